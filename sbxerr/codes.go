@@ -1,0 +1,83 @@
+package sbxerr
+
+// The codes. Append only: a golden file makes a removal or a renumbering fail.
+const (
+	Unknown  Code = "SBX-000" // a bug: some error left its package unwrapped
+	Internal Code = "SBX-001" // an invariant of the runtime did not hold
+	Canceled Code = "SBX-002" // the caller went away or cancelled
+	Deadline Code = "SBX-003" // a step of the runtime took longer than it may
+
+	Config     Code = "SBX-101" // the request can never succeed as written
+	Limits     Code = "SBX-102" // a resource limit is absent or out of range
+	Profile    Code = "SBX-103" // no such profile
+	Workspace  Code = "SBX-104" // the workspace directory is refused
+	DaemonConf Code = "SBX-105" // the daemon's configuration is refused
+	Exists     Code = "SBX-106" // the name or ID is taken
+	NotFound   Code = "SBX-107" // no such sandbox
+	State      Code = "SBX-108" // the sandbox is not in a state that allows this
+	Rights     Code = "SBX-109" // a right (root, a capability) is missing
+	Locked     Code = "SBX-110" // another daemon holds this root
+	IDRange    Code = "SBX-111" // no free block of host ids, or the range is taken
+	UserNS     Code = "SBX-112" // user namespaces cannot be used on this host
+	Busy       Code = "SBX-113" // the limit of concurrent sandboxes is reached
+
+	ImageNotFound Code = "SBX-201" // no such image
+	ImageFormat   Code = "SBX-202" // the archive is not an image in a known form
+	ImageContent  Code = "SBX-203" // the image holds what no image may hold
+	ImageTooBig   Code = "SBX-204" // the image exceeds a limit of the import
+	ImageUser     Code = "SBX-205" // the image's or the request's user does not resolve
+	Mount         Code = "SBX-206" // a mount of the sandbox could not be made
+	IDMap         Code = "SBX-207" // the file system cannot map ids
+	Overlay       Code = "SBX-208" // the file system or kernel cannot do overlays
+	FromHost      Code = "SBX-209" // software of the host could not be collected
+	ImageInUse    Code = "SBX-210" // the image is needed by a sandbox
+
+	Seccomp        Code = "SBX-301" // the filter is invalid or cannot be enforced here
+	SeccompProfile Code = "SBX-302" // no such seccomp profile
+
+	Network     Code = "SBX-401" // the sandbox's network namespace could not be made
+	NetRule     Code = "SBX-402" // a filter rule was rejected; nothing was let through
+	NetworkMode Code = "SBX-403" // the network mode is unknown or not offered
+
+	Cgroup           Code = "SBX-501" // a cgroup could not be made, read or removed
+	CgroupController Code = "SBX-502" // a controller that a limit needs is missing
+
+	Engine        Code = "SBX-601" // containerd refused or failed an operation
+	EngineDown    Code = "SBX-602" // containerd does not answer
+	EngineVersion Code = "SBX-603" // containerd or runc is too old or known to be vulnerable
+	Init          Code = "SBX-604" // caisson-init did not answer or broke its protocol
+	Posture       Code = "SBX-605" // the live sandbox differs from what was declared
+	Binary        Code = "SBX-606" // a binary of the installation is missing or not usable
+	NotExecutable Code = "SBX-607" // the command exists but cannot be executed
+	CommandAbsent Code = "SBX-608" // the command was not found
+	StateDir      Code = "SBX-609" // the daemon's own files cannot be read or written
+
+	APIUsage  Code = "SBX-801" // the call or command line is malformed
+	DaemonOff Code = "SBX-802" // no daemon listens on the socket
+	APIBroken Code = "SBX-803" // the connection to the daemon broke
+	ClientIO  Code = "SBX-804" // the caller's own file, input or output failed
+)
+
+// Class says who can act on a failure.
+type Class string
+
+// The classes, a small closed set.
+const (
+	ClassInput    Class = "invalid_input"  // the caller must change the request
+	ClassPolicy   Class = "policy_refusal" // the operator does not allow it
+	ClassHost     Class = "host"           // the host lacks something; see doctor
+	ClassEngine   Class = "engine_failure" // containerd, runc or the kernel failed
+	ClassSandbox  Class = "sandbox_down"   // the sandbox is not there or not able
+	ClassTimeout  Class = "timeout"        // a deadline passed
+	ClassInternal Class = "internal"       // a bug
+)
+
+// Description is what a Code means to its reader.
+type Description struct {
+	Code      Code
+	Summary   string // one line, lower case, no full stop
+	Class     Class
+	HTTP      int  // status of the same failure over HTTP
+	Retryable bool // the same call may succeed later without a change
+	Remedy    string
+}

@@ -1,0 +1,74 @@
+package sbxerr
+
+import "slices"
+
+// table is the one place where codes are explained; docs/errors.md is made
+// from it (go run ./sbxerr/gendoc).
+var table = []Description{
+	{Unknown, "unclassified failure", ClassInternal, 500, false, "report it with the daemon's log: an error left its package without a code"},
+	{Internal, "an invariant of the runtime did not hold", ClassInternal, 500, false, "report it with the daemon's log"},
+	{Canceled, "the caller went away or cancelled", ClassTimeout, 499, true, "nothing: the operation was ended on request and what it had made was removed"},
+	{Deadline, "a step took longer than it may", ClassTimeout, 504, true, "retry; if it stays, look for I/O or CPU pressure on the host"},
+
+	{Config, "the request can never succeed as written", ClassInput, 400, false, "change what the message names"},
+	{Limits, "a resource limit is absent or out of range", ClassInput, 400, false, "give a positive size such as 512M, a CPU count such as 1.5, or a count such as 256"},
+	{Profile, "no such profile", ClassInput, 400, false, "name a profile that the message lists, or define it under profiles: in the daemon's configuration"},
+	{Workspace, "the workspace directory is refused", ClassPolicy, 403, false, "name an existing directory inside the allowed roots (workspaces.allowed_roots in the configuration)"},
+	{DaemonConf, "the daemon's configuration is refused", ClassInput, 400, false, "correct the key that the message names; docs/configuration.md lists them all"},
+	{Exists, "the name or ID is taken", ClassInput, 409, false, "choose another name, or remove the sandbox that holds it: caisson rm NAME"},
+	{NotFound, "no such sandbox", ClassSandbox, 404, false, "caisson ls shows the sandboxes there are"},
+	{State, "the sandbox is not in a state that allows this", ClassSandbox, 409, true, "caisson inspect shows the state; caisson rm --force removes it in any state"},
+	{Rights, "a right is missing", ClassHost, 403, false, "run the daemon as root; caisson doctor names the missing right"},
+	{Locked, "another daemon holds this root", ClassHost, 409, false, "use that daemon, stop it, or give this one its own --root, --state and --socket"},
+	{IDRange, "no free block of host ids", ClassHost, 503, true, "remove sandboxes, or widen ids.blocks in the configuration"},
+	{UserNS, "user namespaces cannot be used on this host", ClassHost, 503, false, "enable them: sysctl user.max_user_namespaces must be above 0"},
+	{Busy, "the limit of concurrent sandboxes is reached", ClassPolicy, 429, true, "retry later, or raise sandboxes.max in the configuration"},
+
+	{ImageNotFound, "no such image", ClassInput, 404, false, "caisson image ls shows what there is; caisson image import or from-host makes one"},
+	{ImageFormat, "the archive is not an image in a known form", ClassInput, 400, false, "give an OCI layout (tar or folder), a docker-archive (docker save), a root file system tar, or a folder"},
+	{ImageContent, "the image holds what no image may hold", ClassPolicy, 422, false, "rebuild the image without the entry that the message names"},
+	{ImageTooBig, "the image exceeds a limit of the import", ClassPolicy, 413, false, "make the image smaller, or raise images.max_bytes or images.max_entries in the configuration"},
+	{ImageUser, "the user does not resolve", ClassInput, 400, false, "give numeric ids such as 1000:1000, or a name that is in the image's /etc/passwd"},
+	{Mount, "a mount of the sandbox could not be made", ClassEngine, 500, false, "caisson doctor checks the file systems in use"},
+	{IDMap, "the file system cannot map ids", ClassHost, 503, false, "put the directory on ext4, xfs or btrfs, or use a kernel with idmapped mounts for this file system"},
+	{Overlay, "overlays cannot be made here", ClassHost, 503, false, "put the daemon's root on ext4, xfs or btrfs and load the overlay module"},
+	{FromHost, "software of the host could not be collected", ClassInput, 422, false, "name an installed package or an existing path"},
+	{ImageInUse, "the image is needed by a sandbox", ClassInput, 409, true, "remove the sandboxes that the message names first"},
+
+	{Seccomp, "the seccomp filter cannot be enforced", ClassHost, 503, false, "use the runc of this installation; caisson doctor names the missing feature"},
+	{SeccompProfile, "no such seccomp profile", ClassInput, 400, false, "use strict, compat or debug"},
+
+	{Network, "the network namespace could not be made", ClassEngine, 500, false, "caisson doctor checks network namespaces"},
+	{NetRule, "a filter rule was rejected", ClassEngine, 500, false, "caisson doctor checks the iptables flavour in use"},
+	{NetworkMode, "the network mode is unknown or not offered", ClassPolicy, 400, false, "use none"},
+
+	{Cgroup, "a cgroup operation failed", ClassEngine, 500, false, "caisson doctor shows the cgroup layout"},
+	{CgroupController, "a cgroup controller is missing", ClassHost, 503, false, "enable the controller that the message names (kernel command line or the parent's cgroup.subtree_control)"},
+
+	{Engine, "containerd failed an operation", ClassEngine, 502, true, "see the daemon's log and containerd.log in its root"},
+	{EngineDown, "containerd does not answer", ClassEngine, 503, true, "retry: the daemon restarts its containerd by itself; a containerd of the host must be started by you"},
+	{EngineVersion, "containerd or runc is too old or known to be vulnerable", ClassHost, 503, false, "use the binaries of this installation, or update the host's; caisson doctor names the versions"},
+	{Init, "caisson-init did not answer or broke its protocol", ClassSandbox, 502, true, "remove the sandbox and start another"},
+	{Posture, "the live sandbox differs from what was declared", ClassEngine, 500, false, "nothing was run: report the difference that the message names with caisson doctor --json"},
+	{Binary, "a binary of the installation is missing", ClassHost, 503, false, "install caisson whole: make install, or --bin-dir DIR"},
+	{NotExecutable, "the command cannot be executed", ClassInput, 422, false, "check the file's mode and its interpreter inside the image"},
+	{CommandAbsent, "the command was not found", ClassInput, 404, false, "check the name and the PATH inside the image"},
+	{StateDir, "the daemon's own files cannot be read or written", ClassHost, 500, false, "check space, inodes and rights of the daemon's root and state directories"},
+
+	{APIUsage, "the call is malformed", ClassInput, 400, false, "caisson help shows the usage"},
+	{DaemonOff, "no daemon listens on the socket", ClassHost, 503, true, "start it as root: caissond (or set CAISSON_SOCKET to the socket of a running one)"},
+	{APIBroken, "the connection to the daemon broke", ClassEngine, 502, true, "see whether the daemon runs; a foreground run ends with its connection"},
+	{ClientIO, "the caller's own file, input or output failed", ClassInput, 400, false, "check that the file exists, its rights, and the space where it lies"},
+}
+
+// Describe returns the row of c.
+func Describe(c Code) (Description, bool) {
+	i := slices.IndexFunc(table, func(d Description) bool { return d.Code == c })
+	if i < 0 {
+		return Description{Code: c, Class: ClassInternal, HTTP: 500}, false
+	}
+	return table[i], true
+}
+
+// All returns every row, in the order of the codes.
+func All() []Description { return slices.Clone(table) }
