@@ -1,0 +1,193 @@
+// Package config is the daemon's configuration: one strict schema, from
+// defaults, a YAML file, CAISSON_* variables and flags, in rising order.
+//
+// An unknown key, a wrong type or an impossible value is refused with the
+// key's name: a misspelt limit must not become no limit.
+package config
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Where things are when nothing else is said.
+const (
+	DefaultFile   = "/etc/caisson/config.yaml"
+	DefaultRoot   = "/var/lib/caisson"
+	DefaultState  = "/run/caisson"
+	DefaultSocket = "/run/caisson/caisson.sock"
+)
+
+// Config is all that an operator can set.
+type Config struct {
+	Root        string             `yaml:"root" json:"root" jsonschema:"description=Directory on disk for images and kept output"`
+	State       string             `yaml:"state" json:"state" jsonschema:"description=Directory on tmpfs for what dies with the boot"`
+	Socket      string             `yaml:"socket" json:"socket" jsonschema:"description=Unix socket of the API; empty is caisson.sock in state"`
+	BinDir      string             `yaml:"bin_dir" json:"bin_dir" jsonschema:"description=Directory of caisson-init, containerd, its shim and runc; empty is the daemon's own"`
+	IdleTimeout Duration           `yaml:"idle_timeout" json:"idle_timeout" jsonschema:"description=End the daemon after so long without a sandbox or a call; 0 never"`
+	StopGrace   Duration           `yaml:"stop_grace" json:"stop_grace" jsonschema:"description=Time between TERM and KILL"`
+	Containerd  Containerd         `yaml:"containerd" json:"containerd"`
+	IDs         IDs                `yaml:"ids" json:"ids"`
+	Cgroup      Cgroup             `yaml:"cgroup" json:"cgroup"`
+	Workspaces  Workspaces         `yaml:"workspaces" json:"workspaces"`
+	Images      Images             `yaml:"images" json:"images"`
+	Profiles    map[string]Profile `yaml:"profiles" json:"profiles" jsonschema:"description=Profiles by name\\, beside the built-in strict\\, compat and debug"`
+	Log         Log                `yaml:"log" json:"log"`
+}
+
+// Containerd chooses the engine.
+type Containerd struct {
+	Address string `yaml:"address" json:"address" jsonschema:"description=Socket of the host's own containerd (1.7 or newer); empty starts a private one"`
+}
+
+// IDs reserves host user and group ids for sandboxes.
+type IDs struct {
+	Base   uint32 `yaml:"base" json:"base" jsonschema:"description=First host id of the range; 0 takes the first free range from 1879048192 on"`
+	Blocks uint32 `yaml:"blocks" json:"blocks" jsonschema:"description=Blocks of 65536 ids\\, one for each sandbox"`
+}
+
+// Cgroup places the sandboxes' cgroups.
+type Cgroup struct {
+	Parent string `yaml:"parent" json:"parent" jsonschema:"description=Name of the group that holds the sandboxes' groups\\, at the root of each hierarchy; empty is the instance's name"`
+}
+
+// Workspaces bounds which host directories may be bound into sandboxes.
+type Workspaces struct {
+	AllowedRoots []string `yaml:"allowed_roots" json:"allowed_roots" jsonschema:"description=Workspaces must lie in one of these; empty allows all but the host's own directories"`
+}
+
+// Images bounds what may be imported.
+type Images struct {
+	MaxBytes   int64 `yaml:"max_bytes" json:"max_bytes" jsonschema:"description=Unpacked bytes of one image"`
+	MaxEntries int64 `yaml:"max_entries" json:"max_entries" jsonschema:"description=Files and directories of one image"`
+}
+
+// Profile is a named set of defaults for a request. An absent field takes the
+// value of the built-in profile strict.
+type Profile struct {
+	Image   string   `yaml:"image" json:"image"`
+	Seccomp string   `yaml:"seccomp" json:"seccomp" jsonschema:"enum=strict,enum=compat,enum=debug"`
+	User    string   `yaml:"user" json:"user"`
+	Env     []string `yaml:"env" json:"env"`
+	Memory  string   `yaml:"memory" json:"memory" jsonschema:"example=512M"`
+	CPUs    string   `yaml:"cpus" json:"cpus" jsonschema:"example=1.5"`
+	PIDs    int64    `yaml:"pids" json:"pids"`
+	Files   int64    `yaml:"open_files" json:"open_files"`
+	Tmpfs   string   `yaml:"tmpfs" json:"tmpfs" jsonschema:"example=64M"`
+}
+
+// Log shapes the daemon's own log.
+type Log struct {
+	Level  string `yaml:"level" json:"level" jsonschema:"enum=debug,enum=info,enum=warn,enum=error"`
+	Format string `yaml:"format" json:"format" jsonschema:"enum=text,enum=json"`
+}
+
+// Duration is a time.Duration that reads and writes as "30s".
+type Duration time.Duration
+
+// UnmarshalYAML reads a duration in Go's form.
+func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
+	v, err := time.ParseDuration(n.Value)
+	if err != nil {
+		return fmt.Errorf("line %d: %q is not a duration such as 30s", n.Line, n.Value)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// MarshalYAML writes a duration in Go's form.
+func (d Duration) MarshalYAML() (any, error) { return time.Duration(d).String(), nil }
+
+// Default returns the configuration of a host without a file.
+func Default() Config {
+	return Config{
+		Root:      DefaultRoot,
+		State:     DefaultState,
+		StopGrace: Duration(10 * time.Second),
+		IDs:       IDs{Blocks: 512},
+		Images:    Images{MaxBytes: 8 << 30, MaxEntries: 1_000_000},
+		Log:       Log{Level: "info", Format: "text"},
+	}
+}
+
+// Load reads file over the defaults. An absent file is an error only where
+// required is set: the default file need not exist.
+func Load(file string, required bool) (Config, error) {
+	c := Default()
+	data, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !required:
+		return c, nil
+	case err != nil:
+		return Config{}, sbxerr.Wrap(sbxerr.DaemonConf, "config.load", err)
+	}
+	if err := c.merge(data); err != nil {
+		return Config{}, sbxerr.Wrap(sbxerr.DaemonConf, "config.load", fmt.Errorf("file %q: %w", file, err))
+	}
+	return c, nil
+}
+
+func (c *Config) merge(data []byte) error {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+	err := dec.Decode(c)
+	if errors.Is(err, io.EOF) { // an empty file
+		return nil
+	}
+	if err != nil {
+		return explainUnknown(err)
+	}
+	if err := dec.Decode(new(Config)); !errors.Is(err, io.EOF) {
+		return errors.New("the file holds more than one document")
+	}
+	return nil
+}
+
+// Environment applies CAISSON_ROOT, CAISSON_STATE, CAISSON_SOCKET,
+// CAISSON_BIN_DIR and CAISSON_CONTAINERD_ADDRESS.
+func (c *Config) Environment(lookup func(string) (string, bool)) {
+	for name, field := range map[string]*string{
+		"CAISSON_ROOT":               &c.Root,
+		"CAISSON_STATE":              &c.State,
+		"CAISSON_SOCKET":             &c.Socket,
+		"CAISSON_BIN_DIR":            &c.BinDir,
+		"CAISSON_CONTAINERD_ADDRESS": &c.Containerd.Address,
+	} {
+		if v, ok := lookup(name); ok && v != "" {
+			*field = v
+		}
+	}
+}
+
+// Complete fills in what follows from other settings and checks the whole.
+func (c *Config) Complete() error {
+	if c.Socket == "" {
+		c.Socket = filepath.Join(c.State, "caisson.sock")
+	}
+	if c.Cgroup.Parent == "" {
+		c.Cgroup.Parent = c.Instance()
+	}
+	return c.Validate()
+}
+
+// Instance names this daemon among those of one host. The containerd namespace
+// and the cgroup parent are called so.
+func (c *Config) Instance() string {
+	if c.Root == DefaultRoot {
+		return "caisson"
+	}
+	sum := sha256.Sum256([]byte(c.Root))
+	return "caisson-" + hex.EncodeToString(sum[:4])
+}

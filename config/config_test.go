@@ -1,0 +1,127 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+func load(t *testing.T, text string) (Config, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Load(file, true)
+}
+
+func TestLoad(t *testing.T) {
+	c, err := load(t, "root: /data/caisson\nidle_timeout: 5m\nprofiles:\n  big:\n    memory: 4G\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	if time.Duration(c.IdleTimeout) != 5*time.Minute || c.Profiles["big"].Memory != "4G" || c.State != DefaultState {
+		t.Errorf("loaded %+v", c)
+	}
+	if c.Socket != "/run/caisson/caisson.sock" || !strings.HasPrefix(c.Cgroup.Parent, "caisson-") {
+		t.Errorf("completed to socket %q, cgroup %q", c.Socket, c.Cgroup.Parent)
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"rooot: /x":                     `did you mean "root"?`,
+		"containerd: {adress: /x}":      `did you mean "address"?`,
+		"profiles: {a: {memroy: 1G}}":   `did you mean "memory"?`,
+		"containerd: {root: /x}":        `unknown key "root"`,
+		"idle_timeout: soon":            "not a duration such as 30s",
+		"ids: {blocks: -1}":             "line 1",
+		"root: /a\n---\nroot: /b":       "more than one document",
+		"root: [":                       "line",
+		"zzzzzzzzz: 1":                  `unknown key "zzzzzzzzz"`,
+		"workspaces: {allowed_roots: 1": "line",
+	} {
+		_, err := load(t, text)
+		if !errors.Is(err, sbxerr.DaemonConf) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	if _, err := Load("/absent/config.yaml", true); !errors.Is(err, sbxerr.DaemonConf) {
+		t.Errorf("an absent file: %v", err)
+	}
+	if _, err := Load("/absent/config.yaml", false); err != nil {
+		t.Errorf("an absent default file: %v", err)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for want, change := range map[string]func(*Config){
+		"root: \"relative\"":                func(c *Config) { c.Root = "relative" },
+		"state: \"/\"":                      func(c *Config) { c.State = "/" },
+		"longer than 107":                   func(c *Config) { c.Socket = "/" + strings.Repeat("s", 107) },
+		"two directories":                   func(c *Config) { c.State = c.Root },
+		"ids.blocks: 0":                     func(c *Config) { c.IDs.Blocks = 0 },
+		"overlaps the host's own":           func(c *Config) { c.IDs.Base = 1000 },
+		"past 2147483647":                   func(c *Config) { c.IDs.Base = 2147483648 - 65536; c.IDs.Blocks = 2 },
+		"log.level: \"loud\"":               func(c *Config) { c.Log.Level = "loud" },
+		"\"A B\" is no name":                func(c *Config) { c.Profiles = map[string]Profile{"A B": {}} },
+		"\"=x\" is not NAME=VALUE":          func(c *Config) { c.Profiles = map[string]Profile{"a": {Env: []string{"=x"}}} },
+		"pids and open_files must be above": func(c *Config) { c.Profiles = map[string]Profile{"a": {PIDs: -1}} },
+		"images.max_bytes":                  func(c *Config) { c.Images.MaxBytes = 0 },
+		"must not be negative":              func(c *Config) { c.StopGrace = -1 },
+		"containerd.address":                func(c *Config) { c.Containerd.Address = "x" },
+		"cgroup.parent":                     func(c *Config) { c.Cgroup.Parent = "/x" },
+		"bin_dir":                           func(c *Config) { c.BinDir = "x" },
+		"workspaces.allowed_roots":          func(c *Config) { c.Workspaces.AllowedRoots = []string{"x"} },
+	} {
+		c := Default()
+		change(&c)
+		if err := c.Complete(); !errors.Is(err, sbxerr.DaemonConf) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	c := Default()
+	if err := c.Complete(); err != nil || c.Instance() != "caisson" {
+		t.Errorf("the defaults: %v, instance %q", err, c.Instance())
+	}
+	c.IDs = IDs{Base: 2147483648 - 65536, Blocks: 1}
+	if err := c.Validate(); err != nil {
+		t.Errorf("the last possible block: %v", err)
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	c := Default()
+	c.Environment(func(name string) (string, bool) {
+		return map[string]string{"CAISSON_ROOT": "/r", "CAISSON_SOCKET": ""}[name], true
+	})
+	if c.Root != "/r" || c.State != DefaultState {
+		t.Errorf("got root %q, state %q", c.Root, c.State)
+	}
+}
+
+func TestSchema(t *testing.T) {
+	data, err := Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s struct {
+		Properties           map[string]any
+		AdditionalProperties bool
+	}
+	if err := json.Unmarshal(data, &s); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Properties) != 13 || s.AdditionalProperties {
+		t.Errorf("the schema has %d properties, additional ones allowed: %v", len(s.Properties), s.AdditionalProperties)
+	}
+}
