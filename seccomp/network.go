@@ -1,0 +1,129 @@
+package seccomp
+
+import "golang.org/x/sys/unix"
+
+// A socket's family and protocol decide which part of the kernel, often a module
+// that is loaded on demand, then handles hostile bytes. So both are listed, and the
+// type with them; sockets made otherwise do not exist (no io_uring, no other ABI).
+var (
+	families = Arg{Index: 0, Name: "family", Mask: bits32, Values: []Value{
+		{unix.AF_INET, "AF_INET"},
+		{unix.AF_INET6, "AF_INET6"},
+	}}
+	stream   = socketType(Value{unix.SOCK_STREAM, "SOCK_STREAM"})
+	datagram = socketType(Value{unix.SOCK_DGRAM, "SOCK_DGRAM"})
+)
+
+// ownFamily holds for one family.
+func ownFamily(bits uint64, name string) Arg {
+	return Arg{Index: 0, Name: "family", Mask: bits32, Values: []Value{{bits, name}}}
+}
+
+// socketType compares the type without SOCK_CLOEXEC and SOCK_NONBLOCK. SOCK_TYPE_MASK
+// has 4 bits; the kernel refuses unknown ones above by itself.
+func socketType(types ...Value) Arg {
+	return Arg{Index: 1, Name: "type & 0xf", Mask: 0xf, Values: types}
+}
+
+func protocol(values ...Value) Arg {
+	return Arg{Index: 2, Name: "protocol", Mask: bits32, Values: values}
+}
+
+// unixSocket holds for the arguments of local sockets.
+var unixSocket = []Arg{ownFamily(unix.AF_UNIX, "AF_UNIX"), socketType(
+	Value{unix.SOCK_STREAM, "SOCK_STREAM"},
+	Value{unix.SOCK_DGRAM, "SOCK_DGRAM"},
+	Value{unix.SOCK_SEQPACKET, "SOCK_SEQPACKET"},
+)}
+
+// socketRules say which sockets can be made. Families of past and likely attacks
+// (AF_ALG, AF_VSOCK, AF_PACKET, AF_KEY, AF_RXRPC, AF_TIPC, AF_RDS, AF_CAN …) need no
+// entry: they are not listed, so they are refused before a module is loaded.
+var socketRules = []Rule{
+	{
+		Syscalls: fields(`socket socketpair`),
+		Args:     unixSocket,
+		Allow:    true,
+		Why:      "local sockets, among the sandbox's own processes",
+	},
+	{
+		Syscalls: fields(`socket`),
+		Args:     []Arg{families, stream, protocol(zero, Value{unix.IPPROTO_TCP, "IPPROTO_TCP"})},
+		Allow:    true,
+		Why:      "TCP; without a network this reaches the sandbox's own loopback, which tests and development servers use",
+	},
+	{
+		Syscalls: fields(`socket`),
+		Args:     []Arg{families, datagram, protocol(zero, Value{unix.IPPROTO_UDP, "IPPROTO_UDP"})},
+		Allow:    true,
+		Why:      "UDP, as TCP; resolvers use it",
+	},
+	{
+		Syscalls: fields(`socket`),
+		Args:     []Arg{families, stream, protocol(Value{unix.IPPROTO_MPTCP, "IPPROTO_MPTCP"})},
+		Errno:    unix.EPROTONOSUPPORT,
+		Why:      "multipath TCP has no second path here; this error is the one that makes Go stop trying it for each listener",
+	},
+	{
+		Syscalls: fields(`socket`),
+		Args:     []Arg{families, datagram, pingProtocol},
+		Errno:    unix.EACCES,
+		When:     WithoutNetwork,
+		Why:      "nothing to ping; EACCES is what the kernel says to those outside net.ipv4.ping_group_range",
+	},
+	{
+		Syscalls: fields(`socket`),
+		Args:     []Arg{families, datagram, pingProtocol},
+		Allow:    true,
+		When:     WithNetwork,
+		Why:      "ping; the sandbox's net.ipv4.ping_group_range decides",
+	},
+	{
+		Syscalls: fields(`socket`),
+		Args:     []Arg{ownFamily(unix.AF_NETLINK, "AF_NETLINK"), protocol(netlinkRoute)},
+		Allow:    true,
+		When:     WithNetwork,
+		Why: "listing of interfaces and routes (getifaddrs). Only NETLINK_ROUTE: the others lead to nf_tables, xfrm, audit and more" +
+			" (CVE-2024-1086, CVE-2026-43284)",
+	},
+}
+
+// netlinkRoute is protocol 0 of its family.
+var netlinkRoute = Value{unix.NETLINK_ROUTE, "NETLINK_ROUTE"}
+
+var pingProtocol = protocol(
+	Value{unix.IPPROTO_ICMP, "IPPROTO_ICMP"},
+	Value{unix.IPPROTO_ICMPV6, "IPPROTO_ICMPV6"},
+)
+
+// networkRules: use of sockets that exist.
+var networkRules = []Rule{
+	{
+		Syscalls: fields(`bind connect listen accept accept4 shutdown getsockname getpeername getsockopt`),
+		Allow:    true,
+		Why:      "use of the sockets that the socket rules let exist; the network namespace decides what they reach",
+	},
+	{
+		Syscalls: fields(`sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg`),
+		Allow:    true,
+		Why:      "sending and receiving, descriptors included: our own init gets its start requests so",
+	},
+	{
+		Syscalls: fields(`setsockopt`),
+		Args:     []Arg{{Index: 1, Name: "level", Mask: bits32, Not: true, Under: 512, Values: []Value{ipprotoTCP}}},
+		Allow:    true,
+		Why:      "options of sockets, all levels that Linux has; what reaches netfilter or xfrm needs a capability that is not held",
+	},
+	{
+		Syscalls: fields(`setsockopt`),
+		Args: []Arg{
+			{Index: 1, Name: "level", Mask: bits32, Values: []Value{ipprotoTCP}},
+			{Index: 2, Name: "option", Mask: bits32, Not: true, Under: 64, Values: []Value{{unix.TCP_ULP, "TCP_ULP"}}},
+		},
+		Allow: true,
+		Why: "options of TCP, such as TCP_NODELAY. Not TCP_ULP, which puts kernel TLS, SMC or ESP under a socket (CVE-2023-0461, Fragnesia);" +
+			" TLS libraries go on without it",
+	},
+}
+
+var ipprotoTCP = Value{unix.IPPROTO_TCP, "IPPROTO_TCP"}
