@@ -1,0 +1,130 @@
+package oci
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// flagTSYNC is set by every runtime anyway. It is here because of what its
+// absence does: runc takes an empty list of flags as a wish for
+// SECCOMP_FILTER_FLAG_SPEC_ALLOW, and JSON cannot say "empty but present".
+const flagTSYNC specs.LinuxSeccompFlag = "SECCOMP_FILTER_FLAG_TSYNC"
+
+// umask of PID 1: what it makes, only its user can write.
+const umask uint32 = 0o022
+
+// newNamespaces are those that the runtime makes. The network namespace is
+// joined by path; the time namespace stays the host's, which only tells the
+// uptime.
+var newNamespaces = []specs.LinuxNamespaceType{
+	specs.PIDNamespace, specs.IPCNamespace, specs.UTSNamespace, specs.MountNamespace, specs.CgroupNamespace, specs.UserNamespace,
+}
+
+// maskedPaths cannot be read. Those below /sys are for the day when somebody
+// mounts it; a path that does not exist is skipped by the runtime.
+var maskedPaths = []string{
+	"/proc/acpi",
+	"/proc/asound",
+	"/proc/bus",
+	"/proc/config.gz",
+	"/proc/driver",
+	"/proc/fs",
+	"/proc/interrupts", // timing of keystrokes and of other sandboxes; containerd's own list lacks it
+	"/proc/iomem",
+	"/proc/ioports",
+	"/proc/irq",
+	"/proc/kallsyms",
+	"/proc/kcore",
+	"/proc/keys",
+	"/proc/kmsg",
+	"/proc/kpagecgroup",
+	"/proc/kpagecount",
+	"/proc/kpageflags",
+	"/proc/latency_stats",
+	"/proc/modules",
+	"/proc/pagetypeinfo",
+	"/proc/sched_debug",
+	"/proc/scsi",
+	"/proc/slabinfo",
+	"/proc/sysrq-trigger",
+	"/proc/timer_list",
+	"/proc/timer_stats",
+	"/proc/vmallocinfo",
+	"/sys/class/dmi",
+	"/sys/devices/virtual/dmi",
+	"/sys/devices/virtual/powercap", // power as a side channel (CVE-2020-8694)
+	"/sys/firmware",
+	"/sys/fs",
+	"/sys/hypervisor",
+	"/sys/kernel",
+	"/sys/module",
+	"/sys/power",
+}
+
+// readonlyPaths cannot be written. All but /proc/sys are masked as well: the
+// mask lies on top, and what is below it stays read-only.
+var readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
+
+// assemble makes the specification of a checked Config. Nothing in the result
+// is shared with c.
+func assemble(c Config) *specs.Spec {
+	oom := c.OOMScoreAdj
+	mask := umask
+	return &specs.Spec{
+		Version:  specs.Version,
+		Hostname: c.ID,
+		Process: &specs.Process{
+			Args: slices.Clone(c.Process.Args),
+			Env:  slices.Clone(c.Process.Env),
+			Cwd:  c.Process.Cwd,
+			User: specs.User{
+				UID: c.Process.UID, GID: c.Process.GID, Umask: &mask,
+				AdditionalGids: slices.Clone(c.Process.AdditionalGIDs),
+			},
+			// Present and empty: an absent object would leave the runtime's own.
+			Capabilities: &specs.LinuxCapabilities{
+				Bounding: []string{}, Effective: []string{}, Inheritable: []string{}, Permitted: []string{}, Ambient: []string{},
+			},
+			Rlimits:         slices.Clone(c.Rlimits),
+			NoNewPrivileges: true,
+			OOMScoreAdj:     &oom,
+		},
+		Root:        &specs.Root{Path: c.RootPath, Readonly: true},
+		Mounts:      mounts(c),
+		Annotations: maps.Clone(c.Annotations),
+		Linux:       linux(c),
+	}
+}
+
+func linux(c Config) *specs.Linux {
+	ids := specs.LinuxIDMapping{ContainerID: 0, HostID: c.IDMap.HostBase, Size: c.IDMap.Size}
+	return &specs.Linux{
+		UIDMappings:       []specs.LinuxIDMapping{ids},
+		GIDMappings:       []specs.LinuxIDMapping{ids},
+		Namespaces:        namespaces(c.NetNSPath),
+		CgroupsPath:       c.CgroupsPath,
+		Resources:         clone(c.Resources),
+		Seccomp:           filter(c.Seccomp),
+		RootfsPropagation: "rprivate",
+		MaskedPaths:       slices.Clone(maskedPaths),
+		ReadonlyPaths:     slices.Clone(readonlyPaths),
+	}
+}
+
+func namespaces(netns string) []specs.LinuxNamespace {
+	var out []specs.LinuxNamespace
+	for _, t := range newNamespaces {
+		out = append(out, specs.LinuxNamespace{Type: t})
+	}
+	return append(out, specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: netns})
+}
+
+func filter(s *specs.LinuxSeccomp) *specs.LinuxSeccomp {
+	out := clone(s)
+	if len(out.Flags) == 0 {
+		out.Flags = []specs.LinuxSeccompFlag{flagTSYNC}
+	}
+	return out
+}

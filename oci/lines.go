@@ -1,0 +1,56 @@
+package oci
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// MountLines describes for people what spec mounts, one line each: the
+// destination, what is there, its options, and the reason where the mount is
+// one of the base set.
+func MountLines(spec *specs.Spec) []string {
+	if spec == nil {
+		return nil
+	}
+	var lines []string
+	if r := spec.Root; r != nil {
+		lines = append(lines, mountLine("/", r.Path, []string{rootMode(r)}, "the image and the sandbox's own /etc, already mounted nosuid,nodev"))
+	}
+	for _, m := range spec.Mounts {
+		source := m.Source
+		if m.Type != "bind" {
+			source = m.Type
+		}
+		lines = append(lines, mountLine(m.Destination, source, m.Options, reason(m)))
+	}
+	return lines
+}
+
+func rootMode(r *specs.Root) string {
+	if r.Readonly {
+		return "ro"
+	}
+	return "rw"
+}
+
+func mountLine(dest, source string, options []string, why string) string {
+	line := fmt.Sprintf("%s  %s  %s", dest, source, strings.Join(options, ","))
+	if why != "" {
+		line += "  # " + why
+	}
+	return line
+}
+
+func reason(m specs.Mount) string {
+	if m.Destination == InitMount {
+		return "pid 1 and its socket, a private copy of this sandbox"
+	}
+	i := slices.IndexFunc(baseMounts, func(b baseMount) bool { return b.destination == m.Destination })
+	if i < 0 {
+		return ""
+	}
+	return baseMounts[i].why
+}

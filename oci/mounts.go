@@ -1,0 +1,154 @@
+package oci
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// baseMount is one mount that every sandbox has, with the reason for it.
+type baseMount struct {
+	destination, fstype string
+	options             []string
+	sized               bool // size and inodes of the Config
+	owned               bool // belongs to the process's user
+	why                 string
+}
+
+// baseMounts in the order in which they are made. There is no /sys and no
+// cgroup mount. /proc has neither subset=pid, which would hide meminfo and
+// cpuinfo from every language runtime, nor hidepid, which would hide only
+// PID 1: all processes of a sandbox have one user.
+var baseMounts = []baseMount{
+	{destination: "/proc", fstype: "proc", options: []string{"nosuid", "noexec", "nodev"},
+		why: "processes of the sandbox only; the rest is masked"},
+	// Device nodes are binds of the host's in a user namespace, so even /dev
+	// itself can be nodev.
+	{destination: "/dev", fstype: "tmpfs", options: []string{"nosuid", "noexec", "nodev", "strictatime", "ro", "mode=0755", "size=64k", "nr_inodes=64"},
+		why: "null, zero, full, random, urandom, tty and links; nothing can be added"},
+	{destination: "/dev/pts", fstype: "devpts", options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", "max=64"},
+		why: "terminals of the sandbox's own; max keeps them from using up the host's"},
+	{destination: "/dev/shm", fstype: "tmpfs", options: []string{"nosuid", "noexec", "nodev", "mode=1777"}, sized: true,
+		why: "POSIX shared memory"},
+	{destination: "/dev/mqueue", fstype: "mqueue", options: []string{"nosuid", "noexec", "nodev"},
+		why: "the ipc namespace's own queues; the rlimit allows none"},
+	{destination: "/tmp", fstype: "tmpfs", options: []string{"nosuid", "nodev", "mode=1777"}, sized: true,
+		why: "scratch; executable, since builds and tests run what they make here"},
+	{destination: "/var/tmp", fstype: "tmpfs", options: []string{"nosuid", "nodev", "mode=1777"}, sized: true,
+		why: "scratch; executable, as /tmp"},
+	{destination: "/run", fstype: "tmpfs", options: []string{"nosuid", "noexec", "nodev", "mode=0755"}, sized: true,
+		why: "holds the directory of pid 1"},
+	{destination: "/home", fstype: "tmpfs", options: []string{"nosuid", "nodev", "mode=0755"}, sized: true, owned: true,
+		why: "home of the user; executable, since tools install themselves here"},
+}
+
+// bindOptions are what every bind has, whatever the caller says.
+var bindOptions = []string{"bind", "nosuid", "nodev", "rprivate"}
+
+// callerOptions are the options that a caller's mount may name.
+var callerOptions = append([]string{"ro", "rro", "rw", "exec", "noexec"}, bindOptions...)
+
+func mounts(c Config) []specs.Mount {
+	var out []specs.Mount
+	for _, b := range baseMounts {
+		out = append(out, b.mount(c))
+	}
+	// Executable: pid 1 is in it.
+	out = append(out, specs.Mount{Destination: InitMount, Type: "bind", Source: c.InitDir, Options: append(slices.Clone(bindOptions), "ro")})
+	for _, m := range c.Mounts {
+		out = append(out, specs.Mount{Destination: m.Destination, Type: "bind", Source: m.Source, Options: callerBind(m.Options)})
+	}
+	return out
+}
+
+func (b baseMount) mount(c Config) specs.Mount {
+	options := slices.Clone(b.options)
+	if b.sized {
+		options = append(options, "size="+strconv.FormatInt(c.TmpfsBytes, 10), "nr_inodes="+strconv.FormatInt(c.TmpfsInodes, 10))
+	}
+	if b.owned {
+		options = append(options, fmt.Sprintf("uid=%d", c.Process.UID), fmt.Sprintf("gid=%d", c.Process.GID))
+	}
+	return specs.Mount{Destination: b.destination, Type: b.fstype, Source: b.fstype, Options: options}
+}
+
+// callerBind renders what a caller asked for, from the strictest upwards.
+// "exec" is not passed on: a mount that the host itself made noexec stays so.
+func callerBind(asked []string) []string {
+	options := slices.Clone(bindOptions)
+	switch {
+	case slices.Contains(asked, "rro"):
+		options = append(options, "rro")
+	case slices.Contains(asked, "rw") && !slices.Contains(asked, "ro"):
+		options = append(options, "rw")
+	default:
+		options = append(options, "ro")
+	}
+	if !slices.Contains(asked, "exec") || slices.Contains(asked, "noexec") {
+		options = append(options, "noexec")
+	}
+	return options
+}
+
+func checkMounts(c Config) error {
+	var errs []error
+	for i, m := range c.Mounts {
+		if err := errors.Join(checkSource(c, m), checkDestination(m.Destination, c.Mounts[:i]), checkOptions(m)); err != nil {
+			errs = append(errs, fmt.Errorf("mount %q on %q: %w", m.Source, m.Destination, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func checkSource(c Config, m specs.Mount) error {
+	if !cleanPath(m.Source) || !below(m.Source, c.StateDir) {
+		return errors.New("source is not a clean path below the state directory")
+	}
+	if overlap(m.Source, c.RootPath) || overlap(m.Source, c.InitDir) || overlap(m.Source, c.NetNSPath) {
+		return errors.New("source is the root, the init directory or the network namespace")
+	}
+	return nil
+}
+
+// checkDestination also refuses a mount inside another one: the runtime would
+// resolve it through files that the sandbox, or somebody else, can change
+// meanwhile (CVE-2021-30465).
+func checkDestination(dest string, before []specs.Mount) error {
+	if !cleanPath(dest) || dest == "/" || reserved(dest) || overlap(dest, InitMount) {
+		return errors.New("destination is not a clean path outside /proc, /sys, /dev and " + InitMount)
+	}
+	for _, b := range baseMounts {
+		if overlap(dest, b.destination) && !inScratch(dest, b) {
+			return fmt.Errorf("destination overlaps the sandbox's own %s", b.destination)
+		}
+	}
+	for _, m := range before {
+		if overlap(dest, m.Destination) {
+			return fmt.Errorf("destination overlaps that of another mount, %q", m.Destination)
+		}
+	}
+	return nil
+}
+
+// inScratch reports whether dest is inside an empty tmpfs, where nobody can
+// have put anything before the runtime makes the mount point.
+func inScratch(dest string, b baseMount) bool { return b.sized && below(dest, b.destination) }
+
+func checkOptions(m specs.Mount) error {
+	var errs []error
+	if m.Type != "" && m.Type != "bind" {
+		errs = append(errs, fmt.Errorf("type %q is not bind", m.Type))
+	}
+	if len(m.UIDMappings)+len(m.GIDMappings) > 0 {
+		errs = append(errs, errors.New("id mappings are made by the daemon, not by the runtime"))
+	}
+	for _, o := range m.Options {
+		if !slices.Contains(callerOptions, o) {
+			errs = append(errs, fmt.Errorf("option %q is not possible", o))
+		}
+	}
+	return errors.Join(errs...)
+}

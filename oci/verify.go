@@ -1,0 +1,368 @@
+package oci
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"reflect"
+	goruntime "runtime"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Verify reports every rule of the sandbox that spec breaks. It is written from
+// the rules alone and must stay so: nothing of Build or of its tables may be
+// used here. What it does not know it refuses, so a field that a later version
+// of the OCI specification adds is an error until a rule is written for it.
+func Verify(spec *specs.Spec) error {
+	const op = "oci.verify"
+	if spec == nil || spec.Process == nil || spec.Root == nil || spec.Linux == nil {
+		return sbxerr.New(sbxerr.Config, op, "specification lacks its process, root or linux part")
+	}
+	var errs []error
+	for _, rule := range []func(*specs.Spec) error{
+		ruleFields, ruleProcess, ruleUser, ruleCapabilities, ruleLimits, ruleRoot, ruleNamespaces, ruleIDMap,
+		ruleMounts, rulePaths, ruleSeccomp, ruleCgroup, ruleUnified, ruleDevices, ruleAnnotations,
+	} {
+		errs = append(errs, rule(spec))
+	}
+	return sbxerr.Wrap(sbxerr.Config, op, errors.Join(errs...))
+}
+
+// ruleFields: hooks, devices, sysctls, labels, schedulers, personalities and
+// whatever else a specification can say are not ours to say.
+func ruleFields(s *specs.Spec) error {
+	errs := []error{
+		only("specification", s, "Version", "Process", "Root", "Hostname", "Mounts", "Annotations", "Linux"),
+		only("process", s.Process, "User", "Args", "Env", "Cwd", "Capabilities", "Rlimits", "NoNewPrivileges", "OOMScoreAdj", "ApparmorProfile", "SelinuxLabel"),
+		only("user", &s.Process.User, "UID", "GID", "Umask", "AdditionalGids"),
+		only("linux", s.Linux, "UIDMappings", "GIDMappings", "Resources", "CgroupsPath", "Namespaces", "Seccomp", "RootfsPropagation", "MaskedPaths", "ReadonlyPaths", "MountLabel"),
+	}
+	if r := s.Linux.Resources; r != nil {
+		errs = append(errs, only("resources", r, "Devices", "Memory", "CPU", "Pids", "BlockIO", "HugepageLimits", "Rdma", "Unified"))
+	}
+	if f := s.Linux.Seccomp; f != nil {
+		errs = append(errs, only("seccomp", f, "DefaultAction", "DefaultErrnoRet", "Architectures", "Flags", "Syscalls"))
+	}
+	return errors.Join(errs...)
+}
+
+// only reports the fields of the struct at ptr that say something and are not
+// among names.
+func only(what string, ptr any, names ...string) error {
+	var errs []error
+	v := reflect.ValueOf(ptr).Elem()
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Name
+		if !slices.Contains(names, name) && !v.Field(i).IsZero() {
+			errs = append(errs, fmt.Errorf("%s sets %s", what, name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func ruleProcess(s *specs.Spec) error {
+	var errs []error
+	p := s.Process
+	if len(p.Args) == 0 || !strings.HasPrefix(p.Args[0], "/run/caisson/") || path.Clean(p.Args[0]) != p.Args[0] {
+		errs = append(errs, fmt.Errorf("pid 1 %q is not ours", p.Args))
+	}
+	for _, dir := range []string{"/proc/", "/sys/", "/dev/"} {
+		if strings.HasPrefix(p.Cwd+"/", dir) {
+			errs = append(errs, fmt.Errorf("working directory %q is below %s", p.Cwd, dir))
+		}
+	}
+	if !path.IsAbs(p.Cwd) || path.Clean(p.Cwd) != p.Cwd {
+		errs = append(errs, fmt.Errorf("working directory %q is not clean and absolute", p.Cwd))
+	}
+	if !p.NoNewPrivileges {
+		errs = append(errs, errors.New("new privileges can be gained"))
+	}
+	if p.OOMScoreAdj == nil || *p.OOMScoreAdj <= 0 || *p.OOMScoreAdj > 1000 {
+		errs = append(errs, errors.New("oom score adjustment is not above 0"))
+	}
+	if !hasVariable(p.Env, "HOME") || !hasVariable(p.Env, "PATH") {
+		errs = append(errs, errors.New("environment lacks HOME or PATH"))
+	}
+	return errors.Join(errs...)
+}
+
+func hasVariable(env []string, name string) bool {
+	return slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") && len(kv) > len(name)+1 })
+}
+
+func ruleUser(s *specs.Spec) error {
+	u := s.Process.User
+	for _, id := range append([]uint32{u.UID, u.GID}, u.AdditionalGids...) {
+		if id == 0 || id >= 65535 {
+			return fmt.Errorf("user or group %d is root or outside the id block", id)
+		}
+	}
+	if u.Umask == nil || *u.Umask&0o022 != 0o022 {
+		return errors.New("umask is missing or lets others write")
+	}
+	return nil
+}
+
+func ruleCapabilities(s *specs.Spec) error {
+	c := s.Process.Capabilities
+	if c == nil {
+		return errors.New("capabilities are absent, which means the runtime's own")
+	}
+	v := reflect.ValueOf(c).Elem()
+	for i := range v.NumField() {
+		if v.Field(i).Len() != 0 {
+			return fmt.Errorf("capability set %s holds %v", v.Type().Field(i).Name, v.Field(i))
+		}
+	}
+	return nil
+}
+
+// ruleLimits: every resource limit of setrlimit(2) that bounds kernel memory or
+// priority is there, and none is infinite.
+func ruleLimits(s *specs.Spec) error {
+	var errs []error
+	hard := map[string]uint64{}
+	for _, l := range s.Process.Rlimits {
+		if _, twice := hard[l.Type]; twice || l.Soft > l.Hard || l.Hard == 1<<64-1 {
+			errs = append(errs, fmt.Errorf("rlimit %s %d:%d is repeated, infinite or inverted", l.Type, l.Soft, l.Hard))
+		}
+		hard[l.Type] = l.Hard
+	}
+	for _, name := range []string{"CORE", "MEMLOCK", "MSGQUEUE", "NICE", "NOFILE", "NPROC", "RTPRIO", "SIGPENDING", "STACK"} {
+		if _, ok := hard["RLIMIT_"+name]; !ok {
+			errs = append(errs, fmt.Errorf("rlimit %s is missing", name))
+		}
+	}
+	if hard["RLIMIT_CORE"] > 1 || hard["RLIMIT_RTPRIO"] > 0 || hard["RLIMIT_NICE"] > 20 {
+		errs = append(errs, errors.New("rlimits allow core files, realtime or raised priority"))
+	}
+	return errors.Join(errs...)
+}
+
+func ruleRoot(s *specs.Spec) error {
+	var errs []error
+	if !path.IsAbs(s.Root.Path) || path.Clean(s.Root.Path) != s.Root.Path || path.Dir(s.Root.Path) == "/" {
+		errs = append(errs, fmt.Errorf("root %q is not a clean path inside a directory of the sandbox", s.Root.Path))
+	}
+	if !s.Root.Readonly {
+		errs = append(errs, errors.New("root can be written"))
+	}
+	if s.Linux.RootfsPropagation != "rprivate" {
+		errs = append(errs, fmt.Errorf("propagation of the root is %q", s.Linux.RootfsPropagation))
+	}
+	if s.Hostname == "" || path.Base(sandboxDir(s)) != s.Hostname {
+		errs = append(errs, fmt.Errorf("host name %q is not the sandbox's id", s.Hostname))
+	}
+	return errors.Join(errs...)
+}
+
+// sandboxDir is the one directory of the host that a specification may name.
+func sandboxDir(s *specs.Spec) string { return path.Dir(s.Root.Path) }
+
+// owns reports whether p is inside the sandbox's directory, and so neither the
+// host's nor another sandbox's.
+func owns(s *specs.Spec, p string) bool {
+	return path.Clean(p) == p && strings.HasPrefix(p, sandboxDir(s)+"/")
+}
+
+func ruleNamespaces(s *specs.Spec) error {
+	var errs []error
+	seen := map[specs.LinuxNamespaceType]string{}
+	for _, n := range s.Linux.Namespaces {
+		if _, twice := seen[n.Type]; twice {
+			errs = append(errs, fmt.Errorf("namespace %s is named twice", n.Type))
+		}
+		seen[n.Type] = n.Path
+		if n.Path != "" && n.Type != specs.NetworkNamespace {
+			errs = append(errs, fmt.Errorf("namespace %s is an existing one", n.Type))
+		}
+	}
+	for _, t := range []specs.LinuxNamespaceType{"pid", "network", "mount", "ipc", "uts", "user", "cgroup"} {
+		if _, ok := seen[t]; !ok {
+			errs = append(errs, fmt.Errorf("namespace %s is the host's", t))
+		}
+	}
+	if len(seen) > 7 {
+		errs = append(errs, errors.New("more namespaces than there are rules for"))
+	}
+	// A network namespace made by the runtime would belong to the sandbox's
+	// user namespace, and root inside could configure it.
+	if !owns(s, seen[specs.NetworkNamespace]) {
+		errs = append(errs, fmt.Errorf("network namespace %q is not the sandbox's own", seen[specs.NetworkNamespace]))
+	}
+	return errors.Join(errs...)
+}
+
+func ruleIDMap(s *specs.Spec) error {
+	for _, m := range [][]specs.LinuxIDMapping{s.Linux.UIDMappings, s.Linux.GIDMappings} {
+		if len(m) != 1 {
+			return fmt.Errorf("id map has %d ranges", len(m))
+		}
+		if m[0].ContainerID != 0 || m[0].Size < 65536 || m[0].HostID < 65536 || uint64(m[0].HostID)+uint64(m[0].Size) > 1<<31 {
+			return fmt.Errorf("id map %v reaches ids of the host", m[0])
+		}
+	}
+	if s.Linux.UIDMappings[0] != s.Linux.GIDMappings[0] {
+		return errors.New("user and group ids are mapped differently")
+	}
+	return nil
+}
+
+// rulePaths: what reveals or changes the host through /proc is covered.
+func rulePaths(s *specs.Spec) error {
+	var errs []error
+	for _, name := range strings.Fields(`acpi asound interrupts kcore keys latency_stats sched_debug scsi timer_list timer_stats
+		kallsyms kmsg kpagecount kpageflags kpagecgroup pagetypeinfo slabinfo vmallocinfo iomem ioports modules config.gz
+		sysrq-trigger fs irq bus driver`) {
+		if !slices.Contains(s.Linux.MaskedPaths, "/proc/"+name) {
+			errs = append(errs, fmt.Errorf("/proc/%s is not masked", name))
+		}
+	}
+	for _, name := range strings.Fields("bus fs irq sys sysrq-trigger") {
+		if !slices.Contains(s.Linux.ReadonlyPaths, "/proc/"+name) {
+			errs = append(errs, fmt.Errorf("/proc/%s is not read-only", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// neverFree are system calls that no profile may allow without a condition on
+// their arguments: each reaches the host, another namespace or code that has
+// repeatedly broken.
+var neverFree = strings.Fields(`acct add_key bpf clone3 delete_module finit_module fsconfig fsmount fsopen fspick init_module
+	io_uring_enter io_uring_register io_uring_setup iopl ioperm kcmp kexec_file_load kexec_load keyctl lookup_dcookie mount mount_setattr
+	move_mount nfsservctl open_by_handle_at open_tree perf_event_open pidfd_getfd pivot_root quotactl reboot
+	request_key setns settimeofday swapoff swapon syslog umount umount2 unshare userfaultfd vhangup`)
+
+func ruleSeccomp(s *specs.Spec) error {
+	f := s.Linux.Seccomp
+	if f == nil {
+		return errors.New("there is no seccomp filter")
+	}
+	var errs []error
+	if f.DefaultAction != specs.ActErrno {
+		errs = append(errs, fmt.Errorf("seccomp lets unknown system calls %s", f.DefaultAction))
+	}
+	if len(f.Architectures) != 1 || f.Architectures[0] != nativeArch() {
+		errs = append(errs, fmt.Errorf("seccomp architectures are %v, not %s alone", f.Architectures, nativeArch()))
+	}
+	// Without any flag, runc sets SPEC_ALLOW by itself.
+	if len(f.Flags) == 0 || slices.Contains(f.Flags, specs.LinuxSeccompFlagSpecAllow) {
+		errs = append(errs, errors.New("seccomp opts out of the speculative store bypass mitigation"))
+	}
+	for _, call := range f.Syscalls {
+		switch call.Action {
+		case specs.ActErrno, specs.ActKill, specs.ActKillThread, specs.ActKillProcess:
+			continue
+		case specs.ActAllow:
+		default:
+			errs = append(errs, fmt.Errorf("seccomp has action %s", call.Action))
+		}
+		for _, name := range call.Names {
+			if len(call.Args) == 0 && slices.Contains(neverFree, name) {
+				errs = append(errs, fmt.Errorf("seccomp allows %s whatever its arguments", name))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// nativeArch names the architecture that this program runs on; a filter for
+// another one would refuse nothing that it means to.
+func nativeArch() specs.Arch {
+	return map[string]specs.Arch{"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64}[goruntime.GOARCH]
+}
+
+func ruleCgroup(s *specs.Spec) error {
+	p, r := s.Linux.CgroupsPath, s.Linux.Resources
+	var errs []error
+	if path.Clean(p) != p || path.Base(p) != s.Hostname || strings.Count(p, "/") < 2 || p[0] != '/' || strings.Contains(p, ":") {
+		errs = append(errs, fmt.Errorf("cgroup %q is not the sandbox's own below a parent", p))
+	}
+	if r == nil {
+		return errors.Join(append(errs, errors.New("there are no resource limits"))...)
+	}
+	if r.Pids == nil || r.Pids.Limit == nil || *r.Pids.Limit <= 0 {
+		errs = append(errs, errors.New("processes are not limited"))
+	}
+	if r.CPU == nil || r.CPU.Quota == nil || *r.CPU.Quota <= 0 || r.CPU.Period == nil || *r.CPU.Period == 0 || r.CPU.RealtimeRuntime != nil {
+		errs = append(errs, errors.New("cpu time is not limited"))
+	}
+	if m := r.Memory; m == nil || m.Limit == nil || *m.Limit <= 0 {
+		errs = append(errs, errors.New("memory is not limited"))
+	} else if m.DisableOOMKiller != nil && *m.DisableOOMKiller || canSwap(m) {
+		errs = append(errs, errors.New("memory can swap, or the oom killer is off"))
+	}
+	return errors.Join(errs...)
+}
+
+// canSwap: the limit of memory and swap together is that of memory. An absent
+// one means that the kernel has no swap; only the live values can tell.
+func canSwap(m *specs.LinuxMemory) bool { return m.Swap != nil && *m.Swap != *m.Limit }
+
+// ruleUnified: raw cgroup v2 files can undo every limit, so only known ones are
+// written, and huge pages, which no memory limit covers, not at all.
+func ruleUnified(s *specs.Spec) error {
+	if s.Linux.Resources == nil {
+		return nil // ruleCgroup says so
+	}
+	for _, h := range s.Linux.Resources.HugepageLimits {
+		if h.Limit != 0 {
+			return fmt.Errorf("huge pages of %s can be used", h.Pagesize)
+		}
+	}
+	for key, value := range s.Linux.Resources.Unified {
+		switch {
+		case key == "memory.oom.group" && value == "1", key == "memory.swap.max" && value == "0", key == "cpu.weight":
+		default:
+			return fmt.Errorf("cgroup file %q is set to %q", key, value)
+		}
+	}
+	return nil
+}
+
+// harmless are the devices that a sandbox can open: null, zero, full, random,
+// urandom, tty, ptmx and the terminals of its own.
+var harmless = []string{"c 1:3", "c 1:5", "c 1:7", "c 1:8", "c 1:9", "c 5:0", "c 5:2", "c 136:*"}
+
+func ruleDevices(s *specs.Spec) error {
+	if s.Linux.Resources == nil || len(s.Linux.Resources.Devices) == 0 {
+		return errors.New("devices are not limited")
+	}
+	var errs []error
+	for i, d := range s.Linux.Resources.Devices {
+		switch {
+		case i == 0 && (d.Allow || d.Type != "" && d.Type != "a" || d.Major != nil || d.Minor != nil || d.Access != "rwm"):
+			errs = append(errs, errors.New("device rules do not deny all first"))
+		case i > 0 && d.Allow && !slices.Contains(harmless, deviceName(d)):
+			errs = append(errs, fmt.Errorf("device %s can be opened", deviceName(d)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func deviceName(d specs.LinuxDeviceCgroup) string {
+	number := func(n *int64) string {
+		if n == nil || *n < 0 {
+			return "*"
+		}
+		return fmt.Sprint(*n)
+	}
+	return d.Type + " " + number(d.Major) + ":" + number(d.Minor)
+}
+
+func ruleAnnotations(s *specs.Spec) error {
+	for key := range s.Annotations {
+		switch key {
+		case "caisson.managed", "caisson.session", "caisson.task", "caisson.profile":
+		default:
+			return fmt.Errorf("annotation %q could mean something to a runtime", key)
+		}
+	}
+	return nil
+}
