@@ -1,0 +1,171 @@
+package cgroups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Feature is one finding about the host.
+type Feature struct {
+	Name   string
+	Answer Answer
+	Detail string
+	Err    error // what stands behind No and Unknown; nil for Yes
+	Needed bool  // a sandbox cannot be made without it
+}
+
+// probeLimits are what Probe writes into its group.
+var probeLimits = Limits{PIDs: MinPIDs, MemoryBytes: MinMemoryBytes, MilliCPU: MinMilliCPU}
+
+// Probe finds out what this host can enforce. It makes a group in parent,
+// writes limits into it, reads them back and removes it again, and also
+// removes parent if it was not there before. It changes nothing else: where
+// v2's controllers are not handed to groups below the root yet, which the
+// first sandbox will do, it does not write.
+func Probe(ctx context.Context, parent string) []Feature {
+	h, err := Detect()
+	if err != nil {
+		return []Feature{{Name: "cgroup layout", Answer: No, Needed: true, Err: err}}
+	}
+	return probe(ctx, h, parent)
+}
+
+func probe(ctx context.Context, h Host, parent string) []Feature {
+	found := []Feature{{Name: "cgroup layout", Answer: Yes, Needed: true, Detail: string(h.Mode)}}
+	for _, c := range required {
+		found = append(found, h.controllerFeature(c, true))
+	}
+	for _, c := range wanted {
+		if _, asked := h.Controllers[c.name]; asked {
+			found = append(found, h.controllerFeature(c, false))
+		}
+	}
+	create := probeGroup(ctx, h, parent)
+	if create.Answer == Yes {
+		h.SwapLimit = Yes // it was among what was written and read back
+	}
+	return append(found, h.swapFeature(), create)
+}
+
+func (h Host) controllerFeature(c controller, needed bool) Feature {
+	needed = needed || c.name == "hugetlb" && h.UnboundHugePages
+	f := Feature{Name: "cgroup controller " + c.name, Answer: h.Controllers[c.name], Needed: needed, Detail: "for " + c.why}
+	if f.Answer != Yes {
+		f.Err = fmt.Errorf("find cgroup controller %q: %s", c.name, f.Answer)
+	}
+	return f
+}
+
+func (h Host) swapFeature() Feature {
+	f := Feature{Name: "cgroup swap limit", Answer: h.SwapLimit, Needed: h.Mode != V2}
+	switch {
+	case h.NoSwap:
+		f.Answer, f.Detail = Yes, "the kernel has no swap"
+	case f.Answer == Yes:
+		f.Detail = "a sandbox gets none"
+	default:
+		f.Err = fmt.Errorf("find swap accounting: %s", f.Answer)
+	}
+	return f
+}
+
+// probeGroup makes, bounds and removes a group.
+func probeGroup(ctx context.Context, h Host, parent string) Feature {
+	f := Feature{Name: "cgroup create", Needed: true, Answer: No}
+	g, err := Open(h, "/"+parent+"/probe-"+strconv.Itoa(os.Getpid()))
+	if err != nil {
+		f.Answer, f.Err = Unknown, err
+		return f
+	}
+	if h.Mode == V2 && !h.delegated() {
+		// No reason to fail: every host that boots without systemd is so.
+		f.Answer, f.Needed = Unknown, false
+		f.Detail = "the first sandbox will hand the controllers down"
+		f.Err = errors.New("the controllers are not enabled for groups below the root yet")
+		return f
+	}
+	made, err := makeParent(h, parent)
+	if err == nil {
+		err = g.tryLimits(probeLimits)
+	}
+	err = errors.Join(err, g.Remove(ctx))
+	if made {
+		err = errors.Join(err, RemoveParent(ctx, h, parent))
+	}
+	if err != nil {
+		f.Err = err
+		return f
+	}
+	f.Answer, f.Detail = Yes, "made, bounded and removed a group in /"+parent
+	return f
+}
+
+// makeParent makes the parent in every hierarchy and reports whether it was
+// in none before.
+func makeParent(h Host, parent string) (made bool, err error) {
+	made = true
+	for _, m := range h.mounts() {
+		err := os.Mkdir(filepath.Join(m, parent), 0o755)
+		if errors.Is(err, fs.ErrExist) {
+			made = false
+			continue
+		}
+		if err != nil {
+			return made, err
+		}
+	}
+	return made, handDown(h, filepath.Join(h.Unified, parent))
+}
+
+// delegated reports whether v2's root hands down the controllers of the limits.
+func (h Host) delegated() bool {
+	list, err := readString(h.Unified, "cgroup.subtree_control")
+	enabled := " " + list + " "
+	for _, name := range []string{"memory", "cpu", "pids"} {
+		if err != nil || !strings.Contains(enabled, " "+name+" ") {
+			return false
+		}
+	}
+	return true
+}
+
+func handDown(h Host, dir string) error {
+	if h.Mode != V2 {
+		return nil
+	}
+	return writeFile(dir, "cgroup.subtree_control", "+memory +cpu +pids")
+}
+
+// tryLimits makes the group and writes what an OCI runtime would, then reads
+// it back. Devices are left out: on v2 they take a program.
+func (g *Group) tryLimits(l Limits) error {
+	for _, dir := range g.dirs() {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	for _, file := range l.Files(g.host) {
+		if file.Controller == "devices" || file.Controller == "hugetlb" {
+			continue
+		}
+		if err := writeFile(g.dir(file.Controller), file.Name, file.Value); err != nil {
+			return err
+		}
+		live, err := g.live(file)
+		if err != nil {
+			return err
+		}
+		if live != file.Value {
+			return sbxerr.New(sbxerr.Cgroup, "cgroups.probe", "write %q to %s: it reads %q afterwards", file.Value, file.Name, live)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+package cgroups
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+const errNoDevice = unix.ENODEV
+
+// Stats is what a group used so far.
+type Stats struct {
+	CPU time.Duration // exact
+	// UserCPU and SystemCPU are sampled on v1 and need not add up to CPU.
+	UserCPU          time.Duration
+	SystemCPU        time.Duration
+	Periods          int64         // scheduler periods in which the group wanted to run
+	ThrottledPeriods int64         // of these, how many ended with the quota used up
+	Throttled        time.Duration // summed over CPUs
+
+	MemoryBytes     int64
+	MemoryPeakBytes Reading // v2: kernel 5.19 and later
+	TCPBytes        Reading // v1 only: v2 counts them in MemoryBytes
+
+	PIDs    int64
+	PIDsMax int64 // math.MaxInt64 is no limit
+
+	// Bytes moved to and from block devices. On v1, writes that were buffered
+	// first are charged to the root group and missing here.
+	IOReadBytes  Reading
+	IOWriteBytes Reading
+}
+
+// Events counts what the kernel did to a group because of a limit.
+type Events struct {
+	OOMKills int64 // processes killed for lack of memory, the group's or the host's
+	// OOMs counts how often the group itself ran out of memory: with it, a
+	// kill is the sandbox's own doing and not the host's. v2 only.
+	OOMs Reading
+	// MemoryMaxHits counts allocations that met the memory limit, most of
+	// which reclaim could serve. v2 only: v1 has memory.failcnt for it, which
+	// was seen to stay 0 through an OOM kill on kernel 6.18.
+	MemoryMaxHits Reading
+	PIDsMaxHits   int64 // forks refused
+}
+
+// Stats reads what the group used. A group that is not there is an error that
+// matches fs.ErrNotExist.
+func (g *Group) Stats() (Stats, error) {
+	read := g.statsV1
+	if g.host.Mode == V2 {
+		read = g.statsV2
+	}
+	s, err := read()
+	return s, sbxerr.Wrap(sbxerr.Cgroup, "cgroups.stats", err)
+}
+
+// Events reads what happened to the group. A group that is not there is an
+// error that matches fs.ErrNotExist.
+func (g *Group) Events() (Events, error) {
+	read := g.eventsV1
+	if g.host.Mode == V2 {
+		read = g.eventsV2
+	}
+	e, err := read()
+	return e, sbxerr.Wrap(sbxerr.Cgroup, "cgroups.events", err)
+}
+
+// reader reads several files of a group and keeps every error, so that the
+// functions below read like the tables they are.
+type reader struct {
+	g    *Group
+	errs []error
+}
+
+func (r *reader) err() error { return errors.Join(r.errs...) }
+
+func (r *reader) int(controller, file string) int64 {
+	n, err := readInt(r.g.dir(controller), file)
+	r.errs = append(r.errs, err)
+	return n
+}
+
+func (r *reader) flat(controller, file string) map[string]int64 {
+	m, err := readFlat(r.g.dir(controller), file)
+	r.errs = append(r.errs, err)
+	return m
+}
+
+// optional reads a number that the kernel may not offer. Any failure is the
+// answer "unknown": such a number is shown to people and decides nothing.
+func (r *reader) optional(controller, file string) Reading {
+	n, err := readInt(r.g.dir(controller), file)
+	if err != nil {
+		return Reading{}
+	}
+	return known(n)
+}
+
+func (g *Group) statsV1() (Stats, error) {
+	r := reader{g: g}
+	cpu := r.flat("cpu", "cpu.stat")
+	s := Stats{
+		Periods:          cpu["nr_periods"],
+		ThrottledPeriods: cpu["nr_throttled"],
+		Throttled:        time.Duration(cpu["throttled_time"]),
+		MemoryBytes:      r.int("memory", "memory.usage_in_bytes"),
+		MemoryPeakBytes:  r.optional("memory", "memory.max_usage_in_bytes"),
+		TCPBytes:         r.optional("memory", "memory.kmem.tcp.usage_in_bytes"),
+		PIDs:             r.int("pids", "pids.current"),
+		PIDsMax:          r.int("pids", "pids.max"),
+	}
+	if g.host.Controllers["cpuacct"] == Yes {
+		s.CPU = time.Duration(r.int("cpuacct", "cpuacct.usage"))
+		s.UserCPU = time.Duration(r.int("cpuacct", "cpuacct.usage_user"))
+		s.SystemCPU = time.Duration(r.int("cpuacct", "cpuacct.usage_sys"))
+	}
+	s.IOReadBytes, s.IOWriteBytes = ioV1(g.dir("blkio"))
+	return s, r.err()
+}
+
+func (g *Group) statsV2() (Stats, error) {
+	r := reader{g: g}
+	cpu := r.flat("cpu", "cpu.stat")
+	s := Stats{
+		CPU:              time.Duration(cpu["usage_usec"]) * time.Microsecond,
+		UserCPU:          time.Duration(cpu["user_usec"]) * time.Microsecond,
+		SystemCPU:        time.Duration(cpu["system_usec"]) * time.Microsecond,
+		Periods:          cpu["nr_periods"],
+		ThrottledPeriods: cpu["nr_throttled"],
+		Throttled:        time.Duration(cpu["throttled_usec"]) * time.Microsecond,
+		MemoryBytes:      r.int("memory", "memory.current"),
+		MemoryPeakBytes:  r.optional("memory", "memory.peak"),
+		PIDs:             r.int("pids", "pids.current"),
+		PIDsMax:          r.int("pids", "pids.max"),
+	}
+	s.IOReadBytes, s.IOWriteBytes = ioV2(g.dir("io"))
+	return s, r.err()
+}
+
+func (g *Group) eventsV1() (Events, error) {
+	r := reader{g: g}
+	e := Events{
+		OOMKills:    r.flat("memory", "memory.oom_control")["oom_kill"],
+		PIDsMaxHits: r.flat("pids", "pids.events")["max"],
+	}
+	return e, r.err()
+}
+
+func (g *Group) eventsV2() (Events, error) {
+	r := reader{g: g}
+	memory := r.flat("memory", "memory.events")
+	e := Events{
+		OOMKills:      memory["oom_kill"],
+		OOMs:          known(memory["oom"]),
+		MemoryMaxHits: known(memory["max"]),
+		PIDsMaxHits:   r.flat("pids", "pids.events")["max"],
+	}
+	return e, r.err()
+}
+
+// ioV1 sums "MAJ:MIN Read N" and "MAJ:MIN Write N" over all devices.
+func ioV1(dir string) (read, write Reading) {
+	s, err := readString(dir, "blkio.throttle.io_service_bytes")
+	if err != nil {
+		return Reading{}, Reading{}
+	}
+	read, write = known(0), known(0)
+	for line := range strings.Lines(s) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 {
+			continue // "Total N"
+		}
+		n, err := parseInt(dir, "io", fields[2])
+		switch {
+		case err != nil:
+			return Reading{}, Reading{}
+		case fields[1] == "Read":
+			read.N += n
+		case fields[1] == "Write":
+			write.N += n
+		}
+	}
+	return read, write
+}
+
+// ioV2 sums "MAJ:MIN rbytes=N wbytes=N …" over all devices.
+func ioV2(dir string) (read, write Reading) {
+	s, err := readString(dir, "io.stat")
+	if err != nil {
+		return Reading{}, Reading{}
+	}
+	read, write = known(0), known(0)
+	for _, field := range strings.Fields(s) {
+		key, value, _ := strings.Cut(field, "=")
+		if key != "rbytes" && key != "wbytes" {
+			continue
+		}
+		n, err := parseInt(dir, "io.stat", value)
+		switch {
+		case err != nil:
+			return Reading{}, Reading{}
+		case key == "rbytes":
+			read.N += n
+		default:
+			write.N += n
+		}
+	}
+	return read, write
+}
