@@ -1,0 +1,34 @@
+// Package netns makes the network namespaces of sandboxes.
+//
+// # Lifecycle
+//
+//	err := netns.Create(path)          // a namespace with only lo, bound to path
+//	diffs, err := netns.Check(path)    // what is there is what was declared
+//	// the OCI runtime joins the namespace by path
+//	err = netns.Remove(path)           // idempotent; absent is success
+//
+// The namespace is bound to a file in the sandbox's directory, so it outlives
+// both the thread that made it and the daemon, and is removed by its name
+// alone. Whoever needs to do something inside opens it:
+//
+//	ns, err := netns.Open(path)
+//	defer ns.Close()
+//	err = ns.Do(func() error { … })
+//
+// # Why nothing gets out
+//
+// The namespace is owned by the host's user namespace, not by the sandbox's:
+// even root inside the sandbox may not configure it. It holds the loopback
+// device and nothing else: there is no veth, no route and no address to reach
+// anything from, so there is also no rule that could be lost. Mode none
+// therefore programs no iptables, and Check looks at links, routes,
+// addresses, sysctls and the owner instead.
+//
+// # Threads
+//
+// A network namespace belongs to a thread, and Go moves goroutines between
+// threads. All work in a foreign namespace runs on a thread of its own that is
+// locked to one goroutine and never given back: when the goroutine ends, Go
+// ends the thread, and no other goroutine can ever find itself in a sandbox's
+// namespace. The main thread is never used, because Go cannot end it.
+package netns

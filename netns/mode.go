@@ -1,0 +1,105 @@
+package netns
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Mode says how far a sandbox's network reaches.
+type Mode string
+
+// The modes.
+const (
+	ModeNone   Mode = "none"   // nothing: only lo
+	ModeAllow  Mode = "allow"  // named destinations through the gateway
+	ModeOpen   Mode = "open"   // every public name through the gateway
+	ModeBridge Mode = "bridge" // a real interface
+)
+
+// ModeInfo is what is known of one mode.
+type ModeInfo struct {
+	Mode    Mode
+	Offered bool // by this version
+	Summary string
+}
+
+var modes = []ModeInfo{
+	{ModeNone, true, "only the loopback device: every connection fails at once"},
+	{ModeAllow, false, "only destinations that the policy names, through the gateway"},
+	{ModeOpen, false, "every public name over TCP, through the gateway"},
+	{ModeBridge, false, "an interface of its own behind a bridge of the host"},
+}
+
+// Modes lists all modes, the strictest first.
+func Modes() []ModeInfo { return slices.Clone(modes) }
+
+// ParseMode reads a mode. Empty is none, the strictest. A mode that is known
+// but not offered, and one that is not known, are refused with code
+// sbxerr.NetworkMode.
+func ParseMode(s string) (Mode, error) {
+	const op = "netns.parse_mode"
+	if s == "" {
+		return ModeNone, nil
+	}
+	i := slices.IndexFunc(modes, func(m ModeInfo) bool { return string(m.Mode) == s })
+	switch {
+	case i < 0:
+		return "", sbxerr.New(sbxerr.NetworkMode, op, "use network mode %q: %s", clip(s), suggest(s))
+	case !modes[i].Offered:
+		return "", sbxerr.New(sbxerr.NetworkMode, op, "use network mode %q: it is not offered yet, only %q is", s, offered())
+	}
+	return modes[i].Mode, nil
+}
+
+// Describe lists, as a person reads them, the facts that enforce m. It is nil
+// for a mode that is not offered.
+func (m Mode) Describe() []string {
+	if m != ModeNone {
+		return nil
+	}
+	lines := []string{
+		"link lo, up: the only one, with 127.0.0.1/8 and ::1/128",
+		"no route but to these addresses, in any table",
+		"owned by the host's user namespace: root inside cannot change it",
+		"no rules: there is no way out that a rule would have to close",
+	}
+	for _, s := range sysctls {
+		lines = append(lines, fmt.Sprintf("sysctl %s = %s: %s", s.Key, s.Value, s.Why))
+	}
+	return lines
+}
+
+func offered() []string {
+	var names []string
+	for _, m := range modes {
+		if m.Offered {
+			names = append(names, string(m.Mode))
+		}
+	}
+	return names
+}
+
+// suggest names the nearest known mode if one is near enough to be a slip of
+// the hand, else all that are offered.
+func suggest(s string) string {
+	var names []string
+	for _, m := range modes {
+		names = append(names, string(m.Mode))
+	}
+	if near := sbxerr.Nearest(strings.ToLower(clip(s)), names); near != "" {
+		return fmt.Sprintf("there is no such mode; did you mean %q?", near)
+	}
+	return fmt.Sprintf("there is no such mode; offered is %q", offered())
+}
+
+// clip keeps a hostile name from filling the message.
+func clip(s string) string {
+	const most = 32
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}

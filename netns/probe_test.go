@@ -1,0 +1,158 @@
+package netns
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// fakeTables keeps rules in memory and fails at the n-th call.
+type fakeTables struct {
+	failAt int // 1 is the first call; 0 never
+	calls  int
+	forget bool // rules are taken and not kept
+	rules  map[string]bool
+}
+
+var errInjected = errors.New("injected")
+
+func (f *fakeTables) call() error {
+	f.calls++
+	if f.calls == f.failAt {
+		return errInjected
+	}
+	return nil
+}
+
+func (f *fakeTables) ChangePolicy(string, string, string) error { return f.call() }
+
+func (f *fakeTables) Append(table, chain string, args ...string) error {
+	if !f.forget {
+		if f.rules == nil {
+			f.rules = map[string]bool{}
+		}
+		f.rules[table+chain+args[0]] = true
+	}
+	return f.call()
+}
+
+func (f *fakeTables) Exists(table, chain string, args ...string) (bool, error) {
+	return f.rules[table+chain+args[0]], f.call()
+}
+
+func TestProbeTables(t *testing.T) {
+	all := &fakeTables{}
+	if f := probeTables("x", true, all); f.Answer != Yes || f.Err != nil {
+		t.Errorf("all works: %+v; want yes", f)
+	}
+	if all.calls != 5 {
+		t.Errorf("made %d calls; want a policy and two rules with their checks", all.calls)
+	}
+	for n := 1; n <= all.calls; n++ {
+		f := probeTables("x", true, &fakeTables{failAt: n})
+		if f.Answer == Yes || !errors.Is(f.Err, errInjected) {
+			t.Errorf("call %d fails: %+v; want no yes, and the cause", n, f)
+		}
+	}
+	if f := probeTables("x", true, &fakeTables{forget: true}); f.Answer != No || f.Err == nil {
+		t.Errorf("rules are not kept: %+v; want no", f)
+	}
+	v6 := &fakeTables{}
+	if f := probeTables("x", false, v6); f.Answer != Yes || v6.rules["natOUTPUT-p"] {
+		t.Errorf("IPv6: %+v with %v; want yes without the IPv4 rule", f, v6.rules)
+	}
+}
+
+func TestFindAndFlavour(t *testing.T) {
+	dir := t.TempDir()
+	saved := binaryDirs
+	t.Cleanup(func() { binaryDirs = saved })
+	binaryDirs = []string{filepath.Join(dir, "absent"), dir}
+	target := filepath.Join(dir, "xtables-nft-multi")
+	if err := os.WriteFile(target, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, filepath.Join(dir, "iptables")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "ip6tables"), nil, 0o644); err != nil { // not executable
+		t.Fatal(err)
+	}
+	path, err := binaries[0].find()
+	if err != nil || path != filepath.Join(dir, "iptables") {
+		t.Errorf("find iptables = %q, %v", path, err)
+	}
+	if path, err := binaries[1].find(); err == nil {
+		t.Errorf("find ip6tables = %q; want an error, it cannot be executed", path)
+	}
+	for _, tc := range []struct {
+		path         string
+		major, minor int
+		want         string
+	}{
+		{path, 1, 8, "nft"},
+		{path, 1, 6, "legacy"},
+		{filepath.Join(dir, "ip6tables"), 1, 8, "flavour unknown"},
+		{filepath.Join(dir, "absent"), 1, 8, "flavour unknown"},
+	} {
+		if got := flavour(tc.path, tc.major, tc.minor); got != tc.want {
+			t.Errorf("flavour(%q, %d.%d) = %q; want %q", tc.path, tc.major, tc.minor, got, tc.want)
+		}
+	}
+}
+
+func TestProbeWithoutIPTables(t *testing.T) {
+	needRoot(t)
+	saved := binaryDirs
+	t.Cleanup(func() { binaryDirs = saved })
+	binaryDirs = []string{t.TempDir()}
+	answers := map[string]Answer{}
+	for _, f := range Probe() {
+		answers[f.Name] = f.Answer
+	}
+	if answers["network namespace"] != Yes || answers["iptables"] != No || answers["ip6tables"] != No {
+		t.Errorf("answers %v; want namespaces and no iptables", answers)
+	}
+}
+
+// The probe programs rules, and must do so in its own namespace only.
+func TestProbeLeavesTheHostAlone(t *testing.T) {
+	needRoot(t)
+	save, err := exec.LookPath("iptables-save")
+	if err != nil {
+		t.Skipf("needs iptables: %v", err)
+	}
+	rules := func() string {
+		// -t asks for the tables that the probe programs, without the date.
+		var all string
+		for _, table := range []string{"filter", "nat"} {
+			out, err := exec.Command(save, "-t", table).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, line := range strings.Split(string(out), "\n") {
+				if line != "" && line[0] != '#' {
+					all += line + "\n"
+				}
+			}
+		}
+		return all
+	}
+	before := rules()
+	features := Probe()
+	if after := rules(); after != before {
+		t.Errorf("the host's rules changed from\n%s\nto\n%s", before, after)
+	}
+	for _, f := range features {
+		t.Logf("%s: %s (%s) %v", f.Name, f.Answer, f.Detail, f.Err)
+		if (f.Answer == Yes) != (f.Err == nil) {
+			t.Errorf("%s answers %s with error %v", f.Name, f.Answer, f.Err)
+		}
+		if f.Needed && f.Answer != Yes {
+			t.Errorf("%s: %s, %v", f.Name, f.Answer, f.Err)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// sysctlRoot shows the settings of the calling thread's network namespace.
+const sysctlRoot = "/proc/sys"
+
+// Sysctl is one setting of a sandbox's namespace, with its reason.
+type Sysctl struct {
+	Key   string // "net.ipv4.ip_forward"
+	Value string
+	Why   string
+	// IPv6 settings do not exist, and are not needed, on a kernel without it.
+	IPv6 bool
+}
+
+// sysctls are written in this order: changing ip_forward resets others.
+//
+// All are written out although most are the kernel's defaults, because a new
+// namespace copies its IPv4 settings from the host (net.core
+// devconf_inherit_init_net) and hosts differ: on one that runs containers
+// forwarding is on. "lo" is listed beside "all" and "default" because it gets
+// its copy when the namespace is made.
+//
+// disable_ipv6 is set for devices to come, not for all: lo is the only one
+// there is, nothing can leave through it, and many test suites bind to ::1.
+// A device that appeared all the same would have no IPv6.
+var sysctls = []Sysctl{
+	{Key: "net.ipv4.ip_forward", Value: "0", Why: "a sandbox routes for nobody"},
+	{Key: "net.ipv4.ping_group_range", Value: "1 0", Why: "no group may open ICMP sockets"},
+	{Key: "net.ipv4.ip_unprivileged_port_start", Value: "1024", Why: "the usual meaning of low ports, whatever the host's is"},
+	{Key: "net.ipv4.conf.all.route_localnet", Value: "0", Why: "127.0.0.0/8 never leaves lo"},
+	{Key: "net.ipv4.conf.default.route_localnet", Value: "0", Why: "127.0.0.0/8 never leaves lo"},
+	{Key: "net.ipv4.conf.lo.route_localnet", Value: "0", Why: "127.0.0.0/8 never leaves lo"},
+	{Key: "net.ipv4.conf.all.rp_filter", Value: "1", Why: "packets with a source that is not routed back are dropped"},
+	{Key: "net.ipv4.conf.default.rp_filter", Value: "1", Why: "packets with a source that is not routed back are dropped"},
+	{Key: "net.ipv4.conf.all.accept_redirects", Value: "0", Why: "no packet changes a route"},
+	{Key: "net.ipv4.conf.default.accept_redirects", Value: "0", Why: "no packet changes a route"},
+	{Key: "net.ipv4.conf.lo.accept_redirects", Value: "0", Why: "no packet changes a route"},
+	{Key: "net.ipv6.conf.all.forwarding", Value: "0", Why: "a sandbox routes for nobody", IPv6: true},
+	{Key: "net.ipv6.conf.default.disable_ipv6", Value: "1", Why: "a device that appears has no IPv6", IPv6: true},
+	{Key: "net.ipv6.conf.lo.disable_ipv6", Value: "0", Why: "::1 works, as test suites expect; lo leads nowhere", IPv6: true},
+}
+
+// Sysctls lists the settings of every sandbox's namespace.
+func Sysctls() []Sysctl { return append([]Sysctl(nil), sysctls...) }
+
+func (s Sysctl) path() string {
+	return filepath.Join(sysctlRoot, strings.ReplaceAll(s.Key, ".", "/"))
+}
+
+// writeSysctls applies all settings to the calling thread's namespace.
+func writeSysctls() error {
+	v6, err := hasIPv6()
+	if err != nil {
+		return err
+	}
+	for _, s := range sysctls {
+		if s.IPv6 && !v6 {
+			continue
+		}
+		if err := s.write(); err != nil {
+			return fmt.Errorf("set sysctl %q to %q: %w", s.Key, s.Value, err)
+		}
+	}
+	return nil
+}
+
+// write and read use plain descriptors: os.OpenFile would register each of
+// them with the poller, because files of /proc/sys can be polled, and that
+// costs more than all the rest.
+func (s Sysctl) write() error {
+	fd, err := s.open(unix.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	_, err = unix.Write(fd, []byte(s.Value)) // taken whole or refused
+	return errors.Join(s.wrap("write", err), unix.Close(fd))
+}
+
+// read returns the live value with the kernel's tabs made spaces.
+func (s Sysctl) read() (string, error) {
+	fd, err := s.open(unix.O_RDONLY)
+	if err != nil {
+		return "", err
+	}
+	var buf [256]byte // far more than any declared value
+	n, err := unix.Read(fd, buf[:])
+	if err := errors.Join(s.wrap("read", err), unix.Close(fd)); err != nil {
+		return "", err
+	}
+	return strings.Join(strings.Fields(string(buf[:n])), " "), nil
+}
+
+func (s Sysctl) open(flags int) (int, error) {
+	fd, err := unix.Open(s.path(), flags|unix.O_CLOEXEC, 0)
+	return fd, s.wrap("open", err)
+}
+
+func (s Sysctl) wrap(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: s.path(), Err: err}
+}
+
+// hasIPv6 reports whether the kernel has IPv6 at all. A file system error is
+// not taken for an answer.
+func hasIPv6() (bool, error) {
+	_, err := os.Stat(filepath.Join(sysctlRoot, "net/ipv6"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
