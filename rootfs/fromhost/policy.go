@@ -1,0 +1,160 @@
+package fromhost
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Place is a part of the host that is never copied.
+type Place struct {
+	Path string // absolute; all below it is meant too
+	Why  string
+}
+
+// Refused returns the places that no request may name and that nothing is
+// copied from, however a path leads there.
+func Refused() []Place { return slices.Clone(refused) }
+
+var refused = []Place{
+	{"/proc", "the kernel's view of processes"},
+	{"/sys", "the kernel's view of devices"},
+	{"/dev", "devices"},
+	{"/run", "state and sockets of running programs"},
+	{"/tmp", "files of everybody's running programs"},
+	{"/var", "state and data of the host"},
+	{"/home", "files of people"},
+	{"/root", "files of the administrator"},
+	{"/boot", "the kernel and the boot loader's configuration"},
+	{"/lost+found", "remains of a file system check"},
+}
+
+// hostState are files below /etc that are not copied even when a package
+// lists them. Other files there come from package lists only.
+var hostState = []Place{
+	{"/etc/passwd", "accounts"}, {"/etc/passwd-", "accounts"},
+	{"/etc/group", "accounts"}, {"/etc/group-", "accounts"},
+	{"/etc/shadow", "password hashes"}, {"/etc/shadow-", "password hashes"},
+	{"/etc/gshadow", "password hashes"}, {"/etc/gshadow-", "password hashes"},
+	{"/etc/security/opasswd", "password hashes"},
+	{"/etc/subuid", "accounts"}, {"/etc/subgid", "accounts"},
+	{"/etc/sudoers", "rights on the host"}, {"/etc/sudoers.d", "rights on the host"},
+	{"/etc/machine-id", "identity of the host"},
+	{"/etc/hostname", "identity of the host"},
+	{"/etc/hosts", "the host's network"}, {"/etc/resolv.conf", "the host's network"},
+	{"/etc/nsswitch.conf", "the host's name service"},
+	{"/etc/fstab", "the host's disks"}, {"/etc/mtab", "the host's disks"},
+	{"/etc/crypttab", "keys of the host's disks"},
+	{"/etc/krb5.keytab", "keys of the host"},
+	{"/etc/ssl/private", "private keys"}, {"/etc/pki/tls/private", "private keys"},
+	{"/etc/ld.so.cache", "it names all of the host's libraries; a new one is made"},
+}
+
+// secretNames are names that hold credentials by convention, wherever they lie.
+const credentials = "credentials"
+
+var secretNames = []string{
+	".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".pgpass", ".my.cnf",
+	".git-credentials", ".npmrc", ".pypirc", ".vault-token",
+	"ssh_host_dsa_key", "ssh_host_ecdsa_key", "ssh_host_ed25519_key", "ssh_host_rsa_key",
+}
+
+// documentation is what packages bring for people and debuggers. An image is for
+// programs, and the package is still on the host.
+var documentation = []string{
+	"/usr/share/doc", "/usr/share/doc-base", "/usr/share/info", "/usr/share/man", "/usr/share/gtk-doc",
+	"/usr/share/help", "/usr/share/lintian", "/usr/share/bug", "/usr/share/menu", "/usr/share/linda",
+	"/usr/share/locale", "/usr/local/share/man", "/usr/local/share/doc", "/usr/lib/.build-id", "/usr/lib/debug",
+}
+
+// locales is where compiled locales lie. All but keptLocales are left out.
+const locales = "/usr/lib/locale"
+
+var keptLocales = []string{"C.utf8", "C.UTF-8"}
+
+// below reports whether p is dir or lies in it.
+func below(p, dir string) bool {
+	return p == dir || dir == "/" || strings.HasPrefix(p, dir) && p[len(dir)] == '/'
+}
+
+// neverCopied says why p, a path without symbolic links, stays behind.
+func neverCopied(p string) (why string, never bool) {
+	for _, places := range [][]Place{refused, hostState} {
+		for _, r := range places {
+			if below(p, r.Path) {
+				return r.Why, true
+			}
+		}
+	}
+	for _, name := range split(p) {
+		if slices.Contains(secretNames, name) {
+			return credentials, true
+		}
+	}
+	return "", false
+}
+
+// isDocumentation reports whether a package's file p can be spared.
+func isDocumentation(p string) bool {
+	if slices.ContainsFunc(documentation, func(d string) bool { return below(p, d) }) {
+		return true
+	}
+	if !below(p, locales) || p == locales {
+		return false
+	}
+	name := split(strings.TrimPrefix(p, locales))[0]
+	return !slices.Contains(keptLocales, name)
+}
+
+// isShared reports whether directory p belongs to the host as a whole rather
+// than to one piece of software, so that a link to it means no wish to have
+// all of it.
+func isShared(p string) bool {
+	switch len(split(p)) {
+	case 0, 1:
+		return true
+	case 2:
+		return below(p, "/usr") || below(p, "/etc")
+	case 3:
+		return below(p, "/usr/local") || below(p, "/usr/lib") && strings.Contains(path.Base(p), "-linux-")
+	}
+	return false
+}
+
+// checkPath reports why a request may not name p. It looks at the text only;
+// where p leads is checked again with neverCopied.
+func checkPath(p string) error {
+	switch {
+	case !path.IsAbs(p):
+		return fmt.Errorf("path %q is relative: give an absolute one", p)
+	case strings.ContainsRune(p, 0):
+		return fmt.Errorf("path %q holds a NUL byte", p)
+	case path.Clean(p) != trimSlashes(p):
+		return fmt.Errorf("path %q is not clean: give %q", p, path.Clean(p))
+	case path.Clean(p) == "/":
+		return fmt.Errorf("path %q is the whole host: name the software in it", p)
+	}
+	return checkPlace(p, path.Clean(p))
+}
+
+// checkPlace reports why the place where the requested path asked leads is
+// refused.
+func checkPlace(asked, at string) error {
+	name := fmt.Sprintf("path %q", asked)
+	if asked != at {
+		name += fmt.Sprintf(", which leads to %q,", at)
+	}
+	if below(at, "/etc") {
+		return fmt.Errorf("%s is refused: /etc holds the configuration of the host; packages bring theirs", name)
+	}
+	if why, never := neverCopied(at); never {
+		return fmt.Errorf("%s is refused: it holds %s", name, why)
+	}
+	for _, r := range refused {
+		if below(r.Path, at) {
+			return fmt.Errorf("%s is refused: it contains %s", name, r.Path)
+		}
+	}
+	return nil
+}

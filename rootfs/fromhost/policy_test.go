@@ -1,0 +1,125 @@
+package fromhost
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+func TestNeverCopied(t *testing.T) {
+	tests := map[string]bool{
+		"/usr/bin/git": false, "/etc/gitconfig": false, "/opt/tool/varnish": false, "/variant": false,
+		"/etc/ssh/ssh_config": false, "/usr/lib/ssl/private.pl": false, "/homeless": false,
+		"/var/lib/dpkg/status": true, "/var": true, "/home/ann/x": true, "/root": true, "/proc/1/environ": true,
+		"/sys/class": true, "/dev/sda": true, "/run/docker.sock": true, "/tmp/x": true, "/boot/vmlinuz": true,
+		"/etc/shadow": true, "/etc/shadow-": true, "/etc/gshadow": true, "/etc/machine-id": true,
+		"/etc/ssh/ssh_host_rsa_key": true, "/etc/ssl/private/x.key": true, "/etc/sudoers.d/ann": true,
+		"/etc/ld.so.cache": true, "/etc/passwd": true, "/etc/resolv.conf": true,
+		"/opt/app/.ssh/id_rsa": true, "/opt/app/.git-credentials": true, "/srv/.netrc": true,
+	}
+	for p, want := range tests {
+		if why, never := neverCopied(p); never != want || never && why == "" {
+			t.Errorf("neverCopied(%q) = %q, %v; want %v", p, why, never, want)
+		}
+	}
+}
+
+func TestDocumentation(t *testing.T) {
+	tests := map[string]bool{
+		"/usr/share/doc/git/copyright": true, "/usr/share/man/man1/git.1.gz": true, "/usr/share/locale/de/x.mo": true,
+		"/usr/lib/locale/de_DE.utf8/LC_TIME": true, "/usr/lib/locale/locale-archive": true, "/usr/lib/.build-id/00": true,
+		"/usr/lib/locale": false, "/usr/lib/locale/C.utf8/LC_CTYPE": false, "/usr/share/docker": false, "/usr/share/git-core": false,
+	}
+	for p, want := range tests {
+		if got := isDocumentation(p); got != want {
+			t.Errorf("isDocumentation(%q) = %v, want %v", p, got, want)
+		}
+	}
+}
+
+func TestShared(t *testing.T) {
+	for _, p := range []string{"/", "/opt", "/usr", "/usr/lib", "/usr/share", "/usr/local", "/usr/local/bin", "/usr/lib/x86_64-linux-gnu", "/etc/ssl"} {
+		if !isShared(p) {
+			t.Errorf("%q belongs to one piece of software", p)
+		}
+	}
+	for _, p := range []string{"/opt/x", "/usr/share/nodejs", "/usr/lib/go-1.19", "/usr/local/go/src", "/usr/lib/x86_64-linux-gnu/perl"} {
+		if isShared(p) {
+			t.Errorf("%q belongs to the host as a whole", p)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	ok := DefaultLimits()
+	tests := []struct {
+		name string
+		req  Request
+		code sbxerr.Code
+		want []string // all of them are in the message
+	}{
+		{"nothing", Request{Limits: ok}, sbxerr.Config, []string{"nothing is asked for"}},
+		{"limits", Request{Packages: []string{"git"}}, sbxerr.Limits, []string{"bytes", "entries"}},
+		{"all reasons", Request{
+			Packages: []string{"git", "-rf", "a/b", "x y", ""},
+			Paths: []string{
+				"usr/bin", "/", "/proc", "/sys/x", "/dev/null", "/run/x", "/home/ann/go", "/root", "/var/lib", "/etc/ssl", "/tmp/x",
+				"/usr/../etc", "/usr/local/.ssh", "/usr//bin", "/opt/x\x00",
+			},
+			Limits: ok,
+		}, sbxerr.Config, []string{
+			`"-rf"`, `"a/b"`, `"x y"`, `""`, `"usr/bin" is relative`, `"/" is the whole host`, `"/proc"`, `"/sys/x"`, `"/dev/null"`, `"/run/x"`,
+			`"/home/ann/go"`, `"/root"`, `"/var/lib"`, `"/etc/ssl"`, `"/tmp/x"`, `give "/etc"`, `"/usr/local/.ssh"`, `give "/usr/bin"`, "NUL",
+		}},
+		{"good", Request{Packages: []string{"git", "libc6:amd64", "g++", "perl-base"}, Paths: []string{"/usr/local/go", "/opt/x/"}, Limits: ok}, "", nil},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			err := tc.req.Validate()
+			if sbxerr.Of(err) != tc.code {
+				t.Fatalf("got %v, want code %q", err, tc.code)
+			}
+			for _, w := range tc.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("%v\ndoes not say %s", err, w)
+				}
+			}
+			if tc.code == "" && err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if err := (Request{Limits: ok, Paths: []string{"/opt"}}).Validate(); errors.Is(err, sbxerr.Config) {
+		t.Error(err)
+	}
+}
+
+func TestRefusedIsACopy(t *testing.T) {
+	got := Refused()
+	got[0].Path = "/nothing"
+	if slices.Equal(got, refused) {
+		t.Error("a caller can change the list")
+	}
+}
+
+func TestCompareVersions(t *testing.T) {
+	ascending := []string{
+		"0~~", "0~~a", "0~", "0", "0.0", "1.0~beta1~svn1245", "1.0~beta1", "1.0", "1.0-0.1", "1.0-1", "1.0-1ubuntu1", "1.0-1+b1",
+		"1.0-1.1", "1.0-2", "1.0-10", "1.0a", "1.0+dfsg", "1.0.0", "1.1", "1.9", "1.10", "1:0.1", "1:1", "2:0",
+	}
+	for i, a := range ascending {
+		for j, b := range ascending {
+			if got, want := compareVersions(a, b), sign(i-j); got != want {
+				t.Errorf("compareVersions(%q, %q) = %d, want %d", a, b, got, want)
+			}
+		}
+	}
+	for _, same := range [][2]string{{"1.0", "1.0-0"}, {"0:1", "1"}, {"1.00", "1.0"}, {"", ""}} {
+		if got := compareVersions(same[0], same[1]); got != 0 {
+			t.Errorf("compareVersions(%q, %q) = %d, want 0", same[0], same[1], got)
+		}
+	}
+}

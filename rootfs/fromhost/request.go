@@ -1,0 +1,73 @@
+package fromhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Request names the software to collect.
+type Request struct {
+	Packages []string // installed packages, each NAME or NAME:ARCH
+	Paths    []string // absolute paths of programs or directories
+	// Minimal leaves out the base set of command line tools and the packages
+	// that requested ones recommend. A shell is always included.
+	Minimal bool
+	Limits  Limits // see DefaultLimits
+}
+
+// Limits bounds what is collected. Every field is required: zero is an error
+// and never means unlimited.
+type Limits struct {
+	Bytes   int64 // of the content of all files
+	Entries int64 // files, directories and links
+}
+
+// DefaultLimits returns limits that a large development image stays within.
+func DefaultLimits() Limits { return Limits{Bytes: 8 << 30, Entries: 500_000} }
+
+// packageName is what dpkg and rpm allow: no blanks, slashes or leading dash.
+var packageName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9+._~-]*(:[a-z0-9-]+)?$`)
+
+// Validate reports every reason why the request can never succeed.
+func (r Request) Validate() error {
+	var errs []error
+	if len(r.Packages)+len(r.Paths) == 0 {
+		errs = append(errs, errors.New("nothing is asked for: name at least one package or path"))
+	}
+	for _, p := range r.Packages {
+		if !packageName.MatchString(p) {
+			errs = append(errs, fmt.Errorf("package name %q is malformed", p))
+		}
+	}
+	for _, p := range r.Paths {
+		errs = append(errs, checkPath(p))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return sbxerr.Wrap(sbxerr.Config, "fromhost.request", err)
+	}
+	return r.Limits.validate()
+}
+
+func (l Limits) validate() error {
+	var errs []error
+	if l.Bytes <= 0 {
+		errs = append(errs, fmt.Errorf("limit of bytes is %d: must be above 0", l.Bytes))
+	}
+	if l.Entries <= 0 {
+		errs = append(errs, fmt.Errorf("limit of entries is %d: must be above 0", l.Entries))
+	}
+	return sbxerr.Wrap(sbxerr.Limits, "fromhost.limits", errors.Join(errs...))
+}
+
+// Host says where software is collected from.
+type Host struct {
+	Root string   // the host's root directory, normally "/"
+	RPM  RPMQuery // asks rpm where the host has no dpkg; nil knows no packages there
+}
+
+// RPMQuery returns the output of rpm -qa with the given query format.
+type RPMQuery func(ctx context.Context, format string) ([]byte, error)

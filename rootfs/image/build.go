@@ -1,0 +1,190 @@
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"hash"
+	"io"
+	goruntime "runtime"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Build makes an image of one layer from the entries that write gives, which
+// pass the same Filter as imported ones. The same entries in the same order
+// make the same image, to the byte.
+func Build(ctx context.Context, o BuildOptions, sink Sink, write func(*Writer) error) (Result, error) {
+	config, configErr := cleanConfig(o.Config)
+	if err := errors.Join(CheckName(o.Name), o.checkKind(), o.Limits.Validate(), configErr); err != nil {
+		return Result{}, sbxerr.Wrap(sbxerr.Of(err), "image.build", err)
+	}
+	b := newBuilder(sink, o.Limits, orSilent(o.Progress))
+	err := b.layer(ctx, func(w io.Writer) error {
+		lw := b.filter.layer(w, nil)
+		if err := write(lw); err != nil {
+			return err
+		}
+		return lw.close()
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	return b.commit(ctx, Result{Name: o.Name, Kind: o.Kind}, config)
+}
+
+func (o BuildOptions) checkKind() error {
+	if kinds := []string{KindEmbedded, KindFromHost, KindRootFS}; !slices.Contains(kinds, o.Kind) {
+		return sbxerr.New(sbxerr.Config, "image.build", "kind %s is none of %q", quote(o.Kind), kinds)
+	}
+	return nil
+}
+
+// builder puts an image together in a sink.
+type builder struct {
+	sink     Sink
+	filter   *Filter
+	progress func(string)
+	layers   []ocispec.Descriptor
+}
+
+func newBuilder(sink Sink, l Limits, progress func(string)) *builder {
+	return &builder{sink: sink, filter: NewFilter(l), progress: progress}
+}
+
+// layer stores the uncompressed layer that write writes.
+func (b *builder) layer(ctx context.Context, write func(io.Writer) error) error {
+	d, err := store(ctx, b.sink, ocispec.MediaTypeImageLayer, write)
+	if err != nil {
+		return err
+	}
+	b.layers = append(b.layers, d)
+	return nil
+}
+
+// commit stores the documents and names the image.
+func (b *builder) commit(ctx context.Context, r Result, config ocispec.ImageConfig) (Result, error) {
+	c := ocispec.Image{
+		Platform: ocispec.Platform{Architecture: goruntime.GOARCH, OS: "linux"},
+		Config:   config,
+		RootFS:   ocispec.RootFS{Type: "layers", DiffIDs: []digest.Digest{}},
+	}
+	for _, l := range b.layers {
+		c.RootFS.DiffIDs = append(c.RootFS.DiffIDs, l.Digest) // not packed, so the same
+	}
+	cd, err := b.document(ctx, ocispec.MediaTypeImageConfig, c)
+	if err != nil {
+		return Result{}, err
+	}
+	r.Manifest, err = b.document(ctx, ocispec.MediaTypeImageManifest, ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2},
+		MediaType: ocispec.MediaTypeImageManifest,
+		Config:    cd,
+		Layers:    slices.Concat([]ocispec.Descriptor{}, b.layers),
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	r.Report = b.filter.Report()
+	labels, err := r.labels()
+	if err != nil {
+		return Result{}, err
+	}
+	if err := ctxErr(ctx); err != nil {
+		return Result{}, err
+	}
+	b.progress("storing " + r.Name)
+	if err := b.sink.Commit(ctx, r.Name, r.Manifest, labels); err != nil {
+		return Result{}, coded(sbxerr.Engine, "image.commit", err)
+	}
+	return r, nil
+}
+
+func (r Result) labels() (map[string]string, error) {
+	report, err := json.Marshal(r.Report)
+	if err != nil {
+		return nil, sbxerr.Wrap(sbxerr.Internal, "image.commit", err)
+	}
+	labels := map[string]string{LabelKind: r.Kind, LabelReport: string(report)}
+	if r.Source != "" {
+		labels[LabelSource] = r.Source.String()
+	}
+	return labels, nil
+}
+
+func (b *builder) document(ctx context.Context, mediaType string, v any) (ocispec.Descriptor, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return ocispec.Descriptor{}, sbxerr.Wrap(sbxerr.Internal, "image.document", err)
+	}
+	return store(ctx, b.sink, mediaType, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// store gives a blob to sink and makes sure that it has stored what was
+// written. Errors keep their origin: those of write are write's, those of the
+// sink the sink's.
+func store(ctx context.Context, sink Sink, mediaType string, write func(io.Writer) error) (ocispec.Descriptor, error) {
+	const op = "image.store"
+	var sum summer
+	var cause error
+	d, err := sink.Blob(ctx, mediaType, func(w io.Writer) error {
+		sum = summer{w: contextWriter(ctx, w), h: digest.SHA256.Hash()}
+		cause = write(&sum)
+		return cause
+	})
+	switch {
+	case sum.err != nil:
+		return ocispec.Descriptor{}, coded(sbxerr.Engine, op, sum.err)
+	case cause != nil:
+		return ocispec.Descriptor{}, cause
+	case err != nil:
+		return ocispec.Descriptor{}, coded(sbxerr.Engine, op, err)
+	case sum.h == nil || d.Size != sum.n || d.Digest != digest.NewDigest(digest.SHA256, sum.h):
+		return ocispec.Descriptor{}, sbxerr.New(sbxerr.Internal, op, "the store's descriptor %s of %d bytes is not of what was written", d.Digest, d.Size)
+	}
+	return ocispec.Descriptor{MediaType: mediaType, Digest: d.Digest, Size: d.Size}, nil
+}
+
+// summer passes on what is written and remembers what it was.
+type summer struct {
+	w   io.Writer
+	h   hash.Hash
+	n   int64
+	err error // of w
+}
+
+func (s *summer) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	s.h.Write(p[:n])
+	s.n += int64(n)
+	if err != nil {
+		s.err = err
+	}
+	return n, err
+}
+
+// Discard is a Sink that computes descriptors and stores nothing. It answers
+// what an image would be.
+var Discard Sink = discard{}
+
+type discard struct{}
+
+func (discard) Blob(_ context.Context, mediaType string, write func(io.Writer) error) (ocispec.Descriptor, error) {
+	s := summer{w: io.Discard, h: digest.SHA256.Hash()}
+	if err := write(&s); err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	return ocispec.Descriptor{MediaType: mediaType, Digest: digest.NewDigest(digest.SHA256, s.h), Size: s.n}, nil
+}
+
+func (discard) Commit(context.Context, string, ocispec.Descriptor, map[string]string) error {
+	return nil
+}

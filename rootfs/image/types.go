@@ -1,0 +1,130 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Sink stores images. It gets clean content only.
+type Sink interface {
+	// Blob stores what write writes and returns its descriptor. When write
+	// fails, nothing is stored and the error is returned, wrapped or not.
+	Blob(ctx context.Context, mediaType string, write func(io.Writer) error) (ocispec.Descriptor, error)
+	// Commit names the image whose manifest desc is. All that the manifest
+	// refers to has been stored by Blob before. An older image of that name is
+	// replaced. The labels are the sink's to keep with the name; their keys
+	// are the Label constants of this package, never anything of an archive.
+	Commit(ctx context.Context, name string, manifest ocispec.Descriptor, labels map[string]string) error
+}
+
+// The labels that come with an image's name. Values are ours and shorter than
+// 4096 bytes, containerd's limit for one label.
+const (
+	LabelKind   = "caisson.image.kind"   // one of the kinds
+	LabelSource = "caisson.image.source" // digest of what it was made from, when that has one
+	LabelReport = "caisson.image.report" // the Report as JSON
+)
+
+// The kinds of images, by what they were made from.
+const (
+	KindOCILayout     = "oci-layout"
+	KindDockerArchive = "docker-archive"
+	KindRootFS        = "rootfs"
+	KindFromHost      = "from-host"
+	KindEmbedded      = "embedded"
+)
+
+// Limits bounds what one import or build may hold. Every field is required:
+// zero is an error and never means unlimited.
+type Limits struct {
+	Bytes         int64 // of the archive, of its layers when expanded, and of the image that is written; each by itself
+	Entries       int64 // of all layers together, directories that are only implied by a name included
+	NameBytes     int64 // of the last components of all names together, which is what the filter remembers
+	Layers        int   // at most 127
+	DocumentBytes int64 // of each JSON document
+	Ratio         int64 // expanded : compressed, looked at once 64 MiB are expanded
+}
+
+// DefaultLimits returns limits that large, honest images stay within.
+func DefaultLimits() Limits {
+	return Limits{
+		Bytes:         8 << 30,
+		Entries:       1_000_000,
+		NameBytes:     64 << 20,
+		Layers:        maxLayers,
+		DocumentBytes: 4 << 20,
+		Ratio:         200,
+	}
+}
+
+const maxLayers = 127
+
+// Validate reports every field that is out of range.
+func (l Limits) Validate() error {
+	var errs []error
+	check := func(name string, v, most int64) {
+		if v < 1 || v > most {
+			errs = append(errs, fmt.Errorf("%s is %d: must be 1 to %d", name, v, most))
+		}
+	}
+	check("bytes", l.Bytes, 1<<50)
+	check("entries", l.Entries, 1<<31)
+	check("name bytes", l.NameBytes, 1<<40)
+	check("layers", int64(l.Layers), maxLayers)
+	check("document bytes", l.DocumentBytes, 64<<20)
+	check("ratio", l.Ratio, 1<<20)
+	return sbxerr.Wrap(sbxerr.Limits, "image.limits", errors.Join(errs...))
+}
+
+// Options says how to import an archive.
+type Options struct {
+	Name     string       // of the image; empty takes the one name that the archive states
+	SpoolDir string       // an existing directory that only the daemon can write, with room for the archive
+	Limits   Limits       // see DefaultLimits
+	Progress func(string) // gets a line per step; nil gets none
+}
+
+// BuildOptions says what Build makes.
+type BuildOptions struct {
+	Name     string              // of the image
+	Kind     string              // KindFromHost, KindEmbedded or KindRootFS
+	Config   ocispec.ImageConfig // only Env, Entrypoint, Cmd, WorkingDir and User are kept
+	Limits   Limits              // see DefaultLimits
+	Progress func(string)        // gets a line per step; nil gets none
+}
+
+// Result is an image that was committed.
+type Result struct {
+	Name     string
+	Kind     string
+	Manifest ocispec.Descriptor
+	Source   digest.Digest // of the archive's own manifest (oci-layout) or configuration (docker-archive); else empty
+	Report   Report
+}
+
+// Report says what the filter let through and what it took away.
+type Report struct {
+	Entries  int64            `json:"entries"` // written to the layers
+	Bytes    int64            `json:"bytes"`   // content of the regular files among them
+	Stripped map[string]int64 `json:"stripped,omitempty"`
+}
+
+// The keys of Report.Stripped.
+const (
+	StripDevice     = "device"     // a block or character device, left out (CVE-2026-96812)
+	StripFIFO       = "fifo"       // a named pipe, left out
+	StripSpecial    = "special"    // something inside /dev, /proc or /sys, left out
+	StripWhiteout   = "whiteout"   // a whiteout that hides nothing, left out
+	StripSetuid     = "setuid"     // the bit was cleared
+	StripSetgid     = "setgid"     // the bit was cleared
+	StripSticky     = "sticky"     // the bit was cleared, on something that is no directory
+	StripCapability = "capability" // a security.capability attribute was removed
+	StripXattr      = "xattr"      // another extended attribute was removed
+)

@@ -1,0 +1,213 @@
+package image
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Bounds of what is read of an image's passwd(5) and group(5).
+const (
+	maxUserFile = 1 << 20
+	maxGroups   = 64
+)
+
+// userName is what useradd(8) takes, with upper case and dots, which some
+// images use. Names cannot begin like a number, so that nothing is ever both.
+var userName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,31}$`)
+
+// identity is one half of a user: a number or a name.
+type identity struct {
+	name string // empty: id counts
+	id   uint32
+}
+
+// userSpec is a user as written, with its syntax checked.
+type userSpec struct {
+	user     identity
+	group    identity
+	hasGroup bool
+}
+
+// ResolveUser turns user, of the form "user" or "user:group", into ids, each
+// of which is at most 65535 so that it maps into a sandbox. passwd and group
+// are the image's files, nil if it has none. Being hostile, they are read up
+// to 1 MiB only, lines that make no sense are skipped, and the first entry of
+// a name counts.
+//
+// Numbers are canonical decimals: "+0", "0x0", " 0", "00" and all that wraps
+// around elsewhere are refused (CVE-2024-40635, CVE-2026-30892). A number
+// names itself and is never looked up as a name. Only "0" and "root" can give
+// uid 0, and only a group that is asked for gid 0 with another uid: what the
+// image's files map to them by itself is refused.
+//
+// Without a group, gid is the primary group in passwd, else it equals uid, and
+// gids are the groups that list the user, sorted, without gid and without 0.
+// With a group, gids is empty.
+func ResolveUser(user string, passwd, group io.Reader) (uid, gid uint32, gids []uint32, err error) {
+	uid, gid, gids, err = resolveUser(user, passwd, group)
+	if err != nil {
+		return 0, 0, nil, sbxerr.New(sbxerr.ImageUser, "image.user", "resolve user %s: %w", quote(user), err)
+	}
+	return uid, gid, gids, nil
+}
+
+func resolveUser(user string, passwd, group io.Reader) (uid, gid uint32, gids []uint32, err error) {
+	spec, err := parseUser(user)
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	users, err := readTable(passwd, 7)
+	if err != nil {
+		return 0, 0, nil, fmt.Errorf("read passwd: %w", err)
+	}
+	groups, err := readTable(group, 4)
+	if err != nil {
+		return 0, 0, nil, fmt.Errorf("read group: %w", err)
+	}
+	name, uid, gid, err := findUser(spec.user, users)
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	if spec.hasGroup {
+		gid, err = findGroup(spec.group, groups)
+		if err == nil && gid == 0 && spec.group.name != "" && spec.group.name != "root" {
+			err = fmt.Errorf("the image's group gives group %q the gid 0: ask for root or 0 by that name", spec.group.name)
+		}
+		return uid, gid, nil, err
+	}
+	if gid == 0 && uid != 0 {
+		return 0, 0, nil, fmt.Errorf("the image's passwd gives it the group 0: ask for it as %q if that is meant", user+":0")
+	}
+	gids, err = memberships(name, gid, groups)
+	return uid, gid, gids, err
+}
+
+func parseUser(user string) (userSpec, error) {
+	u, g, hasGroup := strings.Cut(user, ":")
+	spec := userSpec{hasGroup: hasGroup}
+	var err, groupErr error
+	spec.user, err = parseIdentity("user", u)
+	if hasGroup {
+		spec.group, groupErr = parseIdentity("group", g)
+	}
+	return spec, errors.Join(err, groupErr)
+}
+
+func parseIdentity(what, s string) (identity, error) {
+	if userName.MatchString(s) {
+		return identity{name: s}, nil
+	}
+	id, err := parseID(s)
+	if err != nil {
+		return identity{}, fmt.Errorf("%s %s is neither a name nor a number from 0 to %d", what, quote(s), maxID)
+	}
+	return identity{id: id}, nil
+}
+
+var errID = errors.New("not a canonical id")
+
+// parseID takes the one decimal spelling of each id.
+func parseID(s string) (uint32, error) {
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || strconv.FormatUint(n, 10) != s {
+		return 0, errID
+	}
+	return uint32(n), nil
+}
+
+// readTable returns the lines of a passwd or group file as fields. A line of
+// another number of fields, or whose name could not be asked for, is skipped.
+func readTable(r io.Reader, fields int) ([][]string, error) {
+	if r == nil {
+		return nil, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(r, maxUserFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxUserFile {
+		return nil, fmt.Errorf("it has more than %d bytes", maxUserFile)
+	}
+	var rows [][]string
+	for line := range bytes.Lines(data) {
+		row := strings.Split(strings.TrimSuffix(string(line), "\n"), ":")
+		if len(row) == fields && userName.MatchString(row[0]) {
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+// findUser returns the name, which may be unknown, and ids of who.
+func findUser(who identity, users [][]string) (name string, uid, gid uint32, err error) {
+	if who.name == "" {
+		text := strconv.FormatUint(uint64(who.id), 10)
+		i := slices.IndexFunc(users, func(row []string) bool { return row[2] == text })
+		if i < 0 {
+			return "", who.id, who.id, nil
+		}
+		return readUser(users[i])
+	}
+	i := slices.IndexFunc(users, func(row []string) bool { return row[0] == who.name })
+	if i < 0 {
+		return "", 0, 0, fmt.Errorf("the image's passwd has no user %q", who.name)
+	}
+	if name, uid, gid, err = readUser(users[i]); err == nil && uid == 0 && name != "root" {
+		err = fmt.Errorf("the image's passwd gives user %q the uid 0: ask for root or 0 by that name", name)
+	}
+	return name, uid, gid, err
+}
+
+// readUser takes the ids from a line of passwd.
+func readUser(row []string) (name string, uid, gid uint32, err error) {
+	name = row[0]
+	if uid, err = parseID(row[2]); err != nil {
+		return "", 0, 0, fmt.Errorf("the image's passwd gives user %q the uid %s: must be 0 to %d", name, quote(row[2]), maxID)
+	}
+	if gid, err = parseID(row[3]); err != nil {
+		return "", 0, 0, fmt.Errorf("the image's passwd gives user %q the gid %s: must be 0 to %d", name, quote(row[3]), maxID)
+	}
+	return name, uid, gid, nil
+}
+
+func findGroup(which identity, groups [][]string) (uint32, error) {
+	if which.name == "" {
+		return which.id, nil
+	}
+	i := slices.IndexFunc(groups, func(row []string) bool { return row[0] == which.name })
+	if i < 0 {
+		return 0, fmt.Errorf("the image's group has no group %q", which.name)
+	}
+	gid, err := parseID(groups[i][2])
+	if err != nil {
+		return 0, fmt.Errorf("the image's group gives group %q the gid %s: must be 0 to %d", which.name, quote(groups[i][2]), maxID)
+	}
+	return gid, nil
+}
+
+// memberships returns the groups that list name, besides its primary one.
+// Group 0 is root's and comes by being asked for only (CVE-2022-36109).
+func memberships(name string, primary uint32, groups [][]string) ([]uint32, error) {
+	var gids []uint32
+	for _, row := range groups {
+		gid, err := parseID(row[2])
+		if name == "" || err != nil || gid == 0 || gid == primary || !slices.Contains(strings.Split(row[3], ","), name) {
+			continue
+		}
+		gids = append(gids, gid)
+	}
+	slices.Sort(gids)
+	gids = slices.Compact(gids)
+	if len(gids) > maxGroups {
+		return nil, fmt.Errorf("the image's group puts user %q into %d groups: at most %d", name, len(gids), maxGroups)
+	}
+	return gids, nil
+}

@@ -1,0 +1,140 @@
+package mount
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Points are the directories that every sandbox has as mount points, whatever
+// its image holds. They live in the sandbox's private top layer, so no image
+// can put a symbolic link in their place and the OCI runtime never has to
+// create anything inside the root (CVE-2021-30465, CVE-2024-45310).
+var Points = []string{"dev", "etc", "home", "proc", "run", "sys", "tmp", "var", "var/tmp", "workspace"}
+
+// Files are the private files of a sandbox, by path below its root.
+type Files map[string]string
+
+// HostFiles are /etc/hostname, /etc/hosts and /etc/resolv.conf for a sandbox
+// that can reach nobody.
+func HostFiles(hostname string) Files {
+	return Files{
+		"etc/hostname":    hostname + "\n",
+		"etc/hosts":       "127.0.0.1\tlocalhost " + hostname + "\n::1\tlocalhost ip6-localhost\n",
+		"etc/resolv.conf": "# this sandbox has no network\n",
+	}
+}
+
+// WritePrivate fills dir, an existing empty directory, as the top layer of a
+// sandbox: the mount points, extra ones below the root, and files. All of it
+// belongs to owner, the host id of the sandbox's root.
+func WritePrivate(dir string, owner uint32, extra []string, files Files) error {
+	const op = "mount.private"
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return sbxerr.Wrap(sbxerr.StateDir, op, err)
+	}
+	err = writePrivate(root, int(owner), slices.Concat(Points, extra), files)
+	return sbxerr.Wrap(sbxerr.StateDir, op, errors.Join(err, root.Close()))
+}
+
+func writePrivate(root *os.Root, owner int, dirs []string, files Files) error {
+	if err := root.Chmod(".", 0o755); err != nil {
+		return err
+	}
+	if err := root.Lchown(".", owner, owner); err != nil {
+		return err
+	}
+	for _, d := range dirs {
+		if err := privateDir(root, owner, d); err != nil {
+			return err
+		}
+	}
+	for name, content := range files {
+		if err := root.WriteFile(name, []byte(content), 0o644); err != nil {
+			return err
+		}
+		if err := root.Lchown(name, owner, owner); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func privateDir(root *os.Root, owner int, name string) error {
+	if !filepath.IsLocal(name) {
+		return fmt.Errorf("mount point %q is not below the root", name)
+	}
+	if parent := filepath.Dir(name); parent != "." {
+		if err := privateDir(root, owner, parent); err != nil {
+			return err
+		}
+	}
+	err := root.Mkdir(name, 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return root.Lchown(name, owner, owner)
+}
+
+// RemovePrivate removes what WritePrivate made in dir, and dir. It crosses no
+// mount: where something is mounted below dir it fails and deletes nothing of
+// it.
+func RemovePrivate(dir string) error {
+	err := removeTree(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return sbxerr.Wrap(sbxerr.StateDir, "mount.private", err)
+}
+
+func removeTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		if !e.IsDir() {
+			errs = append(errs, unix.Unlink(name))
+			continue
+		}
+		if mounted, err := IsPoint(name); err != nil || mounted {
+			errs = append(errs, err, fmt.Errorf("remove %q: something is mounted there", name))
+			continue
+		}
+		errs = append(errs, removeTree(name))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return unix.Rmdir(dir)
+}
+
+// IsPoint reports whether path is the root of a mount (statx(2),
+// STATX_ATTR_MOUNT_ROOT, Linux 5.8). An absent path is not.
+func IsPoint(path string) (bool, error) {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_MODE, &st)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("statx %q: %w", path, err)
+	}
+	if st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		return false, fmt.Errorf("statx %q: the kernel does not say what is a mount", path)
+	}
+	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
+}

@@ -1,0 +1,149 @@
+package mount
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Root is the read-only root file system of one sandbox.
+type Root struct {
+	Layers  []string // directories of the image, the topmost first
+	Private string   // the sandbox's own top layer; see WritePrivate
+	Scratch string   // empty directory of the daemon's, for the time of the call
+	Target  string   // existing directory that becomes the root
+	IDs     *UserNS  // maps the layers' ids into the sandbox's block
+}
+
+// maxLayers bounds the stack; the kernel's own bound for overlayfs is 500.
+const maxLayers = 128
+
+// overlayOptions are fixed: layers are hostile content, so nothing in them may
+// redirect a lookup or refer to another layer's data (overlayfs.rst).
+const overlayOptions = "redirect_dir=nofollow,metacopy=off,index=off,xino=off"
+
+// Attach mounts r at its target: an overlay without an upper layer, so that
+// nothing can be written to it by anybody. Its lower layers are private
+// id-mapped clones of the image's directories. It needs Linux 5.19 (id-mapped
+// layers) and a file system below the layers that can map ids.
+//
+// On an error nothing stays mounted.
+func (r Root) Attach() (err error) {
+	const op = "mount.root"
+	if len(r.Layers) == 0 || len(r.Layers) > maxLayers {
+		return sbxerr.New(sbxerr.ImageContent, op, "the image has %d layers, 1 to %d are possible", len(r.Layers), maxLayers)
+	}
+	defer func() { err = errors.Join(err, r.dropScratch()) }()
+	if err := r.attachLayers(); err != nil {
+		return sbxerr.Wrap(mountCode(err), op, err)
+	}
+	if err := r.attachOverlay(); err != nil {
+		return sbxerr.Wrap(sbxerr.Overlay, op, err)
+	}
+	return nil
+}
+
+func mountCode(err error) sbxerr.Code {
+	if errors.Is(err, sbxerr.IDMap) {
+		return sbxerr.IDMap
+	}
+	return sbxerr.Mount
+}
+
+func (r Root) attachLayers() error {
+	for i, layer := range r.Layers {
+		point := filepath.Join(r.Scratch, strconv.Itoa(i))
+		if err := os.Mkdir(point, 0o700); err != nil {
+			return err
+		}
+		dir, err := os.OpenFile(layer, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			return fmt.Errorf("open layer %d: %w", i, err)
+		}
+		err = errors.Join(bind(dir, point, true, r.IDs), dir.Close())
+		if err != nil {
+			return fmt.Errorf("layer %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// attachOverlay mounts from a thread of its own whose working directory is the
+// scratch directory: the layers' names are then relative, so that the mount
+// table, which the sandbox can read, tells nothing of the host's directories,
+// and short, because mount(2) takes one page of options.
+func (r Root) attachOverlay() error {
+	private, err := filepath.Rel(r.Scratch, r.Private)
+	if err != nil {
+		return err
+	}
+	names := []string{private}
+	for i := range r.Layers {
+		names = append(names, strconv.Itoa(i))
+	}
+	data := "lowerdir=" + strings.Join(names, ":") + "," + overlayOptions
+	return onThrowawayThread(func() error {
+		if err := unix.Unshare(unix.CLONE_FS); err != nil {
+			return fmt.Errorf("unshare the working directory: %w", err)
+		}
+		if err := unix.Chdir(r.Scratch); err != nil {
+			return err
+		}
+		const flags = unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV
+		if err := unix.Mount("overlay", r.Target, "overlay", flags, data); err != nil {
+			return fmt.Errorf("mount an overlay of %d layers: %w", len(r.Layers), err)
+		}
+		err := unix.Mount("", r.Target, "", unix.MS_PRIVATE, "")
+		if err != nil {
+			return errors.Join(fmt.Errorf("make the root private: %w", err), Detach(r.Target))
+		}
+		return nil
+	})
+}
+
+// onThrowawayThread runs fn on a thread that Go ends afterwards, because what
+// fn changes about its thread cannot be changed back.
+func onThrowawayThread(fn func() error) error {
+	errc := make(chan error, 1)
+	go func() {
+		err := errors.New("the function ended its goroutine")
+		defer func() { errc <- err }()
+		goruntime.LockOSThread() // never unlocked
+		err = fn()
+	}()
+	return <-errc
+}
+
+// dropScratch takes the temporary layer mounts away. The overlay holds clones
+// of its own.
+func (r Root) dropScratch() error { return RemoveScratch(r.Scratch) }
+
+// RemoveScratch empties the scratch directory that Attach used: its mount
+// points are detached and removed one by one, never their content.
+func RemoveScratch(scratch string) error {
+	entries, err := os.ReadDir(scratch)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		point := filepath.Join(scratch, e.Name())
+		if err := Detach(point); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, unix.Rmdir(point))
+	}
+	return errors.Join(errs...)
+}

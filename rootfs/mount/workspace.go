@@ -1,0 +1,183 @@
+package mount
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Allowed says which directories of the host may become workspaces.
+type Allowed struct {
+	// Roots are the directories at or below which a workspace must lie.
+	// Empty allows every directory that is not sensitive.
+	Roots []string
+	// Private are the daemon's own directories: neither they nor a directory
+	// above or below them may be a workspace.
+	Private []string
+}
+
+// sensitiveTrees must not be shared with a sandbox, nor anything below them:
+// they hold the host's programs, configuration, kernel interfaces and sockets
+// (CIS Docker Benchmark 5.6). An allowed root inside of one is the operator's
+// explicit word for that part.
+var sensitiveTrees = []string{
+	"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys", "/usr",
+	"/var/run", "/var/lib/caisson", "/var/lib/containerd", "/var/lib/docker", "/var/lib/containers", "/var/lib/dpkg",
+	"/var/lib/rpm", "/var/lib/kubelet", "/var/lib/systemd",
+}
+
+// sensitiveDirs must not be shared whole; directories below them may be.
+var sensitiveDirs = []string{"/", "/home", "/media", "/mnt", "/opt", "/root", "/srv", "/tmp", "/var", "/var/lib", "/var/tmp"}
+
+// secretNames are directories that hold keys wherever they are.
+var secretNames = []string{".aws", ".azure", ".config/gcloud", ".docker", ".gnupg", ".kube", ".ssh"}
+
+// Check refuses dir by its name alone: it must be absolute and clean, lie in
+// an allowed root, and not be a directory that no sandbox may have. All
+// reasons are given at once.
+func (a Allowed) Check(dir string) error {
+	var errs []error
+	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || strings.ContainsRune(dir, 0) {
+		errs = append(errs, fmt.Errorf("workspace %q is not a clean absolute path", dir))
+		return sbxerr.Wrap(sbxerr.Workspace, "mount.workspace", errors.Join(errs...))
+	}
+	granted := slices.ContainsFunc(a.Roots, func(root string) bool { return within(dir, root) })
+	if len(a.Roots) > 0 && !granted {
+		errs = append(errs, fmt.Errorf("workspace %q lies outside the allowed roots %q", dir, a.Roots))
+	}
+	errs = append(errs, a.checkSensitive(dir), a.checkPrivate(dir), checkSecret(dir))
+	return sbxerr.Wrap(sbxerr.Workspace, "mount.workspace", errors.Join(errs...))
+}
+
+func (a Allowed) checkSensitive(dir string) error {
+	if slices.Contains(sensitiveDirs, dir) {
+		return fmt.Errorf("workspace %q is a directory of the whole host: name one below it", dir)
+	}
+	for _, tree := range sensitiveTrees {
+		excepted := slices.ContainsFunc(a.Roots, func(root string) bool {
+			return root != tree && within(root, tree) && within(dir, root)
+		})
+		if within(dir, tree) && !excepted {
+			return fmt.Errorf("workspace %q is part of the host's %s", dir, tree)
+		}
+	}
+	return nil
+}
+
+func (a Allowed) checkPrivate(dir string) error {
+	for _, p := range a.Private {
+		if within(dir, p) || within(p, dir) {
+			return fmt.Errorf("workspace %q holds, or lies in, the daemon's own %q", dir, p)
+		}
+	}
+	return nil
+}
+
+func checkSecret(dir string) error {
+	for _, name := range secretNames {
+		if strings.Contains(dir+"/", "/"+name+"/") {
+			return fmt.Errorf("workspace %q is a directory for keys (%s)", dir, name)
+		}
+	}
+	return nil
+}
+
+// within reports whether path is root or lies below it. Both are clean.
+func within(path, root string) bool {
+	return path == root || root == "/" || strings.HasPrefix(path, root+"/")
+}
+
+// Workspace is an opened directory of the host, checked and not yet attached.
+// It is opened once: what was checked is what is mounted, whatever happens to
+// the path in between.
+type Workspace struct {
+	dir      *os.File
+	UID, GID uint32 // the owner on the host
+}
+
+// OpenWorkspace opens dir after a.Check. A symbolic link anywhere in it is
+// refused (openat2(2), RESOLVE_NO_SYMLINKS).
+func (a Allowed) OpenWorkspace(dir string) (*Workspace, error) {
+	const op = "mount.workspace"
+	if err := a.Check(dir); err != nil {
+		return nil, err
+	}
+	how := unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	}
+	fd, err := unix.Openat2(unix.AT_FDCWD, dir, &how)
+	if err != nil {
+		return nil, sbxerr.Wrap(sbxerr.Workspace, op, explainOpen(dir, err))
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, sbxerr.Wrap(sbxerr.Workspace, op, errors.Join(fmt.Errorf("stat workspace %q: %w", dir, err), unix.Close(fd)))
+	}
+	return &Workspace{dir: os.NewFile(uintptr(fd), dir), UID: st.Uid, GID: st.Gid}, nil
+}
+
+func explainOpen(dir string, err error) error {
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return fmt.Errorf("workspace %q does not exist: %w", dir, err)
+	case errors.Is(err, unix.ENOTDIR):
+		return fmt.Errorf("workspace %q is not a directory: %w", dir, err)
+	case errors.Is(err, unix.ELOOP):
+		return fmt.Errorf("workspace %q has a symbolic link in its path; give the real path: %w", dir, err)
+	}
+	return fmt.Errorf("open workspace %q: %w", dir, err)
+}
+
+// Close releases the directory. An attached workspace stays.
+func (w *Workspace) Close() error { return w.dir.Close() }
+
+// Owner maps the workspace's owner on the host to the host ids uid and gid of
+// a sandbox user, and nothing else: what the user creates belongs to the owner
+// on the host, and files of anybody else show as nobody's.
+func (w *Workspace) Owner(uid, gid uint32) (uids, gids []IDMap) {
+	return []IDMap{{Disk: w.UID, Host: uid, Size: 1}}, []IDMap{{Disk: w.GID, Host: gid, Size: 1}}
+}
+
+// Attach mounts the workspace at target, an existing directory of the
+// daemon's. Mounts below the directory on the host are not part of it.
+func (w *Workspace) Attach(target string, readOnly bool, ids *UserNS) error {
+	err := bind(w.dir, target, readOnly, ids)
+	if err == nil {
+		return nil
+	}
+	return sbxerr.Wrap(mountCode(err), "mount.workspace", fmt.Errorf("workspace %q: %w", w.dir.Name(), err))
+}
+
+// MakePoint makes the directory that a mount is attached to.
+func MakePoint(path string, mode fs.FileMode) error {
+	return sbxerr.Wrap(sbxerr.StateDir, "mount.point", os.Mkdir(path, mode))
+}
+
+// RemovePoint detaches what is mounted at path and removes the directory,
+// which must be empty then. Absent is success.
+func RemovePoint(path string) error {
+	if err := Detach(path); err != nil {
+		return err
+	}
+	err := unix.Rmdir(path)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return sbxerr.Wrap(sbxerr.Mount, "mount.point", wrapPath("remove", path, err))
+}
+
+func wrapPath(verb, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %q: %w", verb, path, err)
+}
