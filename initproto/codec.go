@@ -1,0 +1,161 @@
+package initproto
+
+import "syscall"
+
+// FormatError says what is wrong with a packet or a payload.
+type FormatError string
+
+// Error renders the reason.
+func (e FormatError) Error() string { return "malformed message: " + string(e) }
+
+// Encode renders m as a packet.
+func Encode(m Message) []byte {
+	e := encoder{b: make([]byte, 0, 1+m.size())}
+	e.u8(uint8(m.kind()))
+	m.encode(&e)
+	return e.b
+}
+
+// Decode reads the packet b. It accepts exactly what Encode can produce from
+// values in range; the error is a FormatError.
+func Decode(b []byte) (Message, error) {
+	if len(b) == 0 {
+		return nil, FormatError("empty packet")
+	}
+	d := decoder{b: b[1:]}
+	m, ok := decodeKind(Kind(b[0]), &d)
+	switch {
+	case m == nil:
+		return nil, FormatError("unknown kind")
+	case d.short || len(d.b) != 0:
+		return nil, FormatError("wrong length")
+	case !ok:
+		return nil, FormatError("value out of range")
+	}
+	return m, nil
+}
+
+func decodeKind(k Kind, d *decoder) (Message, bool) {
+	switch k {
+	case KindHello:
+		m := Hello{Version: d.u32(), PID: int(d.u32())}
+		return m, validPID(m.PID)
+	case KindStart:
+		m := Start{Exec: d.u32(), Stdio: Stdio(d.u8())}
+		return m, m.Exec != 0 && m.Stdio&^allStdio == 0
+	case KindStarted:
+		m := Started{Exec: d.u32(), PID: int(d.u32())}
+		return m, m.Exec != 0 && m.PID > 1 && validPID(m.PID)
+	case KindFailed:
+		m := Failed{Exec: d.u32(), Stage: Stage(d.u8()), Errno: syscall.Errno(d.u32())}
+		return m, m.Exec != 0 && m.Stage != 0 && m.Stage < stageEnd && m.Errno != 0 && m.Errno <= maxErrno
+	case KindSignal:
+		m := Signal{Exec: d.u32(), Signal: syscall.Signal(d.u8())}
+		return m, m.Exec != 0 && m.Signal > 0 && m.Signal <= MaxSignal
+	case KindSignaled:
+		m := Signaled{Exec: d.u32(), Errno: syscall.Errno(d.u32())}
+		return m, m.Exec != 0 && m.Errno <= maxErrno
+	case KindExited:
+		return decodeExited(d)
+	}
+	return nil, false
+}
+
+func decodeExited(d *decoder) (Exited, bool) {
+	m := Exited{
+		Exec: d.u32(), Code: d.u8(), Signal: syscall.Signal(d.u8()),
+		UserMicros: d.i64(), SystemMicros: d.i64(), MaxRSSKiB: d.i64(),
+		Remaining: int(int32(d.u32())),
+	}
+	return m, m.Exec != 0 && m.Signal <= MaxSignal && (m.Code == 0 || m.Signal == 0) &&
+		validAmount(m.UserMicros) && validAmount(m.SystemMicros) && validAmount(m.MaxRSSKiB) &&
+		m.Remaining >= -1 && m.Remaining <= MaxPID
+}
+
+func validPID(pid int) bool { return pid > 0 && pid <= MaxPID }
+
+// validAmount keeps sums and unit changes of what PID 1 claims far from an
+// overflow: 2^50 µs are 35 years, 2^50 KiB more than any address space. A
+// thousand times either still fits an int64.
+func validAmount(n int64) bool { return n >= 0 && n <= 1<<50 }
+
+func (m Hello) encode(e *encoder)    { e.u32(m.Version); e.u32(uint32(m.PID)) }
+func (m Start) encode(e *encoder)    { e.u32(m.Exec); e.u8(uint8(m.Stdio)) }
+func (m Started) encode(e *encoder)  { e.u32(m.Exec); e.u32(uint32(m.PID)) }
+func (m Signal) encode(e *encoder)   { e.u32(m.Exec); e.u8(uint8(m.Signal)) }
+func (m Signaled) encode(e *encoder) { e.u32(m.Exec); e.u32(uint32(m.Errno)) }
+
+func (m Failed) encode(e *encoder) {
+	e.u32(m.Exec)
+	e.u8(uint8(m.Stage))
+	e.u32(uint32(m.Errno))
+}
+
+func (m Exited) encode(e *encoder) {
+	e.u32(m.Exec)
+	e.u8(m.Code)
+	e.u8(uint8(m.Signal))
+	e.i64(m.UserMicros)
+	e.i64(m.SystemMicros)
+	e.i64(m.MaxRSSKiB)
+	e.u32(uint32(int32(m.Remaining)))
+}
+
+// encoder appends little-endian values.
+type encoder struct{ b []byte }
+
+func (e *encoder) u8(v uint8)   { e.b = append(e.b, v) }
+func (e *encoder) u32(v uint32) { e.b = append(e.b, byte(v), byte(v>>8), byte(v>>16), byte(v>>24)) }
+func (e *encoder) i64(v int64)  { e.u32(uint32(v)); e.u32(uint32(uint64(v) >> 32)) }
+
+func (e *encoder) str(s string) {
+	e.u32(uint32(len(s)))
+	e.b = append(e.b, s...)
+}
+
+// decoder takes what encoder appended. Past the end it returns zeroes and
+// remembers that it did.
+type decoder struct {
+	b     []byte
+	short bool
+}
+
+func (d *decoder) take(n int) []byte {
+	if n < 0 || n > len(d.b) {
+		d.short, d.b = true, nil
+		return nil
+	}
+	p := d.b[:n]
+	d.b = d.b[n:]
+	return p
+}
+
+func (d *decoder) u8() uint8 {
+	p := d.take(1)
+	if p == nil {
+		return 0
+	}
+	return p[0]
+}
+
+func (d *decoder) u32() uint32 {
+	p := d.take(4)
+	if p == nil {
+		return 0
+	}
+	return uint32(p[0]) | uint32(p[1])<<8 | uint32(p[2])<<16 | uint32(p[3])<<24
+}
+
+func (d *decoder) i64() int64 {
+	low := uint64(d.u32())
+	return int64(uint64(d.u32())<<32 | low)
+}
+
+func (d *decoder) str() string {
+	n := d.u32()
+	if uint64(n) > uint64(len(d.b)) { // also where an int has 32 bits
+		d.take(-1)
+		return ""
+	}
+	return string(d.take(int(n)))
+}

@@ -1,0 +1,97 @@
+package initproto
+
+import "syscall"
+
+// Payload is what a command is started with. Rlimits and the umask are those
+// of PID 1, which the OCI runtime set.
+type Payload struct {
+	Args   []string // Args[0] is looked up in the PATH of Env unless it has a slash
+	Env    []string // K=V, complete: nothing of PID 1's own is added
+	Cwd    string   // absolute
+	UID    uint32   // in the sandbox's user namespace
+	GID    uint32
+	Groups []uint32 // supplementary groups, complete
+}
+
+// Encode renders p, or returns E2BIG when that exceeds MaxPayload.
+func (p Payload) Encode() ([]byte, error) {
+	size := p.encodedSize()
+	if size > MaxPayload {
+		return nil, syscall.E2BIG
+	}
+	e := encoder{b: make([]byte, 0, size)}
+	e.strs(p.Args)
+	e.strs(p.Env)
+	e.str(p.Cwd)
+	e.u32(p.UID)
+	e.u32(p.GID)
+	e.u32(uint32(len(p.Groups)))
+	for _, g := range p.Groups {
+		e.u32(g)
+	}
+	return e.b, nil
+}
+
+func (p Payload) encodedSize() int {
+	size := 4 + 4 + 4 + len(p.Cwd) + 4 + 4 + 4 + 4*len(p.Groups)
+	for _, s := range p.Args {
+		size += 4 + len(s)
+	}
+	for _, s := range p.Env {
+		size += 4 + len(s)
+	}
+	return size
+}
+
+// DecodePayload reads what Encode made. It allocates no more than a small
+// multiple of len(b); the error is a FormatError.
+func DecodePayload(b []byte) (Payload, error) {
+	if len(b) > MaxPayload {
+		return Payload{}, FormatError("payload too long")
+	}
+	d := decoder{b: b}
+	p := Payload{Args: d.strs(), Env: d.strs(), Cwd: d.str(), UID: d.u32(), GID: d.u32()}
+	if n := d.count(); n > 0 {
+		p.Groups = make([]uint32, n)
+		for i := range p.Groups {
+			p.Groups[i] = d.u32()
+		}
+	}
+	switch {
+	case d.short || len(d.b) != 0:
+		return Payload{}, FormatError("wrong payload length")
+	case len(p.Args) == 0:
+		return Payload{}, FormatError("no command")
+	}
+	return p, nil
+}
+
+func (e *encoder) strs(list []string) {
+	e.u32(uint32(len(list)))
+	for _, s := range list {
+		e.str(s)
+	}
+}
+
+func (d *decoder) strs() []string {
+	n := d.count()
+	if n == 0 {
+		return nil
+	}
+	list := make([]string, n)
+	for i := range list {
+		list[i] = d.str()
+	}
+	return list
+}
+
+// count takes a number of elements of at least four bytes each, so what is
+// allocated for them is bounded by what was sent.
+func (d *decoder) count() int {
+	n := d.u32()
+	if uint64(n) > uint64(len(d.b)/4) {
+		d.take(-1)
+		return 0
+	}
+	return int(n)
+}
