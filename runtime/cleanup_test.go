@@ -1,0 +1,179 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+const (
+	idContainer = "cccc2222222222222222222222"
+	idCgroup    = "dddd2222222222222222222222"
+	idOutput    = "eeee2222222222222222222222"
+	idEverycase = "ffff2222222222222222222222"
+)
+
+// leave puts what a killed daemon would leave in each of the places, and what
+// is not a daemon's beside it.
+func (f *fixture) leave(t *testing.T) (foreign []string) {
+	t.Helper()
+	f.engine.containers[idContainer], f.engine.containers[idEverycase] = nil, nil
+	f.engine.containers["moby"] = nil
+	dirs := []string{
+		f.paths.sandbox(idA1), f.paths.rootfs(idA1), f.paths.netns(idA1), f.paths.sandbox(idEverycase),
+		filepath.Join(f.engine.cgroups, idCgroup), filepath.Join(f.engine.cgroups, idEverycase),
+		f.paths.output(idOutput), f.paths.output(idEverycase),
+	}
+	foreign = []string{
+		f.paths.sandbox("not-an-id"), f.paths.sandbox(idA1 + "2"), f.paths.sandbox("AAAA2222222222222222222222"),
+		filepath.Join(f.engine.cgroups, "system.slice"), f.paths.output("aaaa0000000000000000000000"),
+	}
+	for _, dir := range slices.Concat(dirs, foreign) {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.blocks.Claim(idA1); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{f.paths.record(idA1), f.paths.record(idA1) + ".new", f.paths.stdout(idOutput)} {
+		if err := os.WriteFile(file, []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.images.views = append(f.images.views, "chain-gone")
+	return foreign
+}
+
+func TestCleanup(t *testing.T) {
+	f := newFixture(t)
+	live := f.start(t, request("hang"))
+	foreign := f.leave(t)
+
+	want := []Leftover{
+		{Kind: "sandbox", ID: idA1, Reason: "its daemon ended before it"},
+		{Kind: "sandbox", ID: idEverycase, Reason: "its daemon ended before it"},
+		{Kind: "container", ID: idContainer, Reason: "no sandbox has it"},
+		{Kind: "cgroup", ID: idCgroup, Reason: "no sandbox has it"},
+		{Kind: "output", ID: idOutput, Reason: "no sandbox has it"},
+		{Kind: "snapshot", ID: "chain-gone", Reason: "no image and no sandbox needs it"},
+	}
+	for range 2 { // a dry run removes nothing, so the second finds the same
+		if got, err := f.Cleanup(t.Context(), true); err != nil || !slices.Equal(got, want) {
+			t.Fatalf("dry run: %+v, %v\nwant %+v", got, err, want)
+		}
+	}
+	for i := range want {
+		want[i].Removed = true
+	}
+	if got, err := f.Cleanup(t.Context(), false); err != nil || !slices.Equal(got, want) {
+		t.Errorf("cleanup: %+v, %v\nwant %+v", got, err, want)
+	}
+	if got, err := f.Cleanup(t.Context(), false); err != nil || len(got) > 0 {
+		t.Errorf("a second cleanup: %+v, %v", got, err)
+	}
+	for _, dir := range foreign {
+		if _, err := os.Stat(dir); err != nil {
+			t.Errorf("what is not the daemon's: %v", err)
+		}
+		if err := os.Remove(dir); err != nil {
+			t.Error(err)
+		}
+	}
+	if ids, _ := f.engine.Containers(t.Context()); !slices.Equal(ids, slices.Sorted(slices.Values([]string{live.ID, "moby"}))) {
+		t.Errorf("containers %v", ids)
+	}
+	delete(f.engine.containers, "moby")
+	if info := f.mustFind(t, live.ID).info(); info.State != StateRunning {
+		t.Errorf("the live sandbox: %+v", info)
+	}
+	if !slices.Contains(f.images.views, "chain-base") {
+		t.Error("the view of an image is gone")
+	}
+}
+
+func (f *fixture) mustFind(t *testing.T, ref string) *sandbox {
+	t.Helper()
+	s, err := f.find(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestCleanupGoesOnPastFailures(t *testing.T) {
+	f := newFixture(t)
+	for _, id := range []string{idA1, idA2} {
+		if err := os.Mkdir(f.paths.sandbox(id), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(f.paths.sandbox(idA1), "unknown"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	got, err := f.Cleanup(t.Context(), false)
+	wantError(t, err, sbxerr.StateDir, "remove claim of sandbox "+idA1)
+	if len(got) != 2 || got[0].Removed || !got[1].Removed {
+		t.Errorf("cleanup: %+v", got)
+	}
+	if err := os.RemoveAll(f.paths.sandbox(idA1)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCleanupTwiceAtOnce: each leftover is removed by one of them.
+func TestCleanupTwiceAtOnce(t *testing.T) {
+	f := newFixture(t)
+	f.engine.containers[idContainer] = nil
+	var removing, removed atomic.Int32
+	stages := f.Manager.stages
+	remove := stages[len(stages)-4].remove // the container's, where removal begins
+	stages[len(stages)-4].remove = func(ctx context.Context, id string) error {
+		if removing.Add(1) > 1 {
+			t.Error("two remove the same")
+		}
+		defer removing.Add(-1)
+		removed.Add(1)
+		goruntime.Gosched()
+		return remove(ctx, id)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if _, err := f.Cleanup(t.Context(), false); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := removed.Load(); n != 1 {
+		t.Errorf("removed %d times", n)
+	}
+}
+
+// TestCleanupWithoutAllItsSources still removes what the others show.
+func TestCleanupWithoutAllItsSources(t *testing.T) {
+	f := newFixture(t)
+	f.engine.fail = map[string]error{"containers": errInjected}
+	f.images.fail = map[string]error{"views": errInjected}
+	if err := os.Mkdir(f.paths.sandbox(idA1), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	got, err := f.Cleanup(t.Context(), false)
+	if !errors.Is(err, errInjected) || len(got) != 1 || !got[0].Removed {
+		t.Errorf("cleanup: %+v, %v", got, err)
+	}
+	f.images.fail = map[string]error{"list": errInjected}
+	if _, err := f.Cleanup(t.Context(), true); !errors.Is(err, errInjected) {
+		t.Errorf("without the list of images: %v", err)
+	}
+	f.engine.fail = nil
+}

@@ -1,0 +1,171 @@
+package ctrd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/defaults"
+	"github.com/containerd/containerd/v2/pkg/dialer"
+	"github.com/containerd/containerd/v2/pkg/identifiers"
+	"github.com/opencontainers/go-digest"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+var (
+	_ runtime.Engine     = (*Engine)(nil)
+	_ runtime.ImageStore = (*Engine)(nil)
+)
+
+const (
+	// downTimeout is how long a call waits for a server that is starting again.
+	downTimeout = 15 * time.Second
+	// callTimeout bounds every call whose work does not grow with an image.
+	callTimeout = 60 * time.Second
+)
+
+// EngineConfig says which containerd to use and how.
+type EngineConfig struct {
+	Address   string // the server's socket, absolute
+	Namespace string // of everything that the Engine makes
+	Shim      string // absolute path of the shim; empty lets the server find io.containerd.runc.v2
+	Runc      string // absolute path of the OCI runtime that the shim runs
+	RuncRoot  string // absolute directory of that runtime's state
+}
+
+// Engine makes containers and keeps images in one namespace of a containerd. Its
+// methods may be called at the same time. While the server is away, they wait for
+// it a while, then fail with sbxerr.EngineDown.
+type Engine struct {
+	cfg    EngineConfig
+	client *containerd.Client
+	conn   *grpc.ClientConn
+
+	mu      sync.Mutex
+	uploads map[digest.Digest][]string // leases that keep a blob until its image is committed
+	docs    map[digest.Digest]documents
+	views   map[string][]string // chain ID: layer directories, topmost first
+	unpack  sync.Mutex          // one at a time: the disk is the bottleneck
+}
+
+// Connect returns an Engine once the server answers and is of a version that can
+// be used: 1.7 or newer.
+func Connect(ctx context.Context, cfg EngineConfig) (*Engine, error) {
+	const op = "ctrd.connect"
+	if err := cfg.check(); err != nil {
+		return nil, sbxerr.Wrap(sbxerr.DaemonConf, op, err)
+	}
+	conn, err := dial(cfg.Address)
+	if err != nil {
+		return nil, sbxerr.Wrap(sbxerr.EngineDown, op, err)
+	}
+	client, err := containerd.NewWithConn(conn)
+	if err != nil {
+		conn.Close()
+		return nil, sbxerr.Wrap(sbxerr.Internal, op, err)
+	}
+	e := &Engine{cfg: cfg, client: client, conn: conn, uploads: map[digest.Digest][]string{}, docs: map[digest.Digest]documents{}, views: map[string][]string{}}
+	if err := e.adopt(ctx); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// Close ends the connection. What was made stays.
+func (e *Engine) Close() error { return e.conn.Close() }
+
+func (c EngineConfig) check() error {
+	errs := []error{checkPath("address", c.Address), checkPath("runc", c.Runc), checkPath("runc root", c.RuncRoot)}
+	if c.Shim != "" {
+		errs = append(errs, checkPath("shim", c.Shim))
+	}
+	if err := identifiers.Validate(c.Namespace); err != nil {
+		errs = append(errs, fmt.Errorf("use namespace %q: %w", c.Namespace, err))
+	}
+	return errors.Join(errs...)
+}
+
+// adopt checks the server and drops what an import of an earlier daemon left.
+func (e *Engine) adopt(ctx context.Context) error {
+	const op = "ctrd.connect"
+	var version string
+	err := e.call(ctx, op, "read version of", e.cfg.Address, func(ctx context.Context) error {
+		r, err := e.client.VersionService().Version(ctx, &emptypb.Empty{})
+		version = r.GetVersion()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if f := CheckContainerd(version); f.Severity == Refused {
+		return sbxerr.New(sbxerr.EngineVersion, op, "use containerd %q at %q: %s", version, e.cfg.Address, f.Reason)
+	}
+	return e.dropUploads(ctx)
+}
+
+// dial connects lazily, and again by itself whenever the connection is lost.
+// gRPC's own backoff is made for networks: on a local socket, a server that is
+// back should be noticed at once.
+func dial(address string) (*grpc.ClientConn, error) {
+	return grpc.NewClient(dialer.DialAddress(address),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(dialer.ContextDialer),
+		grpc.WithIdleTimeout(0),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, Jitter: 0.1, MaxDelay: 250 * time.Millisecond},
+			MinConnectTimeout: 5 * time.Second,
+		}),
+		grpc.WithDefaultCallOptions(
+			grpc.MaxCallRecvMsgSize(defaults.DefaultMaxRecvMsgSize),
+			grpc.MaxCallSendMsgSize(defaults.DefaultMaxSendMsgSize)),
+	)
+}
+
+// awaitServing returns once the server at address says that it serves.
+func awaitServing(ctx context.Context, address string) error {
+	conn, err := dial(address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	r, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
+	if err != nil {
+		return withCause(ctx, err)
+	}
+	if r.Status != healthpb.HealthCheckResponse_SERVING {
+		return fmt.Errorf("check health at %q: %s", address, r.Status)
+	}
+	return nil
+}
+
+// ready waits until the connection is up, at most downTimeout.
+func (e *Engine) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, downTimeout, errDown)
+	defer cancel()
+	for {
+		state := e.conn.GetState()
+		switch state {
+		case connectivity.Ready:
+			return nil
+		case connectivity.Shutdown:
+			return errDown
+		case connectivity.Idle:
+			e.conn.Connect()
+		}
+		if !e.conn.WaitForStateChange(ctx, state) {
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package ctrd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"google.golang.org/grpc/status"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+const (
+	tries      = 4 // of a call that meets a server going away
+	retryFirst = 50 * time.Millisecond
+)
+
+var errDown = errors.New("no connection to the server")
+
+// call does fn, again when the server went away meanwhile, each time after the
+// connection is back. fn must therefore bear being repeated after it took effect.
+// The context it gets names the Engine's namespace.
+// Errors are placed under a code; op is for programs, verb and object for people.
+func (e *Engine) call(ctx context.Context, op, verb, object string, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, fmt.Errorf("no answer within %s: %w", callTimeout, context.DeadlineExceeded))
+	defer cancel()
+	return e.callUnbounded(ctx, op, verb, object, fn)
+}
+
+// callUnbounded is call for what may take as long as ctx allows.
+func (e *Engine) callUnbounded(ctx context.Context, op, verb, object string, fn func(context.Context) error) error {
+	ctx = namespaces.WithNamespace(ctx, e.cfg.Namespace)
+	var err error
+	pause := retryFirst
+	for try := 1; ; try++ {
+		if err = e.ready(ctx); err != nil {
+			break
+		}
+		if err = native(fn(ctx)); !errdefs.IsUnavailable(err) || try == tries {
+			break
+		}
+		if !sleep(ctx, pause) {
+			break
+		}
+		pause *= 2
+	}
+	return classify(ctx, op, verb, object, err)
+}
+
+// native turns a gRPC status into the error class that errdefs knows. What is no
+// status, the client's own conversion among them, stays as it is.
+func native(err error) error {
+	if _, ok := status.FromError(err); ok {
+		return errgrpc.ToNative(err)
+	}
+	return err
+}
+
+// sleep reports whether all of d passed before ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// classify places err under its code. An error that has one keeps it.
+func classify(ctx context.Context, op, verb, object string, err error) error {
+	if err == nil || sbxerr.Of(err) != sbxerr.Unknown {
+		return err
+	}
+	err = fmt.Errorf("%s %q: %w", verb, object, withCause(ctx, err))
+	return sbxerr.Wrap(codeOf(err), op, err)
+}
+
+func codeOf(err error) sbxerr.Code {
+	switch {
+	case errors.Is(err, errDown), errdefs.IsUnavailable(err):
+		return sbxerr.EngineDown
+	case errors.Is(err, context.DeadlineExceeded), errdefs.IsDeadlineExceeded(err):
+		return sbxerr.Deadline
+	case errors.Is(err, context.Canceled), errdefs.IsCanceled(err):
+		return sbxerr.Canceled
+	case errdefs.IsAlreadyExists(err):
+		return sbxerr.Exists
+	}
+	return sbxerr.Engine
+}
+
+// withCause adds why ctx ended: gRPC reports only that it did.
+func withCause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w (%w)", cause, err)
+	}
+	return err
+}

@@ -1,0 +1,58 @@
+package doctor
+
+import (
+	"fmt"
+
+	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime"
+)
+
+// How a field of a request is honoured.
+const (
+	Enforced    = "enforced"
+	BestEffort  = "best_effort"
+	Unsupported = "unsupported" // refused when asked for
+)
+
+// Capabilities says, field by field of a request, what h honours.
+func Capabilities(h cgroups.Host, mayRaiseLimits bool) []runtime.Capability {
+	list := []runtime.Capability{
+		limit(h, "limits.memory_bytes", "memory", "hard, without swap"),
+		limit(h, "limits.milli_cpu", "cpu", "quota of each 100 ms"),
+		limit(h, "limits.pids", "pids", "processes and threads"),
+		openFiles(mayRaiseLimits),
+		{Field: "limits.tmpfs_bytes", Support: Enforced, Detail: "of each tmpfs, and counted as memory"},
+		{Field: "output_limit_bytes", Support: Enforced, Detail: "first and last half are kept"},
+		{Field: "timeout", Support: Enforced, Detail: "TERM, then KILL to everything after the grace"},
+		{Field: "workspace.mode=rw", Support: Enforced, Detail: "bind mount with mapped ids"},
+		{Field: "workspace.mode=ro", Support: Enforced, Detail: "bind mount with mapped ids"},
+		{Field: "workspace.mode=cow", Support: Unsupported, Detail: "not offered yet"},
+		{Field: "user=root", Support: Unsupported, Detail: "no profile of this version grants root inside"},
+		{Field: "tty", Support: Unsupported, Detail: "not offered yet"},
+		{Field: "limits.disk_bytes", Support: Unsupported, Detail: "nothing but tmpfs and workspaces can be written"},
+	}
+	for _, m := range netns.Modes() {
+		c := runtime.Capability{Field: "network=" + string(m.Mode), Support: Unsupported, Detail: "not offered yet: " + m.Summary}
+		if m.Offered {
+			c.Support, c.Detail = Enforced, m.Summary
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+func limit(h cgroups.Host, field, controller, detail string) runtime.Capability {
+	if h.Controllers[controller] != cgroups.Yes {
+		return runtime.Capability{Field: field, Support: Unsupported, Detail: fmt.Sprintf("no cgroup controller %q", controller)}
+	}
+	return runtime.Capability{Field: field, Support: Enforced, Detail: fmt.Sprintf("%s (cgroup %s)", detail, h.Mode)}
+}
+
+func openFiles(mayRaiseLimits bool) runtime.Capability {
+	c := runtime.Capability{Field: "limits.open_files", Support: Enforced, Detail: "of each process"}
+	if !mayRaiseLimits {
+		c.Support, c.Detail = BestEffort, "clamped to the daemon's own limit, and reported: it lacks CAP_SYS_RESOURCE"
+	}
+	return c
+}

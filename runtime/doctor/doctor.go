@@ -1,0 +1,86 @@
+// Package doctor says, before anything is run, what would fail on this host,
+// with the code that a run would fail with, and how to mend it.
+//
+// It probes: it makes the thing that a sandbox needs, looks at it, and removes
+// it again. It compares no kernel version. An answer that could not be had is
+// "unknown", and where a sandbox needs the thing, unknown refuses.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// The states of a check.
+const (
+	OK      = "ok"
+	Warn    = "warn"    // sandboxes run; something around them should be better
+	Fail    = "fail"    // no sandbox can be made
+	Unknown = "unknown" // could not be found out
+)
+
+// Host is what to examine.
+type Host struct {
+	Root, State  string // the daemon's; absent ones are looked at where they would be made
+	BinDir       string
+	CgroupParent string
+	// External says that the engine is the host's own containerd, which brings
+	// its own programs.
+	External bool
+	// Engine returns the versions of a running engine. Nil asks the
+	// programs in BinDir.
+	Engine func(context.Context) (containerd, runc string, err error)
+	// IDBase and IDBlocks are the reserved range; 0 where none is yet.
+	IDBase, IDBlocks uint32
+}
+
+// examinations in the order in which their findings are told. Rights come
+// first: without them the others say little.
+var examinations = []func(context.Context, Host) []runtime.Check{
+	examineRights, examineKernel, examineCgroups, examineUserNS, examineIDs, examineFiles, examineNetwork, examineEngine, examineHardening,
+}
+
+// Examine returns all findings about h.
+func Examine(ctx context.Context, h Host) []runtime.Check {
+	var found []runtime.Check
+	for _, examine := range examinations {
+		found = append(found, examine(ctx, h)...)
+	}
+	return found
+}
+
+// Refusal returns the failed checks as one error, or nil where a sandbox can
+// be made.
+func Refusal(checks []runtime.Check) error {
+	var errs []error
+	for _, c := range checks {
+		if c.Status == Fail {
+			errs = append(errs, sbxerr.WithRemedy(sbxerr.Code(c.Code), "doctor."+strings.ReplaceAll(c.Name, " ", "_"), errors.New(c.Detail), c.Remedy))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func ok(name, detail string) []runtime.Check {
+	return []runtime.Check{{Name: name, Status: OK, Detail: detail}}
+}
+
+// problem makes a finding of an error. Its code is the error's own, else code.
+func problem(name, status string, code sbxerr.Code, err error) []runtime.Check {
+	if c := sbxerr.Of(err); c != sbxerr.Unknown {
+		code = c
+	}
+	return []runtime.Check{{Name: name, Status: status, Detail: err.Error(), Code: string(code), Remedy: remedy(code, err)}}
+}
+
+func remedy(code sbxerr.Code, err error) string {
+	if sbxerr.Of(err) == code {
+		return sbxerr.RemedyOf(err)
+	}
+	d, _ := sbxerr.Describe(code)
+	return d.Remedy
+}

@@ -1,0 +1,111 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/ctrd"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// programTimeout bounds a program that is asked about itself.
+const programTimeout = 10 * time.Second
+
+// ownPrograms are needed with any engine, enginePrograms where it is ours.
+var (
+	ownPrograms    = []string{"caisson-init", "runc"}
+	enginePrograms = []string{"containerd", "containerd-shim-runc-v2"}
+)
+
+func examineEngine(ctx context.Context, h Host) []runtime.Check {
+	ctx, cancel := context.WithTimeout(ctx, programTimeout)
+	defer cancel()
+	found := examinePrograms(h)
+	versions := h.Engine
+	if versions == nil && h.External {
+		return append(found, examineRunc(ctx, h)...) // the daemon asks it when it connects
+	}
+	if versions == nil {
+		versions = func(ctx context.Context) (string, string, error) { return ctrd.ProgramVersions(ctx, h.BinDir) }
+	}
+	containerd, runc, err := versions(ctx)
+	if err != nil {
+		return append(found, problem("engine versions", Fail, sbxerr.EngineVersion, err)...)
+	}
+	found = append(found, versionCheck("containerd", containerd, ctrd.CheckContainerd(containerd)))
+	found = append(found, versionCheck("runc", runc, ctrd.CheckRunc(runc)))
+	return append(found, examineRunc(ctx, h)...)
+}
+
+func examinePrograms(h Host) []runtime.Check {
+	const name = "programs"
+	programs := slices.Clone(ownPrograms)
+	if !h.External {
+		programs = append(programs, enginePrograms...)
+	}
+	var errs []error
+	for _, p := range programs {
+		st, err := os.Stat(filepath.Join(h.BinDir, p))
+		if err == nil && (!st.Mode().IsRegular() || st.Mode()&0o111 == 0) {
+			err = fmt.Errorf("%q cannot be executed", p)
+		}
+		if err == nil && st.Mode()&0o022 != 0 {
+			err = fmt.Errorf("%q can be written by others than its owner", p)
+		}
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return problem(name, Fail, sbxerr.Binary, err)
+	}
+	return ok(name, strings.Join(programs, ", ")+" in "+h.BinDir)
+}
+
+func versionCheck(name, version string, f ctrd.VersionFinding) runtime.Check {
+	c := runtime.Check{Name: name + " version", Status: OK, Detail: version}
+	if f.Severity == ctrd.Fine {
+		return c
+	}
+	c.Status = Fail
+	if f.Severity == ctrd.Warned {
+		c.Status = Warn
+	}
+	d, _ := sbxerr.Describe(sbxerr.EngineVersion)
+	c.Detail, c.Code, c.Remedy = version+": "+f.Reason, string(sbxerr.EngineVersion), d.Remedy
+	return c
+}
+
+// runcFeatures is the part of `runc features` that a sandbox rests on
+// (runtime-spec, features.md).
+type runcFeatures struct {
+	Linux struct {
+		Namespaces []string
+		Seccomp    struct{ Enabled *bool }
+	}
+}
+
+func examineRunc(ctx context.Context, h Host) []runtime.Check {
+	const name = "runc seccomp"
+	cmd := exec.CommandContext(ctx, filepath.Join(h.BinDir, "runc"), "features")
+	cmd.Env = []string{}
+	out, err := cmd.Output()
+	if err != nil {
+		return problem(name, Fail, sbxerr.Seccomp, fmt.Errorf("ask runc for its features: %w", err))
+	}
+	var f runcFeatures
+	if err := json.Unmarshal(out, &f); err != nil {
+		return problem(name, Fail, sbxerr.Seccomp, fmt.Errorf("read runc's features: %w", err))
+	}
+	if f.Linux.Seccomp.Enabled == nil || !*f.Linux.Seccomp.Enabled {
+		return problem(name, Fail, sbxerr.Seccomp, errors.New("this runc was built without seccomp: it would run sandboxes unfiltered"))
+	}
+	return ok(name, "built in")
+}

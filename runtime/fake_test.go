@@ -1,0 +1,355 @@
+package runtime
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/rootfs/image"
+	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/idblock"
+	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// soon bounds what must happen, and is never waited for in a test that passes.
+const soon = 20 * time.Second
+
+// fixture is a Manager on an engine in memory, whose containers are child
+// processes that play PID 1. What needs root is left out of its stages; all
+// else is as in a daemon.
+type fixture struct {
+	*Manager
+	engine *fakeEngine
+	images *fakeImages
+	dir    string
+}
+
+func newFixture(t testing.TB) *fixture {
+	t.Helper()
+	f := &fixture{dir: t.TempDir(), images: &fakeImages{images: []StoredImage{baseImage(t)}}}
+	p := paths{root: filepath.Join(f.dir, "root"), state: filepath.Join(f.dir, "state")}
+	unified := filepath.Join(f.dir, "cgroup")
+	for _, dir := range []string{p.sandboxes(), p.outputs(), p.spool(), filepath.Join(unified, "caisson-test")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	blocks, err := idblock.NewAllocator(p.ids(), idblock.Range{Base: 1879048192, Blocks: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.engine = &fakeEngine{paths: p, cgroups: filepath.Join(unified, "caisson-test"), containers: map[string]*fakeContainer{}}
+	f.Manager = &Manager{
+		engine: f.engine, images: f.images, log: slog.New(slog.DiscardHandler), paths: p, blocks: blocks, host: fakeHost(unified),
+		opts: Options{
+			Root: p.root, State: p.state, CgroupParent: "caisson-test", Profiles: BuiltinProfiles(),
+			ImageLimits: image.DefaultLimits(), StopGrace: time.Hour,
+		},
+		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
+	}
+	f.Manager.stages = f.allStages()
+	f.withoutRoot()
+	t.Cleanup(func() { f.end(t) })
+	return f
+}
+
+func baseImage(t testing.TB) StoredImage {
+	return StoredImage{Image: Image{Name: "base", Digest: "sha256:1", CreatedAt: time.Unix(1, 0)}, ChainID: "chain-base", Layers: []string{t.TempDir()}}
+}
+
+// fakeHost is a cgroup2 hierarchy of plain files.
+func fakeHost(unified string) cgroups.Host {
+	return cgroups.Host{
+		Mode: cgroups.V2, Unified: unified, SwapLimit: cgroups.Yes,
+		Controllers: map[string]cgroups.Answer{"memory": cgroups.Yes, "cpu": cgroups.Yes, "pids": cgroups.Yes, "devices": cgroups.Yes},
+	}
+}
+
+// replace puts other functions in the place of a stage's.
+func (f *fixture) replace(s stage) {
+	i := slices.IndexFunc(f.Manager.stages, func(have stage) bool { return have.name == s.name })
+	s.guard = f.Manager.stages[i].guard // what it protects is not for a test to choose
+	f.Manager.stages[i] = s
+}
+
+// withoutRoot replaces what mounts, makes namespaces or changes owners.
+func (f *fixture) withoutRoot() {
+	f.replace(stage{name: "ids", remove: f.removeIDs, create: func(_ context.Context, s *sandbox) error {
+		block, err := f.blocks.Claim(s.plan.id)
+		s.update(func() { s.block = block })
+		return err
+	}})
+	f.replace(f.directory("rootfs", f.paths.rootfs))
+	f.replace(f.directory("workspace", f.paths.workspace))
+	f.replace(f.directory("netns", f.paths.netns))
+	f.replace(stage{name: "init", remove: f.removeInit, create: func(_ context.Context, s *sandbox) error {
+		dir := f.paths.init(s.plan.id)
+		err := makeDir(dir, 0o711)
+		if err == nil {
+			s.listener, err = pid1.Listen(dir, os.Getuid(), os.Getgid())
+		}
+		return err
+	}})
+	f.replace(stage{name: "posture", create: func(context.Context, *sandbox) error { return nil }})
+}
+
+// directory is a stage that only makes its directory.
+func (f *fixture) directory(name string, path func(id string) string) stage {
+	return stage{
+		name:   name,
+		create: func(_ context.Context, s *sandbox) error { return makeDir(path(s.plan.id), 0o711) },
+		remove: func(_ context.Context, id string) error { return removeFiles(path(id)) },
+	}
+}
+
+// end drains the manager and looks for what it left.
+func (f *fixture) end(t testing.TB) {
+	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	defer cancel()
+	if err := f.drain(ctx); err != nil {
+		t.Errorf("drain: %v", err)
+	}
+	f.wantNothingLeft(t)
+}
+
+// wantNothingLeft looks at the places where sandboxes leave traces.
+func (f *fixture) wantNothingLeft(t testing.TB) {
+	t.Helper()
+	for _, dir := range []string{f.paths.sandboxes(), f.paths.outputs(), f.paths.ids(), f.engine.cgroups} {
+		entries, err := os.ReadDir(dir)
+		if err != nil || len(entries) > 0 {
+			t.Errorf("%s holds %v, %v", dir, entries, err)
+		}
+	}
+	if ids, _ := f.engine.Containers(t.Context()); len(ids) > 0 {
+		t.Errorf("containers are left: %v", ids)
+	}
+}
+
+// request runs a script of the fake PID 1.
+func request(steps ...string) Request { return Request{Args: steps} }
+
+// fakeEngine makes child processes instead of containers, and the cgroups that
+// an OCI runtime would make.
+type fakeEngine struct {
+	paths   paths
+	cgroups string
+	mode    string // of the children
+	fail    map[string]error
+
+	deleting   sync.Mutex // one at a time, by whatever daemon
+	mu         sync.Mutex
+	containers map[string]*fakeContainer
+}
+
+type fakeContainer struct {
+	Container
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+}
+
+// cgroupFiles is what a cgroup2 shows of a group in which nothing happened.
+var cgroupFiles = map[string]string{
+	"cpu.stat": "usage_usec 1500\nnr_throttled 3\n", "memory.current": "0\n", "memory.peak": "4096\n", "pids.current": "1\n", "pids.max": "256\n",
+	"memory.events": "max 0\noom 0\noom_kill 0\n", "pids.events": "max 0\n", "cgroup.procs": "",
+}
+
+func (e *fakeEngine) Create(_ context.Context, c Container) (int, error) {
+	group := filepath.Join(e.cgroups, c.ID)
+	if err := os.Mkdir(group, 0o755); err != nil {
+		return 0, err
+	}
+	for name, content := range cgroupFiles {
+		if err := os.WriteFile(filepath.Join(group, name), []byte(content), 0o644); err != nil {
+			return 0, err
+		}
+	}
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = []string{fakeInitEnv + "=" + e.paths.init(c.ID), fakeInitMode + "=" + e.mode}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return 0, err
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.containers[c.ID] = &fakeContainer{Container: c, cmd: cmd, stdin: stdin}
+	return cmd.Process.Pid, e.fail["create"]
+}
+
+func (e *fakeEngine) get(id string) *fakeContainer {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.containers[id]
+}
+
+func (e *fakeEngine) Start(_ context.Context, id string) error {
+	if err := e.fail["start"]; err != nil {
+		return err
+	}
+	_, err := io.WriteString(e.get(id).stdin, "\n")
+	return err
+}
+
+// poke lets a script go on that awaits it.
+func (e *fakeEngine) poke(t testing.TB, id string) {
+	t.Helper()
+	if _, err := io.WriteString(e.get(id).stdin, "\n"); err != nil && !errors.Is(err, syscall.EPIPE) { // it may have died by its script
+		t.Error(err)
+	}
+}
+
+func (e *fakeEngine) Delete(_ context.Context, id string) error {
+	if err := e.fail["delete"]; err != nil {
+		return err
+	}
+	e.deleting.Lock()
+	defer e.deleting.Unlock()
+	if c := e.get(id); c != nil {
+		_ = c.cmd.Process.Kill() // may have ended
+		_ = c.cmd.Wait()         // killed
+	}
+	entries, _ := os.ReadDir(filepath.Join(e.cgroups, id)) // the kernel's files go with the directory
+	for _, entry := range entries {
+		if err := os.Remove(filepath.Join(e.cgroups, id, entry.Name())); err != nil {
+			return err
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.containers, id)
+	return nil
+}
+
+func (e *fakeEngine) Containers(context.Context) ([]string, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ids := []string{}
+	for id := range e.containers {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids, e.fail["containers"]
+}
+
+// count sets a counter of a cgroup, as the kernel would.
+func (e *fakeEngine) count(t testing.TB, id, file, content string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(e.cgroups, id, file), []byte(content), 0o644); err != nil {
+		t.Error(err)
+	}
+}
+
+// fakeImages keeps images in memory. A view is kept from Layers on.
+type fakeImages struct {
+	mu     sync.Mutex
+	images []StoredImage
+	views  []string
+	fail   map[string]error
+}
+
+func (s *fakeImages) Blob(_ context.Context, mediaType string, write func(io.Writer) error) (v1.Descriptor, error) {
+	var b bytes.Buffer
+	err := write(&b)
+	return v1.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(b.Bytes()), Size: int64(b.Len())}, err
+}
+
+func (s *fakeImages) Commit(_ context.Context, name string, manifest v1.Descriptor, labels map[string]string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.images = append(s.images, StoredImage{Image: Image{Name: name, Digest: manifest.Digest.String()}, Labels: labels, ChainID: "chain-" + name})
+	return nil
+}
+
+func (s *fakeImages) ListImages(context.Context) ([]StoredImage, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.images), s.fail["list"]
+}
+
+func (s *fakeImages) GetImage(_ context.Context, ref string) (StoredImage, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, img := range s.images {
+		if img.Name == ref {
+			return img, s.fail["get"]
+		}
+	}
+	return StoredImage{}, sbxerr.New(sbxerr.ImageNotFound, "fake.image", "no image %q", ref)
+}
+
+func (s *fakeImages) RemoveImage(_ context.Context, name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.images = slices.DeleteFunc(s.images, func(img StoredImage) bool { return img.Name == name })
+	return s.fail["remove"]
+}
+
+func (s *fakeImages) Layers(_ context.Context, img StoredImage) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.views, img.ChainID) {
+		s.views = append(s.views, img.ChainID)
+	}
+	return img.Layers, s.fail["layers"]
+}
+
+func (s *fakeImages) Views(context.Context) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.views), s.fail["views"]
+}
+
+func (s *fakeImages) ReleaseView(_ context.Context, chainID string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.views = slices.DeleteFunc(s.views, func(v string) bool { return v == chainID })
+	return s.fail["release"]
+}
+
+// wantError checks a refusal's code and that it says every one of words.
+func wantError(t testing.TB, err error, code sbxerr.Code, words ...string) {
+	t.Helper()
+	if sbxerr.Of(err) != code {
+		t.Errorf("%v: code %q, want %q", err, sbxerr.Of(err), code)
+		return
+	}
+	for _, w := range words {
+		if !strings.Contains(fmt.Sprint(err), w) {
+			t.Errorf("%v: does not say %q", err, w)
+		}
+	}
+}
+
+// within waits for c, which must be closed or filled soon.
+func within[T any](t testing.TB, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(soon):
+		t.Fatalf("%s does not come", what)
+		panic("unreachable")
+	}
+}
+
+var errInjected = errors.New("injected")

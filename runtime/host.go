@@ -1,0 +1,68 @@
+package runtime
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// rlimitNumbers are the limits of getrlimit(2) by the OCI spec's names.
+var rlimitNumbers = map[string]int{
+	"RLIMIT_CORE": unix.RLIMIT_CORE, "RLIMIT_MEMLOCK": unix.RLIMIT_MEMLOCK, "RLIMIT_MSGQUEUE": unix.RLIMIT_MSGQUEUE,
+	"RLIMIT_NICE": unix.RLIMIT_NICE, "RLIMIT_NOFILE": unix.RLIMIT_NOFILE, "RLIMIT_NPROC": unix.RLIMIT_NPROC,
+	"RLIMIT_RTPRIO": unix.RLIMIT_RTPRIO, "RLIMIT_SIGPENDING": unix.RLIMIT_SIGPENDING, "RLIMIT_STACK": unix.RLIMIT_STACK,
+}
+
+// ownRlimits returns the limits of this process where it may not raise them:
+// what it cannot have, it cannot give to a sandbox. With CAP_SYS_RESOURCE
+// nothing bounds it, and the list is empty.
+func ownRlimits() ([]specs.POSIXRlimit, error) {
+	const op = "runtime.rlimits"
+	mayRaise, err := hasCapability(unix.CAP_SYS_RESOURCE)
+	if err != nil || mayRaise {
+		return nil, sbxerr.Wrap(sbxerr.Internal, op, err)
+	}
+	var out []specs.POSIXRlimit
+	for name, n := range rlimitNumbers {
+		var l unix.Rlimit
+		if err := unix.Getrlimit(n, &l); err != nil {
+			return nil, sbxerr.Wrap(sbxerr.Internal, op, fmt.Errorf("read %s: %w", name, err))
+		}
+		out = append(out, specs.POSIXRlimit{Type: name, Soft: l.Cur, Hard: l.Max})
+	}
+	return out, nil
+}
+
+// MayRaiseLimits reports whether this process may give a sandbox resource
+// limits above its own.
+func MayRaiseLimits() bool {
+	may, err := hasCapability(unix.CAP_SYS_RESOURCE)
+	return err == nil && may
+}
+
+// hasCapability reports whether this process has a capability in effect.
+func hasCapability(capability uint) (bool, error) {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return false, fmt.Errorf("read own capabilities: %w", err)
+	}
+	return data[capability/32].Effective&(1<<(capability%32)) != 0, nil
+}
+
+// ownOOMScoreAdj reads this process's oom_score_adj, which a child without
+// CAP_SYS_RESOURCE cannot go below (proc(5)).
+func ownOOMScoreAdj() (int, error) {
+	data, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		return 0, sbxerr.Wrap(sbxerr.Internal, "runtime.oom", err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	return n, sbxerr.Wrap(sbxerr.Internal, "runtime.oom", err)
+}

@@ -1,0 +1,123 @@
+// Package idblock hands out host user and group ids: to each sandbox a block
+// of its own, from a range that one daemon holds at a time.
+//
+// A block is what keeps two sandboxes apart where the kernel counts or checks
+// by user: processes, watches, keyrings, signals (user_namespaces(7)). It is
+// never shared with a live sandbox, not even with one of another daemon.
+package idblock
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Size is the number of ids in a block: as many as an image can use.
+const Size = 65536
+
+// Block is a run of Size host ids.
+type Block struct{ Base uint32 }
+
+// Range is the ids that one daemon hands out.
+type Range struct {
+	Base   uint32
+	Blocks uint32
+}
+
+// end is the first id past r.
+func (r Range) end() uint64 { return uint64(r.Base) + uint64(r.Blocks)*Size }
+
+// Allocator hands out the blocks of a range. A claim is a symbolic link named
+// after the block that points to the sandbox's ID: it is made in one step,
+// holds for whoever looks, and dies with the boot like the sandbox.
+type Allocator struct {
+	dir string
+	ids Range
+
+	mu sync.Mutex // of claims by this process
+}
+
+// NewAllocator keeps its claims in dir, which it makes if it is not there.
+func NewAllocator(dir string, ids Range) (*Allocator, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, sbxerr.Wrap(sbxerr.StateDir, "idblock.new", err)
+	}
+	return &Allocator{dir: dir, ids: ids}, nil
+}
+
+// Claim gives the lowest free block to the sandbox id: what is kept for a block
+// then grows with the sandboxes that live at once, not with all that ever did.
+func (a *Allocator) Claim(id string) (Block, error) {
+	const op = "idblock.claim"
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for n := range a.ids.Blocks {
+		err := os.Symlink(id, a.link(n))
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return Block{}, sbxerr.Wrap(sbxerr.StateDir, op, err)
+		}
+		return a.block(n), nil
+	}
+	return Block{}, sbxerr.New(sbxerr.IDRange, op, "all %d blocks of host ids are in use", a.ids.Blocks)
+}
+
+// Release gives back every block that id holds. Holding none is success.
+func (a *Allocator) Release(id string) error {
+	const op = "idblock.release"
+	claims, err := a.claims()
+	if err != nil {
+		return sbxerr.Wrap(sbxerr.StateDir, op, err)
+	}
+	var errs []error
+	for n, owner := range claims {
+		if owner != id {
+			continue
+		}
+		if err := os.Remove(a.link(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return sbxerr.Wrap(sbxerr.StateDir, op, errors.Join(errs...))
+}
+
+// First is a block to show where none is claimed: that of a plan.
+func (a *Allocator) First() Block { return a.block(0) }
+
+func (a *Allocator) block(n uint32) Block { return Block{Base: a.ids.Base + n*Size} }
+
+func (a *Allocator) link(n uint32) string {
+	return filepath.Join(a.dir, strconv.FormatUint(uint64(n), 10))
+}
+
+// claims maps block numbers to the sandboxes that hold them.
+func (a *Allocator) claims() (map[uint32]string, error) {
+	entries, err := os.ReadDir(a.dir)
+	if err != nil {
+		return nil, err
+	}
+	claims := map[uint32]string{}
+	for _, e := range entries {
+		n, err := strconv.ParseUint(e.Name(), 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("%q in %q is no claim of a block", e.Name(), a.dir)
+		}
+		owner, err := os.Readlink(filepath.Join(a.dir, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) { // released meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		claims[uint32(n)] = owner
+	}
+	return claims, nil
+}

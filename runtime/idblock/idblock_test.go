@@ -1,0 +1,146 @@
+package idblock
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+func TestClaimAndRelease(t *testing.T) {
+	a, err := NewAllocator(filepath.Join(t.TempDir(), "ids"), Range{Base: 1 << 20, Blocks: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []Block
+	for _, id := range []string{"a", "b", "c"} {
+		b, err := a.Claim(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks = append(blocks, b)
+	}
+	if want := []Block{{1 << 20}, {1<<20 + Size}, {1<<20 + 2*Size}}; fmt.Sprint(blocks) != fmt.Sprint(want) {
+		t.Errorf("blocks = %v, want %v", blocks, want)
+	}
+	if _, err := a.Claim("d"); !errors.Is(err, sbxerr.IDRange) {
+		t.Errorf("a claim past the range: %v", err)
+	}
+	for range 2 { // absent is success
+		if err := a.Release("b"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b, err := a.Claim("d"); err != nil || b != blocks[1] {
+		t.Errorf("Claim = %v, %v, want the released block", b, err)
+	}
+}
+
+// Two allocators on one directory, as around a restart, never give one block
+// to two sandboxes, whatever the order.
+func TestClaimsAreExclusive(t *testing.T) {
+	dir := t.TempDir()
+	var mu sync.Mutex
+	owner := map[Block]string{}
+	var wg sync.WaitGroup
+	for n := range 4 {
+		a, err := NewAllocator(dir, Range{Base: 1 << 20, Blocks: 40})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			for i := range 10 {
+				id := fmt.Sprintf("s%d-%d", n, i)
+				b, err := a.Claim(id)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if other, taken := owner[b]; taken {
+					t.Errorf("%v went to %s and %s", b, other, id)
+				}
+				owner[b] = id
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if len(owner) != 40 {
+		t.Errorf("%d blocks were handed out, want 40", len(owner))
+	}
+}
+
+func TestReleaseRefusesForeignFiles(t *testing.T) {
+	dir := t.TempDir()
+	a, err := NewAllocator(dir, Range{Base: 1 << 20, Blocks: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "x"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Release("a"); !errors.Is(err, sbxerr.StateDir) {
+		t.Errorf("Release = %v", err)
+	}
+}
+
+func TestReserve(t *testing.T) {
+	registry := filepath.Join(t.TempDir(), "registry")
+	first, err := Reserve(registry, 0, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := Reserve(registry, 0, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.Base != firstID || uint64(second.Base) != first.end() {
+		t.Errorf("ranges start at %d and %d", first.Base, second.Base)
+	}
+	if _, err := Reserve(registry, first.Base+Size, 1); !errors.Is(err, sbxerr.IDRange) {
+		t.Errorf("a range inside another's: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Reserve(registry, firstID, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*Reservation{second, again} {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(registry, "ids-*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A daemon that was killed leaves its file, but the lock dies with it.
+func TestReserveSweepsTheDead(t *testing.T) {
+	registry := t.TempDir()
+	stale := filepath.Join(registry, Range{Base: firstID, Blocks: 1024}.name())
+	if err := os.WriteFile(stale, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Reserve(registry, 0, 4)
+	if err != nil || r.Base != firstID {
+		t.Fatalf("Reserve = %+v, %v", r, err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestChooseIsExhausted(t *testing.T) {
+	all := Range{Base: firstID, Blocks: (lastID - firstID + 1) / Size}
+	if _, err := choose(Range{Blocks: 1}, []Range{all}); err == nil {
+		t.Error("a range was found where none is free")
+	}
+}

@@ -1,0 +1,29 @@
+package runtime
+
+import "path/filepath"
+
+// paths derives every host path of a sandbox from its ID, so that removing it
+// needs no memory of how it was made. docs/host-paths.md lists them.
+type paths struct {
+	root  string // on disk: survives the boot
+	state string // on tmpfs: dies with it
+}
+
+func (p paths) sandboxes() string { return filepath.Join(p.state, "sandboxes") }
+func (p paths) ids() string       { return filepath.Join(p.state, "ids") }
+func (p paths) outputs() string   { return filepath.Join(p.root, "output") }
+func (p paths) spool() string     { return filepath.Join(p.root, "spool") }
+
+func (p paths) sandbox(id string) string { return filepath.Join(p.sandboxes(), id) }
+
+func (p paths) record(id string) string    { return filepath.Join(p.sandbox(id), "record.json") }
+func (p paths) private(id string) string   { return filepath.Join(p.sandbox(id), "private") }
+func (p paths) layers(id string) string    { return filepath.Join(p.sandbox(id), "layers") }
+func (p paths) rootfs(id string) string    { return filepath.Join(p.sandbox(id), "rootfs") }
+func (p paths) workspace(id string) string { return filepath.Join(p.sandbox(id), "workspace") }
+func (p paths) netns(id string) string     { return filepath.Join(p.sandbox(id), "netns") }
+func (p paths) init(id string) string      { return filepath.Join(p.sandbox(id), "init") }
+
+func (p paths) output(id string) string { return filepath.Join(p.outputs(), id) }
+func (p paths) stdout(id string) string { return filepath.Join(p.output(id), "stdout") }
+func (p paths) stderr(id string) string { return filepath.Join(p.output(id), "stderr") }

@@ -1,0 +1,278 @@
+package pid1
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/caisson-run/caisson/initproto"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// patience bounds what PID 1 may take its time for.
+type patience struct {
+	// answer is for starting a command or delivering a signal: a matter of
+	// milliseconds, unless the sandbox has next to no CPU time.
+	answer time.Duration
+	// drain is for reading a dead PID 1's last messages.
+	drain time.Duration
+}
+
+var defaultPatience = patience{answer: 10 * time.Second, drain: time.Second}
+
+// Client is the connection to one sandbox's PID 1.
+type Client struct {
+	t    transport
+	wait patience
+	done chan struct{} // closed once err is set
+
+	mu    sync.Mutex // guards what follows and the Execs' state
+	err   error
+	execs map[uint32]*Exec // those of which PID 1 still has to say something
+	last  uint32
+}
+
+func newClient(t transport, wait patience) *Client {
+	c := &Client{t: t, wait: wait, done: make(chan struct{}), execs: map[uint32]*Exec{}}
+	go c.read()
+	return c
+}
+
+// Done is closed when the connection has ended. The sandbox is then to be
+// ended too: nothing of it can be relied upon any more.
+func (c *Client) Done() <-chan struct{} { return c.done }
+
+// Err returns why the connection ended, nil while it has not. It matches
+// ErrProtocol, ErrLost or ErrClosed.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Close ends the connection, upon which PID 1 exits and the kernel kills all
+// in the sandbox. A second call does nothing.
+func (c *Client) Close() error {
+	return c.end(sbxerr.Wrap(sbxerr.State, "pid1.close", ErrClosed))
+}
+
+// end sets the cause if it is the first and closes the transport.
+func (c *Client) end(cause error) error {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return nil
+	}
+	c.err = cause
+	close(c.done)
+	c.mu.Unlock()
+	if err := c.t.close(); err != nil {
+		return sbxerr.Wrap(sbxerr.Internal, "pid1.close", err)
+	}
+	return nil
+}
+
+// fail ends the connection because of err and returns what it ended with.
+func (c *Client) fail(err error) error {
+	if lost(err) {
+		err = fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	_ = c.end(sbxerr.Wrap(sbxerr.Init, "pid1.serve", err)) // the cause is what counts
+	return c.Err()
+}
+
+// read is the only goroutine of c. It ends with the connection.
+func (c *Client) read() {
+	for {
+		m, err := c.t.recv()
+		if err == nil {
+			err = c.handle(m)
+		}
+		if err != nil {
+			_ = c.fail(err)
+			return
+		}
+	}
+}
+
+// handle applies one message of PID 1 to the state.
+func (c *Client) handle(m initproto.Message) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch m := m.(type) {
+	case initproto.Started:
+		return c.started(m)
+	case initproto.Failed:
+		return c.failed(m)
+	case initproto.Exited:
+		return c.exited(m)
+	case initproto.Signaled:
+		return c.signaled(m)
+	}
+	return violation("unexpected %T", m)
+}
+
+func (c *Client) started(m initproto.Started) error {
+	e := c.execs[m.Exec]
+	if e == nil || e.state != asked {
+		return violation("command %d started unasked", m.Exec)
+	}
+	for _, other := range c.execs {
+		if other.state == running && other.PID == m.PID {
+			return violation("commands %d and %d have the pid %d", other.id, m.Exec, m.PID)
+		}
+	}
+	e.PID, e.state = m.PID, running
+	close(e.answered)
+	return nil
+}
+
+func (c *Client) failed(m initproto.Failed) error {
+	e := c.execs[m.Exec]
+	if e == nil || e.state != asked {
+		return violation("command %d failed unasked", m.Exec)
+	}
+	e.startErr, e.state = startError(m, e.name, e.cwd), ended
+	c.forget(e)
+	close(e.answered)
+	return nil
+}
+
+func (c *Client) exited(m initproto.Exited) error {
+	e := c.execs[m.Exec]
+	if e == nil || e.state != running {
+		return violation("command %d exited without running", m.Exec)
+	}
+	e.exit, e.state = exitOf(m), ended
+	c.forget(e)
+	close(e.exited)
+	return nil
+}
+
+func (c *Client) signaled(m initproto.Signaled) error {
+	e := c.execs[m.Exec]
+	if e == nil || e.unanswered == nil {
+		return violation("command %d signaled unasked", m.Exec)
+	}
+	e.unanswered <- m.Errno // has room for one
+	e.unanswered = nil
+	<-e.signals
+	c.forget(e)
+	return nil
+}
+
+// forget drops e when PID 1 has nothing more to say about it.
+func (c *Client) forget(e *Exec) {
+	if e.state == ended && e.unanswered == nil {
+		delete(c.execs, e.id)
+	}
+}
+
+// Start starts cmd and returns when it runs. The error of a command that
+// cannot be started is a *StartError. Where ctx ends first, the command is
+// killed should it start after all.
+func (c *Client) Start(ctx context.Context, cmd Command) (*Exec, error) {
+	const op = "pid1.start"
+	if err := cmd.Validate(); err != nil {
+		return nil, sbxerr.Wrap(sbxerr.Config, op, err)
+	}
+	b, err := cmd.encode()
+	if err != nil {
+		return nil, sbxerr.Wrap(sbxerr.Config, op, err)
+	}
+	e, err := c.add(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.sendStart(e, cmd, b); err != nil {
+		return nil, err
+	}
+	if err := e.awaitStart(ctx); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func (c *Client) add(cmd Command) (*Exec, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.err != nil:
+		return nil, c.err
+	case c.last == math.MaxUint32: // an ID that comes again would be ambiguous
+		return nil, sbxerr.New(sbxerr.State, "pid1.start", "all command numbers of this sandbox are used up")
+	}
+	c.last++
+	e := newExec(c, c.last, cmd)
+	c.execs[e.id] = e
+	return e, nil
+}
+
+func (c *Client) sendStart(e *Exec, cmd Command, payload []byte) error {
+	const op = "pid1.start"
+	set, files := cmd.streams()
+	p, err := prepare(payload, files)
+	if err != nil {
+		c.drop(e)
+		return sbxerr.Wrap(sbxerr.Internal, op, err)
+	}
+	m := initproto.Start{Exec: e.id, Stdio: set}
+	err = c.send(m, append([]*os.File{p}, files...))
+	return errors.Join(err, sbxerr.Wrap(sbxerr.Internal, op, p.Close()))
+}
+
+func prepare(payload []byte, streams []*os.File) (*os.File, error) {
+	if err := unblock(streams); err != nil {
+		return nil, err
+	}
+	return sealed(payload)
+}
+
+// drop forgets an exec of which PID 1 never heard.
+func (c *Client) drop(e *Exec) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.execs, e.id)
+}
+
+// send sends m. A PID 1 that does not take it is of no use any more.
+func (c *Client) send(m initproto.Message, files []*os.File) error {
+	err := c.t.send(m, files)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return c.fail(violation("PID 1 does not read"))
+	case lost(err):
+		return c.lostSending(err)
+	}
+	return c.fail(err)
+}
+
+// lostSending leaves the end to the reader: what PID 1 said before it ended
+// is still to be read, an exit among it.
+func (c *Client) lostSending(err error) error {
+	select {
+	case <-c.done:
+		return c.Err()
+	case <-time.After(c.wait.drain):
+		return c.fail(err)
+	}
+}
+
+// exitOf translates m, whose values Decode has bounded.
+func exitOf(m initproto.Exited) Exit {
+	return Exit{
+		Code:        int(m.Code),
+		Signal:      syscall.Signal(m.Signal),
+		User:        time.Duration(m.UserMicros) * time.Microsecond,
+		System:      time.Duration(m.SystemMicros) * time.Microsecond,
+		MaxRSSBytes: m.MaxRSSKiB << 10,
+		Remaining:   m.Remaining,
+	}
+}

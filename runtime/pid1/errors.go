@@ -1,0 +1,97 @@
+package pid1
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/caisson-run/caisson/initproto"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// What ends a Client. Both come under the code sbxerr.Init, ErrClosed under
+// sbxerr.State.
+var (
+	ErrProtocol = errors.New("caisson-init broke its protocol") // hostile or broken
+	ErrLost     = errors.New("caisson-init is gone")            // ended without a word
+	ErrClosed   = errors.New("connection closed by the daemon")
+)
+
+func violation(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrProtocol}, args...)...)
+}
+
+// StartError says why a command did not start. It comes under the code
+// CommandAbsent, NotExecutable, Limits or Config.
+type StartError struct {
+	Stage string        // an initproto.Stage: "chdir", "lookup", "exec", ...
+	Errno syscall.Errno // as the kernel or the lookup gave it
+	Name  string        // what the stage was about: the command or the directory
+}
+
+// Error renders what was tried, on what, and the reason.
+func (e *StartError) Error() string {
+	return fmt.Sprintf("%s %q: %s", stageVerbs[e.Stage], e.Name, e.reason())
+}
+
+// Unwrap returns the errno.
+func (e *StartError) Unwrap() error { return e.Errno }
+
+func (e *StartError) reason() string {
+	switch {
+	case e.Stage == initproto.StageLookup.String() && e.Errno == syscall.ENOENT:
+		return "not found in PATH"
+	case e.Stage == initproto.StageExec.String() && e.Errno == syscall.ENOENT:
+		return "no such file, or its interpreter is absent"
+	}
+	return e.Errno.Error()
+}
+
+var stageVerbs = map[string]string{
+	initproto.StageRequest.String(): "read request for",
+	initproto.StageUser.String():    "take on the user of",
+	initproto.StageChdir.String():   "enter directory",
+	initproto.StageStdio.String():   "open /dev/null for",
+	initproto.StageLookup.String():  "look up",
+	initproto.StageFork.String():    "fork for",
+	initproto.StageExec.String():    "execute",
+}
+
+// startError makes the error of f, PID 1's answer to the start of the command
+// name in cwd.
+func startError(f initproto.Failed, name, cwd string) error {
+	e := &StartError{Stage: f.Stage.String(), Errno: f.Errno, Name: name}
+	if f.Stage == initproto.StageChdir {
+		e.Name = cwd
+	}
+	const op = "pid1.start"
+	code := startCode(f)
+	if code == sbxerr.Limits {
+		return sbxerr.WithRemedy(code, op, e, "raise the sandbox's limit of processes, open files or memory")
+	}
+	return sbxerr.Wrap(code, op, e)
+}
+
+func startCode(f initproto.Failed) sbxerr.Code {
+	switch f.Stage {
+	case initproto.StageUser, initproto.StageChdir:
+		return sbxerr.Config
+	case initproto.StageFork:
+		return sbxerr.Limits
+	case initproto.StageLookup, initproto.StageExec:
+		return execCode(f.Errno)
+	}
+	return sbxerr.Init
+}
+
+// execCode follows what shells do: what is not there is absent (127), all
+// else that is there cannot be executed (126).
+func execCode(errno syscall.Errno) sbxerr.Code {
+	switch errno {
+	case syscall.ENOENT, syscall.ENOTDIR, syscall.ENAMETOOLONG:
+		return sbxerr.CommandAbsent
+	case syscall.E2BIG:
+		return sbxerr.Config // of the argument list, by execve(2)
+	}
+	return sbxerr.NotExecutable
+}

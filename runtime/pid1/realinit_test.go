@@ -1,0 +1,179 @@
+package pid1
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/initproto"
+)
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(namespaceEnv); path != "" {
+		becomePID1(path)
+	}
+	code := m.Run()
+	if built.dir != "" {
+		os.RemoveAll(built.dir)
+	}
+	os.Exit(code)
+}
+
+var built struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// initBinary builds caisson-init once, as a release does.
+func initBinary(t testing.TB) string {
+	t.Helper()
+	built.once.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "init"); built.err != nil {
+			return
+		}
+		if built.err = os.Chmod(built.dir, 0o755); built.err != nil {
+			return
+		}
+		if built.err = statSources(); built.err != nil {
+			return
+		}
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", built.dir, "../../cmd/caisson-init")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			built.err = fmt.Errorf("%w: %s", err, out)
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return filepath.Join(built.dir, initproto.BinaryName)
+}
+
+// statSources makes the sources of caisson-init inputs of this test, so that
+// go test does not take an old result for one of today's sources.
+func statSources() error {
+	files, err := filepath.Glob("../../cmd/caisson-init/*.go")
+	for _, file := range files {
+		_, serr := os.Stat(file)
+		err = errors.Join(err, serr)
+	}
+	return err
+}
+
+// realInit is caisson-init as a child of the test.
+type realInit struct {
+	*Client
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended; cmd.ProcessState is then set
+}
+
+// runInit runs caisson-init without a namespace of its own.
+func runInit(t testing.TB) *realInit {
+	t.Helper()
+	return runInitWith(t, tempDir(t), os.Getuid(), os.Getgid(), exec.Command(initBinary(t)))
+}
+
+func runInitWith(t testing.TB, dir string, uid, gid int, cmd *exec.Cmd) *realInit {
+	t.Helper()
+	l, err := Listen(dir, uid, gid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	cmd.Env = append(cmd.Env, initproto.SocketEnv+"="+filepath.Join(dir, initproto.SocketName))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := &realInit{cmd: cmd, done: make(chan struct{})}
+	go func() { cmd.Wait(); close(r.done) }()
+	t.Cleanup(func() { cmd.Process.Kill(); <-r.done })
+	ctx, cancel := context.WithCancel(testContext(t))
+	defer cancel()
+	go func() { <-r.done; cancel() }()
+	if r.Client, err = l.Accept(ctx, cmd.Process.Pid); err != nil {
+		t.Fatalf("%v (%v)", err, cmd.ProcessState)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// run runs cmd and returns its output and how it ended.
+func (r *realInit) run(t testing.TB, cmd Command, stdin string) (stdout, stderr string, exit Exit) {
+	t.Helper()
+	in, out, errs := newPipe(t), newPipe(t), newPipe(t)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in.r, out.w, errs.w
+	e, err := r.Start(testContext(t), cmd)
+	in.r.Close()
+	out.w.Close()
+	errs.w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(in.w, stdin)
+	in.w.Close()
+	stdout, stderr = readAll(t, out.r), readAll(t, errs.r)
+	if exit, err = e.Wait(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	return stdout, stderr, exit
+}
+
+type pipe struct{ r, w *os.File }
+
+func newPipe(t testing.TB) pipe {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	return pipe{r, w}
+}
+
+func readAll(t testing.TB, f *os.File) string {
+	t.Helper()
+	if err := f.SetReadDeadline(time.Now().Add(soon)); err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(f)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(b)
+}
+
+// sh is a command with a usual environment.
+func sh(script string, args ...string) Command {
+	cmd := command(append([]string{"sh", "-c", script}, args...)...)
+	cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	return cmd
+}
+
+func pssKiB(t testing.TB, pid int) int {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+		t.Skip("needs root: caisson-init hides its memory from its own user")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), "\nPss:")
+	kib, err := strconv.Atoi(strings.Fields(rest)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib
+}

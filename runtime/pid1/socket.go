@@ -1,0 +1,134 @@
+package pid1
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/initproto"
+)
+
+// transport carries messages, whole and in order, and the files that belong to
+// them. One goroutine receives while others send.
+//
+// A runtime that cannot pass descriptors gets a transport that keeps the files
+// of a Start and copies between them and its own stream.
+type transport interface {
+	// send gives up with os.ErrDeadlineExceeded when PID 1 does not read.
+	send(m initproto.Message, files []*os.File) error
+	// recv returns io.EOF when PID 1 is gone.
+	recv() (initproto.Message, error)
+	close() error
+}
+
+// sendTimeout is how long PID 1 may leave its queue full, which holds hundreds
+// of messages.
+const sendTimeout = 10 * time.Second
+
+// socket is the transport of runtimes that share the host's kernel.
+type socket struct {
+	conn    *net.UnixConn
+	timeout time.Duration // of send
+	buf     [initproto.MaxPacket]byte
+}
+
+func (s *socket) close() error { return s.conn.Close() }
+
+func (s *socket) send(m initproto.Message, files []*os.File) error {
+	return withFDs(files, nil, func(fds []int) error {
+		var oob []byte
+		if len(fds) > 0 {
+			oob = unix.UnixRights(fds...)
+		}
+		// Several senders may each move the deadline; only ever forward.
+		if err := s.conn.SetWriteDeadline(time.Now().Add(s.timeout)); err != nil {
+			return err
+		}
+		_, _, err := s.conn.WriteMsgUnix(initproto.Encode(m), oob, nil)
+		return err
+	})
+}
+
+// recv leaves the kernel no room for control data, so descriptors that PID 1
+// sends are discarded before this process could hold them, and MSG_CTRUNC tells
+// (unix(7)).
+func (s *socket) recv() (initproto.Message, error) {
+	n, _, flags, _, err := s.conn.ReadMsgUnix(s.buf[:], nil)
+	if errors.Is(err, syscall.ECONNRESET) {
+		// PID 1 ended before it read all. What it had sent is still to come.
+		n, _, flags, _, err = s.conn.ReadMsgUnix(s.buf[:], nil)
+	}
+	switch {
+	case flags&unix.MSG_CTRUNC != 0:
+		return nil, violation("descriptors from PID 1")
+	case flags&unix.MSG_TRUNC != 0:
+		return nil, violation("a packet above %d bytes", initproto.MaxPacket)
+	case err != nil:
+		return nil, err
+	}
+	m, err := initproto.Decode(s.buf[:n])
+	if err != nil {
+		return nil, violation("%w", err)
+	}
+	return m, nil
+}
+
+// greet receives PID 1's Hello.
+func (s *socket) greet(ctx context.Context, pid int) error {
+	stop := interrupt(ctx, s.conn)
+	m, err := s.recv()
+	if !stop() {
+		return errors.New("await hello")
+	}
+	if err != nil {
+		return fmt.Errorf("await hello: %w", err)
+	}
+	return checkHello(m, pid)
+}
+
+// checkHello accepts the host's pid beside 1, for a PID 1 without a namespace
+// of its own, which only tests have.
+func checkHello(m initproto.Message, pid int) error {
+	hello, ok := m.(initproto.Hello)
+	switch {
+	case !ok:
+		return violation("%T before hello", m)
+	case hello.Version != initproto.Version:
+		return fmt.Errorf("caisson-init speaks version %d, this daemon %d", hello.Version, initproto.Version)
+	case hello.PID != 1 && hello.PID != pid:
+		return violation("hello from pid %d, not 1", hello.PID)
+	}
+	return nil
+}
+
+// withFDs calls f with the descriptors of files, none of which can be closed
+// until f returns.
+func withFDs(files []*os.File, fds []int, f func(fds []int) error) error {
+	if len(files) == 0 {
+		return f(fds)
+	}
+	var err error
+	cerr := control(files[0], func(fd int) { err = withFDs(files[1:], append(fds, fd), f) })
+	return errors.Join(cerr, err)
+}
+
+func control(c syscall.Conn, f func(fd int)) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Control(func(fd uintptr) { f(int(fd)) })
+}
+
+// lost reports whether err says that the connection is gone, rather than that
+// something was wrong with it.
+func lost(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
+}

@@ -1,0 +1,43 @@
+package posture
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// eventFiles are the descriptors without a file that the Go runtime opens for
+// itself.
+var eventFiles = []string{"anon_inode:[eventpoll]", "anon_inode:[eventfd]"}
+
+// compareFiles: PID 1 has /dev/null three times, its connection to the daemon
+// and what Go needs. Anything else was inherited, and a descriptor of the host
+// is a way out (CVE-2024-21626).
+func compareFiles(w want) []Result {
+	null, ok := mountOf(w.live.mounts, "/dev/null")
+	var strange []string
+	sockets, standard := 0, 0
+	for _, f := range w.live.files {
+		switch {
+		case f.number <= 2 && ok && f.mount == null && f.target == "/dev/null":
+			standard++
+		case f.number > 2 && isUnix(f, w.live.sockets):
+			sockets++
+		case f.number > 2 && slices.Contains(eventFiles, f.target):
+		default:
+			strange = append(strange, fmt.Sprintf("%d is %s", f.number, f.target))
+		}
+	}
+	return []Result{
+		{Name: "descriptors", Declared: none + " inherited", Live: orNone(strings.Join(strange, ", ")) + " inherited", OK: len(strange) == 0},
+		{Name: "standard streams", Declared: "3 of /dev/null", Live: fmt.Sprintf("%d of /dev/null", standard), OK: standard == 3},
+		{Name: "sockets", Declared: fmt.Sprintf("at most %d", w.Sockets), Live: fmt.Sprint(sockets), OK: sockets <= w.Sockets},
+	}
+}
+
+// isUnix reports whether f is a unix socket of the sandbox's own network
+// namespace.
+func isUnix(f openFile, inodes []string) bool {
+	inode, ok := strings.CutPrefix(f.target, "socket:[")
+	return ok && slices.Contains(inodes, strings.TrimSuffix(inode, "]"))
+}

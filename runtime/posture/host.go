@@ -1,0 +1,117 @@
+package posture
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	goruntime "runtime"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+)
+
+// host is what the process is compared with besides its specification: the
+// daemon's own surroundings, which a sandbox must not share.
+type host struct {
+	namespaces map[string]string
+	netns      string // the declared network namespace, as a link shows it
+	mounts     []mount
+	devices    map[string]bool // file systems that the daemon sees
+	unified    string          // the daemon's own cgroup on v2
+	exists     map[string]bool // paths to cover that this kernel has
+}
+
+// readHost reads the daemon's own thread, locked meanwhile. /proc/self would be
+// the first thread, which Go cannot end: it may have been left in a sandbox's
+// network namespace by a goroutine that entered one.
+func readHost(spec *specs.Spec) (host, error) {
+	goruntime.LockOSThread()
+	defer goruntime.UnlockOSThread()
+	dir, err := os.OpenFile("/proc/thread-self", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return host{}, err
+	}
+	self := procDir{dir}
+	h, err := hostOf(self)
+	if err = errors.Join(err, self.close()); err != nil {
+		return host{}, fmt.Errorf("read the daemon's own process: %w", err)
+	}
+	if h.netns, err = netnsLink(netnsPath(spec)); err != nil {
+		return host{}, err
+	}
+	h.exists = existing(spec)
+	return h, nil
+}
+
+func hostOf(self files) (host, error) {
+	namespaces, err := namespacesOf(self)
+	if err != nil {
+		return host{}, err
+	}
+	text, err := self.read("mountinfo")
+	if err != nil {
+		return host{}, err
+	}
+	mounts, err := parseMounts(text)
+	if err != nil {
+		return host{}, err
+	}
+	if text, err = self.read("cgroup"); err != nil {
+		return host{}, err
+	}
+	cgroups, err := parseCgroups(text)
+	if err != nil {
+		return host{}, err
+	}
+	h := host{namespaces: namespaces, mounts: mounts, devices: make(map[string]bool, len(mounts))}
+	for _, m := range mounts {
+		h.devices[m.device] = true
+	}
+	for _, c := range cgroups {
+		if c.controllers == "" {
+			h.unified = c.path
+		}
+	}
+	return h, nil
+}
+
+func netnsPath(spec *specs.Spec) string {
+	for _, n := range spec.Linux.Namespaces {
+		if n.Type == specs.NetworkNamespace {
+			return n.Path
+		}
+	}
+	return ""
+}
+
+// netnsLink renders the namespace bound at path as a link in /proc/<pid>/ns
+// does. Inodes of namespaces are unique while they live (namespaces(7)).
+func netnsLink(path string) (string, error) {
+	var fs unix.Statfs_t
+	var st unix.Stat_t
+	if err := unix.Statfs(path, &fs); err != nil {
+		return "", fmt.Errorf("stat network namespace %q: %w", path, err)
+	}
+	if fs.Type != unix.NSFS_MAGIC {
+		return "", fmt.Errorf("network namespace %q is not a namespace", path)
+	}
+	if err := unix.Stat(path, &st); err != nil {
+		return "", fmt.Errorf("stat network namespace %q: %w", path, err)
+	}
+	return fmt.Sprintf("net:[%d]", st.Ino), nil
+}
+
+// existing tells which of the paths to cover there are. The host's /proc has
+// the same global entries as the sandbox's; a runtime skips absent ones.
+func existing(spec *specs.Spec) map[string]bool {
+	out := map[string]bool{}
+	for _, paths := range [][]string{spec.Linux.MaskedPaths, spec.Linux.ReadonlyPaths} {
+		for _, p := range paths {
+			if within(p, "/proc") {
+				_, err := os.Lstat(p)
+				out[p] = !errors.Is(err, os.ErrNotExist)
+			}
+		}
+	}
+	return out
+}

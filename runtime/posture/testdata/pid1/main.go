@@ -1,0 +1,30 @@
+// Command pid1 stands in for caisson-init in the tests: it makes
+// itself non-dumpable and connects to its socket as caisson-init does, tells that
+// it runs, and waits to be killed.
+package main
+
+import (
+	"net"
+	"os"
+	"syscall"
+	"time"
+)
+
+const prSetDumpable = 4 // prctl(2)
+
+func main() {
+	if _, _, errno := syscall.Syscall(syscall.SYS_PRCTL, prSetDumpable, 0, 0); errno != 0 {
+		os.Exit(5)
+	}
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: "/run/caisson/init.sock", Net: "unixpacket"})
+	if err != nil {
+		os.Exit(3)
+	}
+	if _, err := conn.Write([]byte("up")); err != nil {
+		os.Exit(4)
+	}
+	for i := range 4 { // threads, since each has credentials of its own
+		go func() { time.Sleep(time.Hour + time.Duration(i)) }()
+	}
+	time.Sleep(time.Hour)
+}

@@ -1,0 +1,100 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/caisson-run/caisson/cgroups"
+)
+
+// Cleanup finds what belongs to this daemon and to no live sandbox, and
+// removes it unless dryRun is set. What is not this daemon's is never looked
+// at: everything is found by its place or its containerd namespace.
+func (m *Manager) Cleanup(ctx context.Context, dryRun bool) ([]Leftover, error) {
+	defer m.Busy()()
+	m.cleaning.Lock() // two at once would take each other's work for failures
+	defer m.cleaning.Unlock()
+	found, err := m.leftovers(ctx)
+	if dryRun {
+		return found, err
+	}
+	errs := []error{err}
+	for i, l := range found {
+		err := m.removeLeftover(ctx, l)
+		found[i].Removed = err == nil
+		errs = append(errs, err)
+	}
+	return found, errors.Join(errs...)
+}
+
+func (m *Manager) removeLeftover(ctx context.Context, l Leftover) error {
+	if l.Kind == "snapshot" {
+		return m.images.ReleaseView(ctx, l.ID)
+	}
+	return m.teardown(ctx, l.ID, 0)
+}
+
+// leftovers lists half-made and orphaned sandboxes once each, whatever it is
+// that is left of them, and then views of images that nobody needs.
+func (m *Manager) leftovers(ctx context.Context) ([]Leftover, error) {
+	found := []Leftover{}
+	var errs []error
+	seen := map[string]bool{}
+	for _, source := range []struct {
+		kind, reason string
+		list         func() ([]string, error)
+	}{
+		{"sandbox", "its daemon ended before it", m.sandboxDirs},
+		{"container", "no sandbox has it", func() ([]string, error) { return m.engine.Containers(ctx) }},
+		{"cgroup", "no sandbox has it", func() ([]string, error) { return cgroups.List(m.host, m.opts.CgroupParent) }},
+		{"output", "no sandbox has it", func() ([]string, error) { return dirNames(m.paths.outputs()) }},
+	} {
+		ids, err := source.list()
+		errs = append(errs, err)
+		for _, id := range ids {
+			// Looked up after the listing: a sandbox is known before it makes
+			// anything.
+			if !seen[id] && idForm.MatchString(id) && !m.known(id) {
+				seen[id] = true
+				found = append(found, Leftover{Kind: source.kind, ID: id, Reason: source.reason})
+			}
+		}
+	}
+	views, err := m.unusedViews(ctx)
+	return append(found, views...), errors.Join(append(errs, err)...)
+}
+
+func (m *Manager) known(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.sandboxes[id]
+	return ok
+}
+
+func (m *Manager) unusedViews(ctx context.Context) ([]Leftover, error) {
+	views, err := m.images.Views(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := m.images.ListImages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var needed []string
+	for _, img := range stored {
+		needed = append(needed, img.ChainID)
+	}
+	for _, s := range m.all() {
+		if !s.retired() {
+			needed = append(needed, s.record.ChainID)
+		}
+	}
+	var found []Leftover
+	for _, v := range views {
+		if !slices.Contains(needed, v) {
+			found = append(found, Leftover{Kind: "snapshot", ID: v, Reason: "no image and no sandbox needs it"})
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,271 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/caisson-run/caisson/initproto"
+	"github.com/caisson-run/caisson/rootfs/image"
+	"github.com/caisson-run/caisson/runtime/idblock"
+	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// needRoot skips. The integration suite, which refuses to skip, does the same
+// with a whole daemon.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it mounts, and makes namespaces")
+	}
+}
+
+// rootOptions are a daemon's in a directory on a disk: the kernel's tmpfs
+// cannot map ids before Linux 6.3.
+func rootOptions(t *testing.T) Options {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "caisson-runtime-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if mounts := mountsBelow(t, dir); len(mounts) > 0 {
+			t.Errorf("mounts are left, and with them %q: %q", dir, mounts)
+			return
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	program := filepath.Join(dir, initproto.BinaryName)
+	if err := os.WriteFile(program, []byte("program"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return Options{
+		Root: filepath.Join(dir, "root"), State: filepath.Join(dir, "state"), CgroupParent: "caisson-test", InitPath: program,
+		IDs: idblock.Range{Base: 1879048192, Blocks: 2}, Profiles: BuiltinProfiles(), ImageLimits: image.DefaultLimits(),
+	}
+}
+
+func mountsBelow(t *testing.T, dir string) []string {
+	t.Helper()
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for line := range strings.Lines(string(data)) {
+		if point := strings.Fields(line)[4]; strings.HasPrefix(point, dir+"/") {
+			found = append(found, strings.TrimPrefix(point, dir))
+		}
+	}
+	return found
+}
+
+// newRooted is a manager that mounts and makes namespaces, with a fake engine:
+// only what needs a real PID 1 or a real cgroup is left out.
+func newRooted(t *testing.T, o Options, e *fakeEngine) *fixture {
+	t.Helper()
+	layer := filepath.Join(o.Root, "layer")
+	if err := os.MkdirAll(layer, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(layer, "marker"), []byte("of the image"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	img := StoredImage{Image: Image{Name: "base"}, ChainID: "chain-base", Layers: []string{layer}}
+	f := &fixture{engine: e, images: &fakeImages{images: []StoredImage{img}}}
+	var err error
+	if f.Manager, err = New(e, f.images, slog.New(slog.DiscardHandler), o); err != nil {
+		t.Fatal(err)
+	}
+	unified := filepath.Join(o.Root, "cgroup")
+	f.host = fakeHost(unified)
+	if e.containers == nil { // not that of an earlier daemon
+		e.paths, e.cgroups, e.containers = f.paths, filepath.Join(unified, "caisson-test"), map[string]*fakeContainer{}
+	}
+	if err := os.MkdirAll(e.cgroups, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f.replace(stage{name: "init", remove: f.removeInit, create: func(_ context.Context, s *sandbox) error {
+		dir := f.paths.init(s.plan.id)
+		err := makeDir(dir, 0o711)
+		if err == nil {
+			s.listener, err = pid1.Listen(dir, os.Getuid(), os.Getgid()) // who the fake PID 1 is
+		}
+		return err
+	}})
+	f.replace(stage{name: "posture", create: func(context.Context, *sandbox) error { return nil }})
+	return f
+}
+
+func TestMountsComeAndGo(t *testing.T) {
+	needRoot(t)
+	o := rootOptions(t)
+	dir := filepath.Dir(o.Root)
+	workspace := filepath.Join(dir, "project")
+	if err := os.Mkdir(workspace, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f := newRooted(t, o, &fakeEngine{})
+	stageMount := []string{"/state/sandboxes"}
+	if got := mountsBelow(t, dir); !slices.Equal(got, stageMount) {
+		t.Errorf("mounts of an idle daemon: %q", got)
+	}
+	_, err := f.Run(t.Context(), Request{Args: []string{"exit:0"}, Workspace: &WorkspaceRequest{Dir: workspace, Mode: "ro"}}, IO{Started: func(i Info) {
+		box := "/state/sandboxes/" + i.ID
+		want := []string{box + "/netns", box + "/rootfs", box + "/workspace", "/state/sandboxes"}
+		got := mountsBelow(t, dir)
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("mounts of a sandbox: %q, want %q", got, want)
+		}
+		if data, err := os.ReadFile(filepath.Join(f.paths.rootfs(i.ID), "marker")); err != nil || string(data) != "of the image" {
+			t.Errorf("the image shows %q, %v", data, err)
+		}
+		if hosts, err := os.ReadFile(filepath.Join(f.paths.rootfs(i.ID), "etc/hostname")); err != nil || string(hosts) != i.ID+"\n" {
+			t.Errorf("the private layer shows %q, %v", hosts, err)
+		}
+		for _, path := range []string{f.paths.rootfs(i.ID), f.paths.workspace(i.ID)} {
+			if err := os.WriteFile(filepath.Join(path, "new"), nil, 0o644); err == nil {
+				t.Errorf("%s can be written", path)
+			}
+		}
+		record, err := os.ReadFile(f.paths.record(i.ID))
+		if err != nil || !strings.Contains(string(record), `"host_id_base":1879048192`) {
+			t.Errorf("record %s, %v", record, err)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	f.wantNothingLeft(t)
+	if got := mountsBelow(t, dir); !slices.Equal(got, stageMount) {
+		t.Errorf("mounts after the sandbox: %q", got)
+	}
+	if err := f.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMountFailsHalfWay makes the stages that mount fail on their own.
+func TestMountFailsHalfWay(t *testing.T) {
+	needRoot(t)
+	o := rootOptions(t)
+	f := newRooted(t, o, &fakeEngine{})
+	_, err := f.Run(t.Context(), Request{Args: []string{"exit:0"}, Workspace: &WorkspaceRequest{Dir: "/var/tmp/no-such-directory"}}, IO{})
+	wantError(t, err, sbxerr.Workspace, "create workspace of sandbox", "does not exist")
+	f.images.images[0].Layers = []string{"/var/tmp/no-such-layer"}
+	_, err = f.Run(t.Context(), request("exit:0"), IO{})
+	wantError(t, err, sbxerr.ImageUser, "no-such-layer")
+	f.images.images[0].Layers = nil
+	_, err = f.Run(t.Context(), request("exit:0"), IO{})
+	wantError(t, err, sbxerr.ImageContent, "create rootfs of sandbox", "has 0 layers")
+	if got := mountsBelow(t, filepath.Dir(o.Root)); len(got) != 1 {
+		t.Errorf("mounts %q", got)
+	}
+	if err := f.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNextDaemonRemovesWhatAKilledOneLeft: a second manager on the same
+// directories knows of nothing but what it finds there.
+func TestNextDaemonRemovesWhatAKilledOneLeft(t *testing.T) {
+	needRoot(t)
+	o := rootOptions(t)
+	engine := &fakeEngine{}
+	killed := newRooted(t, o, engine)
+	var dead atomic.Bool
+	for i, st := range killed.Manager.stages {
+		killed.Manager.stages[i].remove = func(ctx context.Context, id string) error {
+			if dead.Load() || st.remove == nil {
+				return nil
+			}
+			return st.remove(ctx, id)
+		}
+	}
+	info := killed.start(t, request("hang"))
+	dead.Store(true)
+
+	next := newRooted(t, o, engine)
+	left, err := next.Cleanup(t.Context(), false)
+	if err != nil || len(left) != 1 || left[0].ID != info.ID || !left[0].Removed {
+		t.Errorf("cleanup: %+v, %v", left, err)
+	}
+	next.wantNothingLeft(t)
+	if got := mountsBelow(t, filepath.Dir(o.Root)); len(got) != 1 {
+		t.Errorf("mounts %q", got)
+	}
+	if err := errors.Join(killed.drain(t.Context()), next.Close(t.Context())); err != nil {
+		t.Error(err)
+	}
+	for _, ns := range killed.userns { // the kernel does that for a killed process
+		if err := ns.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestNewThatFailsMountsNothing(t *testing.T) {
+	needRoot(t)
+	o := rootOptions(t)
+	o.InitPath += ".absent"
+	_, err := New(&fakeEngine{}, &fakeImages{}, slog.New(slog.DiscardHandler), o)
+	wantError(t, err, sbxerr.Binary)
+	if got := mountsBelow(t, filepath.Dir(o.Root)); len(got) > 0 {
+		t.Errorf("mounts %q", got)
+	}
+}
+
+func TestNewRefusesPlacesItCannotUse(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := New(nil, nil, nil, Options{Root: file, State: filepath.Join(file, "state")})
+	wantError(t, err, sbxerr.StateDir)
+}
+
+// TestInitIsACopy: PID 1's program belongs to one sandbox only (CVE-2022-0847).
+func TestInitIsACopy(t *testing.T) {
+	f := newFixture(t)
+	f.init = []byte("program")
+	base := uint32(os.Getuid()) - 1000 // so that the sandbox's user is this process's own
+	s := newSandbox(&plan{id: idA1, user: user{uid: 1000, gid: uint32(os.Getgid()) - base}}, record{})
+	s.block = idblock.Block{Base: base}
+	if err := f.createClaim(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.createInit(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(f.paths.init(idA1), initproto.BinaryName)
+	data, err := os.ReadFile(program)
+	if st, statErr := os.Stat(program); err != nil || statErr != nil || string(data) != "program" || st.Mode().Perm() != 0o555 {
+		t.Errorf("program %q, %v, %v", data, st, errors.Join(err, statErr))
+	}
+	if st, err := os.Stat(filepath.Join(f.paths.init(idA1), initproto.SocketName)); err != nil || st.Mode() != os.ModeSocket|0o600 {
+		t.Errorf("socket %v, %v", st, err)
+	}
+	if err := f.createInit(t.Context(), s); sbxerr.Of(err) != sbxerr.StateDir {
+		t.Errorf("a second time: %v", err)
+	}
+	for range 2 { // absent is success
+		if err := errors.Join(s.closeHandles(), f.teardown(t.Context(), idA1, 0)); err != nil {
+			t.Error(err)
+		}
+	}
+	f.wantNothingLeft(t)
+}
