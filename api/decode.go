@@ -1,0 +1,148 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+
+	"connectrpc.com/connect"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// dialError marks a failure to reach the socket at all.
+type dialError struct {
+	socket string
+	err    error
+}
+
+func (e *dialError) Error() string { return fmt.Sprintf("connect to %s: %v", e.socket, e.err) }
+func (e *dialError) Unwrap() error { return e.err }
+
+// decode turns what connect returns for a call under ctx into an *Error. The
+// clean end of a stream stays what it is.
+func decode(ctx context.Context, err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return err
+	}
+	var known *Error
+	if errors.As(err, &known) {
+		return err
+	}
+	var dial *dialError
+	if errors.As(err, &dial) {
+		return daemonOff(dial)
+	}
+	var call *connect.Error
+	if !errors.As(err, &call) {
+		return Explain(sbxerr.Wrap(sbxerr.APIBroken, "api.call", err))
+	}
+	if e := detailOf(call); e != nil {
+		return e
+	}
+	return Explain(sbxerr.Wrap(codeOfCall(ctx, call), "api.call", fallback(call)))
+}
+
+// fallback is the text of an error that came without a detail: one of the
+// transport's, or of a peer that is not caissond.
+func fallback(call *connect.Error) error {
+	if inner := call.Unwrap(); inner != nil {
+		return inner
+	}
+	return errors.New(call.Message())
+}
+
+// codeOfCall places an error without a detail. connect calls it cancelled too
+// when the peer breaks the connection off: it is not, unless ctx is.
+func codeOfCall(ctx context.Context, call *connect.Error) sbxerr.Code {
+	switch call.Code() {
+	case connect.CodeCanceled:
+		if ctx.Err() == nil {
+			return sbxerr.APIBroken
+		}
+		return sbxerr.Canceled
+	case connect.CodeDeadlineExceeded:
+		return sbxerr.Deadline
+	case connect.CodeInvalidArgument, connect.CodeUnimplemented, connect.CodeResourceExhausted:
+		return sbxerr.APIUsage
+	}
+	return sbxerr.APIBroken
+}
+
+func detailOf(call *connect.Error) *Error {
+	for _, d := range call.Details() {
+		value, err := d.Value()
+		if err != nil {
+			continue
+		}
+		if d, ok := value.(*caissonv1.ErrorDetail); ok {
+			return &Error{
+				Code: sbxerr.Code(d.Code), Message: d.Message, Cause: d.Cause, Remedy: d.Remedy,
+				Class: sbxerr.Class(d.Class), Retryable: d.Retryable,
+			}
+		}
+	}
+	return nil
+}
+
+// daemonOff explains why the socket cannot be reached.
+func daemonOff(dial *dialError) *Error {
+	message, remedy := "the daemon cannot be reached on %s", ""
+	switch {
+	case errors.Is(dial.err, syscall.ENOENT):
+		message = "no daemon listens on %s: there is no such socket"
+	case errors.Is(dial.err, syscall.ECONNREFUSED):
+		message = "no daemon listens on %s: the socket is what an ended daemon left behind"
+		remedy = "start it again as root: caissond"
+	case errors.Is(dial.err, syscall.EACCES):
+		message = "this user may not use %s"
+		remedy = "run the command as root, or as a member of the socket's group (ls -l shows it)"
+	case errors.Is(dial.err, context.DeadlineExceeded):
+		message = "the daemon on %s does not accept connections"
+	}
+	e := Explain(sbxerr.WithRemedy(sbxerr.DaemonOff, "api.dial", fmt.Errorf(message, dial.socket), remedy))
+	e.Cause = dial.err.Error()
+	return e
+}
+
+// decoder gives every call of a client errors of type *Error.
+type decoder struct{}
+
+func (decoder) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		res, err := next(ctx, req)
+		return res, decode(ctx, err)
+	}
+}
+
+func (decoder) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
+		return decodingConn{next(ctx, spec), ctx}
+	}
+}
+
+func (decoder) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
+}
+
+type decodingConn struct {
+	connect.StreamingClientConn
+	ctx context.Context // of the call, which the connection is
+}
+
+func (c decodingConn) Send(msg any) error { return decode(c.ctx, c.StreamingClientConn.Send(msg)) }
+
+func (c decodingConn) Receive(msg any) error {
+	return decode(c.ctx, c.StreamingClientConn.Receive(msg))
+}
+
+func (c decodingConn) CloseRequest() error {
+	return decode(c.ctx, c.StreamingClientConn.CloseRequest())
+}
+
+func (c decodingConn) CloseResponse() error {
+	return decode(c.ctx, c.StreamingClientConn.CloseResponse())
+}

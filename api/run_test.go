@@ -1,0 +1,255 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/api"
+	"github.com/caisson-run/caisson/api/server/servertest"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+func TestRun(t *testing.T) {
+	f := &servertest.Fake{OnRun: func(_ context.Context, req runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+		rio.Started(runtime.Info{ID: "id", Name: "name"})
+		in, err := io.ReadAll(rio.Stdin)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(rio.Stdout, "%s got %s", req.Args[0], in)
+		fmt.Fprint(rio.Stderr, "and said so")
+		return &runtime.Result{ExitCode: 3, SandboxID: "id"}, nil
+	}}
+	var stdout, stderr bytes.Buffer
+	var started string
+	spec := command("cat")
+	result, err := dial(t, f).Run(t.Context(), spec, api.RunIO{
+		Stdin: strings.NewReader("input"), Stdout: &stdout, Stderr: &stderr,
+		Started: func(id, name string) { started = id + " " + name },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.ExitCode != 3 || result.SandboxId != "id" {
+		t.Errorf("result %v", result)
+	}
+	if stdout.String() != "cat got input" || stderr.String() != "and said so" || started != "id name" {
+		t.Errorf("stdout %q, stderr %q, started %q", &stdout, &stderr, started)
+	}
+	if spec.Stdin {
+		t.Error("the caller's spec was changed")
+	}
+}
+
+func TestRunWithoutStdin(t *testing.T) {
+	f := &servertest.Fake{OnRun: func(_ context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+		if rio.Stdin != nil {
+			return nil, errors.New("there is a standard input")
+		}
+		fmt.Fprint(rio.Stdout, "dropped")
+		return &runtime.Result{}, nil
+	}}
+	if _, err := dial(t, f).Run(t.Context(), command("true"), api.RunIO{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRunCopiesMuch sends more than every buffer on the way holds through a
+// command that reads and writes it in odd pieces.
+func TestRunCopiesMuch(t *testing.T) {
+	f := &servertest.Fake{OnRun: func(_ context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+		_, err := io.CopyBuffer(struct{ io.Writer }{rio.Stdout}, struct{ io.Reader }{rio.Stdin}, make([]byte, 100_003))
+		return &runtime.Result{}, err
+	}}
+	want := make([]byte, 9<<20)
+	for i := range want {
+		want[i] = byte(i * 7 >> 3)
+	}
+	var got bytes.Buffer
+	if _, err := dial(t, f).Run(t.Context(), command("cat"), api.RunIO{Stdin: bytes.NewReader(want), Stdout: &got}); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("%d bytes came back changed or not at all, want %d", got.Len(), len(want))
+	}
+}
+
+// TestSignalPassesUnreadInput has a caller with endless input, a command that
+// reads none of it, and a signal that must be heard all the same.
+func TestSignalPassesUnreadInput(t *testing.T) {
+	f := &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+		rio.Started(runtime.Info{})
+		select {
+		case s := <-rio.Signals:
+			return &runtime.Result{Signal: int(s)}, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var zeros zeroReader
+	signals := make(chan syscall.Signal, 1)
+	go func() {
+		for before := int64(-1); before != zeros.read.Load(); { // until it does not move any more
+			before = zeros.read.Load()
+			time.Sleep(100 * time.Millisecond)
+		}
+		signals <- syscall.SIGINT
+	}()
+	result, err := dial(t, f).Run(ctx, command("sleep"), api.RunIO{Stdin: &zeros, Signals: signals})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.Signal != int32(syscall.SIGINT) {
+		t.Errorf("result %v", result)
+	}
+	if n := zeros.read.Load(); n == 0 || n > 1<<20 {
+		t.Errorf("%d bytes were read for a command that took none", n)
+	}
+}
+
+type zeroReader struct{ read atomic.Int64 }
+
+func (z *zeroReader) Read(p []byte) (int, error) {
+	clear(p)
+	z.read.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// TestRunDoesNotWaitForInput has a command that ends while its caller's input
+// stays open and silent.
+func TestRunDoesNotWaitForInput(t *testing.T) {
+	r, w := io.Pipe()
+	defer w.Close()
+	ended := make(chan error, 1)
+	c := dial(t, &servertest.Fake{})
+	go func() {
+		_, err := c.Run(t.Context(), command("true"), api.RunIO{Stdin: r})
+		ended <- err
+	}()
+	if err := await(t, "end of the run", ended); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRunCancelled ends the context while both sides wait for each other.
+func TestRunCancelled(t *testing.T) {
+	gone := make(chan error, 1)
+	f := &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+		rio.Started(runtime.Info{})
+		<-ctx.Done()
+		gone <- context.Cause(ctx)
+		return nil, ctx.Err()
+	}}
+	c := dial(t, f)
+	for _, in := range []io.Reader{nil, &zeroReader{}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		started := make(chan struct{})
+		go func() {
+			_, err := c.Run(ctx, command("sleep"), api.RunIO{Stdin: in, Started: func(_, _ string) { close(started) }})
+			ended <- err
+		}()
+		await(t, "start", started)
+		time.Sleep(50 * time.Millisecond) // until everybody waits
+		cancel()
+		if err := await(t, "end of the run", ended); !errors.Is(err, sbxerr.Canceled) {
+			t.Errorf("got %v, want %v", err, sbxerr.Canceled)
+		}
+		await(t, "end of the command", gone)
+	}
+}
+
+// TestRunEndsWithItsOutput has a caller that cannot write what it gets.
+func TestRunEndsWithItsOutput(t *testing.T) {
+	gone := make(chan struct{})
+	f := &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+		fmt.Fprint(rio.Stdout, "x")
+		<-ctx.Done()
+		close(gone)
+		return nil, ctx.Err()
+	}}
+	broken := failingWriter{syscall.EPIPE}
+	_, err := dial(t, f).Run(t.Context(), command("yes"), api.RunIO{Stdout: broken})
+	if !errors.Is(err, syscall.EPIPE) || !errors.Is(err, sbxerr.ClientIO) {
+		t.Errorf("got %v", err)
+	}
+	await(t, "end of the command", gone)
+}
+
+type failingWriter struct{ err error }
+
+func (f failingWriter) Write([]byte) (int, error) { return 0, f.err }
+
+// TestSlowReader has a caller that does not read: what the command writes
+// piles up neither here nor in the daemon, and all of it arrives in the end.
+func TestSlowReader(t *testing.T) {
+	const total = 48 << 20
+	var written atomic.Int64
+	f := &servertest.Fake{OnRun: func(_ context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+		chunk := make([]byte, 64<<10)
+		for written.Load() < total {
+			n, err := rio.Stdout.Write(chunk)
+			written.Add(int64(n))
+			if err != nil {
+				return nil, err
+			}
+		}
+		return &runtime.Result{StdoutBytes: total}, nil
+	}}
+	slow := &gatedWriter{open: make(chan struct{})}
+	go func() {
+		for before := int64(-1); before != written.Load() || before == 0; {
+			before = written.Load()
+			time.Sleep(100 * time.Millisecond)
+		}
+		slow.backlog = written.Load()
+		close(slow.open)
+	}()
+	if _, err := dial(t, f).Run(t.Context(), command("yes"), api.RunIO{Stdout: slow}); err != nil {
+		t.Fatal(err)
+	}
+	if slow.got != total {
+		t.Errorf("%d bytes arrived, want %d", slow.got, total)
+	}
+	if slow.backlog > total/3 {
+		t.Errorf("%d bytes were taken from the command while nobody read", slow.backlog)
+	}
+}
+
+type gatedWriter struct {
+	open         chan struct{}
+	got, backlog int64
+}
+
+func (g *gatedWriter) Write(p []byte) (int, error) {
+	<-g.open
+	g.got += int64(len(p))
+	return len(p), nil
+}
+
+func TestStart(t *testing.T) {
+	f := &servertest.Fake{OnStart: func(_ context.Context, req runtime.Request) (runtime.Info, error) {
+		return runtime.Info{ID: "id", Name: req.Name}, nil
+	}}
+	spec := command("sleep")
+	spec.Name = "name"
+	started, err := dial(t, f).Start(t.Context(), spec)
+	if err != nil || started.GetId() != "id" || started.GetName() != "name" {
+		t.Errorf("got %v, %v", started, err)
+	}
+	_, err = dial(t, &servertest.Fake{}).Start(t.Context(), spec)
+	if !errors.Is(err, sbxerr.NotFound) {
+		t.Errorf("got %v, want the daemon's refusal", err)
+	}
+}

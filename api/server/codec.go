@@ -1,0 +1,81 @@
+package server
+
+import (
+	"fmt"
+	"regexp"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// strictJSON is the API's JSON: names as in the proto, absent values written
+// out (an empty list is []), and unknown fields refused with the nearest right
+// name, so that a misspelt limit does not become no limit.
+type strictJSON struct{ name string }
+
+func (c strictJSON) Name() string { return c.name }
+
+func (strictJSON) Marshal(message any) ([]byte, error) {
+	m, err := protoMessage(message)
+	if err != nil {
+		return nil, err
+	}
+	return protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(m)
+}
+
+func (strictJSON) Unmarshal(data []byte, message any) error {
+	m, err := protoMessage(message)
+	if err != nil {
+		return err
+	}
+	if len(data) == 0 {
+		return sbxerr.New(sbxerr.APIUsage, "server.decode", "the body is empty, send a JSON object such as {}")
+	}
+	if err := protojson.Unmarshal(data, m); err != nil {
+		return sbxerr.Wrap(sbxerr.APIUsage, "server.decode", suggestField(err, m.ProtoReflect().Descriptor()))
+	}
+	return nil
+}
+
+func protoMessage(message any) (proto.Message, error) {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return nil, sbxerr.New(sbxerr.Internal, "server.codec", "%T is not a message", message)
+	}
+	return m, nil
+}
+
+var unknownField = regexp.MustCompile(`unknown field "([^"]*)"`)
+
+// suggestField adds the nearest field that a message of type d can hold at any
+// depth. The library says the unknown name, but not where it stood.
+func suggestField(err error, d protoreflect.MessageDescriptor) error {
+	match := unknownField.FindStringSubmatch(err.Error())
+	if match == nil {
+		return err
+	}
+	names := fieldNames(d, map[protoreflect.FullName]bool{})
+	if near := sbxerr.Nearest(match[1], names); near != "" {
+		return fmt.Errorf("%w; did you mean %q?", err, near)
+	}
+	return err
+}
+
+func fieldNames(d protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) []string {
+	if seen[d.FullName()] {
+		return nil
+	}
+	seen[d.FullName()] = true
+	var names []string
+	for i := range d.Fields().Len() {
+		f := d.Fields().Get(i)
+		names = append(names, string(f.Name()))
+		if f.Message() != nil && f.Message().ParentFile() == d.ParentFile() {
+			names = append(names, fieldNames(f.Message(), seen)...)
+		}
+	}
+	return names
+}

@@ -1,0 +1,182 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// This file translates between the messages and the runtime's types. All of it
+// is plain copying; the runtime judges the values.
+
+// requestOf reads a RunSpec. It refuses what a Request cannot carry.
+func requestOf(s *caissonv1.RunSpec) (runtime.Request, error) {
+	if s == nil {
+		return runtime.Request{}, sbxerr.New(sbxerr.APIUsage, "server.request", "there is no spec")
+	}
+	var errs []error
+	if s.Name != "" {
+		errs = append(errs, checkRef("name", s.Name))
+	}
+	if s.Detach && s.Stdin {
+		errs = append(errs, errors.New("a detached run has no standard input: set detach or stdin"))
+	}
+	timeout, err := timeoutOf(s.Timeout)
+	errs = append(errs, err)
+	if err := errors.Join(errs...); err != nil {
+		return runtime.Request{}, sbxerr.Wrap(sbxerr.Config, "server.request", err)
+	}
+	return runtime.Request{
+		Args: s.Args, Env: s.Env, Cwd: s.Cwd, User: s.User, Name: s.Name,
+		Image: s.Image, Profile: s.Profile, Network: s.Network, Allow: s.Allow,
+		Workspace: workspaceOf(s.Workspace), Limits: limitsRequestOf(s.Limits),
+		Timeout: timeout, OutputLimit: s.OutputLimitBytes,
+		Labels: s.Labels, Session: s.Session, Task: s.Task, TTY: s.Tty,
+	}, nil
+}
+
+func timeoutOf(d *durationpb.Duration) (*time.Duration, error) {
+	if d == nil {
+		return nil, nil
+	}
+	if err := d.CheckValid(); err != nil {
+		return nil, fmt.Errorf("timeout: %w", err)
+	}
+	timeout := d.AsDuration()
+	return &timeout, nil
+}
+
+func workspaceOf(w *caissonv1.Workspace) *runtime.WorkspaceRequest {
+	if w == nil {
+		return nil
+	}
+	return &runtime.WorkspaceRequest{Dir: w.Dir, Mode: w.Mode}
+}
+
+func workspacePB(w *runtime.WorkspaceRequest) *caissonv1.Workspace {
+	if w == nil {
+		return nil
+	}
+	return &caissonv1.Workspace{Dir: w.Dir, Mode: w.Mode}
+}
+
+func limitsRequestOf(l *caissonv1.Limits) runtime.LimitsRequest {
+	if l == nil {
+		return runtime.LimitsRequest{}
+	}
+	return runtime.LimitsRequest{
+		MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCpu, PIDs: l.Pids,
+		OpenFiles: l.OpenFiles, TmpfsBytes: l.TmpfsBytes,
+	}
+}
+
+func limitsPB(l runtime.Limits) *caissonv1.Limits {
+	return &caissonv1.Limits{
+		MemoryBytes: &l.MemoryBytes, MilliCpu: &l.MilliCPU, Pids: &l.PIDs,
+		OpenFiles: &l.OpenFiles, TmpfsBytes: &l.TmpfsBytes,
+	}
+}
+
+func resultOf(r *runtime.Result) *caissonv1.Result {
+	if r == nil {
+		return nil
+	}
+	return &caissonv1.Result{
+		SandboxId: r.SandboxID, ExitCode: int32(r.ExitCode), Signal: int32(r.Signal),
+		TimedOut: r.TimedOut, OomKilled: r.OOMKilled, PidsLimitHit: r.PIDsLimitHit,
+		StdoutBytes: r.StdoutBytes, StderrBytes: r.StderrBytes, Truncated: r.Truncated,
+		Duration: durationpb.New(r.Duration), Cpu: durationpb.New(r.CPU),
+		PeakMemoryBytes: r.PeakMemoryBytes, MaxRssBytes: r.MaxRSSBytes, CpuThrottledPeriods: r.ThrottledPeriods,
+		Network: r.Network, Source: r.Source, Reason: string(r.Reason),
+		Stages: each(r.Stages, stagePB), Warnings: r.Warnings,
+	}
+}
+
+func stagePB(s runtime.Stage) *caissonv1.Stage {
+	return &caissonv1.Stage{Name: s.Name, Duration: durationpb.New(s.Duration)}
+}
+
+func sandboxPB(i runtime.Info) *caissonv1.Sandbox {
+	return &caissonv1.Sandbox{
+		Id: i.ID, Name: i.Name, State: string(i.State), Image: i.Image, Profile: i.Profile, Args: i.Args,
+		CreatedAt: timestamp(i.CreatedAt), ExitedAt: timestamp(i.ExitedAt), Result: resultOf(i.Result),
+		Labels: i.Labels, Session: i.Session, Task: i.Task, Pid: int64(i.PID), Workspace: workspacePB(i.Workspace),
+	}
+}
+
+func detailPB(d *runtime.Detail) *caissonv1.InspectResponse {
+	return &caissonv1.InspectResponse{
+		Sandbox: sandboxPB(d.Info), Limits: limitsPB(d.Limits), Cgroup: d.Cgroup, ImageDigest: d.ImageDigest,
+		HostIdBase: d.HostIDBase, HostIdSize: d.HostIDSize, OciSpecJson: d.SpecJSON, Posture: each(d.Posture, posturePB),
+	}
+}
+
+func posturePB(p runtime.PostureCheck) *caissonv1.PostureCheck {
+	return &caissonv1.PostureCheck{Name: p.Name, Declared: p.Declared, Live: p.Live}
+}
+
+func leftoverPB(l runtime.Leftover) *caissonv1.Leftover {
+	return &caissonv1.Leftover{Kind: l.Kind, Id: l.ID, Reason: l.Reason, Removed: l.Removed}
+}
+
+func specPB(v *runtime.SpecView) *caissonv1.SpecResponse {
+	return &caissonv1.SpecResponse{
+		OciSpecJson: v.SpecJSON, CgroupValues: v.CgroupValues, Mounts: v.Mounts,
+		SeccompRules: each(v.SeccompRules, rulePB), SeccompProfile: v.SeccompProfile, NetworkRules: v.NetworkRules,
+	}
+}
+
+func rulePB(r runtime.SeccompRule) *caissonv1.SeccompRule {
+	return &caissonv1.SeccompRule{Syscalls: r.Syscalls, Action: r.Action, Condition: r.Condition, Why: r.Why}
+}
+
+func imagePB(i runtime.Image) *caissonv1.Image {
+	return &caissonv1.Image{Name: i.Name, Digest: i.Digest, SizeBytes: i.SizeBytes, CreatedAt: timestamp(i.CreatedAt), Source: i.Source}
+}
+
+func imageDetailPB(d *runtime.ImageDetail) *caissonv1.InspectImageResponse {
+	return &caissonv1.InspectImageResponse{Image: imagePB(d.Image), ConfigJson: d.ConfigJSON, Layers: d.Layers, Report: reportPB(d.Report)}
+}
+
+func reportPB(r runtime.ImportReport) *caissonv1.ImportReport {
+	return &caissonv1.ImportReport{Entries: r.Entries, Bytes: r.Bytes, Stripped: r.Stripped}
+}
+
+func versionsPB(v runtime.Versions) *caissonv1.VersionResponse {
+	return &caissonv1.VersionResponse{
+		Version: v.Version, Commit: v.Commit, GoVersion: v.GoVersion, Containerd: v.Containerd,
+		ContainerdAddress: v.ContainerdAddress, Runc: v.Runc, Root: v.Root, Instance: v.Instance,
+	}
+}
+
+func checkPB(c runtime.Check) *caissonv1.DoctorCheck {
+	return &caissonv1.DoctorCheck{Name: c.Name, Status: c.Status, Detail: c.Detail, Code: c.Code, Remedy: c.Remedy}
+}
+
+func capabilityPB(c runtime.Capability) *caissonv1.Capability {
+	return &caissonv1.Capability{Field: c.Field, Support: c.Support, Detail: c.Detail}
+}
+
+// timestamp leaves the zero time out.
+func timestamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// each translates a list.
+func each[A, B any](list []A, one func(A) B) []B {
+	out := make([]B, 0, len(list))
+	for _, a := range list {
+		out = append(out, one(a))
+	}
+	return out
+}

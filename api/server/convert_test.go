@@ -1,0 +1,317 @@
+package server
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/runtime"
+)
+
+// The conversions are plain copying, so the tests fill every field with a value
+// of its own, convert, and compare all leaves of both sides by name. A field
+// that is added on one side and forgotten on the other fails here.
+
+// renamed maps the names of Go fields to those of the messages, where they
+// differ in more than case and underscores.
+var renamed = map[string]string{
+	"limits.cpu":       "limits.millicpu",
+	"outputlimit":      "outputlimitbytes",
+	"specjson":         "ocispecjson",
+	"throttledperiods": "cputhrottledperiods",
+}
+
+func TestToMessages(t *testing.T) {
+	conversions := map[string]struct {
+		from    any
+		convert func(any) proto.Message
+		inside  []string // embedded parts that are fields of the message
+	}{
+		"Result":       {&runtime.Result{}, func(v any) proto.Message { return resultOf(v.(*runtime.Result)) }, nil},
+		"Info":         {&runtime.Info{}, func(v any) proto.Message { return sandboxPB(*v.(*runtime.Info)) }, nil},
+		"Detail":       {&runtime.Detail{}, func(v any) proto.Message { return detailPB(v.(*runtime.Detail)) }, []string{"info=sandbox"}},
+		"Leftover":     {&runtime.Leftover{}, func(v any) proto.Message { return leftoverPB(*v.(*runtime.Leftover)) }, nil},
+		"SpecView":     {&runtime.SpecView{}, func(v any) proto.Message { return specPB(v.(*runtime.SpecView)) }, nil},
+		"Image":        {&runtime.Image{}, func(v any) proto.Message { return imagePB(*v.(*runtime.Image)) }, nil},
+		"ImageDetail":  {&runtime.ImageDetail{}, func(v any) proto.Message { return imageDetailPB(v.(*runtime.ImageDetail)) }, []string{"image=image"}},
+		"ImportReport": {&runtime.ImportReport{}, func(v any) proto.Message { return reportPB(*v.(*runtime.ImportReport)) }, nil},
+		"Versions":     {&runtime.Versions{}, func(v any) proto.Message { return versionsPB(*v.(*runtime.Versions)) }, nil},
+		"Check":        {&runtime.Check{}, func(v any) proto.Message { return checkPB(*v.(*runtime.Check)) }, nil},
+		"Capability":   {&runtime.Capability{}, func(v any) proto.Message { return capabilityPB(*v.(*runtime.Capability)) }, nil},
+	}
+	for name, c := range conversions {
+		t.Run(name, func(t *testing.T) {
+			(&filler{}).fill(reflect.ValueOf(c.from).Elem())
+			compare(t, leavesOfGo(c.from, c.inside...), leavesOfMessage(c.convert(c.from)))
+		})
+	}
+}
+
+func TestRequestRoundTrip(t *testing.T) {
+	spec := &caissonv1.RunSpec{}
+	fillMessage(&filler{}, spec.ProtoReflect())
+	spec.Name = "a-name"
+	spec.Stdin = false // excluded by detach
+	spec.Timeout = durationpb.New(77 * time.Second)
+	req, err := requestOf(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := leavesOfMessage(spec)
+	delete(want, "detach") // chooses the call, and so does stdin
+	delete(want, "stdin")
+	compare(t, leavesOfGo(&req), want)
+}
+
+func TestRequestKeepsWhatIsAbsent(t *testing.T) {
+	req, err := requestOf(&caissonv1.RunSpec{Args: []string{"x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (runtime.Request{Args: []string{"x"}}); !reflect.DeepEqual(req, want) {
+		t.Errorf("got %+v, want %+v", req, want)
+	}
+	zero := int64(0)
+	req, err = requestOf(&caissonv1.RunSpec{Limits: &caissonv1.Limits{Pids: &zero}, Timeout: &durationpb.Duration{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if req.Limits.PIDs == nil || req.Timeout == nil || req.Limits.MemoryBytes != nil {
+		t.Errorf("zero and absent are confused: %+v", req)
+	}
+}
+
+func TestRequestRefuses(t *testing.T) {
+	tests := map[string]struct {
+		spec *caissonv1.RunSpec
+		want string
+	}{
+		"nothing":          {nil, "no spec"},
+		"a name":           {&caissonv1.RunSpec{Name: "../x"}, "not a name"},
+		"detach and stdin": {&caissonv1.RunSpec{Detach: true, Stdin: true}, "no standard input"},
+		"a timeout":        {&caissonv1.RunSpec{Timeout: &durationpb.Duration{Seconds: 1, Nanos: -1}}, "timeout"},
+	}
+	for name, tt := range tests {
+		if _, err := requestOf(tt.spec); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	_, err := requestOf(&caissonv1.RunSpec{Name: "A", Detach: true, Stdin: true})
+	if err == nil || !strings.Contains(err.Error(), "not a name") || !strings.Contains(err.Error(), "no standard input") {
+		t.Errorf("not all reasons: %v", err)
+	}
+}
+
+func compare(t *testing.T, got, want map[string]string) {
+	t.Helper()
+	if len(want) == 0 {
+		t.Fatal("nothing to compare")
+	}
+	for path, value := range want {
+		if got[path] != value {
+			t.Errorf("%s: %q on the Go side, %q in the message", path, got[path], value)
+		}
+	}
+	for path := range maps.Keys(got) {
+		if _, ok := want[path]; !ok {
+			t.Errorf("%s is not in the message", path)
+		}
+	}
+}
+
+// filler gives every leaf a value that no other has.
+type filler struct{ n int64 }
+
+func (f *filler) next() int64 { f.n++; return f.n }
+
+func (f *filler) fill(v reflect.Value) {
+	switch {
+	case v.Type() == reflect.TypeFor[time.Time]():
+		v.Set(reflect.ValueOf(time.Unix(1_700_000_000+f.next(), 0).UTC()))
+		return
+	case v.Type() == reflect.TypeFor[[]byte]():
+		v.SetBytes(fmt.Appendf(nil, "b%d", f.next()))
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(fmt.Sprintf("s%d", f.next()))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(f.next())
+	case reflect.Uint32:
+		v.SetUint(uint64(f.next()))
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		f.fill(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		f.fill(v.Index(0))
+		f.fill(v.Index(1))
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		f.fill(key)
+		f.fill(value)
+		v.SetMapIndex(key, value)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f.fill(v.Field(i))
+		}
+	default:
+		panic("no value for a " + v.Type().String())
+	}
+}
+
+func leavesOfGo(v any, inside ...string) map[string]string {
+	out := map[string]string{}
+	walkGo(reflect.ValueOf(v), "", inside, out)
+	return out
+}
+
+func walkGo(v reflect.Value, path string, inside []string, out map[string]string) {
+	switch leaf := v.Interface().(type) {
+	case time.Time:
+		out[path] = leaf.Format(time.RFC3339Nano)
+		return
+	case time.Duration:
+		out[path] = leaf.String()
+		return
+	case []byte:
+		out[path] = string(leaf)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		walkGo(v.Elem(), path, inside, out)
+	case reflect.Slice:
+		for i := range v.Len() {
+			walkGo(v.Index(i), fmt.Sprintf("%s[%d]", path, i), nil, out)
+		}
+	case reflect.Map:
+		for _, k := range v.MapKeys() {
+			out[fmt.Sprintf("%s[%s]", path, k)] = fmt.Sprint(v.MapIndex(k))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			walkGo(v.Field(i), join(path, goName(v.Type().Field(i).Name, inside)), inside, out)
+		}
+	default:
+		out[path] = fmt.Sprint(v.Interface())
+	}
+}
+
+func goName(field string, inside []string) string {
+	name := strings.ToLower(field)
+	for _, pair := range inside {
+		if from, to, _ := strings.Cut(pair, "="); from == name {
+			return to
+		}
+	}
+	return name
+}
+
+func join(path, name string) string {
+	if path != "" {
+		name = path + "." + name
+	}
+	if new, ok := renamed[name]; ok {
+		return new
+	}
+	for from, to := range renamed {
+		if strings.HasSuffix(name, "."+from) {
+			return strings.TrimSuffix(name, from) + to
+		}
+	}
+	return name
+}
+
+func leavesOfMessage(m proto.Message) map[string]string {
+	out := map[string]string{}
+	walkMessage(m.ProtoReflect(), "", out)
+	return out
+}
+
+func walkMessage(m protoreflect.Message, path string, out map[string]string) {
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		name := strings.ReplaceAll(string(f.Name()), "_", "")
+		if path != "" {
+			name = path + "." + name
+		}
+		value := m.Get(f)
+		switch {
+		case f.IsMap():
+			value.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+				out[fmt.Sprintf("%s[%s]", name, k)] = v.String()
+				return true
+			})
+		case f.IsList():
+			for i := range value.List().Len() {
+				walkValue(f, value.List().Get(i), fmt.Sprintf("%s[%d]", name, i), out)
+			}
+		case f.Message() != nil && !m.Has(f):
+			out[name] = "absent"
+		default:
+			walkValue(f, value, name, out)
+		}
+	}
+}
+
+func walkValue(f protoreflect.FieldDescriptor, v protoreflect.Value, path string, out map[string]string) {
+	if f.Kind() == protoreflect.BytesKind {
+		out[path] = string(v.Bytes())
+		return
+	}
+	if f.Message() == nil {
+		out[path] = v.String()
+		return
+	}
+	switch m := v.Message().Interface().(type) {
+	case *durationpb.Duration:
+		out[path] = m.AsDuration().String()
+	case *timestamppb.Timestamp:
+		out[path] = m.AsTime().Format(time.RFC3339Nano)
+	default:
+		walkMessage(v.Message(), path, out)
+	}
+}
+
+// fillMessage gives every leaf of a message a value that no other has.
+func fillMessage(fill *filler, m protoreflect.Message) {
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		text := func() protoreflect.Value { return protoreflect.ValueOfString(fmt.Sprintf("s%d", fill.next())) }
+		switch {
+		case f.IsMap():
+			m.Mutable(f).Map().Set(text().MapKey(), text())
+		case f.IsList():
+			m.Mutable(f).List().Append(text())
+			m.Mutable(f).List().Append(text())
+		case f.Kind() == protoreflect.StringKind:
+			m.Set(f, text())
+		case f.Kind() == protoreflect.BoolKind:
+			m.Set(f, protoreflect.ValueOfBool(true))
+		case f.Kind() == protoreflect.Int64Kind:
+			m.Set(f, protoreflect.ValueOfInt64(fill.next()))
+		case f.Kind() == protoreflect.MessageKind:
+			fillMessage(fill, m.Mutable(f).Message())
+		case f.Kind() == protoreflect.Int32Kind:
+			m.Set(f, protoreflect.ValueOfInt32(int32(fill.next())))
+		default:
+			panic("no value for " + string(f.FullName()))
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// statusClientClosed is the status of a call that its caller cancelled.
+const statusClientClosed = 499
+
+// fail turns any error into the one that goes to the caller, with an
+// ErrorDetail; nil stays nil.
+func fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	e := api.Explain(err)
+	out := connect.NewError(statusOf(e.Code), errors.New(text(e.Error())))
+	detail, err := connect.NewErrorDetail(&caissonv1.ErrorDetail{
+		Code: string(e.Code), Message: text(e.Message), Cause: text(e.Cause), Remedy: text(e.Remedy),
+		Class: string(e.Class), Retryable: e.Retryable,
+	})
+	if err == nil { // it only fails for what is not UTF-8
+		out.AddDetail(detail)
+	}
+	return out
+}
+
+// text makes s fit for a message: a path in it may be any bytes.
+func text(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
+
+// statusOf chooses Connect's code by the HTTP status that the table of codes
+// names. Connect knows fewer statuses, so some get the nearest.
+func statusOf(code sbxerr.Code) connect.Code {
+	if code == sbxerr.Exists {
+		return connect.CodeAlreadyExists
+	}
+	row, _ := sbxerr.Describe(code)
+	switch row.HTTP {
+	case http.StatusBadRequest, http.StatusUnprocessableEntity:
+		return connect.CodeInvalidArgument
+	case http.StatusForbidden:
+		return connect.CodePermissionDenied
+	case http.StatusNotFound:
+		return connect.CodeNotFound
+	case http.StatusConflict:
+		return connect.CodeAborted
+	case http.StatusTooManyRequests, http.StatusRequestEntityTooLarge:
+		return connect.CodeResourceExhausted
+	case statusClientClosed:
+		return connect.CodeCanceled
+	case http.StatusBadGateway, http.StatusServiceUnavailable:
+		return connect.CodeUnavailable
+	case http.StatusGatewayTimeout:
+		return connect.CodeDeadlineExceeded
+	}
+	return connect.CodeInternal
+}

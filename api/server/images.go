@@ -1,0 +1,128 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"connectrpc.com/connect"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// images serves ImageService.
+type images struct{ store Images }
+
+func (s images) ListImages(ctx context.Context, _ *connect.Request[caissonv1.ListImagesRequest]) (*connect.Response[caissonv1.ListImagesResponse], error) {
+	list, err := s.store.ListImages(ctx)
+	return reply(&caissonv1.ListImagesResponse{Images: each(list, imagePB)}, err)
+}
+
+func (s images) InspectImage(ctx context.Context, r *connect.Request[caissonv1.InspectImageRequest]) (*connect.Response[caissonv1.InspectImageResponse], error) {
+	if err := checkImage(r.Msg.Name); err != nil {
+		return nil, fail(err)
+	}
+	detail, err := s.store.InspectImage(ctx, r.Msg.Name)
+	if err != nil {
+		return nil, fail(err)
+	}
+	return connect.NewResponse(imageDetailPB(detail)), nil
+}
+
+func (s images) RemoveImage(ctx context.Context, r *connect.Request[caissonv1.RemoveImageRequest]) (*connect.Response[caissonv1.RemoveImageResponse], error) {
+	if err := checkImage(r.Msg.Name); err != nil {
+		return nil, fail(err)
+	}
+	return reply(&caissonv1.RemoveImageResponse{}, s.store.RemoveImage(ctx, r.Msg.Name))
+}
+
+func (s images) ImportImage(ctx context.Context, stream *connect.BidiStream[caissonv1.ImportImageRequest, caissonv1.ImageProgress]) error {
+	first, err := stream.Receive()
+	if err != nil {
+		return fail(receiveError(err))
+	}
+	header := first.GetHeader()
+	if header == nil {
+		return fail(sbxerr.New(sbxerr.APIUsage, "server.import", "the first message of an import must hold header"))
+	}
+	if header.Name != "" {
+		if err := checkImage(header.Name); err != nil {
+			return fail(err)
+		}
+	}
+	send := lockedSend(stream)
+	archive := &archiveReader{receive: stream.Receive}
+	image, report, err := s.store.ImportImage(ctx, header.Name, archive, progressTo(send))
+	if err != nil {
+		return fail(err)
+	}
+	return fail(send(&caissonv1.ImageProgress{Image: imagePB(image), Report: reportPB(report)}))
+}
+
+func (s images) FromHost(ctx context.Context, r *connect.Request[caissonv1.FromHostRequest], stream *connect.ServerStream[caissonv1.ImageProgress]) error {
+	if err := checkImage(r.Msg.Name); err != nil {
+		return fail(err)
+	}
+	send := lockedSend(stream)
+	req := runtime.FromHostRequest{Name: r.Msg.Name, Packages: r.Msg.Packages, Paths: r.Msg.Paths}
+	image, report, err := s.store.FromHost(ctx, req, progressTo(send))
+	if err != nil {
+		return fail(err)
+	}
+	return fail(send(&caissonv1.ImageProgress{Image: imagePB(image), Report: reportPB(report)}))
+}
+
+// progressTo sends lines of progress. A caller that has gone cancels the
+// call's context, so a failure to send needs no answer.
+func progressTo(send func(*caissonv1.ImageProgress) error) func(string) {
+	return func(line string) { _ = send(&caissonv1.ImageProgress{Message: text(line)}) }
+}
+
+// lockedSend makes a stream's Send safe for concurrent use.
+func lockedSend[T any](stream interface{ Send(*T) error }) func(*T) error {
+	var mu sync.Mutex
+	return func(m *T) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return stream.Send(m)
+	}
+}
+
+// archiveReader reads the chunks of an import as one stream. The caller's side
+// must end cleanly: a connection that breaks is an error and not the end.
+type archiveReader struct {
+	receive func() (*caissonv1.ImportImageRequest, error)
+	rest    []byte
+	err     error
+}
+
+// Read implements io.Reader.
+func (a *archiveReader) Read(p []byte) (int, error) {
+	for len(a.rest) == 0 && a.err == nil {
+		a.rest, a.err = a.next()
+	}
+	n := copy(p, a.rest)
+	a.rest = a.rest[n:]
+	if n == 0 && len(p) > 0 {
+		return 0, a.err
+	}
+	return n, nil
+}
+
+func (a *archiveReader) next() ([]byte, error) {
+	m, err := a.receive()
+	if errors.Is(err, io.EOF) {
+		return nil, io.EOF
+	}
+	if err != nil {
+		return nil, receiveError(err)
+	}
+	chunk, ok := m.Kind.(*caissonv1.ImportImageRequest_Chunk)
+	if !ok {
+		return nil, sbxerr.New(sbxerr.APIUsage, "server.import", "after header, every message of an import must hold a chunk")
+	}
+	return chunk.Chunk, nil
+}

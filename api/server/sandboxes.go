@@ -1,0 +1,100 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"connectrpc.com/connect"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/runtime"
+)
+
+// sandboxes serves SandboxService.
+type sandboxes struct {
+	runtime      Sandboxes
+	startTimeout time.Duration // for the first message of a run
+}
+
+// reply is the end of every unary handler.
+func reply[T any](m *T, err error) (*connect.Response[T], error) {
+	if err != nil {
+		return nil, fail(err)
+	}
+	return connect.NewResponse(m), nil
+}
+
+func (s sandboxes) List(ctx context.Context, r *connect.Request[caissonv1.ListRequest]) (*connect.Response[caissonv1.ListResponse], error) {
+	infos, err := s.runtime.List(ctx)
+	out := &caissonv1.ListResponse{}
+	for _, info := range infos {
+		if matches(info.Labels, r.Msg.Labels) {
+			out.Sandboxes = append(out.Sandboxes, sandboxPB(info))
+		}
+	}
+	return reply(out, err)
+}
+
+// matches reports whether labels holds all of wanted.
+func matches(labels, wanted map[string]string) bool {
+	for k, v := range wanted {
+		if have, ok := labels[k]; !ok || have != v {
+			return false
+		}
+	}
+	return true
+}
+
+func (s sandboxes) Inspect(ctx context.Context, r *connect.Request[caissonv1.InspectRequest]) (*connect.Response[caissonv1.InspectResponse], error) {
+	if err := checkRef("ref", r.Msg.Ref); err != nil {
+		return nil, fail(err)
+	}
+	detail, err := s.runtime.Inspect(ctx, r.Msg.Ref)
+	if err != nil {
+		return nil, fail(err)
+	}
+	return connect.NewResponse(detailPB(detail)), nil
+}
+
+func (s sandboxes) Remove(ctx context.Context, r *connect.Request[caissonv1.RemoveRequest]) (*connect.Response[caissonv1.RemoveResponse], error) {
+	if err := checkRef("ref", r.Msg.Ref); err != nil {
+		return nil, fail(err)
+	}
+	id, err := s.runtime.Remove(ctx, r.Msg.Ref, r.Msg.Force)
+	return reply(&caissonv1.RemoveResponse{Id: id}, err)
+}
+
+func (s sandboxes) Cleanup(ctx context.Context, r *connect.Request[caissonv1.CleanupRequest]) (*connect.Response[caissonv1.CleanupResponse], error) {
+	leftovers, err := s.runtime.Cleanup(ctx, r.Msg.DryRun)
+	return reply(&caissonv1.CleanupResponse{Leftovers: each(leftovers, leftoverPB)}, err)
+}
+
+func (s sandboxes) Logs(ctx context.Context, r *connect.Request[caissonv1.LogsRequest], stream *connect.ServerStream[caissonv1.LogsResponse]) error {
+	if err := checkRef("ref", r.Msg.Ref); err != nil {
+		return fail(err)
+	}
+	if err := checkStream(r.Msg.Stream); err != nil {
+		return fail(err)
+	}
+	send := lockedSend(stream)
+	stdout := chunks(func(p []byte) error {
+		return send(&caissonv1.LogsResponse{Kind: &caissonv1.LogsResponse_Stdout{Stdout: p}})
+	})
+	stderr := chunks(func(p []byte) error {
+		return send(&caissonv1.LogsResponse{Kind: &caissonv1.LogsResponse_Stderr{Stderr: p}})
+	})
+	options := runtime.LogOptions{Follow: r.Msg.Follow, Stream: r.Msg.Stream}
+	return fail(s.runtime.Logs(ctx, r.Msg.Ref, options, stdout, stderr))
+}
+
+func (s sandboxes) Spec(ctx context.Context, r *connect.Request[caissonv1.SpecRequest]) (*connect.Response[caissonv1.SpecResponse], error) {
+	req, err := requestOf(r.Msg.Spec)
+	if err != nil {
+		return nil, fail(err)
+	}
+	view, err := s.runtime.Spec(ctx, req)
+	if err != nil {
+		return nil, fail(err)
+	}
+	return connect.NewResponse(specPB(view)), nil
+}

@@ -1,0 +1,94 @@
+// Package server serves the API of caissond with Connect: gRPC, gRPC-Web and
+// HTTP+JSON from one handler. The handlers translate; what they translate to
+// is behind three small interfaces.
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// maxMessage bounds one message of a caller, in bytes. Archives and standard
+// input come in many messages.
+const maxMessage = 4 << 20
+
+// startTimeout is how long a run may stay open before it says what to run.
+const startTimeout = 10 * time.Second
+
+// Sandboxes runs commands in sandboxes. What Run and Logs write is bounded by
+// the request's output limit, and they do not write after they returned. Run
+// does not wait for a Read of its standard input: that ends after Run does.
+// Start's sandbox outlives its context.
+type Sandboxes interface {
+	Run(ctx context.Context, req runtime.Request, rio runtime.IO) (*runtime.Result, error)
+	Start(ctx context.Context, req runtime.Request) (runtime.Info, error)
+	List(ctx context.Context) ([]runtime.Info, error)
+	Inspect(ctx context.Context, ref string) (*runtime.Detail, error)
+	Remove(ctx context.Context, ref string, force bool) (id string, err error)
+	Cleanup(ctx context.Context, dryRun bool) ([]runtime.Leftover, error)
+	Logs(ctx context.Context, ref string, options runtime.LogOptions, stdout, stderr io.Writer) error
+	Spec(ctx context.Context, req runtime.Request) (*runtime.SpecView, error)
+}
+
+// Images manages what sandboxes are made of.
+type Images interface {
+	ListImages(ctx context.Context) ([]runtime.Image, error)
+	InspectImage(ctx context.Context, name string) (*runtime.ImageDetail, error)
+	RemoveImage(ctx context.Context, name string) error
+	ImportImage(ctx context.Context, name string, r io.Reader, progress func(string)) (runtime.Image, runtime.ImportReport, error)
+	FromHost(ctx context.Context, req runtime.FromHostRequest, progress func(string)) (runtime.Image, runtime.ImportReport, error)
+}
+
+// System says what the daemon and its host are.
+type System interface {
+	Versions(ctx context.Context) (runtime.Versions, error)
+	Doctor(ctx context.Context) ([]runtime.Check, error)
+	Capabilities(ctx context.Context) ([]runtime.Capability, error)
+}
+
+// Deps is what the API is served from.
+type Deps struct {
+	Sandboxes Sandboxes
+	Images    Images
+	System    System
+	Log       *slog.Logger // nil discards
+}
+
+// New returns the API as an HTTP handler. Serve says how to serve it.
+func New(d Deps) http.Handler {
+	if d.Log == nil {
+		d.Log = slog.New(slog.DiscardHandler)
+	}
+	options := connect.WithHandlerOptions(
+		connect.WithReadMaxBytes(maxMessage),
+		connect.WithCompression("gzip", nil, nil), // costs more than it saves on a local socket
+		connect.WithCodec(strictJSON{"json"}),
+		connect.WithCodec(strictJSON{"json; charset=utf-8"}),
+		connect.WithRecover(recovered(d.Log)),
+	)
+	mux := http.NewServeMux()
+	mux.Handle(caissonv1connect.NewSandboxServiceHandler(sandboxes{d.Sandboxes, startTimeout}, options))
+	mux.Handle(caissonv1connect.NewImageServiceHandler(images{d.Images}, options))
+	mux.Handle(caissonv1connect.NewSystemServiceHandler(system{d.System}, options))
+	return mux
+}
+
+// recovered turns a panic of a handler into SBX-001 for its caller, and keeps
+// the daemon alive for the others.
+func recovered(log *slog.Logger) func(context.Context, connect.Spec, http.Header, any) error {
+	return func(ctx context.Context, spec connect.Spec, _ http.Header, value any) error {
+		log.ErrorContext(ctx, "handler panicked", "procedure", spec.Procedure, "panic", value, "stack", string(debug.Stack()))
+		return fail(sbxerr.Wrap(sbxerr.Internal, "server.recover", fmt.Errorf("%s panicked", spec.Procedure)))
+	}
+}

@@ -1,0 +1,179 @@
+// Package servertest serves the API from a fake, for the tests of what speaks
+// to a daemon.
+package servertest
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/api/server"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Fake is a daemon without a host. Its functions may be nil: then Run succeeds
+// at once, lists are empty and what is asked by name does not exist.
+type Fake struct {
+	OnRun     func(ctx context.Context, req runtime.Request, rio runtime.IO) (*runtime.Result, error)
+	OnStart   func(ctx context.Context, req runtime.Request) (runtime.Info, error)
+	OnRemove  func(ref string, force bool) (string, error)
+	OnCleanup func(dryRun bool) ([]runtime.Leftover, error)
+	OnLogs    func(ctx context.Context, ref string, options runtime.LogOptions, stdout, stderr io.Writer) error
+	OnSpec    func(req runtime.Request) (*runtime.SpecView, error)
+	OnImport  func(name string, r io.Reader, progress func(string)) (runtime.Image, runtime.ImportReport, error)
+	OnHost    func(req runtime.FromHostRequest, progress func(string)) (runtime.Image, runtime.ImportReport, error)
+	OnDoctor  func() ([]runtime.Check, error)
+
+	Infos        []runtime.Info
+	Details      map[string]*runtime.Detail
+	Images       []runtime.Image
+	ImageDetails map[string]*runtime.ImageDetail
+	Version      runtime.Versions
+	Supports     []runtime.Capability
+}
+
+// Listen serves f on a new unix socket until t ends.
+func Listen(t testing.TB, f *Fake) (socket string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "caisson") // t.TempDir may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket = filepath.Join(dir, "api.sock")
+	ListenAt(t, f, socket)
+	return socket
+}
+
+// ListenAt is Listen on a given socket.
+func ListenAt(t testing.TB, f *Fake, socket string) {
+	t.Helper()
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- server.Serve(ctx, l, server.New(server.Deps{Sandboxes: f, Images: images{f}, System: f}), 50*time.Millisecond) // clients keep idle connections
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+}
+
+// Run implements server.Sandboxes.
+func (f *Fake) Run(ctx context.Context, req runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+	if f.OnRun == nil {
+		return &runtime.Result{Source: "command", Reason: runtime.ReasonExited}, nil
+	}
+	return f.OnRun(ctx, req, rio)
+}
+
+// Start implements server.Sandboxes.
+func (f *Fake) Start(ctx context.Context, req runtime.Request) (runtime.Info, error) {
+	if f.OnStart == nil {
+		return runtime.Info{}, absent("started", "")
+	}
+	return f.OnStart(ctx, req)
+}
+
+// List implements server.Sandboxes.
+func (f *Fake) List(context.Context) ([]runtime.Info, error) { return f.Infos, nil }
+
+// Inspect implements server.Sandboxes.
+func (f *Fake) Inspect(_ context.Context, ref string) (*runtime.Detail, error) {
+	if d, ok := f.Details[ref]; ok {
+		return d, nil
+	}
+	return nil, absent("sandbox", ref)
+}
+
+// Remove implements server.Sandboxes.
+func (f *Fake) Remove(_ context.Context, ref string, force bool) (string, error) {
+	if f.OnRemove == nil {
+		return "", absent("sandbox", ref)
+	}
+	return f.OnRemove(ref, force)
+}
+
+// Cleanup implements server.Sandboxes.
+func (f *Fake) Cleanup(_ context.Context, dryRun bool) ([]runtime.Leftover, error) {
+	if f.OnCleanup == nil {
+		return nil, nil
+	}
+	return f.OnCleanup(dryRun)
+}
+
+// Logs implements server.Sandboxes.
+func (f *Fake) Logs(ctx context.Context, ref string, options runtime.LogOptions, stdout, stderr io.Writer) error {
+	if f.OnLogs == nil {
+		return absent("sandbox", ref)
+	}
+	return f.OnLogs(ctx, ref, options, stdout, stderr)
+}
+
+// Spec implements server.Sandboxes.
+func (f *Fake) Spec(_ context.Context, req runtime.Request) (*runtime.SpecView, error) {
+	if f.OnSpec == nil {
+		return &runtime.SpecView{SpecJSON: []byte("{}")}, nil
+	}
+	return f.OnSpec(req)
+}
+
+// Versions implements server.System.
+func (f *Fake) Versions(context.Context) (runtime.Versions, error) { return f.Version, nil }
+
+// Doctor implements server.System.
+func (f *Fake) Doctor(context.Context) ([]runtime.Check, error) {
+	if f.OnDoctor == nil {
+		return nil, nil
+	}
+	return f.OnDoctor()
+}
+
+// Capabilities implements server.System.
+func (f *Fake) Capabilities(context.Context) ([]runtime.Capability, error) { return f.Supports, nil }
+
+// images implements server.Images.
+type images struct{ *Fake }
+
+func (f images) ListImages(context.Context) ([]runtime.Image, error) { return f.Fake.Images, nil }
+
+func (f images) InspectImage(_ context.Context, name string) (*runtime.ImageDetail, error) {
+	if d, ok := f.ImageDetails[name]; ok {
+		return d, nil
+	}
+	return nil, absentImage(name)
+}
+
+func (f images) RemoveImage(_ context.Context, name string) error {
+	if _, ok := f.ImageDetails[name]; !ok {
+		return absentImage(name)
+	}
+	return nil
+}
+
+func (f images) ImportImage(_ context.Context, name string, r io.Reader, progress func(string)) (runtime.Image, runtime.ImportReport, error) {
+	return f.OnImport(name, r, progress)
+}
+
+func (f images) FromHost(_ context.Context, req runtime.FromHostRequest, progress func(string)) (runtime.Image, runtime.ImportReport, error) {
+	return f.OnHost(req, progress)
+}
+
+func absent(kind, ref string) error {
+	return sbxerr.New(sbxerr.NotFound, "fake.find", "no %s %q", kind, ref)
+}
+
+func absentImage(name string) error {
+	return sbxerr.New(sbxerr.ImageNotFound, "fake.find", "no image %q; there are: base", name)
+}

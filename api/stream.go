@@ -1,0 +1,124 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"connectrpc.com/connect"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// importChunk is the most of an archive in one message.
+const importChunk = 256 << 10
+
+// Logs copies the kept output of a sandbox's command. Nil writers drop theirs.
+func (c *Client) Logs(ctx context.Context, req *caissonv1.LogsRequest, stdout, stderr io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.sandboxes.Logs(ctx, connect.NewRequest(req))
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	for stream.Receive() {
+		switch kind := stream.Msg().Kind.(type) {
+		case *caissonv1.LogsResponse_Stdout:
+			err = write(stdout, kind.Stdout)
+		case *caissonv1.LogsResponse_Stderr:
+			err = write(stderr, kind.Stderr)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return stream.Err()
+}
+
+// FromHost makes an image from software of the daemon's host. progress, which
+// may be nil, gets a line for each step; the last message holds the image.
+func (c *Client) FromHost(ctx context.Context, req *caissonv1.FromHostRequest, progress func(string)) (*caissonv1.ImageProgress, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.images.FromHost(ctx, connect.NewRequest(req))
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Close()
+	return lastProgress(progress, func() (*caissonv1.ImageProgress, error) {
+		if stream.Receive() {
+			return stream.Msg(), nil
+		}
+		if err := stream.Err(); err != nil {
+			return nil, err
+		}
+		return nil, io.EOF
+	})
+}
+
+// ImportImage sends the archive r: a tar of an OCI layout, a docker-archive or
+// a root file system. An empty name takes the one that the archive states. An
+// error of r is returned under SBX-804, and nothing is imported.
+func (c *Client) ImportImage(ctx context.Context, name string, r io.Reader, progress func(string)) (*caissonv1.ImageProgress, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stream := c.images.ImportImage(ctx)
+	go func() {
+		if err := sendArchive(stream, name, r); err != nil {
+			cancel(sbxerr.Wrap(sbxerr.ClientIO, "api.import", fmt.Errorf("read the archive: %w", err)))
+		}
+	}()
+	last, err := lastProgress(progress, stream.Receive)
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, sbxerr.ClientIO) {
+		return nil, cause
+	}
+	return last, err
+}
+
+// sendArchive returns only r's errors: a failure of the call is what its
+// receiving side returns. An archive that cannot be read to its end must not
+// end the request cleanly, or the daemon would take a part for the whole.
+func sendArchive(stream *connect.BidiStreamForClient[caissonv1.ImportImageRequest, caissonv1.ImageProgress], name string, r io.Reader) error {
+	header := &caissonv1.ImportImageRequest{Kind: &caissonv1.ImportImageRequest_Header{Header: &caissonv1.ImportHeader{Name: name}}}
+	if stream.Send(header) != nil {
+		return nil
+	}
+	buf := make([]byte, importChunk)
+	for {
+		n, err := r.Read(buf)
+		if n > 0 && stream.Send(&caissonv1.ImportImageRequest{Kind: &caissonv1.ImportImageRequest_Chunk{Chunk: buf[:n]}}) != nil {
+			return nil
+		}
+		if errors.Is(err, io.EOF) {
+			_ = stream.CloseRequest() // as with Send
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// lastProgress passes the lines of progress on and returns the last message.
+func lastProgress(progress func(string), receive func() (*caissonv1.ImageProgress, error)) (*caissonv1.ImageProgress, error) {
+	var last *caissonv1.ImageProgress
+	for {
+		m, err := receive()
+		switch {
+		case err == nil:
+		case !errors.Is(err, io.EOF):
+			return nil, err
+		case last.GetImage() == nil:
+			return nil, Explain(sbxerr.New(sbxerr.APIBroken, "api.image", "the daemon ended the call without an image"))
+		default:
+			return last, nil
+		}
+		if m.Message != "" && progress != nil {
+			progress(m.Message)
+		}
+		last = m
+	}
+}
