@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	goruntime "runtime"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/config"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/ctrd"
+	"github.com/caisson-run/caisson/runtime/doctor"
+	"github.com/caisson-run/caisson/runtime/idblock"
+)
+
+// hostDoctor answers for a running daemon.
+type hostDoctor struct {
+	config config.Config
+	ids    idblock.Range
+	engine *ctrd.Engine
+}
+
+func (h hostDoctor) versions(ctx context.Context) (runtime.Versions, error) {
+	v, err := h.engine.Versions(ctx)
+	return runtime.Versions{
+		Version: version, Commit: commit, GoVersion: goruntime.Version(),
+		Containerd: v.Containerd, ContainerdAddress: h.config.Containerd.Address, Runc: v.Runc,
+		Root: h.config.Root, Instance: h.config.Instance(),
+	}, err
+}
+
+func (h hostDoctor) checks(ctx context.Context) ([]runtime.Check, error) {
+	patient := patient(h.config)
+	patient.IDBase, patient.IDBlocks = h.ids.Base, h.ids.Blocks
+	patient.Engine = func(ctx context.Context) (string, string, error) {
+		v, err := h.engine.Versions(ctx)
+		return v.Containerd, v.Runc, err
+	}
+	return doctor.Examine(ctx, patient), nil
+}
+
+func (h hostDoctor) capabilities(context.Context) ([]runtime.Capability, error) {
+	host, err := cgroups.Detect()
+	if err != nil {
+		return nil, err
+	}
+	return doctor.Capabilities(host, runtime.MayRaiseLimits()), nil
+}
+
+func patient(c config.Config) doctor.Host {
+	return doctor.Host{Root: c.Root, State: c.State, BinDir: c.BinDir, CgroupParent: c.Cgroup.Parent, External: c.Containerd.Address != ""}
+}
+
+// preflight refuses to start where no sandbox could be made, before anything
+// is.
+func preflight(ctx context.Context, c config.Config) error {
+	return doctor.Refusal(doctor.Examine(ctx, patient(c)))
+}
+
+// errUnhealthy makes `caissond doctor` exit with a failure after it has told.
+var errUnhealthy = errors.New("a run would fail on this host")
+
+func doctorCommand(f *flags) *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "examine whether this host can run sandboxes, without a daemon",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := f.config(cmd)
+			if err != nil {
+				return err
+			}
+			checks := doctor.Examine(cmd.Context(), patient(c))
+			healthy := doctor.Refusal(checks) == nil
+			if err := printChecks(cmd.OutOrStdout(), checks, healthy, asJSON); err != nil {
+				return err
+			}
+			if !healthy {
+				return errUnhealthy
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func printChecks(w io.Writer, checks []runtime.Check, healthy, asJSON bool) error {
+	if asJSON {
+		return writeJSON(w, struct {
+			OK     bool            `json:"ok"`
+			Checks []runtime.Check `json:"checks"`
+		}{healthy, checks})
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "STATUS\tCHECK\tDETAIL\tCODE\tREMEDY")
+	for _, c := range checks {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", c.Status, c.Name, c.Detail, c.Code, c.Remedy)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,138 @@
+// Command caissond is the daemon of caisson: the one process with privilege.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/config"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Set by the build.
+var (
+	version = "unknown"
+	commit  = "unknown"
+)
+
+// exitRuntime is the exit code of a failure that is not a command's.
+const exitRuntime = 125
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+func run(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	cmd := rootCommand(&flags{})
+	cmd.SetArgs(args)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	if err := cmd.ExecuteContext(ctx); err != nil {
+		fmt.Fprintf(stderr, "caissond: %v\n  remedy: %s\n", err, sbxerr.RemedyOf(err))
+		return exitRuntime
+	}
+	return 0
+}
+
+// flags are the settings that a command line can give. They win over the
+// environment, which wins over the file.
+type flags struct {
+	file, root, state, socket, binDir, address string
+	idle                                       time.Duration
+}
+
+func rootCommand(f *flags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:           "caissond",
+		Short:         "the daemon of caisson: sandboxes for the commands of agents",
+		Args:          noArgs,
+		Version:       version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := f.config(cmd)
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), c, cmd.ErrOrStderr())
+		},
+	}
+	cmd.SetFlagErrorFunc(flagError)
+	p := cmd.PersistentFlags()
+	p.StringVar(&f.file, "config", config.DefaultFile, "configuration `file`")
+	p.StringVar(&f.root, "root", "", "`directory` on disk for images and kept output (default "+config.DefaultRoot+")")
+	p.StringVar(&f.state, "state", "", "`directory` on tmpfs for what dies with the boot (default "+config.DefaultState+")")
+	p.StringVar(&f.socket, "socket", "", "unix socket `path` of the API (default caisson.sock in the state directory)")
+	p.StringVar(&f.binDir, "bin-dir", "", "`directory` of caisson-init, containerd, its shim and runc (default: that of caissond, or ../libexec/caisson from there)")
+	p.StringVar(&f.address, "containerd-address", "", "`socket` of the host's own containerd, 1.7 or newer")
+	p.DurationVar(&f.idle, "idle-timeout", 0, "end after so long without a sandbox or a call; 0 never")
+	cmd.AddCommand(doctorCommand(f), schemaCommand())
+	return cmd
+}
+
+// config puts the settings together and checks them.
+func (f *flags) config(cmd *cobra.Command) (config.Config, error) {
+	c, err := config.Load(f.file, cmd.Flags().Changed("config"))
+	if err != nil {
+		return config.Config{}, err
+	}
+	c.Environment(os.LookupEnv)
+	for _, given := range []struct {
+		flag, value string
+		field       *string
+	}{
+		{"root", f.root, &c.Root},
+		{"state", f.state, &c.State},
+		{"socket", f.socket, &c.Socket},
+		{"bin-dir", f.binDir, &c.BinDir},
+		{"containerd-address", f.address, &c.Containerd.Address},
+	} {
+		if cmd.Flags().Changed(given.flag) { // an empty value too: it must not quietly be the default
+			*given.field = given.value
+		}
+	}
+	if cmd.Flags().Changed("idle-timeout") {
+		c.IdleTimeout = config.Duration(f.idle)
+	}
+	if c.BinDir == "" {
+		if c.BinDir, err = findPrograms(); err != nil {
+			return config.Config{}, err
+		}
+	}
+	_, err = profiles(c.Profiles)
+	return c, errors.Join(c.Complete(), err)
+}
+
+func schemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "config-schema",
+		Short: "print the JSON Schema of the configuration file",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			raw, err := config.Schema()
+			if err != nil {
+				return err
+			}
+			var schema map[string]any
+			if err := json.Unmarshal(raw, &schema); err != nil {
+				return sbxerr.Wrap(sbxerr.Internal, "caissond.schema", err)
+			}
+			return writeJSON(cmd.OutOrStdout(), schema)
+		},
+	}
+}
+
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

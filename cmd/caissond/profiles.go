@@ -1,0 +1,62 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/caisson-run/caisson/cgroups/units"
+	"github.com/caisson-run/caisson/config"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// profiles adds the operator's profiles to the built-in ones. A built-in name
+// may be given new values. What is wrong is told with the key's name.
+func profiles(configured map[string]config.Profile) (map[string]runtime.Profile, error) {
+	all := runtime.BuiltinProfiles()
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(configured)) {
+		made, err := profile(configured[name])
+		if err != nil {
+			errs = append(errs, fmt.Errorf("profiles.%s: %w", name, err))
+		}
+		all[name] = made
+	}
+	return all, sbxerr.Wrap(sbxerr.DaemonConf, "caissond.profiles", errors.Join(errs...))
+}
+
+// profile fills in what p leaves out from the strict profile.
+func profile(p config.Profile) (runtime.Profile, error) {
+	out := runtime.BuiltinProfiles()[runtime.DefaultProfile]
+	for to, from := range map[*string]string{&out.Image: p.Image, &out.Seccomp: p.Seccomp, &out.User: p.User} {
+		if from != "" {
+			*to = from
+		}
+	}
+	out.Env = p.Env
+	if p.PIDs != 0 {
+		out.Limits.PIDs = p.PIDs
+	}
+	if p.Files != 0 {
+		out.Limits.OpenFiles = p.Files
+	}
+	err := errors.Join(
+		parse("memory", p.Memory, units.ParseSize, &out.Limits.MemoryBytes),
+		parse("cpus", p.CPUs, units.ParseCPU, &out.Limits.MilliCPU),
+		parse("tmpfs", p.Tmpfs, units.ParseSize, &out.Limits.TmpfsBytes))
+	return out, errors.Join(err, out.Validate())
+}
+
+func parse(key, text string, with func(string) (int64, error), to *int64) error {
+	if text == "" {
+		return nil
+	}
+	n, err := with(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	*to = n
+	return nil
+}
