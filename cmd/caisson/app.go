@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/api"
+)
+
+// signalGrace is how long a command may go on after the first Ctrl-C or
+// SIGTERM, before its sandbox is ended.
+const signalGrace = 10 * time.Second
+
+// app is one invocation: what it reads and writes, and what it asks of its
+// host. Tests replace the latter.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+
+	lookupEnv  func(string) (string, bool)
+	exec       func(path string, argv, env []string) error
+	executable func() (string, error)
+	euid       int
+	autoSocket string // where a daemon may be started
+	grace      time.Duration
+
+	socket string // --socket
+	output format // -o, --json
+}
+
+func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
+	return &app{
+		stdin: stdin, stdout: stdout, stderr: stderr,
+		lookupEnv: os.LookupEnv, exec: syscall.Exec, executable: os.Executable, euid: os.Geteuid(),
+		autoSocket: api.DefaultSocket, grace: signalGrace, output: formatTable,
+	}
+}
+
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	err := unknownCommand(root, args)
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
+	return a.finish(args, err)
+}
+
+// root builds the tree of commands.
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "caisson",
+		Short:         "Run commands in sandboxes",
+		Long:          "caisson runs commands in sandboxes, from which nothing gets out that was not allowed.\nThe daemon behind it is caissond.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs, // unknownCommand has seen them
+		RunE:          showHelp,
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetFlagErrorFunc(flagError)
+	root.PersistentFlags().StringVar(&a.socket, "socket", a.defaultSocket(), "unix socket at `PATH` of the daemon (env CAISSON_SOCKET)")
+	root.AddCommand(
+		a.runCommand(), a.lsCommand(), a.inspectCommand(), a.logsCommand(), a.rmCommand(), a.cleanupCommand(),
+		a.imageCommand(), a.specCommand(), a.doctorCommand(), a.capabilitiesCommand(), a.explainCommand(),
+		a.daemonCommand(), a.versionCommand(), a.completionCommand(),
+	)
+	return root
+}
+
+func (a *app) defaultSocket() string {
+	if socket, ok := a.lookupEnv("CAISSON_SOCKET"); ok && socket != "" {
+		return socket
+	}
+	return a.autoSocket
+}
+
+// showHelp is what a command does that only groups others.
+func showHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
+// client returns a client of the daemon, which it starts where that is meant
+// to happen. An unreachable daemon shows with the first call.
+func (a *app) client(ctx context.Context) (*api.Client, error) {
+	if a.socket == a.autoSocket && a.euid == 0 {
+		if err := a.ensureDaemon(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return api.Dial(a.socket), nil
+}

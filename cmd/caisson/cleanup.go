@@ -1,0 +1,43 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+func (a *app) cleanupCommand() *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "cleanup [--dry-run]",
+		Short: "Remove what no live sandbox owns",
+		Long:  "Remove what no live sandbox owns. Only what is the daemon's own is looked at.",
+		Args:  exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := a.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			r, err := client.Cleanup(cmd.Context(), &caissonv1.CleanupRequest{DryRun: dryRun})
+			if err != nil {
+				return err
+			}
+			if a.output == formatJSON {
+				return a.printJSON(each(r.Leftovers, leftoverViewOf))
+			}
+			return a.printTable([]string{"KIND", "ID", "REMOVED", "REASON"}, each(r.Leftovers, leftoverRow))
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be removed")
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func leftoverRow(l *caissonv1.Leftover) []string {
+	removed := "no"
+	if l.Removed {
+		removed = "yes"
+	}
+	return []string{l.Kind, l.Id, removed, l.Reason}
+}

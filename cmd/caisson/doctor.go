@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// exitUnhealthy is doctor's code where a run would fail on this host.
+const exitUnhealthy = 1
+
+func (a *app) doctorCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Examine whether this host can run sandboxes",
+		Long:  "Examine whether this host can run sandboxes: by the daemon where one listens,\nelse by caissond doctor. The exit code is 1 where a check failed.",
+		Args:  exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client := api.Dial(a.socket)
+			defer client.Close()
+			r, err := client.Doctor(cmd.Context(), &caissonv1.DoctorRequest{})
+			if errors.Is(err, sbxerr.DaemonOff) {
+				return a.doctorAlone(cmd.Context(), err)
+			}
+			if err != nil {
+				return err
+			}
+			return a.printDoctor(r)
+		},
+	}
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func (a *app) printDoctor(r *caissonv1.DoctorResponse) error {
+	var err error
+	if a.output == formatJSON {
+		err = a.printJSON(doctorView{r.Ok, each(r.Checks, checkViewOf)})
+	} else {
+		err = a.printChecks(r.Checks)
+	}
+	if err == nil && !r.Ok {
+		return exitStatus(exitUnhealthy)
+	}
+	return err
+}
+
+// printChecks prints all checks, and below them what to do.
+func (a *app) printChecks(checks []*caissonv1.DoctorCheck) error {
+	rows := each(checks, func(c *caissonv1.DoctorCheck) []string { return []string{c.Status, c.Name, c.Detail} })
+	if err := a.printTable([]string{"STATUS", "CHECK", "DETAIL"}, rows); err != nil {
+		return err
+	}
+	for _, c := range checks {
+		if c.Remedy == "" {
+			continue
+		}
+		if err := a.printLine("%s [%s]: %s", printable(c.Name), orDash(printable(c.Code)), printable(c.Remedy)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// doctorAlone lets the daemon's program examine the host. off is what to say
+// where there is no such program.
+func (a *app) doctorAlone(ctx context.Context, off error) error {
+	path, err := a.findDaemon()
+	if err != nil {
+		return off
+	}
+	args := []string{"doctor"}
+	if a.output == formatJSON {
+		args = append(args, "--json")
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Stdout, cmd.Stderr, cmd.Env = a.stdout, a.stderr, os.Environ()
+	err = cmd.Run()
+	var exited *exec.ExitError
+	switch {
+	case errors.As(err, &exited) && exited.ExitCode() >= 0:
+		return exitStatus(exited.ExitCode())
+	case err != nil:
+		return sbxerr.Wrap(sbxerr.Binary, "caisson.doctor", err)
+	}
+	return nil
+}

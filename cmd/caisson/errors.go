@@ -1,0 +1,105 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+
+	"github.com/caisson-run/caisson/api"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// The exit codes that are caisson's own. All others are the command's.
+const (
+	exitRuntime       = 125 // caisson or its daemon failed or refused
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignal        = 128 // plus the signal's number
+)
+
+// exitStatus ends the program with a code and says nothing.
+type exitStatus int
+
+func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// exitError ends the program with a code of its own for err.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+// usage is an error of the command line.
+func usage(format string, args ...any) error {
+	return sbxerr.New(sbxerr.APIUsage, "caisson.usage", format, args...)
+}
+
+// finish tells err and returns the exit code.
+func (a *app) finish(args []string, err error) int {
+	var status exitStatus
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &status):
+		return int(status)
+	case errors.Is(err, syscall.EPIPE):
+		return exitSignal + int(syscall.SIGPIPE) // whoever read our output has left: nobody is there to tell
+	}
+	e := api.Explain(err)
+	if a.output == formatJSON || wantsJSON(args) && e.Code == sbxerr.APIUsage {
+		_ = a.printJSON(struct { // there is no other place to tell
+			Error *api.Error `json:"error"`
+		}{e})
+	} else {
+		fmt.Fprint(a.stderr, errorText(e))
+	}
+	return exitCodeOf(err, e)
+}
+
+func exitCodeOf(err error, e *api.Error) int {
+	var own *exitError
+	if errors.As(err, &own) {
+		return own.code
+	}
+	switch e.Code {
+	case sbxerr.NotExecutable:
+		return exitNotExecutable
+	case sbxerr.CommandAbsent:
+		return exitNotFound
+	}
+	return exitRuntime
+}
+
+// errorText is an error as people read it.
+func errorText(e *api.Error) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "caisson: %s [%s]\n", printable(e.Message), e.Code)
+	if e.Cause != "" {
+		fmt.Fprintf(&b, "  cause: %s\n", printable(e.Cause))
+	}
+	if e.Remedy != "" {
+		fmt.Fprintf(&b, "  remedy: %s\n", printable(e.Remedy))
+	}
+	return b.String()
+}
+
+// wantsJSON finds --json and -o json on a command line that could not be
+// parsed to its end.
+func wantsJSON(args []string) bool {
+	for i, arg := range args {
+		switch arg {
+		case "--":
+			return false
+		case "--json", "--json=true", "-ojson", "-o=json", "--output=json":
+			return true
+		case "-o", "--output":
+			if i+1 < len(args) && args[i+1] == "json" {
+				return true
+			}
+		}
+	}
+	return false
+}

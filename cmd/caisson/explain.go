@@ -1,0 +1,73 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// codeView is one row of the table of codes.
+type codeView struct {
+	Code      sbxerr.Code  `json:"code"`
+	Summary   string       `json:"summary"`
+	Class     sbxerr.Class `json:"class"`
+	HTTP      int          `json:"http"`
+	Retryable bool         `json:"retryable"`
+	Remedy    string       `json:"remedy"`
+}
+
+func (a *app) explainCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "explain [CODE]",
+		Short: "Explain an error code, or all of them",
+		Args:  atMostOne,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return a.explainAll()
+			}
+			row, err := findCode(args[0])
+			if err != nil {
+				return err
+			}
+			if a.output == formatJSON {
+				return a.printJSON(codeView(row))
+			}
+			return a.printLine("%s  %s\n  class: %s\n  retry: %s\n  http: %d\n  remedy: %s",
+				row.Code, row.Summary, row.Class, retryText(row.Retryable), row.HTTP, row.Remedy)
+		},
+	}
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func (a *app) explainAll() error {
+	rows := sbxerr.All()
+	if a.output == formatJSON {
+		return a.printJSON(each(rows, func(d sbxerr.Description) codeView { return codeView(d) }))
+	}
+	return a.printTable([]string{"CODE", "SUMMARY", "CLASS", "REMEDY"}, each(rows, func(d sbxerr.Description) []string {
+		return []string{string(d.Code), d.Summary, string(d.Class), d.Remedy}
+	}))
+}
+
+// findCode accepts SBX-402, sbx-402 and 402.
+func findCode(text string) (sbxerr.Description, error) {
+	code := strings.ToUpper(text)
+	if _, err := strconv.Atoi(code); err == nil {
+		code = "SBX-" + code
+	}
+	if row, ok := sbxerr.Describe(sbxerr.Code(code)); ok {
+		return row, nil
+	}
+	return sbxerr.Description{}, usage("%q is not an error code, give one such as SBX-402; caisson explain lists them all", text)
+}
+
+func retryText(retryable bool) string {
+	if retryable {
+		return "may succeed later without a change"
+	}
+	return "fails again without a change"
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+func (a *app) imageCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "image",
+		Aliases: []string{"images"},
+		Short:   "Manage images",
+		Args:    cobra.ArbitraryArgs, // unknownCommand has seen them
+		RunE:    showHelp,
+	}
+	cmd.AddCommand(a.imageLsCommand(), a.imageImportCommand(), a.imageFromHostCommand(), a.imageInspectCommand(), a.imageRmCommand())
+	return cmd
+}
+
+func (a *app) imageLsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List the images",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := a.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			r, err := client.ListImages(cmd.Context(), &caissonv1.ListImagesRequest{})
+			if err != nil {
+				return err
+			}
+			if a.output == formatJSON {
+				return a.printJSON(each(r.Images, imageViewOf))
+			}
+			return a.printTable([]string{"NAME", "SIZE", "SOURCE", "CREATED", "DIGEST"}, each(r.Images, imageRow))
+		},
+	}
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func imageRow(i *caissonv1.Image) []string {
+	return []string{i.Name, sizeCell(i.SizeBytes), i.Source, timeCell(i.CreatedAt), i.Digest}
+}
+
+// sizeCell is a size to read, with one digit after the point.
+func sizeCell(n int64) string {
+	const step = 1024
+	if n < step {
+		return strconv.FormatInt(n, 10) + "B"
+	}
+	size, unit := float64(n), 0
+	for ; size >= step && unit < 4; unit++ {
+		size /= step
+	}
+	return strconv.FormatFloat(size, 'f', 1, 64) + "BKMGT"[unit:unit+1]
+}
+
+func (a *app) imageInspectCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "inspect IMAGE",
+		Short:             "Show all that is known of an image, as JSON",
+		Args:              exactly("IMAGE"),
+		ValidArgsFunction: a.completeImages,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := a.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			r, err := client.InspectImage(cmd.Context(), &caissonv1.InspectImageRequest{Name: args[0]})
+			if err != nil {
+				return err
+			}
+			return a.printJSON(imageDetailView{imageViewOf(r.Image), orEmpty(r.Layers), reportViewOf(r.Report), rawJSON(r.ConfigJson)})
+		},
+	}
+	a.jsonOnly(cmd)
+	return cmd
+}
+
+func (a *app) imageRmCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "rm IMAGE...",
+		Aliases:           []string{"remove"},
+		Short:             "Remove images that no sandbox needs",
+		Args:              atLeastOne("IMAGE"),
+		ValidArgsFunction: a.completeImages,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := a.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			return a.removeEach(args, func(name string) (string, error) {
+				_, err := client.RemoveImage(cmd.Context(), &caissonv1.RemoveImageRequest{Name: name})
+				return name, err
+			})
+		},
+	}
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func (a *app) imageFromHostCommand() *cobra.Command {
+	req := &caissonv1.FromHostRequest{}
+	cmd := &cobra.Command{
+		Use:     "from-host NAME [--package P]... [--path DIR]...",
+		Short:   "Make an image from software that is installed on the host",
+		Long:    "Make an image from software that is installed on the host, with what it needs.\nThe files are copied; the image shares nothing with the host afterwards.",
+		Example: "  caisson image from-host python --package python3",
+		Args:    exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.Name = args[0]
+			if len(req.Packages)+len(req.Paths) == 0 {
+				return usage("there is nothing to collect: name a --package or a --path")
+			}
+			client, err := a.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			r, err := client.FromHost(cmd.Context(), req, a.progress)
+			if err != nil {
+				return err
+			}
+			return a.printImported(r)
+		},
+	}
+	cmd.Flags().StringArrayVar(&req.Packages, "package", nil, "installed package `P`, with what it depends on")
+	cmd.Flags().StringArrayVar(&req.Paths, "path", nil, "file or directory `DIR`, with the libraries it needs")
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func (a *app) printImported(r *caissonv1.ImageProgress) error {
+	if a.output == formatJSON {
+		return a.printJSON(importedView{imageViewOf(r.Image), reportViewOf(r.Report)})
+	}
+	return a.printLine("%s %s", printable(r.Image.Name), printable(r.Image.Digest))
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+func (a *app) imageImportCommand() *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:   "import [--name NAME] FILE|DIR|-",
+		Short: "Import an image from an archive, a folder or standard input",
+		Long: "Import an image: an OCI layout or a docker-archive (docker save), a tar of a root\n" +
+			"file system, or a folder with an OCI layout or a root file system. The bytes are\n" +
+			"read here and sent: the daemon opens no file of yours.",
+		Example: "  docker save python:3.12 | caisson image import -\n  caisson image import --name tools ./rootfs",
+		Args:    exactly("FILE|DIR|-"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("name") && name == "" {
+				return usage("--name is empty: leave it out for the name that the archive states")
+			}
+			archive, err := a.openArchive(args[0])
+			if err != nil {
+				return err
+			}
+			defer archive.Close()
+			return a.importImage(cmd.Context(), name, archive)
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", "`NAME` of the image (default: the one that the archive states)")
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func (a *app) importImage(ctx context.Context, name string, archive io.Reader) error {
+	client, err := a.client(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	r, err := client.ImportImage(ctx, name, archive, a.progress)
+	if err != nil {
+		return err
+	}
+	return a.printImported(r)
+}
+
+// openArchive opens what is to be imported: a file as it is, a folder as a tar.
+func (a *app) openArchive(path string) (io.ReadCloser, error) {
+	if path == "-" {
+		return io.NopCloser(a.stdin), nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, archiveError(err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, archiveError(err)
+	}
+	if !info.IsDir() {
+		return f, nil
+	}
+	f.Close()
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, archiveError(err)
+	}
+	return packed(root, a.progress), nil
+}
+
+// packed returns root as a tar that is made while it is read.
+func packed(root *os.Root, warn func(string)) io.ReadCloser {
+	r, w := io.Pipe()
+	go func() {
+		defer root.Close()
+		w.CloseWithError(pack(root, w, warn))
+	}()
+	return r
+}
+
+func archiveError(err error) error {
+	return sbxerr.Wrap(sbxerr.ClientIO, "caisson.import", fmt.Errorf("read the image: %w", err))
+}

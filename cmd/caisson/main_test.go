@@ -1,0 +1,303 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/api/server/servertest"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const patience = 10 * time.Second
+
+// mainEnv makes the test binary be caisson, so that processes can be tested.
+const mainEnv = "CAISSON_TEST_MAIN"
+
+func TestMain(m *testing.M) {
+	switch {
+	case filepath.Base(os.Args[0]) == daemonName:
+		os.Exit(fakeDaemon(os.Args[1:]))
+	case os.Getenv(mainEnv) != "":
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// invoke runs the CLI against f.
+func invoke(t *testing.T, f *servertest.Fake, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	t.Setenv("CAISSON_SOCKET", servertest.Listen(t, f))
+	var out, errOut bytes.Buffer
+	code = run(t.Context(), args, strings.NewReader(stdin), &out, &errOut)
+	return code, out.String(), errOut.String()
+}
+
+// command is caisson as a process of its own, talking to f.
+func command(t *testing.T, f *servertest.Fake, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, args...)
+	cmd.Env = append(os.Environ(), mainEnv+"=1", "CAISSON_SOCKET="+servertest.Listen(t, f))
+	return cmd
+}
+
+func await[T any](t *testing.T, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("no %s within %v", what, patience)
+	}
+	panic("unreachable")
+}
+
+// golden compares got with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s changed (-update rewrites it):\n%s", path, got)
+	}
+}
+
+// sample is a daemon with one of everything.
+func sample() *servertest.Fake {
+	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	live := runtime.Info{
+		ID: "aaaaaaaaaaaaaaaaaaaaaaaaaa", Name: "build", State: runtime.StateRunning, Image: "base", Profile: "strict",
+		Args: []string{"make", "-j2", "all", "and", "more", "than", "fits", "into", "a", "table"}, CreatedAt: at, PID: 4711,
+		Labels: map[string]string{"team": "x"}, Session: "s", Task: "t",
+		Workspace: &runtime.WorkspaceRequest{Dir: "/srv/w", Mode: "ro"},
+	}
+	result := runtime.Result{
+		SandboxID: "bbbbbbbbbbbbbbbbbbbbbbbbbb", ExitCode: 137, Signal: 9, OOMKilled: true, StdoutBytes: 5, StderrBytes: 6,
+		Duration: 1500 * time.Microsecond, CPU: time.Millisecond, PeakMemoryBytes: 1 << 20, MaxRSSBytes: 1 << 19, ThrottledPeriods: 2,
+		Network: "none", Source: "command", Reason: runtime.ReasonOOM,
+		Stages: []runtime.Stage{{Name: "rootfs", Duration: 250 * time.Microsecond}}, Warnings: []string{"nofile clamped to 512"},
+	}
+	ended := runtime.Info{
+		ID: "bbbbbbbbbbbbbbbbbbbbbbbbbb", Name: "bbbbbbbbbbbbbbbbbbbbbbbbbb", State: runtime.StateExited, Image: "base", Profile: "strict",
+		Args: []string{"sh", "-c", "echo \x1b[31mred"}, CreatedAt: at, ExitedAt: at.Add(time.Minute), Result: &result,
+	}
+	base := runtime.Image{Name: "base", Digest: "sha256:0123", SizeBytes: 1_572_864, CreatedAt: at, Source: "embedded"}
+	return &servertest.Fake{
+		Infos: []runtime.Info{live, ended},
+		Details: map[string]*runtime.Detail{"build": {
+			Info: live, Limits: runtime.Limits{MemoryBytes: 1, MilliCPU: 2, PIDs: 3, OpenFiles: 4, TmpfsBytes: 5},
+			Cgroup: "/caisson/a", ImageDigest: "sha256:0123", HostIDBase: 1879048192, HostIDSize: 65536,
+			SpecJSON: []byte(`{"ociVersion":"1.3.0"}`), Posture: []runtime.PostureCheck{{Name: "seccomp", Declared: "2", Live: "2"}},
+		}},
+		Images: []runtime.Image{base, {Name: "tiny", SizeBytes: 512, Source: "rootfs"}},
+		ImageDetails: map[string]*runtime.ImageDetail{"base": {
+			Image: base, ConfigJSON: []byte(`{"User":"1000"}`), Layers: []string{"sha256:4567"},
+			Report: runtime.ImportReport{Entries: 300, Bytes: 1_572_864, Stripped: map[string]int64{"device": 2}},
+		}},
+		Version:  runtime.Versions{Version: "v1", Commit: "c", GoVersion: "go1", Containerd: "v2", ContainerdAddress: "/x.sock", Runc: "1.5", Root: "/var/lib/caisson", Instance: "caisson"},
+		Supports: []runtime.Capability{{Field: "memory", Support: "enforced"}, {Field: "disk", Support: "unsupported", Detail: "no quota"}},
+		OnCleanup: func(dryRun bool) ([]runtime.Leftover, error) {
+			return []runtime.Leftover{{Kind: "mount", ID: "cccccccccccccccccccccccccc", Reason: "no record", Removed: !dryRun}}, nil
+		},
+		OnDoctor: func() ([]runtime.Check, error) {
+			return []runtime.Check{
+				{Name: "kernel", Status: "ok", Detail: "6.18"},
+				{Name: "userns", Status: "fail", Detail: "max_user_namespaces is 0", Code: "SBX-112", Remedy: "raise it"},
+			}, nil
+		},
+		OnSpec: func(req runtime.Request) (*runtime.SpecView, error) {
+			return &runtime.SpecView{
+				SpecJSON: fmt.Appendf(nil, `{"process":{"args":[%q]}}`, req.Args[0]), SeccompProfile: "strict",
+				CgroupValues: map[string]string{"pids.max": "256", "memory.max": "536870912"},
+				Mounts:       []string{"tmpfs on /tmp"},
+				SeccompRules: []runtime.SeccompRule{
+					{Syscalls: []string{"read", "write"}, Action: "allow", Why: "every program"},
+					{Syscalls: []string{"chmod"}, Action: "errno", Condition: "mode & 06000", Why: "no set-id files"},
+				},
+				NetworkRules: []string{"nothing leaves"},
+			}, nil
+		},
+		OnRemove: func(ref string, force bool) (string, error) {
+			switch {
+			case ref == "gone":
+				return "", sbxerr.New(sbxerr.NotFound, "fake.remove", "no sandbox %q", ref)
+			case ref == "build" && !force:
+				return "", sbxerr.New(sbxerr.State, "fake.remove", "%q is running", ref)
+			}
+			return strings.Repeat(ref[:1], 26), nil
+		},
+		OnLogs: func(_ context.Context, ref string, o runtime.LogOptions, stdout, stderr io.Writer) error {
+			if ref != "build" {
+				return sbxerr.New(sbxerr.NotFound, "fake.logs", "no sandbox %q", ref)
+			}
+			fmt.Fprint(stdout, "out\xff")
+			if o.Stream == "" {
+				fmt.Fprint(stderr, "err")
+			}
+			return nil
+		},
+		OnImport: func(name string, r io.Reader, progress func(string)) (runtime.Image, runtime.ImportReport, error) {
+			data, err := io.ReadAll(r)
+			progress("read the archive")
+			return runtime.Image{Name: name, Digest: "sha256:89ab", SizeBytes: int64(len(data)), Source: "rootfs"}, runtime.ImportReport{Entries: 1}, err
+		},
+		OnHost: func(req runtime.FromHostRequest, _ func(string)) (runtime.Image, runtime.ImportReport, error) {
+			return runtime.Image{Name: req.Name, Digest: strings.Join(append(req.Packages, req.Paths...), "+"), Source: "from-host"}, runtime.ImportReport{}, nil
+		},
+	}
+}
+
+func TestGolden(t *testing.T) {
+	tests := []struct {
+		name string
+		args string
+		code int
+	}{
+		{"ls", "ls", 0},
+		{"ls-json", "ls -o json", 0},
+		{"ls-label", "ls --label team=x", 0},
+		{"inspect", "inspect build", 0},
+		{"inspect-absent", "inspect nobody", 125},
+		{"inspect-absent-json", "inspect --json nobody", 125},
+		{"rm", "rm one two", 0},
+		{"rm-json", "rm --json --force build", 0},
+		{"rm-running", "rm build", 125},
+		{"rm-several", "rm gone one build", 125},
+		{"cleanup", "cleanup", 0},
+		{"cleanup-dry-run-json", "cleanup --dry-run --json", 0},
+		{"logs", "logs build", 0},
+		{"logs-json", "logs --json build", 0},
+		{"logs-stream", "logs --stream stdout build", 0},
+		{"logs-absent", "logs nobody", 125},
+		{"image-ls", "image ls", 0},
+		{"image-ls-json", "image ls --json", 0},
+		{"image-inspect", "image inspect base", 0},
+		{"image-inspect-absent", "image inspect nothing", 125},
+		{"image-rm", "image rm base", 0},
+		{"image-rm-absent", "image rm nothing", 125},
+		{"image-import", "image import --name tools -", 0},
+		{"image-import-json", "image import --json --name tools -", 0},
+		{"spec-seccomp", "spec --seccomp", 0},
+		{"spec-seccomp-json", "spec --seccomp -o json", 0},
+		{"image-from-host", "image from-host py --package python3 --path /opt/x", 0},
+		{"spec", "spec -m 512M -- true", 0},
+		{"spec-json", "spec --json -- true", 0},
+		{"doctor", "doctor", 1},
+		{"doctor-json", "doctor -o json", 1},
+		{"capabilities", "capabilities", 0},
+		{"capabilities-json", "capabilities --json", 0},
+		{"explain", "explain 402", 0},
+		{"explain-json", "explain sbx-201 -o json", 0},
+		{"help", "", 0},
+		{"run-help", "run --help", 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			code, stdout, stderr := invoke(t, sample(), "archive", strings.Fields(tt.args)...)
+			if code != tt.code {
+				t.Errorf("exit code %d, want %d", code, tt.code)
+			}
+			socket := os.Getenv("CAISSON_SOCKET")
+			text := fmt.Sprintf("$ caisson %s\n%s", tt.args, stdout)
+			if stderr != "" {
+				text += "--- stderr\n" + stderr
+			}
+			golden(t, tt.name, strings.ReplaceAll(text, socket, "SOCKET"))
+		})
+	}
+}
+
+func TestEmptyListsAreEmptyArrays(t *testing.T) {
+	for _, args := range []string{"ls --json", "image ls --json", "cleanup --json", "capabilities --json"} {
+		if code, stdout, stderr := invoke(t, &servertest.Fake{}, "", strings.Fields(args)...); code != 0 || stdout != "[]\n" {
+			t.Errorf("%s: %d %q %q", args, code, stdout, stderr)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Setenv("CAISSON_SOCKET", "/nonexistent/socket") // needs no daemon
+	var out, errOut bytes.Buffer
+	if code := run(t.Context(), []string{"version"}, nil, &out, &errOut); code != 0 || !strings.HasPrefix(out.String(), "caisson dev (") {
+		t.Errorf("%d %q %q", code, &out, &errOut)
+	}
+	code, stdout, _ := invoke(t, sample(), "", "version", "--daemon")
+	if want := "\ncaissond v1 (c, go1)\ncontainerd v2 on /x.sock\nrunc 1.5\nroot /var/lib/caisson, instance caisson\n"; code != 0 || !strings.HasSuffix(stdout, want) {
+		t.Errorf("%d %q", code, stdout)
+	}
+	var v struct {
+		Version string
+		Daemon  *struct{ Containerd string }
+	}
+	_, stdout, _ = invoke(t, sample(), "", "version", "--daemon", "--json")
+	if err := json.Unmarshal([]byte(stdout), &v); err != nil || v.Version != "dev" || v.Daemon.Containerd != "v2" {
+		t.Errorf("%+v %v", v, err)
+	}
+	_, stdout, _ = invoke(t, sample(), "", "version", "--json")
+	v.Daemon = nil
+	if err := json.Unmarshal([]byte(stdout), &v); err != nil || v.Daemon != nil {
+		t.Errorf("%+v %v", v, err)
+	}
+}
+
+func TestExplainAll(t *testing.T) {
+	code, stdout, _ := invoke(t, &servertest.Fake{}, "", "explain")
+	for _, row := range sbxerr.All() {
+		if code != 0 || !strings.Contains(stdout, string(row.Code)) {
+			t.Errorf("%d, %s is missing", code, row.Code)
+		}
+	}
+	var rows []codeView
+	_, stdout, _ = invoke(t, &servertest.Fake{}, "", "explain", "--json")
+	if err := json.Unmarshal([]byte(stdout), &rows); err != nil || len(rows) != len(sbxerr.All()) {
+		t.Errorf("%d rows, %v", len(rows), err)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for shell, want := range map[string]string{"bash": "__start_caisson", "zsh": "#compdef caisson", "fish": "complete -c caisson"} {
+		if code, stdout, _ := invoke(t, &servertest.Fake{}, "", "completion", shell); code != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("%s: %d %.80q", shell, code, stdout)
+		}
+	}
+	for args, want := range map[string]string{
+		"__complete rm ":            "build\n",
+		"__complete image inspect ": "base\n",
+		"__complete ls -o ":         "table\njson\n",
+		"__complete run --profile ": "strict\n",
+		"__complete completion ":    "bash\nzsh\nfish\n",
+	} {
+		words := append(strings.Fields(args), "")
+		if _, stdout, _ := invoke(t, sample(), "", words...); !strings.HasPrefix(stdout, want) {
+			t.Errorf("%s: %q", args, stdout)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+func (a *app) rmCommand() *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:               "rm [--force] SANDBOX...",
+		Aliases:           []string{"remove"},
+		Short:             "Remove sandboxes",
+		Args:              atLeastOne("SANDBOX"),
+		ValidArgsFunction: a.completeSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := a.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			return a.removeEach(args, func(ref string) (string, error) {
+				r, err := client.Remove(cmd.Context(), &caissonv1.RemoveRequest{Ref: ref, Force: force})
+				return r.GetId(), err
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "also while the command runs")
+	a.outputFlags(cmd)
+	return cmd
+}
+
+// removeEach goes on past failures, tells what was removed, and returns what
+// was not.
+func (a *app) removeEach(refs []string, remove func(ref string) (string, error)) error {
+	removed := []string{}
+	var errs []error
+	for _, ref := range refs {
+		id, err := remove(ref)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", ref, err))
+			continue
+		}
+		removed = append(removed, id)
+	}
+	var told error
+	switch {
+	case a.output == formatTable:
+		for _, id := range removed {
+			told = errors.Join(told, a.printLine("%s", id))
+		}
+	case len(errs) == 0:
+		told = a.printJSON(struct {
+			Removed []string `json:"removed"`
+		}{removed})
+	}
+	if len(errs) == 1 {
+		return errors.Unwrap(errs[0])
+	}
+	return errors.Join(append(errs, told)...)
+}

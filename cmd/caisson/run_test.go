@@ -1,0 +1,394 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/api/server/servertest"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// capture is a daemon that notes each request as text.
+func capture(got *string) *servertest.Fake {
+	return &servertest.Fake{OnRun: func(_ context.Context, r runtime.Request, _ runtime.IO) (*runtime.Result, error) {
+		l := r.Limits
+		*got = fmt.Sprintf("Args:%v Env:%v Cwd:%v User:%v Name:%v Image:%v Profile:%v Network:%v Allow:%v Labels:%v Session:%v Task:%v TTY:%v "+
+			"MemoryBytes:%v MilliCPU:%v PIDs:%v OpenFiles:%v TmpfsBytes:%v Timeout:%v OutputLimit:%v Workspace:%v",
+			r.Args, r.Env, r.Cwd, r.User, r.Name, r.Image, r.Profile, r.Network, r.Allow, r.Labels, r.Session, r.Task, r.TTY,
+			deref(l.MemoryBytes), deref(l.MilliCPU), deref(l.PIDs), deref(l.OpenFiles), deref(l.TmpfsBytes), deref(r.Timeout), deref(r.OutputLimit), deref(r.Workspace))
+		return &runtime.Result{}, nil
+	}}
+}
+
+func deref[T any](p *T) string {
+	if p == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%+v", *p)
+}
+
+// ends is a daemon whose command ends like r.
+func ends(r runtime.Result) *servertest.Fake {
+	return &servertest.Fake{OnRun: func(context.Context, runtime.Request, runtime.IO) (*runtime.Result, error) { return &r, nil }}
+}
+
+// fails is a daemon that cannot run.
+func fails(err error) *servertest.Fake {
+	return &servertest.Fake{OnRun: func(context.Context, runtime.Request, runtime.IO) (*runtime.Result, error) { return nil, err }}
+}
+
+func TestExitCodes(t *testing.T) {
+	tests := []struct {
+		name string
+		fake *servertest.Fake
+		code int
+		note string // a part of standard error
+	}{
+		{"success", ends(runtime.Result{}), 0, ""},
+		{"the command's own", ends(runtime.Result{ExitCode: 42}), 42, ""},
+		{"a signal", ends(runtime.Result{ExitCode: 143, Signal: 15}), 143, ""},
+		{"timeout", ends(runtime.Result{ExitCode: 124, TimedOut: true}), 124, "timeout"},
+		{"out of memory", ends(runtime.Result{ExitCode: 137, OOMKilled: true}), 137, "out of memory"},
+		{"too many processes", ends(runtime.Result{ExitCode: 1, PIDsLimitHit: true}), 1, "limit of processes"},
+		{"lost", ends(runtime.Result{ExitCode: 137, Reason: runtime.ReasonLost}), 137, "without a word"},
+		{"not executable", ends(runtime.Result{ExitCode: 126}), 126, ""},
+		{"not executable, as an error", fails(sbxerr.New(sbxerr.NotExecutable, "a.b", "no")), 126, "SBX-607"},
+		{"not found, as an error", fails(sbxerr.New(sbxerr.CommandAbsent, "a.b", "no")), 127, "SBX-608"},
+		{"refused", fails(sbxerr.New(sbxerr.NetworkMode, "a.b", "no")), 125, "SBX-403"},
+		{"a bug", fails(errors.New("unwrapped")), 125, "SBX-000"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			code, _, stderr := invoke(t, tt.fake, "", "run", "--", "x")
+			if code != tt.code || !strings.Contains(stderr, tt.note) || (tt.note == "") != (stderr == "") {
+				t.Errorf("exit code %d, stderr %q; want %d and %q", code, stderr, tt.code, tt.note)
+			}
+		})
+	}
+}
+
+func TestRunJSON(t *testing.T) {
+	result := *sample().Infos[1].Result
+	f := &servertest.Fake{OnRun: func(_ context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+		_, err := io.WriteString(rio.Stdout, "text <&> ä\n")
+		_, err2 := io.WriteString(rio.Stderr, "bytes \xff")
+		return &result, errors.Join(err, err2)
+	}}
+	code, stdout, stderr := invoke(t, f, "", "run", "--json", "--", "x")
+	if code != 137 || stderr != "" {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	golden(t, "run-json", stdout)
+	code, stdout, stderr = invoke(t, fails(sbxerr.New(sbxerr.ImageNotFound, "a.b", "no image %q", "x")), "", "run", "-o", "json", "--", "x")
+	if code != exitRuntime || stderr != "" {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	golden(t, "run-json-error", stdout)
+}
+
+func TestDetach(t *testing.T) {
+	f := &servertest.Fake{OnStart: func(_ context.Context, req runtime.Request) (runtime.Info, error) {
+		return runtime.Info{ID: "id", Name: req.Name}, nil
+	}}
+	if code, stdout, _ := invoke(t, f, "", "run", "-d", "--name", "n", "--", "x"); code != 0 || stdout != "id\n" {
+		t.Errorf("%d %q", code, stdout)
+	}
+	_, stdout, _ := invoke(t, f, "", "run", "-d", "--json", "--name", "n", "--", "x")
+	var got map[string]string
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || got["sandbox_id"] != "id" || got["name"] != "n" {
+		t.Errorf("%q %v", stdout, err)
+	}
+	if code, _, stderr := invoke(t, &servertest.Fake{}, "", "run", "-d", "--", "x"); code != exitRuntime || !strings.Contains(stderr, "SBX-107") {
+		t.Errorf("%d %q", code, stderr)
+	}
+}
+
+func TestStdin(t *testing.T) {
+	echo := &servertest.Fake{OnRun: func(_ context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+		if rio.Stdin == nil {
+			_, err := io.WriteString(rio.Stdout, "nothing")
+			return &runtime.Result{}, err
+		}
+		_, err := io.Copy(rio.Stdout, rio.Stdin)
+		return &runtime.Result{}, err
+	}}
+	if _, stdout, _ := invoke(t, echo, "in\x00put", "run", "-i", "--", "cat"); stdout != "in\x00put" {
+		t.Errorf("with -i: %q", stdout)
+	}
+	if _, stdout, _ := invoke(t, echo, "input", "run", "--", "cat"); stdout != "nothing" {
+		t.Errorf("without -i: %q", stdout)
+	}
+}
+
+// TestOutputStreams checks that output is passed on before the command ends.
+func TestOutputStreams(t *testing.T) {
+	seen := make(chan struct{})
+	f := &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+		if _, err := io.WriteString(rio.Stdout, "first\n"); err != nil {
+			return nil, err
+		}
+		select {
+		case <-seen:
+			return &runtime.Result{}, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}}
+	cmd := command(t, f, "run", "--", "x")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "first\n" {
+		t.Errorf("got %q, %v", line, err)
+	}
+	close(seen)
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// waiting is a daemon whose command waits for its caller to go or a signal.
+func waiting(running chan<- struct{}, onSignal func(syscall.Signal) *runtime.Result, gone chan<- struct{}) *servertest.Fake {
+	return &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+		rio.Started(runtime.Info{})
+		if _, err := io.WriteString(rio.Stdout, "running\n"); err != nil {
+			return nil, err
+		}
+		if running != nil {
+			close(running)
+		}
+		for {
+			select {
+			case s := <-rio.Signals:
+				if r := onSignal(s); r != nil {
+					return r, nil
+				}
+			case <-ctx.Done():
+				close(gone)
+				return nil, ctx.Err()
+			}
+		}
+	}}
+}
+
+// signalled runs caisson in this process and sends it signals, each when the
+// one before has arrived at the command, the first when its output has come.
+func signalled(t *testing.T, grace time.Duration, ends syscall.Signal, send ...syscall.Signal) (code int, stderr string, heard []syscall.Signal, gone chan struct{}) {
+	t.Helper()
+	arrived := make(chan syscall.Signal, 16)
+	gone = make(chan struct{})
+	f := waiting(nil, func(s syscall.Signal) *runtime.Result {
+		arrived <- s
+		if s == ends {
+			return &runtime.Result{ExitCode: 128 + int(s), Signal: int(s), Reason: runtime.ReasonSignaled}
+		}
+		return nil
+	}, gone)
+	t.Setenv("CAISSON_SOCKET", servertest.Listen(t, f))
+	out, outW := io.Pipe()
+	var errOut bytes.Buffer
+	a := newApp(nil, outW, &errOut)
+	a.grace = grace
+	exit := make(chan int, 1)
+	go func() { exit <- a.run(t.Context(), []string{"run", "--", "sleep"}) }()
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "running\n" {
+		t.Fatalf("got %q, %v", line, err)
+	}
+	for i, s := range send {
+		if err := syscall.Kill(os.Getpid(), s); err != nil {
+			t.Fatal(err)
+		}
+		if i+1 < len(send) || s == ends {
+			heard = append(heard, await(t, s.String(), arrived))
+		}
+	}
+	return await(t, "exit", exit), errOut.String(), heard, gone
+}
+
+func TestSignalEndsTheCommand(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
+		code, stderr, heard, _ := signalled(t, time.Minute, s, s)
+		if code != 128+int(s) || stderr != "" || len(heard) != 1 || heard[0] != s {
+			t.Errorf("%v: exit code %d, stderr %q, heard %v", s, code, stderr, heard)
+		}
+	}
+}
+
+// TestSignalsThatDoNotEnd checks that the command may handle HUP and USR1 as
+// often as it likes.
+func TestSignalsThatDoNotEnd(t *testing.T) {
+	code, _, heard, _ := signalled(t, time.Minute, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGTERM)
+	if code != 143 || len(heard) != 4 {
+		t.Errorf("exit code %d, heard %v", code, heard)
+	}
+}
+
+func TestSecondSignalEndsTheSandbox(t *testing.T) {
+	code, stderr, heard, gone := signalled(t, time.Minute, 0, syscall.SIGINT, syscall.SIGTERM)
+	await(t, "end of the sandbox", gone)
+	if code != 128+int(syscall.SIGTERM) || len(heard) != 1 || !strings.Contains(stderr, "SIGTERM came a second time") || !strings.Contains(stderr, "SBX-002") {
+		t.Errorf("exit code %d, heard %v, stderr %q", code, heard, stderr)
+	}
+}
+
+func TestGraceEndsTheSandbox(t *testing.T) {
+	code, stderr, _, gone := signalled(t, 50*time.Millisecond, 0, syscall.SIGINT)
+	await(t, "end of the sandbox", gone)
+	if code != 128+int(syscall.SIGINT) || !strings.Contains(stderr, "SIGINT did not end the command within 50ms") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+}
+
+// TestSignalBeforeTheCommand has a Ctrl-C while the sandbox is being made.
+func TestSignalBeforeTheCommand(t *testing.T) {
+	making, gone := make(chan struct{}), make(chan struct{})
+	f := &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, _ runtime.IO) (*runtime.Result, error) {
+		close(making)
+		<-ctx.Done()
+		close(gone)
+		return nil, ctx.Err()
+	}}
+	t.Setenv("CAISSON_SOCKET", servertest.Listen(t, f))
+	var out, errOut bytes.Buffer
+	exit := make(chan int, 1)
+	go func() { exit <- run(t.Context(), []string{"run", "--json", "--", "x"}, nil, &out, &errOut) }()
+	await(t, "run", making)
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil { // nobody's
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	code := await(t, "exit", exit)
+	await(t, "end of the sandbox", gone)
+	if code != 130 || !strings.Contains(out.String(), "SBX-002") || errOut.Len() > 0 {
+		t.Errorf("exit code %d, %q %q", code, &out, &errOut)
+	}
+}
+
+// TestClientKilled checks that a client that dies takes its run with it.
+func TestClientKilled(t *testing.T) {
+	running, gone := make(chan struct{}), make(chan struct{})
+	cmd := command(t, waiting(running, func(syscall.Signal) *runtime.Result { return nil }, gone), "run", "-i", "--", "x")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "run", running)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "end of the sandbox", gone)
+	_ = cmd.Wait() // killed
+}
+
+// yes is a daemon whose command writes until its caller goes.
+func yes(gone chan<- struct{}) *servertest.Fake {
+	return &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+		rio.Started(runtime.Info{})
+		for ctx.Err() == nil {
+			if _, err := io.WriteString(rio.Stdout, "y\n"); err != nil {
+				break
+			}
+		}
+		<-ctx.Done()
+		close(gone)
+		return nil, ctx.Err()
+	}}
+}
+
+// TestBrokenPipe is caisson run -- yes | head -1.
+func TestBrokenPipe(t *testing.T) {
+	gone := make(chan struct{})
+	cmd := command(t, yes(gone), "run", "--", "yes")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errOut bytes.Buffer
+	cmd.Stderr = &errOut
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	await(t, "end of the sandbox", gone)
+	_ = cmd.Wait() // what it ended with is looked at below
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if !ok || status.Signal() != syscall.SIGPIPE || errOut.Len() > 0 {
+		t.Errorf("ended with %v, stderr %q; want the broken pipe, quietly", cmd.ProcessState, &errOut)
+	}
+}
+
+// TestFullDisk is caisson run -- yes > /dev/full.
+func TestFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skipf("needs /dev/full: %v", err)
+	}
+	defer full.Close()
+	gone := make(chan struct{})
+	t.Setenv("CAISSON_SOCKET", servertest.Listen(t, yes(gone)))
+	var errOut bytes.Buffer
+	code := run(t.Context(), []string{"run", "--", "yes"}, nil, full, &errOut)
+	await(t, "end of the sandbox", gone)
+	if code != exitRuntime || !strings.Contains(errOut.String(), "no space left") || !strings.Contains(errOut.String(), "SBX-804") {
+		t.Errorf("exit code %d, stderr %q", code, &errOut)
+	}
+	errOut.Reset()
+	if code := run(t.Context(), []string{"version"}, nil, full, &errOut); code != exitRuntime || !strings.Contains(errOut.String(), "SBX-804") {
+		t.Errorf("version: exit code %d, stderr %q", code, &errOut)
+	}
+}
+
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+func TestBrokenPipeOfOthers(t *testing.T) {
+	var errOut bytes.Buffer
+	code := run(t.Context(), []string{"version"}, nil, brokenPipe{}, &errOut)
+	if code != 128+int(syscall.SIGPIPE) || errOut.Len() > 0 {
+		t.Errorf("exit code %d, stderr %q", code, &errOut)
+	}
+}
+
+// TestOpenStdinDoesNotHold checks that an exit waits for no input.
+func TestOpenStdinDoesNotHold(t *testing.T) {
+	cmd := command(t, ends(runtime.Result{ExitCode: 5}), "run", "-i", "--", "x")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	_ = await(t, "exit", ended) // the code says how
+	if code := cmd.ProcessState.ExitCode(); code != 5 {
+		t.Errorf("exit code %d, want 5", code)
+	}
+}

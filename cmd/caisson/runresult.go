@@ -1,0 +1,81 @@
+package main
+
+import (
+	"encoding/base64"
+	"unicode/utf8"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+// runView is what run --json prints.
+type runView struct {
+	resultView
+	Stdout         string `json:"stdout"`
+	StdoutEncoding string `json:"stdout_encoding"`
+	Stderr         string `json:"stderr"`
+	StderrEncoding string `json:"stderr_encoding"`
+}
+
+// resultView is how a command ended.
+type resultView struct {
+	Source              string      `json:"source"`
+	ExitCode            int32       `json:"exit_code"`
+	Signal              int32       `json:"signal"`
+	TimedOut            bool        `json:"timed_out"`
+	OOMKilled           bool        `json:"oom_killed"`
+	PIDsLimitHit        bool        `json:"pids_limit_hit"`
+	Reason              string      `json:"reason"`
+	StdoutBytes         int64       `json:"stdout_bytes"`
+	StderrBytes         int64       `json:"stderr_bytes"`
+	Truncated           bool        `json:"truncated"`
+	DurationMS          float64     `json:"duration_ms"`
+	CPUMS               float64     `json:"cpu_ms"`
+	MaxRSSBytes         int64       `json:"max_rss_bytes"`
+	PeakMemoryBytes     int64       `json:"peak_memory_bytes"`
+	CPUThrottledPeriods int64       `json:"cpu_throttled_periods"`
+	Network             string      `json:"network"`
+	SandboxID           string      `json:"sandbox_id"`
+	Stages              []stageView `json:"stages"`
+	Warnings            []string    `json:"warnings"`
+}
+
+type stageView struct {
+	Name       string  `json:"name"`
+	DurationMS float64 `json:"duration_ms"`
+}
+
+// view is r with the output of its command.
+func (k *keptOutput) view(r *caissonv1.Result) runView {
+	v := runView{resultView: *resultViewOf(r)}
+	v.Stdout, v.StdoutEncoding = encode(k.stdout.bytes(r.StdoutBytes))
+	v.Stderr, v.StderrEncoding = encode(k.stderr.bytes(r.StderrBytes))
+	return v
+}
+
+// resultViewOf is nil for a command that has not ended.
+func resultViewOf(r *caissonv1.Result) *resultView {
+	if r == nil {
+		return nil
+	}
+	return &resultView{
+		Source: r.Source, ExitCode: r.ExitCode, Signal: r.Signal,
+		TimedOut: r.TimedOut, OOMKilled: r.OomKilled, PIDsLimitHit: r.PidsLimitHit, Reason: r.Reason,
+		StdoutBytes: r.StdoutBytes, StderrBytes: r.StderrBytes, Truncated: r.Truncated,
+		DurationMS: milliseconds(r.Duration), CPUMS: milliseconds(r.Cpu),
+		MaxRSSBytes: r.MaxRssBytes, PeakMemoryBytes: r.PeakMemoryBytes, CPUThrottledPeriods: r.CpuThrottledPeriods,
+		Network: r.Network, SandboxID: r.SandboxId,
+		Stages: each(r.Stages, func(s *caissonv1.Stage) stageView {
+			return stageView{s.Name, milliseconds(s.Duration)}
+		}),
+		Warnings: orEmpty(r.Warnings),
+	}
+}
+
+// encode makes a JSON string of any bytes: as they are where they are text,
+// else as base64.
+func encode(p []byte) (text, encoding string) {
+	if utf8.Valid(p) {
+		return string(p), "utf-8"
+	}
+	return base64.StdEncoding.EncodeToString(p), "base64"
+}

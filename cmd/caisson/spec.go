@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+func (a *app) specCommand() *cobra.Command {
+	var f specFlags
+	filter := false
+	cmd := &cobra.Command{
+		Use:   "spec [flags] -- CMD [ARG...]",
+		Short: "Show what a run would get, and make nothing",
+		Long:  "Show the OCI spec, mounts, cgroup values and rules that a run with the same\nflags would get. Nothing is made or changed.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if filter && len(args) == 0 {
+				args = []string{"true"} // the filter is the same for every command
+			}
+			spec, err := f.spec(cmd.Flags(), args, a.lookupEnv)
+			if err != nil {
+				return err
+			}
+			client, err := a.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			r, err := client.Spec(cmd.Context(), &caissonv1.SpecRequest{Spec: spec})
+			if err != nil {
+				return err
+			}
+			switch {
+			case filter && a.output == formatJSON:
+				return a.printJSON(seccompViewOf(r))
+			case filter:
+				return a.printSeccomp(r)
+			case a.output == formatJSON:
+				return a.printJSON(specViewOf(r))
+			}
+			return a.printSpec(r)
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().BoolVar(&filter, "seccomp", false, "show only the system call filter, with the reason for every rule")
+	a.outputFlags(cmd)
+	return cmd
+}
+
+// printSpec prints the parts of a spec under headings.
+func (a *app) printSpec(r *caissonv1.SpecResponse) error {
+	var spec bytes.Buffer
+	if err := json.Indent(&spec, r.OciSpecJson, "", "  "); err != nil {
+		return err
+	}
+	sections := []func() error{
+		func() error { return a.printLine("# OCI spec\n%s", spec.String()) },
+		func() error { return a.printLine("\n# mounts") },
+		func() error { return a.printLines(r.Mounts) },
+		func() error { return a.printLine("\n# cgroup values") },
+		func() error { return a.printTable([]string{"FILE", "VALUE"}, cgroupRows(r.CgroupValues)) },
+		func() error { return a.printLine("") },
+		func() error { return a.printSeccomp(r) },
+		func() error { return a.printLine("\n# network rules") },
+		func() error { return a.printLines(r.NetworkRules) },
+	}
+	for _, section := range sections {
+		if err := section(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printSeccomp prints the filter as a table of reasons.
+func (a *app) printSeccomp(r *caissonv1.SpecResponse) error {
+	if err := a.printLine("# seccomp profile %s", printable(r.SeccompProfile)); err != nil {
+		return err
+	}
+	return a.printTable([]string{"ACTION", "SYSCALLS", "CONDITION", "WHY"}, each(r.SeccompRules, ruleRow))
+}
+
+func (a *app) printLines(lines []string) error {
+	for _, line := range lines {
+		if err := a.printLine("%s", printable(line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func cgroupRows(values map[string]string) [][]string {
+	var rows [][]string
+	for _, file := range slices.Sorted(maps.Keys(values)) {
+		rows = append(rows, []string{file, values[file]})
+	}
+	return rows
+}
+
+func ruleRow(r *caissonv1.SeccompRule) []string {
+	return []string{r.Action, strings.Join(r.Syscalls, " "), orDash(r.Condition), r.Why}
+}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"encoding/json"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+// The views are the JSON that the CLI prints: stable names, RFC 3339 times in
+// UTC, [] and {} for what is empty, null for what is not there.
+
+type sandboxView struct {
+	ID        string            `json:"id"`
+	Name      string            `json:"name"`
+	State     string            `json:"state"`
+	Image     string            `json:"image"`
+	Profile   string            `json:"profile"`
+	Args      []string          `json:"args"`
+	CreatedAt *time.Time        `json:"created_at"`
+	ExitedAt  *time.Time        `json:"exited_at"`
+	PID       int64             `json:"pid"`
+	Workspace *workspaceView    `json:"workspace"`
+	Labels    map[string]string `json:"labels"`
+	Session   string            `json:"session"`
+	Task      string            `json:"task"`
+	Result    *resultView       `json:"result"`
+}
+
+type workspaceView struct {
+	Dir  string `json:"dir"`
+	Mode string `json:"mode"`
+}
+
+func sandboxViewOf(s *caissonv1.Sandbox) sandboxView {
+	v := sandboxView{
+		ID: s.GetId(), Name: s.GetName(), State: s.GetState(), Image: s.GetImage(), Profile: s.GetProfile(),
+		Args: orEmpty(s.GetArgs()), CreatedAt: timeOf(s.GetCreatedAt()), ExitedAt: timeOf(s.GetExitedAt()),
+		PID: s.GetPid(), Labels: orEmptyMap(s.GetLabels()), Session: s.GetSession(), Task: s.GetTask(),
+		Result: resultViewOf(s.GetResult()),
+	}
+	if w := s.GetWorkspace(); w != nil {
+		v.Workspace = &workspaceView{w.Dir, w.Mode}
+	}
+	return v
+}
+
+type limitsView struct {
+	MemoryBytes int64 `json:"memory_bytes"`
+	MilliCPU    int64 `json:"milli_cpu"`
+	PIDs        int64 `json:"pids"`
+	OpenFiles   int64 `json:"open_files"`
+	TmpfsBytes  int64 `json:"tmpfs_bytes"`
+}
+
+type postureView struct {
+	Name     string `json:"name"`
+	Declared string `json:"declared"`
+	Live     string `json:"live"`
+}
+
+type inspectView struct {
+	sandboxView
+	Limits      limitsView      `json:"limits"`
+	Cgroup      string          `json:"cgroup"`
+	ImageDigest string          `json:"image_digest"`
+	HostIDBase  uint32          `json:"host_id_base"`
+	HostIDSize  uint32          `json:"host_id_size"`
+	Posture     []postureView   `json:"posture"`
+	OCISpec     json.RawMessage `json:"oci_spec"`
+}
+
+func inspectViewOf(r *caissonv1.InspectResponse) inspectView {
+	l := r.GetLimits()
+	return inspectView{
+		sandboxView: sandboxViewOf(r.GetSandbox()),
+		Limits:      limitsView{l.GetMemoryBytes(), l.GetMilliCpu(), l.GetPids(), l.GetOpenFiles(), l.GetTmpfsBytes()},
+		Cgroup:      r.GetCgroup(), ImageDigest: r.GetImageDigest(),
+		HostIDBase: r.GetHostIdBase(), HostIDSize: r.GetHostIdSize(),
+		Posture: each(r.GetPosture(), func(p *caissonv1.PostureCheck) postureView {
+			return postureView{p.Name, p.Declared, p.Live}
+		}),
+		OCISpec: rawJSON(r.GetOciSpecJson()),
+	}
+}
+
+type leftoverView struct {
+	Kind    string `json:"kind"`
+	ID      string `json:"id"`
+	Reason  string `json:"reason"`
+	Removed bool   `json:"removed"`
+}
+
+func leftoverViewOf(l *caissonv1.Leftover) leftoverView {
+	return leftoverView{l.Kind, l.Id, l.Reason, l.Removed}
+}
+
+type imageView struct {
+	Name      string     `json:"name"`
+	Digest    string     `json:"digest"`
+	SizeBytes int64      `json:"size_bytes"`
+	CreatedAt *time.Time `json:"created_at"`
+	Source    string     `json:"source"`
+}
+
+func imageViewOf(i *caissonv1.Image) imageView {
+	return imageView{i.GetName(), i.GetDigest(), i.GetSizeBytes(), timeOf(i.GetCreatedAt()), i.GetSource()}
+}
+
+type reportView struct {
+	Entries  int64            `json:"entries"`
+	Bytes    int64            `json:"bytes"`
+	Stripped map[string]int64 `json:"stripped"`
+}
+
+func reportViewOf(r *caissonv1.ImportReport) reportView {
+	return reportView{r.GetEntries(), r.GetBytes(), orEmptyMap(r.GetStripped())}
+}
+
+type imageDetailView struct {
+	imageView
+	Layers []string        `json:"layers"`
+	Report reportView      `json:"report"`
+	Config json.RawMessage `json:"config"`
+}
+
+type importedView struct {
+	Image  imageView  `json:"image"`
+	Report reportView `json:"report"`
+}
+
+type specView struct {
+	OCISpec      json.RawMessage   `json:"oci_spec"`
+	CgroupValues map[string]string `json:"cgroup_values"`
+	Mounts       []string          `json:"mounts"`
+	seccompView
+	NetworkRules []string `json:"network_rules"`
+}
+
+type seccompView struct {
+	SeccompProfile string     `json:"seccomp_profile"`
+	SeccompRules   []ruleView `json:"seccomp_rules"`
+}
+
+func seccompViewOf(r *caissonv1.SpecResponse) seccompView {
+	return seccompView{r.SeccompProfile, each(r.SeccompRules, func(s *caissonv1.SeccompRule) ruleView {
+		return ruleView{orEmpty(s.Syscalls), s.Action, s.Condition, s.Why}
+	})}
+}
+
+type ruleView struct {
+	Syscalls  []string `json:"syscalls"`
+	Action    string   `json:"action"`
+	Condition string   `json:"condition"`
+	Why       string   `json:"why"`
+}
+
+func specViewOf(r *caissonv1.SpecResponse) specView {
+	return specView{
+		OCISpec: rawJSON(r.OciSpecJson), CgroupValues: orEmptyMap(r.CgroupValues), Mounts: orEmpty(r.Mounts),
+		seccompView: seccompViewOf(r), NetworkRules: orEmpty(r.NetworkRules),
+	}
+}
+
+type doctorView struct {
+	OK     bool        `json:"ok"`
+	Checks []checkView `json:"checks"`
+}
+
+type checkView struct {
+	Name   string `json:"name"`
+	Status string `json:"status"`
+	Detail string `json:"detail"`
+	Code   string `json:"code,omitempty"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+func checkViewOf(c *caissonv1.DoctorCheck) checkView {
+	return checkView{c.Name, c.Status, c.Detail, c.Code, c.Remedy}
+}
+
+type capabilityView struct {
+	Field   string `json:"field"`
+	Support string `json:"support"`
+	Detail  string `json:"detail"`
+}
+
+func capabilityViewOf(c *caissonv1.Capability) capabilityView {
+	return capabilityView{c.Field, c.Support, c.Detail}
+}
+
+// each translates a list; the result is never null.
+func each[A, B any](list []A, one func(A) B) []B {
+	out := make([]B, 0, len(list))
+	for _, a := range list {
+		out = append(out, one(a))
+	}
+	return out
+}
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func orEmptyMap[V any](m map[string]V) map[string]V {
+	if m == nil {
+		return map[string]V{}
+	}
+	return m
+}
+
+// rawJSON passes the daemon's JSON on; what is not JSON becomes null, so that
+// the object around it stays readable.
+func rawJSON(p []byte) json.RawMessage {
+	if !json.Valid(p) {
+		return json.RawMessage("null")
+	}
+	return p
+}
+
+func timeOf(t *timestamppb.Timestamp) *time.Time {
+	if t == nil {
+		return nil
+	}
+	u := t.AsTime()
+	return &u
+}
+
+// milliseconds keeps microseconds: some commands take no whole millisecond.
+func milliseconds(d *durationpb.Duration) float64 {
+	return float64(d.AsDuration().Round(time.Microsecond)) / float64(time.Millisecond)
+}
+
+// timeCell is a time in a table.
+func timeCell(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return "-"
+	}
+	return t.AsTime().Format(time.RFC3339)
+}
