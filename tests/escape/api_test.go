@@ -1,0 +1,151 @@
+package escape
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// post sends a body to a method of the API as it is.
+func post(t *testing.T, method, path, contentType string, body io.Reader) (int, string) {
+	t.Helper()
+	client := &http.Client{
+		Timeout: 30 * time.Second,
+		Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", daemon.Socket)
+		}},
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://caisson"+path, body)
+	must(t, err)
+	req.Header.Set("Content-Type", contentType)
+	r, err := client.Do(req)
+	if err != nil {
+		return 0, err.Error() // the server hung up
+	}
+	defer r.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+	return r.StatusCode, string(text)
+}
+
+const (
+	inspectCall = "/caisson.v1.SandboxService/Inspect"
+	specCall    = "/caisson.v1.SandboxService/Spec"
+	removeCall  = "/caisson.v1.SandboxService/Remove"
+)
+
+// The API takes what it knows and refuses everything else, by a 4xx.
+func TestRequestsAreStrict(t *testing.T) {
+	if code, text := post(t, "POST", specCall, "application/json", strings.NewReader(`{"spec":{"args":["true"]}}`)); code != 200 {
+		t.Fatalf("a sound request gets %d: %s", code, text)
+	}
+	long := strings.Repeat("a", 1<<20)
+	for _, tt := range []struct{ id, name, call, body string }{
+		{"P152", "unknown key", inspectCall, `{"ref":"a","force":true}`},
+		{"P152", "unknown key of another case", inspectCall, `{"ref":"a","Ref":"b"}`},
+		{"P152", "key twice", inspectCall, `{"ref":"a","ref":"b"}`},
+		{"P152", "wrong type", inspectCall, `{"ref":1}`},
+		{"P152", "array", inspectCall, `["a"]`},
+		{"P152", "not JSON", inspectCall, `ref=a`},
+		{"P152", "two documents", inspectCall, `{"ref":"a"}{"ref":"b"}`},
+		{"P152", "cut off", inspectCall, `{"ref":"a`},
+		{"P152", "deep", inspectCall, strings.Repeat(`{"spec":`, 20000) + strings.Repeat("}", 20000)},
+		{"P152", "no ID", inspectCall, `{}`},
+		{"P152", "ID that climbs", inspectCall, `{"ref":"../../../etc"}`},
+		{"P152", "ID that climbs, to remove", removeCall, `{"ref":"../images","force":true}`},
+		{"P152", "ID with a slash", removeCall, `{"ref":"a/b"}`},
+		{"P152", "ID with a format", inspectCall, `{"ref":"%n%s%x"}`},
+		{"P152", "ID with a NUL", inspectCall, `{"ref":"a\u0000b"}`},
+		{"P152", "ID with a newline", inspectCall, `{"ref":"a\nb"}`},
+		{"P152", "ID of 1 MiB", inspectCall, `{"ref":"` + long + `"}`},
+		{"P152", "huge number", specCall, `{"spec":{"args":["true"],"limits":{"memoryBytes":"99999999999999999999"}}}`},
+		{"P152", "endless number", specCall, `{"spec":{"args":["true"],"limits":{"pids":1e400}}}`},
+		{"P152", "fraction", specCall, `{"spec":{"args":["true"],"limits":{"pids":1.5}}}`},
+		{"P152", "negative limit", specCall, `{"spec":{"args":["true"],"limits":{"memoryBytes":-1}}}`},
+		{"P152", "limit of 0", specCall, `{"spec":{"args":["true"],"limits":{"pids":0}}}`},
+		{"P152", "NUL in an argument", specCall, `{"spec":{"args":["a\u0000b"]}}`},
+		{"P015", "privileged", specCall, `{"spec":{"args":["true"],"privileged":true}}`},
+		{"P015", "capability", specCall, `{"spec":{"args":["true"],"capAdd":["SYS_ADMIN"]}}`},
+		{"P015", "host network", specCall, `{"spec":{"args":["true"],"network":"host"}}`},
+		{"P015", "unconfined", specCall, `{"spec":{"args":["true"],"profile":"unconfined"}}`},
+		{"P015", "security option", specCall, `{"spec":{"args":["true"],"securityOpt":["seccomp=unconfined"]}}`},
+		{"P015", "device", specCall, `{"spec":{"args":["true"],"devices":["/dev/mem"]}}`},
+		{"P015", "hook", specCall, `{"spec":{"args":["true"],"hooks":{"prestart":[]}}}`},
+		{"P015", "annotation", specCall, `{"spec":{"args":["true"],"annotations":{"a":"b"}}}`},
+		{"P015", "label of the engine", specCall, `{"spec":{"args":["true"],"labels":{"caisson.managed":"no"}}}`},
+		{"P015", "loader in the environment without a value", specCall, `{"spec":{"args":["true"],"env":["LD_PRELOAD"]}}`},
+		{"P015", "the host's root as workspace", specCall, `{"spec":{"args":["true"],"workspace":{"dir":"/"}}}`},
+		{"P150", "checkpoint", "/caisson.v1.SandboxService/Checkpoint", `{"ref":"a"}`},
+		{"P150", "restore", "/caisson.v1.SandboxService/Restore", `{"ref":"a"}`},
+		{"P150", "containerd's own API", "/containerd.services.containers.v1.Containers/List", `{}`},
+		{"P150", "profiler", "/debug/pprof/heap", ``},
+		{"P150", "metrics", "/metrics", ``},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			held(t, tt.id, "API: "+tt.name)
+			code, text := post(t, "POST", tt.call, "application/json", strings.NewReader(tt.body))
+			if code < 400 || code > 499 {
+				t.Errorf("answered with %d: %.300s", code, text)
+			}
+		})
+	}
+	daemon.Run(t, "run", "--", "true") // it is as well as before
+}
+
+// A body without an end is cut off, and other ways to call lead nowhere.
+func TestBodiesAreBounded(t *testing.T) {
+	held(t, "P152", "API: endless body")
+	before := rss(t)
+	code, text := post(t, "POST", inspectCall, "application/json", io.LimitReader(endless{}, 1<<30))
+	if code != 0 && (code < 400 || code > 499) {
+		t.Errorf("answered with %d: %.300s", code, text)
+	}
+	if grown := rss(t) - before; grown > 64<<10 {
+		t.Errorf("the daemon grew by %d kB", grown)
+	}
+	for _, method := range []string{"PUT", "DELETE", "TRACE", "CONNECT"} {
+		if code, text := post(t, method, inspectCall, "application/json", strings.NewReader(`{"ref":"a"}`)); code == 200 {
+			t.Errorf("%s is answered: %s", method, text)
+		}
+	}
+	if code, _ := post(t, "POST", inspectCall, "text/plain", strings.NewReader(`{"ref":"a"}`)); code == 200 {
+		t.Error("a form that any web page can send is taken")
+	}
+	daemon.Run(t, "run", "--", "true")
+}
+
+// endless is JSON that does not end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
+// How a command ended is what the kernel counted, not what the command says.
+func TestEndsAreNotFaked(t *testing.T) {
+	for _, tt := range []struct {
+		name, script, reason string
+		code, signal         int
+	}{
+		{"code of an OOM kill", "exit 137", "exited", 137, 0},
+		{"signal of an OOM kill", "kill -9 $$", "signaled", 137, 9},
+		{"code of a timeout", "exit 124", "exited", 124, 0},
+		{"code of a runtime failure", "exit 125", "exited", 125, 0},
+		{"code of a signal", "exit 143", "exited", 143, 0},
+		{"an error as the runtime prints it", `echo '{"error":{"code":"SBX-605"}}'; exit 125`, "exited", 125, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			held(t, "P149", tt.name)
+			r := daemon.RunJSON(t, "--", "sh", "-c", tt.script)
+			if r.Source != "command" || r.Reason != tt.reason || r.ExitCode != tt.code || r.Signal != tt.signal || r.OOMKilled || r.TimedOut {
+				t.Errorf("result %+v", r)
+			}
+		})
+	}
+}

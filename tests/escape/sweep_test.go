@@ -1,0 +1,59 @@
+package escape
+
+import (
+	_ "embed"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files again")
+
+// refusedNumbers are the system calls of x86-64 that strict refuses with EPERM
+// whatever their arguments are.
+//
+//go:embed testdata/refused_amd64.golden
+var refusedNumbers string
+
+// TestSweep makes every system call with invalid arguments in a real sandbox:
+// what was proved of the filter's program has to be what runc loads.
+func TestSweep(t *testing.T) {
+	held(t, "P045", "every system call")
+	withProber(t)
+	refused := func(profile string) []string {
+		var numbers []string
+		out := daemon.Run(t, "run", "--image", proberImage, "--profile", profile, "--", proberPath, "sweep").Stdout
+		if n := strings.Count(out, "\n"); n < 400 {
+			t.Fatalf("%s: only %d calls were made:\n%s", profile, n, out)
+		}
+		for line := range strings.Lines(out) {
+			number, got, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if got == "EPERM" {
+				numbers = append(numbers, number)
+			}
+			if got == "no answer" || got == "thread killed" {
+				t.Errorf("%s: call %s: %s", profile, number, got)
+			}
+		}
+		return numbers
+	}
+	strict := refused("strict")
+	got := strings.Join(strict, "\n") + "\n"
+	if *update {
+		must(t, os.WriteFile("testdata/refused_amd64.golden", []byte(got), 0o644))
+	} else if got != refusedNumbers {
+		t.Errorf("strict refuses\n%s\nwant\n%s", got, refusedNumbers)
+	}
+	for _, profile := range []string{"debug", "compat"} {
+		more := slices.DeleteFunc(refused(profile), func(n string) bool { return slices.Contains(strict, n) })
+		if len(more) > 0 {
+			t.Errorf("%s refuses calls that strict allows: %q", profile, more)
+		}
+	}
+	if len(strict) < 90 {
+		t.Errorf("strict refuses only %d calls: %s", len(strict), fmt.Sprint(strict))
+	}
+}

@@ -1,0 +1,280 @@
+// Package harness runs a real daemon with its own containerd for the tests, in
+// a scratch root of its own, and proves at the end that nothing is left of it.
+package harness
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/config"
+)
+
+// settings leave host ids for other daemons: with the default of 1024 blocks
+// there is room for three on a host.
+const settings = "ids: {blocks: 64}\n"
+
+// Daemon is a running caissond and where it works.
+type Daemon struct {
+	Root, State, Socket string
+	// Wrap is put before the daemon's command line, "unshare --net" for example.
+	Wrap []string
+
+	cmd *exec.Cmd
+	log *bytes.Buffer
+	// ended is closed when the process was collected.
+	ended chan struct{}
+}
+
+// The time that the steps of a test may take on a busy machine.
+const (
+	startTimeout = 60 * time.Second
+	stopTimeout  = 90 * time.Second
+	runTimeout   = 120 * time.Second
+)
+
+// Bin returns the path of a program under test.
+func Bin(t testing.TB, name string) string {
+	t.Helper()
+	dir := os.Getenv("CAISSON_BIN_DIR")
+	if dir == "" {
+		t.Fatal("CAISSON_BIN_DIR does not say where the programs are: run make test")
+	}
+	return filepath.Join(dir, name)
+}
+
+// Start starts a daemon with the given flags and stops it at the end of t,
+// which fails if the daemon leaves anything behind.
+func Start(t testing.TB, flags ...string) *Daemon {
+	t.Helper()
+	d := New(t)
+	d.Launch(t, flags...)
+	t.Cleanup(func() {
+		d.Stop(t)
+		d.CheckNothingLeft(t)
+	})
+	return d
+}
+
+// New makes the directories for a daemon and starts nothing. The state
+// directory's name is short because sockets lie below it.
+func New(t testing.TB) *Daemon {
+	t.Helper()
+	root, err := os.MkdirTemp("/var/tmp", "caisson-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := os.MkdirTemp("/run", "caisson-t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(os.RemoveAll(root), os.RemoveAll(state)); err != nil {
+			t.Error(err)
+		}
+	})
+	return &Daemon{Root: root, State: state, Socket: filepath.Join(state, "caisson.sock")}
+}
+
+// Launch starts the daemon and waits until it answers.
+func (d *Daemon) Launch(t testing.TB, flags ...string) {
+	t.Helper()
+	d.spawn(t, flags...)
+	deadline := time.Now().Add(startTimeout)
+	for time.Now().Before(deadline) {
+		select {
+		case <-d.ended:
+			t.Fatalf("the daemon ended at its start:\n%s", d.log)
+		case <-time.After(20 * time.Millisecond): // the socket appears when it is ready; nothing announces it
+		}
+		if r := d.Try("ls", "-o", "json"); r.Code == 0 {
+			return
+		}
+	}
+	t.Fatalf("the daemon did not answer within %s:\n%s", startTimeout, d.log)
+}
+
+func (d *Daemon) spawn(t testing.TB, flags ...string) {
+	t.Helper()
+	file := filepath.Join(d.Root, "config.yaml")
+	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{"--config", file, "--root", d.Root, "--state", d.State}, flags...)
+	d.log = &bytes.Buffer{}
+	line := append(slices.Clone(d.Wrap), append([]string{Bin(t, "caissond")}, args...)...)
+	d.cmd = exec.Command(line[0], line[1:]...)
+	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
+	d.cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	d.ended = make(chan struct{})
+	go func(cmd *exec.Cmd, ended chan struct{}) {
+		_ = cmd.Wait() // the exit code is looked at by whoever waits for the end
+		close(ended)
+	}(d.cmd, d.ended)
+}
+
+// PID is the daemon's process.
+func (d *Daemon) PID() int { return d.cmd.Process.Pid }
+
+// ExitCode returns the code of a daemon that has ended.
+func (d *Daemon) ExitCode() int { return d.cmd.ProcessState.ExitCode() }
+
+// Kill ends the daemon the hard way.
+func (d *Daemon) Kill(t testing.TB) {
+	t.Helper()
+	if err := d.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-d.ended
+}
+
+// Stop ends the daemon as an operator would.
+func (d *Daemon) Stop(t testing.TB) {
+	t.Helper()
+	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Error(err)
+	}
+	d.AwaitEnd(t)
+	if t.Failed() {
+		t.Logf("the daemon's log:\n%s", d.log)
+	}
+}
+
+// AwaitEnd waits until the daemon has ended by itself.
+func (d *Daemon) AwaitEnd(t testing.TB) {
+	t.Helper()
+	select {
+	case <-d.ended:
+	case <-time.After(stopTimeout):
+		t.Errorf("the daemon did not end within %s:\n%s", stopTimeout, d.log)
+		d.Kill(t)
+	}
+}
+
+// Log returns what the daemon has logged. It is complete once it has ended.
+func (d *Daemon) Log() string { return d.log.String() }
+
+// Result is what a client call gave.
+type Result struct {
+	Args           []string
+	Stdout, Stderr string
+	Code           int
+	Duration       time.Duration
+}
+
+// Command prepares a client call.
+func (d *Daemon) Command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(os.Getenv("CAISSON_BIN_DIR"), "caisson"), args...)
+	cmd.Env = []string{"CAISSON_SOCKET=" + d.Socket, "PATH=" + os.Getenv("PATH"), "HOST_CANARY=must-not-be-inherited"}
+	return cmd
+}
+
+// Try makes a client call.
+func (d *Daemon) Try(args ...string) Result { return d.TryWith("", args...) }
+
+// TryWith makes a client call with the given standard input.
+func (d *Daemon) TryWith(stdin string, args ...string) Result {
+	ctx, cancel := context.WithTimeout(context.Background(), runTimeout)
+	defer cancel()
+	cmd := d.Command(ctx, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	start := time.Now()
+	err := cmd.Run()
+	r := Result{Args: args, Stdout: stdout.String(), Stderr: stderr.String(), Code: cmd.ProcessState.ExitCode(), Duration: time.Since(start)}
+	if err != nil && r.Code < 0 {
+		r.Stderr += fmt.Sprintf("\n[the client ended with %v]", err)
+	}
+	return r
+}
+
+// Run makes a client call that must succeed.
+func (d *Daemon) Run(t testing.TB, args ...string) Result {
+	t.Helper()
+	r := d.Try(args...)
+	if r.Code != 0 {
+		t.Fatalf("caisson %q: exit code %d\nstdout: %s\nstderr: %s", args, r.Code, r.Stdout, r.Stderr)
+	}
+	return r
+}
+
+// JSON decodes what a call printed.
+func (r Result) JSON(t testing.TB, v any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(r.Stdout), v); err != nil {
+		t.Fatalf("caisson %q printed no JSON: %v\n%s\n%s", r.Args, err, r.Stdout, r.Stderr)
+	}
+}
+
+// RunResult is the JSON form of a run.
+type RunResult struct {
+	SandboxID    string   `json:"sandbox_id"`
+	Source       string   `json:"source"`
+	ExitCode     int      `json:"exit_code"`
+	Signal       int      `json:"signal"`
+	TimedOut     bool     `json:"timed_out"`
+	OOMKilled    bool     `json:"oom_killed"`
+	PIDsLimitHit bool     `json:"pids_limit_hit"`
+	Stdout       string   `json:"stdout"`
+	Stderr       string   `json:"stderr"`
+	StdoutBytes  int64    `json:"stdout_bytes"`
+	Truncated    bool     `json:"truncated"`
+	DurationMS   float64  `json:"duration_ms"`
+	CPUMS        float64  `json:"cpu_ms"`
+	PeakMemory   int64    `json:"peak_memory_bytes"`
+	Reason       string   `json:"reason"`
+	Network      string   `json:"network"`
+	Warnings     []string `json:"warnings"`
+}
+
+// RunJSON runs a command in a sandbox and decodes the result, whatever the
+// command's exit code.
+func (d *Daemon) RunJSON(t testing.TB, args ...string) RunResult {
+	t.Helper()
+	var r RunResult
+	d.Try(append([]string{"run", "--json"}, args...)...).JSON(t, &r)
+	return r
+}
+
+// Failure is the JSON form of a refusal.
+type Failure struct {
+	Error struct{ Code, Message, Cause, Remedy string }
+}
+
+// Refused makes a call that must be refused with the given code, and returns
+// the refusal.
+func (d *Daemon) Refused(t testing.TB, code string, args ...string) Failure {
+	t.Helper()
+	r := d.Try(args...)
+	if r.Code != 125 && r.Code != 126 && r.Code != 127 {
+		t.Fatalf("caisson %q: exit code %d, want a refusal\n%s%s", args, r.Code, r.Stdout, r.Stderr)
+	}
+	var f Failure
+	r.JSON(t, &f)
+	if f.Error.Code != code || f.Error.Message == "" || f.Error.Remedy == "" {
+		t.Fatalf("caisson %q: refused with %+v, want %s with a message and a remedy", args, f.Error, code)
+	}
+	return f
+}
+
+// instanceOf is the name that the daemon derives from its root: a test must
+// find the daemon's cgroups without asking it.
+func instanceOf(root string) string {
+	c := config.Default()
+	c.Root = root
+	return c.Instance()
+}

@@ -1,0 +1,72 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/tests/harness"
+)
+
+// shellBlocks are the fenced blocks of a page that say they are shell.
+var shellBlocks = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
+
+// prelude makes every caisson that fails end the script: a command of a
+// sandbox may fail, caisson itself may not, unless the page shows a refusal.
+const prelude = `
+caisson() {
+  "$CAISSON_BIN_DIR/caisson" "$@"; code=$?
+  [ $code != 125 ] || case "$*" in *absent*) ;; *) echo "caisson $*: refused" >&2; exit 125;; esac
+  return 0
+}
+`
+
+// Every command that the documents show works as shown.
+func TestDocumentedCommands(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		harness.Except(t, "this machine has no curl and no dpkg", os.Getenv("CAISSON_VM") != "")
+	}
+	for page, blocks := range map[string]int{"README.md": 2, "docs/cli.md": 4, "docs/api.md": 2, "docs/images.md": 1} {
+		t.Run(filepath.Base(page), func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("../..", page))
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := shellBlocks.FindAllStringSubmatch(string(text), -1)
+			if len(found) != blocks {
+				t.Fatalf("%d shell blocks, want %d", len(found), blocks)
+			}
+			for i, block := range found {
+				if strings.Contains(block[1], "make ") || strings.Contains(block[1], "/usr/local/go") {
+					continue // what make does and the demo shows
+				}
+				runBlock(t, fmt.Sprintf("%s, block %d", page, i+1), block[1])
+			}
+		})
+	}
+	daemon.AwaitNoSandbox(t)
+}
+
+func runBlock(t *testing.T, name, script string) {
+	t.Helper()
+	dir := workspace(t, 1000, 1000)
+	if err := os.WriteFile(filepath.Join(dir, "rootfs.tar"), tarOf(t, rootFiles(t, "x")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "notes.md"), []byte("notes\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", prelude+script)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CAISSON_SOCKET="+daemon.Socket)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s: %v\n%s\n%s", name, err, script, out)
+	}
+	for _, image := range []string{"tools", "mine"} {
+		daemon.Try("image", "rm", image) // made by some of the blocks
+	}
+}

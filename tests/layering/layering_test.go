@@ -1,0 +1,164 @@
+// Package layering holds the project's import rules: who may know whom.
+package layering
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/caisson-run/caisson/"
+
+// leaves know nothing of ours but the error codes and what lies below
+// themselves; they never know each other.
+var leaves = []string{"oci", "seccomp", "netns", "cgroups", "rootfs", "gateway", "initproto"}
+
+// rules say what the packages of a room may import of ours. The first room
+// whose name is the package, or a folder above it, counts.
+var rules = []struct {
+	room string
+	may  []string // rooms; every package may import its own room
+}{
+	{"sbxerr", nil},
+	{"oci", []string{"sbxerr"}},
+	{"seccomp", []string{"sbxerr"}},
+	{"netns", []string{"sbxerr"}},
+	{"cgroups", []string{"sbxerr"}},
+	{"rootfs", []string{"sbxerr"}},
+	{"gateway", []string{"sbxerr"}},
+	{"initproto", []string{}},
+	{"config", []string{"sbxerr"}},
+	{"runtime/idblock", []string{"sbxerr"}},
+	{"runtime/output", []string{"sbxerr"}},
+	{"runtime/pid1", []string{"sbxerr", "initproto"}},
+	{"runtime/posture", []string{"sbxerr"}},
+	{"runtime/ctrd", []string{"sbxerr", "runtime", "rootfs"}},
+	{"runtime/doctor", append([]string{"sbxerr", "runtime"}, leaves...)}, // the host as a whole
+	{"runtime", append([]string{"sbxerr"}, leaves...)},
+	{"api/server", []string{"sbxerr", "runtime", "api"}},
+	{"api", []string{"sbxerr"}},
+	{"cmd/caisson-init", []string{"initproto"}},
+	{"cmd/caisson", []string{"sbxerr", "api", "cgroups/units"}},
+	{"cmd/caissond", append([]string{"sbxerr", "api", "config", "runtime"}, leaves...)},
+	{"tests", append([]string{"sbxerr", "api", "config", "runtime"}, leaves...)},
+}
+
+// only say which packages alone may import something from outside.
+var only = []struct {
+	path string // and everything below it
+	by   []string
+}{
+	{"github.com/containerd/containerd/v2/client", []string{"runtime/ctrd"}},
+	{"github.com/coreos/go-iptables", []string{"netns"}},
+	{"github.com/vishvananda/netlink", []string{"netns"}},
+	{"github.com/seccomp/libseccomp-golang", []string{"seccomp"}},
+	{"github.com/spf13/cobra", []string{"cmd"}},
+	{"go.yaml.in/yaml/v3", []string{"config"}},
+}
+
+// heavy must not be linked into programs that have to be small.
+var heavy = map[string][]string{
+	"cmd/caisson":      {"github.com/containerd", module + "runtime", module + "api/server", "google.golang.org/grpc"},
+	"cmd/caisson-init": {"net/http", "github.com/", "google.golang.org/", "encoding/json"},
+}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+	Error      *struct{ Err string }
+}
+
+func list(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Imports,Deps,Error", module+"...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packages []listed
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return packages
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Error != nil {
+			t.Fatalf("%s: %s", p.ImportPath, p.Error.Err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+func under(path, room string) bool { return path == room || strings.HasPrefix(path, room+"/") }
+
+func underAny(path string, rooms []string) bool {
+	return slices.ContainsFunc(rooms, func(r string) bool { return under(path, r) })
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range list(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		i := slices.IndexFunc(rules, func(r struct {
+			room string
+			may  []string
+		}) bool {
+			return under(name, r.room)
+		})
+		if i < 0 {
+			t.Errorf("%s has no rule: give it a room", name)
+			continue
+		}
+		for _, imported := range p.Imports {
+			checkOwn(t, name, rules[i].room, rules[i].may, imported)
+			checkForeign(t, name, imported)
+		}
+	}
+}
+
+func checkOwn(t *testing.T, name, room string, may []string, imported string) {
+	t.Helper()
+	other, ours := strings.CutPrefix(imported, module)
+	if !ours || under(other, room) || underAny(other, may) {
+		return
+	}
+	t.Errorf("%s imports %s; it may import of ours only %q", name, other, may)
+}
+
+func checkForeign(t *testing.T, name, imported string) {
+	t.Helper()
+	for _, o := range only {
+		if under(imported, o.path) && !underAny(name, o.by) {
+			t.Errorf("%s imports %s, which is for %q alone", name, imported, o.by)
+		}
+	}
+}
+
+// Only the place where everything meets may know both the engine and the API.
+func TestEngineMeetsServerInOnePlace(t *testing.T) {
+	for _, p := range list(t) {
+		engine, server := slices.Contains(p.Imports, module+"runtime/ctrd"), slices.Contains(p.Imports, module+"api/server")
+		if name := strings.TrimPrefix(p.ImportPath, module); engine && server && name != "cmd/caissond" {
+			t.Errorf("%s imports both", name)
+		}
+	}
+}
+
+func TestSmallProgramsStaySmall(t *testing.T) {
+	for _, p := range list(t) {
+		for _, dep := range p.Deps {
+			for _, h := range heavy[strings.TrimPrefix(p.ImportPath, module)] {
+				if strings.HasPrefix(dep, h) && !strings.HasPrefix(dep, module+"initproto") {
+					t.Errorf("%s links %s", p.ImportPath, dep)
+				}
+			}
+		}
+	}
+}

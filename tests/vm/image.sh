@@ -1,0 +1,156 @@
+#!/usr/bin/env bash
+# Makes what the virtual machine boots from, in build/vm: kernel/vmlinuz and
+# disk.img, an ext4 of a Debian-like root with our programs and the suites.
+#   tests/vm/image.sh PATTERN SUITE...     PATTERN: as in go test -run
+# Needs no root and mounts nothing. The kernel stays until make clean.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+here=tests/vm
+out=build/vm
+tree=$out/tree
+pattern=$1
+suites=("${@:2}")
+
+# Programs of the host that busybox is no match for.
+programs=(nsenter iptables iptables-save iptables-restore ip6tables ip6tables-save ip6tables-restore)
+# The parts of the kernel's modules that a host of ours may load.
+modules=(fs/overlayfs drivers/net/veth.ko drivers/net/dummy.ko net/netfilter net/ipv4 net/ipv6 net/bridge lib crypto arch)
+# What tests build with the go command, which the virtual machine does not have.
+prebuilt=(runtime/posture/testdata/pid1 tests/escape/prober)
+
+die() { echo "test-vm: $*" >&2; exit 1; }
+
+step() { # WHAT COMMAND...
+  local what=$1 start=${EPOCHREALTIME/[.,]/}
+  shift
+  "$@"
+  local ms=$(((${EPOCHREALTIME/[.,]/} - start) / 1000))
+  printf 'test-vm: %-24s %4d.%d s\n' "$what" $((ms / 1000)) $((ms % 1000 / 100))
+}
+
+# fetch_kernel unpacks Debian's current cloud kernel.
+fetch_kernel() {
+  [ ! -e $out/kernel/vmlinuz ] || return 0
+  local package
+  package=$(kernel_package)
+  if [ -z "$package" ]; then # a fresh machine has no lists
+    apt-get update -q >&2
+    package=$(kernel_package)
+  fi
+  [ -n "$package" ] || die "apt knows no linux-image-cloud-amd64"
+  rm -rf $out/kernel
+  mkdir -p $out/kernel/deb
+  (cd $out/kernel/deb && apt-get download -q -o APT::Sandbox::User=root "$package") >&2 || die "download $package with apt"
+  dpkg-deb -x $out/kernel/deb/*.deb $out/kernel
+  rm -r $out/kernel/deb
+  mv $out/kernel/boot/vmlinuz-* $out/kernel/vmlinuz
+}
+
+# The package of that name is empty: it depends on the kernel of today.
+kernel_package() {
+  apt-cache depends linux-image-cloud-amd64 | awk '$1 == "Depends:" && $2 ~ /^linux-image-[0-9]/ { print $2; exit }'
+}
+
+compile_suites() {
+  local package
+  mkdir -p $out/tests
+  for package in "${suites[@]}"; do
+    CGO_ENABLED=0 go test -c -o "$out/tests/${package//\//_}.test" "./$package"
+  done
+  for package in "${prebuilt[@]}"; do
+    CGO_ENABLED=0 go build -trimpath -o "$out/tests/$(basename "$package")" "./$package"
+  done
+}
+
+make_tree() {
+  rm -rf $tree
+  mkdir -p $tree/usr/{bin,sbin,lib,lib64} $tree/{etc,proc,sys,dev,run,tmp,root,home,src,tests} $tree/var/{tmp,lib} $tree/opt/caisson
+  ln -s usr/bin usr/sbin usr/lib usr/lib64 $tree/ # as on Debian
+  chmod 1777 $tree/tmp $tree/var/tmp
+  install_userland
+  install_modules
+  cp bin/* $tree/opt/caisson/
+  install -m 0755 $here/init.sh $tree/sbin/init
+  install -m 0755 $here/go.sh $tree/bin/go
+  for suite in "${suites[@]}"; do install_suite "$suite"; done
+  printf '%s\n' "${suites[@]}" > $tree/etc/suites
+  printf "%s\n" "$pattern" > $tree/etc/run
+}
+
+install_userland() {
+  local busybox path
+  busybox=$(command -v busybox) || die "busybox is missing: make setup"
+  install -m 0755 "$busybox" $tree/bin/busybox
+  while read -r path; do
+    mkdir -p "$tree/$(dirname "$path")"
+    [ -e "$tree/$path" ] || ln -s /bin/busybox "$tree/$path"
+  done < <("$busybox" --list-full)
+  for path in "${programs[@]}"; do install_program "$path"; done
+  cp -r --parents /usr/lib/*/xtables $tree/
+  printf '%s\n' 'root:x:0:0:root:/root:/bin/sh' 'nobody:x:65534:65534:nobody:/nonexistent:/bin/false' > $tree/etc/passwd
+  printf '%s\n' 'root:x:0:' 'tty:x:5:' 'nogroup:x:65534:' > $tree/etc/group
+  printf '%s\n' '127.0.0.1 localhost vm' '::1 localhost' > $tree/etc/hosts
+  echo vm > $tree/etc/hostname
+}
+
+# install_program copies a program of the host with the libraries it needs.
+install_program() { # NAME
+  local path library
+  path=$(PATH=$PATH:/usr/sbin:/sbin command -v "$1") || die "$1 is missing: make setup"
+  rm -f $tree/usr/{bin,sbin}/"$1"
+  install -m 0755 "$(readlink -f "$path")" "$tree/usr/sbin/$1"
+  while read -r library; do
+    [ -e "$tree/$library" ] || install -D -m 0755 "$(readlink -f "$library")" "$tree/$library"
+  done < <(ldd "$path" | grep -oE '/[^ ]+')
+}
+
+# The kernel loads modules itself, by the modprobe of /sbin, as on any host.
+install_modules() {
+  local from to module
+  from=$(echo $out/kernel/lib/modules/*)
+  to=$tree/lib/modules/$(basename "$from")
+  mkdir -p "$to"
+  cp "$from"/modules.{order,builtin,builtin.modinfo} "$to/"
+  for module in "${modules[@]}"; do
+    mkdir -p "$to/kernel/$(dirname "$module")"
+    cp -r "$from/kernel/$module" "$to/kernel/$module"
+  done
+  busybox depmod -b $tree "$(basename "$from")"
+}
+
+install_suite() { # PACKAGE
+  install -D -m 0755 "$out/tests/${1//\//_}.test" "$tree/tests/${1//\//_}.test"
+  mkdir -p "$tree/src/$1"
+  [ ! -d "$1/testdata" ] || cp -r "$1/testdata" "$tree/src/$1/"
+  skip_pattern "$1" > "$tree/src/$1/.skip"
+  for package in "${prebuilt[@]}"; do
+    install -m 0755 "$out/tests/$(basename "$package")" "$tree/tests/$(basename "$package")"
+  done
+}
+
+# skip_pattern makes of a suite's exceptions what -test.skip takes.
+skip_pattern() { # SUITE
+  local suite name rest pattern=
+  while read -r suite name rest; do
+    [ "$suite" = "$1" ] || continue
+    grep -qs "^func ${name%%/*}(" "$1"/*_test.go || die "$here/exceptions names $name, which $1 does not have"
+    [ -n "$rest" ] || die "$here/exceptions gives no reason for $name"
+    pattern+="${pattern:+|}^${name//\//\$/^}\$"
+  done < $here/exceptions
+  echo "$pattern"
+}
+
+# The files belong to root in the image, whoever owns them here.
+make_disk() {
+  local as_root=()
+  [ "$(id -u)" = 0 ] || as_root=(unshare --map-root-user)
+  truncate -s 0 $out/disk.img
+  PATH=$PATH:/usr/sbin:/sbin "${as_root[@]}" mke2fs -q -t ext4 -L root -d $tree $out/disk.img 3G
+}
+
+mkdir -p $out
+step "kernel" fetch_kernel
+step "compile the suites" compile_suites
+step "lay out the root" make_tree
+step "make the disk" make_disk

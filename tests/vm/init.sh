@@ -1,0 +1,57 @@
+#!/bin/sh
+# PID 1 of the virtual machine. It sets it up as Debian sets up a host, runs the
+# suites and writes what they print to the second serial port. The lines that
+# begin with "@@" are for report.awk. The first port is the kernel's console.
+set -u
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
+export CAISSON_VM=1 CAISSON_TEST_STRICT=1 CAISSON_BIN_DIR=/opt/caisson
+results=/dev/ttyS1
+
+say() { echo "@@ $*" > $results; }
+seconds() { cut -d. -f1 /proc/uptime; }
+
+# The mounts, with Debian's options: /run is noexec there.
+mounts() {
+  mount -t proc -o nosuid,nodev,noexec proc /proc &&
+    mount -t sysfs -o nosuid,nodev,noexec sysfs /sys &&
+    { [ -e /dev/null ] || mount -t devtmpfs -o nosuid,mode=0755 devtmpfs /dev; } &&
+    mkdir -p /dev/pts /dev/shm &&
+    mount -t devpts -o nosuid,noexec,gid=5,mode=620,ptmxmode=000 devpts /dev/pts &&
+    mount -t tmpfs -o nosuid,nodev tmpfs /dev/shm &&
+    mount -t tmpfs -o nosuid,nodev,noexec,size=20%,mode=755 tmpfs /run &&
+    mount -t tmpfs -o nosuid,nodev tmpfs /tmp &&
+    mount -t cgroup2 -o nosuid,nodev,noexec,nsdelegate,memory_recursiveprot cgroup2 /sys/fs/cgroup &&
+    mount --make-rshared /
+}
+
+# The groups, as systemd leaves them where no unit asks for more: itself in one of
+# its own, and two controllers handed down. Who needs more has to see to it.
+cgroup_v2() {
+  mkdir /sys/fs/cgroup/init.scope &&
+    echo 1 > /sys/fs/cgroup/init.scope/cgroup.procs &&
+    echo "+memory +pids" > /sys/fs/cgroup/cgroup.subtree_control
+}
+
+# What systemd gives a service, and a network that leads nowhere: a host without
+# either would hold attacks by what it lacks.
+host_like() {
+  ulimit -Hn 524288 && ulimit -l 8192 &&
+    ip link set lo up &&
+    ip link add eth0 type dummy && ip link set eth0 up &&
+    ip addr add 10.0.2.15/24 dev eth0 && ip route add default via 10.0.2.2 &&
+    ip -6 addr add fd00:2::15/64 dev eth0 && ip -6 route add default via fd00:2::2 &&
+    hostname vm &&
+    modprobe -a iptable_filter ip6table_filter
+}
+
+run_suite() { # PACKAGE
+  say "begin $1 $(seconds)"
+  (cd "/src/$1" && exec "/tests/$(echo "$1" | tr / _).test" \
+    -test.v -test.count=1 -test.timeout 9m -test.run "$(cat /etc/run)" -test.skip "$(cat .skip)") > $results 2>&1 < /dev/null
+  say "end $1 $? $(seconds)"
+}
+
+mounts && cgroup_v2 && host_like && stty -F $results raw && say "ready"
+while read -r suite; do run_suite "$suite"; done < /etc/suites
+say "done $(seconds)"
+poweroff -f

@@ -1,0 +1,41 @@
+# Reads build/vm/results.log and says for each suite what go test would say. A
+# suite that did not end, passed no test or skipped one has failed.
+#   awk -v suites="A B" -f report.awk results.log
+BEGIN { count = split(suites, order, " ") }
+
+{ sub(/\r$/, "") }
+$1 == "@@" && $2 == "begin" { suite = $3; began[suite] = $4; next }
+$1 == "@@" && $2 == "end" { code[$3] = $4; took[$3] = $5 - began[$3]; suite = ""; next }
+$1 == "@@" && $2 == "ready" { ready = 1 }
+$1 == "@@" && $2 == "done" { complete = 1 }
+suite == "" { next }
+
+{ output[suite] = output[suite] $0 "\n" }
+/^--- PASS: / { passed[suite]++ }
+/^ *--- SKIP: / { skipped[suite] = skipped[suite] " " $3 }
+/^ *--- FAIL: / { failed[suite] = failed[suite] $0 "\n" }
+
+function verdict(s) {
+  if (!(s in began)) return "it did not start"
+  if (!(s in code)) return "it did not end"
+  if (code[s] != 0) return "exit code " code[s]
+  if (skipped[s] != "") return "skipped:" skipped[s] " (name them in tests/vm/exceptions)"
+  if (!passed[s]) return "no test ran"
+  return ""
+}
+
+END {
+  for (i = 1; i <= count; i++) {
+    s = order[i]
+    why = verdict(s)
+    if (why == "") {
+      printf "ok  \t%s\t%ds\t%d tests\n", s, took[s], passed[s]
+      continue
+    }
+    bad++
+    printf "%s%sFAIL\t%s\t%s\n", output[s], failed[s], s, why
+  }
+  if (!ready) print "FAIL\tthe virtual machine could not be set up"
+  if (!complete) print "FAIL\tthe virtual machine did not come to its end"
+  exit (bad || !ready || !complete) ? 1 : 0
+}
