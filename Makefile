@@ -1,0 +1,180 @@
+# caisson: build, check, test. `make help` lists the targets.
+#
+# Everything lands in bin/ (what is installed) and build/ (what is not). A rule
+# rebuilds only what is stale: the engine (containerd, its shim, runc) depends on
+# go.sum, our own programs on the sources.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+GO      ?= go
+PREFIX  ?= /usr/local
+DESTDIR ?=
+BIN     := bin
+BUILD   := build
+ASSETS  := rootfs/base/assets
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+COMMIT  := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+
+GOFLAGS_STATIC := -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
+SOURCES := $(shell find . \( -path ./.git -o -path ./$(BUILD) -o -path ./$(BIN) -o -path ./tools -o -path ./tests \) -prune \
+             -o -type f \( -name '*.go' ! -name '*_test.go' -o -path '*/assets/*' \) -print 2>/dev/null)
+
+ENGINE  := $(addprefix $(BIN)/,containerd containerd-shim-runc-v2 runc)
+OURS    := $(addprefix $(BIN)/,caisson caissond caisson-init)
+OLD     := $(addprefix $(BUILD)/containerd17/,containerd containerd-shim-runc-v2)
+BASE    := $(ASSETS)/busybox $(ASSETS)/applets.txt
+PLUGINS := $(addprefix $(BUILD)/protoc/,protoc-gen-go protoc-gen-connect-go)
+
+# The suites that drive a whole daemon; every other package is a unit.
+ROOT_SUITES := ./tests/integration/... ./tests/escape/...
+UNIT        = $$($(GO) list ./... | grep -vE '/tests/(integration|escape|vm|bench)(/|$$)')
+
+root = [ "$$(id -u)" = 0 ] || { echo '$@ needs root: it makes namespaces, mounts and cgroups' >&2; exit 1; }
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+# --- build ---------------------------------------------------------------------
+
+.PHONY: setup
+setup: ## install the Debian packages that building and testing need (or say which are missing)
+	@scripts/setup.sh
+
+.PHONY: build
+build: $(OURS) $(ENGINE) ## build caisson, caissond, caisson-init and the engine into bin/
+
+.PHONY: engine
+engine: $(ENGINE) ## build only containerd, its runc shim and runc
+
+.PHONY: assets
+assets: $(BASE) ## prepare the content of the embedded base image
+
+# version.stamp changes only when what it holds changes, so that a build in the
+# same tree does not link everything again.
+$(BUILD)/version.stamp: FORCE
+	@mkdir -p $(@D); echo '$(VERSION) $(COMMIT)' | cmp -s - $@ || echo '$(VERSION) $(COMMIT)' > $@
+.PHONY: FORCE
+FORCE:
+
+$(OURS): $(BIN)/%: $(SOURCES) $(BASE) go.mod go.sum $(BUILD)/version.stamp
+	@mkdir -p $(@D)
+	CGO_ENABLED=0 $(GO) build $(GOFLAGS_STATIC) -o $@ ./cmd/$*
+
+# The engine is built from the tool directives in go.mod. What we disable in its
+# configuration anyway is left out where a build tag allows it: CRI, tracing and
+# the snapshotters that nobody asks for. The shim's no_grpc makes each shim
+# process smaller. Versions come from go.mod, not from a git tree.
+CONTAINERD      := github.com/containerd/containerd/v2
+CONTAINERD_TAGS := no_cri no_tracing no_btrfs no_devmapper no_zfs netgo osusergo static_build urfave_cli_no_docs
+RUNC            := github.com/opencontainers/runc
+module_version   = $$($(GO) list -m -f '{{.Version}}' $(1))
+
+$(BIN)/containerd: go.sum
+	@mkdir -p $(@D)
+	CGO_ENABLED=0 $(GO) build -trimpath -tags '$(CONTAINERD_TAGS)' \
+	  -ldflags "-s -w -X $(CONTAINERD)/version.Version=$(call module_version,$(CONTAINERD))" -o $@ $(CONTAINERD)/cmd/containerd
+
+$(BIN)/containerd-shim-runc-v2: go.sum
+	@mkdir -p $(@D)
+	CGO_ENABLED=0 $(GO) build -trimpath -tags '$(CONTAINERD_TAGS) no_grpc' \
+	  -ldflags "-s -w -X $(CONTAINERD)/version.Version=$(call module_version,$(CONTAINERD))" -o $@ $(CONTAINERD)/cmd/containerd-shim-runc-v2
+
+# runc needs cgo (nsexec, libseccomp) and is linked statically, so that it runs on
+# any host and cannot be made to load a library from a sandbox's root.
+$(BIN)/runc: go.sum
+	@mkdir -p $(@D)
+	CGO_ENABLED=1 $(GO) build -trimpath -buildmode=pie -tags 'seccomp netgo osusergo urfave_cli_no_docs' \
+	  -ldflags '-s -w -linkmode external -extldflags -static-pie' -o $@ $(RUNC)
+
+# A second, older containerd for the compatibility tests.
+.PHONY: containerd17
+containerd17: $(OLD) ## build containerd 1.7 for the compatibility tests into build/containerd17/
+$(OLD): $(BUILD)/containerd17/%: tools/containerd17/go.sum
+	@mkdir -p $(@D)
+	cd tools/containerd17 && CGO_ENABLED=0 $(GO) build -trimpath -tags '$(CONTAINERD_TAGS) no_aufs' \
+	  -ldflags "-s -w -X github.com/containerd/containerd/version.Version=$(call module_version,github.com/containerd/containerd)" \
+	  -o $(CURDIR)/$@ github.com/containerd/containerd/cmd/$*
+
+# The base image is Debian's static busybox; the daemon embeds these two files.
+BUSYBOX := $(firstword $(wildcard /bin/busybox /usr/bin/busybox))
+$(ASSETS)/busybox: $(BUSYBOX)
+	@mkdir -p $(@D)
+	@[ -n '$(BUSYBOX)' ] || { echo 'busybox is missing: make setup (Debian: busybox-static)' >&2; exit 1; }
+	@! readelf -l '$(BUSYBOX)' | grep -q INTERP || { echo '$(BUSYBOX) is not static: make setup (Debian: busybox-static)' >&2; exit 1; }
+	install -m 0755 '$(BUSYBOX)' $@
+$(ASSETS)/applets.txt: $(ASSETS)/busybox
+	$< --list > $@
+
+# --- generated files -----------------------------------------------------------
+
+$(PLUGINS): $(BUILD)/protoc/%: go.sum
+	@mkdir -p $(@D)
+	$(GO) build -trimpath -o $@ "$$($(GO) list -f '{{.ImportPath}}' tool | grep '/$*$$')"
+
+.PHONY: generate
+generate: $(PLUGINS) $(BASE) ## write the generated files again (API from the proto, docs/errors.md)
+	@scripts/generate.sh .
+
+# --- check and test ------------------------------------------------------------
+
+.PHONY: check
+check: ## formatting, vet, staticcheck, layering, go.mod and generated files
+	$(MAKE) setup
+	$(MAKE) $(PLUGINS) $(BASE)
+	@scripts/check.sh
+
+.PHONY: test-unit
+test-unit: $(BASE) ## unit tests: no root, under 30 s
+	$(GO) test $(UNIT)
+
+# As root and with the engine at hand, tests that test-unit skips run too, and a
+# skip is a failure.
+STRICT := CAISSON_BIN_DIR=$(CURDIR)/$(BIN) CAISSON_CONTAINERD17_DIR=$(CURDIR)/$(BUILD)/containerd17 CAISSON_TEST_STRICT=1
+
+.PHONY: test-cover
+test-cover: build containerd17 ## tests of all packages, with those that need root, and their coverage (root)
+	@$(root)
+	$(STRICT) $(GO) test -count=1 -timeout 10m -coverprofile=$(BUILD)/cover.out $(UNIT)
+	@echo 'coverage of all packages together:'; $(GO) tool cover -func=$(BUILD)/cover.out | tail -1
+
+.PHONY: test-root
+test-root: build containerd17 ## integration and escape suites, against the real containerd and runc (root)
+	@$(root)
+	$(STRICT) $(GO) test -count=1 -timeout 20m -p 1 $(ROOT_SUITES)
+
+.PHONY: test
+test: ## everything this host can run: setup, build, all tests with coverage, integration, escape (root)
+	$(MAKE) setup
+	$(MAKE) test-cover
+	$(MAKE) test-root
+
+.PHONY: test-vm
+test-vm: build ## the same promises on a kernel with cgroup v2 only, in a virtual machine
+	tests/vm/run.sh
+
+.PHONY: demo
+demo: ## build everything, then show real work and real attacks in sandboxes (root)
+	$(MAKE) setup
+	$(MAKE) build
+	scripts/demo.sh
+
+.PHONY: bench
+bench: build ## measure, against ctr and whatever else this host has (root)
+	$(GO) run ./tests/bench
+
+# --- install -------------------------------------------------------------------
+
+.PHONY: install
+install: build ## install below PREFIX (default /usr/local)
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/libexec/caisson'
+	install -m 0755 $(BIN)/caisson $(BIN)/caissond '$(DESTDIR)$(PREFIX)/bin/'
+	install -m 0755 $(BIN)/caisson-init $(ENGINE) '$(DESTDIR)$(PREFIX)/libexec/caisson/'
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf $(BIN) $(BUILD) $(BASE)

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# All that can be said of the tree without running it. Goes through every check
+# and fails at the end, so that one run names everything.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+failed=()
+check() { # NAME COMMAND...
+  local name=$1
+  shift
+  echo "check $name"
+  "$@" || failed+=("$name")
+}
+
+formatted() {
+  local files
+  files=$(git ls-files -co --exclude-standard '*.go' | xargs -r gofmt -l)
+  [ -z "$files" ] || { echo "gofmt -w these:" "$files" >&2; return 1; }
+}
+
+# Every file that generate.sh makes must be in the tree, byte for byte.
+generated() {
+  local tmp status=0 file
+  tmp=$(mktemp -d) || return 1
+  if scripts/generate.sh "$tmp"; then
+    while read -r file; do
+      diff -u "$file" "$tmp/$file" || status=1
+    done < <(cd "$tmp" && find . -type f -printf '%P\n')
+    [ $status = 0 ] || echo "stale: make generate" >&2
+  else
+    status=1
+  fi
+  rm -rf "$tmp"
+  return $status
+}
+
+tidy() { go mod tidy -diff; }
+tidy17() { (cd tools/containerd17 && go mod tidy -diff); }
+
+check gofmt formatted
+check vet go vet ./...
+check staticcheck go tool staticcheck ./...
+check layering go test -count=1 ./tests/layering/...
+check "go.mod" tidy
+check "tools/containerd17/go.mod" tidy17
+check generated generated
+check "shell scripts" bash -n scripts/*.sh .ci/run
+
+if [ ${#failed[@]} -gt 0 ]; then
+  echo "failed: ${failed[*]}" >&2
+  exit 1
+fi

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Writes every generated file of the project below OUT: the tree itself (make
+# generate) or an empty directory to compare with (make check).
+#   scripts/generate.sh OUT
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=$(realpath "$1")
+
+mkdir -p "$out/api" "$out/docs"
+protoc -I api \
+  --plugin=build/protoc/protoc-gen-go --plugin=build/protoc/protoc-gen-connect-go \
+  --go_out="$out/api" --go_opt=paths=source_relative \
+  --connect-go_out="$out/api" --connect-go_opt=paths=source_relative \
+  api/caisson/v1/caisson.proto
+
+if [ -d sbxerr/gendoc ]; then
+  go run ./sbxerr/gendoc > "$out/docs/errors.md"
+fi

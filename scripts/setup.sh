@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Brings the Debian packages that building and testing need. As root with apt-get
+# it installs what is missing; otherwise it prints it. Nothing missing: nothing done.
+#   scripts/setup.sh [PACKAGE...]    further packages that the caller needs
+set -euo pipefail
+
+# binutils: readelf tells a static busybox from a dynamic one.
+packages=(gcc libc6-dev binutils pkg-config libseccomp-dev protobuf-compiler busybox-static iptables "$@")
+
+installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>&1)" = installed ]; }
+
+if ! command -v go >/dev/null; then
+  echo "go is missing: install the version that go.mod names ($(awk '$1 == "go" {print $2}' go.mod) or newer)" >&2
+  exit 1
+fi
+if ! command -v dpkg-query >/dev/null; then
+  echo "not a Debian system: make sure that the equivalents of these are installed: ${packages[*]}" >&2
+  exit 0
+fi
+
+missing=()
+for p in "${packages[@]}"; do installed "$p" || missing+=("$p"); done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+  echo "missing packages; as root: apt-get install -y --no-install-recommends ${missing[*]}" >&2
+  exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+echo "installing ${missing[*]}"
+apt-get install -y -q --no-install-recommends "${missing[@]}" ||
+  { apt-get update -q && apt-get install -y -q --no-install-recommends "${missing[@]}"; }
