@@ -4,8 +4,9 @@
 #   scripts/setup.sh [PACKAGE...]    further packages that the caller needs
 set -euo pipefail
 
-# binutils: readelf tells a static busybox from a dynamic one.
-packages=(gcc libc6-dev binutils pkg-config libseccomp-dev protobuf-compiler busybox-static iptables "$@")
+# binutils: readelf tells a static busybox from a dynamic one. libprotobuf-dev: the
+# well-known types that the API imports, which protobuf-compiler only recommends.
+packages=(gcc libc6-dev binutils pkg-config libseccomp-dev protobuf-compiler libprotobuf-dev busybox-static iptables "$@")
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>&1)" = installed ]; }
 
