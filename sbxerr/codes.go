@@ -7,19 +7,21 @@ const (
 	Canceled Code = "SBX-002" // the caller went away or cancelled
 	Deadline Code = "SBX-003" // a step of the runtime took longer than it may
 
-	Config     Code = "SBX-101" // the request can never succeed as written
-	Limits     Code = "SBX-102" // a resource limit is absent or out of range
-	Profile    Code = "SBX-103" // no such profile
-	Workspace  Code = "SBX-104" // the workspace directory is refused
-	DaemonConf Code = "SBX-105" // the daemon's configuration is refused
-	Exists     Code = "SBX-106" // the name or ID is taken
-	NotFound   Code = "SBX-107" // no such sandbox
-	State      Code = "SBX-108" // the sandbox is not in a state that allows this
-	Rights     Code = "SBX-109" // a right (root, a capability) is missing
-	Locked     Code = "SBX-110" // another daemon holds this root
-	IDRange    Code = "SBX-111" // no free block of host ids, or the range is taken
-	UserNS     Code = "SBX-112" // user namespaces cannot be used on this host
-	Busy       Code = "SBX-113" // the limit of concurrent sandboxes is reached
+	Config       Code = "SBX-101" // the request can never succeed as written
+	Limits       Code = "SBX-102" // a resource limit is absent or out of range
+	Profile      Code = "SBX-103" // no such profile
+	Workspace    Code = "SBX-104" // the workspace directory is refused
+	DaemonConf   Code = "SBX-105" // the daemon's configuration is refused
+	Exists       Code = "SBX-106" // the name or ID is taken
+	NotFound     Code = "SBX-107" // no such sandbox
+	State        Code = "SBX-108" // the sandbox is not in a state that allows this
+	Rights       Code = "SBX-109" // a right (root, a capability) is missing
+	Locked       Code = "SBX-110" // another daemon holds this root
+	IDRange      Code = "SBX-111" // no free block of host ids, or the range is taken
+	UserNS       Code = "SBX-112" // user namespaces cannot be used on this host
+	Busy         Code = "SBX-113" // the limit of concurrent sandboxes is reached
+	Paused       Code = "SBX-114" // the sandbox is paused
+	ExecNotFound Code = "SBX-115" // the sandbox has no such command
 
 	ImageNotFound Code = "SBX-201" // no such image
 	ImageFormat   Code = "SBX-202" // the archive is not an image in a known form
@@ -31,6 +33,15 @@ const (
 	Overlay       Code = "SBX-208" // the file system or kernel cannot do overlays
 	FromHost      Code = "SBX-209" // software of the host could not be collected
 	ImageInUse    Code = "SBX-210" // the image is needed by a sandbox
+	FilePath      Code = "SBX-211" // the path in the sandbox is not one that can be used
+	FileAbsent    Code = "SBX-212" // no such file or directory in the sandbox
+	FileRights    Code = "SBX-213" // the sandbox's user may not do this to the file
+	FileExists    Code = "SBX-214" // the file exists, or the directory is not empty
+	FileKind      Code = "SBX-215" // the file is of another kind than the operation needs
+	FileSpace     Code = "SBX-216" // the sandbox has no room left for the file
+	FileTooBig    Code = "SBX-217" // a file, tree or archive exceeds a limit of the file operations
+	Archive       Code = "SBX-218" // the archive is malformed or holds what may not be copied
+	FileFailed    Code = "SBX-219" // the sandbox's file system refused or failed an operation
 
 	Seccomp        Code = "SBX-301" // the filter is invalid or cannot be enforced here
 	SeccompProfile Code = "SBX-302" // no such seccomp profile
@@ -56,6 +67,7 @@ const (
 	DaemonOff Code = "SBX-802" // no daemon listens on the socket
 	APIBroken Code = "SBX-803" // the connection to the daemon broke
 	ClientIO  Code = "SBX-804" // the caller's own file, input or output failed
+	Peer      Code = "SBX-805" // the peer may not do this
 )
 
 // Class says who can act on a failure.

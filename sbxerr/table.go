@@ -22,7 +22,9 @@ var table = []Description{
 	{Locked, "another daemon holds this root", ClassHost, 409, false, "use that daemon, stop it, or give this one its own --root, --state and --socket"},
 	{IDRange, "no free block of host ids", ClassHost, 503, true, "remove sandboxes, or widen ids.blocks in the configuration"},
 	{UserNS, "user namespaces cannot be used on this host", ClassHost, 503, false, "enable them: sysctl user.max_user_namespaces must be above 0"},
-	{Busy, "the limit of concurrent sandboxes is reached", ClassPolicy, 429, true, "retry later, or raise sandboxes.max in the configuration"},
+	{Busy, "the limit of concurrent sandboxes is reached", ClassPolicy, 429, true, "retry later, or raise what the message names in the configuration: sandboxes.max, or the quota of the peer"},
+	{Paused, "the sandbox is paused", ClassSandbox, 409, true, "let it go on first: caisson resume NAME"},
+	{ExecNotFound, "the sandbox has no such command", ClassInput, 404, false, "caisson ps SANDBOX shows the commands there are"},
 
 	{ImageNotFound, "no such image", ClassInput, 404, false, "caisson image ls shows what there is; caisson image import or from-host makes one"},
 	{ImageFormat, "the archive is not an image in a known form", ClassInput, 400, false, "give an OCI layout (tar or folder), a docker-archive (docker save), a root file system tar, or a folder"},
@@ -34,6 +36,15 @@ var table = []Description{
 	{Overlay, "overlays cannot be made here", ClassHost, 503, false, "put the daemon's root on ext4, xfs or btrfs and load the overlay module"},
 	{FromHost, "software of the host could not be collected", ClassInput, 422, false, "name an installed package or an existing path"},
 	{ImageInUse, "the image is needed by a sandbox", ClassInput, 409, true, "remove the sandboxes that the message names first"},
+	{FilePath, "the path cannot be used", ClassInput, 400, false, "give the absolute path of a file or directory in the sandbox"},
+	{FileAbsent, "no such file or directory in the sandbox", ClassInput, 404, false, "check the path inside the sandbox; to make missing parents, ask for it"},
+	{FileRights, "the sandbox's user may not do this to the file", ClassInput, 403, false, "check the owner and mode inside the sandbox; its root file system is read-only unless the profile says otherwise"},
+	{FileExists, "the file exists, or the directory is not empty", ClassInput, 409, false, "choose another name, or ask to replace or to remove recursively"},
+	{FileKind, "the file is of another kind than needed", ClassInput, 422, false, "stat shows what the path is: only regular files are read and written, only directories listed"},
+	{FileSpace, "the sandbox has no room left for the file", ClassInput, 413, false, "remove files inside, or give the sandbox more tmpfs or disk"},
+	{FileTooBig, "a limit of the file operations is exceeded", ClassInput, 413, false, "copy in parts"},
+	{Archive, "the archive is malformed or holds what may not be copied", ClassInput, 422, false, "make the archive without the entry that the message names"},
+	{FileFailed, "the sandbox's file system failed an operation", ClassSandbox, 500, false, "the message says why; across file systems, copy and remove instead of moving"},
 
 	{Seccomp, "the seccomp filter cannot be enforced", ClassHost, 503, false, "use the runc of this installation; caisson doctor names the missing feature"},
 	{SeccompProfile, "no such seccomp profile", ClassInput, 400, false, "use strict, compat or debug"},
@@ -59,6 +70,7 @@ var table = []Description{
 	{DaemonOff, "no daemon listens on the socket", ClassHost, 503, true, "start it as root: caissond (or set CAISSON_SOCKET to the socket of a running one)"},
 	{APIBroken, "the connection to the daemon broke", ClassEngine, 502, true, "see whether the daemon runs; a foreground run ends with its connection"},
 	{ClientIO, "the caller's own file, input or output failed", ClassInput, 400, false, "check that the file exists, its rights, and the space where it lies"},
+	{Peer, "the peer may not do this", ClassPolicy, 403, false, "ask the operator for what the message names: peers: in the daemon's configuration says who may do what"},
 }
 
 // Describe returns the row of c.
