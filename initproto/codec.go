@@ -1,7 +1,5 @@
 package initproto
 
-import "syscall"
-
 // FormatError says what is wrong with a packet or a payload.
 type FormatError string
 
@@ -36,75 +34,17 @@ func Decode(b []byte) (Message, error) {
 }
 
 func decodeKind(k Kind, d *decoder) (Message, bool) {
-	switch k {
-	case KindHello:
-		m := Hello{Version: d.u32(), PID: int(d.u32())}
-		return m, validPID(m.PID)
-	case KindStart:
-		m := Start{Exec: d.u32(), Stdio: Stdio(d.u8())}
-		return m, m.Exec != 0 && m.Stdio&^allStdio == 0
-	case KindStarted:
-		m := Started{Exec: d.u32(), PID: int(d.u32())}
-		return m, m.Exec != 0 && m.PID > 1 && validPID(m.PID)
-	case KindFailed:
-		m := Failed{Exec: d.u32(), Stage: Stage(d.u8()), Errno: syscall.Errno(d.u32())}
-		return m, m.Exec != 0 && m.Stage != 0 && m.Stage < stageEnd && m.Errno != 0 && m.Errno <= maxErrno
-	case KindSignal:
-		m := Signal{Exec: d.u32(), Signal: syscall.Signal(d.u8())}
-		return m, m.Exec != 0 && m.Signal > 0 && m.Signal <= MaxSignal
-	case KindSignaled:
-		m := Signaled{Exec: d.u32(), Errno: syscall.Errno(d.u32())}
-		return m, m.Exec != 0 && m.Errno <= maxErrno
-	case KindExited:
-		return decodeExited(d)
+	if k < KindHello {
+		return decodeRequest(k, d)
 	}
-	return nil, false
-}
-
-func decodeExited(d *decoder) (Exited, bool) {
-	m := Exited{
-		Exec: d.u32(), Code: d.u8(), Signal: syscall.Signal(d.u8()),
-		UserMicros: d.i64(), SystemMicros: d.i64(), MaxRSSKiB: d.i64(),
-		Remaining: int(int32(d.u32())),
-	}
-	return m, m.Exec != 0 && m.Signal <= MaxSignal && (m.Code == 0 || m.Signal == 0) &&
-		validAmount(m.UserMicros) && validAmount(m.SystemMicros) && validAmount(m.MaxRSSKiB) &&
-		m.Remaining >= -1 && m.Remaining <= MaxPID
-}
-
-func validPID(pid int) bool { return pid > 0 && pid <= MaxPID }
-
-// validAmount keeps sums and unit changes of what PID 1 claims far from an
-// overflow: 2^50 µs are 35 years, 2^50 KiB more than any address space. A
-// thousand times either still fits an int64.
-func validAmount(n int64) bool { return n >= 0 && n <= 1<<50 }
-
-func (m Hello) encode(e *encoder)    { e.u32(m.Version); e.u32(uint32(m.PID)) }
-func (m Start) encode(e *encoder)    { e.u32(m.Exec); e.u8(uint8(m.Stdio)) }
-func (m Started) encode(e *encoder)  { e.u32(m.Exec); e.u32(uint32(m.PID)) }
-func (m Signal) encode(e *encoder)   { e.u32(m.Exec); e.u8(uint8(m.Signal)) }
-func (m Signaled) encode(e *encoder) { e.u32(m.Exec); e.u32(uint32(m.Errno)) }
-
-func (m Failed) encode(e *encoder) {
-	e.u32(m.Exec)
-	e.u8(uint8(m.Stage))
-	e.u32(uint32(m.Errno))
-}
-
-func (m Exited) encode(e *encoder) {
-	e.u32(m.Exec)
-	e.u8(m.Code)
-	e.u8(uint8(m.Signal))
-	e.i64(m.UserMicros)
-	e.i64(m.SystemMicros)
-	e.i64(m.MaxRSSKiB)
-	e.u32(uint32(int32(m.Remaining)))
+	return decodeReport(k, d)
 }
 
 // encoder appends little-endian values.
 type encoder struct{ b []byte }
 
 func (e *encoder) u8(v uint8)   { e.b = append(e.b, v) }
+func (e *encoder) u16(v uint16) { e.b = append(e.b, byte(v), byte(v>>8)) }
 func (e *encoder) u32(v uint32) { e.b = append(e.b, byte(v), byte(v>>8), byte(v>>16), byte(v>>24)) }
 func (e *encoder) i64(v int64)  { e.u32(uint32(v)); e.u32(uint32(uint64(v) >> 32)) }
 
@@ -136,6 +76,11 @@ func (d *decoder) u8() uint8 {
 		return 0
 	}
 	return p[0]
+}
+
+func (d *decoder) u16() uint16 {
+	low := uint16(d.u8())
+	return uint16(d.u8())<<8 | low
 }
 
 func (d *decoder) u32() uint32 {

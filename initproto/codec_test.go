@@ -11,16 +11,30 @@ import (
 
 var messages = []Message{
 	Hello{Version: Version, PID: 1},
-	Hello{Version: 1<<32 - 1, PID: MaxPID},
+	Hello{Version: 1<<32 - 1, PID: MaxPID, Held: MaxHeld},
+	Held{Exec: 7, PID: 2},
+	Held{Exec: 7, PID: MaxPID, Stdio: allStdio},
+	Welcome{},
+	Welcome{OrphanGraceMillis: 1<<32 - 1},
+	Adopt{},
 	Start{Exec: 1},
-	Start{Exec: 1<<32 - 1, Stdio: Stdin | Stdout | Stderr},
+	Start{Exec: 1<<32 - 1, Stdio: Stdin | Stdout | Stderr, Held: allStdio, Place: true},
+	Start{Exec: 1, Stdio: Stdin | Stdout, Held: Stdin, Terminal: true, Rows: 24, Cols: 1<<16 - 1},
+	Placed{Exec: 7, PID: 2},
+	Proceed{Exec: 7},
+	Abandon{Exec: 7},
 	Started{Exec: 7, PID: 2},
 	Failed{Exec: 7, Stage: StageExec, Errno: syscall.ENOENT},
 	Failed{Exec: 7, Stage: StageRequest, Errno: maxErrno},
+	Failed{Exec: 7, Stage: StageHold, Errno: syscall.ENOSPC},
 	Signal{Exec: 7, Signal: syscall.SIGKILL},
-	Signal{Exec: 7, Signal: MaxSignal},
+	Signal{Exec: 7, Signal: MaxSignal, Scope: ScopeAll},
 	Signaled{Exec: 7},
 	Signaled{Exec: 7, Errno: syscall.ESRCH},
+	Signaled{Exec: 7, Count: MaxPID},
+	CloseStdin{Exec: 7},
+	Resize{Exec: 7, Rows: 1, Cols: 300},
+	Release{Exec: 1<<32 - 1},
 	Exited{Exec: 7, Code: 255},
 	Exited{Exec: 7, Signal: syscall.SIGSEGV, UserMicros: 1, SystemMicros: 1 << 50, MaxRSSKiB: 3, Remaining: -1},
 	Exited{Exec: 7, Remaining: MaxPID},
@@ -45,12 +59,22 @@ func TestWireFormatIsFixed(t *testing.T) {
 		m    Message
 		want string
 	}{
-		{Hello{Version: 1, PID: 1}, "\x40\x01\x00\x00\x00\x01\x00\x00\x00"},
-		{Start{Exec: 258, Stdio: Stdout | Stderr}, "\x01\x02\x01\x00\x00\x06"},
-		{Signal{Exec: 1, Signal: 15}, "\x02\x01\x00\x00\x00\x0f"},
+		{Hello{Version: 2, PID: 1, Held: 3}, "\x40\x02\x00\x00\x00\x01\x00\x00\x00\x03\x00\x00\x00"},
+		{Held{Exec: 1, PID: 2, Stdio: Stderr}, "\x45\x01\x00\x00\x00\x02\x00\x00\x00\x04"},
+		{Welcome{OrphanGraceMillis: 258}, "\x03\x02\x01\x00\x00"},
+		{Adopt{}, "\x04"},
+		{Start{Exec: 258, Stdio: Stdout | Stderr, Held: Stdout, Place: true}, "\x01\x02\x01\x00\x00\x06\x02\x01\x00\x00\x00\x00"},
+		{Start{Exec: 1, Terminal: true, Rows: 2, Cols: 259}, "\x01\x01\x00\x00\x00\x00\x00\x02\x02\x00\x03\x01"},
+		{Signal{Exec: 1, Signal: 15, Scope: ScopeAll}, "\x02\x01\x00\x00\x00\x0f\x01"},
+		{Release{Exec: 1}, "\x05\x01\x00\x00\x00"},
+		{CloseStdin{Exec: 1}, "\x06\x01\x00\x00\x00"},
+		{Resize{Exec: 1, Rows: 2, Cols: 3}, "\x07\x01\x00\x00\x00\x02\x00\x03\x00"},
+		{Proceed{Exec: 1}, "\x08\x01\x00\x00\x00"},
+		{Abandon{Exec: 1}, "\x09\x01\x00\x00\x00"},
+		{Placed{Exec: 1, PID: 2}, "\x46\x01\x00\x00\x00\x02\x00\x00\x00"},
 		{Started{Exec: 1, PID: 2}, "\x41\x01\x00\x00\x00\x02\x00\x00\x00"},
 		{Failed{Exec: 1, Stage: StageChdir, Errno: 2}, "\x42\x01\x00\x00\x00\x03\x02\x00\x00\x00"},
-		{Signaled{Exec: 1, Errno: 3}, "\x43\x01\x00\x00\x00\x03\x00\x00\x00"},
+		{Signaled{Exec: 1, Errno: 3, Count: 4}, "\x43\x01\x00\x00\x00\x03\x00\x00\x00\x04\x00\x00\x00"},
 		{
 			Exited{Exec: 1, Code: 9, UserMicros: 1, SystemMicros: 2, MaxRSSKiB: 3, Remaining: -1},
 			"\x44\x01\x00\x00\x00\x09\x00" + "\x01\x00\x00\x00\x00\x00\x00\x00" + "\x02\x00\x00\x00\x00\x00\x00\x00" +
@@ -69,7 +93,26 @@ func TestDecodeRefusesWhatIsOutOfRange(t *testing.T) {
 		Hello{Version: 1, PID: MaxPID + 1},
 		Hello{Version: 1, PID: -1},
 		Start{Exec: 0},
+		Hello{Version: 1, PID: 1, Held: MaxHeld + 1},
+		Hello{Version: 1, PID: 1, Held: -1},
+		Held{Exec: 0, PID: 2},
+		Held{Exec: 1, PID: 1},
+		Held{Exec: 1, PID: 2, Stdio: allStdio + 1},
+		Placed{Exec: 0, PID: 2},
+		Placed{Exec: 1, PID: 1},
 		Start{Exec: 1, Stdio: allStdio + 1},
+		Start{Exec: 1, Stdio: Stdout, Held: Stdin},
+		Start{Exec: 1, Stdio: Stderr, Terminal: true},
+		Start{Exec: 1, Rows: 1},
+		Start{Exec: 1, Cols: 1},
+		Proceed{},
+		Abandon{},
+		Release{},
+		CloseStdin{},
+		Resize{Rows: 1},
+		Signal{Exec: 1, Signal: 1, Scope: scopeEnd},
+		Signaled{Exec: 1, Count: MaxPID + 1},
+		Signaled{Exec: 1, Count: -1},
 		Started{Exec: 0, PID: 2},
 		Started{Exec: 1, PID: 1},
 		Started{Exec: 1, PID: MaxPID + 1},
@@ -101,7 +144,10 @@ func TestDecodeRefusesWhatIsOutOfRange(t *testing.T) {
 func TestDecodeRefusesOtherLengthsAndKinds(t *testing.T) {
 	for _, m := range messages {
 		b := Encode(m)
-		for _, bad := range [][]byte{b[:len(b)-1], b[:1], append(b[:len(b):len(b)], 0)} {
+		for _, bad := range [][]byte{b[:max(len(b)-1, 1)], b[:1], append(b[:len(b):len(b)], 0)} {
+			if len(bad) == len(b) {
+				continue // it is nothing but a kind
+			}
 			if _, err := Decode(bad); err != FormatError("wrong length") {
 				t.Errorf("Decode(%q): %v", bad, err)
 			}
@@ -142,6 +188,7 @@ var payloads = []Payload{
 	{
 		Args: []string{"sh", "-c", "", "echo \"$1\"\x00"}, Env: []string{"PATH=/bin", ""}, Cwd: "/workspace",
 		UID: 1000, GID: 1<<32 - 1, Groups: []uint32{4, 1000},
+		Rlimits: []Rlimit{{Resource: 7, Soft: 10, Hard: 1<<64 - 1}, {Resource: 15}},
 	},
 }
 
@@ -201,6 +248,14 @@ func TestDecodePayloadDoesNotTrustCounts(t *testing.T) {
 			t.Errorf("DecodePayload(%q): %v allocations", b, n)
 		}
 	}
+	for _, list := range [][]Rlimit{
+		{{Resource: MaxRlimits}}, {{Soft: 2, Hard: 1}}, {{Resource: 3}, {Resource: 3}}, make([]Rlimit, MaxRlimits+1),
+	} {
+		b, _ := Payload{Args: []string{"true"}, Rlimits: list}.Encode()
+		if _, err := DecodePayload(b); err != FormatError("resource limit out of range") {
+			t.Errorf("DecodePayload with %v: %v", list, err)
+		}
+	}
 	empty, _ := Payload{}.Encode()
 	if _, err := DecodePayload(empty); err != FormatError("no command") {
 		t.Errorf("DecodePayload without arguments: %v", err)
@@ -242,6 +297,21 @@ func TestStdioCount(t *testing.T) {
 	for s, want := range map[Stdio]int{0: 0, Stdin: 1, Stdout: 1, Stderr: 1, Stdin | Stderr: 2, allStdio: 3} {
 		if got := s.Count(); got != want {
 			t.Errorf("Stdio(%b).Count() = %d, want %d", s, got, want)
+		}
+	}
+}
+
+func TestOtherVersion(t *testing.T) {
+	for b, want := range map[string]uint32{
+		"":                        0,
+		"\x40\x01\x00\x00":        0,
+		"\x41\x01\x00\x00\x00":    0,
+		"\x40\x02\x00\x00\x00":    0, // ours
+		"\x40\x01\x00\x00\x00":    1,
+		"\x40\x03\x00\x00\x00etc": 3,
+	} {
+		if got, other := OtherVersion([]byte(b)); other != (want != 0) || other && got != want {
+			t.Errorf("OtherVersion(%q) = %d, %v", b, got, other)
 		}
 	}
 }

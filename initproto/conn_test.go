@@ -90,7 +90,9 @@ func TestConnRefusesOtherDescriptors(t *testing.T) {
 		"none with a start":       {Start{Exec: 1}, 0, "wrong number of descriptors"},
 		"too few":                 {Start{Exec: 1, Stdio: allStdio}, 3, "wrong number of descriptors"},
 		"too many":                {Start{Exec: 1, Stdio: Stdin}, 3, "wrong number of descriptors"},
-		"more than any":           {Start{Exec: 1, Stdio: allStdio}, MaxFDs + 1, "too many descriptors"},
+		"without the held ones":   {Start{Exec: 1, Stdio: Stdin, Held: Stdin}, 2, "wrong number of descriptors"},
+		"held, but not there":     {Held{Exec: 1, PID: 2, Stdio: Stdout}, 0, "wrong number of descriptors"},
+		"more than any":           {Start{Exec: 1, Stdio: allStdio}, MaxFDs + 2, "too many descriptors"},
 		"many more than any":      {Start{Exec: 1, Stdio: allStdio}, 200, "too many descriptors"},
 		"with what never has any": {Signal{Exec: 1, Signal: 9}, 1, "wrong number of descriptors"},
 	} {
@@ -109,6 +111,61 @@ func TestConnRefusesOtherDescriptors(t *testing.T) {
 				t.Errorf("%d descriptors open, %d before", after, before)
 			}
 		})
+	}
+}
+
+// A PID 1 that is out of descriptors must be able to say so.
+func TestConnOutOfDescriptors(t *testing.T) {
+	_, a, b := pair(t)
+	m := Start{Exec: 1, Stdio: allStdio, Held: allStdio}
+	fds := null(t, wantFDs(m))
+	before := openFDs(t)
+	var old syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Send(m, fds...); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: uint64(fds[len(fds)-1]) + 3, Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	got, gotFDs, err := b.Recv()
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if got != m || gotFDs != nil || err != ErrFiles {
+		t.Errorf("Recv = %#v, %v, %v", got, gotFDs, err)
+	}
+	if after := openFDs(t); after != before {
+		t.Errorf("%d descriptors open, %d before", after, before)
+	}
+}
+
+func TestConnTimeout(t *testing.T) {
+	_, a, _ := pair(t)
+	if err := a.SetTimeout(5); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := a.Recv(); err != syscall.EAGAIN {
+		t.Errorf("Recv of nothing: %v", err)
+	}
+	var err error
+	for err == nil { // until the queue is full
+		err = a.Send(Adopt{})
+	}
+	if err != syscall.EAGAIN {
+		t.Errorf("Send to one that does not read: %v", err)
+	}
+}
+
+func TestConnShutdown(t *testing.T) {
+	_, a, _ := pair(t)
+	done := make(chan error, 1)
+	go func() { _, _, err := a.Recv(); done <- err }()
+	a.Shutdown()
+	if err := <-done; err != ErrClosed {
+		t.Errorf("Recv: %v", err)
 	}
 }
 
@@ -145,6 +202,26 @@ func TestConnSeesTheEnd(t *testing.T) {
 	}
 	if err := b.Send(Signaled{Exec: 1}); err != syscall.EPIPE {
 		t.Errorf("Send after the end: %v", err)
+	}
+}
+
+// The last words of a peer count even if it ends with messages unread.
+func TestConnReadsWhatWasSentBeforeAReset(t *testing.T) {
+	_, a, b := pair(t)
+	if err := b.Send(Adopt{}); err != nil { // is never read
+		t.Fatal(err)
+	}
+	if err := a.Send(Release{Exec: 3}); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if m, _, err := b.Recv(); m != (Release{Exec: 3}) || err != nil {
+		t.Errorf("Recv = %#v, %v", m, err)
+	}
+	if _, _, err := b.Recv(); err != ErrClosed {
+		t.Errorf("Recv after the end: %v", err)
 	}
 }
 

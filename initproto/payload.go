@@ -2,8 +2,8 @@ package initproto
 
 import "syscall"
 
-// Payload is what a command is started with. Rlimits and the umask are those
-// of PID 1, which the OCI runtime set.
+// Payload is what a command is started with. Limits that it does not name and
+// the umask are those of PID 1, which the OCI runtime set.
 type Payload struct {
 	Args   []string // Args[0] is looked up in the PATH of Env unless it has a slash
 	Env    []string // K=V, complete: nothing of PID 1's own is added
@@ -11,6 +11,16 @@ type Payload struct {
 	UID    uint32   // in the sandbox's user namespace
 	GID    uint32
 	Groups []uint32 // supplementary groups, complete
+
+	Rlimits []Rlimit // at most one of a resource
+}
+
+// Rlimit is a resource limit for setrlimit(2). Soft is at most Hard; 1<<64 - 1
+// is no limit.
+type Rlimit struct {
+	Resource uint32 // RLIMIT_*, below MaxRlimits
+	Soft     uint64
+	Hard     uint64
 }
 
 // Encode renders p, or returns E2BIG when that exceeds MaxPayload.
@@ -29,11 +39,19 @@ func (p Payload) Encode() ([]byte, error) {
 	for _, g := range p.Groups {
 		e.u32(g)
 	}
+	e.u32(uint32(len(p.Rlimits)))
+	for _, r := range p.Rlimits {
+		e.u32(r.Resource)
+		e.i64(int64(r.Soft))
+		e.i64(int64(r.Hard))
+	}
 	return e.b, nil
 }
 
+const rlimitSize = 4 + 8 + 8
+
 func (p Payload) encodedSize() int {
-	size := 4 + 4 + 4 + len(p.Cwd) + 4 + 4 + 4 + 4*len(p.Groups)
+	size := 4 + 4 + 4 + len(p.Cwd) + 4 + 4 + 4 + 4*len(p.Groups) + 4 + rlimitSize*len(p.Rlimits)
 	for _, s := range p.Args {
 		size += 4 + len(s)
 	}
@@ -57,13 +75,34 @@ func DecodePayload(b []byte) (Payload, error) {
 			p.Groups[i] = d.u32()
 		}
 	}
+	var ok bool
+	p.Rlimits, ok = d.rlimits()
 	switch {
+	case !ok:
+		return Payload{}, FormatError("resource limit out of range")
 	case d.short || len(d.b) != 0:
 		return Payload{}, FormatError("wrong payload length")
 	case len(p.Args) == 0:
 		return Payload{}, FormatError("no command")
 	}
 	return p, nil
+}
+
+func (d *decoder) rlimits() (list []Rlimit, ok bool) {
+	n := d.count()
+	if n > MaxRlimits {
+		return nil, false
+	}
+	var seen [MaxRlimits]bool
+	for range n {
+		r := Rlimit{Resource: d.u32(), Soft: uint64(d.i64()), Hard: uint64(d.i64())}
+		if r.Resource >= MaxRlimits || seen[r.Resource] || r.Soft > r.Hard {
+			return nil, false
+		}
+		seen[r.Resource] = true
+		list = append(list, r)
+	}
+	return list, true
 }
 
 func (e *encoder) strs(list []string) {

@@ -6,20 +6,21 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+
+	"github.com/caisson-run/caisson/initproto"
 )
 
 func TestParseStat(t *testing.T) {
 	type result struct {
-		state   byte
-		session int
-		ok      bool
+		state           byte
+		parent, session int
 	}
 	for stat, want := range map[string]result{
-		"7 (sh) S 1 7 7 0 -1 4194304":           {'S', 7, true},
-		"7 (a b) Z 1 6 5 0":                     {'Z', 5, true},
-		"7 () Z 1 1 1 (x) R 1 9 9 0":            {'R', 9, true}, // the name is ") Z 1 1 1 (x"
-		"7 (new\nline\n7 (x) Z 1 1 1) S 1 2 3 ": {'S', 3, true},
-		"7 (sh) S 1 7 -1 0":                     {'S', -1, true},
+		"7 (sh) S 1 7 7 0 -1 4194304":           {'S', 1, 7},
+		"7 (a b) Z 2 6 5 0":                     {'Z', 2, 5},
+		"7 () Z 1 1 1 (x) R 3 9 9 0":            {'R', 3, 9}, // the name is ") Z 1 1 1 (x"
+		"7 (new\nline\n7 (x) Z 1 1 1) S 1 2 3 ": {'S', 1, 3},
+		"7 (sh) S 1 7 -1 0":                     {'S', 1, -1},
 		"":                                      {},
 		"7 (sh":                                 {},
 		"7 (sh)":                                {},
@@ -28,14 +29,76 @@ func TestParseStat(t *testing.T) {
 		"7 (sh) S 1 7 7":                        {}, // cut off: 77 perhaps
 		"7 (sh) S 1 7 99999999999 0":            {},
 		"7 (sh) S 1 7 - 0":                      {},
+		"7 (sh) S 1 7 x 0":                      {},
+		"7 (sh) S x 7 7 0":                      {},
 	} {
-		state, session, ok := parseStat([]byte(stat))
-		if got := (result{state, session, ok}); got != want && (ok || want.ok) {
-			t.Errorf("parseStat(%q) = %+v, want %+v", stat, got, want)
+		p, ok := parseStat([]byte(stat))
+		if got := (result{p.state, p.parent, p.session}); got != want || ok != (want != result{}) {
+			t.Errorf("parseStat(%q) = %+v, %v; want %+v", stat, p, ok, want)
 		}
 	}
-	if _, _, ok := parseStat([]byte("7 (sh) S 1 7 x 0")); ok {
-		t.Error("parseStat accepts a session that is no number")
+}
+
+// A first thread that has ended shows as a zombie: it must not hide the others.
+func TestZombieWithThreads(t *testing.T) {
+	for threads, ended := range map[string]bool{"0": true, "1": true, "2": false, "9": false} {
+		p, ok := parseStat([]byte("7 (sh) Z 1 7 7 0 -1 4 99999999999999 0 0 0 1 2 0 0 20 0 " + threads + " 0 5"))
+		if !ok || p.ended() != ended {
+			t.Errorf("with %s threads: %+v, %v", threads, p, ok)
+		}
+	}
+}
+
+func TestFamily(t *testing.T) {
+	list := []process{
+		{pid: 10, parent: 1, session: 10}, // the command
+		{pid: 11, parent: 10, session: 10},
+		{pid: 14, parent: 11, session: 14},
+		{pid: 12, parent: 14, session: 12}, // before its parent's turn in the next pass
+		{pid: 13, parent: 1, session: 10},  // an orphan of the session
+		{pid: 20, parent: 1, session: 20},  // another command
+		{pid: 21, parent: 20, session: 20},
+	}
+	for _, tc := range []struct {
+		session, root int
+		want          []int
+	}{
+		{10, 10, []int{10, 11, 12, 13, 14}},
+		{10, 0, []int{10, 11, 12, 13, 14}},
+		{14, 0, []int{12, 14}},
+		{99, 0, nil},
+		{99, 20, []int{20, 21}},
+	} {
+		got := family(list, tc.session, tc.root)
+		slices.Sort(got)
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("family of session %d, root %d: %v, want %v", tc.session, tc.root, got, tc.want)
+		}
+	}
+}
+
+func TestParseNotes(t *testing.T) {
+	for b, want := range map[string]struct {
+		ready   bool
+		refused failure
+	}{
+		"":                         {},
+		"\x00\x00\x00\x00":         {},
+		"\x00\x00\x00\x00\x00":     {ready: true},
+		"\x07\x02\x00\x00\x00":     {refused: failure{initproto.StageExec, syscall.ENOENT}},
+		"\x00\x00\x00\x00\x00\x08": {ready: true},
+		"\x00\x00\x00\x00\x00\x08\x01\x00\x00\x00": {true, failure{initproto.StageRlimit, syscall.EPERM}},
+		"\x07\x00\x00\x00\x00":                     {refused: failure{initproto.StageExec, syscall.EIO}}, // lies
+		"\xff\x02\x00\x00\x00":                     {refused: failure{initproto.StageExec, syscall.EIO}},
+		"\x07\xff\xff\xff\xff":                     {refused: failure{initproto.StageExec, syscall.EIO}},
+	} {
+		ready, refused := parseNotes([]byte(b))
+		if refused == nil {
+			refused = &failure{}
+		}
+		if ready != want.ready || *refused != want.refused {
+			t.Errorf("parseNotes(%q) = %v, %+v", b, ready, *refused)
+		}
 	}
 }
 
@@ -43,24 +106,28 @@ func FuzzParseStat(f *testing.F) {
 	f.Add("7 (sh) S 1 7 7 0")
 	f.Fuzz(func(t *testing.T, name string) {
 		// Whatever a process calls itself, its fields are read right.
-		if state, session, ok := parseStat([]byte("7 (" + name + ") S 1 8 9 0 -1")); state != 'S' || session != 9 || !ok {
-			t.Errorf("process named %q: %c, %d, %v", name, state, session, ok)
+		p, ok := parseStat([]byte("7 (" + name + ") S 1 8 9 0 -1"))
+		if want := (process{state: 'S', parent: 1, session: 9}); p != want || !ok {
+			t.Errorf("process named %q: %+v, %v", name, p, ok)
 		}
 		parseStat([]byte(name)) // no panic
 	})
 }
 
 func TestReadOwnStat(t *testing.T) {
-	state, session, ok := readStat(syscall.Getpid())
+	p, ok := readStat(syscall.Getpid())
 	want, _, errno := syscall.RawSyscall(syscall.SYS_GETSID, 0, 0, 0)
-	if errno != 0 || !ok || session != int(want) || state == 'Z' {
-		t.Errorf("readStat = %c, %d, %v; the session is %d", state, session, ok, want)
+	if errno != 0 || !ok || p.session != int(want) || p.parent != syscall.Getppid() || p.ended() {
+		t.Errorf("readStat = %+v, %v; the session is %d", p, ok, want)
 	}
 	pids, err := processes()
 	if err != nil || !slices.Contains(pids, syscall.Getpid()) {
 		t.Errorf("processes = %v, %v", pids, err)
 	}
-	if _, _, ok := readStat(1 << 30); ok {
+	if p.threads < 1 {
+		t.Errorf("this process has %d threads", p.threads)
+	}
+	if _, ok := readStat(1 << 30); ok {
 		t.Error("a process that cannot be has a state")
 	}
 }

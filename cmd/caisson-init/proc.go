@@ -1,31 +1,68 @@
 package main
 
 import (
+	"bytes"
 	"strconv"
 	"syscall"
 )
 
+// process is what /proc/PID/stat says of a process.
+type process struct {
+	pid     int
+	state   byte
+	parent  int
+	session int
+	threads int // 0: not known
+}
+
+// ended tells a zombie from a process of which only the first thread ended.
+func (p process) ended() bool { return (p.state == 'Z' || p.state == 'X') && p.threads <= 1 }
+
+// census is what countOthers finds.
+type census struct {
+	others  int // -1: they cannot be counted
+	session int // of others, those in the session of the command
+	seen    int // processes in all
+}
+
 // countOthers counts the processes of the namespace that are neither this one,
-// nor zombies, nor in the session of a command in live. -1: they cannot be
-// counted. seen is how many there are in all.
-func countOthers(live map[int]uint32) (count, seen int) {
+// nor zombies, nor in the session of a running command, for one that has ended
+// and whose session was pid.
+func (s *server) countOthers(pid int) census {
+	var c census
+	list, err := others()
+	if err != nil {
+		return census{others: -1}
+	}
+	c.seen = len(list)
+	for _, p := range list {
+		if _, ok := s.live[p.session]; ok {
+			continue
+		}
+		c.others++
+		if p.session == pid {
+			c.session++
+		}
+	}
+	return c
+}
+
+// others lists the processes of the namespace but this one and zombies.
+func others() ([]process, error) {
 	pids, err := processes()
 	if err != nil {
-		return -1, 0
+		return nil, err
 	}
+	list := make([]process, 0, len(pids))
 	for _, pid := range pids {
 		if pid == syscall.Getpid() {
 			continue
 		}
-		state, session, ok := readStat(pid)
-		if !ok || state == 'Z' || state == 'X' {
-			continue // ended since
-		}
-		if _, ok := live[session]; !ok {
-			count++
+		if p, ok := readStat(pid); ok && !p.ended() {
+			list = append(list, p)
 		}
 	}
-	return count, len(pids)
+	return list, nil
 }
 
 // processes lists /proc.
@@ -51,41 +88,50 @@ func processes() ([]int, error) {
 	}
 }
 
-func readStat(pid int) (state byte, session int, ok bool) {
+func readStat(pid int) (process, bool) {
 	fd, err := syscall.Open("/proc/"+strconv.Itoa(pid)+"/stat", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
-		return 0, 0, false
+		return process{}, false
 	}
 	defer syscall.Close(fd)
 	var buf [512]byte
 	n, err := syscall.Read(fd, buf[:])
 	if err != nil {
-		return 0, 0, false
+		return process{}, false
 	}
-	return parseStat(buf[:n])
+	p, ok := parseStat(buf[:n])
+	p.pid = pid
+	return p, ok
 }
 
-// parseStat reads the third and the sixth field of /proc/PID/stat. The second
-// is the command's name, which a process chooses: it may hold spaces and
-// parentheses, so the fields are counted from the last one (proc_pid_stat(5)).
-func parseStat(stat []byte) (state byte, session int, ok bool) {
+// parseStat reads the third, fourth, sixth and twentieth field of
+// /proc/PID/stat. The second is the command's name, which a process chooses: it
+// may hold spaces and parentheses, so the fields are counted from the last one
+// (proc_pid_stat(5)).
+func parseStat(stat []byte) (p process, ok bool) {
 	end := len(stat) - 1
 	for end >= 0 && stat[end] != ')' {
 		end--
 	}
 	rest := stat[end+1:]
 	if end < 0 || len(rest) < 3 || rest[0] != ' ' || rest[2] != ' ' {
-		return 0, 0, false
+		return process{}, false
 	}
-	state, rest = rest[1], rest[3:]
-	var fields [3]int // ppid, pgrp, session
-	for i := range fields {
-		if fields[i], rest, ok = parseInt(rest); !ok {
-			return 0, 0, false
+	p.state, rest = rest[1], rest[3:]
+	var group int
+	for _, field := range []*int{&p.parent, &group, &p.session} {
+		if *field, rest, ok = parseInt(rest); !ok {
+			return process{}, false
 		}
 	}
-	return state, fields[2], true
+	for range 13 {
+		_, rest, _ = bytes.Cut(rest, space)
+	}
+	p.threads, _, _ = parseInt(rest)
+	return p, true
 }
+
+var space = []byte{' '}
 
 // parseInt takes a decimal number and the space after it. It is here because
 // this runs for each process of a full sandbox and should leave no garbage.

@@ -42,13 +42,14 @@ func sealFDs() error {
 // and from outside only SIGKILL and SIGSTOP. Unlike ignored signals, defaults
 // are also what the commands must inherit.
 //
-// SIGURG keeps its handler: the runtime preempts goroutines with it, and does
-// nothing else when it comes from elsewhere. A fault in this process still ends
-// it, because the kernel forces those signals.
+// SIGURG, with which the runtime preempts goroutines that compute for long, is
+// not spared: its handler would block all signals while it runs, in the first
+// thread too. A fault in this process still ends it, because the kernel forces
+// those signals.
 func defaultSignals() error {
 	for sig := 1; sig <= lastSignal; sig++ {
 		switch syscall.Signal(sig) {
-		case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGURG:
+		case syscall.SIGKILL, syscall.SIGSTOP:
 			continue
 		}
 		if err := sigDefault(sig); err != nil {

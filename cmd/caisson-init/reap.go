@@ -14,9 +14,7 @@ func (s *server) reap() {
 			<-s.forked // orphans descend from commands: without these there are none
 			continue
 		}
-		if err := s.collect(); err != nil {
-			syscall.Exit(statusOf(err))
-		}
+		s.collect()
 	}
 }
 
@@ -33,10 +31,11 @@ func awaitExit() error {
 }
 
 // collect reaps all that have ended and reports the commands among them.
-func (s *server) collect() error {
+func (s *server) collect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var ended []initproto.Exited
+	var ended []*initproto.Exited
+	var records []*record
 	alone := false
 	for {
 		var status syscall.WaitStatus
@@ -49,32 +48,45 @@ func (s *server) collect() error {
 			alone = err == syscall.ECHILD
 			break
 		}
-		if exec, ok := s.live[pid]; ok {
-			delete(s.live, pid)
-			ended = append(ended, exitOf(exec, status, usage))
+		r, ok := s.live[pid]
+		if !ok {
+			continue
+		}
+		delete(s.live, pid)
+		r.running = false
+		if r.launch != nil {
+			s.settle(r, true) // Started or Failed come first
+		}
+		if !r.dropped {
+			records = append(records, r)
+			ended = append(ended, exitOf(r.exec, status, usage))
 		}
 	}
-	return s.report(ended, alone)
-}
-
-// report sends ended. Without children nothing can remain, which spares the
-// usual command the reading of /proc.
-func (s *server) report(ended []initproto.Exited, alone bool) error {
-	for _, m := range ended {
-		if !alone {
-			var seen int
-			m.Remaining, seen = countOthers(s.live)
-			s.discard(scanGarbage * seen)
-		}
-		if err := s.conn.Send(m); err != nil {
-			return err
-		}
+	for i, r := range records {
+		s.ended(r, ended[i], alone)
 	}
-	return nil
 }
 
-func exitOf(exec uint32, status syscall.WaitStatus, usage syscall.Rusage) initproto.Exited {
-	m := initproto.Exited{
+// ended reports the end of r, or has its terminal do so. Without children
+// nothing can remain, which spares the usual command the reading of /proc.
+func (s *server) ended(r *record, m *initproto.Exited, alone bool) {
+	r.empty = alone
+	if !alone {
+		c := s.countOthers(r.pid)
+		m.Remaining, r.empty = c.others, c.others >= 0 && c.session == 0
+		s.discard(scanGarbage * c.seen)
+	}
+	if r.term != nil {
+		r.term.end(m)
+		s.poller.wake()
+		return
+	}
+	r.exit = m
+	s.tell(r)
+}
+
+func exitOf(exec uint32, status syscall.WaitStatus, usage syscall.Rusage) *initproto.Exited {
+	m := &initproto.Exited{
 		Exec:         exec,
 		UserMicros:   micros(usage.Utime),
 		SystemMicros: micros(usage.Stime),

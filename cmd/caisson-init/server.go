@@ -2,6 +2,7 @@ package main
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -11,110 +12,107 @@ import (
 // What is left behind, in bytes, rounded up from measurements. The Go runtime
 // itself would collect only at 4 MiB, twice as much as all of the rest.
 const (
-	startGarbage   = 1 << 10   // by a start and its end, beside the payload
-	payloadGarbage = 4         // by each byte of a payload
-	scanGarbage    = 200       // by each process when all are counted
-	garbageLimit   = 256 << 10 // makes a collection worth half a millisecond
+	startGarbage    = 1536      // by a start and its end, beside the payload
+	payloadGarbage  = 4         // by each byte of a payload
+	scanGarbage     = 200       // by each process when all are counted
+	terminalGarbage = 10 << 10  // by a terminal
+	garbageLimit    = 256 << 10 // makes a collection worth half a millisecond
 )
 
 // server is the state of PID 1.
 type server struct {
-	conn   *initproto.Conn
+	path   string
 	forked chan struct{} // wakes the reaper, which sleeps while there are no children
+
+	// Of the goroutine that has the connection.
+	reserve sync.Once
+	counted bool  // the last connection was welcomed
+	until   int64 // CLOCK_BOOTTIME at which this process gives up without one
 
 	// mu is held from before a fork until the child is in live and reported,
 	// and while children are reaped. So no exit is seen before its start, and
 	// no pid is signalled after it was free for another process.
 	mu      sync.Mutex
-	live    map[int]uint32 // the running commands: pid to number
-	garbage int            // bytes since the last collection
+	conn    *initproto.Conn // nil while no daemon has welcomed this process
+	grace   int64           // nanoseconds, of the last Welcome
+	live    map[int]*record // the running commands and launchers: by pid
+	records map[uint32]*record
+	terms   []*terminal
+	poller  *poller // nil until it is needed
+	garbage int     // bytes since the last collection
 }
 
-func newServer(conn *initproto.Conn) *server {
-	return &server{conn: conn, forked: make(chan struct{}, 1), live: map[int]uint32{}}
-}
-
-// serve returns the status to exit with, when the daemon is gone.
-func (s *server) serve() int {
-	hello := initproto.Hello{Version: initproto.Version, PID: syscall.Getpid()}
-	if err := s.conn.Send(hello); err != nil {
-		return initproto.ExitLost
-	}
-	reserveThreads() // while the daemon prepares its first request
+func newServer(path string) *server {
+	s := &server{path: path, forked: make(chan struct{}, 1), live: map[int]*record{}, records: map[uint32]*record{}}
 	go s.reap()
-	for {
-		m, fds, err := s.conn.Recv()
-		if err != nil {
-			return statusOf(err)
-		}
-		if err := s.handle(m, fds); err != nil {
-			return statusOf(err)
-		}
-		// Lets the reaper go to wait first: the daemon awaits its news, and what
-		// runs next after a blocking call is found only some 50 µs later.
-		runtime.Gosched()
-	}
+	return s
 }
 
 func (s *server) handle(m initproto.Message, fds []int) error {
-	switch m := m.(type) {
-	case initproto.Start:
-		return s.start(m, fds)
-	case initproto.Signal:
-		return s.signal(m)
+	if m, ok := m.(initproto.Start); ok {
+		s.start(m, fds)
+		return nil
 	}
-	return initproto.FormatError("message for the daemon")
-}
-
-func statusOf(err error) int {
-	if _, ok := err.(initproto.FormatError); ok {
-		return initproto.ExitProtocol
-	}
-	return initproto.ExitLost
-}
-
-// start starts a command and says so. fds are the payload and the streams.
-func (s *server) start(m initproto.Start, fds []int) error {
-	p, size, err := readPayload(fds[0])
-	if err != nil {
-		initproto.CloseFDs(fds)
-		return s.conn.Send(initproto.Failed{Exec: m.Exec, Stage: initproto.StageRequest, Errno: errnoOf(err)})
-	}
-	makeHome(p.Env)
-
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.discard(startGarbage + payloadGarbage*size)
-	pid, failure := spawn(p, m.Stdio, fds[1:])
-	// Before the answer: the daemon must see the end of a stream as soon as
-	// the command is gone.
-	initproto.CloseFDs(fds)
-	if failure != nil {
-		return s.conn.Send(initproto.Failed{Exec: m.Exec, Stage: failure.stage, Errno: failure.errno})
-	}
-	s.live[pid] = m.Exec
-	if err := s.conn.Send(initproto.Started{Exec: m.Exec, PID: pid}); err != nil {
-		return err
-	}
-	select {
-	case s.forked <- struct{}{}:
-	default: // it has yet to see the previous one
+	switch m := m.(type) {
+	case initproto.Signal:
+		s.signal(m)
+	case initproto.Proceed:
+		s.proceed(s.records[m.Exec])
+	case initproto.Abandon:
+		s.abandon(s.records[m.Exec])
+	case initproto.CloseStdin:
+		s.records[m.Exec].closeStdin()
+	case initproto.Resize:
+		s.records[m.Exec].resize(m.Rows, m.Cols)
+	case initproto.Release:
+		s.release(s.records[m.Exec])
+	default:
+		return initproto.FormatError("message for the daemon")
 	}
 	return nil
 }
 
-// signal signals the process group of a command that has not been reaped, so
-// the group cannot be another's by now.
-func (s *server) signal(m initproto.Signal) error {
+// refuse answers a Start for whose descriptors there was no room.
+func (s *server) refuse(m initproto.Message) error {
+	start, ok := m.(initproto.Start)
+	if !ok {
+		return initproto.FormatError("descriptors with what has none")
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := error(syscall.ESRCH)
-	for pid, exec := range s.live {
-		if exec == m.Exec {
-			err = syscall.Kill(-pid, m.Signal)
-		}
+	s.send(initproto.Failed{Exec: start.Exec, Stage: initproto.StageRequest, Errno: syscall.EMFILE})
+	return nil
+}
+
+// send tells the daemon m, if there is one, and reports whether there was. What
+// a later daemon must know of m is in the records.
+func (s *server) send(m initproto.Message) bool {
+	if s.conn == nil {
+		return false
 	}
-	return s.conn.Send(initproto.Signaled{Exec: m.Exec, Errno: errnoOf(err)})
+	if err := s.conn.Send(m); err != nil {
+		s.conn.Shutdown() // which its receiver notices
+		s.conn = nil
+		return false
+	}
+	return true
+}
+
+// sorted returns the records in the order of their numbers.
+func (s *server) sorted() []*record {
+	list := make([]*record, 0, len(s.records))
+	for _, r := range s.records {
+		list = append(list, r)
+	}
+	slices.SortFunc(list, func(a, b *record) int {
+		if a.exec < b.exec {
+			return -1
+		}
+		return 1
+	})
+	return list
 }
 
 // discard notes garbage and collects it, beside the next request, when that

@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -16,6 +17,99 @@ type failure struct {
 
 func fail(stage initproto.Stage, err error) *failure {
 	return &failure{stage: stage, errno: errnoOf(err)}
+}
+
+// request is a Start with its descriptors, each -1 where there is none or
+// where it has become another's.
+type request struct {
+	initproto.Start
+	initproto.Payload
+	payload int
+	streams [3]int // inside ends
+	held    [3]int // outside ends
+}
+
+func newRequest(m initproto.Start, fds []int) *request {
+	r := &request{Start: m, payload: fds[0], streams: noFiles, held: noFiles}
+	fds = fds[1:]
+	for _, take := range []struct {
+		set initproto.Stdio
+		to  *[3]int
+	}{{m.Stdio, &r.streams}, {m.Held, &r.held}} {
+		for i := range take.to {
+			if take.set&(1<<i) != 0 {
+				take.to[i], fds = fds[0], fds[1:]
+			}
+		}
+	}
+	return r
+}
+
+func (r *request) close() {
+	closeFD(&r.payload)
+	for i := range r.streams {
+		closeFD(&r.streams[i])
+		closeFD(&r.held[i])
+	}
+}
+
+// start starts a command and says so.
+func (s *server) start(m initproto.Start, fds []int) {
+	r := newRequest(m, fds)
+	var size int
+	var err error
+	if r.Payload, size, err = readPayload(r.payload); err == nil {
+		makeHome(r.Env)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.discard(startGarbage + payloadGarbage*size)
+	var rec *record
+	failure := s.admit(r, err)
+	if failure == nil {
+		rec, failure = s.spawn(r)
+	}
+	// Before the answer: the daemon must see the end of a stream as soon as
+	// the command is gone.
+	r.close()
+	if failure != nil {
+		s.send(initproto.Failed{Exec: m.Exec, Stage: failure.stage, Errno: failure.errno})
+		return
+	}
+	s.live[rec.pid], s.records[rec.exec] = rec, rec
+	s.confirm(rec)
+	select {
+	case s.forked <- struct{}{}:
+	default: // it has yet to see the previous one
+	}
+}
+
+// confirm answers a Start whose process is there.
+func (s *server) confirm(r *record) {
+	switch {
+	case r.launch == nil:
+		s.send(initproto.Started{Exec: r.exec, PID: r.pid})
+	case r.launch.waits:
+		s.send(initproto.Placed{Exec: r.exec, PID: r.pid})
+		s.poller.wake()
+	default:
+		s.poller.wake()
+	}
+}
+
+// admit refuses what cannot be started or kept; err is of the payload.
+func (s *server) admit(r *request, err error) *failure {
+	switch {
+	case err != nil:
+		return fail(initproto.StageRequest, err)
+	case s.records[r.Exec] != nil:
+		return fail(initproto.StageRequest, syscall.EEXIST)
+	case len(s.records) >= initproto.MaxHeld:
+		return fail(initproto.StageHold, syscall.ENOSPC)
+	case r.Terminal && len(s.terms) >= initproto.MaxTerminals:
+		return fail(initproto.StageTerminal, syscall.ENOSPC)
+	}
+	return nil
 }
 
 // readPayload reads the memfd of a Start and returns its size too.
@@ -36,39 +130,64 @@ func readPayload(fd int) (p initproto.Payload, size int, err error) {
 	return p, n, err
 }
 
-// spawn starts p as the leader of its own session and process group. The
+// spawn starts r as the leader of its own session and process group. The
 // working directory is entered here, not in the child, because a child has one
 // errno for all that can go wrong in it. Only this goroutine uses it.
-func spawn(p initproto.Payload, have initproto.Stdio, streams []int) (int, *failure) {
-	cred, err := credential(p)
+func (s *server) spawn(r *request) (*record, *failure) {
+	cred, err := credential(r.Payload)
 	if err != nil {
-		return 0, fail(initproto.StageUser, err)
+		return nil, fail(initproto.StageUser, err)
 	}
-	if err := syscall.Chdir(p.Cwd); err != nil {
-		return 0, fail(initproto.StageChdir, err)
+	if err := syscall.Chdir(r.Cwd); err != nil {
+		return nil, fail(initproto.StageChdir, err)
 	}
 	defer syscall.Chdir("/") // keeps no directory busy; cannot fail
-	path, err := lookup(p.Args[0], p.Env)
-	if err != nil {
-		return 0, fail(lookupStage(p.Args[0]), err)
+	rec := &record{exec: r.Exec, held: noFiles, running: true}
+	sys := &syscall.SysProcAttr{Setsid: true, Credential: cred}
+	if r.Place || len(r.Rlimits) > 0 {
+		err := s.spawnLauncher(r, rec, sys)
+		return rec, err
 	}
-	files, null, err := stdio(have, streams)
+	path, err := lookup(r.Args[0], r.Env)
 	if err != nil {
-		return 0, fail(initproto.StageStdio, err)
+		return nil, fail(lookupStage(r.Args[0]), err)
 	}
-	defer initproto.CloseFDs(null)
+	files, failure := s.files(r, rec)
+	if failure != nil {
+		return nil, failure
+	}
+	defer files.close()
+	sys.Setctty = r.Terminal // Ctty is the command's stdin
 	// The child gets default signal handlers, the signal mask and the limit of
 	// open files that this process was started with, and no other descriptors:
 	// all of them are close-on-exec.
-	pid, err := syscall.ForkExec(path, p.Args, &syscall.ProcAttr{
-		Env: p.Env, Files: files,
-		Sys: &syscall.SysProcAttr{Setsid: true, Credential: cred},
-	})
+	rec.pid, err = syscall.ForkExec(path, r.Args, &syscall.ProcAttr{Env: r.Env, Files: files.list(), Sys: sys})
 	if err != nil {
-		return 0, fail(forkStage(err, cred), err)
+		if rec.term != nil {
+			s.closeTerminal(rec.term)
+		}
+		return nil, fail(forkStage(err, cred), err)
 	}
-	return pid, nil
+	offer(rec.pid)
+	rec.take(r)
+	return rec, nil
 }
+
+// offer makes the command what the kernel kills first when the sandbox is out of
+// memory. Without it PID 1 has the same score, and can be next after the command
+// that took it all: the whole sandbox would end. A command may lower it again to
+// PID 1's own score (proc_pid_oom_score_adj(5)), at its own risk.
+func offer(pid int) {
+	fd, err := syscall.Open("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return // it has ended
+	}
+	_, _ = syscall.Write(fd, []byte("1000")) // no more than a preference
+	_ = syscall.Close(fd)
+}
+
+// take moves what is held from the request to the record.
+func (rec *record) take(r *request) { rec.held, r.held = r.held, noFiles }
 
 // credential returns nil when p is to run as this process does, which needs no
 // right. Anything else does, and a sandbox without capabilities has none.
@@ -98,25 +217,47 @@ func sameGroups(have []int, want []uint32) bool {
 	return true
 }
 
-// stdio returns the three standard streams: those that came, and /dev/null for
-// the others. null is what it opened.
-func stdio(have initproto.Stdio, streams []int) (files []uintptr, null []int, err error) {
-	for bit := initproto.Stdin; bit <= initproto.Stderr; bit <<= 1 {
-		switch {
-		case have&bit != 0:
-			files = append(files, uintptr(streams[0]))
-			streams = streams[1:]
-			continue
-		case null == nil:
-			fd, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
-			if err != nil {
-				return nil, nil, err
-			}
-			null = []int{fd}
+// stdio is what a command gets as its standard streams.
+type stdio struct {
+	fds  [3]int
+	null int // among fds, opened for it; -1 for none
+}
+
+func (f *stdio) close() { closeFD(&f.null) }
+
+func (f *stdio) list() []uintptr {
+	return []uintptr{uintptr(f.fds[0]), uintptr(f.fds[1]), uintptr(f.fds[2])}
+}
+
+// files returns the streams: a new terminal, which becomes rec's and takes over
+// the streams of r, or those of r, and /dev/null for what is absent.
+func (s *server) files(r *request, rec *record) (*stdio, *failure) {
+	if r.Terminal {
+		if err := s.openTerminal(r, rec); err != nil {
+			return nil, fail(initproto.StageTerminal, err)
 		}
-		files = append(files, uintptr(null[0]))
+		slave := rec.term.slave
+		return &stdio{fds: [3]int{slave, slave, slave}, null: -1}, nil
 	}
-	return files, null, nil
+	f := &stdio{fds: r.streams, null: -1}
+	for i, fd := range f.fds {
+		if fd >= 0 {
+			continue
+		}
+		if f.null < 0 {
+			var err error
+			if f.null, err = openNull(); err != nil {
+				f.null = -1
+				return nil, fail(initproto.StageStdio, err)
+			}
+		}
+		f.fds[i] = f.null
+	}
+	return f, nil
+}
+
+func openNull() (int, error) {
+	return syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 }
 
 // forkStage tells a lack of resources, and of rights over the user, from what

@@ -32,12 +32,16 @@ func benchmarkStartExit(b *testing.B, r *realInit, cmd Command) {
 	out := newPipe(b)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = out.r, out.w, out.w
 	for b.Loop() {
+		cmd.Number++
 		e, err := r.Start(ctx, cmd)
 		if err != nil {
 			b.Fatal(err)
 		}
 		if exit, err := e.Wait(ctx); err != nil || exit.Code != 0 {
 			b.Fatalf("%+v, %v", exit, err)
+		}
+		if err := e.Release(); err != nil {
+			b.Fatal(err)
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/1000/float64(b.N), "ms/command")

@@ -1,10 +1,8 @@
 package pid1
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"sync"
 	"syscall"
@@ -33,18 +31,22 @@ type Client struct {
 
 	mu    sync.Mutex // guards what follows and the Execs' state
 	err   error
-	execs map[uint32]*Exec // those of which PID 1 still has to say something
-	last  uint32
+	execs map[uint32]*Exec // those that PID 1 has in mind
 }
 
-func newClient(t transport, wait patience) *Client {
+// newClient begins with what was adopted.
+func newClient(t transport, wait patience, held []Held) *Client {
 	c := &Client{t: t, wait: wait, done: make(chan struct{}), execs: map[uint32]*Exec{}}
+	for _, h := range held {
+		h.Exec.c = c
+		c.execs[h.Exec.id] = h.Exec
+	}
 	go c.read()
 	return c
 }
 
-// Done is closed when the connection has ended. The sandbox is then to be
-// ended too: nothing of it can be relied upon any more.
+// Done is closed when the connection has ended. Unless this side closed it the
+// sandbox is then to be ended too: nothing of it can be relied upon any more.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
 // Err returns why the connection ended, nil while it has not. It matches
@@ -55,8 +57,9 @@ func (c *Client) Err() error {
 	return c.err
 }
 
-// Close ends the connection, upon which PID 1 exits and the kernel kills all
-// in the sandbox. A second call does nothing.
+// Close ends the connection. PID 1 goes on for its orphan grace, waiting for
+// the next Listener; without a grace it exits, and the kernel kills all in the
+// sandbox. A second call does nothing.
 func (c *Client) Close() error {
 	return c.end(sbxerr.Wrap(sbxerr.State, "pid1.close", ErrClosed))
 }
@@ -105,6 +108,8 @@ func (c *Client) handle(m initproto.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch m := m.(type) {
+	case initproto.Placed:
+		return c.placed(m)
 	case initproto.Started:
 		return c.started(m)
 	case initproto.Failed:
@@ -117,27 +122,53 @@ func (c *Client) handle(m initproto.Message) error {
 	return violation("unexpected %T", m)
 }
 
+func (c *Client) placed(m initproto.Placed) error {
+	e := c.execs[m.Exec]
+	if e == nil || e.state != asked || !e.place {
+		return violation("command %d placed unasked", m.Exec)
+	}
+	if err := c.claimPID(e, m.PID); err != nil {
+		return err
+	}
+	e.state = waiting
+	close(e.placed)
+	return nil
+}
+
 func (c *Client) started(m initproto.Started) error {
 	e := c.execs[m.Exec]
-	if e == nil || e.state != asked {
+	switch {
+	case e == nil, e.state == waiting, e.state == running, e.state == ended, e.state == asked && e.place:
 		return violation("command %d started unasked", m.Exec)
+	case e.state == proceeding && e.PID != m.PID:
+		return violation("command %d was placed with the pid %d, not %d", m.Exec, e.PID, m.PID)
 	}
+	if err := c.claimPID(e, m.PID); err != nil {
+		return err
+	}
+	e.state = running
+	close(e.answered)
+	return nil
+}
+
+// claimPID gives e a pid that no other command has. Of one that was adopted
+// nothing is known but that it had its pid once.
+func (c *Client) claimPID(e *Exec, pid int) error {
 	for _, other := range c.execs {
-		if other.state == running && other.PID == m.PID {
-			return violation("commands %d and %d have the pid %d", other.id, m.Exec, m.PID)
+		if other != e && other.PID == pid && !other.adopted && other.state != ended {
+			return violation("commands %d and %d have the pid %d", other.id, e.id, pid)
 		}
 	}
-	e.PID, e.state = m.PID, running
-	close(e.answered)
+	e.PID = pid
 	return nil
 }
 
 func (c *Client) failed(m initproto.Failed) error {
 	e := c.execs[m.Exec]
-	if e == nil || e.state != asked {
+	if e == nil || e.state == running || e.state == ended {
 		return violation("command %d failed unasked", m.Exec)
 	}
-	e.startErr, e.state = startError(m, e.name, e.cwd), ended
+	e.startErr, e.state, e.released = startError(m, e.name, e.cwd), ended, true
 	c.forget(e)
 	close(e.answered)
 	return nil
@@ -156,10 +187,13 @@ func (c *Client) exited(m initproto.Exited) error {
 
 func (c *Client) signaled(m initproto.Signaled) error {
 	e := c.execs[m.Exec]
-	if e == nil || e.unanswered == nil {
+	switch {
+	case e == nil || e.unanswered == nil:
 		return violation("command %d signaled unasked", m.Exec)
+	case m.Count > 0 && e.scope != initproto.ScopeAll:
+		return violation("%d processes of a group counted", m.Count)
 	}
-	e.unanswered <- m.Errno // has room for one
+	e.unanswered <- m // has room for one
 	e.unanswered = nil
 	<-e.signals
 	c.forget(e)
@@ -168,76 +202,9 @@ func (c *Client) signaled(m initproto.Signaled) error {
 
 // forget drops e when PID 1 has nothing more to say about it.
 func (c *Client) forget(e *Exec) {
-	if e.state == ended && e.unanswered == nil {
+	if e.state == ended && e.released && e.unanswered == nil {
 		delete(c.execs, e.id)
 	}
-}
-
-// Start starts cmd and returns when it runs. The error of a command that
-// cannot be started is a *StartError. Where ctx ends first, the command is
-// killed should it start after all.
-func (c *Client) Start(ctx context.Context, cmd Command) (*Exec, error) {
-	const op = "pid1.start"
-	if err := cmd.Validate(); err != nil {
-		return nil, sbxerr.Wrap(sbxerr.Config, op, err)
-	}
-	b, err := cmd.encode()
-	if err != nil {
-		return nil, sbxerr.Wrap(sbxerr.Config, op, err)
-	}
-	e, err := c.add(cmd)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.sendStart(e, cmd, b); err != nil {
-		return nil, err
-	}
-	if err := e.awaitStart(ctx); err != nil {
-		return nil, err
-	}
-	return e, nil
-}
-
-func (c *Client) add(cmd Command) (*Exec, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.err != nil:
-		return nil, c.err
-	case c.last == math.MaxUint32: // an ID that comes again would be ambiguous
-		return nil, sbxerr.New(sbxerr.State, "pid1.start", "all command numbers of this sandbox are used up")
-	}
-	c.last++
-	e := newExec(c, c.last, cmd)
-	c.execs[e.id] = e
-	return e, nil
-}
-
-func (c *Client) sendStart(e *Exec, cmd Command, payload []byte) error {
-	const op = "pid1.start"
-	set, files := cmd.streams()
-	p, err := prepare(payload, files)
-	if err != nil {
-		c.drop(e)
-		return sbxerr.Wrap(sbxerr.Internal, op, err)
-	}
-	m := initproto.Start{Exec: e.id, Stdio: set}
-	err = c.send(m, append([]*os.File{p}, files...))
-	return errors.Join(err, sbxerr.Wrap(sbxerr.Internal, op, p.Close()))
-}
-
-func prepare(payload []byte, streams []*os.File) (*os.File, error) {
-	if err := unblock(streams); err != nil {
-		return nil, err
-	}
-	return sealed(payload)
-}
-
-// drop forgets an exec of which PID 1 never heard.
-func (c *Client) drop(e *Exec) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.execs, e.id)
 }
 
 // send sends m. A PID 1 that does not take it is of no use any more.

@@ -44,6 +44,14 @@ func TestStartSignalExit(t *testing.T) {
 		}
 	}
 	wantCode(t, e.Signal(testContext(t), syscall.SIGKILL), sbxerr.State)
+	for range 2 {
+		if err := e.Release(); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+	}
+	if m := f.recv(); m != (initproto.Release{Exec: id}) {
+		t.Errorf("PID 1 got %#v", m)
+	}
 	if n := len(c.execs); n != 0 {
 		t.Errorf("%d commands remembered", n)
 	}
@@ -125,6 +133,12 @@ func TestStartErrors(t *testing.T) {
 		{initproto.StageUser, syscall.EPERM, sbxerr.Config, `take on the user of "prog": operation not permitted`},
 		{initproto.StageFork, syscall.EAGAIN, sbxerr.Limits, `fork for "prog": resource temporarily unavailable`},
 		{initproto.StageStdio, syscall.ENOENT, sbxerr.Init, `open /dev/null for "prog": no such file or directory`},
+		{initproto.StageRlimit, syscall.EPERM, sbxerr.Config, `set a resource limit of "prog": operation not permitted`},
+		{initproto.StageTerminal, syscall.ENOSPC, sbxerr.Limits, `make a terminal for "prog": no space left on device`},
+		{initproto.StageTerminal, syscall.ENOENT, sbxerr.Init, `make a terminal for "prog": no such file or directory`},
+		{initproto.StageHold, syscall.ENOSPC, sbxerr.Limits, `keep in mind "prog": no space left on device`},
+		{initproto.StageRequest, syscall.EMFILE, sbxerr.Limits, `read request for "prog": too many open files`},
+		{initproto.StagePlace, syscall.ESRCH, sbxerr.Init, `place "prog": no such process`},
 		{initproto.StageRequest, syscall.EINVAL, sbxerr.Init, `read request for "prog": invalid argument`},
 	} {
 		c, f := connect(t)
@@ -158,11 +172,17 @@ func TestStartRefusesWhatNoSandboxCouldStart(t *testing.T) {
 		cmd  Command
 		want []string
 	}{
-		"nothing":          {Command{}, []string{"no command", "working directory"}},
-		"empty name":       {Command{Args: []string{""}, Cwd: "/"}, []string{"no command"}},
-		"NUL":              {Command{Args: []string{"a", "b\x00"}, Env: []string{"K=\x00"}, Cwd: "/"}, []string{"argument 1", `variable "K"`}},
-		"environment":      {Command{Args: []string{"a"}, Env: []string{"K", "=v"}, Cwd: "/"}, []string{"not NAME=VALUE"}},
-		"relative cwd":     {Command{Args: []string{"a"}, Cwd: "x"}, []string{`"x" is not an absolute path`}},
+		"nothing":         {Command{}, []string{"no command", "working directory"}},
+		"empty name":      {Command{Args: []string{""}, Cwd: "/"}, []string{"no command"}},
+		"NUL":             {Command{Args: []string{"a", "b\x00"}, Env: []string{"K=\x00"}, Cwd: "/"}, []string{"argument 1", `variable "K"`}},
+		"environment":     {Command{Args: []string{"a"}, Env: []string{"K", "=v"}, Cwd: "/"}, []string{"not NAME=VALUE"}},
+		"relative cwd":    {Command{Args: []string{"a"}, Cwd: "x"}, []string{`"x" is not an absolute path`}},
+		"separate stderr": {Command{Args: []string{"a"}, Cwd: "/", TTY: &WinSize{}, Stderr: os.Stderr}, []string{"no separate standard error"}},
+		"held without":    {Command{Args: []string{"a"}, Cwd: "/", HeldStdout: os.Stdin}, []string{"stream 1 is to be held but not given"}},
+		"rlimits": {
+			Command{Args: []string{"a"}, Cwd: "/", Rlimits: []Rlimit{{Resource: 16}, {Resource: -1}, {Resource: 3, Soft: 2, Hard: 1}, {Resource: 3}}},
+			[]string{"no resource limit 16", "no resource limit -1", "soft limit 2 is above the hard limit 1", "limit 3 is given twice"},
+		},
 		"payload too long": {Command{Args: []string{"a", strings.Repeat("x", 1<<20)}, Cwd: "/"}, []string{"exceed 1048576 bytes"}},
 	} {
 		_, err := c.Start(testContext(t), tc.cmd)
@@ -285,6 +305,9 @@ func TestCancelledStartIsKilled(t *testing.T) {
 		t.Errorf("PID 1 got %#v", got)
 	}
 	f.send(initproto.Signaled{Exec: m.Exec}, initproto.Exited{Exec: m.Exec, Signal: syscall.SIGKILL})
+	if got := f.recv(); got != (initproto.Release{Exec: m.Exec}) {
+		t.Errorf("PID 1 got %#v", got)
+	}
 	e, id := start(t, c, f, 6) // the connection still serves
 	f.send(initproto.Exited{Exec: id})
 	if _, err := e.Wait(testContext(t)); err != nil {
@@ -305,8 +328,8 @@ func TestSignalRefusals(t *testing.T) {
 	if err := <-done; !errors.Is(err, sbxerr.State) || !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("Signal of an ended command: %v", err)
 	}
-	if c.Err() != nil || len(c.execs) != 0 {
-		t.Errorf("the client is left with %v and %d commands", c.Err(), len(c.execs))
+	if err := e.Release(); c.Err() != nil || err != nil || len(c.execs) != 0 {
+		t.Errorf("the client is left with %v, %v and %d commands", err, c.Err(), len(c.execs))
 	}
 }
 
@@ -343,10 +366,11 @@ func TestNothingLeaks(t *testing.T) {
 		l := listenIn(t, dir)
 		f := dialFake(t, dir)
 		f.send(initproto.Hello{Version: initproto.Version, PID: 1})
-		c, err := l.Accept(t.Context(), os.Getpid())
+		c, _, err := l.Accept(t.Context(), os.Getpid(), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
+		f.recv()
 		start(t, c, f, 2)
 		if err := c.Close(); err != nil {
 			t.Fatal(err)

@@ -1,20 +1,22 @@
 package pid1
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/caisson-run/caisson/initproto"
 )
 
 // Command says what to start, and as whom. Nothing is added: Env is all of the
-// environment. Limits and umask are those of PID 1.
+// environment. Limits that Rlimits does not name and the umask are those of PID 1.
 type Command struct {
+	// Number is chosen by the caller, ascending and never 0. It stands for the
+	// command for as long as PID 1 lives, also towards a later daemon.
+	Number uint32
 	Args   []string // Args[0] is looked up in Env's PATH unless it has a slash
 	Env    []string // K=V
 	Cwd    string   // absolute, in the sandbox
@@ -25,6 +27,34 @@ type Command struct {
 	// The command's streams, of which Start makes blocking ones and leaves the
 	// closing to the caller. Nil is the sandbox's own /dev/null.
 	Stdin, Stdout, Stderr *os.File
+
+	// The other ends of the streams, pipes all, of which PID 1 keeps copies until
+	// Exec.Release, so that a later daemon gets them. Nil is not held. The copies
+	// are open file descriptions of their own: whether the caller's blocks is
+	// not PID 1's to change.
+	HeldStdin, HeldStdout, HeldStderr *os.File
+
+	// TTY makes a terminal the command's three streams and its controlling
+	// terminal. Stdin and Stdout, which PID 1 then makes non-blocking, are what
+	// it copies from and to; there can be no Stderr. The end of Stdin types the
+	// terminal's end-of-file character.
+	TTY *WinSize
+
+	Rlimits []Rlimit
+
+	// Place is called with the process that is about to become the command, by
+	// its pid in the sandbox and PID 1's word, before it may run. Its error ends
+	// the start. Nil: nobody needs to see the process first.
+	Place func(ctx context.Context, pid int) error
+}
+
+// WinSize is the size of a terminal in characters.
+type WinSize struct{ Rows, Cols uint16 }
+
+// Rlimit is a resource limit as for setrlimit(2). math.MaxUint64 is none.
+type Rlimit struct {
+	Resource   int // unix.RLIMIT_*
+	Soft, Hard uint64
 }
 
 // Validate reports every reason why no sandbox could start c.
@@ -46,6 +76,37 @@ func (c Command) Validate() error {
 	if !path.IsAbs(c.Cwd) || strings.ContainsRune(c.Cwd, 0) {
 		errs = append(errs, fmt.Errorf("working directory %q is not an absolute path", c.Cwd))
 	}
+	return errors.Join(append(errs, c.checkStreams(), c.checkRlimits())...)
+}
+
+func (c Command) checkStreams() error {
+	var errs []error
+	if c.TTY != nil && c.Stderr != nil {
+		errs = append(errs, errors.New("a terminal has no separate standard error"))
+	}
+	streams := []*os.File{c.Stdin, c.Stdout, c.Stderr}
+	for i, f := range []*os.File{c.HeldStdin, c.HeldStdout, c.HeldStderr} {
+		if f != nil && streams[i] == nil {
+			errs = append(errs, fmt.Errorf("stream %d is to be held but not given", i))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c Command) checkRlimits() error {
+	var errs []error
+	seen := map[int]bool{}
+	for _, r := range c.Rlimits {
+		switch {
+		case r.Resource < 0 || r.Resource >= initproto.MaxRlimits:
+			errs = append(errs, fmt.Errorf("there is no resource limit %d", r.Resource))
+		case seen[r.Resource]:
+			errs = append(errs, fmt.Errorf("resource limit %d is given twice", r.Resource))
+		case r.Soft > r.Hard:
+			errs = append(errs, fmt.Errorf("resource limit %d: soft limit %d is above the hard limit %d", r.Resource, r.Soft, r.Hard))
+		}
+		seen[r.Resource] = true
+	}
 	return errors.Join(errs...)
 }
 
@@ -61,9 +122,9 @@ func checkEnv(kv string) error {
 	return nil
 }
 
-// streams returns the files that go with c's Start, after the payload.
-func (c Command) streams() (set initproto.Stdio, files []*os.File) {
-	for i, f := range []*os.File{c.Stdin, c.Stdout, c.Stderr} {
+// present returns those of a command's three files that are there.
+func present(list ...*os.File) (set initproto.Stdio, files []*os.File) {
+	for i, f := range list {
 		if f != nil {
 			set |= 1 << i
 			files = append(files, f)
@@ -72,63 +133,26 @@ func (c Command) streams() (set initproto.Stdio, files []*os.File) {
 	return set, files
 }
 
+// message returns c's Start.
+func (c Command) message() initproto.Start {
+	m := initproto.Start{Exec: c.Number, Place: c.Place != nil}
+	m.Stdio, _ = present(c.Stdin, c.Stdout, c.Stderr)
+	m.Held, _ = present(c.HeldStdin, c.HeldStdout, c.HeldStderr)
+	if c.TTY != nil {
+		m.Terminal, m.Rows, m.Cols = true, c.TTY.Rows, c.TTY.Cols
+	}
+	return m
+}
+
 // encode renders what the payload holds.
 func (c Command) encode() ([]byte, error) {
-	b, err := initproto.Payload{
-		Args: c.Args, Env: c.Env, Cwd: c.Cwd, UID: c.UID, GID: c.GID, Groups: c.Groups,
-	}.Encode()
+	p := initproto.Payload{Args: c.Args, Env: c.Env, Cwd: c.Cwd, UID: c.UID, GID: c.GID, Groups: c.Groups}
+	for _, r := range c.Rlimits {
+		p.Rlimits = append(p.Rlimits, initproto.Rlimit{Resource: uint32(r.Resource), Soft: r.Soft, Hard: r.Hard})
+	}
+	b, err := p.Encode()
 	if err != nil {
 		return nil, fmt.Errorf("arguments and environment exceed %d bytes: %w", initproto.MaxPayload, err)
 	}
 	return b, nil
-}
-
-// sealed puts b into a memfd that nobody can change any more. Its pages are
-// charged to the daemon for as long as PID 1 keeps the descriptor, which seals
-// bound to the size of b.
-func sealed(b []byte) (_ *os.File, err error) {
-	fd, err := memfd()
-	if err != nil {
-		return nil, fmt.Errorf("make memfd: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), "payload")
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.Close())
-		}
-	}()
-	if _, err := f.Write(b); err != nil {
-		return nil, fmt.Errorf("write memfd: %w", err)
-	}
-	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		return nil, fmt.Errorf("seal memfd: %w", err)
-	}
-	return f, nil
-}
-
-// memfd asks for one that can never be executed, which kernels before 6.3 do
-// not know (memfd_create(2)).
-func memfd() (int, error) {
-	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
-	fd, err := unix.MemfdCreate("caisson-start", flags|unix.MFD_NOEXEC_SEAL)
-	if errors.Is(err, unix.EINVAL) {
-		return unix.MemfdCreate("caisson-start", flags)
-	}
-	return fd, err
-}
-
-// unblock clears O_NONBLOCK, which Go sets on its pipes and which the command
-// would inherit: few programs expect EAGAIN from their standard streams.
-func unblock(files []*os.File) error {
-	for _, f := range files {
-		var err error
-		if cerr := control(f, func(fd int) { err = unix.SetNonblock(fd, false) }); cerr != nil {
-			return cerr
-		}
-		if err != nil {
-			return fmt.Errorf("make %q blocking: %w", f.Name(), err)
-		}
-	}
-	return nil
 }

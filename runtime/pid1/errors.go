@@ -48,13 +48,17 @@ func (e *StartError) reason() string {
 }
 
 var stageVerbs = map[string]string{
-	initproto.StageRequest.String(): "read request for",
-	initproto.StageUser.String():    "take on the user of",
-	initproto.StageChdir.String():   "enter directory",
-	initproto.StageStdio.String():   "open /dev/null for",
-	initproto.StageLookup.String():  "look up",
-	initproto.StageFork.String():    "fork for",
-	initproto.StageExec.String():    "execute",
+	initproto.StageRequest.String():  "read request for",
+	initproto.StageUser.String():     "take on the user of",
+	initproto.StageChdir.String():    "enter directory",
+	initproto.StageStdio.String():    "open /dev/null for",
+	initproto.StageLookup.String():   "look up",
+	initproto.StageFork.String():     "fork for",
+	initproto.StageExec.String():     "execute",
+	initproto.StageRlimit.String():   "set a resource limit of",
+	initproto.StagePlace.String():    "place",
+	initproto.StageTerminal.String(): "make a terminal for",
+	initproto.StageHold.String():     "keep in mind",
 }
 
 // startError makes the error of f, PID 1's answer to the start of the command
@@ -67,19 +71,39 @@ func startError(f initproto.Failed, name, cwd string) error {
 	const op = "pid1.start"
 	code := startCode(f)
 	if code == sbxerr.Limits {
-		return sbxerr.WithRemedy(code, op, e, "raise the sandbox's limit of processes, open files or memory")
+		return sbxerr.WithRemedy(code, op, e, remedies[f.Stage])
 	}
 	return sbxerr.Wrap(code, op, e)
 }
 
+var remedies = map[initproto.Stage]string{
+	initproto.StageRequest:  "raise the sandbox's limit of open files, or end and release some of its commands",
+	initproto.StageStdio:    "raise the sandbox's limit of open files, or end and release some of its commands",
+	initproto.StageTerminal: "end some of the sandbox's commands that have a terminal",
+	initproto.StageHold:     "end and release some of the sandbox's commands",
+	initproto.StageFork:     "raise the sandbox's limit of processes, open files or memory",
+}
+
 func startCode(f initproto.Failed) sbxerr.Code {
 	switch f.Stage {
-	case initproto.StageUser, initproto.StageChdir:
+	case initproto.StageUser, initproto.StageChdir, initproto.StageRlimit:
 		return sbxerr.Config
-	case initproto.StageFork:
+	case initproto.StageFork, initproto.StageHold:
 		return sbxerr.Limits
+	case initproto.StageRequest, initproto.StageStdio, initproto.StageTerminal:
+		return resourceCode(f.Errno)
 	case initproto.StageLookup, initproto.StageExec:
 		return execCode(f.Errno)
+	}
+	return sbxerr.Init
+}
+
+// resourceCode tells a sandbox that has used up what it may have from one that
+// is broken.
+func resourceCode(errno syscall.Errno) sbxerr.Code {
+	switch errno {
+	case syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC:
+		return sbxerr.Limits
 	}
 	return sbxerr.Init
 }

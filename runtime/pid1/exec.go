@@ -18,8 +18,11 @@ type Exec struct {
 
 	c        *Client
 	id       uint32
+	place    bool   // it is to be placed before it runs
+	adopted  bool   // an earlier daemon started it
 	name     string // the command's Args[0] and Cwd, for errors
 	cwd      string
+	placed   chan struct{} // closed when PID 1 said Placed
 	answered chan struct{} // closed when PID 1 answered the Start
 	exited   chan struct{} // closed when it reported the end
 	signals  chan struct{} // holds one token while a Signal is unanswered
@@ -28,14 +31,18 @@ type Exec struct {
 	state      state
 	startErr   error
 	exit       Exit
-	unanswered chan syscall.Errno // where the answer to the Signal goes
+	released   bool
+	unanswered chan initproto.Signaled // where the answer to the Signal goes
+	scope      initproto.Scope         // of that Signal
 }
 
 // state is where a command stands, by PID 1's reports.
 type state uint8
 
 const (
-	asked state = iota
+	asked      state = iota
+	waiting          // Placed
+	proceeding       // told to Proceed, or to be abandoned
 	running
 	ended
 )
@@ -53,50 +60,27 @@ type Exit struct {
 	Remaining int
 }
 
-func newExec(c *Client, id uint32, cmd Command) *Exec {
+func newExec(c *Client, cmd Command) *Exec {
 	return &Exec{
-		c: c, id: id, name: cmd.Args[0], cwd: cmd.Cwd,
+		c: c, id: cmd.Number, name: cmd.Args[0], cwd: cmd.Cwd, place: cmd.Place != nil,
+		placed:   make(chan struct{}),
 		answered: make(chan struct{}),
 		exited:   make(chan struct{}),
 		signals:  make(chan struct{}, 1),
 	}
 }
 
-// awaitStart waits for PID 1's answer to the Start of e.
-func (e *Exec) awaitStart(ctx context.Context) error {
-	timer := time.NewTimer(e.c.wait.answer)
-	defer timer.Stop()
-	select {
-	case <-e.answered:
-		return e.startErr
-	case <-e.c.done:
-		return e.settledStart()
-	case <-ctx.Done():
-		go e.abandon(context.WithoutCancel(ctx))
-		return ctxError(ctx, "pid1.start", "await start")
-	case <-timer.C:
-		return e.c.fail(violation("no answer to a start for %v", e.c.wait.answer))
+// adoptedExec is what m hands over. The caller gives it its Client.
+func adoptedExec(m initproto.Held) *Exec {
+	return &Exec{
+		PID: m.PID, id: m.Exec, adopted: true, state: running,
+		exited:  make(chan struct{}),
+		signals: make(chan struct{}, 1),
 	}
 }
 
-// settledStart is for when the connection ended: the answer may have come
-// before, and both are ready at once.
-func (e *Exec) settledStart() error {
-	select {
-	case <-e.answered:
-		return e.startErr
-	default:
-		return e.c.Err()
-	}
-}
-
-// abandon kills a command that nobody waits for any more, once it runs. Both
-// waits are bounded by the client's patience.
-func (e *Exec) abandon(ctx context.Context) {
-	if e.awaitStart(ctx) == nil {
-		_ = e.Signal(ctx, syscall.SIGKILL) // ended by itself, or with the connection
-	}
-}
+// Number returns what the command was started as: Command.Number.
+func (e *Exec) Number() uint32 { return e.id }
 
 // Wait waits until the command has ended. The error says that ctx ended or
 // that the connection did, in which case nothing is known of the command.
@@ -114,71 +98,6 @@ func (e *Exec) Wait(ctx context.Context) (Exit, error) {
 	default:
 		return Exit{}, e.c.Err()
 	}
-}
-
-// Signal sends sig to the command's process group and returns when PID 1 has
-// done so. It fails with sbxerr.State when the command has ended.
-func (e *Exec) Signal(ctx context.Context, sig syscall.Signal) error {
-	const op = "pid1.signal"
-	if sig < 1 || sig > initproto.MaxSignal {
-		return sbxerr.New(sbxerr.Config, op, "no such signal: %d", int(sig))
-	}
-	select {
-	case e.signals <- struct{}{}:
-	case <-e.c.done:
-		return e.c.Err()
-	case <-ctx.Done():
-		return ctxError(ctx, op, "await previous signal")
-	}
-	answer, err := e.sendSignal(sig)
-	if err != nil {
-		return err
-	}
-	return e.awaitSignal(ctx, sig, answer)
-}
-
-func (e *Exec) sendSignal(sig syscall.Signal) (<-chan syscall.Errno, error) {
-	answer := make(chan syscall.Errno, 1)
-	e.c.mu.Lock()
-	if e.state == ended {
-		e.c.mu.Unlock()
-		<-e.signals
-		return nil, signalError(sig, syscall.ESRCH)
-	}
-	e.unanswered = answer
-	e.c.mu.Unlock()
-	return answer, e.c.send(initproto.Signal{Exec: e.id, Signal: sig}, nil)
-}
-
-func (e *Exec) awaitSignal(ctx context.Context, sig syscall.Signal, answer <-chan syscall.Errno) error {
-	timer := time.NewTimer(e.c.wait.answer)
-	defer timer.Stop()
-	select {
-	case errno := <-answer:
-		return signalError(sig, errno)
-	case <-ctx.Done():
-		return ctxError(ctx, "pid1.signal", "await delivery")
-	case <-timer.C:
-		return e.c.fail(violation("no answer to a signal for %v", e.c.wait.answer))
-	case <-e.c.done:
-	}
-	select {
-	case errno := <-answer:
-		return signalError(sig, errno)
-	default:
-		return e.c.Err()
-	}
-}
-
-func signalError(sig syscall.Signal, errno syscall.Errno) error {
-	const op = "pid1.signal"
-	switch errno {
-	case 0:
-		return nil
-	case syscall.ESRCH:
-		return sbxerr.New(sbxerr.State, op, "send signal %d: the command has ended: %w", int(sig), errno)
-	}
-	return sbxerr.New(sbxerr.Init, op, "send signal %d: %w", int(sig), errno)
 }
 
 // ctxError says what was being waited for when ctx, the caller's, ended.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	goruntime "runtime"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -31,6 +32,7 @@ type fakeInit struct {
 	t    testing.TB
 	fd   int
 	conn *initproto.Conn
+	last uint32 // number that start used
 }
 
 // dialFake connects as PID 1 would and says nothing yet.
@@ -117,11 +119,14 @@ func connect(t testing.TB) (*Client, *fakeInit) {
 	l := listenIn(t, dir)
 	f := dialFake(t, dir)
 	f.send(initproto.Hello{Version: initproto.Version, PID: 1})
-	c, err := l.Accept(testContext(t), os.Getpid())
-	if err != nil {
-		t.Fatal(err)
+	c, held, err := l.Accept(testContext(t), os.Getpid(), Options{OrphanGrace: time.Second})
+	if err != nil || held != nil {
+		t.Fatal(held, err)
 	}
 	t.Cleanup(func() { c.Close() })
+	if m := f.recv(); m != (initproto.Welcome{OrphanGraceMillis: 1000}) {
+		t.Errorf("PID 1 got %#v", m)
+	}
 	return c, f
 }
 
@@ -130,7 +135,7 @@ func connectShort(t testing.TB, wait time.Duration) (*Client, *fakeInit) {
 	t.Helper()
 	s, f := socketPair(t)
 	s.timeout = wait
-	c := newClient(s, patience{answer: wait, drain: wait})
+	c := newClient(s, patience{answer: wait, drain: wait}, nil)
 	t.Cleanup(func() { c.Close() })
 	return c, f
 }
@@ -154,8 +159,11 @@ func socketPair(t testing.TB) (*socket, *fakeInit) {
 	return &socket{conn: conn.(*net.UnixConn), timeout: sendTimeout}, f
 }
 
+var numbers atomic.Uint32
+
+// command gets a number that no other has, nor any that start uses.
 func command(args ...string) Command {
-	return Command{Args: args, Cwd: "/", UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Groups: groups()}
+	return Command{Number: 1000 + numbers.Add(1), Args: args, Cwd: "/", UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Groups: groups()}
 }
 
 func groups() []uint32 {
@@ -175,8 +183,11 @@ func start(t testing.TB, c *Client, f *fakeInit, pid int) (*Exec, uint32) {
 		err error
 	}
 	done := make(chan result, 1)
+	cmd := command("true")
+	f.last++
+	cmd.Number = f.last
 	go func() {
-		e, err := c.Start(testContext(t), command("true"))
+		e, err := c.Start(testContext(t), cmd)
 		done <- result{e, err}
 	}()
 	m, _ := f.recv().(initproto.Start)

@@ -18,12 +18,14 @@ import (
 type Listener struct {
 	l   *net.UnixListener
 	dir *os.File // so that Close removes what Listen made, wherever dir moved
+	ino uint64   // of the socket, which by now may be another's
 	uid uint32
 }
 
 // Listen makes the socket initproto.SocketName in dir, a directory that only
 // the daemon can write. It belongs to uid and gid, the host's ids of the
-// sandbox's user, with mode 0600.
+// sandbox's user, with mode 0600. A socket that is already there, left by an
+// earlier daemon, is replaced.
 func Listen(dir string, uid, gid int) (*Listener, error) {
 	l, err := listen(dir, uid, gid)
 	if err != nil {
@@ -38,11 +40,41 @@ func listen(path string, uid, gid int) (*Listener, error) {
 		return nil, err
 	}
 	dir := os.NewFile(uintptr(fd), path)
+	if err := removeStale(fd); err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
 	l, err := listenAt(fd, uid, gid)
 	if err != nil {
 		return nil, errors.Join(err, dir.Close())
 	}
-	return &Listener{l: l, dir: dir, uid: uint32(uid)}, nil
+	st, err := statSocket(fd)
+	if err != nil {
+		return nil, errors.Join(err, l.Close(), dir.Close())
+	}
+	return &Listener{l: l, dir: dir, ino: st.Ino, uid: uint32(uid)}, nil
+}
+
+func statSocket(dirfd int) (st unix.Stat_t, err error) {
+	err = unix.Fstatat(dirfd, initproto.SocketName, &st, unix.AT_SYMLINK_NOFOLLOW)
+	return st, err
+}
+
+// removeStale removes a socket, and nothing else, from where the new one is to
+// be. That no other daemon listens there is for the lock on the state to see to.
+func removeStale(dirfd int) error {
+	st, err := statSocket(dirfd)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case err != nil:
+		return fmt.Errorf("stat old socket: %w", err)
+	case st.Mode&unix.S_IFMT != unix.S_IFSOCK:
+		return nil // bind fails
+	}
+	if err := unix.Unlinkat(dirfd, initproto.SocketName, 0); err != nil {
+		return fmt.Errorf("remove old socket: %w", err)
+	}
+	return nil
 }
 
 // listenAt binds through /proc, because a state directory may well be longer
@@ -87,28 +119,33 @@ func publish(f *os.File, fd, dirfd, uid, gid int) (*net.UnixListener, error) {
 // socket and those accepted from it (SO_PASSRIGHTS, Linux 6.16). An older
 // kernel discards them where they are received, which socket.recv sees to; the
 // difference is that the discarding close(2) may then block, for instance on a
-// socket with SO_LINGER, but never longer than the sandbox lives.
+// socket with SO_LINGER, but never longer than the sandbox lives. Only while it
+// adopts does a connection let them through; see socket.adopt.
 func refuseRights(fd int) {
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSRIGHTS, 0)
 }
 
-// Accept waits for PID 1, whose pid on the host is pid, and for its Hello.
-// Connections of others are refused. When it succeeds the listener is closed
-// and its socket removed: there is one connection per sandbox. The caller
-// bounds ctx, and cancels it when the task ends.
-func (l *Listener) Accept(ctx context.Context, pid int) (*Client, error) {
+// Accept waits for PID 1, whose pid on the host is pid, and for its Hello, and
+// adopts what it has running from an earlier daemon, in the order of the
+// numbers: nothing for a fresh PID 1. Connections of others are refused. When it
+// succeeds the listener is closed and its socket removed: there is one
+// connection at a time. The caller bounds ctx, and cancels it when the task
+// ends.
+func (l *Listener) Accept(ctx context.Context, pid int, o Options) (*Client, []Held, error) {
 	conn, err := l.accept(ctx, pid)
 	if err != nil {
-		return nil, acceptError(ctx, fmt.Errorf("await connection of pid %d: %w", pid, err))
+		return nil, nil, acceptError(ctx, fmt.Errorf("await connection of pid %d: %w", pid, err))
 	}
 	s := &socket{conn: conn, timeout: sendTimeout}
-	if err := s.greet(ctx, pid); err != nil {
-		return nil, errors.Join(acceptError(ctx, err), s.close())
+	held, err := s.greet(ctx, pid, o)
+	if err != nil {
+		return nil, nil, errors.Join(acceptError(ctx, err), closeAside(ctx, conn))
 	}
 	if err := l.Close(); err != nil {
-		return nil, errors.Join(err, s.close())
+		closeHeld(held)
+		return nil, nil, errors.Join(err, s.close())
 	}
-	return newClient(s, defaultPatience), nil
+	return newClient(s, defaultPatience, held), held, nil
 }
 
 func (l *Listener) accept(ctx context.Context, pid int) (*net.UnixConn, error) {
@@ -123,7 +160,7 @@ func (l *Listener) accept(ctx context.Context, pid int) (*net.UnixConn, error) {
 		if err == nil && int(cred.Pid) == pid && cred.Uid == l.uid {
 			return conn, nil
 		}
-		if err := errors.Join(err, conn.Close()); err != nil {
+		if err := errors.Join(err, closeAside(ctx, conn)); err != nil {
 			return nil, err
 		}
 	}
@@ -136,13 +173,21 @@ func (l *Listener) Close() error {
 		return nil
 	}
 	var gone error
-	if cerr := control(l.dir, func(dirfd int) { gone = unix.Unlinkat(dirfd, initproto.SocketName, 0) }); cerr != nil {
+	if cerr := control(l.dir, func(dirfd int) { gone = l.unlink(dirfd) }); cerr != nil {
 		gone = cerr
 	}
 	if errors.Is(gone, unix.ENOENT) {
 		gone = nil
 	}
 	return sbxerr.Wrap(sbxerr.StateDir, "pid1.close", errors.Join(err, gone, l.dir.Close()))
+}
+
+// unlink removes the socket unless another Listener has replaced it.
+func (l *Listener) unlink(dirfd int) error {
+	if st, err := statSocket(dirfd); err != nil || st.Ino != l.ino {
+		return err
+	}
+	return unix.Unlinkat(dirfd, initproto.SocketName, 0)
 }
 
 // peer returns who connected, as the kernel recorded it at connect(2).

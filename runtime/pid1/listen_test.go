@@ -55,7 +55,11 @@ func TestListenRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	fds := openFDs()
-	for name, path := range map[string]string{"taken": dir, "absent": filepath.Join(dir, "x"), "link": link} {
+	taken := filepath.Join(dir, "taken")
+	if err := os.MkdirAll(filepath.Join(taken, initproto.SocketName), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{"taken": taken, "absent": filepath.Join(dir, "x"), "link": link} {
 		_, err := Listen(path, os.Getuid(), os.Getgid())
 		wantCode(t, err, sbxerr.StateDir)
 		if err != nil && !strings.Contains(err.Error(), path) {
@@ -78,7 +82,7 @@ func TestAcceptTakesOneConnection(t *testing.T) {
 	l := listenIn(t, dir)
 	f := dialFake(t, dir)
 	f.send(initproto.Hello{Version: initproto.Version, PID: os.Getpid()})
-	c, err := l.Accept(testContext(t), os.Getpid())
+	c, _, err := l.Accept(testContext(t), os.Getpid(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +105,7 @@ func TestAcceptRefusesOthers(t *testing.T) {
 			f.send(initproto.Hello{Version: initproto.Version, PID: 1})
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
-			go func() { _, err := l.Accept(ctx, pid); done <- err }()
+			go func() { _, _, err := l.Accept(ctx, pid, Options{}); done <- err }()
 			if _, _, err := f.conn.Recv(); err != initproto.ErrClosed {
 				t.Errorf("the stranger sees %v", err)
 			}
@@ -122,7 +126,7 @@ func TestAcceptIsBoundedByItsContext(t *testing.T) {
 			fds := openFDs()
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			defer cancel()
-			_, err := l.Accept(ctx, os.Getpid())
+			_, _, err := l.Accept(ctx, os.Getpid(), Options{})
 			wantInit(t, err, context.DeadlineExceeded)
 			settled(t, "descriptors", fds, openFDs)
 		})
@@ -144,7 +148,7 @@ func TestAcceptRefusesWrongHellos(t *testing.T) {
 			l := listenIn(t, dir)
 			f := dialFake(t, dir)
 			f.send(tc.m)
-			_, err := l.Accept(testContext(t), os.Getpid())
+			_, _, err := l.Accept(testContext(t), os.Getpid(), Options{})
 			wantCode(t, err, sbxerr.Init)
 			if err == nil || !strings.Contains(err.Error(), tc.text) || errors.Is(err, ErrProtocol) != tc.protocol {
 				t.Errorf("Accept: %v", err)

@@ -57,6 +57,11 @@ func becomePID1(path string) {
 // runPID1 runs caisson-init as PID 1 of a new namespace.
 func runPID1(t testing.TB) *realInit {
 	t.Helper()
+	return runPID1With(t, Options{})
+}
+
+func runPID1With(t testing.TB, o Options) *realInit {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root: makes pid and mount namespaces")
 	}
@@ -72,7 +77,7 @@ func runPID1(t testing.TB) *realInit {
 	cmd.Env = []string{namespaceEnv + "=" + initBinary(t)}
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
-	return runInitWith(t, dir, sandboxID, sandboxID, cmd)
+	return runInitOptions(t, dir, sandboxID, sandboxID, cmd, o)
 }
 
 // inside is sh as the sandbox's user.
@@ -116,11 +121,12 @@ func TestPID1CannotBeReadFromInside(t *testing.T) {
 
 func TestPID1RefusesOtherUsers(t *testing.T) {
 	r := runPID1(t)
-	for _, cmd := range []Command{
+	for i, cmd := range []Command{
 		{Args: []string{"true"}, Cwd: "/", UID: 0, GID: 0},
 		{Args: []string{"true"}, Cwd: "/", UID: 1001, GID: sandboxID},
 		{Args: []string{"true"}, Cwd: "/", UID: sandboxID, GID: sandboxID, Groups: []uint32{0}},
 	} {
+		cmd.Number = uint32(i + 1)
 		_, err := r.Start(testContext(t), cmd)
 		var start *StartError
 		if !errors.As(err, &start) || start.Stage != initproto.StageUser.String() || start.Errno != syscall.EPERM {
@@ -164,6 +170,18 @@ func TestPID1SurvivesTheLimitOfProcesses(t *testing.T) {
 	large := inside(strings.Repeat(" ", 100<<10)) // makes PID 1 collect garbage
 	for range 50 {
 		_, err := r.Start(testContext(t), large)
+		var start *StartError
+		if !errors.As(err, &start) || start.Stage != initproto.StageFork.String() || !errors.Is(err, sbxerr.Limits) {
+			t.Fatalf("Start: %v", err)
+		}
+	}
+	for _, change := range []func(*Command){ // both need one more thread of PID 1
+		func(cmd *Command) { cmd.TTY = &WinSize{} },
+		func(cmd *Command) { cmd.Rlimits = []Rlimit{fewFiles} },
+	} {
+		cmd := inside("exit 0")
+		change(&cmd)
+		_, err := r.Start(testContext(t), cmd)
 		var start *StartError
 		if !errors.As(err, &start) || start.Stage != initproto.StageFork.String() || !errors.Is(err, sbxerr.Limits) {
 			t.Fatalf("Start: %v", err)

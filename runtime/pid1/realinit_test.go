@@ -76,6 +76,9 @@ func statSources() error {
 type realInit struct {
 	*Client
 	cmd  *exec.Cmd
+	dir  string // of its socket, which is uid's and gid's
+	uid  int
+	gid  int
 	done chan struct{} // closed when it has ended; cmd.ProcessState is then set
 }
 
@@ -87,6 +90,11 @@ func runInit(t testing.TB) *realInit {
 
 func runInitWith(t testing.TB, dir string, uid, gid int, cmd *exec.Cmd) *realInit {
 	t.Helper()
+	return runInitOptions(t, dir, uid, gid, cmd, Options{})
+}
+
+func runInitOptions(t testing.TB, dir string, uid, gid int, cmd *exec.Cmd, o Options) *realInit {
+	t.Helper()
 	l, err := Listen(dir, uid, gid)
 	if err != nil {
 		t.Fatal(err)
@@ -96,13 +104,13 @@ func runInitWith(t testing.TB, dir string, uid, gid int, cmd *exec.Cmd) *realIni
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	r := &realInit{cmd: cmd, done: make(chan struct{})}
+	r := &realInit{cmd: cmd, dir: dir, uid: uid, gid: gid, done: make(chan struct{})}
 	go func() { cmd.Wait(); close(r.done) }()
 	t.Cleanup(func() { cmd.Process.Kill(); <-r.done })
 	ctx, cancel := context.WithCancel(testContext(t))
 	defer cancel()
 	go func() { <-r.done; cancel() }()
-	if r.Client, err = l.Accept(ctx, cmd.Process.Pid); err != nil {
+	if r.Client, _, err = l.Accept(ctx, cmd.Process.Pid, o); err != nil {
 		t.Fatalf("%v (%v)", err, cmd.ProcessState)
 	}
 	t.Cleanup(func() { r.Close() })
@@ -113,6 +121,7 @@ func runInitWith(t testing.TB, dir string, uid, gid int, cmd *exec.Cmd) *realIni
 func (r *realInit) run(t testing.TB, cmd Command, stdin string) (stdout, stderr string, exit Exit) {
 	t.Helper()
 	in, out, errs := newPipe(t), newPipe(t), newPipe(t)
+	cmd.Number = 1000 + numbers.Add(1)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in.r, out.w, errs.w
 	e, err := r.Start(testContext(t), cmd)
 	in.r.Close()
@@ -126,6 +135,9 @@ func (r *realInit) run(t testing.TB, cmd Command, stdin string) (stdout, stderr 
 	stdout, stderr = readAll(t, out.r), readAll(t, errs.r)
 	if exit, err = e.Wait(testContext(t)); err != nil {
 		t.Fatal(err)
+	}
+	if err := e.Release(); err != nil {
+		t.Error(err)
 	}
 	return stdout, stderr, exit
 }

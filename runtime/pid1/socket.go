@@ -68,44 +68,73 @@ func (s *socket) recv() (initproto.Message, error) {
 	switch {
 	case flags&unix.MSG_CTRUNC != 0:
 		return nil, violation("descriptors from PID 1")
-	case flags&unix.MSG_TRUNC != 0:
-		return nil, violation("a packet above %d bytes", initproto.MaxPacket)
-	case err != nil:
+	case err != nil && flags&unix.MSG_TRUNC == 0:
 		return nil, err
 	}
+	return s.decode(n, flags)
+}
+
+// decode reads the message in the first n bytes of the buffer.
+func (s *socket) decode(n, flags int) (initproto.Message, error) {
+	if flags&unix.MSG_TRUNC != 0 {
+		return nil, violation("a packet above %d bytes", initproto.MaxPacket)
+	}
 	m, err := initproto.Decode(s.buf[:n])
+	if version, other := initproto.OtherVersion(s.buf[:n]); err != nil && other {
+		return nil, versionError(version)
+	}
 	if err != nil {
 		return nil, violation("%w", err)
 	}
 	return m, nil
 }
 
-// greet receives PID 1's Hello.
-func (s *socket) greet(ctx context.Context, pid int) error {
+// greet receives PID 1's Hello, adopts what it holds and welcomes it.
+func (s *socket) greet(ctx context.Context, pid int, o Options) (held []Held, err error) {
+	defer func() {
+		if err != nil {
+			closeHeld(held)
+			held = nil
+		}
+	}()
 	stop := interrupt(ctx, s.conn)
-	m, err := s.recv()
+	hello, err := s.hello(pid)
+	if err == nil && hello.Held > o.maxHeld() {
+		err = violation("%d commands to adopt, at most %d are known", hello.Held, o.maxHeld())
+	}
+	if err == nil && hello.Held > 0 {
+		held, err = s.adopt(hello.Held)
+	}
+	if err == nil {
+		err = s.send(o.welcome(), nil)
+	}
 	if !stop() {
-		return errors.New("await hello")
+		return held, errors.Join(errors.New("greet PID 1"), err)
 	}
-	if err != nil {
-		return fmt.Errorf("await hello: %w", err)
-	}
-	return checkHello(m, pid)
+	return held, err
 }
 
-// checkHello accepts the host's pid beside 1, for a PID 1 without a namespace
-// of its own, which only tests have.
-func checkHello(m initproto.Message, pid int) error {
+// hello accepts the host's pid beside 1, for a PID 1 without a namespace of its
+// own, which only tests have.
+func (s *socket) hello(pid int) (initproto.Hello, error) {
+	m, err := s.recv()
+	if err != nil {
+		return initproto.Hello{}, fmt.Errorf("await hello: %w", err)
+	}
 	hello, ok := m.(initproto.Hello)
 	switch {
 	case !ok:
-		return violation("%T before hello", m)
+		return hello, violation("%T before hello", m)
 	case hello.Version != initproto.Version:
-		return fmt.Errorf("caisson-init speaks version %d, this daemon %d", hello.Version, initproto.Version)
+		return hello, versionError(hello.Version)
 	case hello.PID != 1 && hello.PID != pid:
-		return violation("hello from pid %d, not 1", hello.PID)
+		return hello, violation("hello from pid %d, not 1", hello.PID)
 	}
-	return nil
+	return hello, nil
+}
+
+func versionError(version uint32) error {
+	return fmt.Errorf("caisson-init speaks version %d, this daemon %d", version, initproto.Version)
 }
 
 // withFDs calls f with the descriptors of files, none of which can be closed

@@ -22,6 +22,9 @@ type Declared struct {
 	// Sockets is how many unix sockets PID 1 may hold: 1 once it is connected
 	// to the daemon. The zero value allows none.
 	Sockets int
+	// Adopted says that PID 1 has served an earlier daemon: it may hold the pipes
+	// and terminals of commands.
+	Adopted bool
 	// Command says that the process is not PID 1 but a command, which has
 	// descriptors, environment, directory, umask and lower resource limits of
 	// its own. All else is compared as for PID 1.

@@ -159,12 +159,27 @@ func compareCgroups(w want) []Result {
 	var out []Result
 	for _, c := range w.live.cgroups {
 		r := equal("cgroup."+c.name(), declared, c.path)
+		r.OK = r.OK || w.isLeaf(c, hybrid)
 		if hybrid && !hasController(c) {
 			r.OK = r.OK || c.controllers != "" || c.path == w.host.unified
 		}
 		out = append(out, r)
 	}
 	return out
+}
+
+// initLeaf is where PID 1 lives on v2, right below its group: one that hands
+// controllers down to groups of commands holds no process itself (cgroups(7)).
+const initLeaf = "init"
+
+// isLeaf: the limits of a group hold for those below it too. PID 1 may be in the leaf
+// that is meant for it, a command in one of its own.
+func (w want) isLeaf(c cgroup, hybrid bool) bool {
+	leaf, below := strings.CutPrefix(c.path, w.Spec.Linux.CgroupsPath+"/")
+	if !below || leaf == "" || strings.Contains(leaf, "/") {
+		return false
+	}
+	return w.Command || !hybrid && leaf == initLeaf
 }
 
 func (c cgroup) name() string {
@@ -245,7 +260,13 @@ func compareOOM(w want) []Result {
 	if adj := w.Spec.Process.OOMScoreAdj; adj != nil {
 		declared = strconv.Itoa(*adj)
 	}
-	return []Result{equal("oom_score_adj", declared, w.live.oom)}
+	r := equal("oom_score_adj", declared, w.live.oom)
+	if w.Command { // PID 1 raises it, and a command may raise its own
+		have, err := strconv.Atoi(w.live.oom)
+		least, errDeclared := strconv.Atoi(declared)
+		r.OK = err == nil && errDeclared == nil && have >= least
+	}
+	return []Result{r}
 }
 
 // compareLabel compares the label of a security module where one is declared.

@@ -1,0 +1,129 @@
+package pid1
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// sealed puts b into a memfd that nobody can change any more. Its pages are
+// charged to the daemon for as long as PID 1 keeps the descriptor, which seals
+// bound to the size of b.
+func sealed(b []byte) (_ *os.File, err error) {
+	fd, err := memfd()
+	if err != nil {
+		return nil, fmt.Errorf("make memfd: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "payload")
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	if _, err := f.Write(b); err != nil {
+		return nil, fmt.Errorf("write memfd: %w", err)
+	}
+	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		return nil, fmt.Errorf("seal memfd: %w", err)
+	}
+	return f, nil
+}
+
+// memfd asks for one that can never be executed, which kernels before 6.3 do
+// not know (memfd_create(2)).
+func memfd() (int, error) {
+	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	fd, err := unix.MemfdCreate("caisson-start", flags|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) {
+		return unix.MemfdCreate("caisson-start", flags)
+	}
+	return fd, err
+}
+
+// unblock clears O_NONBLOCK, which Go sets on its pipes and which the command
+// would inherit: few programs expect EAGAIN from their standard streams.
+func unblock(files []*os.File) error {
+	for _, f := range files {
+		var err error
+		if cerr := control(f, func(fd int) { err = unix.SetNonblock(fd, false) }); cerr != nil {
+			return cerr
+		}
+		if err != nil {
+			return fmt.Errorf("make %q blocking: %w", f.Name(), err)
+		}
+	}
+	return nil
+}
+
+// The roles of a command's outside ends: what the daemon does with them.
+var outsideModes = [3]int{unix.O_WRONLY, unix.O_RDONLY, unix.O_RDONLY}
+
+// duplicates opens what PID 1 is to hold of cmd once more. A dup(2) would share
+// its flags with the caller's, and a PID 1 that clears O_NONBLOCK would have the
+// daemon's threads sleep in its reads.
+func duplicates(cmd Command) (list []*os.File, err error) {
+	defer func() {
+		if err != nil {
+			for _, f := range list {
+				err = errors.Join(err, f.Close())
+			}
+		}
+	}()
+	for i, f := range []*os.File{cmd.HeldStdin, cmd.HeldStdout, cmd.HeldStderr} {
+		if f == nil {
+			continue
+		}
+		var copied *os.File
+		var oerr error
+		cerr := control(f, func(fd int) {
+			if oerr = checkPipe(fd, outsideModes[i]); oerr == nil {
+				copied, oerr = reopen(fd, outsideModes[i])
+			}
+		})
+		if err := errors.Join(cerr, oerr); err != nil {
+			return list, fmt.Errorf("hold %q: %w", f.Name(), err)
+		}
+		list = append(list, copied)
+	}
+	return list, nil
+}
+
+// errNotPipe is what checkPipe says of anything else. The wrong end of a pipe
+// is not one either.
+var errNotPipe = errors.New("not the expected end of a pipe")
+
+// checkPipe reports whether fd is an end of an anonymous pipe, opened for mode
+// and for nothing else. None of its calls can block.
+func checkPipe(fd, mode int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return err
+	}
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFIFO || int64(fs.Type) != unix.PIPEFS_MAGIC || flags&(unix.O_ACCMODE|unix.O_PATH) != mode {
+		return errNotPipe
+	}
+	return nil
+}
+
+// reopen opens the pipe that fd is an end of for mode, as an open file
+// description that nobody else has, non-blocking. That needs no other end: the
+// kernel treats a pipe without a name so (fifo_open in fs/pipe.c).
+func reopen(fd, mode int) (*os.File, error) {
+	path := fmt.Sprintf("/proc/self/fd/%d", fd)
+	got, err := unix.Open(path, mode|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open pipe: %w", err)
+	}
+	return os.NewFile(uintptr(got), "pipe"), nil
+}
