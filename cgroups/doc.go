@@ -17,6 +17,19 @@
 //	err = group.Kill(ctx)                      // only if something is left
 //	err = group.Remove(ctx)                    // idempotent
 //
+// A sandbox that is meant for more than one command may have children, one for a
+// command with limits of its own, and can be stopped and changed while it lives:
+//
+//	err = group.Delegate(pid)                  // created, not started: v2 needs PID 1 in a leaf
+//	child, err := group.NewChild("e1", cl)
+//	pid, err := cgroups.HostPID(group, inside) // the command, before it runs anything
+//	err = child.Add(pid)
+//	err = child.Kill(ctx)                      // with all that it started
+//	events, err := child.Events()
+//	err = child.Remove(ctx)
+//	err = group.Freeze(ctx)                    // Thaw, Frozen
+//	err = group.Change(limits, more)           // or Set: all of it or nothing
+//
 // A Group is a name, not a resource: it holds no descriptor and needs no
 // Close, and Open of a group that is long gone is fine. That is what makes
 // removal by ID work after a crash.
@@ -39,6 +52,11 @@
 //   - TCP buffers: v2 counts them as memory; v1 does not count them at all
 //     until memory.kmem.tcp.limit_in_bytes is set. OCI runtimes ignore that
 //     field by now, so Tighten sets it.
+//   - Events: v2 counts a group's with those of its children; v1 counts where the
+//     process is, so Events adds up the children that there still are.
+//   - Lowering the memory limit below what is in use: v1 refuses, v2 kills. Change
+//     refuses on both.
+//   - Freezing: v1 holds back SIGKILL until the thaw; v2 does not.
 //   - Devices: v1 has a file that Verify reads; v2 has a BPF program that
 //     Verify can only see to be there.
 //   - Huge pages are never counted as memory. The hugetlb controller forbids

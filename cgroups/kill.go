@@ -74,20 +74,13 @@ func (g *Group) killOnce(first bool) error {
 // v1's freezer answers FREEZING until all have stopped; SIGKILL is delivered
 // at the thaw in any case, so there is no need to wait for that.
 func (g *Group) freeze() (thaw func() error, err error) {
-	dir, file, on, off := g.unified(), "cgroup.freeze", "1", "0"
-	if g.host.Mode != V2 {
-		if g.host.Controllers["freezer"] != Yes {
-			return func() error { return nil }, nil
-		}
-		dir, file, on, off = g.dir("freezer"), "freezer.state", "FROZEN", "THAWED"
-	}
-	set := func(state string) error {
-		if err := writeFile(dir, file, state); err != nil && !gone(err) {
+	set := func(frozen bool) error {
+		if err := g.writeFreezer(frozen); err != nil && !gone(err) && !errors.Is(err, errNoFreezer) {
 			return err
 		}
 		return nil
 	}
-	return func() error { return set(off) }, set(on)
+	return func() error { return set(false) }, set(true)
 }
 
 // signalAll sends SIGKILL through pidfds. A pid could have been reused

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -67,11 +68,62 @@ func helper(role string) int {
 			hoard = append(hoard, chunk)
 		}
 		return len(hoard) % 2
+	case "namespace":
+		return newNamespace()
+	case "hold":
+		return hold()
 	case "spin":
 		for cpuTime() < spinCPU {
 		}
 	}
 	return 0
+}
+
+// hold keeps memory that cannot be reclaimed, and faults what can be in again and
+// again, until its input ends.
+func hold() int {
+	held := make([]byte, 96<<20)
+	for i := 0; i < len(held); i += 4096 {
+		held[i] = 1
+	}
+	program, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return 1
+	}
+	text, err := unix.Mmap(int(program.Fd()), 0, 4<<20, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return 1
+	}
+	go func() {
+		for sum := byte(0); ; {
+			for i := 0; i < len(text); i += 4096 {
+				sum += text[i]
+			}
+			time.Sleep(time.Millisecond)
+			held[0] = sum
+		}
+	}()
+	fmt.Println("holding")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return 0
+}
+
+// newNamespace makes a cgroup namespace where the process is, as a runtime does, and
+// then says in which group it sees itself whenever it is told to.
+func newNamespace() int {
+	goruntime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println("here")
+	for in := bufio.NewReader(os.Stdin); ; {
+		if _, err := in.ReadString('\n'); err != nil {
+			return 0
+		}
+		data, err := os.ReadFile("/proc/thread-self/cgroup")
+		fmt.Printf("%send %v\n", data, err)
+	}
 }
 
 // liveHost skips t unless groups can be made here.

@@ -126,22 +126,13 @@ func makeParent(h Host, parent string) (made bool, err error) {
 }
 
 // delegated reports whether v2's root hands down the controllers of the limits.
-func (h Host) delegated() bool {
-	list, err := readString(h.Unified, "cgroup.subtree_control")
-	enabled := " " + list + " "
-	for _, name := range []string{"memory", "cpu", "pids"} {
-		if err != nil || !strings.Contains(enabled, " "+name+" ") {
-			return false
-		}
-	}
-	return true
-}
+func (h Host) delegated() bool { return delegatedAt(h.Unified) }
 
 func handDown(h Host, dir string) error {
 	if h.Mode != V2 {
 		return nil
 	}
-	return writeFile(dir, "cgroup.subtree_control", "+memory +cpu +pids")
+	return writeFile(dir, "cgroup.subtree_control", "+"+strings.Join(childrenGet, " +"))
 }
 
 // tryLimits makes the group and writes what an OCI runtime would, then reads

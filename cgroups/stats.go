@@ -2,6 +2,7 @@ package cgroups
 
 import (
 	"errors"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -35,7 +36,8 @@ type Stats struct {
 	IOWriteBytes Reading
 }
 
-// Events counts what the kernel did to a group because of a limit.
+// Events counts what the kernel did to a group, and to those below it, because of
+// a limit. What happened in a child that has been removed may be missing.
 type Events struct {
 	OOMKills int64 // processes killed for lack of memory, the group's or the host's
 	// OOMs counts how often the group itself ran out of memory: with it, a
@@ -91,6 +93,33 @@ func (r *reader) flat(controller, file string) map[string]int64 {
 	return m
 }
 
+// total adds up one value of a flat keyed file over the group and all below it.
+func (r *reader) total(controller, file, key string) int64 {
+	n, err := totalBelow(r.g.dir(controller), file, key, maxDepth)
+	r.errs = append(r.errs, err)
+	return n
+}
+
+func totalBelow(dir, file, key string, depth int) (int64, error) {
+	values, err := readFlat(dir, file)
+	if err != nil {
+		return 0, err
+	}
+	children, err := subdirs(dir)
+	if err != nil || depth == 0 {
+		return values[key], err
+	}
+	sum := values[key]
+	for _, child := range children {
+		n, err := totalBelow(filepath.Join(dir, child), file, key, depth-1)
+		if err != nil && !gone(err) { // a command's group may go at any time
+			return sum, err
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
 // optional reads a number that the kernel may not offer. Any failure is the
 // answer "unknown": such a number is shown to people and decides nothing.
 func (r *reader) optional(controller, file string) Reading {
@@ -142,11 +171,12 @@ func (g *Group) statsV2() (Stats, error) {
 	return s, r.err()
 }
 
+// eventsV1 adds up the children's: v1 counts in the group of the process alone.
 func (g *Group) eventsV1() (Events, error) {
 	r := reader{g: g}
 	e := Events{
-		OOMKills:    r.flat("memory", "memory.oom_control")["oom_kill"],
-		PIDsMaxHits: r.flat("pids", "pids.events")["max"],
+		OOMKills:    r.total("memory", "memory.oom_control", "oom_kill"),
+		PIDsMaxHits: r.total("pids", "pids.events", "max"),
 	}
 	return e, r.err()
 }
@@ -158,9 +188,19 @@ func (g *Group) eventsV2() (Events, error) {
 		OOMKills:      memory["oom_kill"],
 		OOMs:          known(memory["oom"]),
 		MemoryMaxHits: known(memory["max"]),
-		PIDsMaxHits:   r.flat("pids", "pids.events")["max"],
+		PIDsMaxHits:   r.pidsMaxHitsV2(),
 	}
 	return e, r.err()
+}
+
+// pidsMaxHitsV2: since kernel 6.11, which has the file of local events, a group's
+// count holds its children's. Before, a refused fork counts in the group of the
+// process, whosever limit it met.
+func (r *reader) pidsMaxHitsV2() int64 {
+	if _, err := readFlat(r.g.dir("pids"), "pids.events.local"); err == nil {
+		return r.flat("pids", "pids.events")["max"]
+	}
+	return r.total("pids", "pids.events", "max")
 }
 
 // ioV1 sums "MAJ:MIN Read N" and "MAJ:MIN Write N" over all devices.

@@ -1,0 +1,83 @@
+package cgroups
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// The least that a command's own limits may be. What a command needs to live is its
+// own affair; below these the kernel cannot even execute it.
+const (
+	MinChildMemoryBytes = 1 << 20
+	MinChildPIDs        = 1
+)
+
+// ChildLimits bounds one command inside of a sandbox. Nil leaves only the
+// sandbox's own bound, which holds in any case; zero is an error.
+type ChildLimits struct {
+	MemoryBytes *int64 // swap is off with or without it
+	MilliCPU    *int64 // 1000 is one CPU
+	PIDs        *int64 // tasks, that is processes and threads
+}
+
+// childBound is one check of ChildLimits.Validate; the names are those of Limits.
+type childBound struct {
+	name     string
+	value    *int64
+	min, max int64
+	why      string
+	example  string
+}
+
+func (l ChildLimits) bounds() []childBound {
+	return []childBound{
+		{"memory", l.MemoryBytes, MinChildMemoryBytes, MaxMemoryBytes, "bytes (1 MiB), below which nothing can be executed", "64M"},
+		{"cpu", l.MilliCPU, MinMilliCPU, MaxMilliCPU, "thousandths of a CPU, the least that the kernel can grant", "1 or 0.5"},
+		{"pids", l.PIDs, MinChildPIDs, MaxPIDs, "task", "16"},
+	}
+}
+
+// Validate reports every reason why l is refused, with code sbxerr.Limits.
+func (l ChildLimits) Validate() error {
+	var errs []error
+	for _, b := range l.bounds() {
+		if b.value == nil {
+			continue
+		}
+		if err := (bound{b.name, *b.value, b.min, b.max, b.why, b.example}).check(); err != nil {
+			errs = append(errs, fmt.Errorf("of a command: %w", err))
+		}
+	}
+	return sbxerr.Wrap(sbxerr.Limits, "cgroups.validate", errors.Join(errs...))
+}
+
+// files lists what is written for l, in that order: v1 refuses a limit of memory
+// and swap together that is below the one of memory.
+func (l ChildLimits) files(h Host) []File {
+	var files []File
+	add := func(controller, name, value string) { files = append(files, File{controller, name, value}) }
+	v2 := h.Mode == V2
+	if v2 { // a command out of memory dies whole, as a sandbox does
+		add("memory", "memory.oom.group", "1")
+		add("memory", "memory.swap.max", "0")
+	}
+	if n := l.MemoryBytes; n != nil && v2 {
+		add("memory", "memory.max", pages(*n))
+	} else if n != nil {
+		add("memory", "memory.limit_in_bytes", pages(*n))
+		add("memory", "memory.memsw.limit_in_bytes", pages(*n))
+	}
+	if n := l.MilliCPU; n != nil && v2 {
+		add("cpu", "cpu.max", fmt.Sprintf("%d %d", *n*(cpuPeriod/1000), cpuPeriod))
+	} else if n != nil {
+		add("cpu", "cpu.cfs_quota_us", strconv.FormatInt(*n*(cpuPeriod/1000), 10))
+	}
+	if n := l.PIDs; n != nil {
+		add("pids", "pids.max", strconv.FormatInt(*n, 10))
+	}
+	files = h.dropSwap(files, "memory.swap.max")
+	return h.dropSwap(files, "memory.memsw.limit_in_bytes")
+}
