@@ -111,13 +111,22 @@ func (r Root) attachOverlay() error {
 
 // onThrowawayThread runs fn on a thread that Go ends afterwards, because what
 // fn changes about its thread cannot be changed back.
+//
+// Go never ends the main thread. Left in a sandbox's mount namespace it would keep
+// that alive and show it as the daemon's own in /proc, so a goroutine that lands
+// there only holds it while another one does the work.
 func onThrowawayThread(fn func() error) error {
 	errc := make(chan error, 1)
 	go func() {
 		err := errors.New("the function ended its goroutine")
 		defer func() { errc <- err }()
-		goruntime.LockOSThread() // never unlocked
-		err = fn()
+		goruntime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			err = onThrowawayThread(fn)
+			goruntime.UnlockOSThread()
+			return
+		}
+		err = fn() // never unlocked
 	}()
 	return <-errc
 }

@@ -100,7 +100,8 @@ func within(path, root string) bool {
 // the path in between.
 type Workspace struct {
 	dir      *os.File
-	UID, GID uint32 // the owner on the host
+	UID, GID uint32   // the owner on the host, or as whom else to act there
+	groups   []uint32 // see Opened
 }
 
 // OpenWorkspace opens dir after a.Check. A symbolic link anywhere in it is

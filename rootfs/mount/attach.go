@@ -1,0 +1,171 @@
+package mount
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// AttachInto mounts the workspace at target in the mount namespace of a live
+// sandbox: an absolute path to an existing empty directory there, on which nothing
+// is mounted. sandbox is a pidfd of a process of the sandbox (Linux 5.8) or its
+// /proc/PID/ns/mnt. The caller needs CAP_SYS_ADMIN in the user namespaces that own
+// the sandbox's mount namespace and its own, and CAP_SYS_CHROOT (setns(2)): root of
+// the initial user namespace has them all. ids may be nil.
+//
+// The mount is the one that Attach, and a bind of it by the OCI runtime, would give:
+// nosuid, nodev, private, otherwise as the file system of the directory is mounted on
+// the host. Nothing in the sandbox has a say in where it lands: no symbolic link and
+// no mount is followed on the way, it goes onto the directory that was opened, and it
+// is looked at afterwards. On an error the sandbox is as before.
+func (w *Workspace) AttachInto(sandbox *os.File, target string, readOnly bool, ids *UserNS) error {
+	const op = "mount.attach"
+	name, local := strings.CutPrefix(target, "/")
+	if !local || !filepath.IsLocal(name) || filepath.Clean(name) != name || name == "." {
+		return sbxerr.New(sbxerr.Internal, op, "attach workspace %q: target %q is not a clean absolute path below the root", w.dir.Name(), target)
+	}
+	err := w.attachInto(sandbox, name, readOnly, ids)
+	if err != nil {
+		err = fmt.Errorf("workspace %q: %w", w.dir.Name(), err)
+	}
+	return sbxerr.Wrap(mountCode(err), op, err)
+}
+
+func (w *Workspace) attachInto(sandbox *os.File, name string, readOnly bool, ids *UserNS) error {
+	t, err := cloneTree(w.dir)
+	if err != nil {
+		return err
+	}
+	err = t.restrict(readOnly, ids)
+	if err == nil {
+		err = onThrowawayThread(func() error { return t.attachIn(sandbox, name) })
+	}
+	return errors.Join(err, t.Close())
+}
+
+// attachIn leaves the thread in the sandbox's mount namespace.
+func (t tree) attachIn(sandbox *os.File, name string) error {
+	if err := enterMounts(sandbox); err != nil {
+		return err
+	}
+	point, err := openPoint(name)
+	if err != nil {
+		return err
+	}
+	const flags = unix.MOVE_MOUNT_F_EMPTY_PATH | unix.MOVE_MOUNT_T_EMPTY_PATH
+	err = unix.MoveMount(t.fd, "", point, "", flags)
+	err = errors.Join(wrapPath("attach a mount at", "/"+name, err), unix.Close(point))
+	if err != nil {
+		return err
+	}
+	if err := t.checkAt(name); err != nil {
+		return errors.Join(err, t.takeOff())
+	}
+	return nil
+}
+
+// enterMounts moves the calling thread, for good, into the mount namespace of
+// sandbox, with its root as root and working directory. The daemon's own is refused:
+// a mount there would be seen by the host. Mounts of two namespaces have never the
+// same id, so the roots tell.
+func enterMounts(sandbox *os.File) error {
+	own, err := mountID(unix.AT_FDCWD, "/")
+	if err != nil {
+		return err
+	}
+	if err := unix.Unshare(unix.CLONE_FS); err != nil { // setns(2) demands it
+		return fmt.Errorf("unshare the working directory: %w", err)
+	}
+	if err := unix.Setns(int(sandbox.Fd()), unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("enter the sandbox's mount namespace: %w", err)
+	}
+	entered, err := mountID(unix.AT_FDCWD, "/")
+	if err != nil {
+		return err
+	}
+	if entered == own {
+		return sbxerr.New(sbxerr.Internal, "mount.attach", "enter the sandbox's mount namespace: it is the daemon's own")
+	}
+	return nil
+}
+
+// openPoint opens the directory name of the root, which must be empty and on the
+// root's own mount.
+func openPoint(name string) (int, error) {
+	how := unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NONBLOCK,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
+	}
+	fd, err := unix.Openat2(unix.AT_FDCWD, name, &how)
+	switch {
+	case errors.Is(err, unix.EXDEV):
+		return -1, fmt.Errorf("open the mount point %q: something is mounted there: %w", "/"+name, err)
+	case err != nil:
+		return -1, fmt.Errorf("open the mount point %q: %w", "/"+name, err)
+	}
+	if err := checkEmpty(fd); err != nil {
+		return -1, errors.Join(fmt.Errorf("use the mount point %q: %w", "/"+name, err), unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// checkEmpty reads a few entries, which is enough: only "." and ".." may be there.
+func checkEmpty(fd int) error {
+	buf := make([]byte, 4096)
+	n, err := unix.ReadDirent(fd, buf)
+	if err != nil {
+		return err
+	}
+	if _, _, names := unix.ParseDirent(buf[:n], -1, nil); len(names) > 0 {
+		return fmt.Errorf("it is not empty: it holds %q", names[0])
+	}
+	return nil
+}
+
+// checkAt makes sure that t is what the sandbox has at name.
+func (t tree) checkAt(name string) error {
+	want, err := mountID(t.fd, "")
+	if err != nil {
+		return err
+	}
+	got, err := mountID(unix.AT_FDCWD, name)
+	if err != nil {
+		return err
+	}
+	if got != want {
+		return fmt.Errorf("find the mount at %q: another one, or none, is there", "/"+name)
+	}
+	return nil
+}
+
+// takeOff detaches t wherever it is attached: its root is the working directory, so
+// no path is resolved.
+func (t tree) takeOff() error {
+	if err := unix.Fchdir(t.fd); err != nil {
+		return fmt.Errorf("take the mount off again: %w", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+		return fmt.Errorf("take the mount off again: %w", err)
+	}
+	return nil
+}
+
+// mountID tells on which mount name lies (statx(2), STATX_MNT_ID, Linux 5.8); an
+// empty name is fd itself.
+func mountID(fd int, name string) (uint64, error) {
+	var st unix.Statx_t
+	const flags = unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_EMPTY_PATH | unix.AT_STATX_DONT_SYNC
+	if err := unix.Statx(fd, name, flags, unix.STATX_MNT_ID, &st); err != nil {
+		return 0, fmt.Errorf("statx %q: %w", name, err)
+	}
+	if st.Mask&unix.STATX_MNT_ID == 0 {
+		return 0, fmt.Errorf("statx %q: the kernel tells no mount id", name)
+	}
+	return st.Mnt_id, nil
+}

@@ -1,0 +1,79 @@
+package mount
+
+import (
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// The group ids inside of a sandbox that stand for the groups of the user whose
+// workspace it has. A sandbox's processes carry all of them from their birth;
+// one that no workspace maps is a member of nothing.
+//
+// Without them a process would be one of the others to a file whose mode gives
+// a group less than it gives the others, and get what the user cannot.
+const (
+	FirstGroupSlot = 64000
+	GroupSlots     = 32
+)
+
+// GroupSlotIDs are the supplementary groups that a sandbox's processes need,
+// inside, whatever workspace they get.
+func GroupSlotIDs() []uint32 {
+	ids := make([]uint32, GroupSlots)
+	for i := range ids {
+		ids[i] = FirstGroupSlot + uint32(i)
+	}
+	return ids
+}
+
+// Identity is as whom a sandbox acts on the files of a workspace: ids on disk.
+type Identity struct {
+	UID, GID uint32
+	Groups   []uint32 // others than GID, at most GroupSlots
+}
+
+// Opened is OpenWorkspace for a directory that is open already, with O_PATH and
+// under its own name, because somebody checked what its user may do there. The
+// sandbox acts as the given identity, which need not be the owner's. The
+// workspace takes dir: it closes it, also where it refuses.
+func (a Allowed) Opened(dir *os.File, as Identity) (_ *Workspace, err error) {
+	const op = "mount.workspace"
+	defer func() {
+		if err != nil {
+			_ = dir.Close() // nothing was written to it
+		}
+	}()
+	if err := a.Check(dir.Name()); err != nil {
+		return nil, err
+	}
+	if len(as.Groups) > GroupSlots {
+		return nil, sbxerr.New(sbxerr.Workspace, op, "uid %d has %d groups; a workspace can stand for %d", as.UID, len(as.Groups), GroupSlots)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return nil, sbxerr.New(sbxerr.Workspace, op, "stat workspace %q: %w", dir.Name(), err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Nlink == 0 {
+		return nil, sbxerr.New(sbxerr.Workspace, op, "workspace %q is no directory any more", dir.Name())
+	}
+	return &Workspace{dir: dir, UID: as.UID, GID: as.GID, groups: slices.Clone(as.Groups)}, nil
+}
+
+// Map maps the identity of the workspace to the user uid:gid of a sandbox whose
+// ids begin at the host id base, its other groups to the group slots, and
+// nothing else: files of anybody else show as nobody's.
+func (w *Workspace) Map(base, uid, gid uint32) (uids, gids []IDMap, err error) {
+	if gid >= FirstGroupSlot && gid < FirstGroupSlot+GroupSlots {
+		return nil, nil, sbxerr.New(sbxerr.Config, "mount.workspace", "gid %d inside is one of %d to %d, which stand for groups of the host",
+			gid, FirstGroupSlot, FirstGroupSlot+GroupSlots-1)
+	}
+	uids, gids = w.Owner(base+uid, base+gid)
+	for i, id := range w.groups {
+		gids = append(gids, IDMap{Disk: id, Host: base + FirstGroupSlot + uint32(i), Size: 1})
+	}
+	return uids, gids, nil
+}
