@@ -35,6 +35,7 @@ type Config struct {
 	Root        string             `yaml:"root" json:"root" jsonschema:"description=Directory on disk for images and kept output"`
 	State       string             `yaml:"state" json:"state" jsonschema:"description=Directory on tmpfs for what dies with the boot"`
 	Socket      string             `yaml:"socket" json:"socket" jsonschema:"description=Unix socket of the API; empty is caisson.sock in state"`
+	SocketGroup Account            `yaml:"socket_group" json:"socket_group" jsonschema:"description=Group that alone may connect\\, by name or number; empty lets everybody connect where peers are listed"`
 	BinDir      string             `yaml:"bin_dir" json:"bin_dir" jsonschema:"description=Directory of caisson-init, containerd, its shim and runc; empty is the daemon's own"`
 	IdleTimeout Duration           `yaml:"idle_timeout" json:"idle_timeout" jsonschema:"description=End the daemon after so long without a sandbox or a call; 0 never"`
 	StopGrace   Duration           `yaml:"stop_grace" json:"stop_grace" jsonschema:"description=Time between TERM and KILL"`
@@ -44,6 +45,9 @@ type Config struct {
 	Workspaces  Workspaces         `yaml:"workspaces" json:"workspaces"`
 	Images      Images             `yaml:"images" json:"images"`
 	Profiles    map[string]Profile `yaml:"profiles" json:"profiles" jsonschema:"description=Profiles by name\\, beside the built-in strict\\, compat and debug"`
+	Sandboxes   Sandboxes          `yaml:"sandboxes" json:"sandboxes"`
+	Pools       []Pool             `yaml:"pools" json:"pools" jsonschema:"description=Sandboxes that are kept ready"`
+	Peers       []Peer             `yaml:"peers" json:"peers" jsonschema:"description=Who may call beside root\\, and for what; the first entry that is for a caller counts"`
 	Log         Log                `yaml:"log" json:"log"`
 }
 
@@ -94,22 +98,6 @@ type Log struct {
 	Format string `yaml:"format" json:"format" jsonschema:"enum=text,enum=json"`
 }
 
-// Duration is a time.Duration that reads and writes as "30s".
-type Duration time.Duration
-
-// UnmarshalYAML reads a duration in Go's form.
-func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
-	v, err := time.ParseDuration(n.Value)
-	if err != nil {
-		return fmt.Errorf("line %d: %q is not a duration such as 30s", n.Line, n.Value)
-	}
-	*d = Duration(v)
-	return nil
-}
-
-// MarshalYAML writes a duration in Go's form.
-func (d Duration) MarshalYAML() (any, error) { return time.Duration(d).String(), nil }
-
 // Default returns the configuration of a host without a file.
 func Default() Config {
 	return Config{
@@ -118,6 +106,7 @@ func Default() Config {
 		StopGrace: Duration(10 * time.Second),
 		IDs:       IDs{Blocks: 512},
 		Images:    Images{MaxBytes: 8 << 30, MaxEntries: 1_000_000},
+		Sandboxes: defaultSandboxes(),
 		Log:       Log{Level: "info", Format: "text"},
 	}
 }
@@ -179,6 +168,7 @@ func (c *Config) Complete() error {
 	if c.Cgroup.Parent == "" {
 		c.Cgroup.Parent = c.Instance()
 	}
+	c.completeSandboxes()
 	return c.Validate()
 }
 

@@ -93,7 +93,7 @@ func TestValidate(t *testing.T) {
 	if err := c.Complete(); err != nil || c.Instance() != "caisson" {
 		t.Errorf("the defaults: %v, instance %q", err, c.Instance())
 	}
-	c.IDs = IDs{Base: 2147483648 - 65536, Blocks: 1}
+	c.IDs, c.Sandboxes.Max = IDs{Base: 2147483648 - 65536, Blocks: 1}, 1
 	if err := c.Validate(); err != nil {
 		t.Errorf("the last possible block: %v", err)
 	}
@@ -121,7 +121,7 @@ func TestSchema(t *testing.T) {
 	if err := json.Unmarshal(data, &s); err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Properties) != 13 || s.AdditionalProperties {
+	if len(s.Properties) != 17 || s.AdditionalProperties {
 		t.Errorf("the schema has %d properties, additional ones allowed: %v", len(s.Properties), s.AdditionalProperties)
 	}
 }

@@ -14,11 +14,6 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// JSONSchema says how a Duration is written.
-func (Duration) JSONSchema() *jsonschema.Schema {
-	return &jsonschema.Schema{Type: "string", Examples: []any{"30s", "10m"}}
-}
-
 // Schema returns the JSON Schema of the configuration file.
 func Schema() ([]byte, error) {
 	r := jsonschema.Reflector{RequiredFromJSONSchemaTags: true, ExpandedStruct: true}
@@ -49,7 +44,7 @@ func keysOf(typeName string) []string {
 }
 
 func collectKeys(t reflect.Type, typeName string, keys map[string]bool) {
-	if t.Kind() == reflect.Map {
+	if t.Kind() == reflect.Map || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
 	if t.Kind() != reflect.Struct {

@@ -1,0 +1,115 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	goruntime "runtime"
+	"time"
+)
+
+// Sandboxes bounds how many there are and how long they last without a daemon
+// or a caller.
+type Sandboxes struct {
+	Max         int64    `yaml:"max" json:"max" jsonschema:"description=Live sandboxes at the same time; 0 is ids.blocks"`
+	MaxCreating int64    `yaml:"max_creating" json:"max_creating" jsonschema:"description=Sandboxes that are made at the same time; 0 is four for each CPU"`
+	Queue       int64    `yaml:"queue" json:"queue" jsonschema:"description=Requests that wait for their turn to be made; what is past it is refused at once"`
+	AttachGrace Duration `yaml:"attach_grace" json:"attach_grace" jsonschema:"description=A foreground command lasts so long without its caller"`
+	OrphanGrace Duration `yaml:"orphan_grace" json:"orphan_grace" jsonschema:"description=A sandbox lasts so long without a daemon"`
+	PerShim     int64    `yaml:"per_shim" json:"per_shim" jsonschema:"description=Sandboxes that share one shim process"`
+	KeepOnExit  bool     `yaml:"keep_on_exit" json:"keep_on_exit" jsonschema:"description=Leave sandboxes running when the daemon is stopped"`
+	KeptExecs   int64    `yaml:"kept_execs" json:"kept_execs" jsonschema:"description=Ended commands of one sandbox whose result and output are kept"`
+	KeptOutput  Size     `yaml:"kept_output" json:"kept_output" jsonschema:"description=Bytes of output that are kept of one sandbox"`
+}
+
+// Pool keeps sandboxes ready for requests with one profile and image.
+type Pool struct {
+	Profile string `yaml:"profile" json:"profile" jsonschema:"description=Profile of the requests that it serves; empty is strict"`
+	Image   string `yaml:"image" json:"image" jsonschema:"description=Image of the requests that it serves; empty is the profile's"`
+	Size    int64  `yaml:"size" json:"size" jsonschema:"description=Sandboxes that are kept ready"`
+	Max     int64  `yaml:"max" json:"max" jsonschema:"description=Sandboxes that it may grow to under load; 0 is size"`
+}
+
+func defaultSandboxes() Sandboxes {
+	return Sandboxes{
+		Queue: 1024, AttachGrace: Duration(10 * time.Second), OrphanGrace: Duration(10 * time.Minute),
+		PerShim: 16, KeptExecs: 256, KeptOutput: 256 << 20,
+	}
+}
+
+// complete fills in what follows from the host and from other settings.
+func (c *Config) completeSandboxes() {
+	s := &c.Sandboxes
+	if s.Max == 0 {
+		s.Max = int64(c.IDs.Blocks)
+	}
+	if s.MaxCreating == 0 {
+		s.MaxCreating = 4 * int64(goruntime.NumCPU())
+	}
+	for i := range c.Pools {
+		p := &c.Pools[i]
+		if p.Profile == "" {
+			p.Profile = "strict"
+		}
+		if p.Max == 0 {
+			p.Max = p.Size
+		}
+	}
+}
+
+func (c *Config) validateSandboxes() error {
+	s := c.Sandboxes
+	var errs []error
+	for _, f := range []struct {
+		key              string
+		value, low, high int64
+	}{
+		{"max", s.Max, 1, int64(c.IDs.Blocks)}, // each needs a block of ids
+		{"max_creating", s.MaxCreating, 1, 1024},
+		{"queue", s.Queue, 0, 1 << 20},
+		{"per_shim", s.PerShim, 1, 256},
+		{"kept_execs", s.KeptExecs, 1, 1 << 16},
+		{"kept_output", int64(s.KeptOutput), 1 << 20, 1 << 40},
+	} {
+		if f.value < f.low || f.value > f.high {
+			errs = append(errs, fmt.Errorf("sandboxes.%s: %d is not in %d to %d", f.key, f.value, f.low, f.high))
+		}
+	}
+	for _, f := range []struct {
+		key       string
+		value     Duration
+		low, high time.Duration
+	}{
+		{"attach_grace", s.AttachGrace, 0, time.Hour},
+		{"orphan_grace", s.OrphanGrace, time.Second, 30 * 24 * time.Hour},
+	} {
+		if v := time.Duration(f.value); v < f.low || v > f.high {
+			errs = append(errs, fmt.Errorf("sandboxes.%s: %s is not in %s to %s", f.key, v, f.low, f.high))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) validatePools() error {
+	var errs []error
+	seen := map[[2]string]int{}
+	var all int64
+	for i, p := range c.Pools {
+		if !profileName.MatchString(p.Profile) {
+			errs = append(errs, fmt.Errorf("pools[%d].profile: %q is no name", i, p.Profile))
+		}
+		if p.Size < 1 || p.Max < p.Size || p.Max > c.Sandboxes.Max {
+			errs = append(errs, fmt.Errorf("pools[%d]: size %d and max %d must be 1 to sandboxes.max, %d, and max not below size", i, p.Size, p.Max, c.Sandboxes.Max))
+			continue
+		}
+		key := [2]string{p.Profile, p.Image}
+		if j, ok := seen[key]; ok {
+			errs = append(errs, fmt.Errorf("pools[%d]: pools[%d] is for the same profile %q and image %q", i, j, p.Profile, p.Image))
+		}
+		seen[key] = i
+		all += p.Size
+	}
+	if all > c.Sandboxes.Max {
+		errs = append(errs, fmt.Errorf("pools: their sizes are %d together, above sandboxes.max, %d", all, c.Sandboxes.Max))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,130 @@
+package peer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// rank is what kind of caller a Grant is for.
+type rank uint8
+
+const (
+	nobody rank = iota
+	nested      // a command inside of a sandbox
+	listed      // a user of the host that a rule names
+	root
+	system
+)
+
+// Grant is what one caller may do. The zero Grant is nothing. It is a value of
+// one call: ask the Policy again for the next.
+type Grant struct {
+	rank   rank
+	caller Caller
+	rule   Rule
+	free   bool // every profile
+	parent Parent
+	gates  *gates
+}
+
+// Caller returns whose Grant it is.
+func (g Grant) Caller() Caller { return g.caller }
+
+// Owner returns the user to whom belongs what is made under the Grant, and
+// against whose quota it counts: the caller itself, or for a nested one the
+// owner of its sandbox.
+func (g Grant) Owner() Caller {
+	if g.rank == nested {
+		return g.parent.Owner
+	}
+	return g.caller
+}
+
+// Parent returns the ID of the sandbox of which a sandbox that is made under
+// the Grant is a child; empty for a caller that is in none.
+func (g Grant) Parent() string { return g.parent.ID }
+
+// Sees reports whether the caller may know of a sandbox of the user owner, made
+// from inside of the sandbox parent (empty: from none). What it does not see is
+// to it as if it were not there: the same code, the same message.
+func (g Grant) Sees(owner uint32, parent string) bool {
+	switch g.rank {
+	case system, root:
+		return true
+	case listed:
+		return owner == g.caller.UID
+	case nested:
+		return parent != "" && parent == g.parent.ID
+	case nobody:
+	}
+	return false
+}
+
+// CheckProfile refuses a profile that the caller may not use. Empty is strict.
+func (g Grant) CheckProfile(name string) error {
+	if g.free {
+		return nil
+	}
+	allowed := append([]string{strict}, g.rule.Profiles...)
+	if name == "" || slices.Contains(allowed, name) {
+		return g.refusal()
+	}
+	return g.refusal(fmt.Errorf("profile %q is none of %s", name, strings.Join(allowed, ", ")))
+}
+
+// CheckImages refuses who may not change the images that all sandboxes are
+// made of: import and remove. What is imported must come from the caller
+// itself, byte by byte, never from a path that the daemon opens.
+func (g Grant) CheckImages() error {
+	if g.rank == nested {
+		return g.refusal(errors.New("images cannot be changed from inside of a sandbox"))
+	}
+	if !g.rule.Images {
+		return g.refusal(errors.New("importing and removing images is not granted"))
+	}
+	return g.refusal()
+}
+
+// CheckAdmin refuses who is not root what acts on the host as root does, or
+// reads from it what only root can: cleanup, doctor, images from the host.
+func (g Grant) CheckAdmin() error {
+	if g.rank == root || g.rank == system {
+		return nil
+	}
+	return g.refusal(errors.New("this is for root alone"))
+}
+
+// CheckHost refuses, to a caller inside of a sandbox, what tells of more than
+// its own children: the lists of images, versions, capabilities.
+func (g Grant) CheckHost() error {
+	if g.rank == nested {
+		return g.refusal(errors.New("this is not shown inside of a sandbox"))
+	}
+	return g.refusal()
+}
+
+// CheckNested refuses to give a sandbox a socket of its own to a caller that
+// is inside of one: children have no children.
+func (g Grant) CheckNested() error {
+	if g.rank == nested {
+		return g.refusal(errors.New("a child gets no socket for children of its own"))
+	}
+	return g.refusal()
+}
+
+// refusal joins the reasons under the code Peer. Without a reason only the zero
+// Grant is refused.
+func (g Grant) refusal(reasons ...error) error {
+	if g.rank == nobody {
+		reasons = append(reasons, errors.New("nothing is granted"))
+	}
+	err := errors.Join(reasons...)
+	if err == nil {
+		return nil
+	}
+	return sbxerr.Wrap(sbxerr.Peer, "peer.check", fmt.Errorf("%s: %w", g.caller, err))
+}

@@ -1,0 +1,159 @@
+package peer
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Limits are what one sandbox may have.
+type Limits struct {
+	MemoryBytes int64
+	MilliCPU    int64 // 1000 is one CPU
+	PIDs        int64
+	TmpfsBytes  int64 // of each tmpfs
+}
+
+// Usage is what several sandboxes have together, or may have.
+type Usage struct {
+	Sandboxes   int64 // those being made too
+	MemoryBytes int64 // the sum of their limits
+	MilliCPU    int64 // the sum of their limits
+	Execs       int64 // commands that run
+}
+
+// Standing is what there is at the time of a question. The caller must hold
+// whatever keeps it true until what was asked for is counted.
+type Standing struct {
+	Owner    Usage // of all sandboxes of the grant's Owner, their children too
+	Children Usage // of the calling sandbox; only read for a nested grant
+}
+
+// endless stands for "no bound", for those who have none.
+const endless = math.MaxInt64
+
+// What a listed peer gets where its rule does not say.
+const DefaultTTL = 24 * time.Hour
+
+// DefaultLimits are the ceilings of one sandbox of a listed peer whose rule
+// names none.
+func DefaultLimits() Limits {
+	return Limits{MemoryBytes: 2 << 30, MilliCPU: 2000, PIDs: 1024, TmpfsBytes: 256 << 20}
+}
+
+// DefaultQuota is what all sandboxes of one listed uid may have together where
+// its rule does not say.
+func DefaultQuota() Usage {
+	return Usage{Sandboxes: 16, MemoryBytes: 8 << 30, MilliCPU: 8000, Execs: 256}
+}
+
+// DefaultBudget is what the children of a sandbox with these limits may have
+// together: as much again as the sandbox itself.
+func DefaultBudget(l Limits) Usage {
+	return Usage{Sandboxes: 8, MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU, Execs: 64}
+}
+
+// CheckLimits refuses limits above the ceilings, and a time to live above its
+// own. A nil ttl is a sandbox without end: TTL gives what applies where the
+// request names none. All reasons are given at once.
+func (g Grant) CheckLimits(l Limits, ttl *time.Duration) error {
+	top := g.rule.Limits
+	return g.refusal(
+		above("memory", l.MemoryBytes, top.MemoryBytes, bytes),
+		above("cpus", l.MilliCPU, top.MilliCPU, cpus),
+		above("pids", l.PIDs, top.PIDs, plain),
+		above("tmpfs", l.TmpfsBytes, top.TmpfsBytes, bytes),
+		g.aboveTTL(ttl))
+}
+
+func (g Grant) aboveTTL(ttl *time.Duration) error {
+	switch {
+	case g.rule.TTL == endless || ttl != nil && *ttl <= g.rule.TTL:
+		return nil
+	case ttl == nil:
+		return fmt.Errorf("a sandbox without end is above the ceiling of its time to live, %s", g.rule.TTL)
+	}
+	return fmt.Errorf("ttl %s is above the ceiling %s", *ttl, g.rule.TTL)
+}
+
+// TTL returns the time to live of a sandbox for which asked was asked: the
+// ceiling where nothing was, nil where there is none.
+func (g Grant) TTL(asked *time.Duration) *time.Duration {
+	if asked != nil || g.rule.TTL == endless {
+		return asked
+	}
+	ttl := g.rule.TTL
+	return &ttl
+}
+
+// Unbounded reports whether the grant has no quota: it is root's or the
+// daemon's own, where no entry binds root.
+func (g Grant) Unbounded() bool { return g.free && g.rank != nested }
+
+// CheckQuota refuses asked on top of what there is. What could never be
+// granted has the code Peer; what could be once something has ended has the
+// code Busy, and may be asked again. Only what is asked for counts: a peer
+// that is above a quota of memory may still run a command.
+func (g Grant) CheckQuota(now Standing, asked Usage) error {
+	if g.rank == nobody {
+		return g.refusal()
+	}
+	errs := []error{exceeds("the quota of "+g.Owner().String(), now.Owner, asked, g.rule.Quota)}
+	if g.rank == nested {
+		errs = append(errs, exceeds("the budget of "+g.caller.String(), now.Children, asked, g.parent.Budget))
+	}
+	err := errors.Join(errs...)
+	code := sbxerr.Busy
+	if errors.Is(err, sbxerr.Peer) {
+		code = sbxerr.Peer
+	}
+	return sbxerr.Wrap(code, "peer.quota", err)
+}
+
+// exceeds compares field by field, without a sum that could overflow.
+func exceeds(of string, now, asked, most Usage) error {
+	var errs []error
+	for _, f := range []struct {
+		name             string
+		now, asked, most int64
+		format           func(int64) string
+	}{
+		{"sandboxes", now.Sandboxes, asked.Sandboxes, most.Sandboxes, plain},
+		{"memory", now.MemoryBytes, asked.MemoryBytes, most.MemoryBytes, bytes},
+		{"cpus", now.MilliCPU, asked.MilliCPU, most.MilliCPU, cpus},
+		{"execs", now.Execs, asked.Execs, most.Execs, plain},
+	} {
+		switch {
+		case f.asked < 0 || f.now < 0:
+			errs = append(errs, sbxerr.New(sbxerr.Peer, "peer.quota", "%s: %d on top of %d is no usage", f.name, f.asked, f.now))
+		case f.asked == 0:
+		case f.asked > f.most:
+			errs = append(errs, sbxerr.New(sbxerr.Peer, "peer.quota", "%s %s alone is above %s, %s", f.name, f.format(f.asked), of, f.format(f.most)))
+		case f.asked > f.most-f.now:
+			errs = append(errs, fmt.Errorf("%s %s is above what is left of %s: %s of %s are in use",
+				f.name, f.format(f.asked), of, f.format(f.now), f.format(f.most)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func above(name string, value, top int64, format func(int64) string) error {
+	if value <= top {
+		return nil
+	}
+	return fmt.Errorf("%s %s is above the ceiling %s", name, format(value), format(top))
+}
+
+func plain(n int64) string { return fmt.Sprint(n) }
+
+func cpus(milli int64) string { return fmt.Sprintf("%d.%03d", milli/1000, milli%1000) }
+
+func bytes(n int64) string {
+	if n > 0 && n%(1<<20) == 0 {
+		return fmt.Sprintf("%dM", n>>20)
+	}
+	return fmt.Sprint(n)
+}

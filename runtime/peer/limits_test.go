@@ -1,0 +1,148 @@
+package peer
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+func TestCheckLimits(t *testing.T) {
+	p := policy(t, rule(func(*Rule) {}))
+	g, ok := grant(t, p, User(1000, 1, nil, 1)), time.Hour
+	if err := g.CheckLimits(DefaultLimits(), &ok); err != nil {
+		t.Errorf("the ceilings themselves: %v", err)
+	}
+	long := DefaultTTL + 1
+	above := Limits{MemoryBytes: 3 << 30, MilliCPU: 2500, PIDs: 1025, TmpfsBytes: 1<<28 + 1}
+	refused(t, "above", g.CheckLimits(above, &long), sbxerr.Peer, "memory 3072M is above the ceiling 2048M", "cpus 2.500 is above the ceiling 2.000",
+		"pids 1025", "tmpfs 268435457", "ttl 24h0m0.000000001s")
+	refused(t, "without end", g.CheckLimits(DefaultLimits(), nil), sbxerr.Peer, "without end")
+	if ttl := g.TTL(nil); ttl == nil || *ttl != DefaultTTL {
+		t.Errorf("the time to live where none is asked: %v", ttl)
+	}
+	if ttl := g.TTL(&ok); ttl != &ok {
+		t.Errorf("the time to live that is asked: %v", ttl)
+	}
+	free := grant(t, p, User(0, 0, nil, 1))
+	if err := free.CheckLimits(Limits{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}, nil); err != nil || free.TTL(nil) != nil {
+		t.Errorf("root: %v, %v", err, free.TTL(nil))
+	}
+}
+
+func TestCheckQuota(t *testing.T) {
+	p := policy(t, rule(func(r *Rule) { r.Quota = Usage{Sandboxes: 2, MemoryBytes: 4 << 20, MilliCPU: 2000, Execs: 3} }))
+	g := grant(t, p, User(1000, 1, nil, 1))
+	one := Usage{Sandboxes: 1, MemoryBytes: 2 << 20, MilliCPU: 1000}
+	for name, tt := range map[string]struct {
+		now, asked Usage
+		code       sbxerr.Code // empty: granted
+		words      []string
+	}{
+		"the last":         {one, one, "", nil},
+		"one too many":     {Usage{Sandboxes: 2}, Usage{Sandboxes: 1}, sbxerr.Busy, []string{"sandboxes 1", "left of the quota of uid 1000: 2 of 2"}},
+		"memory":           {Usage{MemoryBytes: 3 << 20}, one, sbxerr.Busy, []string{"memory 2M", "3M of 4M"}},
+		"cpus":             {Usage{MilliCPU: 1500}, one, sbxerr.Busy, []string{"cpus 1.000"}},
+		"execs":            {Usage{Execs: 3}, Usage{Execs: 1}, sbxerr.Busy, []string{"execs 1"}},
+		"never":            {Usage{}, Usage{MemoryBytes: 5 << 20}, sbxerr.Peer, []string{"memory 5M alone is above the quota of uid 1000, 4M"}},
+		"not asked for":    {Usage{Sandboxes: 9, MemoryBytes: 9 << 30}, Usage{Execs: 1}, "", nil},
+		"overflow":         {Usage{MemoryBytes: math.MaxInt64}, Usage{MemoryBytes: 1}, sbxerr.Busy, nil},
+		"overflow of both": {Usage{MemoryBytes: math.MaxInt64}, Usage{MemoryBytes: math.MaxInt64}, sbxerr.Peer, nil},
+		"negative":         {Usage{}, Usage{MemoryBytes: -1}, sbxerr.Peer, []string{"is no usage"}},
+		"negative now":     {Usage{MemoryBytes: -1 << 40}, one, sbxerr.Peer, []string{"is no usage"}},
+	} {
+		err := g.CheckQuota(Standing{Owner: tt.now, Children: Usage{Sandboxes: 99}}, tt.asked)
+		if tt.code == "" {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		refused(t, name, err, tt.code, tt.words...)
+	}
+	big := Usage{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}
+	if err := grant(t, p, User(0, 0, nil, 1)).CheckQuota(Standing{}, big); err != nil {
+		t.Errorf("root: %v", err)
+	}
+}
+
+// parent is a sandbox of uid 1000.
+func parent(change func(*Parent)) Parent {
+	p := Parent{ID: "p1", Owner: User(1000, 1, nil, 1), Profile: "build", Limits: Limits{1 << 30, 1000, 100, 1 << 20}}
+	p.Budget = DefaultBudget(p.Limits)
+	if change != nil {
+		change(&p)
+	}
+	return p
+}
+
+func TestGrantNested(t *testing.T) {
+	p := policy(t, rule(func(r *Rule) { r.Profiles = []string{"build", "debug"}; r.Images = true }))
+	inside := User(70000, 70000, nil, 1).In("p1")
+	left := time.Minute
+	g, err := p.GrantNested(inside, parent(func(p *Parent) { p.Remaining = &left }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g.Parent() != "p1" || g.Owner().UID != 1000 || g.Caller().Sandbox != "p1" {
+		t.Errorf("grant %+v", g)
+	}
+	own := Limits{1 << 30, 1000, 100, 1 << 20}
+	if err := g.CheckLimits(own, g.TTL(nil)); err != nil {
+		t.Error(err)
+	}
+	refused(t, "more than its own", g.CheckLimits(Limits{1<<30 + 1, 1000, 100, 1 << 20}, &left), sbxerr.Peer, "sandbox p1: memory")
+	long := left + 1
+	refused(t, "longer than itself", g.CheckLimits(own, &long), sbxerr.Peer, "ttl")
+	for name, want := range map[string]bool{"strict": true, "build": true, "debug": false} {
+		if err := g.CheckProfile(name); (err == nil) != want {
+			t.Errorf("profile %s: %v", name, err)
+		}
+	}
+	_, err = g.CheckWorkspace(t.Context(), "/tmp/x", false)
+	refused(t, "workspace", err, sbxerr.Peer, "inside of a sandbox")
+	for name, err := range map[string]error{"images": g.CheckImages(), "admin": g.CheckAdmin(), "host": g.CheckHost(), "nested": g.CheckNested()} {
+		refused(t, name, err, sbxerr.Peer)
+	}
+
+	half := Usage{Sandboxes: 1, MemoryBytes: 1 << 29}
+	if err := g.CheckQuota(Standing{Children: half}, half); err != nil {
+		t.Errorf("the whole budget: %v", err)
+	}
+	refused(t, "the budget", g.CheckQuota(Standing{Children: Usage{MemoryBytes: 1<<29 + 1}}, half), sbxerr.Busy, "the budget of sandbox p1")
+	refused(t, "the owner's quota", g.CheckQuota(Standing{Owner: Usage{Sandboxes: 16}}, half), sbxerr.Busy, "the quota of uid 1000")
+}
+
+func TestGrantNestedRefuses(t *testing.T) {
+	p := policy(t, rule(func(*Rule) {}))
+	inside, over := User(70000, 70000, nil, 1).In("p1"), -time.Second
+	for name, tt := range map[string]struct {
+		c      Caller
+		change func(*Parent)
+	}{
+		"another sandbox":     {User(1000, 1, nil, 1).In("p2"), nil},
+		"no sandbox":          {User(1000, 1, nil, 1), nil},
+		"the daemon":          {System, nil},
+		"made up":             {Caller{Sandbox: "p1"}, nil},
+		"no owner":            {inside, func(p *Parent) { p.Owner = Caller{} }},
+		"not listed any more": {inside, func(p *Parent) { p.Owner = User(1001, 1, nil, 1) }},
+		"a child itself":      {inside, func(p *Parent) { p.Owner = User(1000, 1, nil, 1).In("p0") }},
+		"at its end":          {inside, func(p *Parent) { p.Remaining = &over }},
+	} {
+		g, err := p.GrantNested(tt.c, parent(tt.change))
+		refused(t, name, err, sbxerr.Peer)
+		if g.Sees(1000, "p1") {
+			t.Errorf("%s: the refused grant sees", name)
+		}
+	}
+	g, err := p.GrantNested(inside, parent(func(p *Parent) { p.Budget = Usage{}; p.Owner = User(0, 0, nil, 1) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "no budget", g.CheckQuota(Standing{}, Usage{Sandboxes: 1}), sbxerr.Peer, "budget")
+	if err := g.CheckProfile("build"); err != nil {
+		t.Errorf("the profile of root's sandbox: %v", err)
+	}
+	refused(t, "any other profile", g.CheckProfile("debug"), sbxerr.Peer)
+}

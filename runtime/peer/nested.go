@@ -1,0 +1,55 @@
+package peer
+
+import (
+	"slices"
+	"time"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Parent is what a sandbox with a nested socket has, and its children may have
+// of it.
+type Parent struct {
+	ID      string
+	Owner   Caller // who made it, as recorded then
+	Profile string
+	Limits  Limits // its own: a child gets no more
+	// Remaining is the time until it ends, in which its children must end too.
+	// Nil is a sandbox without end.
+	Remaining *time.Duration
+	Budget    Usage // of all its children together; see DefaultBudget
+}
+
+// GrantNested returns what a caller inside of parent may do: make, use and
+// remove children, each with no more than parent itself, all together within
+// its budget, with its profile or strict, without a directory of the host. It
+// is never more than parent's owner may do now.
+func (p Policy) GrantNested(c Caller, parent Parent) (Grant, error) {
+	const op = "peer.nested"
+	if c.origin != kernel || c.Sandbox == "" || c.Sandbox != parent.ID {
+		return Grant{}, sbxerr.New(sbxerr.Peer, op, "%s does not call from inside of sandbox %q", c, parent.ID)
+	}
+	g, err := p.Grant(parent.Owner)
+	if err != nil {
+		return Grant{}, sbxerr.Wrap(sbxerr.Peer, op, err)
+	}
+	r := g.rule
+	r.Profiles = nil
+	if g.free || slices.Contains(g.rule.Profiles, parent.Profile) {
+		r.Profiles = []string{parent.Profile}
+	}
+	r.Limits = Limits{
+		MemoryBytes: min(r.Limits.MemoryBytes, parent.Limits.MemoryBytes),
+		MilliCPU:    min(r.Limits.MilliCPU, parent.Limits.MilliCPU),
+		PIDs:        min(r.Limits.PIDs, parent.Limits.PIDs),
+		TmpfsBytes:  min(r.Limits.TmpfsBytes, parent.Limits.TmpfsBytes),
+	}
+	if parent.Remaining != nil {
+		r.TTL = min(r.TTL, *parent.Remaining)
+	}
+	if r.TTL <= 0 {
+		return Grant{}, sbxerr.New(sbxerr.Peer, op, "%s is at its end", c)
+	}
+	r.Images = false
+	return Grant{rank: nested, caller: c, rule: r, parent: parent}, nil
+}

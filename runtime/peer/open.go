@@ -1,0 +1,123 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// errNoAnswer is a file system that took too long.
+var errNoAnswer = errors.New("no answer")
+
+// opened is a directory and what the kernel said of it.
+type opened struct {
+	file *os.File
+	stat unix.Stat_t
+	err  error
+}
+
+func (o opened) drop() {
+	if o.file != nil {
+		_ = o.file.Close() // nobody waits for it any more
+	}
+}
+
+// open opens dir as the caller on a goroutine of its own, which it leaves
+// behind when ctx ends: a system call cannot be cancelled. How many can be left
+// behind is bounded for each user.
+func (g Grant) open(ctx context.Context, dir string, write bool) (opened, error) {
+	leave, err := g.enter(ctx)
+	if err != nil {
+		return opened{}, err
+	}
+	done, gone := make(chan opened), make(chan struct{})
+	go func() {
+		defer leave()
+		o := g.openAs(dir, write)
+		select {
+		case done <- o:
+		case <-gone:
+			o.drop()
+		}
+	}()
+	select {
+	case o := <-done:
+		return o, o.err
+	case <-ctx.Done():
+		close(gone)
+		return opened{}, noAnswer(ctx)
+	}
+}
+
+// enter takes one of the places of the caller. Root has no end of them: it
+// gains nothing by stopping itself.
+func (g Grant) enter(ctx context.Context) (leave func(), err error) {
+	if g.asRoot() {
+		return func() {}, nil
+	}
+	return g.gates.enter(ctx, g.caller.UID)
+}
+
+func noAnswer(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w: %w", errNoAnswer, context.Cause(ctx))
+}
+
+// openAs opens dir with the caller's rights.
+func (g Grant) openAs(dir string, write bool) (o opened) {
+	if g.asRoot() {
+		return openHere(dir, write)
+	}
+	onThrowawayThread(func() {
+		if err := become(g.caller); err != nil {
+			o = opened{err: err}
+			return
+		}
+		o = openHere(dir, write)
+	})
+	return o
+}
+
+// openHere opens dir with the rights of this thread.
+func openHere(dir string, write bool) opened {
+	how := unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	}
+	fd, err := unix.Openat2(unix.AT_FDCWD, dir, &how)
+	if err != nil {
+		return opened{err: err}
+	}
+	o := opened{file: os.NewFile(uintptr(fd), dir)}
+	err = errors.Join(access(fd, write), unix.Fstat(fd, &o.stat), notOfTheKernel(fd))
+	if err != nil {
+		return opened{err: errors.Join(err, o.file.Close())}
+	}
+	return o
+}
+
+// kernelFS are file systems whose answer depends on who asks beyond its file
+// system ids: the daemon may always enter its own /proc/PID/fd (proc(5)).
+var kernelFS = []int64{
+	unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC, unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC,
+	unix.SECURITYFS_MAGIC, unix.SELINUX_MAGIC, unix.SMACK_MAGIC, unix.BPF_FS_MAGIC, unix.NSFS_MAGIC, unix.DEVPTS_SUPER_MAGIC,
+}
+
+func notOfTheKernel(fd int) error {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(fd, &st); err != nil {
+		return err
+	}
+	if slices.Contains(kernelFS, int64(st.Type)) {
+		return sbxerr.New(sbxerr.Workspace, "peer.workspace", "it lies on a file system of the kernel's own (%#x)", st.Type)
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// checkTimeout bounds the wait for the file system of a workspace, which may be
+// far away, or a program of the peer's own (FUSE).
+const checkTimeout = 5 * time.Second
+
+// Directory is an opened directory of the host that its caller may use, and the
+// ids on disk as which a sandbox may act there.
+//
+// For root they are those of the directory's owner. For anybody else they are
+// the caller's own, never the owner's: who may read a directory of another
+// user must not write there as that user.
+type Directory struct {
+	File   *os.File // O_PATH; the very directory that was checked
+	UID    uint32
+	GID    uint32
+	Groups []uint32 // the caller's other groups; none for root
+}
+
+// Close releases the directory.
+func (d *Directory) Close() error { return d.File.Close() }
+
+// CheckWorkspace opens dir, an absolute path without a symbolic link, after it
+// asked the kernel whether the caller may read it and, where write is set,
+// write in it. The asking thread has the caller's user and groups and none of
+// root's rights over files, so every directory on the way counts too.
+//
+// A directory below which something is mounted is refused to all but root: a
+// sandbox gets the mount alone, and would see what the other one covers.
+func (g Grant) CheckWorkspace(ctx context.Context, dir string, write bool) (*Directory, error) {
+	const op = "peer.workspace"
+	if err := g.nameWorkspace(dir); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, checkTimeout, fmt.Errorf("the file system of %q did not answer in %s", dir, checkTimeout))
+	defer cancel()
+	o, err := g.open(ctx, dir, write)
+	if err != nil {
+		return nil, sbxerr.Wrap(workspaceCode(err), op, explain(g.caller, dir, write, err))
+	}
+	d := &Directory{File: o.file, UID: o.stat.Uid, GID: o.stat.Gid}
+	if g.asRoot() {
+		return d, nil
+	}
+	d.UID, d.GID, d.Groups = g.caller.UID, g.caller.GID, g.caller.Groups
+	if err := errors.Join(ownsToWrite(g.caller, o.stat, write), coversNothing(d.File)); err != nil {
+		return nil, sbxerr.Wrap(sbxerr.Peer, op, errors.Join(fmt.Errorf("workspace %q: %w", dir, err), d.Close()))
+	}
+	return d, nil
+}
+
+// ownsToWrite refuses to promise writes that would fail inside: an id-mapped
+// mount writes to nothing whose user or group it does not map, and mapping
+// somebody else's would make a sandbox's root that somebody.
+func ownsToWrite(c Caller, st unix.Stat_t, write bool) error {
+	if !write || st.Uid == c.UID && (st.Gid == c.GID || slices.Contains(c.Groups, st.Gid)) {
+		return nil
+	}
+	return fmt.Errorf("it belongs to %d:%d, and a sandbox of %s writes only in what is %s's own; ask for it read-only", st.Uid, st.Gid, c, c)
+}
+
+// asRoot reports whether the caller's own rights over files are root's.
+func (g Grant) asRoot() bool { return g.rank == system || g.rank == root }
+
+// nameWorkspace refuses dir by its name alone.
+func (g Grant) nameWorkspace(dir string) error {
+	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || strings.ContainsRune(dir, 0) {
+		return sbxerr.New(sbxerr.Workspace, "peer.workspace", "workspace %q is not a clean absolute path", dir)
+	}
+	if g.rank == nested {
+		return g.refusal(errors.New("there are no workspaces of the host inside of a sandbox"))
+	}
+	roots := g.rule.Workspaces
+	if len(roots) > 0 && !slices.ContainsFunc(roots, func(r string) bool { return within(dir, r) }) {
+		return g.refusal(fmt.Errorf("workspace %q lies outside of %q", dir, roots))
+	}
+	return g.refusal()
+}
+
+func within(path, root string) bool {
+	return path == root || strings.HasPrefix(path, strings.TrimSuffix(root, "/")+"/")
+}
+
+// workspaceCode tells a lack of rights from a path that is wrong for anybody.
+func workspaceCode(err error) sbxerr.Code {
+	switch {
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return sbxerr.Peer
+	case errors.Is(err, context.Canceled):
+		return sbxerr.Canceled
+	case errors.Is(err, errNoAnswer):
+		return sbxerr.Deadline
+	case sbxerr.Of(err) != sbxerr.Unknown:
+		return sbxerr.Of(err)
+	}
+	return sbxerr.Workspace
+}
+
+func explain(c Caller, dir string, write bool, err error) error {
+	verb := "read"
+	if write {
+		verb = "write"
+	}
+	switch {
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%s may not %s workspace %q: %w", c, verb, dir, err)
+	case errors.Is(err, unix.EROFS):
+		return fmt.Errorf("workspace %q lies on a read-only file system: %w", dir, err)
+	case errors.Is(err, unix.ENOENT):
+		return fmt.Errorf("workspace %q does not exist: %w", dir, err)
+	case errors.Is(err, unix.ENOTDIR):
+		return fmt.Errorf("workspace %q is not a directory: %w", dir, err)
+	case errors.Is(err, unix.ELOOP):
+		return fmt.Errorf("workspace %q has a symbolic link in its path; give the real path: %w", dir, err)
+	}
+	return fmt.Errorf("open workspace %q: %w", dir, err)
+}
