@@ -16,13 +16,11 @@ func BenchmarkContainer(b *testing.B) {
 			e := connect(b, supervise(b))
 			if group != "" { // the shim ends with its last container
 				first := sandbox(b, "first")
-				first.Spec.Annotations = map[string]string{GroupAnnotation: group}
+				first.Group = group
 				start(b, e, first)
 			}
 			c := sandbox(b, "bench")
-			if group != "" {
-				c.Spec.Annotations = map[string]string{GroupAnnotation: group}
-			}
+			c.Group = group
 			steps := map[string][]time.Duration{}
 			timed := func(step string, fn func() error) {
 				began := time.Now()

@@ -51,12 +51,14 @@ type Engine struct {
 	cfg    EngineConfig
 	client *containerd.Client
 	conn   *grpc.ClientConn
+	gate   *shimGate
 
 	mu      sync.Mutex
 	uploads map[digest.Digest][]string // leases that keep a blob until its image is committed
 	docs    map[digest.Digest]documents
 	views   map[string][]string // chain ID: layer directories, topmost first
 	unpack  sync.Mutex          // one at a time: the disk is the bottleneck
+	tainted map[string]bool     // sockets of shims that may remember a container that nobody else knows of
 }
 
 // Connect returns an Engine once the server answers and is of a version that can
@@ -75,7 +77,10 @@ func Connect(ctx context.Context, cfg EngineConfig) (*Engine, error) {
 		conn.Close()
 		return nil, sbxerr.Wrap(sbxerr.Internal, op, err)
 	}
-	e := &Engine{cfg: cfg, client: client, conn: conn, uploads: map[digest.Digest][]string{}, docs: map[digest.Digest]documents{}, views: map[string][]string{}}
+	e := &Engine{
+		cfg: cfg, client: client, conn: conn, gate: newShimGate(), uploads: map[digest.Digest][]string{}, docs: map[digest.Digest]documents{},
+		views: map[string][]string{}, tainted: map[string]bool{},
+	}
 	if err := e.adopt(ctx); err != nil {
 		conn.Close()
 		return nil, err
@@ -112,7 +117,11 @@ func (e *Engine) adopt(ctx context.Context) error {
 	if f := CheckContainerd(version); f.Severity == Refused {
 		return sbxerr.New(sbxerr.EngineVersion, op, "use containerd %q at %q: %s", version, e.cfg.Address, f.Reason)
 	}
-	return e.dropUploads(ctx)
+	if err := e.dropUploads(ctx); err != nil {
+		return err
+	}
+	// What an earlier daemon could not see to the end of.
+	return e.call(ctx, op, "end orphans of", e.cfg.Namespace, e.adoptShims)
 }
 
 // dial connects lazily, and again by itself whenever the connection is lost.

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/caisson-run/caisson/runtime"
@@ -351,4 +352,10 @@ func parentOf(t testing.TB, pid int) int {
 		t.Fatal(err)
 	}
 	return parent
+}
+
+// namespaced is the context that call gives to its function.
+func namespaced(t testing.TB, e *Engine) context.Context {
+	t.Helper()
+	return namespaces.WithNamespace(t.Context(), e.cfg.Namespace)
 }

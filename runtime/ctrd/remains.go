@@ -5,23 +5,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
 	remainsTries = 20 // at a shim that is busy, which it is for as long as runc runs
 	remainsPause = 100 * time.Millisecond
+	settleTries  = 2 // after which a shim that was told to make a container has begun to
 )
 
 // deleteRemains removes what is left of a container that containerd has lost sight
 // of: one that it was making when it was killed. Its shim may be running without
-// containerd knowing its socket, with runc at work below it.
-func (e *Engine) deleteRemains(ctx context.Context, id string) error {
+// containerd knowing its socket, with runc at work below it. A shim that serves
+// others of the same group goes on.
+func (e *Engine) deleteRemains(ctx context.Context, id, group string) error {
 	for try := range remainsTries {
 		if try > 0 && !sleep(ctx, remainsPause) {
 			return context.Cause(ctx)
@@ -29,12 +31,63 @@ func (e *Engine) deleteRemains(ctx context.Context, id string) error {
 		if err := e.runcDelete(ctx, id); err != nil {
 			return err
 		}
-		busy, err := e.endShims(id)
-		if err != nil || !busy {
+		running, err := e.runcWorks(id)
+		if err != nil {
 			return err
 		}
+		orphans, err := e.endOrphans(ctx)
+		if err != nil {
+			return err
+		}
+		unsettled := false
+		if group != "" {
+			// A shared shim that lives may be about to run runc, and will remember it.
+			if unsettled, err = e.serves(e.socketName(group)); err != nil {
+				return err
+			}
+			if unsettled {
+				e.taint(e.socketName(group))
+			}
+		}
+		if !running && !orphans[id] && (!unsettled || try >= settleTries) {
+			return nil
+		}
 	}
-	return nil // the shim serves other containers of its group
+	return nil // something else keeps its shim busy
+}
+
+// taint notes that the shim with that socket may remember a container that is gone,
+// and so will not end with the last of the others.
+func (e *Engine) taint(socket string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.tainted[socket] = true
+}
+
+// endTainted ends the tainted shims that have lost their last container.
+func (e *Engine) endTainted(ctx context.Context) error {
+	e.mu.Lock()
+	tainted := slices.Collect(maps.Keys(e.tainted))
+	e.mu.Unlock()
+	if len(tainted) == 0 {
+		return nil
+	}
+	if _, err := e.endOrphans(ctx); err != nil {
+		return err
+	}
+	for _, socket := range tainted {
+		serves, err := e.serves(socket)
+		if err != nil {
+			return err
+		}
+		if serves {
+			continue
+		}
+		e.mu.Lock()
+		delete(e.tainted, socket)
+		e.mu.Unlock()
+	}
+	return nil
 }
 
 // runcDelete makes runc remove what it knows of id.
@@ -51,37 +104,15 @@ func (e *Engine) runcDelete(ctx context.Context, id string) error {
 	return nil
 }
 
-// endShims kills the shims that were started for id and have no children, and
-// reports whether there are some that do. A shim without children holds nothing:
-// its containers have ended.
-func (e *Engine) endShims(id string) (busy bool, err error) {
-	pids, err := processes(func(pid int) bool { return e.isShim(pid, id) })
-	if err != nil {
-		return false, err
-	}
-	for _, pid := range pids {
-		fd, err := unix.PidfdOpen(pid, 0)
-		if errors.Is(err, unix.ESRCH) {
-			continue
+// runcWorks says whether a runc is at work on id.
+func (e *Engine) runcWorks(id string) (bool, error) {
+	root := filepath.Join(e.cfg.RuncRoot, e.cfg.Namespace)
+	pids, err := processes(func(pid int) bool {
+		if program(pid) != filepath.Base(e.cfg.Runc) {
+			return false
 		}
-		if err != nil {
-			return false, fmt.Errorf("open shim %d: %w", pid, err)
-		}
-		if !e.isShim(pid, id) || hasChildren(pid) { // looked at again: the pid is pinned now
-			busy = true
-		} else if err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); errors.Is(err, unix.ESRCH) {
-			err = nil
-		}
-		unix.Close(fd)
-		if err != nil {
-			return false, fmt.Errorf("kill shim %d: %w", pid, err)
-		}
-	}
-	return busy, nil
-}
-
-// isShim says whether pid is the shim that our server started for id.
-func (e *Engine) isShim(pid int, id string) bool {
-	want := fmt.Sprintf("\x00-namespace\x00%s\x00-id\x00%s\x00-address\x00%s\x00", e.cfg.Namespace, id, e.cfg.Address)
-	return program(pid) == "containerd-shim-runc-v2" && bytes.Contains(arguments(pid), []byte(want))
+		args := arguments(pid)
+		return bytes.Contains(args, []byte("\x00"+root+"\x00")) && bytes.Contains(args, []byte("\x00"+id+"\x00"))
+	})
+	return len(pids) > 0, err
 }

@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/pkg/identifiers"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/typeurl/v2"
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/runtime"
@@ -21,9 +24,14 @@ import (
 // ManagedLabel marks what is caisson's; List and recovery go by it.
 const ManagedLabel = "caisson.managed"
 
-// GroupAnnotation, set in a spec, makes containers of the same value share one
-// shim process.
-const GroupAnnotation = "io.containerd.runc.v2.group"
+const (
+	// groupAnnotation makes the shim serve containers of the same value in one
+	// process. It is added to what containerd gets and is no part of the spec that
+	// the caller made and checks.
+	groupAnnotation = "io.containerd.runc.v2.group"
+	// groupLabel keeps a container's group, so that it is known after a restart.
+	groupLabel = "caisson.shim_group"
+)
 
 // defaultShim is found by the server next to itself or on its PATH.
 const defaultShim = "io.containerd.runc.v2"
@@ -58,6 +66,23 @@ func (e *Engine) Create(ctx context.Context, c runtime.Container) (int, error) {
 // createOnce takes two calls where the client's NewContainer and NewTask take
 // six: there is no image, no snapshot and no stream to ask for.
 func (e *Engine) createOnce(ctx context.Context, record containers.Container) (uint32, error) {
+	if record.Labels[groupLabel] == "" {
+		return e.createTask(ctx, record)
+	}
+	shim := e.socketOf(record)
+	made, err := e.gate.create(ctx, shim, record.ID)
+	if err != nil {
+		return 0, err
+	}
+	pid, err := e.createTask(ctx, record)
+	if err != nil && e.gate.empty(shim) {
+		e.awaitShimEnd(ctx, shim)
+	}
+	made(err == nil)
+	return pid, err
+}
+
+func (e *Engine) createTask(ctx context.Context, record containers.Container) (uint32, error) {
 	if _, err := e.client.ContainerService().Create(ctx, record); err != nil {
 		return 0, err
 	}
@@ -68,7 +93,10 @@ func (e *Engine) createOnce(ctx context.Context, record containers.Container) (u
 // record is what containerd keeps of a container: no image, no snapshot, and only
 // labels that the caller made.
 func (e *Engine) record(c runtime.Container) (containers.Container, error) {
-	spec, err := typeurl.MarshalAny(c.Spec)
+	if err := checkGroup(c); err != nil {
+		return containers.Container{}, err
+	}
+	spec, err := typeurl.MarshalAny(grouped(c))
 	if err != nil {
 		return containers.Container{}, fmt.Errorf("encode spec: %w", err)
 	}
@@ -80,6 +108,9 @@ func (e *Engine) record(c runtime.Container) (containers.Container, error) {
 	for k, v := range c.Labels {
 		labels[k] = v
 	}
+	if c.Group != "" {
+		labels[groupLabel] = c.Group
+	}
 	shim := e.cfg.Shim
 	if shim == "" {
 		shim = defaultShim
@@ -90,6 +121,35 @@ func (e *Engine) record(c runtime.Container) (containers.Container, error) {
 		Runtime: containers.RuntimeInfo{Name: shim, Options: options},
 		Spec:    spec,
 	}, nil
+}
+
+// checkGroup refuses a group that the shim's socket could not be named after, and
+// one that comes in by another way.
+func checkGroup(c runtime.Container) error {
+	if _, set := c.Spec.Annotations[groupAnnotation]; set {
+		return fmt.Errorf("create container %q: its spec names a group of shims", c.ID)
+	}
+	if c.Group == "" {
+		return nil
+	}
+	if err := identifiers.Validate(c.Group); err != nil {
+		return fmt.Errorf("use group %q: %w", c.Group, err)
+	}
+	return nil
+}
+
+// grouped is c's spec with its group.
+func grouped(c runtime.Container) *specs.Spec {
+	if c.Group == "" {
+		return c.Spec
+	}
+	spec := *c.Spec
+	spec.Annotations = maps.Clone(spec.Annotations)
+	if spec.Annotations == nil {
+		spec.Annotations = map[string]string{}
+	}
+	spec.Annotations[groupAnnotation] = c.Group
+	return &spec
 }
 
 // restartGrace bounds the second try of a start.
@@ -136,19 +196,50 @@ func (e *Engine) running(ctx context.Context, id string) bool {
 // or not its shim still lives. Absent is success.
 func (e *Engine) Delete(ctx context.Context, id string) error {
 	return e.call(ctx, "ctrd.delete", "delete container", id, func(ctx context.Context) error {
-		err := e.deleteTask(ctx, id)
-		lost := errdefs.IsNotFound(err)
-		if err != nil && !lost {
+		done, err := e.gate.remove(ctx, id)
+		if err != nil {
 			return err
 		}
-		if err := e.client.ContainerService().Delete(ctx, id); err != nil && !errdefs.IsNotFound(err) {
+		err = e.deleteOnce(ctx, id)
+		if shim := e.gate.last(id); shim != "" && err == nil {
+			e.awaitShimEnd(ctx, shim)
+		}
+		done(err == nil)
+		if err != nil {
 			return err
 		}
-		if lost {
-			return e.deleteRemains(ctx, id)
-		}
-		return nil
+		return e.endTainted(ctx)
 	})
+}
+
+func (e *Engine) deleteOnce(ctx context.Context, id string) error {
+	err := e.deleteTask(ctx, id)
+	lost := errdefs.IsNotFound(err)
+	if err != nil && !lost {
+		return err
+	}
+	group := ""
+	if lost {
+		if group, err = e.groupOf(ctx, id); err != nil {
+			return err
+		}
+	}
+	if err := e.client.ContainerService().Delete(ctx, id); err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	if lost {
+		return e.deleteRemains(ctx, id, group)
+	}
+	return nil
+}
+
+// groupOf returns the group of id, empty if it has none or is not there.
+func (e *Engine) groupOf(ctx context.Context, id string) (string, error) {
+	c, err := e.client.ContainerService().Get(ctx, id)
+	if err != nil && !errdefs.IsNotFound(err) {
+		return "", err
+	}
+	return c.Labels[groupLabel], nil
 }
 
 const (
