@@ -91,24 +91,24 @@ func TestReleaseRefusesForeignFiles(t *testing.T) {
 
 func TestReserve(t *testing.T) {
 	registry := filepath.Join(t.TempDir(), "registry")
-	first, err := Reserve(registry, 0, 1024)
+	first, err := Reserve(registry, t.TempDir(), 0, 1024)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := Reserve(registry, 0, 1024)
+	second, err := Reserve(registry, t.TempDir(), 0, 1024)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if first.Base != firstID || uint64(second.Base) != first.end() {
 		t.Errorf("ranges start at %d and %d", first.Base, second.Base)
 	}
-	if _, err := Reserve(registry, first.Base+Size, 1); !errors.Is(err, sbxerr.IDRange) {
+	if _, err := Reserve(registry, t.TempDir(), first.Base+Size, 1); !errors.Is(err, sbxerr.IDRange) {
 		t.Errorf("a range inside another's: %v", err)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Reserve(registry, firstID, 1)
+	again, err := Reserve(registry, t.TempDir(), firstID, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestReserveSweepsTheDead(t *testing.T) {
 	if err := os.WriteFile(stale, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Reserve(registry, 0, 4)
+	r, err := Reserve(registry, t.TempDir(), 0, 4)
 	if err != nil || r.Base != firstID {
 		t.Fatalf("Reserve = %+v, %v", r, err)
 	}
@@ -142,5 +142,50 @@ func TestChooseIsExhausted(t *testing.T) {
 	all := Range{Base: firstID, Blocks: (lastID - firstID + 1) / Size}
 	if _, err := choose(Range{Blocks: 1}, []Range{all}); err == nil {
 		t.Error("a range was found where none is free")
+	}
+}
+
+// TestRangesOutliveTheirDaemon: sandboxes of a daemon that was killed keep their
+// ids to themselves, and the daemon that comes after gets the same range.
+func TestRangesOutliveTheirDaemon(t *testing.T) {
+	registry, claims := t.TempDir(), t.TempDir()
+	first, err := Reserve(registry, claims, 0, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := NewAllocator(claims, first.Range)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Claim("sandbox"); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil { // as good as killed: there is a claim
+		t.Fatal(err)
+	}
+	other, err := Reserve(registry, t.TempDir(), 0, 4)
+	if err != nil || overlap(other.Range, first.Range) {
+		t.Fatalf("another daemon gets %+v, %v", other, err)
+	}
+	if r, err := Reserve(registry, t.TempDir(), first.Base, 4); sbxerr.Of(err) != sbxerr.IDRange {
+		t.Errorf("another daemon that insists gets %+v, %v", r, err)
+	}
+	if r, err := Reserve(registry, claims, 0, 5); sbxerr.Of(err) != sbxerr.IDRange {
+		t.Errorf("another size: %+v, %v", r, err)
+	}
+	next, err := Reserve(registry, claims, 0, 4)
+	if err != nil || next.Range != first.Range {
+		t.Fatalf("the next daemon gets %+v, %v", next, err)
+	}
+	if err := a.Release("sandbox"); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(next.Close(), other.Close()); err != nil {
+		t.Error(err)
+	}
+	if r, err := Reserve(registry, t.TempDir(), first.Base, 4); err != nil || r.Range != first.Range {
+		t.Errorf("with no claim left: %+v, %v", r, err)
+	} else if err := r.Close(); err != nil {
+		t.Error(err)
 	}
 }

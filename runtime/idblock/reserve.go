@@ -3,6 +3,8 @@ package idblock
 import (
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -22,21 +24,30 @@ const (
 // RegistryDir is where the daemons of a host see each other's ranges.
 const RegistryDir = "/run/lock/caisson"
 
-// Reservation keeps a range for this process until it is closed or the process
-// ends: it is a lock on a file that is named after the range.
+// Reservation keeps a range for this process: it is a lock on a file that is
+// named after the range and holds the directory of the daemon's claims. When
+// the process ends, the range stays taken for as long as there are claims in
+// that directory: the sandboxes may live on, and wait for the next daemon.
 type Reservation struct {
 	Range
-	file *os.File
+	file   *os.File
+	claims string
 }
 
-// Close gives the range back.
+// Close gives the range back, unless some of it is still claimed.
 func (r *Reservation) Close() error {
-	return errors.Join(os.Remove(r.file.Name()), r.file.Close())
+	claimed, err := anyIn(r.claims)
+	if err == nil && !claimed {
+		err = os.Remove(r.file.Name())
+	}
+	return errors.Join(err, r.file.Close())
 }
 
 // Reserve takes blocks from base on, or the first free range where base is 0,
-// and refuses a range that overlaps one held by a live daemon.
-func Reserve(registry string, base, blocks uint32) (*Reservation, error) {
+// and refuses a range that overlaps one that is held by a live daemon or by the
+// sandboxes of a dead one. claims is the directory of this daemon's Allocator:
+// the range of which there are claims in it is taken again.
+func Reserve(registry, claims string, base, blocks uint32) (*Reservation, error) {
 	const op = "idblock.reserve"
 	if err := os.MkdirAll(registry, 0o700); err != nil {
 		return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
@@ -46,19 +57,54 @@ func Reserve(registry string, base, blocks uint32) (*Reservation, error) {
 		return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
 	defer unlock()
-	held, err := heldRanges(registry)
+	held, own, err := heldRanges(registry, claims)
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
-	want, err := choose(Range{Base: base, Blocks: blocks}, held)
+	want, err := again(own, Range{Base: base, Blocks: blocks})
+	if err == nil {
+		want, err = choose(want, held)
+	}
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.IDRange, op, err)
 	}
 	file, err := lockFile(filepath.Join(registry, want.name()))
+	if err == nil {
+		err = writeClaims(file, claims)
+	}
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
-	return &Reservation{Range: want, file: file}, nil
+	return &Reservation{Range: want, file: file, claims: claims}, nil
+}
+
+// again returns the range own, in which there are sandboxes, in the place of
+// want, and refuses a want that is another.
+func again(own, want Range) (Range, error) {
+	if own == (Range{}) {
+		return want, nil
+	}
+	if want.Blocks != own.Blocks || (want.Base != 0 && want.Base != own.Base) {
+		return Range{}, fmt.Errorf("sandboxes of an earlier daemon have host ids from %d on in %d blocks: remove them before another range is configured", own.Base, own.Blocks)
+	}
+	return own, nil
+}
+
+func writeClaims(file *os.File, claims string) error {
+	if err := file.Truncate(0); err != nil {
+		return err
+	}
+	_, err := file.WriteAt([]byte(claims), 0)
+	return err
+}
+
+// anyIn reports whether dir holds anything. An absent one does not.
+func anyIn(dir string) (bool, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return len(entries) > 0, err
 }
 
 // choose returns want, or the first free range of its size where its base is
@@ -98,32 +144,57 @@ func overlap(a, b Range) bool {
 
 func (r Range) name() string { return fmt.Sprintf("ids-%d-%d", r.Base, r.Blocks) }
 
-// heldRanges lists the ranges whose file is locked, and removes the files that
-// a dead daemon left.
-func heldRanges(registry string) ([]Range, error) {
+// heldRanges lists the ranges that others hold, and removes the files of those
+// that nobody does. own is the range of which there are claims in the directory
+// claims, left by a daemon that is dead.
+func heldRanges(registry, claims string) (held []Range, own Range, err error) {
 	names, err := filepath.Glob(filepath.Join(registry, "ids-*"))
 	if err != nil {
-		return nil, err
+		return nil, Range{}, err
 	}
-	var held []Range
 	for _, name := range names {
 		var r Range
 		if _, err := fmt.Sscanf(filepath.Base(name), "ids-%d-%d", &r.Base, &r.Blocks); err != nil {
-			return nil, fmt.Errorf("%q is no reservation of ids", name)
+			return nil, Range{}, fmt.Errorf("%q is no reservation of ids", name)
 		}
-		file, err := lockFile(name)
-		if errors.Is(err, unix.EWOULDBLOCK) {
+		by, err := holder(name)
+		switch {
+		case err != nil:
+			return nil, Range{}, err
+		case by == claims:
+			own = r
+		case by != "":
 			held = append(held, r)
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if err := errors.Join(os.Remove(name), file.Close()); err != nil {
-			return nil, err
 		}
 	}
-	return held, nil
+	return held, own, nil
+}
+
+// live is the holder of a range whose daemon runs.
+const live = "a daemon"
+
+// holder says who holds the range of the file name: live, the directory of claims
+// of a dead daemon, or nobody. In the last case the file is removed.
+func holder(name string) (string, error) {
+	file, err := lockFile(name)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return live, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	dir, err := io.ReadAll(io.LimitReader(file, unix.PathMax))
+	claimed := false
+	if err == nil {
+		claimed, err = anyIn(string(dir))
+	}
+	if err == nil && claimed {
+		return string(dir), file.Close()
+	}
+	if err == nil {
+		err = os.Remove(name)
+	}
+	return "", errors.Join(err, file.Close())
 }
 
 func lockRegistry(registry string) (unlock func(), err error) {
