@@ -29,7 +29,12 @@ func Capabilities(h cgroups.Host, mayRaiseLimits bool) []runtime.Capability {
 		{Field: "workspace.mode=ro", Support: Enforced, Detail: "bind mount with mapped ids"},
 		{Field: "workspace.mode=cow", Support: Unsupported, Detail: "not offered yet"},
 		{Field: "user=root", Support: Unsupported, Detail: "no profile of this version grants root inside"},
-		{Field: "tty", Support: Unsupported, Detail: "not offered yet"},
+		{Field: "tty", Support: Enforced, Detail: "a terminal made inside the sandbox"},
+		{Field: "exec.limits", Support: Enforced, Detail: "a cgroup of the command's own, where it names limits; each as far as limits.* above are"},
+		{Field: "exec.kill", Support: BestEffort, Detail: "all of it with limits of its own; else what PID 1 can tell belongs to it"},
+		{Field: "files", Support: Enforced, Detail: "a process inside resolves every path, as the sandbox's user"},
+		{Field: "exec.attach", Support: Enforced, Detail: "again too, after the daemon was restarted"},
+		{Field: "pool", Support: Enforced, Detail: "ready sandboxes that serve one request each"},
 		{Field: "limits.disk_bytes", Support: Unsupported, Detail: "nothing but tmpfs and workspaces can be written"},
 	}
 	for _, m := range netns.Modes() {

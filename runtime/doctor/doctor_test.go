@@ -379,6 +379,16 @@ func TestWhatCannotBeLookedAtFails(t *testing.T) {
 	}
 }
 
+func TestOutputFiles(t *testing.T) {
+	if got := one(t, examineOutput(t.TempDir())); got.Status != OK {
+		t.Errorf("a usable directory: %+v", got)
+	}
+	got := one(t, examineOutput("/proc/self")) // nothing can be made there
+	if got.Status != Fail || got.Code != string(sbxerr.StateDir) || got.Remedy == "" {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestCapabilities(t *testing.T) {
 	host := cgroups.Host{Mode: cgroups.V2, Controllers: map[string]cgroups.Answer{"memory": cgroups.Yes, "cpu": cgroups.No, "pids": cgroups.Unknown}}
 	support := func(mayRaise bool) map[string]string {
@@ -395,7 +405,7 @@ func TestCapabilities(t *testing.T) {
 	for field, want := range map[string]string{
 		"limits.memory_bytes": Enforced, "limits.milli_cpu": Unsupported, "limits.pids": Unsupported, // not known is not there
 		"limits.open_files": BestEffort, "limits.tmpfs_bytes": Enforced, "limits.disk_bytes": Unsupported,
-		"timeout": Enforced, "tty": Unsupported, "user=root": Unsupported,
+		"timeout": Enforced, "tty": Enforced, "exec.limits": Enforced, "exec.kill": BestEffort, "files": Enforced, "exec.attach": Enforced, "pool": Enforced, "user=root": Unsupported,
 		"workspace.mode=ro": Enforced, "workspace.mode=cow": Unsupported,
 		"network=none": Enforced, "network=open": Unsupported,
 	} {

@@ -15,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -225,7 +226,7 @@ const minFree = 1 << 30
 
 func examineFiles(_ context.Context, h Host) []runtime.Check {
 	dir := existing(h.Root)
-	found := examineFS("image files", dir)
+	found := append(examineFS("image files", dir), examineOutput(dir)...)
 	var st unix.Statfs_t
 	switch err := unix.Statfs(dir, &st); {
 	case err != nil:
@@ -248,6 +249,15 @@ func examineFS(name, dir string) []runtime.Check {
 		return problem(name, Fail, sbxerr.Overlay, fmt.Errorf("%s at %q: %w", kind, dir, err))
 	}
 	return ok(name, kind+" at "+dir+": overlays of layers with mapped ids work")
+}
+
+// examineOutput tries there what kept output is made of.
+func examineOutput(dir string) []runtime.Check {
+	const name = "output files"
+	if err := output.Probe(dir); err != nil {
+		return problem(name, Fail, sbxerr.StateDir, err) // the daemon would refuse to start
+	}
+	return ok(name, dir+": splice and holes work")
 }
 
 // existing returns path or the nearest directory above it that exists.
