@@ -16,7 +16,7 @@ import (
 func TestInitThatEndsIsNotWaitedFor(t *testing.T) {
 	f := newFixture(t)
 	f.engine.mode = "die"
-	_, err := f.Run(t.Context(), request("exit:0"), IO{})
+	_, err := f.Run(callerContext(t), request("exit:0"), IO{})
 	if err == nil || !strings.Contains(err.Error(), "caisson-init ended before it connected") {
 		t.Errorf("error %v does not say what happened", err)
 	}
@@ -38,14 +38,14 @@ func TestProcessWaitCanBeInterruptedAndRepeated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancelCause(t.Context())
+	ctx, cancel := context.WithCancelCause(callerContext(t))
 	waited := make(chan error, 1)
 	go func() { waited <- p.wait(ctx) }()
 	cancel(errInjected)
 	if err := within(t, "the end of the wait", waited); !errors.Is(err, errInjected) {
 		t.Errorf("an interrupted wait: %v", err)
 	}
-	go func() { waited <- p.wait(t.Context()) }()
+	go func() { waited <- p.wait(callerContext(t)) }()
 	if err := p.kill(); err != nil {
 		t.Error(err)
 	}
@@ -53,13 +53,13 @@ func TestProcessWaitCanBeInterruptedAndRepeated(t *testing.T) {
 		t.Errorf("the second wait: %v", err)
 	}
 	_ = cmd.Wait() // killed
-	if err := errors.Join(p.kill(), p.wait(t.Context()), stdin.Close()); err != nil && !strings.Contains(err.Error(), "file already closed") {
+	if err := errors.Join(p.kill(), p.wait(callerContext(t)), stdin.Close()); err != nil && !strings.Contains(err.Error(), "file already closed") {
 		t.Errorf("a process that is gone: %v", err)
 	}
 	if err := p.close(); err != nil {
 		t.Error(err)
 	}
-	if p.kill() == nil || p.wait(t.Context()) == nil {
+	if p.kill() == nil || p.wait(callerContext(t)) == nil {
 		t.Error("a closed descriptor was used")
 	}
 	_, err = openProcess(1 << 30)

@@ -44,7 +44,7 @@ func (f *fixture) leave(t *testing.T) (foreign []string) {
 	if _, err := f.blocks.Claim(idA1); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{f.paths.record(idA1), f.paths.record(idA1) + ".new", f.paths.stdout(idOutput)} {
+	for _, file := range []string{f.paths.record(idA1), f.paths.record(idA1) + ".new", f.paths.stdout(idOutput, 1)} {
 		if err := os.WriteFile(file, []byte("{}"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -67,17 +67,17 @@ func TestCleanup(t *testing.T) {
 		{Kind: "snapshot", ID: "chain-gone", Reason: "no image and no sandbox needs it"},
 	}
 	for range 2 { // a dry run removes nothing, so the second finds the same
-		if got, err := f.Cleanup(t.Context(), true); err != nil || !slices.Equal(got, want) {
+		if got, err := f.Cleanup(callerContext(t), true); err != nil || !slices.Equal(got, want) {
 			t.Fatalf("dry run: %+v, %v\nwant %+v", got, err, want)
 		}
 	}
 	for i := range want {
 		want[i].Removed = true
 	}
-	if got, err := f.Cleanup(t.Context(), false); err != nil || !slices.Equal(got, want) {
+	if got, err := f.Cleanup(callerContext(t), false); err != nil || !slices.Equal(got, want) {
 		t.Errorf("cleanup: %+v, %v\nwant %+v", got, err, want)
 	}
-	if got, err := f.Cleanup(t.Context(), false); err != nil || len(got) > 0 {
+	if got, err := f.Cleanup(callerContext(t), false); err != nil || len(got) > 0 {
 		t.Errorf("a second cleanup: %+v, %v", got, err)
 	}
 	for _, dir := range foreign {
@@ -88,7 +88,7 @@ func TestCleanup(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if ids, _ := f.engine.Containers(t.Context()); !slices.Equal(ids, slices.Sorted(slices.Values([]string{live.ID, "moby"}))) {
+	if ids, _ := f.engine.Containers(callerContext(t)); !slices.Equal(ids, slices.Sorted(slices.Values([]string{live.ID, "moby"}))) {
 		t.Errorf("containers %v", ids)
 	}
 	delete(f.engine.containers, "moby")
@@ -102,7 +102,7 @@ func TestCleanup(t *testing.T) {
 
 func (f *fixture) mustFind(t *testing.T, ref string) *sandbox {
 	t.Helper()
-	s, err := f.find(ref)
+	s, err := f.find(callerContext(t), ref)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestCleanupGoesOnPastFailures(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(f.paths.sandbox(idA1), "unknown"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	got, err := f.Cleanup(t.Context(), false)
+	got, err := f.Cleanup(callerContext(t), false)
 	wantError(t, err, sbxerr.StateDir, "remove claim of sandbox "+idA1)
 	if len(got) != 2 || got[0].Removed || !got[1].Removed {
 		t.Errorf("cleanup: %+v", got)
@@ -135,8 +135,9 @@ func TestCleanupTwiceAtOnce(t *testing.T) {
 	f.engine.containers[idContainer] = nil
 	var removing, removed atomic.Int32
 	stages := f.Manager.stages
-	remove := stages[len(stages)-4].remove // the container's, where removal begins
-	stages[len(stages)-4].remove = func(ctx context.Context, id string) error {
+	begin := slices.IndexFunc(stages, func(st stage) bool { return st.name == "container" }) // where removal begins
+	remove := stages[begin].remove
+	stages[begin].remove = func(ctx context.Context, id string) error {
 		if removing.Add(1) > 1 {
 			t.Error("two remove the same")
 		}
@@ -148,7 +149,7 @@ func TestCleanupTwiceAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			if _, err := f.Cleanup(t.Context(), false); err != nil {
+			if _, err := f.Cleanup(callerContext(t), false); err != nil {
 				t.Error(err)
 			}
 		})
@@ -167,12 +168,12 @@ func TestCleanupWithoutAllItsSources(t *testing.T) {
 	if err := os.Mkdir(f.paths.sandbox(idA1), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	got, err := f.Cleanup(t.Context(), false)
+	got, err := f.Cleanup(callerContext(t), false)
 	if !errors.Is(err, errInjected) || len(got) != 1 || !got[0].Removed {
 		t.Errorf("cleanup: %+v, %v", got, err)
 	}
 	f.images.fail = map[string]error{"list": errInjected}
-	if _, err := f.Cleanup(t.Context(), true); !errors.Is(err, errInjected) {
+	if _, err := f.Cleanup(callerContext(t), true); !errors.Is(err, errInjected) {
 		t.Errorf("without the list of images: %v", err)
 	}
 	f.engine.fail = nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -19,35 +20,70 @@ const (
 
 var errCreateTimeout = sbxerr.New(sbxerr.Deadline, "runtime.create", "the sandbox was not ready within %s", createTimeout)
 
-// create makes a sandbox whose PID 1 waits for commands, or fails and leaves
-// nothing behind.
-func (m *Manager) create(ctx context.Context, r Request, detached bool) (_ *sandbox, err error) {
-	p, err := m.planner(ctx).plan(r)
-	if err != nil {
-		return nil, err
+// make makes the planned sandbox, whose PID 1 then waits for commands, or fails
+// and leaves nothing behind. prepare sets what its record holds beyond the plan.
+func (m *Manager) make(ctx context.Context, p *plan, prepare func(*record)) (_ *sandbox, err error) {
+	r := p.record(m.boot, time.Now().Round(0))
+	if prepare != nil {
+		prepare(&r)
 	}
-	s := newSandbox(p, p.record(time.Now(), detached))
+	s := newSandbox(p, r)
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	s.endBy(end)
 	if err := m.admit(s); err != nil { // not yet deferred: a taken name must not destroy its holder
 		return nil, err
 	}
+	defer close(s.made)
 	defer func() {
 		if err != nil {
+			close(s.ended)
 			err = errors.Join(err, m.destroy(ctx, s))
 		}
 	}()
+	release, err := m.making.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if err := m.runStages(ctx, s); err != nil {
+		return nil, err
+	}
+	return s, m.begin(ctx, s)
+}
+
+// runStages makes all that s is made of.
+func (m *Manager) runStages(ctx context.Context, s *sandbox) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, createTimeout, errCreateTimeout)
 	defer cancel()
 	for _, st := range m.stages {
-		if err := s.timed(st.name, func() error { return st.create(ctx, s) }); err != nil {
-			return nil, stageError(ctx, st.name, s, err)
+		err := s.timed(st.name, func() error { return st.create(ctx, s) })
+		if err = errors.Join(err, failpoint("create/"+st.name)); err != nil {
+			return stageError(ctx, st.name, s, err)
 		}
 	}
-	s.setState(StateRunning)
-	m.log.Debug("sandbox created", "sandbox", p.id, "stages", s.stages)
-	return s, nil
+	return nil
+}
+
+// begin makes s a live sandbox: it is known to be sound, and looked after.
+func (m *Manager) begin(ctx context.Context, s *sandbox) error {
+	s.mu.Lock()
+	s.record.Ready, s.record.Stages, s.record.Warnings = true, s.stages, s.warnings
+	s.idleLocked()
+	s.state = StateRunning
+	r, ended := s.record, s.ending
+	s.cancel = nil
+	s.mu.Unlock()
+	if ended != nil {
+		return sbxerr.Wrap(sbxerr.Canceled, "runtime.create", ended)
+	}
+	if err := errors.Join(writeRecord(m.paths.record(s.id), r), failpoint("create/record")); err != nil {
+		return err
+	}
+	m.log.Debug("sandbox created", "sandbox", s.id, "stages", r.Stages)
+	s.rearm()
+	go m.supervise(context.WithoutCancel(ctx), s)
+	return nil
 }
 
 // stageError names the stage and keeps the reason for which ctx ended, which
@@ -60,19 +96,29 @@ func stageError(ctx context.Context, name string, s *sandbox, err error) error {
 		}
 		err = sbxerr.Wrap(code, "runtime.create", errors.Join(cause, err))
 	}
-	return fmt.Errorf("create %s of sandbox %s: %w", name, s.plan.id, err)
+	return fmt.Errorf("create %s of sandbox %s: %w", name, s.id, err)
 }
 
 // startInit starts PID 1. Nothing of the caller's runs before the last stage
 // is done.
 func (m *Manager) startInit(ctx context.Context, s *sandbox) error {
-	return m.engine.Start(ctx, s.plan.id)
+	return m.engine.Start(ctx, s.id)
 }
 
 // awaitInit waits for PID 1's word, no longer than PID 1 lives.
 func (m *Manager) awaitInit(ctx context.Context, s *sandbox) error {
+	held, err := m.connect(ctx, s, initTimeout)
+	if err == nil && len(held) > 0 {
+		return errors.Join(sbxerr.New(sbxerr.Init, "runtime.boot", "a fresh caisson-init holds %d commands", len(held)), closeHeld(held))
+	}
+	return err
+}
+
+// connect accepts the connection of PID 1 and the commands that it holds since
+// before.
+func (m *Manager) connect(ctx context.Context, s *sandbox, atMost time.Duration) ([]pid1.Held, error) {
 	const op = "runtime.boot"
-	ctx, stop := context.WithTimeoutCause(ctx, initTimeout, sbxerr.New(sbxerr.Init, op, "caisson-init did not connect within %s", initTimeout))
+	ctx, stop := context.WithTimeoutCause(ctx, atMost, sbxerr.New(sbxerr.Init, op, "caisson-init did not connect within %s", atMost))
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	ended := sbxerr.New(sbxerr.Init, op, "caisson-init ended before it connected")
@@ -83,54 +129,61 @@ func (m *Manager) awaitInit(ctx context.Context, s *sandbox) error {
 			cancel(ended)
 		}
 	}()
-	var err error
-	s.init, err = s.listener.Accept(ctx, s.process.pid)
+	client, held, err := s.listener.Accept(ctx, s.process.pid, pid1.Options{OrphanGrace: m.opts.OrphanGrace})
 	cancel(nil)
 	<-watched
+	s.init = client
 	if err != nil && errors.Is(context.Cause(ctx), ended) {
-		return ended // not that the caller cancelled
+		return nil, ended // not that the caller cancelled
 	}
-	return err
+	return held, err
 }
 
-// destroy removes all of s, on which nobody works any more, and forgets it. It
+func closeHeld(held []pid1.Held) error {
+	var errs []error
+	for _, h := range held {
+		errs = append(errs, closeAll(h.Stdin, h.Stdout, h.Stderr))
+	}
+	return errors.Join(errs...)
+}
+
+// destroy removes all of s, in which nothing runs any more, and forgets it. It
 // is the failure path of create, the end of every run, and what Remove does.
 // Whoever comes second waits for the first and gets the same answer. What could
 // not be removed is found by Cleanup.
 func (m *Manager) destroy(ctx context.Context, s *sandbox) error {
-	s.release()
 	s.removal.Do(func() {
 		s.setState(StateRemoving)
-		s.removeErr = errors.Join(s.closeHandles(), s.closeOutput(), m.teardown(ctx, s.plan.id, 0))
+		stages := m.stages
+		if s.stripped {
+			stages = stages[:keptStages]
+		}
+		s.removeErr = errors.Join(s.closeHandles(), s.closeExecs(), m.removeStages(ctx, s.id, stages))
 		if s.removeErr != nil {
-			m.log.Error("remove sandbox", "sandbox", s.plan.id, "err", s.removeErr)
+			m.log.Error("remove sandbox", "sandbox", s.id, "err", s.removeErr)
 		}
 		m.forget(s)
 	})
 	return s.removeErr
 }
 
-// retire frees what an exited sandbox no longer needs.
-func (m *Manager) retire(ctx context.Context, s *sandbox) error {
-	return errors.Join(s.closeHandles(), m.teardown(ctx, s.plan.id, keptStages))
-}
-
 // teardown removes the stages of id, newest first, down to the first keep ones.
 // It goes on past failures, but keeps what guards the rest until the rest is
 // gone, so that nothing is used again half dead. It is the only teardown.
 func (m *Manager) teardown(ctx context.Context, id string, keep int) error {
+	return m.removeStages(ctx, id, m.stages[keep:])
+}
+
+func (m *Manager) removeStages(ctx context.Context, id string, stages []stage) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), destroyTimeout,
 		sbxerr.New(sbxerr.Deadline, "runtime.remove", "sandbox %s was not gone within %s", id, destroyTimeout))
 	defer cancel()
 	var errs []error
-	for i, st := range slices.Backward(m.stages) {
-		if i < keep {
-			break
-		}
+	for _, st := range slices.Backward(stages) {
 		if st.remove == nil || (st.guard && len(errs) > 0) {
 			continue
 		}
-		if err := st.remove(ctx, id); err != nil {
+		if err := errors.Join(st.remove(ctx, id), failpoint("remove/"+st.name)); err != nil {
 			errs = append(errs, fmt.Errorf("remove %s of sandbox %s: %w", st.name, id, err))
 		}
 	}

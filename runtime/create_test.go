@@ -85,9 +85,9 @@ func TestCreateFailsAtEachStageAndLeavesNothing(t *testing.T) {
 				j.watch(f)
 				var err error
 				if detached {
-					_, err = f.Start(t.Context(), request("exit:0"))
+					_, err = f.Start(callerContext(t), request("exit:0"))
 				} else {
-					_, err = f.Run(t.Context(), request("exit:0"), IO{})
+					_, err = f.Run(callerContext(t), request("exit:0"), IO{})
 				}
 				if !errors.Is(err, errInjected) || !strings.Contains(err.Error(), "create "+name+" of sandbox ") {
 					t.Errorf("error %v, want the injected one, with its stage", err)
@@ -95,7 +95,7 @@ func TestCreateFailsAtEachStageAndLeavesNothing(t *testing.T) {
 				if got, want := j.removed(), removals(f.Manager.stages); !slices.Equal(got, want) {
 					t.Errorf("removed %q,\nwant %q", got, want)
 				}
-				if list, _ := f.List(t.Context()); len(list) > 0 {
+				if list, _ := f.List(callerContext(t)); len(list) > 0 {
 					t.Errorf("still listed: %+v", list)
 				}
 				if _, idle := f.IdleSince(); !idle {
@@ -111,21 +111,21 @@ func TestCreateReportsFailuresOfItsOwnCleanup(t *testing.T) {
 	f := newFixture(t)
 	j := &journal{failOnCreate: "container", failOnRemove: "rootfs"}
 	j.watch(f)
-	_, err := f.Run(t.Context(), request("exit:0"), IO{})
+	_, err := f.Run(callerContext(t), request("exit:0"), IO{})
 	for _, want := range []string{"create container of sandbox", "remove rootfs of sandbox"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q in it", err, want)
 		}
 	}
 	j.failOnRemove = ""
-	if _, err := f.Cleanup(t.Context(), false); err != nil {
+	if _, err := f.Cleanup(callerContext(t), false); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestCreateStopsWithItsCaller(t *testing.T) {
 	f := newFixture(t)
-	ctx, cancel := context.WithCancelCause(t.Context())
+	ctx, cancel := context.WithCancelCause(callerContext(t))
 	gone := errors.New("the caller went home")
 	f.replace(stage{name: "start", create: func(ctx context.Context, s *sandbox) error {
 		cancel(gone)
@@ -140,8 +140,8 @@ func TestCreateStopsWithItsCaller(t *testing.T) {
 }
 
 func TestStageErrorKeepsTheCauseOnce(t *testing.T) {
-	s := &sandbox{plan: &plan{id: "x"}}
-	live := t.Context()
+	s := &sandbox{id: "x"}
+	live := callerContext(t)
 	wantError(t, stageError(live, "rootfs", s, sbxerr.New(sbxerr.Overlay, "op", "no")), sbxerr.Overlay, "create rootfs of sandbox x")
 	late, cancel := context.WithCancelCause(live)
 	cancel(errCreateTimeout)
@@ -155,7 +155,7 @@ func TestStageErrorKeepsTheCauseOnce(t *testing.T) {
 func TestNotWhatWasDeclaredIsRefused(t *testing.T) {
 	f := newFixture(t)
 	f.replace(stage{name: "posture", create: f.checkPosture}) // the fake PID 1 is not confined at all
-	_, err := f.Run(t.Context(), request("exit:0"), IO{})
+	_, err := f.Run(callerContext(t), request("exit:0"), IO{})
 	wantError(t, err, sbxerr.Posture, "create posture of sandbox", "is not a namespace", "cgroup memory.max")
 	f.wantNothingLeft(t)
 }
@@ -173,12 +173,12 @@ func TestRemoveGoesOnPastFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			j := &journal{failOnRemove: name}
 			j.watch(f)
-			info, err := f.Start(t.Context(), request("out:hello", "hang"))
+			info, err := f.Start(callerContext(t), request("out:hello", "hang"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			j.done = nil
-			id, err := f.Remove(t.Context(), info.Name, true)
+			id, err := f.Remove(callerContext(t), info.Name, true)
 			if !errors.Is(err, errInjected) || id != info.ID {
 				t.Errorf("removed %q, %v, want the injected error", id, err)
 			}
@@ -189,7 +189,7 @@ func TestRemoveGoesOnPastFailures(t *testing.T) {
 				}
 			}
 			j.failOnRemove, j.done = "", nil
-			left, err := f.Cleanup(t.Context(), false)
+			left, err := f.Cleanup(callerContext(t), false)
 			if err != nil || len(left) != 1 || left[0].ID != info.ID || !left[0].Removed {
 				t.Errorf("cleanup: %+v, %v", left, err)
 			}

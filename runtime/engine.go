@@ -18,6 +18,8 @@ type Engine interface {
 	Start(ctx context.Context, id string) error
 	// Delete kills and removes the container. Absent is success.
 	Delete(ctx context.Context, id string) error
+	// PID returns the ID on the host of the container's first process, which runs.
+	PID(ctx context.Context, id string) (int, error)
 	// Containers lists the IDs of all containers of this daemon.
 	Containers(ctx context.Context) ([]string, error)
 }
@@ -27,6 +29,10 @@ type Container struct {
 	ID     string
 	Spec   *specs.Spec
 	Labels map[string]string
+	// Group lets containers of the same group share what serves them outside, so
+	// that each costs less memory. They end together when that is killed. Empty is
+	// a container by itself.
+	Group string
 }
 
 // ImageStore keeps images and unpacks them.

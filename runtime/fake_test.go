@@ -24,6 +24,7 @@ import (
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/idblock"
+	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -60,9 +61,10 @@ func newFixture(t testing.TB) *fixture {
 		engine: f.engine, images: f.images, log: slog.New(slog.DiscardHandler), paths: p, blocks: blocks, host: fakeHost(unified),
 		opts: Options{
 			Root: p.root, State: p.state, CgroupParent: "caisson-test", Profiles: BuiltinProfiles(),
-			ImageLimits: image.DefaultLimits(), StopGrace: time.Hour,
+			ImageLimits: image.DefaultLimits(), StopGrace: time.Hour, AttachGrace: time.Hour, KeptExecs: 10, KeptOutput: 1 << 20,
 		},
 		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
+		boot: "boot", making: newGate(0, 0), owners: mount.NewUserNSCache(1), shims: newShims(1),
 	}
 	f.Manager.stages = f.allStages()
 	f.withoutRoot()
@@ -92,7 +94,7 @@ func (f *fixture) replace(s stage) {
 // withoutRoot replaces what mounts, makes namespaces or changes owners.
 func (f *fixture) withoutRoot() {
 	f.replace(stage{name: "ids", remove: f.removeIDs, create: func(_ context.Context, s *sandbox) error {
-		block, err := f.blocks.Claim(s.plan.id)
+		block, err := f.blocks.Claim(s.id)
 		s.update(func() { s.block = block })
 		return err
 	}})
@@ -100,13 +102,14 @@ func (f *fixture) withoutRoot() {
 	f.replace(f.directory("workspace", f.paths.workspace))
 	f.replace(f.directory("netns", f.paths.netns))
 	f.replace(stage{name: "init", remove: f.removeInit, create: func(_ context.Context, s *sandbox) error {
-		dir := f.paths.init(s.plan.id)
+		dir := f.paths.init(s.id)
 		err := makeDir(dir, 0o711)
 		if err == nil {
 			s.listener, err = pid1.Listen(dir, os.Getuid(), os.Getgid())
 		}
 		return err
 	}})
+	f.replace(stage{name: "limits", create: func(context.Context, *sandbox) error { return nil }})
 	f.replace(stage{name: "posture", create: func(context.Context, *sandbox) error { return nil }})
 }
 
@@ -114,7 +117,7 @@ func (f *fixture) withoutRoot() {
 func (f *fixture) directory(name string, path func(id string) string) stage {
 	return stage{
 		name:   name,
-		create: func(_ context.Context, s *sandbox) error { return makeDir(path(s.plan.id), 0o711) },
+		create: func(_ context.Context, s *sandbox) error { return makeDir(path(s.id), 0o711) },
 		remove: func(_ context.Context, id string) error { return removeFiles(path(id)) },
 	}
 }
@@ -138,13 +141,13 @@ func (f *fixture) wantNothingLeft(t testing.TB) {
 			t.Errorf("%s holds %v, %v", dir, entries, err)
 		}
 	}
-	if ids, _ := f.engine.Containers(t.Context()); len(ids) > 0 {
+	if ids, _ := f.engine.Containers(callerContext(t)); len(ids) > 0 {
 		t.Errorf("containers are left: %v", ids)
 	}
 }
 
 // request runs a script of the fake PID 1.
-func request(steps ...string) Request { return Request{Args: steps} }
+func request(steps ...string) Request { return Request{Exec: ExecRequest{Args: steps}} }
 
 // fakeEngine makes child processes instead of containers, and the cgroups that
 // an OCI runtime would make.
@@ -251,6 +254,14 @@ func (e *fakeEngine) Containers(context.Context) ([]string, error) {
 	return ids, e.fail["containers"]
 }
 
+func (e *fakeEngine) PID(_ context.Context, id string) (int, error) {
+	c := e.get(id)
+	if c == nil {
+		return 0, sbxerr.New(sbxerr.State, "fake.pid", "no container %q", id)
+	}
+	return c.cmd.Process.Pid, nil
+}
+
 // count sets a counter of a cgroup, as the kernel would.
 func (e *fakeEngine) count(t testing.TB, id, file, content string) {
 	t.Helper()
@@ -353,3 +364,18 @@ func within[T any](t testing.TB, what string, c <-chan T) T {
 }
 
 var errInjected = errors.New("injected")
+
+// callerContext is the context of a test, in which root calls.
+func callerContext(t testing.TB) context.Context {
+	return peer.NewContext(t.Context(), peer.User(0, 0, nil, 0))
+}
+
+// rootGrant is what root may do.
+func rootGrant(t testing.TB) peer.Grant {
+	t.Helper()
+	g, err := peer.Policy{}.Grant(peer.User(0, 0, nil, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}

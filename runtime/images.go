@@ -15,6 +15,8 @@ import (
 	"github.com/caisson-run/caisson/rootfs/base"
 	"github.com/caisson-run/caisson/rootfs/fromhost"
 	"github.com/caisson-run/caisson/rootfs/image"
+	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -31,7 +33,17 @@ func (m *Manager) planner(ctx context.Context) planner {
 			}
 			return resolveUser(layers, name)
 		},
+		slots: m.slots(),
 	}
+}
+
+// slots are needed where somebody else than root may have a workspace. All
+// sandboxes then have them, so that a ready one serves everybody.
+func (m *Manager) slots() []uint32 {
+	if !m.opts.Peers.Open() {
+		return nil
+	}
+	return mount.GroupSlotIDs()
 }
 
 // image finds ref or says what there is.
@@ -75,6 +87,9 @@ func (m *Manager) EnsureBase(ctx context.Context) error {
 // ListImages returns the images there are, by name.
 func (m *Manager) ListImages(ctx context.Context) ([]Image, error) {
 	defer m.Busy()()
+	if err := m.permit(ctx, peer.Grant.CheckHost); err != nil {
+		return nil, err
+	}
 	stored, err := m.images.ListImages(ctx)
 	if err != nil {
 		return nil, err
@@ -90,6 +105,9 @@ func (m *Manager) ListImages(ctx context.Context) ([]Image, error) {
 // InspectImage returns all that is known of one image.
 func (m *Manager) InspectImage(ctx context.Context, name string) (*ImageDetail, error) {
 	defer m.Busy()()
+	if err := m.permit(ctx, peer.Grant.CheckHost); err != nil {
+		return nil, err
+	}
 	img, err := m.image(ctx, name)
 	if err != nil {
 		return nil, err
@@ -112,6 +130,9 @@ func (m *Manager) InspectImage(ctx context.Context, name string) (*ImageDetail, 
 // RemoveImage removes an image that no sandbox needs.
 func (m *Manager) RemoveImage(ctx context.Context, name string) error {
 	defer m.Busy()()
+	if err := m.permit(ctx, peer.Grant.CheckImages); err != nil {
+		return err
+	}
 	img, err := m.image(ctx, name)
 	if err != nil {
 		return err
@@ -131,12 +152,15 @@ func (m *Manager) awaitUnused(ctx context.Context, img StoredImage) error {
 	var users []string
 	var going []*sandbox
 	for _, s := range m.all() {
-		switch info := s.info(); {
-		case s.record.ChainID != img.ChainID || s.retired():
-		case info.Result != nil || info.State == StateRemoving:
+		switch r, state := s.kept(), s.info().State; {
+		case r.ChainID != img.ChainID || state == StateExited:
+		case state == StateRemoving || state == StateStopping:
+			going = append(going, s)
+		case r.Pooled:
+			s.end(errImageGone)
 			going = append(going, s)
 		default:
-			users = append(users, s.record.Name)
+			users = append(users, r.Name)
 		}
 	}
 	if len(users) > 0 {
@@ -164,6 +188,9 @@ func (m *Manager) releaseViews(ctx context.Context) error {
 // archive states where name is empty.
 func (m *Manager) ImportImage(ctx context.Context, name string, r io.Reader, progress func(string)) (Image, ImportReport, error) {
 	defer m.Busy()()
+	if err := m.permit(ctx, peer.Grant.CheckImages); err != nil {
+		return Image{}, ImportReport{}, err
+	}
 	result, err := image.Import(ctx, r, image.Options{
 		Name: name, SpoolDir: m.paths.spool(), Limits: m.opts.ImageLimits, Progress: progress,
 	}, m.images)
@@ -173,6 +200,9 @@ func (m *Manager) ImportImage(ctx context.Context, name string, r io.Reader, pro
 // FromHost makes an image of software that is installed on this host.
 func (m *Manager) FromHost(ctx context.Context, r FromHostRequest, progress func(string)) (Image, ImportReport, error) {
 	defer m.Busy()()
+	if err := m.permit(ctx, peer.Grant.CheckAdmin); err != nil {
+		return Image{}, ImportReport{}, err
+	}
 	if err := image.CheckName(r.Name); err != nil {
 		return Image{}, ImportReport{}, err
 	}

@@ -18,50 +18,50 @@ func TestListAndInspectImages(t *testing.T) {
 		Image: Image{Name: "alpine"}, Layers: []string{"sha256:l"},
 		Labels: map[string]string{image.LabelReport: `{"Entries":3,"Bytes":4,"Stripped":{"setuid":1}}`},
 	})
-	list, err := f.ListImages(t.Context())
+	list, err := f.ListImages(callerContext(t))
 	if err != nil || len(list) != 2 || list[0].Name != "alpine" || list[1].Name != "base" {
 		t.Errorf("list %+v, %v", list, err)
 	}
-	d, err := f.InspectImage(t.Context(), "alpine")
+	d, err := f.InspectImage(callerContext(t), "alpine")
 	if err != nil || d.Report.Entries != 3 || d.Report.Stripped["setuid"] != 1 || len(d.Layers) != 1 || !strings.Contains(string(d.ConfigJSON), "architecture") {
 		t.Errorf("detail %+v, %v", d, err)
 	}
-	_, err = f.InspectImage(t.Context(), "alpin")
+	_, err = f.InspectImage(callerContext(t), "alpin")
 	wantError(t, err, sbxerr.ImageNotFound, `no image "alpin"; there are: base, alpine; did you mean "alpine"?`)
 
 	f.images.images[1].Labels = map[string]string{image.LabelReport: "{"}
-	_, err = f.InspectImage(t.Context(), "alpine")
+	_, err = f.InspectImage(callerContext(t), "alpine")
 	wantError(t, err, sbxerr.Internal)
 	f.images.fail = map[string]error{"list": errInjected}
-	if _, err := f.ListImages(t.Context()); !errors.Is(err, errInjected) {
+	if _, err := f.ListImages(callerContext(t)); !errors.Is(err, errInjected) {
 		t.Errorf("list: %v", err)
 	}
-	if _, err := f.InspectImage(t.Context(), "gone"); !errors.Is(err, errInjected) || !errors.Is(err, sbxerr.ImageNotFound) {
+	if _, err := f.InspectImage(callerContext(t), "gone"); !errors.Is(err, errInjected) || !errors.Is(err, sbxerr.ImageNotFound) {
 		t.Errorf("inspect: %v", err)
 	}
 }
 
 func TestRemoveImage(t *testing.T) {
 	f := newFixture(t)
-	wantError(t, f.RemoveImage(t.Context(), "gone"), sbxerr.ImageNotFound)
+	wantError(t, f.RemoveImage(callerContext(t), "gone"), sbxerr.ImageNotFound)
 	info := f.start(t, request("await:10", "exit:0"))
-	err := f.RemoveImage(t.Context(), "base")
+	err := f.RemoveImage(callerContext(t), "base")
 	wantError(t, err, sbxerr.ImageInUse, `image "base" is needed by `+info.ID)
 
 	f.engine.poke(t, info.ID)
 	f.over(t, info.ID)
-	if err := f.RemoveImage(t.Context(), "base"); err != nil { // an exited sandbox needs its output only
+	if err := f.RemoveImage(callerContext(t), "base"); err != nil { // an exited sandbox needs its output only
 		t.Error(err)
 	}
 	if len(f.images.views) > 0 {
 		t.Errorf("views %q are left", f.images.views)
 	}
-	_, err = f.Start(t.Context(), request("exit:0"))
+	_, err = f.Start(callerContext(t), request("exit:0"))
 	wantError(t, err, sbxerr.ImageNotFound)
 
 	f.images.images = []StoredImage{baseImage(t)}
 	f.images.fail = map[string]error{"remove": errInjected}
-	if err := f.RemoveImage(t.Context(), "base"); !errors.Is(err, errInjected) {
+	if err := f.RemoveImage(callerContext(t), "base"); !errors.Is(err, errInjected) {
 		t.Errorf("a store that fails: %v", err)
 	}
 }
@@ -78,15 +78,15 @@ func TestRemoveImageWaitsForWhatIsGoing(t *testing.T) {
 		<-hold
 		return remove(ctx, id)
 	}
-	if _, err := f.Run(t.Context(), request("exit:0"), IO{}); err != nil {
+	if _, err := f.Run(callerContext(t), request("exit:0"), IO{}); err != nil {
 		t.Fatal(err)
 	}
 	within(t, "the removal", reached)
-	ctx, cancel := context.WithCancelCause(t.Context())
+	ctx, cancel := context.WithCancelCause(callerContext(t))
 	cancel(errInjected)
 	wantError(t, f.RemoveImage(ctx, "base"), sbxerr.Canceled, "injected")
 	close(hold)
-	if err := f.RemoveImage(t.Context(), "base"); err != nil {
+	if err := f.RemoveImage(callerContext(t), "base"); err != nil {
 		t.Error(err)
 	}
 	f.wantNothingLeft(t)
@@ -94,26 +94,26 @@ func TestRemoveImageWaitsForWhatIsGoing(t *testing.T) {
 
 func TestEnsureBase(t *testing.T) {
 	f := newFixture(t)
-	want, err := base.Digest(t.Context())
+	want, err := base.Digest(callerContext(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.images.images[0].Image = Image{Name: base.Name, Digest: want.String()}
-	if err := f.EnsureBase(t.Context()); err != nil || len(f.images.images) != 1 {
+	if err := f.EnsureBase(callerContext(t)); err != nil || len(f.images.images) != 1 {
 		t.Errorf("a current image: %v, %d images", err, len(f.images.images))
 	}
 	f.images.fail = map[string]error{"get": errInjected}
-	if err := f.EnsureBase(t.Context()); !errors.Is(err, errInjected) {
+	if err := f.EnsureBase(callerContext(t)); !errors.Is(err, errInjected) {
 		t.Errorf("a store that fails: %v", err)
 	}
 	f.images.fail, f.images.images = nil, nil
-	if err := f.EnsureBase(t.Context()); err != nil {
+	if err := f.EnsureBase(callerContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	if img, err := f.images.GetImage(t.Context(), base.Name); err != nil || img.Labels[image.LabelKind] != "embedded" {
+	if img, err := f.images.GetImage(callerContext(t), base.Name); err != nil || img.Labels[image.LabelKind] != "embedded" {
 		t.Errorf("built %+v, %v", img, err)
 	}
-	if err := f.EnsureBase(t.Context()); err != nil || len(f.images.images) != 1 {
+	if err := f.EnsureBase(callerContext(t)); err != nil || len(f.images.images) != 1 {
 		t.Errorf("built it twice: %v, %d images", err, len(f.images.images))
 	}
 }
@@ -121,13 +121,13 @@ func TestEnsureBase(t *testing.T) {
 func TestImportRefuses(t *testing.T) {
 	f := newFixture(t)
 	silent := func(string) {}
-	if _, _, err := f.ImportImage(t.Context(), "x", strings.NewReader("no archive"), silent); sbxerr.Of(err) != sbxerr.ImageFormat {
+	if _, _, err := f.ImportImage(callerContext(t), "x", strings.NewReader("no archive"), silent); sbxerr.Of(err) != sbxerr.ImageFormat {
 		t.Errorf("import: %v", err)
 	}
-	if _, _, err := f.FromHost(t.Context(), FromHostRequest{Name: "../x"}, silent); err == nil || sbxerr.Of(err) == sbxerr.Unknown {
+	if _, _, err := f.FromHost(callerContext(t), FromHostRequest{Name: "../x"}, silent); err == nil || sbxerr.Of(err) == sbxerr.Unknown {
 		t.Errorf("a bad name: %v", err)
 	}
-	if _, _, err := f.FromHost(t.Context(), FromHostRequest{Name: "x", Paths: []string{"/no/such/file"}}, silent); sbxerr.Of(err) != sbxerr.FromHost {
+	if _, _, err := f.FromHost(callerContext(t), FromHostRequest{Name: "x", Paths: []string{"/no/such/file"}}, silent); sbxerr.Of(err) != sbxerr.FromHost {
 		t.Errorf("a path that is not there: %v", err)
 	}
 	if len(f.images.images) != 1 {
@@ -139,14 +139,14 @@ func TestImportRefuses(t *testing.T) {
 func TestImported(t *testing.T) {
 	f := newFixture(t)
 	f.images.views = []string{"chain-base", "chain-old"}
-	img, report, err := f.imported(t.Context(), image.Result{Name: "base", Report: image.Report{Entries: 2}}, nil)
+	img, report, err := f.imported(callerContext(t), image.Result{Name: "base", Report: image.Report{Entries: 2}}, nil)
 	if err != nil || img.Name != "base" || report.Entries != 2 || !slices.Equal(f.images.views, []string{"chain-base"}) {
 		t.Errorf("%+v, %+v, %v, views %q", img, report, err, f.images.views)
 	}
-	if _, _, err := f.imported(t.Context(), image.Result{}, errInjected); !errors.Is(err, errInjected) {
+	if _, _, err := f.imported(callerContext(t), image.Result{}, errInjected); !errors.Is(err, errInjected) {
 		t.Errorf("a failed import: %v", err)
 	}
-	_, _, err = f.imported(t.Context(), image.Result{Name: "gone"}, nil)
+	_, _, err = f.imported(callerContext(t), image.Result{Name: "gone"}, nil)
 	wantError(t, err, sbxerr.ImageNotFound)
 }
 
@@ -155,13 +155,13 @@ func TestSystem(t *testing.T) {
 	f.opts.Versions = func(context.Context) (Versions, error) { return Versions{Runc: "1"}, nil }
 	f.opts.Doctor = func(context.Context) ([]Check, error) { return []Check{{Name: "a"}}, errInjected }
 	f.opts.Capabilities = func(context.Context) ([]Capability, error) { return []Capability{{Field: "tty"}}, nil }
-	if v, err := f.Versions(t.Context()); err != nil || v.Runc != "1" {
+	if v, err := f.Versions(callerContext(t)); err != nil || v.Runc != "1" {
 		t.Errorf("%+v, %v", v, err)
 	}
-	if c, err := f.Doctor(t.Context()); !errors.Is(err, errInjected) || len(c) != 1 {
+	if c, err := f.Doctor(callerContext(t)); !errors.Is(err, errInjected) || len(c) != 1 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if c, err := f.Capabilities(t.Context()); err != nil || len(c) != 1 {
+	if c, err := f.Capabilities(callerContext(t)); err != nil || len(c) != 1 {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if _, idle := f.IdleSince(); !idle {

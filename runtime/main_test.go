@@ -98,8 +98,7 @@ func beInit(dir, mode string) int {
 		case initproto.Start:
 			i.start(m, fds)
 		case initproto.Signal:
-			i.signals <- m.Signal
-			i.send(initproto.Signaled{Exec: m.Exec})
+			i.signal(m)
 		}
 	}
 }
@@ -128,9 +127,15 @@ func (a *actor) start(m initproto.Start, fds []int) {
 	if err != nil {
 		os.Exit(3)
 	}
-	var streams []*os.File
-	for _, fd := range fds[1:] {
-		streams = append(streams, os.NewFile(uintptr(fd), "stream"))
+	streams := make([]*os.File, 3)
+	rest := fds[1:]
+	for i := range streams {
+		if m.Stdio&(1<<i) != 0 {
+			streams[i], rest = os.NewFile(uintptr(rest[0]), "stream"), rest[1:]
+		}
+	}
+	for _, fd := range rest { // what PID 1 would hold
+		_ = unix.Close(fd)
 	}
 	if what, ok := strings.CutPrefix(p.Args[0], "fail:"); ok {
 		errno, _ := strconv.Atoi(what)
@@ -141,13 +146,25 @@ func (a *actor) start(m initproto.Start, fds []int) {
 	if p.Args[0] == "unanswered" {
 		return
 	}
-	a.send(initproto.Started{Exec: m.Exec, PID: 2})
+	a.send(initproto.Started{Exec: m.Exec, PID: 1 + int(m.Exec)})
 	go a.play(m.Exec, p, streams)
+}
+
+// signal passes a signal to the script. SIGKILL to all that belongs to a command
+// ends the sandbox: a script has no process of its own.
+func (a *actor) signal(m initproto.Signal) {
+	if m.Signal == syscall.SIGKILL {
+		os.Exit(0)
+	}
+	a.signals <- m.Signal
+	a.send(initproto.Signaled{Exec: m.Exec, Count: int(m.Scope)})
 }
 
 func closeFiles(files []*os.File) {
 	for _, f := range files {
-		_ = f.Close()
+		if f != nil {
+			_ = f.Close()
+		}
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +21,8 @@ import (
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/idblock"
+	"github.com/caisson-run/caisson/runtime/output"
+	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -36,33 +40,58 @@ type Options struct {
 	Workspaces   mount.Allowed
 	ImageLimits  image.Limits
 	StopGrace    time.Duration // between TERM and KILL
+	AttachGrace  time.Duration // that a command outlives its caller
+	OrphanGrace  time.Duration // that a sandbox outlives its daemon
+	KeepOnExit   bool          // Close leaves the sandboxes to the next daemon
+	MaxSandboxes int           // live ones; 0 is no bound but the blocks of ids
+	MaxCreating  int           // sandboxes that are made at once
+	Queue        int           // requests that wait to make one
+	KeptExecs    int           // ended commands of a sandbox whose output is kept
+	KeptOutput   int64         // bytes of output of them
+	PerShim      int           // sandboxes that share a shim
+	Pools        []PoolConfig
+	Peers        peer.Policy
+	// ServeNested serves the API to the sandbox id on l, until l is closed.
+	ServeNested  func(id string, l *net.UnixListener)
 	Versions     func(context.Context) (Versions, error)
 	Doctor       func(context.Context) ([]Check, error)
 	Capabilities func(context.Context) ([]Capability, error)
 }
 
+// maxOwners is how many mappings of workspaces' owners are kept.
+const maxOwners = 256
+
 // Manager makes, runs and removes sandboxes. All of its methods may be called
 // at the same time.
 type Manager struct {
-	engine   Engine
-	images   ImageStore
-	opts     Options
-	log      *slog.Logger
-	paths    paths
-	blocks   *idblock.Allocator
-	host     cgroups.Host
-	rlimit   []specs.POSIXRlimit // the daemon's own, which bound the sandboxes'
-	oomScore int                 // the daemon's own, below which no sandbox can go
-	init     []byte              // the program of PID 1
-	stages   []stage             // what each sandbox is made of
+	engine      Engine
+	images      ImageStore
+	opts        Options
+	log         *slog.Logger
+	paths       paths
+	blocks      *idblock.Allocator
+	host        cgroups.Host
+	rlimit      []specs.POSIXRlimit // the daemon's own, which bound the sandboxes'
+	oomScore    int                 // the daemon's own, below which no sandbox can go
+	init        []byte              // the program of PID 1
+	stages      []stage             // what each sandbox is made of
+	boot        string              // ID of this boot of the host
+	making      *gate               // bounds the sandboxes that are being made
+	owners      *mount.UserNSCache  // maps owners of workspaces
+	shims       *shims
+	pools       []*pool
+	fillers     sync.WaitGroup
+	stopFilling context.CancelFunc
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox // by ID
 	closed    bool
 	lastUse   time.Time
-	active    int // calls under way
+	active    int  // calls under way
+	leftSome  bool // sandboxes are left to the next daemon
 	work      sync.WaitGroup
 
+	quotas   sync.Mutex // held while a command is counted and admitted
 	cleaning sync.Mutex
 
 	usernsMu sync.Mutex
@@ -81,6 +110,9 @@ func New(engine Engine, images ImageStore, log *slog.Logger, o Options) (*Manage
 		if err := os.Chmod(dir, mode); err != nil {
 			return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 		}
+	}
+	if err := output.Probe(p.outputs()); err != nil {
+		return nil, err
 	}
 	program, err := os.ReadFile(o.InitPath)
 	if err != nil {
@@ -102,12 +134,17 @@ func New(engine Engine, images ImageStore, log *slog.Logger, o Options) (*Manage
 	if err != nil {
 		return nil, err
 	}
+	boot, err := bootID()
+	if err != nil {
+		return nil, err
+	}
 	if err := mount.AttachStage(p.sandboxes()); err != nil { // last: only Close takes it away
 		return nil, err
 	}
 	m := &Manager{
 		engine: engine, images: images, opts: o, log: log, paths: p, blocks: blocks, host: host, rlimit: rlimits, oomScore: oomScore, init: program,
 		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
+		boot: boot, making: newGate(o.MaxCreating, o.Queue), owners: mount.NewUserNSCache(maxOwners), shims: newShims(o.PerShim),
 	}
 	m.stages = m.allStages()
 	return m, nil
@@ -130,8 +167,11 @@ func (m *Manager) blockNS(b idblock.Block) (*mount.UserNS, error) {
 	return ns, nil
 }
 
+// errTaken says that a name or a key is another sandbox's.
+var errTaken = errors.New("taken")
+
 // admit makes s known under its ID and name, or refuses a name that is taken,
-// be it as another's name or ID.
+// be it as another's name or ID, and one sandbox too many.
 func (m *Manager) admit(s *sandbox) error {
 	const op = "runtime.create"
 	m.mu.Lock()
@@ -139,13 +179,43 @@ func (m *Manager) admit(s *sandbox) error {
 	if m.closed {
 		return sbxerr.New(sbxerr.State, op, "the daemon is stopping")
 	}
-	for _, other := range m.sandboxes {
-		if name := s.record.Name; name == other.record.Name || name == other.record.ID {
-			return sbxerr.New(sbxerr.Exists, op, "the name %q is taken by sandbox %s", s.record.Name, other.record.ID)
+	if most := m.opts.MaxSandboxes; most > 0 && len(m.sandboxes) >= most {
+		return sbxerr.New(sbxerr.Busy, op, "there are %d sandboxes, which is the most (sandboxes.max)", len(m.sandboxes))
+	}
+	if err := m.claimNameLocked(s, s.record); err != nil {
+		return err
+	}
+	if s.plan != nil && !s.record.Pooled { // one that is adopted has been granted
+		if err := s.plan.grant.CheckQuota(m.standingLocked(s.plan.grant), s.record.Limits.usage()); err != nil {
+			return err
 		}
 	}
-	m.sandboxes[s.record.ID] = s
+	m.sandboxes[s.id] = s
 	m.work.Add(1) // while open: Close waits for no more than it can see
+	return nil
+}
+
+// claimNameLocked refuses a name or a key that another sandbox of the same owner
+// has. Owners do not see each other's sandboxes, so their names do not meet.
+func (m *Manager) claimNameLocked(s *sandbox, r record) error {
+	for _, other := range m.sandboxes {
+		if other == s {
+			continue
+		}
+		have := other.kept()
+		if r.Name == other.id {
+			return sbxerr.New(sbxerr.Exists, "runtime.create", "the name %q is %w by sandbox %s", r.Name, errTaken, other.id)
+		}
+		if have.OwnerUID != r.OwnerUID || have.Parent != r.Parent {
+			continue
+		}
+		if r.Name == have.Name {
+			return sbxerr.New(sbxerr.Exists, "runtime.create", "the name %q is %w by sandbox %s", r.Name, errTaken, other.id)
+		}
+		if r.Key != "" && r.Key == have.Key {
+			return sbxerr.New(sbxerr.Exists, "runtime.create", "the idempotency key is %w by sandbox %s", errTaken, other.id)
+		}
+	}
 	return nil
 }
 
@@ -154,22 +224,31 @@ func (m *Manager) forget(s *sandbox) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lastUse = time.Now()
-	delete(m.sandboxes, s.record.ID)
+	delete(m.sandboxes, s.id)
 	close(s.gone)
 	m.work.Done()
 }
 
-// find resolves a name, an ID, or the unique beginning of an ID.
-func (m *Manager) find(ref string) (*sandbox, error) {
+// find resolves a name, an ID, or the unique beginning of an ID, among what the
+// caller may see.
+func (m *Manager) find(ctx context.Context, ref string) (*sandbox, error) {
 	const op = "runtime.find"
+	g, err := m.grant(ctx)
+	if err != nil {
+		return nil, err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if s := m.sandboxes[ref]; s != nil && s.identity().seenBy(g) {
+		return s, nil
+	}
 	var found []*sandbox
 	for id, s := range m.sandboxes {
-		if id == ref || s.record.Name == ref {
+		switch who := s.identity(); {
+		case !who.seenBy(g):
+		case who.name == ref:
 			return s, nil
-		}
-		if len(ref) >= 4 && strings.HasPrefix(id, ref) {
+		case len(ref) >= 4 && strings.HasPrefix(id, ref):
 			found = append(found, s)
 		}
 	}
@@ -182,26 +261,43 @@ func (m *Manager) find(ref string) (*sandbox, error) {
 	return nil, sbxerr.New(sbxerr.NotFound, op, "%q is the beginning of %d IDs", ref, len(found))
 }
 
+// identity is what decides who sees a sandbox, and as what.
+type identity struct {
+	name, parent string
+	owner        uint32
+	pooled       bool
+}
+
+func (s *sandbox) identity() identity {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return identity{name: s.record.Name, parent: s.record.Parent, owner: s.record.OwnerUID, pooled: s.record.Pooled}
+}
+
+func (i identity) seenBy(g peer.Grant) bool { return !i.pooled && g.Sees(i.owner, i.parent) }
+
+// all lists every sandbox, oldest first.
 func (m *Manager) all() []*sandbox {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	list := make([]*sandbox, 0, len(m.sandboxes))
-	for _, s := range m.sandboxes {
-		list = append(list, s)
-	}
+	list := slices.Collect(maps.Values(m.sandboxes))
+	m.mu.Unlock()
 	slices.SortFunc(list, func(a, b *sandbox) int {
-		return cmp.Or(a.created.Compare(b.created), strings.Compare(a.record.ID, b.record.ID))
+		return cmp.Or(a.record.CreatedAt.Compare(b.record.CreatedAt), strings.Compare(a.id, b.id))
 	})
 	return list
 }
 
 // List returns the sandboxes there are, oldest first. A run that has returned
 // is over for its caller, even while its traces on the host still go.
-func (m *Manager) List(context.Context) ([]Info, error) {
+func (m *Manager) List(ctx context.Context) ([]Info, error) {
+	visible, err := m.visible(ctx)
+	if err != nil {
+		return nil, err
+	}
 	list := []Info{}
-	for _, s := range m.all() {
-		info := s.info()
-		if info.State != StateRemoving || s.record.Detached {
+	for _, s := range visible {
+		r, info := s.kept(), s.info()
+		if over := info.State == StateRemoving || info.State == StateStopping; !over || r.Detached || r.Main == 0 {
 			list = append(list, info)
 		}
 	}
@@ -227,14 +323,12 @@ func (m *Manager) Busy() (done func()) {
 func (m *Manager) IdleSince() (time.Time, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.lastUse, m.active == 0 && len(m.sandboxes) == 0
+	return m.lastUse, m.active == 0 && !slices.ContainsFunc(slices.Collect(maps.Values(m.sandboxes)), func(s *sandbox) bool { return !s.kept().Pooled })
 }
 
-// ErrStopping is the cause with which Close ends what still runs.
-var ErrStopping = errors.New("the daemon is stopping")
-
-// Close ends every sandbox, removes all of them, and refuses new ones. Then it
-// takes away what New made for all of them.
+// Close refuses new sandboxes, and ends and removes those there are, unless they
+// are to be left to the next daemon. Then it takes away what New made for all of
+// them.
 func (m *Manager) Close(ctx context.Context) error {
 	errs := []error{m.drain(ctx)}
 	m.usernsMu.Lock()
@@ -243,35 +337,52 @@ func (m *Manager) Close(ctx context.Context) error {
 		errs = append(errs, ns.Close())
 	}
 	clear(m.userns)
+	if m.owners != nil {
+		errs = append(errs, m.owners.Close())
+	}
+	if m.opts.KeepOnExit && m.leftSome {
+		return errors.Join(errs...)
+	}
 	errs = append(errs, cgroups.RemoveParent(ctx, m.host, m.opts.CgroupParent), mount.DetachStage(m.paths.sandboxes()))
 	return errors.Join(errs...)
 }
 
-// drain leaves no sandbox and lets none come.
+// drain ends or leaves every sandbox and lets none come.
 func (m *Manager) drain(ctx context.Context) error {
 	m.mu.Lock()
 	m.closed = true
 	m.mu.Unlock()
+	m.stopPools()
 	for _, s := range m.all() {
-		s.end(ErrStopping)
-	}
-	var errs []error
-	for _, s := range m.all() {
-		if s.record.Detached {
-			_, err := m.Remove(ctx, s.record.ID, true)
-			if !errors.Is(err, sbxerr.NotFound) { // somebody else was faster
-				errs = append(errs, err)
-			}
-		}
+		m.dismiss(ctx, s)
 	}
 	done := make(chan struct{})
 	go func() { m.work.Wait(); close(done) }()
 	select {
 	case <-done:
+		return nil
 	case <-ctx.Done():
-		errs = append(errs, fmt.Errorf("wait for %d sandboxes to end: %w", len(m.all()), context.Cause(ctx)))
+		return fmt.Errorf("wait for %d sandboxes to end: %w", len(m.all()), context.Cause(ctx))
 	}
-	return errors.Join(errs...)
+}
+
+// dismiss ends s, or leaves it where it is to survive this daemon: one that is
+// for a caller that waits here is not.
+func (m *Manager) dismiss(ctx context.Context, s *sandbox) {
+	r, state := s.kept(), s.info().State
+	stays := m.opts.KeepOnExit && !r.Pooled && (r.Detached || r.Main == 0) && state != StateCreating && state != StateRemoving
+	switch {
+	case stays && state == StateExited:
+		m.leftSome = true
+		m.leave(s)
+	case stays:
+		m.leftSome = true
+		s.end(errLeft)
+	case state == StateExited:
+		go m.destroy(ctx, s) // logs what fails
+	default:
+		s.end(ErrStopping)
+	}
 }
 
 // sandboxDirs lists the sandboxes that have a directory.

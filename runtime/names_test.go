@@ -19,7 +19,7 @@ import (
 func known(t *testing.T, m *Manager, list ...record) {
 	t.Helper()
 	for _, r := range list {
-		if err := m.admit(newSandbox(&plan{id: r.ID}, r)); err != nil {
+		if err := m.admit(newSandbox(&plan{id: r.ID, grant: rootGrant(t)}, r)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -38,7 +38,7 @@ func TestFind(t *testing.T) {
 		"one": idA1, idA1: idA1, "aaaa3": idA2, "bbbb2": idB, idB: idB,
 		"bbbb": idA2, // a whole name before the beginning of an ID
 	} {
-		s, err := m.find(ref)
+		s, err := m.find(callerContext(t), ref)
 		if err != nil || s.record.ID != want {
 			t.Errorf("find %q: %v, %v, want %s", ref, s, err, want)
 		}
@@ -50,7 +50,7 @@ func TestFind(t *testing.T) {
 		"on":       `no sandbox "on"`,
 		idA1 + "2": "no sandbox",
 	} {
-		_, err := m.find(ref)
+		_, err := m.find(callerContext(t), ref)
 		wantError(t, err, sbxerr.NotFound, words)
 	}
 }
@@ -59,37 +59,37 @@ func TestNamesAreTakenOnce(t *testing.T) {
 	m := &Manager{sandboxes: map[string]*sandbox{}}
 	known(t, m, record{ID: idA1, Name: "one"})
 	for _, name := range []string{"one", idA1} {
-		err := m.admit(newSandbox(&plan{id: idB}, record{ID: idB, Name: name}))
+		err := m.admit(newSandbox(&plan{id: idB, grant: rootGrant(t)}, record{ID: idB, Name: name}))
 		wantError(t, err, sbxerr.Exists, "is taken by sandbox "+idA1)
 	}
-	if _, err := m.find(idB); err == nil {
+	if _, err := m.find(callerContext(t), idB); err == nil {
 		t.Error("a refused sandbox is known")
 	}
-	s, _ := m.find("one")
+	s, _ := m.find(callerContext(t), "one")
 	m.forget(s)
 	known(t, m, record{ID: idB, Name: "one"})
 }
 
 func TestNamesDuringARun(t *testing.T) {
 	f := newFixture(t)
-	info := f.start(t, Request{Name: "job", Args: []string{"exit:0"}})
-	_, err := f.Start(t.Context(), Request{Name: "job", Args: []string{"exit:0"}})
+	info := f.start(t, Request{Create: CreateRequest{Name: "job"}, Exec: ExecRequest{Args: []string{"exit:0"}}})
+	_, err := f.Start(callerContext(t), Request{Create: CreateRequest{Name: "job"}, Exec: ExecRequest{Args: []string{"exit:0"}}})
 	wantError(t, err, sbxerr.Exists, `the name "job" is taken`)
-	if got, err := f.find("job"); err != nil || got.record.ID != info.ID {
+	if got, err := f.find(callerContext(t), "job"); err != nil || got.record.ID != info.ID {
 		t.Errorf("the holder of the name: %v, %v", got, err)
 	}
-	if _, err := f.Remove(t.Context(), "job", true); err != nil {
+	if _, err := f.Remove(callerContext(t), "job", true); err != nil {
 		t.Error(err)
 	}
-	f.start(t, Request{Name: "job", Args: []string{"exit:0"}})
+	f.start(t, Request{Create: CreateRequest{Name: "job"}, Exec: ExecRequest{Args: []string{"exit:0"}}})
 }
 
 func TestList(t *testing.T) {
 	m := &Manager{sandboxes: map[string]*sandbox{}}
 	old, young := time.Unix(1, 0), time.Unix(2, 0)
-	known(t, m, record{ID: idB, CreatedAt: old, Name: "b"}, record{ID: idA2, CreatedAt: young, Name: "a2"}, record{ID: idA1, CreatedAt: young, Name: "a1", Detached: true})
+	known(t, m, record{ID: idB, CreatedAt: old, Name: "b", Main: 1}, record{ID: idA2, CreatedAt: young, Name: "a2", Main: 1}, record{ID: idA1, CreatedAt: young, Name: "a1", Main: 1, Detached: true})
 	names := func() string {
-		list, err := m.List(t.Context())
+		list, err := m.List(callerContext(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestIdle(t *testing.T) {
 	if _, idle := m.IdleSince(); idle {
 		t.Error("idle with a sandbox")
 	}
-	s, _ := m.find("b")
+	s, _ := m.find(callerContext(t), "b")
 	m.forget(s)
 	if again, idle := m.IdleSince(); !idle || !again.After(since) {
 		t.Errorf("after a sandbox: %v, %v", again, idle)
@@ -140,12 +140,10 @@ func TestIdle(t *testing.T) {
 
 func TestInspect(t *testing.T) {
 	f := newFixture(t)
-	_, err := f.Inspect(t.Context(), "nobody")
+	_, err := f.Inspect(callerContext(t), "nobody")
 	wantError(t, err, sbxerr.NotFound)
-	info := f.start(t, Request{
-		Name: "job", Args: []string{"await:10"}, Labels: map[string]string{"team": "red"}, Session: "s", Task: "t",
-	})
-	d, err := f.Inspect(t.Context(), "job")
+	info := f.start(t, Request{Create: CreateRequest{Name: "job", Labels: map[string]string{"team": "red"}, Session: "s", Task: "t"}, Exec: ExecRequest{Args: []string{"await:10"}}})
+	d, err := f.Inspect(callerContext(t), "job")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +159,7 @@ func TestInspect(t *testing.T) {
 	}
 	f.engine.poke(t, info.ID)
 	f.over(t, info.ID)
-	if d, err := f.Inspect(t.Context(), "job"); err != nil || d.State != StateExited || d.PID != 0 || d.Result == nil || d.ExitedAt.IsZero() {
+	if d, err := f.Inspect(callerContext(t), "job"); err != nil || d.State != StateExited || d.PID != 0 || d.Result == nil || d.ExitedAt.IsZero() {
 		t.Errorf("after its end: %+v, %v", d, err)
 	}
 }
@@ -169,7 +167,7 @@ func TestInspect(t *testing.T) {
 // TestLookingOnWhileSandboxesComeAndGo is for the race detector.
 func TestLookingOnWhileSandboxesComeAndGo(t *testing.T) {
 	f := newFixture(t)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(callerContext(t))
 	var onlookers sync.WaitGroup
 	for range 2 {
 		onlookers.Go(func() {
@@ -183,11 +181,11 @@ func TestLookingOnWhileSandboxesComeAndGo(t *testing.T) {
 		})
 	}
 	for range 3 {
-		if _, err := f.Run(t.Context(), request("out:x", "exit:0"), IO{}); err != nil {
+		if _, err := f.Run(callerContext(t), request("out:x", "exit:0"), IO{}); err != nil {
 			t.Error(err)
 		}
 		info := f.start(t, request("out:x", "exit:0"))
-		if _, err := f.Remove(t.Context(), info.ID, true); err != nil {
+		if _, err := f.Remove(callerContext(t), info.ID, true); err != nil {
 			t.Error(err)
 		}
 	}

@@ -1,6 +1,9 @@
 package runtime
 
-import "path/filepath"
+import (
+	"path/filepath"
+	"strconv"
+)
 
 // paths derives every host path of a sandbox from its ID, so that removing it
 // needs no memory of how it was made. docs/host-paths.md lists them.
@@ -8,6 +11,10 @@ type paths struct {
 	root  string // on disk: survives the boot
 	state string // on tmpfs: dies with it
 }
+
+// ClaimsDir is where a daemon with the given state directory keeps the claims of
+// its sandboxes on blocks of host ids.
+func ClaimsDir(state string) string { return paths{state: state}.ids() }
 
 func (p paths) sandboxes() string { return filepath.Join(p.state, "sandboxes") }
 func (p paths) ids() string       { return filepath.Join(p.state, "ids") }
@@ -17,6 +24,8 @@ func (p paths) spool() string     { return filepath.Join(p.root, "spool") }
 func (p paths) sandbox(id string) string { return filepath.Join(p.sandboxes(), id) }
 
 func (p paths) record(id string) string    { return filepath.Join(p.sandbox(id), "record.json") }
+func (p paths) spec(id string) string      { return filepath.Join(p.sandbox(id), "spec.json") }
+func (p paths) execs(id string) string     { return filepath.Join(p.sandbox(id), "execs") }
 func (p paths) private(id string) string   { return filepath.Join(p.sandbox(id), "private") }
 func (p paths) layers(id string) string    { return filepath.Join(p.sandbox(id), "layers") }
 func (p paths) rootfs(id string) string    { return filepath.Join(p.sandbox(id), "rootfs") }
@@ -24,6 +33,18 @@ func (p paths) workspace(id string) string { return filepath.Join(p.sandbox(id),
 func (p paths) netns(id string) string     { return filepath.Join(p.sandbox(id), "netns") }
 func (p paths) init(id string) string      { return filepath.Join(p.sandbox(id), "init") }
 
+func (p paths) exec(id string, n uint32) string {
+	return filepath.Join(p.execs(id), number(n)+".json")
+}
+
 func (p paths) output(id string) string { return filepath.Join(p.outputs(), id) }
-func (p paths) stdout(id string) string { return filepath.Join(p.output(id), "stdout") }
-func (p paths) stderr(id string) string { return filepath.Join(p.output(id), "stderr") }
+
+func (p paths) stdout(id string, n uint32) string {
+	return filepath.Join(p.output(id), number(n)+".stdout")
+}
+
+func (p paths) stderr(id string, n uint32) string {
+	return filepath.Join(p.output(id), number(n)+".stderr")
+}
+
+func number(n uint32) string { return strconv.FormatUint(uint64(n), 10) }

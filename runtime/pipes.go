@@ -11,10 +11,10 @@ import (
 // the command writes reaches the daemon with no process in between.
 type pipes struct {
 	inside                [3]*os.File // stdin, stdout, stderr
-	stdin, stdout, stderr *os.File    // stdin is nil where the command gets none
+	stdin, stdout, stderr *os.File    // nil where the command has no such stream of its own
 }
 
-func newPipes(withStdin bool) (_ *pipes, err error) {
+func newPipes(withStdin, withStderr bool) (_ *pipes, err error) {
 	p := &pipes{}
 	defer func() {
 		if err != nil {
@@ -25,11 +25,12 @@ func newPipes(withStdin bool) (_ *pipes, err error) {
 		if p.inside[0], p.stdin, err = os.Pipe(); err != nil {
 			return nil, err
 		}
-	} else if p.inside[0], err = os.Open(os.DevNull); err != nil {
-		return nil, err
 	}
 	if p.stdout, p.inside[1], err = os.Pipe(); err != nil {
 		return nil, err
+	}
+	if !withStderr {
+		return p, nil
 	}
 	if p.stderr, p.inside[2], err = os.Pipe(); err != nil {
 		return nil, err

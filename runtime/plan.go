@@ -4,15 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/sbxerr"
 	"github.com/caisson-run/caisson/seccomp"
 )
@@ -28,12 +29,13 @@ const (
 	defaultPath   = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// plan is a request with every question answered. It is made before anything
-// else is, and everything that can be refused by looking is refused here.
+// plan is a request for a sandbox with every question answered. It is made
+// before anything else is, and everything that can be refused by looking is
+// refused here.
 type plan struct {
 	id      string
 	name    string
-	request Request
+	request CreateRequest
 
 	image       StoredImage
 	profileName string
@@ -41,15 +43,13 @@ type plan struct {
 	seccomp     seccomp.Profile
 	network     netns.Mode
 
-	args []string
-	env  []string
-	cwd  string
+	env  []string // of every command
+	cwd  string   // where a command names none
 	user user
 
-	limits      Limits
-	outputLimit int64
-	timeout     time.Duration // 0 is none
-	readOnly    bool          // the workspace
+	limits   Limits
+	readOnly bool       // the workspace
+	grant    peer.Grant // of the caller
 }
 
 // planner is what a request is answered with.
@@ -58,15 +58,16 @@ type planner struct {
 	workspaces mount.Allowed
 	image      func(ref string) (StoredImage, error)
 	user       func(img StoredImage, name string) (user, error)
+	slots      []uint32 // groups that every user has besides: see mount.GroupSlotIDs
 }
 
-// plan answers r, or reports every reason why it cannot be run.
-func (pl planner) plan(r Request) (*plan, error) {
+// plan answers r, or reports every reason why it cannot be honoured.
+func (pl planner) plan(r CreateRequest) (*plan, error) {
 	const op = "runtime.plan"
 	p := &plan{id: newID(), request: r}
 	p.name = p.id
 	profileErr := p.planProfile(pl.profiles, r)
-	errs := []error{p.planIdentity(r), profileErr, p.planNetwork(r), p.planCommand(r), p.planTime(r), p.planWorkspace(pl.workspaces, r)}
+	errs := []error{p.planIdentity(r), profileErr, p.planNetwork(r), checkEnv(r.Env), p.planLifetime(r), p.planWorkspace(pl.workspaces, r)}
 	if profileErr == nil { // which has the defaults of these
 		errs = append(errs, p.planLimits(r), p.planImage(pl, r))
 	}
@@ -74,6 +75,14 @@ func (pl planner) plan(r Request) (*plan, error) {
 		return nil, sbxerr.Wrap(codeOf(err), op, err)
 	}
 	return p, nil
+}
+
+// joinReasons makes one refusal of several.
+func joinReasons(errs ...error) error {
+	if err := errors.Join(errs...); err != nil {
+		return sbxerr.Wrap(codeOf(err), "runtime.plan", err)
+	}
+	return nil
 }
 
 // codeOf keeps the code of the first reason that has one.
@@ -84,7 +93,7 @@ func codeOf(err error) sbxerr.Code {
 	return sbxerr.Config
 }
 
-func (p *plan) planIdentity(r Request) error {
+func (p *plan) planIdentity(r CreateRequest) error {
 	var errs []error
 	if r.Name != "" {
 		p.name = r.Name
@@ -92,11 +101,16 @@ func (p *plan) planIdentity(r Request) error {
 			errs = append(errs, invalid("name %q: give 1 to 63 lower-case letters, digits, and _ . - after the first", r.Name))
 		}
 	}
-	if len(r.Labels) > maxLabels {
-		errs = append(errs, invalid("%d labels are more than %d", len(r.Labels), maxLabels))
+	return errors.Join(append(errs, checkLabels(r.Labels), checkCallerID("session", r.Session), checkCallerID("task", r.Task))...)
+}
+
+func checkLabels(labels map[string]string) error {
+	var errs []error
+	if len(labels) > maxLabels {
+		errs = append(errs, invalid("%d labels are more than %d", len(labels), maxLabels))
 	}
-	for _, k := range slices.Sorted(maps.Keys(r.Labels)) {
-		v, lower := r.Labels[k], strings.ToLower(k)
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		v, lower := labels[k], strings.ToLower(k)
 		if !nameForm.MatchString(lower) || strings.HasPrefix(lower, "caisson.") {
 			errs = append(errs, invalid("label %q: give 1 to 63 letters, digits, and _ . - after the first; caisson. is reserved", k))
 		}
@@ -104,7 +118,7 @@ func (p *plan) planIdentity(r Request) error {
 			errs = append(errs, invalid("label %q: its value must be at most %d bytes of UTF-8", k, maxLabelBytes))
 		}
 	}
-	return errors.Join(append(errs, checkCallerID("session", r.Session), checkCallerID("task", r.Task))...)
+	return errors.Join(errs...)
 }
 
 func checkCallerID(field, v string) error {
@@ -118,7 +132,7 @@ func invalid(format string, args ...any) error {
 	return sbxerr.New(sbxerr.Config, "runtime.plan", format, args...)
 }
 
-func (p *plan) planProfile(profiles map[string]Profile, r Request) error {
+func (p *plan) planProfile(profiles map[string]Profile, r CreateRequest) error {
 	var err error
 	p.profileName = r.Profile
 	if p.profileName == "" {
@@ -131,7 +145,7 @@ func (p *plan) planProfile(profiles map[string]Profile, r Request) error {
 	return err
 }
 
-func (p *plan) planNetwork(r Request) error {
+func (p *plan) planNetwork(r CreateRequest) error {
 	mode, err := netns.ParseMode(r.Network)
 	if err != nil {
 		return err
@@ -145,87 +159,24 @@ func (p *plan) planNetwork(r Request) error {
 	return nil
 }
 
-func (p *plan) planCommand(r Request) error {
+// planLifetime checks the times of a sandbox.
+func (p *plan) planLifetime(r CreateRequest) error {
 	var errs []error
-	if len(r.Args) == 0 || r.Args[0] == "" {
-		errs = append(errs, invalid("no command: give it after --"))
-	}
-	if r.TTY {
-		errs = append(errs, invalid("terminals are not offered yet: leave -t away"))
-	}
-	for i, arg := range r.Args {
-		if strings.ContainsRune(arg, 0) {
-			errs = append(errs, invalid("argument %d holds a NUL byte", i))
+	for name, d := range map[string]*time.Duration{"ttl": r.TTL, "idle timeout": r.IdleTimeout} {
+		if d != nil && (*d <= 0 || *d > maxTimeout) {
+			errs = append(errs, invalid("%s %s: give more than 0, such as 30m", name, *d))
 		}
 	}
-	p.args = r.Args
-	return errors.Join(append(errs, checkEnv(r.Env), checkCwd(r.Cwd))...)
-}
-
-// checkEnv names the variables only: a value may be a secret.
-func checkEnv(env []string) error {
-	var errs []error
-	for i, kv := range env {
-		name, _, ok := strings.Cut(kv, "=")
-		switch {
-		case !ok:
-			errs = append(errs, invalid("environment entry %d is not NAME=VALUE", i))
-		case name == "":
-			errs = append(errs, invalid("environment entry %d has no name", i))
-		case strings.ContainsRune(kv, 0):
-			errs = append(errs, invalid("environment variable %.40q holds a NUL byte", name))
-		}
+	if r.Ensure && r.Name == "" {
+		errs = append(errs, invalid("to ensure a sandbox, give its name"))
+	}
+	if len(r.Key) > 256 || !utf8.ValidString(r.Key) {
+		errs = append(errs, invalid("idempotency key: give at most 256 bytes of UTF-8"))
 	}
 	return errors.Join(errs...)
 }
 
-// checkSize bounds what the command is started with: execve(2) would refuse
-// what is much larger, after everything was made.
-func (p *plan) checkSize() error {
-	size := 0
-	for _, s := range slices.Concat(p.args, p.env) {
-		size += len(s) + 1
-	}
-	if size > maxArgsBytes {
-		return invalid("arguments and environment take %d bytes, more than %d: pass large input by -i or the workspace", size, maxArgsBytes)
-	}
-	return nil
-}
-
-// checkCwd refuses working directories that could be a descriptor of the host
-// (CVE-2024-21626).
-func checkCwd(cwd string) error {
-	if cwd == "" {
-		return nil
-	}
-	if !path.IsAbs(cwd) || path.Clean(cwd) != cwd || strings.ContainsRune(cwd, 0) {
-		return invalid("working directory %q is not a clean absolute path", cwd)
-	}
-	if cwd == "/proc" || strings.HasPrefix(cwd, "/proc/") {
-		return invalid("working directory %q lies in /proc", cwd)
-	}
-	return nil
-}
-
-func (p *plan) planTime(r Request) error {
-	var errs []error
-	if r.Timeout != nil {
-		p.timeout = *r.Timeout
-		if p.timeout <= 0 || p.timeout > maxTimeout {
-			errs = append(errs, invalid("timeout %s: give more than 0, such as 30s", p.timeout))
-		}
-	}
-	p.outputLimit = DefaultOutputLimit
-	if r.OutputLimit != nil {
-		p.outputLimit = *r.OutputLimit
-	}
-	if p.outputLimit < 2 || p.outputLimit > 1<<40 {
-		errs = append(errs, sbxerr.New(sbxerr.Limits, "runtime.plan", "output limit %d: give at least 2 bytes, such as 10M", p.outputLimit))
-	}
-	return errors.Join(errs...)
-}
-
-func (p *plan) planWorkspace(allowed mount.Allowed, r Request) error {
+func (p *plan) planWorkspace(allowed mount.Allowed, r CreateRequest) error {
 	if r.Workspace == nil {
 		return nil
 	}
@@ -243,7 +194,7 @@ func checkWorkspaceMode(mode string) error {
 	return sbxerr.New(sbxerr.Workspace, "runtime.plan", "workspace mode %q is none of rw, ro", mode)
 }
 
-func (p *plan) planLimits(r Request) error {
+func (p *plan) planLimits(r CreateRequest) error {
 	p.limits = p.profile.Limits
 	for _, f := range []struct {
 		from *int64
@@ -289,11 +240,22 @@ func (p *plan) labels() map[string]string {
 	}
 }
 
-func (p *plan) record(now time.Time, detached bool) record {
+// record is what is kept of a sandbox that is made by p at the wall clock's
+// created.
+func (p *plan) record(boot string, created time.Time) record {
 	r := p.request
-	return record{
-		Version: recordVersion, ID: p.id, Name: p.name, Image: p.image.Name, ImageDigest: p.image.Digest, ChainID: p.image.ChainID,
-		Profile: p.profileName, Args: p.args, CreatedAt: now, Labels: r.Labels, Session: r.Session, Task: r.Task,
-		Workspace: r.Workspace, Limits: p.limits, Detached: detached,
+	rec := record{
+		Version: recordVersion, Boot: boot, ID: p.id, Name: p.name, Image: p.image.Name, ImageDigest: p.image.Digest, ChainID: p.image.ChainID,
+		Profile: p.profileName, Network: p.network, User: p.user, Env: p.env, Cwd: p.cwd, CreatedAt: created,
+		Labels: maps.Clone(r.Labels), Session: r.Session, Task: r.Task, Workspace: r.Workspace, Limits: p.limits,
+		Key: r.Key, Settings: r, Expires: in(r.TTL),
 	}
+	set(&rec.IdleTimeout, r.IdleTimeout)
+	if r.Nested != nil {
+		budget := r.Nested.budget(p.limits)
+		rec.Nested = &budget
+		rec.Env = mergeEnv(rec.Env, []string{"CAISSON_SOCKET=" + initproto.Dir + "/" + nestedName})
+	}
+	rec.belong(p.grant)
+	return rec
 }

@@ -57,6 +57,26 @@ func testPlanner() planner {
 
 func ptr[T any](v T) *T { return &v }
 
+// planned is both plans of a run.
+type planned struct {
+	*plan
+	exec *execPlan
+}
+
+// planRun plans both, as Run does.
+func planRun(pl planner, r Request) (*planned, error) {
+	p, err := pl.plan(r.Create)
+	if err := joinReasons(err, r.Exec.check()); err != nil {
+		return nil, err
+	}
+	lookup := func(name string) (user, error) { return pl.user(p.image, name) }
+	e, err := r.Exec.plan(record{Env: p.env, Cwd: p.cwd, User: p.user}, lookup)
+	if err != nil {
+		return nil, err
+	}
+	return &planned{p, e}, nil
+}
+
 func TestPlanRefuses(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	for _, tt := range []struct {
@@ -65,68 +85,78 @@ func TestPlanRefuses(t *testing.T) {
 		code   sbxerr.Code
 		words  []string
 	}{
-		{"no command", func(r *Request) { r.Args = nil }, sbxerr.Config, []string{"no command: give it after --"}},
-		{"empty command", func(r *Request) { r.Args = []string{""} }, sbxerr.Config, []string{"no command"}},
-		{"NUL in an argument", func(r *Request) { r.Args = []string{"a", "b\x00"} }, sbxerr.Config, []string{"argument 1 holds a NUL byte"}},
-		{"large argument", func(r *Request) { r.Args = []string{"a", strings.Repeat("x", maxArgsBytes)} }, sbxerr.Config, []string{"more than 524288", "-i or the workspace"}},
-		{"large environment", func(r *Request) { r.Env = []string{"A=" + strings.Repeat("x", maxArgsBytes)} }, sbxerr.Config, []string{"arguments and environment take"}},
-		{"environment without =", func(r *Request) { r.Env = []string{"A=1", "B"} }, sbxerr.Config, []string{"environment entry 1 is not NAME=VALUE"}},
-		{"environment without a name", func(r *Request) { r.Env = []string{"=secret"} }, sbxerr.Config, []string{"environment entry 0 has no name"}},
-		{"NUL in the environment", func(r *Request) { r.Env = []string{"A=secret\x00"} }, sbxerr.Config, []string{`environment variable "A" holds a NUL byte`}},
-		{"terminal", func(r *Request) { r.TTY = true }, sbxerr.Config, []string{"leave -t away"}},
-		{"relative directory", func(r *Request) { r.Cwd = "x" }, sbxerr.Config, []string{`"x" is not a clean absolute path`}},
-		{"unclean directory", func(r *Request) { r.Cwd = "/a/../proc" }, sbxerr.Config, []string{"not a clean absolute path"}},
-		{"NUL in the directory", func(r *Request) { r.Cwd = "/a\x00" }, sbxerr.Config, []string{"not a clean absolute path"}},
-		{"directory in /proc", func(r *Request) { r.Cwd = "/proc/self/fd/8" }, sbxerr.Config, []string{"lies in /proc"}},
-		{"/proc", func(r *Request) { r.Cwd = "/proc" }, sbxerr.Config, []string{"lies in /proc"}},
-		{"upper-case name", func(r *Request) { r.Name = "Job" }, sbxerr.Config, []string{`name "Job": give 1 to 63`}},
-		{"name with a slash", func(r *Request) { r.Name = "../x" }, sbxerr.Config, []string{`name "../x"`}},
-		{"long name", func(r *Request) { r.Name = long }, sbxerr.Config, []string{"give 1 to 63"}},
-		{"reserved label", func(r *Request) { r.Labels = map[string]string{"Caisson.managed": "no"} }, sbxerr.Config, []string{"caisson. is reserved"}},
-		{"label with a slash", func(r *Request) { r.Labels = map[string]string{"a/b": ""} }, sbxerr.Config, []string{`label "a/b"`}},
-		{"large label", func(r *Request) { r.Labels = map[string]string{"a": strings.Repeat("x", 4097)} }, sbxerr.Config, []string{`label "a": its value must be at most 4096 bytes`}},
-		{"label of bytes", func(r *Request) { r.Labels = map[string]string{"a": "\xff"} }, sbxerr.Config, []string{"UTF-8"}},
-		{"many labels", func(r *Request) { r.Labels = manyLabels(65) }, sbxerr.Config, []string{"65 labels are more than 64"}},
-		{"long session", func(r *Request) { r.Session = long }, sbxerr.Config, []string{"session: give at most 256 bytes"}},
-		{"task of bytes", func(r *Request) { r.Task = "\xff" }, sbxerr.Config, []string{"task: give at most 256 bytes of UTF-8"}},
-		{"unknown profile", func(r *Request) { r.Profile = "strick" }, sbxerr.Profile, []string{`no profile "strick", did you mean "strict"?`}},
-		{"no such profile", func(r *Request) { r.Profile = "zzzzzzzz" }, sbxerr.Profile, []string{"there are big, compat, debug, strict"}},
-		{"network of the host", func(r *Request) { r.Network = "host" }, sbxerr.NetworkMode, []string{`"host"`}},
-		{"network not offered", func(r *Request) { r.Network = "open" }, sbxerr.NetworkMode, []string{"not offered yet"}},
-		{"egress rules", func(r *Request) { r.Allow = []string{"example.org"} }, sbxerr.NetworkMode, []string{`egress rules ["example.org"] cannot be honoured`}},
-		{"no time", func(r *Request) { r.Timeout = ptr(time.Duration(0)) }, sbxerr.Config, []string{"timeout 0s: give more than 0"}},
-		{"negative time", func(r *Request) { r.Timeout = ptr(-time.Second) }, sbxerr.Config, []string{"timeout -1s"}},
-		{"too much time", func(r *Request) { r.Timeout = ptr(maxTimeout + 1) }, sbxerr.Config, []string{"timeout 8760h"}},
-		{"no output", func(r *Request) { r.OutputLimit = ptr(int64(0)) }, sbxerr.Limits, []string{"output limit 0: give at least 2 bytes"}},
-		{"one byte of output", func(r *Request) { r.OutputLimit = ptr(int64(1)) }, sbxerr.Limits, []string{"output limit 1"}},
-		{"too much output", func(r *Request) { r.OutputLimit = ptr(int64(1)<<40 + 1) }, sbxerr.Limits, []string{"output limit"}},
-		{"workspace of the host", func(r *Request) { r.Workspace = &WorkspaceRequest{Dir: "/etc"} }, sbxerr.Workspace, []string{`"/etc"`}},
-		{"workspace of the daemon", func(r *Request) { r.Workspace = &WorkspaceRequest{Dir: "/srv/daemon/x"} }, sbxerr.Workspace, []string{"the daemon's own"}},
-		{"workspace mode to come", func(r *Request) { r.Workspace = &WorkspaceRequest{Dir: "/srv/a", Mode: "cow"} }, sbxerr.Workspace, []string{`mode "cow" is not offered yet: use rw or ro`}},
-		{"workspace mode", func(r *Request) { r.Workspace = &WorkspaceRequest{Dir: "/srv/a", Mode: "r"} }, sbxerr.Workspace, []string{`mode "r" is none of rw, ro`}},
-		{"no memory", func(r *Request) { r.Limits.MemoryBytes = ptr(int64(0)) }, sbxerr.Limits, []string{`"memory" is absent or zero`}},
-		{"too little memory", func(r *Request) { r.Limits.MemoryBytes = ptr(int64(4096)) }, sbxerr.Limits, []string{`"memory" is 4096`}},
-		{"no CPU", func(r *Request) { r.Limits.MilliCPU = ptr(int64(-1)) }, sbxerr.Limits, []string{`"cpu" is negative`}},
-		{"too few tasks", func(r *Request) { r.Limits.PIDs = ptr(int64(1)) }, sbxerr.Limits, []string{`"pids" is 1`}},
-		{"no files", func(r *Request) { r.Limits.OpenFiles = ptr(int64(0)) }, sbxerr.Limits, []string{"open files 0: give 16 to 1048576"}},
-		{"too many files", func(r *Request) { r.Limits.OpenFiles = ptr(int64(1)<<20 + 1) }, sbxerr.Limits, []string{"open files 1048577"}},
-		{"no tmpfs", func(r *Request) { r.Limits.TmpfsBytes = ptr(int64(0)) }, sbxerr.Limits, []string{"tmpfs size 0: give at least 64K"}},
-		{"unknown image", func(r *Request) { r.Image = "bas" }, sbxerr.ImageNotFound, []string{`no image "bas"`}},
-		{"root", func(r *Request) { r.User = "0" }, sbxerr.ImageUser, []string{`user "0" is root inside the sandbox`}},
-		{"root by number", func(r *Request) { r.User = "0:1000" }, sbxerr.ImageUser, []string{"is root inside"}},
-		{"root's group", func(r *Request) { r.User = "1000:0" }, sbxerr.ImageUser, []string{"or in its group"}},
-		{"root's group of the image", func(r *Request) { r.Image = "grouped" }, sbxerr.ImageUser, []string{`user "5:0"`, "or in its group"}},
-		{"no id", func(r *Request) { r.User = "65535:65535" }, sbxerr.ImageUser, []string{`user "65535:65535": id 65535 is above 65534`}},
-		{"unknown user", func(r *Request) { r.User = "alice" }, sbxerr.ImageUser, []string{`"alice"`}},
-		{"unknown user of the image", func(r *Request) { r.Image = "nameless" }, sbxerr.ImageUser, []string{`"nobody-knows"`}},
-		{"image with a nameless variable", func(r *Request) { r.Image = "noname" }, sbxerr.ImageContent, []string{`image "noname"`, "environment entry 0 has no name"}},
-		{"image with half a variable", func(r *Request) { r.Image = "novalue" }, sbxerr.ImageContent, []string{"environment entry 0 is not NAME=VALUE"}},
-		{"image with a NUL", func(r *Request) { r.Image = "nul" }, sbxerr.ImageContent, []string{`"A" holds a NUL byte`}},
+		{"no command", func(r *Request) { r.Exec.Args = nil }, sbxerr.Config, []string{"no command: give it after --"}},
+		{"empty command", func(r *Request) { r.Exec.Args = []string{""} }, sbxerr.Config, []string{"no command"}},
+		{"NUL in an argument", func(r *Request) { r.Exec.Args = []string{"a", "b\x00"} }, sbxerr.Config, []string{"argument 1 holds a NUL byte"}},
+		{"large argument", func(r *Request) { r.Exec.Args = []string{"a", strings.Repeat("x", maxArgsBytes)} }, sbxerr.Config, []string{"more than 524288", "-i or the workspace"}},
+		{"large environment", func(r *Request) { r.Exec.Env = []string{"A=" + strings.Repeat("x", maxArgsBytes)} }, sbxerr.Config, []string{"arguments and environment take"}},
+		{"environment without =", func(r *Request) { r.Exec.Env = []string{"A=1", "B"} }, sbxerr.Config, []string{"environment entry 1 is not NAME=VALUE"}},
+		{"environment without a name", func(r *Request) { r.Exec.Env = []string{"=secret"} }, sbxerr.Config, []string{"environment entry 0 has no name"}},
+		{"NUL in the environment", func(r *Request) { r.Exec.Env = []string{"A=secret\x00"} }, sbxerr.Config, []string{`environment variable "A" holds a NUL byte`}},
+		{"terminal without rows", func(r *Request) { r.Exec.TTY = &WinSize{Cols: 80} }, sbxerr.Config, []string{"terminal of 0 rows and 80 columns"}},
+		{"script and command", func(r *Request) { r.Exec.Shell = "x" }, sbxerr.Config, []string{"not both"}},
+		{"long script", func(r *Request) { r.Exec.Args, r.Exec.Shell = nil, strings.Repeat("x", maxScript+1) }, sbxerr.Config, []string{"the script takes 131072 bytes"}},
+		{"NUL in the script", func(r *Request) { r.Exec.Args, r.Exec.Shell = nil, "a\x00" }, sbxerr.Config, []string{"the script holds a NUL byte"}},
+		{"unknown resource limit", func(r *Request) { r.Exec.Rlimits = []Rlimit{{Name: "RLIMIT_NOFILES"}} }, sbxerr.Config, []string{`did you mean "RLIMIT_NOFILE"?`}},
+		{"soft above hard", func(r *Request) { r.Exec.Rlimits = []Rlimit{{Name: "RLIMIT_NOFILE", Soft: 2, Hard: 1}} }, sbxerr.Config, []string{"the soft limit 2 is above the hard limit 1"}},
+		{"no memory of the command", func(r *Request) { r.Exec.Limits.MemoryBytes = ptr(int64(0)) }, sbxerr.Limits, []string{"memory"}},
+		{"no life", func(r *Request) { r.Create.TTL = ptr(time.Duration(0)) }, sbxerr.Config, []string{"ttl 0s"}},
+		{"no idleness", func(r *Request) { r.Create.IdleTimeout = ptr(-time.Second) }, sbxerr.Config, []string{"idle timeout -1s"}},
+		{"nothing to ensure", func(r *Request) { r.Create.Ensure = true }, sbxerr.Config, []string{"give its name"}},
+		{"long key", func(r *Request) { r.Create.Key = long }, sbxerr.Config, []string{"idempotency key"}},
+		{"relative directory", func(r *Request) { r.Exec.Cwd = "x" }, sbxerr.Config, []string{`"x" is not a clean absolute path`}},
+		{"unclean directory", func(r *Request) { r.Exec.Cwd = "/a/../proc" }, sbxerr.Config, []string{"not a clean absolute path"}},
+		{"NUL in the directory", func(r *Request) { r.Exec.Cwd = "/a\x00" }, sbxerr.Config, []string{"not a clean absolute path"}},
+		{"directory in /proc", func(r *Request) { r.Exec.Cwd = "/proc/self/fd/8" }, sbxerr.Config, []string{"lies in /proc"}},
+		{"/proc", func(r *Request) { r.Exec.Cwd = "/proc" }, sbxerr.Config, []string{"lies in /proc"}},
+		{"upper-case name", func(r *Request) { r.Create.Name = "Job" }, sbxerr.Config, []string{`name "Job": give 1 to 63`}},
+		{"name with a slash", func(r *Request) { r.Create.Name = "../x" }, sbxerr.Config, []string{`name "../x"`}},
+		{"long name", func(r *Request) { r.Create.Name = long }, sbxerr.Config, []string{"give 1 to 63"}},
+		{"reserved label", func(r *Request) { r.Create.Labels = map[string]string{"Caisson.managed": "no"} }, sbxerr.Config, []string{"caisson. is reserved"}},
+		{"label with a slash", func(r *Request) { r.Create.Labels = map[string]string{"a/b": ""} }, sbxerr.Config, []string{`label "a/b"`}},
+		{"large label", func(r *Request) { r.Create.Labels = map[string]string{"a": strings.Repeat("x", 4097)} }, sbxerr.Config, []string{`label "a": its value must be at most 4096 bytes`}},
+		{"label of bytes", func(r *Request) { r.Create.Labels = map[string]string{"a": "\xff"} }, sbxerr.Config, []string{"UTF-8"}},
+		{"many labels", func(r *Request) { r.Create.Labels = manyLabels(65) }, sbxerr.Config, []string{"65 labels are more than 64"}},
+		{"long session", func(r *Request) { r.Create.Session = long }, sbxerr.Config, []string{"session: give at most 256 bytes"}},
+		{"task of bytes", func(r *Request) { r.Create.Task = "\xff" }, sbxerr.Config, []string{"task: give at most 256 bytes of UTF-8"}},
+		{"unknown profile", func(r *Request) { r.Create.Profile = "strick" }, sbxerr.Profile, []string{`no profile "strick", did you mean "strict"?`}},
+		{"no such profile", func(r *Request) { r.Create.Profile = "zzzzzzzz" }, sbxerr.Profile, []string{"there are big, compat, debug, strict"}},
+		{"network of the host", func(r *Request) { r.Create.Network = "host" }, sbxerr.NetworkMode, []string{`"host"`}},
+		{"network not offered", func(r *Request) { r.Create.Network = "open" }, sbxerr.NetworkMode, []string{"not offered yet"}},
+		{"egress rules", func(r *Request) { r.Create.Allow = []string{"example.org"} }, sbxerr.NetworkMode, []string{`egress rules ["example.org"] cannot be honoured`}},
+		{"no time", func(r *Request) { r.Exec.Timeout = ptr(time.Duration(0)) }, sbxerr.Config, []string{"timeout 0s: give more than 0"}},
+		{"negative time", func(r *Request) { r.Exec.Timeout = ptr(-time.Second) }, sbxerr.Config, []string{"timeout -1s"}},
+		{"too much time", func(r *Request) { r.Exec.Timeout = ptr(maxTimeout + 1) }, sbxerr.Config, []string{"timeout 8760h"}},
+		{"no output", func(r *Request) { r.Exec.OutputLimit = ptr(int64(0)) }, sbxerr.Limits, []string{"output limit 0: give at least 2 bytes"}},
+		{"one byte of output", func(r *Request) { r.Exec.OutputLimit = ptr(int64(1)) }, sbxerr.Limits, []string{"output limit 1"}},
+		{"too much output", func(r *Request) { r.Exec.OutputLimit = ptr(int64(1)<<40 + 1) }, sbxerr.Limits, []string{"output limit"}},
+		{"workspace of the host", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/etc"} }, sbxerr.Workspace, []string{`"/etc"`}},
+		{"workspace of the daemon", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/daemon/x"} }, sbxerr.Workspace, []string{"the daemon's own"}},
+		{"workspace mode to come", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Mode: "cow"} }, sbxerr.Workspace, []string{`mode "cow" is not offered yet: use rw or ro`}},
+		{"workspace mode", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Mode: "r"} }, sbxerr.Workspace, []string{`mode "r" is none of rw, ro`}},
+		{"no memory", func(r *Request) { r.Create.Limits.MemoryBytes = ptr(int64(0)) }, sbxerr.Limits, []string{`"memory" is absent or zero`}},
+		{"too little memory", func(r *Request) { r.Create.Limits.MemoryBytes = ptr(int64(4096)) }, sbxerr.Limits, []string{`"memory" is 4096`}},
+		{"no CPU", func(r *Request) { r.Create.Limits.MilliCPU = ptr(int64(-1)) }, sbxerr.Limits, []string{`"cpu" is negative`}},
+		{"too few tasks", func(r *Request) { r.Create.Limits.PIDs = ptr(int64(1)) }, sbxerr.Limits, []string{`"pids" is 1`}},
+		{"no files", func(r *Request) { r.Create.Limits.OpenFiles = ptr(int64(0)) }, sbxerr.Limits, []string{"open files 0: give 16 to 1048576"}},
+		{"too many files", func(r *Request) { r.Create.Limits.OpenFiles = ptr(int64(1)<<20 + 1) }, sbxerr.Limits, []string{"open files 1048577"}},
+		{"no tmpfs", func(r *Request) { r.Create.Limits.TmpfsBytes = ptr(int64(0)) }, sbxerr.Limits, []string{"tmpfs size 0: give at least 64K"}},
+		{"unknown image", func(r *Request) { r.Create.Image = "bas" }, sbxerr.ImageNotFound, []string{`no image "bas"`}},
+		{"root", func(r *Request) { r.Create.User = "0" }, sbxerr.ImageUser, []string{`user "0" is root inside the sandbox`}},
+		{"root by number", func(r *Request) { r.Create.User = "0:1000" }, sbxerr.ImageUser, []string{"is root inside"}},
+		{"root's group", func(r *Request) { r.Create.User = "1000:0" }, sbxerr.ImageUser, []string{"or in its group"}},
+		{"root's group of the image", func(r *Request) { r.Create.Image = "grouped" }, sbxerr.ImageUser, []string{`user "5:0"`, "or in its group"}},
+		{"no id", func(r *Request) { r.Create.User = "65535:65535" }, sbxerr.ImageUser, []string{`user "65535:65535": id 65535 is above 65534`}},
+		{"unknown user", func(r *Request) { r.Create.User = "alice" }, sbxerr.ImageUser, []string{`"alice"`}},
+		{"unknown user of the image", func(r *Request) { r.Create.Image = "nameless" }, sbxerr.ImageUser, []string{`"nobody-knows"`}},
+		{"image with a nameless variable", func(r *Request) { r.Create.Image = "noname" }, sbxerr.ImageContent, []string{`image "noname"`, "environment entry 0 has no name"}},
+		{"image with half a variable", func(r *Request) { r.Create.Image = "novalue" }, sbxerr.ImageContent, []string{"environment entry 0 is not NAME=VALUE"}},
+		{"image with a NUL", func(r *Request) { r.Create.Image = "nul" }, sbxerr.ImageContent, []string{`"A" holds a NUL byte`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := Request{Args: []string{"true"}}
+			r := Request{Exec: ExecRequest{Args: []string{"true"}}}
 			tt.change(&r)
-			p, err := testPlanner().plan(r)
+			p, err := planRun(testPlanner(), r)
 			if p != nil {
 				t.Errorf("planned %+v", p)
 			}
@@ -148,10 +178,7 @@ func manyLabels(n int) map[string]string {
 
 // TestPlanTellsEveryReason: who asks again and again should not have to.
 func TestPlanTellsEveryReason(t *testing.T) {
-	_, err := testPlanner().plan(Request{
-		Name: "A", Network: "host", Cwd: "x", Image: "gone", Labels: map[string]string{"b/": "", "a/": ""},
-		Timeout: ptr(time.Duration(0)), Workspace: &WorkspaceRequest{Dir: "/etc", Mode: "cow"}, Limits: LimitsRequest{MemoryBytes: ptr(int64(1)), OpenFiles: ptr(int64(1))},
-	})
+	_, err := planRun(testPlanner(), Request{Create: CreateRequest{Name: "A", Network: "host", Image: "gone", Labels: map[string]string{"b/": "", "a/": ""}, Workspace: &WorkspaceRequest{Dir: "/etc", Mode: "cow"}, Limits: LimitsRequest{MemoryBytes: ptr(int64(1)), OpenFiles: ptr(int64(1))}}, Exec: ExecRequest{Cwd: "x", Timeout: ptr(time.Duration(0))}})
 	for _, code := range []sbxerr.Code{sbxerr.Config, sbxerr.NetworkMode, sbxerr.Workspace, sbxerr.Limits, sbxerr.ImageNotFound} {
 		if !errors.Is(err, code) {
 			t.Errorf("%v: lacks %s", err, code)
@@ -161,7 +188,7 @@ func TestPlanTellsEveryReason(t *testing.T) {
 	if text := err.Error(); strings.Index(text, `"a/"`) > strings.Index(text, `"b/"`) {
 		t.Error("the order of the reasons changes from call to call")
 	}
-	_, err = testPlanner().plan(Request{Profile: "no", Image: "gone"})
+	_, err = planRun(testPlanner(), Request{Create: CreateRequest{Profile: "no", Image: "gone"}})
 	wantError(t, err, sbxerr.Profile, `no profile "no"`, "no command")
 	if errors.Is(err, sbxerr.Limits) {
 		t.Errorf("%v: limits are refused that nobody set", err)
@@ -169,21 +196,21 @@ func TestPlanTellsEveryReason(t *testing.T) {
 }
 
 func TestPlanDefaults(t *testing.T) {
-	p, err := testPlanner().plan(Request{Args: []string{"true"}})
+	p, err := planRun(testPlanner(), Request{Exec: ExecRequest{Args: []string{"true"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !idForm.MatchString(p.id) || p.name != p.id || p.profileName != "strict" || p.seccomp.Name != "strict" || p.network != "none" {
 		t.Errorf("identity: %+v", p)
 	}
-	if p.image.Name != "base" || p.cwd != "/" || !reflect.DeepEqual(p.user, user{uid: 1000, gid: 1000}) || p.readOnly {
-		t.Errorf("image %q, cwd %q, user %+v", p.image.Name, p.cwd, p.user)
+	if p.image.Name != "base" || p.exec.cwd != "/" || !reflect.DeepEqual(p.user, user{UID: 1000, GID: 1000}) || p.readOnly {
+		t.Errorf("image %q, cwd %q, user %+v", p.image.Name, p.exec.cwd, p.user)
 	}
-	if p.limits != DefaultLimits() || p.outputLimit != 10<<20 || p.timeout != 0 {
-		t.Errorf("limits %+v, output %d, timeout %s", p.limits, p.outputLimit, p.timeout)
+	if p.limits != DefaultLimits() || p.exec.outputLimit != 10<<20 || p.exec.timeout != 0 {
+		t.Errorf("limits %+v, output %d, timeout %s", p.limits, p.exec.outputLimit, p.exec.timeout)
 	}
-	if want := []string{"PATH=" + defaultPath, "HOME=/home/caisson", "USER=caisson", "HOSTNAME=" + p.id}; !slices.Equal(p.env, want) {
-		t.Errorf("environment %q, want %q", p.env, want)
+	if want := []string{"PATH=" + defaultPath, "HOME=/home/caisson", "USER=caisson", "HOSTNAME=" + p.id}; !slices.Equal(p.exec.env, want) {
+		t.Errorf("environment %q, want %q", p.exec.env, want)
 	}
 	if err := DefaultLimits().validate(); err != nil {
 		t.Error(err)
@@ -194,25 +221,21 @@ func TestPlanDefaults(t *testing.T) {
 }
 
 func TestPlanOverrides(t *testing.T) {
-	p, err := testPlanner().plan(Request{
-		Args: []string{"true"}, Profile: "big", Name: "job.1", Network: "none", Env: []string{"LANG=de", "X=1", "X=2"},
-		Limits:  LimitsRequest{MilliCPU: ptr(int64(250)), PIDs: ptr(int64(64)), OpenFiles: ptr(int64(9000)), TmpfsBytes: ptr(int64(1 << 20))},
-		Timeout: ptr(time.Minute), OutputLimit: ptr(int64(2)),
-	})
+	p, err := planRun(testPlanner(), Request{Create: CreateRequest{Profile: "big", Name: "job.1", Network: "none", Limits: LimitsRequest{MilliCPU: ptr(int64(250)), PIDs: ptr(int64(64)), OpenFiles: ptr(int64(9000)), TmpfsBytes: ptr(int64(1 << 20))}}, Exec: ExecRequest{Args: []string{"true"}, Env: []string{"LANG=de", "X=1", "X=2"}, Timeout: ptr(time.Minute), OutputLimit: ptr(int64(2))}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.name != "job.1" || p.seccomp.Name != "compat" || p.image.Name != "tools" || p.cwd != "/app" || p.timeout != time.Minute || p.outputLimit != 2 {
+	if p.name != "job.1" || p.seccomp.Name != "compat" || p.image.Name != "tools" || p.exec.cwd != "/app" || p.exec.timeout != time.Minute || p.exec.outputLimit != 2 {
 		t.Errorf("plan %+v", p)
 	}
 	if want := (Limits{MemoryBytes: 4 << 30, MilliCPU: 250, PIDs: 64, OpenFiles: 9000, TmpfsBytes: 1 << 20}); p.limits != want {
 		t.Errorf("limits %+v, want %+v", p.limits, want)
 	}
 	want := []string{"PATH=/tools", "LANG=de", "HOME=/big", "USER=caisson", "HOSTNAME=" + p.id, "MODE=big", "X=2"}
-	if !slices.Equal(p.env, want) {
-		t.Errorf("environment %q, want %q", p.env, want)
+	if !slices.Equal(p.exec.env, want) {
+		t.Errorf("environment %q, want %q", p.exec.env, want)
 	}
-	p, err = testPlanner().plan(Request{Args: []string{"true"}, Profile: "big", Limits: LimitsRequest{MemoryBytes: ptr(int64(16 << 20))}})
+	p, err = planRun(testPlanner(), Request{Create: CreateRequest{Profile: "big", Limits: LimitsRequest{MemoryBytes: ptr(int64(16 << 20))}}, Exec: ExecRequest{Args: []string{"true"}}})
 	if err != nil || p.limits.MemoryBytes != 16<<20 {
 		t.Errorf("memory: %+v, %v", p, err)
 	}
@@ -223,21 +246,21 @@ func TestPlanUser(t *testing.T) {
 		image, asked, profile string
 		want                  user
 	}{
-		{"base", "", "strict", user{uid: 1000, gid: 1000}},   // the profile's
-		{"tools", "", "strict", user{uid: 1234, gid: 1234}},  // the image's
-		{"tools", "7:8", "strict", user{uid: 7, gid: 8}},     // the request's
-		{"rooted", "", "strict", user{uid: 1000, gid: 1000}}, // root falls back
-		{"rooted", "", "big", user{uid: 2000, gid: 2000}},
-		{"grouped", "7", "strict", user{uid: 7, gid: 7}},
+		{"base", "", "strict", user{UID: 1000, GID: 1000}},   // the profile's
+		{"tools", "", "strict", user{UID: 1234, GID: 1234}},  // the image's
+		{"tools", "7:8", "strict", user{UID: 7, GID: 8}},     // the request's
+		{"rooted", "", "strict", user{UID: 1000, GID: 1000}}, // root falls back
+		{"rooted", "", "big", user{UID: 2000, GID: 2000}},
+		{"grouped", "7", "strict", user{UID: 7, GID: 7}},
 	} {
-		p, err := testPlanner().plan(Request{Args: []string{"true"}, Image: tt.image, User: tt.asked, Profile: tt.profile})
-		if err != nil || p.user.uid != tt.want.uid || p.user.gid != tt.want.gid || len(p.user.groups) > 0 {
+		p, err := planRun(testPlanner(), Request{Create: CreateRequest{Image: tt.image, User: tt.asked, Profile: tt.profile}, Exec: ExecRequest{Args: []string{"true"}}})
+		if err != nil || p.user.UID != tt.want.UID || p.user.GID != tt.want.GID || len(p.user.Groups) > 0 {
 			t.Errorf("image %s, user %q, profile %s: %+v, %v", tt.image, tt.asked, tt.profile, p, err)
 		}
 	}
 	pl := testPlanner()
 	pl.user = func(StoredImage, string) (user, error) { return user{1, 1, []uint32{5, 0}}, nil }
-	_, err := pl.plan(Request{Args: []string{"true"}})
+	_, err := planRun(pl, Request{Exec: ExecRequest{Args: []string{"true"}}})
 	wantError(t, err, sbxerr.ImageUser, "or in its group")
 }
 
@@ -256,16 +279,16 @@ func TestPlanCwd(t *testing.T) {
 		{"climbs", "", nil, "/"},
 		{"relative", "", nil, "/"},
 	} {
-		p, err := testPlanner().plan(Request{Args: []string{"true"}, Image: tt.image, Cwd: tt.asked, Workspace: tt.workspace})
-		if err != nil || p.cwd != tt.want {
-			t.Errorf("%+v: %q, %v", tt, p.cwd, err)
+		p, err := planRun(testPlanner(), Request{Create: CreateRequest{Image: tt.image, Workspace: tt.workspace}, Exec: ExecRequest{Args: []string{"true"}, Cwd: tt.asked}})
+		if err != nil || p.exec.cwd != tt.want {
+			t.Errorf("%+v: %q, %v", tt, p.exec.cwd, err)
 		}
 	}
 }
 
 func TestPlanWorkspaceMode(t *testing.T) {
 	for mode, readOnly := range map[string]bool{"": false, "rw": false, "ro": true} {
-		p, err := testPlanner().plan(Request{Args: []string{"true"}, Workspace: &WorkspaceRequest{Dir: "/srv/a", Mode: mode}})
+		p, err := planRun(testPlanner(), Request{Create: CreateRequest{Workspace: &WorkspaceRequest{Dir: "/srv/a", Mode: mode}}, Exec: ExecRequest{Args: []string{"true"}}})
 		if err != nil || p.readOnly != readOnly {
 			t.Errorf("mode %q: %+v, %v", mode, p, err)
 		}
@@ -274,7 +297,7 @@ func TestPlanWorkspaceMode(t *testing.T) {
 
 // TestLabelsHoldNothingOfTheImage (CVE-2026-53488), nor of the request's own.
 func TestLabelsHoldNothingOfTheImage(t *testing.T) {
-	p, err := testPlanner().plan(Request{Args: []string{"true"}, Image: "tools", Labels: map[string]string{"team": "red"}, Session: "s", Task: "t"})
+	p, err := planRun(testPlanner(), Request{Create: CreateRequest{Image: "tools", Labels: map[string]string{"team": "red"}, Session: "s", Task: "t"}, Exec: ExecRequest{Args: []string{"true"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,8 +305,8 @@ func TestLabelsHoldNothingOfTheImage(t *testing.T) {
 	if got := p.labels(); !reflect.DeepEqual(got, want) {
 		t.Errorf("labels %v, want %v", got, want)
 	}
-	r := p.record(time.Unix(9, 0), true)
-	if r.Labels["team"] != "red" || r.ID != p.id || r.ChainID != "chain-t" || !r.Detached || r.Version != recordVersion {
+	r := p.record("boot", time.Unix(9, 0))
+	if r.Labels["team"] != "red" || r.ID != p.id || r.ChainID != "chain-t" || r.Boot != "boot" || r.Version != recordVersion {
 		t.Errorf("record %+v", r)
 	}
 }

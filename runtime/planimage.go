@@ -11,11 +11,15 @@ import (
 
 // user is who the command runs as, in the sandbox's own ids.
 type user struct {
-	uid, gid uint32
-	groups   []uint32
+	UID    uint32   `json:"uid"`
+	GID    uint32   `json:"gid"`
+	Groups []uint32 `json:"groups"`
 }
 
-func (p *plan) planImage(pl planner, r Request) error {
+// String renders u for comparing.
+func (u user) String() string { return fmt.Sprintf("%d:%d %v", u.UID, u.GID, u.Groups) }
+
+func (p *plan) planImage(pl planner, r CreateRequest) error {
 	ref := r.Image
 	if ref == "" {
 		ref = p.profile.Image
@@ -27,18 +31,19 @@ func (p *plan) planImage(pl planner, r Request) error {
 	if p.user, err = pl.chooseUser(p, r); err != nil {
 		return err
 	}
+	p.user.Groups = slices.Concat(p.user.Groups, pl.slots)
 	config := p.image.Config.Config
 	if err := checkEnv(config.Env); err != nil {
 		return sbxerr.Wrap(sbxerr.ImageContent, "runtime.plan", fmt.Errorf("image %q: %w", p.image.Name, err))
 	}
 	p.env = mergeEnv([]string{"PATH=" + defaultPath}, config.Env, []string{"HOME=" + homePath, "USER=caisson", "HOSTNAME=" + p.id}, p.profile.Env, r.Env)
-	p.cwd = firstNonEmpty(r.Cwd, workspaceCwd(r), imageCwd(config.WorkingDir), "/")
-	return p.checkSize()
+	p.cwd = firstNonEmpty(workspaceCwd(r), imageCwd(config.WorkingDir), "/")
+	return checkSize(nil, p.env)
 }
 
 // chooseUser takes the request's user, else the image's where it is not root,
 // else the profile's. Root is not offered: no profile grants it yet.
-func (pl planner) chooseUser(p *plan, r Request) (user, error) {
+func (pl planner) chooseUser(p *plan, r CreateRequest) (user, error) {
 	if r.User != "" {
 		return pl.checkedUser(p, r.User)
 	}
@@ -47,7 +52,7 @@ func (pl planner) chooseUser(p *plan, r Request) (user, error) {
 		if err != nil {
 			return user{}, err
 		}
-		if u.uid != 0 {
+		if u.UID != 0 {
 			return u, u.check(name)
 		}
 	}
@@ -68,7 +73,7 @@ const maxID = 65534
 
 // check refuses root, be it by a group only, and ids that cannot be mapped.
 func (u user) check(name string) error {
-	for _, id := range append([]uint32{u.uid, u.gid}, u.groups...) {
+	for _, id := range append([]uint32{u.UID, u.GID}, u.Groups...) {
 		switch {
 		case id == 0:
 			return sbxerr.WithRemedy(sbxerr.ImageUser, "runtime.plan",
@@ -81,7 +86,7 @@ func (u user) check(name string) error {
 	return nil
 }
 
-func workspaceCwd(r Request) string {
+func workspaceCwd(r CreateRequest) string {
 	if r.Workspace == nil {
 		return ""
 	}

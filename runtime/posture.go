@@ -16,28 +16,29 @@ import (
 // kernel. A difference, or something that cannot be read, is an error: the
 // sandbox is then destroyed before anything of the caller's has run in it.
 func (m *Manager) checkPosture(ctx context.Context, s *sandbox) error {
-	group, err := m.group(s.plan.id)
+	r := s.kept()
+	group, err := m.group(s.id)
 	if err != nil {
 		return err
 	}
-	process, err := posture.Check(ctx, posture.Declared{PID: s.process.pid, PIDFD: s.process.file, Spec: s.spec, Sockets: 1})
+	process, err := posture.Check(ctx, posture.Declared{PID: s.process.pid, PIDFD: s.process.file, Spec: s.spec, Sockets: 1, Adopted: s.plan == nil})
 	checks := []PostureCheck{}
 	for _, c := range process {
 		checks = append(checks, PostureCheck{Name: c.Name, Declared: c.Declared, Live: c.Live})
 	}
 	var differences []string
-	for _, mm := range group.Verify(s.plan.limits.cgroup()) {
+	for _, mm := range group.Verify(r.Limits.cgroup()) {
 		differences = append(differences, "cgroup "+mm.String())
 	}
 	live := group.Values()
-	for _, f := range s.plan.limits.cgroup().Files(m.host) {
+	for _, f := range r.Limits.cgroup().Files(m.host) {
 		checks = append(checks, PostureCheck{Name: "cgroup " + f.Name, Declared: f.Value, Live: live[f.Name]})
 	}
-	network, netErr := netns.Check(m.paths.netns(s.plan.id))
+	network, netErr := netns.Check(m.paths.netns(s.id))
 	for _, d := range network {
 		differences = append(differences, "network "+d.String())
 	}
-	checks = append(checks, networkCheck(s.plan.network, network, netErr))
+	checks = append(checks, networkCheck(r.Network, network, netErr))
 	s.update(func() { s.posture = checks })
 	if len(differences) > 0 {
 		err = errors.Join(err, fmt.Errorf("%s", strings.Join(differences, "; ")))

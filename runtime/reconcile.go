@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/runtime/peer"
 )
 
 // Cleanup finds what belongs to this daemon and to no live sandbox, and
@@ -13,6 +14,9 @@ import (
 // at: everything is found by its place or its containerd namespace.
 func (m *Manager) Cleanup(ctx context.Context, dryRun bool) ([]Leftover, error) {
 	defer m.Busy()()
+	if err := m.permit(ctx, peer.Grant.CheckAdmin); err != nil {
+		return nil, err
+	}
 	m.cleaning.Lock() // two at once would take each other's work for failures
 	defer m.cleaning.Unlock()
 	found, err := m.leftovers(ctx)
@@ -87,7 +91,7 @@ func (m *Manager) unusedViews(ctx context.Context) ([]Leftover, error) {
 	}
 	for _, s := range m.all() {
 		if !s.retired() {
-			needed = append(needed, s.record.ChainID)
+			needed = append(needed, s.kept().ChainID)
 		}
 	}
 	var found []Leftover

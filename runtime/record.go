@@ -6,38 +6,89 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
+	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // recordVersion is raised when a record changes in a way that an older daemon
 // would misread.
-const recordVersion = 1
+const recordVersion = 2
 
-// record is what is kept of a sandbox outside this process. It lies on tmpfs:
-// it dies with the boot, like the sandbox.
+// record is what is kept of a sandbox outside this process: enough for another
+// daemon to go on with it. It lies on tmpfs: it dies with the boot, like the
+// sandbox.
 type record struct {
 	Version     int               `json:"version"`
+	Boot        string            `json:"boot"`
 	ID          string            `json:"id"`
 	Name        string            `json:"name"`
 	Image       string            `json:"image"`
 	ImageDigest string            `json:"image_digest"`
 	ChainID     string            `json:"chain_id"`
 	Profile     string            `json:"profile"`
-	Args        []string          `json:"args"`
+	Network     netns.Mode        `json:"network"`
+	User        user              `json:"user"`
+	Env         []string          `json:"env"` // of every command
+	Cwd         string            `json:"cwd"` // where a command names none
 	CreatedAt   time.Time         `json:"created_at"`
 	Labels      map[string]string `json:"labels"`
 	Session     string            `json:"session"`
 	Task        string            `json:"task"`
 	Workspace   *WorkspaceRequest `json:"workspace"`
 	Limits      Limits            `json:"limits"`
+	Changing    *Limits           `json:"changing"` // what they are being changed to
 	HostIDBase  uint32            `json:"host_id_base"`
-	Detached    bool              `json:"detached"`
+	OwnerUID    uint32            `json:"owner_uid"`
+	OwnerGID    uint32            `json:"owner_gid"`
+	OwnerGroups []uint32          `json:"owner_groups"`
+	OwnerSystem bool              `json:"owner_system"` // it is the daemon's own
+	Nested      *peer.Usage       `json:"nested"`       // what it may give to children; nil is no socket
+	Parent      string            `json:"parent"`
+	Key         string            `json:"key"`      // of idempotency
+	Settings    CreateRequest     `json:"settings"` // as it was asked for
+
+	Expires     moment        `json:"expires"` // by its TTL
+	IdleTimeout time.Duration `json:"idle_timeout"`
+	IdleSince   moment        `json:"idle_since"` // 0 while a command runs
+
+	// Main is the command that the sandbox is for: it ends with it. 0 is none.
+	Main     uint32   `json:"main"`
+	MainArgs []string `json:"main_args"`
+	Detached bool     `json:"detached"` // it stays after its end until it is removed
+	Pooled   bool     `json:"pooled"`   // it waits for its request
+	Ready    bool     `json:"ready"`    // it passed its checks
+	Paused   bool     `json:"paused"`
+
+	Warnings []string  `json:"warnings"`
+	Stages   []Stage   `json:"stages"`
+	ExitedAt time.Time `json:"exited_at"` // zero while it lives
+	Reason   Reason    `json:"reason"`    // of its end
 }
 
-// write replaces the record in one step.
-func (r record) write(path string) error {
+// execRecord is what is kept of one command.
+type execRecord struct {
+	Version     int           `json:"version"`
+	Number      uint32        `json:"number"`
+	Args        []string      `json:"args"`
+	Stdin       bool          `json:"stdin"`
+	TTY         bool          `json:"tty"`
+	Detached    bool          `json:"detached"`
+	OutputLimit int64         `json:"output_limit"`
+	Deadline    moment        `json:"deadline"`
+	Timeout     time.Duration `json:"timeout"`
+	Began       moment        `json:"began"`
+	StartedAt   time.Time     `json:"started_at"`
+	EndedAt     time.Time     `json:"ended_at"`
+	Cgroup      string        `json:"cgroup"` // of its own, below the sandbox's; empty is none
+	Result      *Result       `json:"result"` // nil until it ended
+}
+
+// writeRecord replaces the record at path in one step.
+func writeRecord(path string, r any) error {
 	const op = "runtime.record"
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -50,15 +101,40 @@ func (r record) write(path string) error {
 	return sbxerr.Wrap(sbxerr.StateDir, op, os.Rename(tmp, path))
 }
 
-// removeFiles unlinks files; absent ones are success.
-func removeFiles(paths ...string) error {
-	var errs []error
-	for _, p := range paths {
-		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
+// readRecord reads what writeRecord wrote. What is torn, of another version or
+// of another boot is an error: it is not guessed at.
+func readRecord(path, boot string) (record, error) {
+	var r record
+	if err := readJSON(path, &r); err != nil {
+		return record{}, err
 	}
-	return sbxerr.Wrap(sbxerr.StateDir, "runtime.remove", errors.Join(errs...))
+	if r.Version != recordVersion || r.Boot != boot || !idForm.MatchString(r.ID) {
+		return record{}, sbxerr.New(sbxerr.StateDir, "runtime.record",
+			"record %q is of version %d and boot %q, not %d and %q", path, r.Version, r.Boot, recordVersion, boot)
+	}
+	return r, nil
+}
+
+func readExecRecord(path string) (execRecord, error) {
+	var r execRecord
+	if err := readJSON(path, &r); err != nil {
+		return execRecord{}, err
+	}
+	if r.Version != recordVersion || r.Number == 0 {
+		return execRecord{}, sbxerr.New(sbxerr.StateDir, "runtime.record", "record %q is of version %d, not %d", path, r.Version, recordVersion)
+	}
+	return r, nil
+}
+
+func readJSON(path string, v any) error {
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(data, v)
+	}
+	if err != nil {
+		return sbxerr.Wrap(sbxerr.StateDir, "runtime.record", fmt.Errorf("read %q: %w", path, err))
+	}
+	return nil
 }
 
 // makeDir makes one directory with exactly mode, whatever the umask.
@@ -70,4 +146,32 @@ func makeDir(path string, mode fs.FileMode) error {
 		return sbxerr.Wrap(sbxerr.StateDir, "runtime.mkdir", fmt.Errorf("set the mode of %q: %w", path, err))
 	}
 	return nil
+}
+
+// removeFiles unlinks files and removes empty directories; absent ones are
+// success.
+func removeFiles(paths ...string) error {
+	var errs []error
+	for _, p := range paths {
+		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return sbxerr.Wrap(sbxerr.StateDir, "runtime.remove", errors.Join(errs...))
+}
+
+// removeDir removes dir and the files in it, none of which is a directory.
+func removeDir(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return sbxerr.Wrap(sbxerr.StateDir, "runtime.remove", err)
+	}
+	var files []string
+	for _, e := range entries {
+		files = append(files, filepath.Join(dir, e.Name()))
+	}
+	return removeFiles(append(files, dir)...)
 }

@@ -14,7 +14,7 @@ import (
 // start starts a detached script.
 func (f *fixture) start(t testing.TB, r Request) Info {
 	t.Helper()
-	info, err := f.Start(t.Context(), r)
+	info, err := f.Start(callerContext(t), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,11 +24,11 @@ func (f *fixture) start(t testing.TB, r Request) Info {
 // over waits for the end of a detached command.
 func (f *fixture) over(t testing.TB, id string) Info {
 	t.Helper()
-	s, err := f.find(id)
+	s, err := f.find(callerContext(t), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	within(t, "the end of the command", s.over)
+	within(t, "the end of the command", s.ended)
 	return s.info()
 }
 
@@ -49,23 +49,23 @@ func (f *fixture) runInBackground(ctx context.Context, r Request, io IO) <-chan 
 
 func TestRemove(t *testing.T) {
 	f := newFixture(t)
-	_, err := f.Remove(t.Context(), "nobody", true)
+	_, err := f.Remove(callerContext(t), "nobody", true)
 	wantError(t, err, sbxerr.NotFound, `no sandbox "nobody"`)
 
 	info := f.start(t, request("hang"))
-	_, err = f.Remove(t.Context(), info.ID, false)
+	_, err = f.Remove(callerContext(t), info.ID, false)
 	wantError(t, err, sbxerr.State, "is running")
 	if remedy := sbxerr.RemedyOf(err); !strings.Contains(remedy, "caisson rm --force "+info.ID) {
 		t.Errorf("remedy %q", remedy)
 	}
-	if id, err := f.Remove(t.Context(), info.ID[:6], true); err != nil || id != info.ID {
+	if id, err := f.Remove(callerContext(t), info.ID[:6], true); err != nil || id != info.ID {
 		t.Errorf("removed %q, %v", id, err)
 	}
 	f.wantNothingLeft(t)
 
 	info = f.start(t, request("exit:4"))
 	f.over(t, info.ID)
-	if _, err := f.Remove(t.Context(), info.Name, false); err != nil {
+	if _, err := f.Remove(callerContext(t), info.Name, false); err != nil {
 		t.Errorf("remove an exited sandbox: %v", err)
 	}
 	f.wantNothingLeft(t)
@@ -74,9 +74,9 @@ func TestRemove(t *testing.T) {
 func TestRemoveEndsARun(t *testing.T) {
 	f := newFixture(t)
 	started := make(chan Info, 1)
-	done := f.runInBackground(t.Context(), request("hang"), IO{Started: func(i Info) { started <- i }})
+	done := f.runInBackground(callerContext(t), request("hang"), IO{Started: func(i Info, _ ExecInfo) { started <- i }})
 	info := within(t, "the start", started)
-	if _, err := f.Remove(t.Context(), info.ID, true); err != nil {
+	if _, err := f.Remove(callerContext(t), info.ID, true); err != nil {
 		t.Fatal(err)
 	}
 	f.wantNothingLeft(t) // when Remove has returned, not only soon
@@ -97,8 +97,8 @@ func TestRemoveEndsWhatIsBeingMade(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}})
-		done := f.runInBackground(t.Context(), request("hang"), IO{})
-		if _, err := f.Remove(t.Context(), within(t, "the stage", reached), true); err != nil {
+		done := f.runInBackground(callerContext(t), request("hang"), IO{})
+		if _, err := f.Remove(callerContext(t), within(t, "the stage", reached), true); err != nil {
 			t.Error(err)
 		}
 		r := within(t, "the end of the run", done)
@@ -112,16 +112,12 @@ func TestRemoveEndsWhatIsBeingMade(t *testing.T) {
 			return nil
 		}})
 		if !detached {
-			r := within(t, "the end of the run", f.runInBackground(t.Context(), request("hang"), IO{}))
-			if r.err != nil || r.result.Reason != ReasonCanceled {
-				t.Errorf("the run: %+v, %v", r.result, r.err)
-			}
+			r := within(t, "the end of the run", f.runInBackground(callerContext(t), request("hang"), IO{}))
+			wantError(t, r.err, sbxerr.Canceled, ErrRemoved.Error())
 			continue
 		}
-		info := f.start(t, request("hang"))
-		if info = f.over(t, info.ID); info.Result.Reason != ReasonCanceled {
-			t.Errorf("the command: %+v", info.Result)
-		}
+		_, err := f.Start(callerContext(t), request("hang"))
+		wantError(t, err, sbxerr.Canceled, ErrRemoved.Error())
 	}
 }
 
@@ -133,7 +129,7 @@ func TestRemoveTwiceAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			_, err := f.Remove(t.Context(), info.ID, true)
+			_, err := f.Remove(callerContext(t), info.ID, true)
 			if !errors.Is(err, errInjected) && !errors.Is(err, sbxerr.NotFound) {
 				t.Errorf("one of several: %v", err)
 			}
@@ -150,7 +146,7 @@ func TestRemoveTwiceAtOnce(t *testing.T) {
 		t.Errorf("the claim was removed %d times", claims)
 	}
 	j.failOnRemove = ""
-	if _, err := f.Cleanup(t.Context(), false); err != nil {
+	if _, err := f.Cleanup(callerContext(t), false); err != nil {
 		t.Error(err)
 	}
 }
@@ -163,8 +159,8 @@ func TestRemoveGivesUpWithItsCaller(t *testing.T) {
 		<-hold // as a mount would, deaf to the context
 		return nil
 	}})
-	done := f.runInBackground(t.Context(), request("hang"), IO{})
-	ctx, cancel := context.WithCancelCause(t.Context())
+	done := f.runInBackground(callerContext(t), request("hang"), IO{})
+	ctx, cancel := context.WithCancelCause(callerContext(t))
 	cancel(errInjected)
 	_, err := f.Remove(ctx, within(t, "the stage", reached), true)
 	wantError(t, err, sbxerr.Canceled, "injected")
@@ -175,7 +171,7 @@ func TestRemoveGivesUpWithItsCaller(t *testing.T) {
 func TestLogs(t *testing.T) {
 	f := newFixture(t)
 	info := f.start(t, request("out:one", "err:two", "await:10", "out:three"))
-	ctx := t.Context()
+	ctx := callerContext(t)
 	wantError(t, f.Logs(ctx, "nobody", LogOptions{}, nil, nil), sbxerr.NotFound)
 	wantError(t, f.Logs(ctx, info.ID, LogOptions{Stream: "stdin"}, nil, nil), sbxerr.Config, `stream "stdin" is none of stdout, stderr`)
 
@@ -213,7 +209,7 @@ func (w writer) Write(p []byte) (int, error) {
 func TestClose(t *testing.T) {
 	f := newFixture(t)
 	started := make(chan Info, 1)
-	running := f.runInBackground(t.Context(), request("hang"), IO{Started: func(i Info) { started <- i }})
+	running := f.runInBackground(callerContext(t), request("hang"), IO{Started: func(i Info, _ ExecInfo) { started <- i }})
 	within(t, "the start", started)
 	f.start(t, request("hang"))
 	exited := f.start(t, request("exit:0"))
@@ -224,10 +220,10 @@ func TestClose(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}})
-	making := f.runInBackground(t.Context(), request("hang"), IO{})
+	making := f.runInBackground(callerContext(t), request("hang"), IO{})
 	within(t, "the stage", reached)
 
-	if err := f.drain(t.Context()); err != nil {
+	if err := f.drain(callerContext(t)); err != nil {
 		t.Error(err)
 	}
 	f.wantNothingLeft(t)
@@ -237,9 +233,9 @@ func TestClose(t *testing.T) {
 	if r := within(t, "the end of the creation", making); !errors.Is(r.err, ErrStopping) {
 		t.Errorf("the creation: %v", r.err)
 	}
-	_, err := f.Run(t.Context(), request("exit:0"), IO{})
+	_, err := f.Run(callerContext(t), request("exit:0"), IO{})
 	wantError(t, err, sbxerr.State, "the daemon is stopping")
-	if list, _ := f.List(t.Context()); len(list) > 0 {
+	if list, _ := f.List(callerContext(t)); len(list) > 0 {
 		t.Errorf("listed: %+v", list)
 	}
 }
@@ -252,9 +248,9 @@ func TestCloseDoesNotWaitForever(t *testing.T) {
 		<-hold
 		return nil
 	}})
-	done := f.runInBackground(t.Context(), request("hang"), IO{})
+	done := f.runInBackground(callerContext(t), request("hang"), IO{})
 	within(t, "the stage", reached)
-	ctx, cancel := context.WithCancelCause(t.Context())
+	ctx, cancel := context.WithCancelCause(callerContext(t))
 	cancel(errInjected)
 	err := f.drain(ctx)
 	if !errors.Is(err, errInjected) || !strings.Contains(err.Error(), "wait for 1 sandboxes to end") {

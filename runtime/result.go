@@ -4,6 +4,9 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/runtime/output"
 )
 
 // exitTimeout is the exit code of a command whose time was over, as of
@@ -15,31 +18,40 @@ const exitTimeout = 124
 const exitKilled = 128 + int(syscall.SIGKILL)
 
 // result puts together how a command ended: what PID 1 told, checked against
-// what the kernel counted. It is read after the last process ended and before
-// the cgroup is removed.
-func (m *Manager) result(s *sandbox, e ending, duration time.Duration) *Result {
-	r := &Result{SandboxID: s.plan.id, Duration: duration, Network: string(s.plan.network), Reason: e.reason, TimedOut: e.timedOut, Source: "command"}
-	r.ExitCode, r.Signal = exitCode(e)
-	r.MaxRSSBytes = e.exit.MaxRSSBytes
-	m.addUsage(s, r)
-	if r.OOMKilled && r.ExitCode == exitKilled && !e.timedOut && e.reason != ReasonCanceled {
+// what the kernel counted. For the command that a sandbox is for, all other
+// processes have ended and the whole cgroup is its; for another one the CPU time
+// is that of the processes which it waited for.
+func (m *Manager) result(s *sandbox, e *execution, end ending, duration time.Duration) *Result {
+	r := &Result{SandboxID: s.id, ExecID: number(e.number()), Duration: duration, Reason: end.reason, TimedOut: end.timedOut, Source: "command"}
+	r.Network = string(s.kept().Network)
+	r.ExitCode, r.Signal = exitCode(end)
+	r.MaxRSSBytes = end.exit.MaxRSSBytes
+	r.CPU = end.exit.User + end.exit.System
+	r.Remaining = max(0, end.exit.Remaining)
+	main := s.isMain(e)
+	r.Warnings = m.addUsage(s, e, r, main)
+	if r.OOMKilled && r.ExitCode == exitKilled && !end.timedOut && end.reason != ReasonCanceled {
 		r.Reason = ReasonOOM
 	}
-	if r.Reason == ReasonLost || r.Reason == ReasonCanceled {
+	if r.Reason == ReasonLost || r.Reason == ReasonCanceled || r.Reason == ReasonExpired {
 		r.Source = "runtime"
 	}
 	var cutOut, cutErr bool
-	r.StdoutBytes, cutOut = s.stdout.Total()
-	r.StderrBytes, cutErr = s.stderr.Total()
+	r.StdoutBytes, cutOut = e.stdout.Total()
+	r.StderrBytes, cutErr = e.stderr.Total()
 	r.Truncated = cutOut || cutErr
-	for name, err := range map[string]error{"stdout": s.stdout.Lost(), "stderr": s.stderr.Lost()} {
-		if err != nil {
-			s.warn("output of " + name + " was not kept: " + err.Error())
+	for _, stream := range []struct {
+		name  string
+		store *output.Store
+	}{{"stdout", e.stdout}, {"stderr", e.stderr}} {
+		if err := stream.store.Lost(); err != nil {
+			r.Warnings = append(r.Warnings, "output of "+stream.name+" was not kept: "+err.Error())
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r.Stages, r.Warnings = slices.Clone(s.stages), slices.Clone(s.warnings)
+	if rec := s.kept(); main {
+		r.Stages = append(slices.Clone(rec.Stages), Stage{Name: "exec", Duration: e.took})
+		r.Warnings = append(slices.Clone(rec.Warnings), r.Warnings...)
+	}
 	return r
 }
 
@@ -58,25 +70,55 @@ func exitCode(e ending) (code, signal int) {
 	return int(e.exit.Code), 0
 }
 
-// addUsage reads the cgroup's counters. A counter that cannot be read stays
-// zero and is said so.
-func (m *Manager) addUsage(s *sandbox, r *Result) {
-	group, err := m.group(s.plan.id)
+// addUsage reads the cgroup's counters: the command's own where it has one, the
+// sandbox's where that is for the command alone, and else only what can be told
+// from them. A counter that cannot be read stays zero and is said so.
+func (m *Manager) addUsage(s *sandbox, e *execution, r *Result, main bool) (warnings []string) {
+	group, err := m.group(s.id)
 	if err != nil {
-		s.warn("usage is not known: " + err.Error())
-		return
+		return []string{"usage is not known: " + err.Error()}
 	}
-	stats, err := group.Stats()
+	var counted counter = group
+	switch {
+	case e.group != nil:
+		counted = e.group
+	case !main && r.ExitCode == 0:
+		return nil // nothing that a limit did can have mattered
+	case !main:
+		return m.addEvents(s, group, r)
+	}
+	stats, err := counted.Stats()
 	if err != nil {
-		s.warn("usage is not known: " + err.Error())
+		warnings = append(warnings, "usage is not known: "+err.Error())
 	}
 	r.CPU = stats.CPU
 	r.PeakMemoryBytes = stats.MemoryPeakBytes.N // 0 where the kernel does not count it
 	r.ThrottledPeriods = stats.ThrottledPeriods
-	events, err := group.Events()
+	events, err := counted.Events()
 	if err != nil {
-		s.warn("limit violations are not known: " + err.Error())
+		warnings = append(warnings, "limit violations are not known: "+err.Error())
 	}
 	r.OOMKilled = events.OOMKills > 0
 	r.PIDsLimitHit = events.PIDsMaxHits > 0
+	return warnings
+}
+
+// counter is a cgroup that counts what is used in it.
+type counter interface {
+	Stats() (cgroups.Stats, error)
+	Events() (cgroups.Events, error)
+}
+
+// addEvents puts down to the command what the kernel did to the sandbox since
+// it was last looked at.
+func (m *Manager) addEvents(s *sandbox, group *cgroups.Group, r *Result) (warnings []string) {
+	events, err := group.Events()
+	if err != nil {
+		return []string{"limit violations are not known: " + err.Error()}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.OOMKilled, s.oomKills = events.OOMKills > s.oomKills, events.OOMKills
+	r.PIDsLimitHit, s.pidsHits = events.PIDsMaxHits > s.pidsHits, events.PIDsMaxHits
+	return nil
 }

@@ -102,6 +102,7 @@ func newRooted(t *testing.T, o Options, e *fakeEngine) *fixture {
 		}
 		return err
 	}})
+	f.replace(stage{name: "limits", create: func(context.Context, *sandbox) error { return nil }})
 	f.replace(stage{name: "posture", create: func(context.Context, *sandbox) error { return nil }})
 	return f
 }
@@ -119,7 +120,7 @@ func TestMountsComeAndGo(t *testing.T) {
 	if got := mountsBelow(t, dir); !slices.Equal(got, stageMount) {
 		t.Errorf("mounts of an idle daemon: %q", got)
 	}
-	_, err := f.Run(t.Context(), Request{Args: []string{"exit:0"}, Workspace: &WorkspaceRequest{Dir: workspace, Mode: "ro"}}, IO{Started: func(i Info) {
+	_, err := f.Run(callerContext(t), Request{Create: CreateRequest{Workspace: &WorkspaceRequest{Dir: workspace, Mode: "ro"}}, Exec: ExecRequest{Args: []string{"exit:0"}}}, IO{Started: func(i Info, _ ExecInfo) {
 		box := "/state/sandboxes/" + i.ID
 		want := []string{box + "/netns", box + "/rootfs", box + "/workspace", "/state/sandboxes"}
 		got := mountsBelow(t, dir)
@@ -147,14 +148,14 @@ func TestMountsComeAndGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.drain(t.Context()); err != nil {
+	if err := f.drain(callerContext(t)); err != nil {
 		t.Error(err)
 	}
 	f.wantNothingLeft(t)
 	if got := mountsBelow(t, dir); !slices.Equal(got, stageMount) {
 		t.Errorf("mounts after the sandbox: %q", got)
 	}
-	if err := f.Close(t.Context()); err != nil {
+	if err := f.Close(callerContext(t)); err != nil {
 		t.Error(err)
 	}
 }
@@ -164,18 +165,18 @@ func TestMountFailsHalfWay(t *testing.T) {
 	needRoot(t)
 	o := rootOptions(t)
 	f := newRooted(t, o, &fakeEngine{})
-	_, err := f.Run(t.Context(), Request{Args: []string{"exit:0"}, Workspace: &WorkspaceRequest{Dir: "/var/tmp/no-such-directory"}}, IO{})
+	_, err := f.Run(callerContext(t), Request{Create: CreateRequest{Workspace: &WorkspaceRequest{Dir: "/var/tmp/no-such-directory"}}, Exec: ExecRequest{Args: []string{"exit:0"}}}, IO{})
 	wantError(t, err, sbxerr.Workspace, "create workspace of sandbox", "does not exist")
 	f.images.images[0].Layers = []string{"/var/tmp/no-such-layer"}
-	_, err = f.Run(t.Context(), request("exit:0"), IO{})
+	_, err = f.Run(callerContext(t), request("exit:0"), IO{})
 	wantError(t, err, sbxerr.ImageUser, "no-such-layer")
 	f.images.images[0].Layers = nil
-	_, err = f.Run(t.Context(), request("exit:0"), IO{})
+	_, err = f.Run(callerContext(t), request("exit:0"), IO{})
 	wantError(t, err, sbxerr.ImageContent, "create rootfs of sandbox", "has 0 layers")
 	if got := mountsBelow(t, filepath.Dir(o.Root)); len(got) != 1 {
 		t.Errorf("mounts %q", got)
 	}
-	if err := f.Close(t.Context()); err != nil {
+	if err := f.Close(callerContext(t)); err != nil {
 		t.Error(err)
 	}
 }
@@ -200,7 +201,7 @@ func TestNextDaemonRemovesWhatAKilledOneLeft(t *testing.T) {
 	dead.Store(true)
 
 	next := newRooted(t, o, engine)
-	left, err := next.Cleanup(t.Context(), false)
+	left, err := next.Cleanup(callerContext(t), false)
 	if err != nil || len(left) != 1 || left[0].ID != info.ID || !left[0].Removed {
 		t.Errorf("cleanup: %+v, %v", left, err)
 	}
@@ -208,7 +209,7 @@ func TestNextDaemonRemovesWhatAKilledOneLeft(t *testing.T) {
 	if got := mountsBelow(t, filepath.Dir(o.Root)); len(got) != 1 {
 		t.Errorf("mounts %q", got)
 	}
-	if err := errors.Join(killed.drain(t.Context()), next.Close(t.Context())); err != nil {
+	if err := errors.Join(killed.drain(callerContext(t)), next.Close(callerContext(t))); err != nil {
 		t.Error(err)
 	}
 	for _, ns := range killed.userns { // the kernel does that for a killed process
@@ -243,12 +244,12 @@ func TestInitIsACopy(t *testing.T) {
 	f := newFixture(t)
 	f.init = []byte("program")
 	base := uint32(os.Getuid()) - 1000 // so that the sandbox's user is this process's own
-	s := newSandbox(&plan{id: idA1, user: user{uid: 1000, gid: uint32(os.Getgid()) - base}}, record{})
+	s := newSandbox(&plan{id: idA1, user: user{UID: 1000, GID: uint32(os.Getgid()) - base}}, record{ID: idA1})
 	s.block = idblock.Block{Base: base}
-	if err := f.createClaim(t.Context(), s); err != nil {
+	if err := f.createClaim(callerContext(t), s); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.createInit(t.Context(), s); err != nil {
+	if err := f.createInit(callerContext(t), s); err != nil {
 		t.Fatal(err)
 	}
 	program := filepath.Join(f.paths.init(idA1), initproto.BinaryName)
@@ -259,11 +260,11 @@ func TestInitIsACopy(t *testing.T) {
 	if st, err := os.Stat(filepath.Join(f.paths.init(idA1), initproto.SocketName)); err != nil || st.Mode() != os.ModeSocket|0o600 {
 		t.Errorf("socket %v, %v", st, err)
 	}
-	if err := f.createInit(t.Context(), s); sbxerr.Of(err) != sbxerr.StateDir {
+	if err := f.createInit(callerContext(t), s); sbxerr.Of(err) != sbxerr.StateDir {
 		t.Errorf("a second time: %v", err)
 	}
 	for range 2 { // absent is success
-		if err := errors.Join(s.closeHandles(), f.teardown(t.Context(), idA1, 0)); err != nil {
+		if err := errors.Join(s.closeHandles(), f.teardown(callerContext(t), idA1, 0)); err != nil {
 			t.Error(err)
 		}
 	}

@@ -68,17 +68,17 @@ func TestHowCommandsEnd(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
 			f.opts.StopGrace = tt.grace
-			ctx, cancel := context.WithCancel(t.Context())
+			ctx, cancel := context.WithCancel(callerContext(t))
 			defer cancel()
 			signals := make(chan syscall.Signal, 1)
 			r := request(tt.script...)
 			if tt.timeout != 0 {
-				r.Timeout = &tt.timeout
+				r.Exec.Timeout = &tt.timeout
 			}
 			if tt.events != "" {
-				r.Args = append([]string{"await:10"}, tt.script...)
+				r.Exec.Args = append([]string{"await:10"}, tt.script...)
 			}
-			result, err := f.Run(ctx, r, IO{Signals: signals, Started: func(i Info) {
+			result, err := f.Run(ctx, r, IO{Signals: signals, Started: func(i Info, _ ExecInfo) {
 				if i.State != StateRunning || i.PID == 0 {
 					t.Errorf("started as %+v", i)
 				}
@@ -107,8 +107,8 @@ func TestHowCommandsEnd(t *testing.T) {
 func TestResultHoldsWhatWasCounted(t *testing.T) {
 	f := newFixture(t)
 	limit := int64(4)
-	result, err := f.Run(t.Context(), Request{Args: []string{"out:123456", "err:789", "exit:0"}, OutputLimit: &limit}, IO{
-		Started: func(i Info) { f.engine.count(t, i.ID, "pids.events", "max 3\n") },
+	result, err := f.Run(callerContext(t), Request{Exec: ExecRequest{Args: []string{"out:123456", "err:789", "exit:0"}, OutputLimit: &limit}}, IO{
+		Started: func(i Info, _ ExecInfo) { f.engine.count(t, i.ID, "pids.events", "max 3\n") },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -126,20 +126,20 @@ func TestResultHoldsWhatWasCounted(t *testing.T) {
 	for _, s := range result.Stages {
 		names = append(names, s.Name)
 	}
-	if got := strings.Join(names, " "); got != "claim output ids rootfs workspace netns init cgroup container start hello posture exec" {
+	if got := strings.Join(names, " "); got != "claim output ids rootfs workspace netns init nested cgroup container limits start hello posture exec" {
 		t.Errorf("stages %q", got)
 	}
 }
 
 func TestResultSaysWhatIsNotKnown(t *testing.T) {
 	f := newFixture(t)
-	result, err := f.Run(t.Context(), request("await:10", "out:x", "exit:0"), IO{Started: func(i Info) {
+	result, err := f.Run(callerContext(t), request("await:10", "out:x", "exit:0"), IO{Started: func(i Info, _ ExecInfo) {
 		for _, file := range []string{"memory.events", "pids.current"} {
 			if err := os.Remove(f.engine.cgroups + "/" + i.ID + "/" + file); err != nil {
 				t.Error(err)
 			}
 		}
-		if err := os.Mkdir(f.paths.stdout(i.ID), 0o700); err != nil { // the store cannot be made
+		if err := os.Mkdir(f.paths.stdout(i.ID, 1), 0o700); err != nil { // the store cannot be made
 			t.Error(err)
 		}
 		f.engine.poke(t, i.ID)
@@ -161,13 +161,13 @@ func TestResultSaysWhatIsNotKnown(t *testing.T) {
 func TestRunStreams(t *testing.T) {
 	f := newFixture(t)
 	var out, errOut bytes.Buffer
-	r := Request{Args: []string{"cat", "err:done", "exit:0"}}
-	result, err := f.Run(t.Context(), r, IO{Stdin: strings.NewReader("through"), Stdout: &out, Stderr: &errOut})
+	r := Request{Exec: ExecRequest{Args: []string{"cat", "err:done", "exit:0"}}}
+	result, err := f.Run(callerContext(t), r, IO{Stdin: strings.NewReader("through"), Stdout: &out, Stderr: &errOut})
 	if err != nil || out.String() != "through" || errOut.String() != "done" || result.ExitCode != 0 {
 		t.Errorf("stdout %q, stderr %q, %+v, %v", out.String(), errOut.String(), result, err)
 	}
 	out.Reset()
-	if _, err := f.Run(t.Context(), request("cat", "exit:0"), IO{Stdout: &out}); err != nil || out.Len() > 0 {
+	if _, err := f.Run(callerContext(t), request("cat", "exit:0"), IO{Stdout: &out}); err != nil || out.Len() > 0 {
 		t.Errorf("without input: %q, %v", out.String(), err)
 	}
 }
@@ -176,7 +176,7 @@ func TestRunStreams(t *testing.T) {
 func TestRunPassesOnWhatThePlanSays(t *testing.T) {
 	f := newFixture(t)
 	var out bytes.Buffer
-	_, err := f.Run(t.Context(), Request{Args: []string{"who", "out:\n", "env", "exit:0"}, Env: []string{"A=1"}, Cwd: "/srv", User: "7:8"}, IO{Stdout: &out})
+	_, err := f.Run(callerContext(t), Request{Create: CreateRequest{User: "7:8"}, Exec: ExecRequest{Args: []string{"who", "out:\n", "env", "exit:0"}, Env: []string{"A=1"}, Cwd: "/srv"}}, IO{Stdout: &out})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,11 +192,11 @@ func TestInputThatNeverEnds(t *testing.T) {
 	f := newFixture(t)
 	r, w := io.Pipe()
 	before := descriptors()["pipe"]
-	result, err := f.Run(t.Context(), request("exit:0"), IO{Stdin: r})
+	result, err := f.Run(callerContext(t), request("exit:0"), IO{Stdin: r})
 	if err != nil || result.ExitCode != 0 {
 		t.Errorf("%+v, %v", result, err)
 	}
-	if err := f.drain(t.Context()); err != nil {
+	if err := f.drain(callerContext(t)); err != nil {
 		t.Error(err)
 	}
 	if after := descriptors()["pipe"]; after > before {
@@ -213,11 +213,11 @@ func TestCallerThatStopsSignalling(t *testing.T) {
 	f.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	signals := make(chan syscall.Signal)
 	close(signals)
-	result, err := f.Run(t.Context(), request("await:10", "exit:0"), IO{Signals: signals, Started: func(i Info) { f.engine.poke(t, i.ID) }})
+	result, err := f.Run(callerContext(t), request("await:10", "exit:0"), IO{Signals: signals, Started: func(i Info, _ ExecInfo) { f.engine.poke(t, i.ID) }})
 	if err != nil || result.Reason != ReasonExited {
 		t.Errorf("%+v, %v", result, err)
 	}
-	if err := f.drain(t.Context()); err != nil { // nobody writes to the log after that
+	if err := f.drain(callerContext(t)); err != nil { // nobody writes to the log after that
 		t.Error(err)
 	}
 	if strings.Contains(log.String(), "signal command") {
@@ -243,8 +243,8 @@ func TestKilledSandboxHasNoWordLeft(t *testing.T) {
 		s.update(func() { s.process = p })
 		return err
 	}})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := f.runInBackground(ctx, request("hang"), IO{Started: func(Info) { cancel() }})
+	ctx, cancel := context.WithCancel(callerContext(t))
+	done := f.runInBackground(ctx, request("hang"), IO{Started: func(Info, ExecInfo) { cancel() }})
 	if r := within(t, "the end of the run", done); r.err != nil || r.result.Reason != ReasonCanceled {
 		t.Errorf("%+v, %v", r.result, r.err)
 	}
@@ -258,7 +258,7 @@ func (brokenWriter) Write([]byte) (int, error) { return 0, errInjected }
 
 func TestCallerThatStopsReading(t *testing.T) {
 	f := newFixture(t)
-	result, err := f.Run(t.Context(), request("out:x", "exit:0"), IO{Stdout: brokenWriter{}})
+	result, err := f.Run(callerContext(t), request("out:x", "exit:0"), IO{Stdout: brokenWriter{}})
 	if err != nil || result.StdoutBytes != 1 {
 		t.Errorf("%+v, %v", result, err)
 	}
@@ -266,9 +266,9 @@ func TestCallerThatStopsReading(t *testing.T) {
 
 func TestCommandThatDoesNotStart(t *testing.T) {
 	f := newFixture(t)
-	_, err := f.Run(t.Context(), request("fail:2"), IO{Stdin: strings.NewReader("x")})
+	_, err := f.Run(callerContext(t), request("fail:2"), IO{Stdin: strings.NewReader("x")})
 	wantError(t, err, sbxerr.CommandAbsent, `look up "fail:2"`)
-	_, err = f.Start(t.Context(), request("fail:13"))
+	_, err = f.Start(callerContext(t), request("fail:13"))
 	wantError(t, err, sbxerr.NotExecutable)
 	f.wantNothingLeft(t)
 }
@@ -277,7 +277,7 @@ func TestCommandThatDoesNotStart(t *testing.T) {
 // the sandbox gets none.
 func TestStartIsTheCallersUntilItReturns(t *testing.T) {
 	f := newFixture(t)
-	ctx, cancel := context.WithCancelCause(t.Context())
+	ctx, cancel := context.WithCancelCause(callerContext(t))
 	f.replace(stage{name: "posture", create: func(context.Context, *sandbox) error {
 		cancel(errInjected)
 		return nil
@@ -292,7 +292,7 @@ func TestStartIsTheCallersUntilItReturns(t *testing.T) {
 
 func TestStartOutlivesItsCaller(t *testing.T) {
 	f := newFixture(t)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(callerContext(t))
 	info, err := f.Start(ctx, request("out:kept", "await:10", "exit:6"))
 	if err != nil {
 		t.Fatal(err)
@@ -303,11 +303,11 @@ func TestStartOutlivesItsCaller(t *testing.T) {
 	if info.State != StateExited || info.Result.ExitCode != 6 || info.Result.Reason != ReasonExited {
 		t.Errorf("%+v, %+v", info, info.Result)
 	}
-	if ids, _ := f.engine.Containers(t.Context()); len(ids) > 0 {
+	if ids, _ := f.engine.Containers(callerContext(t)); len(ids) > 0 {
 		t.Errorf("an exited sandbox keeps %v", ids)
 	}
 	var out bytes.Buffer
-	if err := f.Logs(t.Context(), info.ID, LogOptions{}, &out, &out); err != nil || out.String() != "kept" {
+	if err := f.Logs(callerContext(t), info.ID, LogOptions{}, &out, &out); err != nil || out.String() != "kept" {
 		t.Errorf("logs %q, %v", out.String(), err)
 	}
 }

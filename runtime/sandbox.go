@@ -3,6 +3,7 @@ package runtime
 import (
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 	"slices"
 	"sync"
@@ -11,60 +12,77 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/files"
 	"github.com/caisson-run/caisson/runtime/idblock"
-	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// sandbox is one sandbox as this process holds it: its plan, what was declared
-// for it, and the handles that only this process has. What lies outside the
-// process is made and removed by the stages.
+// sandbox is one sandbox as this process holds it: its record, which outlives
+// the process, what was declared for it, and the handles that only this process
+// has. What lies outside the process is made and removed by the stages.
 type sandbox struct {
-	plan    *plan
-	record  record
-	created time.Time
+	id   string
+	plan *plan // of its making; nil for one that was adopted
 
 	// Filled in by the stages, and of use only to whoever runs them.
 	ids      *mount.UserNS // maps the block; owned by the manager's cache
 	listener *pid1.Listener
 	init     *pid1.Client
+	nested   net.Listener // of its own API socket; nil where it has none
 
-	// mu guards what follows. Up to removal, each is only changed by whoever
-	// runs the stages and the command, and can be read there without mu.
+	changing sync.Mutex // held while limits or the freezer change
+
+	// mu guards what follows. Up to removal, what the stages fill in is only
+	// changed by whoever runs them, and can be read there without mu.
 	mu       sync.Mutex
+	record   record
 	block    idblock.Block
 	spec     *specs.Spec
 	process  *process // PID 1
-	stdout   *output.Store
-	stderr   *output.Store
 	state    State
 	stages   []Stage
 	warnings []string
 	posture  []PostureCheck
-	result   *Result
-	exited   time.Time
-	cancel   func(error) // ends what is under way: the creation or the command
-	ending   error       // why the sandbox is to end, once it is
+	execs    map[uint32]*execution
+	lastExec uint32
+	files    *files.Session // nil before the first request
+	oomKills int64          // of the cgroup, when last looked at
+	pidsHits int64          // likewise
+	cancel   func(error)    // ends the creation
+	ending   error          // why the sandbox is to end, once it is
+	alarm    *time.Timer    // fires when its time may be over
 
-	gone      chan struct{} // closed when nothing is left of the sandbox
-	over      chan struct{} // closed when nobody works with the sandbox any more, so that it can be removed
-	release   func()        // closes over
+	made  chan struct{} // closed when it is live, or failed to be
+	asked chan struct{} // closed when ending is set
+	ended chan struct{} // closed when all its processes ended and all results are known
+	gone  chan struct{} // closed when nothing is left of the sandbox
+
+	dead      sync.Once // over the end of all processes
+	stripped  bool      // only what an ended sandbox keeps is left; set before ended is closed
 	removal   sync.Once
 	removeErr error // of the removal
 }
 
 func newSandbox(p *plan, r record) *sandbox {
-	over := make(chan struct{})
 	return &sandbox{
-		plan: p, record: r, created: r.CreatedAt, state: StateCreating,
-		gone: make(chan struct{}), over: over, release: sync.OnceFunc(func() { close(over) }),
+		id: r.ID, plan: p, record: r, state: StateCreating, execs: map[uint32]*execution{},
+		made: make(chan struct{}), asked: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}),
 	}
 }
 
 // closeHandles releases what only this process holds. The output stores stay
 // open: they serve Logs until the sandbox is removed.
 func (s *sandbox) closeHandles() error {
+	s.mu.Lock()
+	if s.alarm != nil {
+		s.alarm.Stop()
+	}
+	session := s.files
+	s.mu.Unlock()
+	if session != nil {
+		session.Close()
+	}
 	var errs []error
 	if s.init != nil {
 		errs = append(errs, s.init.Close())
@@ -72,18 +90,21 @@ func (s *sandbox) closeHandles() error {
 	if s.listener != nil {
 		errs = append(errs, s.listener.Close())
 	}
+	if s.nested != nil {
+		if err := s.nested.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
 	if s.process != nil {
 		errs = append(errs, ignoreClosed(s.process.close()))
 	}
 	return errors.Join(errs...)
 }
 
-func (s *sandbox) closeOutput() error {
+func (s *sandbox) closeExecs() error {
 	var errs []error
-	for _, store := range []*output.Store{s.stdout, s.stderr} {
-		if store != nil {
-			errs = append(errs, store.Close())
-		}
+	for _, e := range s.executions() {
+		errs = append(errs, e.close())
 	}
 	return errors.Join(errs...)
 }
@@ -104,6 +125,13 @@ func (s *sandbox) update(change func()) {
 
 func (s *sandbox) setState(to State) { s.update(func() { s.state = to }) }
 
+// kept returns the record as it is now.
+func (s *sandbox) kept() record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record
+}
+
 // timed runs one step of the making and keeps what it took.
 func (s *sandbox) timed(name string, step func() error) error {
 	start := time.Now()
@@ -120,11 +148,110 @@ func (s *sandbox) warn(warnings ...string) {
 	s.warnings = append(s.warnings, warnings...)
 }
 
-// finish makes the result known.
-func (s *sandbox) finish(r *Result) {
+// end asks the sandbox to end for the given reason, of which the first counts.
+// It is safe at any time: a creation that is under way ends now.
+func (s *sandbox) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state, s.result, s.exited = StateExited, r, time.Now()
+	if s.ending != nil {
+		return
+	}
+	s.ending = cause
+	close(s.asked)
+	if s.cancel != nil {
+		s.cancel(cause)
+	}
+}
+
+// endBy says how to end the creation from now on.
+func (s *sandbox) endBy(cancel func(error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cancel = cancel
+	if s.ending != nil && cancel != nil {
+		cancel(s.ending)
+	}
+}
+
+// endCause returns why the sandbox is to end, nil while it is not.
+func (s *sandbox) endCause() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ending
+}
+
+// acceptsLocked refuses a command where the sandbox cannot run one.
+func (s *sandbox) acceptsLocked() error {
+	const op = "runtime.exec"
+	switch {
+	case s.state == StatePaused:
+		return sbxerr.WithRemedy(sbxerr.Paused, op, errors.New("sandbox "+s.record.Name+" is paused"), "caisson resume "+s.record.Name)
+	case s.state != StateRunning || s.ending != nil:
+		state := s.state
+		if s.ending != nil && state == StateRunning {
+			state = StateStopping
+		}
+		return sbxerr.New(sbxerr.State, op, "sandbox %s is %s", s.record.Name, state)
+	}
+	return nil
+}
+
+// runningLocked counts the commands that run.
+func (s *sandbox) runningLocked() int {
+	n := 0
+	for _, e := range s.execs {
+		if !e.isDone() {
+			n++
+		}
+	}
+	return n
+}
+
+func (e *execution) isDone() bool {
+	select {
+	case <-e.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// isMain reports whether s is for e alone.
+func (s *sandbox) isMain(e *execution) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record.Main == e.number()
+}
+
+// execution finds a command by its ID; the empty one is that which the sandbox
+// is for.
+func (s *sandbox) execution(id string) (*execution, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id == "" && s.record.Main != 0 {
+		id = number(s.record.Main)
+	}
+	for n, e := range s.execs {
+		if number(n) == id {
+			return e, nil
+		}
+	}
+	if id == "" {
+		return nil, sbxerr.New(sbxerr.ExecNotFound, "runtime.find", "sandbox %s is for no single command: name one", s.record.Name)
+	}
+	return nil, sbxerr.New(sbxerr.ExecNotFound, "runtime.find", "sandbox %s has no command %q", s.record.Name, id)
+}
+
+// executions lists the commands of s, oldest first.
+func (s *sandbox) executions() []*execution {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]*execution, 0, len(s.execs))
+	for _, e := range s.execs {
+		list = append(list, e)
+	}
+	slices.SortFunc(list, func(a, b *execution) int { return int(a.number()) - int(b.number()) })
+	return list
 }
 
 // retired reports whether s has ended and holds nothing but its claim and its
@@ -132,30 +259,7 @@ func (s *sandbox) finish(r *Result) {
 func (s *sandbox) retired() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.record.Detached && s.state == StateExited
-}
-
-// end asks the sandbox to end for the given reason. It is safe at any time: what
-// is under way ends now, and what is begun later ends at once.
-func (s *sandbox) end(cause error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ending == nil {
-		s.ending = cause
-	}
-	if s.cancel != nil {
-		s.cancel(s.ending)
-	}
-}
-
-// endBy says how to end what is under way from now on.
-func (s *sandbox) endBy(cancel func(error)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.cancel = cancel
-	if s.ending != nil {
-		cancel(s.ending)
-	}
+	return s.state == StateExited
 }
 
 func (s *sandbox) info() Info {
@@ -163,8 +267,13 @@ func (s *sandbox) info() Info {
 	defer s.mu.Unlock()
 	r := s.record
 	info := Info{
-		ID: r.ID, Name: r.Name, State: s.state, Image: r.Image, Profile: r.Profile, Args: r.Args, CreatedAt: r.CreatedAt,
-		ExitedAt: s.exited, Result: s.result, Labels: r.Labels, Session: r.Session, Task: r.Task, Workspace: r.Workspace,
+		ID: r.ID, Name: r.Name, State: s.state, Image: r.Image, Profile: r.Profile, Args: r.MainArgs, CreatedAt: r.CreatedAt,
+		ExitedAt: r.ExitedAt, Labels: r.Labels, Session: r.Session, Task: r.Task, Workspace: r.Workspace,
+		ExpiresAt: r.Expires.wall(), IdleTimeout: r.IdleTimeout, IdleSince: r.IdleSince.wall(),
+		OwnerUID: r.OwnerUID, Parent: r.Parent, Execs: s.runningLocked(),
+	}
+	if main := s.execs[r.Main]; main != nil && s.state == StateExited {
+		info.Result = main.result()
 	}
 	if s.process != nil && s.state != StateExited {
 		info.PID = s.process.pid
@@ -181,11 +290,4 @@ func (s *sandbox) detail(d *Detail) error {
 	var err error
 	d.SpecJSON, err = json.MarshalIndent(spec, "", "  ")
 	return sbxerr.Wrap(sbxerr.Internal, "runtime.inspect", err)
-}
-
-// outputs returns the stores of the command's streams, nil before it began.
-func (s *sandbox) outputs() (stdout, stderr *output.Store) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stdout, s.stderr
 }

@@ -69,9 +69,9 @@ func pid1Process(p *plan) oci.Process {
 		Args:           []string{filepath.Join(initproto.Dir, initproto.BinaryName)},
 		Env:            []string{"HOME=" + homePath, "PATH=" + defaultPath},
 		Cwd:            "/",
-		UID:            p.user.uid,
-		GID:            p.user.gid,
-		AdditionalGIDs: p.user.groups,
+		UID:            p.user.UID,
+		GID:            p.user.GID,
+		AdditionalGIDs: p.user.Groups,
 	}
 }
 
@@ -90,7 +90,7 @@ func (m *Manager) workspaceMount(p *plan) []specs.Mount {
 // block of host ids are those that a first sandbox could have.
 func (m *Manager) Spec(ctx context.Context, r Request) (*SpecView, error) {
 	defer m.Busy()()
-	p, err := m.planner(ctx).plan(r)
+	p, _, err := m.planMain(ctx, r)
 	if err != nil {
 		return nil, err
 	}

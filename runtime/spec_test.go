@@ -36,35 +36,31 @@ func FuzzPlan(f *testing.F) {
 	m, pl := specManager(f, nil), testPlanner()
 	pl.workspaces = mount.Allowed{}
 	f.Fuzz(func(t *testing.T, args, env, cwd, who, name, image, profile, network, mode, dir string, memory, cpu, pids, files, tmpfs, timeout, output int64) {
-		r := Request{
-			Args: strings.Split(args, "\x00"), Cwd: cwd, User: who, Name: name, Image: image, Profile: profile, Network: network,
-			Limits:  LimitsRequest{MemoryBytes: &memory, MilliCPU: &cpu, PIDs: &pids, OpenFiles: &files, TmpfsBytes: &tmpfs},
-			Timeout: ptr(time.Duration(timeout)), OutputLimit: &output,
-		}
+		r := Request{Create: CreateRequest{User: who, Name: name, Image: image, Profile: profile, Network: network, Limits: LimitsRequest{MemoryBytes: &memory, MilliCPU: &cpu, PIDs: &pids, OpenFiles: &files, TmpfsBytes: &tmpfs}}, Exec: ExecRequest{Args: strings.Split(args, "\x00"), Cwd: cwd, Timeout: ptr(time.Duration(timeout)), OutputLimit: &output}}
 		if timeout == 0 {
-			r.Timeout = nil
+			r.Exec.Timeout = nil
 		}
 		if env != "" {
-			r.Env = strings.Split(env, "\x00")
+			r.Exec.Env = strings.Split(env, "\x00")
 		}
 		if dir != "" {
-			r.Workspace = &WorkspaceRequest{Dir: dir, Mode: mode}
+			r.Create.Workspace = &WorkspaceRequest{Dir: dir, Mode: mode}
 		}
-		p, err := pl.plan(r)
+		p, err := planRun(pl, r)
 		if err != nil {
 			if c := sbxerr.Of(err); c == sbxerr.Unknown || c == sbxerr.Internal || c == "" {
 				t.Fatalf("a refusal without a code of its own: %v", err)
 			}
 			return
 		}
-		spec, _, err := m.buildSpec(p, m.blocks.First())
+		spec, _, err := m.buildSpec(p.plan, m.blocks.First())
 		if err != nil {
 			t.Fatalf("an accepted plan cannot be built: %v\n%+v", err, p)
 		}
 		if err := oci.Verify(spec); err != nil {
 			t.Fatalf("an accepted plan breaks a rule: %v", err)
 		}
-		if p.cwd == "" || p.user.uid == 0 || p.user.gid == 0 || p.timeout < 0 || p.outputLimit < 2 {
+		if p.exec.cwd == "" || p.user.UID == 0 || p.user.GID == 0 || p.exec.timeout < 0 || p.exec.outputLimit < 2 {
 			t.Fatalf("an accepted plan has %+v", p)
 		}
 	})
@@ -72,7 +68,7 @@ func FuzzPlan(f *testing.F) {
 
 func TestSpec(t *testing.T) {
 	f := newFixture(t)
-	v, err := f.Spec(t.Context(), Request{Args: []string{"true"}, Profile: "debug", Workspace: &WorkspaceRequest{Dir: f.dir, Mode: "ro"}})
+	v, err := f.Spec(callerContext(t), Request{Create: CreateRequest{Profile: "debug", Workspace: &WorkspaceRequest{Dir: f.dir, Mode: "ro"}}, Exec: ExecRequest{Args: []string{"true"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,10 +88,10 @@ func TestSpec(t *testing.T) {
 	if spec.Process.Args[0] != "/run/caisson/caisson-init" || spec.Linux.UIDMappings[0].HostID != 1879048192 {
 		t.Errorf("process %+v, ids %+v", spec.Process, spec.Linux.UIDMappings)
 	}
-	_, err = f.Spec(t.Context(), Request{})
+	_, err = f.Spec(callerContext(t), Request{})
 	wantError(t, err, sbxerr.Config, "no command")
 	f.host.Controllers = nil
-	_, err = f.Spec(t.Context(), request("true"))
+	_, err = f.Spec(callerContext(t), request("true"))
 	wantError(t, err, sbxerr.CgroupController)
 	f.wantNothingLeft(t) // it only looks
 }
@@ -104,11 +100,11 @@ func TestSpecIsClampedToTheDaemon(t *testing.T) {
 	own := []specs.POSIXRlimit{{Type: "RLIMIT_NOFILE", Soft: 256, Hard: 512}}
 	m := specManager(t, own)
 	m.oomScore = 900
-	p, err := testPlanner().plan(Request{Args: []string{"true"}, Limits: LimitsRequest{OpenFiles: ptr(int64(8192))}})
+	p, err := planRun(testPlanner(), Request{Create: CreateRequest{Limits: LimitsRequest{OpenFiles: ptr(int64(8192))}}, Exec: ExecRequest{Args: []string{"true"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, warnings, err := m.buildSpec(p, m.blocks.First())
+	spec, warnings, err := m.buildSpec(p.plan, m.blocks.First())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,11 +124,11 @@ func TestSpecIsClampedToTheDaemon(t *testing.T) {
 func TestWorkspaceMount(t *testing.T) {
 	m := specManager(t, nil)
 	for mode, want := range map[string]string{"rw": "rw", "ro": "ro"} {
-		p, err := testPlanner().plan(Request{Args: []string{"true"}, Workspace: &WorkspaceRequest{Dir: "/srv/a", Mode: mode}})
+		p, err := planRun(testPlanner(), Request{Create: CreateRequest{Workspace: &WorkspaceRequest{Dir: "/srv/a", Mode: mode}}, Exec: ExecRequest{Args: []string{"true"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := m.workspaceMount(p)
+		got := m.workspaceMount(p.plan)
 		if len(got) != 1 || got[0].Options[0] != want || got[0].Source != m.paths.workspace(p.id) || got[0].Destination != "/workspace" {
 			t.Errorf("mode %s: %+v", mode, got)
 		}

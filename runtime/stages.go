@@ -43,8 +43,10 @@ func (m *Manager) allStages() []stage {
 		{name: "workspace", create: m.createWorkspace, remove: m.removeWorkspace},
 		{name: "netns", create: m.createNetns, remove: m.removeNetns},
 		{name: "init", create: m.createInit, remove: m.removeInit},
+		{name: "nested", create: m.createNested, remove: m.removeNested},
 		{name: "cgroup", create: m.createCgroup, remove: m.removeCgroup},
 		{name: "container", create: m.createContainer, remove: m.removeContainer},
+		{name: "limits", create: m.tighten},
 		{name: "start", create: m.startInit},
 		{name: "hello", create: m.awaitInit},
 		{name: "posture", create: m.checkPosture},
@@ -52,24 +54,30 @@ func (m *Manager) allStages() []stage {
 }
 
 func (m *Manager) createClaim(_ context.Context, s *sandbox) error {
-	return makeDir(m.paths.sandbox(s.plan.id), 0o700)
+	if err := makeDir(m.paths.sandbox(s.id), 0o700); err != nil {
+		return err
+	}
+	return makeDir(m.paths.execs(s.id), 0o700)
 }
 
 func (m *Manager) removeClaim(_ context.Context, id string) error {
-	record := m.paths.record(id)
-	return removeFiles(record+".new", record, m.paths.sandbox(id))
+	if err := removeDir(m.paths.execs(id)); err != nil {
+		return err
+	}
+	record, spec := m.paths.record(id), m.paths.spec(id)
+	return removeFiles(spec+".new", spec, record+".new", record, m.paths.sandbox(id))
 }
 
 func (m *Manager) createOutput(_ context.Context, s *sandbox) error {
-	return makeDir(m.paths.output(s.plan.id), 0o700)
+	return makeDir(m.paths.output(s.id), 0o700)
 }
 
 func (m *Manager) removeOutput(_ context.Context, id string) error {
-	return removeFiles(m.paths.stdout(id), m.paths.stderr(id), m.paths.output(id))
+	return removeDir(m.paths.output(id))
 }
 
 func (m *Manager) createIDs(_ context.Context, s *sandbox) error {
-	block, err := m.blocks.Claim(s.plan.id)
+	block, err := m.blocks.Claim(s.id)
 	if err != nil {
 		return err
 	}
@@ -77,12 +85,11 @@ func (m *Manager) createIDs(_ context.Context, s *sandbox) error {
 	if s.ids, err = m.blockNS(block); err != nil {
 		return err
 	}
-	if err := m.admitRoot(s.plan.id, block.Base); err != nil {
+	if err := m.admitRoot(s.id, block.Base); err != nil {
 		return err
 	}
-	r := s.record
-	r.HostIDBase = block.Base
-	return r.write(m.paths.record(s.plan.id))
+	s.update(func() { s.record.HostIDBase = block.Base })
+	return writeRecord(m.paths.record(s.id), s.kept())
 }
 
 // admitRoot lets the sandbox's root, to the host an unprivileged user, walk
@@ -104,7 +111,7 @@ func (m *Manager) createRootfs(ctx context.Context, s *sandbox) error {
 	if err != nil {
 		return err
 	}
-	id := s.plan.id
+	id := s.id
 	for _, dir := range []string{m.paths.private(id), m.paths.layers(id), m.paths.rootfs(id)} {
 		if err := makeDir(dir, 0o711); err != nil {
 			return err
@@ -127,27 +134,37 @@ func (m *Manager) removeRootfs(_ context.Context, id string) error {
 		mount.RemovePrivate(m.paths.private(id)))
 }
 
-func (m *Manager) createWorkspace(_ context.Context, s *sandbox) (err error) {
-	request := s.plan.request.Workspace
-	if request == nil {
+func (m *Manager) createWorkspace(ctx context.Context, s *sandbox) error {
+	return m.withWorkspace(ctx, s, s.plan, func(ws *mount.Workspace, ids *mount.UserNS) error {
+		point := m.paths.workspace(s.id)
+		if err := makeDir(point, 0o700); err != nil {
+			return err
+		}
+		return ws.Attach(point, s.plan.readOnly, ids)
+	})
+}
+
+// withWorkspace opens the workspace that p names, if any, and passes it on with
+// the mapping of its owner's ids to those of the sandbox's user.
+func (m *Manager) withWorkspace(ctx context.Context, s *sandbox, p *plan, attach func(*mount.Workspace, *mount.UserNS) error) (err error) {
+	if p.request.Workspace == nil {
 		return nil
 	}
-	ws, err := m.opts.Workspaces.OpenWorkspace(request.Dir)
+	ws, err := m.openWorkspace(ctx, p)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, ws.Close()) }()
-	uids, gids := ws.Owner(s.block.Base+s.plan.user.uid, s.block.Base+s.plan.user.gid)
-	ns, err := mount.NewUserNS(uids, gids)
+	uids, gids, err := ws.Map(s.block.Base, p.user.UID, p.user.GID)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, ns.Close()) }()
-	point := m.paths.workspace(s.plan.id)
-	if err := makeDir(point, 0o700); err != nil {
+	ids, err := m.owners.Get(uids, gids)
+	if err != nil {
 		return err
 	}
-	return ws.Attach(point, s.plan.readOnly, ns)
+	defer func() { err = errors.Join(err, ids.Close()) }()
+	return attach(ws, ids)
 }
 
 func (m *Manager) removeWorkspace(_ context.Context, id string) error {
@@ -155,7 +172,7 @@ func (m *Manager) removeWorkspace(_ context.Context, id string) error {
 }
 
 func (m *Manager) createNetns(_ context.Context, s *sandbox) error {
-	return netns.Create(m.paths.netns(s.plan.id))
+	return netns.Create(m.paths.netns(s.id))
 }
 
 func (m *Manager) removeNetns(_ context.Context, id string) error {
@@ -166,7 +183,7 @@ func (m *Manager) removeNetns(_ context.Context, id string) error {
 // file would share its page cache with every sandbox and the host
 // (CVE-2022-0847 and its kind).
 func (m *Manager) createInit(_ context.Context, s *sandbox) error {
-	dir := m.paths.init(s.plan.id)
+	dir := m.paths.init(s.id)
 	if err := makeDir(dir, 0o711); err != nil {
 		return err
 	}
@@ -176,7 +193,7 @@ func (m *Manager) createInit(_ context.Context, s *sandbox) error {
 	}
 	u := s.plan.user
 	var err error
-	s.listener, err = pid1.Listen(dir, int(s.block.Base+u.uid), int(s.block.Base+u.gid))
+	s.listener, err = pid1.Listen(dir, int(s.block.Base+u.UID), int(s.block.Base+u.GID))
 	return err
 }
 
@@ -210,7 +227,10 @@ func (m *Manager) createContainer(ctx context.Context, s *sandbox) error {
 	}
 	s.warn(warnings...)
 	s.update(func() { s.spec = spec })
-	pid, err := m.engine.Create(ctx, Container{ID: s.plan.id, Spec: spec, Labels: s.plan.labels()})
+	if err := writeRecord(m.paths.spec(s.id), spec); err != nil {
+		return err
+	}
+	pid, err := m.engine.Create(ctx, Container{ID: s.id, Spec: spec, Labels: s.plan.labels(), Group: m.shims.take(s.id)})
 	if err != nil {
 		return err
 	}
@@ -219,13 +239,23 @@ func (m *Manager) createContainer(ctx context.Context, s *sandbox) error {
 		return err
 	}
 	s.update(func() { s.process = process })
-	group, err := m.group(s.plan.id)
+	return nil
+}
+
+// tighten makes the group that the OCI runtime made ready for groups of single
+// commands, and sets what the runtime does not. PID 1 has not run anything yet.
+func (m *Manager) tighten(_ context.Context, s *sandbox) error {
+	group, err := m.group(s.id)
 	if err != nil {
 		return err
 	}
-	return group.Tighten(s.plan.limits.cgroup()) // before PID 1 opens its socket
+	if err := group.Delegate(s.process.pid); err != nil {
+		return err
+	}
+	return group.Tighten(s.plan.limits.cgroup())
 }
 
 func (m *Manager) removeContainer(ctx context.Context, id string) error {
+	defer m.shims.drop(id)
 	return m.engine.Delete(ctx, id)
 }

@@ -4,17 +4,19 @@ import (
 	"context"
 
 	"github.com/caisson-run/caisson/runtime/idblock"
+	"github.com/caisson-run/caisson/runtime/peer"
 )
 
 // Inspect returns all that is known of the sandbox that ref names.
-func (m *Manager) Inspect(_ context.Context, ref string) (*Detail, error) {
+func (m *Manager) Inspect(ctx context.Context, ref string) (*Detail, error) {
 	defer m.Busy()()
-	s, err := m.find(ref)
+	s, err := m.find(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
+	r := s.kept()
 	d := &Detail{
-		Info: s.info(), Limits: s.record.Limits, Cgroup: m.cgroupPath(s.record.ID), ImageDigest: s.record.ImageDigest,
+		Info: s.info(), Limits: r.Limits, Cgroup: m.cgroupPath(r.ID), ImageDigest: r.ImageDigest,
 		HostIDSize: idblock.Size,
 	}
 	return d, s.detail(d)
@@ -23,17 +25,48 @@ func (m *Manager) Inspect(_ context.Context, ref string) (*Detail, error) {
 // Versions says what is running.
 func (m *Manager) Versions(ctx context.Context) (Versions, error) {
 	defer m.Busy()()
+	if err := m.permit(ctx, peer.Grant.CheckHost); err != nil {
+		return Versions{}, err
+	}
 	return m.opts.Versions(ctx)
 }
 
 // Doctor says what would fail on this host, and how to mend it.
 func (m *Manager) Doctor(ctx context.Context) ([]Check, error) {
 	defer m.Busy()()
+	if err := m.permit(ctx, peer.Grant.CheckAdmin); err != nil {
+		return nil, err
+	}
 	return m.opts.Doctor(ctx)
 }
 
 // Capabilities says how each field of a request is honoured on this host.
 func (m *Manager) Capabilities(ctx context.Context) ([]Capability, error) {
 	defer m.Busy()()
+	if err := m.permit(ctx, peer.Grant.CheckHost); err != nil {
+		return nil, err
+	}
 	return m.opts.Capabilities(ctx)
+}
+
+// Stats returns what the daemon counts.
+func (m *Manager) Stats(ctx context.Context) (Stats, error) {
+	st := Stats{Sandboxes: map[State]int{}, Queued: int(m.making.queued.Load()), Pools: []PoolStats{}}
+	visible, err := m.visible(ctx)
+	if err != nil {
+		return Stats{}, err
+	}
+	for _, s := range visible {
+		info := s.info()
+		st.Sandboxes[info.State]++
+		st.Execs += info.Execs
+	}
+	g, err := m.grant(ctx)
+	if err != nil || g.CheckHost() != nil { // pools are the host's affair
+		return st, err
+	}
+	for _, p := range m.pools {
+		st.Pools = append(st.Pools, p.stats())
+	}
+	return st, nil
 }

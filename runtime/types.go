@@ -6,28 +6,89 @@ import (
 	"time"
 )
 
-// Request says what to run and how to confine it. An absent field takes the
-// profile's value; what is named must be right: nothing is ignored.
+// Request asks for a sandbox and one command in it, which is all that the
+// sandbox lives for.
 type Request struct {
-	Args      []string
-	Env       []string // K=V, added to the image's
-	Cwd       string   // absolute; empty is the workspace, else the image's
-	User      string   // name, uid or uid:gid; empty is the profile's
+	Create CreateRequest
+	Exec   ExecRequest
+}
+
+// CreateRequest says what a sandbox is made of and how it is confined. An
+// absent field takes the profile's value; what is named must be right: nothing
+// is ignored.
+type CreateRequest struct {
 	Name      string   // unique among live sandboxes; empty is the ID
 	Image     string   // empty is the profile's
 	Profile   string   // empty is "strict"
+	User      string   // name, uid or uid:gid of its commands; empty is the profile's
+	Env       []string // K=V, of all its commands, added to the image's
 	Network   string   // empty is "none"
 	Allow     []string // egress rules; refused while the mode is "none"
 	Workspace *WorkspaceRequest
 	Limits    LimitsRequest
-	Timeout   *time.Duration // nil is none
+	Labels    map[string]string
+	Session   string // the caller's session ID
+	Task      string // the caller's task ID
+	// TTL ends the sandbox so long after its creation, IdleTimeout so long after
+	// its last command ended. Nil is never.
+	TTL         *time.Duration
+	IdleTimeout *time.Duration
+	// Nested gives the sandbox a socket by which it can make sandboxes of its
+	// own. Nil is none.
+	Nested *NestedRequest
+	// Ensure returns the live sandbox of this Name when it was made with the
+	// same settings, instead of refusing the name.
+	Ensure bool
+	// Key makes a repeated request return the sandbox of the first one. Empty
+	// is no key.
+	Key string
+}
+
+// NestedRequest bounds what a sandbox may give to its children all together.
+// Nil takes as much again as the sandbox itself has.
+type NestedRequest struct {
+	Sandboxes   *int64
+	MemoryBytes *int64
+	MilliCPU    *int64
+}
+
+// ExecRequest says what to run in a sandbox.
+type ExecRequest struct {
+	Args  []string // never through a shell
+	Shell string   // a script for the image's /bin/sh, instead of Args
+	Env   []string // K=V, added to the sandbox's
+	Cwd   string   // absolute; empty is the workspace, else the image's
+	User  string   // empty is the sandbox's
+	Stdin bool     // the command gets an input; otherwise it reads /dev/null
+	TTY   *WinSize // a terminal of this size; nil is none
+	// Timeout ends the command. Nil is none.
+	Timeout *time.Duration
 	// OutputLimit bounds what is kept of each stream, in bytes. Nil is
 	// DefaultOutputLimit.
 	OutputLimit *int64
-	Labels      map[string]string
-	Session     string // the caller's session ID
-	Task        string // the caller's task ID
-	TTY         bool   // refused until terminals are offered
+	// Rlimits lower resource limits below the sandbox's (setrlimit(2)).
+	Rlimits []Rlimit
+	// Limits bound the command and all that it starts, inside the sandbox's own
+	// limits, by a cgroup of its own.
+	Limits ExecLimits
+}
+
+// WinSize is the size of a terminal in characters.
+type WinSize struct{ Rows, Cols uint16 }
+
+// Rlimit is one resource limit by its name in setrlimit(2), such as
+// RLIMIT_NOFILE. Soft must not exceed Hard, nor Hard the sandbox's.
+type Rlimit struct {
+	Name       string
+	Soft, Hard uint64
+}
+
+// ExecLimits are the limits of one command's own cgroup. Nil leaves only the
+// sandbox's; with all nil there is no cgroup.
+type ExecLimits struct {
+	MemoryBytes *int64
+	MilliCPU    *int64
+	PIDs        *int64
 }
 
 // WorkspaceRequest names a directory of the host to bind into the sandbox.
@@ -52,7 +113,9 @@ type IO struct {
 	Stdout  io.Writer // nil: only kept, not streamed
 	Stderr  io.Writer
 	Signals <-chan syscall.Signal // delivered to the command's process group
-	Started func(Info)            // called once, when the command runs
+	Resizes <-chan WinSize        // of the command's terminal
+	// Started is called once, when the command runs.
+	Started func(Info, ExecInfo)
 }
 
 // State is where a sandbox stands.
@@ -62,6 +125,8 @@ type State string
 const (
 	StateCreating State = "creating"
 	StateRunning  State = "running"
+	StatePaused   State = "paused"
+	StateStopping State = "stopping"
 	StateExited   State = "exited"
 	StateRemoving State = "removing"
 )
@@ -77,6 +142,7 @@ const (
 	ReasonOOM      Reason = "oom"      // out of the sandbox's memory
 	ReasonCanceled Reason = "canceled" // the caller went away or cancelled
 	ReasonLost     Reason = "lost"     // PID 1 ended without a word
+	ReasonExpired  Reason = "expired"  // the sandbox's time was over
 )
 
 // Stage is one step of the making of a sandbox and what it took.
@@ -89,6 +155,7 @@ type Stage struct {
 // error.
 type Result struct {
 	SandboxID        string        `json:"sandbox_id"`
+	ExecID           string        `json:"exec_id"`
 	ExitCode         int           `json:"exit_code"` // 128+n on signal n, 124 on timeout
 	Signal           int           `json:"signal"`    // 0: none
 	TimedOut         bool          `json:"timed_out"`
@@ -102,6 +169,7 @@ type Result struct {
 	PeakMemoryBytes  int64         `json:"peak_memory_bytes"`
 	MaxRSSBytes      int64         `json:"max_rss_bytes"` // of the largest process
 	ThrottledPeriods int64         `json:"cpu_throttled_periods"`
+	Remaining        int           `json:"remaining"` // processes that went on running in the sandbox
 	Network          string        `json:"network"`
 	Source           string        `json:"source"` // "command" or "runtime"
 	Reason           Reason        `json:"reason"`
@@ -125,6 +193,13 @@ type Info struct {
 	Task      string
 	PID       int // of PID 1 on the host; 0 when it is gone
 	Workspace *WorkspaceRequest
+
+	ExpiresAt   time.Time     // by its TTL; zero is never
+	IdleTimeout time.Duration // 0 is never
+	IdleSince   time.Time     // zero while a command runs
+	OwnerUID    uint32        // of the peer that made it
+	Parent      string        // ID of the sandbox that made it; empty is none
+	Execs       int           // commands that run
 }
 
 // Limits is what bounds one sandbox, resolved. Every field is positive.
@@ -165,9 +240,18 @@ type Leftover struct {
 
 // LogOptions choose what Logs returns.
 type LogOptions struct {
-	Follow bool
-	Stream string // "stdout", "stderr"; empty is both
+	Exec         string // ID of the command; empty is the one that the sandbox is for
+	Follow       bool
+	Stream       string // "stdout", "stderr"; empty is both
+	StdoutOffset int64  // bytes that the reader has had already
+	StderrOffset int64
 }
+
+// Skipper is what a writer of a command's output may be too. It is then told
+// how many bytes are left out at a place, because the stream passed its limit,
+// and does not get the mark that other writers get there: so it knows the
+// offset in the stream of every byte.
+type Skipper interface{ Skip(n int64) error }
 
 // SpecView is what a run would get, for people and programs; nothing is made.
 type SpecView struct {

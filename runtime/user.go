@@ -31,7 +31,7 @@ func resolveUser(layers []string, name string) (_ user, err error) {
 	}
 	defer func() { err = errors.Join(err, group.Close()) }()
 	uid, gid, groups, err := image.ResolveUser(name, passwd, group)
-	return user{uid: uid, gid: gid, groups: groups}, err
+	return user{UID: uid, GID: gid, Groups: groups}, err
 }
 
 // openInLayers opens the file that an overlay of the layers would show at

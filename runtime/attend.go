@@ -1,0 +1,102 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/caisson-run/caisson/runtime/output"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// attend connects a caller with the streams of a command until the command has
+// ended and all of its output was delivered, or ctx ends.
+func (m *Manager) attend(ctx context.Context, e *execution, o AttachOptions, streams IO) (*Result, error) {
+	e.attach()
+	defer e.detach(m.opts.AttachGrace)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if streams.Stdin != nil && e.stdin != nil {
+		go m.feed(e, streams.Stdin) // not waited for: the caller may never end its input
+	}
+	go m.relay(ctx, e, streams)
+	var readers sync.WaitGroup
+	var errs [2]error
+	for i, from := range []struct {
+		store  *output.Store
+		offset int64
+		to     io.Writer
+	}{{e.stdout, o.StdoutOffset, streams.Stdout}, {e.stderr, o.StderrOffset, streams.Stderr}} {
+		if from.to != nil {
+			readers.Go(func() { errs[i] = e.deliver(ctx, from.store, from.to, from.offset) })
+		}
+	}
+	err := e.wait(ctx)
+	readers.Wait()
+	if err != nil {
+		return nil, err
+	}
+	return e.result(), nil // a reader that left is the caller's affair: the store keeps the output
+}
+
+// deliver copies the stream from offset on, as it comes, up to what the command
+// itself wrote: what a child of it writes later is for Logs.
+func (e *execution) deliver(ctx context.Context, store *output.Store, w io.Writer, offset int64) error {
+	live, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-e.settled:
+			stop()
+		case <-live.Done():
+		}
+	}()
+	next, err := store.Follow(live, w, offset, true)
+	if err == nil || ctx.Err() != nil || live.Err() == nil {
+		return err
+	}
+	_, err = store.Follow(ctx, w, next, false)
+	return err
+}
+
+// feed copies the caller's input to the command's.
+func (m *Manager) feed(e *execution, from io.Reader) {
+	_, err := io.Copy(e.stdin, from) // the command may close its end at any time
+	if errors.Is(err, errInputLeft) {
+		return // the caller went away: another may go on
+	}
+	if err := e.closeInput(); err != nil {
+		m.log.Debug("close input", "sandbox", e.s.id, "exec", e.number(), "err", err)
+	}
+}
+
+// errInputLeft marks an input whose caller went away before its end.
+var errInputLeft = sbxerr.New(sbxerr.Canceled, "runtime.stdin", "the caller went away before the end of its input")
+
+// relay passes the caller's signals and sizes on.
+func (m *Manager) relay(ctx context.Context, e *execution, streams IO) {
+	signals, sizes := streams.Signals, streams.Resizes
+	for {
+		select {
+		case sig, ok := <-signals:
+			if !ok {
+				signals = nil
+				continue
+			}
+			m.signal(ctx, e, sig)
+		case size, ok := <-sizes:
+			if !ok {
+				sizes = nil
+				continue
+			}
+			if err := e.proc.Resize(size.Rows, size.Cols); err != nil {
+				m.log.Debug("resize terminal", "sandbox", e.s.id, "exec", e.number(), "err", err)
+			}
+		case <-e.done:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package runtime
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// grant returns what the caller of ctx may do. A call without one is refused.
+func (m *Manager) grant(ctx context.Context) (peer.Grant, error) {
+	c, err := peer.Require(ctx)
+	if err != nil {
+		return peer.Grant{}, err
+	}
+	if c.Sandbox == "" {
+		return m.opts.Peers.Grant(c)
+	}
+	parent, err := m.parent(c.Sandbox)
+	if err != nil {
+		return peer.Grant{}, err
+	}
+	return m.opts.Peers.GrantNested(c, parent)
+}
+
+// permit checks the caller of ctx by one of its grant's questions.
+func (m *Manager) permit(ctx context.Context, check func(peer.Grant) error) error {
+	g, err := m.grant(ctx)
+	if err != nil {
+		return err
+	}
+	return check(g)
+}
+
+// budget is what the children of a sandbox with limits l may have together.
+func (n NestedRequest) budget(l Limits) peer.Usage {
+	b := peer.DefaultBudget(l.peer())
+	set(&b.Sandboxes, n.Sandboxes)
+	set(&b.MemoryBytes, n.MemoryBytes)
+	set(&b.MilliCPU, n.MilliCPU)
+	return b
+}
+
+// parent describes the sandbox from inside of which a call comes.
+func (m *Manager) parent(id string) (peer.Parent, error) {
+	m.mu.Lock()
+	s := m.sandboxes[id]
+	m.mu.Unlock()
+	if s == nil || s.kept().Nested == nil {
+		return peer.Parent{}, sbxerr.New(sbxerr.Peer, "runtime.nested", "sandbox %q may not make others", id)
+	}
+	r := s.kept()
+	p := peer.Parent{ID: id, Owner: r.owner(), Profile: r.Profile, Limits: r.Limits.peer(), Budget: *r.Nested}
+	p.Remaining = r.Expires.remaining()
+	return p, nil
+}
+
+// owner is the user to whom a sandbox belongs, as the kernel said when it was
+// asked for.
+func (r record) owner() peer.Caller {
+	if r.OwnerSystem {
+		return peer.System
+	}
+	return peer.User(r.OwnerUID, r.OwnerGID, r.OwnerGroups, 0)
+}
+
+// belong notes to whom a sandbox belongs that is made under g.
+func (r *record) belong(g peer.Grant) {
+	o := g.Owner()
+	r.OwnerUID, r.OwnerGID, r.OwnerGroups, r.OwnerSystem = o.UID, o.GID, o.Groups, o.IsSystem()
+	r.Parent = g.Parent()
+}
+
+func (l Limits) peer() peer.Limits {
+	return peer.Limits{MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU, PIDs: l.PIDs, TmpfsBytes: l.TmpfsBytes}
+}
+
+// usage is what a sandbox of these limits adds to a quota.
+func (l Limits) usage() peer.Usage {
+	return peer.Usage{Sandboxes: 1, MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU}
+}
+
+// visible lists the sandboxes that the caller of ctx may see, oldest first.
+func (m *Manager) visible(ctx context.Context) ([]*sandbox, error) {
+	g, err := m.grant(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(m.all(), func(s *sandbox) bool { return !s.identity().seenBy(g) }), nil
+}
+
+// standingLocked sums up what there is, for g's quotas.
+func (m *Manager) standingLocked(g peer.Grant) peer.Standing {
+	var st peer.Standing
+	owner, parent := g.Owner(), g.Parent()
+	for _, s := range m.sandboxes {
+		r, state := s.kept(), s.info()
+		if r.Pooled || state.State == StateExited {
+			continue
+		}
+		u := r.Limits.usage()
+		u.Execs = int64(state.Execs)
+		if r.OwnerUID == owner.UID && r.OwnerSystem == owner.IsSystem() {
+			add(&st.Owner, u)
+		}
+		if parent != "" && r.Parent == parent {
+			add(&st.Children, u)
+		}
+	}
+	return st
+}
+
+func add(to *peer.Usage, u peer.Usage) {
+	to.Sandboxes += u.Sandboxes
+	to.MemoryBytes += u.MemoryBytes
+	to.MilliCPU += u.MilliCPU
+	to.Execs += u.Execs
+}
+
+// planFor plans r as far as the caller of ctx may have it.
+func (m *Manager) planFor(ctx context.Context, r CreateRequest) (*plan, error) {
+	g, err := m.grant(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.TTL = g.TTL(r.TTL)
+	p, err := m.planner(ctx).plan(r)
+	if err != nil {
+		return nil, err
+	}
+	p.grant = g
+	if err := g.CheckProfile(r.Profile); err != nil {
+		return nil, err
+	}
+	if err := g.CheckLimits(p.limits.peer(), r.TTL); err != nil {
+		return nil, err
+	}
+	if r.Nested != nil {
+		if err := g.CheckNested(); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// openWorkspace opens the directory that p names as its caller, who must have
+// the rights that the sandbox is to get.
+func (m *Manager) openWorkspace(ctx context.Context, p *plan) (*mount.Workspace, error) {
+	dir, err := p.grant.CheckWorkspace(ctx, p.request.Workspace.Dir, !p.readOnly)
+	if err != nil {
+		return nil, err
+	}
+	return m.opts.Workspaces.Opened(dir.File, mount.Identity{UID: dir.UID, GID: dir.GID, Groups: dir.Groups})
+}
+
+// remaining is the time until m, nil for never.
+func (m moment) remaining() *time.Duration {
+	if m == 0 {
+		return nil
+	}
+	left := m.left()
+	return &left
+}

@@ -1,0 +1,199 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/runtime/output"
+	"github.com/caisson-run/caisson/runtime/pid1"
+)
+
+// execution is one command of a sandbox as this process holds it. What must
+// outlive the process is in its record, in its output files, and with PID 1,
+// which holds the pipes and the exit until it is told that they are safe.
+type execution struct {
+	s      *sandbox
+	proc   *pid1.Exec
+	stdout *output.Store
+	stderr *output.Store
+	pipes  []*os.File // the daemon's ends of stdout and stderr
+	stdin  *os.File   // the daemon's end; nil where the command has no input
+	group  *cgroups.Child
+	fills  sync.WaitGroup
+
+	ending  chan error    // asks watch to end the command, for a reason
+	settled chan struct{} // closed when all that the command itself wrote is kept
+	done    chan struct{} // closed when the result is known
+
+	mu       sync.Mutex // guards what follows
+	record   execRecord
+	state    ExecState
+	pid      int           // inside the sandbox
+	took     time.Duration // to start
+	readers  int           // callers that are attached
+	logs     int           // readers of the output besides
+	orphaned *time.Timer
+	inputEnd bool          // the input was closed
+	unread   chan struct{} // closed when nobody reads; nil while nobody waits for that
+}
+
+func newExecution(s *sandbox, r execRecord, stdout, stderr *output.Store) *execution {
+	return &execution{
+		s: s, record: r, stdout: stdout, stderr: stderr, state: ExecStarting,
+		ending: make(chan error, 1), settled: make(chan struct{}), done: make(chan struct{}),
+	}
+}
+
+func (e *execution) number() uint32 { return e.record.Number } // never changes
+
+// end asks for the end of the command. The first reason counts.
+func (e *execution) end(cause error) {
+	select {
+	case e.ending <- cause:
+	default:
+	}
+}
+
+// result returns how the command ended, once done is closed.
+func (e *execution) result() *Result {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.record.Result
+}
+
+func (e *execution) info() ExecInfo {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.record
+	info := ExecInfo{
+		ID: number(r.Number), SandboxID: e.s.id, Args: r.Args, State: e.state, PID: e.pid, TTY: r.TTY,
+		Stdin: e.stdin != nil && !e.inputEnd, StartedAt: r.StartedAt, EndedAt: r.EndedAt, Result: r.Result,
+	}
+	if r.Result != nil {
+		info.StdoutBytes, info.StderrBytes = r.Result.StdoutBytes, r.Result.StderrBytes
+		return info
+	}
+	info.StdoutBytes, _ = e.stdout.Total()
+	info.StderrBytes, _ = e.stderr.Total()
+	return info
+}
+
+// fill keeps what the command writes, until the last writer is gone.
+func (e *execution) fill(store *output.Store, pipe *os.File) {
+	e.pipes = append(e.pipes, pipe)
+	e.fills.Go(func() {
+		_ = store.Fill(pipe) // ends with the last writer; the store knows what it could not keep
+		store.Finish()
+		_ = pipe.Close() // nothing is written to this end
+	})
+}
+
+// closeInput ends the command's input, here and with PID 1, which holds a copy.
+func (e *execution) closeInput() error {
+	e.mu.Lock()
+	file, ended := e.stdin, e.inputEnd
+	e.inputEnd = true
+	e.mu.Unlock()
+	if file == nil || ended {
+		return nil
+	}
+	return errors.Join(ignoreClosed(file.Close()), e.proc.CloseStdin())
+}
+
+// stopFilling lets go of pipes that a process may still hold open.
+func (e *execution) stopFilling() {
+	for _, pipe := range e.pipes {
+		_ = pipe.SetReadDeadline(past)
+	}
+	e.fills.Wait()
+}
+
+// attach notes a caller at the command's streams, until detach. A command that
+// was started for its caller has one from the beginning.
+func (e *execution) attach() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.readers++
+	if e.orphaned != nil {
+		e.orphaned.Stop()
+		e.orphaned = nil
+	}
+}
+
+// detach notes that a caller left. A command that was started for its caller,
+// and has none for grace, is ended.
+func (e *execution) detach(grace time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.readers--; e.readers == 0 {
+		e.orphanLocked(grace)
+	}
+	e.leftLocked()
+}
+
+// read notes a reader of the output besides those that are attached, until the
+// returned function is called. It does not keep the command alive.
+func (e *execution) read() (leave func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.logs++
+	return sync.OnceFunc(func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.logs--
+		e.leftLocked()
+	})
+}
+
+func (e *execution) leftLocked() {
+	if e.readers+e.logs == 0 && e.unread != nil {
+		close(e.unread)
+		e.unread = nil
+	}
+}
+
+// left returns what is closed when nobody reads the output any more.
+func (e *execution) left() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.unread == nil {
+		e.unread = make(chan struct{})
+	}
+	left := e.unread
+	e.leftLocked()
+	return left
+}
+
+// orphanLocked ends the command in grace unless somebody attaches before.
+func (e *execution) orphanLocked(grace time.Duration) {
+	if e.record.Detached || e.record.Result != nil {
+		return
+	}
+	e.orphaned = time.AfterFunc(grace, func() { e.end(errCallerGone) })
+}
+
+// errCallerGone is the cause with which a command is ended whose caller does not
+// come back.
+var errCallerGone = errors.New("its caller went away")
+
+// close releases what only this process holds of a command that is over.
+func (e *execution) close() error {
+	e.stopFilling()
+	e.mu.Lock()
+	if e.orphaned != nil {
+		e.orphaned.Stop()
+	}
+	e.mu.Unlock()
+	var err error
+	if e.stdin != nil {
+		err = ignoreClosed(e.stdin.Close())
+	}
+	return errors.Join(err, e.stdout.Close(), e.stderr.Close())
+}
+
+// wait returns when the command is done or ctx ends.
+func (e *execution) wait(ctx context.Context) error { return wait(ctx, e.done) }

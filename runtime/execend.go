@@ -1,0 +1,239 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/caisson-run/caisson/runtime/pid1"
+)
+
+// ending is how a command ended, before it is told.
+type ending struct {
+	exit     pid1.Exit
+	known    bool // PID 1 told how; otherwise it ended first
+	reason   Reason
+	timedOut bool
+}
+
+// watch sees a started command to its end and makes its result known.
+func (m *Manager) watch(ctx context.Context, e *execution) {
+	ending := m.await(ctx, e)
+	if !ending.known && errors.Is(e.s.endCause(), errLeft) { // it runs on: the next daemon sees it to its end
+		return
+	}
+	duration := time.Duration(now() - e.record.Began)
+	if e.s.isMain(e) { // the result counts all that it started, so that ends first
+		m.endProcesses(ctx, e.s)
+	}
+	m.settle(ctx, e)
+	close(e.settled)
+	_ = failpoint("exec/settled") // only to be killed at: the command has ended
+	m.conclude(ctx, e, ending, duration)
+}
+
+// await returns when the command has ended: by itself, because its time was
+// over, because somebody wanted it to end, or because PID 1 is gone.
+func (m *Manager) await(ctx context.Context, e *execution) ending {
+	type told struct {
+		exit pid1.Exit
+		err  error
+	}
+	waited := make(chan told, 1)
+	go func() {
+		exit, err := e.proc.Wait(ctx)
+		waited <- told{exit, err}
+	}()
+	var end ending
+	deadline, stop := after(e.record.Deadline)
+	defer stop()
+	var grace <-chan time.Time
+	for {
+		select {
+		case t := <-waited:
+			end.exit, end.known = t.exit, t.err == nil
+			return end.settle(e.s)
+		case <-deadline:
+			end.timedOut, deadline = true, nil
+			grace = m.terminate(ctx, e)
+		case <-e.ending:
+			end.reason = ReasonCanceled
+			grace = m.terminate(ctx, e)
+		case <-grace:
+			m.killExec(ctx, e)
+		}
+	}
+}
+
+// settle names the reason, as far as the command itself tells it.
+func (e ending) settle(s *sandbox) ending {
+	switch {
+	case e.timedOut:
+		e.reason = ReasonTimeout
+	case e.reason != "":
+	case !e.known:
+		e.reason = s.endReason()
+	case e.exit.Signal != 0:
+		e.reason = ReasonSignaled
+	default:
+		e.reason = ReasonExited
+	}
+	return e
+}
+
+// after is a timer for a moment, where 0 is never.
+func after(at moment) (<-chan time.Time, func()) {
+	if at == 0 {
+		return nil, func() {}
+	}
+	t := time.NewTimer(at.left())
+	return t.C, func() { t.Stop() }
+}
+
+// terminate asks the command to end, and returns when to make it.
+func (m *Manager) terminate(ctx context.Context, e *execution) <-chan time.Time {
+	m.signal(ctx, e, syscall.SIGTERM)
+	return time.After(m.opts.StopGrace)
+}
+
+// signal passes a signal to the command's process group. A command that has
+// ended meanwhile is no failure.
+func (m *Manager) signal(ctx context.Context, e *execution, sig syscall.Signal) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := e.proc.Signal(ctx, sig); err != nil {
+		m.log.Debug("signal command", "sandbox", e.s.id, "exec", e.number(), "signal", int(sig), "err", err)
+	}
+}
+
+// killExec ends all that the command started: precisely where it has a cgroup of
+// its own, with the whole sandbox where that lives for this command alone, and
+// else as far as PID 1 can tell what belongs to it.
+func (m *Manager) killExec(ctx context.Context, e *execution) {
+	ctx, cancel := context.WithTimeout(ctx, initTimeout)
+	defer cancel()
+	var err error
+	switch {
+	case e.s.isMain(e):
+		m.kill(e.s)
+	case e.group != nil:
+		err = e.group.Kill(ctx)
+	default:
+		_, err = e.proc.SignalAll(ctx, syscall.SIGKILL)
+	}
+	if err != nil {
+		m.log.Warn("kill command", "sandbox", e.s.id, "exec", e.number(), "err", err)
+	}
+}
+
+// settleTimeout bounds the wait for output that was written before the end.
+const settleTimeout = 10 * time.Second
+
+// settle returns when all that the command wrote is kept. A child that holds
+// the pipe open does not hold up the result: what it writes later is kept too.
+func (m *Manager) settle(ctx context.Context, e *execution) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	if err := errors.Join(e.stdout.Settle(ctx), e.stderr.Settle(ctx)); err != nil {
+		m.log.Warn("settle output", "sandbox", e.s.id, "exec", e.number(), "err", err)
+	}
+}
+
+// conclude makes the result known, keeps it, and lets PID 1 forget the command.
+func (m *Manager) conclude(ctx context.Context, e *execution, end ending, duration time.Duration) {
+	s := e.s
+	result := m.result(s, e, end, duration)
+	e.mu.Lock()
+	e.record.Result, e.record.EndedAt, e.state = result, time.Now().Round(0), ExecExited
+	record := e.record
+	e.mu.Unlock()
+	if err := writeRecord(m.paths.exec(s.id, e.number()), record); err != nil {
+		m.log.Warn("keep result", "sandbox", s.id, "exec", e.number(), "err", err)
+	}
+	_ = failpoint("exec/kept") // only to be killed at: the command has ended
+	if end.known {
+		if err := e.proc.Release(); err != nil {
+			m.log.Debug("release command", "sandbox", s.id, "exec", e.number(), "err", err)
+		}
+	}
+	if e.stdin != nil {
+		_ = ignoreClosed(e.stdin.Close()) // its reader is gone
+	}
+	if e.group != nil {
+		m.endGroup(ctx, e)
+	}
+	close(e.done)
+	m.log.Info("command ended", "sandbox", s.id, "exec", e.number(), "code", result.ExitCode, "reason", string(result.Reason), "dur", result.Duration)
+	m.concluded(s)
+}
+
+// endGroup removes the command's own cgroup. What the command left running in
+// it is ended: it would outlive the limits that it was started with.
+func (m *Manager) endGroup(ctx context.Context, e *execution) {
+	ctx, cancel := context.WithTimeout(ctx, initTimeout)
+	defer cancel()
+	if err := errors.Join(e.group.Kill(ctx), e.group.Remove(ctx)); err != nil {
+		m.log.Warn("remove the command's cgroup", "sandbox", e.s.id, "exec", e.number(), "err", err)
+	}
+}
+
+// concluded notes that a command of s ended: s may be idle now, over, or hold
+// more ended commands than it keeps.
+func (m *Manager) concluded(s *sandbox) {
+	s.mu.Lock()
+	s.idleLocked()
+	idle := s.record
+	drop := s.surplusLocked(m.opts.KeptExecs, m.opts.KeptOutput)
+	s.mu.Unlock()
+	for _, e := range drop {
+		if err := errors.Join(e.close(), m.removeExecFiles(s.id, e.number())); err != nil {
+			m.log.Warn("drop ended command", "sandbox", s.id, "exec", e.number(), "err", err)
+		}
+	}
+	if idle.IdleTimeout > 0 {
+		m.keepRecord(s)
+		s.rearm()
+	}
+	if idle.Main != 0 {
+		s.end(errMainEnded)
+	}
+}
+
+// surplusLocked takes the oldest ended commands out of s until what is left is
+// within the bounds.
+func (s *sandbox) surplusLocked(maxCount int, maxBytes int64) []*execution {
+	var ended []*execution
+	var bytes int64
+	for _, e := range s.execs {
+		if e.over() && e.number() != s.record.Main {
+			ended = append(ended, e)
+			bytes += e.keptBytes()
+		}
+	}
+	slices.SortFunc(ended, func(a, b *execution) int { return int(a.number()) - int(b.number()) })
+	var drop []*execution
+	for len(ended) > 0 && (len(ended) > maxCount || bytes > maxBytes) {
+		e := ended[0]
+		ended, bytes = ended[1:], bytes-e.keptBytes()
+		delete(s.execs, e.number())
+		drop = append(drop, e)
+	}
+	return drop
+}
+
+// over reports whether nothing of e is under way any more: it ended, and nobody
+// is attached.
+func (e *execution) over() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.record.Result != nil && e.readers == 0 && e.logs == 0
+}
+
+// keptBytes is what the output of e takes at most.
+func (e *execution) keptBytes() int64 {
+	out, _ := e.stdout.Total()
+	errOut, _ := e.stderr.Total()
+	return min(out, e.record.OutputLimit) + min(errOut, e.record.OutputLimit)
+}

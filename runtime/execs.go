@@ -1,0 +1,190 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/caisson-run/caisson/runtime/output"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Exec runs a command in the sandbox that ref names and returns when it has
+// ended and all of its output was delivered. When ctx ends, the caller is taken
+// to have gone away: it can Attach again, and the command is ended if nobody
+// does so within the daemon's grace.
+func (m *Manager) Exec(ctx context.Context, ref string, r ExecRequest, streams IO) (*Result, error) {
+	defer m.Busy()()
+	r.Stdin = r.Stdin || streams.Stdin != nil
+	s, e, err := m.exec(ctx, ref, r, false)
+	if err != nil {
+		return nil, err
+	}
+	defer e.detach(m.opts.AttachGrace)
+	if streams.Started != nil {
+		streams.Started(s.info(), e.info())
+	}
+	return m.attend(ctx, e, AttachOptions{}, streams)
+}
+
+// StartExec starts a command in the background.
+func (m *Manager) StartExec(ctx context.Context, ref string, r ExecRequest) (ExecInfo, error) {
+	defer m.Busy()()
+	_, e, err := m.exec(ctx, ref, r, true)
+	if err != nil {
+		return ExecInfo{}, err
+	}
+	return e.info(), nil
+}
+
+func (m *Manager) exec(ctx context.Context, ref string, r ExecRequest, detached bool) (*sandbox, *execution, error) {
+	s, err := m.find(ctx, ref)
+	if err != nil {
+		return nil, nil, err
+	}
+	rec := s.kept()
+	p, err := r.plan(rec, func(name string) (user, error) { return m.userOf(ctx, rec, name) })
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err := m.startExec(ctx, s, p, detached)
+	return s, e, err
+}
+
+// userOf resolves a user in the image that a sandbox was made of.
+func (m *Manager) userOf(ctx context.Context, r record, name string) (user, error) {
+	img, err := m.images.GetImage(ctx, r.Image)
+	if err == nil && img.Digest != r.ImageDigest {
+		err = sbxerr.New(sbxerr.ImageNotFound, "runtime.user", "image %q is another one by now: name the user by its ids", r.Image)
+	}
+	if err != nil {
+		return user{}, err
+	}
+	return m.userIn(ctx, img, name)
+}
+
+func (m *Manager) userIn(ctx context.Context, img StoredImage, name string) (user, error) {
+	u, err := m.planner(ctx).user(img, name)
+	u.Groups = slices.Concat(u.Groups, m.slots())
+	return u, err
+}
+
+// Attach continues the streams of a command where its reader stands, and
+// returns as Exec does. It also serves a command that has ended.
+func (m *Manager) Attach(ctx context.Context, ref, exec string, o AttachOptions, streams IO) (*Result, error) {
+	defer m.Busy()()
+	s, e, err := m.findExec(ctx, ref, exec)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.check(e); err != nil {
+		return nil, err
+	}
+	if streams.Stdin != nil && e.stdin == nil && !e.isDone() {
+		return nil, sbxerr.New(sbxerr.State, "runtime.attach", "command %s of sandbox %s was started without an input", exec, ref)
+	}
+	if streams.Started != nil {
+		streams.Started(s.info(), e.info())
+	}
+	return m.attend(ctx, e, o, streams)
+}
+
+// check refuses a reader that claims to have had what was not written.
+func (o AttachOptions) check(e *execution) error {
+	for _, at := range []struct {
+		stream string
+		offset int64
+		store  *output.Store
+	}{{"stdout", o.StdoutOffset, e.stdout}, {"stderr", o.StderrOffset, e.stderr}} {
+		if total, _ := at.store.Total(); at.offset < 0 || at.offset > total {
+			return sbxerr.New(sbxerr.Config, "runtime.attach", "offset %d of %s: %d bytes were written so far", at.offset, at.stream, total)
+		}
+	}
+	return nil
+}
+
+func (m *Manager) findExec(ctx context.Context, ref, exec string) (*sandbox, *execution, error) {
+	s, err := m.find(ctx, ref)
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err := s.execution(exec)
+	return s, e, err
+}
+
+// Execs lists the commands of a sandbox, oldest first: those that run, and as
+// many of those that ended as are kept.
+func (m *Manager) Execs(ctx context.Context, ref string) ([]ExecInfo, error) {
+	s, err := m.find(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	list := []ExecInfo{}
+	for _, e := range s.executions() {
+		list = append(list, e.info())
+	}
+	return list, nil
+}
+
+// WaitExec returns when a command has ended.
+func (m *Manager) WaitExec(ctx context.Context, ref, exec string) (ExecInfo, error) {
+	defer m.Busy()()
+	_, e, err := m.findExec(ctx, ref, exec)
+	if err != nil {
+		return ExecInfo{}, err
+	}
+	if err := e.wait(ctx); err != nil {
+		return ExecInfo{}, err
+	}
+	return e.info(), nil
+}
+
+// SignalExec sends a signal to a command. One that has ended is an error.
+func (m *Manager) SignalExec(ctx context.Context, ref, exec string, r SignalRequest) error {
+	_, e, err := m.findExec(ctx, ref, exec)
+	if err != nil {
+		return err
+	}
+	if e.isDone() {
+		return sbxerr.New(sbxerr.State, "runtime.signal", "command %s of sandbox %s has ended", exec, ref)
+	}
+	if !r.All {
+		return e.proc.Signal(ctx, r.Signal)
+	}
+	_, err = e.proc.SignalAll(ctx, r.Signal)
+	return err
+}
+
+// Logs copies the kept output of a command of the sandbox that ref names. With
+// Follow it goes on until no process can write to it any more.
+func (m *Manager) Logs(ctx context.Context, ref string, o LogOptions, stdout, stderr io.Writer) error {
+	const op = "runtime.logs"
+	defer m.Busy()()
+	_, e, err := m.findExec(ctx, ref, o.Exec)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains([]string{"", "stdout", "stderr"}, o.Stream) {
+		return sbxerr.New(sbxerr.Config, op, "stream %q is none of stdout, stderr", o.Stream)
+	}
+	if err := (AttachOptions{o.StdoutOffset, o.StderrOffset}).check(e); err != nil {
+		return err
+	}
+	defer e.read()()
+	var wg sync.WaitGroup
+	var errs [2]error
+	for i, from := range []struct {
+		name   string
+		store  *output.Store
+		to     io.Writer
+		offset int64
+	}{{"stdout", e.stdout, stdout, o.StdoutOffset}, {"stderr", e.stderr, stderr, o.StderrOffset}} {
+		if o.Stream == "" || o.Stream == from.name {
+			wg.Go(func() { _, errs[i] = from.store.Follow(ctx, from.to, from.offset, o.Follow) })
+		}
+	}
+	wg.Wait()
+	return sbxerr.Wrap(sbxerr.StateDir, op, errors.Join(errs[:]...))
+}

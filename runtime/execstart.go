@@ -1,0 +1,182 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/runtime/output"
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// startExec starts the planned command in s. From its record's writing on, a
+// daemon that comes after this one finds it.
+func (m *Manager) startExec(ctx context.Context, s *sandbox, p *execPlan, detached bool) (*execution, error) {
+	e, err := m.admitWithin(ctx, s, p, detached)
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	err = failpoint("exec/recorded")
+	if err == nil {
+		err = m.launch(ctx, s, e, p)
+	}
+	if err != nil {
+		return nil, errors.Join(err, m.dropExec(s, e))
+	}
+	_ = failpoint("exec/started") // only to be killed at: the command runs
+	e.mu.Lock()
+	e.state, e.pid, e.took = ExecRunning, e.proc.PID, time.Since(begin)
+	if e.record.Deadline == 0 && p.timeout > 0 {
+		e.record.Deadline = in(&p.timeout)
+	}
+	e.mu.Unlock()
+	go m.watch(context.WithoutCancel(ctx), e)
+	return e, nil
+}
+
+// admitWithin is admitExec within the quota of the caller of ctx.
+func (m *Manager) admitWithin(ctx context.Context, s *sandbox, p *execPlan, detached bool) (*execution, error) {
+	g, err := m.grant(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if g.Unbounded() { // whoever has no quota does not pay for the sum
+		return m.admitExec(s, p, detached)
+	}
+	m.quotas.Lock() // two at once must not both be the last that fits
+	defer m.quotas.Unlock()
+	m.mu.Lock()
+	err = g.CheckQuota(m.standingLocked(g), peer.Usage{Execs: 1})
+	m.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return m.admitExec(s, p, detached)
+}
+
+// admitExec takes a number for the command and makes it known, where the
+// sandbox can run one.
+func (m *Manager) admitExec(s *sandbox, p *execPlan, detached bool) (*execution, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.acceptsLocked(); err != nil {
+		return nil, err
+	}
+	if running := s.runningLocked(); running >= maxExecs {
+		return nil, sbxerr.New(sbxerr.Busy, "runtime.exec", "sandbox %s runs %d commands, which is the most", s.record.Name, running)
+	}
+	n := s.lastExec + 1
+	stdout, outErr := output.Create(m.paths.stdout(s.id, n), p.outputLimit)
+	stderr, errErr := output.Create(m.paths.stderr(s.id, n), p.outputLimit)
+	if err := errors.Join(outErr, errErr); err != nil {
+		return nil, err
+	}
+	e := newExecution(s, execRecord{
+		Version: recordVersion, Number: n, Args: p.args, Stdin: p.stdin, TTY: p.tty != nil, Detached: detached,
+		OutputLimit: p.outputLimit, Timeout: p.timeout, Began: now(), StartedAt: time.Now().Round(0),
+	}, stdout, stderr)
+	if !detached {
+		e.readers = 1
+	}
+	if p.limits.any() {
+		e.record.Cgroup = "exec-" + number(n)
+	}
+	if p.timeout > 0 { // of the start too, in case nobody is left to see it
+		e.record.Deadline = in(&p.timeout)
+	}
+	if err := writeRecord(m.paths.exec(s.id, n), e.record); err != nil {
+		return nil, err
+	}
+	s.lastExec = n
+	s.execs[n] = e
+	s.busyLocked()
+	return e, nil
+}
+
+// maxExecs bounds the commands that run in one sandbox at once: each costs the
+// daemon its pipes.
+const maxExecs = 256
+
+// launch passes the command to PID 1.
+func (m *Manager) launch(ctx context.Context, s *sandbox, e *execution, p *execPlan) (err error) {
+	pipes, err := newPipes(p.stdin, p.tty == nil)
+	if err != nil {
+		return err
+	}
+	cmd := pid1.Command{
+		Number: e.number(), Args: p.args, Env: p.env, Cwd: p.cwd, UID: p.user.UID, GID: p.user.GID, Groups: p.user.Groups,
+		Stdin: pipes.inside[0], Stdout: pipes.inside[1], Stderr: pipes.inside[2],
+		HeldStdin: pipes.stdin, HeldStdout: pipes.stdout, HeldStderr: pipes.stderr,
+		Rlimits: p.rlimits,
+	}
+	if p.tty != nil {
+		cmd.TTY = &pid1.WinSize{Rows: p.tty.Rows, Cols: p.tty.Cols}
+	}
+	if p.limits.any() {
+		cmd.Place = m.placer(s, e, p.limits.child())
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, initTimeout,
+		sbxerr.New(sbxerr.Init, "runtime.exec", "caisson-init did not start the command within %s", initTimeout))
+	defer cancel()
+	e.proc, err = s.init.Start(ctx, cmd)
+	err = errors.Join(err, pipes.closeInside())
+	if err != nil {
+		return errors.Join(err, pipes.closeOutside())
+	}
+	e.fill(e.stdout, pipes.stdout)
+	if pipes.stderr != nil {
+		e.fill(e.stderr, pipes.stderr)
+	} else {
+		e.stderr.Finish()
+	}
+	e.stdin = pipes.stdin
+	return nil
+}
+
+// placer puts the command into a cgroup of its own before it may run. pid is
+// PID 1's word: the process is looked for among those of the sandbox's cgroup,
+// so it can only be one of its own.
+func (m *Manager) placer(s *sandbox, e *execution, limits cgroups.ChildLimits) func(context.Context, int) error {
+	return func(_ context.Context, pid int) error {
+		group, err := m.group(s.id)
+		if err != nil {
+			return err
+		}
+		host, err := cgroups.HostPID(group, pid)
+		if err != nil {
+			return err
+		}
+		if e.group, err = group.NewChild(e.record.Cgroup, limits); err != nil {
+			return err
+		}
+		return errors.Join(e.group.Add(host), failpoint("exec/placed"))
+	}
+}
+
+// dropExec forgets a command that was never started.
+func (m *Manager) dropExec(s *sandbox, e *execution) error {
+	var errs []error
+	if e.group != nil {
+		errs = append(errs, e.group.Remove(context.Background()))
+	}
+	errs = append(errs, e.close(), m.removeExecFiles(s.id, e.number()))
+	s.mu.Lock()
+	delete(s.execs, e.number())
+	close(e.done) // for whoever has seen it
+	s.idleLocked()
+	s.mu.Unlock()
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("drop command %d of sandbox %s: %w", e.number(), s.id, err)
+	}
+	return nil
+}
+
+func (m *Manager) removeExecFiles(id string, n uint32) error {
+	record := m.paths.exec(id, n)
+	return removeFiles(record+".new", record, m.paths.stdout(id, n), m.paths.stderr(id, n))
+}

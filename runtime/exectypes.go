@@ -1,0 +1,79 @@
+package runtime
+
+import (
+	"syscall"
+	"time"
+)
+
+// ExecState is where a command stands.
+type ExecState string
+
+// The states of a command, in the order in which it passes them.
+const (
+	ExecStarting ExecState = "starting"
+	ExecRunning  ExecState = "running"
+	ExecExited   ExecState = "exited"
+)
+
+// ExecInfo is one command of a sandbox as a list shows it.
+type ExecInfo struct {
+	ID        string // unique in its sandbox, never used again there
+	SandboxID string
+	Args      []string
+	State     ExecState
+	PID       int // in the sandbox's pid namespace, by PID 1's word; 0 before it runs
+	TTY       bool
+	Stdin     bool // its input is open
+	StartedAt time.Time
+	EndedAt   time.Time // zero while it runs
+	// StdoutBytes and StderrBytes are the totals written so far, and so the
+	// offsets at which what comes next begins.
+	StdoutBytes int64
+	StderrBytes int64
+	Result      *Result // nil until it exited
+}
+
+// AttachOptions say where in the streams of a command its reader stands.
+type AttachOptions struct {
+	StdoutOffset int64 // bytes that the reader has had already
+	StderrOffset int64
+}
+
+// SignalRequest asks for a signal to a command.
+type SignalRequest struct {
+	Signal syscall.Signal
+	// All sends it to every process that the command started and that can be
+	// told to be its: its cgroup where it has one, else its session.
+	All bool
+}
+
+// UpdateRequest changes a live sandbox. Nil leaves a setting as it is.
+type UpdateRequest struct {
+	MemoryBytes *int64
+	MilliCPU    *int64
+	PIDs        *int64
+	TTL         *time.Duration    // from now; 0 is never
+	IdleTimeout *time.Duration    // 0 is never
+	Labels      map[string]string // merged; an empty value removes the label
+}
+
+// PoolStats is one pool of ready sandboxes.
+type PoolStats struct {
+	Profile  string
+	Image    string
+	Ready    int // sandboxes that wait
+	Filling  int // sandboxes that are being made
+	Size     int // how many it keeps ready
+	Hits     int64
+	Misses   int64
+	Failures int64         // sandboxes that could not be made or did not pass their checks
+	Refill   time.Duration // median time to make one
+}
+
+// Stats is what the daemon counts.
+type Stats struct {
+	Sandboxes map[State]int
+	Execs     int // that run
+	Queued    int // requests that wait for their turn to make a sandbox
+	Pools     []PoolStats
+}

@@ -1,0 +1,63 @@
+package runtime
+
+import (
+	"context"
+	"os"
+	"syscall"
+
+	"github.com/caisson-run/caisson/runtime/files"
+	"github.com/caisson-run/caisson/runtime/pid1"
+)
+
+// Files returns what works on the files of the sandbox that ref names.
+func (m *Manager) Files(ctx context.Context, ref string) (*files.Session, error) {
+	s, err := m.find(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.acceptsLocked(); err != nil {
+		return nil, err
+	}
+	if s.files == nil {
+		s.files = files.NewSession(m.fileProcesses(s), files.DefaultLimits())
+	}
+	return s.files, nil
+}
+
+// fileProcesses starts processes that work on the files of s. They have no
+// record: those that a daemon leaves behind are ended by the next one.
+func (m *Manager) fileProcesses(s *sandbox) files.Start {
+	return func(ctx context.Context, args []string, socket *os.File) (func(), error) {
+		s.mu.Lock()
+		err := s.acceptsLocked()
+		s.lastExec++
+		n, r := s.lastExec, s.record
+		s.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+		proc, err := s.init.Start(ctx, pid1.Command{
+			Number: n, Args: args, Env: r.Env, Cwd: "/", UID: r.User.UID, GID: r.User.GID, Groups: r.User.Groups, Stdin: socket,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return func() { go m.endFileProcess(context.WithoutCancel(ctx), s, proc) }, nil
+	}
+}
+
+// endFileProcess ends a process whose connection was closed.
+func (m *Manager) endFileProcess(ctx context.Context, s *sandbox, proc *pid1.Exec) {
+	ctx, cancel := context.WithTimeout(ctx, initTimeout)
+	defer cancel()
+	_, _ = proc.SignalAll(ctx, syscall.SIGKILL) // it may have ended with its connection
+	if _, err := proc.Wait(ctx); err != nil {
+		m.log.Debug("end file process", "sandbox", s.id, "err", err)
+		return
+	}
+	if err := proc.Release(); err != nil {
+		m.log.Debug("release file process", "sandbox", s.id, "err", err)
+	}
+}

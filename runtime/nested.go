@@ -1,0 +1,58 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// nestedName is the socket by which a sandbox makes sandboxes of its own, beside
+// that of PID 1.
+const nestedName = "api.sock"
+
+var errParentEnded = errors.New("the sandbox that made it ended")
+
+// createNested gives the sandbox a socket of its own, where it may have one. Who
+// comes by it is this sandbox, whatever its ids are. One that an earlier daemon
+// left is replaced.
+func (m *Manager) createNested(_ context.Context, s *sandbox) error {
+	r := s.kept()
+	if r.Nested == nil {
+		return nil
+	}
+	path := filepath.Join(m.paths.init(s.id), nestedName)
+	if err := removeFiles(path); err != nil {
+		return err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return sbxerr.Wrap(sbxerr.StateDir, "runtime.nested", err)
+	}
+	l.SetUnlinkOnClose(false) // the stage's removal does it, also after a crash
+	s.nested = l
+	uid, gid := int(r.HostIDBase+r.User.UID), int(r.HostIDBase+r.User.GID)
+	if err := errors.Join(os.Chmod(path, fs.FileMode(0o600)), os.Lchown(path, uid, gid)); err != nil {
+		return sbxerr.Wrap(sbxerr.StateDir, "runtime.nested", fmt.Errorf("give socket %q to the sandbox: %w", path, err))
+	}
+	m.opts.ServeNested(s.id, l)
+	return nil
+}
+
+func (m *Manager) removeNested(_ context.Context, id string) error {
+	return removeFiles(filepath.Join(m.paths.init(id), nestedName))
+}
+
+// endChildren ends the sandboxes that s made.
+func (m *Manager) endChildren(s *sandbox) {
+	for _, other := range m.all() {
+		if other.kept().Parent == s.id {
+			other.end(errParentEnded)
+		}
+	}
+}

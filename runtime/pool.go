@@ -1,0 +1,367 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// PoolConfig keeps sandboxes of one kind ready.
+type PoolConfig struct {
+	Profile string
+	Image   string // empty is the profile's
+	Size    int    // ready ones to keep
+	Max     int    // ready ones at most, after a burst; 0 is Size
+}
+
+// pool is the sandboxes of one kind that wait for their request. Each serves one
+// request and is not used again.
+type pool struct {
+	cfg  PoolConfig
+	wake chan struct{} // asks the filler to look
+
+	mu       sync.Mutex
+	kind     kind
+	ready    []*sandbox
+	filling  int
+	hits     int64
+	misses   int64
+	failures int64
+	refills  []time.Duration // the latest
+	paused   bool            // the host is short of memory, or its image is gone
+}
+
+// kind is what cannot be changed in a sandbox that was made: a request takes one
+// of its own kind only.
+type kind struct {
+	profile, image, network string
+	user                    string
+	openFiles, tmpfs, pids  int64
+}
+
+// kindOf returns the kind of sandbox that p asks for. Memory and CPU are limits
+// that can be changed.
+func kindOf(p *plan) kind {
+	return kind{
+		profile: p.profileName, image: p.image.Digest, network: string(p.network), user: p.user.String(),
+		openFiles: p.limits.OpenFiles, tmpfs: p.limits.TmpfsBytes, pids: p.limits.PIDs,
+	}
+}
+
+// maxRefills is how many times of making are kept for the median.
+const maxRefills = 64
+
+var (
+	errImageGone = errors.New("its image is removed or replaced")
+	errShort     = errors.New("the host is short of memory")
+	errSpoiled   = errors.New("it could not be made what was asked for")
+)
+
+// StartPools begins to fill the pools. They go on until Close.
+func (m *Manager) StartPools(ctx context.Context) {
+	ctx, m.stopFilling = context.WithCancel(peer.NewContext(context.WithoutCancel(ctx), peer.System))
+	for _, cfg := range m.opts.Pools {
+		p := &pool{cfg: cfg, wake: make(chan struct{}, 1)}
+		m.pools = append(m.pools, p)
+		m.fillers.Go(func() { m.fill(ctx, p) })
+	}
+}
+
+// stopPools ends the filling; the sandboxes that wait are ended like all others.
+func (m *Manager) stopPools() {
+	if m.stopFilling != nil {
+		m.stopFilling()
+	}
+	m.fillers.Wait()
+}
+
+// The pace of the filler.
+const (
+	fillRetry   = 5 * time.Second // after a failure
+	fillLook    = 5 * time.Second // at memory and images
+	shortMemory = 10              // per cent of the host's memory that are to stay free
+)
+
+// fill keeps p full: one sandbox at a time, and only while nobody waits for one.
+func (m *Manager) fill(ctx context.Context, p *pool) {
+	tick := time.NewTicker(fillLook)
+	defer tick.Stop()
+	for {
+		m.inspectPool(ctx, p)
+		for p.wants() && ctx.Err() == nil {
+			if m.making.queued.Load() > 0 { // somebody waits: that goes first
+				if !pauseFor(ctx, 10*time.Millisecond) {
+					return
+				}
+				continue
+			}
+			if err := m.fillOne(ctx, p); err != nil && ctx.Err() == nil {
+				m.log.Warn("fill pool", "profile", p.cfg.Profile, "image", p.cfg.Image, "err", err)
+				if !pauseFor(ctx, fillRetry) {
+					return
+				}
+			}
+		}
+		select {
+		case <-p.wake:
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func pauseFor(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// inspectPool drops what is of no more use: sandboxes of an image that was
+// replaced, and all of them when the host is short of memory.
+func (m *Manager) inspectPool(ctx context.Context, p *pool) {
+	short := m.shortOfMemory()
+	plan, err := m.planFor(ctx, CreateRequest{Profile: p.cfg.Profile, Image: p.cfg.Image})
+	if err != nil {
+		m.log.Warn("plan pool", "profile", p.cfg.Profile, "image", p.cfg.Image, "err", err)
+		p.empty(errImageGone)
+		return
+	}
+	k := kindOf(plan)
+	switch {
+	case short:
+		p.empty(errShort)
+	case p.differs(k):
+		p.empty(errImageGone)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused, p.kind = short, k
+	p.ready = slices.DeleteFunc(p.ready, func(s *sandbox) bool { return s.endCause() != nil })
+}
+
+// empty ends what is ready in p, and lets nothing be added until it is inspected
+// again.
+func (p *pool) empty(cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.ready {
+		s.end(cause)
+	}
+	p.ready, p.kind, p.paused = nil, kind{}, true
+}
+
+func (p *pool) differs(k kind) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.kind != k
+}
+
+// shortOfMemory reports whether ready sandboxes are a luxury on this host now.
+func (m *Manager) shortOfMemory() bool {
+	host, err := cgroups.Pressure()
+	return err == nil && host.Available < host.Total/100*shortMemory
+}
+
+// wants reports whether p is to be filled.
+func (p *pool) wants() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.paused && len(p.ready)+p.filling < p.cfg.Size
+}
+
+// fillOne makes one sandbox, checked like any other, and puts it in.
+func (m *Manager) fillOne(ctx context.Context, p *pool) error {
+	p.mu.Lock()
+	p.filling++
+	p.mu.Unlock()
+	start := time.Now()
+	s, err := m.makePooled(ctx, p)
+	if failed := failpoint("pool/filled"); failed != nil && err == nil {
+		s.end(errSpoiled)
+		err = failed
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.filling--
+	if err != nil {
+		p.failures++
+		return err
+	}
+	p.ready = append(p.ready, s)
+	p.refills = append(p.refills, time.Since(start))
+	if len(p.refills) > maxRefills {
+		p.refills = p.refills[1:]
+	}
+	return nil
+}
+
+func (m *Manager) makePooled(ctx context.Context, p *pool) (*sandbox, error) {
+	plan, err := m.planFor(ctx, CreateRequest{Profile: p.cfg.Profile, Image: p.cfg.Image})
+	if err != nil {
+		return nil, err
+	}
+	return m.make(ctx, plan, func(r *record) { r.Pooled = true })
+}
+
+// obtain returns a live sandbox for p: a ready one where there is one of its
+// kind, else a new one. prepare sets what its record holds beyond the plan.
+func (m *Manager) obtain(ctx context.Context, p *plan, prepare func(*record)) (*sandbox, error) {
+	for _, pool := range m.pools {
+		s := pool.take(kindOf(p))
+		if s == nil {
+			continue
+		}
+		ready := s.kept()
+		err := m.assign(ctx, s, p, prepare)
+		if err == nil {
+			pool.refill()
+			return s, nil
+		}
+		s.update(func() { s.record = ready }) // its name is for the one that is made instead
+		m.keepRecord(s)
+		s.end(errSpoiled)
+		pool.refill()
+		if code := sbxerr.Of(err); code == sbxerr.Workspace || code == sbxerr.Peer || code == sbxerr.Busy || errors.Is(err, errTaken) { // a new one would not help
+			return nil, err
+		}
+		m.log.Warn("use ready sandbox", "sandbox", s.id, "err", err)
+		p.become(newID()) // that one is still being removed under its own
+	}
+	return m.make(ctx, p, prepare)
+}
+
+// take removes a ready sandbox from p if it is of the kind k.
+func (p *pool) take(k kind) *sandbox {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.kind != k {
+		return nil
+	}
+	for len(p.ready) > 0 {
+		s := p.ready[0]
+		p.ready = p.ready[1:]
+		if s.endCause() == nil && s.init.Err() == nil {
+			p.hits++
+			return s
+		}
+	}
+	p.misses++
+	return nil
+}
+
+func (p *pool) refill() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// assign makes a ready sandbox that of p: its limits, its workspace, its name.
+// Its ID stays, and with it all that is named after it.
+func (m *Manager) assign(ctx context.Context, s *sandbox, p *plan, prepare func(*record)) error {
+	p.become(s.id)
+	r := p.record(m.boot, time.Now().Round(0))
+	if prepare != nil {
+		prepare(&r)
+	}
+	have := s.kept()
+	r.HostIDBase, r.Ready, r.Stages, r.Warnings = have.HostIDBase, true, nil, have.Warnings
+	r.IdleSince = now()
+	begin := time.Now()
+	if err := errors.Join(m.rename(s, p, r), failpoint("assign/renamed")); err != nil {
+		return err
+	}
+	if err := errors.Join(m.setLimits(s, have.Limits, p.limits), failpoint("assign/limits")); err != nil {
+		return err
+	}
+	if err := m.declare(s, p); err != nil {
+		return err
+	}
+	err := m.withWorkspace(ctx, s, p, func(ws *mount.Workspace, ids *mount.UserNS) error {
+		point := m.paths.workspace(s.id) // on the host too: the posture is checked against it
+		if err := errors.Join(makeDir(point, 0o700), ws.Attach(point, p.readOnly, ids)); err != nil {
+			return err
+		}
+		return ws.AttachInto(s.process.file, workspacePath, p.readOnly, ids)
+	})
+	if err = errors.Join(err, failpoint("assign/workspace")); err != nil {
+		return err
+	}
+	r.Stages = []Stage{{Name: "pool", Duration: time.Since(begin)}}
+	s.update(func() { s.record = r })
+	if err := errors.Join(writeRecord(m.paths.record(s.id), r), failpoint("assign/record")); err != nil {
+		return err
+	}
+	if err := m.createNested(ctx, s); err != nil {
+		return err
+	}
+	s.rearm()
+	return s.endCause()
+}
+
+// declare makes the spec of s that of p, against which another daemon checks it.
+func (m *Manager) declare(s *sandbox, p *plan) error {
+	spec, _, err := m.buildSpec(p, s.block) // what it warns of was said when s was made
+	if err != nil {
+		return err
+	}
+	s.update(func() { s.spec = spec })
+	return writeRecord(m.paths.spec(s.id), spec)
+}
+
+// become gives p the ID of the sandbox that it gets.
+func (p *plan) become(id string) {
+	old := p.id
+	if p.name == old {
+		p.name = id
+	}
+	for i, kv := range p.env {
+		if kv == "HOSTNAME="+old {
+			p.env[i] = "HOSTNAME=" + id
+		}
+	}
+	p.id = id
+}
+
+// rename makes s known under the names of r, unless they are taken.
+func (m *Manager) rename(s *sandbox, p *plan, r record) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.claimNameLocked(s, r); err != nil {
+		return err
+	}
+	if err := p.grant.CheckQuota(m.standingLocked(p.grant), p.limits.usage()); err != nil {
+		return err
+	}
+	s.update(func() {
+		s.record.Name, s.record.Key, s.record.Limits, s.record.Pooled = r.Name, r.Key, r.Limits, false
+		s.record.OwnerUID, s.record.OwnerSystem, s.record.Parent = r.OwnerUID, r.OwnerSystem, r.Parent
+	})
+	return nil
+}
+
+func (p *pool) stats() PoolStats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	st := PoolStats{
+		Profile: cmp.Or(p.cfg.Profile, DefaultProfile), Image: p.cfg.Image, Ready: len(p.ready), Filling: p.filling, Size: p.cfg.Size,
+		Hits: p.hits, Misses: p.misses, Failures: p.failures,
+	}
+	if n := len(p.refills); n > 0 {
+		sorted := slices.Sorted(slices.Values(p.refills))
+		st.Refill = sorted[n/2]
+	}
+	return st
+}

@@ -1,0 +1,51 @@
+package runtime
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+func TestRecordsSurvive(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "record.json")
+	ttl := time.Hour
+	want := record{
+		Version: recordVersion, Boot: "b", ID: newID(), Name: "n", User: user{UID: 7, GID: 8, Groups: []uint32{9}}, Env: []string{"A=1"},
+		CreatedAt: time.Unix(5, 6).UTC(), Labels: map[string]string{"k": "v"}, Workspace: &WorkspaceRequest{Dir: "/srv/w", Mode: "ro"},
+		Limits: DefaultLimits(), Settings: CreateRequest{Name: "n", TTL: &ttl}, Expires: 77, Main: 1, MainArgs: []string{"true"}, Ready: true,
+	}
+	if err := writeRecord(path, want); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readRecord(path, "b")
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v\nwant %+v", got, err, want)
+	}
+}
+
+func TestRecordsAreNotGuessedAt(t *testing.T) {
+	good := `{"version":2,"boot":"b","id":"` + newID() + `"}`
+	for name, content := range map[string]string{
+		"empty": "", "torn": good[:len(good)/2], "another boot": `{"version":2,"boot":"c","id":"` + newID() + `"}`,
+		"another version": `{"version":1,"boot":"b","id":"` + newID() + `"}`, "no ID": `{"version":2,"boot":"b","id":"../x"}`, "not a record": "[]",
+	} {
+		path := filepath.Join(t.TempDir(), "record.json")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := readRecord(path, "b"); sbxerr.Of(err) != sbxerr.StateDir {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "record.json")
+	if err := os.WriteFile(path, []byte(good), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readRecord(path, "b"); err != nil { // the control
+		t.Error(err)
+	}
+}

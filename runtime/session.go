@@ -1,0 +1,354 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Create makes a sandbox that lives until it is removed, its time is over, or
+// it was idle for too long.
+func (m *Manager) Create(ctx context.Context, r CreateRequest) (Info, error) {
+	defer m.Busy()()
+	for {
+		s, err := m.ensured(ctx, r)
+		if err == nil && s == nil {
+			s, err = m.create(ctx, r)
+		}
+		if err == nil {
+			return s.info(), nil
+		}
+		// Another request for the same was faster: it is found now, or it failed.
+		if again := r.Ensure || r.Key != ""; !again || !errors.Is(err, errTaken) {
+			return Info{}, err
+		}
+	}
+}
+
+func (m *Manager) create(ctx context.Context, r CreateRequest) (*sandbox, error) {
+	p, err := m.planFor(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return m.obtain(ctx, p, nil)
+}
+
+// ensured returns the sandbox that r asks for where there is one: by its key, or
+// by its name where that is to be ensured. One that is being made is waited for.
+func (m *Manager) ensured(ctx context.Context, r CreateRequest) (*sandbox, error) {
+	for {
+		s, err := m.match(ctx, r)
+		if s == nil || err != nil {
+			return nil, err
+		}
+		if err := r.differs(s); err != nil {
+			return nil, err
+		}
+		switch state := s.info().State; state {
+		case StateRunning, StatePaused:
+			return s, nil
+		case StateCreating:
+			if err := wait(ctx, s.made); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, sbxerr.New(sbxerr.State, "runtime.create", "sandbox %s is %s: remove it first", s.kept().Name, state)
+		}
+	}
+}
+
+// match finds the sandbox that a repeated request means.
+func (m *Manager) match(ctx context.Context, r CreateRequest) (*sandbox, error) {
+	visible, err := m.visible(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range visible {
+		rec := s.kept()
+		if (r.Key != "" && rec.Key == r.Key) || (r.Ensure && rec.Name == r.Name) {
+			return s, nil
+		}
+	}
+	return nil, nil
+}
+
+// differs says which settings of s are not those of r.
+func (r CreateRequest) differs(s *sandbox) error {
+	have := s.kept().Settings
+	have.Ensure, have.Key = r.Ensure, r.Key // ways to ask, not settings
+	var names []string
+	a, b := reflect.ValueOf(normal(r)), reflect.ValueOf(normal(have))
+	for i := range a.NumField() {
+		if !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
+			names = append(names, strings.ToLower(a.Type().Field(i).Name))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return sbxerr.New(sbxerr.Exists, "runtime.create", "sandbox %s was made with other settings: %s", s.kept().Name, strings.Join(names, ", "))
+}
+
+// normal is r with the several ways to say nothing made one.
+func normal(r CreateRequest) CreateRequest {
+	if len(r.Env) == 0 {
+		r.Env = nil
+	}
+	if len(r.Allow) == 0 {
+		r.Allow = nil
+	}
+	if len(r.Labels) == 0 {
+		r.Labels = nil
+	}
+	return r
+}
+
+// Update changes limits, times and labels of a live sandbox: all that is named,
+// or nothing.
+func (m *Manager) Update(ctx context.Context, ref string, r UpdateRequest) (Info, error) {
+	defer m.Busy()()
+	s, err := m.find(ctx, ref)
+	if err != nil {
+		return Info{}, err
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	rec := s.kept()
+	if state := s.info().State; state != StateRunning && state != StatePaused {
+		return Info{}, sbxerr.New(sbxerr.State, "runtime.update", "sandbox %s is %s", rec.Name, state)
+	}
+	next, err := r.apply(rec)
+	if err != nil {
+		return Info{}, err
+	}
+	if err := m.permitUpdate(ctx, rec, next); err != nil {
+		return Info{}, err
+	}
+	if err := m.changeLimits(s, rec.Limits, next.Limits); err != nil {
+		return Info{}, err
+	}
+	s.update(func() {
+		s.record.Changing = nil
+		s.record.Limits, s.record.Labels = next.Limits, next.Labels
+		s.record.Expires, s.record.IdleTimeout = next.Expires, next.IdleTimeout
+	})
+	m.keepRecord(s)
+	s.rearm()
+	return s.info(), nil
+}
+
+// permitUpdate checks that the caller may give the sandbox what it would get.
+func (m *Manager) permitUpdate(ctx context.Context, have, next record) error {
+	g, err := m.grant(ctx)
+	if err != nil {
+		return err
+	}
+	if err := g.CheckLimits(next.Limits.peer(), next.Expires.remaining()); err != nil {
+		return err
+	}
+	more := peer.Usage{
+		MemoryBytes: max(0, next.Limits.MemoryBytes-have.Limits.MemoryBytes),
+		MilliCPU:    max(0, next.Limits.MilliCPU-have.Limits.MilliCPU),
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return g.CheckQuota(m.standingLocked(g), more)
+}
+
+// apply returns what rec would be after r.
+func (r UpdateRequest) apply(rec record) (record, error) {
+	set(&rec.Limits.MemoryBytes, r.MemoryBytes)
+	set(&rec.Limits.MilliCPU, r.MilliCPU)
+	set(&rec.Limits.PIDs, r.PIDs)
+	errs := []error{rec.Limits.validate()}
+	for name, d := range map[string]*time.Duration{"ttl": r.TTL, "idle timeout": r.IdleTimeout} {
+		if d != nil && (*d < 0 || *d > maxTimeout) {
+			errs = append(errs, invalid("%s %s: give a time such as 30m, or 0 for never", name, *d))
+		}
+	}
+	if r.TTL != nil {
+		rec.Expires = in(r.TTL)
+	}
+	set(&rec.IdleTimeout, r.IdleTimeout)
+	rec.Labels = maps.Clone(rec.Labels)
+	for k, v := range r.Labels {
+		if rec.Labels == nil {
+			rec.Labels = map[string]string{}
+		}
+		if rec.Labels[k] = v; v == "" {
+			delete(rec.Labels, k)
+		}
+	}
+	if err := errors.Join(append(errs, checkLabels(rec.Labels))...); err != nil {
+		return record{}, sbxerr.Wrap(codeOf(err), "runtime.update", err)
+	}
+	return rec, nil
+}
+
+// changeLimits sets the limits of a sandbox that is in use. What they are to be
+// is kept before, as a daemon that comes after this one compares them.
+func (m *Manager) changeLimits(s *sandbox, from, to Limits) error {
+	if from == to {
+		return nil
+	}
+	s.update(func() { s.record.Changing = &to })
+	m.keepRecord(s)
+	err := errors.Join(m.setLimits(s, from, to), failpoint("update/limits"))
+	if err != nil {
+		s.update(func() { s.record.Changing = nil })
+		m.keepRecord(s)
+	}
+	return err
+}
+
+// finishChange completes a change of limits that an earlier daemon began, or
+// takes it back where the host does not allow it.
+func (m *Manager) finishChange(s *sandbox) error {
+	r := s.kept()
+	if r.Changing == nil {
+		return nil
+	}
+	group, err := m.group(s.id)
+	if err != nil {
+		return err
+	}
+	limits := *r.Changing
+	if err := group.Set(limits.cgroup()); err != nil {
+		limits = r.Limits
+		if back := group.Set(limits.cgroup()); back != nil {
+			return errors.Join(err, back)
+		}
+	}
+	s.update(func() { s.record.Limits, s.record.Changing = limits, nil })
+	m.keepRecord(s)
+	return nil
+}
+
+// setLimits changes the cgroup of a live sandbox.
+func (m *Manager) setLimits(s *sandbox, from, to Limits) error {
+	if from == to {
+		return nil
+	}
+	group, err := m.group(s.id)
+	if err != nil {
+		return err
+	}
+	return group.Change(from.cgroup(), to.cgroup())
+}
+
+// Pause freezes all processes of a sandbox.
+func (m *Manager) Pause(ctx context.Context, ref string) (Info, error) {
+	return m.freeze(ctx, ref, StateRunning, StatePaused)
+}
+
+// Resume lets the processes of a paused sandbox go on.
+func (m *Manager) Resume(ctx context.Context, ref string) (Info, error) {
+	return m.freeze(ctx, ref, StatePaused, StateRunning)
+}
+
+func (m *Manager) freeze(ctx context.Context, ref string, from, to State) (Info, error) {
+	defer m.Busy()()
+	s, err := m.find(ctx, ref)
+	if err != nil {
+		return Info{}, err
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	switch state := s.info().State; {
+	case state == to:
+		return s.info(), nil
+	case state != from:
+		return Info{}, sbxerr.New(sbxerr.State, "runtime.pause", "sandbox %s is %s", s.kept().Name, state)
+	}
+	group, err := m.group(s.id)
+	if err != nil {
+		return Info{}, err
+	}
+	if to == StatePaused { // first, so that no command is asked for from a frozen PID 1, nor by a daemon that comes after this one
+		s.setPaused(true)
+		m.keepRecord(s)
+		err = errors.Join(group.Freeze(ctx), failpoint("pause/frozen"))
+	} else {
+		err = errors.Join(group.Thaw(ctx), failpoint("resume/thawed"))
+	}
+	if err == nil {
+		s.setPaused(to == StatePaused)
+	} else {
+		s.setPaused(from == StatePaused)
+	}
+	m.keepRecord(s)
+	return s.info(), err
+}
+
+func (s *sandbox) setPaused(paused bool) {
+	s.update(func() {
+		s.record.Paused = paused
+		switch {
+		case paused && s.state == StateRunning:
+			s.state = StatePaused
+		case !paused && s.state == StatePaused:
+			s.state = StateRunning
+		}
+	})
+}
+
+// Stop ends all processes of a sandbox: TERM to its commands, and KILL to all
+// that is left after the grace. Nil is the daemon's grace. What the commands
+// wrote stays until Remove. One that has ended is no error.
+func (m *Manager) Stop(ctx context.Context, ref string, grace *time.Duration) (Info, error) {
+	defer m.Busy()()
+	s, err := m.find(ctx, ref)
+	if err != nil {
+		return Info{}, err
+	}
+	wait := m.opts.StopGrace
+	set(&wait, grace)
+	if wait < 0 || wait > maxTimeout {
+		return Info{}, invalid("grace %s: give a time such as 10s", wait)
+	}
+	if s.info().State == StateRunning {
+		m.askToEnd(ctx, s, wait)
+	}
+	s.end(ErrStopped)
+	select {
+	case <-s.ended:
+		return s.info(), nil
+	case <-ctx.Done():
+		return Info{}, sbxerr.Wrap(sbxerr.Canceled, "runtime.stop", context.Cause(ctx))
+	}
+}
+
+// askToEnd sends TERM to every command and waits for their end, no longer than
+// grace.
+func (m *Manager) askToEnd(ctx context.Context, s *sandbox, grace time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	running := slices.DeleteFunc(s.executions(), func(e *execution) bool { return e.isDone() })
+	for _, e := range running {
+		m.signal(ctx, e, syscall.SIGTERM)
+	}
+	for _, e := range running {
+		if e.wait(ctx) != nil {
+			return
+		}
+	}
+}
+
+// Wait returns when the sandbox has ended.
+func (m *Manager) Wait(ctx context.Context, ref string) (Info, error) {
+	defer m.Busy()()
+	s, err := m.find(ctx, ref)
+	if err != nil {
+		return Info{}, err
+	}
+	err = wait(ctx, s.ended)
+	return s.info(), err
+}

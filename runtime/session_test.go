@@ -1,0 +1,303 @@
+package runtime
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// session makes a sandbox for many commands.
+func (f *fixture) session(t testing.TB, r CreateRequest) Info {
+	t.Helper()
+	info, err := f.Create(callerContext(t), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+func script(steps ...string) ExecRequest { return ExecRequest{Args: steps} }
+
+func TestSession(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	info := f.session(t, CreateRequest{Name: "s", Env: []string{"A=1"}})
+	if info.State != StateRunning || info.IdleSince.IsZero() || info.Name != "s" {
+		t.Errorf("made %+v", info)
+	}
+	var out, errOut bytes.Buffer
+	r, err := f.Exec(ctx, "s", script("out:hello", "err:oh", "exit:3"), IO{Stdout: &out, Stderr: &errOut})
+	if err != nil || r.ExitCode != 3 || r.ExecID != "1" || out.String() != "hello" || errOut.String() != "oh" || r.StdoutBytes != 5 {
+		t.Fatalf("%+v, %v: %q, %q", r, err, &out, &errOut)
+	}
+	e, err := f.StartExec(ctx, "s", script("out:one", "await:10", "out:two", "exit:0"))
+	if err != nil || e.ID != "2" || e.State != ExecRunning {
+		t.Fatalf("%+v, %v", e, err)
+	}
+	if info, _ := f.Inspect(ctx, "s"); info.Execs != 1 || !info.IdleSince.IsZero() {
+		t.Errorf("while a command runs: %+v", info.Info)
+	}
+	if err := f.SignalExec(ctx, "s", "2", SignalRequest{Signal: poked}); err != nil {
+		t.Error(err)
+	}
+	if e, err = f.WaitExec(ctx, "s", "2"); err != nil || e.State != ExecExited || e.StdoutBytes != 6 || e.Result.ExitCode != 0 {
+		t.Errorf("%+v, %v", e, err)
+	}
+	list, err := f.Execs(ctx, "s")
+	if err != nil || len(list) != 2 || list[0].ID != "1" || list[1].Args[0] != "out:one" {
+		t.Errorf("listed %+v, %v", list, err)
+	}
+	out.Reset()
+	if err := f.Logs(ctx, "s", LogOptions{Exec: "2", StdoutOffset: 3}, &out, nil); err != nil || out.String() != "two" {
+		t.Errorf("logs %q, %v", &out, err)
+	}
+	out.Reset()
+	if r, err := f.Attach(ctx, "s", "1", AttachOptions{StdoutOffset: 2}, IO{Stdout: &out}); err != nil || r.ExitCode != 3 || out.String() != "llo" {
+		t.Errorf("attached to what ended: %q, %+v, %v", &out, r, err)
+	}
+	wantError(t, f.SignalExec(ctx, "s", "2", SignalRequest{Signal: poked}), sbxerr.State, "has ended")
+	_, err = f.WaitExec(ctx, "s", "7")
+	wantError(t, err, sbxerr.ExecNotFound, `no command "7"`)
+	_, err = f.Attach(ctx, "s", "1", AttachOptions{StdoutOffset: 6}, IO{})
+	wantError(t, err, sbxerr.Config, "offset 6 of stdout: 5 bytes were written")
+	err = f.Logs(ctx, "s", LogOptions{}, nil, nil)
+	wantError(t, err, sbxerr.ExecNotFound, "name one")
+}
+
+func TestStop(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	f.session(t, CreateRequest{Name: "s"})
+	asked, err := f.StartExec(ctx, "s", script("await:15", "out:bye", "exit:5"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	deaf, err := f.StartExec(ctx, "s", script("hang"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	grace := 50 * time.Millisecond
+	info, err := f.Stop(ctx, "s", &grace)
+	if err != nil || info.State != StateExited || info.ExitedAt.IsZero() {
+		t.Errorf("stopped %+v, %v", info, err)
+	}
+	if e, err := f.WaitExec(ctx, "s", asked.ID); err != nil || e.Result.ExitCode != 5 {
+		t.Errorf("a command that ends when asked: %+v, %v", e.Result, err)
+	}
+	if e, err := f.WaitExec(ctx, "s", deaf.ID); err != nil || e.Result.Reason != ReasonCanceled || e.Result.Signal != int(syscall.SIGKILL) {
+		t.Errorf("a command that does not: %+v, %v", e.Result, err)
+	}
+	var out strings.Builder
+	if err := f.Logs(ctx, "s", LogOptions{Exec: asked.ID}, &out, nil); err != nil || out.String() != "bye" {
+		t.Errorf("what it wrote: %q, %v", &out, err)
+	}
+	_, err = f.Exec(ctx, "s", script("exit:0"), IO{})
+	wantError(t, err, sbxerr.State, "sandbox s is exited")
+	if _, err := f.Stop(ctx, "s", nil); err != nil {
+		t.Errorf("stopping twice: %v", err)
+	}
+	if _, err := f.Remove(ctx, "s", false); err != nil {
+		t.Error(err)
+	}
+	f.wantNothingLeft(t)
+}
+
+func TestEnsureAndKeys(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	r := CreateRequest{Name: "s", Ensure: true, Labels: map[string]string{"a": "b"}}
+	first := f.session(t, r)
+	if again := f.session(t, r); again.ID != first.ID {
+		t.Error("another one with the same settings")
+	}
+	r.Labels = map[string]string{"a": "c"}
+	_, err := f.Create(ctx, r)
+	wantError(t, err, sbxerr.Exists, "other settings: labels")
+	_, err = f.Create(ctx, CreateRequest{Name: "s"})
+	wantError(t, err, sbxerr.Exists, `the name "s"`)
+
+	keyed := CreateRequest{Key: "k"}
+	made := make(chan Info, 3)
+	for range cap(made) { // at once: one of them makes it
+		go func() {
+			info, err := f.Create(ctx, keyed)
+			if err != nil {
+				t.Error(err)
+			}
+			made <- info
+		}()
+	}
+	id := within(t, "a sandbox", made).ID
+	for range cap(made) - 1 {
+		if other := within(t, "a sandbox", made); other.ID != id {
+			t.Errorf("a second sandbox %s for the same key", other.ID)
+		}
+	}
+}
+
+// TestTimesEndSandboxes: by their age, and by idleness.
+func TestTimesEndSandboxes(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	short := 30 * time.Millisecond
+	for name, r := range map[string]CreateRequest{"old": {Name: "old", TTL: &short}, "idle": {Name: "idle", IdleTimeout: &short}} {
+		f.session(t, r)
+		s, err := f.find(ctx, name)
+		if err != nil {
+			continue // it is over already
+		}
+		within(t, "the end of the "+name+" one", s.gone)
+		if want := map[string]error{"old": ErrExpired, "idle": ErrIdle}[name]; !errors.Is(s.endCause(), want) {
+			t.Errorf("the %s one ended because %v", name, s.endCause())
+		}
+	}
+	f.wantNothingLeft(t)
+}
+
+func TestBusySandboxIsNotIdle(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	idle := 200 * time.Millisecond
+	f.session(t, CreateRequest{Name: "s", IdleTimeout: &idle})
+	e, err := f.StartExec(ctx, "s", script("await:10", "exit:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := f.find(ctx, "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-s.asked:
+		t.Error("it ended while a command ran")
+	case <-time.After(3 * idle):
+	}
+	if err := f.SignalExec(ctx, "s", e.ID, SignalRequest{Signal: poked}); err != nil {
+		t.Error(err)
+	}
+	within(t, "the end", s.gone)
+}
+
+// TestCallersMayComeBack: a foreground command outlives its caller for a grace.
+func TestCallersMayComeBack(t *testing.T) {
+	f := newFixture(t)
+	f.session(t, CreateRequest{Name: "s"})
+	left, leave := context.WithCancel(callerContext(t))
+	started := make(chan ExecInfo, 1)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := f.Exec(left, "s", script("out:one", "await:10", "out:two", "exit:0"), IO{Started: func(_ Info, e ExecInfo) { started <- e }})
+		ended <- err
+	}()
+	e := within(t, "the start", started)
+	leave()
+	if err := within(t, "the caller's end", ended); sbxerr.Of(err) != sbxerr.Canceled {
+		t.Errorf("it ended with %v", err)
+	}
+	ctx := callerContext(t)
+	var out bytes.Buffer
+	signals := make(chan syscall.Signal, 1)
+	signals <- poked
+	if r, err := f.Attach(ctx, "s", e.ID, AttachOptions{}, IO{Stdout: &out, Signals: signals}); err != nil || r.ExitCode != 0 || out.String() != "onetwo" {
+		t.Errorf("who came back got %q, %+v, %v", &out, r, err)
+	}
+
+	f.opts.AttachGrace, f.opts.StopGrace = time.Millisecond, time.Millisecond
+	left, leave = context.WithCancel(ctx)
+	go func() {
+		_, _ = f.Exec(left, "s", script("await:15", "signal:15"), IO{Started: func(_ Info, e ExecInfo) { started <- e }})
+	}()
+	e = within(t, "the start", started)
+	leave()
+	if e, err := f.WaitExec(ctx, "s", e.ID); err != nil || e.Result.Reason != ReasonCanceled {
+		t.Errorf("nobody came back: %+v, %v", e.Result, err)
+	}
+}
+
+func TestEndedCommandsAreKeptWithinBounds(t *testing.T) {
+	f := newFixture(t)
+	f.opts.KeptExecs = 3
+	ctx := callerContext(t)
+	f.session(t, CreateRequest{Name: "s"})
+	for range 8 {
+		e, err := f.StartExec(ctx, "s", script("out:x", "exit:0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WaitExec(ctx, "s", e.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.session(t, CreateRequest{Name: "other"}) // orders nothing, takes time
+	deadline := time.Now().Add(soon)
+	for {
+		list, err := f.Execs(ctx, "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list) == 3 && list[0].ID == "6" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("kept %+v", list)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestSandboxesAreBounded(t *testing.T) {
+	f := newFixture(t)
+	f.opts.MaxSandboxes = 1
+	f.session(t, CreateRequest{Name: "s"})
+	_, err := f.Create(callerContext(t), CreateRequest{})
+	wantError(t, err, sbxerr.Busy, "sandboxes.max")
+	if _, err := f.Remove(callerContext(t), "s", true); err != nil {
+		t.Error(err)
+	}
+	f.session(t, CreateRequest{})
+}
+
+func TestUpdateIsAllOrNothing(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	f.session(t, CreateRequest{Name: "s", Labels: map[string]string{"a": "1", "b": "2"}})
+	zero, hour := int64(0), time.Hour
+	_, err := f.Update(ctx, "s", UpdateRequest{MemoryBytes: &zero, Labels: map[string]string{"a": "9"}})
+	wantError(t, err, sbxerr.Limits, "memory")
+	info, err := f.Update(ctx, "s", UpdateRequest{TTL: &hour, IdleTimeout: &hour, Labels: map[string]string{"b": "", "c": "3"}})
+	if err != nil || info.ExpiresAt.IsZero() || info.IdleTimeout != hour || info.Labels["a"] != "1" || len(info.Labels) != 2 || info.Labels["c"] != "3" {
+		t.Errorf("%+v, %v", info, err)
+	}
+	never := time.Duration(0)
+	if info, err = f.Update(ctx, "s", UpdateRequest{TTL: &never}); err != nil || !info.ExpiresAt.IsZero() {
+		t.Errorf("%+v, %v", info, err)
+	}
+	st, err := f.Stats(ctx)
+	if err != nil || st.Sandboxes[StateRunning] != 1 {
+		t.Errorf("stats %+v, %v", st, err)
+	}
+}
+
+// TestNobodyIsRefused: a call that does not say who makes it gets nothing.
+func TestNobodyIsRefused(t *testing.T) {
+	f := newFixture(t)
+	for name, call := range map[string]func(context.Context) error{
+		"create": func(ctx context.Context) error { _, err := f.Create(ctx, CreateRequest{}); return err },
+		"run":    func(ctx context.Context) error { _, err := f.Run(ctx, request("exit:0"), IO{}); return err },
+		"list":   func(ctx context.Context) error { _, err := f.List(ctx); return err },
+		"exec":   func(ctx context.Context) error { _, err := f.Exec(ctx, "s", script("exit:0"), IO{}); return err },
+		"clean":  func(ctx context.Context) error { _, err := f.Cleanup(ctx, true); return err },
+		"stats":  func(ctx context.Context) error { _, err := f.Stats(ctx); return err },
+		"files":  func(ctx context.Context) error { _, err := f.Files(ctx, "s"); return err },
+	} {
+		if err := call(t.Context()); sbxerr.Of(err) != sbxerr.Peer {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// supervise sees a live sandbox to its end and removes what is to be removed.
+// There is one for each, from its making or adoption on.
+func (m *Manager) supervise(ctx context.Context, s *sandbox) {
+	select {
+	case <-s.asked:
+	case <-s.init.Done():
+		s.end(errInitLost)
+	}
+	cause := s.endCause()
+	if errors.Is(cause, errLeft) {
+		m.leave(s)
+		close(s.ended)
+		return
+	}
+	s.update(func() {
+		if s.state == StateRunning || s.state == StatePaused {
+			s.state = StateStopping
+		}
+	})
+	m.endChildren(s)
+	m.endProcesses(ctx, s)
+	for _, e := range s.executions() { // each ends with PID 1
+		<-e.done
+	}
+	if !errors.Is(cause, errMainEnded) {
+		m.log.Info("sandbox ended", "sandbox", s.id, "cause", cause)
+	}
+	if s.kept().keeps(cause) {
+		m.retire(ctx, s)
+		close(s.ended)
+		return
+	}
+	m.strip(ctx, s)
+	close(s.ended)
+	for _, e := range s.executions() { // who reads has time: what is left to read costs little
+		<-e.left()
+	}
+	_ = m.destroy(ctx, s) // logs what fails; whoever removes it gets the error too
+}
+
+// leave lets go of s, which runs on: its PID 1 waits for the next daemon.
+func (m *Manager) leave(s *sandbox) {
+	m.keepRecord(s)
+	if err := errors.Join(s.closeHandles(), s.closeExecs()); err != nil {
+		m.log.Error("leave sandbox", "sandbox", s.id, "err", err)
+	}
+	m.forget(s)
+}
+
+// endProcesses kills whatever still runs in the sandbox and returns when nothing
+// does: the pipes of its commands then have no writer left.
+func (m *Manager) endProcesses(ctx context.Context, s *sandbox) {
+	s.dead.Do(func() {
+		ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), destroyTimeout,
+			sbxerr.New(sbxerr.Deadline, "runtime.end", "the processes of sandbox %s did not end within %s", s.id, destroyTimeout))
+		defer cancel()
+		if err := errors.Join(s.process.kill(), m.thawKilled(ctx, s), s.process.wait(ctx)); err != nil {
+			m.log.Error("end processes", "sandbox", s.id, "err", err)
+			for _, e := range s.executions() { // a writer may live on: do not wait for it
+				e.stopFilling()
+			}
+		}
+		m.hangUp(s)
+	})
+}
+
+// thawKilled lets a frozen sandbox, whose PID 1 was killed, go on to its end:
+// on cgroup v1 a frozen process does not take notice of SIGKILL.
+func (m *Manager) thawKilled(ctx context.Context, s *sandbox) error {
+	s.changing.Lock() // a pause that is under way ends first
+	defer s.changing.Unlock()
+	if !s.kept().Paused {
+		return nil
+	}
+	return m.withGroup(s, func(g freezer) error { return g.Thaw(ctx) })
+}
+
+// hangUp ends the connection of a PID 1 that is gone, once its last words are
+// read.
+func (m *Manager) hangUp(s *sandbox) {
+	select {
+	case <-s.init.Done():
+	case <-time.After(lastWords):
+		if err := s.init.Close(); err != nil {
+			m.log.Error("hang up", "sandbox", s.id, "err", err)
+		}
+	}
+}
+
+// lastWords is how long the connection of a dead PID 1 may still say something:
+// it is not its own if it does for longer.
+const lastWords = time.Second
+
+// kill ends the sandbox's processes, of which PID 1's end is noticed elsewhere.
+func (m *Manager) kill(s *sandbox) {
+	if err := s.process.kill(); err != nil {
+		m.log.Error("kill PID 1", "sandbox", s.id, "err", err)
+	}
+}
+
+// retire frees what an ended sandbox no longer needs, and keeps its record and
+// the output of its commands.
+func (m *Manager) retire(ctx context.Context, s *sandbox) {
+	s.update(func() {
+		s.record.ExitedAt, s.record.Reason = time.Now().Round(0), ReasonExited
+	})
+	m.keepRecord(s)
+	m.strip(ctx, s)
+	s.setState(StateExited)
+}
+
+// strip frees all of an ended sandbox but its record and its output.
+func (m *Manager) strip(ctx context.Context, s *sandbox) {
+	if err := errors.Join(s.closeHandles(), m.teardown(ctx, s.id, keptStages)); err != nil { // removal tries again
+		m.log.Error("strip sandbox", "sandbox", s.id, "err", err)
+		return
+	}
+	s.stripped = true
+}
+
+// keepRecord writes the record of s as it is now. A failure is logged: the
+// sandbox goes on, and only a daemon that comes after this one would miss it.
+func (m *Manager) keepRecord(s *sandbox) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == StateRemoving { // its directory goes
+		return
+	}
+	if err := writeRecord(m.paths.record(s.id), s.record); err != nil {
+		m.log.Error("keep record", "sandbox", s.id, "err", err)
+	}
+}
