@@ -6,11 +6,11 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
 
-	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
 )
 
@@ -25,38 +25,83 @@ const DefaultOutputLimit = 10 << 20
 // listener's backlog is full.
 const dialTimeout = 10 * time.Second
 
+// DefaultReconnect is how long a foreground command, Logs and the Waits try to
+// continue where they were, when the connection to the daemon breaks.
+const DefaultReconnect = 10 * time.Second
+
+// maxFrame is the most output in one HTTP/2 frame, in bytes: as much as the
+// daemon sends at once. The protocol's default of 16 KiB costs a system call
+// and a hand-over for each.
+const maxFrame = 512 << 10
+
 // Client calls one daemon. Every error of its methods is an *Error, but for
 // those that the caller's own readers and writers return. It is safe for
 // concurrent use.
 type Client struct {
 	transport *http.Transport
-	sandboxes caissonv1connect.SandboxServiceClient
-	images    caissonv1connect.ImageServiceClient
-	system    caissonv1connect.SystemServiceClient
+	reconnect time.Duration
+	sandboxes func() caissonv1connect.SandboxServiceClient
+	execs     func() caissonv1connect.ExecServiceClient
+	images    func() caissonv1connect.ImageServiceClient
+	system    func() caissonv1connect.SystemServiceClient
+	files     func() caissonv1connect.FileServiceClient
+}
+
+// Options say how a Client reaches its daemon.
+type Options struct {
+	Socket string // empty is DefaultSocket
+	// Reconnect is how long the daemon may be away; 0 is DefaultReconnect, and
+	// less than 0 never connects again.
+	Reconnect time.Duration
 }
 
 // Dial returns a client of the daemon on the unix socket. It connects with the
 // first call.
-func Dial(socket string) *Client {
-	var protocols http.Protocols
-	protocols.SetUnencryptedHTTP2(true)
-	transport := &http.Transport{
-		Protocols: &protocols,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dial(ctx, socket)
-		},
+func Dial(socket string) *Client { return New(Options{Socket: socket}) }
+
+// New returns a client as o says. It connects with the first call.
+func New(o Options) *Client {
+	if o.Socket == "" {
+		o.Socket = DefaultSocket
 	}
+	if o.Reconnect == 0 {
+		o.Reconnect = DefaultReconnect
+	}
+	transport := newTransport(o.Socket)
 	httpClient := &http.Client{Transport: abortingTransport{transport}}
 	options := connect.WithClientOptions(
 		connect.WithInterceptors(decoder{}),
+		connect.WithCodec(codec{}),
 		connect.WithAcceptCompression("gzip", nil, nil), // a local socket gains nothing from it
 	)
-	const base = "http://caisson" // the host is not looked at
 	return &Client{
 		transport: transport,
-		sandboxes: caissonv1connect.NewSandboxServiceClient(httpClient, base, options),
-		images:    caissonv1connect.NewImageServiceClient(httpClient, base, options),
-		system:    caissonv1connect.NewSystemServiceClient(httpClient, base, options),
+		reconnect: o.Reconnect,
+		sandboxes: lazily(caissonv1connect.NewSandboxServiceClient, httpClient, options),
+		execs:     lazily(caissonv1connect.NewExecServiceClient, httpClient, options),
+		images:    lazily(caissonv1connect.NewImageServiceClient, httpClient, options),
+		system:    lazily(caissonv1connect.NewSystemServiceClient, httpClient, options),
+		files:     lazily(caissonv1connect.NewFileServiceClient, httpClient, options),
+	}
+}
+
+// lazily makes the client of a service with its first call: a program that
+// lives for a few milliseconds calls one service.
+func lazily[C any](make func(connect.HTTPClient, string, ...connect.ClientOption) C, h connect.HTTPClient, o connect.ClientOption) func() C {
+	return sync.OnceValue(func() C { return make(h, "http://caisson", o) }) // the host is not looked at
+}
+
+// newTransport speaks HTTP/2 without TLS: it is the only one that carries both
+// directions of a stream.
+func newTransport(socket string) *http.Transport {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Transport{
+		Protocols: &protocols,
+		HTTP2:     &http.HTTP2Config{MaxReadFrameSize: maxFrame},
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dial(ctx, socket)
+		},
 	}
 }
 
@@ -101,59 +146,4 @@ func call[Req, Res any](ctx context.Context, method func(context.Context, *conne
 		return nil, err
 	}
 	return res.Msg, nil
-}
-
-// List returns the sandboxes there are, oldest first.
-func (c *Client) List(ctx context.Context, req *caissonv1.ListRequest) (*caissonv1.ListResponse, error) {
-	return call(ctx, c.sandboxes.List, req)
-}
-
-// Inspect returns all that is known of one sandbox.
-func (c *Client) Inspect(ctx context.Context, req *caissonv1.InspectRequest) (*caissonv1.InspectResponse, error) {
-	return call(ctx, c.sandboxes.Inspect, req)
-}
-
-// Remove ends one sandbox and removes all of it.
-func (c *Client) Remove(ctx context.Context, req *caissonv1.RemoveRequest) (*caissonv1.RemoveResponse, error) {
-	return call(ctx, c.sandboxes.Remove, req)
-}
-
-// Cleanup removes what no live sandbox owns.
-func (c *Client) Cleanup(ctx context.Context, req *caissonv1.CleanupRequest) (*caissonv1.CleanupResponse, error) {
-	return call(ctx, c.sandboxes.Cleanup, req)
-}
-
-// Spec returns what Run would build, and builds nothing.
-func (c *Client) Spec(ctx context.Context, req *caissonv1.SpecRequest) (*caissonv1.SpecResponse, error) {
-	return call(ctx, c.sandboxes.Spec, req)
-}
-
-// ListImages returns the daemon's images.
-func (c *Client) ListImages(ctx context.Context, req *caissonv1.ListImagesRequest) (*caissonv1.ListImagesResponse, error) {
-	return call(ctx, c.images.ListImages, req)
-}
-
-// InspectImage returns all that is known of one image.
-func (c *Client) InspectImage(ctx context.Context, req *caissonv1.InspectImageRequest) (*caissonv1.InspectImageResponse, error) {
-	return call(ctx, c.images.InspectImage, req)
-}
-
-// RemoveImage removes one image that no sandbox needs.
-func (c *Client) RemoveImage(ctx context.Context, req *caissonv1.RemoveImageRequest) (*caissonv1.RemoveImageResponse, error) {
-	return call(ctx, c.images.RemoveImage, req)
-}
-
-// Version says what the daemon is.
-func (c *Client) Version(ctx context.Context, req *caissonv1.VersionRequest) (*caissonv1.VersionResponse, error) {
-	return call(ctx, c.system.Version, req)
-}
-
-// Doctor examines the daemon's host.
-func (c *Client) Doctor(ctx context.Context, req *caissonv1.DoctorRequest) (*caissonv1.DoctorResponse, error) {
-	return call(ctx, c.system.Doctor, req)
-}
-
-// Capabilities says how each field of a request is honoured on this host.
-func (c *Client) Capabilities(ctx context.Context, req *caissonv1.CapabilitiesRequest) (*caissonv1.CapabilitiesResponse, error) {
-	return call(ctx, c.system.Capabilities, req)
 }

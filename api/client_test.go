@@ -34,7 +34,9 @@ func dial(t *testing.T, f *servertest.Fake) *api.Client {
 	return c
 }
 
-func command(args ...string) *caissonv1.RunSpec { return &caissonv1.RunSpec{Args: args} }
+func command(args ...string) *caissonv1.RunSpec {
+	return &caissonv1.RunSpec{Exec: &caissonv1.ExecSpec{Args: args}}
+}
 
 // await fails the test where nothing comes out of c.
 func await[T any](t *testing.T, what string, c <-chan T) T {
@@ -52,7 +54,7 @@ func TestErrorsCrossTheSocket(t *testing.T) {
 	f := &servertest.Fake{OnRun: func(context.Context, runtime.Request, runtime.IO) (*runtime.Result, error) {
 		return nil, sbxerr.WithRemedy(sbxerr.Mount, "a.b", fmt.Errorf("mount: %w", syscall.EACCES), "mend it")
 	}}
-	_, err := dial(t, f).Run(t.Context(), command("x"), api.RunIO{})
+	_, err := dial(t, f).Run(t.Context(), command("x"), api.IO{})
 	var e *api.Error
 	if !errors.As(err, &e) {
 		t.Fatalf("got %T %v", err, err)
@@ -188,7 +190,7 @@ func TestDaemonOff(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := api.Dial(tt.socket)
 			_, unary := c.List(t.Context(), &caissonv1.ListRequest{})
-			_, stream := c.Run(t.Context(), command("x"), api.RunIO{Stdin: strings.NewReader("x")})
+			_, stream := c.Run(t.Context(), command("x"), api.IO{Stdin: strings.NewReader("x")})
 			for _, err := range []error{unary, stream, api.Ping(t.Context(), tt.socket)} {
 				var e *api.Error
 				if !errors.As(err, &e) || e.Code != sbxerr.DaemonOff {
@@ -231,7 +233,7 @@ func TestConnectionBreaks(t *testing.T) {
 	}()
 	for range 50 {
 		c := api.Dial(socket)
-		_, run := c.Run(t.Context(), command("x"), api.RunIO{})
+		_, run := c.Run(t.Context(), command("x"), api.IO{})
 		_, unary := c.List(t.Context(), &caissonv1.ListRequest{})
 		for _, err := range []error{run, unary} {
 			if !errors.Is(err, sbxerr.APIBroken) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -20,21 +21,21 @@ import (
 
 func TestRun(t *testing.T) {
 	f := &servertest.Fake{OnRun: func(_ context.Context, req runtime.Request, rio runtime.IO) (*runtime.Result, error) {
-		rio.Started(runtime.Info{ID: "id", Name: "name"})
+		rio.Started(runtime.Info{ID: "id", Name: "name"}, runtime.ExecInfo{ID: "exec"})
 		in, err := io.ReadAll(rio.Stdin)
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(rio.Stdout, "%s got %s", req.Args[0], in)
+		fmt.Fprintf(rio.Stdout, "%s got %s", req.Exec.Args[0], in)
 		fmt.Fprint(rio.Stderr, "and said so")
 		return &runtime.Result{ExitCode: 3, SandboxID: "id"}, nil
 	}}
 	var stdout, stderr bytes.Buffer
 	var started string
 	spec := command("cat")
-	result, err := dial(t, f).Run(t.Context(), spec, api.RunIO{
+	result, err := dial(t, f).Run(t.Context(), spec, api.IO{
 		Stdin: strings.NewReader("input"), Stdout: &stdout, Stderr: &stderr,
-		Started: func(id, name string) { started = id + " " + name },
+		Started: func(e *caissonv1.Exec) { started = e.SandboxId + " " + e.Id },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -42,10 +43,10 @@ func TestRun(t *testing.T) {
 	if result.ExitCode != 3 || result.SandboxId != "id" {
 		t.Errorf("result %v", result)
 	}
-	if stdout.String() != "cat got input" || stderr.String() != "and said so" || started != "id name" {
+	if stdout.String() != "cat got input" || stderr.String() != "and said so" || started != "id exec" {
 		t.Errorf("stdout %q, stderr %q, started %q", &stdout, &stderr, started)
 	}
-	if spec.Stdin {
+	if spec.Exec.Stdin {
 		t.Error("the caller's spec was changed")
 	}
 }
@@ -58,7 +59,7 @@ func TestRunWithoutStdin(t *testing.T) {
 		fmt.Fprint(rio.Stdout, "dropped")
 		return &runtime.Result{}, nil
 	}}
-	if _, err := dial(t, f).Run(t.Context(), command("true"), api.RunIO{}); err != nil {
+	if _, err := dial(t, f).Run(t.Context(), command("true"), api.IO{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -75,7 +76,7 @@ func TestRunCopiesMuch(t *testing.T) {
 		want[i] = byte(i * 7 >> 3)
 	}
 	var got bytes.Buffer
-	if _, err := dial(t, f).Run(t.Context(), command("cat"), api.RunIO{Stdin: bytes.NewReader(want), Stdout: &got}); err != nil {
+	if _, err := dial(t, f).Run(t.Context(), command("cat"), api.IO{Stdin: bytes.NewReader(want), Stdout: &got}); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got.Bytes(), want) {
@@ -87,7 +88,7 @@ func TestRunCopiesMuch(t *testing.T) {
 // reads none of it, and a signal that must be heard all the same.
 func TestSignalPassesUnreadInput(t *testing.T) {
 	f := &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
-		rio.Started(runtime.Info{})
+		rio.Started(runtime.Info{}, runtime.ExecInfo{})
 		select {
 		case s := <-rio.Signals:
 			return &runtime.Result{Signal: int(s)}, nil
@@ -106,7 +107,7 @@ func TestSignalPassesUnreadInput(t *testing.T) {
 		}
 		signals <- syscall.SIGINT
 	}()
-	result, err := dial(t, f).Run(ctx, command("sleep"), api.RunIO{Stdin: &zeros, Signals: signals})
+	result, err := dial(t, f).Run(ctx, command("sleep"), api.IO{Stdin: &zeros, Signals: signals})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,7 @@ func TestRunDoesNotWaitForInput(t *testing.T) {
 	ended := make(chan error, 1)
 	c := dial(t, &servertest.Fake{})
 	go func() {
-		_, err := c.Run(t.Context(), command("true"), api.RunIO{Stdin: r})
+		_, err := c.Run(t.Context(), command("true"), api.IO{Stdin: r})
 		ended <- err
 	}()
 	if err := await(t, "end of the run", ended); err != nil {
@@ -146,7 +147,7 @@ func TestRunDoesNotWaitForInput(t *testing.T) {
 func TestRunCancelled(t *testing.T) {
 	gone := make(chan error, 1)
 	f := &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
-		rio.Started(runtime.Info{})
+		rio.Started(runtime.Info{}, runtime.ExecInfo{})
 		<-ctx.Done()
 		gone <- context.Cause(ctx)
 		return nil, ctx.Err()
@@ -157,7 +158,7 @@ func TestRunCancelled(t *testing.T) {
 		ended := make(chan error, 1)
 		started := make(chan struct{})
 		go func() {
-			_, err := c.Run(ctx, command("sleep"), api.RunIO{Stdin: in, Started: func(_, _ string) { close(started) }})
+			_, err := c.Run(ctx, command("sleep"), api.IO{Stdin: in, Started: func(*caissonv1.Exec) { close(started) }})
 			ended <- err
 		}()
 		await(t, "start", started)
@@ -180,7 +181,7 @@ func TestRunEndsWithItsOutput(t *testing.T) {
 		return nil, ctx.Err()
 	}}
 	broken := failingWriter{syscall.EPIPE}
-	_, err := dial(t, f).Run(t.Context(), command("yes"), api.RunIO{Stdout: broken})
+	_, err := dial(t, f).Run(t.Context(), command("yes"), api.IO{Stdout: broken})
 	if !errors.Is(err, syscall.EPIPE) || !errors.Is(err, sbxerr.ClientIO) {
 		t.Errorf("got %v", err)
 	}
@@ -216,7 +217,7 @@ func TestSlowReader(t *testing.T) {
 		slow.backlog = written.Load()
 		close(slow.open)
 	}()
-	if _, err := dial(t, f).Run(t.Context(), command("yes"), api.RunIO{Stdout: slow}); err != nil {
+	if _, err := dial(t, f).Run(t.Context(), command("yes"), api.IO{Stdout: slow}); err != nil {
 		t.Fatal(err)
 	}
 	if slow.got != total {
@@ -238,17 +239,17 @@ func (g *gatedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestStart(t *testing.T) {
+func TestRunDetached(t *testing.T) {
 	f := &servertest.Fake{OnStart: func(_ context.Context, req runtime.Request) (runtime.Info, error) {
-		return runtime.Info{ID: "id", Name: req.Name}, nil
+		return runtime.Info{ID: "id", Name: req.Create.Name}, nil
 	}}
 	spec := command("sleep")
-	spec.Name = "name"
-	started, err := dial(t, f).Start(t.Context(), spec)
+	spec.Sandbox = &caissonv1.SandboxSpec{Name: "name"}
+	started, err := dial(t, f).RunDetached(t.Context(), spec)
 	if err != nil || started.GetId() != "id" || started.GetName() != "name" {
 		t.Errorf("got %v, %v", started, err)
 	}
-	_, err = dial(t, &servertest.Fake{}).Start(t.Context(), spec)
+	_, err = dial(t, &servertest.Fake{}).RunDetached(t.Context(), spec)
 	if !errors.Is(err, sbxerr.NotFound) {
 		t.Errorf("got %v, want the daemon's refusal", err)
 	}

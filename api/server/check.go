@@ -11,6 +11,9 @@ import (
 // maxImageName is more than any registry allows.
 const maxImageName = 255
 
+// lastSignal is the highest signal number of Linux.
+const lastSignal = 64
+
 // refPattern is what a sandbox's name or ID looks like.
 var refPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
 
@@ -45,4 +48,20 @@ func checkStream(stream string) error {
 	}
 	err := fmt.Errorf("stream %.80q is neither stdout nor stderr", stream)
 	return sbxerr.Wrap(sbxerr.Config, "server.check", err)
+}
+
+// checkOffset refuses a place before the beginning of a stream.
+func checkOffset(field string, offset int64) error {
+	if offset < 0 {
+		return refuse("%s is %d: an offset counts the bytes that the caller has had, from 0", field, offset)
+	}
+	return nil
+}
+
+// checkSignal refuses what Linux does not know as a signal.
+func checkSignal(n int32) error {
+	if n < 1 || n > lastSignal {
+		return sbxerr.New(sbxerr.APIUsage, "server.check", "%d is not a signal, send 1 to %d", n, lastSignal)
+	}
+	return nil
 }

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -10,71 +8,16 @@ import (
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/runtime"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// This file translates between the messages and the runtime's types. All of it
-// is plain copying; the runtime judges the values.
-
-// requestOf reads a RunSpec. It refuses what a Request cannot carry.
-func requestOf(s *caissonv1.RunSpec) (runtime.Request, error) {
-	if s == nil {
-		return runtime.Request{}, sbxerr.New(sbxerr.APIUsage, "server.request", "there is no spec")
-	}
-	var errs []error
-	if s.Name != "" {
-		errs = append(errs, checkRef("name", s.Name))
-	}
-	if s.Detach && s.Stdin {
-		errs = append(errs, errors.New("a detached run has no standard input: set detach or stdin"))
-	}
-	timeout, err := timeoutOf(s.Timeout)
-	errs = append(errs, err)
-	if err := errors.Join(errs...); err != nil {
-		return runtime.Request{}, sbxerr.Wrap(sbxerr.Config, "server.request", err)
-	}
-	return runtime.Request{
-		Args: s.Args, Env: s.Env, Cwd: s.Cwd, User: s.User, Name: s.Name,
-		Image: s.Image, Profile: s.Profile, Network: s.Network, Allow: s.Allow,
-		Workspace: workspaceOf(s.Workspace), Limits: limitsRequestOf(s.Limits),
-		Timeout: timeout, OutputLimit: s.OutputLimitBytes,
-		Labels: s.Labels, Session: s.Session, Task: s.Task, TTY: s.Tty,
-	}, nil
-}
-
-func timeoutOf(d *durationpb.Duration) (*time.Duration, error) {
-	if d == nil {
-		return nil, nil
-	}
-	if err := d.CheckValid(); err != nil {
-		return nil, fmt.Errorf("timeout: %w", err)
-	}
-	timeout := d.AsDuration()
-	return &timeout, nil
-}
-
-func workspaceOf(w *caissonv1.Workspace) *runtime.WorkspaceRequest {
-	if w == nil {
-		return nil
-	}
-	return &runtime.WorkspaceRequest{Dir: w.Dir, Mode: w.Mode}
-}
+// This file translates the runtime's types into messages. All of it is plain
+// copying; request.go goes the other way.
 
 func workspacePB(w *runtime.WorkspaceRequest) *caissonv1.Workspace {
 	if w == nil {
 		return nil
 	}
 	return &caissonv1.Workspace{Dir: w.Dir, Mode: w.Mode}
-}
-
-func limitsRequestOf(l *caissonv1.Limits) runtime.LimitsRequest {
-	if l == nil {
-		return runtime.LimitsRequest{}
-	}
-	return runtime.LimitsRequest{
-		MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCpu, PIDs: l.Pids,
-		OpenFiles: l.OpenFiles, TmpfsBytes: l.TmpfsBytes,
-	}
 }
 
 func limitsPB(l runtime.Limits) *caissonv1.Limits {
@@ -95,7 +38,7 @@ func resultOf(r *runtime.Result) *caissonv1.Result {
 		Duration: durationpb.New(r.Duration), Cpu: durationpb.New(r.CPU),
 		PeakMemoryBytes: r.PeakMemoryBytes, MaxRssBytes: r.MaxRSSBytes, CpuThrottledPeriods: r.ThrottledPeriods,
 		Network: r.Network, Source: r.Source, Reason: string(r.Reason),
-		Stages: each(r.Stages, stagePB), Warnings: r.Warnings,
+		Stages: each(r.Stages, stagePB), Warnings: r.Warnings, ExecId: r.ExecID, Remaining: int64(r.Remaining),
 	}
 }
 
@@ -108,6 +51,33 @@ func sandboxPB(i runtime.Info) *caissonv1.Sandbox {
 		Id: i.ID, Name: i.Name, State: string(i.State), Image: i.Image, Profile: i.Profile, Args: i.Args,
 		CreatedAt: timestamp(i.CreatedAt), ExitedAt: timestamp(i.ExitedAt), Result: resultOf(i.Result),
 		Labels: i.Labels, Session: i.Session, Task: i.Task, Pid: int64(i.PID), Workspace: workspacePB(i.Workspace),
+		ExpiresAt: timestamp(i.ExpiresAt), IdleTimeout: duration(i.IdleTimeout), IdleSince: timestamp(i.IdleSince),
+		OwnerUid: i.OwnerUID, Parent: i.Parent, Execs: int32(i.Execs),
+	}
+}
+
+func execPB(e runtime.ExecInfo) *caissonv1.Exec {
+	return &caissonv1.Exec{
+		Id: e.ID, SandboxId: e.SandboxID, Args: e.Args, State: string(e.State), Pid: int64(e.PID), Tty: e.TTY, Stdin: e.Stdin,
+		StartedAt: timestamp(e.StartedAt), EndedAt: timestamp(e.EndedAt),
+		StdoutBytes: e.StdoutBytes, StderrBytes: e.StderrBytes, Result: resultOf(e.Result),
+	}
+}
+
+func statsPB(s runtime.Stats) *caissonv1.StatsResponse {
+	states := make(map[string]int32, len(s.Sandboxes))
+	for state, n := range s.Sandboxes {
+		states[string(state)] = int32(n)
+	}
+	return &caissonv1.StatsResponse{
+		Sandboxes: states, Execs: int32(s.Execs), Queued: int32(s.Queued), Pools: each(s.Pools, poolPB),
+	}
+}
+
+func poolPB(p runtime.PoolStats) *caissonv1.PoolStats {
+	return &caissonv1.PoolStats{
+		Profile: p.Profile, Image: p.Image, Ready: int32(p.Ready), Filling: int32(p.Filling), Size: int32(p.Size),
+		Hits: p.Hits, Misses: p.Misses, Failures: p.Failures, Refill: durationpb.New(p.Refill),
 	}
 }
 
@@ -170,6 +140,14 @@ func timestamp(t time.Time) *timestamppb.Timestamp {
 		return nil
 	}
 	return timestamppb.New(t)
+}
+
+// duration leaves zero out.
+func duration(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
 }
 
 // each translates a list.

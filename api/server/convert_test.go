@@ -46,6 +46,8 @@ func TestToMessages(t *testing.T) {
 		"ImportReport": {&runtime.ImportReport{}, func(v any) proto.Message { return reportPB(*v.(*runtime.ImportReport)) }, nil},
 		"Versions":     {&runtime.Versions{}, func(v any) proto.Message { return versionsPB(*v.(*runtime.Versions)) }, nil},
 		"Check":        {&runtime.Check{}, func(v any) proto.Message { return checkPB(*v.(*runtime.Check)) }, nil},
+		"ExecInfo":     {&runtime.ExecInfo{}, func(v any) proto.Message { return execPB(*v.(*runtime.ExecInfo)) }, nil},
+		"Stats":        {&runtime.Stats{}, func(v any) proto.Message { return statsPB(*v.(*runtime.Stats)) }, nil},
 		"Capability":   {&runtime.Capability{}, func(v any) proto.Message { return capabilityPB(*v.(*runtime.Capability)) }, nil},
 	}
 	for name, c := range conversions {
@@ -56,58 +58,129 @@ func TestToMessages(t *testing.T) {
 	}
 }
 
-func TestRequestRoundTrip(t *testing.T) {
-	spec := &caissonv1.RunSpec{}
-	fillMessage(&filler{}, spec.ProtoReflect())
-	spec.Name = "a-name"
-	spec.Stdin = false // excluded by detach
-	spec.Timeout = durationpb.New(77 * time.Second)
-	req, err := requestOf(spec)
+// leavesWithout leaves out the fields that are no part of the runtime's request.
+func leavesWithout(m proto.Message, fields ...string) map[string]string {
+	out := leavesOfMessage(m)
+	for _, f := range fields {
+		delete(out, f)
+	}
+	return out
+}
+
+func TestCreateRequestRoundTrip(t *testing.T) {
+	m := &caissonv1.CreateRequest{}
+	fillMessage(&filler{}, m.ProtoReflect())
+	m.Spec.Name = "a-name"
+	req, err := createRequestOf(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := leavesOfMessage(spec)
-	delete(want, "detach") // chooses the call, and so does stdin
-	delete(want, "stdin")
-	compare(t, leavesOfGo(&req), want)
+	if !req.Ensure || req.Key != m.IdempotencyKey {
+		t.Errorf("ensure %v, key %q", req.Ensure, req.Key)
+	}
+	got := leavesOfGo(&req)
+	delete(got, "ensure") // of the request, not of its spec
+	delete(got, "key")
+	compare(t, got, leavesWithout(m.Spec))
+}
+
+func TestExecRequestRoundTrip(t *testing.T) {
+	for _, absent := range []string{"args", "shell"} { // they exclude each other
+		spec := &caissonv1.ExecSpec{}
+		fillMessage(&filler{}, spec.ProtoReflect())
+		spec.ProtoReflect().Clear(spec.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(absent)))
+		req, err := execOf(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compare(t, leavesOfGo(&req), leavesWithout(spec))
+	}
+}
+
+func TestOtherRequestsRoundTrip(t *testing.T) {
+	update := &caissonv1.UpdateRequest{}
+	fillMessage(&filler{}, update.ProtoReflect())
+	u, err := updateOf(update)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, leavesOfGo(&u), leavesWithout(update, "ref"))
+	logs := &caissonv1.LogsRequest{}
+	fillMessage(&filler{}, logs.ProtoReflect())
+	logs.Stream = "stderr"
+	l, err := logOptionsOf(logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, leavesOfGo(&l), leavesWithout(logs, "ref"))
+	attach := &caissonv1.Attach{}
+	fillMessage(&filler{}, attach.ProtoReflect())
+	o, err := attachOf(attach)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, leavesOfGo(&o), leavesWithout(attach, "ref", "exec", "stdin"))
 }
 
 func TestRequestKeepsWhatIsAbsent(t *testing.T) {
-	req, err := requestOf(&caissonv1.RunSpec{Args: []string{"x"}})
+	req, err := requestOf(&caissonv1.RunSpec{Exec: &caissonv1.ExecSpec{Args: []string{"x"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (runtime.Request{Args: []string{"x"}}); !reflect.DeepEqual(req, want) {
+	if want := (runtime.Request{Exec: runtime.ExecRequest{Args: []string{"x"}}}); !reflect.DeepEqual(req, want) {
 		t.Errorf("got %+v, want %+v", req, want)
 	}
 	zero := int64(0)
-	req, err = requestOf(&caissonv1.RunSpec{Limits: &caissonv1.Limits{Pids: &zero}, Timeout: &durationpb.Duration{}})
+	req, err = requestOf(&caissonv1.RunSpec{
+		Sandbox: &caissonv1.SandboxSpec{Limits: &caissonv1.Limits{Pids: &zero}},
+		Exec:    &caissonv1.ExecSpec{Timeout: &durationpb.Duration{}, Limits: &caissonv1.ExecLimits{Pids: &zero}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if req.Limits.PIDs == nil || req.Timeout == nil || req.Limits.MemoryBytes != nil {
+	if req.Create.Limits.PIDs == nil || req.Exec.Timeout == nil || req.Exec.Limits.PIDs == nil || req.Create.Limits.MemoryBytes != nil {
 		t.Errorf("zero and absent are confused: %+v", req)
 	}
 }
 
 func TestRequestRefuses(t *testing.T) {
+	sandbox := func(s *caissonv1.SandboxSpec) *caissonv1.RunSpec { return &caissonv1.RunSpec{Sandbox: s} }
+	exec := func(e *caissonv1.ExecSpec) *caissonv1.RunSpec { return &caissonv1.RunSpec{Exec: e} }
 	tests := map[string]struct {
 		spec *caissonv1.RunSpec
 		want string
 	}{
 		"nothing":          {nil, "no spec"},
-		"a name":           {&caissonv1.RunSpec{Name: "../x"}, "not a name"},
-		"detach and stdin": {&caissonv1.RunSpec{Detach: true, Stdin: true}, "no standard input"},
-		"a timeout":        {&caissonv1.RunSpec{Timeout: &durationpb.Duration{Seconds: 1, Nanos: -1}}, "timeout"},
+		"a name":           {sandbox(&caissonv1.SandboxSpec{Name: "../x"}), "not a name"},
+		"a ttl of zero":    {sandbox(&caissonv1.SandboxSpec{Ttl: &durationpb.Duration{}}), "ttl of 0s is not a positive"},
+		"idle below zero":  {sandbox(&caissonv1.SandboxSpec{IdleTimeout: durationpb.New(-time.Second)}), "idle_timeout of -1s"},
+		"detach and stdin": {&caissonv1.RunSpec{Detach: true, Exec: &caissonv1.ExecSpec{Stdin: true}}, "no standard input"},
+		"a timeout":        {exec(&caissonv1.ExecSpec{Timeout: &durationpb.Duration{Seconds: 1, Nanos: -1}}), "timeout"},
+		"two commands":     {exec(&caissonv1.ExecSpec{Args: []string{"x"}, Shell: "x"}), "exclude each other"},
+		"no rows":          {exec(&caissonv1.ExecSpec{Tty: &caissonv1.WinSize{Cols: 80}}), "0 rows and 80 columns"},
+		"too wide":         {exec(&caissonv1.ExecSpec{Tty: &caissonv1.WinSize{Rows: 1, Cols: 65536}}), "65536 columns"},
 	}
 	for name, tt := range tests {
 		if _, err := requestOf(tt.spec); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	_, err := requestOf(&caissonv1.RunSpec{Name: "A", Detach: true, Stdin: true})
+	_, err := requestOf(&caissonv1.RunSpec{Sandbox: &caissonv1.SandboxSpec{Name: "A"}, Detach: true, Exec: &caissonv1.ExecSpec{Stdin: true}})
 	if err == nil || !strings.Contains(err.Error(), "not a name") || !strings.Contains(err.Error(), "no standard input") {
 		t.Errorf("not all reasons: %v", err)
+	}
+}
+
+func TestCreateRefuses(t *testing.T) {
+	tests := map[string]*caissonv1.CreateRequest{
+		"ensure needs a name":             {Ensure: true},
+		"has 129 bytes":                   {IdempotencyKey: strings.Repeat("k", 129)},
+		"is no printable ASCII character": {IdempotencyKey: "a b"},
+	}
+	for want, m := range tests {
+		if _, err := createRequestOf(m); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
 	}
 }
 
@@ -149,7 +222,7 @@ func (f *filler) fill(v reflect.Value) {
 		v.SetBool(true)
 	case reflect.Int, reflect.Int64:
 		v.SetInt(f.next())
-	case reflect.Uint32:
+	case reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		v.SetUint(uint64(f.next()))
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
@@ -297,9 +370,15 @@ func fillMessage(fill *filler, m protoreflect.Message) {
 		switch {
 		case f.IsMap():
 			m.Mutable(f).Map().Set(text().MapKey(), text())
+		case f.IsList() && f.Message() != nil:
+			fillMessage(fill, m.Mutable(f).List().AppendMutable().Message())
 		case f.IsList():
 			m.Mutable(f).List().Append(text())
 			m.Mutable(f).List().Append(text())
+		case f.Kind() == protoreflect.Uint32Kind:
+			m.Set(f, protoreflect.ValueOfUint32(uint32(fill.next())))
+		case f.Kind() == protoreflect.Uint64Kind:
+			m.Set(f, protoreflect.ValueOfUint64(uint64(fill.next())))
 		case f.Kind() == protoreflect.StringKind:
 			m.Set(f, text())
 		case f.Kind() == protoreflect.BoolKind:

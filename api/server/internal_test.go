@@ -37,7 +37,7 @@ func TestSilentCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := stream.Receive()
-	if err == nil || !strings.Contains(err.Error(), "no start message") {
+	if err == nil || !strings.Contains(err.Error(), "no first message") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -178,10 +178,13 @@ func TestStdin(t *testing.T) {
 	s.end()
 	s.push(t.Context(), []byte("dropped"))
 	p := make([]byte, 4)
-	if n, err := s.Read(p); n != 4 || err != nil || string(p) != "abcd" || told != 4 {
+	if n, err := s.Read(p); n != 4 || err != nil || string(p) != "abcd" || told != 0 {
 		t.Errorf("got %q, %v, told %d", p[:n], err, told)
 	}
-	if rest, err := io.ReadAll(s); string(rest) != "ef" || err != nil || told != 6 {
+	if n, err := s.Read(p); n != 2 || err != nil || told != 0 {
+		t.Errorf("got %q, %v, told %d: nothing before all of it was passed on", p[:n], err, told)
+	}
+	if rest, err := io.ReadAll(s); len(rest) != 0 || err != nil || told != 6 {
 		t.Errorf("got %q, %v, told %d", rest, err, told)
 	}
 	if n, err := s.Read(nil); n != 0 || err != nil {

@@ -7,7 +7,6 @@ import (
 	"connectrpc.com/connect"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
-	"github.com/caisson-run/caisson/runtime"
 )
 
 // sandboxes serves SandboxService.
@@ -70,21 +69,12 @@ func (s sandboxes) Cleanup(ctx context.Context, r *connect.Request[caissonv1.Cle
 }
 
 func (s sandboxes) Logs(ctx context.Context, r *connect.Request[caissonv1.LogsRequest], stream *connect.ServerStream[caissonv1.LogsResponse]) error {
-	if err := checkRef("ref", r.Msg.Ref); err != nil {
-		return fail(err)
-	}
-	if err := checkStream(r.Msg.Stream); err != nil {
+	options, err := logOptionsOf(r.Msg)
+	if err != nil {
 		return fail(err)
 	}
 	send := lockedSend(stream)
-	stdout := chunks(func(p []byte) error {
-		return send(&caissonv1.LogsResponse{Kind: &caissonv1.LogsResponse_Stdout{Stdout: p}})
-	})
-	stderr := chunks(func(p []byte) error {
-		return send(&caissonv1.LogsResponse{Kind: &caissonv1.LogsResponse_Stderr{Stderr: p}})
-	})
-	options := runtime.LogOptions{Follow: r.Msg.Follow, Stream: r.Msg.Stream}
-	return fail(s.runtime.Logs(ctx, r.Msg.Ref, options, stdout, stderr))
+	return fail(s.runtime.Logs(ctx, r.Msg.Ref, options, writer[caissonv1.LogsResponse]{stdoutOfLogs, send}, writer[caissonv1.LogsResponse]{stderrOfLogs, send}))
 }
 
 func (s sandboxes) Spec(ctx context.Context, r *connect.Request[caissonv1.SpecRequest]) (*connect.Response[caissonv1.SpecResponse], error) {

@@ -52,11 +52,13 @@ func NewHTTP(h http.Handler) *http.Server {
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           boundBody(h, readBodyTimeout),
+		Handler:           refusePeers(boundBody(h, readBodyTimeout)),
+		ConnContext:       withPeer,
 		Protocols:         &protocols,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
+		HTTP2:             &http.HTTP2Config{WriteByteTimeout: writeTimeout}, // closes what boundWrites cannot reach
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package server serves the API of caissond with Connect: gRPC, gRPC-Web and
 // HTTP+JSON from one handler. The handlers translate; what they translate to
-// is behind three small interfaces.
+// is behind a few interfaces.
 package server
 
 import (
@@ -26,19 +26,42 @@ const maxMessage = 4 << 20
 // startTimeout is how long a run may stay open before it says what to run.
 const startTimeout = 10 * time.Second
 
-// Sandboxes runs commands in sandboxes. What Run and Logs write is bounded by
-// the request's output limit, and they do not write after they returned. Run
-// does not wait for a Read of its standard input: that ends after Run does.
-// Start's sandbox outlives its context.
+// Sandboxes makes, observes and ends sandboxes. What Run and Logs write is
+// bounded by the request's output limit, and they do not write after they
+// returned; their writers are runtime.Skippers. Run does not wait for a Read of
+// its standard input: that ends after Run does. The sandboxes of Start and
+// Create outlive their context. Stop without a grace takes the daemon's. Wait
+// returns when the sandbox has ended.
 type Sandboxes interface {
 	Run(ctx context.Context, req runtime.Request, rio runtime.IO) (*runtime.Result, error)
 	Start(ctx context.Context, req runtime.Request) (runtime.Info, error)
+	Create(ctx context.Context, req runtime.CreateRequest) (runtime.Info, error)
+	Update(ctx context.Context, ref string, req runtime.UpdateRequest) (runtime.Info, error)
+	Pause(ctx context.Context, ref string) (runtime.Info, error)
+	Resume(ctx context.Context, ref string) (runtime.Info, error)
+	Stop(ctx context.Context, ref string, grace *time.Duration) (runtime.Info, error)
+	Wait(ctx context.Context, ref string) (runtime.Info, error)
 	List(ctx context.Context) ([]runtime.Info, error)
 	Inspect(ctx context.Context, ref string) (*runtime.Detail, error)
 	Remove(ctx context.Context, ref string, force bool) (id string, err error)
 	Cleanup(ctx context.Context, dryRun bool) ([]runtime.Leftover, error)
 	Logs(ctx context.Context, ref string, options runtime.LogOptions, stdout, stderr io.Writer) error
 	Spec(ctx context.Context, req runtime.Request) (*runtime.SpecView, error)
+}
+
+// Execs runs commands in live sandboxes. Exec and Attach keep to what is said
+// of Run: both call IO.Started before they write, and write the streams from
+// the request's offsets on. Exec's command outlives its context by the daemon's
+// attach_grace, so that its caller can attach again. An Attach to a command
+// that has ended writes what is kept and returns its result; a Stdin of one
+// whose input is closed is not read.
+type Execs interface {
+	Exec(ctx context.Context, ref string, req runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error)
+	StartExec(ctx context.Context, ref string, req runtime.ExecRequest) (runtime.ExecInfo, error)
+	Attach(ctx context.Context, ref, exec string, o runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error)
+	Execs(ctx context.Context, ref string) ([]runtime.ExecInfo, error)
+	WaitExec(ctx context.Context, ref, exec string) (runtime.ExecInfo, error)
+	SignalExec(ctx context.Context, ref, exec string, req runtime.SignalRequest) error
 }
 
 // Images manages what sandboxes are made of.
@@ -55,14 +78,20 @@ type System interface {
 	Versions(ctx context.Context) (runtime.Versions, error)
 	Doctor(ctx context.Context) ([]runtime.Check, error)
 	Capabilities(ctx context.Context) ([]runtime.Capability, error)
+	Stats(ctx context.Context) (runtime.Stats, error)
 }
 
 // Deps is what the API is served from.
 type Deps struct {
 	Sandboxes Sandboxes
+	Execs     Execs
 	Images    Images
 	System    System
+	Files     Files
 	Log       *slog.Logger // nil discards
+	// WriteTimeout ends a call whose caller takes nothing of its answer for so
+	// long; 0 is 30 s.
+	WriteTimeout time.Duration
 }
 
 // New returns the API as an HTTP handler. Serve says how to serve it.
@@ -79,9 +108,11 @@ func New(d Deps) http.Handler {
 	)
 	mux := http.NewServeMux()
 	mux.Handle(caissonv1connect.NewSandboxServiceHandler(sandboxes{d.Sandboxes, startTimeout}, options))
+	mux.Handle(caissonv1connect.NewExecServiceHandler(execs{d.Execs, startTimeout}, options))
 	mux.Handle(caissonv1connect.NewImageServiceHandler(images{d.Images}, options))
 	mux.Handle(caissonv1connect.NewSystemServiceHandler(system{d.System}, options))
-	return mux
+	mux.Handle(caissonv1connect.NewFileServiceHandler(fileService{d.Files}, options))
+	return boundWrites(mux, d.WriteTimeout)
 }
 
 // recovered turns a panic of a handler into SBX-001 for its caller, and keeps

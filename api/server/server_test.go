@@ -91,7 +91,7 @@ func TestJSON(t *testing.T) {
 		{"names as in the proto", "SandboxService/List", `{"labels":{"team":"x"}}`, f, 200, `"created_at":"1970-01-01T00:00:00Z"`},
 		{"filtered", "SandboxService/List", `{"labels":{"team":"z"}}`, f, 200, `{"sandboxes":[]}`},
 		{"unknown field", "SandboxService/Cleanup", `{"dryrun":true}`, f, 400, `did you mean \"dry_run\"?`},
-		{"unknown field inside", "SandboxService/Spec", `{"spec":{"args":["x"],"limits":{"memory_byte":"1"}}}`, f, 400, `did you mean \"memory_bytes\"?`},
+		{"unknown field inside", "SandboxService/Spec", `{"spec":{"sandbox":{"limits":{"memory_byte":"1"}}}}`, f, 400, `did you mean \"memory_bytes\"?`},
 		{"unlike anything", "SandboxService/List", `{"xxxxxxxx":1}`, f, 400, `unknown field \"xxxxxxxx\"`},
 		{"no body", "SandboxService/List", ``, f, 400, `such as {}`},
 		{"not JSON", "SandboxService/List", `[`, f, 400, `SBX-801`},
@@ -142,7 +142,7 @@ func startMessage(spec *caissonv1.RunSpec) *caissonv1.RunRequest {
 }
 
 func TestRunRefuses(t *testing.T) {
-	start := startMessage(&caissonv1.RunSpec{Args: []string{"x"}})
+	start := startMessage(&caissonv1.RunSpec{Exec: &caissonv1.ExecSpec{Args: []string{"x"}}})
 	input := &caissonv1.RunRequest{Kind: &caissonv1.RunRequest_Stdin{Stdin: []byte("x")}}
 	signal := func(n int32) *caissonv1.RunRequest {
 		return &caissonv1.RunRequest{Kind: &caissonv1.RunRequest_Signal{Signal: n}}
@@ -154,8 +154,8 @@ func TestRunRefuses(t *testing.T) {
 	}{
 		{"nothing at all", nil, "ended before its first message"},
 		{"input first", []*caissonv1.RunRequest{input}, "must hold start"},
-		{"a bad spec", []*caissonv1.RunRequest{startMessage(&caissonv1.RunSpec{Name: "/"})}, "is not a name"},
-		{"start twice", []*caissonv1.RunRequest{start, start}, "start was sent twice"},
+		{"a bad spec", []*caissonv1.RunRequest{startMessage(&caissonv1.RunSpec{Sandbox: &caissonv1.SandboxSpec{Name: "/"}})}, "is not a name"},
+		{"start twice", []*caissonv1.RunRequest{start, start}, "start was sent after the first message"},
 		{"input that was not announced", []*caissonv1.RunRequest{start, input}, "did not set stdin"},
 		{"signal 0", []*caissonv1.RunRequest{start, signal(0)}, "0 is not a signal"},
 		{"signal 65", []*caissonv1.RunRequest{start, signal(65)}, "65 is not a signal"},
@@ -199,7 +199,7 @@ func testCallerDies(t *testing.T, sent int) {
 		return conn, err
 	}
 	stream := caissonv1connect.NewSandboxServiceClient(&http.Client{Transport: tr}, "http://x").Run(t.Context())
-	if err := stream.Send(startMessage(&caissonv1.RunSpec{Args: []string{"x"}, Stdin: true})); err != nil {
+	if err := stream.Send(startMessage(&caissonv1.RunSpec{Exec: &caissonv1.ExecSpec{Args: []string{"x"}, Stdin: true}})); err != nil {
 		t.Fatal(err)
 	}
 	for range sent / (100 << 10) {
@@ -224,7 +224,7 @@ func TestHalfClose(t *testing.T) {
 	}}
 	stream := raw(t, f).Run(t.Context())
 	for _, m := range []*caissonv1.RunRequest{
-		startMessage(&caissonv1.RunSpec{Args: []string{"x"}, Stdin: true}),
+		startMessage(&caissonv1.RunSpec{Exec: &caissonv1.ExecSpec{Args: []string{"x"}, Stdin: true}}),
 		{Kind: &caissonv1.RunRequest_Stdin{Stdin: []byte("abc")}},
 	} {
 		if err := stream.Send(m); err != nil {
@@ -235,6 +235,9 @@ func TestHalfClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := stream.Receive()
+	for err == nil && m.GetStdinTaken() > 0 {
+		m, err = stream.Receive()
+	}
 	if err != nil || m.GetResult().GetStdoutBytes() != 3 {
 		t.Errorf("got %v, %v", m, err)
 	}
@@ -246,12 +249,12 @@ func TestChunks(t *testing.T) {
 	f := &servertest.Fake{OnRun: func(_ context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
 		_, _ = rio.Stdout.Write([]byte("x"))
 		<-read // the caller has the byte before there are more
-		n, err := rio.Stderr.Write(make([]byte, 150<<10))
+		n, err := rio.Stderr.Write(make([]byte, 600<<10))
 		return &runtime.Result{StderrBytes: int64(n)}, err
 	}}
 	stream := raw(t, f).Run(t.Context())
 	defer stream.CloseRequest()
-	if err := stream.Send(startMessage(&caissonv1.RunSpec{Args: []string{"x"}})); err != nil {
+	if err := stream.Send(startMessage(&caissonv1.RunSpec{Exec: &caissonv1.ExecSpec{Args: []string{"x"}}})); err != nil {
 		t.Fatal(err)
 	}
 	var sizes []int
@@ -270,7 +273,7 @@ func TestChunks(t *testing.T) {
 			sizes = append(sizes, len(m.GetStderr()))
 		}
 	}
-	if len(sizes) != 3 || sizes[0] != 64<<10 || sizes[1] != 64<<10 || sizes[2] != 22<<10 {
+	if len(sizes) != 3 || sizes[0] != 256<<10 || sizes[1] != 256<<10 || sizes[2] != 88<<10 {
 		t.Errorf("messages of %d bytes", sizes)
 	}
 }
@@ -283,7 +286,7 @@ func TestWriteAfterRun(t *testing.T) {
 		return &runtime.Result{}, nil
 	}}
 	stream := raw(t, f).Run(t.Context())
-	if err := stream.Send(startMessage(&caissonv1.RunSpec{Args: []string{"x"}})); err != nil {
+	if err := stream.Send(startMessage(&caissonv1.RunSpec{Exec: &caissonv1.ExecSpec{Args: []string{"x"}}})); err != nil {
 		t.Fatal(err)
 	}
 	for {
@@ -352,14 +355,18 @@ func (panicky) List(context.Context) ([]runtime.Info, error) { panic("secret sta
 func TestPanic(t *testing.T) {
 	var log bytes.Buffer
 	h := server.New(server.Deps{Sandboxes: &panicky{}, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	r := httptest.NewRequest(http.MethodPost, "/caisson.v1.SandboxService/List", strings.NewReader("{}"))
-	r.Header.Set("Content-Type", "application/json")
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), string(sbxerr.Internal)) {
-		t.Errorf("got %d %s", w.Code, w.Body)
+	srv := httptest.NewServer(h)
+	defer srv.Close()
+	r, err := http.Post(srv.URL+"/caisson.v1.SandboxService/List", "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if strings.Contains(w.Body.String(), "secret") {
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusInternalServerError || !strings.Contains(string(body), string(sbxerr.Internal)) {
+		t.Errorf("got %d %s, %v", r.StatusCode, body, err)
+	}
+	if strings.Contains(string(body), "secret") {
 		t.Error("the caller sees what the handler panicked with")
 	}
 	if !strings.Contains(log.String(), "secret state") {

@@ -6,10 +6,15 @@ import (
 	"sync"
 )
 
-// stdinBuffer is how much standard input the daemon holds for a command that
-// does not read. Clients stay below it (see RunResponse.stdin_taken), so that
-// their signals are always received.
-const stdinBuffer = 512 << 10
+const (
+	// stdinBuffer is how much standard input the daemon holds for a command that
+	// does not read. Clients stay below it (see RunResponse.stdin_taken), so that
+	// their signals are always received.
+	stdinBuffer = 512 << 10
+	// takenStep is how much standard input is taken before its sender is told,
+	// where more is waiting. It is far below what a client may have outstanding.
+	takenStep = 64 << 10
+)
 
 // stdin passes a caller's input on to the command, within a bound.
 type stdin struct {
@@ -17,8 +22,9 @@ type stdin struct {
 	moved sync.Cond
 	data  []byte
 	total int64 // bytes taken by the reader
+	told  int64 // of those, what taken was told
 	ended bool
-	taken func(total int64) // told after each read
+	taken func(total int64)
 }
 
 func newStdin(taken func(total int64)) *stdin {
@@ -51,28 +57,44 @@ func (s *stdin) end() {
 	s.moved.Broadcast()
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader. Whoever reads again has passed on what it read
+// before: only then the sender is told, who may forget it.
 func (s *stdin) Read(p []byte) (int, error) {
-	n, total := s.next(p)
-	if n == 0 && len(p) > 0 {
+	if total, due := s.due(); due {
+		s.taken(total)
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	n := s.next(p)
+	if n == 0 {
 		return 0, io.EOF
 	}
-	s.taken(total)
 	return n, nil
 }
 
-func (s *stdin) next(p []byte) (n int, total int64) {
+func (s *stdin) due() (total int64, due bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if untold := s.total - s.told; untold < takenStep && (untold == 0 || len(s.data) > 0) {
+		return 0, false
+	}
+	s.told = s.total
+	return s.total, true
+}
+
+func (s *stdin) next(p []byte) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.data) == 0 && !s.ended {
 		s.moved.Wait()
 	}
-	n = copy(p, s.data)
+	n := copy(p, s.data)
 	s.data = s.data[n:]
 	if len(s.data) == 0 {
 		s.data = nil // the array is as large as the most that waited
 	}
 	s.total += int64(n)
 	s.moved.Broadcast()
-	return n, s.total
+	return n
 }

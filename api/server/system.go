@@ -36,3 +36,8 @@ func (s system) Capabilities(ctx context.Context, _ *connect.Request[caissonv1.C
 	capabilities, err := s.host.Capabilities(ctx)
 	return reply(&caissonv1.CapabilitiesResponse{Capabilities: each(capabilities, capabilityPB)}, err)
 }
+
+func (s system) Stats(ctx context.Context, _ *connect.Request[caissonv1.StatsRequest]) (*connect.Response[caissonv1.StatsResponse], error) {
+	stats, err := s.host.Stats(ctx)
+	return reply(statsPB(stats), err)
+}

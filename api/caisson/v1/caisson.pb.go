@@ -160,35 +160,539 @@ func (x *Workspace) GetMode() string {
 	return ""
 }
 
-// RunSpec says what to run and how to confine it.
-type RunSpec struct {
+// SandboxSpec says what a sandbox is made of and how it is confined.
+type SandboxSpec struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`       // unique; empty is the sandbox ID
+	Image         string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`     // empty is the profile's
+	Profile       string                 `protobuf:"bytes,3,opt,name=profile,proto3" json:"profile,omitempty"` // empty is "strict"
+	User          string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`       // name, uid, or uid:gid; empty is the profile's
+	Env           []string               `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty"`         // K=V, of all its commands, added to the image's
+	Network       string                 `protobuf:"bytes,6,opt,name=network,proto3" json:"network,omitempty"` // empty is "none"
+	Allow         []string               `protobuf:"bytes,7,rep,name=allow,proto3" json:"allow,omitempty"`     // egress rules: refused while the network mode is "none"
+	Workspace     *Workspace             `protobuf:"bytes,8,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Limits        *Limits                `protobuf:"bytes,9,opt,name=limits,proto3" json:"limits,omitempty"`
+	Labels        map[string]string      `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Session       string                 `protobuf:"bytes,11,opt,name=session,proto3" json:"session,omitempty"`
+	Task          string                 `protobuf:"bytes,12,opt,name=task,proto3" json:"task,omitempty"`
+	Ttl           *durationpb.Duration   `protobuf:"bytes,13,opt,name=ttl,proto3" json:"ttl,omitempty"`                                    // absent is none, zero an error
+	IdleTimeout   *durationpb.Duration   `protobuf:"bytes,14,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"` // absent is none, zero an error
+	Nested        *Nested                `protobuf:"bytes,15,opt,name=nested,proto3" json:"nested,omitempty"`                              // a socket to make sandboxes of its own; absent is none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SandboxSpec) Reset() {
+	*x = SandboxSpec{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SandboxSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SandboxSpec) ProtoMessage() {}
+
+func (x *SandboxSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SandboxSpec.ProtoReflect.Descriptor instead.
+func (*SandboxSpec) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SandboxSpec) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SandboxSpec) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+func (x *SandboxSpec) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *SandboxSpec) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *SandboxSpec) GetEnv() []string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+func (x *SandboxSpec) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
+}
+
+func (x *SandboxSpec) GetAllow() []string {
+	if x != nil {
+		return x.Allow
+	}
+	return nil
+}
+
+func (x *SandboxSpec) GetWorkspace() *Workspace {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+func (x *SandboxSpec) GetLimits() *Limits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *SandboxSpec) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *SandboxSpec) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *SandboxSpec) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *SandboxSpec) GetTtl() *durationpb.Duration {
+	if x != nil {
+		return x.Ttl
+	}
+	return nil
+}
+
+func (x *SandboxSpec) GetIdleTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.IdleTimeout
+	}
+	return nil
+}
+
+func (x *SandboxSpec) GetNested() *Nested {
+	if x != nil {
+		return x.Nested
+	}
+	return nil
+}
+
+// Nested bounds what a sandbox may give to its children all together. An absent
+// field takes as much again as the sandbox itself has.
+type Nested struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sandboxes     *int64                 `protobuf:"varint,1,opt,name=sandboxes,proto3,oneof" json:"sandboxes,omitempty"`
+	MemoryBytes   *int64                 `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
+	MilliCpu      *int64                 `protobuf:"varint,3,opt,name=milli_cpu,json=milliCpu,proto3,oneof" json:"milli_cpu,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Nested) Reset() {
+	*x = Nested{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Nested) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Nested) ProtoMessage() {}
+
+func (x *Nested) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Nested.ProtoReflect.Descriptor instead.
+func (*Nested) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Nested) GetSandboxes() int64 {
+	if x != nil && x.Sandboxes != nil {
+		return *x.Sandboxes
+	}
+	return 0
+}
+
+func (x *Nested) GetMemoryBytes() int64 {
+	if x != nil && x.MemoryBytes != nil {
+		return *x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *Nested) GetMilliCpu() int64 {
+	if x != nil && x.MilliCpu != nil {
+		return *x.MilliCpu
+	}
+	return 0
+}
+
+// ExecSpec says what to run in a sandbox.
+type ExecSpec struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
-	Args             []string               `protobuf:"bytes,1,rep,name=args,proto3" json:"args,omitempty"`       // the command, never through a shell
-	Env              []string               `protobuf:"bytes,2,rep,name=env,proto3" json:"env,omitempty"`         // K=V, added to the image's
-	Cwd              string                 `protobuf:"bytes,3,opt,name=cwd,proto3" json:"cwd,omitempty"`         // absolute; empty is the workspace, else the image's
-	User             string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`       // name, uid, or uid:gid; empty is the profile's
-	Name             string                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`       // unique; empty is the sandbox ID
-	Image            string                 `protobuf:"bytes,6,opt,name=image,proto3" json:"image,omitempty"`     // empty is the profile's
-	Profile          string                 `protobuf:"bytes,7,opt,name=profile,proto3" json:"profile,omitempty"` // empty is "strict"
-	Network          string                 `protobuf:"bytes,8,opt,name=network,proto3" json:"network,omitempty"` // empty is "none"
-	Workspace        *Workspace             `protobuf:"bytes,9,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	Limits           *Limits                `protobuf:"bytes,10,opt,name=limits,proto3" json:"limits,omitempty"`
-	Timeout          *durationpb.Duration   `protobuf:"bytes,11,opt,name=timeout,proto3" json:"timeout,omitempty"`                                                    // absent is none
-	OutputLimitBytes *int64                 `protobuf:"varint,12,opt,name=output_limit_bytes,json=outputLimitBytes,proto3,oneof" json:"output_limit_bytes,omitempty"` // per stream; absent is 10 MiB
-	Labels           map[string]string      `protobuf:"bytes,13,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Session          string                 `protobuf:"bytes,14,opt,name=session,proto3" json:"session,omitempty"`
-	Task             string                 `protobuf:"bytes,15,opt,name=task,proto3" json:"task,omitempty"`
-	Detach           bool                   `protobuf:"varint,16,opt,name=detach,proto3" json:"detach,omitempty"`
-	Stdin            bool                   `protobuf:"varint,17,opt,name=stdin,proto3" json:"stdin,omitempty"` // the caller sends standard input
-	Tty              bool                   `protobuf:"varint,18,opt,name=tty,proto3" json:"tty,omitempty"`     // refused until terminals are offered
-	Allow            []string               `protobuf:"bytes,19,rep,name=allow,proto3" json:"allow,omitempty"`  // egress rules: refused while the network mode is "none"
+	Args             []string               `protobuf:"bytes,1,rep,name=args,proto3" json:"args,omitempty"`                                                          // never through a shell
+	Shell            string                 `protobuf:"bytes,2,opt,name=shell,proto3" json:"shell,omitempty"`                                                        // a script for /bin/sh, instead of args
+	Env              []string               `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty"`                                                            // K=V, added to the sandbox's
+	Cwd              string                 `protobuf:"bytes,4,opt,name=cwd,proto3" json:"cwd,omitempty"`                                                            // absolute; empty is the workspace, else the image's
+	User             string                 `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`                                                          // empty is the sandbox's
+	Stdin            bool                   `protobuf:"varint,6,opt,name=stdin,proto3" json:"stdin,omitempty"`                                                       // the command gets an input
+	Tty              *WinSize               `protobuf:"bytes,7,opt,name=tty,proto3" json:"tty,omitempty"`                                                            // a terminal of this size; absent is none
+	Timeout          *durationpb.Duration   `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"`                                                    // absent is none
+	OutputLimitBytes *int64                 `protobuf:"varint,9,opt,name=output_limit_bytes,json=outputLimitBytes,proto3,oneof" json:"output_limit_bytes,omitempty"` // per stream; absent is 10 MiB
+	Rlimits          []*Rlimit              `protobuf:"bytes,10,rep,name=rlimits,proto3" json:"rlimits,omitempty"`                                                   // below the sandbox's
+	Limits           *ExecLimits            `protobuf:"bytes,11,opt,name=limits,proto3" json:"limits,omitempty"`                                                     // absent: only the sandbox's
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
+func (x *ExecSpec) Reset() {
+	*x = ExecSpec{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecSpec) ProtoMessage() {}
+
+func (x *ExecSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecSpec.ProtoReflect.Descriptor instead.
+func (*ExecSpec) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ExecSpec) GetArgs() []string {
+	if x != nil {
+		return x.Args
+	}
+	return nil
+}
+
+func (x *ExecSpec) GetShell() string {
+	if x != nil {
+		return x.Shell
+	}
+	return ""
+}
+
+func (x *ExecSpec) GetEnv() []string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+func (x *ExecSpec) GetCwd() string {
+	if x != nil {
+		return x.Cwd
+	}
+	return ""
+}
+
+func (x *ExecSpec) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ExecSpec) GetStdin() bool {
+	if x != nil {
+		return x.Stdin
+	}
+	return false
+}
+
+func (x *ExecSpec) GetTty() *WinSize {
+	if x != nil {
+		return x.Tty
+	}
+	return nil
+}
+
+func (x *ExecSpec) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+func (x *ExecSpec) GetOutputLimitBytes() int64 {
+	if x != nil && x.OutputLimitBytes != nil {
+		return *x.OutputLimitBytes
+	}
+	return 0
+}
+
+func (x *ExecSpec) GetRlimits() []*Rlimit {
+	if x != nil {
+		return x.Rlimits
+	}
+	return nil
+}
+
+func (x *ExecSpec) GetLimits() *ExecLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// WinSize is the size of a terminal in characters, 1 to 65535 each.
+type WinSize struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rows          uint32                 `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"`
+	Cols          uint32                 `protobuf:"varint,2,opt,name=cols,proto3" json:"cols,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WinSize) Reset() {
+	*x = WinSize{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WinSize) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WinSize) ProtoMessage() {}
+
+func (x *WinSize) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WinSize.ProtoReflect.Descriptor instead.
+func (*WinSize) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *WinSize) GetRows() uint32 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *WinSize) GetCols() uint32 {
+	if x != nil {
+		return x.Cols
+	}
+	return 0
+}
+
+// Rlimit is one resource limit by its name in setrlimit(2).
+type Rlimit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // such as "RLIMIT_NOFILE"
+	Soft          uint64                 `protobuf:"varint,2,opt,name=soft,proto3" json:"soft,omitempty"`
+	Hard          uint64                 `protobuf:"varint,3,opt,name=hard,proto3" json:"hard,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rlimit) Reset() {
+	*x = Rlimit{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rlimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rlimit) ProtoMessage() {}
+
+func (x *Rlimit) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rlimit.ProtoReflect.Descriptor instead.
+func (*Rlimit) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Rlimit) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Rlimit) GetSoft() uint64 {
+	if x != nil {
+		return x.Soft
+	}
+	return 0
+}
+
+func (x *Rlimit) GetHard() uint64 {
+	if x != nil {
+		return x.Hard
+	}
+	return 0
+}
+
+// ExecLimits bound a command and all that it starts, by a cgroup of its own
+// inside the sandbox's.
+type ExecLimits struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	MemoryBytes   *int64                 `protobuf:"varint,1,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
+	MilliCpu      *int64                 `protobuf:"varint,2,opt,name=milli_cpu,json=milliCpu,proto3,oneof" json:"milli_cpu,omitempty"`
+	Pids          *int64                 `protobuf:"varint,3,opt,name=pids,proto3,oneof" json:"pids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecLimits) Reset() {
+	*x = ExecLimits{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecLimits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecLimits) ProtoMessage() {}
+
+func (x *ExecLimits) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecLimits.ProtoReflect.Descriptor instead.
+func (*ExecLimits) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ExecLimits) GetMemoryBytes() int64 {
+	if x != nil && x.MemoryBytes != nil {
+		return *x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *ExecLimits) GetMilliCpu() int64 {
+	if x != nil && x.MilliCpu != nil {
+		return *x.MilliCpu
+	}
+	return 0
+}
+
+func (x *ExecLimits) GetPids() int64 {
+	if x != nil && x.Pids != nil {
+		return *x.Pids
+	}
+	return 0
+}
+
+// RunSpec is a sandbox and the one command that it is for.
+type RunSpec struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sandbox       *SandboxSpec           `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	Exec          *ExecSpec              `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
+	Detach        bool                   `protobuf:"varint,3,opt,name=detach,proto3" json:"detach,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
 func (x *RunSpec) Reset() {
 	*x = RunSpec{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[2]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -200,7 +704,7 @@ func (x *RunSpec) String() string {
 func (*RunSpec) ProtoMessage() {}
 
 func (x *RunSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[2]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -213,112 +717,21 @@ func (x *RunSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSpec.ProtoReflect.Descriptor instead.
 func (*RunSpec) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{2}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{8}
 }
 
-func (x *RunSpec) GetArgs() []string {
+func (x *RunSpec) GetSandbox() *SandboxSpec {
 	if x != nil {
-		return x.Args
+		return x.Sandbox
 	}
 	return nil
 }
 
-func (x *RunSpec) GetEnv() []string {
+func (x *RunSpec) GetExec() *ExecSpec {
 	if x != nil {
-		return x.Env
+		return x.Exec
 	}
 	return nil
-}
-
-func (x *RunSpec) GetCwd() string {
-	if x != nil {
-		return x.Cwd
-	}
-	return ""
-}
-
-func (x *RunSpec) GetUser() string {
-	if x != nil {
-		return x.User
-	}
-	return ""
-}
-
-func (x *RunSpec) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *RunSpec) GetImage() string {
-	if x != nil {
-		return x.Image
-	}
-	return ""
-}
-
-func (x *RunSpec) GetProfile() string {
-	if x != nil {
-		return x.Profile
-	}
-	return ""
-}
-
-func (x *RunSpec) GetNetwork() string {
-	if x != nil {
-		return x.Network
-	}
-	return ""
-}
-
-func (x *RunSpec) GetWorkspace() *Workspace {
-	if x != nil {
-		return x.Workspace
-	}
-	return nil
-}
-
-func (x *RunSpec) GetLimits() *Limits {
-	if x != nil {
-		return x.Limits
-	}
-	return nil
-}
-
-func (x *RunSpec) GetTimeout() *durationpb.Duration {
-	if x != nil {
-		return x.Timeout
-	}
-	return nil
-}
-
-func (x *RunSpec) GetOutputLimitBytes() int64 {
-	if x != nil && x.OutputLimitBytes != nil {
-		return *x.OutputLimitBytes
-	}
-	return 0
-}
-
-func (x *RunSpec) GetLabels() map[string]string {
-	if x != nil {
-		return x.Labels
-	}
-	return nil
-}
-
-func (x *RunSpec) GetSession() string {
-	if x != nil {
-		return x.Session
-	}
-	return ""
-}
-
-func (x *RunSpec) GetTask() string {
-	if x != nil {
-		return x.Task
-	}
-	return ""
 }
 
 func (x *RunSpec) GetDetach() bool {
@@ -326,27 +739,6 @@ func (x *RunSpec) GetDetach() bool {
 		return x.Detach
 	}
 	return false
-}
-
-func (x *RunSpec) GetStdin() bool {
-	if x != nil {
-		return x.Stdin
-	}
-	return false
-}
-
-func (x *RunSpec) GetTty() bool {
-	if x != nil {
-		return x.Tty
-	}
-	return false
-}
-
-func (x *RunSpec) GetAllow() []string {
-	if x != nil {
-		return x.Allow
-	}
-	return nil
 }
 
 type RunRequest struct {
@@ -357,6 +749,7 @@ type RunRequest struct {
 	//	*RunRequest_Stdin
 	//	*RunRequest_CloseStdin
 	//	*RunRequest_Signal
+	//	*RunRequest_Resize
 	Kind          isRunRequest_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -364,7 +757,7 @@ type RunRequest struct {
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[3]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -376,7 +769,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[3]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -389,7 +782,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{3}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RunRequest) GetKind() isRunRequest_Kind {
@@ -435,6 +828,15 @@ func (x *RunRequest) GetSignal() int32 {
 	return 0
 }
 
+func (x *RunRequest) GetResize() *WinSize {
+	if x != nil {
+		if x, ok := x.Kind.(*RunRequest_Resize); ok {
+			return x.Resize
+		}
+	}
+	return nil
+}
+
 type isRunRequest_Kind interface {
 	isRunRequest_Kind()
 }
@@ -455,6 +857,10 @@ type RunRequest_Signal struct {
 	Signal int32 `protobuf:"varint,4,opt,name=signal,proto3,oneof"` // number, sent to the command's process group
 }
 
+type RunRequest_Resize struct {
+	Resize *WinSize `protobuf:"bytes,5,opt,name=resize,proto3,oneof"`
+}
+
 func (*RunRequest_Start) isRunRequest_Kind() {}
 
 func (*RunRequest_Stdin) isRunRequest_Kind() {}
@@ -462,6 +868,8 @@ func (*RunRequest_Stdin) isRunRequest_Kind() {}
 func (*RunRequest_CloseStdin) isRunRequest_Kind() {}
 
 func (*RunRequest_Signal) isRunRequest_Kind() {}
+
+func (*RunRequest_Resize) isRunRequest_Kind() {}
 
 type RunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -472,6 +880,8 @@ type RunResponse struct {
 	//	*RunResponse_Stderr
 	//	*RunResponse_Result
 	//	*RunResponse_StdinTaken
+	//	*RunResponse_StdoutSkipped
+	//	*RunResponse_StderrSkipped
 	Kind          isRunResponse_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -479,7 +889,7 @@ type RunResponse struct {
 
 func (x *RunResponse) Reset() {
 	*x = RunResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[4]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -491,7 +901,7 @@ func (x *RunResponse) String() string {
 func (*RunResponse) ProtoMessage() {}
 
 func (x *RunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[4]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -504,7 +914,7 @@ func (x *RunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{4}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RunResponse) GetKind() isRunResponse_Kind {
@@ -559,6 +969,24 @@ func (x *RunResponse) GetStdinTaken() int64 {
 	return 0
 }
 
+func (x *RunResponse) GetStdoutSkipped() int64 {
+	if x != nil {
+		if x, ok := x.Kind.(*RunResponse_StdoutSkipped); ok {
+			return x.StdoutSkipped
+		}
+	}
+	return 0
+}
+
+func (x *RunResponse) GetStderrSkipped() int64 {
+	if x != nil {
+		if x, ok := x.Kind.(*RunResponse_StderrSkipped); ok {
+			return x.StderrSkipped
+		}
+	}
+	return 0
+}
+
 type isRunResponse_Kind interface {
 	isRunResponse_Kind()
 }
@@ -586,6 +1014,17 @@ type RunResponse_StdinTaken struct {
 	StdinTaken int64 `protobuf:"varint,5,opt,name=stdin_taken,json=stdinTaken,proto3,oneof"`
 }
 
+type RunResponse_StdoutSkipped struct {
+	// Bytes of a stream that are left out here, because it passed its output
+	// limit. They count as bytes of the stream: what follows them has an offset
+	// that is so much higher.
+	StdoutSkipped int64 `protobuf:"varint,6,opt,name=stdout_skipped,json=stdoutSkipped,proto3,oneof"`
+}
+
+type RunResponse_StderrSkipped struct {
+	StderrSkipped int64 `protobuf:"varint,7,opt,name=stderr_skipped,json=stderrSkipped,proto3,oneof"`
+}
+
 func (*RunResponse_Started) isRunResponse_Kind() {}
 
 func (*RunResponse_Stdout) isRunResponse_Kind() {}
@@ -596,18 +1035,23 @@ func (*RunResponse_Result) isRunResponse_Kind() {}
 
 func (*RunResponse_StdinTaken) isRunResponse_Kind() {}
 
+func (*RunResponse_StdoutSkipped) isRunResponse_Kind() {}
+
+func (*RunResponse_StderrSkipped) isRunResponse_Kind() {}
+
 // Started is sent once, when the command runs.
 type Started struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Exec          string                 `protobuf:"bytes,3,opt,name=exec,proto3" json:"exec,omitempty"` // ID of the command in the sandbox
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[5]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -619,7 +1063,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[5]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -632,7 +1076,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{5}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Started) GetId() string {
@@ -647,6 +1091,3157 @@ func (x *Started) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *Started) GetExec() string {
+	if x != nil {
+		return x.Exec
+	}
+	return ""
+}
+
+type CreateRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Spec  *SandboxSpec           `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Return the live sandbox of the spec's name when it was made with the same
+	// settings.
+	Ensure bool `protobuf:"varint,2,opt,name=ensure,proto3" json:"ensure,omitempty"`
+	// A repeated request with the same key returns the sandbox of the first. Up
+	// to 128 printable ASCII characters.
+	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *CreateRequest) Reset() {
+	*x = CreateRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateRequest) ProtoMessage() {}
+
+func (x *CreateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
+func (*CreateRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *CreateRequest) GetSpec() *SandboxSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *CreateRequest) GetEnsure() bool {
+	if x != nil {
+		return x.Ensure
+	}
+	return false
+}
+
+func (x *CreateRequest) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return ""
+}
+
+type CreateResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sandbox       *Sandbox               `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateResponse) Reset() {
+	*x = CreateResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateResponse) ProtoMessage() {}
+
+func (x *CreateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateResponse.ProtoReflect.Descriptor instead.
+func (*CreateResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *CreateResponse) GetSandbox() *Sandbox {
+	if x != nil {
+		return x.Sandbox
+	}
+	return nil
+}
+
+type UpdateRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	MemoryBytes   *int64                 `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
+	MilliCpu      *int64                 `protobuf:"varint,3,opt,name=milli_cpu,json=milliCpu,proto3,oneof" json:"milli_cpu,omitempty"`
+	Pids          *int64                 `protobuf:"varint,4,opt,name=pids,proto3,oneof" json:"pids,omitempty"`
+	Ttl           *durationpb.Duration   `protobuf:"bytes,5,opt,name=ttl,proto3" json:"ttl,omitempty"`                                                                                 // from now; zero is never
+	IdleTimeout   *durationpb.Duration   `protobuf:"bytes,6,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"`                                              // zero is never
+	Labels        map[string]string      `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // merged; an empty value removes the label
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateRequest) Reset() {
+	*x = UpdateRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateRequest) ProtoMessage() {}
+
+func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
+func (*UpdateRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *UpdateRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *UpdateRequest) GetMemoryBytes() int64 {
+	if x != nil && x.MemoryBytes != nil {
+		return *x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *UpdateRequest) GetMilliCpu() int64 {
+	if x != nil && x.MilliCpu != nil {
+		return *x.MilliCpu
+	}
+	return 0
+}
+
+func (x *UpdateRequest) GetPids() int64 {
+	if x != nil && x.Pids != nil {
+		return *x.Pids
+	}
+	return 0
+}
+
+func (x *UpdateRequest) GetTtl() *durationpb.Duration {
+	if x != nil {
+		return x.Ttl
+	}
+	return nil
+}
+
+func (x *UpdateRequest) GetIdleTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.IdleTimeout
+	}
+	return nil
+}
+
+func (x *UpdateRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+type UpdateResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sandbox       *Sandbox               `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateResponse) Reset() {
+	*x = UpdateResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateResponse) ProtoMessage() {}
+
+func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateResponse.ProtoReflect.Descriptor instead.
+func (*UpdateResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *UpdateResponse) GetSandbox() *Sandbox {
+	if x != nil {
+		return x.Sandbox
+	}
+	return nil
+}
+
+type PauseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseRequest) Reset() {
+	*x = PauseRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseRequest) ProtoMessage() {}
+
+func (x *PauseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
+func (*PauseRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *PauseRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+type PauseResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sandbox       *Sandbox               `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseResponse) Reset() {
+	*x = PauseResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseResponse) ProtoMessage() {}
+
+func (x *PauseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
+func (*PauseResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PauseResponse) GetSandbox() *Sandbox {
+	if x != nil {
+		return x.Sandbox
+	}
+	return nil
+}
+
+type ResumeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeRequest) Reset() {
+	*x = ResumeRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeRequest) ProtoMessage() {}
+
+func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
+func (*ResumeRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ResumeRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+type ResumeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sandbox       *Sandbox               `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeResponse) Reset() {
+	*x = ResumeResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeResponse) ProtoMessage() {}
+
+func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
+func (*ResumeResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ResumeResponse) GetSandbox() *Sandbox {
+	if x != nil {
+		return x.Sandbox
+	}
+	return nil
+}
+
+type StopRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Grace         *durationpb.Duration   `protobuf:"bytes,2,opt,name=grace,proto3" json:"grace,omitempty"` // between TERM and KILL; absent is the daemon's
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopRequest) Reset() {
+	*x = StopRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopRequest) ProtoMessage() {}
+
+func (x *StopRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
+func (*StopRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *StopRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *StopRequest) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
+type StopResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sandbox       *Sandbox               `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopResponse) Reset() {
+	*x = StopResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopResponse) ProtoMessage() {}
+
+func (x *StopResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
+func (*StopResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *StopResponse) GetSandbox() *Sandbox {
+	if x != nil {
+		return x.Sandbox
+	}
+	return nil
+}
+
+type WaitRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitRequest) Reset() {
+	*x = WaitRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitRequest) ProtoMessage() {}
+
+func (x *WaitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
+func (*WaitRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *WaitRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+type WaitResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sandbox       *Sandbox               `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitResponse) Reset() {
+	*x = WaitResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitResponse) ProtoMessage() {}
+
+func (x *WaitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
+func (*WaitResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *WaitResponse) GetSandbox() *Sandbox {
+	if x != nil {
+		return x.Sandbox
+	}
+	return nil
+}
+
+// Exec is one command of a sandbox.
+type Exec struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // unique in its sandbox, never used again there
+	SandboxId     string                 `protobuf:"bytes,2,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Args          []string               `protobuf:"bytes,3,rep,name=args,proto3" json:"args,omitempty"`
+	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"` // "starting", "running", "exited"
+	Pid           int64                  `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"`    // inside the sandbox
+	Tty           bool                   `protobuf:"varint,6,opt,name=tty,proto3" json:"tty,omitempty"`
+	Stdin         bool                   `protobuf:"varint,7,opt,name=stdin,proto3" json:"stdin,omitempty"` // its input is open
+	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	StdoutBytes   int64                  `protobuf:"varint,10,opt,name=stdout_bytes,json=stdoutBytes,proto3" json:"stdout_bytes,omitempty"` // written so far
+	StderrBytes   int64                  `protobuf:"varint,11,opt,name=stderr_bytes,json=stderrBytes,proto3" json:"stderr_bytes,omitempty"`
+	Result        *Result                `protobuf:"bytes,12,opt,name=result,proto3" json:"result,omitempty"` // when exited
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Exec) Reset() {
+	*x = Exec{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Exec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Exec) ProtoMessage() {}
+
+func (x *Exec) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Exec.ProtoReflect.Descriptor instead.
+func (*Exec) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Exec) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Exec) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *Exec) GetArgs() []string {
+	if x != nil {
+		return x.Args
+	}
+	return nil
+}
+
+func (x *Exec) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Exec) GetPid() int64 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *Exec) GetTty() bool {
+	if x != nil {
+		return x.Tty
+	}
+	return false
+}
+
+func (x *Exec) GetStdin() bool {
+	if x != nil {
+		return x.Stdin
+	}
+	return false
+}
+
+func (x *Exec) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *Exec) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *Exec) GetStdoutBytes() int64 {
+	if x != nil {
+		return x.StdoutBytes
+	}
+	return 0
+}
+
+func (x *Exec) GetStderrBytes() int64 {
+	if x != nil {
+		return x.StderrBytes
+	}
+	return 0
+}
+
+func (x *Exec) GetResult() *Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+type ExecRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Exec          *ExecSpec              `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
+	Stdin         []byte                 `protobuf:"bytes,3,opt,name=stdin,proto3" json:"stdin,omitempty"` // all of its input; it needs exec.stdin
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecRequest) Reset() {
+	*x = ExecRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecRequest) ProtoMessage() {}
+
+func (x *ExecRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
+func (*ExecRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ExecRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *ExecRequest) GetExec() *ExecSpec {
+	if x != nil {
+		return x.Exec
+	}
+	return nil
+}
+
+func (x *ExecRequest) GetStdin() []byte {
+	if x != nil {
+		return x.Stdin
+	}
+	return nil
+}
+
+type ExecResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Result        *Result                `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
+	Stdout        []byte                 `protobuf:"bytes,2,opt,name=stdout,proto3" json:"stdout,omitempty"`
+	Stderr        []byte                 `protobuf:"bytes,3,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	Exec          string                 `protobuf:"bytes,4,opt,name=exec,proto3" json:"exec,omitempty"` // ID
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecResponse) Reset() {
+	*x = ExecResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecResponse) ProtoMessage() {}
+
+func (x *ExecResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
+func (*ExecResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ExecResponse) GetResult() *Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *ExecResponse) GetStdout() []byte {
+	if x != nil {
+		return x.Stdout
+	}
+	return nil
+}
+
+func (x *ExecResponse) GetStderr() []byte {
+	if x != nil {
+		return x.Stderr
+	}
+	return nil
+}
+
+func (x *ExecResponse) GetExec() string {
+	if x != nil {
+		return x.Exec
+	}
+	return ""
+}
+
+type StreamExecRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*StreamExecRequest_Start
+	//	*StreamExecRequest_Attach
+	//	*StreamExecRequest_Stdin
+	//	*StreamExecRequest_CloseStdin
+	//	*StreamExecRequest_Signal
+	//	*StreamExecRequest_Resize
+	Kind          isStreamExecRequest_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamExecRequest) Reset() {
+	*x = StreamExecRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamExecRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamExecRequest) ProtoMessage() {}
+
+func (x *StreamExecRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamExecRequest.ProtoReflect.Descriptor instead.
+func (*StreamExecRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *StreamExecRequest) GetKind() isStreamExecRequest_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *StreamExecRequest) GetStart() *StreamExecStart {
+	if x != nil {
+		if x, ok := x.Kind.(*StreamExecRequest_Start); ok {
+			return x.Start
+		}
+	}
+	return nil
+}
+
+func (x *StreamExecRequest) GetAttach() *Attach {
+	if x != nil {
+		if x, ok := x.Kind.(*StreamExecRequest_Attach); ok {
+			return x.Attach
+		}
+	}
+	return nil
+}
+
+func (x *StreamExecRequest) GetStdin() []byte {
+	if x != nil {
+		if x, ok := x.Kind.(*StreamExecRequest_Stdin); ok {
+			return x.Stdin
+		}
+	}
+	return nil
+}
+
+func (x *StreamExecRequest) GetCloseStdin() bool {
+	if x != nil {
+		if x, ok := x.Kind.(*StreamExecRequest_CloseStdin); ok {
+			return x.CloseStdin
+		}
+	}
+	return false
+}
+
+func (x *StreamExecRequest) GetSignal() int32 {
+	if x != nil {
+		if x, ok := x.Kind.(*StreamExecRequest_Signal); ok {
+			return x.Signal
+		}
+	}
+	return 0
+}
+
+func (x *StreamExecRequest) GetResize() *WinSize {
+	if x != nil {
+		if x, ok := x.Kind.(*StreamExecRequest_Resize); ok {
+			return x.Resize
+		}
+	}
+	return nil
+}
+
+type isStreamExecRequest_Kind interface {
+	isStreamExecRequest_Kind()
+}
+
+type StreamExecRequest_Start struct {
+	Start *StreamExecStart `protobuf:"bytes,1,opt,name=start,proto3,oneof"`
+}
+
+type StreamExecRequest_Attach struct {
+	Attach *Attach `protobuf:"bytes,2,opt,name=attach,proto3,oneof"`
+}
+
+type StreamExecRequest_Stdin struct {
+	Stdin []byte `protobuf:"bytes,3,opt,name=stdin,proto3,oneof"`
+}
+
+type StreamExecRequest_CloseStdin struct {
+	CloseStdin bool `protobuf:"varint,4,opt,name=close_stdin,json=closeStdin,proto3,oneof"`
+}
+
+type StreamExecRequest_Signal struct {
+	Signal int32 `protobuf:"varint,5,opt,name=signal,proto3,oneof"` // number, sent to the command's process group
+}
+
+type StreamExecRequest_Resize struct {
+	Resize *WinSize `protobuf:"bytes,6,opt,name=resize,proto3,oneof"`
+}
+
+func (*StreamExecRequest_Start) isStreamExecRequest_Kind() {}
+
+func (*StreamExecRequest_Attach) isStreamExecRequest_Kind() {}
+
+func (*StreamExecRequest_Stdin) isStreamExecRequest_Kind() {}
+
+func (*StreamExecRequest_CloseStdin) isStreamExecRequest_Kind() {}
+
+func (*StreamExecRequest_Signal) isStreamExecRequest_Kind() {}
+
+func (*StreamExecRequest_Resize) isStreamExecRequest_Kind() {}
+
+type StreamExecStart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Exec          *ExecSpec              `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamExecStart) Reset() {
+	*x = StreamExecStart{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamExecStart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamExecStart) ProtoMessage() {}
+
+func (x *StreamExecStart) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamExecStart.ProtoReflect.Descriptor instead.
+func (*StreamExecStart) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *StreamExecStart) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *StreamExecStart) GetExec() *ExecSpec {
+	if x != nil {
+		return x.Exec
+	}
+	return nil
+}
+
+// Attach continues the streams of a command at the given offsets.
+type Attach struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Exec          string                 `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
+	StdoutOffset  int64                  `protobuf:"varint,3,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"`
+	StderrOffset  int64                  `protobuf:"varint,4,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
+	Stdin         bool                   `protobuf:"varint,5,opt,name=stdin,proto3" json:"stdin,omitempty"` // the caller sends standard input; what is sent after its end is dropped
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Attach) Reset() {
+	*x = Attach{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Attach) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Attach) ProtoMessage() {}
+
+func (x *Attach) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Attach.ProtoReflect.Descriptor instead.
+func (*Attach) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Attach) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *Attach) GetExec() string {
+	if x != nil {
+		return x.Exec
+	}
+	return ""
+}
+
+func (x *Attach) GetStdoutOffset() int64 {
+	if x != nil {
+		return x.StdoutOffset
+	}
+	return 0
+}
+
+func (x *Attach) GetStderrOffset() int64 {
+	if x != nil {
+		return x.StderrOffset
+	}
+	return 0
+}
+
+func (x *Attach) GetStdin() bool {
+	if x != nil {
+		return x.Stdin
+	}
+	return false
+}
+
+type StreamExecResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*StreamExecResponse_Started
+	//	*StreamExecResponse_Stdout
+	//	*StreamExecResponse_Stderr
+	//	*StreamExecResponse_Result
+	//	*StreamExecResponse_StdinTaken
+	//	*StreamExecResponse_StdoutSkipped
+	//	*StreamExecResponse_StderrSkipped
+	Kind          isStreamExecResponse_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamExecResponse) Reset() {
+	*x = StreamExecResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamExecResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamExecResponse) ProtoMessage() {}
+
+func (x *StreamExecResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamExecResponse.ProtoReflect.Descriptor instead.
+func (*StreamExecResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *StreamExecResponse) GetKind() isStreamExecResponse_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *StreamExecResponse) GetStarted() *Exec {
+	if x != nil {
+		if x, ok := x.Kind.(*StreamExecResponse_Started); ok {
+			return x.Started
+		}
+	}
+	return nil
+}
+
+func (x *StreamExecResponse) GetStdout() []byte {
+	if x != nil {
+		if x, ok := x.Kind.(*StreamExecResponse_Stdout); ok {
+			return x.Stdout
+		}
+	}
+	return nil
+}
+
+func (x *StreamExecResponse) GetStderr() []byte {
+	if x != nil {
+		if x, ok := x.Kind.(*StreamExecResponse_Stderr); ok {
+			return x.Stderr
+		}
+	}
+	return nil
+}
+
+func (x *StreamExecResponse) GetResult() *Result {
+	if x != nil {
+		if x, ok := x.Kind.(*StreamExecResponse_Result); ok {
+			return x.Result
+		}
+	}
+	return nil
+}
+
+func (x *StreamExecResponse) GetStdinTaken() int64 {
+	if x != nil {
+		if x, ok := x.Kind.(*StreamExecResponse_StdinTaken); ok {
+			return x.StdinTaken
+		}
+	}
+	return 0
+}
+
+func (x *StreamExecResponse) GetStdoutSkipped() int64 {
+	if x != nil {
+		if x, ok := x.Kind.(*StreamExecResponse_StdoutSkipped); ok {
+			return x.StdoutSkipped
+		}
+	}
+	return 0
+}
+
+func (x *StreamExecResponse) GetStderrSkipped() int64 {
+	if x != nil {
+		if x, ok := x.Kind.(*StreamExecResponse_StderrSkipped); ok {
+			return x.StderrSkipped
+		}
+	}
+	return 0
+}
+
+type isStreamExecResponse_Kind interface {
+	isStreamExecResponse_Kind()
+}
+
+type StreamExecResponse_Started struct {
+	Started *Exec `protobuf:"bytes,1,opt,name=started,proto3,oneof"`
+}
+
+type StreamExecResponse_Stdout struct {
+	Stdout []byte `protobuf:"bytes,2,opt,name=stdout,proto3,oneof"`
+}
+
+type StreamExecResponse_Stderr struct {
+	Stderr []byte `protobuf:"bytes,3,opt,name=stderr,proto3,oneof"`
+}
+
+type StreamExecResponse_Result struct {
+	Result *Result `protobuf:"bytes,4,opt,name=result,proto3,oneof"`
+}
+
+type StreamExecResponse_StdinTaken struct {
+	StdinTaken int64 `protobuf:"varint,5,opt,name=stdin_taken,json=stdinTaken,proto3,oneof"` // as in RunResponse, counted from this call's first byte
+}
+
+type StreamExecResponse_StdoutSkipped struct {
+	StdoutSkipped int64 `protobuf:"varint,6,opt,name=stdout_skipped,json=stdoutSkipped,proto3,oneof"` // as in RunResponse
+}
+
+type StreamExecResponse_StderrSkipped struct {
+	StderrSkipped int64 `protobuf:"varint,7,opt,name=stderr_skipped,json=stderrSkipped,proto3,oneof"`
+}
+
+func (*StreamExecResponse_Started) isStreamExecResponse_Kind() {}
+
+func (*StreamExecResponse_Stdout) isStreamExecResponse_Kind() {}
+
+func (*StreamExecResponse_Stderr) isStreamExecResponse_Kind() {}
+
+func (*StreamExecResponse_Result) isStreamExecResponse_Kind() {}
+
+func (*StreamExecResponse_StdinTaken) isStreamExecResponse_Kind() {}
+
+func (*StreamExecResponse_StdoutSkipped) isStreamExecResponse_Kind() {}
+
+func (*StreamExecResponse_StderrSkipped) isStreamExecResponse_Kind() {}
+
+type StartExecRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Exec          *ExecSpec              `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartExecRequest) Reset() {
+	*x = StartExecRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartExecRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartExecRequest) ProtoMessage() {}
+
+func (x *StartExecRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartExecRequest.ProtoReflect.Descriptor instead.
+func (*StartExecRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *StartExecRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *StartExecRequest) GetExec() *ExecSpec {
+	if x != nil {
+		return x.Exec
+	}
+	return nil
+}
+
+type StartExecResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Exec          *Exec                  `protobuf:"bytes,1,opt,name=exec,proto3" json:"exec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartExecResponse) Reset() {
+	*x = StartExecResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartExecResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartExecResponse) ProtoMessage() {}
+
+func (x *StartExecResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartExecResponse.ProtoReflect.Descriptor instead.
+func (*StartExecResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *StartExecResponse) GetExec() *Exec {
+	if x != nil {
+		return x.Exec
+	}
+	return nil
+}
+
+type ListExecsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListExecsRequest) Reset() {
+	*x = ListExecsRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListExecsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListExecsRequest) ProtoMessage() {}
+
+func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
+func (*ListExecsRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ListExecsRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+type ListExecsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Execs         []*Exec                `protobuf:"bytes,1,rep,name=execs,proto3" json:"execs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListExecsResponse) Reset() {
+	*x = ListExecsResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListExecsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListExecsResponse) ProtoMessage() {}
+
+func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
+func (*ListExecsResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ListExecsResponse) GetExecs() []*Exec {
+	if x != nil {
+		return x.Execs
+	}
+	return nil
+}
+
+type WaitExecRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Exec          string                 `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitExecRequest) Reset() {
+	*x = WaitExecRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitExecRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitExecRequest) ProtoMessage() {}
+
+func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitExecRequest.ProtoReflect.Descriptor instead.
+func (*WaitExecRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *WaitExecRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *WaitExecRequest) GetExec() string {
+	if x != nil {
+		return x.Exec
+	}
+	return ""
+}
+
+type WaitExecResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Exec          *Exec                  `protobuf:"bytes,1,opt,name=exec,proto3" json:"exec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitExecResponse) Reset() {
+	*x = WaitExecResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitExecResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitExecResponse) ProtoMessage() {}
+
+func (x *WaitExecResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitExecResponse.ProtoReflect.Descriptor instead.
+func (*WaitExecResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *WaitExecResponse) GetExec() *Exec {
+	if x != nil {
+		return x.Exec
+	}
+	return nil
+}
+
+type SignalExecRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Exec          string                 `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
+	Signal        int32                  `protobuf:"varint,3,opt,name=signal,proto3" json:"signal,omitempty"`
+	All           bool                   `protobuf:"varint,4,opt,name=all,proto3" json:"all,omitempty"` // to every process that the command started
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalExecRequest) Reset() {
+	*x = SignalExecRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalExecRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalExecRequest) ProtoMessage() {}
+
+func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalExecRequest.ProtoReflect.Descriptor instead.
+func (*SignalExecRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *SignalExecRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *SignalExecRequest) GetExec() string {
+	if x != nil {
+		return x.Exec
+	}
+	return ""
+}
+
+func (x *SignalExecRequest) GetSignal() int32 {
+	if x != nil {
+		return x.Signal
+	}
+	return 0
+}
+
+func (x *SignalExecRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+type SignalExecResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalExecResponse) Reset() {
+	*x = SignalExecResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalExecResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalExecResponse) ProtoMessage() {}
+
+func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalExecResponse.ProtoReflect.Descriptor instead.
+func (*SignalExecResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{38}
+}
+
+// FileInfo is one entry of a sandbox's file system.
+type FileInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // absolute, or below the listed directory
+	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"` // "file", "directory", "symlink", "fifo", "socket", "device"
+	SizeBytes     int64                  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	Mode          uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"` // permission bits
+	Uid           uint32                 `protobuf:"varint,5,opt,name=uid,proto3" json:"uid,omitempty"`   // in the sandbox
+	Gid           uint32                 `protobuf:"varint,6,opt,name=gid,proto3" json:"gid,omitempty"`
+	ModifiedAt    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
+	Link          string                 `protobuf:"bytes,8,opt,name=link,proto3" json:"link,omitempty"` // target of a symlink
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileInfo) Reset() {
+	*x = FileInfo{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileInfo) ProtoMessage() {}
+
+func (x *FileInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
+func (*FileInfo) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *FileInfo) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *FileInfo) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *FileInfo) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *FileInfo) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
+func (x *FileInfo) GetUid() uint32 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *FileInfo) GetGid() uint32 {
+	if x != nil {
+		return x.Gid
+	}
+	return 0
+}
+
+func (x *FileInfo) GetModifiedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ModifiedAt
+	}
+	return nil
+}
+
+func (x *FileInfo) GetLink() string {
+	if x != nil {
+		return x.Link
+	}
+	return ""
+}
+
+type StatRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Follow        bool                   `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"` // of a symlink, its target
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatRequest) Reset() {
+	*x = StatRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatRequest) ProtoMessage() {}
+
+func (x *StatRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
+func (*StatRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *StatRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *StatRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *StatRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+type StatResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	File          *FileInfo              `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatResponse) Reset() {
+	*x = StatResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatResponse) ProtoMessage() {}
+
+func (x *StatResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
+func (*StatResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *StatResponse) GetFile() *FileInfo {
+	if x != nil {
+		return x.File
+	}
+	return nil
+}
+
+type ListDirRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Depth         uint32                 `protobuf:"varint,3,opt,name=depth,proto3" json:"depth,omitempty"` // 0 and 1: the directory's own entries
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDirRequest) Reset() {
+	*x = ListDirRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDirRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDirRequest) ProtoMessage() {}
+
+func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDirRequest.ProtoReflect.Descriptor instead.
+func (*ListDirRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *ListDirRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *ListDirRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ListDirRequest) GetDepth() uint32 {
+	if x != nil {
+		return x.Depth
+	}
+	return 0
+}
+
+type ListDirResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Files         []*FileInfo            `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
+	Truncated     bool                   `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"` // there are more than the daemon lists
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDirResponse) Reset() {
+	*x = ListDirResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDirResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDirResponse) ProtoMessage() {}
+
+func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDirResponse.ProtoReflect.Descriptor instead.
+func (*ListDirResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *ListDirResponse) GetFiles() []*FileInfo {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *ListDirResponse) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
+type ReadFileRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Offset        int64                  `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	Length        int64                  `protobuf:"varint,4,opt,name=length,proto3" json:"length,omitempty"` // 0: to the end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadFileRequest) Reset() {
+	*x = ReadFileRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadFileRequest) ProtoMessage() {}
+
+func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
+func (*ReadFileRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ReadFileRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *ReadFileRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ReadFileRequest) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *ReadFileRequest) GetLength() int64 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+type ReadFileResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*ReadFileResponse_File
+	//	*ReadFileResponse_Chunk
+	Kind          isReadFileResponse_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadFileResponse) Reset() {
+	*x = ReadFileResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadFileResponse) ProtoMessage() {}
+
+func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
+func (*ReadFileResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ReadFileResponse) GetKind() isReadFileResponse_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *ReadFileResponse) GetFile() *FileInfo {
+	if x != nil {
+		if x, ok := x.Kind.(*ReadFileResponse_File); ok {
+			return x.File
+		}
+	}
+	return nil
+}
+
+func (x *ReadFileResponse) GetChunk() []byte {
+	if x != nil {
+		if x, ok := x.Kind.(*ReadFileResponse_Chunk); ok {
+			return x.Chunk
+		}
+	}
+	return nil
+}
+
+type isReadFileResponse_Kind interface {
+	isReadFileResponse_Kind()
+}
+
+type ReadFileResponse_File struct {
+	File *FileInfo `protobuf:"bytes,1,opt,name=file,proto3,oneof"` // the first message
+}
+
+type ReadFileResponse_Chunk struct {
+	Chunk []byte `protobuf:"bytes,2,opt,name=chunk,proto3,oneof"`
+}
+
+func (*ReadFileResponse_File) isReadFileResponse_Kind() {}
+
+func (*ReadFileResponse_Chunk) isReadFileResponse_Kind() {}
+
+type WriteFileRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*WriteFileRequest_Header
+	//	*WriteFileRequest_Chunk
+	Kind          isWriteFileRequest_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteFileRequest) Reset() {
+	*x = WriteFileRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteFileRequest) ProtoMessage() {}
+
+func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
+func (*WriteFileRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *WriteFileRequest) GetKind() isWriteFileRequest_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *WriteFileRequest) GetHeader() *WriteFileHeader {
+	if x != nil {
+		if x, ok := x.Kind.(*WriteFileRequest_Header); ok {
+			return x.Header
+		}
+	}
+	return nil
+}
+
+func (x *WriteFileRequest) GetChunk() []byte {
+	if x != nil {
+		if x, ok := x.Kind.(*WriteFileRequest_Chunk); ok {
+			return x.Chunk
+		}
+	}
+	return nil
+}
+
+type isWriteFileRequest_Kind interface {
+	isWriteFileRequest_Kind()
+}
+
+type WriteFileRequest_Header struct {
+	Header *WriteFileHeader `protobuf:"bytes,1,opt,name=header,proto3,oneof"`
+}
+
+type WriteFileRequest_Chunk struct {
+	Chunk []byte `protobuf:"bytes,2,opt,name=chunk,proto3,oneof"`
+}
+
+func (*WriteFileRequest_Header) isWriteFileRequest_Kind() {}
+
+func (*WriteFileRequest_Chunk) isWriteFileRequest_Kind() {}
+
+type WriteFileHeader struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Mode          *uint32                `protobuf:"varint,3,opt,name=mode,proto3,oneof" json:"mode,omitempty"` // permission bits; absent: 0644, or those of the file that is replaced
+	MakeParents   bool                   `protobuf:"varint,4,opt,name=make_parents,json=makeParents,proto3" json:"make_parents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteFileHeader) Reset() {
+	*x = WriteFileHeader{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteFileHeader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteFileHeader) ProtoMessage() {}
+
+func (x *WriteFileHeader) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteFileHeader.ProtoReflect.Descriptor instead.
+func (*WriteFileHeader) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *WriteFileHeader) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *WriteFileHeader) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *WriteFileHeader) GetMode() uint32 {
+	if x != nil && x.Mode != nil {
+		return *x.Mode
+	}
+	return 0
+}
+
+func (x *WriteFileHeader) GetMakeParents() bool {
+	if x != nil {
+		return x.MakeParents
+	}
+	return false
+}
+
+type WriteFileResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	File          *FileInfo              `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteFileResponse) Reset() {
+	*x = WriteFileResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteFileResponse) ProtoMessage() {}
+
+func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
+func (*WriteFileResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *WriteFileResponse) GetFile() *FileInfo {
+	if x != nil {
+		return x.File
+	}
+	return nil
+}
+
+type MakeDirRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Mode          *uint32                `protobuf:"varint,3,opt,name=mode,proto3,oneof" json:"mode,omitempty"`                            // absent: 0755
+	MakeParents   bool                   `protobuf:"varint,4,opt,name=make_parents,json=makeParents,proto3" json:"make_parents,omitempty"` // and an existing directory is no error
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MakeDirRequest) Reset() {
+	*x = MakeDirRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MakeDirRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MakeDirRequest) ProtoMessage() {}
+
+func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
+func (*MakeDirRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *MakeDirRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *MakeDirRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *MakeDirRequest) GetMode() uint32 {
+	if x != nil && x.Mode != nil {
+		return *x.Mode
+	}
+	return 0
+}
+
+func (x *MakeDirRequest) GetMakeParents() bool {
+	if x != nil {
+		return x.MakeParents
+	}
+	return false
+}
+
+type MakeDirResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	File          *FileInfo              `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MakeDirResponse) Reset() {
+	*x = MakeDirResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MakeDirResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MakeDirResponse) ProtoMessage() {}
+
+func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MakeDirResponse.ProtoReflect.Descriptor instead.
+func (*MakeDirResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *MakeDirResponse) GetFile() *FileInfo {
+	if x != nil {
+		return x.File
+	}
+	return nil
+}
+
+type MoveFileRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	To            string                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	Replace       bool                   `protobuf:"varint,4,opt,name=replace,proto3" json:"replace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveFileRequest) Reset() {
+	*x = MoveFileRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveFileRequest) ProtoMessage() {}
+
+func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveFileRequest.ProtoReflect.Descriptor instead.
+func (*MoveFileRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *MoveFileRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *MoveFileRequest) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *MoveFileRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *MoveFileRequest) GetReplace() bool {
+	if x != nil {
+		return x.Replace
+	}
+	return false
+}
+
+type MoveFileResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	File          *FileInfo              `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveFileResponse) Reset() {
+	*x = MoveFileResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveFileResponse) ProtoMessage() {}
+
+func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveFileResponse.ProtoReflect.Descriptor instead.
+func (*MoveFileResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *MoveFileResponse) GetFile() *FileInfo {
+	if x != nil {
+		return x.File
+	}
+	return nil
+}
+
+type RemoveFileRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Recursive     bool                   `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveFileRequest) Reset() {
+	*x = RemoveFileRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveFileRequest) ProtoMessage() {}
+
+func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveFileRequest.ProtoReflect.Descriptor instead.
+func (*RemoveFileRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *RemoveFileRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *RemoveFileRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *RemoveFileRequest) GetRecursive() bool {
+	if x != nil {
+		return x.Recursive
+	}
+	return false
+}
+
+type RemoveFileResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveFileResponse) Reset() {
+	*x = RemoveFileResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveFileResponse) ProtoMessage() {}
+
+func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveFileResponse.ProtoReflect.Descriptor instead.
+func (*RemoveFileResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{54}
+}
+
+type WatchFilesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Recursive     bool                   `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchFilesRequest) Reset() {
+	*x = WatchFilesRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchFilesRequest) ProtoMessage() {}
+
+func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchFilesRequest.ProtoReflect.Descriptor instead.
+func (*WatchFilesRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *WatchFilesRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *WatchFilesRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *WatchFilesRequest) GetRecursive() bool {
+	if x != nil {
+		return x.Recursive
+	}
+	return false
+}
+
+type WatchFilesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*WatchFilesResponse_Ready
+	//	*WatchFilesResponse_Event
+	Kind          isWatchFilesResponse_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchFilesResponse) Reset() {
+	*x = WatchFilesResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchFilesResponse) ProtoMessage() {}
+
+func (x *WatchFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchFilesResponse.ProtoReflect.Descriptor instead.
+func (*WatchFilesResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *WatchFilesResponse) GetKind() isWatchFilesResponse_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *WatchFilesResponse) GetReady() bool {
+	if x != nil {
+		if x, ok := x.Kind.(*WatchFilesResponse_Ready); ok {
+			return x.Ready
+		}
+	}
+	return false
+}
+
+func (x *WatchFilesResponse) GetEvent() *FileEvent {
+	if x != nil {
+		if x, ok := x.Kind.(*WatchFilesResponse_Event); ok {
+			return x.Event
+		}
+	}
+	return nil
+}
+
+type isWatchFilesResponse_Kind interface {
+	isWatchFilesResponse_Kind()
+}
+
+type WatchFilesResponse_Ready struct {
+	Ready bool `protobuf:"varint,1,opt,name=ready,proto3,oneof"` // the first message: changes from now on are reported
+}
+
+type WatchFilesResponse_Event struct {
+	Event *FileEvent `protobuf:"bytes,2,opt,name=event,proto3,oneof"`
+}
+
+func (*WatchFilesResponse_Ready) isWatchFilesResponse_Kind() {}
+
+func (*WatchFilesResponse_Event) isWatchFilesResponse_Kind() {}
+
+// FileEvent is one change (inotify(7)).
+type FileEvent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"` // "create", "write", "remove", "rename", "chmod", "overflow"
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileEvent) Reset() {
+	*x = FileEvent{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileEvent) ProtoMessage() {}
+
+func (x *FileEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileEvent.ProtoReflect.Descriptor instead.
+func (*FileEvent) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *FileEvent) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *FileEvent) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+type CopyOutRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CopyOutRequest) Reset() {
+	*x = CopyOutRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CopyOutRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CopyOutRequest) ProtoMessage() {}
+
+func (x *CopyOutRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CopyOutRequest.ProtoReflect.Descriptor instead.
+func (*CopyOutRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *CopyOutRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *CopyOutRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+type CopyOutResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Chunk         []byte                 `protobuf:"bytes,1,opt,name=chunk,proto3" json:"chunk,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CopyOutResponse) Reset() {
+	*x = CopyOutResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CopyOutResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CopyOutResponse) ProtoMessage() {}
+
+func (x *CopyOutResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CopyOutResponse.ProtoReflect.Descriptor instead.
+func (*CopyOutResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *CopyOutResponse) GetChunk() []byte {
+	if x != nil {
+		return x.Chunk
+	}
+	return nil
+}
+
+type CopyInRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*CopyInRequest_Header
+	//	*CopyInRequest_Chunk
+	Kind          isCopyInRequest_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CopyInRequest) Reset() {
+	*x = CopyInRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CopyInRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CopyInRequest) ProtoMessage() {}
+
+func (x *CopyInRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CopyInRequest.ProtoReflect.Descriptor instead.
+func (*CopyInRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *CopyInRequest) GetKind() isCopyInRequest_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *CopyInRequest) GetHeader() *CopyInHeader {
+	if x != nil {
+		if x, ok := x.Kind.(*CopyInRequest_Header); ok {
+			return x.Header
+		}
+	}
+	return nil
+}
+
+func (x *CopyInRequest) GetChunk() []byte {
+	if x != nil {
+		if x, ok := x.Kind.(*CopyInRequest_Chunk); ok {
+			return x.Chunk
+		}
+	}
+	return nil
+}
+
+type isCopyInRequest_Kind interface {
+	isCopyInRequest_Kind()
+}
+
+type CopyInRequest_Header struct {
+	Header *CopyInHeader `protobuf:"bytes,1,opt,name=header,proto3,oneof"`
+}
+
+type CopyInRequest_Chunk struct {
+	Chunk []byte `protobuf:"bytes,2,opt,name=chunk,proto3,oneof"`
+}
+
+func (*CopyInRequest_Header) isCopyInRequest_Kind() {}
+
+func (*CopyInRequest_Chunk) isCopyInRequest_Kind() {}
+
+type CopyInHeader struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"` // existing directory
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CopyInHeader) Reset() {
+	*x = CopyInHeader{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CopyInHeader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CopyInHeader) ProtoMessage() {}
+
+func (x *CopyInHeader) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CopyInHeader.ProtoReflect.Descriptor instead.
+func (*CopyInHeader) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *CopyInHeader) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *CopyInHeader) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+type CopyInResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entries       int64                  `protobuf:"varint,1,opt,name=entries,proto3" json:"entries,omitempty"`
+	Bytes         int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CopyInResponse) Reset() {
+	*x = CopyInResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CopyInResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CopyInResponse) ProtoMessage() {}
+
+func (x *CopyInResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CopyInResponse.ProtoReflect.Descriptor instead.
+func (*CopyInResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *CopyInResponse) GetEntries() int64 {
+	if x != nil {
+		return x.Entries
+	}
+	return 0
+}
+
+func (x *CopyInResponse) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
 }
 
 // Result is how a command ended.
@@ -667,17 +4262,19 @@ type Result struct {
 	MaxRssBytes         int64                  `protobuf:"varint,13,opt,name=max_rss_bytes,json=maxRssBytes,proto3" json:"max_rss_bytes,omitempty"`             // of the largest process
 	CpuThrottledPeriods int64                  `protobuf:"varint,14,opt,name=cpu_throttled_periods,json=cpuThrottledPeriods,proto3" json:"cpu_throttled_periods,omitempty"`
 	Network             string                 `protobuf:"bytes,15,opt,name=network,proto3" json:"network,omitempty"`
-	Source              string                 `protobuf:"bytes,16,opt,name=source,proto3" json:"source,omitempty"`     // "command" or "runtime"
-	Reason              string                 `protobuf:"bytes,17,opt,name=reason,proto3" json:"reason,omitempty"`     // "exited", "signaled", "timeout", "oom", "canceled", "lost"
-	Stages              []*Stage               `protobuf:"bytes,18,rep,name=stages,proto3" json:"stages,omitempty"`     // where the time went, in order
-	Warnings            []string               `protobuf:"bytes,19,rep,name=warnings,proto3" json:"warnings,omitempty"` // what was clamped or reported, e.g. an rlimit
+	Source              string                 `protobuf:"bytes,16,opt,name=source,proto3" json:"source,omitempty"`               // "command" or "runtime"
+	Reason              string                 `protobuf:"bytes,17,opt,name=reason,proto3" json:"reason,omitempty"`               // "exited", "signaled", "timeout", "oom", "canceled", "lost"
+	Stages              []*Stage               `protobuf:"bytes,18,rep,name=stages,proto3" json:"stages,omitempty"`               // where the time went, in order
+	Warnings            []string               `protobuf:"bytes,19,rep,name=warnings,proto3" json:"warnings,omitempty"`           // what was clamped or reported, e.g. an rlimit
+	ExecId              string                 `protobuf:"bytes,20,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // of the command in the sandbox
+	Remaining           int64                  `protobuf:"varint,21,opt,name=remaining,proto3" json:"remaining,omitempty"`        // processes that went on running in the sandbox, by PID 1's word
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[6]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -689,7 +4286,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[6]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -702,7 +4299,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{6}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Result) GetSandboxId() string {
@@ -838,6 +4435,20 @@ func (x *Result) GetWarnings() []string {
 	return nil
 }
 
+func (x *Result) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *Result) GetRemaining() int64 {
+	if x != nil {
+		return x.Remaining
+	}
+	return 0
+}
+
 // Stage is one step of the making of a sandbox.
 type Stage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -849,7 +4460,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[7]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +4472,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[7]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,7 +4485,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{7}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Stage) GetName() string {
@@ -896,7 +4507,7 @@ type Sandbox struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"` // "creating", "running", "exited", "removing"
+	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"` // "creating", "running", "paused", "stopping", "exited", "removing"
 	Image         string                 `protobuf:"bytes,4,opt,name=image,proto3" json:"image,omitempty"`
 	Profile       string                 `protobuf:"bytes,5,opt,name=profile,proto3" json:"profile,omitempty"`
 	Args          []string               `protobuf:"bytes,6,rep,name=args,proto3" json:"args,omitempty"`
@@ -908,13 +4519,19 @@ type Sandbox struct {
 	Task          string                 `protobuf:"bytes,12,opt,name=task,proto3" json:"task,omitempty"`
 	Pid           int64                  `protobuf:"varint,13,opt,name=pid,proto3" json:"pid,omitempty"` // of PID 1 on the host
 	Workspace     *Workspace             `protobuf:"bytes,14,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`       // by its TTL; absent is never
+	IdleTimeout   *durationpb.Duration   `protobuf:"bytes,16,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"` // absent is never
+	IdleSince     *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=idle_since,json=idleSince,proto3" json:"idle_since,omitempty"`       // while no command runs
+	OwnerUid      uint32                 `protobuf:"varint,18,opt,name=owner_uid,json=ownerUid,proto3" json:"owner_uid,omitempty"`         // of the peer that made it
+	Parent        string                 `protobuf:"bytes,19,opt,name=parent,proto3" json:"parent,omitempty"`                              // ID of the sandbox that made it
+	Execs         int32                  `protobuf:"varint,20,opt,name=execs,proto3" json:"execs,omitempty"`                               // commands that run
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[8]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +4543,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[8]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +4556,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{8}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Sandbox) GetId() string {
@@ -1040,6 +4657,48 @@ func (x *Sandbox) GetWorkspace() *Workspace {
 	return nil
 }
 
+func (x *Sandbox) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *Sandbox) GetIdleTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.IdleTimeout
+	}
+	return nil
+}
+
+func (x *Sandbox) GetIdleSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.IdleSince
+	}
+	return nil
+}
+
+func (x *Sandbox) GetOwnerUid() uint32 {
+	if x != nil {
+		return x.OwnerUid
+	}
+	return 0
+}
+
+func (x *Sandbox) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *Sandbox) GetExecs() int32 {
+	if x != nil {
+		return x.Execs
+	}
+	return 0
+}
+
 type ListRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Labels        map[string]string      `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // all must match
@@ -1049,7 +4708,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[9]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +4720,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[9]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +4733,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{9}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListRequest) GetLabels() map[string]string {
@@ -1093,7 +4752,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[10]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +4764,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[10]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +4777,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{10}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListResponse) GetSandboxes() []*Sandbox {
@@ -1137,7 +4796,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[11]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +4808,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[11]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +4821,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{11}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *InspectRequest) GetRef() string {
@@ -1188,7 +4847,7 @@ type InspectResponse struct {
 
 func (x *InspectResponse) Reset() {
 	*x = InspectResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[12]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1200,7 +4859,7 @@ func (x *InspectResponse) String() string {
 func (*InspectResponse) ProtoMessage() {}
 
 func (x *InspectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[12]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1213,7 +4872,7 @@ func (x *InspectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectResponse.ProtoReflect.Descriptor instead.
 func (*InspectResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{12}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *InspectResponse) GetSandbox() *Sandbox {
@@ -1284,7 +4943,7 @@ type PostureCheck struct {
 
 func (x *PostureCheck) Reset() {
 	*x = PostureCheck{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[13]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1296,7 +4955,7 @@ func (x *PostureCheck) String() string {
 func (*PostureCheck) ProtoMessage() {}
 
 func (x *PostureCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[13]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1309,7 +4968,7 @@ func (x *PostureCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostureCheck.ProtoReflect.Descriptor instead.
 func (*PostureCheck) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{13}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *PostureCheck) GetName() string {
@@ -1343,7 +5002,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[14]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +5014,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[14]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1368,7 +5027,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{14}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *RemoveRequest) GetRef() string {
@@ -1394,7 +5053,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[15]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1406,7 +5065,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[15]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1419,7 +5078,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{15}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *RemoveResponse) GetId() string {
@@ -1438,7 +5097,7 @@ type CleanupRequest struct {
 
 func (x *CleanupRequest) Reset() {
 	*x = CleanupRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[16]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +5109,7 @@ func (x *CleanupRequest) String() string {
 func (*CleanupRequest) ProtoMessage() {}
 
 func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[16]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +5122,7 @@ func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupRequest.ProtoReflect.Descriptor instead.
 func (*CleanupRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{16}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CleanupRequest) GetDryRun() bool {
@@ -1482,7 +5141,7 @@ type CleanupResponse struct {
 
 func (x *CleanupResponse) Reset() {
 	*x = CleanupResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[17]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1494,7 +5153,7 @@ func (x *CleanupResponse) String() string {
 func (*CleanupResponse) ProtoMessage() {}
 
 func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[17]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1507,7 +5166,7 @@ func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupResponse.ProtoReflect.Descriptor instead.
 func (*CleanupResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{17}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CleanupResponse) GetLeftovers() []*Leftover {
@@ -1530,7 +5189,7 @@ type Leftover struct {
 
 func (x *Leftover) Reset() {
 	*x = Leftover{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[18]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1542,7 +5201,7 @@ func (x *Leftover) String() string {
 func (*Leftover) ProtoMessage() {}
 
 func (x *Leftover) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[18]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1555,7 +5214,7 @@ func (x *Leftover) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leftover.ProtoReflect.Descriptor instead.
 func (*Leftover) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{18}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Leftover) GetKind() string {
@@ -1590,14 +5249,17 @@ type LogsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	Follow        bool                   `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
-	Stream        string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"` // "stdout", "stderr"; empty is both
+	Stream        string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`                                  // "stdout", "stderr"; empty is both
+	Exec          string                 `protobuf:"bytes,4,opt,name=exec,proto3" json:"exec,omitempty"`                                      // empty: the command that the sandbox was made for
+	StdoutOffset  int64                  `protobuf:"varint,5,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"` // bytes that the caller has had already
+	StderrOffset  int64                  `protobuf:"varint,6,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[19]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +5271,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[19]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +5284,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{19}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *LogsRequest) GetRef() string {
@@ -1646,12 +5308,35 @@ func (x *LogsRequest) GetStream() string {
 	return ""
 }
 
+func (x *LogsRequest) GetExec() string {
+	if x != nil {
+		return x.Exec
+	}
+	return ""
+}
+
+func (x *LogsRequest) GetStdoutOffset() int64 {
+	if x != nil {
+		return x.StdoutOffset
+	}
+	return 0
+}
+
+func (x *LogsRequest) GetStderrOffset() int64 {
+	if x != nil {
+		return x.StderrOffset
+	}
+	return 0
+}
+
 type LogsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
 	//
 	//	*LogsResponse_Stdout
 	//	*LogsResponse_Stderr
+	//	*LogsResponse_StdoutSkipped
+	//	*LogsResponse_StderrSkipped
 	Kind          isLogsResponse_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1659,7 +5344,7 @@ type LogsResponse struct {
 
 func (x *LogsResponse) Reset() {
 	*x = LogsResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[20]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1671,7 +5356,7 @@ func (x *LogsResponse) String() string {
 func (*LogsResponse) ProtoMessage() {}
 
 func (x *LogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[20]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1684,7 +5369,7 @@ func (x *LogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsResponse.ProtoReflect.Descriptor instead.
 func (*LogsResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{20}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *LogsResponse) GetKind() isLogsResponse_Kind {
@@ -1712,6 +5397,24 @@ func (x *LogsResponse) GetStderr() []byte {
 	return nil
 }
 
+func (x *LogsResponse) GetStdoutSkipped() int64 {
+	if x != nil {
+		if x, ok := x.Kind.(*LogsResponse_StdoutSkipped); ok {
+			return x.StdoutSkipped
+		}
+	}
+	return 0
+}
+
+func (x *LogsResponse) GetStderrSkipped() int64 {
+	if x != nil {
+		if x, ok := x.Kind.(*LogsResponse_StderrSkipped); ok {
+			return x.StderrSkipped
+		}
+	}
+	return 0
+}
+
 type isLogsResponse_Kind interface {
 	isLogsResponse_Kind()
 }
@@ -1724,9 +5427,21 @@ type LogsResponse_Stderr struct {
 	Stderr []byte `protobuf:"bytes,2,opt,name=stderr,proto3,oneof"`
 }
 
+type LogsResponse_StdoutSkipped struct {
+	StdoutSkipped int64 `protobuf:"varint,3,opt,name=stdout_skipped,json=stdoutSkipped,proto3,oneof"` // as in RunResponse
+}
+
+type LogsResponse_StderrSkipped struct {
+	StderrSkipped int64 `protobuf:"varint,4,opt,name=stderr_skipped,json=stderrSkipped,proto3,oneof"`
+}
+
 func (*LogsResponse_Stdout) isLogsResponse_Kind() {}
 
 func (*LogsResponse_Stderr) isLogsResponse_Kind() {}
+
+func (*LogsResponse_StdoutSkipped) isLogsResponse_Kind() {}
+
+func (*LogsResponse_StderrSkipped) isLogsResponse_Kind() {}
 
 type SpecRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1737,7 +5452,7 @@ type SpecRequest struct {
 
 func (x *SpecRequest) Reset() {
 	*x = SpecRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[21]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1749,7 +5464,7 @@ func (x *SpecRequest) String() string {
 func (*SpecRequest) ProtoMessage() {}
 
 func (x *SpecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[21]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1762,7 +5477,7 @@ func (x *SpecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecRequest.ProtoReflect.Descriptor instead.
 func (*SpecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{21}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SpecRequest) GetSpec() *RunSpec {
@@ -1786,7 +5501,7 @@ type SpecResponse struct {
 
 func (x *SpecResponse) Reset() {
 	*x = SpecResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[22]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +5513,7 @@ func (x *SpecResponse) String() string {
 func (*SpecResponse) ProtoMessage() {}
 
 func (x *SpecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[22]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +5526,7 @@ func (x *SpecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecResponse.ProtoReflect.Descriptor instead.
 func (*SpecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{22}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SpecResponse) GetOciSpecJson() []byte {
@@ -1869,7 +5584,7 @@ type SeccompRule struct {
 
 func (x *SeccompRule) Reset() {
 	*x = SeccompRule{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[23]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1881,7 +5596,7 @@ func (x *SeccompRule) String() string {
 func (*SeccompRule) ProtoMessage() {}
 
 func (x *SeccompRule) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[23]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1894,7 +5609,7 @@ func (x *SeccompRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeccompRule.ProtoReflect.Descriptor instead.
 func (*SeccompRule) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{23}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SeccompRule) GetSyscalls() []string {
@@ -1938,7 +5653,7 @@ type Image struct {
 
 func (x *Image) Reset() {
 	*x = Image{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[24]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1950,7 +5665,7 @@ func (x *Image) String() string {
 func (*Image) ProtoMessage() {}
 
 func (x *Image) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[24]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1963,7 +5678,7 @@ func (x *Image) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Image.ProtoReflect.Descriptor instead.
 func (*Image) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{24}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Image) GetName() string {
@@ -2009,7 +5724,7 @@ type ListImagesRequest struct {
 
 func (x *ListImagesRequest) Reset() {
 	*x = ListImagesRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[25]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2021,7 +5736,7 @@ func (x *ListImagesRequest) String() string {
 func (*ListImagesRequest) ProtoMessage() {}
 
 func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[25]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2034,7 +5749,7 @@ func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesRequest.ProtoReflect.Descriptor instead.
 func (*ListImagesRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{25}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{82}
 }
 
 type ListImagesResponse struct {
@@ -2046,7 +5761,7 @@ type ListImagesResponse struct {
 
 func (x *ListImagesResponse) Reset() {
 	*x = ListImagesResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[26]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2058,7 +5773,7 @@ func (x *ListImagesResponse) String() string {
 func (*ListImagesResponse) ProtoMessage() {}
 
 func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[26]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2071,7 +5786,7 @@ func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesResponse.ProtoReflect.Descriptor instead.
 func (*ListImagesResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{26}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListImagesResponse) GetImages() []*Image {
@@ -2090,7 +5805,7 @@ type InspectImageRequest struct {
 
 func (x *InspectImageRequest) Reset() {
 	*x = InspectImageRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[27]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2102,7 +5817,7 @@ func (x *InspectImageRequest) String() string {
 func (*InspectImageRequest) ProtoMessage() {}
 
 func (x *InspectImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[27]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2115,7 +5830,7 @@ func (x *InspectImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectImageRequest.ProtoReflect.Descriptor instead.
 func (*InspectImageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{27}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *InspectImageRequest) GetName() string {
@@ -2137,7 +5852,7 @@ type InspectImageResponse struct {
 
 func (x *InspectImageResponse) Reset() {
 	*x = InspectImageResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[28]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2149,7 +5864,7 @@ func (x *InspectImageResponse) String() string {
 func (*InspectImageResponse) ProtoMessage() {}
 
 func (x *InspectImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[28]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2162,7 +5877,7 @@ func (x *InspectImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectImageResponse.ProtoReflect.Descriptor instead.
 func (*InspectImageResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{28}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *InspectImageResponse) GetImage() *Image {
@@ -2202,7 +5917,7 @@ type RemoveImageRequest struct {
 
 func (x *RemoveImageRequest) Reset() {
 	*x = RemoveImageRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[29]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2214,7 +5929,7 @@ func (x *RemoveImageRequest) String() string {
 func (*RemoveImageRequest) ProtoMessage() {}
 
 func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[29]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2227,7 +5942,7 @@ func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageRequest.ProtoReflect.Descriptor instead.
 func (*RemoveImageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{29}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *RemoveImageRequest) GetName() string {
@@ -2245,7 +5960,7 @@ type RemoveImageResponse struct {
 
 func (x *RemoveImageResponse) Reset() {
 	*x = RemoveImageResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[30]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2257,7 +5972,7 @@ func (x *RemoveImageResponse) String() string {
 func (*RemoveImageResponse) ProtoMessage() {}
 
 func (x *RemoveImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[30]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2270,7 +5985,7 @@ func (x *RemoveImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageResponse.ProtoReflect.Descriptor instead.
 func (*RemoveImageResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{30}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{87}
 }
 
 type ImportImageRequest struct {
@@ -2286,7 +6001,7 @@ type ImportImageRequest struct {
 
 func (x *ImportImageRequest) Reset() {
 	*x = ImportImageRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[31]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2298,7 +6013,7 @@ func (x *ImportImageRequest) String() string {
 func (*ImportImageRequest) ProtoMessage() {}
 
 func (x *ImportImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[31]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2311,7 +6026,7 @@ func (x *ImportImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportImageRequest.ProtoReflect.Descriptor instead.
 func (*ImportImageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{31}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ImportImageRequest) GetKind() isImportImageRequest_Kind {
@@ -2364,7 +6079,7 @@ type ImportHeader struct {
 
 func (x *ImportHeader) Reset() {
 	*x = ImportHeader{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[32]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2376,7 +6091,7 @@ func (x *ImportHeader) String() string {
 func (*ImportHeader) ProtoMessage() {}
 
 func (x *ImportHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[32]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2389,7 +6104,7 @@ func (x *ImportHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportHeader.ProtoReflect.Descriptor instead.
 func (*ImportHeader) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{32}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ImportHeader) GetName() string {
@@ -2410,7 +6125,7 @@ type FromHostRequest struct {
 
 func (x *FromHostRequest) Reset() {
 	*x = FromHostRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[33]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2422,7 +6137,7 @@ func (x *FromHostRequest) String() string {
 func (*FromHostRequest) ProtoMessage() {}
 
 func (x *FromHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[33]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2435,7 +6150,7 @@ func (x *FromHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromHostRequest.ProtoReflect.Descriptor instead.
 func (*FromHostRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{33}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *FromHostRequest) GetName() string {
@@ -2471,7 +6186,7 @@ type ImageProgress struct {
 
 func (x *ImageProgress) Reset() {
 	*x = ImageProgress{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[34]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2483,7 +6198,7 @@ func (x *ImageProgress) String() string {
 func (*ImageProgress) ProtoMessage() {}
 
 func (x *ImageProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[34]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2496,7 +6211,7 @@ func (x *ImageProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageProgress.ProtoReflect.Descriptor instead.
 func (*ImageProgress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{34}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ImageProgress) GetMessage() string {
@@ -2532,7 +6247,7 @@ type ImportReport struct {
 
 func (x *ImportReport) Reset() {
 	*x = ImportReport{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[35]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2544,7 +6259,7 @@ func (x *ImportReport) String() string {
 func (*ImportReport) ProtoMessage() {}
 
 func (x *ImportReport) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[35]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2557,7 +6272,7 @@ func (x *ImportReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportReport.ProtoReflect.Descriptor instead.
 func (*ImportReport) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{35}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ImportReport) GetEntries() int64 {
@@ -2589,7 +6304,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[36]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2601,7 +6316,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[36]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2614,7 +6329,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{36}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{93}
 }
 
 type VersionResponse struct {
@@ -2633,7 +6348,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[37]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2645,7 +6360,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[37]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2658,7 +6373,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{37}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -2725,7 +6440,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[38]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2737,7 +6452,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[38]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2750,7 +6465,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{38}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{95}
 }
 
 type DoctorResponse struct {
@@ -2763,7 +6478,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[39]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2775,7 +6490,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[39]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2788,7 +6503,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{39}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *DoctorResponse) GetChecks() []*DoctorCheck {
@@ -2819,7 +6534,7 @@ type DoctorCheck struct {
 
 func (x *DoctorCheck) Reset() {
 	*x = DoctorCheck{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[40]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2831,7 +6546,7 @@ func (x *DoctorCheck) String() string {
 func (*DoctorCheck) ProtoMessage() {}
 
 func (x *DoctorCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[40]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2844,7 +6559,7 @@ func (x *DoctorCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorCheck.ProtoReflect.Descriptor instead.
 func (*DoctorCheck) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{40}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *DoctorCheck) GetName() string {
@@ -2890,7 +6605,7 @@ type CapabilitiesRequest struct {
 
 func (x *CapabilitiesRequest) Reset() {
 	*x = CapabilitiesRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[41]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2902,7 +6617,7 @@ func (x *CapabilitiesRequest) String() string {
 func (*CapabilitiesRequest) ProtoMessage() {}
 
 func (x *CapabilitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[41]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2915,7 +6630,7 @@ func (x *CapabilitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilitiesRequest.ProtoReflect.Descriptor instead.
 func (*CapabilitiesRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{41}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{98}
 }
 
 type CapabilitiesResponse struct {
@@ -2927,7 +6642,7 @@ type CapabilitiesResponse struct {
 
 func (x *CapabilitiesResponse) Reset() {
 	*x = CapabilitiesResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[42]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2939,7 +6654,7 @@ func (x *CapabilitiesResponse) String() string {
 func (*CapabilitiesResponse) ProtoMessage() {}
 
 func (x *CapabilitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[42]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2952,7 +6667,7 @@ func (x *CapabilitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilitiesResponse.ProtoReflect.Descriptor instead.
 func (*CapabilitiesResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{42}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *CapabilitiesResponse) GetCapabilities() []*Capability {
@@ -2974,7 +6689,7 @@ type Capability struct {
 
 func (x *Capability) Reset() {
 	*x = Capability{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[43]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2986,7 +6701,7 @@ func (x *Capability) String() string {
 func (*Capability) ProtoMessage() {}
 
 func (x *Capability) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[43]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2999,7 +6714,7 @@ func (x *Capability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capability.ProtoReflect.Descriptor instead.
 func (*Capability) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{43}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Capability) GetField() string {
@@ -3038,7 +6753,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[44]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3050,7 +6765,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[44]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3063,7 +6778,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{44}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ErrorDetail) GetCode() string {
@@ -3108,6 +6823,219 @@ func (x *ErrorDetail) GetRetryable() bool {
 	return false
 }
 
+type StatsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatsRequest) Reset() {
+	*x = StatsRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[102]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatsRequest) ProtoMessage() {}
+
+func (x *StatsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[102]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
+func (*StatsRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{102}
+}
+
+type StatsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sandboxes     map[string]int32       `protobuf:"bytes,1,rep,name=sandboxes,proto3" json:"sandboxes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // by state
+	Execs         int32                  `protobuf:"varint,2,opt,name=execs,proto3" json:"execs,omitempty"`                                                                                   // that run
+	Queued        int32                  `protobuf:"varint,3,opt,name=queued,proto3" json:"queued,omitempty"`                                                                                 // requests that wait to make a sandbox
+	Pools         []*PoolStats           `protobuf:"bytes,4,rep,name=pools,proto3" json:"pools,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatsResponse) Reset() {
+	*x = StatsResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[103]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatsResponse) ProtoMessage() {}
+
+func (x *StatsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[103]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
+func (*StatsResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{103}
+}
+
+func (x *StatsResponse) GetSandboxes() map[string]int32 {
+	if x != nil {
+		return x.Sandboxes
+	}
+	return nil
+}
+
+func (x *StatsResponse) GetExecs() int32 {
+	if x != nil {
+		return x.Execs
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetQueued() int32 {
+	if x != nil {
+		return x.Queued
+	}
+	return 0
+}
+
+func (x *StatsResponse) GetPools() []*PoolStats {
+	if x != nil {
+		return x.Pools
+	}
+	return nil
+}
+
+// PoolStats is one pool of ready sandboxes.
+type PoolStats struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Profile       string                 `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
+	Image         string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
+	Ready         int32                  `protobuf:"varint,3,opt,name=ready,proto3" json:"ready,omitempty"`
+	Filling       int32                  `protobuf:"varint,4,opt,name=filling,proto3" json:"filling,omitempty"`
+	Size          int32                  `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`
+	Hits          int64                  `protobuf:"varint,6,opt,name=hits,proto3" json:"hits,omitempty"`
+	Misses        int64                  `protobuf:"varint,7,opt,name=misses,proto3" json:"misses,omitempty"`
+	Failures      int64                  `protobuf:"varint,8,opt,name=failures,proto3" json:"failures,omitempty"` // could not be made, or did not pass their checks
+	Refill        *durationpb.Duration   `protobuf:"bytes,9,opt,name=refill,proto3" json:"refill,omitempty"`      // median time to make one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PoolStats) Reset() {
+	*x = PoolStats{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[104]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PoolStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PoolStats) ProtoMessage() {}
+
+func (x *PoolStats) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[104]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PoolStats.ProtoReflect.Descriptor instead.
+func (*PoolStats) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{104}
+}
+
+func (x *PoolStats) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *PoolStats) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+func (x *PoolStats) GetReady() int32 {
+	if x != nil {
+		return x.Ready
+	}
+	return 0
+}
+
+func (x *PoolStats) GetFilling() int32 {
+	if x != nil {
+		return x.Filling
+	}
+	return 0
+}
+
+func (x *PoolStats) GetSize() int32 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *PoolStats) GetHits() int64 {
+	if x != nil {
+		return x.Hits
+	}
+	return 0
+}
+
+func (x *PoolStats) GetMisses() int64 {
+	if x != nil {
+		return x.Misses
+	}
+	return 0
+}
+
+func (x *PoolStats) GetFailures() int64 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *PoolStats) GetRefill() *durationpb.Duration {
+	if x != nil {
+		return x.Refill
+	}
+	return nil
+}
+
 var File_caisson_v1_caisson_proto protoreflect.FileDescriptor
 
 const file_caisson_v1_caisson_proto_rawDesc = "" +
@@ -3130,51 +7058,297 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\f_tmpfs_bytes\"1\n" +
 	"\tWorkspace\x12\x10\n" +
 	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x12\n" +
-	"\x04mode\x18\x02 \x01(\tR\x04mode\"\x8b\x05\n" +
-	"\aRunSpec\x12\x12\n" +
-	"\x04args\x18\x01 \x03(\tR\x04args\x12\x10\n" +
-	"\x03env\x18\x02 \x03(\tR\x03env\x12\x10\n" +
-	"\x03cwd\x18\x03 \x01(\tR\x03cwd\x12\x12\n" +
-	"\x04user\x18\x04 \x01(\tR\x04user\x12\x12\n" +
-	"\x04name\x18\x05 \x01(\tR\x04name\x12\x14\n" +
-	"\x05image\x18\x06 \x01(\tR\x05image\x12\x18\n" +
-	"\aprofile\x18\a \x01(\tR\aprofile\x12\x18\n" +
-	"\anetwork\x18\b \x01(\tR\anetwork\x123\n" +
-	"\tworkspace\x18\t \x01(\v2\x15.caisson.v1.WorkspaceR\tworkspace\x12*\n" +
-	"\x06limits\x18\n" +
-	" \x01(\v2\x12.caisson.v1.LimitsR\x06limits\x123\n" +
-	"\atimeout\x18\v \x01(\v2\x19.google.protobuf.DurationR\atimeout\x121\n" +
-	"\x12output_limit_bytes\x18\f \x01(\x03H\x00R\x10outputLimitBytes\x88\x01\x01\x127\n" +
-	"\x06labels\x18\r \x03(\v2\x1f.caisson.v1.RunSpec.LabelsEntryR\x06labels\x12\x18\n" +
-	"\asession\x18\x0e \x01(\tR\asession\x12\x12\n" +
-	"\x04task\x18\x0f \x01(\tR\x04task\x12\x16\n" +
-	"\x06detach\x18\x10 \x01(\bR\x06detach\x12\x14\n" +
-	"\x05stdin\x18\x11 \x01(\bR\x05stdin\x12\x10\n" +
-	"\x03tty\x18\x12 \x01(\bR\x03tty\x12\x14\n" +
-	"\x05allow\x18\x13 \x03(\tR\x05allow\x1a9\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04mode\"\xc5\x04\n" +
+	"\vSandboxSpec\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
+	"\aprofile\x18\x03 \x01(\tR\aprofile\x12\x12\n" +
+	"\x04user\x18\x04 \x01(\tR\x04user\x12\x10\n" +
+	"\x03env\x18\x05 \x03(\tR\x03env\x12\x18\n" +
+	"\anetwork\x18\x06 \x01(\tR\anetwork\x12\x14\n" +
+	"\x05allow\x18\a \x03(\tR\x05allow\x123\n" +
+	"\tworkspace\x18\b \x01(\v2\x15.caisson.v1.WorkspaceR\tworkspace\x12*\n" +
+	"\x06limits\x18\t \x01(\v2\x12.caisson.v1.LimitsR\x06limits\x12;\n" +
+	"\x06labels\x18\n" +
+	" \x03(\v2#.caisson.v1.SandboxSpec.LabelsEntryR\x06labels\x12\x18\n" +
+	"\asession\x18\v \x01(\tR\asession\x12\x12\n" +
+	"\x04task\x18\f \x01(\tR\x04task\x12+\n" +
+	"\x03ttl\x18\r \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12<\n" +
+	"\fidle_timeout\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\vidleTimeout\x12*\n" +
+	"\x06nested\x18\x0f \x01(\v2\x12.caisson.v1.NestedR\x06nested\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x15\n" +
-	"\x13_output_limit_bytes\"\x96\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa2\x01\n" +
+	"\x06Nested\x12!\n" +
+	"\tsandboxes\x18\x01 \x01(\x03H\x00R\tsandboxes\x88\x01\x01\x12&\n" +
+	"\fmemory_bytes\x18\x02 \x01(\x03H\x01R\vmemoryBytes\x88\x01\x01\x12 \n" +
+	"\tmilli_cpu\x18\x03 \x01(\x03H\x02R\bmilliCpu\x88\x01\x01B\f\n" +
+	"\n" +
+	"_sandboxesB\x0f\n" +
+	"\r_memory_bytesB\f\n" +
+	"\n" +
+	"_milli_cpu\"\x86\x03\n" +
+	"\bExecSpec\x12\x12\n" +
+	"\x04args\x18\x01 \x03(\tR\x04args\x12\x14\n" +
+	"\x05shell\x18\x02 \x01(\tR\x05shell\x12\x10\n" +
+	"\x03env\x18\x03 \x03(\tR\x03env\x12\x10\n" +
+	"\x03cwd\x18\x04 \x01(\tR\x03cwd\x12\x12\n" +
+	"\x04user\x18\x05 \x01(\tR\x04user\x12\x14\n" +
+	"\x05stdin\x18\x06 \x01(\bR\x05stdin\x12%\n" +
+	"\x03tty\x18\a \x01(\v2\x13.caisson.v1.WinSizeR\x03tty\x123\n" +
+	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationR\atimeout\x121\n" +
+	"\x12output_limit_bytes\x18\t \x01(\x03H\x00R\x10outputLimitBytes\x88\x01\x01\x12,\n" +
+	"\arlimits\x18\n" +
+	" \x03(\v2\x12.caisson.v1.RlimitR\arlimits\x12.\n" +
+	"\x06limits\x18\v \x01(\v2\x16.caisson.v1.ExecLimitsR\x06limitsB\x15\n" +
+	"\x13_output_limit_bytes\"1\n" +
+	"\aWinSize\x12\x12\n" +
+	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
+	"\x04cols\x18\x02 \x01(\rR\x04cols\"D\n" +
+	"\x06Rlimit\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04soft\x18\x02 \x01(\x04R\x04soft\x12\x12\n" +
+	"\x04hard\x18\x03 \x01(\x04R\x04hard\"\x97\x01\n" +
+	"\n" +
+	"ExecLimits\x12&\n" +
+	"\fmemory_bytes\x18\x01 \x01(\x03H\x00R\vmemoryBytes\x88\x01\x01\x12 \n" +
+	"\tmilli_cpu\x18\x02 \x01(\x03H\x01R\bmilliCpu\x88\x01\x01\x12\x17\n" +
+	"\x04pids\x18\x03 \x01(\x03H\x02R\x04pids\x88\x01\x01B\x0f\n" +
+	"\r_memory_bytesB\f\n" +
+	"\n" +
+	"_milli_cpuB\a\n" +
+	"\x05_pids\"~\n" +
+	"\aRunSpec\x121\n" +
+	"\asandbox\x18\x01 \x01(\v2\x17.caisson.v1.SandboxSpecR\asandbox\x12(\n" +
+	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\x12\x16\n" +
+	"\x06detach\x18\x03 \x01(\bR\x06detach\"\xc5\x01\n" +
 	"\n" +
 	"RunRequest\x12+\n" +
 	"\x05start\x18\x01 \x01(\v2\x13.caisson.v1.RunSpecH\x00R\x05start\x12\x16\n" +
 	"\x05stdin\x18\x02 \x01(\fH\x00R\x05stdin\x12!\n" +
 	"\vclose_stdin\x18\x03 \x01(\bH\x00R\n" +
 	"closeStdin\x12\x18\n" +
-	"\x06signal\x18\x04 \x01(\x05H\x00R\x06signalB\x06\n" +
-	"\x04kind\"\xcb\x01\n" +
+	"\x06signal\x18\x04 \x01(\x05H\x00R\x06signal\x12-\n" +
+	"\x06resize\x18\x05 \x01(\v2\x13.caisson.v1.WinSizeH\x00R\x06resizeB\x06\n" +
+	"\x04kind\"\x9d\x02\n" +
 	"\vRunResponse\x12/\n" +
 	"\astarted\x18\x01 \x01(\v2\x13.caisson.v1.StartedH\x00R\astarted\x12\x18\n" +
 	"\x06stdout\x18\x02 \x01(\fH\x00R\x06stdout\x12\x18\n" +
 	"\x06stderr\x18\x03 \x01(\fH\x00R\x06stderr\x12,\n" +
 	"\x06result\x18\x04 \x01(\v2\x12.caisson.v1.ResultH\x00R\x06result\x12!\n" +
 	"\vstdin_taken\x18\x05 \x01(\x03H\x00R\n" +
-	"stdinTakenB\x06\n" +
-	"\x04kind\"-\n" +
+	"stdinTaken\x12'\n" +
+	"\x0estdout_skipped\x18\x06 \x01(\x03H\x00R\rstdoutSkipped\x12'\n" +
+	"\x0estderr_skipped\x18\a \x01(\x03H\x00R\rstderrSkippedB\x06\n" +
+	"\x04kind\"A\n" +
 	"\aStarted\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\x9b\x05\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04exec\x18\x03 \x01(\tR\x04exec\"}\n" +
+	"\rCreateRequest\x12+\n" +
+	"\x04spec\x18\x01 \x01(\v2\x17.caisson.v1.SandboxSpecR\x04spec\x12\x16\n" +
+	"\x06ensure\x18\x02 \x01(\bR\x06ensure\x12'\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\"?\n" +
+	"\x0eCreateResponse\x12-\n" +
+	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\"\x91\x03\n" +
+	"\rUpdateRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12&\n" +
+	"\fmemory_bytes\x18\x02 \x01(\x03H\x00R\vmemoryBytes\x88\x01\x01\x12 \n" +
+	"\tmilli_cpu\x18\x03 \x01(\x03H\x01R\bmilliCpu\x88\x01\x01\x12\x17\n" +
+	"\x04pids\x18\x04 \x01(\x03H\x02R\x04pids\x88\x01\x01\x12+\n" +
+	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12<\n" +
+	"\fidle_timeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\vidleTimeout\x12=\n" +
+	"\x06labels\x18\a \x03(\v2%.caisson.v1.UpdateRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x0f\n" +
+	"\r_memory_bytesB\f\n" +
+	"\n" +
+	"_milli_cpuB\a\n" +
+	"\x05_pids\"?\n" +
+	"\x0eUpdateResponse\x12-\n" +
+	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\" \n" +
+	"\fPauseRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\">\n" +
+	"\rPauseResponse\x12-\n" +
+	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\"!\n" +
+	"\rResumeRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"?\n" +
+	"\x0eResumeResponse\x12-\n" +
+	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\"P\n" +
+	"\vStopRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12/\n" +
+	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"=\n" +
+	"\fStopResponse\x12-\n" +
+	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\"\x1f\n" +
+	"\vWaitRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"=\n" +
+	"\fWaitResponse\x12-\n" +
+	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\"\xfd\x02\n" +
+	"\x04Exec\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x02 \x01(\tR\tsandboxId\x12\x12\n" +
+	"\x04args\x18\x03 \x03(\tR\x04args\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12\x10\n" +
+	"\x03pid\x18\x05 \x01(\x03R\x03pid\x12\x10\n" +
+	"\x03tty\x18\x06 \x01(\bR\x03tty\x12\x14\n" +
+	"\x05stdin\x18\a \x01(\bR\x05stdin\x129\n" +
+	"\n" +
+	"started_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
+	"\bended_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12!\n" +
+	"\fstdout_bytes\x18\n" +
+	" \x01(\x03R\vstdoutBytes\x12!\n" +
+	"\fstderr_bytes\x18\v \x01(\x03R\vstderrBytes\x12*\n" +
+	"\x06result\x18\f \x01(\v2\x12.caisson.v1.ResultR\x06result\"_\n" +
+	"\vExecRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12(\n" +
+	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\x12\x14\n" +
+	"\x05stdin\x18\x03 \x01(\fR\x05stdin\"~\n" +
+	"\fExecResponse\x12*\n" +
+	"\x06result\x18\x01 \x01(\v2\x12.caisson.v1.ResultR\x06result\x12\x16\n" +
+	"\x06stdout\x18\x02 \x01(\fR\x06stdout\x12\x16\n" +
+	"\x06stderr\x18\x03 \x01(\fR\x06stderr\x12\x12\n" +
+	"\x04exec\x18\x04 \x01(\tR\x04exec\"\x82\x02\n" +
+	"\x11StreamExecRequest\x123\n" +
+	"\x05start\x18\x01 \x01(\v2\x1b.caisson.v1.StreamExecStartH\x00R\x05start\x12,\n" +
+	"\x06attach\x18\x02 \x01(\v2\x12.caisson.v1.AttachH\x00R\x06attach\x12\x16\n" +
+	"\x05stdin\x18\x03 \x01(\fH\x00R\x05stdin\x12!\n" +
+	"\vclose_stdin\x18\x04 \x01(\bH\x00R\n" +
+	"closeStdin\x12\x18\n" +
+	"\x06signal\x18\x05 \x01(\x05H\x00R\x06signal\x12-\n" +
+	"\x06resize\x18\x06 \x01(\v2\x13.caisson.v1.WinSizeH\x00R\x06resizeB\x06\n" +
+	"\x04kind\"M\n" +
+	"\x0fStreamExecStart\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12(\n" +
+	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\"\x8e\x01\n" +
+	"\x06Attach\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
+	"\x04exec\x18\x02 \x01(\tR\x04exec\x12#\n" +
+	"\rstdout_offset\x18\x03 \x01(\x03R\fstdoutOffset\x12#\n" +
+	"\rstderr_offset\x18\x04 \x01(\x03R\fstderrOffset\x12\x14\n" +
+	"\x05stdin\x18\x05 \x01(\bR\x05stdin\"\xa1\x02\n" +
+	"\x12StreamExecResponse\x12,\n" +
+	"\astarted\x18\x01 \x01(\v2\x10.caisson.v1.ExecH\x00R\astarted\x12\x18\n" +
+	"\x06stdout\x18\x02 \x01(\fH\x00R\x06stdout\x12\x18\n" +
+	"\x06stderr\x18\x03 \x01(\fH\x00R\x06stderr\x12,\n" +
+	"\x06result\x18\x04 \x01(\v2\x12.caisson.v1.ResultH\x00R\x06result\x12!\n" +
+	"\vstdin_taken\x18\x05 \x01(\x03H\x00R\n" +
+	"stdinTaken\x12'\n" +
+	"\x0estdout_skipped\x18\x06 \x01(\x03H\x00R\rstdoutSkipped\x12'\n" +
+	"\x0estderr_skipped\x18\a \x01(\x03H\x00R\rstderrSkippedB\x06\n" +
+	"\x04kind\"N\n" +
+	"\x10StartExecRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12(\n" +
+	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\"9\n" +
+	"\x11StartExecResponse\x12$\n" +
+	"\x04exec\x18\x01 \x01(\v2\x10.caisson.v1.ExecR\x04exec\"$\n" +
+	"\x10ListExecsRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\";\n" +
+	"\x11ListExecsResponse\x12&\n" +
+	"\x05execs\x18\x01 \x03(\v2\x10.caisson.v1.ExecR\x05execs\"7\n" +
+	"\x0fWaitExecRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
+	"\x04exec\x18\x02 \x01(\tR\x04exec\"8\n" +
+	"\x10WaitExecResponse\x12$\n" +
+	"\x04exec\x18\x01 \x01(\v2\x10.caisson.v1.ExecR\x04exec\"c\n" +
+	"\x11SignalExecRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
+	"\x04exec\x18\x02 \x01(\tR\x04exec\x12\x16\n" +
+	"\x06signal\x18\x03 \x01(\x05R\x06signal\x12\x10\n" +
+	"\x03all\x18\x04 \x01(\bR\x03all\"\x14\n" +
+	"\x12SignalExecResponse\"\xda\x01\n" +
+	"\bFileInfo\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\x12\x12\n" +
+	"\x04mode\x18\x04 \x01(\rR\x04mode\x12\x10\n" +
+	"\x03uid\x18\x05 \x01(\rR\x03uid\x12\x10\n" +
+	"\x03gid\x18\x06 \x01(\rR\x03gid\x12;\n" +
+	"\vmodified_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"modifiedAt\x12\x12\n" +
+	"\x04link\x18\b \x01(\tR\x04link\"K\n" +
+	"\vStatRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
+	"\x06follow\x18\x03 \x01(\bR\x06follow\"8\n" +
+	"\fStatResponse\x12(\n" +
+	"\x04file\x18\x01 \x01(\v2\x14.caisson.v1.FileInfoR\x04file\"L\n" +
+	"\x0eListDirRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x14\n" +
+	"\x05depth\x18\x03 \x01(\rR\x05depth\"[\n" +
+	"\x0fListDirResponse\x12*\n" +
+	"\x05files\x18\x01 \x03(\v2\x14.caisson.v1.FileInfoR\x05files\x12\x1c\n" +
+	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"g\n" +
+	"\x0fReadFileRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
+	"\x06offset\x18\x03 \x01(\x03R\x06offset\x12\x16\n" +
+	"\x06length\x18\x04 \x01(\x03R\x06length\"^\n" +
+	"\x10ReadFileResponse\x12*\n" +
+	"\x04file\x18\x01 \x01(\v2\x14.caisson.v1.FileInfoH\x00R\x04file\x12\x16\n" +
+	"\x05chunk\x18\x02 \x01(\fH\x00R\x05chunkB\x06\n" +
+	"\x04kind\"i\n" +
+	"\x10WriteFileRequest\x125\n" +
+	"\x06header\x18\x01 \x01(\v2\x1b.caisson.v1.WriteFileHeaderH\x00R\x06header\x12\x16\n" +
+	"\x05chunk\x18\x02 \x01(\fH\x00R\x05chunkB\x06\n" +
+	"\x04kind\"|\n" +
+	"\x0fWriteFileHeader\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x17\n" +
+	"\x04mode\x18\x03 \x01(\rH\x00R\x04mode\x88\x01\x01\x12!\n" +
+	"\fmake_parents\x18\x04 \x01(\bR\vmakeParentsB\a\n" +
+	"\x05_mode\"=\n" +
+	"\x11WriteFileResponse\x12(\n" +
+	"\x04file\x18\x01 \x01(\v2\x14.caisson.v1.FileInfoR\x04file\"{\n" +
+	"\x0eMakeDirRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x17\n" +
+	"\x04mode\x18\x03 \x01(\rH\x00R\x04mode\x88\x01\x01\x12!\n" +
+	"\fmake_parents\x18\x04 \x01(\bR\vmakeParentsB\a\n" +
+	"\x05_mode\";\n" +
+	"\x0fMakeDirResponse\x12(\n" +
+	"\x04file\x18\x01 \x01(\v2\x14.caisson.v1.FileInfoR\x04file\"a\n" +
+	"\x0fMoveFileRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\x12\x18\n" +
+	"\areplace\x18\x04 \x01(\bR\areplace\"<\n" +
+	"\x10MoveFileResponse\x12(\n" +
+	"\x04file\x18\x01 \x01(\v2\x14.caisson.v1.FileInfoR\x04file\"W\n" +
+	"\x11RemoveFileRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
+	"\trecursive\x18\x03 \x01(\bR\trecursive\"\x14\n" +
+	"\x12RemoveFileResponse\"W\n" +
+	"\x11WatchFilesRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
+	"\trecursive\x18\x03 \x01(\bR\trecursive\"c\n" +
+	"\x12WatchFilesResponse\x12\x16\n" +
+	"\x05ready\x18\x01 \x01(\bH\x00R\x05ready\x12-\n" +
+	"\x05event\x18\x02 \x01(\v2\x15.caisson.v1.FileEventH\x00R\x05eventB\x06\n" +
+	"\x04kind\"3\n" +
+	"\tFileEvent\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\"6\n" +
+	"\x0eCopyOutRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"'\n" +
+	"\x0fCopyOutResponse\x12\x14\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk\"c\n" +
+	"\rCopyInRequest\x122\n" +
+	"\x06header\x18\x01 \x01(\v2\x18.caisson.v1.CopyInHeaderH\x00R\x06header\x12\x16\n" +
+	"\x05chunk\x18\x02 \x01(\fH\x00R\x05chunkB\x06\n" +
+	"\x04kind\"4\n" +
+	"\fCopyInHeader\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"@\n" +
+	"\x0eCopyInResponse\x12\x18\n" +
+	"\aentries\x18\x01 \x01(\x03R\aentries\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\xd2\x05\n" +
 	"\x06Result\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1b\n" +
@@ -3197,10 +7371,12 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x06source\x18\x10 \x01(\tR\x06source\x12\x16\n" +
 	"\x06reason\x18\x11 \x01(\tR\x06reason\x12)\n" +
 	"\x06stages\x18\x12 \x03(\v2\x11.caisson.v1.StageR\x06stages\x12\x1a\n" +
-	"\bwarnings\x18\x13 \x03(\tR\bwarnings\"R\n" +
+	"\bwarnings\x18\x13 \x03(\tR\bwarnings\x12\x17\n" +
+	"\aexec_id\x18\x14 \x01(\tR\x06execId\x12\x1c\n" +
+	"\tremaining\x18\x15 \x01(\x03R\tremaining\"R\n" +
 	"\x05Stage\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
-	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration\"\x90\x04\n" +
+	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration\"\x8f\x06\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -3217,7 +7393,15 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\asession\x18\v \x01(\tR\asession\x12\x12\n" +
 	"\x04task\x18\f \x01(\tR\x04task\x12\x10\n" +
 	"\x03pid\x18\r \x01(\x03R\x03pid\x123\n" +
-	"\tworkspace\x18\x0e \x01(\v2\x15.caisson.v1.WorkspaceR\tworkspace\x1a9\n" +
+	"\tworkspace\x18\x0e \x01(\v2\x15.caisson.v1.WorkspaceR\tworkspace\x129\n" +
+	"\n" +
+	"expires_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12<\n" +
+	"\fidle_timeout\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\vidleTimeout\x129\n" +
+	"\n" +
+	"idle_since\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tidleSince\x12\x1b\n" +
+	"\towner_uid\x18\x12 \x01(\rR\bownerUid\x12\x16\n" +
+	"\x06parent\x18\x13 \x01(\tR\x06parent\x12\x14\n" +
+	"\x05execs\x18\x14 \x01(\x05R\x05execs\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x85\x01\n" +
@@ -3258,14 +7442,19 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
-	"\aremoved\x18\x04 \x01(\bR\aremoved\"O\n" +
+	"\aremoved\x18\x04 \x01(\bR\aremoved\"\xad\x01\n" +
 	"\vLogsRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x16\n" +
-	"\x06stream\x18\x03 \x01(\tR\x06stream\"J\n" +
+	"\x06stream\x18\x03 \x01(\tR\x06stream\x12\x12\n" +
+	"\x04exec\x18\x04 \x01(\tR\x04exec\x12#\n" +
+	"\rstdout_offset\x18\x05 \x01(\x03R\fstdoutOffset\x12#\n" +
+	"\rstderr_offset\x18\x06 \x01(\x03R\fstderrOffset\"\x9c\x01\n" +
 	"\fLogsResponse\x12\x18\n" +
 	"\x06stdout\x18\x01 \x01(\fH\x00R\x06stdout\x12\x18\n" +
-	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderrB\x06\n" +
+	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderr\x12'\n" +
+	"\x0estdout_skipped\x18\x03 \x01(\x03H\x00R\rstdoutSkipped\x12'\n" +
+	"\x0estderr_skipped\x18\x04 \x01(\x03H\x00R\rstderrSkippedB\x06\n" +
 	"\x04kind\"6\n" +
 	"\vSpecRequest\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.caisson.v1.RunSpecR\x04spec\"\xe8\x02\n" +
@@ -3364,26 +7553,74 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x05cause\x18\x03 \x01(\tR\x05cause\x12\x16\n" +
 	"\x06remedy\x18\x04 \x01(\tR\x06remedy\x12\x14\n" +
 	"\x05class\x18\x05 \x01(\tR\x05class\x12\x1c\n" +
-	"\tretryable\x18\x06 \x01(\bR\tretryable2\xc8\x03\n" +
+	"\tretryable\x18\x06 \x01(\bR\tretryable\"\x0e\n" +
+	"\fStatsRequest\"\xf0\x01\n" +
+	"\rStatsResponse\x12F\n" +
+	"\tsandboxes\x18\x01 \x03(\v2(.caisson.v1.StatsResponse.SandboxesEntryR\tsandboxes\x12\x14\n" +
+	"\x05execs\x18\x02 \x01(\x05R\x05execs\x12\x16\n" +
+	"\x06queued\x18\x03 \x01(\x05R\x06queued\x12+\n" +
+	"\x05pools\x18\x04 \x03(\v2\x15.caisson.v1.PoolStatsR\x05pools\x1a<\n" +
+	"\x0eSandboxesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xfa\x01\n" +
+	"\tPoolStats\x12\x18\n" +
+	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x14\n" +
+	"\x05image\x18\x02 \x01(\tR\x05image\x12\x14\n" +
+	"\x05ready\x18\x03 \x01(\x05R\x05ready\x12\x18\n" +
+	"\afilling\x18\x04 \x01(\x05R\afilling\x12\x12\n" +
+	"\x04size\x18\x05 \x01(\x05R\x04size\x12\x12\n" +
+	"\x04hits\x18\x06 \x01(\x03R\x04hits\x12\x16\n" +
+	"\x06misses\x18\a \x01(\x03R\x06misses\x12\x1a\n" +
+	"\bfailures\x18\b \x01(\x03R\bfailures\x121\n" +
+	"\x06refill\x18\t \x01(\v2\x19.google.protobuf.DurationR\x06refill2\xbf\x06\n" +
 	"\x0eSandboxService\x12:\n" +
-	"\x03Run\x12\x16.caisson.v1.RunRequest\x1a\x17.caisson.v1.RunResponse(\x010\x01\x129\n" +
+	"\x03Run\x12\x16.caisson.v1.RunRequest\x1a\x17.caisson.v1.RunResponse(\x010\x01\x12?\n" +
+	"\x06Create\x12\x19.caisson.v1.CreateRequest\x1a\x1a.caisson.v1.CreateResponse\x129\n" +
 	"\x04List\x12\x17.caisson.v1.ListRequest\x1a\x18.caisson.v1.ListResponse\x12B\n" +
 	"\aInspect\x12\x1a.caisson.v1.InspectRequest\x1a\x1b.caisson.v1.InspectResponse\x12?\n" +
+	"\x06Update\x12\x19.caisson.v1.UpdateRequest\x1a\x1a.caisson.v1.UpdateResponse\x12<\n" +
+	"\x05Pause\x12\x18.caisson.v1.PauseRequest\x1a\x19.caisson.v1.PauseResponse\x12?\n" +
+	"\x06Resume\x12\x19.caisson.v1.ResumeRequest\x1a\x1a.caisson.v1.ResumeResponse\x129\n" +
+	"\x04Stop\x12\x17.caisson.v1.StopRequest\x1a\x18.caisson.v1.StopResponse\x129\n" +
+	"\x04Wait\x12\x17.caisson.v1.WaitRequest\x1a\x18.caisson.v1.WaitResponse\x12?\n" +
 	"\x06Remove\x12\x19.caisson.v1.RemoveRequest\x1a\x1a.caisson.v1.RemoveResponse\x12B\n" +
 	"\aCleanup\x12\x1a.caisson.v1.CleanupRequest\x1a\x1b.caisson.v1.CleanupResponse\x12;\n" +
 	"\x04Logs\x12\x17.caisson.v1.LogsRequest\x1a\x18.caisson.v1.LogsResponse0\x01\x129\n" +
-	"\x04Spec\x12\x17.caisson.v1.SpecRequest\x1a\x18.caisson.v1.SpecResponse2\x92\x03\n" +
+	"\x04Spec\x12\x17.caisson.v1.SpecRequest\x1a\x18.caisson.v1.SpecResponse2\xc1\x03\n" +
+	"\vExecService\x129\n" +
+	"\x04Exec\x12\x17.caisson.v1.ExecRequest\x1a\x18.caisson.v1.ExecResponse\x12O\n" +
+	"\n" +
+	"StreamExec\x12\x1d.caisson.v1.StreamExecRequest\x1a\x1e.caisson.v1.StreamExecResponse(\x010\x01\x12H\n" +
+	"\tStartExec\x12\x1c.caisson.v1.StartExecRequest\x1a\x1d.caisson.v1.StartExecResponse\x12H\n" +
+	"\tListExecs\x12\x1c.caisson.v1.ListExecsRequest\x1a\x1d.caisson.v1.ListExecsResponse\x12E\n" +
+	"\bWaitExec\x12\x1b.caisson.v1.WaitExecRequest\x1a\x1c.caisson.v1.WaitExecResponse\x12K\n" +
+	"\n" +
+	"SignalExec\x12\x1d.caisson.v1.SignalExecRequest\x1a\x1e.caisson.v1.SignalExecResponse2\xd1\x05\n" +
+	"\vFileService\x129\n" +
+	"\x04Stat\x12\x17.caisson.v1.StatRequest\x1a\x18.caisson.v1.StatResponse\x12B\n" +
+	"\aListDir\x12\x1a.caisson.v1.ListDirRequest\x1a\x1b.caisson.v1.ListDirResponse\x12G\n" +
+	"\bReadFile\x12\x1b.caisson.v1.ReadFileRequest\x1a\x1c.caisson.v1.ReadFileResponse0\x01\x12J\n" +
+	"\tWriteFile\x12\x1c.caisson.v1.WriteFileRequest\x1a\x1d.caisson.v1.WriteFileResponse(\x01\x12B\n" +
+	"\aMakeDir\x12\x1a.caisson.v1.MakeDirRequest\x1a\x1b.caisson.v1.MakeDirResponse\x12E\n" +
+	"\bMoveFile\x12\x1b.caisson.v1.MoveFileRequest\x1a\x1c.caisson.v1.MoveFileResponse\x12K\n" +
+	"\n" +
+	"RemoveFile\x12\x1d.caisson.v1.RemoveFileRequest\x1a\x1e.caisson.v1.RemoveFileResponse\x12M\n" +
+	"\n" +
+	"WatchFiles\x12\x1d.caisson.v1.WatchFilesRequest\x1a\x1e.caisson.v1.WatchFilesResponse0\x01\x12D\n" +
+	"\aCopyOut\x12\x1a.caisson.v1.CopyOutRequest\x1a\x1b.caisson.v1.CopyOutResponse0\x01\x12A\n" +
+	"\x06CopyIn\x12\x19.caisson.v1.CopyInRequest\x1a\x1a.caisson.v1.CopyInResponse(\x012\x92\x03\n" +
 	"\fImageService\x12K\n" +
 	"\n" +
 	"ListImages\x12\x1d.caisson.v1.ListImagesRequest\x1a\x1e.caisson.v1.ListImagesResponse\x12Q\n" +
 	"\fInspectImage\x12\x1f.caisson.v1.InspectImageRequest\x1a .caisson.v1.InspectImageResponse\x12N\n" +
 	"\vRemoveImage\x12\x1e.caisson.v1.RemoveImageRequest\x1a\x1f.caisson.v1.RemoveImageResponse\x12L\n" +
 	"\vImportImage\x12\x1e.caisson.v1.ImportImageRequest\x1a\x19.caisson.v1.ImageProgress(\x010\x01\x12D\n" +
-	"\bFromHost\x12\x1b.caisson.v1.FromHostRequest\x1a\x19.caisson.v1.ImageProgress0\x012\xe7\x01\n" +
+	"\bFromHost\x12\x1b.caisson.v1.FromHostRequest\x1a\x19.caisson.v1.ImageProgress0\x012\xa5\x02\n" +
 	"\rSystemService\x12B\n" +
 	"\aVersion\x12\x1a.caisson.v1.VersionRequest\x1a\x1b.caisson.v1.VersionResponse\x12?\n" +
 	"\x06Doctor\x12\x19.caisson.v1.DoctorRequest\x1a\x1a.caisson.v1.DoctorResponse\x12Q\n" +
-	"\fCapabilities\x12\x1f.caisson.v1.CapabilitiesRequest\x1a .caisson.v1.CapabilitiesResponseB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
+	"\fCapabilities\x12\x1f.caisson.v1.CapabilitiesRequest\x1a .caisson.v1.CapabilitiesResponse\x12<\n" +
+	"\x05Stats\x12\x18.caisson.v1.StatsRequest\x1a\x19.caisson.v1.StatsResponseB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
 	file_caisson_v1_caisson_proto_rawDescOnce sync.Once
@@ -3397,132 +7634,291 @@ func file_caisson_v1_caisson_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_caisson_proto_rawDescData
 }
 
-var file_caisson_v1_caisson_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_caisson_v1_caisson_proto_msgTypes = make([]protoimpl.MessageInfo, 112)
 var file_caisson_v1_caisson_proto_goTypes = []any{
 	(*Limits)(nil),                // 0: caisson.v1.Limits
 	(*Workspace)(nil),             // 1: caisson.v1.Workspace
-	(*RunSpec)(nil),               // 2: caisson.v1.RunSpec
-	(*RunRequest)(nil),            // 3: caisson.v1.RunRequest
-	(*RunResponse)(nil),           // 4: caisson.v1.RunResponse
-	(*Started)(nil),               // 5: caisson.v1.Started
-	(*Result)(nil),                // 6: caisson.v1.Result
-	(*Stage)(nil),                 // 7: caisson.v1.Stage
-	(*Sandbox)(nil),               // 8: caisson.v1.Sandbox
-	(*ListRequest)(nil),           // 9: caisson.v1.ListRequest
-	(*ListResponse)(nil),          // 10: caisson.v1.ListResponse
-	(*InspectRequest)(nil),        // 11: caisson.v1.InspectRequest
-	(*InspectResponse)(nil),       // 12: caisson.v1.InspectResponse
-	(*PostureCheck)(nil),          // 13: caisson.v1.PostureCheck
-	(*RemoveRequest)(nil),         // 14: caisson.v1.RemoveRequest
-	(*RemoveResponse)(nil),        // 15: caisson.v1.RemoveResponse
-	(*CleanupRequest)(nil),        // 16: caisson.v1.CleanupRequest
-	(*CleanupResponse)(nil),       // 17: caisson.v1.CleanupResponse
-	(*Leftover)(nil),              // 18: caisson.v1.Leftover
-	(*LogsRequest)(nil),           // 19: caisson.v1.LogsRequest
-	(*LogsResponse)(nil),          // 20: caisson.v1.LogsResponse
-	(*SpecRequest)(nil),           // 21: caisson.v1.SpecRequest
-	(*SpecResponse)(nil),          // 22: caisson.v1.SpecResponse
-	(*SeccompRule)(nil),           // 23: caisson.v1.SeccompRule
-	(*Image)(nil),                 // 24: caisson.v1.Image
-	(*ListImagesRequest)(nil),     // 25: caisson.v1.ListImagesRequest
-	(*ListImagesResponse)(nil),    // 26: caisson.v1.ListImagesResponse
-	(*InspectImageRequest)(nil),   // 27: caisson.v1.InspectImageRequest
-	(*InspectImageResponse)(nil),  // 28: caisson.v1.InspectImageResponse
-	(*RemoveImageRequest)(nil),    // 29: caisson.v1.RemoveImageRequest
-	(*RemoveImageResponse)(nil),   // 30: caisson.v1.RemoveImageResponse
-	(*ImportImageRequest)(nil),    // 31: caisson.v1.ImportImageRequest
-	(*ImportHeader)(nil),          // 32: caisson.v1.ImportHeader
-	(*FromHostRequest)(nil),       // 33: caisson.v1.FromHostRequest
-	(*ImageProgress)(nil),         // 34: caisson.v1.ImageProgress
-	(*ImportReport)(nil),          // 35: caisson.v1.ImportReport
-	(*VersionRequest)(nil),        // 36: caisson.v1.VersionRequest
-	(*VersionResponse)(nil),       // 37: caisson.v1.VersionResponse
-	(*DoctorRequest)(nil),         // 38: caisson.v1.DoctorRequest
-	(*DoctorResponse)(nil),        // 39: caisson.v1.DoctorResponse
-	(*DoctorCheck)(nil),           // 40: caisson.v1.DoctorCheck
-	(*CapabilitiesRequest)(nil),   // 41: caisson.v1.CapabilitiesRequest
-	(*CapabilitiesResponse)(nil),  // 42: caisson.v1.CapabilitiesResponse
-	(*Capability)(nil),            // 43: caisson.v1.Capability
-	(*ErrorDetail)(nil),           // 44: caisson.v1.ErrorDetail
-	nil,                           // 45: caisson.v1.RunSpec.LabelsEntry
-	nil,                           // 46: caisson.v1.Sandbox.LabelsEntry
-	nil,                           // 47: caisson.v1.ListRequest.LabelsEntry
-	nil,                           // 48: caisson.v1.SpecResponse.CgroupValuesEntry
-	nil,                           // 49: caisson.v1.ImportReport.StrippedEntry
-	(*durationpb.Duration)(nil),   // 50: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 51: google.protobuf.Timestamp
+	(*SandboxSpec)(nil),           // 2: caisson.v1.SandboxSpec
+	(*Nested)(nil),                // 3: caisson.v1.Nested
+	(*ExecSpec)(nil),              // 4: caisson.v1.ExecSpec
+	(*WinSize)(nil),               // 5: caisson.v1.WinSize
+	(*Rlimit)(nil),                // 6: caisson.v1.Rlimit
+	(*ExecLimits)(nil),            // 7: caisson.v1.ExecLimits
+	(*RunSpec)(nil),               // 8: caisson.v1.RunSpec
+	(*RunRequest)(nil),            // 9: caisson.v1.RunRequest
+	(*RunResponse)(nil),           // 10: caisson.v1.RunResponse
+	(*Started)(nil),               // 11: caisson.v1.Started
+	(*CreateRequest)(nil),         // 12: caisson.v1.CreateRequest
+	(*CreateResponse)(nil),        // 13: caisson.v1.CreateResponse
+	(*UpdateRequest)(nil),         // 14: caisson.v1.UpdateRequest
+	(*UpdateResponse)(nil),        // 15: caisson.v1.UpdateResponse
+	(*PauseRequest)(nil),          // 16: caisson.v1.PauseRequest
+	(*PauseResponse)(nil),         // 17: caisson.v1.PauseResponse
+	(*ResumeRequest)(nil),         // 18: caisson.v1.ResumeRequest
+	(*ResumeResponse)(nil),        // 19: caisson.v1.ResumeResponse
+	(*StopRequest)(nil),           // 20: caisson.v1.StopRequest
+	(*StopResponse)(nil),          // 21: caisson.v1.StopResponse
+	(*WaitRequest)(nil),           // 22: caisson.v1.WaitRequest
+	(*WaitResponse)(nil),          // 23: caisson.v1.WaitResponse
+	(*Exec)(nil),                  // 24: caisson.v1.Exec
+	(*ExecRequest)(nil),           // 25: caisson.v1.ExecRequest
+	(*ExecResponse)(nil),          // 26: caisson.v1.ExecResponse
+	(*StreamExecRequest)(nil),     // 27: caisson.v1.StreamExecRequest
+	(*StreamExecStart)(nil),       // 28: caisson.v1.StreamExecStart
+	(*Attach)(nil),                // 29: caisson.v1.Attach
+	(*StreamExecResponse)(nil),    // 30: caisson.v1.StreamExecResponse
+	(*StartExecRequest)(nil),      // 31: caisson.v1.StartExecRequest
+	(*StartExecResponse)(nil),     // 32: caisson.v1.StartExecResponse
+	(*ListExecsRequest)(nil),      // 33: caisson.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),     // 34: caisson.v1.ListExecsResponse
+	(*WaitExecRequest)(nil),       // 35: caisson.v1.WaitExecRequest
+	(*WaitExecResponse)(nil),      // 36: caisson.v1.WaitExecResponse
+	(*SignalExecRequest)(nil),     // 37: caisson.v1.SignalExecRequest
+	(*SignalExecResponse)(nil),    // 38: caisson.v1.SignalExecResponse
+	(*FileInfo)(nil),              // 39: caisson.v1.FileInfo
+	(*StatRequest)(nil),           // 40: caisson.v1.StatRequest
+	(*StatResponse)(nil),          // 41: caisson.v1.StatResponse
+	(*ListDirRequest)(nil),        // 42: caisson.v1.ListDirRequest
+	(*ListDirResponse)(nil),       // 43: caisson.v1.ListDirResponse
+	(*ReadFileRequest)(nil),       // 44: caisson.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),      // 45: caisson.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),      // 46: caisson.v1.WriteFileRequest
+	(*WriteFileHeader)(nil),       // 47: caisson.v1.WriteFileHeader
+	(*WriteFileResponse)(nil),     // 48: caisson.v1.WriteFileResponse
+	(*MakeDirRequest)(nil),        // 49: caisson.v1.MakeDirRequest
+	(*MakeDirResponse)(nil),       // 50: caisson.v1.MakeDirResponse
+	(*MoveFileRequest)(nil),       // 51: caisson.v1.MoveFileRequest
+	(*MoveFileResponse)(nil),      // 52: caisson.v1.MoveFileResponse
+	(*RemoveFileRequest)(nil),     // 53: caisson.v1.RemoveFileRequest
+	(*RemoveFileResponse)(nil),    // 54: caisson.v1.RemoveFileResponse
+	(*WatchFilesRequest)(nil),     // 55: caisson.v1.WatchFilesRequest
+	(*WatchFilesResponse)(nil),    // 56: caisson.v1.WatchFilesResponse
+	(*FileEvent)(nil),             // 57: caisson.v1.FileEvent
+	(*CopyOutRequest)(nil),        // 58: caisson.v1.CopyOutRequest
+	(*CopyOutResponse)(nil),       // 59: caisson.v1.CopyOutResponse
+	(*CopyInRequest)(nil),         // 60: caisson.v1.CopyInRequest
+	(*CopyInHeader)(nil),          // 61: caisson.v1.CopyInHeader
+	(*CopyInResponse)(nil),        // 62: caisson.v1.CopyInResponse
+	(*Result)(nil),                // 63: caisson.v1.Result
+	(*Stage)(nil),                 // 64: caisson.v1.Stage
+	(*Sandbox)(nil),               // 65: caisson.v1.Sandbox
+	(*ListRequest)(nil),           // 66: caisson.v1.ListRequest
+	(*ListResponse)(nil),          // 67: caisson.v1.ListResponse
+	(*InspectRequest)(nil),        // 68: caisson.v1.InspectRequest
+	(*InspectResponse)(nil),       // 69: caisson.v1.InspectResponse
+	(*PostureCheck)(nil),          // 70: caisson.v1.PostureCheck
+	(*RemoveRequest)(nil),         // 71: caisson.v1.RemoveRequest
+	(*RemoveResponse)(nil),        // 72: caisson.v1.RemoveResponse
+	(*CleanupRequest)(nil),        // 73: caisson.v1.CleanupRequest
+	(*CleanupResponse)(nil),       // 74: caisson.v1.CleanupResponse
+	(*Leftover)(nil),              // 75: caisson.v1.Leftover
+	(*LogsRequest)(nil),           // 76: caisson.v1.LogsRequest
+	(*LogsResponse)(nil),          // 77: caisson.v1.LogsResponse
+	(*SpecRequest)(nil),           // 78: caisson.v1.SpecRequest
+	(*SpecResponse)(nil),          // 79: caisson.v1.SpecResponse
+	(*SeccompRule)(nil),           // 80: caisson.v1.SeccompRule
+	(*Image)(nil),                 // 81: caisson.v1.Image
+	(*ListImagesRequest)(nil),     // 82: caisson.v1.ListImagesRequest
+	(*ListImagesResponse)(nil),    // 83: caisson.v1.ListImagesResponse
+	(*InspectImageRequest)(nil),   // 84: caisson.v1.InspectImageRequest
+	(*InspectImageResponse)(nil),  // 85: caisson.v1.InspectImageResponse
+	(*RemoveImageRequest)(nil),    // 86: caisson.v1.RemoveImageRequest
+	(*RemoveImageResponse)(nil),   // 87: caisson.v1.RemoveImageResponse
+	(*ImportImageRequest)(nil),    // 88: caisson.v1.ImportImageRequest
+	(*ImportHeader)(nil),          // 89: caisson.v1.ImportHeader
+	(*FromHostRequest)(nil),       // 90: caisson.v1.FromHostRequest
+	(*ImageProgress)(nil),         // 91: caisson.v1.ImageProgress
+	(*ImportReport)(nil),          // 92: caisson.v1.ImportReport
+	(*VersionRequest)(nil),        // 93: caisson.v1.VersionRequest
+	(*VersionResponse)(nil),       // 94: caisson.v1.VersionResponse
+	(*DoctorRequest)(nil),         // 95: caisson.v1.DoctorRequest
+	(*DoctorResponse)(nil),        // 96: caisson.v1.DoctorResponse
+	(*DoctorCheck)(nil),           // 97: caisson.v1.DoctorCheck
+	(*CapabilitiesRequest)(nil),   // 98: caisson.v1.CapabilitiesRequest
+	(*CapabilitiesResponse)(nil),  // 99: caisson.v1.CapabilitiesResponse
+	(*Capability)(nil),            // 100: caisson.v1.Capability
+	(*ErrorDetail)(nil),           // 101: caisson.v1.ErrorDetail
+	(*StatsRequest)(nil),          // 102: caisson.v1.StatsRequest
+	(*StatsResponse)(nil),         // 103: caisson.v1.StatsResponse
+	(*PoolStats)(nil),             // 104: caisson.v1.PoolStats
+	nil,                           // 105: caisson.v1.SandboxSpec.LabelsEntry
+	nil,                           // 106: caisson.v1.UpdateRequest.LabelsEntry
+	nil,                           // 107: caisson.v1.Sandbox.LabelsEntry
+	nil,                           // 108: caisson.v1.ListRequest.LabelsEntry
+	nil,                           // 109: caisson.v1.SpecResponse.CgroupValuesEntry
+	nil,                           // 110: caisson.v1.ImportReport.StrippedEntry
+	nil,                           // 111: caisson.v1.StatsResponse.SandboxesEntry
+	(*durationpb.Duration)(nil),   // 112: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 113: google.protobuf.Timestamp
 }
 var file_caisson_v1_caisson_proto_depIdxs = []int32{
-	1,  // 0: caisson.v1.RunSpec.workspace:type_name -> caisson.v1.Workspace
-	0,  // 1: caisson.v1.RunSpec.limits:type_name -> caisson.v1.Limits
-	50, // 2: caisson.v1.RunSpec.timeout:type_name -> google.protobuf.Duration
-	45, // 3: caisson.v1.RunSpec.labels:type_name -> caisson.v1.RunSpec.LabelsEntry
-	2,  // 4: caisson.v1.RunRequest.start:type_name -> caisson.v1.RunSpec
-	5,  // 5: caisson.v1.RunResponse.started:type_name -> caisson.v1.Started
-	6,  // 6: caisson.v1.RunResponse.result:type_name -> caisson.v1.Result
-	50, // 7: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
-	50, // 8: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
-	7,  // 9: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
-	50, // 10: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
-	51, // 11: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	51, // 12: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
-	6,  // 13: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
-	46, // 14: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
-	1,  // 15: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
-	47, // 16: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
-	8,  // 17: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
-	8,  // 18: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
-	0,  // 19: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
-	13, // 20: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
-	18, // 21: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
-	2,  // 22: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
-	48, // 23: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
-	23, // 24: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
-	51, // 25: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
-	24, // 26: caisson.v1.ListImagesResponse.images:type_name -> caisson.v1.Image
-	24, // 27: caisson.v1.InspectImageResponse.image:type_name -> caisson.v1.Image
-	35, // 28: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
-	32, // 29: caisson.v1.ImportImageRequest.header:type_name -> caisson.v1.ImportHeader
-	24, // 30: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
-	35, // 31: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
-	49, // 32: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
-	40, // 33: caisson.v1.DoctorResponse.checks:type_name -> caisson.v1.DoctorCheck
-	43, // 34: caisson.v1.CapabilitiesResponse.capabilities:type_name -> caisson.v1.Capability
-	3,  // 35: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
-	9,  // 36: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
-	11, // 37: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
-	14, // 38: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
-	16, // 39: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
-	19, // 40: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
-	21, // 41: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
-	25, // 42: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
-	27, // 43: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
-	29, // 44: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
-	31, // 45: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
-	33, // 46: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
-	36, // 47: caisson.v1.SystemService.Version:input_type -> caisson.v1.VersionRequest
-	38, // 48: caisson.v1.SystemService.Doctor:input_type -> caisson.v1.DoctorRequest
-	41, // 49: caisson.v1.SystemService.Capabilities:input_type -> caisson.v1.CapabilitiesRequest
-	4,  // 50: caisson.v1.SandboxService.Run:output_type -> caisson.v1.RunResponse
-	10, // 51: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
-	12, // 52: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
-	15, // 53: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
-	17, // 54: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
-	20, // 55: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.LogsResponse
-	22, // 56: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
-	26, // 57: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
-	28, // 58: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
-	30, // 59: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
-	34, // 60: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImageProgress
-	34, // 61: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
-	37, // 62: caisson.v1.SystemService.Version:output_type -> caisson.v1.VersionResponse
-	39, // 63: caisson.v1.SystemService.Doctor:output_type -> caisson.v1.DoctorResponse
-	42, // 64: caisson.v1.SystemService.Capabilities:output_type -> caisson.v1.CapabilitiesResponse
-	50, // [50:65] is the sub-list for method output_type
-	35, // [35:50] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	1,   // 0: caisson.v1.SandboxSpec.workspace:type_name -> caisson.v1.Workspace
+	0,   // 1: caisson.v1.SandboxSpec.limits:type_name -> caisson.v1.Limits
+	105, // 2: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
+	112, // 3: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
+	112, // 4: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
+	3,   // 5: caisson.v1.SandboxSpec.nested:type_name -> caisson.v1.Nested
+	5,   // 6: caisson.v1.ExecSpec.tty:type_name -> caisson.v1.WinSize
+	112, // 7: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
+	6,   // 8: caisson.v1.ExecSpec.rlimits:type_name -> caisson.v1.Rlimit
+	7,   // 9: caisson.v1.ExecSpec.limits:type_name -> caisson.v1.ExecLimits
+	2,   // 10: caisson.v1.RunSpec.sandbox:type_name -> caisson.v1.SandboxSpec
+	4,   // 11: caisson.v1.RunSpec.exec:type_name -> caisson.v1.ExecSpec
+	8,   // 12: caisson.v1.RunRequest.start:type_name -> caisson.v1.RunSpec
+	5,   // 13: caisson.v1.RunRequest.resize:type_name -> caisson.v1.WinSize
+	11,  // 14: caisson.v1.RunResponse.started:type_name -> caisson.v1.Started
+	63,  // 15: caisson.v1.RunResponse.result:type_name -> caisson.v1.Result
+	2,   // 16: caisson.v1.CreateRequest.spec:type_name -> caisson.v1.SandboxSpec
+	65,  // 17: caisson.v1.CreateResponse.sandbox:type_name -> caisson.v1.Sandbox
+	112, // 18: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
+	112, // 19: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
+	106, // 20: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
+	65,  // 21: caisson.v1.UpdateResponse.sandbox:type_name -> caisson.v1.Sandbox
+	65,  // 22: caisson.v1.PauseResponse.sandbox:type_name -> caisson.v1.Sandbox
+	65,  // 23: caisson.v1.ResumeResponse.sandbox:type_name -> caisson.v1.Sandbox
+	112, // 24: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	65,  // 25: caisson.v1.StopResponse.sandbox:type_name -> caisson.v1.Sandbox
+	65,  // 26: caisson.v1.WaitResponse.sandbox:type_name -> caisson.v1.Sandbox
+	113, // 27: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
+	113, // 28: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
+	63,  // 29: caisson.v1.Exec.result:type_name -> caisson.v1.Result
+	4,   // 30: caisson.v1.ExecRequest.exec:type_name -> caisson.v1.ExecSpec
+	63,  // 31: caisson.v1.ExecResponse.result:type_name -> caisson.v1.Result
+	28,  // 32: caisson.v1.StreamExecRequest.start:type_name -> caisson.v1.StreamExecStart
+	29,  // 33: caisson.v1.StreamExecRequest.attach:type_name -> caisson.v1.Attach
+	5,   // 34: caisson.v1.StreamExecRequest.resize:type_name -> caisson.v1.WinSize
+	4,   // 35: caisson.v1.StreamExecStart.exec:type_name -> caisson.v1.ExecSpec
+	24,  // 36: caisson.v1.StreamExecResponse.started:type_name -> caisson.v1.Exec
+	63,  // 37: caisson.v1.StreamExecResponse.result:type_name -> caisson.v1.Result
+	4,   // 38: caisson.v1.StartExecRequest.exec:type_name -> caisson.v1.ExecSpec
+	24,  // 39: caisson.v1.StartExecResponse.exec:type_name -> caisson.v1.Exec
+	24,  // 40: caisson.v1.ListExecsResponse.execs:type_name -> caisson.v1.Exec
+	24,  // 41: caisson.v1.WaitExecResponse.exec:type_name -> caisson.v1.Exec
+	113, // 42: caisson.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	39,  // 43: caisson.v1.StatResponse.file:type_name -> caisson.v1.FileInfo
+	39,  // 44: caisson.v1.ListDirResponse.files:type_name -> caisson.v1.FileInfo
+	39,  // 45: caisson.v1.ReadFileResponse.file:type_name -> caisson.v1.FileInfo
+	47,  // 46: caisson.v1.WriteFileRequest.header:type_name -> caisson.v1.WriteFileHeader
+	39,  // 47: caisson.v1.WriteFileResponse.file:type_name -> caisson.v1.FileInfo
+	39,  // 48: caisson.v1.MakeDirResponse.file:type_name -> caisson.v1.FileInfo
+	39,  // 49: caisson.v1.MoveFileResponse.file:type_name -> caisson.v1.FileInfo
+	57,  // 50: caisson.v1.WatchFilesResponse.event:type_name -> caisson.v1.FileEvent
+	61,  // 51: caisson.v1.CopyInRequest.header:type_name -> caisson.v1.CopyInHeader
+	112, // 52: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
+	112, // 53: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
+	64,  // 54: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
+	112, // 55: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
+	113, // 56: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	113, // 57: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
+	63,  // 58: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
+	107, // 59: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
+	1,   // 60: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
+	113, // 61: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	112, // 62: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
+	113, // 63: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
+	108, // 64: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
+	65,  // 65: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
+	65,  // 66: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
+	0,   // 67: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
+	70,  // 68: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
+	75,  // 69: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
+	8,   // 70: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
+	109, // 71: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
+	80,  // 72: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
+	113, // 73: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	81,  // 74: caisson.v1.ListImagesResponse.images:type_name -> caisson.v1.Image
+	81,  // 75: caisson.v1.InspectImageResponse.image:type_name -> caisson.v1.Image
+	92,  // 76: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
+	89,  // 77: caisson.v1.ImportImageRequest.header:type_name -> caisson.v1.ImportHeader
+	81,  // 78: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
+	92,  // 79: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
+	110, // 80: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
+	97,  // 81: caisson.v1.DoctorResponse.checks:type_name -> caisson.v1.DoctorCheck
+	100, // 82: caisson.v1.CapabilitiesResponse.capabilities:type_name -> caisson.v1.Capability
+	111, // 83: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.StatsResponse.SandboxesEntry
+	104, // 84: caisson.v1.StatsResponse.pools:type_name -> caisson.v1.PoolStats
+	112, // 85: caisson.v1.PoolStats.refill:type_name -> google.protobuf.Duration
+	9,   // 86: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
+	12,  // 87: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
+	66,  // 88: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
+	68,  // 89: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
+	14,  // 90: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
+	16,  // 91: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
+	18,  // 92: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
+	20,  // 93: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
+	22,  // 94: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
+	71,  // 95: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
+	73,  // 96: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
+	76,  // 97: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
+	78,  // 98: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
+	25,  // 99: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
+	27,  // 100: caisson.v1.ExecService.StreamExec:input_type -> caisson.v1.StreamExecRequest
+	31,  // 101: caisson.v1.ExecService.StartExec:input_type -> caisson.v1.StartExecRequest
+	33,  // 102: caisson.v1.ExecService.ListExecs:input_type -> caisson.v1.ListExecsRequest
+	35,  // 103: caisson.v1.ExecService.WaitExec:input_type -> caisson.v1.WaitExecRequest
+	37,  // 104: caisson.v1.ExecService.SignalExec:input_type -> caisson.v1.SignalExecRequest
+	40,  // 105: caisson.v1.FileService.Stat:input_type -> caisson.v1.StatRequest
+	42,  // 106: caisson.v1.FileService.ListDir:input_type -> caisson.v1.ListDirRequest
+	44,  // 107: caisson.v1.FileService.ReadFile:input_type -> caisson.v1.ReadFileRequest
+	46,  // 108: caisson.v1.FileService.WriteFile:input_type -> caisson.v1.WriteFileRequest
+	49,  // 109: caisson.v1.FileService.MakeDir:input_type -> caisson.v1.MakeDirRequest
+	51,  // 110: caisson.v1.FileService.MoveFile:input_type -> caisson.v1.MoveFileRequest
+	53,  // 111: caisson.v1.FileService.RemoveFile:input_type -> caisson.v1.RemoveFileRequest
+	55,  // 112: caisson.v1.FileService.WatchFiles:input_type -> caisson.v1.WatchFilesRequest
+	58,  // 113: caisson.v1.FileService.CopyOut:input_type -> caisson.v1.CopyOutRequest
+	60,  // 114: caisson.v1.FileService.CopyIn:input_type -> caisson.v1.CopyInRequest
+	82,  // 115: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
+	84,  // 116: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
+	86,  // 117: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
+	88,  // 118: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
+	90,  // 119: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
+	93,  // 120: caisson.v1.SystemService.Version:input_type -> caisson.v1.VersionRequest
+	95,  // 121: caisson.v1.SystemService.Doctor:input_type -> caisson.v1.DoctorRequest
+	98,  // 122: caisson.v1.SystemService.Capabilities:input_type -> caisson.v1.CapabilitiesRequest
+	102, // 123: caisson.v1.SystemService.Stats:input_type -> caisson.v1.StatsRequest
+	10,  // 124: caisson.v1.SandboxService.Run:output_type -> caisson.v1.RunResponse
+	13,  // 125: caisson.v1.SandboxService.Create:output_type -> caisson.v1.CreateResponse
+	67,  // 126: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
+	69,  // 127: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
+	15,  // 128: caisson.v1.SandboxService.Update:output_type -> caisson.v1.UpdateResponse
+	17,  // 129: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.PauseResponse
+	19,  // 130: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.ResumeResponse
+	21,  // 131: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.StopResponse
+	23,  // 132: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.WaitResponse
+	72,  // 133: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
+	74,  // 134: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
+	77,  // 135: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.LogsResponse
+	79,  // 136: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
+	26,  // 137: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
+	30,  // 138: caisson.v1.ExecService.StreamExec:output_type -> caisson.v1.StreamExecResponse
+	32,  // 139: caisson.v1.ExecService.StartExec:output_type -> caisson.v1.StartExecResponse
+	34,  // 140: caisson.v1.ExecService.ListExecs:output_type -> caisson.v1.ListExecsResponse
+	36,  // 141: caisson.v1.ExecService.WaitExec:output_type -> caisson.v1.WaitExecResponse
+	38,  // 142: caisson.v1.ExecService.SignalExec:output_type -> caisson.v1.SignalExecResponse
+	41,  // 143: caisson.v1.FileService.Stat:output_type -> caisson.v1.StatResponse
+	43,  // 144: caisson.v1.FileService.ListDir:output_type -> caisson.v1.ListDirResponse
+	45,  // 145: caisson.v1.FileService.ReadFile:output_type -> caisson.v1.ReadFileResponse
+	48,  // 146: caisson.v1.FileService.WriteFile:output_type -> caisson.v1.WriteFileResponse
+	50,  // 147: caisson.v1.FileService.MakeDir:output_type -> caisson.v1.MakeDirResponse
+	52,  // 148: caisson.v1.FileService.MoveFile:output_type -> caisson.v1.MoveFileResponse
+	54,  // 149: caisson.v1.FileService.RemoveFile:output_type -> caisson.v1.RemoveFileResponse
+	56,  // 150: caisson.v1.FileService.WatchFiles:output_type -> caisson.v1.WatchFilesResponse
+	59,  // 151: caisson.v1.FileService.CopyOut:output_type -> caisson.v1.CopyOutResponse
+	62,  // 152: caisson.v1.FileService.CopyIn:output_type -> caisson.v1.CopyInResponse
+	83,  // 153: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
+	85,  // 154: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
+	87,  // 155: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
+	91,  // 156: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImageProgress
+	91,  // 157: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
+	94,  // 158: caisson.v1.SystemService.Version:output_type -> caisson.v1.VersionResponse
+	96,  // 159: caisson.v1.SystemService.Doctor:output_type -> caisson.v1.DoctorResponse
+	99,  // 160: caisson.v1.SystemService.Capabilities:output_type -> caisson.v1.CapabilitiesResponse
+	103, // 161: caisson.v1.SystemService.Stats:output_type -> caisson.v1.StatsResponse
+	124, // [124:162] is the sub-list for method output_type
+	86,  // [86:124] is the sub-list for method input_type
+	86,  // [86:86] is the sub-list for extension type_name
+	86,  // [86:86] is the sub-list for extension extendee
+	0,   // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_caisson_proto_init() }
@@ -3531,25 +7927,68 @@ func file_caisson_v1_caisson_proto_init() {
 		return
 	}
 	file_caisson_v1_caisson_proto_msgTypes[0].OneofWrappers = []any{}
-	file_caisson_v1_caisson_proto_msgTypes[2].OneofWrappers = []any{}
-	file_caisson_v1_caisson_proto_msgTypes[3].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[3].OneofWrappers = []any{}
+	file_caisson_v1_caisson_proto_msgTypes[4].OneofWrappers = []any{}
+	file_caisson_v1_caisson_proto_msgTypes[7].OneofWrappers = []any{}
+	file_caisson_v1_caisson_proto_msgTypes[9].OneofWrappers = []any{
 		(*RunRequest_Start)(nil),
 		(*RunRequest_Stdin)(nil),
 		(*RunRequest_CloseStdin)(nil),
 		(*RunRequest_Signal)(nil),
+		(*RunRequest_Resize)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[4].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[10].OneofWrappers = []any{
 		(*RunResponse_Started)(nil),
 		(*RunResponse_Stdout)(nil),
 		(*RunResponse_Stderr)(nil),
 		(*RunResponse_Result)(nil),
 		(*RunResponse_StdinTaken)(nil),
+		(*RunResponse_StdoutSkipped)(nil),
+		(*RunResponse_StderrSkipped)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[20].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[14].OneofWrappers = []any{}
+	file_caisson_v1_caisson_proto_msgTypes[27].OneofWrappers = []any{
+		(*StreamExecRequest_Start)(nil),
+		(*StreamExecRequest_Attach)(nil),
+		(*StreamExecRequest_Stdin)(nil),
+		(*StreamExecRequest_CloseStdin)(nil),
+		(*StreamExecRequest_Signal)(nil),
+		(*StreamExecRequest_Resize)(nil),
+	}
+	file_caisson_v1_caisson_proto_msgTypes[30].OneofWrappers = []any{
+		(*StreamExecResponse_Started)(nil),
+		(*StreamExecResponse_Stdout)(nil),
+		(*StreamExecResponse_Stderr)(nil),
+		(*StreamExecResponse_Result)(nil),
+		(*StreamExecResponse_StdinTaken)(nil),
+		(*StreamExecResponse_StdoutSkipped)(nil),
+		(*StreamExecResponse_StderrSkipped)(nil),
+	}
+	file_caisson_v1_caisson_proto_msgTypes[45].OneofWrappers = []any{
+		(*ReadFileResponse_File)(nil),
+		(*ReadFileResponse_Chunk)(nil),
+	}
+	file_caisson_v1_caisson_proto_msgTypes[46].OneofWrappers = []any{
+		(*WriteFileRequest_Header)(nil),
+		(*WriteFileRequest_Chunk)(nil),
+	}
+	file_caisson_v1_caisson_proto_msgTypes[47].OneofWrappers = []any{}
+	file_caisson_v1_caisson_proto_msgTypes[49].OneofWrappers = []any{}
+	file_caisson_v1_caisson_proto_msgTypes[56].OneofWrappers = []any{
+		(*WatchFilesResponse_Ready)(nil),
+		(*WatchFilesResponse_Event)(nil),
+	}
+	file_caisson_v1_caisson_proto_msgTypes[60].OneofWrappers = []any{
+		(*CopyInRequest_Header)(nil),
+		(*CopyInRequest_Chunk)(nil),
+	}
+	file_caisson_v1_caisson_proto_msgTypes[77].OneofWrappers = []any{
 		(*LogsResponse_Stdout)(nil),
 		(*LogsResponse_Stderr)(nil),
+		(*LogsResponse_StdoutSkipped)(nil),
+		(*LogsResponse_StderrSkipped)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[31].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[88].OneofWrappers = []any{
 		(*ImportImageRequest_Header)(nil),
 		(*ImportImageRequest_Chunk)(nil),
 	}
@@ -3559,9 +7998,9 @@ func file_caisson_v1_caisson_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_caisson_proto_rawDesc), len(file_caisson_v1_caisson_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   50,
+			NumMessages:   112,
 			NumExtensions: 0,
-			NumServices:   3,
+			NumServices:   5,
 		},
 		GoTypes:           file_caisson_v1_caisson_proto_goTypes,
 		DependencyIndexes: file_caisson_v1_caisson_proto_depIdxs,

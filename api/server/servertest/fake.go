@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,12 +30,26 @@ type Fake struct {
 	OnHost    func(req runtime.FromHostRequest, progress func(string)) (runtime.Image, runtime.ImportReport, error)
 	OnDoctor  func() ([]runtime.Check, error)
 
+	OnCreate  func(req runtime.CreateRequest) (runtime.Info, error)
+	OnUpdate  func(ref string, req runtime.UpdateRequest) (runtime.Info, error)
+	OnPause   func(ref string) (runtime.Info, error)
+	OnResume  func(ref string) (runtime.Info, error)
+	OnStop    func(ref string, grace *time.Duration) (runtime.Info, error)
+	OnWait    func(ctx context.Context, ref string) (runtime.Info, error)
+	OnExec    func(ctx context.Context, ref string, req runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error)
+	OnAttach  func(ctx context.Context, ref, exec string, o runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error)
+	OnStartEx func(ref string, req runtime.ExecRequest) (runtime.ExecInfo, error)
+	OnExecs   func(ref string) ([]runtime.ExecInfo, error)
+	OnWaitEx  func(ctx context.Context, ref, exec string) (runtime.ExecInfo, error)
+	OnSignal  func(ref, exec string, req runtime.SignalRequest) error
+
 	Infos        []runtime.Info
 	Details      map[string]*runtime.Detail
 	Images       []runtime.Image
 	ImageDetails map[string]*runtime.ImageDetail
 	Version      runtime.Versions
 	Supports     []runtime.Capability
+	Counts       runtime.Stats
 }
 
 // Listen serves f on a new unix socket until t ends.
@@ -53,16 +68,25 @@ func Listen(t testing.TB, f *Fake) (socket string) {
 // ListenAt is Listen on a given socket.
 func ListenAt(t testing.TB, f *Fake, socket string) {
 	t.Helper()
+	t.Cleanup(Start(t, f, socket))
+}
+
+// grace is what calls under way get at the end: clients keep idle connections.
+const grace = 50 * time.Millisecond
+
+// Start serves f on socket until the returned function, which may be called
+// more than once, breaks off all calls, as the end of a daemon does.
+func Start(t testing.TB, f *Fake, socket string) (stop func()) {
+	t.Helper()
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() {
-		ended <- server.Serve(ctx, l, server.New(server.Deps{Sandboxes: f, Images: images{f}, System: f}), 50*time.Millisecond) // clients keep idle connections
-	}()
-	t.Cleanup(func() {
+	deps := server.Deps{Sandboxes: f, Execs: f, Images: images{f}, System: f}
+	go func() { ended <- server.Serve(ctx, l, server.New(deps), grace) }()
+	return sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("serve: %v", err)
@@ -139,6 +163,9 @@ func (f *Fake) Doctor(context.Context) ([]runtime.Check, error) {
 	}
 	return f.OnDoctor()
 }
+
+// Stats implements server.System.
+func (f *Fake) Stats(context.Context) (runtime.Stats, error) { return f.Counts, nil }
 
 // Capabilities implements server.System.
 func (f *Fake) Capabilities(context.Context) ([]runtime.Capability, error) { return f.Supports, nil }

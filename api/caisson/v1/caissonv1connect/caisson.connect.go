@@ -29,6 +29,10 @@ const _ = connect.IsAtLeastVersion1_13_0
 const (
 	// SandboxServiceName is the fully-qualified name of the SandboxService service.
 	SandboxServiceName = "caisson.v1.SandboxService"
+	// ExecServiceName is the fully-qualified name of the ExecService service.
+	ExecServiceName = "caisson.v1.ExecService"
+	// FileServiceName is the fully-qualified name of the FileService service.
+	FileServiceName = "caisson.v1.FileService"
 	// ImageServiceName is the fully-qualified name of the ImageService service.
 	ImageServiceName = "caisson.v1.ImageService"
 	// SystemServiceName is the fully-qualified name of the SystemService service.
@@ -45,10 +49,22 @@ const (
 const (
 	// SandboxServiceRunProcedure is the fully-qualified name of the SandboxService's Run RPC.
 	SandboxServiceRunProcedure = "/caisson.v1.SandboxService/Run"
+	// SandboxServiceCreateProcedure is the fully-qualified name of the SandboxService's Create RPC.
+	SandboxServiceCreateProcedure = "/caisson.v1.SandboxService/Create"
 	// SandboxServiceListProcedure is the fully-qualified name of the SandboxService's List RPC.
 	SandboxServiceListProcedure = "/caisson.v1.SandboxService/List"
 	// SandboxServiceInspectProcedure is the fully-qualified name of the SandboxService's Inspect RPC.
 	SandboxServiceInspectProcedure = "/caisson.v1.SandboxService/Inspect"
+	// SandboxServiceUpdateProcedure is the fully-qualified name of the SandboxService's Update RPC.
+	SandboxServiceUpdateProcedure = "/caisson.v1.SandboxService/Update"
+	// SandboxServicePauseProcedure is the fully-qualified name of the SandboxService's Pause RPC.
+	SandboxServicePauseProcedure = "/caisson.v1.SandboxService/Pause"
+	// SandboxServiceResumeProcedure is the fully-qualified name of the SandboxService's Resume RPC.
+	SandboxServiceResumeProcedure = "/caisson.v1.SandboxService/Resume"
+	// SandboxServiceStopProcedure is the fully-qualified name of the SandboxService's Stop RPC.
+	SandboxServiceStopProcedure = "/caisson.v1.SandboxService/Stop"
+	// SandboxServiceWaitProcedure is the fully-qualified name of the SandboxService's Wait RPC.
+	SandboxServiceWaitProcedure = "/caisson.v1.SandboxService/Wait"
 	// SandboxServiceRemoveProcedure is the fully-qualified name of the SandboxService's Remove RPC.
 	SandboxServiceRemoveProcedure = "/caisson.v1.SandboxService/Remove"
 	// SandboxServiceCleanupProcedure is the fully-qualified name of the SandboxService's Cleanup RPC.
@@ -57,6 +73,38 @@ const (
 	SandboxServiceLogsProcedure = "/caisson.v1.SandboxService/Logs"
 	// SandboxServiceSpecProcedure is the fully-qualified name of the SandboxService's Spec RPC.
 	SandboxServiceSpecProcedure = "/caisson.v1.SandboxService/Spec"
+	// ExecServiceExecProcedure is the fully-qualified name of the ExecService's Exec RPC.
+	ExecServiceExecProcedure = "/caisson.v1.ExecService/Exec"
+	// ExecServiceStreamExecProcedure is the fully-qualified name of the ExecService's StreamExec RPC.
+	ExecServiceStreamExecProcedure = "/caisson.v1.ExecService/StreamExec"
+	// ExecServiceStartExecProcedure is the fully-qualified name of the ExecService's StartExec RPC.
+	ExecServiceStartExecProcedure = "/caisson.v1.ExecService/StartExec"
+	// ExecServiceListExecsProcedure is the fully-qualified name of the ExecService's ListExecs RPC.
+	ExecServiceListExecsProcedure = "/caisson.v1.ExecService/ListExecs"
+	// ExecServiceWaitExecProcedure is the fully-qualified name of the ExecService's WaitExec RPC.
+	ExecServiceWaitExecProcedure = "/caisson.v1.ExecService/WaitExec"
+	// ExecServiceSignalExecProcedure is the fully-qualified name of the ExecService's SignalExec RPC.
+	ExecServiceSignalExecProcedure = "/caisson.v1.ExecService/SignalExec"
+	// FileServiceStatProcedure is the fully-qualified name of the FileService's Stat RPC.
+	FileServiceStatProcedure = "/caisson.v1.FileService/Stat"
+	// FileServiceListDirProcedure is the fully-qualified name of the FileService's ListDir RPC.
+	FileServiceListDirProcedure = "/caisson.v1.FileService/ListDir"
+	// FileServiceReadFileProcedure is the fully-qualified name of the FileService's ReadFile RPC.
+	FileServiceReadFileProcedure = "/caisson.v1.FileService/ReadFile"
+	// FileServiceWriteFileProcedure is the fully-qualified name of the FileService's WriteFile RPC.
+	FileServiceWriteFileProcedure = "/caisson.v1.FileService/WriteFile"
+	// FileServiceMakeDirProcedure is the fully-qualified name of the FileService's MakeDir RPC.
+	FileServiceMakeDirProcedure = "/caisson.v1.FileService/MakeDir"
+	// FileServiceMoveFileProcedure is the fully-qualified name of the FileService's MoveFile RPC.
+	FileServiceMoveFileProcedure = "/caisson.v1.FileService/MoveFile"
+	// FileServiceRemoveFileProcedure is the fully-qualified name of the FileService's RemoveFile RPC.
+	FileServiceRemoveFileProcedure = "/caisson.v1.FileService/RemoveFile"
+	// FileServiceWatchFilesProcedure is the fully-qualified name of the FileService's WatchFiles RPC.
+	FileServiceWatchFilesProcedure = "/caisson.v1.FileService/WatchFiles"
+	// FileServiceCopyOutProcedure is the fully-qualified name of the FileService's CopyOut RPC.
+	FileServiceCopyOutProcedure = "/caisson.v1.FileService/CopyOut"
+	// FileServiceCopyInProcedure is the fully-qualified name of the FileService's CopyIn RPC.
+	FileServiceCopyInProcedure = "/caisson.v1.FileService/CopyIn"
 	// ImageServiceListImagesProcedure is the fully-qualified name of the ImageService's ListImages RPC.
 	ImageServiceListImagesProcedure = "/caisson.v1.ImageService/ListImages"
 	// ImageServiceInspectImageProcedure is the fully-qualified name of the ImageService's InspectImage
@@ -77,24 +125,39 @@ const (
 	// SystemServiceCapabilitiesProcedure is the fully-qualified name of the SystemService's
 	// Capabilities RPC.
 	SystemServiceCapabilitiesProcedure = "/caisson.v1.SystemService/Capabilities"
+	// SystemServiceStatsProcedure is the fully-qualified name of the SystemService's Stats RPC.
+	SystemServiceStatsProcedure = "/caisson.v1.SystemService/Stats"
 )
 
 // SandboxServiceClient is a client for the caisson.v1.SandboxService service.
 type SandboxServiceClient interface {
 	// Run executes one command in a sandbox of its own. The first request must
-	// hold start; the others carry standard input and signals. The sandbox is
-	// removed when the command ends or the caller goes away, unless
-	// start.detach is set: then the call ends after started.
+	// hold start; the others carry standard input, signals and sizes of the
+	// terminal. The sandbox is removed when the command ends or the caller goes
+	// away, unless start.detach is set: then the call ends after started.
 	Run(context.Context) *connect.BidiStreamForClient[v1.RunRequest, v1.RunResponse]
+	// Create makes a sandbox that lives until it is removed, its time is over, or
+	// it was idle for too long. Commands are run in it with ExecService.
+	Create(context.Context, *connect.Request[v1.CreateRequest]) (*connect.Response[v1.CreateResponse], error)
 	// List returns the sandboxes there are, oldest first.
 	List(context.Context, *connect.Request[v1.ListRequest]) (*connect.Response[v1.ListResponse], error)
 	// Inspect returns all that is known of one sandbox.
 	Inspect(context.Context, *connect.Request[v1.InspectRequest]) (*connect.Response[v1.InspectResponse], error)
+	// Update changes limits, times and labels of a live sandbox.
+	Update(context.Context, *connect.Request[v1.UpdateRequest]) (*connect.Response[v1.UpdateResponse], error)
+	// Pause freezes all processes of a sandbox, Resume lets them go on.
+	Pause(context.Context, *connect.Request[v1.PauseRequest]) (*connect.Response[v1.PauseResponse], error)
+	Resume(context.Context, *connect.Request[v1.ResumeRequest]) (*connect.Response[v1.ResumeResponse], error)
+	// Stop ends all processes of a sandbox: TERM, then KILL after a grace. What
+	// its commands wrote stays until Remove.
+	Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.StopResponse], error)
+	// Wait returns when a sandbox has ended.
+	Wait(context.Context, *connect.Request[v1.WaitRequest]) (*connect.Response[v1.WaitResponse], error)
 	// Remove ends one sandbox and removes all of it.
 	Remove(context.Context, *connect.Request[v1.RemoveRequest]) (*connect.Response[v1.RemoveResponse], error)
 	// Cleanup removes what no live sandbox owns.
 	Cleanup(context.Context, *connect.Request[v1.CleanupRequest]) (*connect.Response[v1.CleanupResponse], error)
-	// Logs returns the kept output of a sandbox's command.
+	// Logs returns the kept output of one command of a sandbox.
 	Logs(context.Context, *connect.Request[v1.LogsRequest]) (*connect.ServerStreamForClient[v1.LogsResponse], error)
 	// Spec returns what Run would build, and builds nothing.
 	Spec(context.Context, *connect.Request[v1.SpecRequest]) (*connect.Response[v1.SpecResponse], error)
@@ -117,6 +180,12 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(sandboxServiceMethods.ByName("Run")),
 			connect.WithClientOptions(opts...),
 		),
+		create: connect.NewClient[v1.CreateRequest, v1.CreateResponse](
+			httpClient,
+			baseURL+SandboxServiceCreateProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("Create")),
+			connect.WithClientOptions(opts...),
+		),
 		list: connect.NewClient[v1.ListRequest, v1.ListResponse](
 			httpClient,
 			baseURL+SandboxServiceListProcedure,
@@ -127,6 +196,36 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+SandboxServiceInspectProcedure,
 			connect.WithSchema(sandboxServiceMethods.ByName("Inspect")),
+			connect.WithClientOptions(opts...),
+		),
+		update: connect.NewClient[v1.UpdateRequest, v1.UpdateResponse](
+			httpClient,
+			baseURL+SandboxServiceUpdateProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("Update")),
+			connect.WithClientOptions(opts...),
+		),
+		pause: connect.NewClient[v1.PauseRequest, v1.PauseResponse](
+			httpClient,
+			baseURL+SandboxServicePauseProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("Pause")),
+			connect.WithClientOptions(opts...),
+		),
+		resume: connect.NewClient[v1.ResumeRequest, v1.ResumeResponse](
+			httpClient,
+			baseURL+SandboxServiceResumeProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("Resume")),
+			connect.WithClientOptions(opts...),
+		),
+		stop: connect.NewClient[v1.StopRequest, v1.StopResponse](
+			httpClient,
+			baseURL+SandboxServiceStopProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("Stop")),
+			connect.WithClientOptions(opts...),
+		),
+		wait: connect.NewClient[v1.WaitRequest, v1.WaitResponse](
+			httpClient,
+			baseURL+SandboxServiceWaitProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("Wait")),
 			connect.WithClientOptions(opts...),
 		),
 		remove: connect.NewClient[v1.RemoveRequest, v1.RemoveResponse](
@@ -159,8 +258,14 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 // sandboxServiceClient implements SandboxServiceClient.
 type sandboxServiceClient struct {
 	run     *connect.Client[v1.RunRequest, v1.RunResponse]
+	create  *connect.Client[v1.CreateRequest, v1.CreateResponse]
 	list    *connect.Client[v1.ListRequest, v1.ListResponse]
 	inspect *connect.Client[v1.InspectRequest, v1.InspectResponse]
+	update  *connect.Client[v1.UpdateRequest, v1.UpdateResponse]
+	pause   *connect.Client[v1.PauseRequest, v1.PauseResponse]
+	resume  *connect.Client[v1.ResumeRequest, v1.ResumeResponse]
+	stop    *connect.Client[v1.StopRequest, v1.StopResponse]
+	wait    *connect.Client[v1.WaitRequest, v1.WaitResponse]
 	remove  *connect.Client[v1.RemoveRequest, v1.RemoveResponse]
 	cleanup *connect.Client[v1.CleanupRequest, v1.CleanupResponse]
 	logs    *connect.Client[v1.LogsRequest, v1.LogsResponse]
@@ -172,6 +277,11 @@ func (c *sandboxServiceClient) Run(ctx context.Context) *connect.BidiStreamForCl
 	return c.run.CallBidiStream(ctx)
 }
 
+// Create calls caisson.v1.SandboxService.Create.
+func (c *sandboxServiceClient) Create(ctx context.Context, req *connect.Request[v1.CreateRequest]) (*connect.Response[v1.CreateResponse], error) {
+	return c.create.CallUnary(ctx, req)
+}
+
 // List calls caisson.v1.SandboxService.List.
 func (c *sandboxServiceClient) List(ctx context.Context, req *connect.Request[v1.ListRequest]) (*connect.Response[v1.ListResponse], error) {
 	return c.list.CallUnary(ctx, req)
@@ -180,6 +290,31 @@ func (c *sandboxServiceClient) List(ctx context.Context, req *connect.Request[v1
 // Inspect calls caisson.v1.SandboxService.Inspect.
 func (c *sandboxServiceClient) Inspect(ctx context.Context, req *connect.Request[v1.InspectRequest]) (*connect.Response[v1.InspectResponse], error) {
 	return c.inspect.CallUnary(ctx, req)
+}
+
+// Update calls caisson.v1.SandboxService.Update.
+func (c *sandboxServiceClient) Update(ctx context.Context, req *connect.Request[v1.UpdateRequest]) (*connect.Response[v1.UpdateResponse], error) {
+	return c.update.CallUnary(ctx, req)
+}
+
+// Pause calls caisson.v1.SandboxService.Pause.
+func (c *sandboxServiceClient) Pause(ctx context.Context, req *connect.Request[v1.PauseRequest]) (*connect.Response[v1.PauseResponse], error) {
+	return c.pause.CallUnary(ctx, req)
+}
+
+// Resume calls caisson.v1.SandboxService.Resume.
+func (c *sandboxServiceClient) Resume(ctx context.Context, req *connect.Request[v1.ResumeRequest]) (*connect.Response[v1.ResumeResponse], error) {
+	return c.resume.CallUnary(ctx, req)
+}
+
+// Stop calls caisson.v1.SandboxService.Stop.
+func (c *sandboxServiceClient) Stop(ctx context.Context, req *connect.Request[v1.StopRequest]) (*connect.Response[v1.StopResponse], error) {
+	return c.stop.CallUnary(ctx, req)
+}
+
+// Wait calls caisson.v1.SandboxService.Wait.
+func (c *sandboxServiceClient) Wait(ctx context.Context, req *connect.Request[v1.WaitRequest]) (*connect.Response[v1.WaitResponse], error) {
+	return c.wait.CallUnary(ctx, req)
 }
 
 // Remove calls caisson.v1.SandboxService.Remove.
@@ -205,19 +340,32 @@ func (c *sandboxServiceClient) Spec(ctx context.Context, req *connect.Request[v1
 // SandboxServiceHandler is an implementation of the caisson.v1.SandboxService service.
 type SandboxServiceHandler interface {
 	// Run executes one command in a sandbox of its own. The first request must
-	// hold start; the others carry standard input and signals. The sandbox is
-	// removed when the command ends or the caller goes away, unless
-	// start.detach is set: then the call ends after started.
+	// hold start; the others carry standard input, signals and sizes of the
+	// terminal. The sandbox is removed when the command ends or the caller goes
+	// away, unless start.detach is set: then the call ends after started.
 	Run(context.Context, *connect.BidiStream[v1.RunRequest, v1.RunResponse]) error
+	// Create makes a sandbox that lives until it is removed, its time is over, or
+	// it was idle for too long. Commands are run in it with ExecService.
+	Create(context.Context, *connect.Request[v1.CreateRequest]) (*connect.Response[v1.CreateResponse], error)
 	// List returns the sandboxes there are, oldest first.
 	List(context.Context, *connect.Request[v1.ListRequest]) (*connect.Response[v1.ListResponse], error)
 	// Inspect returns all that is known of one sandbox.
 	Inspect(context.Context, *connect.Request[v1.InspectRequest]) (*connect.Response[v1.InspectResponse], error)
+	// Update changes limits, times and labels of a live sandbox.
+	Update(context.Context, *connect.Request[v1.UpdateRequest]) (*connect.Response[v1.UpdateResponse], error)
+	// Pause freezes all processes of a sandbox, Resume lets them go on.
+	Pause(context.Context, *connect.Request[v1.PauseRequest]) (*connect.Response[v1.PauseResponse], error)
+	Resume(context.Context, *connect.Request[v1.ResumeRequest]) (*connect.Response[v1.ResumeResponse], error)
+	// Stop ends all processes of a sandbox: TERM, then KILL after a grace. What
+	// its commands wrote stays until Remove.
+	Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.StopResponse], error)
+	// Wait returns when a sandbox has ended.
+	Wait(context.Context, *connect.Request[v1.WaitRequest]) (*connect.Response[v1.WaitResponse], error)
 	// Remove ends one sandbox and removes all of it.
 	Remove(context.Context, *connect.Request[v1.RemoveRequest]) (*connect.Response[v1.RemoveResponse], error)
 	// Cleanup removes what no live sandbox owns.
 	Cleanup(context.Context, *connect.Request[v1.CleanupRequest]) (*connect.Response[v1.CleanupResponse], error)
-	// Logs returns the kept output of a sandbox's command.
+	// Logs returns the kept output of one command of a sandbox.
 	Logs(context.Context, *connect.Request[v1.LogsRequest], *connect.ServerStream[v1.LogsResponse]) error
 	// Spec returns what Run would build, and builds nothing.
 	Spec(context.Context, *connect.Request[v1.SpecRequest]) (*connect.Response[v1.SpecResponse], error)
@@ -236,6 +384,12 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 		connect.WithSchema(sandboxServiceMethods.ByName("Run")),
 		connect.WithHandlerOptions(opts...),
 	)
+	sandboxServiceCreateHandler := connect.NewUnaryHandler(
+		SandboxServiceCreateProcedure,
+		svc.Create,
+		connect.WithSchema(sandboxServiceMethods.ByName("Create")),
+		connect.WithHandlerOptions(opts...),
+	)
 	sandboxServiceListHandler := connect.NewUnaryHandler(
 		SandboxServiceListProcedure,
 		svc.List,
@@ -246,6 +400,36 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 		SandboxServiceInspectProcedure,
 		svc.Inspect,
 		connect.WithSchema(sandboxServiceMethods.ByName("Inspect")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sandboxServiceUpdateHandler := connect.NewUnaryHandler(
+		SandboxServiceUpdateProcedure,
+		svc.Update,
+		connect.WithSchema(sandboxServiceMethods.ByName("Update")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sandboxServicePauseHandler := connect.NewUnaryHandler(
+		SandboxServicePauseProcedure,
+		svc.Pause,
+		connect.WithSchema(sandboxServiceMethods.ByName("Pause")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sandboxServiceResumeHandler := connect.NewUnaryHandler(
+		SandboxServiceResumeProcedure,
+		svc.Resume,
+		connect.WithSchema(sandboxServiceMethods.ByName("Resume")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sandboxServiceStopHandler := connect.NewUnaryHandler(
+		SandboxServiceStopProcedure,
+		svc.Stop,
+		connect.WithSchema(sandboxServiceMethods.ByName("Stop")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sandboxServiceWaitHandler := connect.NewUnaryHandler(
+		SandboxServiceWaitProcedure,
+		svc.Wait,
+		connect.WithSchema(sandboxServiceMethods.ByName("Wait")),
 		connect.WithHandlerOptions(opts...),
 	)
 	sandboxServiceRemoveHandler := connect.NewUnaryHandler(
@@ -276,10 +460,22 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 		switch r.URL.Path {
 		case SandboxServiceRunProcedure:
 			sandboxServiceRunHandler.ServeHTTP(w, r)
+		case SandboxServiceCreateProcedure:
+			sandboxServiceCreateHandler.ServeHTTP(w, r)
 		case SandboxServiceListProcedure:
 			sandboxServiceListHandler.ServeHTTP(w, r)
 		case SandboxServiceInspectProcedure:
 			sandboxServiceInspectHandler.ServeHTTP(w, r)
+		case SandboxServiceUpdateProcedure:
+			sandboxServiceUpdateHandler.ServeHTTP(w, r)
+		case SandboxServicePauseProcedure:
+			sandboxServicePauseHandler.ServeHTTP(w, r)
+		case SandboxServiceResumeProcedure:
+			sandboxServiceResumeHandler.ServeHTTP(w, r)
+		case SandboxServiceStopProcedure:
+			sandboxServiceStopHandler.ServeHTTP(w, r)
+		case SandboxServiceWaitProcedure:
+			sandboxServiceWaitHandler.ServeHTTP(w, r)
 		case SandboxServiceRemoveProcedure:
 			sandboxServiceRemoveHandler.ServeHTTP(w, r)
 		case SandboxServiceCleanupProcedure:
@@ -301,12 +497,36 @@ func (UnimplementedSandboxServiceHandler) Run(context.Context, *connect.BidiStre
 	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Run is not implemented"))
 }
 
+func (UnimplementedSandboxServiceHandler) Create(context.Context, *connect.Request[v1.CreateRequest]) (*connect.Response[v1.CreateResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Create is not implemented"))
+}
+
 func (UnimplementedSandboxServiceHandler) List(context.Context, *connect.Request[v1.ListRequest]) (*connect.Response[v1.ListResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.List is not implemented"))
 }
 
 func (UnimplementedSandboxServiceHandler) Inspect(context.Context, *connect.Request[v1.InspectRequest]) (*connect.Response[v1.InspectResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Inspect is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) Update(context.Context, *connect.Request[v1.UpdateRequest]) (*connect.Response[v1.UpdateResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Update is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) Pause(context.Context, *connect.Request[v1.PauseRequest]) (*connect.Response[v1.PauseResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Pause is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) Resume(context.Context, *connect.Request[v1.ResumeRequest]) (*connect.Response[v1.ResumeResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Resume is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.StopResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Stop is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) Wait(context.Context, *connect.Request[v1.WaitRequest]) (*connect.Response[v1.WaitResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Wait is not implemented"))
 }
 
 func (UnimplementedSandboxServiceHandler) Remove(context.Context, *connect.Request[v1.RemoveRequest]) (*connect.Response[v1.RemoveResponse], error) {
@@ -323,6 +543,550 @@ func (UnimplementedSandboxServiceHandler) Logs(context.Context, *connect.Request
 
 func (UnimplementedSandboxServiceHandler) Spec(context.Context, *connect.Request[v1.SpecRequest]) (*connect.Response[v1.SpecResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Spec is not implemented"))
+}
+
+// ExecServiceClient is a client for the caisson.v1.ExecService service.
+type ExecServiceClient interface {
+	// Exec runs a command, waits for its end, and returns its output, of which
+	// each stream holds at most exec.output_limit_bytes: here 1 MiB where that is
+	// absent, and 64 MiB at most. Past it, the first and the last half are
+	// returned, with a mark where bytes are left out. A terminal needs StreamExec.
+	Exec(context.Context, *connect.Request[v1.ExecRequest]) (*connect.Response[v1.ExecResponse], error)
+	// StreamExec runs a command, or attaches to one that runs or ran, and carries
+	// its streams. The first request must hold start or attach; the first answer
+	// is started, the last one result. A caller that goes
+	// away can attach again where it was; a command that nobody attaches to
+	// within the daemon's attach_grace is ended, unless it was started detached.
+	StreamExec(context.Context) *connect.BidiStreamForClient[v1.StreamExecRequest, v1.StreamExecResponse]
+	// StartExec starts a command in the background.
+	StartExec(context.Context, *connect.Request[v1.StartExecRequest]) (*connect.Response[v1.StartExecResponse], error)
+	// ListExecs returns the commands of a sandbox, oldest first.
+	ListExecs(context.Context, *connect.Request[v1.ListExecsRequest]) (*connect.Response[v1.ListExecsResponse], error)
+	// WaitExec returns when a command has ended.
+	WaitExec(context.Context, *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.WaitExecResponse], error)
+	// SignalExec sends a signal to a command.
+	SignalExec(context.Context, *connect.Request[v1.SignalExecRequest]) (*connect.Response[v1.SignalExecResponse], error)
+}
+
+// NewExecServiceClient constructs a client for the caisson.v1.ExecService service. By default, it
+// uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and sends
+// uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC() or
+// connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewExecServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) ExecServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	execServiceMethods := v1.File_caisson_v1_caisson_proto.Services().ByName("ExecService").Methods()
+	return &execServiceClient{
+		exec: connect.NewClient[v1.ExecRequest, v1.ExecResponse](
+			httpClient,
+			baseURL+ExecServiceExecProcedure,
+			connect.WithSchema(execServiceMethods.ByName("Exec")),
+			connect.WithClientOptions(opts...),
+		),
+		streamExec: connect.NewClient[v1.StreamExecRequest, v1.StreamExecResponse](
+			httpClient,
+			baseURL+ExecServiceStreamExecProcedure,
+			connect.WithSchema(execServiceMethods.ByName("StreamExec")),
+			connect.WithClientOptions(opts...),
+		),
+		startExec: connect.NewClient[v1.StartExecRequest, v1.StartExecResponse](
+			httpClient,
+			baseURL+ExecServiceStartExecProcedure,
+			connect.WithSchema(execServiceMethods.ByName("StartExec")),
+			connect.WithClientOptions(opts...),
+		),
+		listExecs: connect.NewClient[v1.ListExecsRequest, v1.ListExecsResponse](
+			httpClient,
+			baseURL+ExecServiceListExecsProcedure,
+			connect.WithSchema(execServiceMethods.ByName("ListExecs")),
+			connect.WithClientOptions(opts...),
+		),
+		waitExec: connect.NewClient[v1.WaitExecRequest, v1.WaitExecResponse](
+			httpClient,
+			baseURL+ExecServiceWaitExecProcedure,
+			connect.WithSchema(execServiceMethods.ByName("WaitExec")),
+			connect.WithClientOptions(opts...),
+		),
+		signalExec: connect.NewClient[v1.SignalExecRequest, v1.SignalExecResponse](
+			httpClient,
+			baseURL+ExecServiceSignalExecProcedure,
+			connect.WithSchema(execServiceMethods.ByName("SignalExec")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// execServiceClient implements ExecServiceClient.
+type execServiceClient struct {
+	exec       *connect.Client[v1.ExecRequest, v1.ExecResponse]
+	streamExec *connect.Client[v1.StreamExecRequest, v1.StreamExecResponse]
+	startExec  *connect.Client[v1.StartExecRequest, v1.StartExecResponse]
+	listExecs  *connect.Client[v1.ListExecsRequest, v1.ListExecsResponse]
+	waitExec   *connect.Client[v1.WaitExecRequest, v1.WaitExecResponse]
+	signalExec *connect.Client[v1.SignalExecRequest, v1.SignalExecResponse]
+}
+
+// Exec calls caisson.v1.ExecService.Exec.
+func (c *execServiceClient) Exec(ctx context.Context, req *connect.Request[v1.ExecRequest]) (*connect.Response[v1.ExecResponse], error) {
+	return c.exec.CallUnary(ctx, req)
+}
+
+// StreamExec calls caisson.v1.ExecService.StreamExec.
+func (c *execServiceClient) StreamExec(ctx context.Context) *connect.BidiStreamForClient[v1.StreamExecRequest, v1.StreamExecResponse] {
+	return c.streamExec.CallBidiStream(ctx)
+}
+
+// StartExec calls caisson.v1.ExecService.StartExec.
+func (c *execServiceClient) StartExec(ctx context.Context, req *connect.Request[v1.StartExecRequest]) (*connect.Response[v1.StartExecResponse], error) {
+	return c.startExec.CallUnary(ctx, req)
+}
+
+// ListExecs calls caisson.v1.ExecService.ListExecs.
+func (c *execServiceClient) ListExecs(ctx context.Context, req *connect.Request[v1.ListExecsRequest]) (*connect.Response[v1.ListExecsResponse], error) {
+	return c.listExecs.CallUnary(ctx, req)
+}
+
+// WaitExec calls caisson.v1.ExecService.WaitExec.
+func (c *execServiceClient) WaitExec(ctx context.Context, req *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.WaitExecResponse], error) {
+	return c.waitExec.CallUnary(ctx, req)
+}
+
+// SignalExec calls caisson.v1.ExecService.SignalExec.
+func (c *execServiceClient) SignalExec(ctx context.Context, req *connect.Request[v1.SignalExecRequest]) (*connect.Response[v1.SignalExecResponse], error) {
+	return c.signalExec.CallUnary(ctx, req)
+}
+
+// ExecServiceHandler is an implementation of the caisson.v1.ExecService service.
+type ExecServiceHandler interface {
+	// Exec runs a command, waits for its end, and returns its output, of which
+	// each stream holds at most exec.output_limit_bytes: here 1 MiB where that is
+	// absent, and 64 MiB at most. Past it, the first and the last half are
+	// returned, with a mark where bytes are left out. A terminal needs StreamExec.
+	Exec(context.Context, *connect.Request[v1.ExecRequest]) (*connect.Response[v1.ExecResponse], error)
+	// StreamExec runs a command, or attaches to one that runs or ran, and carries
+	// its streams. The first request must hold start or attach; the first answer
+	// is started, the last one result. A caller that goes
+	// away can attach again where it was; a command that nobody attaches to
+	// within the daemon's attach_grace is ended, unless it was started detached.
+	StreamExec(context.Context, *connect.BidiStream[v1.StreamExecRequest, v1.StreamExecResponse]) error
+	// StartExec starts a command in the background.
+	StartExec(context.Context, *connect.Request[v1.StartExecRequest]) (*connect.Response[v1.StartExecResponse], error)
+	// ListExecs returns the commands of a sandbox, oldest first.
+	ListExecs(context.Context, *connect.Request[v1.ListExecsRequest]) (*connect.Response[v1.ListExecsResponse], error)
+	// WaitExec returns when a command has ended.
+	WaitExec(context.Context, *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.WaitExecResponse], error)
+	// SignalExec sends a signal to a command.
+	SignalExec(context.Context, *connect.Request[v1.SignalExecRequest]) (*connect.Response[v1.SignalExecResponse], error)
+}
+
+// NewExecServiceHandler builds an HTTP handler from the service implementation. It returns the path
+// on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewExecServiceHandler(svc ExecServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	execServiceMethods := v1.File_caisson_v1_caisson_proto.Services().ByName("ExecService").Methods()
+	execServiceExecHandler := connect.NewUnaryHandler(
+		ExecServiceExecProcedure,
+		svc.Exec,
+		connect.WithSchema(execServiceMethods.ByName("Exec")),
+		connect.WithHandlerOptions(opts...),
+	)
+	execServiceStreamExecHandler := connect.NewBidiStreamHandler(
+		ExecServiceStreamExecProcedure,
+		svc.StreamExec,
+		connect.WithSchema(execServiceMethods.ByName("StreamExec")),
+		connect.WithHandlerOptions(opts...),
+	)
+	execServiceStartExecHandler := connect.NewUnaryHandler(
+		ExecServiceStartExecProcedure,
+		svc.StartExec,
+		connect.WithSchema(execServiceMethods.ByName("StartExec")),
+		connect.WithHandlerOptions(opts...),
+	)
+	execServiceListExecsHandler := connect.NewUnaryHandler(
+		ExecServiceListExecsProcedure,
+		svc.ListExecs,
+		connect.WithSchema(execServiceMethods.ByName("ListExecs")),
+		connect.WithHandlerOptions(opts...),
+	)
+	execServiceWaitExecHandler := connect.NewUnaryHandler(
+		ExecServiceWaitExecProcedure,
+		svc.WaitExec,
+		connect.WithSchema(execServiceMethods.ByName("WaitExec")),
+		connect.WithHandlerOptions(opts...),
+	)
+	execServiceSignalExecHandler := connect.NewUnaryHandler(
+		ExecServiceSignalExecProcedure,
+		svc.SignalExec,
+		connect.WithSchema(execServiceMethods.ByName("SignalExec")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/caisson.v1.ExecService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case ExecServiceExecProcedure:
+			execServiceExecHandler.ServeHTTP(w, r)
+		case ExecServiceStreamExecProcedure:
+			execServiceStreamExecHandler.ServeHTTP(w, r)
+		case ExecServiceStartExecProcedure:
+			execServiceStartExecHandler.ServeHTTP(w, r)
+		case ExecServiceListExecsProcedure:
+			execServiceListExecsHandler.ServeHTTP(w, r)
+		case ExecServiceWaitExecProcedure:
+			execServiceWaitExecHandler.ServeHTTP(w, r)
+		case ExecServiceSignalExecProcedure:
+			execServiceSignalExecHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedExecServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedExecServiceHandler struct{}
+
+func (UnimplementedExecServiceHandler) Exec(context.Context, *connect.Request[v1.ExecRequest]) (*connect.Response[v1.ExecResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.Exec is not implemented"))
+}
+
+func (UnimplementedExecServiceHandler) StreamExec(context.Context, *connect.BidiStream[v1.StreamExecRequest, v1.StreamExecResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.StreamExec is not implemented"))
+}
+
+func (UnimplementedExecServiceHandler) StartExec(context.Context, *connect.Request[v1.StartExecRequest]) (*connect.Response[v1.StartExecResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.StartExec is not implemented"))
+}
+
+func (UnimplementedExecServiceHandler) ListExecs(context.Context, *connect.Request[v1.ListExecsRequest]) (*connect.Response[v1.ListExecsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.ListExecs is not implemented"))
+}
+
+func (UnimplementedExecServiceHandler) WaitExec(context.Context, *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.WaitExecResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.WaitExec is not implemented"))
+}
+
+func (UnimplementedExecServiceHandler) SignalExec(context.Context, *connect.Request[v1.SignalExecRequest]) (*connect.Response[v1.SignalExecResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.SignalExec is not implemented"))
+}
+
+// FileServiceClient is a client for the caisson.v1.FileService service.
+type FileServiceClient interface {
+	Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error)
+	// ListDir returns the entries of a directory, by name, down to a depth.
+	ListDir(context.Context, *connect.Request[v1.ListDirRequest]) (*connect.Response[v1.ListDirResponse], error)
+	// ReadFile returns the bytes of a file, or a range of them.
+	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest]) (*connect.ServerStreamForClient[v1.ReadFileResponse], error)
+	// WriteFile replaces a file in one step. The first request must hold header.
+	WriteFile(context.Context) *connect.ClientStreamForClient[v1.WriteFileRequest, v1.WriteFileResponse]
+	MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.MakeDirResponse], error)
+	MoveFile(context.Context, *connect.Request[v1.MoveFileRequest]) (*connect.Response[v1.MoveFileResponse], error)
+	RemoveFile(context.Context, *connect.Request[v1.RemoveFileRequest]) (*connect.Response[v1.RemoveFileResponse], error)
+	// WatchFiles reports changes below a directory until the caller ends it.
+	WatchFiles(context.Context, *connect.Request[v1.WatchFilesRequest]) (*connect.ServerStreamForClient[v1.WatchFilesResponse], error)
+	// CopyOut returns a file or tree as a tar stream, without devices, set-id
+	// bits, and names that leave it.
+	CopyOut(context.Context, *connect.Request[v1.CopyOutRequest]) (*connect.ServerStreamForClient[v1.CopyOutResponse], error)
+	// CopyIn unpacks a tar stream. The first request must hold header.
+	CopyIn(context.Context) *connect.ClientStreamForClient[v1.CopyInRequest, v1.CopyInResponse]
+}
+
+// NewFileServiceClient constructs a client for the caisson.v1.FileService service. By default, it
+// uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and sends
+// uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC() or
+// connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewFileServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) FileServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	fileServiceMethods := v1.File_caisson_v1_caisson_proto.Services().ByName("FileService").Methods()
+	return &fileServiceClient{
+		stat: connect.NewClient[v1.StatRequest, v1.StatResponse](
+			httpClient,
+			baseURL+FileServiceStatProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("Stat")),
+			connect.WithClientOptions(opts...),
+		),
+		listDir: connect.NewClient[v1.ListDirRequest, v1.ListDirResponse](
+			httpClient,
+			baseURL+FileServiceListDirProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("ListDir")),
+			connect.WithClientOptions(opts...),
+		),
+		readFile: connect.NewClient[v1.ReadFileRequest, v1.ReadFileResponse](
+			httpClient,
+			baseURL+FileServiceReadFileProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("ReadFile")),
+			connect.WithClientOptions(opts...),
+		),
+		writeFile: connect.NewClient[v1.WriteFileRequest, v1.WriteFileResponse](
+			httpClient,
+			baseURL+FileServiceWriteFileProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("WriteFile")),
+			connect.WithClientOptions(opts...),
+		),
+		makeDir: connect.NewClient[v1.MakeDirRequest, v1.MakeDirResponse](
+			httpClient,
+			baseURL+FileServiceMakeDirProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("MakeDir")),
+			connect.WithClientOptions(opts...),
+		),
+		moveFile: connect.NewClient[v1.MoveFileRequest, v1.MoveFileResponse](
+			httpClient,
+			baseURL+FileServiceMoveFileProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("MoveFile")),
+			connect.WithClientOptions(opts...),
+		),
+		removeFile: connect.NewClient[v1.RemoveFileRequest, v1.RemoveFileResponse](
+			httpClient,
+			baseURL+FileServiceRemoveFileProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("RemoveFile")),
+			connect.WithClientOptions(opts...),
+		),
+		watchFiles: connect.NewClient[v1.WatchFilesRequest, v1.WatchFilesResponse](
+			httpClient,
+			baseURL+FileServiceWatchFilesProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("WatchFiles")),
+			connect.WithClientOptions(opts...),
+		),
+		copyOut: connect.NewClient[v1.CopyOutRequest, v1.CopyOutResponse](
+			httpClient,
+			baseURL+FileServiceCopyOutProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("CopyOut")),
+			connect.WithClientOptions(opts...),
+		),
+		copyIn: connect.NewClient[v1.CopyInRequest, v1.CopyInResponse](
+			httpClient,
+			baseURL+FileServiceCopyInProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("CopyIn")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// fileServiceClient implements FileServiceClient.
+type fileServiceClient struct {
+	stat       *connect.Client[v1.StatRequest, v1.StatResponse]
+	listDir    *connect.Client[v1.ListDirRequest, v1.ListDirResponse]
+	readFile   *connect.Client[v1.ReadFileRequest, v1.ReadFileResponse]
+	writeFile  *connect.Client[v1.WriteFileRequest, v1.WriteFileResponse]
+	makeDir    *connect.Client[v1.MakeDirRequest, v1.MakeDirResponse]
+	moveFile   *connect.Client[v1.MoveFileRequest, v1.MoveFileResponse]
+	removeFile *connect.Client[v1.RemoveFileRequest, v1.RemoveFileResponse]
+	watchFiles *connect.Client[v1.WatchFilesRequest, v1.WatchFilesResponse]
+	copyOut    *connect.Client[v1.CopyOutRequest, v1.CopyOutResponse]
+	copyIn     *connect.Client[v1.CopyInRequest, v1.CopyInResponse]
+}
+
+// Stat calls caisson.v1.FileService.Stat.
+func (c *fileServiceClient) Stat(ctx context.Context, req *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error) {
+	return c.stat.CallUnary(ctx, req)
+}
+
+// ListDir calls caisson.v1.FileService.ListDir.
+func (c *fileServiceClient) ListDir(ctx context.Context, req *connect.Request[v1.ListDirRequest]) (*connect.Response[v1.ListDirResponse], error) {
+	return c.listDir.CallUnary(ctx, req)
+}
+
+// ReadFile calls caisson.v1.FileService.ReadFile.
+func (c *fileServiceClient) ReadFile(ctx context.Context, req *connect.Request[v1.ReadFileRequest]) (*connect.ServerStreamForClient[v1.ReadFileResponse], error) {
+	return c.readFile.CallServerStream(ctx, req)
+}
+
+// WriteFile calls caisson.v1.FileService.WriteFile.
+func (c *fileServiceClient) WriteFile(ctx context.Context) *connect.ClientStreamForClient[v1.WriteFileRequest, v1.WriteFileResponse] {
+	return c.writeFile.CallClientStream(ctx)
+}
+
+// MakeDir calls caisson.v1.FileService.MakeDir.
+func (c *fileServiceClient) MakeDir(ctx context.Context, req *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.MakeDirResponse], error) {
+	return c.makeDir.CallUnary(ctx, req)
+}
+
+// MoveFile calls caisson.v1.FileService.MoveFile.
+func (c *fileServiceClient) MoveFile(ctx context.Context, req *connect.Request[v1.MoveFileRequest]) (*connect.Response[v1.MoveFileResponse], error) {
+	return c.moveFile.CallUnary(ctx, req)
+}
+
+// RemoveFile calls caisson.v1.FileService.RemoveFile.
+func (c *fileServiceClient) RemoveFile(ctx context.Context, req *connect.Request[v1.RemoveFileRequest]) (*connect.Response[v1.RemoveFileResponse], error) {
+	return c.removeFile.CallUnary(ctx, req)
+}
+
+// WatchFiles calls caisson.v1.FileService.WatchFiles.
+func (c *fileServiceClient) WatchFiles(ctx context.Context, req *connect.Request[v1.WatchFilesRequest]) (*connect.ServerStreamForClient[v1.WatchFilesResponse], error) {
+	return c.watchFiles.CallServerStream(ctx, req)
+}
+
+// CopyOut calls caisson.v1.FileService.CopyOut.
+func (c *fileServiceClient) CopyOut(ctx context.Context, req *connect.Request[v1.CopyOutRequest]) (*connect.ServerStreamForClient[v1.CopyOutResponse], error) {
+	return c.copyOut.CallServerStream(ctx, req)
+}
+
+// CopyIn calls caisson.v1.FileService.CopyIn.
+func (c *fileServiceClient) CopyIn(ctx context.Context) *connect.ClientStreamForClient[v1.CopyInRequest, v1.CopyInResponse] {
+	return c.copyIn.CallClientStream(ctx)
+}
+
+// FileServiceHandler is an implementation of the caisson.v1.FileService service.
+type FileServiceHandler interface {
+	Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error)
+	// ListDir returns the entries of a directory, by name, down to a depth.
+	ListDir(context.Context, *connect.Request[v1.ListDirRequest]) (*connect.Response[v1.ListDirResponse], error)
+	// ReadFile returns the bytes of a file, or a range of them.
+	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest], *connect.ServerStream[v1.ReadFileResponse]) error
+	// WriteFile replaces a file in one step. The first request must hold header.
+	WriteFile(context.Context, *connect.ClientStream[v1.WriteFileRequest]) (*connect.Response[v1.WriteFileResponse], error)
+	MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.MakeDirResponse], error)
+	MoveFile(context.Context, *connect.Request[v1.MoveFileRequest]) (*connect.Response[v1.MoveFileResponse], error)
+	RemoveFile(context.Context, *connect.Request[v1.RemoveFileRequest]) (*connect.Response[v1.RemoveFileResponse], error)
+	// WatchFiles reports changes below a directory until the caller ends it.
+	WatchFiles(context.Context, *connect.Request[v1.WatchFilesRequest], *connect.ServerStream[v1.WatchFilesResponse]) error
+	// CopyOut returns a file or tree as a tar stream, without devices, set-id
+	// bits, and names that leave it.
+	CopyOut(context.Context, *connect.Request[v1.CopyOutRequest], *connect.ServerStream[v1.CopyOutResponse]) error
+	// CopyIn unpacks a tar stream. The first request must hold header.
+	CopyIn(context.Context, *connect.ClientStream[v1.CopyInRequest]) (*connect.Response[v1.CopyInResponse], error)
+}
+
+// NewFileServiceHandler builds an HTTP handler from the service implementation. It returns the path
+// on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewFileServiceHandler(svc FileServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	fileServiceMethods := v1.File_caisson_v1_caisson_proto.Services().ByName("FileService").Methods()
+	fileServiceStatHandler := connect.NewUnaryHandler(
+		FileServiceStatProcedure,
+		svc.Stat,
+		connect.WithSchema(fileServiceMethods.ByName("Stat")),
+		connect.WithHandlerOptions(opts...),
+	)
+	fileServiceListDirHandler := connect.NewUnaryHandler(
+		FileServiceListDirProcedure,
+		svc.ListDir,
+		connect.WithSchema(fileServiceMethods.ByName("ListDir")),
+		connect.WithHandlerOptions(opts...),
+	)
+	fileServiceReadFileHandler := connect.NewServerStreamHandler(
+		FileServiceReadFileProcedure,
+		svc.ReadFile,
+		connect.WithSchema(fileServiceMethods.ByName("ReadFile")),
+		connect.WithHandlerOptions(opts...),
+	)
+	fileServiceWriteFileHandler := connect.NewClientStreamHandler(
+		FileServiceWriteFileProcedure,
+		svc.WriteFile,
+		connect.WithSchema(fileServiceMethods.ByName("WriteFile")),
+		connect.WithHandlerOptions(opts...),
+	)
+	fileServiceMakeDirHandler := connect.NewUnaryHandler(
+		FileServiceMakeDirProcedure,
+		svc.MakeDir,
+		connect.WithSchema(fileServiceMethods.ByName("MakeDir")),
+		connect.WithHandlerOptions(opts...),
+	)
+	fileServiceMoveFileHandler := connect.NewUnaryHandler(
+		FileServiceMoveFileProcedure,
+		svc.MoveFile,
+		connect.WithSchema(fileServiceMethods.ByName("MoveFile")),
+		connect.WithHandlerOptions(opts...),
+	)
+	fileServiceRemoveFileHandler := connect.NewUnaryHandler(
+		FileServiceRemoveFileProcedure,
+		svc.RemoveFile,
+		connect.WithSchema(fileServiceMethods.ByName("RemoveFile")),
+		connect.WithHandlerOptions(opts...),
+	)
+	fileServiceWatchFilesHandler := connect.NewServerStreamHandler(
+		FileServiceWatchFilesProcedure,
+		svc.WatchFiles,
+		connect.WithSchema(fileServiceMethods.ByName("WatchFiles")),
+		connect.WithHandlerOptions(opts...),
+	)
+	fileServiceCopyOutHandler := connect.NewServerStreamHandler(
+		FileServiceCopyOutProcedure,
+		svc.CopyOut,
+		connect.WithSchema(fileServiceMethods.ByName("CopyOut")),
+		connect.WithHandlerOptions(opts...),
+	)
+	fileServiceCopyInHandler := connect.NewClientStreamHandler(
+		FileServiceCopyInProcedure,
+		svc.CopyIn,
+		connect.WithSchema(fileServiceMethods.ByName("CopyIn")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/caisson.v1.FileService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case FileServiceStatProcedure:
+			fileServiceStatHandler.ServeHTTP(w, r)
+		case FileServiceListDirProcedure:
+			fileServiceListDirHandler.ServeHTTP(w, r)
+		case FileServiceReadFileProcedure:
+			fileServiceReadFileHandler.ServeHTTP(w, r)
+		case FileServiceWriteFileProcedure:
+			fileServiceWriteFileHandler.ServeHTTP(w, r)
+		case FileServiceMakeDirProcedure:
+			fileServiceMakeDirHandler.ServeHTTP(w, r)
+		case FileServiceMoveFileProcedure:
+			fileServiceMoveFileHandler.ServeHTTP(w, r)
+		case FileServiceRemoveFileProcedure:
+			fileServiceRemoveFileHandler.ServeHTTP(w, r)
+		case FileServiceWatchFilesProcedure:
+			fileServiceWatchFilesHandler.ServeHTTP(w, r)
+		case FileServiceCopyOutProcedure:
+			fileServiceCopyOutHandler.ServeHTTP(w, r)
+		case FileServiceCopyInProcedure:
+			fileServiceCopyInHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedFileServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedFileServiceHandler struct{}
+
+func (UnimplementedFileServiceHandler) Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.FileService.Stat is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) ListDir(context.Context, *connect.Request[v1.ListDirRequest]) (*connect.Response[v1.ListDirResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.FileService.ListDir is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) ReadFile(context.Context, *connect.Request[v1.ReadFileRequest], *connect.ServerStream[v1.ReadFileResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.FileService.ReadFile is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) WriteFile(context.Context, *connect.ClientStream[v1.WriteFileRequest]) (*connect.Response[v1.WriteFileResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.FileService.WriteFile is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.MakeDirResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.FileService.MakeDir is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) MoveFile(context.Context, *connect.Request[v1.MoveFileRequest]) (*connect.Response[v1.MoveFileResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.FileService.MoveFile is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) RemoveFile(context.Context, *connect.Request[v1.RemoveFileRequest]) (*connect.Response[v1.RemoveFileResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.FileService.RemoveFile is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) WatchFiles(context.Context, *connect.Request[v1.WatchFilesRequest], *connect.ServerStream[v1.WatchFilesResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.FileService.WatchFiles is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) CopyOut(context.Context, *connect.Request[v1.CopyOutRequest], *connect.ServerStream[v1.CopyOutResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.FileService.CopyOut is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) CopyIn(context.Context, *connect.ClientStream[v1.CopyInRequest]) (*connect.Response[v1.CopyInResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.FileService.CopyIn is not implemented"))
 }
 
 // ImageServiceClient is a client for the caisson.v1.ImageService service.
@@ -510,6 +1274,8 @@ type SystemServiceClient interface {
 	Version(context.Context, *connect.Request[v1.VersionRequest]) (*connect.Response[v1.VersionResponse], error)
 	Doctor(context.Context, *connect.Request[v1.DoctorRequest]) (*connect.Response[v1.DoctorResponse], error)
 	Capabilities(context.Context, *connect.Request[v1.CapabilitiesRequest]) (*connect.Response[v1.CapabilitiesResponse], error)
+	// Stats returns what the daemon counts.
+	Stats(context.Context, *connect.Request[v1.StatsRequest]) (*connect.Response[v1.StatsResponse], error)
 }
 
 // NewSystemServiceClient constructs a client for the caisson.v1.SystemService service. By default,
@@ -541,6 +1307,12 @@ func NewSystemServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(systemServiceMethods.ByName("Capabilities")),
 			connect.WithClientOptions(opts...),
 		),
+		stats: connect.NewClient[v1.StatsRequest, v1.StatsResponse](
+			httpClient,
+			baseURL+SystemServiceStatsProcedure,
+			connect.WithSchema(systemServiceMethods.ByName("Stats")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -549,6 +1321,7 @@ type systemServiceClient struct {
 	version      *connect.Client[v1.VersionRequest, v1.VersionResponse]
 	doctor       *connect.Client[v1.DoctorRequest, v1.DoctorResponse]
 	capabilities *connect.Client[v1.CapabilitiesRequest, v1.CapabilitiesResponse]
+	stats        *connect.Client[v1.StatsRequest, v1.StatsResponse]
 }
 
 // Version calls caisson.v1.SystemService.Version.
@@ -566,11 +1339,18 @@ func (c *systemServiceClient) Capabilities(ctx context.Context, req *connect.Req
 	return c.capabilities.CallUnary(ctx, req)
 }
 
+// Stats calls caisson.v1.SystemService.Stats.
+func (c *systemServiceClient) Stats(ctx context.Context, req *connect.Request[v1.StatsRequest]) (*connect.Response[v1.StatsResponse], error) {
+	return c.stats.CallUnary(ctx, req)
+}
+
 // SystemServiceHandler is an implementation of the caisson.v1.SystemService service.
 type SystemServiceHandler interface {
 	Version(context.Context, *connect.Request[v1.VersionRequest]) (*connect.Response[v1.VersionResponse], error)
 	Doctor(context.Context, *connect.Request[v1.DoctorRequest]) (*connect.Response[v1.DoctorResponse], error)
 	Capabilities(context.Context, *connect.Request[v1.CapabilitiesRequest]) (*connect.Response[v1.CapabilitiesResponse], error)
+	// Stats returns what the daemon counts.
+	Stats(context.Context, *connect.Request[v1.StatsRequest]) (*connect.Response[v1.StatsResponse], error)
 }
 
 // NewSystemServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -598,6 +1378,12 @@ func NewSystemServiceHandler(svc SystemServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(systemServiceMethods.ByName("Capabilities")),
 		connect.WithHandlerOptions(opts...),
 	)
+	systemServiceStatsHandler := connect.NewUnaryHandler(
+		SystemServiceStatsProcedure,
+		svc.Stats,
+		connect.WithSchema(systemServiceMethods.ByName("Stats")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/caisson.v1.SystemService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case SystemServiceVersionProcedure:
@@ -606,6 +1392,8 @@ func NewSystemServiceHandler(svc SystemServiceHandler, opts ...connect.HandlerOp
 			systemServiceDoctorHandler.ServeHTTP(w, r)
 		case SystemServiceCapabilitiesProcedure:
 			systemServiceCapabilitiesHandler.ServeHTTP(w, r)
+		case SystemServiceStatsProcedure:
+			systemServiceStatsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -625,4 +1413,8 @@ func (UnimplementedSystemServiceHandler) Doctor(context.Context, *connect.Reques
 
 func (UnimplementedSystemServiceHandler) Capabilities(context.Context, *connect.Request[v1.CapabilitiesRequest]) (*connect.Response[v1.CapabilitiesResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SystemService.Capabilities is not implemented"))
+}
+
+func (UnimplementedSystemServiceHandler) Stats(context.Context, *connect.Request[v1.StatsRequest]) (*connect.Response[v1.StatsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SystemService.Stats is not implemented"))
 }

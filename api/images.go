@@ -15,27 +15,19 @@ import (
 // importChunk is the most of an archive in one message.
 const importChunk = 256 << 10
 
-// Logs copies the kept output of a sandbox's command. Nil writers drop theirs.
-func (c *Client) Logs(ctx context.Context, req *caissonv1.LogsRequest, stdout, stderr io.Writer) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := c.sandboxes.Logs(ctx, connect.NewRequest(req))
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-	for stream.Receive() {
-		switch kind := stream.Msg().Kind.(type) {
-		case *caissonv1.LogsResponse_Stdout:
-			err = write(stdout, kind.Stdout)
-		case *caissonv1.LogsResponse_Stderr:
-			err = write(stderr, kind.Stderr)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return stream.Err()
+// ListImages returns the daemon's images.
+func (c *Client) ListImages(ctx context.Context, req *caissonv1.ListImagesRequest) (*caissonv1.ListImagesResponse, error) {
+	return call(ctx, c.images().ListImages, req)
+}
+
+// InspectImage returns all that is known of one image.
+func (c *Client) InspectImage(ctx context.Context, req *caissonv1.InspectImageRequest) (*caissonv1.InspectImageResponse, error) {
+	return call(ctx, c.images().InspectImage, req)
+}
+
+// RemoveImage removes one image that no sandbox needs.
+func (c *Client) RemoveImage(ctx context.Context, req *caissonv1.RemoveImageRequest) (*caissonv1.RemoveImageResponse, error) {
+	return call(ctx, c.images().RemoveImage, req)
 }
 
 // FromHost makes an image from software of the daemon's host. progress, which
@@ -43,7 +35,7 @@ func (c *Client) Logs(ctx context.Context, req *caissonv1.LogsRequest, stdout, s
 func (c *Client) FromHost(ctx context.Context, req *caissonv1.FromHostRequest, progress func(string)) (*caissonv1.ImageProgress, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.images.FromHost(ctx, connect.NewRequest(req))
+	stream, err := c.images().FromHost(ctx, connect.NewRequest(req))
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +57,7 @@ func (c *Client) FromHost(ctx context.Context, req *caissonv1.FromHostRequest, p
 func (c *Client) ImportImage(ctx context.Context, name string, r io.Reader, progress func(string)) (*caissonv1.ImageProgress, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stream := c.images.ImportImage(ctx)
+	stream := c.images().ImportImage(ctx)
 	go func() {
 		if err := sendArchive(stream, name, r); err != nil {
 			cancel(sbxerr.Wrap(sbxerr.ClientIO, "api.import", fmt.Errorf("read the archive: %w", err)))

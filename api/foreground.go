@@ -1,0 +1,190 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"connectrpc.com/connect"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// dialect is how the messages of one call are made and read.
+type dialect[Req, Res any] struct {
+	stdin      func([]byte) *Req
+	closeStdin func() *Req
+	signal     func(int32) *Req
+	resize     func(*caissonv1.WinSize) *Req
+	hear       func(*Res) event
+}
+
+// event is what the daemon says in one message. At most one field is set.
+type event struct {
+	started        *caissonv1.Exec
+	stdout, stderr []byte
+	stdoutSkipped  int64
+	stderrSkipped  int64
+	taken          int64
+	result         *caissonv1.Result
+}
+
+// foreground is one command that is connected with its caller, over one
+// connection after the other.
+type foreground[Req, Res any] struct {
+	dialect[Req, Res]
+	open   func(context.Context) *connect.BidiStreamForClient[Req, Res]
+	attach func(exec string, stdout, stderr int64) *Req // nil: a call that breaks is over
+	rio    IO
+	retry  *retry
+
+	exec        string // ID; empty until the daemon said it
+	told        bool   // rio.Started was called
+	out, errs   sink
+	input       *gate[*link[Req, Res]]
+	reattaching bool
+}
+
+var errNoResult = Explain(sbxerr.New(sbxerr.APIBroken, "api.run", "the daemon ended the call without a result"))
+
+// run says first to the daemon and returns how the command ended.
+func (f *foreground[Req, Res]) run(ctx context.Context, first *Req) (*caissonv1.Result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f.out.w, f.errs.w = f.rio.Stdout, f.rio.Stderr
+	f.input = newGate[*link[Req, Res]](stdinWindow)
+	defer f.input.close()
+	if f.rio.Stdin != nil {
+		go f.sendInput()
+	}
+	if f.rio.Signals != nil || f.rio.Resizes != nil {
+		go f.sendOthers(ctx)
+	}
+	for {
+		result, err := f.talk(ctx, first)
+		if err == nil {
+			return result, nil
+		}
+		if err := f.comeBack(ctx, err); err != nil {
+			return nil, err
+		}
+		first, f.reattaching = f.attach(f.exec, f.out.offset, f.errs.offset), true
+	}
+}
+
+// comeBack waits until the daemon should be asked again after err, and returns
+// the error that ends the call where it should not.
+func (f *foreground[Req, Res]) comeBack(ctx context.Context, err error) error {
+	if f.attach == nil || f.exec == "" {
+		return err
+	}
+	lost := f.input.unacknowledged()
+	if lost > 0 && f.retry.broken(err) && ctx.Err() == nil {
+		return Explain(sbxerr.WithRemedy(sbxerr.APIBroken, "api.attach",
+			fmt.Errorf("%d bytes of input were on their way and may be lost: %v", lost, err), //nolint:errorlint // its code is not the call's
+			"the command runs on as "+f.exec+": attach to it, and send what it has not got"))
+	}
+	if !f.retry.again(ctx, err) {
+		return err
+	}
+	return nil
+}
+
+// talk holds one connection, from its first message to its end.
+func (f *foreground[Req, Res]) talk(ctx context.Context, first *Req) (*caissonv1.Result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	l := &link[Req, Res]{stream: f.open(ctx)}
+	defer l.end(cancel)
+	if err := l.send(first); err != nil {
+		return nil, err
+	}
+	defer f.input.leave()
+	if !f.reattaching {
+		f.input.join(l) // input may follow at once
+	}
+	for {
+		m, err := l.stream.Receive()
+		if errors.Is(err, io.EOF) {
+			return nil, errNoResult
+		}
+		if err != nil {
+			return nil, err
+		}
+		e := f.hear(m)
+		if e.result != nil {
+			return e.result, nil
+		}
+		if err := f.take(e, l); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (f *foreground[Req, Res]) take(e event, l *link[Req, Res]) error {
+	switch {
+	case e.stdout != nil:
+		return f.out.write(e.stdout)
+	case e.stderr != nil:
+		return f.errs.write(e.stderr)
+	case e.stdoutSkipped > 0:
+		return f.out.skip(e.stdoutSkipped)
+	case e.stderrSkipped > 0:
+		return f.errs.skip(e.stderrSkipped)
+	case e.taken > 0:
+		f.input.taken(e.taken)
+	case e.started != nil:
+		f.start(e.started, l)
+	}
+	return nil
+}
+
+// start takes note of the command. On a connection that is not the first, what
+// the sides may not both know is said again.
+func (f *foreground[Req, Res]) start(exec *caissonv1.Exec, l *link[Req, Res]) {
+	f.retry.connected()
+	f.exec = exec.Id
+	if !f.told && f.rio.Started != nil {
+		f.rio.Started(exec)
+	}
+	f.told = true
+	if !f.reattaching {
+		return
+	}
+	size, ended := f.input.join(l)
+	if size != nil {
+		_ = l.send(f.resize(size.Message())) // talk meets the same failure
+	}
+	if ended {
+		_ = l.send(f.closeStdin())
+	}
+}
+
+// link is one connection.
+type link[Req, Res any] struct {
+	stream *connect.BidiStreamForClient[Req, Res]
+	mu     sync.Mutex // held while sending
+}
+
+// send sends one message. Once the daemon has ended the call there is nobody
+// to send to, and what it said is what the receiver meets: that is no error
+// here.
+func (l *link[Req, Res]) send(m *Req) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.stream.Send(m); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+// end ends the call. It cancels first: a sender may be stuck with the lock.
+func (l *link[Req, Res]) end(cancel context.CancelFunc) {
+	cancel()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.stream.CloseRequest()  // the result is known; what is left unsent
+	_ = l.stream.CloseResponse() // or unread does not matter any more
+}

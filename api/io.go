@@ -1,0 +1,83 @@
+package api
+
+import (
+	"fmt"
+	"io"
+	"syscall"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// IO connects a foreground command with its caller. Nil fields are not
+// connected.
+type IO struct {
+	// Stdin is read until its end, which is the end of the command's input. An
+	// input that cannot be read ends there too. A Read that is under way when
+	// the command ends is not waited for.
+	Stdin io.Reader
+	// Stdout and Stderr get the output as it comes. Where a stream passed its
+	// limit, one that is a Skipper is told, and another gets a Mark.
+	Stdout, Stderr io.Writer
+	Signals        <-chan syscall.Signal // delivered to the command's process group
+	Resizes        <-chan Size           // of the command's terminal
+	// Started is called once, when the command runs.
+	Started func(*caissonv1.Exec)
+}
+
+// Size is the size of a terminal in characters.
+type Size struct{ Rows, Cols uint16 }
+
+// Message is s in the form of a request.
+func (s Size) Message() *caissonv1.WinSize {
+	return &caissonv1.WinSize{Rows: uint32(s.Rows), Cols: uint32(s.Cols)}
+}
+
+// Skipper is what a writer of a command's output may be too: it is told how
+// many bytes are left out at a place.
+type Skipper interface{ Skip(n int64) error }
+
+// write passes output on to the caller's writer, if there is one.
+func write(w io.Writer, p []byte) error {
+	if w == nil {
+		return nil
+	}
+	if _, err := w.Write(p); err != nil {
+		return outputError(err)
+	}
+	return nil
+}
+
+// skip tells the caller's writer of n bytes that are left out.
+func skip(w io.Writer, n int64) error {
+	s, ok := w.(Skipper)
+	if !ok {
+		return write(w, []byte(Mark(n)))
+	}
+	if err := s.Skip(n); err != nil {
+		return outputError(err)
+	}
+	return nil
+}
+
+func outputError(err error) error {
+	return sbxerr.Wrap(sbxerr.ClientIO, "api.write", fmt.Errorf("write the command's output: %w", err))
+}
+
+// sink is one stream of a command on its way to the caller's writer.
+type sink struct {
+	w      io.Writer
+	offset int64 // bytes of the stream that were had
+}
+
+// write passes on a piece of a message, which is over then.
+func (s *sink) write(p []byte) error {
+	defer release(p)
+	s.offset += int64(len(p))
+	return write(s.w, p)
+}
+
+func (s *sink) skip(n int64) error {
+	s.offset += n
+	return skip(s.w, n)
+}

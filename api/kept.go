@@ -1,0 +1,63 @@
+package api
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Mark is what stands in an output in the place of n bytes that are left out.
+func Mark(n int64) string { return fmt.Sprintf("\n[caisson: %d bytes left out]\n", n) }
+
+// Kept is a writer that keeps a stream within a bound: its first half and its
+// last half. The daemon bounds what it keeps too, but passes on the first part
+// as it comes, before it can know whether the bound will be passed: so more
+// than the bound arrives.
+type Kept struct {
+	limit      int64
+	head, tail []byte // tail may grow to twice its half before it is cut
+	passed     int64  // bytes of the stream, also those that were skipped
+	gap        bool   // bytes are missing behind head
+}
+
+// NewKept keeps limit bytes, which must be at least 2.
+func NewKept(limit int64) *Kept { return &Kept{limit: limit} }
+
+// Write implements io.Writer. It never fails.
+func (k *Kept) Write(p []byte) (int, error) {
+	n := len(p)
+	k.passed += int64(n)
+	if !k.gap {
+		room := min(k.limit-k.limit/2-int64(len(k.head)), int64(n))
+		k.head = append(k.head, p[:room]...)
+		p = p[room:]
+	}
+	k.tail = append(k.tail, p...)
+	if half := k.limit / 2; int64(len(k.tail)) > 2*half {
+		k.tail = slices.Delete(k.tail, 0, len(k.tail)-int(half))
+	}
+	return n, nil
+}
+
+// Skip takes note of n bytes that the daemon left out. It never fails.
+func (k *Kept) Skip(n int64) error {
+	k.passed += n
+	k.gap = true
+	k.tail = k.tail[:0] // a mark has one place: in front of the last bytes
+	return nil
+}
+
+// Bytes returns what was kept of a stream of total bytes, with a mark in the
+// place of what was not. A stream within the bound is as it came. A total below
+// what passed is not looked at.
+func (k *Kept) Bytes(total int64) []byte {
+	total = max(total, k.passed)
+	tail := k.tail
+	if total > k.limit {
+		tail = tail[max(0, int64(len(tail))-k.limit/2):]
+	}
+	out := k.head
+	if missing := total - int64(len(k.head)+len(tail)); missing > 0 {
+		out = append(slices.Clip(out), Mark(missing)...)
+	}
+	return append(slices.Clip(out), tail...)
+}

@@ -1,0 +1,183 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+
+	"connectrpc.com/connect"
+
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// How many connections whom may hold at the same time, of maxConnections: a
+// user that opens as many as it can must not shut out another, nor root.
+const (
+	maxPerUser  = 128
+	maxUnlisted = 16                  // all together who are refused anyway
+	maxNotRoot  = maxConnections - 64 // all together
+	maxNested   = 32                  // of one sandbox
+)
+
+// Admit says whether a caller may do anything at all. Its error is what the
+// caller is told.
+type Admit func(peer.Caller) error
+
+// Identify returns l such that each connection knows who made it, as the kernel
+// says. Serve then puts the caller into the context of its requests, or answers
+// with admit's refusal before the body is read.
+func Identify(l *net.UnixListener, admit Admit) net.Listener {
+	return &identified{UnixListener: l, admit: admit, held: map[string]int{}}
+}
+
+// IdentifyNested is Identify for the socket that lies inside of a sandbox:
+// whoever reaches it is that sandbox, whatever its ids are.
+func IdentifyNested(l *net.UnixListener, sandbox string, admit Admit) net.Listener {
+	return &identified{UnixListener: l, admit: admit, sandbox: sandbox, held: map[string]int{}}
+}
+
+// identified is a listener that knows its callers.
+type identified struct {
+	*net.UnixListener
+	admit   Admit
+	sandbox string
+
+	mu   sync.Mutex
+	held map[string]int // connections by the name of their bound
+}
+
+// Accept returns the next connection that does not exceed its caller's bounds.
+// One that does is closed at once.
+func (l *identified) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		who := l.identify(conn)
+		leave, ok := l.enter(who)
+		if ok {
+			return &peerConn{UnixConn: conn, who: who, leave: leave}, nil
+		}
+		_ = conn.Close() // nothing was said on it
+	}
+}
+
+func (l *identified) identify(conn *net.UnixConn) *peerAddr {
+	c, err := peer.FromConn(conn)
+	if err != nil {
+		return &peerAddr{refusal: err}
+	}
+	if l.sandbox != "" {
+		c = c.In(l.sandbox)
+	}
+	return &peerAddr{caller: c, refusal: l.admit(c)}
+}
+
+// bound is a number of connections that some callers share.
+type bound struct {
+	name string
+	most int
+}
+
+func boundsOf(who *peerAddr) []bound {
+	switch {
+	case who.refusal != nil:
+		return []bound{{"unlisted", maxUnlisted}, {"not root", maxNotRoot}}
+	case who.caller.Sandbox != "":
+		return []bound{{"nested", maxNested}}
+	case who.caller.UID == 0:
+		return nil
+	}
+	return []bound{{who.caller.String(), maxPerUser}, {"not root", maxNotRoot}}
+}
+
+// enter counts a connection, if it is within all of its bounds.
+func (l *identified) enter(who *peerAddr) (leave func(), ok bool) {
+	bounds := boundsOf(who)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range bounds {
+		if l.held[b.name] >= b.most {
+			return nil, false
+		}
+	}
+	for _, b := range bounds {
+		l.held[b.name]++
+	}
+	return sync.OnceFunc(func() { l.leave(bounds) }), true
+}
+
+func (l *identified) leave(bounds []bound) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range bounds {
+		if l.held[b.name]--; l.held[b.name] == 0 {
+			delete(l.held, b.name)
+		}
+	}
+}
+
+// peerConn is a connection that knows its caller.
+type peerConn struct {
+	*net.UnixConn
+	who   *peerAddr
+	leave func()
+}
+
+// RemoteAddr is where the caller travels: listeners that wrap others hide all
+// of a connection but the methods of net.Conn.
+func (c *peerConn) RemoteAddr() net.Addr { return c.who }
+
+// Close also gives the place of the connection to the next one.
+func (c *peerConn) Close() error {
+	c.leave()
+	return c.UnixConn.Close()
+}
+
+// peerAddr is who is at the other end, or why nobody may be there.
+type peerAddr struct {
+	caller  peer.Caller
+	refusal error
+}
+
+// Network implements net.Addr.
+func (*peerAddr) Network() string { return "unix" }
+
+// String names the caller for logs.
+func (a *peerAddr) String() string { return fmt.Sprintf("%s, pid %d", a.caller, a.caller.PID) }
+
+type refusalKey struct{}
+
+// withPeer is the ConnContext of the HTTP server. A connection of a listener
+// that knows no callers has none, and the core refuses what it asks.
+func withPeer(ctx context.Context, conn net.Conn) context.Context {
+	who, ok := conn.RemoteAddr().(*peerAddr)
+	switch {
+	case !ok:
+		return ctx
+	case who.refusal != nil:
+		return context.WithValue(ctx, refusalKey{}, who.refusal)
+	}
+	return peer.NewContext(ctx, who.caller)
+}
+
+// refusePeers answers for h who may do nothing, without a look at the body.
+func refusePeers(h http.Handler) http.Handler {
+	writer := connect.NewErrorWriter()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err, refused := r.Context().Value(refusalKey{}).(error)
+		if !refused {
+			h.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Connection", "close") // and so the server reads no body either
+		if sbxerr.Of(err) == sbxerr.Unknown {
+			err = sbxerr.Wrap(sbxerr.Peer, "server.peer", err)
+		}
+		_ = writer.Write(w, r, fail(err)) // who does not read it knows no better
+	})
+}

@@ -1,0 +1,214 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// This file translates messages into the runtime's types. It refuses what those
+// cannot carry; the runtime judges the values. A refusal names all that is
+// wrong.
+
+// requestOf reads a RunSpec.
+func requestOf(s *caissonv1.RunSpec) (runtime.Request, error) {
+	if s == nil {
+		return runtime.Request{}, sbxerr.New(sbxerr.APIUsage, "server.request", "there is no spec")
+	}
+	create, errCreate := createOf(s.Sandbox)
+	exec, errExec := execOf(s.Exec)
+	err := errors.Join(errCreate, errExec)
+	if s.Detach && exec.Stdin {
+		err = errors.Join(err, refuse("a detached run has no standard input: set detach or stdin"))
+	}
+	return runtime.Request{Create: create, Exec: exec}, err
+}
+
+// createOf reads a SandboxSpec; nil is one with nothing set.
+func createOf(s *caissonv1.SandboxSpec) (runtime.CreateRequest, error) {
+	if s == nil {
+		return runtime.CreateRequest{}, nil
+	}
+	var errs []error
+	if s.Name != "" {
+		errs = append(errs, checkRef("name", s.Name))
+	}
+	ttl, err := positive("ttl", s.Ttl)
+	errs = append(errs, err)
+	idle, err := positive("idle_timeout", s.IdleTimeout)
+	errs = append(errs, err)
+	return runtime.CreateRequest{
+		Name: s.Name, Image: s.Image, Profile: s.Profile, User: s.User, Env: s.Env, Network: s.Network, Allow: s.Allow,
+		Workspace: workspaceOf(s.Workspace), Limits: limitsRequestOf(s.Limits),
+		Labels: s.Labels, Session: s.Session, Task: s.Task, TTL: ttl, IdleTimeout: idle,
+		Nested: nestedOf(s.Nested),
+	}, errors.Join(errs...)
+}
+
+func nestedOf(n *caissonv1.Nested) *runtime.NestedRequest {
+	if n == nil {
+		return nil
+	}
+	return &runtime.NestedRequest{Sandboxes: n.Sandboxes, MemoryBytes: n.MemoryBytes, MilliCPU: n.MilliCpu}
+}
+
+// maxKey bounds an idempotency key, in bytes.
+const maxKey = 128
+
+// createRequestOf reads a CreateRequest.
+func createRequestOf(m *caissonv1.CreateRequest) (runtime.CreateRequest, error) {
+	req, err := createOf(m.Spec)
+	req.Ensure, req.Key = m.Ensure, m.IdempotencyKey
+	if m.Ensure && req.Name == "" {
+		err = errors.Join(err, refuse("ensure needs a name: it is what an existing sandbox is found by"))
+	}
+	return req, errors.Join(err, checkKey(m.IdempotencyKey))
+}
+
+func checkKey(key string) error {
+	if len(key) > maxKey {
+		return refuse("idempotency_key has %d bytes, give at most %d", len(key), maxKey)
+	}
+	for i := range len(key) {
+		if key[i] <= ' ' || key[i] > '~' {
+			return refuse("idempotency_key %.80q holds what is no printable ASCII character", key)
+		}
+	}
+	return nil
+}
+
+// execOf reads an ExecSpec; nil is one with nothing set.
+func execOf(e *caissonv1.ExecSpec) (runtime.ExecRequest, error) {
+	if e == nil {
+		return runtime.ExecRequest{}, nil
+	}
+	var err error
+	if len(e.Args) > 0 && e.Shell != "" {
+		err = refuse("args and shell exclude each other")
+	}
+	timeout, errTimeout := durationOf("timeout", e.Timeout)
+	size, errSize := winSizeOf(e.Tty)
+	if errTimeout != nil || errSize != nil {
+		err = errors.Join(err, errTimeout, errSize)
+	}
+	return runtime.ExecRequest{
+		Args: e.Args, Shell: e.Shell, Env: e.Env, Cwd: e.Cwd, User: e.User, Stdin: e.Stdin, TTY: size,
+		Timeout: timeout, OutputLimit: e.OutputLimitBytes, Rlimits: rlimitsOf(e.Rlimits), Limits: execLimitsOf(e.Limits),
+	}, err
+}
+
+func rlimitsOf(list []*caissonv1.Rlimit) []runtime.Rlimit {
+	if len(list) == 0 {
+		return nil
+	}
+	return each(list, func(r *caissonv1.Rlimit) runtime.Rlimit {
+		return runtime.Rlimit{Name: r.Name, Soft: r.Soft, Hard: r.Hard}
+	})
+}
+
+func execLimitsOf(l *caissonv1.ExecLimits) runtime.ExecLimits {
+	if l == nil {
+		return runtime.ExecLimits{}
+	}
+	return runtime.ExecLimits{MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCpu, PIDs: l.Pids}
+}
+
+// winSizeOf reads a terminal's size; nil is no terminal.
+func winSizeOf(s *caissonv1.WinSize) (*runtime.WinSize, error) {
+	if s == nil {
+		return nil, nil
+	}
+	if s.Rows < 1 || s.Rows > math.MaxUint16 || s.Cols < 1 || s.Cols > math.MaxUint16 {
+		return nil, refuse("a terminal of %d rows and %d columns: give 1 to %d of each", s.Rows, s.Cols, math.MaxUint16)
+	}
+	return &runtime.WinSize{Rows: uint16(s.Rows), Cols: uint16(s.Cols)}, nil
+}
+
+// updateOf reads an UpdateRequest.
+func updateOf(m *caissonv1.UpdateRequest) (runtime.UpdateRequest, error) {
+	ttl, errTTL := notNegative("ttl", m.Ttl)
+	idle, errIdle := notNegative("idle_timeout", m.IdleTimeout)
+	req := runtime.UpdateRequest{
+		MemoryBytes: m.MemoryBytes, MilliCPU: m.MilliCpu, PIDs: m.Pids, TTL: ttl, IdleTimeout: idle, Labels: m.Labels,
+	}
+	err := errors.Join(errTTL, errIdle)
+	if err == nil && m.MemoryBytes == nil && m.MilliCpu == nil && m.Pids == nil && ttl == nil && idle == nil && len(m.Labels) == 0 {
+		err = refuse("there is nothing to update: set a limit, a time or a label")
+	}
+	return req, err
+}
+
+// attachOf reads an Attach.
+func attachOf(a *caissonv1.Attach) (runtime.AttachOptions, error) {
+	err := errors.Join(checkRef("ref", a.Ref), checkRef("exec", a.Exec),
+		checkOffset("stdout_offset", a.StdoutOffset), checkOffset("stderr_offset", a.StderrOffset))
+	return runtime.AttachOptions{StdoutOffset: a.StdoutOffset, StderrOffset: a.StderrOffset}, err
+}
+
+// logOptionsOf reads a LogsRequest.
+func logOptionsOf(m *caissonv1.LogsRequest) (runtime.LogOptions, error) {
+	err := errors.Join(checkRef("ref", m.Ref), checkStream(m.Stream),
+		checkOffset("stdout_offset", m.StdoutOffset), checkOffset("stderr_offset", m.StderrOffset))
+	if m.Exec != "" {
+		err = errors.Join(err, checkRef("exec", m.Exec))
+	}
+	return runtime.LogOptions{
+		Follow: m.Follow, Stream: m.Stream, Exec: m.Exec, StdoutOffset: m.StdoutOffset, StderrOffset: m.StderrOffset,
+	}, err
+}
+
+// durationOf reads a time that may be absent.
+func durationOf(field string, d *durationpb.Duration) (*time.Duration, error) {
+	if d == nil {
+		return nil, nil
+	}
+	if err := d.CheckValid(); err != nil {
+		return nil, sbxerr.Wrap(sbxerr.Config, "server.request", fmt.Errorf("%s: %w", field, err))
+	}
+	v := d.AsDuration()
+	return &v, nil
+}
+
+func positive(field string, d *durationpb.Duration) (*time.Duration, error) {
+	v, err := durationOf(field, d)
+	if v != nil && *v <= 0 {
+		return nil, sbxerr.New(sbxerr.Limits, "server.request", "%s of %v is not a positive duration; leave it out for none", field, *v)
+	}
+	return v, err
+}
+
+func notNegative(field string, d *durationpb.Duration) (*time.Duration, error) {
+	v, err := durationOf(field, d)
+	if v != nil && *v < 0 {
+		return nil, sbxerr.New(sbxerr.Limits, "server.request", "%s of %v is negative", field, *v)
+	}
+	return v, err
+}
+
+func workspaceOf(w *caissonv1.Workspace) *runtime.WorkspaceRequest {
+	if w == nil {
+		return nil
+	}
+	return &runtime.WorkspaceRequest{Dir: w.Dir, Mode: w.Mode}
+}
+
+func limitsRequestOf(l *caissonv1.Limits) runtime.LimitsRequest {
+	if l == nil {
+		return runtime.LimitsRequest{}
+	}
+	return runtime.LimitsRequest{
+		MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCpu, PIDs: l.Pids,
+		OpenFiles: l.OpenFiles, TmpfsBytes: l.TmpfsBytes,
+	}
+}
+
+func refuse(format string, args ...any) error {
+	return sbxerr.New(sbxerr.Config, "server.request", format, args...)
+}

@@ -1,0 +1,27 @@
+package api
+
+import (
+	"context"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+// Version says what the daemon is.
+func (c *Client) Version(ctx context.Context, req *caissonv1.VersionRequest) (*caissonv1.VersionResponse, error) {
+	return call(ctx, c.system().Version, req)
+}
+
+// Doctor examines the daemon's host.
+func (c *Client) Doctor(ctx context.Context, req *caissonv1.DoctorRequest) (*caissonv1.DoctorResponse, error) {
+	return call(ctx, c.system().Doctor, req)
+}
+
+// Capabilities says how each field of a request is honoured on this host.
+func (c *Client) Capabilities(ctx context.Context, req *caissonv1.CapabilitiesRequest) (*caissonv1.CapabilitiesResponse, error) {
+	return call(ctx, c.system().Capabilities, req)
+}
+
+// Stats returns what the daemon counts.
+func (c *Client) Stats(ctx context.Context) (*caissonv1.StatsResponse, error) {
+	return call(ctx, c.system().Stats, &caissonv1.StatsRequest{})
+}
