@@ -12,9 +12,9 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// listen makes the API's socket for root alone. A socket that nobody answers
-// on was left by a daemon that was killed, and is replaced.
-func listen(path string) (net.Listener, error) {
+// listen makes the API's socket for those whom the door lets through. A socket
+// that nobody answers on was left by a daemon that was killed, and is replaced.
+func listen(path string, open door) (*net.UnixListener, error) {
 	const op = "caissond.listen"
 	if err := os.MkdirAll(filepath.Dir(path), 0o711); err != nil {
 		return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
@@ -33,7 +33,7 @@ func listen(path string) (net.Listener, error) {
 		return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
 	l.SetUnlinkOnClose(false) // removed by name, when the daemon is done
-	err = os.Chmod(private, 0o600)
+	err = errors.Join(os.Chown(private, 0, open.gid), os.Chmod(private, open.mode))
 	if err == nil { // only then it may be found
 		err = os.Rename(private, path)
 	}

@@ -79,7 +79,7 @@ func closed(t *testing.T, c interface{ Close() error }) {
 func TestListen(t *testing.T) {
 	path := filepath.Join(shortDir(t), "run", "caisson.sock")
 	old := unix.Umask(0) // the mode must not depend on it
-	l, err := listen(path)
+	l, err := listen(path, rootsDoor)
 	unix.Umask(old)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestListen(t *testing.T) {
 	if st, err := os.Stat(filepath.Dir(path)); err != nil || st.Mode().Perm()&0o022 != 0 {
 		t.Errorf("its directory %v, %v", st, err)
 	}
-	if _, err := listen(path); sbxerr.Of(err) != sbxerr.Locked {
+	if _, err := listen(path, rootsDoor); sbxerr.Of(err) != sbxerr.Locked {
 		t.Errorf("a second daemon: %v", err)
 	}
 	conn, err := net.Dial("unix", path)
@@ -104,7 +104,7 @@ func TestListen(t *testing.T) {
 	if _, err := os.Lstat(path); err != nil {
 		t.Fatal(err)
 	}
-	l, err = listen(path)
+	l, err = listen(path, rootsDoor)
 	if err != nil {
 		t.Fatalf("a stale socket: %v", err)
 	}
@@ -130,7 +130,7 @@ func TestListenRefusesWhatIsNoSocket(t *testing.T) {
 		if err := make(); err != nil {
 			t.Fatal(err)
 		}
-		_, err := listen(path)
+		_, err := listen(path, rootsDoor)
 		if sbxerr.Of(err) != sbxerr.DaemonConf || !strings.Contains(err.Error(), "something else has that name") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -138,7 +138,7 @@ func TestListenRefusesWhatIsNoSocket(t *testing.T) {
 			t.Errorf("%s is gone: %v", name, err)
 		}
 	}
-	if _, err := listen(filepath.Join(dir, strings.Repeat("x", 200))); sbxerr.Of(err) != sbxerr.StateDir {
+	if _, err := listen(filepath.Join(dir, strings.Repeat("x", 200)), rootsDoor); sbxerr.Of(err) != sbxerr.StateDir {
 		t.Errorf("a name that is too long: %v", err)
 	}
 }
@@ -169,7 +169,7 @@ func TestListenLeavesABusyDaemonAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := listen(path); sbxerr.Of(err) != sbxerr.Locked {
+	if _, err := listen(path, rootsDoor); sbxerr.Of(err) != sbxerr.Locked {
 		t.Errorf("a busy daemon: %v", err)
 	}
 	if _, err := os.Lstat(path); err != nil {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	goruntime "runtime"
 	"syscall"
 	"time"
 
@@ -26,6 +27,10 @@ var (
 
 // exitRuntime is the exit code of a failure that is not a command's.
 const exitRuntime = 125
+
+// The first thread runs nothing but main: Go cannot end it, so it must never be
+// one whose namespaces or rights a piece of work changes for itself.
+func init() { goruntime.LockOSThread() }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
@@ -108,7 +113,7 @@ func (f *flags) config(cmd *cobra.Command) (config.Config, error) {
 			return config.Config{}, err
 		}
 	}
-	_, err = profiles(c.Profiles)
+	err = checkNames(c)
 	return c, errors.Join(c.Complete(), err)
 }
 

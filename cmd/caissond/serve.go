@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -20,6 +21,7 @@ import (
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/ctrd"
 	"github.com/caisson-run/caisson/runtime/idblock"
+	"github.com/caisson-run/caisson/runtime/peer"
 )
 
 // The time that stopping may take.
@@ -27,12 +29,17 @@ const (
 	stopTimeout  = 60 * time.Second
 	serverGrace  = 5 * time.Second
 	idleInterval = time.Second
+	// writeTimeout is long: a person may leave a pager open, and what a caller that
+	// does not read keeps is no more than the command's output on the disk.
+	writeTimeout = 10 * time.Minute
 )
 
 // daemon holds what has to be closed, in the order in which it was opened.
 type daemon struct {
-	log   *slog.Logger
-	close []func(context.Context) error
+	log     *slog.Logger
+	close   []func(context.Context) error
+	handler chan http.Handler // the API, once it is there
+	admit   server.Admit
 }
 
 func (d *daemon) onStop(f func(context.Context) error) { d.close = append(d.close, f) }
@@ -52,7 +59,7 @@ func (d *daemon) stop(ctx context.Context) error {
 // Nothing that it started is left when it returns.
 func serve(ctx context.Context, c config.Config, logTo io.Writer) (err error) {
 	syscall.Umask(0o022) // modes are meant as they are written
-	d := &daemon{log: newLogger(c.Log, logTo)}
+	d := &daemon{log: newLogger(c.Log, logTo), handler: make(chan http.Handler, 1)}
 	defer func() {
 		err = errors.Join(err, d.stop(ctx))
 		d.log.Info("stopped")
@@ -65,11 +72,12 @@ func serve(ctx context.Context, c config.Config, logTo io.Writer) (err error) {
 		return err
 	}
 	d.onStop(func(context.Context) error { return unlock() })
+	ctx = peer.NewContext(ctx, peer.System) // until it is a caller's
 	manager, err := d.start(ctx, c)
 	if err != nil {
 		return err
 	}
-	l, err := listen(c.Socket)
+	l, err := d.listen(c)
 	if err != nil {
 		return err
 	}
@@ -81,7 +89,7 @@ func serve(ctx context.Context, c config.Config, logTo io.Writer) (err error) {
 // start brings up the engine and the manager, and removes what an earlier
 // daemon left before anything else is served.
 func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, error) {
-	ids, err := idblock.Reserve(idblock.RegistryDir, c.IDs.Base, c.IDs.Blocks)
+	ids, err := idblock.Reserve(idblock.RegistryDir, runtime.ClaimsDir(c.State), c.IDs.Base, c.IDs.Blocks)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +98,7 @@ func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, 
 	if err != nil {
 		return nil, err
 	}
-	options, err := managerOptions(c, ids.Range, engine)
+	options, err := d.managerOptions(ctx, c, ids.Range, engine)
 	if err != nil {
 		return nil, err
 	}
@@ -99,14 +107,21 @@ func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, 
 		return nil, err
 	}
 	d.onStop(manager.Close)
-	left, err := manager.Cleanup(ctx, false)
+	adopted, left, err := manager.Recover(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if adopted > 0 {
+		d.log.Info("went on with sandboxes of an earlier daemon", "sandboxes", adopted)
 	}
 	for _, l := range left {
 		d.log.Warn("removed what an earlier daemon left", "kind", l.Kind, "id", l.ID)
 	}
-	return manager, manager.EnsureBase(ctx)
+	if err := manager.EnsureBase(ctx); err != nil {
+		return nil, err
+	}
+	manager.StartPools(ctx)
+	return manager, nil
 }
 
 func (d *daemon) startEngine(ctx context.Context, c config.Config) (*ctrd.Engine, error) {
@@ -132,14 +147,19 @@ func (d *daemon) startEngine(ctx context.Context, c config.Config) (*ctrd.Engine
 	return engine, nil
 }
 
-func managerOptions(c config.Config, ids idblock.Range, engine *ctrd.Engine) (runtime.Options, error) {
+func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idblock.Range, engine *ctrd.Engine) (runtime.Options, error) {
 	profiles, err := profiles(c.Profiles)
+	if err != nil {
+		return runtime.Options{}, err
+	}
+	policy, err := peers(c, profiles)
 	if err != nil {
 		return runtime.Options{}, err
 	}
 	limits := image.DefaultLimits()
 	limits.Bytes, limits.Entries = c.Images.MaxBytes, c.Images.MaxEntries
 	host := hostDoctor{config: c, ids: ids, engine: engine}
+	d.admit = policy.Admit
 	return runtime.Options{
 		Root: c.Root, State: c.State, CgroupParent: c.Cgroup.Parent,
 		InitPath:     filepath.Join(c.BinDir, initproto.BinaryName),
@@ -148,10 +168,30 @@ func managerOptions(c config.Config, ids idblock.Range, engine *ctrd.Engine) (ru
 		Workspaces:   mount.Allowed{Roots: c.Workspaces.AllowedRoots, Private: []string{c.Root, c.State, c.BinDir}},
 		ImageLimits:  limits,
 		StopGrace:    time.Duration(c.StopGrace),
+		AttachGrace:  time.Duration(c.Sandboxes.AttachGrace),
+		OrphanGrace:  time.Duration(c.Sandboxes.OrphanGrace),
+		KeepOnExit:   c.Sandboxes.KeepOnExit,
+		MaxSandboxes: int(c.Sandboxes.Max),
+		MaxCreating:  int(c.Sandboxes.MaxCreating),
+		Queue:        int(c.Sandboxes.Queue),
+		KeptExecs:    int(c.Sandboxes.KeptExecs),
+		KeptOutput:   int64(c.Sandboxes.KeptOutput),
+		PerShim:      int(c.Sandboxes.PerShim),
+		Pools:        pools(c.Pools),
+		Peers:        policy,
+		ServeNested:  func(id string, l *net.UnixListener) { go d.serveNested(ctx, id, l) },
 		Versions:     host.versions,
 		Doctor:       host.checks,
 		Capabilities: host.capabilities,
 	}, nil
+}
+
+func pools(list []config.Pool) []runtime.PoolConfig {
+	var out []runtime.PoolConfig
+	for _, p := range list {
+		out = append(out, runtime.PoolConfig{Profile: p.Profile, Image: p.Image, Size: int(p.Size), Max: int(p.Max)})
+	}
+	return out
 }
 
 // serveAPI serves until ctx ends or the daemon is idle.
@@ -164,12 +204,36 @@ func (d *daemon) serveAPI(ctx context.Context, l net.Listener, m *runtime.Manage
 			cancel()
 		}()
 	}
-	handler := server.New(server.Deps{Sandboxes: m, Images: m, System: m, Log: d.log})
+	handler := server.New(server.Deps{Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m, System: m, Log: d.log, WriteTimeout: writeTimeout})
+	d.handler <- handler
 	err := server.Serve(ctx, l, handler, serverGrace)
 	if err != nil {
 		return fmt.Errorf("serve the API: %w", err)
 	}
 	return nil
+}
+
+// fileSessions opens the files of sandboxes.
+type fileSessions struct{ *runtime.Manager }
+
+// Files implements server.Files.
+func (m fileSessions) Files(ctx context.Context, ref string) (server.FileSession, error) {
+	return m.Manager.Files(ctx, ref)
+}
+
+// serveNested serves the API to what runs inside of a sandbox, until the sandbox
+// or the daemon ends.
+func (d *daemon) serveNested(ctx context.Context, id string, l *net.UnixListener) {
+	var handler http.Handler
+	select {
+	case handler = <-d.handler:
+		d.handler <- handler // for the next
+	case <-ctx.Done():
+		return
+	}
+	if err := server.Serve(ctx, server.IdentifyNested(l, id, d.admit), handler, 0); err != nil && !errors.Is(err, net.ErrClosed) {
+		d.log.Warn("serve the sandbox's own socket", "sandbox", id, "err", err)
+	}
 }
 
 // waitIdle returns when nothing has been going on for the given time.

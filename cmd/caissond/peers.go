@@ -1,0 +1,194 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caisson-run/caisson/api/server"
+	"github.com/caisson-run/caisson/config"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// peers turns the configured peers into the policy of the daemon. Names are
+// looked up now: a user that is made or renamed later needs a restart.
+func peers(c config.Config, known map[string]runtime.Profile) (peer.Policy, error) {
+	var rules []peer.Rule
+	var errs []error
+	for i, p := range c.Peers {
+		rule, err := peerRule(p, known)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("peers[%d]: %w", i, err))
+		}
+		rules = append(rules, rule)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return peer.Policy{}, sbxerr.Wrap(sbxerr.DaemonConf, "caissond.peers", err)
+	}
+	return peer.NewPolicy(rules)
+}
+
+func peerRule(p config.Peer, known map[string]runtime.Profile) (peer.Rule, error) {
+	uids, err := lookUp(p.UIDs, "user", func(name string) (string, error) {
+		u, err := user.Lookup(name)
+		if err != nil {
+			return "", err
+		}
+		return u.Uid, nil
+	})
+	gids, gidErr := lookUp(p.Groups, "group", lookUpGroup)
+	limits, quota := peer.DefaultLimits(), peer.DefaultQuota()
+	r := peer.Rule{UIDs: uids, GIDs: gids, Profiles: p.Profiles, Workspaces: p.Workspaces, TTL: peer.DefaultTTL, Images: p.Images}
+	for to, from := range map[*int64]int64{
+		&limits.MemoryBytes: int64(p.Limits.Memory), &limits.MilliCPU: int64(p.Limits.CPUs),
+		&limits.PIDs: p.Limits.PIDs, &limits.TmpfsBytes: int64(p.Limits.Tmpfs),
+		&quota.Sandboxes: p.Quota.Sandboxes, &quota.MemoryBytes: int64(p.Quota.Memory),
+		&quota.MilliCPU: int64(p.Quota.CPUs), &quota.Execs: p.Quota.Execs,
+	} {
+		if from != 0 {
+			*to = from
+		}
+	}
+	if p.Limits.TTL != 0 {
+		r.TTL = time.Duration(p.Limits.TTL)
+	}
+	r.Limits, r.Quota = limits, quota
+	return r, errors.Join(err, gidErr, checkPeerProfiles(r, known))
+}
+
+// checkPeerProfiles refuses a profile that there is not, or whose own limits
+// the peer could never be granted.
+func checkPeerProfiles(r peer.Rule, known map[string]runtime.Profile) error {
+	var errs []error
+	for _, name := range append([]string{runtime.DefaultProfile}, r.Profiles...) {
+		p, ok := known[name]
+		if !ok {
+			errs = append(errs, unknownProfile(name, known))
+			continue
+		}
+		if l := p.Limits; l.MemoryBytes > r.Limits.MemoryBytes || l.MilliCPU > r.Limits.MilliCPU || l.PIDs > r.Limits.PIDs || l.TmpfsBytes > r.Limits.TmpfsBytes {
+			errs = append(errs, fmt.Errorf("limits: profile %q has more memory, cpus, pids or tmpfs than one sandbox may; raise these", name))
+		}
+		if l := p.Limits; l.MemoryBytes > r.Quota.MemoryBytes || l.MilliCPU > r.Quota.MilliCPU {
+			errs = append(errs, fmt.Errorf("quota: profile %q has more memory or cpus than all sandboxes may; raise these", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func unknownProfile(name string, known map[string]runtime.Profile) error {
+	names := slices.Sorted(maps.Keys(known))
+	if near := sbxerr.Nearest(name, names); near != "" {
+		return fmt.Errorf("no profile %q, did you mean %q?", name, near)
+	}
+	return fmt.Errorf("no profile %q; there are %s", name, strings.Join(names, ", "))
+}
+
+// checkPools refuses a pool for a profile that there is not.
+func checkPools(pools []config.Pool, known map[string]runtime.Profile) error {
+	var errs []error
+	for i, p := range pools {
+		if _, ok := known[p.Profile]; !ok && p.Profile != "" { // empty is not completed yet
+			errs = append(errs, fmt.Errorf("pools[%d]: %w", i, unknownProfile(p.Profile, known)))
+		}
+	}
+	return sbxerr.Wrap(sbxerr.DaemonConf, "caissond.pools", errors.Join(errs...))
+}
+
+// lookUp turns accounts into ids. A number is that id, whether or not an
+// account has it.
+func lookUp(accounts []config.Account, kind string, by func(string) (string, error)) ([]uint32, error) {
+	var ids []uint32
+	var errs []error
+	for _, a := range accounts {
+		text := string(a)
+		if _, err := strconv.ParseUint(text, 10, 32); err != nil {
+			if text, err = by(text); err != nil {
+				errs = append(errs, fmt.Errorf("no %s %q on this host: %w", kind, a, err))
+				continue
+			}
+		}
+		id, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s %q: %w", kind, a, err))
+			continue
+		}
+		ids = append(ids, uint32(id))
+	}
+	return ids, errors.Join(errs...)
+}
+
+func lookUpGroup(name string) (string, error) {
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return "", err
+	}
+	return g.Gid, nil
+}
+
+// door is who can reach a socket at all. The policy decides who is let in.
+type door struct {
+	mode fs.FileMode
+	gid  int
+}
+
+// rootsDoor is that of a daemon without peers.
+var rootsDoor = door{mode: 0o600}
+
+// doorOf opens the socket to those who may be peers: to the socket's group, or
+// to everybody, because the kernel says who each of them is.
+func doorOf(c config.Config) (door, error) {
+	switch {
+	case len(c.Peers) == 0:
+		return rootsDoor, nil
+	case c.SocketGroup == "":
+		return door{mode: 0o666}, nil
+	}
+	ids, err := lookUp([]config.Account{c.SocketGroup}, "group", lookUpGroup)
+	if err != nil {
+		return rootsDoor, sbxerr.Wrap(sbxerr.DaemonConf, "caissond.peers", fmt.Errorf("socket_group: %w", err))
+	}
+	return door{mode: 0o660, gid: int(ids[0])}, nil
+}
+
+// checkNames refuses a configuration that names a profile, user or group that
+// there is not, before anything is made.
+func checkNames(c config.Config) error {
+	known, err := profiles(c.Profiles)
+	if err != nil {
+		return err
+	}
+	_, peersErr := peers(c, known)
+	_, doorErr := doorOf(c)
+	return errors.Join(peersErr, doorErr, checkPools(c.Pools, known))
+}
+
+// listen opens the API's socket to root and the peers.
+func (d *daemon) listen(c config.Config) (net.Listener, error) {
+	known, err := profiles(c.Profiles)
+	if err != nil {
+		return nil, err
+	}
+	policy, err := peers(c, known)
+	if err != nil {
+		return nil, err
+	}
+	open, err := doorOf(c)
+	if err != nil {
+		return nil, err
+	}
+	l, err := listen(c.Socket, open)
+	if err != nil {
+		return nil, err
+	}
+	return server.Identify(l, policy.Admit), nil
+}
