@@ -28,16 +28,18 @@ type app struct {
 	euid       int
 	autoSocket string // where a daemon may be started
 	grace      time.Duration
+	now        func() time.Time
 
-	socket string // --socket
-	output format // -o, --json
+	socket string       // --socket
+	output format       // -o, --json
+	stream streamFormat // --stream
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	return &app{
 		stdin: stdin, stdout: stdout, stderr: stderr,
 		lookupEnv: os.LookupEnv, exec: syscall.Exec, executable: os.Executable, euid: os.Geteuid(),
-		autoSocket: api.DefaultSocket, grace: signalGrace, output: formatTable,
+		autoSocket: api.DefaultSocket, grace: signalGrace, now: time.Now, output: formatTable,
 	}
 }
 
@@ -69,7 +71,9 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentFlags().StringVar(&a.socket, "socket", a.defaultSocket(), "unix socket at `PATH` of the daemon (env CAISSON_SOCKET)")
 	root.AddCommand(
-		a.runCommand(), a.lsCommand(), a.inspectCommand(), a.logsCommand(), a.rmCommand(), a.cleanupCommand(),
+		a.runCommand(), a.createCommand(), a.execCommand(), a.attachCommand(), a.lsCommand(), a.psCommand(),
+		a.inspectCommand(), a.logsCommand(), a.cpCommand(), a.waitCommand(), a.killCommand(), a.updateCommand(), a.statsCommand(),
+		a.pauseCommand(), a.resumeCommand(), a.stopCommand(), a.rmCommand(), a.cleanupCommand(),
 		a.imageCommand(), a.specCommand(), a.doctorCommand(), a.capabilitiesCommand(), a.explainCommand(),
 		a.daemonCommand(), a.versionCommand(), a.completionCommand(),
 	)

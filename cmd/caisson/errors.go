@@ -49,7 +49,9 @@ func (a *app) finish(args []string, err error) int {
 		return exitSignal + int(syscall.SIGPIPE) // whoever read our output has left: nobody is there to tell
 	}
 	e := api.Explain(err)
-	if a.output == formatJSON || wantsJSON(args) && e.Code == sbxerr.APIUsage {
+	if a.stream == streamJSONL || wantsJSONL(args) && e.Code == sbxerr.APIUsage {
+		_ = newJSONL(a.stdout).line(errorLine{"error", e}) // there is no other place to tell
+	} else if a.output == formatJSON || wantsJSON(args) && e.Code == sbxerr.APIUsage {
 		_ = a.printJSON(struct { // there is no other place to tell
 			Error *api.Error `json:"error"`
 		}{e})
@@ -99,6 +101,19 @@ func wantsJSON(args []string) bool {
 			if i+1 < len(args) && args[i+1] == "json" {
 				return true
 			}
+		}
+	}
+	return false
+}
+
+// wantsJSONL finds --stream jsonl in the same way.
+func wantsJSONL(args []string) bool {
+	for i, arg := range args {
+		switch {
+		case arg == "--":
+			return false
+		case arg == "--stream=jsonl", arg == "--stream" && i+1 < len(args) && args[i+1] == "jsonl":
+			return true
 		}
 	}
 	return false

@@ -19,15 +19,21 @@ type logsView struct {
 func (a *app) logsCommand() *cobra.Command {
 	req := &caissonv1.LogsRequest{}
 	cmd := &cobra.Command{
-		Use:               "logs [-f] SANDBOX",
-		Short:             "Show the kept output of a sandbox's command",
-		Long:              "Show the kept output of a sandbox's command: its standard output on\nstandard output, its standard error on standard error.",
+		Use:               "logs [flags] SANDBOX",
+		Short:             "Show the kept output of a command of a sandbox",
+		Long:              "Show the kept output of a command of a sandbox: its standard output on\nstandard output, its standard error on standard error. Without --exec it is the\ncommand that the sandbox was made for.",
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Ref = args[0]
 			if req.Follow && a.output == formatJSON {
 				return usage("--follow and --json exclude each other: an object has an end")
+			}
+			if err := checkOffsets(req.StdoutOffset, req.StderrOffset); err != nil {
+				return err
+			}
+			if req.Stream == "stderr" && cmd.Flags().Changed("offset") { // the one stream that there is
+				req.StderrOffset = req.StdoutOffset
 			}
 			client, err := a.client(cmd.Context())
 			if err != nil {
@@ -48,6 +54,8 @@ func (a *app) logsCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVarP(&req.Follow, "follow", "f", false, "go on until the command ends")
+	cmd.Flags().StringVar(&req.Exec, "exec", "", "the command with this `ID` (caisson ps shows them)")
+	offsetFlags(cmd, &req.StdoutOffset, &req.StderrOffset)
 	cmd.Flags().StringVar(&req.Stream, "stream", "", "only this `STREAM`, stdout or stderr")
 	a.outputFlags(cmd)
 	return cmd

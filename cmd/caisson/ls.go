@@ -3,6 +3,7 @@ package main
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +17,7 @@ func (a *app) lsCommand() *cobra.Command {
 	var labels []string
 	cmd := &cobra.Command{
 		Use:     "ls",
-		Aliases: []string{"list", "ps"},
+		Aliases: []string{"list"},
 		Short:   "List the sandboxes",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -37,15 +38,15 @@ func (a *app) lsCommand() *cobra.Command {
 			if a.output == formatJSON {
 				return a.printJSON(each(list.Sandboxes, sandboxViewOf))
 			}
-			return a.printTable([]string{"ID", "NAME", "STATE", "EXIT", "IMAGE", "CREATED", "COMMAND"}, each(list.Sandboxes, sandboxRow))
+			return a.printTable([]string{"ID", "NAME", "STATE", "EXIT", "IMAGE", "CREATED", "TTL", "IDLE", "COMMAND"}, each(list.Sandboxes, a.sandboxRow))
 		},
 	}
-	cmd.Flags().StringArrayVar(&labels, "label", nil, "only those with this label `K=V`")
+	cmd.Flags().StringArrayVarP(&labels, "label", "l", nil, "only those with this label `K=V`")
 	a.outputFlags(cmd)
 	return cmd
 }
 
-func sandboxRow(s *caissonv1.Sandbox) []string {
+func (a *app) sandboxRow(s *caissonv1.Sandbox) []string {
 	exit, name := "-", s.Name
 	if s.Result != nil {
 		exit = strconv.Itoa(int(s.Result.ExitCode))
@@ -54,7 +55,27 @@ func sandboxRow(s *caissonv1.Sandbox) []string {
 		name = ""
 	}
 	return []string{
-		s.Id, orDash(name), s.State, exit, s.Image, timeCell(s.CreatedAt),
+		s.Id, orDash(name), s.State, exit, s.Image, timeCell(s.CreatedAt), a.ttlCell(s), a.idleCell(s),
 		shorten(strings.Join(s.Args, " "), commandCell),
 	}
+}
+
+// ttlCell is what is left of a sandbox's time.
+func (a *app) ttlCell(s *caissonv1.Sandbox) string {
+	if s.ExpiresAt == nil {
+		return "-"
+	}
+	return max(0, s.ExpiresAt.AsTime().Sub(a.now())).Round(time.Second).String()
+}
+
+// idleCell is how long no command ran, and for how long none may run.
+func (a *app) idleCell(s *caissonv1.Sandbox) string {
+	cell := "-"
+	if s.IdleSince != nil {
+		cell = max(0, a.now().Sub(s.IdleSince.AsTime())).Round(time.Second).String()
+	}
+	if s.IdleTimeout != nil {
+		cell += "/" + s.IdleTimeout.AsDuration().String()
+	}
+	return cell
 }

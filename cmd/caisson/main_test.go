@@ -110,7 +110,38 @@ func sample() *servertest.Fake {
 		Args: []string{"sh", "-c", "echo \x1b[31mred"}, CreatedAt: at, ExitedAt: at.Add(time.Minute), Result: &result,
 	}
 	base := runtime.Image{Name: "base", Digest: "sha256:0123", SizeBytes: 1_572_864, CreatedAt: at, Source: "embedded"}
+	e1 := runtime.ExecInfo{ID: "e1", SandboxID: live.ID, Args: []string{"sleep", "60"}, State: runtime.ExecRunning, PID: 7, Stdin: true, StartedAt: at, StdoutBytes: 3}
+	e2 := runtime.ExecInfo{ID: "e2", SandboxID: live.ID, Args: []string{"sh"}, State: runtime.ExecExited, PID: 8, TTY: true, StartedAt: at, EndedAt: at, Result: &runtime.Result{ExitCode: 3}}
+	known := func(ref string) (runtime.Info, error) {
+		if ref != "build" {
+			return runtime.Info{}, sbxerr.New(sbxerr.NotFound, "fake.find", "no sandbox %q", ref)
+		}
+		return live, nil
+	}
 	return &servertest.Fake{
+		OnCreate: func(req runtime.CreateRequest) (runtime.Info, error) {
+			if req.Ensure && req.Name == "other" {
+				return runtime.Info{}, sbxerr.New(sbxerr.Exists, "fake.create", "sandbox %q has other settings: memory", req.Name)
+			}
+			return runtime.Info{
+				ID: "dddddddddddddddddddddddddd", Name: req.Name, State: runtime.StateRunning, Image: "base", Profile: "strict",
+				CreatedAt: at, ExpiresAt: at.Add(time.Hour), IdleSince: at, IdleTimeout: time.Minute, Labels: req.Labels, OwnerUID: 1000, Parent: live.ID, Execs: 2,
+			}, nil
+		},
+		OnExecs: func(string) ([]runtime.ExecInfo, error) { return []runtime.ExecInfo{e1, e2}, nil },
+		OnSignal: func(_, exec string, _ runtime.SignalRequest) error {
+			return sbxerr.New(sbxerr.NotFound, "fake.kill", "no command %q", exec)
+		},
+		OnWait:   func(_ context.Context, ref string) (runtime.Info, error) { return known(ref) },
+		OnWaitEx: func(context.Context, string, string) (runtime.ExecInfo, error) { return e2, nil },
+		OnPause:  known,
+		OnResume: known,
+		OnStop:   func(ref string, _ *time.Duration) (runtime.Info, error) { return known(ref) },
+		OnUpdate: func(ref string, _ runtime.UpdateRequest) (runtime.Info, error) { return known(ref) },
+		Counts: runtime.Stats{
+			Sandboxes: map[runtime.State]int{runtime.StateRunning: 2, runtime.StateExited: 1}, Execs: 3, Queued: 4,
+			Pools: []runtime.PoolStats{{Profile: "strict", Image: "base", Ready: 5, Filling: 1, Size: 6, Hits: 7, Misses: 8, Failures: 9, Refill: 1500 * time.Microsecond}},
+		},
 		Infos: []runtime.Info{live, ended},
 		Details: map[string]*runtime.Detail{"build": {
 			Info: live, Limits: runtime.Limits{MemoryBytes: 1, MilliCPU: 2, PIDs: 3, OpenFiles: 4, TmpfsBytes: 5},
@@ -135,7 +166,7 @@ func sample() *servertest.Fake {
 		},
 		OnSpec: func(req runtime.Request) (*runtime.SpecView, error) {
 			return &runtime.SpecView{
-				SpecJSON: fmt.Appendf(nil, `{"process":{"args":[%q]}}`, req.Args[0]), SeccompProfile: "strict",
+				SpecJSON: fmt.Appendf(nil, `{"process":{"args":[%q]}}`, req.Exec.Args[0]), SeccompProfile: "strict",
 				CgroupValues: map[string]string{"pids.max": "256", "memory.max": "536870912"},
 				Mounts:       []string{"tmpfs on /tmp"},
 				SeccompRules: []runtime.SeccompRule{
@@ -216,6 +247,23 @@ func TestGolden(t *testing.T) {
 		{"capabilities-json", "capabilities --json", 0},
 		{"explain", "explain 402", 0},
 		{"explain-json", "explain sbx-201 -o json", 0},
+		{"create", "create --name agent --ttl 1h -l team=x", 0},
+		{"create-json", "create --json --ensure --name agent", 0},
+		{"create-differs", "create --ensure --name other", 125},
+		{"ps", "ps build", 0},
+		{"ps-json", "ps --json build", 0},
+		{"kill-absent", "kill build absent", 125},
+		{"wait", "wait build", 0},
+		{"wait-exec-json", "wait --json build e2", 3},
+		{"stop", "stop --grace 0s build", 0},
+		{"stop-json", "stop --json build", 0},
+		{"pause-absent", "pause build nobody", 125},
+		{"resume", "resume build", 0},
+		{"update", "update --ttl never -m 1G -l team= build", 0},
+		{"stats", "stats", 0},
+		{"stats-json", "stats --json", 0},
+		{"exec-help", "exec --help", 0},
+		{"create-help", "create --help", 0},
 		{"help", "", 0},
 		{"run-help", "run --help", 0},
 	}

@@ -22,11 +22,12 @@ import (
 // capture is a daemon that notes each request as text.
 func capture(got *string) *servertest.Fake {
 	return &servertest.Fake{OnRun: func(_ context.Context, r runtime.Request, _ runtime.IO) (*runtime.Result, error) {
-		l := r.Limits
+		c, e := r.Create, r.Exec
+		l := c.Limits
 		*got = fmt.Sprintf("Args:%v Env:%v Cwd:%v User:%v Name:%v Image:%v Profile:%v Network:%v Allow:%v Labels:%v Session:%v Task:%v TTY:%v "+
 			"MemoryBytes:%v MilliCPU:%v PIDs:%v OpenFiles:%v TmpfsBytes:%v Timeout:%v OutputLimit:%v Workspace:%v",
-			r.Args, r.Env, r.Cwd, r.User, r.Name, r.Image, r.Profile, r.Network, r.Allow, r.Labels, r.Session, r.Task, r.TTY,
-			deref(l.MemoryBytes), deref(l.MilliCPU), deref(l.PIDs), deref(l.OpenFiles), deref(l.TmpfsBytes), deref(r.Timeout), deref(r.OutputLimit), deref(r.Workspace))
+			e.Args, e.Env, e.Cwd, c.User, c.Name, c.Image, c.Profile, c.Network, c.Allow, c.Labels, c.Session, c.Task, e.TTY != nil,
+			deref(l.MemoryBytes), deref(l.MilliCPU), deref(l.PIDs), deref(l.OpenFiles), deref(l.TmpfsBytes), deref(e.Timeout), deref(e.OutputLimit), deref(c.Workspace))
 		return &runtime.Result{}, nil
 	}}
 }
@@ -99,7 +100,7 @@ func TestRunJSON(t *testing.T) {
 
 func TestDetach(t *testing.T) {
 	f := &servertest.Fake{OnStart: func(_ context.Context, req runtime.Request) (runtime.Info, error) {
-		return runtime.Info{ID: "id", Name: req.Name}, nil
+		return runtime.Info{ID: "id", Name: req.Create.Name}, nil
 	}}
 	if code, stdout, _ := invoke(t, f, "", "run", "-d", "--name", "n", "--", "x"); code != 0 || stdout != "id\n" {
 		t.Errorf("%d %q", code, stdout)
@@ -165,7 +166,7 @@ func TestOutputStreams(t *testing.T) {
 // waiting is a daemon whose command waits for its caller to go or a signal.
 func waiting(running chan<- struct{}, onSignal func(syscall.Signal) *runtime.Result, gone chan<- struct{}) *servertest.Fake {
 	return &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
-		rio.Started(runtime.Info{})
+		rio.Started(runtime.Info{}, runtime.ExecInfo{})
 		if _, err := io.WriteString(rio.Stdout, "running\n"); err != nil {
 			return nil, err
 		}
@@ -304,7 +305,7 @@ func TestClientKilled(t *testing.T) {
 // yes is a daemon whose command writes until its caller goes.
 func yes(gone chan<- struct{}) *servertest.Fake {
 	return &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
-		rio.Started(runtime.Info{})
+		rio.Started(runtime.Info{}, runtime.ExecInfo{})
 		for ctx.Err() == nil {
 			if _, err := io.WriteString(rio.Stdout, "y\n"); err != nil {
 				break

@@ -7,13 +7,14 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
-// runView is what run --json prints.
+// runView is what run --json and exec --json print.
 type runView struct {
 	resultView
 	Stdout         string `json:"stdout"`
 	StdoutEncoding string `json:"stdout_encoding"`
 	Stderr         string `json:"stderr"`
 	StderrEncoding string `json:"stderr_encoding"`
+	Exec           string `json:"exec"` // ID of the command in the sandbox
 }
 
 // resultView is how a command ended.
@@ -42,14 +43,6 @@ type resultView struct {
 type stageView struct {
 	Name       string  `json:"name"`
 	DurationMS float64 `json:"duration_ms"`
-}
-
-// view is r with the output of its command.
-func (k *keptOutput) view(r *caissonv1.Result) runView {
-	v := runView{resultView: *resultViewOf(r)}
-	v.Stdout, v.StdoutEncoding = encode(k.stdout.bytes(r.StdoutBytes))
-	v.Stderr, v.StderrEncoding = encode(k.stderr.bytes(r.StderrBytes))
-	return v
 }
 
 // resultViewOf is nil for a command that has not ended.

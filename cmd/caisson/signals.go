@@ -17,32 +17,38 @@ import (
 
 // relay passes the signals that this process gets on to the command. The first
 // SIGINT or SIGTERM is the command's to act on; a second one, or the end of the
-// grace, ends the sandbox. Before the command runs, the first one does.
+// grace, ends the call. Before the command runs, the first one does.
 type relay struct {
 	caught  chan os.Signal
 	forward chan syscall.Signal
 	running atomic.Bool
 	grace   time.Duration
 	cancel  context.CancelCauseFunc
+
+	consequence string // of cancel, for the message
 }
 
 // interruption is why a run was cancelled.
 type interruption struct {
 	signal syscall.Signal
 	reason string
+	then   string
 }
 
 func (i *interruption) Error() string {
-	return fmt.Sprintf("%s %s: the sandbox is removed", unix.SignalName(i.signal), i.reason)
+	return fmt.Sprintf("%s %s: %s", unix.SignalName(i.signal), i.reason, i.then)
 }
 
-// newRelay starts to catch signals. cancel is called to end the sandbox.
-func newRelay(grace time.Duration, cancel context.CancelCauseFunc) *relay {
+// newRelay starts to catch signals. cancel is called to end the call, with the
+// consequence.
+func newRelay(grace time.Duration, consequence string, cancel context.CancelCauseFunc) *relay {
 	r := &relay{
 		caught:  make(chan os.Signal, 16),
 		forward: make(chan syscall.Signal),
 		grace:   grace,
 		cancel:  cancel,
+
+		consequence: consequence,
 	}
 	signal.Notify(r.caught, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 	return r
@@ -51,7 +57,7 @@ func newRelay(grace time.Duration, cancel context.CancelCauseFunc) *relay {
 func (r *relay) stop() { signal.Stop(r.caught) }
 
 // started says that there is a command now which signals can reach.
-func (r *relay) started(_, _ string) { r.running.Store(true) }
+func (r *relay) started() { r.running.Store(true) }
 
 // run relays until ctx ends or it has cancelled the run.
 func (r *relay) run(ctx context.Context) {
@@ -62,7 +68,7 @@ func (r *relay) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-grace:
-			r.cancel(&interruption{first, fmt.Sprintf("did not end the command within %v", r.grace)})
+			r.cancel(&interruption{first, fmt.Sprintf("did not end the command within %v", r.grace), r.consequence})
 			return
 		case s := <-r.caught:
 			sig, ok := s.(syscall.Signal)
@@ -71,11 +77,11 @@ func (r *relay) run(ctx context.Context) {
 			}
 			ends := sig == syscall.SIGINT || sig == syscall.SIGTERM
 			if ends && !r.running.Load() {
-				r.cancel(&interruption{sig, "came before the command ran"})
+				r.cancel(&interruption{sig, "came before the command ran", r.consequence})
 				return
 			}
 			if ends && first != 0 {
-				r.cancel(&interruption{sig, "came a second time"})
+				r.cancel(&interruption{sig, "came a second time", r.consequence})
 				return
 			}
 			if ends {

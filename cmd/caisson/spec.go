@@ -13,7 +13,7 @@ import (
 )
 
 func (a *app) specCommand() *cobra.Command {
-	var f specFlags
+	var f runFlags
 	filter := false
 	cmd := &cobra.Command{
 		Use:   "spec [flags] -- CMD [ARG...]",

@@ -28,6 +28,13 @@ type sandboxView struct {
 	Session   string            `json:"session"`
 	Task      string            `json:"task"`
 	Result    *resultView       `json:"result"`
+
+	ExpiresAt     *time.Time `json:"expires_at"`
+	IdleTimeoutMS *float64   `json:"idle_timeout_ms"`
+	IdleSince     *time.Time `json:"idle_since"`
+	OwnerUID      uint32     `json:"owner_uid"`
+	Parent        string     `json:"parent"`
+	Execs         int32      `json:"execs"`
 }
 
 type workspaceView struct {
@@ -40,7 +47,12 @@ func sandboxViewOf(s *caissonv1.Sandbox) sandboxView {
 		ID: s.GetId(), Name: s.GetName(), State: s.GetState(), Image: s.GetImage(), Profile: s.GetProfile(),
 		Args: orEmpty(s.GetArgs()), CreatedAt: timeOf(s.GetCreatedAt()), ExitedAt: timeOf(s.GetExitedAt()),
 		PID: s.GetPid(), Labels: orEmptyMap(s.GetLabels()), Session: s.GetSession(), Task: s.GetTask(),
-		Result: resultViewOf(s.GetResult()),
+		Result: resultViewOf(s.GetResult()), ExpiresAt: timeOf(s.GetExpiresAt()), IdleSince: timeOf(s.GetIdleSince()),
+		OwnerUID: s.GetOwnerUid(), Parent: s.GetParent(), Execs: s.GetExecs(),
+	}
+	if d := s.GetIdleTimeout(); d != nil {
+		ms := milliseconds(d)
+		v.IdleTimeoutMS = &ms
 	}
 	if w := s.GetWorkspace(); w != nil {
 		v.Workspace = &workspaceView{w.Dir, w.Mode}

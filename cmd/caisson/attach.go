@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+const attachLong = `Connect with a command of a sandbox: show its output from its beginning, or from
+where --offset and --stderr-offset say, and exit with its exit code when it ends.
+
+Ctrl-C and SIGTERM reach the command; a second one, or 10 seconds, leave it alone.`
+
+func (a *app) attachCommand() *cobra.Command {
+	var o api.AttachOptions
+	var stdin, terminal bool
+	cmd := &cobra.Command{
+		Use:               "attach [flags] SANDBOX EXEC",
+		Short:             "Connect with a command that runs in a sandbox",
+		Long:              attachLong,
+		Args:              exactly("SANDBOX", "EXEC"),
+		ValidArgsFunction: a.completeSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOffsets(o.StdoutOffset, o.StderrOffset); err != nil {
+				return err
+			}
+			return a.foreground(cmd.Context(), task{
+				terminal: terminal, stdin: stdin, stdout0: o.StdoutOffset, stderr0: o.StderrOffset, consequence: "the command runs on",
+				run: func(ctx context.Context, c *api.Client, size *caissonv1.WinSize, rio api.IO) (*caissonv1.Result, error) {
+					if size != nil {
+						rio.Resizes = startingWith(ctx, api.Size{Rows: uint16(size.Rows), Cols: uint16(size.Cols)}, rio.Resizes)
+					}
+					return c.Attach(ctx, args[0], args[1], o, rio)
+				},
+			})
+		},
+	}
+	cmd.Flags().SortFlags = false
+	cmd.Flags().BoolVarP(&stdin, "interactive", "i", false, "forward standard input")
+	cmd.Flags().BoolVarP(&terminal, "tty", "t", false, "the command has a terminal: it follows the size of ours")
+	offsetFlags(cmd, &o.StdoutOffset, &o.StderrOffset)
+	a.streamFlags(cmd)
+	return cmd
+}
+
+func offsetFlags(cmd *cobra.Command, stdout, stderr *int64) {
+	cmd.Flags().Int64Var(stdout, "offset", 0, "leave out the first `N` bytes of standard output")
+	cmd.Flags().Int64Var(stderr, "stderr-offset", 0, "leave out the first `N` bytes of standard error")
+}
+
+func checkOffsets(stdout, stderr int64) error {
+	if stdout < 0 || stderr < 0 {
+		return usage("an offset counts bytes from 0")
+	}
+	return nil
+}
+
+// startingWith makes the command's terminal as large as ours at once.
+func startingWith(ctx context.Context, first api.Size, rest <-chan api.Size) <-chan api.Size {
+	out := make(chan api.Size)
+	go func() {
+		for size, ok := first, true; ok; {
+			select {
+			case out <- size:
+			case <-ctx.Done():
+				return
+			}
+			select {
+			case size, ok = <-rest:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
+}

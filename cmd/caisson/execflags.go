@@ -1,0 +1,141 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/cgroups/units"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// maxScript bounds a script of --shell, in bytes.
+const maxScript = 1 << 20
+
+// execFlags are the flags of exec.
+type execFlags struct {
+	commandFlags
+	shell              bool
+	user               string
+	memory, cpus, pids string
+	env, ulimits       []string
+}
+
+func (f *execFlags) register(cmd *cobra.Command) {
+	f.commandFlags.register(cmd)
+	flags := cmd.Flags()
+	flags.BoolVarP(&f.detach, "detach", "d", false, "leave the command running and print its ID")
+	flags.BoolVar(&f.shell, "shell", false, "run a script for /bin/sh, which is read from standard input")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `K=V`; K alone takes the value that it has here")
+	flags.StringVarP(&f.user, "user", "u", "", "`USER` inside: name, uid or uid:gid (default: the sandbox's)")
+	flags.StringVarP(&f.memory, "memory", "m", "", "memory `SIZE` of this command, below the sandbox's")
+	flags.StringVar(&f.cpus, "cpus", "", "`N` CPUs of this command, below the sandbox's")
+	flags.StringVar(&f.pids, "pids", "", "`N` processes and threads of this command, below the sandbox's")
+	flags.StringArrayVar(&f.ulimits, "ulimit", nil, "resource limit `NAME=SOFT[:HARD]`, below the sandbox's, such as nofile=64:128")
+}
+
+// spec is what the flags and the words after SANDBOX make, or all reasons why
+// they make nothing.
+func (f *execFlags) spec(cmd *cobra.Command, words []string, a *app) (*caissonv1.ExecSpec, error) {
+	p := parser{flags: cmd.Flags()}
+	spec := f.commandFlags.spec(&p)
+	p.notEmpty("user")
+	spec.User, spec.Env = f.user, p.environment(f.env, a.lookupEnv)
+	spec.Rlimits = p.ulimits(f.ulimits)
+	spec.Limits = f.limits(&p)
+	args, err := commandOf(words)
+	switch {
+	case err != nil:
+		p.refuse(err)
+	case f.shell && len(args) > 0:
+		p.refuse(usage("--shell and a command exclude each other: the script is read from standard input"))
+	case f.shell && f.interactive:
+		p.refuse(usage("--shell and -i exclude each other: standard input is the script"))
+	case !f.shell && (len(args) == 0 || args[0] == ""):
+		p.refuse(usage("there is no command: %s", cmd.UseLine()))
+	}
+	spec.Args = args
+	if f.shell && len(p.errs) == 0 {
+		if spec.Shell, err = readScript(a.stdin); err != nil {
+			p.refuse(err)
+		}
+	}
+	return spec, p.end(spec)
+}
+
+// limits is nil where none is given: then the command needs no cgroup.
+func (f *execFlags) limits(p *parser) *caissonv1.ExecLimits {
+	l := &caissonv1.ExecLimits{
+		MemoryBytes: p.number("memory", f.memory, units.ParseSize),
+		MilliCpu:    p.number("cpus", f.cpus, units.ParseCPU),
+		Pids:        p.number("pids", f.pids, parseCount),
+	}
+	if l.MemoryBytes == nil && l.MilliCpu == nil && l.Pids == nil {
+		return nil
+	}
+	return l
+}
+
+// commandOf is the command in the words after SANDBOX.
+func commandOf(words []string) ([]string, error) {
+	switch {
+	case len(words) == 0:
+		return nil, nil
+	case words[0] == "--":
+		return words[1:], nil
+	case strings.HasPrefix(words[0], "-"):
+		return nil, usage("flags come before SANDBOX; a command that is called %q comes after --", words[0])
+	}
+	return words, nil
+}
+
+func readScript(r io.Reader) (string, error) {
+	script, err := io.ReadAll(io.LimitReader(r, maxScript+1))
+	switch {
+	case err != nil:
+		return "", sbxerr.Wrap(sbxerr.ClientIO, "caisson.script", fmt.Errorf("read the script: %w", err))
+	case len(script) > maxScript:
+		return "", usage("--shell: the script has more than %d bytes: copy it into the sandbox and run it there", maxScript)
+	case len(script) == 0:
+		return "", usage("--shell: the script on standard input is empty")
+	}
+	return string(script), nil
+}
+
+// ulimits reads NAME=SOFT[:HARD], with names as ulimit's or as setrlimit's.
+func (p *parser) ulimits(list []string) []*caissonv1.Rlimit {
+	var out []*caissonv1.Rlimit
+	for _, entry := range list {
+		name, values, given := strings.Cut(entry, "=")
+		soft, hard, both := strings.Cut(values, ":")
+		if !both {
+			hard = soft
+		}
+		s, errSoft := parseRlimit(soft)
+		h, errHard := parseRlimit(hard)
+		if name == "" || !given || errors.Join(errSoft, errHard) != nil || s > h {
+			p.refuse(usage("--ulimit: %q is not NAME=SOFT[:HARD] with SOFT up to HARD, such as nofile=64:128", entry))
+			continue
+		}
+		name = strings.ToUpper(name)
+		if !strings.HasPrefix(name, "RLIMIT_") {
+			name = "RLIMIT_" + name
+		}
+		out = append(out, &caissonv1.Rlimit{Name: name, Soft: s, Hard: h})
+	}
+	return out
+}
+
+// parseRlimit reads a value; "unlimited" is RLIM_INFINITY.
+func parseRlimit(s string) (uint64, error) {
+	if s == "unlimited" {
+		return math.MaxUint64, nil
+	}
+	return strconv.ParseUint(s, 10, 64)
+}

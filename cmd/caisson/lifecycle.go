@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+func (a *app) pauseCommand() *cobra.Command {
+	return a.lifecycleCommand("pause", "Freeze all processes of sandboxes", (*api.Client).Pause)
+}
+
+func (a *app) resumeCommand() *cobra.Command {
+	return a.lifecycleCommand("resume", "Let the processes of paused sandboxes go on", (*api.Client).Resume)
+}
+
+func (a *app) stopCommand() *cobra.Command {
+	var grace *time.Duration
+	text := ""
+	cmd := a.lifecycleCommand("stop", "End all processes of sandboxes", func(c *api.Client, ctx context.Context, ref string) (*caissonv1.Sandbox, error) {
+		return c.Stop(ctx, ref, grace)
+	})
+	cmd.Long = "End all processes of sandboxes: TERM, and KILL after a grace. What their commands\nwrote stays until caisson rm."
+	cmd.Flags().StringVar(&text, "grace", "", "`DURATION` between TERM and KILL, such as 5s; 0s kills at once (default: the daemon's)")
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		p := parser{flags: cmd.Flags()}
+		if d := p.lifetime("grace", text); d != nil {
+			v := d.AsDuration()
+			grace = &v
+		}
+		if err := errors.Join(p.errs...); err != nil {
+			return err
+		}
+		return run(cmd, args)
+	}
+	return cmd
+}
+
+// lifecycleCommand is a verb that changes the state of sandboxes.
+func (a *app) lifecycleCommand(verb, short string, call func(*api.Client, context.Context, string) (*caissonv1.Sandbox, error)) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               verb + " SANDBOX...",
+		Short:             short,
+		Args:              atLeastOne("SANDBOX"),
+		ValidArgsFunction: a.completeSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := a.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			return a.changeEach(args, func(ref string) (*caissonv1.Sandbox, error) { return call(client, cmd.Context(), ref) })
+		},
+	}
+	a.outputFlags(cmd)
+	return cmd
+}
+
+// changeEach goes on past failures, tells what was changed, and returns what
+// was not.
+func (a *app) changeEach(refs []string, change func(ref string) (*caissonv1.Sandbox, error)) error {
+	var changed []*caissonv1.Sandbox
+	var errs []error
+	for _, ref := range refs {
+		s, err := change(ref)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", ref, err))
+			continue
+		}
+		changed = append(changed, s)
+	}
+	var told error
+	switch {
+	case a.output == formatTable:
+		for _, s := range changed {
+			told = errors.Join(told, a.printSandbox(s))
+		}
+	case len(errs) == 0:
+		told = a.printJSON(each(changed, sandboxViewOf))
+	}
+	if len(errs) == 1 {
+		return errors.Unwrap(errs[0])
+	}
+	return errors.Join(append(errs, told)...)
+}

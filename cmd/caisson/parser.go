@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// parser reads the values of flags and gathers what is wrong with them.
+type parser struct {
+	flags *pflag.FlagSet
+	errs  []error
+}
+
+func (p *parser) refuse(err error) { p.errs = append(p.errs, err) }
+
+// end returns all that is wrong, also with the request as a whole.
+func (p *parser) end(request proto.Message) error {
+	if _, err := proto.Marshal(request); err != nil {
+		p.refuse(usage("what is not UTF-8 cannot be sent: %w", err))
+	}
+	return errors.Join(p.errs...)
+}
+
+// notEmpty refuses flags that were given, but with no value: "" would mean
+// the default, which is not what somebody who writes a flag wants.
+func (p *parser) notEmpty(names ...string) {
+	for _, name := range names {
+		if p.flags.Changed(name) && p.flags.Lookup(name).Value.String() == "" {
+			p.refuse(usage("--%s is empty: leave it out for the default", name))
+		}
+	}
+}
+
+// number reads a flag that may be absent. What is given is never taken for
+// absent, so that "" and 0 are refused.
+func (p *parser) number(name, text string, parse func(string) (int64, error)) *int64 {
+	if !p.flags.Changed(name) {
+		return nil
+	}
+	n, err := parse(text)
+	if err != nil {
+		p.refuse(fmt.Errorf("--%s: %w", name, err))
+		return nil
+	}
+	return &n
+}
+
+func parseCount(s string) (int64, error) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 1 {
+		return 0, sbxerr.New(sbxerr.Limits, "caisson.count", "%q is not a positive count, give one such as 256", s)
+	}
+	return n, nil
+}
+
+func (p *parser) duration(name, text string) *durationpb.Duration {
+	if !p.flags.Changed(name) {
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		p.refuse(sbxerr.New(sbxerr.Limits, "caisson.duration", "--%s: %q is not a positive duration, give one such as 500ms, 30s or 5m", name, text))
+		return nil
+	}
+	return durationpb.New(d)
+}
+
+// environment completes names without a value from caisson's own environment,
+// so that a secret need not be on the command line. The values are not quoted
+// in any refusal.
+func (p *parser) environment(list []string, lookupEnv func(string) (string, bool)) []string {
+	var out []string
+	for _, entry := range list {
+		name, _, given := strings.Cut(entry, "=")
+		switch value, set := lookupEnv(name); {
+		case name == "":
+			p.refuse(usage("--env: an entry has no name, write K=V"))
+		case given:
+			out = append(out, entry)
+		case set:
+			out = append(out, name+"="+value)
+		default:
+			p.refuse(usage("--env: %q is not set here, write %s=VALUE", name, name))
+		}
+	}
+	return out
+}
+
+func (p *parser) labels(list []string) map[string]string {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(list))
+	for _, entry := range list {
+		key, value, given := strings.Cut(entry, "=")
+		if _, twice := out[key]; key == "" || !given || twice {
+			p.refuse(usage("--label: %q is not a label K=V of its own", entry))
+			continue
+		}
+		out[key] = value
+	}
+	return out
+}

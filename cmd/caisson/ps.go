@@ -1,0 +1,73 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+// execView is one command of a sandbox.
+type execView struct {
+	ID          string      `json:"id"`
+	SandboxID   string      `json:"sandbox_id"`
+	Args        []string    `json:"args"`
+	State       string      `json:"state"`
+	PID         int64       `json:"pid"`
+	TTY         bool        `json:"tty"`
+	Stdin       bool        `json:"stdin"`
+	StartedAt   *time.Time  `json:"started_at"`
+	EndedAt     *time.Time  `json:"ended_at"`
+	StdoutBytes int64       `json:"stdout_bytes"`
+	StderrBytes int64       `json:"stderr_bytes"`
+	Result      *resultView `json:"result"`
+}
+
+func execViewOf(e *caissonv1.Exec) execView {
+	return execView{
+		ID: e.GetId(), SandboxID: e.GetSandboxId(), Args: orEmpty(e.GetArgs()), State: e.GetState(), PID: e.GetPid(),
+		TTY: e.GetTty(), Stdin: e.GetStdin(), StartedAt: timeOf(e.GetStartedAt()), EndedAt: timeOf(e.GetEndedAt()),
+		StdoutBytes: e.GetStdoutBytes(), StderrBytes: e.GetStderrBytes(), Result: resultViewOf(e.GetResult()),
+	}
+}
+
+func (a *app) psCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "ps SANDBOX",
+		Short:             "List the commands of a sandbox",
+		Args:              exactly("SANDBOX"),
+		ValidArgsFunction: a.completeSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := a.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			list, err := client.Execs(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if a.output == formatJSON {
+				return a.printJSON(each(list, execViewOf))
+			}
+			return a.printTable([]string{"EXEC", "STATE", "EXIT", "PID", "STARTED", "STDOUT", "STDERR", "COMMAND"}, each(list, execRow))
+		},
+	}
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func execRow(e *caissonv1.Exec) []string {
+	exit := "-"
+	if e.Result != nil {
+		exit = strconv.Itoa(int(e.Result.ExitCode))
+	}
+	return []string{
+		e.Id, e.State, exit, strconv.FormatInt(e.Pid, 10), timeCell(e.StartedAt),
+		strconv.FormatInt(e.StdoutBytes, 10), strconv.FormatInt(e.StderrBytes, 10),
+		shorten(strings.Join(e.Args, " "), commandCell),
+	}
+}

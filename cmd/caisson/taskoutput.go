@@ -1,0 +1,82 @@
+package main
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+// taskOutput is where the output of a command goes, and what is told at its
+// start and at its end.
+type taskOutput struct {
+	stdout, stderr io.Writer
+	start          func(*caissonv1.Exec)
+	end            func(*caissonv1.Result) error
+}
+
+// taskOutput chooses between passing output on as it comes, as it is or as
+// lines of JSON, and keeping it for one object at the end.
+func (a *app) taskOutput(t task) taskOutput {
+	switch {
+	case a.stream == streamJSONL:
+		return newJSONL(a.stdout).output(t.stdout0, t.stderr0)
+	case a.output == formatJSON:
+		return a.objectOutput(t.limit)
+	}
+	return taskOutput{a.stdout, a.stderr, func(*caissonv1.Exec) {}, func(r *caissonv1.Result) error {
+		if note := noteOf(r); note != "" {
+			a.progress("caisson: " + note)
+		}
+		return nil
+	}}
+}
+
+// objectOutput keeps limit bytes of each stream; nil is the default.
+func (a *app) objectOutput(limit *int64) taskOutput {
+	n := int64(api.DefaultOutputLimit)
+	if limit != nil {
+		n = *limit
+	}
+	stdout, stderr := api.NewKept(n), api.NewKept(n)
+	exec := ""
+	return taskOutput{stdout, stderr, func(e *caissonv1.Exec) { exec = e.GetId() }, func(r *caissonv1.Result) error {
+		v := runView{resultView: *resultViewOf(r), Exec: exec}
+		v.Stdout, v.StdoutEncoding = encode(stdout.Bytes(r.StdoutBytes))
+		v.Stderr, v.StderrEncoding = encode(stderr.Bytes(r.StderrBytes))
+		return a.printJSON(v)
+	}}
+}
+
+// noteOf says why a command ended, where its exit code alone does not.
+func noteOf(r *caissonv1.Result) string {
+	switch {
+	case r.TimedOut:
+		return "the command was ended by its timeout"
+	case r.OomKilled:
+		return "the sandbox ran out of memory: -m gives it more"
+	case r.Reason == "lost":
+		return "the sandbox ended without a word about the command"
+	case r.PidsLimitHit:
+		return "the sandbox reached its limit of processes: --pids gives it more"
+	}
+	return ""
+}
+
+// streamFlags gives cmd the forms of a foreground command's output.
+func (a *app) streamFlags(cmd *cobra.Command) {
+	a.outputFlags(cmd)
+	cmd.Flags().Var(&a.stream, "stream", "tell all that happens as it comes, in this `FORMAT`: jsonl, one object per line")
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if a.stream != "" && a.output == formatJSON {
+			return usage("--stream and --json exclude each other: one object, or one for each event")
+		}
+		if f := cmd.Flags().Lookup("detach"); a.stream != "" && f != nil && f.Changed {
+			return usage("--stream and -d exclude each other: nobody is left to tell")
+		}
+		return run(cmd, args)
+	}
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/api"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// defaultSize is the size of a terminal where ours is not known.
+var defaultSize = api.Size{Rows: 24, Cols: 80}
+
+// terminal is ours while a command has one.
+type terminal struct {
+	resizes chan api.Size
+
+	file    *os.File // nil: there is none
+	before  *unix.Termios
+	changed chan os.Signal
+	done    chan struct{}
+}
+
+// openTerminal prepares the terminal that is our input or output. With raw,
+// where it is our input, what is typed goes to the command as it is: also
+// Ctrl-C. close undoes it.
+func (a *app) openTerminal(raw bool) (*terminal, error) {
+	t := &terminal{resizes: make(chan api.Size, 1), changed: make(chan os.Signal, 1), done: make(chan struct{})}
+	for _, stream := range []any{a.stdin, a.stdout, a.stderr} {
+		if f, ok := stream.(*os.File); ok && t.file == nil && isTerminal(f) {
+			t.file = f
+		}
+	}
+	if in, ok := a.stdin.(*os.File); raw && ok && t.file == in && in != nil {
+		before, err := makeRaw(in)
+		if err != nil {
+			return nil, sbxerr.Wrap(sbxerr.ClientIO, "caisson.terminal", fmt.Errorf("make the terminal raw: %w", err))
+		}
+		t.before = before
+	}
+	if t.file != nil {
+		signal.Notify(t.changed, syscall.SIGWINCH)
+		go t.watch()
+	}
+	return t, nil
+}
+
+// size is the terminal's now.
+func (t *terminal) size() api.Size {
+	if t.file == nil {
+		return defaultSize
+	}
+	var w *unix.Winsize
+	err := control(t.file, func(fd int) (err error) {
+		w, err = unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
+		return err
+	})
+	if err != nil || w.Row == 0 || w.Col == 0 {
+		return defaultSize
+	}
+	return api.Size{Rows: w.Row, Cols: w.Col}
+}
+
+// watch passes the size on when it changes.
+func (t *terminal) watch() {
+	for {
+		select {
+		case <-t.done:
+			return
+		case <-t.changed:
+		}
+		select {
+		case t.resizes <- t.size():
+		case <-t.done:
+			return
+		}
+	}
+}
+
+// close makes the terminal what it was.
+func (t *terminal) close() {
+	signal.Stop(t.changed)
+	close(t.done)
+	if t.before == nil {
+		return
+	}
+	_ = control(t.file, func(fd int) error { // nobody is left to tell
+		return unix.IoctlSetTermios(fd, unix.TCSETS, t.before)
+	})
+}
+
+func isTerminal(f *os.File) bool {
+	return control(f, func(fd int) error {
+		_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+		return err
+	}) == nil
+}
+
+// makeRaw is cfmakeraw(3). It returns what to restore.
+func makeRaw(f *os.File) (before *unix.Termios, err error) {
+	err = control(f, func(fd int) error {
+		if before, err = unix.IoctlGetTermios(fd, unix.TCGETS); err != nil {
+			return err
+		}
+		raw := *before
+		raw.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
+		raw.Oflag &^= unix.OPOST
+		raw.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
+		raw.Cflag = raw.Cflag&^(unix.CSIZE|unix.PARENB) | unix.CS8
+		raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 1, 0
+		return unix.IoctlSetTermios(fd, unix.TCSETS, &raw)
+	})
+	return before, err
+}
+
+// control calls fn with f's descriptor. Unlike Fd, it leaves f as it is.
+func control(f *os.File, fn func(fd int) error) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	if err := conn.Control(func(fd uintptr) { failed = fn(int(fd)) }); err != nil {
+		return err
+	}
+	return failed
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/cgroups/units"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// updateFlags say what to change of a live sandbox.
+type updateFlags struct {
+	memory, cpus, pids, ttl, idle string
+	labels                        []string
+}
+
+func (a *app) updateCommand() *cobra.Command {
+	var f updateFlags
+	cmd := &cobra.Command{
+		Use:               "update [flags] SANDBOX",
+		Short:             "Change limits, times and labels of a sandbox that lives",
+		Example:           "  caisson update --ttl 2h -m 1G agent\n  caisson update --idle-timeout never -l team= agent",
+		Args:              exactly("SANDBOX"),
+		ValidArgsFunction: a.completeSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p := parser{flags: cmd.Flags()}
+			req := f.request(&p)
+			req.Ref = args[0]
+			if cmd.Flags().NFlag() == 0 {
+				p.refuse(usage("there is nothing to update: %s --help shows the flags", cmd.CommandPath()))
+			}
+			if err := p.end(req); err != nil {
+				return err
+			}
+			client, err := a.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			s, err := client.Update(cmd.Context(), req)
+			if err != nil {
+				return err
+			}
+			return a.printSandbox(s)
+		},
+	}
+	f.register(cmd)
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func (f *updateFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVarP(&f.memory, "memory", "m", "", "memory `SIZE`, no swap, such as 512M")
+	flags.StringVar(&f.cpus, "cpus", "", "`N` CPUs, such as 1.5")
+	flags.StringVar(&f.pids, "pids", "", "`N` processes and threads, such as 256")
+	flags.StringVar(&f.ttl, "ttl", "", "end the sandbox `DURATION` from now, or never")
+	flags.StringVar(&f.idle, "idle-timeout", "", "end the sandbox when no command ran for `DURATION`, or never")
+	flags.StringArrayVarP(&f.labels, "label", "l", nil, "label `K=V`; K= removes it")
+}
+
+func (f *updateFlags) request(p *parser) *caissonv1.UpdateRequest {
+	return &caissonv1.UpdateRequest{
+		MemoryBytes: p.number("memory", f.memory, units.ParseSize),
+		MilliCpu:    p.number("cpus", f.cpus, units.ParseCPU),
+		Pids:        p.number("pids", f.pids, parseCount),
+		Ttl:         p.lifetime("ttl", f.ttl),
+		IdleTimeout: p.lifetime("idle-timeout", f.idle),
+		Labels:      p.labels(f.labels),
+	}
+}
+
+// lifetime is duration where 0 and "never" may be said too.
+func (p *parser) lifetime(name, text string) *durationpb.Duration {
+	if !p.flags.Changed(name) {
+		return nil
+	}
+	if text == "never" {
+		return durationpb.New(0)
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		p.refuse(sbxerr.New(sbxerr.Limits, "caisson.duration", "--%s: %q is not a duration, give one such as 30s, 5m or 2h", name, text))
+		return nil
+	}
+	return durationpb.New(d)
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+const waitLong = `Wait until a sandbox, or a command of it, has ended. The exit code is the
+command's; for a sandbox, that of the command which it was made for, if any.`
+
+func (a *app) waitCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "wait SANDBOX [EXEC]",
+		Short:             "Wait for the end of a sandbox or a command",
+		Long:              waitLong,
+		Args:              waitArgs,
+		ValidArgsFunction: a.completeSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := a.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			view, result, err := wait(cmd.Context(), client, args)
+			if err != nil {
+				return err
+			}
+			if a.output == formatJSON {
+				if err := a.printJSON(view); err != nil {
+					return err
+				}
+			}
+			if code := result.GetExitCode(); code != 0 {
+				return exitStatus(code)
+			}
+			return nil
+		},
+	}
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func waitArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return exactly("SANDBOX", "EXEC")(cmd, args)
+	}
+	return exactly("SANDBOX")(cmd, args)
+}
+
+func wait(ctx context.Context, c *api.Client, args []string) (view any, _ *caissonv1.Result, _ error) {
+	if len(args) == 2 {
+		e, err := c.WaitExec(ctx, args[0], args[1])
+		return execViewOf(e), e.GetResult(), err
+	}
+	s, err := c.Wait(ctx, args[0])
+	return sandboxViewOf(s), s.GetResult(), err
+}
