@@ -30,8 +30,8 @@ BASE    := $(ASSETS)/busybox $(ASSETS)/applets.txt
 PLUGINS := $(addprefix $(BUILD)/protoc/,protoc-gen-go protoc-gen-connect-go)
 
 # The suites that drive a whole daemon; every other package is a unit.
-ROOT_SUITES := ./tests/integration/... ./tests/escape/...
-UNIT        = $$($(GO) list ./... | grep -vE '/tests/(integration|escape|vm|bench)(/|$$)')
+ROOT_SUITES := ./tests/integration/... ./tests/escape/... ./tests/fault/...
+UNIT        = $$($(GO) list ./... | grep -vE '/tests/(integration|escape|fault|vm|bench)(/|$$)')
 
 root = [ "$$(id -u)" = 0 ] || { echo '$@ needs root: it makes namespaces, mounts and cgroups' >&2; exit 1; }
 
@@ -145,13 +145,20 @@ test-cover: build containerd17 ## tests of all packages, with those that need ro
 .PHONY: test-root
 test-root: build containerd17 ## integration and escape suites, against the real containerd and runc (root)
 	@$(root)
-	$(STRICT) $(GO) test -count=1 -timeout 20m -p 1 $(ROOT_SUITES)
+	$(STRICT) $(GO) test -count=1 -timeout 20m -p 1 -skip "^TestChaos$$" $(ROOT_SUITES)
 
 .PHONY: test
 test: ## everything this host can run: setup, build, all tests with coverage, integration, escape (root)
 	$(MAKE) setup
 	$(MAKE) test-cover
 	$(MAKE) test-root
+
+CAISSON_CHAOS ?= 10m
+
+.PHONY: chaos
+chaos: build ## kill the daemon, containerd, shims and inits at random under load for CAISSON_CHAOS (default 10m; root)
+	@$(root)
+	$(STRICT) CAISSON_CHAOS=$(CAISSON_CHAOS) $(GO) test -count=1 -timeout 0 -v -run '^TestChaos$$' ./tests/fault
 
 .PHONY: test-vm
 test-vm: build ## the same promises on a kernel with cgroup v2 only, in a virtual machine

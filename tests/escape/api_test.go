@@ -39,7 +39,7 @@ const (
 
 // The API takes what it knows and refuses everything else, by a 4xx.
 func TestRequestsAreStrict(t *testing.T) {
-	if code, text := post(t, "POST", specCall, "application/json", strings.NewReader(`{"spec":{"args":["true"]}}`)); code != 200 {
+	if code, text := post(t, "POST", specCall, "application/json", strings.NewReader(`{"spec":{"exec":{"args":["true"]}}}`)); code != 200 {
 		t.Fatalf("a sound request gets %d: %s", code, text)
 	}
 	long := strings.Repeat("a", 1<<20)
@@ -61,23 +61,23 @@ func TestRequestsAreStrict(t *testing.T) {
 		{"P152", "ID with a NUL", inspectCall, `{"ref":"a\u0000b"}`},
 		{"P152", "ID with a newline", inspectCall, `{"ref":"a\nb"}`},
 		{"P152", "ID of 1 MiB", inspectCall, `{"ref":"` + long + `"}`},
-		{"P152", "huge number", specCall, `{"spec":{"args":["true"],"limits":{"memoryBytes":"99999999999999999999"}}}`},
-		{"P152", "endless number", specCall, `{"spec":{"args":["true"],"limits":{"pids":1e400}}}`},
-		{"P152", "fraction", specCall, `{"spec":{"args":["true"],"limits":{"pids":1.5}}}`},
-		{"P152", "negative limit", specCall, `{"spec":{"args":["true"],"limits":{"memoryBytes":-1}}}`},
-		{"P152", "limit of 0", specCall, `{"spec":{"args":["true"],"limits":{"pids":0}}}`},
-		{"P152", "NUL in an argument", specCall, `{"spec":{"args":["a\u0000b"]}}`},
-		{"P015", "privileged", specCall, `{"spec":{"args":["true"],"privileged":true}}`},
-		{"P015", "capability", specCall, `{"spec":{"args":["true"],"capAdd":["SYS_ADMIN"]}}`},
-		{"P015", "host network", specCall, `{"spec":{"args":["true"],"network":"host"}}`},
-		{"P015", "unconfined", specCall, `{"spec":{"args":["true"],"profile":"unconfined"}}`},
-		{"P015", "security option", specCall, `{"spec":{"args":["true"],"securityOpt":["seccomp=unconfined"]}}`},
-		{"P015", "device", specCall, `{"spec":{"args":["true"],"devices":["/dev/mem"]}}`},
-		{"P015", "hook", specCall, `{"spec":{"args":["true"],"hooks":{"prestart":[]}}}`},
-		{"P015", "annotation", specCall, `{"spec":{"args":["true"],"annotations":{"a":"b"}}}`},
-		{"P015", "label of the engine", specCall, `{"spec":{"args":["true"],"labels":{"caisson.managed":"no"}}}`},
-		{"P015", "loader in the environment without a value", specCall, `{"spec":{"args":["true"],"env":["LD_PRELOAD"]}}`},
-		{"P015", "the host's root as workspace", specCall, `{"spec":{"args":["true"],"workspace":{"dir":"/"}}}`},
+		{"P152", "huge number", specCall, `{"spec":{"exec":{"args":["true"]},"sandbox":{"limits":{"memoryBytes":"99999999999999999999"}}}}`},
+		{"P152", "endless number", specCall, `{"spec":{"exec":{"args":["true"]},"sandbox":{"limits":{"pids":1e400}}}}`},
+		{"P152", "fraction", specCall, `{"spec":{"exec":{"args":["true"]},"sandbox":{"limits":{"pids":1.5}}}}`},
+		{"P152", "negative limit", specCall, `{"spec":{"exec":{"args":["true"]},"sandbox":{"limits":{"memoryBytes":-1}}}}`},
+		{"P152", "limit of 0", specCall, `{"spec":{"exec":{"args":["true"]},"sandbox":{"limits":{"pids":0}}}}`},
+		{"P152", "NUL in an argument", specCall, `{"spec":{"exec":{"args":["a\u0000b"]}}}`},
+		{"P015", "privileged", specCall, `{"spec":{"exec":{"args":["true"]},"sandbox":{"privileged":true}}}`},
+		{"P015", "capability", specCall, `{"spec":{"exec":{"args":["true"]},"sandbox":{"capAdd":["SYS_ADMIN"]}}}`},
+		{"P015", "host network", specCall, `{"spec":{"exec":{"args":["true"]},"sandbox":{"network":"host"}}}`},
+		{"P015", "unconfined", specCall, `{"spec":{"exec":{"args":["true"]},"sandbox":{"profile":"unconfined"}}}`},
+		{"P015", "security option", specCall, `{"spec":{"exec":{"args":["true"]},"sandbox":{"securityOpt":["seccomp=unconfined"]}}}`},
+		{"P015", "device", specCall, `{"spec":{"exec":{"args":["true"]},"sandbox":{"devices":["/dev/mem"]}}}`},
+		{"P015", "hook", specCall, `{"spec":{"exec":{"args":["true"]},"sandbox":{"hooks":{"prestart":[]}}}}`},
+		{"P015", "annotation", specCall, `{"spec":{"exec":{"args":["true"]},"sandbox":{"annotations":{"a":"b"}}}}`},
+		{"P015", "label of the engine", specCall, `{"spec":{"exec":{"args":["true"]},"sandbox":{"labels":{"caisson.managed":"no"}}}}`},
+		{"P015", "loader in the environment without a value", specCall, `{"spec":{"exec":{"args":["true"],"env":["LD_PRELOAD"]}}}`},
+		{"P015", "the host's root as workspace", specCall, `{"spec":{"exec":{"args":["true"]},"sandbox":{"workspace":{"dir":"/"}}}}`},
 		{"P150", "checkpoint", "/caisson.v1.SandboxService/Checkpoint", `{"ref":"a"}`},
 		{"P150", "restore", "/caisson.v1.SandboxService/Restore", `{"ref":"a"}`},
 		{"P150", "containerd's own API", "/containerd.services.containers.v1.Containers/List", `{}`},

@@ -4,6 +4,7 @@ package harness
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,15 @@ type Daemon struct {
 	Root, State, Socket string
 	// Wrap is put before the daemon's command line, "unshare --net" for example.
 	Wrap []string
+	// Settings is the daemon's configuration; empty is that of most tests.
+	Settings string
+	// Program is a caissond other than the one under test, and Env what it gets
+	// beside PATH.
+	Program string
+	Env     []string
+	// Config is YAML that the daemon's configuration file holds beside the
+	// harness's own. It may be changed between two launches.
+	Config string
 
 	cmd *exec.Cmd
 	log *bytes.Buffer
@@ -60,6 +70,24 @@ func Start(t testing.TB, flags ...string) *Daemon {
 	d := New(t)
 	d.Launch(t, flags...)
 	t.Cleanup(func() {
+		d.Stop(t)
+		d.CheckNothingLeft(t)
+	})
+	return d
+}
+
+// StartWith starts a daemon with config in its configuration file. It may be
+// killed and launched again: at the end of t one that runs is stopped, and one
+// that was killed is launched once more, to show that it leaves nothing either.
+func StartWith(t testing.TB, config string) *Daemon {
+	t.Helper()
+	d := New(t)
+	d.Config = config
+	d.Launch(t)
+	t.Cleanup(func() {
+		if !d.Runs() {
+			d.Launch(t)
+		}
 		d.Stop(t)
 		d.CheckNothingLeft(t)
 	})
@@ -107,15 +135,15 @@ func (d *Daemon) Launch(t testing.TB, flags ...string) {
 func (d *Daemon) spawn(t testing.TB, flags ...string) {
 	t.Helper()
 	file := filepath.Join(d.Root, "config.yaml")
-	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(cmp.Or(d.Settings, settings)+d.Config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	args := append([]string{"--config", file, "--root", d.Root, "--state", d.State}, flags...)
 	d.log = &bytes.Buffer{}
-	line := append(slices.Clone(d.Wrap), append([]string{Bin(t, "caissond")}, args...)...)
+	line := append(slices.Clone(d.Wrap), append([]string{cmp.Or(d.Program, Bin(t, "caissond"))}, args...)...)
 	d.cmd = exec.Command(line[0], line[1:]...)
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
-	d.cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	d.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, d.Env...)
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -133,6 +161,16 @@ func (d *Daemon) PID() int { return d.cmd.Process.Pid }
 // ExitCode returns the code of a daemon that has ended.
 func (d *Daemon) ExitCode() int { return d.cmd.ProcessState.ExitCode() }
 
+// Runs reports whether the daemon's process is there.
+func (d *Daemon) Runs() bool {
+	select {
+	case <-d.ended:
+		return false
+	default:
+		return true
+	}
+}
+
 // Kill ends the daemon the hard way.
 func (d *Daemon) Kill(t testing.TB) {
 	t.Helper()
@@ -141,6 +179,9 @@ func (d *Daemon) Kill(t testing.TB) {
 	}
 	<-d.ended
 }
+
+// Ended is closed when the daemon has ended.
+func (d *Daemon) Ended() <-chan struct{} { return d.ended }
 
 // Stop ends the daemon as an operator would.
 func (d *Daemon) Stop(t testing.TB) {
@@ -259,14 +300,19 @@ type Failure struct {
 // the refusal.
 func (d *Daemon) Refused(t testing.TB, code string, args ...string) Failure {
 	t.Helper()
-	r := d.Try(args...)
+	return d.Try(args...).Refused(t, code)
+}
+
+// Refused returns the refusal that a call ended with, which must have the code.
+func (r Result) Refused(t testing.TB, code string) Failure {
+	t.Helper()
 	if r.Code != 125 && r.Code != 126 && r.Code != 127 {
-		t.Fatalf("caisson %q: exit code %d, want a refusal\n%s%s", args, r.Code, r.Stdout, r.Stderr)
+		t.Fatalf("caisson %q: exit code %d, want a refusal\n%s%s", r.Args, r.Code, r.Stdout, r.Stderr)
 	}
 	var f Failure
 	r.JSON(t, &f)
 	if f.Error.Code != code || f.Error.Message == "" || f.Error.Remedy == "" {
-		t.Fatalf("caisson %q: refused with %+v, want %s with a message and a remedy", args, f.Error, code)
+		t.Fatalf("caisson %q: refused with %+v, want %s with a message and a remedy", r.Args, f.Error, code)
 	}
 	return f
 }

@@ -14,11 +14,10 @@ import (
 	"github.com/caisson-run/caisson/tests/harness"
 )
 
-// A daemon that is killed takes its sandboxes with it, and the next one
-// removes what is left of them before it serves anybody.
+// The next daemon goes on with a detached run of one that was killed; a run in
+// the foreground, whose caller is told that it lost it, is ended.
 func TestKilledDaemon(t *testing.T) {
-	d := harness.New(t)
-	d.Launch(t)
+	d := harness.StartWith(t, "")
 	d.Run(t, "run", "-d", "--name", "victim", "--", "sleep", "1000")
 	client := d.Command(t.Context(), "run", "--", "sleep", "1000")
 	if err := client.Start(); err != nil {
@@ -30,10 +29,13 @@ func TestKilledDaemon(t *testing.T) {
 		t.Errorf("the client ended with %v, want 125: its daemon is gone", err)
 	}
 	d.Launch(t)
-	d.AwaitNoSandbox(t)
+	await(t, "the end of the foreground run", func() bool {
+		l := list(t, d)
+		return len(l) == 1 && l[0].Name == "victim" && l[0].State == "running"
+	})
 	d.Run(t, "run", "--", "true")
-	d.Stop(t)
-	d.CheckNothingLeft(t)
+	d.Run(t, "rm", "--force", "victim")
+	d.AwaitNoSandbox(t)
 }
 
 func TestSecondDaemonIsRefused(t *testing.T) {

@@ -25,7 +25,7 @@ func TestRefusals(t *testing.T) {
 		{"network mode to come", "SBX-403", "not offered", []string{"--network", "allow", "--", "true"}},
 		{"unknown network mode", "SBX-403", `"none"`, []string{"--network", "nome", "--", "true"}},
 		{"egress rule", "SBX-403", "example.com", []string{"--allow", "example.com", "--", "true"}},
-		{"terminal", "SBX-101", "-t", []string{"-t", "--", "true"}},
+		{"terminal and JSON", "SBX-801", "exclude each other", []string{"-t", "--", "true"}},
 		{"memory 0", "SBX-102", "512M", []string{"-m", "0", "--", "true"}},
 		{"memory -1", "SBX-102", "512M", []string{"--memory=-1", "--", "true"}},
 		{"memory 5XB", "SBX-102", "512M", []string{"-m", "5XB", "--", "true"}},

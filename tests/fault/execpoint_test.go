@@ -1,0 +1,239 @@
+package fault
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/tests/harness"
+)
+
+// counts prints numbers, and ends with a code of its own.
+const counts = "i=0; while [ $i -lt 20 ]; do echo $i; i=$((i+1)); done; exit 3"
+
+var counted = "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n13\n14\n15\n16\n17\n18\n19\n"
+
+// Once PID 1 has a command, the death of the daemon costs neither its output
+// nor its exit code, whatever the daemon was doing (F03).
+func TestKilledInExec(t *testing.T) {
+	b := newBreakable(t, "")
+	b.Run(t, "create", "--name", "box")
+	for _, point := range []string{"exec/started", "exec/settled", "exec/kept"} {
+		t.Run(point, func(t *testing.T) {
+			b.arm(t, point+"=kill")
+			// The client is held back until the daemon is there again: its
+			// patience is ten seconds, which a busy machine can take.
+			exec := begin(t, b.Daemon, "exec", "--json", "box", "--", "sh", "-c", counts)
+			b.died(t, point)
+			if r := exec.end(t); r.Code != 3 {
+				checkTyped(t, r)
+			}
+			checkSound(t, b.Daemon)
+			last := lastExec(t, b, "box", 0)
+			if r := b.Try("wait", "box", last); r.Code != 3 {
+				t.Errorf("wait: %+v", r)
+			}
+			if out := b.Run(t, "logs", "box", "--exec", last).Stdout; out != counted {
+				t.Errorf("the output that was kept is %q", out)
+			}
+			if r := result(t, b, "box", last); r.ExitCode != 3 || r.Reason != "exited" {
+				t.Errorf("the result that was kept is %+v", r)
+			}
+		})
+	}
+	b.empty(t)
+}
+
+// A command that PID 1 has not got when the daemon dies never runs, and says so
+// (F03).
+func TestKilledBeforeExec(t *testing.T) {
+	b := newBreakable(t, "")
+	b.Run(t, "create", "--name", "box")
+	for _, point := range []string{"exec/recorded", "exec/placed"} {
+		t.Run(point, func(t *testing.T) {
+			b.arm(t, point+"=kill")
+			exec := begin(t, b.Daemon, "exec", "--json", "--pids", "20", "box", "--", "touch", "/tmp/ran")
+			b.died(t, point)
+			checkTyped(t, exec.end(t))
+			checkSound(t, b.Daemon)
+			if r := b.Try("exec", "box", "--", "test", "-e", "/tmp/ran"); r.Code != 1 {
+				t.Errorf("the command ran: %+v", r)
+			}
+			await(t, "end of the command's cgroup", func() bool {
+				return len(glob(t, "/sys/fs/cgroup/*/"+b.Instance()+"/*/*exec-*")) == 0
+			})
+		})
+	}
+	b.empty(t)
+}
+
+// A start that fails is told with a code and leaves no command behind.
+func TestFailureInExec(t *testing.T) {
+	b := newBreakable(t, "")
+	b.Run(t, "create", "--name", "box")
+	for _, point := range []string{"exec/recorded", "exec/placed"} {
+		b.arm(t, point+"=error")
+		checkTyped(t, b.Try("exec", "--json", "--pids", "20", "box", "--", "touch", "/tmp/ran"))
+		b.disarm(t)
+		if r := b.Try("exec", "box", "--", "test", "-e", "/tmp/ran"); r.Code != 1 {
+			t.Errorf("%s: the command ran: %+v", point, r)
+		}
+		await(t, "end of the command's cgroup", func() bool { return len(glob(t, "/sys/fs/cgroup/*/"+b.Instance()+"/*/*exec-*")) == 0 })
+	}
+	b.empty(t)
+}
+
+// lastExec waits for the sandbox to have a command after the first n, and
+// returns the ID of the last that is no probe of checkWorks.
+func lastExec(t *testing.T, b *breakable, ref string, n int) string {
+	t.Helper()
+	var last string
+	await(t, "command", func() bool {
+		var execs []struct {
+			ID   string
+			Args []string
+		}
+		b.Run(t, "ps", ref, "-o", "json").JSON(t, &execs)
+		for _, e := range execs[min(n, len(execs)):] {
+			if strings.Contains(strings.Join(e.Args, " "), counts) {
+				last = e.ID
+			}
+		}
+		return last != ""
+	})
+	return last
+}
+
+// kept is the result of a command that ended.
+type kept struct {
+	ExitCode int    `json:"exit_code"`
+	Reason   string `json:"reason"`
+}
+
+func result(t *testing.T, b *breakable, ref, exec string) kept {
+	t.Helper()
+	var execs []struct {
+		ID     string
+		Result kept
+	}
+	b.Run(t, "ps", ref, "-o", "json").JSON(t, &execs)
+	for _, e := range execs {
+		if e.ID == exec {
+			return e.Result
+		}
+	}
+	t.Fatalf("no command %s", exec)
+	return kept{}
+}
+
+const pooled = "ids: {blocks: 64}\npools: [{size: 2}]\n"
+
+// ready waits for a full pool.
+func ready(t *testing.T, d *harness.Daemon) {
+	t.Helper()
+	await(t, "full pool", func() bool { return poolReady(t, d) == 2 })
+}
+
+func poolReady(t *testing.T, d *harness.Daemon) int {
+	t.Helper()
+	var stats struct{ Pools []struct{ Ready int } }
+	d.Run(t, "stats", "-o", "json").JSON(t, &stats)
+	return stats.Pools[0].Ready
+}
+
+// What the pool holds is nobody's: whatever the daemon was doing with it when it
+// died, the next one fills the pool anew and hands out only what is sound.
+func TestKilledInPool(t *testing.T) {
+	b := newBreakable(t, pooled)
+	for _, point := range strings.Fields("pool/filled assign/renamed assign/limits assign/workspace assign/record") {
+		t.Run(point, func(t *testing.T) {
+			ready(t, b.Daemon)
+			workspace := t.TempDir()
+			b.arm(t, point+"=kill")
+			create := begin(t, b.Daemon, "create", "--json", "--name", "made", "-m", "100M", "--workspace", workspace)
+			b.died(t, point)
+			if r := create.end(t); r.Code != 0 {
+				checkTyped(t, r)
+			}
+			ready(t, b.Daemon)
+			checkPoolSound(t, b.Daemon)
+			for _, s := range list(t, b.Daemon) {
+				if s.State == "running" {
+					checkWorks(t, b.Daemon, s.ID)
+				}
+				b.Run(t, "rm", "--force", s.ID)
+			}
+			if out := b.Run(t, "run", "--workspace", workspace, "--", "sh", "-c", "touch f && ls").Stdout; out != "f\n" {
+				t.Errorf("the repeated request printed %q", out)
+			}
+		})
+	}
+}
+
+// A ready sandbox that cannot be made what is asked for is not handed out: a new
+// one is.
+func TestFailureInPool(t *testing.T) {
+	b := newBreakable(t, pooled)
+	for _, point := range strings.Fields("assign/renamed assign/limits assign/workspace assign/record") {
+		t.Run(point, func(t *testing.T) {
+			ready(t, b.Daemon)
+			b.arm(t, point+"=error")
+			if out := b.Run(t, "run", "--name", "made", "-m", "100M", "--", "echo", "ok").Stdout; out != "ok\n" {
+				t.Errorf("printed %q", out)
+			}
+			b.disarm(t)
+			ready(t, b.Daemon)
+			checkPoolSound(t, b.Daemon)
+		})
+	}
+}
+
+// checkPoolSound fails t unless the host holds as many sandboxes as are listed
+// and as are ready.
+func checkPoolSound(t *testing.T, d *harness.Daemon) {
+	t.Helper()
+	var have map[string][]string
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) { // nothing announces the end of a removal
+		have = traces(t, d)
+		if len(have) == len(list(t, d))+poolReady(t, d) {
+			return
+		}
+	}
+	t.Errorf("the host holds %v beside %v and the pool", have, list(t, d))
+}
+
+// A daemon that dies while it changes a sandbox finds it again, whole.
+func TestKilledInChange(t *testing.T) {
+	b := newBreakable(t, "")
+	for point, args := range map[string][]string{
+		"pause/frozen":  {"pause", "box"},
+		"resume/thawed": {"resume", "box"},
+		"update/limits": {"update", "-m", "300M", "--pids", "99", "box"},
+	} {
+		t.Run(point, func(t *testing.T) {
+			b.Run(t, "create", "--name", "box", "-m", "200M")
+			if args[0] == "resume" {
+				b.Run(t, "pause", "box")
+			}
+			b.arm(t, point+"=kill")
+			change := begin(t, b.Daemon, append(args, "--json")...)
+			b.died(t, point)
+			if r := change.end(t); r.Code != 0 {
+				checkTyped(t, r)
+			}
+			l := list(t, b.Daemon)
+			if len(l) != 1 {
+				t.Fatalf("there are %+v, want the sandbox", l)
+			}
+			b.Run(t, args...)
+			if args[0] == "pause" {
+				if r := b.Refused(t, "SBX-114", "exec", "--json", "box", "--", "true"); r.Error.Code == "" {
+					t.Error("a paused sandbox runs commands")
+				}
+				b.Run(t, "resume", "box")
+			}
+			checkSound(t, b.Daemon)
+			b.empty(t)
+		})
+	}
+}

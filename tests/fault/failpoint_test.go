@@ -1,0 +1,166 @@
+package fault
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/tests/harness"
+)
+
+// breakable is a daemon that can be told to die, or to fail, at a point of its
+// work.
+type breakable struct {
+	*harness.Daemon
+	file  string
+	flags []string
+	// left is what its last death left on the host, by sandbox.
+	left map[string][]string
+}
+
+func newBreakable(t *testing.T, settings string) *breakable {
+	t.Helper()
+	b := &breakable{Daemon: harness.New(t), file: filepath.Join(t.TempDir(), "failpoint"), flags: []string{"--bin-dir", os.Getenv("CAISSON_BIN_DIR")}}
+	b.Program, b.Env, b.Settings = failing, []string{"CAISSON_FAILPOINT=@" + b.file}, settings
+	b.Launch(t, b.flags...)
+	t.Cleanup(func() {
+		b.disarm(t)
+		b.Stop(t)
+		b.CheckNothingLeft(t)
+	})
+	return b
+}
+
+func (b *breakable) arm(t *testing.T, what string) {
+	t.Helper()
+	if err := os.WriteFile(b.file+".new", []byte(what), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(b.file+".new", b.file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *breakable) disarm(t *testing.T) { b.arm(t, "") }
+
+// died waits for the daemon's death at its point, and starts it again.
+func (b *breakable) died(t *testing.T, point string) {
+	t.Helper()
+	select {
+	case <-b.Ended():
+	case <-time.After(patience):
+		t.Fatalf("the daemon did not come to %s", point)
+	}
+	if code := b.ExitCode(); code != -1 {
+		t.Fatalf("the daemon ended with code %d at %s\n%s", code, point, b.Log())
+	}
+	b.disarm(t)
+	b.left = traces(t, b.Daemon)
+	b.Launch(t, b.flags...)
+}
+
+// empty removes every sandbox and checks that nothing is left of them.
+func (b *breakable) empty(t *testing.T) {
+	t.Helper()
+	for _, s := range list(t, b.Daemon) {
+		b.Run(t, "rm", "--force", s.ID)
+	}
+	checkSound(t, b.Daemon)
+}
+
+var createPoints = strings.Fields("claim output ids rootfs workspace netns init nested cgroup container limits start hello posture record")
+
+// A daemon that is killed at any step of create leaves nothing that cannot be
+// seen and removed, and the request can be repeated (F02, F10).
+func TestKilledInCreate(t *testing.T) {
+	b := newBreakable(t, "")
+	for _, step := range createPoints {
+		point := "create/" + step
+		t.Run(step, func(t *testing.T) {
+			b.arm(t, point+"=kill")
+			create := begin(t, b.Daemon, "create", "--json", "--name", "made", "--key", step)
+			b.died(t, point)
+			if len(b.left) != 1 {
+				t.Errorf("the killed daemon left %v, want one sandbox", b.left)
+			}
+			if r := create.end(t); r.Code != 0 {
+				checkTyped(t, r)
+			}
+			checkSound(t, b.Daemon)
+			b.Run(t, "create", "--name", "made", "--key", step)
+			if l := list(t, b.Daemon); len(l) != 1 || l[0].Name != "made" || l[0].State != "running" {
+				t.Errorf("after the repeated request there are %+v", l)
+			}
+			b.empty(t)
+		})
+	}
+}
+
+// A step of create that fails is told with a code, and leaves nothing behind
+// (F23).
+func TestFailureInCreate(t *testing.T) {
+	b := newBreakable(t, "")
+	for _, step := range createPoints {
+		t.Run(step, func(t *testing.T) {
+			b.arm(t, "create/"+step+"=error")
+			if code := checkTyped(t, b.Try("create", "--json", "--name", "made", "--key", step)); code != "SBX-001" {
+				t.Errorf("code %s, want that of the failpoint", code)
+			}
+			b.disarm(t)
+			if l := list(t, b.Daemon); len(l) != 0 {
+				t.Errorf("the failed request left %+v", l)
+			}
+			checkSound(t, b.Daemon)
+			b.Run(t, "create", "--name", "made", "--key", step)
+			b.empty(t)
+		})
+	}
+}
+
+var removePoints = strings.Fields("container cgroup nested init netns workspace rootfs ids output claim")
+
+// Removing goes on after a kill at any of its steps: the sandbox is gone or can
+// be removed (F04).
+func TestKilledInRemove(t *testing.T) {
+	b := newBreakable(t, "")
+	for _, step := range removePoints {
+		point := "remove/" + step
+		t.Run(step, func(t *testing.T) {
+			b.Run(t, "create", "--name", "doomed")
+			b.Run(t, "exec", "-d", "doomed", "--", "sleep", "1000")
+			b.arm(t, point+"=kill")
+			rm := begin(t, b.Daemon, "rm", "--json", "--force", "doomed")
+			b.died(t, point)
+			if r := rm.end(t); r.Code != 0 {
+				checkTyped(t, r)
+			}
+			checkSound(t, b.Daemon)
+			if r := b.Try("rm", "--json", "--force", "doomed"); r.Code != 0 {
+				if code := checkTyped(t, r); code != "SBX-107" {
+					t.Errorf("the repeated rm: %s", code)
+				}
+			}
+			b.empty(t)
+		})
+	}
+}
+
+// A step of removing that fails is told, and what it left is removed by cleanup.
+func TestFailureInRemove(t *testing.T) {
+	b := newBreakable(t, "")
+	for _, step := range removePoints {
+		t.Run(step, func(t *testing.T) {
+			b.Run(t, "create", "--name", "doomed")
+			b.arm(t, "remove/"+step+"=error")
+			checkTyped(t, b.Try("rm", "--json", "--force", "doomed"))
+			b.disarm(t)
+			b.Run(t, "cleanup")
+			if l := list(t, b.Daemon); len(l) != 0 {
+				t.Errorf("there are still %+v", l)
+			}
+			checkSound(t, b.Daemon)
+		})
+	}
+}

@@ -1,0 +1,83 @@
+// Package fault breaks the real programs: it kills them between any two steps,
+// lets steps fail, damages what they keep and puts them under load, and then
+// looks for what is left on the host. README.md maps the faults to the tests.
+package fault
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/tests/harness"
+)
+
+// daemon serves the tests that break none.
+var daemon *harness.Daemon
+
+// failing is a caissond that was built with failpoints.
+var failing string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "caisson-fault-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	failing = filepath.Join(dir, "caissond")
+	build := exec.Command("go", "build", "-tags", "failpoints", "-o", failing, "github.com/caisson-run/caisson/cmd/caissond")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build caissond with failpoints: %v\n%s", err, out)
+		return 1
+	}
+	return harness.Main(m, &daemon)
+}
+
+// patience bounds a wait for a condition that a busy machine delays.
+const patience = 60 * time.Second
+
+// await waits until ok says so.
+func await(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) { // nothing announces what tests wait for
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("no %s within %s", what, patience)
+}
+
+// call is a client call that goes on while the daemon is broken.
+type call struct {
+	cmd            *exec.Cmd
+	stdout, stderr bytes.Buffer
+}
+
+// begin starts a client call.
+func begin(t testing.TB, d *harness.Daemon, args ...string) *call {
+	t.Helper()
+	c := &call{cmd: d.Command(t.Context(), args...)}
+	c.cmd.Stdout, c.cmd.Stderr = &c.stdout, &c.stderr
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// end waits for the call's end, which must come by itself.
+func (c *call) end(t testing.TB) harness.Result {
+	t.Helper()
+	timer := time.AfterFunc(patience, func() { _ = c.cmd.Process.Kill() })
+	_ = c.cmd.Wait() // the code tells
+	if !timer.Stop() {
+		t.Errorf("caisson %q did not end within %s", c.cmd.Args[1:], patience)
+	}
+	return harness.Result{Args: c.cmd.Args[1:], Stdout: c.stdout.String(), Stderr: c.stderr.String(), Code: c.cmd.ProcessState.ExitCode()}
+}

@@ -1,0 +1,139 @@
+package integration
+
+import (
+	"archive/tar"
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Every bad exec has its code and its exact message, and leaves nothing.
+func TestBadExec(t *testing.T) {
+	box(t, daemon, "bad")
+	box(t, daemon, "dead")
+	daemon.Run(t, "stop", "dead")
+	long := strings.Repeat("x", 120<<10)
+	many := []string{"bad", "--", "echo", long, long, long, long, long}
+	env := []string{"-e", "A=" + long, "-e", "B=" + long, "-e", "C=" + long, "-e", "D=" + long, "-e", "E=" + long, "bad", "--", "true"}
+	for _, tt := range []struct {
+		name, code, message string
+		args                []string
+	}{
+		{"dead", "SBX-108", "sandbox dead is exited", []string{"dead", "--", "true"}},
+		{"absent", "SBX-107", `no sandbox "nowhere"`, []string{"nowhere", "--", "true"}},
+		{"oversized argv", "SBX-101", "arguments and environment take 6", many},
+		{"oversized env", "SBX-101", "arguments and environment take 6", env},
+		{"absent cwd", "SBX-101", `enter directory "/no/such": no such file or directory`, []string{"-w", "/no/such", "bad", "--", "true"}},
+		{"a file as cwd", "SBX-101", `enter directory "/etc/passwd": not a directory`, []string{"-w", "/etc/passwd", "bad", "--", "true"}},
+		{"relative cwd", "SBX-101", `working directory "tmp" is not a clean absolute path`, []string{"-w", "tmp", "bad", "--", "true"}},
+		{"cwd in /proc", "SBX-101", `working directory "/proc/self" lies in /proc`, []string{"-w", "/proc/self", "bad", "--", "true"}},
+		{"absent user", "SBX-205", `resolve user "nosuch": the image's passwd has no user "nosuch"`, []string{"-u", "nosuch", "bad", "--", "true"}},
+		{"another user", "SBX-101", `take on the user of "true": operation not permitted`, []string{"-u", "2000:3000", "bad", "--", "true"}},
+		{"absent command", "SBX-608", `look up "no-such": not found in PATH`, []string{"bad", "--", "no-such"}},
+		{"unknown rlimit", "SBX-101", `no resource limit "RLIMIT_NOFILES", did you mean "RLIMIT_NOFILE"?`, []string{"--ulimit", "nofiles=1", "bad", "--", "true"}},
+		{"memory above the sandbox's", "SBX-102", "", []string{"-m", "64G", "bad", "--", "true"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := daemon.Refused(t, tt.code, append([]string{"exec", "--json"}, tt.args...)...)
+			if !strings.HasPrefix(f.Error.Message, tt.message) {
+				t.Errorf("message %q, want %q", f.Error.Message, tt.message)
+			}
+		})
+	}
+	if jobs := ps(t, daemon, "bad"); len(jobs) != 0 {
+		t.Errorf("commands that never began: %+v", jobs)
+	}
+	if out := daemon.Run(t, "exec", "bad", "--", "ps", "-o", "args").Stdout; strings.Count(out, "\n") != 3 { // the head, PID 1 and ps
+		t.Errorf("processes:\n%s", out)
+	}
+}
+
+// A sandbox that is about to end takes no command, and is waited for all the
+// same.
+func TestExecInAStoppingSandbox(t *testing.T) {
+	box(t, daemon, "slow-end")
+	start(t, daemon, "slow-end", "sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done")
+	await(t, "the command", func() bool { return ps(t, daemon, "slow-end")[0].StdoutBytes > 0 })
+	stop := beside(t, daemon, "stop", "--grace", "3s", "slow-end")
+	await(t, "a refusal", func() bool {
+		r := daemon.Try("exec", "--json", "slow-end", "--", "true")
+		return r.Code == 125 && strings.Contains(r.Stdout, "SBX-108")
+	})
+	if code := stop.end(t); code != 0 {
+		t.Errorf("stop ended with %d: %s", code, stop.stderr())
+	}
+}
+
+func archiveOf(t *testing.T, headers ...tar.Header) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range headers {
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// Of an archive that may not go in, nothing does.
+func TestBadArchive(t *testing.T) {
+	box(t, daemon, "files")
+	good := tar.Header{Name: "good", Typeflag: tar.TypeReg, Mode: 0o644}
+	for _, tt := range []struct{ name, code, archive string }{
+		{"..", "SBX-218", archiveOf(t, good, tar.Header{Name: "../out", Typeflag: tar.TypeReg})},
+		{"inner ..", "SBX-218", archiveOf(t, good, tar.Header{Name: "a/../../out", Typeflag: tar.TypeReg})},
+		{"absolute", "SBX-218", archiveOf(t, good, tar.Header{Name: "/tmp/out", Typeflag: tar.TypeReg})},
+		{"device", "SBX-218", archiveOf(t, good, tar.Header{Name: "null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3})},
+		{"pipe", "SBX-218", archiveOf(t, good, tar.Header{Name: "fifo", Typeflag: tar.TypeFifo})},
+		{"through a symlink", "SBX-215", archiveOf(t, good, tar.Header{Name: "link", Typeflag: tar.TypeSymlink, Linkname: "/tmp"}, tar.Header{Name: "link/out", Typeflag: tar.TypeReg})},
+		{"torn", "SBX-218", archiveOf(t, good)[:700]},
+		{"no archive", "SBX-218", strings.Repeat("nothing of the kind", 100)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			daemon.Run(t, "exec", "files", "--", "mkdir", "-p", "/tmp/in")
+			daemon.TryWith(tt.archive, "cp", "--json", "-", "files:/tmp/in").Refused(t, tt.code)
+			if out := daemon.Run(t, "exec", "files", "--", "find", "/tmp", "-mindepth", "1").Stdout; out != "/tmp/in\n" {
+				t.Errorf("left behind:\n%s", out)
+			}
+		})
+	}
+	if r := daemon.TryWith(archiveOf(t, good), "cp", "-", "files:/tmp/in"); r.Code != 0 { // the same without what is bad
+		t.Errorf("a good archive: code %d, %s", r.Code, r.Stderr)
+	}
+	for _, tt := range []struct{ path, code, message string }{
+		{"relative", "SBX-211", `path "relative" is not absolute`},
+		{"/no/such/place", "SBX-212", `copy "/no/such/place"`},
+		{"/proc/1/mem", "SBX-213", `copy "/proc/1/mem"`},
+	} {
+		target := filepath.Join(t.TempDir(), "out")
+		f := daemon.Refused(t, tt.code, "cp", "--json", "files:"+tt.path, target)
+		if _, err := os.Lstat(target); f.Error.Message != tt.message || !os.IsNotExist(err) {
+			t.Errorf("copy of %q: message %q, and here: %v", tt.path, f.Error.Message, err)
+		}
+	}
+}
+
+// A path with a NUL byte cannot be said on a command line: it comes by the API.
+func TestNULOverTheAPI(t *testing.T) {
+	box(t, daemon, "nul")
+	for _, tt := range []struct{ method, body, code, message string }{
+		{"ExecService/StartExec", `{"ref":"nul","exec":{"args":["echo","a\u0000b"]}}`, "SBX-101", "argument 1 holds a NUL byte"},
+		{"ExecService/StartExec", `{"ref":"nul","exec":{"args":["true"],"env":["A=b\u0000c"]}}`, "SBX-101", `environment variable \"A\" holds a NUL byte`},
+		{"ExecService/StartExec", `{"ref":"nul","exec":{"args":["true"],"cwd":"/a\u0000b"}}`, "SBX-101", `working directory \"/a\\x00b\" is not a clean absolute path`},
+		{"FileService/Stat", `{"ref":"nul","path":"/tmp/a\u0000b"}`, "SBX-211", ""},
+	} {
+		status, body := post(t, daemon, tt.method, tt.body)
+		if status/100 != 4 || !strings.Contains(body, tt.code) || !strings.Contains(body, tt.message) {
+			t.Errorf("%s %s: %d %s", tt.method, tt.body, status, body)
+		}
+	}
+	if jobs := ps(t, daemon, "nul"); len(jobs) != 0 {
+		t.Errorf("commands %+v", jobs)
+	}
+}

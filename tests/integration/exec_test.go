@@ -1,0 +1,236 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/tests/harness"
+)
+
+func execJSON(t *testing.T, d *harness.Daemon, args ...string) harness.RunResult {
+	t.Helper()
+	var r harness.RunResult
+	d.Try(append([]string{"exec", "--json"}, args...)...).JSON(t, &r)
+	return r
+}
+
+func TestExecOptions(t *testing.T) {
+	box(t, daemon, "x", "-e", "BASE=1")
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"env", []string{"-e", "OWN=2", "x", "--", "sh", "-c", "echo $BASE $OWN $HOST_CANARY"}, "1 2\n"},
+		{"cwd", []string{"-w", "/tmp", "x", "--", "pwd"}, "/tmp\n"},
+		{"user", []string{"-u", "1000:1000", "x", "--", "sh", "-c", "id -u; id -g"}, "1000\n1000\n"},
+		{"rlimit", []string{"--ulimit", "nofile=33:44", "x", "--", "sh", "-c", "ulimit -Sn; ulimit -Hn"}, "33\n44\n"},
+	} {
+		if out := daemon.Run(t, append([]string{"exec"}, tt.args...)...).Stdout; out != tt.want {
+			t.Errorf("%s: printed %q, want %q", tt.name, out, tt.want)
+		}
+	}
+	if r := daemon.TryWith("echo script; exit 6\n", "exec", "--shell", "x"); r.Stdout != "script\n" || r.Code != 6 {
+		t.Errorf("a script printed %q, code %d\n%s", r.Stdout, r.Code, r.Stderr)
+	}
+	for _, tt := range []struct {
+		code int
+		args []string
+	}{{127, []string{"no-such-command"}}, {126, []string{"/etc/passwd"}}, {143, []string{"sh", "-c", "kill -TERM $$"}}} {
+		if r := daemon.Try(append([]string{"exec", "x", "--"}, tt.args...)...); r.Code != tt.code {
+			t.Errorf("%q: code %d, want %d\n%s", tt.args, r.Code, tt.code, r.Stderr)
+		}
+	}
+}
+
+// What a command leaves running does not hold its result back.
+func TestExecChildDoesNotHoldTheResult(t *testing.T) {
+	box(t, daemon, "parent")
+	begin := time.Now()
+	r := daemon.Run(t, "exec", "parent", "--", "sh", "-c", "(sleep 1000; echo late) & echo done")
+	if r.Stdout != "done\n" || time.Since(begin) > 20*time.Second {
+		t.Errorf("printed %q after %s", r.Stdout, time.Since(begin))
+	}
+	if out := daemon.Run(t, "exec", "parent", "--", "pidof", "sleep").Stdout; out == "" {
+		t.Error("the child has ended")
+	}
+}
+
+// A command's time ends it and its children; what it wrote is there.
+func TestExecTimeout(t *testing.T) {
+	box(t, daemon, "slow")
+	r := execJSON(t, daemon, "--timeout", "500ms", "slow", "--", "sh", "-c", "echo before; sleep 1000 & sleep 1000")
+	if !r.TimedOut || r.ExitCode != 124 || r.Reason != "timeout" || r.Stdout != "before\n" {
+		t.Errorf("result %+v", r)
+	}
+	if r := daemon.Try("exec", "slow", "--", "pidof", "sleep"); r.Code != 1 {
+		t.Errorf("left running: %q", r.Stdout)
+	}
+}
+
+// A command of its own limits ends by them, and the sandbox does not notice.
+func TestExecOwnLimits(t *testing.T) {
+	box(t, daemon, "big", "-m", "256M", "--pids", "128")
+	id := start(t, daemon, "big", "sleep", "1000")
+	r := execJSON(t, daemon, "-m", "16M", "big", "--", "tail", "/dev/zero")
+	if !r.OOMKilled || r.Reason != "oom" || r.ExitCode != 137 {
+		t.Errorf("result %+v", r)
+	}
+	r = execJSON(t, daemon, "--pids", "16", "--timeout", "1s", "big", "--", "sh", "-c", "bomb() { bomb | bomb & }; bomb; sleep 100")
+	if !r.PIDsLimitHit || !r.TimedOut {
+		t.Errorf("result %+v", r)
+	}
+	// Of the bomb, which starts processes as others end, nothing is left.
+	out := daemon.Run(t, "exec", "big", "--", "ps", "-o", "args").Stdout
+	if strings.Contains(out, "bomb") || !strings.Contains(out, "sleep 1000") {
+		t.Errorf("processes:\n%s", out)
+	}
+	if jobs := ps(t, daemon, "big"); jobs[0].ID != id || jobs[0].State != "running" {
+		t.Errorf("the neighbour: %+v", jobs[0])
+	}
+	if groups, err := filepath.Glob(fmt.Sprintf("/sys/fs/cgroup/*/%s/%s/*/", daemon.Instance(), inspect(t, daemon, "big").ID)); err != nil || len(groups) != 0 {
+		t.Errorf("groups of ended commands: %q, %v", groups, err)
+	}
+}
+
+func TestBackgroundExec(t *testing.T) {
+	box(t, daemon, "bg")
+	id := start(t, daemon, "bg", "sh", "-c", "echo one; echo err >&2; read line; echo two")
+	other := start(t, daemon, "bg", "sh", "-c", "printf 01234; while [ ! -e /tmp/go ]; do sleep 0.02; done; echo 56789; exit 5")
+	if id == other {
+		t.Fatalf("both have ID %s", id)
+	}
+	if r := daemon.Try("wait", "bg", id); r.Code != 0 { // it has no input
+		t.Errorf("code %d\n%s", r.Code, r.Stderr)
+	}
+	await(t, "the first bytes", func() bool { return ps(t, daemon, "bg")[1].StdoutBytes == 5 })
+	follow := beside(t, daemon, "logs", "--exec", other, "--follow", "--offset", "4", "bg")
+	attached := beside(t, daemon, "attach", "bg", other)
+	daemon.Run(t, "exec", "bg", "--", "touch", "/tmp/go")
+	if code := attached.end(t); code != 5 || attached.stdout() != "0123456789\n" {
+		t.Errorf("attach gave %d and %q\n%s", code, attached.stdout(), attached.stderr())
+	}
+	if follow.end(t); follow.stdout() != "456789\n" {
+		t.Errorf("followed %q\n%s", follow.stdout(), follow.stderr())
+	}
+	if r := daemon.Run(t, "logs", "--exec", id, "bg"); r.Stdout != "one\ntwo\n" || r.Stderr != "err\n" {
+		t.Errorf("kept %q and %q", r.Stdout, r.Stderr)
+	}
+	if r := daemon.Try("wait", "bg", other); r.Code != 5 {
+		t.Errorf("wait gave %d", r.Code)
+	}
+	f := daemon.Refused(t, "SBX-115", "logs", "-o", "json", "--exec", "99", "bg")
+	if !strings.Contains(f.Error.Message, `"99"`) {
+		t.Errorf("message %q", f.Error.Message)
+	}
+}
+
+func TestKillAll(t *testing.T) {
+	box(t, daemon, "k")
+	id := start(t, daemon, "k", "sh", "-c", "setsid sleep 1111 & sleep 1111")
+	await(t, "both", func() bool { return len(strings.Fields(daemon.Try("exec", "k", "--", "pidof", "sleep").Stdout)) == 2 })
+	daemon.Run(t, "kill", "-s", "KILL", "--all", "k", id)
+	if r := daemon.Try("wait", "k", id); r.Code != 137 {
+		t.Errorf("wait gave %d", r.Code)
+	}
+	await(t, "their end", func() bool { return daemon.Try("exec", "k", "--", "pidof", "sleep").Code == 1 })
+	daemon.Refused(t, "SBX-108", "kill", "-o", "json", "k", id)
+}
+
+// The end of the input reaches the command while it goes on to answer.
+func TestHalfClose(t *testing.T) {
+	box(t, daemon, "pipe")
+	c := beside(t, daemon, "exec", "-i", "pipe", "--", "sh", "-c", "while read l; do echo got $l; done; echo end; sleep 0.3; echo after")
+	c.send(t, "a\n")
+	c.awaitStdout(t, "got a\n")
+	c.send(t, "b\n")
+	if err := c.stdin.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.end(t); code != 0 || c.stdout() != "got a\ngot b\nend\nafter\n" {
+		t.Errorf("code %d, printed %q\n%s", code, c.stdout(), c.stderr())
+	}
+}
+
+func TestStreamJSONL(t *testing.T) {
+	id := box(t, daemon, "jl")
+	r := daemon.Try("exec", "--stream", "jsonl", "jl", "--", "sh", "-c", `echo out; echo err >&2; sleep 0.1; printf '\377'; exit 3`)
+	if r.Code != 3 {
+		t.Errorf("code %d", r.Code)
+	}
+	var types []string
+	data := map[string]string{}
+	for line := range strings.Lines(r.Stdout) {
+		var l struct {
+			Type      string
+			SandboxID string `json:"sandbox_id"`
+			Data      string
+			Base64    []byte `json:"data_base64"`
+			Offset    int64
+			ExitCode  int `json:"exit_code"`
+		}
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		types = append(types, l.Type)
+		if int(l.Offset) != len(data[l.Type]) {
+			t.Errorf("%q has offset %d after %d bytes", line, l.Offset, len(data[l.Type]))
+		}
+		data[l.Type] += l.Data + string(l.Base64)
+		if (l.Type == "start" && l.SandboxID != id) || (l.Type == "exit" && l.ExitCode != 3) {
+			t.Errorf("line %s", line)
+		}
+	}
+	n := len(types)
+	if n < 5 || types[0] != "start" || types[n-2] != "usage" || types[n-1] != "exit" || data["stdout"] != "out\n\377" || data["stderr"] != "err\n" {
+		t.Errorf("lines %q, %q", types, data)
+	}
+}
+
+// A foreground command whose client dies ends after the grace; one in the
+// background does not.
+func TestClientThatDies(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "sandboxes: {attach_grace: 300ms}\n")
+	box(t, d, "left")
+	c := beside(t, d, "exec", "left", "--", "sleep", "1000")
+	await(t, "the command", func() bool { return len(ps(t, d, "left")) == 1 })
+	other := start(t, d, "left", "sleep", "1000")
+	if err := c.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "its end", func() bool { return ps(t, d, "left")[0].State == "exited" })
+	if j := ps(t, d, "left"); j[0].Result.Reason != "canceled" || j[1].ID != other || j[1].State != "running" {
+		t.Errorf("commands %+v", j)
+	}
+}
+
+// The output of a command is capped, on disk too, and continues by offsets.
+func TestExecOutputCap(t *testing.T) {
+	id := box(t, daemon, "loud")
+	r := execJSON(t, daemon, "--output-limit", "1000", "loud", "--", "sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x; echo end")
+	if !r.Truncated || r.StdoutBytes != 3000004 || !strings.HasSuffix(r.Stdout, "end\n") {
+		t.Errorf("truncated %v, %d bytes, %d shown", r.Truncated, r.StdoutBytes, len(r.Stdout))
+	}
+	var size int64
+	files, err := filepath.Glob(filepath.Join(daemon.Root, "output", id, "*"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		st, err := os.Stat(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += st.Sys().(*syscall.Stat_t).Blocks * 512 // what was dropped is a hole
+	}
+	if size > 1<<20 { // it is kept in whole blocks
+		t.Errorf("%d bytes are on disk", size)
+	}
+}

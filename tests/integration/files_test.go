@@ -1,0 +1,113 @@
+package integration
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestCopyBothWays(t *testing.T) {
+	box(t, daemon, "cp")
+	dir := t.TempDir()
+	src := filepath.Join(dir, "src")
+	data := random(300_000)
+	for path, mode := range map[string]os.FileMode{"sub/blob": 0o640, "run.sh": 0o755} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(src, path)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(src, path), data, mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(filepath.Join(src, path), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("sub/blob", filepath.Join(src, "link")); err != nil {
+		t.Fatal(err)
+	}
+	daemon.Run(t, "cp", src, "cp:/tmp")
+	out := daemon.Run(t, "exec", "cp", "--", "sh", "-c", "cd /tmp/src; stat -c '%n %a %u' run.sh sub/blob; readlink link; wc -c < link").Stdout
+	if out != "run.sh 755 1000\nsub/blob 640 1000\nsub/blob\n300000\n" {
+		t.Errorf("inside:\n%s", out)
+	}
+	back := filepath.Join(dir, "back")
+	daemon.Run(t, "cp", "cp:/tmp/src", back)
+	if got, err := os.ReadFile(filepath.Join(back, "link")); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("%d bytes came back, %v", len(got), err)
+	}
+	if st, err := os.Stat(filepath.Join(back, "run.sh")); err != nil || st.Mode() != 0o755 {
+		t.Errorf("mode %v, %v", st, err)
+	}
+}
+
+// What comes out is clean of what could harm its receiver.
+func TestCopyOutIsClean(t *testing.T) {
+	box(t, daemon, "dirty")
+	daemon.Run(t, "exec", "dirty", "--", "sh", "-c", `mkdir -p /tmp/d/sub; cd /tmp/d; echo ok > plain; cp plain suid; chmod 6755 suid
+		ln -s /etc/shadow absolute; ln -s ../../../etc/passwd upwards; ln -s plain inner; mkfifo pipe; touch "$(printf 'odd\nname')"; touch "$(printf '\033[31mred')"`)
+	r := daemon.Run(t, "cp", "dirty:/tmp/d", "-")
+	names := map[string]*tar.Header{}
+	for tr := tar.NewReader(strings.NewReader(r.Stdout)); ; {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		names[strings.TrimSuffix(h.Name, "/")] = h
+	}
+	for _, name := range []string{"d", "d/sub", "d/plain", "d/suid", "d/inner"} {
+		if names[name] == nil {
+			t.Errorf("%s did not come", name)
+			continue
+		}
+		if names[name].Mode&0o7000 != 0 {
+			t.Errorf("%s has mode %o", name, names[name].Mode)
+		}
+	}
+	if len(names) != 5 {
+		t.Errorf("there came %d entries: %v", len(names), names)
+	}
+	if n := strings.Count(r.Stderr, "left out"); n != 5 || strings.Contains(r.Stderr, "\033") {
+		t.Errorf("%d told as left out: %q", n, r.Stderr)
+	}
+}
+
+// The file calls of the API, as curl makes them.
+func TestFileCalls(t *testing.T) {
+	box(t, daemon, "fs")
+	daemon.Run(t, "exec", "fs", "--", "sh", "-c", "mkdir -p /tmp/a/b; printf 0123456789 > /tmp/a/f; ln -s f /tmp/a/l")
+	for _, tt := range []struct {
+		method, body string
+		status       int
+		says         []string
+	}{
+		{"Stat", `{"ref":"fs","path":"/tmp/a/f"}`, 200, []string{`"size_bytes":"10"`}},
+		{"Stat", `{"ref":"fs","path":"/tmp/a/none"}`, 404, []string{"SBX-212"}},
+		{"ListDir", `{"ref":"fs","path":"/tmp/a"}`, 200, []string{`"b"`, `"f"`, `"l"`}},
+		{"MakeDir", `{"ref":"fs","path":"/tmp/a/x/y","make_parents":true}`, 200, nil},
+		{"MakeDir", `{"ref":"fs","path":"/etc/x"}`, 403, []string{"SBX-2"}},
+		{"MoveFile", `{"ref":"fs","from":"/tmp/a/f","to":"/tmp/a/g"}`, 200, nil},
+		{"RemoveFile", `{"ref":"fs","path":"/tmp/a/x"}`, 409, []string{"SBX-214"}},
+		{"RemoveFile", `{"ref":"fs","path":"/tmp/a/x","recursive":true}`, 200, nil},
+	} {
+		status, body := post(t, daemon, "FileService/"+tt.method, tt.body)
+		if status != tt.status {
+			t.Errorf("%s %s: %d, want %d: %s", tt.method, tt.body, status, tt.status, body)
+		}
+		for _, s := range tt.says {
+			if !strings.Contains(body, s) {
+				t.Errorf("%s %s does not say %s: %s", tt.method, tt.body, s, body)
+			}
+		}
+	}
+	if out := daemon.Run(t, "exec", "fs", "--", "sh", "-c", "cd /tmp/a; ls; cat g").Stdout; out != "b\ng\nl\n0123456789" {
+		t.Errorf("inside:\n%s", out)
+	}
+}

@@ -1,0 +1,150 @@
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/tests/harness"
+)
+
+type poolStats struct {
+	Profile, Image       string
+	Ready, Filling, Size int
+	Hits, Misses         int64
+}
+
+func poolOf(t *testing.T, d *harness.Daemon) poolStats {
+	t.Helper()
+	var st struct{ Pools []poolStats }
+	d.Run(t, "stats", "-o", "json").JSON(t, &st)
+	if len(st.Pools) != 1 {
+		t.Fatalf("pools %+v", st.Pools)
+	}
+	return st.Pools[0]
+}
+
+func awaitReady(t *testing.T, d *harness.Daemon, n int) {
+	t.Helper()
+	await(t, "a full pool", func() bool { p := poolOf(t, d); return p.Ready == n && p.Filling == 0 })
+}
+
+// A sandbox from the pool is in nothing different from one that was made for
+// its request.
+func TestPoolGivesWhatWasAskedFor(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "pools:\n  - {size: 1}\n")
+	awaitReady(t, d, 1)
+	if l := list(t, d); len(l) != 0 {
+		t.Errorf("ready sandboxes are listed: %+v", l)
+	}
+	dir := workspace(t, 4321, 4321)
+	if err := os.WriteFile(filepath.Join(dir, "in"), []byte("seen\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(filepath.Join(dir, "in"), 4321, 4321); err != nil {
+		t.Fatal(err)
+	}
+	flags := []string{"-m", "48M", "--cpus", "0.5", "-e", "OWN=yes", "-l", "k=v", "--workspace", dir, "--ttl", "1h"}
+	warm := box(t, d, "warm", flags...)
+	if p := poolOf(t, d); p.Hits != 1 || p.Misses != 0 {
+		t.Fatalf("the pool did not serve it: %+v", p)
+	}
+	cold := box(t, d, "cold", append(flags, "--tmpfs", "32M")...) // of another kind
+	if p := poolOf(t, d); p.Hits != 1 {
+		t.Fatalf("the pool served another kind: %+v", p)
+	}
+	const look = `pwd; cat in; echo $OWN $HOSTNAME | sed s/$(hostname)/ID/; hostname; id; env | cut -d= -f1 | sort; echo made > out$1; grep -c . /proc/mounts; cut -d' ' -f2-4 /proc/mounts | grep workspace`
+	show := func(name, id string) string {
+		return strings.ReplaceAll(d.Run(t, "exec", name, "--", "sh", "-c", look, "sh", name).Stdout, id, "ID")
+	}
+	if w, c := show("warm", warm), show("cold", cold); w != c || !strings.Contains(w, "/workspace\nseen\nyes ID\n") {
+		t.Errorf("warm:\n%s\ncold:\n%s", w, c)
+	}
+	for _, name := range []string{"warm", "cold"} {
+		if st, err := os.Stat(filepath.Join(dir, "out"+name)); err != nil {
+			t.Error(err)
+		} else if uid := ownerOf(st); uid != 4321 {
+			t.Errorf("the file of %s belongs to %d", name, uid)
+		}
+	}
+	w, c := inspect(t, d, "warm"), inspect(t, d, "cold")
+	if w.Limits != c.Limits || w.Labels["k"] != "v" || w.ExpiresAt == nil || w.Limits.MemoryBytes != 48<<20 || w.Limits.MilliCPU != 500 {
+		t.Errorf("warm %+v\ncold %+v", w, c)
+	}
+	d.Kill(t)
+	d.Launch(t)
+	for _, name := range []string{"warm", "cold"} {
+		d.Run(t, "exec", name, "--", "cat", "in")
+	}
+	if w, c := inspect(t, d, "warm"), inspect(t, d, "cold"); len(w.Posture) != len(c.Posture) || len(w.Posture) < 20 {
+		t.Errorf("posture of %d points, of a cold one %d", len(w.Posture), len(c.Posture))
+	}
+	r := d.Try("exec", "warm", "--", "tail", "/dev/zero")
+	if r.Code != 137 { // the limit is the kernel's, not only told
+		t.Errorf("beyond its memory: code %d", r.Code)
+	}
+	if err := os.Remove(filepath.Join(dir, "in")); err != nil {
+		t.Error(err)
+	}
+}
+
+// Each ready sandbox serves one request, and the pool fills again.
+func TestPooledSandboxIsUsedOnce(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "pools:\n  - {size: 2}\n")
+	seen := map[string]bool{}
+	for range 4 {
+		awaitReady(t, d, 2)
+		var r harness.RunResult
+		d.Run(t, "run", "--json", "--", "sh", "-c", "ls -A /tmp; touch /tmp/used").JSON(t, &r)
+		if r.Stdout != "" || seen[r.SandboxID] {
+			t.Errorf("sandbox %s was used before: %q", r.SandboxID, r.Stdout)
+		}
+		seen[r.SandboxID] = true
+	}
+	if p := poolOf(t, d); p.Hits != 4 || p.Misses != 0 {
+		t.Errorf("pool %+v", p)
+	}
+	if d.RunJSON(t, "--pids", "77", "--", "true").ExitCode != 0 || poolOf(t, d).Hits != 4 {
+		t.Errorf("another kind was served: %+v", poolOf(t, d))
+	}
+	awaitReady(t, d, 2)
+	d.Kill(t) // what waits in a pool is not gone on with
+	d.Launch(t)
+	awaitReady(t, d, 2)
+	d.Run(t, "run", "--", "true")
+}
+
+// The sandboxes of an image that is replaced or removed are not given out.
+func TestPoolOfARemovedImage(t *testing.T) {
+	t.Parallel()
+	d := harness.New(t)
+	d.Launch(t)
+	t.Cleanup(func() {
+		d.Stop(t)
+		d.CheckNothingLeft(t)
+	})
+	file := filepath.Join(t.TempDir(), "i.tar")
+	load := func(content string) {
+		t.Helper()
+		if err := os.WriteFile(file, tarOf(t, rootFiles(t, content)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		d.Run(t, "image", "import", "--name", "mine", file)
+	}
+	load("first")
+	d.Stop(t)
+	d.Config = "pools:\n  - {image: mine, size: 1}\n"
+	d.Launch(t)
+	awaitReady(t, d, 1)
+	load("second")
+	if r := d.RunJSON(t, "--image", "mine", "--", "cat", "/mark"); r.Stdout != "second" {
+		t.Errorf("after the import of another: %+v", r)
+	}
+	awaitReady(t, d, 1)
+	d.Run(t, "image", "rm", "mine")
+	await(t, "an empty pool", func() bool { return poolOf(t, d).Ready == 0 })
+	d.Refused(t, "SBX-201", "run", "--json", "--image", "mine", "--", "true")
+}

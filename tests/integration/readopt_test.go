@@ -1,0 +1,245 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/tests/harness"
+)
+
+// counting prints numbers until /tmp/stop is there.
+const counting = `i=0; while [ ! -e /tmp/stop ]; do echo $i; i=$((i+1)); usleep 1000; done; exit 9`
+
+// checkCount fails t unless text counts from 0 on without a gap, up to at least
+// least.
+func checkCount(t *testing.T, who, text string, least int) {
+	t.Helper()
+	n := 0
+	for line := range strings.Lines(text) {
+		if line != fmt.Sprintf("%d\n", n) {
+			t.Errorf("%s: line %d is %q", who, n, line)
+			return
+		}
+		n++
+	}
+	if n < least {
+		t.Errorf("%s: it counts to %d, want at least %d", who, n, least)
+	}
+}
+
+// Who watches a command sees no gap while the daemon, then containerd, and the
+// daemon again are killed, and no exit code is lost.
+func TestNothingIsLost(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "")
+	id := box(t, d, "counter", "-m", "64M", "-l", "a=b")
+	number := start(t, d, "counter", "sh", "-c", counting)
+	exec := beside(t, d, "exec", "counter", "--", "sh", "-c", counting)
+	follow := beside(t, d, "logs", "--exec", number, "--follow", "--offset", "4", "counter")
+	waiting := beside(t, d, "wait", "counter", number)
+	clients := []*client{exec, follow}
+	before := inspect(t, d, "counter")
+
+	progress := func(after string) {
+		t.Helper()
+		var seen []int
+		for _, c := range clients {
+			seen = append(seen, len(c.stdout()))
+		}
+		await(t, "output after "+after, func() bool {
+			for i, c := range clients {
+				if len(c.stdout()) < seen[i]+200 {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	progress("the start")
+	d.Kill(t)
+	d.Launch(t)
+	progress("the first kill of the daemon")
+	if err := syscall.Kill(containerdOf(t, d), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	d.Run(t, "run", "--", "true") // there is one again
+	progress("the kill of containerd")
+	d.Kill(t)
+	d.Launch(t)
+	progress("the second kill of the daemon")
+
+	after := inspect(t, d, "counter")
+	if after.ID != id || after.PID != before.PID || after.Limits != before.Limits || after.Labels["a"] != "b" || len(after.Posture) < 20 {
+		t.Errorf("before %+v\nafter %+v", before, after)
+	}
+	if jobs := ps(t, d, "counter"); len(jobs) != 2 || jobs[0].State != "running" || jobs[1].State != "running" {
+		t.Errorf("commands %+v", jobs)
+	}
+	d.Run(t, "exec", "counter", "--", "touch", "/tmp/stop")
+	for name, c := range map[string]*client{"exec": exec, "logs": follow, "wait": waiting} {
+		if code, want := c.end(t), map[string]int{"exec": 9, "logs": 0, "wait": 9}[name]; code != want {
+			t.Errorf("%s ended with %d, want %d: %s", name, code, want, c.stderr())
+		}
+	}
+	checkCount(t, "exec", exec.stdout(), 100)
+	checkCount(t, "logs --follow --offset 4", "0\n1\n"+follow.stdout(), 100)
+	checkCount(t, "logs", d.Run(t, "logs", "--exec", number, "counter").Stdout, 100)
+}
+
+// What ends while there is no daemon is known to the next one, as is what had
+// ended before; a paused sandbox stays paused; the time of one that has a TTL
+// goes on.
+func TestEndsWithoutDaemon(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "")
+	box(t, d, "busy")
+	box(t, d, "frozen")
+	box(t, d, "mortal", "--ttl", "2s")
+	d.Try("exec", "busy", "--", "sh", "-c", "echo early; exit 1")
+	late := start(t, d, "busy", "sh", "-c", "while [ ! -e /tmp/go ]; do usleep 10000; done; echo late; echo err >&2; exit 4")
+	start(t, d, "busy", "sh", "-c", "sleep 0.5; touch /tmp/go")
+	start(t, d, "frozen", "sh", "-c", "while :; do echo tick; usleep 10000; done")
+	d.Run(t, "pause", "frozen")
+	ticks := ps(t, d, "frozen")[0].StdoutBytes
+	pid := inspect(t, d, "busy").PID
+	d.Kill(t)
+	root := fmt.Sprintf("/proc/%d/root/tmp/go", pid)
+	await(t, "the sign inside", func() bool { _, err := os.Stat(root); return err == nil })
+	time.Sleep(200 * time.Millisecond) // in which the command ends; if it has not, it ends under the next daemon
+	d.Launch(t)
+	if r := d.Try("wait", "busy", late); r.Code != 4 {
+		t.Errorf("wait gave %d\n%s", r.Code, r.Stderr)
+	}
+	if r := d.Run(t, "logs", "--exec", late, "busy"); r.Stdout != "late\n" || r.Stderr != "err\n" {
+		t.Errorf("kept %q and %q", r.Stdout, r.Stderr)
+	}
+	if r := d.Run(t, "logs", "--exec", "1", "busy"); r.Stdout != "early\n" {
+		t.Errorf("kept %q", r.Stdout)
+	}
+	if r := d.Try("wait", "busy", "1"); r.Code != 1 {
+		t.Errorf("wait gave %d for what had ended before", r.Code)
+	}
+	d.Refused(t, "SBX-114", "exec", "--json", "frozen", "--", "true")
+	if now := ps(t, d, "frozen")[0].StdoutBytes; now > ticks+500 {
+		t.Errorf("a paused command wrote %d bytes", now-ticks)
+	}
+	d.Run(t, "resume", "frozen")
+	d.Run(t, "exec", "frozen", "--", "true")
+	await(t, "the end of the mortal one", func() bool { return len(list(t, d)) == 2 })
+}
+
+// Sandboxes whose daemon never returns end by themselves.
+func TestOrphanGrace(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "sandboxes: {orphan_grace: 1s}\n")
+	box(t, d, "orphan")
+	start(t, d, "orphan", "sleep", "1000")
+	pid := inspect(t, d, "orphan").PID
+	if !alive(pid) {
+		t.Fatal("PID 1 is not found while it lives")
+	}
+	d.Kill(t)
+	await(t, "the end of the orphan", func() bool { return !alive(pid) })
+	d.Launch(t)
+	d.AwaitNoSandbox(t)
+}
+
+// alive reports whether a process is there and is no zombie.
+func alive(pid int) bool {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, after, _ := strings.Cut(string(data), ") ")
+	return !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
+}
+
+var bootField = regexp.MustCompile(`"boot":"[^"]*"`)
+
+// After a reboot, which a changed boot ID stands for, and for a record that is
+// torn, everything is swept; what is whole stays.
+func TestStaleRecords(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "")
+	for _, name := range []string{"rebooted", "torn", "whole"} {
+		box(t, d, name)
+	}
+	rebooted, torn := inspect(t, d, "rebooted"), inspect(t, d, "torn")
+	d.Kill(t)
+	record := recordOf(t, d, rebooted.ID)
+	data, err := os.ReadFile(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := bootField.ReplaceAll(data, []byte(`"boot":"00000000-0000-0000-0000-000000000000"`))
+	if string(changed) == string(data) {
+		t.Fatalf("the record names no boot: %s", data)
+	}
+	if err := os.WriteFile(record, changed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(recordOf(t, d, torn.ID), 40); err != nil {
+		t.Fatal(err)
+	}
+	d.Launch(t)
+	if l := list(t, d); len(l) != 1 || l[0].Name != "whole" {
+		t.Errorf("listed %+v", l)
+	}
+	if alive(rebooted.PID) || alive(torn.PID) {
+		t.Error("swept sandboxes still run")
+	}
+	d.Run(t, "exec", "whole", "--", "true")
+	d.Run(t, "rm", "--force", "whole")
+	d.AwaitNoSandbox(t)
+}
+
+func recordOf(t *testing.T, d *harness.Daemon, id string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(d.State, "sandboxes", id, "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if data, err := os.ReadFile(f); err == nil && bootField.Match(data) {
+			return f
+		}
+	}
+	t.Fatalf("sandbox %s has no record among %q", id, files)
+	return ""
+}
+
+// With keep_on_exit a daemon that is stopped leaves its sandboxes to the next.
+func TestKeepOnExit(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "sandboxes: {keep_on_exit: true}\n")
+	box(t, d, "kept")
+	id := start(t, d, "kept", "sh", "-c", counting)
+	pid := inspect(t, d, "kept").PID
+	exec := beside(t, d, "exec", "kept", "--", "sh", "-c", counting)
+	waiting := beside(t, d, "wait", "kept", id)
+	exec.awaitStdout(t, "9\n")
+	d.Stop(t)
+	if !alive(pid) {
+		t.Fatal("the sandbox ended with its daemon")
+	}
+	d.Config = ""
+	d.Launch(t)
+	d.Run(t, "exec", "kept", "--", "touch", "/tmp/stop")
+	if r := d.Try("wait", "kept", id); r.Code != 9 {
+		t.Errorf("wait gave %d\n%s", r.Code, r.Stderr)
+	}
+	checkCount(t, "logs", d.Run(t, "logs", "--exec", id, "kept").Stdout, 10)
+	if code := exec.end(t); code != 9 {
+		t.Errorf("exec ended with %d: %s", code, exec.stderr())
+	}
+	checkCount(t, "exec", exec.stdout(), 10)
+	if code := waiting.end(t); code != 9 {
+		t.Errorf("wait ended with %d: %s", code, waiting.stderr())
+	}
+}

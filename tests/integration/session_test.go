@@ -1,0 +1,175 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSessionKeepsItsState(t *testing.T) {
+	id := box(t, daemon, "agent", "--session", "s-1", "--task", "t-1", "-l", "team=blue")
+	daemon.Run(t, "exec", "agent", "--", "sh", "-c", "echo 42 > /tmp/answer")
+	if out := daemon.Run(t, "exec", id[:10], "--", "cat", "/tmp/answer").Stdout; out != "42\n" {
+		t.Errorf("read %q", out)
+	}
+	l := list(t, daemon, "-l", "team=blue")
+	if len(l) != 1 || l[0].ID != id || l[0].Session != "s-1" || l[0].Task != "t-1" || l[0].State != "running" {
+		t.Errorf("listed %+v", l)
+	}
+	if l := list(t, daemon, "-l", "team=red"); len(l) != 0 {
+		t.Errorf("listed %+v by a label that none has", l)
+	}
+	daemon.Refused(t, "SBX-108", "rm", "-o", "json", "agent")
+	daemon.Run(t, "rm", "--force", "agent")
+	daemon.AwaitNoSandbox(t)
+}
+
+func TestEnsure(t *testing.T) {
+	id := box(t, daemon, "one", "--ensure", "-m", "64M", "-l", "a=b")
+	if again := box(t, daemon, "one", "--ensure", "-m", "64M", "-l", "a=b"); again != id {
+		t.Errorf("the same settings gave %s, not %s", again, id)
+	}
+	f := daemon.Refused(t, "SBX-106", "create", "--json", "--ensure", "--name", "one", "-m", "65M", "-l", "a=c")
+	if !strings.HasSuffix(f.Error.Message, "sandbox one was made with other settings: limits, labels") {
+		t.Errorf("message %q", f.Error.Message)
+	}
+	daemon.Refused(t, "SBX-106", "create", "--json", "--name", "one")
+	daemon.Run(t, "rm", "--force", "one")
+	daemon.AwaitNoSandbox(t)
+}
+
+func TestIdempotencyKey(t *testing.T) {
+	first := strings.TrimSpace(daemon.Run(t, "create", "--key", "order-1").Stdout)
+	again := strings.TrimSpace(daemon.Run(t, "create", "--key", "order-1").Stdout)
+	if first != again || len(list(t, daemon)) != 1 {
+		t.Errorf("the same key made %s and %s", first, again)
+	}
+	f := daemon.Refused(t, "SBX-106", "create", "--json", "--key", "order-1", "--pids", "77")
+	if !strings.Contains(f.Error.Message, "limits") {
+		t.Errorf("it does not say what differs: %+v", f.Error)
+	}
+	daemon.Run(t, "rm", "--force", first)
+	second := strings.TrimSpace(daemon.Run(t, "create", "--key", "order-1").Stdout)
+	if second == first {
+		t.Error("a removed sandbox was given again")
+	}
+	daemon.Run(t, "rm", "--force", second)
+	daemon.AwaitNoSandbox(t)
+}
+
+// Many callers that ensure the same name at once get one sandbox.
+func TestEnsureAtOnce(t *testing.T) {
+	const n = 6
+	ids := make(chan string, n)
+	for range n {
+		go func() {
+			r := daemon.Try("create", "--ensure", "--name", "shared")
+			ids <- strings.TrimSpace(r.Stdout + r.Stderr)
+		}()
+	}
+	seen := map[string]bool{}
+	for range n {
+		seen[<-ids] = true
+	}
+	if len(seen) != 1 {
+		t.Errorf("%d answers: %v", len(seen), seen)
+	}
+	daemon.Run(t, "rm", "--force", "shared")
+	daemon.AwaitNoSandbox(t)
+}
+
+func TestTimeToLive(t *testing.T) {
+	box(t, daemon, "short", "--ttl", "4s")
+	box(t, daemon, "longer", "--ttl", "60s")
+	daemon.Run(t, "update", "--ttl", "1h", "longer")
+	c := beside(t, daemon, "exec", "--json", "short", "--", "sleep", "1000")
+	await(t, "the end of its time", func() bool {
+		l := list(t, daemon)
+		return len(l) == 1 && l[0].Name == "longer" && l[0].State == "running"
+	})
+	if c.end(t); !strings.Contains(c.stdout(), `"reason": "expired"`) {
+		t.Errorf("the command of an expired sandbox said %s%s", c.stdout(), c.stderr())
+	}
+	if at := list(t, daemon)[0].ExpiresAt; at == nil || time.Until(*at) < 59*time.Minute {
+		t.Errorf("the extended one expires at %v", at)
+	}
+	daemon.Run(t, "update", "--ttl", "never", "longer")
+	if at := list(t, daemon)[0].ExpiresAt; at != nil {
+		t.Errorf("one that never expires expires at %v", at)
+	}
+}
+
+// A sandbox is not idle while a command runs, and is from its end on.
+func TestIdleTimeout(t *testing.T) {
+	box(t, daemon, "lazy", "--idle-timeout", "700ms")
+	if out := daemon.Run(t, "exec", "lazy", "--", "sh", "-c", "sleep 1.5; echo still here").Stdout; out != "still here\n" {
+		t.Errorf("printed %q", out)
+	}
+	await(t, "its end", func() bool { return len(list(t, daemon)) == 0 })
+	daemon.AwaitNoSandbox(t)
+}
+
+func TestPauseFreezes(t *testing.T) {
+	box(t, daemon, "cold")
+	id := start(t, daemon, "cold", "sh", "-c", "while :; do echo tick; sleep 0.02; done")
+	await(t, "ticks", func() bool { return ps(t, daemon, "cold")[0].StdoutBytes > 0 })
+	daemon.Run(t, "pause", "cold")
+	f := daemon.Refused(t, "SBX-114", "exec", "--json", "cold", "--", "true")
+	if f.Error.Message != "sandbox cold is paused" {
+		t.Errorf("message %q", f.Error.Message)
+	}
+	before := ps(t, daemon, "cold")[0].StdoutBytes
+	time.Sleep(300 * time.Millisecond)                                   // time in which a command that runs prints
+	if after := ps(t, daemon, "cold")[0].StdoutBytes; after > before+5 { // one tick may have been in the pipe
+		t.Errorf("%d bytes when paused, %d later", before, after)
+	}
+	daemon.Run(t, "pause", "cold") // it is paused: nothing to do
+	daemon.Run(t, "resume", "cold")
+	await(t, "more ticks", func() bool { return ps(t, daemon, "cold")[0].StdoutBytes > before+20 })
+	daemon.Run(t, "kill", "-s", "KILL", "cold", id)
+	daemon.Run(t, "pause", "cold")
+	daemon.Run(t, "rm", "--force", "cold") // a frozen one ends too
+	daemon.AwaitNoSandbox(t)
+}
+
+func TestStopKeepsTheOutput(t *testing.T) {
+	box(t, daemon, "ending")
+	id := start(t, daemon, "ending", "sh", "-c", "trap 'echo asked; exit 3' TERM; echo up; while :; do sleep 0.05; done")
+	await(t, "the command", func() bool { return ps(t, daemon, "ending")[0].StdoutBytes > 0 })
+	wait := beside(t, daemon, "wait", "ending")
+	daemon.Run(t, "stop", "ending")
+	wait.end(t)
+	if out := daemon.Run(t, "logs", "--exec", id, "ending").Stdout; out != "up\nasked\n" {
+		t.Errorf("kept %q", out)
+	}
+	if r := daemon.Try("wait", "ending", id); r.Code != 3 {
+		t.Errorf("wait gave %d, want the command's 3\n%s", r.Code, r.Stderr)
+	}
+	daemon.Run(t, "stop", "ending") // it has: no error
+	if l := list(t, daemon); len(l) != 1 || l[0].State != "exited" {
+		t.Errorf("listed %+v", l)
+	}
+	daemon.Run(t, "rm", "ending")
+	daemon.AwaitNoSandbox(t)
+}
+
+// New limits of a live sandbox are what the kernel enforces from then on.
+func TestUpdateLimits(t *testing.T) {
+	box(t, daemon, "growing", "-m", "32M")
+	hungry := []string{"exec", "--json", "growing", "--", "sh", "-c", "head -c 60m /dev/zero | tail -c 55m > /dev/null; exit $?"}
+	if r := daemon.Try(hungry...); r.Code != 137 {
+		t.Errorf("within 32M: %s%s", r.Stdout, r.Stderr)
+	}
+	daemon.Run(t, "update", "-m", "128M", "-l", "k=v", "growing")
+	if r := daemon.Try(hungry...); r.Code != 0 {
+		t.Errorf("within 128M: %s%s", r.Stdout, r.Stderr)
+	}
+	l := inspect(t, daemon, "growing")
+	if l.Limits.MemoryBytes != 128<<20 || l.Labels["k"] != "v" {
+		t.Errorf("inspected %+v", l)
+	}
+	daemon.Refused(t, "SBX-102", "update", "-o", "json", "-m", "1M", "growing")
+	if l := inspect(t, daemon, "growing"); l.Limits.MemoryBytes != 128<<20 {
+		t.Errorf("a refused update changed it: %+v", l.Limits)
+	}
+}

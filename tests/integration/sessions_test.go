@@ -1,0 +1,165 @@
+package integration
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/tests/harness"
+)
+
+// box makes a sandbox of d that is removed at the end of t.
+func box(t *testing.T, d *harness.Daemon, name string, flags ...string) string {
+	t.Helper()
+	id := strings.TrimSpace(d.Run(t, append([]string{"create", "--name", name}, flags...)...).Stdout)
+	t.Cleanup(func() {
+		if r := d.Try("rm", "--force", name, "-o", "json"); r.Code != 0 && !strings.Contains(r.Stdout, "SBX-107") {
+			t.Errorf("rm %s: %s%s", name, r.Stdout, r.Stderr)
+		}
+	})
+	return id
+}
+
+// listed is what ls and inspect tell of a sandbox.
+type listed struct {
+	ID, Name, State, Profile, Image string
+	PID                             int
+	Labels                          map[string]string
+	Session, Task, Parent, Cgroup   string
+	ExpiresAt                       *time.Time `json:"expires_at"`
+	IdleTimeoutMS                   *float64   `json:"idle_timeout_ms"`
+	OwnerUID                        uint32     `json:"owner_uid"`
+	Execs                           int
+	Workspace                       *struct{ Dir, Mode string }
+	Limits                          struct {
+		MemoryBytes int64 `json:"memory_bytes"`
+		MilliCPU    int64 `json:"milli_cpu"`
+		PIDs        int64
+	}
+	Posture []struct{ Name, Declared, Live string }
+}
+
+func inspect(t *testing.T, d *harness.Daemon, ref string) listed {
+	t.Helper()
+	var l listed
+	d.Run(t, "inspect", ref).JSON(t, &l)
+	return l
+}
+
+func list(t *testing.T, d *harness.Daemon, flags ...string) []listed {
+	t.Helper()
+	var all []listed
+	d.Run(t, append([]string{"ls", "-o", "json"}, flags...)...).JSON(t, &all)
+	return all
+}
+
+// job is what ps tells of a command.
+type job struct {
+	ID, State   string
+	Args        []string
+	StdoutBytes int64 `json:"stdout_bytes"`
+	Result      *harness.RunResult
+}
+
+func ps(t *testing.T, d *harness.Daemon, ref string) []job {
+	t.Helper()
+	var jobs []job
+	d.Run(t, "ps", ref, "-o", "json").JSON(t, &jobs)
+	return jobs
+}
+
+// start leaves a command running in a sandbox and returns its ID.
+func start(t *testing.T, d *harness.Daemon, ref string, words ...string) string {
+	t.Helper()
+	return strings.TrimSpace(d.Run(t, append([]string{"exec", "-d", ref, "--"}, words...)...).Stdout)
+}
+
+// client is a call that goes on beside the test.
+type client struct {
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+
+	mu        sync.Mutex
+	out, errs bytes.Buffer
+	ended     chan struct{}
+	code      int
+}
+
+// beside begins a client call. Its standard input is open until closed.
+func beside(t *testing.T, d *harness.Daemon, args ...string) *client {
+	t.Helper()
+	c := &client{cmd: d.Command(t.Context(), args...), ended: make(chan struct{})}
+	c.cmd.Stdout, c.cmd.Stderr = c.to(&c.out), c.to(&c.errs)
+	var err error
+	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = c.cmd.Wait() // the code says it
+		c.code = c.cmd.ProcessState.ExitCode()
+		close(c.ended)
+	}()
+	return c
+}
+
+type lockedWriter struct {
+	c *client
+	w io.Writer
+}
+
+func (l lockedWriter) Write(p []byte) (int, error) {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return l.w.Write(p)
+}
+
+func (c *client) to(w io.Writer) io.Writer { return lockedWriter{c, w} }
+
+func (c *client) stdout() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.out.String()
+}
+
+func (c *client) stderr() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.errs.String()
+}
+
+// end waits for the end of the call and returns its exit code.
+func (c *client) end(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-c.ended:
+		return c.code
+	case <-time.After(60 * time.Second):
+		t.Fatalf("caisson %q does not end\n%s%s", c.cmd.Args, c.stdout(), c.stderr())
+		return -1
+	}
+}
+
+// send writes to the call's standard input.
+func (c *client) send(t *testing.T, text string) {
+	t.Helper()
+	if _, err := io.WriteString(c.stdin, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *client) awaitStdout(t *testing.T, text string) {
+	t.Helper()
+	await(t, "output "+text, func() bool { return strings.Contains(c.stdout(), text) })
+}
+
+// ownerOf returns the user to whom a file belongs.
+func ownerOf(st os.FileInfo) uint32 { return st.Sys().(*syscall.Stat_t).Uid }

@@ -1,0 +1,180 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// screen is a terminal with a client in front of it, as a person has.
+type screen struct {
+	master *os.File
+	cmd    *exec.Cmd
+	ended  chan struct{}
+
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// onScreen begins a client call on a terminal of its own (pty(7)).
+func onScreen(t *testing.T, rows, cols uint16, args ...string) *screen {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	control(t, master, func(fd int) error {
+		if n, err = unix.IoctlGetInt(fd, unix.TIOCGPTN); err != nil {
+			return err
+		}
+		return unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	})
+	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tty.Close()
+	s := &screen{master: master, cmd: daemon.Command(t.Context(), args...), ended: make(chan struct{})}
+	s.resize(t, rows, cols)
+	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = tty, tty, tty
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = s.cmd.Wait() // the code says it
+		close(s.ended)
+	}()
+	go s.read()
+	t.Cleanup(func() { _ = master.Close() }) // some tests hang up themselves
+	return s
+}
+
+// control calls ioctl(2) on f, which stays one that Close interrupts the reader
+// of: File.Fd would make it a blocking one.
+func control(t *testing.T, f *os.File, do func(fd int) error) {
+	t.Helper()
+	conn, err := f.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cerr := conn.Control(func(fd uintptr) { err = do(int(fd)) }); cerr != nil || err != nil {
+		t.Fatal(cerr, err)
+	}
+}
+
+// read keeps what is shown, until the terminal has nobody on it.
+func (s *screen) read() {
+	b := make([]byte, 4096)
+	for {
+		n, err := s.master.Read(b)
+		s.mu.Lock()
+		s.text.Write(b[:n])
+		s.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (s *screen) shown() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+func (s *screen) resize(t *testing.T, rows, cols uint16) {
+	t.Helper()
+	control(t, s.master, func(fd int) error {
+		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
+	})
+}
+
+func (s *screen) typed(t *testing.T, keys string) {
+	t.Helper()
+	if _, err := s.master.WriteString(keys); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *screen) awaitShown(t *testing.T, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(s.shown(), text); time.Sleep(20 * time.Millisecond) { // nothing announces what a terminal shows
+		if time.Now().After(deadline) {
+			t.Fatalf("%q is not shown:\n%q", text, s.shown())
+		}
+	}
+}
+
+func (s *screen) end(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-s.ended:
+		return s.cmd.ProcessState.ExitCode()
+	case <-time.After(60 * time.Second):
+		t.Fatalf("the client does not end:\n%q", s.shown())
+		return -1
+	}
+}
+
+func TestTerminal(t *testing.T) {
+	box(t, daemon, "tty")
+	s := onScreen(t, 33, 77, "exec", "-it", "tty", "--", "sh")
+	s.typed(t, "test -t 0 && test -t 1 && test -t 2 && echo is$((1))terminal; tty\n")
+	s.awaitShown(t, "is1terminal")
+	s.typed(t, "stty size\n")
+	s.awaitShown(t, "33 77")
+	s.resize(t, 44, 88)
+	await(t, "the new size", func() bool {
+		s.typed(t, "stty size\n")
+		time.Sleep(50 * time.Millisecond) // it takes its way beside what is typed
+		return strings.Contains(s.shown(), "44 88")
+	})
+	// Ctrl-C ends what runs in front, not the shell.
+	s.typed(t, "sleep 1000; echo code=$((100+$?))\n")
+	await(t, "the sleep", func() bool { return daemon.Try("exec", "tty", "--", "pidof", "sleep").Code == 0 })
+	s.typed(t, "\x03")
+	await(t, "its end", func() bool { return daemon.Try("exec", "tty", "--", "pidof", "sleep").Code == 1 })
+	s.typed(t, "echo un$((0))hurt; exit 7\n")
+	s.awaitShown(t, "un0hurt")
+	if code := s.end(t); code != 7 {
+		t.Errorf("code %d\n%q", code, s.shown())
+	}
+}
+
+// Who hangs up leaves nothing: neither the command nor what runs in front of it.
+func TestHangUp(t *testing.T) {
+	box(t, daemon, "gone")
+	s := onScreen(t, 24, 80, "exec", "-it", "gone", "--", "sh")
+	s.typed(t, "sleep 1234 | sleep 1235\n")
+	await(t, "both", func() bool {
+		return len(strings.Fields(daemon.Try("exec", "gone", "--", "pidof", "sleep").Stdout)) == 2
+	})
+	if err := s.master.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.end(t)
+	await(t, "the end of the command", func() bool { return ps(t, daemon, "gone")[0].State == "exited" })
+	await(t, "the end of its children", func() bool { return daemon.Try("exec", "gone", "--", "pidof", "sleep").Code == 1 })
+}
+
+// A command with a terminal runs on when its attached caller leaves.
+func TestDetachedTerminal(t *testing.T) {
+	box(t, daemon, "dt")
+	id := strings.TrimSpace(daemon.Run(t, "exec", "-d", "-t", "dt", "--", "sh", "-c", "echo hello; read x; echo got $x; stty size").Stdout)
+	s := onScreen(t, 22, 66, "attach", "-it", "dt", id)
+	s.awaitShown(t, "hello")
+	s.typed(t, "word\n")
+	s.awaitShown(t, "got word")
+	if code := s.end(t); code != 0 || !strings.Contains(s.shown(), "22 66") {
+		t.Errorf("code %d\n%q", code, s.shown())
+	}
+}
