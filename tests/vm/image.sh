@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes what the virtual machine boots from, in build/vm: kernel/vmlinuz and
 # disk.img, an ext4 of a Debian-like root with our programs and the suites.
-#   tests/vm/image.sh PATTERN SUITE...     PATTERN: as in go test -run
+#   tests/vm/image.sh PATTERN 'LANE SUITE'...     PATTERN: as in go test -run
 # Needs no root and mounts nothing. The kernel stays until make clean.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -10,7 +10,8 @@ here=tests/vm
 out=build/vm
 tree=$out/tree
 pattern=$1
-suites=("${@:2}")
+plan=("${@:2}")
+suites=("${plan[@]#* }")
 
 # Programs of the host that busybox is no match for.
 programs=(nsenter iptables iptables-save iptables-restore ip6tables ip6tables-save ip6tables-restore)
@@ -74,7 +75,7 @@ make_tree() {
   install -m 0755 $here/init.sh $tree/sbin/init
   install -m 0755 $here/go.sh $tree/bin/go
   for suite in "${suites[@]}"; do install_suite "$suite"; done
-  printf '%s\n' "${suites[@]}" > $tree/etc/suites
+  printf '%s\n' "${plan[@]}" > $tree/etc/suites
   printf "%s\n" "$pattern" > $tree/etc/run
 }
 
