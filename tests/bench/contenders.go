@@ -67,7 +67,8 @@ func (s *stand) makeRootfs() error {
 	}
 	return errors.Join(
 		os.WriteFile(filepath.Join(s.rootfs, "bin", "busybox"), program, 0o755),
-		os.Symlink("busybox", filepath.Join(s.rootfs, "bin", "true")))
+		os.Symlink("busybox", filepath.Join(s.rootfs, "bin", "true")),
+		os.Symlink("busybox", filepath.Join(s.rootfs, "bin", "sleep")))
 }
 
 // contenders prepares everybody and tries each once. Whoever cannot run here
@@ -157,7 +158,7 @@ func buildCtr() (string, error) {
 func (s *stand) runc() contender {
 	c := contender{name: "runc", what: "runc run of a ready bundle: no daemon, no image, runc's default spec"}
 	bundle := filepath.Dir(s.rootfs)
-	if err := writeBundle(harness.Bin(s.t, "runc"), bundle); err != nil {
+	if err := writeBundle(harness.Bin(s.t, "runc"), bundle, "/bin/true"); err != nil {
 		c.skipped = err.Error()
 		return c
 	}
@@ -167,7 +168,10 @@ func (s *stand) runc() contender {
 	return c
 }
 
-func writeBundle(runc, bundle string) error {
+func writeBundle(runc, bundle string, args ...string) error {
+	if err := removeEmpty(filepath.Join(bundle, "config.json")); err != nil { // runc writes no second one
+		return err
+	}
 	if _, err := timed(exec.Command(runc, "spec", "--bundle", bundle)); err != nil {
 		return err
 	}
@@ -180,7 +184,7 @@ func writeBundle(runc, bundle string) error {
 	if err := json.Unmarshal(data, &spec); err != nil {
 		return err
 	}
-	spec.Process.Terminal, spec.Process.Args = false, []string{"/bin/true"}
+	spec.Process.Terminal, spec.Process.Args = false, args
 	if data, err = json.Marshal(spec); err != nil {
 		return err
 	}
@@ -211,7 +215,7 @@ func (s *stand) podman() contender {
 	store, group := filepath.Join(s.scratch, "podman"), "/"+filepath.Base(s.scratch)
 	_, hadRunc := os.Stat(runcDefaultRoot)
 	s.t.Cleanup(func() {
-		errs := []error{unmount(filepath.Join(store, "overlay")), removeCgroups(group)} // podman keeps both
+		errs := []error{awaitGone(group), unmount(filepath.Join(store, "overlay"))} // podman keeps both
 		if hadRunc != nil {
 			errs = append(errs, removeEmpty(runcDefaultRoot))
 		}
@@ -239,9 +243,24 @@ func removeEmpty(dir string) error {
 }
 
 func unmount(target string) error {
-	err := unix.Unmount(target, unix.MNT_DETACH)
+	var err error
+	for err == nil { // there may be several, one on another
+		err = unix.Unmount(target, unix.MNT_DETACH)
+	}
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // not mounted
 		return nil
+	}
+	return err
+}
+
+// awaitGone removes a group of ours as soon as it is empty: what podman started
+// to clean up after a container outlives the command that removed it.
+func awaitGone(group string) error {
+	var err error
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) { // nothing announces it on cgroup v1
+		if err = removeCgroups(group); err == nil {
+			return nil
+		}
 	}
 	return err
 }

@@ -15,20 +15,24 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"github.com/caisson-run/caisson/tests/harness"
 )
 
 func main() {
-	rounds := flag.Int("n", 50, "rounds of cold runs")
+	rounds := flag.Int("n", 50, "rounds of cold runs; what is cheap is done ten times as often")
+	only := flag.String("only", "", "the measurements to make, separated by commas, of: "+sectionNames())
+	length := flag.Duration("sustained", 10*time.Second, "how long the sustained load lasts, for each contender")
 	flag.Parse()
-	if err := run(*rounds); err != nil {
+	if err := run(*only, *rounds, *length); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(rounds int) error {
+func run(only string, rounds int, length time.Duration) error {
+	chosen, err := choose(only)
+	if err != nil {
+		return err
+	}
 	if os.Geteuid() != 0 {
 		return errors.New("this needs root: it makes namespaces, mounts and cgroups")
 	}
@@ -38,9 +42,9 @@ func run(rounds int) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	t := &driver{ctx: ctx}
-	r := measure(t, rounds)
+	r := measure(t, chosen, rounds, length)
 	t.finish()
-	err := errors.Join(r.table(os.Stderr), r.print(os.Stdout))
+	err = errors.Join(r.table(os.Stderr), r.print(os.Stdout))
 	if t.failed {
 		err = errors.Join(err, errors.New("something was left behind or did not end: see above"))
 	}
@@ -63,33 +67,43 @@ func findPrograms() error {
 	return os.Setenv(variable, dir)
 }
 
-// measure goes from what needs a quiet daemon to what makes it work.
-func measure(t *driver, rounds int) *Report {
+// measure runs the chosen sections.
+func measure(t *driver, chosen []section, rounds int, length time.Duration) *Report {
 	r := &Report{Date: time.Now().UTC().Round(time.Second), Machine: machine(), Rounds: rounds}
-	progress(t, "daemon start")
-	first, again := starts(t, startRounds)
-	r.Start.First, r.Start.Again = summarize(first), summarize(again)
-
-	s := newStand(t, harness.Start(t))
-	time.Sleep(settle)
-	r.Memory.Daemon = memoryOf(t, s.daemon.PID())
-	progress(t, "memory of a sandbox")
-	r.Memory.Init, r.Memory.Shim = s.sandboxMemory()
-	progress(t, "cold runs, side by side")
-	s.compare(r, rounds)
-	progress(t, "stages")
-	r.addCold(s.coldRuns(rounds))
-	r.Version = summarize(s.repeat(rounds, func() *exec.Cmd { return s.daemon.Command(t.Context(), "version") }))
-	time.Sleep(settle)
-	r.Memory.DaemonAfter, r.Memory.Containerd = memoryOf(t, s.daemon.PID()), memoryOf(t, s.containerd())
-	progress(t, "output and image of host tools")
-	r.Throughput = s.throughput()
-	r.FromHost = s.fromHost()
-	time.Sleep(settle)
-	r.Memory.DaemonLast = memoryOf(t, s.daemon.PID())
+	s := &suite{t: t, r: r, rounds: rounds, length: length}
+	for _, sec := range chosen {
+		progress(t, sec.what)
+		r.Done = append(r.Done, sec.name)
+		sec.run(s)
+	}
 	r.Machine.LoadAfter = load()
-	r.judge()
 	return r
+}
+
+func (s *suite) start() {
+	first, again := starts(s.t, startRounds)
+	s.r.Start.First, s.r.Start.Again = summarize(first), summarize(again)
+}
+
+// cold measures what one sandbox for one command costs, and what it is made of.
+func (s *suite) cold() {
+	st, r := s.plain(), s.r
+	r.Memory.Daemon = memoryOf(s.t, st.daemon.PID())
+	progress(s.t, "memory of a sandbox")
+	r.Memory.Init, r.Memory.Shim = st.sandboxMemory()
+	progress(s.t, "cold runs, side by side")
+	st.compare(r, s.rounds)
+	progress(s.t, "stages")
+	r.addCold(st.coldRuns(s.rounds))
+	r.Version = summarize(st.repeat(s.rounds, func() *exec.Cmd { return st.daemon.Command(s.t.Context(), "version") }))
+	time.Sleep(settle)
+	r.Memory.DaemonAfter, r.Memory.Containerd = memoryOf(s.t, st.daemon.PID()), memoryOf(s.t, st.containerd())
+	progress(s.t, "output and image of host tools")
+	r.Throughput = st.throughput()
+	r.FromHost = st.fromHost()
+	time.Sleep(settle)
+	r.Memory.DaemonLast = memoryOf(s.t, st.daemon.PID())
+	r.judge()
 }
 
 // startRounds is few: each one starts and stops two daemons.
@@ -102,35 +116,47 @@ func progress(t *driver, what string) {
 	t.Log("measuring: " + what)
 }
 
-// compare runs everybody once in every round, so that what else the machine
-// does weighs on all alike. Between two runs nothing is left of the first.
+// compare runs everybody from nothing. Between two runs nothing is left of the
+// first.
 func (s *stand) compare(r *Report, rounds int) {
 	all := s.contenders()
+	r.Cold = s.sideBySide(all, rounds, func() { s.daemon.AwaitNoSandbox(s.t) })
+	for _, c := range all {
+		if c.skipped == "" && (c.name == "caisson" || c.name == "ctr") {
+			r.InARow = append(r.InARow, InARow{c.name, milliseconds(s.backToBack(c, rounds))})
+		}
+	}
+}
+
+// sideBySide runs everybody once in every round, so that what else the machine
+// does weighs on all alike. before is called before each run.
+func (s *stand) sideBySide(all []contender, rounds int, before func()) []Run {
 	took := map[string][]time.Duration{}
 	for i := range rounds {
 		for _, c := range all {
 			if c.skipped != "" {
 				continue
 			}
+			if before != nil {
+				before()
+			}
 			d, err := timed(c.command(i))
 			if err != nil {
 				s.t.Fatal(err)
 			}
 			took[c.name] = append(took[c.name], d)
-			s.daemon.AwaitNoSandbox(s.t)
 		}
 	}
+	var runs []Run
 	for _, c := range all {
 		run := Run{Name: c.name, What: c.what, Skipped: c.skipped}
 		if c.skipped == "" {
 			sum := summarize(took[c.name])
 			run.Took, run.Ratio = &sum, ratioOfPairs(took["caisson"], took[c.name])
 		}
-		r.Cold = append(r.Cold, run)
-		if c.skipped == "" && (c.name == "caisson" || c.name == "ctr") {
-			r.InARow = append(r.InARow, InARow{c.name, milliseconds(s.backToBack(c, rounds))})
-		}
+		runs = append(runs, run)
 	}
+	return runs
 }
 
 func (s *stand) repeat(rounds int, command func() *exec.Cmd) []time.Duration {

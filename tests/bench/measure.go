@@ -81,13 +81,18 @@ func (c *cold) add(t *driver, r harness.Result) {
 	for _, st := range result.Stages {
 		d := fromMS(st.DurationMS)
 		total += d
-		if !slices.Contains(c.names, st.Name) {
-			c.names = append(c.names, st.Name)
-		}
-		c.stages[st.Name] = append(c.stages[st.Name], d)
+		c.note(st.Name, d)
 	}
 	c.total = append(c.total, total)
 	c.command = append(c.command, fromMS(result.DurationMS))
+}
+
+// note adds what a stage took.
+func (c *cold) note(stage string, d time.Duration) {
+	if !slices.Contains(c.names, stage) {
+		c.names = append(c.names, stage)
+	}
+	c.stages[stage] = append(c.stages[stage], d)
 }
 
 func fromMS(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }

@@ -12,6 +12,7 @@ type Summary struct {
 	Min float64 `json:"min_ms"`
 	P50 float64 `json:"p50_ms"`
 	P90 float64 `json:"p90_ms"`
+	P95 float64 `json:"p95_ms"`
 	P99 float64 `json:"p99_ms"`
 }
 
@@ -22,7 +23,7 @@ func summarize(took []time.Duration) Summary {
 		ms[i] = milliseconds(d)
 	}
 	slices.Sort(ms)
-	return Summary{N: len(ms), Min: quantile(ms, 0), P50: quantile(ms, 0.5), P90: quantile(ms, 0.9), P99: quantile(ms, 0.99)}
+	return Summary{N: len(ms), Min: quantile(ms, 0), P50: quantile(ms, 0.5), P90: quantile(ms, 0.9), P95: quantile(ms, 0.95), P99: quantile(ms, 0.99)}
 }
 
 // quantile returns the smallest of the sorted values that is not exceeded by
@@ -51,3 +52,9 @@ func milliseconds(d time.Duration) float64 { return round(float64(d) / float64(t
 
 // round keeps three decimals: no figure here is good for more.
 func round(v float64) float64 { return math.Round(v*1000) / 1000 }
+
+// sortedEnds returns the largest value and the median.
+func sortedEnds(values []float64) (largest, median float64) {
+	sorted := slices.Sorted(slices.Values(values))
+	return quantile(sorted, 1), quantile(sorted, 0.5)
+}

@@ -11,7 +11,7 @@ func TestSummarize(t *testing.T) {
 		took = append(took, time.Duration(200-i)*time.Millisecond)
 	}
 	got := summarize(took)
-	want := Summary{N: 200, Min: 1, P50: 100, P90: 180, P99: 198}
+	want := Summary{N: 200, Min: 1, P50: 100, P90: 180, P95: 190, P99: 198}
 	if got != want {
 		t.Errorf("summarize(200..1 ms) = %+v, want %+v", got, want)
 	}

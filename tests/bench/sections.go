@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// section is one measurement. They run in this order: from what needs a quiet
+// daemon to what makes it work.
+type section struct {
+	name string
+	what string
+	run  func(*suite)
+}
+
+var sections = []section{
+	{"start", "start of the daemon", (*suite).start},
+	{"cold", "cold runs side by side, memory, stages, output, image of host tools", (*suite).cold},
+	{"exec", "exec in a live sandbox, over the API", (*suite).execAPI},
+	{"exec-cli", "caisson exec, the whole process", (*suite).execCLI},
+	{"output", "output of one command to a client that reads, and to one that does not", (*suite).output},
+	{"pool", "create to the first command finished, from the pool", (*suite).fromPool},
+	{"run-pool", "caisson run from the pool, the whole process", (*suite).runFromPool},
+	{"burst", "100 sandboxes asked for at once, with a pool of 20", (*suite).burst},
+	{"sustained", "create, true, remove by 8 clients", (*suite).sustained},
+	{"memory", "memory of 100 idle sandboxes", (*suite).memory},
+	{"adopt", "100 sandboxes after kill -9 of the daemon", (*suite).adopt},
+	{"many", "500 idle sandboxes", (*suite).many},
+}
+
+// choose returns the sections that only names, separated by commas; empty is
+// all.
+func choose(only string) ([]section, error) {
+	if only == "" {
+		return sections, nil
+	}
+	var chosen []section
+	names := strings.Split(only, ",")
+	for _, s := range sections {
+		if slices.Contains(names, s.name) {
+			chosen = append(chosen, s)
+			names = slices.DeleteFunc(names, func(n string) bool { return n == s.name })
+		}
+	}
+	if len(names) > 0 {
+		return nil, fmt.Errorf("there is no measurement %q, but %s", names, sectionNames())
+	}
+	return chosen, nil
+}
+
+func sectionNames() string {
+	var names []string
+	for _, s := range sections {
+		names = append(names, s.name)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+// output measures a command that writes without end: to a client that takes all,
+// and to one that takes nothing.
+func (s *suite) output() {
+	site := s.plainSite()
+	box := site.create()
+	defer site.mustRemove(box.Id)
+	var rates []float64
+	for range outputRounds {
+		rates = append(rates, site.deliver(box.Id))
+	}
+	best, mid := sortedEnds(rates)
+	cost := site.stalled(box.Id)
+	s.r.Sessions = append(s.r.Sessions, Section{Name: "output", Figures: []Figure{
+		{"delivered to a client that reads, median", mid, "GB/s"}, {"the best of the rounds", best, "GB/s"},
+		{"the daemon's memory for a client that does not read", cost, "MB"},
+	}})
+	s.r.target(atLeast("output to a client that reads", mid, 1, "GB/s"))
+	s.r.target(atMost("memory for a client that does not read", cost, 1, "MB"))
+}
+
+const (
+	outputRounds = 5
+	outputMiB    = 512
+	unreadMiB    = 192 // below what is kept of a sandbox
+)
+
+func writing(mib int, limit int64) *caissonv1.ExecSpec {
+	return &caissonv1.ExecSpec{Args: []string{"dd", "if=/dev/zero", "bs=1M", fmt.Sprintf("count=%d", mib)}, OutputLimitBytes: &limit}
+}
+
+// deliver returns GB (a thousand million bytes) a second.
+func (s *site) deliver(id string) float64 {
+	var arrived counter
+	begin := time.Now()
+	_, err := s.Exec(s.t.Context(), id, writing(outputMiB, outputMiB<<20), api.IO{Stdout: &arrived})
+	took := time.Since(begin)
+	if err != nil || arrived != outputMiB<<20 {
+		s.t.Fatalf("%d bytes arrived of %d: %v", arrived, outputMiB<<20, err)
+	}
+	return round(float64(arrived) / 1e9 / took.Seconds())
+}
+
+// stalled returns by how much the daemon grows while a client does not read.
+func (s *site) stalled(id string) float64 {
+	time.Sleep(settle)
+	before := memoryOf(s.t, s.daemon.PID()).PSS
+	ctx, cancel := context.WithCancel(s.t.Context())
+	r, w := io.Pipe() // nobody reads
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = s.Exec(ctx, id, writing(unreadMiB, unreadMiB<<20), api.IO{Stdout: w}) // it is cancelled
+	}()
+	time.Sleep(settle)
+	after := memoryOf(s.t, s.daemon.PID()).PSS
+	cancel()
+	_ = r.Close()
+	<-done
+	return round(max(0, after-before))
+}
