@@ -125,9 +125,7 @@ func orphans(t testing.TB, d *harness.Daemon) []string {
 			wrong = append(wrong, fmt.Sprintf("shim %d of no sandbox", pid))
 		}
 	}
-	for _, path := range glob(t, filepath.Join(d.Root, "spool", "*")) {
-		wrong = append(wrong, path)
-	}
+	wrong = append(wrong, glob(t, filepath.Join(d.Root, "spool", "*"))...)
 	if out := strings.TrimSpace(d.Run(t, "cleanup", "--dry-run", "-o", "json").Stdout); out != "[]" {
 		wrong = append(wrong, "cleanup would remove "+out)
 	}
