@@ -120,7 +120,8 @@ func TestMountsComeAndGo(t *testing.T) {
 	if got := mountsBelow(t, dir); !slices.Equal(got, stageMount) {
 		t.Errorf("mounts of an idle daemon: %q", got)
 	}
-	_, err := f.Run(callerContext(t), Request{Create: CreateRequest{Workspace: &WorkspaceRequest{Dir: workspace, Mode: "ro"}}, Exec: ExecRequest{Args: []string{"exit:0"}}}, IO{Started: func(i Info, _ ExecInfo) {
+	_, err := f.Run(callerContext(t), Request{Create: CreateRequest{Workspace: &WorkspaceRequest{Dir: workspace, Mode: "ro"}}, Exec: ExecRequest{Args: []string{"await:10", "exit:0"}}}, IO{Started: func(i Info, _ ExecInfo) {
+		defer f.engine.poke(t, i.ID)
 		box := "/state/sandboxes/" + i.ID
 		want := []string{box + "/netns", box + "/rootfs", box + "/workspace", "/state/sandboxes"}
 		got := mountsBelow(t, dir)

@@ -75,16 +75,17 @@ func TestHowCommandsEnd(t *testing.T) {
 			if tt.timeout != 0 {
 				r.Exec.Timeout = &tt.timeout
 			}
-			if tt.events != "" {
+			waits := tt.events != "" || (tt.timeout == 0 && tt.signal == 0) // no signal must come while it waits to be poked
+			if waits {
 				r.Exec.Args = append([]string{"await:10"}, tt.script...)
 			}
 			result, err := f.Run(ctx, r, IO{Signals: signals, Started: func(i Info, _ ExecInfo) {
-				if i.State != StateRunning || i.PID == 0 {
+				if waits && (i.State != StateRunning || i.PID == 0) {
 					t.Errorf("started as %+v", i)
 				}
 				if tt.events != "" {
 					f.engine.count(t, i.ID, "memory.events", tt.events)
-					f.engine.poke(t, i.ID)
+					f.engine.poke(t, i.ID) // some of these wait once more
 				}
 				if tt.cancel {
 					cancel()
@@ -107,8 +108,11 @@ func TestHowCommandsEnd(t *testing.T) {
 func TestResultHoldsWhatWasCounted(t *testing.T) {
 	f := newFixture(t)
 	limit := int64(4)
-	result, err := f.Run(callerContext(t), Request{Exec: ExecRequest{Args: []string{"out:123456", "err:789", "exit:0"}, OutputLimit: &limit}}, IO{
-		Started: func(i Info, _ ExecInfo) { f.engine.count(t, i.ID, "pids.events", "max 3\n") },
+	result, err := f.Run(callerContext(t), Request{Exec: ExecRequest{Args: []string{"await:10", "out:123456", "err:789", "exit:0"}, OutputLimit: &limit}}, IO{
+		Started: func(i Info, _ ExecInfo) {
+			f.engine.count(t, i.ID, "pids.events", "max 3\n")
+			f.engine.poke(t, i.ID)
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
