@@ -214,7 +214,7 @@ if has go; then
   try 'Unit tests of this checkout, compiled from nothing' says='^ok .*/sbxerr' says='^ok .*/cgroups/units' lines='^(ok|FAIL|---)' -- \
     run --image dev --workspace .:ro -m 2G --cpus 2 --pids 1024 --tmpfs 768M --timeout 5m \
     -e GOCACHE=/tmp/cache -e GOPATH=/tmp/go -e GOPROXY=off -e GOTOOLCHAIN=local -e GOFLAGS=-buildvcs=false -- \
-    go test ./sbxerr ./initproto ./runtime/output ./cgroups/units
+    go test ./sbxerr ./initproto/... ./cgroups/units
 else
   skip 'go test' 'users of this host cannot read its Go'
 fi
