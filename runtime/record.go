@@ -66,7 +66,6 @@ type record struct {
 	Warnings []string  `json:"warnings"`
 	Stages   []Stage   `json:"stages"`
 	ExitedAt time.Time `json:"exited_at"` // zero while it lives
-	Reason   Reason    `json:"reason"`    // of its end
 }
 
 // execRecord is what is kept of one command.

@@ -111,9 +111,7 @@ func (m *Manager) kill(s *sandbox) {
 // retire frees what an ended sandbox no longer needs, and keeps its record and
 // the output of its commands.
 func (m *Manager) retire(ctx context.Context, s *sandbox) {
-	s.update(func() {
-		s.record.ExitedAt, s.record.Reason = time.Now().Round(0), ReasonExited
-	})
+	s.update(func() { s.record.ExitedAt = time.Now().Round(0) })
 	m.keepRecord(s)
 	m.strip(ctx, s)
 	s.setState(StateExited)
