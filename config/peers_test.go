@@ -29,7 +29,7 @@ peers:
 sandboxes: {max: 100, kept_output: 64M, keep_on_exit: true, orphan_grace: 1h}
 pools:
   - {size: 4}
-  - {profile: build, image: dev, size: 2, max: 8}
+  - {profile: build, image: dev, size: 2, max: 2}
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ pools:
 	if s.Max != 100 || s.KeptOutput != 64<<20 || !s.KeepOnExit || time.Duration(s.OrphanGrace) != time.Hour || s.PerShim != 16 || s.Queue != 1024 || s.MaxCreating < 4 {
 		t.Errorf("sandboxes %+v", s)
 	}
-	if pools := []Pool{{"strict", "", 4, 4}, {"build", "dev", 2, 8}}; !slices.Equal(c.Pools, pools) {
+	if pools := []Pool{{"strict", "", 4, 4}, {"build", "dev", 2, 2}}; !slices.Equal(c.Pools, pools) {
 		t.Errorf("pools %+v", c.Pools)
 	}
 	d := Default()
@@ -117,6 +117,7 @@ func TestValidatePeers(t *testing.T) {
 		"sandboxes.orphan_grace: 0s":                          func(c *Config) { c.Sandboxes.OrphanGrace = 0 },
 		`pools[0].profile: "A"`:                               func(c *Config) { c.Pools = []Pool{{Profile: "A", Size: 1}} },
 		"pools[0]: size 0 and max 0":                          func(c *Config) { c.Pools = []Pool{{}} },
+		"above its size, 2, is not offered yet":               func(c *Config) { c.Pools = []Pool{{Size: 2, Max: 3}} },
 		"pools[0]: size 2 and max 1":                          func(c *Config) { c.Pools = []Pool{{Size: 2, Max: 1}} },
 		"max 513 must be 1 to sandboxes.max, 512":             func(c *Config) { c.Pools = []Pool{{Size: 1, Max: 513}} },
 		`pools[1]: pools[0] is for the same profile "strict"`: func(c *Config) { c.Pools = []Pool{{Size: 1}, {Profile: "strict", Size: 2}} },

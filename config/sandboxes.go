@@ -101,6 +101,9 @@ func (c *Config) validatePools() error {
 			errs = append(errs, fmt.Errorf("pools[%d]: size %d and max %d must be 1 to sandboxes.max, %d, and max not below size", i, p.Size, p.Max, c.Sandboxes.Max))
 			continue
 		}
+		if p.Max > p.Size { // accepted, it would be a setting that does nothing
+			errs = append(errs, fmt.Errorf("pools[%d].max: a pool that grows above its size, %d, is not offered yet: leave max away", i, p.Size))
+		}
 		key := [2]string{p.Profile, p.Image}
 		if j, ok := seen[key]; ok {
 			errs = append(errs, fmt.Errorf("pools[%d]: pools[%d] is for the same profile %q and image %q", i, j, p.Profile, p.Image))

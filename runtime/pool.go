@@ -19,7 +19,6 @@ type PoolConfig struct {
 	Profile string
 	Image   string // empty is the profile's
 	Size    int    // ready ones to keep
-	Max     int    // ready ones at most, after a burst; 0 is Size
 }
 
 // pool is the sandboxes of one kind that wait for their request. Each serves one
