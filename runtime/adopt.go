@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -69,7 +67,7 @@ func (m *Manager) adopt(ctx context.Context, id string) (err error) {
 	case r.Pooled:
 		return sbxerr.New(sbxerr.State, "runtime.adopt", "it waited in a pool")
 	}
-	s := newSandbox(nil, r)
+	s := m.newSandbox(nil, r)
 	close(s.made)
 	s.stages, s.warnings, s.block = r.Stages, r.Warnings, idblock.Block{Base: r.HostIDBase}
 	if err := m.admit(s); err != nil {
@@ -224,9 +222,10 @@ func (m *Manager) loadExecs(s *sandbox, held []pid1.Held) (running []*execution,
 		byNumber[h.Exec.Number()] = h
 		s.lastExec = max(s.lastExec, h.Exec.Number())
 	}
-	records, err := m.execRecords(s.id)
+	records, err := s.log.Load()
 	var errs []error
-	for _, r := range records {
+	for n, r := range records {
+		r.Number = n
 		e, err := m.loadExec(s, r)
 		if err != nil {
 			errs = append(errs, err)
@@ -255,30 +254,6 @@ func (m *Manager) loadExecs(s *sandbox, held []pid1.Held) (running []*execution,
 	return running, errors.Join(append(errs, err)...)
 }
 
-// execRecords reads the records of the commands of id. What was not finished
-// when its daemon ended was never started, and is removed.
-func (m *Manager) execRecords(id string) ([]execRecord, error) {
-	names, err := dirNames(m.paths.execs(id))
-	if err != nil {
-		return nil, err
-	}
-	var list []execRecord
-	var errs []error
-	for _, name := range names {
-		path := filepath.Join(m.paths.execs(id), name)
-		if strings.HasSuffix(name, ".new") {
-			errs = append(errs, os.Remove(path))
-			continue
-		}
-		r, err := readExecRecord(path)
-		errs = append(errs, err)
-		if err == nil {
-			list = append(list, r)
-		}
-	}
-	return list, sbxerr.Wrap(sbxerr.StateDir, "runtime.adopt", errors.Join(errs...))
-}
-
 func (m *Manager) loadExec(s *sandbox, r execRecord) (*execution, error) {
 	stdout, outErr := output.Open(m.paths.stdout(s.id, r.Number), r.OutputLimit)
 	stderr, errErr := output.Open(m.paths.stderr(s.id, r.Number), r.OutputLimit)
@@ -290,11 +265,12 @@ func (m *Manager) loadExec(s *sandbox, r execRecord) (*execution, error) {
 
 // conclude is for a command that had ended before this daemon.
 func (e *execution) conclude() {
-	e.state = ExecExited
+	e.state, e.over = ExecExited, true
 	e.stdout.Finish()
 	e.stderr.Finish()
 	close(e.settled)
 	close(e.done)
+	close(e.kept)
 }
 
 // take goes on with a command that PID 1 holds.

@@ -27,7 +27,7 @@ func (m *Manager) make(ctx context.Context, p *plan, prepare func(*record)) (_ *
 	if prepare != nil {
 		prepare(&r)
 	}
-	s := newSandbox(p, r)
+	s := m.newSandbox(p, r)
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	s.endBy(end)

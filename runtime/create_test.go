@@ -12,22 +12,22 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// journal records what is done to stages, and injects failures.
-type journal struct {
+// ledger records what is done to stages, and injects failures.
+type ledger struct {
 	mu           sync.Mutex
 	done         []string
 	failOnCreate string
 	failOnRemove string
 }
 
-func (j *journal) add(what string) {
+func (j *ledger) add(what string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.done = append(j.done, what)
 }
 
 // watch puts j around every stage of f.
-func (j *journal) watch(f *fixture) {
+func (j *ledger) watch(f *fixture) {
 	for i, st := range f.Manager.stages {
 		create, remove := st.create, st.remove
 		f.Manager.stages[i].create = func(ctx context.Context, s *sandbox) error {
@@ -64,7 +64,7 @@ func removals(stages []stage) []string {
 	return want
 }
 
-func (j *journal) removed() []string {
+func (j *ledger) removed() []string {
 	return slices.DeleteFunc(slices.Clone(j.done), func(s string) bool { return strings.HasPrefix(s, "create ") })
 }
 
@@ -81,7 +81,7 @@ func TestCreateFailsAtEachStageAndLeavesNothing(t *testing.T) {
 		for _, detached := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s detached=%v", name, detached), func(t *testing.T) {
 				f := newFixture(t)
-				j := &journal{failOnCreate: name}
+				j := &ledger{failOnCreate: name}
 				j.watch(f)
 				var err error
 				if detached {
@@ -109,7 +109,7 @@ func TestCreateFailsAtEachStageAndLeavesNothing(t *testing.T) {
 
 func TestCreateReportsFailuresOfItsOwnCleanup(t *testing.T) {
 	f := newFixture(t)
-	j := &journal{failOnCreate: "container", failOnRemove: "rootfs"}
+	j := &ledger{failOnCreate: "container", failOnRemove: "rootfs"}
 	j.watch(f)
 	_, err := f.Run(callerContext(t), request("exit:0"), IO{})
 	for _, want := range []string{"create container of sandbox", "remove rootfs of sandbox"} {
@@ -171,7 +171,7 @@ func TestRemoveGoesOnPastFailures(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			j := &journal{failOnRemove: name}
+			j := &ledger{failOnRemove: name}
 			j.watch(f)
 			info, err := f.Start(callerContext(t), request("out:hello", "hang"))
 			if err != nil {

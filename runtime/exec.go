@@ -28,6 +28,7 @@ type execution struct {
 	ending  chan error    // asks watch to end the command, for a reason
 	settled chan struct{} // closed when all that the command itself wrote is kept
 	done    chan struct{} // closed when the result is known
+	kept    chan struct{} // closed when a later daemon would know it too, and nothing is left to do
 
 	mu       sync.Mutex // guards what follows
 	record   execRecord
@@ -36,6 +37,7 @@ type execution struct {
 	took     time.Duration // to start
 	readers  int           // callers that are attached
 	logs     int           // readers of the output besides
+	over     bool          // the result is kept and PID 1 has forgotten the command
 	orphaned *time.Timer
 	inputEnd bool          // the input was closed
 	unread   chan struct{} // closed when nobody reads; nil while nobody waits for that
@@ -44,7 +46,7 @@ type execution struct {
 func newExecution(s *sandbox, r execRecord, stdout, stderr *output.Store) *execution {
 	return &execution{
 		s: s, record: r, stdout: stdout, stderr: stderr, state: ExecStarting,
-		ending: make(chan error, 1), settled: make(chan struct{}), done: make(chan struct{}),
+		ending: make(chan error, 1), settled: make(chan struct{}), done: make(chan struct{}), kept: make(chan struct{}),
 	}
 }
 

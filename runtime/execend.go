@@ -142,14 +142,20 @@ func (m *Manager) settle(ctx context.Context, e *execution) {
 }
 
 // conclude makes the result known, keeps it, and lets PID 1 forget the command.
+// It is known first, so that nobody waits for the rest: until PID 1 is told, a
+// daemon that comes after this one hears the exit again.
 func (m *Manager) conclude(ctx context.Context, e *execution, end ending, duration time.Duration) {
 	s := e.s
 	result := m.result(s, e, end, duration)
+	if e.group != nil {
+		m.endGroup(ctx, e)
+	}
 	e.mu.Lock()
 	e.record.Result, e.record.EndedAt, e.state = result, time.Now().Round(0), ExecExited
 	record := e.record
 	e.mu.Unlock()
-	if err := writeRecord(m.paths.exec(s.id, e.number()), record); err != nil {
+	close(e.done)
+	if err := s.log.Put(e.number(), record); err != nil {
 		m.log.Warn("keep result", "sandbox", s.id, "exec", e.number(), "err", err)
 	}
 	_ = failpoint("exec/kept") // only to be killed at: the command has ended
@@ -161,12 +167,12 @@ func (m *Manager) conclude(ctx context.Context, e *execution, end ending, durati
 	if e.stdin != nil {
 		_ = ignoreClosed(e.stdin.Close()) // its reader is gone
 	}
-	if e.group != nil {
-		m.endGroup(ctx, e)
-	}
-	close(e.done)
 	m.log.Info("command ended", "sandbox", s.id, "exec", e.number(), "code", result.ExitCode, "reason", string(result.Reason), "dur", result.Duration)
+	e.mu.Lock()
+	e.over = true
+	e.mu.Unlock()
 	m.concluded(s)
+	close(e.kept)
 }
 
 // endGroup removes the command's own cgroup. What the command left running in
@@ -188,7 +194,7 @@ func (m *Manager) concluded(s *sandbox) {
 	drop := s.surplusLocked(m.opts.KeptExecs, m.opts.KeptOutput)
 	s.mu.Unlock()
 	for _, e := range drop {
-		if err := errors.Join(e.close(), m.removeExecFiles(s.id, e.number())); err != nil {
+		if err := errors.Join(e.close(), s.log.Drop(e.number()), m.removeOutputs(s.id, e.number())); err != nil {
 			m.log.Warn("drop ended command", "sandbox", s.id, "exec", e.number(), "err", err)
 		}
 	}
@@ -207,7 +213,7 @@ func (s *sandbox) surplusLocked(maxCount int, maxBytes int64) []*execution {
 	var ended []*execution
 	var bytes int64
 	for _, e := range s.execs {
-		if e.over() && e.number() != s.record.Main {
+		if e.disposable() && e.number() != s.record.Main {
 			ended = append(ended, e)
 			bytes += e.keptBytes()
 		}
@@ -223,12 +229,12 @@ func (s *sandbox) surplusLocked(maxCount int, maxBytes int64) []*execution {
 	return drop
 }
 
-// over reports whether nothing of e is under way any more: it ended, and nobody
-// is attached.
-func (e *execution) over() bool {
+// disposable reports whether nothing of e is under way any more and nobody is
+// attached.
+func (e *execution) disposable() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.record.Result != nil && e.readers == 0 && e.logs == 0
+	return e.over && e.readers == 0 && e.logs == 0
 }
 
 // keptBytes is what the output of e takes at most.

@@ -77,7 +77,7 @@ func (m *Manager) admitExec(s *sandbox, p *execPlan, detached bool) (*execution,
 		return nil, err
 	}
 	e := newExecution(s, execRecord{
-		Version: recordVersion, Number: n, Args: p.args, Stdin: p.stdin, TTY: p.tty != nil, Detached: detached,
+		Number: n, Args: p.args, Stdin: p.stdin, TTY: p.tty != nil, Detached: detached,
 		OutputLimit: p.outputLimit, Timeout: p.timeout, Began: now(), StartedAt: time.Now().Round(0),
 	}, stdout, stderr)
 	if !detached {
@@ -89,7 +89,7 @@ func (m *Manager) admitExec(s *sandbox, p *execPlan, detached bool) (*execution,
 	if p.timeout > 0 { // of the start too, in case nobody is left to see it
 		e.record.Deadline = in(&p.timeout)
 	}
-	if err := writeRecord(m.paths.exec(s.id, n), e.record); err != nil {
+	if err := s.log.Put(n, e.record); err != nil {
 		return nil, err
 	}
 	s.lastExec = n
@@ -164,10 +164,11 @@ func (m *Manager) dropExec(s *sandbox, e *execution) error {
 	if e.group != nil {
 		errs = append(errs, e.group.Remove(context.Background()))
 	}
-	errs = append(errs, e.close(), m.removeExecFiles(s.id, e.number()))
+	errs = append(errs, e.close(), s.log.Drop(e.number()), m.removeOutputs(s.id, e.number()))
 	s.mu.Lock()
 	delete(s.execs, e.number())
 	close(e.done) // for whoever has seen it
+	close(e.kept)
 	s.idleLocked()
 	s.mu.Unlock()
 	if err := errors.Join(errs...); err != nil {
@@ -176,7 +177,6 @@ func (m *Manager) dropExec(s *sandbox, e *execution) error {
 	return nil
 }
 
-func (m *Manager) removeExecFiles(id string, n uint32) error {
-	record := m.paths.exec(id, n)
-	return removeFiles(record+".new", record, m.paths.stdout(id, n), m.paths.stderr(id, n))
+func (m *Manager) removeOutputs(id string, n uint32) error {
+	return errors.Join(output.Remove(m.paths.stdout(id, n)), output.Remove(m.paths.stderr(id, n)))
 }

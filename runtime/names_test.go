@@ -19,7 +19,7 @@ import (
 func known(t *testing.T, m *Manager, list ...record) {
 	t.Helper()
 	for _, r := range list {
-		if err := m.admit(newSandbox(&plan{id: r.ID, grant: rootGrant(t)}, r)); err != nil {
+		if err := m.admit(m.newSandbox(&plan{id: r.ID, grant: rootGrant(t)}, r)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,7 +59,7 @@ func TestNamesAreTakenOnce(t *testing.T) {
 	m := &Manager{sandboxes: map[string]*sandbox{}}
 	known(t, m, record{ID: idA1, Name: "one"})
 	for _, name := range []string{"one", idA1} {
-		err := m.admit(newSandbox(&plan{id: idB, grant: rootGrant(t)}, record{ID: idB, Name: name}))
+		err := m.admit(m.newSandbox(&plan{id: idB, grant: rootGrant(t)}, record{ID: idB, Name: name}))
 		wantError(t, err, sbxerr.Exists, "is taken by sandbox "+idA1)
 	}
 	if _, err := m.find(callerContext(t), idB); err == nil {

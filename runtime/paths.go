@@ -25,17 +25,13 @@ func (p paths) sandbox(id string) string { return filepath.Join(p.sandboxes(), i
 
 func (p paths) record(id string) string    { return filepath.Join(p.sandbox(id), "record.json") }
 func (p paths) spec(id string) string      { return filepath.Join(p.sandbox(id), "spec.json") }
-func (p paths) execs(id string) string     { return filepath.Join(p.sandbox(id), "execs") }
+func (p paths) execs(id string) string     { return filepath.Join(p.sandbox(id), "execs.jsonl") }
 func (p paths) private(id string) string   { return filepath.Join(p.sandbox(id), "private") }
 func (p paths) layers(id string) string    { return filepath.Join(p.sandbox(id), "layers") }
 func (p paths) rootfs(id string) string    { return filepath.Join(p.sandbox(id), "rootfs") }
 func (p paths) workspace(id string) string { return filepath.Join(p.sandbox(id), "workspace") }
 func (p paths) netns(id string) string     { return filepath.Join(p.sandbox(id), "netns") }
 func (p paths) init(id string) string      { return filepath.Join(p.sandbox(id), "init") }
-
-func (p paths) exec(id string, n uint32) string {
-	return filepath.Join(p.execs(id), number(n)+".json")
-}
 
 func (p paths) output(id string) string { return filepath.Join(p.outputs(), id) }
 

@@ -16,7 +16,7 @@ import (
 
 // recordVersion is raised when a record changes in a way that an older daemon
 // would misread.
-const recordVersion = 2
+const recordVersion = 3
 
 // record is what is kept of a sandbox outside this process: enough for another
 // daemon to go on with it. It lies on tmpfs: it dies with the boot, like the
@@ -70,8 +70,7 @@ type record struct {
 
 // execRecord is what is kept of one command.
 type execRecord struct {
-	Version     int           `json:"version"`
-	Number      uint32        `json:"number"`
+	Number      uint32        `json:"-"` // under which it is kept
 	Args        []string      `json:"args"`
 	Stdin       bool          `json:"stdin"`
 	TTY         bool          `json:"tty"`
@@ -110,17 +109,6 @@ func readRecord(path, boot string) (record, error) {
 	if r.Version != recordVersion || r.Boot != boot || !idForm.MatchString(r.ID) {
 		return record{}, sbxerr.New(sbxerr.StateDir, "runtime.record",
 			"record %q is of version %d and boot %q, not %d and %q", path, r.Version, r.Boot, recordVersion, boot)
-	}
-	return r, nil
-}
-
-func readExecRecord(path string) (execRecord, error) {
-	var r execRecord
-	if err := readJSON(path, &r); err != nil {
-		return execRecord{}, err
-	}
-	if r.Version != recordVersion || r.Number == 0 {
-		return execRecord{}, sbxerr.New(sbxerr.StateDir, "runtime.record", "record %q is of version %d, not %d", path, r.Version, recordVersion)
 	}
 	return r, nil
 }

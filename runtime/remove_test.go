@@ -124,7 +124,7 @@ func TestRemoveEndsWhatIsBeingMade(t *testing.T) {
 func TestRemoveTwiceAtOnce(t *testing.T) {
 	f := newFixture(t)
 	info := f.start(t, request("hang"))
-	j := &journal{failOnRemove: "claim"}
+	j := &ledger{failOnRemove: "claim"}
 	j.watch(f)
 	var wg sync.WaitGroup
 	for range 4 {

@@ -245,7 +245,7 @@ func TestInitIsACopy(t *testing.T) {
 	f := newFixture(t)
 	f.init = []byte("program")
 	base := uint32(os.Getuid()) - 1000 // so that the sandbox's user is this process's own
-	s := newSandbox(&plan{id: idA1, user: user{UID: 1000, GID: uint32(os.Getgid()) - base}}, record{ID: idA1})
+	s := f.newSandbox(&plan{id: idA1, user: user{UID: 1000, GID: uint32(os.Getgid()) - base}}, record{ID: idA1})
 	s.block = idblock.Block{Base: base}
 	if err := f.createClaim(callerContext(t), s); err != nil {
 		t.Fatal(err)

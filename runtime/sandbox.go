@@ -14,6 +14,7 @@ import (
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/files"
 	"github.com/caisson-run/caisson/runtime/idblock"
+	"github.com/caisson-run/caisson/runtime/journal"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -30,6 +31,8 @@ type sandbox struct {
 	listener *pid1.Listener
 	init     *pid1.Client
 	nested   net.Listener // of its own API socket; nil where it has none
+
+	log *journal.Journal[execRecord] // of its commands, by number
 
 	changing sync.Mutex // held while limits or the freezer change
 
@@ -64,9 +67,9 @@ type sandbox struct {
 	removeErr error // of the removal
 }
 
-func newSandbox(p *plan, r record) *sandbox {
+func (m *Manager) newSandbox(p *plan, r record) *sandbox {
 	return &sandbox{
-		id: r.ID, plan: p, record: r, state: StateCreating, execs: map[uint32]*execution{},
+		id: r.ID, plan: p, record: r, state: StateCreating, execs: map[uint32]*execution{}, log: journal.New[execRecord](m.paths.execs(r.ID)),
 		made: make(chan struct{}), asked: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}),
 	}
 }
@@ -83,7 +86,7 @@ func (s *sandbox) closeHandles() error {
 	if session != nil {
 		session.Close()
 	}
-	var errs []error
+	errs := []error{s.log.Close()}
 	if s.init != nil {
 		errs = append(errs, s.init.Close())
 	}
@@ -207,9 +210,11 @@ func (s *sandbox) runningLocked() int {
 	return n
 }
 
-func (e *execution) isDone() bool {
+func (e *execution) isDone() bool { return isClosed(e.done) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-e.done:
+	case <-c:
 		return true
 	default:
 		return false

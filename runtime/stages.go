@@ -11,6 +11,7 @@ import (
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/journal"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -57,15 +58,12 @@ func (m *Manager) createClaim(_ context.Context, s *sandbox) error {
 	if err := makeDir(m.paths.sandbox(s.id), 0o700); err != nil {
 		return err
 	}
-	return makeDir(m.paths.execs(s.id), 0o700)
+	return journal.Create(m.paths.execs(s.id))
 }
 
 func (m *Manager) removeClaim(_ context.Context, id string) error {
-	if err := removeDir(m.paths.execs(id)); err != nil {
-		return err
-	}
-	record, spec := m.paths.record(id), m.paths.spec(id)
-	return removeFiles(spec+".new", spec, record+".new", record, m.paths.sandbox(id))
+	record, spec, execs := m.paths.record(id), m.paths.spec(id), m.paths.execs(id)
+	return removeFiles(journal.Next(execs), execs, spec+".new", spec, record+".new", record, m.paths.sandbox(id))
 }
 
 func (m *Manager) createOutput(_ context.Context, s *sandbox) error {

@@ -30,7 +30,7 @@ func (m *Manager) supervise(ctx context.Context, s *sandbox) {
 	m.endChildren(s)
 	m.endProcesses(ctx, s)
 	for _, e := range s.executions() { // each ends with PID 1
-		<-e.done
+		<-e.kept
 	}
 	if !errors.Is(cause, errMainEnded) {
 		m.log.Info("sandbox ended", "sandbox", s.id, "cause", cause)

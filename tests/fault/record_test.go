@@ -57,7 +57,7 @@ func TestDamagedRecords(t *testing.T) {
 func TestDamagedExecs(t *testing.T) {
 	d := harness.Start(t)
 	for name, path := range map[string]func(id, exec string) string{
-		"record": func(id, exec string) string { return filepath.Join(d.State, "sandboxes", id, "execs", exec+".json") },
+		"record": func(id, exec string) string { return filepath.Join(d.State, "sandboxes", id, "execs.jsonl") },
 		"output": func(id, exec string) string { return filepath.Join(d.Root, "output", id, exec+".stdout") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestMissingParts(t *testing.T) {
 	for name, part := range map[string]func(string) error{
 		"spec":   func(id string) error { return os.Remove(filepath.Join(d.State, "sandboxes", id, "spec.json")) },
 		"output": func(id string) error { return os.RemoveAll(filepath.Join(d.Root, "output", id)) },
-		"execs":  func(id string) error { return os.RemoveAll(filepath.Join(d.State, "sandboxes", id, "execs")) },
+		"execs":  func(id string) error { return os.RemoveAll(filepath.Join(d.State, "sandboxes", id, "execs.jsonl")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := strings.TrimSpace(d.Run(t, "create").Stdout)

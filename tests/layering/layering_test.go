@@ -34,6 +34,7 @@ var rules = []struct {
 	{"config", []string{"sbxerr", "cgroups/units"}},
 	{"runtime/files", []string{"sbxerr", "initproto"}},
 	{"runtime/idblock", []string{"sbxerr"}},
+	{"runtime/journal", []string{"sbxerr"}},
 	{"runtime/output", []string{"sbxerr"}},
 	{"runtime/peer", []string{"sbxerr"}},
 	{"runtime/pid1", []string{"sbxerr", "initproto"}},
