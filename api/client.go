@@ -25,6 +25,10 @@ const DefaultOutputLimit = 10 << 20
 // listener's backlog is full.
 const dialTimeout = 10 * time.Second
 
+// idleTimeout is how long a connection is kept that nobody uses; less than the
+// daemon keeps it.
+const idleTimeout = time.Minute
+
 // DefaultReconnect is how long a foreground command, Logs and the Waits try to
 // continue where they were, when the connection to the daemon breaks.
 const DefaultReconnect = 10 * time.Second
@@ -38,7 +42,7 @@ const maxFrame = 512 << 10
 // those that the caller's own readers and writers return. It is safe for
 // concurrent use.
 type Client struct {
-	transport *http.Transport
+	transport transport
 	reconnect time.Duration
 	sandboxes func() caissonv1connect.SandboxServiceClient
 	execs     func() caissonv1connect.ExecServiceClient
@@ -91,14 +95,10 @@ func lazily[C any](make func(connect.HTTPClient, string, ...connect.ClientOption
 	return sync.OnceValue(func() C { return make(h, "http://caisson", o) }) // the host is not looked at
 }
 
-// newTransport speaks HTTP/2 without TLS: it is the only one that carries both
-// directions of a stream.
-func newTransport(socket string) *http.Transport {
-	var protocols http.Protocols
-	protocols.SetUnencryptedHTTP2(true)
+// dialing returns a transport to the socket that speaks nothing yet.
+func dialing(socket string) *http.Transport {
 	return &http.Transport{
-		Protocols: &protocols,
-		HTTP2:     &http.HTTP2Config{MaxReadFrameSize: maxFrame},
+		Protocols: &http.Protocols{},
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dial(ctx, socket)
 		},
@@ -106,7 +106,7 @@ func newTransport(socket string) *http.Transport {
 }
 
 // Close ends idle connections. Calls under way go on.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() { c.transport.closeIdle() }
 
 // Ping reports whether somebody listens on the socket, without a call.
 func Ping(ctx context.Context, socket string) error {
@@ -133,7 +133,7 @@ func dial(ctx context.Context, socket string) (net.Conn, error) {
 type abortingTransport struct{ http.RoundTripper }
 
 func (t abortingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.ContentLength < 0 { // streamed; every such call ends its own context
+	if streamed(req) { // every such call ends its own context
 		context.AfterFunc(req.Context(), func() { _ = req.Body.Close() }) // a pipe's never fails
 	}
 	return t.RoundTripper.RoundTrip(req)

@@ -256,6 +256,7 @@ func TestStranger(t *testing.T) {
 		t.Fatal(err)
 	}
 	var protocols http.Protocols
+	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	srv := &http.Server{Protocols: &protocols, Handler: http.NotFoundHandler()}
 	go srv.Serve(l)

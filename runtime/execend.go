@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	goruntime "runtime"
 	"slices"
 	"syscall"
 	"time"
@@ -37,24 +38,16 @@ func (m *Manager) watch(ctx context.Context, e *execution) {
 // await returns when the command has ended: by itself, because its time was
 // over, because somebody wanted it to end, or because PID 1 is gone.
 func (m *Manager) await(ctx context.Context, e *execution) ending {
-	type told struct {
-		exit pid1.Exit
-		err  error
-	}
-	waited := make(chan told, 1)
-	go func() {
-		exit, err := e.proc.Wait(ctx)
-		waited <- told{exit, err}
-	}()
 	var end ending
 	deadline, stop := after(e.record.Deadline)
 	defer stop()
 	var grace <-chan time.Time
 	for {
 		select {
-		case t := <-waited:
-			end.exit, end.known = t.exit, t.err == nil
-			return end.settle(e.s)
+		case <-e.proc.Exited():
+			return end.settle(ctx, e)
+		case <-e.s.init.Done():
+			return end.settle(ctx, e)
 		case <-deadline:
 			end.timedOut, deadline = true, nil
 			grace = m.terminate(ctx, e)
@@ -67,20 +60,24 @@ func (m *Manager) await(ctx context.Context, e *execution) ending {
 	}
 }
 
-// settle names the reason, as far as the command itself tells it.
-func (e ending) settle(s *sandbox) ending {
+// settle asks PID 1 for the exit, which is known or never will be, and names the
+// reason as far as the command itself tells it.
+func (end ending) settle(ctx context.Context, e *execution) ending {
+	var err error
+	end.exit, err = e.proc.Wait(ctx)
+	end.known = err == nil
 	switch {
-	case e.timedOut:
-		e.reason = ReasonTimeout
-	case e.reason != "":
-	case !e.known:
-		e.reason = s.endReason()
-	case e.exit.Signal != 0:
-		e.reason = ReasonSignaled
+	case end.timedOut:
+		end.reason = ReasonTimeout
+	case end.reason != "":
+	case !end.known:
+		end.reason = e.s.endReason()
+	case end.exit.Signal != 0:
+		end.reason = ReasonSignaled
 	default:
-		e.reason = ReasonExited
+		end.reason = ReasonExited
 	}
-	return e
+	return end
 }
 
 // after is a timer for a moment, where 0 is never.
@@ -155,6 +152,7 @@ func (m *Manager) conclude(ctx context.Context, e *execution, end ending, durati
 	record := e.record
 	e.mu.Unlock()
 	close(e.done)
+	goruntime.Gosched() // who waits for it goes first: a processor may not be free for both
 	if err := s.log.Put(e.number(), record); err != nil {
 		m.log.Warn("keep result", "sandbox", s.id, "exec", e.number(), "err", err)
 	}

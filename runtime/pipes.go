@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -22,20 +24,34 @@ func newPipes(withStdin, withStderr bool) (_ *pipes, err error) {
 		}
 	}()
 	if withStdin {
-		if p.inside[0], p.stdin, err = os.Pipe(); err != nil {
+		if p.inside[0], p.stdin, err = newPipe(1); err != nil {
 			return nil, err
 		}
 	}
-	if p.stdout, p.inside[1], err = os.Pipe(); err != nil {
+	if p.inside[1], p.stdout, err = newPipe(0); err != nil {
 		return nil, err
 	}
 	if !withStderr {
 		return p, nil
 	}
-	if p.stderr, p.inside[2], err = os.Pipe(); err != nil {
+	if p.inside[2], p.stderr, err = newPipe(0); err != nil {
 		return nil, err
 	}
 	return p, nil
+}
+
+// newPipe makes a pipe whose end with this index, 0 to read and 1 to write, is
+// the daemon's. Only that one is polled: os.Pipe would make both non-blocking
+// and have the poller look at them, a dozen system calls for each command.
+func newPipe(own int) (inside, outside *os.File, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, os.NewSyscallError("pipe2", err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fds[own]), unix.F_SETFL, unix.O_NONBLOCK); err != nil {
+		return nil, nil, errors.Join(os.NewSyscallError("fcntl", err), unix.Close(fds[0]), unix.Close(fds[1]))
+	}
+	return os.NewFile(uintptr(fds[1-own]), "|inside"), os.NewFile(uintptr(fds[own]), "|outside"), nil
 }
 
 func (p *pipes) closeInside() error  { return closeAll(p.inside[:]...) }

@@ -84,7 +84,6 @@ func (s *server) forkLauncher(r *request, rec *record, sys *syscall.SysProcAttr,
 		}
 		return fail(stage, err)
 	}
-	offer(rec.pid)
 	rec.launch = l
 	rec.take(r)
 	return nil

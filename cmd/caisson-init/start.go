@@ -78,6 +78,7 @@ func (s *server) start(m initproto.Start, fds []int) {
 	}
 	s.live[rec.pid], s.records[rec.exec] = rec, rec
 	s.confirm(rec)
+	offer(rec.pid)
 	select {
 	case s.forked <- struct{}{}:
 	default: // it has yet to see the previous one
@@ -168,7 +169,6 @@ func (s *server) spawn(r *request) (*record, *failure) {
 		}
 		return nil, fail(forkStage(err, cred), err)
 	}
-	offer(rec.pid)
 	rec.take(r)
 	return rec, nil
 }

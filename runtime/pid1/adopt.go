@@ -71,7 +71,7 @@ func (s *socket) adopt(n int) (list []Held, err error) {
 	if err := s.passRights(true); err != nil {
 		return nil, err
 	}
-	if err := s.send(initproto.Adopt{}, nil); err != nil {
+	if err := s.send(initproto.Adopt{}, parcel{}); err != nil {
 		return nil, fmt.Errorf("ask for the held commands: %w", err)
 	}
 	var last uint32
@@ -159,9 +159,11 @@ func openHeld(m initproto.Held, fds []int) (files [3]*os.File, err error) {
 		if err := checkPipe(fd, mode); err != nil {
 			return files, violation("stream %d of command %d: %w", i, m.Exec, err)
 		}
-		if files[i], err = reopen(fd, mode); err != nil {
+		own, err := reopen(fd, mode)
+		if err != nil {
 			return files, err
 		}
+		files[i] = os.NewFile(uintptr(own), "pipe")
 	}
 	return files, nil
 }

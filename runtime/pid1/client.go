@@ -208,8 +208,8 @@ func (c *Client) forget(e *Exec) {
 }
 
 // send sends m. A PID 1 that does not take it is of no use any more.
-func (c *Client) send(m initproto.Message, files []*os.File) error {
-	err := c.t.send(m, files)
+func (c *Client) send(m initproto.Message, with parcel) error {
+	err := c.t.send(m, with)
 	switch {
 	case err == nil:
 		return nil

@@ -82,6 +82,9 @@ func adoptedExec(m initproto.Held) *Exec {
 // Number returns what the command was started as: Command.Number.
 func (e *Exec) Number() uint32 { return e.id }
 
+// Exited is closed when the command has ended.
+func (e *Exec) Exited() <-chan struct{} { return e.exited }
+
 // Wait waits until the command has ended. The error says that ctx ended or
 // that the connection did, in which case nothing is known of the command.
 func (e *Exec) Wait(ctx context.Context) (Exit, error) {

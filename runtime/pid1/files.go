@@ -3,7 +3,9 @@ package pid1
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,25 +13,30 @@ import (
 // sealed puts b into a memfd that nobody can change any more. Its pages are
 // charged to the daemon for as long as PID 1 keeps the descriptor, which seals
 // bound to the size of b.
-func sealed(b []byte) (_ *os.File, err error) {
+func sealed(b []byte) (int, error) {
 	fd, err := memfd()
 	if err != nil {
-		return nil, fmt.Errorf("make memfd: %w", err)
+		return -1, fmt.Errorf("make memfd: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), "payload")
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.Close())
-		}
-	}()
-	if _, err := f.Write(b); err != nil {
-		return nil, fmt.Errorf("write memfd: %w", err)
+	if err := fillAndSeal(fd, b); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+func fillAndSeal(fd int, b []byte) error {
+	n, err := unix.Pwrite(fd, b, 0)
+	if err == nil && n < len(b) {
+		err = io.ErrShortWrite
+	}
+	if err != nil {
+		return fmt.Errorf("write memfd: %w", err)
 	}
 	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		return nil, fmt.Errorf("seal memfd: %w", err)
+		return fmt.Errorf("seal memfd: %w", err)
 	}
-	return f, nil
+	return nil
 }
 
 // memfd asks for one that can never be executed, which kernels before 6.3 do
@@ -64,25 +71,14 @@ var outsideModes = [3]int{unix.O_WRONLY, unix.O_RDONLY, unix.O_RDONLY}
 // duplicates opens what PID 1 is to hold of cmd once more. A dup(2) would share
 // its flags with the caller's, and a PID 1 that clears O_NONBLOCK would have the
 // daemon's threads sleep in its reads.
-func duplicates(cmd Command) (list []*os.File, err error) {
-	defer func() {
-		if err != nil {
-			for _, f := range list {
-				err = errors.Join(err, f.Close())
-			}
-		}
-	}()
+func duplicates(cmd Command) (list []int, err error) {
 	for i, f := range []*os.File{cmd.HeldStdin, cmd.HeldStdout, cmd.HeldStderr} {
 		if f == nil {
 			continue
 		}
-		var copied *os.File
+		copied := -1
 		var oerr error
-		cerr := control(f, func(fd int) {
-			if oerr = checkPipe(fd, outsideModes[i]); oerr == nil {
-				copied, oerr = reopen(fd, outsideModes[i])
-			}
-		})
+		cerr := control(f, func(fd int) { copied, oerr = reopen(fd, outsideModes[i]) })
 		if err := errors.Join(cerr, oerr); err != nil {
 			return list, fmt.Errorf("hold %q: %w", f.Name(), err)
 		}
@@ -119,11 +115,10 @@ func checkPipe(fd, mode int) error {
 // reopen opens the pipe that fd is an end of for mode, as an open file
 // description that nobody else has, non-blocking. That needs no other end: the
 // kernel treats a pipe without a name so (fifo_open in fs/pipe.c).
-func reopen(fd, mode int) (*os.File, error) {
-	path := fmt.Sprintf("/proc/self/fd/%d", fd)
-	got, err := unix.Open(path, mode|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+func reopen(fd, mode int) (int, error) {
+	got, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd), mode|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open pipe: %w", err)
+		return -1, fmt.Errorf("open pipe: %w", err)
 	}
-	return os.NewFile(uintptr(got), "pipe"), nil
+	return got, nil
 }

@@ -147,7 +147,7 @@ func TestNoAnswerToAbandonedStart(t *testing.T) {
 func TestPID1ThatDoesNotRead(t *testing.T) {
 	c, _ := connectShort(t, 50*time.Millisecond)
 	for range 10_000 { // the queue holds a few hundred
-		if err := c.send(initproto.Signal{Exec: 1, Signal: 1}, nil); err != nil {
+		if err := c.send(initproto.Signal{Exec: 1, Signal: 1}, parcel{}); err != nil {
 			wantInit(t, err, ErrProtocol)
 			wantEnd(t, c, ErrProtocol)
 			return

@@ -57,7 +57,7 @@ func (e *Exec) sendSignal(sig syscall.Signal, scope initproto.Scope) (<-chan ini
 	}
 	e.unanswered, e.scope = answer, scope
 	e.c.mu.Unlock()
-	return answer, e.c.send(initproto.Signal{Exec: e.id, Signal: sig, Scope: scope}, nil)
+	return answer, e.c.send(initproto.Signal{Exec: e.id, Signal: sig, Scope: scope}, parcel{})
 }
 
 func (e *Exec) awaitSignal(ctx context.Context, sig syscall.Signal, answer <-chan initproto.Signaled) (int, error) {
@@ -125,5 +125,5 @@ func (e *Exec) tell(m initproto.Message) error {
 	if err := e.c.Err(); err != nil {
 		return err
 	}
-	return e.c.send(m, nil)
+	return e.c.send(m, parcel{})
 }

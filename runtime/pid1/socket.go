@@ -15,14 +15,14 @@ import (
 	"github.com/caisson-run/caisson/initproto"
 )
 
-// transport carries messages, whole and in order, and the files that belong to
-// them. One goroutine receives while others send.
+// transport carries messages, whole and in order, and the descriptors that belong
+// to them. One goroutine receives while others send.
 //
 // A runtime that cannot pass descriptors gets a transport that keeps the files
-// of a Start and copies between them and its own stream.
+// of a Start and copies between these and its own stream.
 type transport interface {
 	// send gives up with os.ErrDeadlineExceeded when PID 1 does not read.
-	send(m initproto.Message, files []*os.File) error
+	send(m initproto.Message, with parcel) error
 	// recv returns io.EOF when PID 1 is gone.
 	recv() (initproto.Message, error)
 	close() error
@@ -41,10 +41,10 @@ type socket struct {
 
 func (s *socket) close() error { return s.conn.Close() }
 
-func (s *socket) send(m initproto.Message, files []*os.File) error {
-	return withFDs(files, nil, func(fds []int) error {
+func (s *socket) send(m initproto.Message, with parcel) error {
+	return withFDs(with.streams, with.payload, func(fds []int) error {
 		var oob []byte
-		if len(fds) > 0 {
+		if fds = append(fds, with.held...); len(fds) > 0 {
 			oob = unix.UnixRights(fds...)
 		}
 		// Several senders may each move the deadline; only ever forward.
@@ -106,7 +106,7 @@ func (s *socket) greet(ctx context.Context, pid int, o Options) (held []Held, er
 		held, err = s.adopt(hello.Held)
 	}
 	if err == nil {
-		err = s.send(o.welcome(), nil)
+		err = s.send(o.welcome(), parcel{})
 	}
 	if !stop() {
 		return held, errors.Join(errors.New("greet PID 1"), err)

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -67,25 +69,22 @@ func (c *Client) sendStart(e *Exec, cmd Command, payload []byte) error {
 		c.drop(e)
 		return sbxerr.Wrap(sbxerr.Internal, op, err)
 	}
-	err = c.send(cmd.message(), p.files())
+	err = c.send(cmd.message(), p)
 	return errors.Join(err, sbxerr.Wrap(sbxerr.Internal, op, p.close()))
 }
 
-// parcel is the files of a Start.
+// parcel is what goes with a message: descriptors, in the order of the fields.
+// Those that are bare belong to it.
 type parcel struct {
-	payload *os.File
+	payload []int      // at most one
 	streams []*os.File // the caller's
-	held    []*os.File
-}
-
-func (p parcel) files() []*os.File {
-	return append(append([]*os.File{p.payload}, p.streams...), p.held...)
+	held    []int
 }
 
 func (p parcel) close() error {
-	errs := []error{p.payload.Close()}
-	for _, f := range p.held {
-		errs = append(errs, f.Close())
+	var errs []error
+	for _, fd := range append(p.payload, p.held...) {
+		errs = append(errs, unix.Close(fd))
 	}
 	return errors.Join(errs...)
 }
@@ -95,10 +94,11 @@ func prepare(payload []byte, cmd Command) (_ parcel, err error) {
 	if err := unblock(streams); err != nil {
 		return parcel{}, err
 	}
-	p := parcel{streams: streams}
-	if p.payload, err = sealed(payload); err != nil {
+	fd, err := sealed(payload)
+	if err != nil {
 		return parcel{}, err
 	}
+	p := parcel{payload: []int{fd}, streams: streams}
 	if p.held, err = duplicates(cmd); err != nil {
 		return parcel{}, errors.Join(err, p.close())
 	}
@@ -151,7 +151,7 @@ func (e *Exec) answerPlaced(m initproto.Message) error {
 	}
 	e.state = proceeding
 	e.c.mu.Unlock()
-	return e.c.send(m, nil)
+	return e.c.send(m, parcel{})
 }
 
 // abandonPlace has PID 1 end the start of e once it is there.
