@@ -159,6 +159,17 @@ check_nothing_left() {
   verdict 'nothing' "${wrong[@]}"
 }
 
+# kill_daemon is a step of its own: the daemon dies at work, and another comes.
+kill_daemon() {
+  steps=$((steps + 1))
+  printf '\n%2d %s%s%s\n' "$steps" "$bold" 'The daemon is killed, and started again' "$plain"
+  kill -KILL "$daemon"
+  wait "$daemon" 2>/dev/null || true
+  start_daemon >"$scratch/said"
+  sed 's/^/   | /' "$scratch/said"
+  verdict 'it is back'
+}
+
 has() { [[ " ${tools[*]} " == *" $1 "* ]]; }
 
 # dev_tools chooses what goes into the image: only what is installed here.
@@ -263,6 +274,20 @@ else
   try 'A file, made in a writable workspace' -- run --workspace "$work" -- sh -c 'date > primes'
 fi
 check_owner
+
+section 'A session that outlives the daemon'
+
+try 'A sandbox that stays' says='^[a-z0-9]+$' -- create --name agent --idle-timeout 10m -m 256M
+try 'Commands in it see what earlier ones did' -- exec agent -- sh -c 'echo $((6*7)) > /tmp/answer'
+try 'and start in a few milliseconds' says='^42$' -- exec agent -- cat /tmp/answer
+try 'A command in the background counts' says='^[0-9]+$' -- \
+  exec -d agent -- sh -c 'i=0; while [ $i -lt 40 ]; do echo "count $i"; i=$((i+1)); sleep 0.1; done; exit 7'
+job=$(<"$scratch/said")
+readonly job
+kill_daemon
+try 'It ran on, no line of it is lost, and neither is its exit code' code=7 says='count 0$' says='count 39$' lines='count (0|19|39)$' -- attach agent "$job"
+try 'Files go in and out through the sandbox itself' -- cp README.md agent:/tmp/copy.md
+try 'The end of the session' -- rm --force agent
 
 section 'What must not work'
 
