@@ -38,7 +38,7 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
 	path := filepath.Join(dir, "lock")
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
