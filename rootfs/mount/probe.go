@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // probeIDs is a mapping that no daemon hands out: the nobody of this host.
@@ -16,15 +18,16 @@ var probeIDs = []IDMap{{Disk: 0, Host: 65534, Size: 1}}
 // system there, and removes it again. A nil answer means that it works; an
 // error carries the code that a run would fail with.
 func Probe(dir string) (err error) {
+	const op = "mount.probe"
 	base, err := os.MkdirTemp(dir, ".probe-")
 	if err != nil {
-		return fmt.Errorf("make a directory in %q: %w", dir, err)
+		return sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
 	points := map[string]string{}
 	for _, name := range []string{"layer", "private", "scratch", "root"} {
 		points[name] = filepath.Join(base, name)
 		if err := os.Mkdir(points[name], 0o755); err != nil {
-			return errors.Join(err, os.RemoveAll(base))
+			return sbxerr.Wrap(sbxerr.StateDir, op, errors.Join(err, os.RemoveAll(base)))
 		}
 	}
 	defer func() {

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -14,11 +16,15 @@ import (
 // is refused with [sbxerr.StateDir].
 func Probe(dir string) error {
 	const op = "output.probe"
-	if err := probe(dir); err != nil {
+	err := probe(dir)
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return sbxerr.Wrap(sbxerr.StateDir, op, err) // says nothing of the file system's kind
+	}
+	if err != nil {
 		return sbxerr.WithRemedy(sbxerr.StateDir, op, fmt.Errorf("%q cannot hold output: %w", dir, err),
 			"put the daemon's root on a file system with holes, such as ext4, xfs, btrfs or tmpfs")
 	}
-	_, err := openSink()
+	_, err = openSink()
 	return sbxerr.Wrap(sbxerr.StateDir, op, err)
 }
 
