@@ -291,6 +291,8 @@ func (s *fakeImages) Commit(_ context.Context, name string, manifest v1.Descript
 	return nil
 }
 
+func (s *fakeImages) Forget(context.Context, []v1.Descriptor) error { return nil }
+
 func (s *fakeImages) ListImages(context.Context) ([]StoredImage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,13 +19,14 @@ import (
 // Build makes an image of one layer from the entries that write gives, which
 // pass the same Filter as imported ones. The same entries in the same order
 // make the same image, to the byte.
-func Build(ctx context.Context, o BuildOptions, sink Sink, write func(*Writer) error) (Result, error) {
+func Build(ctx context.Context, o BuildOptions, sink Sink, write func(*Writer) error) (_ Result, err error) {
 	config, configErr := cleanConfig(o.Config)
 	if err := errors.Join(CheckName(o.Name), o.checkKind(), o.Limits.Validate(), configErr); err != nil {
 		return Result{}, sbxerr.Wrap(sbxerr.Of(err), "image.build", err)
 	}
 	b := newBuilder(sink, o.Limits, orSilent(o.Progress))
-	err := b.layer(ctx, func(w io.Writer) error {
+	defer func() { err = b.abandonAfter(ctx, err) }()
+	err = b.layer(ctx, func(w io.Writer) error {
 		lw := b.filter.layer(w, nil)
 		if err := write(lw); err != nil {
 			return err
@@ -51,6 +52,7 @@ type builder struct {
 	filter   *Filter
 	progress func(string)
 	layers   []ocispec.Descriptor
+	stored   []ocispec.Descriptor // all that the sink keeps for this image
 }
 
 func newBuilder(sink Sink, l Limits, progress func(string)) *builder {
@@ -59,12 +61,24 @@ func newBuilder(sink Sink, l Limits, progress func(string)) *builder {
 
 // layer stores the uncompressed layer that write writes.
 func (b *builder) layer(ctx context.Context, write func(io.Writer) error) error {
-	d, err := store(ctx, b.sink, ocispec.MediaTypeImageLayer, write)
+	d, err := b.store(ctx, ocispec.MediaTypeImageLayer, write)
 	if err != nil {
 		return err
 	}
 	b.layers = append(b.layers, d)
 	return nil
+}
+
+// abandonAfter lets go of what was stored if err ended the work, and returns err:
+// an image that failed must not take up the room that the next one needs.
+func (b *builder) abandonAfter(ctx context.Context, err error) error {
+	if err == nil || len(b.stored) == 0 {
+		return err
+	}
+	if left := b.sink.Forget(context.WithoutCancel(ctx), b.stored); left != nil {
+		return errors.Join(err, coded(sbxerr.Engine, "image.abandon", left))
+	}
+	return err
 }
 
 // commit stores the documents and names the image.
@@ -122,10 +136,19 @@ func (b *builder) document(ctx context.Context, mediaType string, v any) (ocispe
 	if err != nil {
 		return ocispec.Descriptor{}, sbxerr.Wrap(sbxerr.Internal, "image.document", err)
 	}
-	return store(ctx, b.sink, mediaType, func(w io.Writer) error {
+	return b.store(ctx, mediaType, func(w io.Writer) error {
 		_, err := w.Write(data)
 		return err
 	})
+}
+
+// store gives a blob to the sink and remembers it.
+func (b *builder) store(ctx context.Context, mediaType string, write func(io.Writer) error) (ocispec.Descriptor, error) {
+	d, err := store(ctx, b.sink, mediaType, write)
+	if err == nil {
+		b.stored = append(b.stored, d)
+	}
+	return d, err
 }
 
 // store gives a blob to sink and makes sure that it has stored what was
@@ -188,3 +211,5 @@ func (discard) Blob(_ context.Context, mediaType string, write func(io.Writer) e
 func (discard) Commit(context.Context, string, ocispec.Descriptor, map[string]string) error {
 	return nil
 }
+
+func (discard) Forget(context.Context, []ocispec.Descriptor) error { return nil }

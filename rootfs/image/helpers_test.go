@@ -64,6 +64,13 @@ func (s *memSink) Commit(_ context.Context, name string, d ocispec.Descriptor, l
 	return nil
 }
 
+func (s *memSink) Forget(ctx context.Context, blobs []ocispec.Descriptor) error {
+	for _, d := range blobs {
+		delete(s.blobs, d.Digest)
+	}
+	return ctx.Err()
+}
+
 // image returns what was committed as name.
 func (s *memSink) image(t testing.TB, name string) (m ocispec.Manifest, c ocispec.Image, layers [][]byte) {
 	t.Helper()

@@ -18,7 +18,7 @@ import (
 // for one past a limit, Config for a name, StateDir for the spool, APIBroken
 // for errors of r, Canceled and Deadline for the end of ctx, and the sink's
 // own.
-func Import(ctx context.Context, r io.Reader, o Options, sink Sink) (Result, error) {
+func Import(ctx context.Context, r io.Reader, o Options, sink Sink) (_ Result, err error) {
 	if err := o.Limits.Validate(); err != nil {
 		return Result{}, err
 	}
@@ -52,6 +52,7 @@ func Import(ctx context.Context, r io.Reader, o Options, sink Sink) (Result, err
 	}
 	progress(fmt.Sprintf("the archive is a %s of %d layers", src.kind, len(src.layers)))
 	b := newBuilder(sink, o.Limits, progress)
+	defer func() { err = b.abandonAfter(ctx, err) }()
 	if err := a.convert(ctx, src, b); err != nil {
 		return Result{}, err
 	}

@@ -457,6 +457,9 @@ func TestErrorsKeepTheirOrigin(t *testing.T) {
 		if _, err := Import(t.Context(), bytes.NewReader(data), options(t), sink); sbxerr.Of(err) != sbxerr.Engine || !errors.Is(err, gone) {
 			t.Errorf("sink, call %d: %v", n, err)
 		}
+		if len(sink.blobs) > 0 {
+			t.Errorf("sink, call %d: it still holds %d blobs of the failed image", n, len(sink.blobs))
+		}
 		sink = newMemSink()
 		sink.failAt, sink.fail = n, sbxerr.New(sbxerr.EngineDown, "test", "x")
 		if _, err := Import(t.Context(), bytes.NewReader(data), options(t), sink); sbxerr.Of(err) != sbxerr.EngineDown {

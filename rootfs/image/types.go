@@ -22,6 +22,9 @@ type Sink interface {
 	// replaced. The labels are the sink's to keep with the name; their keys
 	// are the Label constants of this package, never anything of an archive.
 	Commit(ctx context.Context, name string, manifest ocispec.Descriptor, labels map[string]string) error
+	// Forget lets go of blobs that Blob stored, because there will be no image
+	// of them. What nothing else needs is gone when it returns.
+	Forget(ctx context.Context, blobs []ocispec.Descriptor) error
 }
 
 // The labels that come with an image's name. Values are ours and shorter than

@@ -159,6 +159,34 @@ func TestUnfinishedImport(t *testing.T) {
 	await(t, "the removal of the blob", func() bool { return len(blobs(t, again)) == 0 })
 }
 
+// Blobs that no image will have are gone at once, but for those that one has.
+func TestForget(t *testing.T) {
+	e := connect(t, supervise(t))
+	shared := layer(t, "a", "1")
+	put(t, e, "stays", nil, shared)
+	before := blobs(t, e)
+	var stored []ocispec.Descriptor
+	for _, data := range [][]byte{shared, layer(t, "b", "2"), layer(t, "c", "3")} {
+		desc, err := e.Blob(t.Context(), ocispec.MediaTypeImageLayer, writer(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored = append(stored, desc)
+	}
+	if n := len(blobs(t, e)); n != len(before)+2 {
+		t.Errorf("%d blobs, want two more than %d", n, len(before))
+	}
+	if err := e.Forget(t.Context(), stored); err != nil {
+		t.Fatal(err)
+	}
+	if left := blobs(t, e); !slices.Equal(left, before) || len(e.uploads) > 0 {
+		t.Errorf("blobs %q, want %q; uploads %v", left, before, e.uploads)
+	}
+	if err := e.Forget(t.Context(), stored); err != nil {
+		t.Errorf("once more: %v", err)
+	}
+}
+
 // A blob that is stored already is kept for the import that stores it again, even
 // if the image that it came with is removed in between.
 func TestSharedBlob(t *testing.T) {

@@ -33,7 +33,8 @@ const uploadExpiry = time.Hour
 const uploadChunk = 1 << 20
 
 // Blob stores what write writes and returns its descriptor. Nothing stays of it
-// when write fails. It is kept for an hour; Commit keeps it for good.
+// when write fails. It is kept for an hour; Commit keeps it for good, Forget lets
+// go of it.
 func (e *Engine) Blob(ctx context.Context, mediaType string, write func(io.Writer) error) (ocispec.Descriptor, error) {
 	var desc ocispec.Descriptor
 	began := false
@@ -214,8 +215,29 @@ func (e *Engine) takeUpload(d digest.Digest) (string, bool) {
 	return ids[0], true
 }
 
-func (e *Engine) dropLease(ctx context.Context, id string) error {
-	err := e.client.LeasesService().Delete(context.WithoutCancel(ctx), leases.Lease{ID: id})
+// Forget ends one upload of each blob, and waits for the removal of what nothing
+// else needs: of the blobs, and of what unpacking them began.
+func (e *Engine) Forget(ctx context.Context, blobs []ocispec.Descriptor) error {
+	var ids []string
+	for _, d := range blobs {
+		if id, ok := e.takeUpload(d.Digest); ok {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return e.call(ctx, "ctrd.forget", "drop blobs of", e.cfg.Namespace, func(ctx context.Context) error {
+		var errs []error
+		for _, id := range ids[1:] {
+			errs = append(errs, e.dropLease(ctx, id))
+		}
+		return errors.Join(append(errs, e.dropLease(ctx, ids[0], leases.SynchronousDelete))...)
+	})
+}
+
+func (e *Engine) dropLease(ctx context.Context, id string, how ...leases.DeleteOpt) error {
+	err := e.client.LeasesService().Delete(context.WithoutCancel(ctx), leases.Lease{ID: id}, how...)
 	if errdefs.IsNotFound(err) {
 		return nil
 	}
