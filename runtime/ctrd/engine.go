@@ -149,12 +149,17 @@ func awaitServing(ctx context.Context, address string) error {
 		return err
 	}
 	defer conn.Close()
+	return checkServing(ctx, conn)
+}
+
+// checkServing waits for the server's word that it serves.
+func checkServing(ctx context.Context, conn *grpc.ClientConn) error {
 	r, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
 	if err != nil {
 		return withCause(ctx, err)
 	}
 	if r.Status != healthpb.HealthCheckResponse_SERVING {
-		return fmt.Errorf("check health at %q: %s", address, r.Status)
+		return fmt.Errorf("check health at %q: %s", conn.Target(), r.Status)
 	}
 	return nil
 }

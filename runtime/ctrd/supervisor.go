@@ -32,7 +32,8 @@ type ServerConfig struct {
 	Logger *slog.Logger // nil drops; containerd's own output goes to Paths.Log
 }
 
-// Supervisor keeps one private containerd running until Stop.
+// Supervisor keeps one private containerd running until Stop. One that ends, or
+// does not answer any more, is started again.
 //
 // The server dies with the daemon, even with one that was killed: the kernel
 // sends it SIGTERM (PR_SET_PDEATHSIG). Its shims, and so the sandboxes, live on.
@@ -217,7 +218,10 @@ func (s *Supervisor) runOnce() error {
 		return err
 	}
 	lowerOOMScore(cmd.Process.Pid)
+	watch, end := context.WithCancel(context.Background())
+	go s.killHung(watch, cmd.Process)
 	err := cmd.Wait()
+	end()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.proc, s.status.PID = nil, 0
