@@ -44,7 +44,11 @@ func (m *Manager) fileProcesses(s *sandbox) files.Start {
 		if err != nil {
 			return nil, err
 		}
-		return func() { go m.endFileProcess(context.WithoutCancel(ctx), s, proc) }, nil
+		_ = failpoint("files/started") // only to be killed at: nothing was asked of the process
+		return func() {
+			_ = failpoint("files/ended") // only to be killed at: the process did what was asked, the caller does not know
+			go m.endFileProcess(context.WithoutCancel(ctx), s, proc)
+		}, nil
 	}
 }
 

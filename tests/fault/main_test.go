@@ -63,8 +63,17 @@ type call struct {
 // begin starts a client call.
 func begin(t testing.TB, d *harness.Daemon, args ...string) *call {
 	t.Helper()
+	return beginWith(t, d, nil, args...)
+}
+
+// beginWith starts a client call that reads stdin.
+func beginWith(t testing.TB, d *harness.Daemon, stdin *os.File, args ...string) *call {
+	t.Helper()
 	c := &call{cmd: d.Command(t.Context(), args...)}
 	c.cmd.Stdout, c.cmd.Stderr = &c.stdout, &c.stderr
+	if stdin != nil {
+		c.cmd.Stdin = stdin
+	}
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
