@@ -1,0 +1,169 @@
+package fault
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/tests/harness"
+)
+
+// runcThatDies is a runc that is killed in create, in the way that the file FILE
+// says: before it did anything; when its first child is there; when the container
+// is, but before it told; or where it waits for ever, with its pid in FILE.pid.
+const runcThatDies = `#!/bin/sh
+PATH=/usr/bin:/bin
+how=
+case " $* " in *" create "*) [ ! -e FILE ] || how=$(cat FILE) ;; esac
+case $how in
+before) kill -KILL $$ ;;
+child)
+	RUNC "$@" & pid=$!
+	while kill -0 $pid; do
+		for f in /proc/$pid/task/*/children; do
+			read -r child < $f && [ -n "$child" ] && break 2
+		done
+	done
+	kill -KILL $pid; kill -KILL $$ ;;
+created) RUNC "$@"; kill -KILL $$ ;;
+hangs) echo $$ > FILE.new; mv FILE.new FILE.pid; exec sleep 1000 ;;
+*) exec RUNC "$@" ;;
+esac
+`
+
+// withRunc starts a daemon whose runc is the given script, in which RUNC is the
+// real one and FILE the returned file.
+func withRunc(t *testing.T, script string) (d *harness.Daemon, file string) {
+	t.Helper()
+	bin, file := t.TempDir(), filepath.Join(t.TempDir(), "how")
+	for _, program := range []string{"caisson-init", "containerd", "containerd-shim-runc-v2"} {
+		if err := os.Symlink(harness.Bin(t, program), filepath.Join(bin, program)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script = strings.NewReplacer("RUNC", harness.Bin(t, "runc"), "FILE", file).Replace(script)
+	if err := os.WriteFile(filepath.Join(bin, "runc"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return harness.Start(t, "--bin-dir", bin), file
+}
+
+// A runc that is killed in create is a failure with a code, whatever it had made
+// by then, and leaves nothing; the request can be repeated (F10).
+func TestKilledRunc(t *testing.T) {
+	d, file := withRunc(t, runcThatDies)
+	d.Run(t, "create", "--name", "other")
+	for _, how := range []string{"before", "child", "created", "hangs"} {
+		t.Run(how, func(t *testing.T) {
+			if err := os.WriteFile(file, []byte(how), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			create := begin(t, d, "create", "--json", "--name", "made", "--key", how)
+			if how == "hangs" {
+				await(t, "runc", func() bool { return read(file+".pid") != "" })
+				pid, err := strconv.Atoi(strings.TrimSpace(read(file + ".pid")))
+				if err != nil {
+					t.Fatal(err)
+				}
+				kill9(t, pid)
+			}
+			checkTyped(t, create.end(t))
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+			if l := list(t, d); len(l) != 1 {
+				t.Errorf("the failed request left %+v", l)
+			}
+			checkSound(t, d)
+			d.Run(t, "create", "--name", "made", "--key", how)
+			checkSound(t, d)
+			d.Run(t, "rm", "--force", "made")
+		})
+	}
+	d.Run(t, "rm", "--force", "other")
+	checkSound(t, d)
+}
+
+// A containerd that hangs holds up nothing but what needs it, and that not for
+// long: it goes on when containerd does, or when a new one was started in its
+// place (F15).
+func TestHungContainerd(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	d := harness.Start(t)
+	for name, healed := range map[string]func(pid int){
+		"continued": func(pid int) { time.Sleep(time.Second); stopOrGo(t, pid, syscall.SIGCONT) },
+		"replaced":  func(int) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d.Run(t, "create", "--name", "stays")
+			d.Run(t, "create", "--name", "goes")
+			pids := programs(t, d, "containerd")
+			if len(pids) != 1 {
+				t.Fatalf("containerd runs as %v, want one", pids)
+			}
+			stopOrGo(t, pids[0], syscall.SIGSTOP)
+			create := begin(t, d, "create", "--json", "--name", "made", "--key", name)
+			rm := begin(t, d, "rm", "--json", "--force", "goes")
+			if r := d.Run(t, "exec", "stays", "--", "echo", "on"); r.Stdout != "on\n" || r.Duration > patience/6 {
+				t.Errorf("a command printed %q after %s", r.Stdout, r.Duration)
+			}
+			healed(pids[0])
+			for _, call := range []*call{create, rm} {
+				if r := call.end(t); r.Code != 0 {
+					t.Errorf("%q failed: %s%s", r.Args, r.Stdout, r.Stderr)
+				}
+			}
+			if replaced := programs(t, d, "containerd")[0] != pids[0]; replaced != (name == "replaced") {
+				t.Errorf("containerd was replaced: %v", replaced)
+			}
+			checkSound(t, d)
+			d.Run(t, "rm", "--force", "stays", "made")
+			checkSound(t, d)
+		})
+	}
+}
+
+func stopOrGo(t *testing.T, pid int, sig syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(pid, sig); err != nil {
+		t.Fatalf("signal %d to %d: %v", sig, pid, err)
+	}
+}
+
+// A network namespace that somebody took from the host is still the sandbox's:
+// commands run on, and it can be removed, by this daemon or the next (F24).
+func TestLostNetns(t *testing.T) {
+	d := harness.Start(t)
+	for name, take := range map[string]func(path string) error{
+		"unmounted": func(path string) error { return syscall.Unmount(path, syscall.MNT_DETACH) },
+		"removed": func(path string) error {
+			if err := syscall.Unmount(path, syscall.MNT_DETACH); err != nil {
+				return err
+			}
+			return os.Remove(path)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d.Run(t, "create", "--name", "other")
+			id := strings.TrimSpace(d.Run(t, "create", "--name", "box").Stdout)
+			if err := take(filepath.Join(d.State, "sandboxes", id, "netns")); err != nil {
+				t.Fatal(err)
+			}
+			checkWorks(t, d, id)
+			if out := d.Run(t, "exec", "box", "--", "sh", "-c", "ls /sys/class/net 2>/dev/null; cut -d: -f1 /proc/net/dev | tail -n +3").Stdout; strings.TrimSpace(out) != "lo" {
+				t.Errorf("the sandbox has the links %q, want lo only", out)
+			}
+			d.Kill(t)
+			d.Launch(t)
+			checkSound(t, d) // gone on with or removed
+			for _, s := range list(t, d) {
+				d.Run(t, "rm", "--force", s.ID)
+			}
+			checkSound(t, d)
+		})
+	}
+}
