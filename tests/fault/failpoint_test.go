@@ -101,6 +101,7 @@ func TestKilledInCreate(t *testing.T) {
 // A step of create that fails is told with a code, and leaves nothing behind
 // (F23).
 func TestFailureInCreate(t *testing.T) {
+	t.Parallel() // beside tests that wait
 	b := newBreakable(t, "")
 	for _, step := range createPoints {
 		t.Run(step, func(t *testing.T) {

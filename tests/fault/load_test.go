@@ -136,6 +136,7 @@ func TestSameKeyAtOnce(t *testing.T) {
 
 // Callers that send slowly, or nothing, are dropped, and hold up nobody (F48).
 func TestSlowCallers(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	const callers = 200
 	conns := []net.Conn{}
 	for i := range callers {
