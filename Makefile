@@ -143,15 +143,16 @@ test-cover: build containerd17 ## tests of all packages, with those that need ro
 	@echo 'coverage of all packages together:'; $(GO) tool cover -func=$(BUILD)/cover.out | tail -1
 
 .PHONY: test-root
-test-root: build containerd17 ## integration and escape suites, against the real containerd and runc (root)
+test-root: build containerd17 ## integration, escape and fault suites, against the real containerd and runc (root)
 	@$(root)
 	$(STRICT) $(GO) test -count=1 -timeout 20m -p 1 -skip "^TestChaos$$" $(ROOT_SUITES)
 
 .PHONY: test
-test: ## everything this host can run: setup, build, all tests with coverage, integration, escape (root)
+test: ## everything this host can run: setup, build, all tests with coverage, integration, escape, faults, chaos (root)
 	$(MAKE) setup
 	$(MAKE) test-cover
 	$(MAKE) test-root
+	$(MAKE) chaos
 
 CAISSON_CHAOS ?= 10m
 
