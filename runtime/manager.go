@@ -167,9 +167,6 @@ func (m *Manager) blockNS(b idblock.Block) (*mount.UserNS, error) {
 	return ns, nil
 }
 
-// errTaken says that a name or a key is another sandbox's.
-var errTaken = errors.New("taken")
-
 // admit makes s known under its ID and name, or refuses a name that is taken,
 // be it as another's name or ID, and one sandbox too many.
 func (m *Manager) admit(s *sandbox) error {
@@ -195,30 +192,6 @@ func (m *Manager) admit(s *sandbox) error {
 	return nil
 }
 
-// claimNameLocked refuses a name or a key that another sandbox of the same owner
-// has. Owners do not see each other's sandboxes, so their names do not meet.
-func (m *Manager) claimNameLocked(s *sandbox, r record) error {
-	for _, other := range m.sandboxes {
-		if other == s {
-			continue
-		}
-		have := other.kept()
-		if r.Name == other.id {
-			return sbxerr.New(sbxerr.Exists, "runtime.create", "the name %q is %w by sandbox %s", r.Name, errTaken, other.id)
-		}
-		if have.OwnerUID != r.OwnerUID || have.Parent != r.Parent {
-			continue
-		}
-		if r.Name == have.Name {
-			return sbxerr.New(sbxerr.Exists, "runtime.create", "the name %q is %w by sandbox %s", r.Name, errTaken, other.id)
-		}
-		if r.Key != "" && r.Key == have.Key {
-			return sbxerr.New(sbxerr.Exists, "runtime.create", "the idempotency key is %w by sandbox %s", errTaken, other.id)
-		}
-	}
-	return nil
-}
-
 // forget drops what admit took in.
 func (m *Manager) forget(s *sandbox) {
 	m.mu.Lock()
@@ -228,53 +201,6 @@ func (m *Manager) forget(s *sandbox) {
 	close(s.gone)
 	m.work.Done()
 }
-
-// find resolves a name, an ID, or the unique beginning of an ID, among what the
-// caller may see.
-func (m *Manager) find(ctx context.Context, ref string) (*sandbox, error) {
-	const op = "runtime.find"
-	g, err := m.grant(ctx)
-	if err != nil {
-		return nil, err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if s := m.sandboxes[ref]; s != nil && s.identity().seenBy(g) {
-		return s, nil
-	}
-	var found []*sandbox
-	for id, s := range m.sandboxes {
-		switch who := s.identity(); {
-		case !who.seenBy(g):
-		case who.name == ref:
-			return s, nil
-		case len(ref) >= 4 && strings.HasPrefix(id, ref):
-			found = append(found, s)
-		}
-	}
-	switch len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
-		return nil, sbxerr.New(sbxerr.NotFound, op, "no sandbox %q", ref)
-	}
-	return nil, sbxerr.New(sbxerr.NotFound, op, "%q is the beginning of %d IDs", ref, len(found))
-}
-
-// identity is what decides who sees a sandbox, and as what.
-type identity struct {
-	name, parent string
-	owner        uint32
-	pooled       bool
-}
-
-func (s *sandbox) identity() identity {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return identity{name: s.record.Name, parent: s.record.Parent, owner: s.record.OwnerUID, pooled: s.record.Pooled}
-}
-
-func (i identity) seenBy(g peer.Grant) bool { return !i.pooled && g.Sees(i.owner, i.parent) }
 
 // all lists every sandbox, oldest first.
 func (m *Manager) all() []*sandbox {

@@ -67,12 +67,15 @@ func (m *Manager) ensured(ctx context.Context, r CreateRequest) (*sandbox, error
 
 // match finds the sandbox that a repeated request means.
 func (m *Manager) match(ctx context.Context, r CreateRequest) (*sandbox, error) {
-	visible, err := m.visible(ctx)
+	g, err := m.grant(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range visible {
+	for _, s := range m.all() {
 		rec := s.kept()
+		if !s.identity().of(g) { // what another made is not what the caller asked for before
+			continue
+		}
 		if (r.Key != "" && rec.Key == r.Key) || (r.Ensure && rec.Name == r.Name) {
 			return s, nil
 		}

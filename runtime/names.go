@@ -1,0 +1,100 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// errTaken says that a name or a key is another sandbox's.
+var errTaken = errors.New("taken")
+
+// claimNameLocked refuses a name or a key that another sandbox of the same owner
+// has. Owners do not see each other's sandboxes, so their names do not meet.
+func (m *Manager) claimNameLocked(s *sandbox, r record) error {
+	for _, other := range m.sandboxes {
+		if other == s {
+			continue
+		}
+		have := other.kept()
+		if r.Name == other.id {
+			return sbxerr.New(sbxerr.Exists, "runtime.create", "the name %q is %w by sandbox %s", r.Name, errTaken, other.id)
+		}
+		if have.OwnerUID != r.OwnerUID || have.Parent != r.Parent {
+			continue
+		}
+		if r.Name == have.Name {
+			return sbxerr.New(sbxerr.Exists, "runtime.create", "the name %q is %w by sandbox %s", r.Name, errTaken, other.id)
+		}
+		if r.Key != "" && r.Key == have.Key {
+			return sbxerr.New(sbxerr.Exists, "runtime.create", "the idempotency key is %w by sandbox %s", errTaken, other.id)
+		}
+	}
+	return nil
+}
+
+// find resolves a name, an ID, or the unique beginning of an ID, among what the
+// caller may see. A name is first that of the caller's own sandbox: somebody
+// else's of the same name must not be taken for it.
+func (m *Manager) find(ctx context.Context, ref string) (*sandbox, error) {
+	g, err := m.grant(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.sandboxes[ref]; s != nil && s.identity().seenBy(g) {
+		return s, nil
+	}
+	var named, begun []*sandbox
+	for id, s := range m.sandboxes {
+		switch who := s.identity(); {
+		case !who.seenBy(g):
+		case who.name == ref && who.of(g):
+			return s, nil
+		case who.name == ref:
+			named = append(named, s)
+		case len(ref) >= 4 && strings.HasPrefix(id, ref):
+			begun = append(begun, s)
+		}
+	}
+	if len(named) > 0 {
+		return single(named, ref, "%q is the name of %d sandboxes, none of them yours: give an ID")
+	}
+	return single(begun, ref, "%q is the beginning of %d IDs")
+}
+
+// single returns the one of found; format tells of several.
+func single(found []*sandbox, ref, format string) (*sandbox, error) {
+	const op = "runtime.find"
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return nil, sbxerr.New(sbxerr.NotFound, op, "no sandbox %q", ref)
+	}
+	return nil, sbxerr.New(sbxerr.NotFound, op, format, ref, len(found))
+}
+
+// identity is what decides who sees a sandbox, and as what.
+type identity struct {
+	name, parent string
+	owner        uint32
+	pooled       bool
+}
+
+func (s *sandbox) identity() identity {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return identity{name: s.record.Name, parent: s.record.Parent, owner: s.record.OwnerUID, pooled: s.record.Pooled}
+}
+
+func (i identity) seenBy(g peer.Grant) bool { return !i.pooled && g.Sees(i.owner, i.parent) }
+
+// of reports whether the sandbox is one that the caller itself made.
+func (i identity) of(g peer.Grant) bool {
+	return !i.pooled && i.owner == g.Owner().UID && i.parent == g.Parent()
+}
