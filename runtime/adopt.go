@@ -49,6 +49,7 @@ func (m *Manager) Recover(ctx context.Context) (adopted int, left []Leftover, er
 		})
 	}
 	wg.Wait()
+	m.endOrphans()
 	left, err = m.Cleanup(ctx, false)
 	return adopted, left, err
 }

@@ -183,13 +183,22 @@ func (m *Manager) admit(s *sandbox) error {
 		return err
 	}
 	if s.plan != nil && !s.record.Pooled { // one that is adopted has been granted
-		if err := s.plan.grant.CheckQuota(m.standingLocked(s.plan.grant), s.record.Limits.usage()); err != nil {
+		if err := m.admitGrantedLocked(s.plan.grant, s.record); err != nil {
 			return err
 		}
 	}
 	m.sandboxes[s.id] = s
 	m.work.Add(1) // while open: Close waits for no more than it can see
 	return nil
+}
+
+// admitGrantedLocked refuses a sandbox that g does not allow beside those that
+// there are.
+func (m *Manager) admitGrantedLocked(g peer.Grant, r record) error {
+	if err := m.checkParentLocked(r); err != nil {
+		return err
+	}
+	return g.CheckQuota(m.standingLocked(g), r.Limits.usage())
 }
 
 // forget drops what admit took in.

@@ -48,6 +48,29 @@ func (m *Manager) removeNested(_ context.Context, id string) error {
 	return removeFiles(filepath.Join(m.paths.init(id), nestedName))
 }
 
+// checkParentLocked refuses a child of a sandbox that is to end, or is gone: who
+// ends the children that there are would not see it.
+func (m *Manager) checkParentLocked(r record) error {
+	if r.Parent == "" {
+		return nil
+	}
+	if p := m.sandboxes[r.Parent]; p == nil || p.endCause() != nil {
+		return sbxerr.New(sbxerr.Canceled, "runtime.nested", "%w", errParentEnded)
+	}
+	return nil
+}
+
+// endOrphans ends the sandboxes whose parent ended while no daemon saw it.
+func (m *Manager) endOrphans() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.sandboxes {
+		if m.checkParentLocked(s.kept()) != nil {
+			s.end(errParentEnded)
+		}
+	}
+}
+
 // endChildren ends the sandboxes that s made.
 func (m *Manager) endChildren(s *sandbox) {
 	for _, other := range m.all() {

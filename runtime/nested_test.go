@@ -30,3 +30,30 @@ func TestFindPrefersItsOwn(t *testing.T) {
 		t.Errorf("the only one of that name: %v, %v", s, err)
 	}
 }
+
+// A child that is asked for while its parent ends would be nobody's.
+func TestNoChildOfAnEndingParent(t *testing.T) {
+	m := &Manager{sandboxes: map[string]*sandbox{}}
+	known(t, m, record{ID: idA1, Name: "parent"}, record{ID: idA2, Name: "child", Parent: idA1})
+	m.sandboxes[idA1].end(ErrRemoved)
+	late := newSandbox(&plan{id: idB, grant: rootGrant(t)}, record{ID: idB, Name: "late", Parent: idA1})
+	wantError(t, m.admit(late), sbxerr.Canceled, "the sandbox that made it ended")
+	if m.known(idB) {
+		t.Error("a refused child is known")
+	}
+}
+
+// Children whose parent ended while no daemon was there end with the next one.
+func TestOrphansEnd(t *testing.T) {
+	m := &Manager{sandboxes: map[string]*sandbox{}}
+	known(t, m, record{ID: idA1, Name: "parent"}, record{ID: idA2, Name: "child", Parent: idA1})
+	m.endOrphans()
+	if err := m.sandboxes[idA2].endCause(); err != nil {
+		t.Errorf("the child of one that lives: %v", err)
+	}
+	m.forget(m.sandboxes[idA1])
+	m.endOrphans()
+	if err := m.sandboxes[idA2].endCause(); err != errParentEnded {
+		t.Errorf("the child of one that is gone: %v", err)
+	}
+}

@@ -341,7 +341,7 @@ func (m *Manager) rename(s *sandbox, p *plan, r record) error {
 	if err := m.claimNameLocked(s, r); err != nil {
 		return err
 	}
-	if err := p.grant.CheckQuota(m.standingLocked(p.grant), p.limits.usage()); err != nil {
+	if err := m.admitGrantedLocked(p.grant, r); err != nil {
 		return err
 	}
 	s.update(func() {
