@@ -9,12 +9,38 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // nestedName is the socket by which a sandbox makes sandboxes of its own, beside
 // that of PID 1.
 const nestedName = "api.sock"
+
+// check refuses bounds that would never let a child be.
+func (n *NestedRequest) check() error {
+	if n == nil {
+		return nil
+	}
+	var errs []error
+	for _, f := range []struct {
+		name  string
+		bound *int64
+	}{{"sandboxes", n.Sandboxes}, {"memory", n.MemoryBytes}, {"cpus", n.MilliCPU}} {
+		if f.bound != nil && *f.bound <= 0 {
+			errs = append(errs, sbxerr.New(sbxerr.Limits, "runtime.plan", "nested %s %d: give more than 0", f.name, *f.bound))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// env says to the commands of a sandbox where its socket is.
+func (n *NestedRequest) env() []string {
+	if n == nil {
+		return nil
+	}
+	return []string{"CAISSON_SOCKET=" + initproto.Dir + "/" + nestedName}
+}
 
 var errParentEnded = errors.New("the sandbox that made it ended")
 

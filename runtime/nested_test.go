@@ -1,7 +1,9 @@
 package runtime
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -55,5 +57,23 @@ func TestOrphansEnd(t *testing.T) {
 	m.endOrphans()
 	if err := m.sandboxes[idA2].endCause(); err != errParentEnded {
 		t.Errorf("the child of one that is gone: %v", err)
+	}
+}
+
+func TestNestedPlan(t *testing.T) {
+	f := newFixture(t)
+	zero := int64(0)
+	_, err := f.planFor(callerContext(t), CreateRequest{Nested: &NestedRequest{Sandboxes: &zero, MemoryBytes: &zero}})
+	wantError(t, err, sbxerr.Limits, "nested sandboxes 0: give more than 0")
+	wantError(t, err, sbxerr.Limits, "nested memory 0")
+	p, command, err := f.planMain(callerContext(t), Request{Create: CreateRequest{Nested: &NestedRequest{}}, Exec: script("exit:0")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const socket = "CAISSON_SOCKET=/run/caisson/api.sock"
+	for who, env := range map[string][]string{"sandbox": p.record("boot", time.Time{}).Env, "command": command.env} {
+		if !slices.Contains(env, socket) {
+			t.Errorf("the environment of the %s has no %s: %q", who, socket, env)
+		}
 	}
 }

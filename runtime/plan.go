@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/caisson-run/caisson/cgroups"
-	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/peer"
@@ -67,7 +66,7 @@ func (pl planner) plan(r CreateRequest) (*plan, error) {
 	p := &plan{id: newID(), request: r}
 	p.name = p.id
 	profileErr := p.planProfile(pl.profiles, r)
-	errs := []error{p.planIdentity(r), profileErr, p.planNetwork(r), checkEnv(r.Env), p.planLifetime(r), p.planWorkspace(pl.workspaces, r)}
+	errs := []error{p.planIdentity(r), profileErr, p.planNetwork(r), checkEnv(r.Env), p.planLifetime(r), p.planWorkspace(pl.workspaces, r), r.Nested.check()}
 	if profileErr == nil { // which has the defaults of these
 		errs = append(errs, p.planLimits(r), p.planImage(pl, r))
 	}
@@ -254,7 +253,6 @@ func (p *plan) record(boot string, created time.Time) record {
 	if r.Nested != nil {
 		budget := r.Nested.budget(p.limits)
 		rec.Nested = &budget
-		rec.Env = mergeEnv(rec.Env, []string{"CAISSON_SOCKET=" + initproto.Dir + "/" + nestedName})
 	}
 	rec.belong(p.grant)
 	return rec

@@ -36,7 +36,7 @@ func (p *plan) planImage(pl planner, r CreateRequest) error {
 	if err := checkEnv(config.Env); err != nil {
 		return sbxerr.Wrap(sbxerr.ImageContent, "runtime.plan", fmt.Errorf("image %q: %w", p.image.Name, err))
 	}
-	p.env = mergeEnv([]string{"PATH=" + defaultPath}, config.Env, []string{"HOME=" + homePath, "USER=caisson", "HOSTNAME=" + p.id}, p.profile.Env, r.Env)
+	p.env = mergeEnv([]string{"PATH=" + defaultPath}, config.Env, []string{"HOME=" + homePath, "USER=caisson", "HOSTNAME=" + p.id}, p.profile.Env, r.Env, r.Nested.env())
 	p.cwd = firstNonEmpty(workspaceCwd(r), imageCwd(config.WorkingDir), "/")
 	return checkSize(nil, p.env)
 }
