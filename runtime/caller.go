@@ -126,6 +126,11 @@ func (m *Manager) planFor(ctx context.Context, r CreateRequest) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.Workspace != nil {
+		if err := g.NameWorkspace(r.Workspace.Dir); err != nil {
+			return nil, err
+		}
+	}
 	r.TTL = g.TTL(r.TTL)
 	p, err := m.planner(ctx).plan(r)
 	if err != nil {

@@ -51,7 +51,7 @@ func (m *Manager) Capabilities(ctx context.Context) ([]Capability, error) {
 
 // Stats returns what the daemon counts.
 func (m *Manager) Stats(ctx context.Context) (Stats, error) {
-	st := Stats{Sandboxes: map[State]int{}, Queued: int(m.making.queued.Load()), Pools: []PoolStats{}}
+	st := Stats{Sandboxes: map[State]int{}, Pools: []PoolStats{}}
 	visible, err := m.visible(ctx)
 	if err != nil {
 		return Stats{}, err
@@ -62,9 +62,10 @@ func (m *Manager) Stats(ctx context.Context) (Stats, error) {
 		st.Execs += info.Execs
 	}
 	g, err := m.grant(ctx)
-	if err != nil || g.CheckHost() != nil { // pools are the host's affair
+	if err != nil || g.CheckHost() != nil { // who waits, and pools, are the host's affair
 		return st, err
 	}
+	st.Queued = int(m.making.queued.Load())
 	for _, p := range m.pools {
 		st.Pools = append(st.Pools, p.stats())
 	}

@@ -44,7 +44,7 @@ func (d *Directory) Close() error { return d.File.Close() }
 // sandbox gets the mount alone, and would see what the other one covers.
 func (g Grant) CheckWorkspace(ctx context.Context, dir string, write bool) (*Directory, error) {
 	const op = "peer.workspace"
-	if err := g.nameWorkspace(dir); err != nil {
+	if err := g.NameWorkspace(dir); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, checkTimeout, fmt.Errorf("the file system of %q did not answer in %s", dir, checkTimeout))
@@ -77,8 +77,9 @@ func ownsToWrite(c Caller, st unix.Stat_t, write bool) error {
 // asRoot reports whether the caller's own rights over files are root's.
 func (g Grant) asRoot() bool { return g.rank == system || g.rank == root }
 
-// nameWorkspace refuses dir by its name alone.
-func (g Grant) nameWorkspace(dir string) error {
+// NameWorkspace refuses dir by its name alone: before anything is looked at
+// that could tell of the host.
+func (g Grant) NameWorkspace(dir string) error {
 	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || strings.ContainsRune(dir, 0) {
 		return sbxerr.New(sbxerr.Workspace, "peer.workspace", "workspace %q is not a clean absolute path", dir)
 	}
