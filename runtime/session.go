@@ -154,7 +154,11 @@ func (m *Manager) permitUpdate(ctx context.Context, have, next record) error {
 	if err != nil {
 		return err
 	}
-	if err := g.CheckLimits(next.Limits.peer(), next.Expires.remaining()); err != nil {
+	ttl := next.Expires.remaining()
+	if next.Expires == have.Expires {
+		ttl = new(time.Duration) // it was granted: what is left of it is not asked for again
+	}
+	if err := g.CheckLimits(next.Limits.peer(), ttl); err != nil {
 		return err
 	}
 	more := peer.Usage{
