@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -87,9 +88,9 @@ type Manager struct {
 	sandboxes map[string]*sandbox // by ID
 	closed    bool
 	lastUse   time.Time
-	active    int  // calls under way
-	leftSome  bool // sandboxes are left to the next daemon
+	active    int // calls under way
 	work      sync.WaitGroup
+	leftSome  atomic.Bool // sandboxes are left to the next daemon
 
 	quotas   sync.Mutex // held while a command is counted and admitted
 	cleaning sync.Mutex
@@ -275,7 +276,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	if m.owners != nil {
 		errs = append(errs, m.owners.Close())
 	}
-	if m.opts.KeepOnExit && m.leftSome {
+	if m.opts.KeepOnExit && m.leftSome.Load() {
 		return errors.Join(errs...)
 	}
 	errs = append(errs, cgroups.RemoveParent(ctx, m.host, m.opts.CgroupParent), mount.DetachStage(m.paths.sandboxes()))
@@ -308,15 +309,30 @@ func (m *Manager) dismiss(ctx context.Context, s *sandbox) {
 	stays := m.opts.KeepOnExit && !r.Pooled && (r.Detached || r.Main == 0) && state != StateCreating && state != StateRemoving
 	switch {
 	case stays && state == StateExited:
-		m.leftSome = true
+		m.leftSome.Store(true)
 		m.leave(s)
 	case stays:
-		m.leftSome = true
+		m.leftSome.Store(true)
 		s.end(errLeft)
+		go m.dismissEnded(ctx, s)
 	case state == StateExited:
 		go m.destroy(ctx, s) // logs what fails
 	default:
 		s.end(ErrStopping)
+		go m.dismissEnded(ctx, s)
+	}
+}
+
+// dismissEnded dismisses s once more if it was ending already, for a reason for
+// which it stays.
+func (m *Manager) dismissEnded(ctx context.Context, s *sandbox) {
+	select {
+	case <-s.ended:
+	case <-ctx.Done():
+		return
+	}
+	if s.retired() {
+		m.dismiss(ctx, s)
 	}
 }
 

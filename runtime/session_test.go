@@ -301,3 +301,19 @@ func TestNobodyIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// A sandbox that was stopped and is still ending when the daemon is stopped too
+// does not hold it up.
+func TestDrainOfOneThatEnds(t *testing.T) {
+	for range 5 {
+		f := newFixture(t)
+		f.session(t, CreateRequest{Name: "s"})
+		s, err := f.find(callerContext(t), "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.end(ErrStopped)
+		f.dismiss(callerContext(t), s)
+		within(t, "its end", s.gone)
+	}
+}
