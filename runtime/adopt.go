@@ -116,6 +116,7 @@ func (m *Manager) adoptLive(ctx context.Context, s *sandbox) error {
 	s.state = StateRunning
 	if s.record.Paused {
 		s.state = StatePaused
+		s.init.SetFrozen(true)
 	}
 	if len(running) > 0 {
 		s.busyLocked()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // ending is how a command ended, before it is told.
@@ -55,7 +56,7 @@ func (m *Manager) await(ctx context.Context, e *execution) ending {
 			end.reason = ReasonCanceled
 			grace = m.terminate(ctx, e)
 		case <-grace:
-			m.killExec(ctx, e)
+			grace = m.killExec(ctx, e)
 		}
 	}
 }
@@ -107,8 +108,9 @@ func (m *Manager) signal(ctx context.Context, e *execution, sig syscall.Signal) 
 
 // killExec ends all that the command started: precisely where it has a cgroup of
 // its own, with the whole sandbox where that lives for this command alone, and
-// else as far as PID 1 can tell what belongs to it.
-func (m *Manager) killExec(ctx context.Context, e *execution) {
+// else as far as PID 1 can tell what belongs to it. Where that fails, because PID
+// 1 is frozen or new processes come too fast, it returns when to try again.
+func (m *Manager) killExec(ctx context.Context, e *execution) <-chan time.Time {
 	ctx, cancel := context.WithTimeout(ctx, initTimeout)
 	defer cancel()
 	var err error
@@ -120,10 +122,15 @@ func (m *Manager) killExec(ctx context.Context, e *execution) {
 	default:
 		_, err = e.proc.SignalAll(ctx, syscall.SIGKILL)
 	}
-	if err != nil {
-		m.log.Warn("kill command", "sandbox", e.s.id, "exec", e.number(), "err", err)
+	if err == nil || errors.Is(err, sbxerr.State) { // or it has ended
+		return nil
 	}
+	m.log.Warn("kill command", "sandbox", e.s.id, "exec", e.number(), "err", err)
+	return time.After(killRetry)
 }
+
+// killRetry is how long after a failed kill the next one is tried.
+const killRetry = 5 * time.Second
 
 // settleTimeout bounds the wait for output that was written before the end.
 const settleTimeout = 10 * time.Second

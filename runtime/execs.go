@@ -141,14 +141,18 @@ func (m *Manager) WaitExec(ctx context.Context, ref, exec string) (ExecInfo, err
 	return e.info(), nil
 }
 
-// SignalExec sends a signal to a command. One that has ended is an error.
+// SignalExec sends a signal to a command. One that has ended is an error, and so
+// is one that is frozen: nobody is there to deliver it.
 func (m *Manager) SignalExec(ctx context.Context, ref, exec string, r SignalRequest) error {
-	_, e, err := m.findExec(ctx, ref, exec)
+	s, e, err := m.findExec(ctx, ref, exec)
 	if err != nil {
 		return err
 	}
 	if e.isDone() {
 		return sbxerr.New(sbxerr.State, "runtime.signal", "command %s of sandbox %s has ended", exec, ref)
+	}
+	if err := s.checkThawed(); err != nil {
+		return err
 	}
 	if !r.All {
 		return e.proc.Signal(ctx, r.Signal)

@@ -185,16 +185,29 @@ func (s *sandbox) endCause() error {
 
 // acceptsLocked refuses a command where the sandbox cannot run one.
 func (s *sandbox) acceptsLocked() error {
-	const op = "runtime.exec"
 	switch {
 	case s.state == StatePaused:
-		return sbxerr.WithRemedy(sbxerr.Paused, op, errors.New("sandbox "+s.record.Name+" is paused"), "caisson resume "+s.record.Name)
+		return s.pausedLocked()
 	case s.state != StateRunning || s.ending != nil:
 		state := s.state
 		if s.ending != nil && state == StateRunning {
 			state = StateStopping
 		}
-		return sbxerr.New(sbxerr.State, op, "sandbox %s is %s", s.record.Name, state)
+		return sbxerr.New(sbxerr.State, "runtime.exec", "sandbox %s is %s", s.record.Name, state)
+	}
+	return nil
+}
+
+func (s *sandbox) pausedLocked() error {
+	return sbxerr.WithRemedy(sbxerr.Paused, "runtime.exec", errors.New("sandbox "+s.record.Name+" is paused"), "caisson resume "+s.record.Name)
+}
+
+// checkThawed refuses what a frozen PID 1 would have to do.
+func (s *sandbox) checkThawed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == StatePaused {
+		return s.pausedLocked()
 	}
 	return nil
 }

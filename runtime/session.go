@@ -296,6 +296,7 @@ func (m *Manager) freeze(ctx context.Context, ref string, from, to State) (Info,
 }
 
 func (s *sandbox) setPaused(paused bool) {
+	s.init.SetFrozen(paused)
 	s.update(func() {
 		s.record.Paused = paused
 		switch {

@@ -28,6 +28,7 @@ type Client struct {
 	t    transport
 	wait patience
 	done chan struct{} // closed once err is set
+	ice  ice
 
 	mu    sync.Mutex // guards what follows and the Execs' state
 	err   error

@@ -1,6 +1,7 @@
 package pid1
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/initproto"
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Each case says something that PID 1 may not say while one command runs, as
@@ -225,4 +227,38 @@ func fileFD(t *testing.T) int {
 	}
 	t.Cleanup(func() { f.Close() })
 	return int(f.Fd())
+}
+
+// Nor does a caller that gave up on a signal.
+func TestNoAnswerToAbandonedSignal(t *testing.T) {
+	c, f := connectShort(t, 50*time.Millisecond)
+	e, _ := start(t, c, f, 2)
+	ctx, cancel := context.WithCancel(testContext(t))
+	cancel()
+	if err := e.Signal(ctx, syscall.SIGTERM); sbxerr.Of(err) != sbxerr.Canceled {
+		t.Errorf("an abandoned signal: %v", err)
+	}
+	wantEnd(t, c, ErrProtocol)
+}
+
+// A frozen PID 1 cannot answer, and has its whole time again when it is thawed.
+func TestFrozenIsExcused(t *testing.T) {
+	const answer = 100 * time.Millisecond
+	c, f := connectShort(t, answer)
+	e, _ := start(t, c, f, 2)
+	c.SetFrozen(true)
+	done := make(chan error, 1)
+	go func() { done <- e.Signal(testContext(t), syscall.SIGTERM) }()
+	time.Sleep(5 * answer)
+	c.SetFrozen(false)
+	time.Sleep(answer / 2)
+	if err := c.Err(); err != nil {
+		t.Fatalf("a frozen PID 1 was given up: %v", err)
+	}
+	m, _ := f.recv().(initproto.Signal)
+	f.send(initproto.Signaled{Exec: m.Exec})
+	if err := <-done; err != nil {
+		t.Errorf("a late answer: %v", err)
+	}
+	wantInit(t, e.Signal(testContext(t), syscall.SIGTERM), ErrProtocol) // thawed, it is held to its time
 }

@@ -3,7 +3,6 @@ package pid1
 import (
 	"context"
 	"syscall"
-	"time"
 
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -61,14 +60,15 @@ func (e *Exec) sendSignal(sig syscall.Signal, scope initproto.Scope) (<-chan ini
 }
 
 func (e *Exec) awaitSignal(ctx context.Context, sig syscall.Signal, answer <-chan initproto.Signaled) (int, error) {
-	timer := time.NewTimer(e.c.wait.answer)
-	defer timer.Stop()
+	late, stop := e.c.overdue()
+	defer stop()
 	select {
 	case m := <-answer:
 		return m.Count, signalError(sig, m.Errno)
-	case <-ctx.Done():
+	case <-ctx.Done(): // the answer is owed all the same
+		go func() { _, _ = e.awaitSignal(context.WithoutCancel(ctx), sig, answer) }()
 		return 0, ctxError(ctx, "pid1.signal", "await delivery")
-	case <-timer.C:
+	case <-late:
 		return 0, e.c.fail(violation("no answer to a signal for %v", e.c.wait.answer))
 	case <-e.c.done:
 	}

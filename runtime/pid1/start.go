@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -114,8 +113,8 @@ func (c *Client) drop(e *Exec) {
 
 // awaitPlace waits until e is there, has it placed and lets it run.
 func (e *Exec) awaitPlace(ctx context.Context, place func(context.Context, int) error) error {
-	timer := time.NewTimer(e.c.wait.answer)
-	defer timer.Stop()
+	late, stop := e.c.overdue()
+	defer stop()
 	select {
 	case <-e.placed:
 	case <-e.answered: // Failed; the caller looks at it
@@ -125,7 +124,7 @@ func (e *Exec) awaitPlace(ctx context.Context, place func(context.Context, int) 
 	case <-ctx.Done():
 		go e.abandonPlace(context.WithoutCancel(ctx))
 		return ctxError(ctx, "pid1.start", "await start")
-	case <-timer.C:
+	case <-late:
 		return e.c.fail(violation("no answer to a start for %v", e.c.wait.answer))
 	}
 	if err := place(ctx, e.PID); err != nil {
@@ -156,8 +155,8 @@ func (e *Exec) answerPlaced(m initproto.Message) error {
 
 // abandonPlace has PID 1 end the start of e once it is there.
 func (e *Exec) abandonPlace(ctx context.Context) {
-	timer := time.NewTimer(e.c.wait.answer)
-	defer timer.Stop()
+	late, stop := e.c.overdue()
+	defer stop()
 	select {
 	case <-e.placed:
 		if e.answerPlaced(initproto.Abandon{Exec: e.id}) == nil {
@@ -165,15 +164,15 @@ func (e *Exec) abandonPlace(ctx context.Context) {
 		}
 	case <-e.answered:
 	case <-e.c.done:
-	case <-timer.C:
+	case <-late:
 		_ = e.c.fail(violation("no answer to a start for %v", e.c.wait.answer))
 	}
 }
 
 // awaitStart waits for PID 1's answer to the Start of e.
 func (e *Exec) awaitStart(ctx context.Context) error {
-	timer := time.NewTimer(e.c.wait.answer)
-	defer timer.Stop()
+	late, stop := e.c.overdue()
+	defer stop()
 	select {
 	case <-e.answered:
 		return e.startErr
@@ -182,7 +181,7 @@ func (e *Exec) awaitStart(ctx context.Context) error {
 	case <-ctx.Done():
 		go e.abandon(context.WithoutCancel(ctx))
 		return ctxError(ctx, "pid1.start", "await start")
-	case <-timer.C:
+	case <-late:
 		return e.c.fail(violation("no answer to a start for %v", e.c.wait.answer))
 	}
 }
