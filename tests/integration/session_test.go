@@ -118,6 +118,7 @@ func TestPauseFreezes(t *testing.T) {
 	if f.Error.Message != "sandbox cold is paused" {
 		t.Errorf("message %q", f.Error.Message)
 	}
+	daemon.Refused(t, "SBX-114", "kill", "-o", "json", "-s", "KILL", "cold", id)
 	before := ps(t, daemon, "cold")[0].StdoutBytes
 	time.Sleep(300 * time.Millisecond)                                   // time in which a command that runs prints
 	if after := ps(t, daemon, "cold")[0].StdoutBytes; after > before+5 { // one tick may have been in the pipe
@@ -130,6 +131,25 @@ func TestPauseFreezes(t *testing.T) {
 	daemon.Run(t, "pause", "cold")
 	daemon.Run(t, "rm", "--force", "cold") // a frozen one ends too
 	daemon.AwaitNoSandbox(t)
+}
+
+// A pause that lasts longer than PID 1 may take for an answer is not held
+// against it, and what was due meanwhile happens afterwards.
+func TestLongPause(t *testing.T) {
+	t.Parallel()
+	box(t, daemon, "long")
+	c := beside(t, daemon, "exec", "--json", "--timeout", "1s", "long", "--", "sleep", "1000")
+	await(t, "the command", func() bool { return len(ps(t, daemon, "long")) == 1 })
+	daemon.Run(t, "pause", "long")
+	time.Sleep(12 * time.Second) // PID 1 may take 10 s
+	if jobs := ps(t, daemon, "long"); jobs[0].State != "running" {
+		t.Errorf("while it is paused: %+v", jobs)
+	}
+	daemon.Run(t, "resume", "long")
+	if code := c.end(t); code != 124 {
+		t.Errorf("the command ended with %d: %s%s", code, c.stdout(), c.stderr())
+	}
+	daemon.Run(t, "exec", "long", "--", "true")
 }
 
 func TestStopKeepsTheOutput(t *testing.T) {
