@@ -14,6 +14,7 @@ import (
 // User calls a daemon as somebody who is not root.
 type User struct {
 	UID, GID uint32
+	Groups   []uint32 // supplementary
 
 	daemon *Daemon
 	client string // a copy of the client that everybody may execute
@@ -63,7 +64,7 @@ func (u User) Try(args ...string) Result {
 	cmd := exec.CommandContext(ctx, u.client, args...)
 	cmd.Env = []string{"CAISSON_SOCKET=" + u.daemon.Socket, "PATH=/usr/bin:/bin"}
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: u.UID, Gid: u.GID}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}}
 	return finish(cmd, args)
 }
 

@@ -158,3 +158,42 @@ func TestPeerWorkspaces(t *testing.T) {
 	d.Run(t, "run", "--workspace", roots, "--", "ls") // root may
 	d.AwaitNoSandbox(t)
 }
+
+// Members of a group may call, by whichever of their groups it is: each with a
+// quota of its own, and none sees another's. The first entry that is for a
+// caller counts.
+func TestPeerGroups(t *testing.T) {
+	t.Parallel()
+	const agents = 54400
+	d := harness.StartWith(t, `
+peers:
+  - uids: [54322]
+    quota: {sandboxes: 1}
+  - groups: [54400]
+    limits: {memory: 600M}
+    quota: {sandboxes: 2}
+`)
+	primary, supplementary := d.User(t, ann), d.User(t, stranger)
+	primary.GID, supplementary.Groups = agents, []uint32{7, agents}
+	outside := d.User(t, ann)
+	outside.Refused(t, "SBX-805", "ls", "-o", "json") // the same user without the group
+	create := func(name string) []string { return []string{"create", "-o", "json", "-m", "64M", "--name", name} }
+	for _, u := range []harness.User{primary, supplementary} {
+		u.Run(t, create("one")...)
+		u.Run(t, create("two")...)
+		u.Refused(t, "SBX-113", create("three")...)
+		u.Refused(t, "SBX-805", append(create("big"), "-m", "601M")...)
+		var own []listed
+		u.Run(t, "ls", "-o", "json").JSON(t, &own)
+		if len(own) != 2 || own[0].OwnerUID != u.UID || own[1].OwnerUID != u.UID {
+			t.Errorf("%d sees %+v", u.UID, own)
+		}
+	}
+	both := d.User(t, bob)
+	both.Groups = []uint32{agents}
+	both.Run(t, create("one")...)
+	both.Refused(t, "SBX-113", create("two")...)
+	if l := list(t, d); len(l) != 5 {
+		t.Errorf("root sees %+v", l)
+	}
+}
