@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -147,4 +148,52 @@ func TestPoolOfARemovedImage(t *testing.T) {
 	d.Run(t, "image", "rm", "mine")
 	await(t, "an empty pool", func() bool { return poolOf(t, d).Ready == 0 })
 	d.Refused(t, "SBX-201", "run", "--json", "--image", "mine", "--", "true")
+}
+
+// scarceMemory is what is put before a daemon's command line so that it reads
+// in the file meminfo how much memory the host has. The other proc is for runc:
+// the kernel lets a sandbox have its own only where one lies open.
+func scarceMemory(meminfo, proc string) []string {
+	const script = `mount -t proc proc "$2" && mount --bind "$1" /proc/meminfo && shift 2 && exec "$@"`
+	return []string{"unshare", "--mount", "sh", "-ec", script, "sh", meminfo, proc}
+}
+
+// A pool empties itself when the host runs short of memory, and fills again when
+// it no longer does. Requests are served all the while.
+func TestPoolUnderMemoryPressure(t *testing.T) {
+	t.Parallel()
+	d := harness.New(t)
+	dir := t.TempDir()
+	meminfo, proc := filepath.Join(dir, "meminfo"), filepath.Join(dir, "proc")
+	available := func(kib int) {
+		t.Helper()
+		if err := os.WriteFile(meminfo, fmt.Appendf(nil, "MemTotal: 10000000 kB\nMemAvailable: %d kB\n", kib), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	available(5_000_000)
+	if err := os.Mkdir(proc, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	d.Config, d.Wrap = "pools:\n  - {size: 2}\n", scarceMemory(meminfo, proc)
+	d.Launch(t)
+	t.Cleanup(func() {
+		d.Stop(t)
+		d.CheckNothingLeft(t)
+	})
+	awaitReady(t, d, 2)
+	available(999_000)
+	await(t, "an empty pool", func() bool { p := poolOf(t, d); return p.Ready == 0 && p.Filling == 0 })
+	d.AwaitNoSandbox(t)
+	before := poolOf(t, d)
+	d.Run(t, "run", "--", "true")
+	if p := poolOf(t, d); p.Hits != before.Hits || p.Ready+p.Filling != 0 {
+		t.Errorf("while memory is short: %+v", p)
+	}
+	available(1_001_000)
+	awaitReady(t, d, 2)
+	d.Run(t, "run", "--", "true")
+	if p := poolOf(t, d); p.Hits != before.Hits+1 {
+		t.Errorf("afterwards: %+v", p)
+	}
 }
