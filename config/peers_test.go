@@ -117,7 +117,6 @@ func TestValidatePeers(t *testing.T) {
 		"sandboxes.orphan_grace: 0s":                          func(c *Config) { c.Sandboxes.OrphanGrace = 0 },
 		`pools[0].profile: "A"`:                               func(c *Config) { c.Pools = []Pool{{Profile: "A", Size: 1}} },
 		"pools[0]: size 0 and max 0":                          func(c *Config) { c.Pools = []Pool{{}} },
-		"above its size, 2, is not offered yet":               func(c *Config) { c.Pools = []Pool{{Size: 2, Max: 3}} },
 		"pools[0]: size 2 and max 1":                          func(c *Config) { c.Pools = []Pool{{Size: 2, Max: 1}} },
 		"max 513 must be 1 to sandboxes.max, 512":             func(c *Config) { c.Pools = []Pool{{Size: 1, Max: 513}} },
 		`pools[1]: pools[0] is for the same profile "strict"`: func(c *Config) { c.Pools = []Pool{{Size: 1}, {Profile: "strict", Size: 2}} },

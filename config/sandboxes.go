@@ -26,7 +26,7 @@ type Pool struct {
 	Profile string `yaml:"profile" json:"profile" jsonschema:"description=Profile of the requests that it serves; empty is strict"`
 	Image   string `yaml:"image" json:"image" jsonschema:"description=Image of the requests that it serves; empty is the profile's"`
 	Size    int64  `yaml:"size" json:"size" jsonschema:"description=Sandboxes that are kept ready"`
-	Max     int64  `yaml:"max" json:"max" jsonschema:"description=Sandboxes that it may grow to under load; 0 is size"`
+	Max     int64  `yaml:"max" json:"max" jsonschema:"description=Sandboxes that it may grow to when requests find it empty; 0 is size"`
 }
 
 func defaultSandboxes() Sandboxes {
@@ -100,9 +100,6 @@ func (c *Config) validatePools() error {
 		if p.Size < 1 || p.Max < p.Size || p.Max > c.Sandboxes.Max {
 			errs = append(errs, fmt.Errorf("pools[%d]: size %d and max %d must be 1 to sandboxes.max, %d, and max not below size", i, p.Size, p.Max, c.Sandboxes.Max))
 			continue
-		}
-		if p.Max > p.Size { // accepted, it would be a setting that does nothing
-			errs = append(errs, fmt.Errorf("pools[%d].max: a pool that grows above its size, %d, is not offered yet: leave max away", i, p.Size))
 		}
 		key := [2]string{p.Profile, p.Image}
 		if j, ok := seen[key]; ok {

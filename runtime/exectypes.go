@@ -64,6 +64,8 @@ type PoolStats struct {
 	Ready    int // sandboxes that wait
 	Filling  int // sandboxes that are being made
 	Size     int // how many it keeps ready
+	Target   int // how many at the moment: more than Size after misses
+	Max      int // how many at most
 	Hits     int64
 	Misses   int64
 	Failures int64         // sandboxes that could not be made or did not pass their checks

@@ -19,6 +19,7 @@ type PoolConfig struct {
 	Profile string
 	Image   string // empty is the profile's
 	Size    int    // ready ones to keep
+	Max     int    // that it may grow to; not above Size is Size
 }
 
 // pool is the sandboxes of one kind that wait for their request. Each serves one
@@ -29,6 +30,7 @@ type pool struct {
 
 	mu       sync.Mutex
 	kind     kind
+	demand   demand
 	ready    []*sandbox
 	filling  int
 	hits     int64
@@ -61,6 +63,7 @@ const maxRefills = 64
 var (
 	errImageGone = errors.New("its image is removed or replaced")
 	errShort     = errors.New("the host is short of memory")
+	errSurplus   = errors.New("its pool has shrunk")
 	errSpoiled   = errors.New("it could not be made what was asked for")
 )
 
@@ -68,7 +71,7 @@ var (
 func (m *Manager) StartPools(ctx context.Context) {
 	ctx, m.stopFilling = context.WithCancel(peer.NewContext(context.WithoutCancel(ctx), peer.System))
 	for _, cfg := range m.opts.Pools {
-		p := &pool{cfg: cfg, wake: make(chan struct{}, 1)}
+		p := &pool{cfg: cfg, demand: newDemand(cfg.Size, cfg.Max), wake: make(chan struct{}, 1)}
 		m.pools = append(m.pools, p)
 		m.fillers.Go(func() { m.fill(ctx, p) })
 	}
@@ -95,7 +98,7 @@ func (m *Manager) fill(ctx context.Context, p *pool) {
 	defer tick.Stop()
 	for {
 		m.inspectPool(ctx, p)
-		for p.wants() && ctx.Err() == nil {
+		for p.wants(m.room()) && ctx.Err() == nil {
 			if m.making.queued.Load() > 0 { // somebody waits: that goes first
 				if !pauseFor(ctx, 10*time.Millisecond) {
 					return
@@ -148,6 +151,17 @@ func (m *Manager) inspectPool(ctx context.Context, p *pool) {
 	defer p.mu.Unlock()
 	p.paused, p.kind = short, k
 	p.ready = slices.DeleteFunc(p.ready, func(s *sandbox) bool { return s.endCause() != nil })
+	p.demand = p.demand.rest(time.Now())
+	p.trimLocked()
+}
+
+// trimLocked ends what is more than p is to have.
+func (p *pool) trimLocked() {
+	for len(p.ready) > p.demand.want {
+		last := len(p.ready) - 1
+		p.ready[last].end(errSurplus)
+		p.ready = p.ready[:last]
+	}
 }
 
 // empty ends what is ready in p, and lets nothing be added until it is inspected
@@ -158,7 +172,7 @@ func (p *pool) empty(cause error) {
 	for _, s := range p.ready {
 		s.end(cause)
 	}
-	p.ready, p.kind, p.paused = nil, kind{}, true
+	p.ready, p.kind, p.paused, p.demand = nil, kind{}, true, newDemand(p.cfg.Size, p.cfg.Max)
 }
 
 func (p *pool) differs(k kind) bool {
@@ -173,11 +187,18 @@ func (m *Manager) shortOfMemory() bool {
 	return err == nil && host.Available < host.Total/100*shortMemory
 }
 
-// wants reports whether p is to be filled.
-func (p *pool) wants() bool {
+// room returns how many more sandboxes may be made, and how many may live.
+func (m *Manager) room() (free, all int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.opts.MaxSandboxes - len(m.sandboxes), m.opts.MaxSandboxes
+}
+
+// wants reports whether p is to be filled, in the room that there is.
+func (p *pool) wants(free, all int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.paused && len(p.ready)+p.filling < p.cfg.Size
+	return !p.paused && len(p.ready)+p.filling < p.demand.goal(free, all)
 }
 
 // fillOne makes one sandbox, checked like any other, and puts it in.
@@ -199,6 +220,7 @@ func (m *Manager) fillOne(ctx context.Context, p *pool) error {
 		return err
 	}
 	p.ready = append(p.ready, s)
+	p.demand = p.demand.ready(len(p.ready))
 	p.refills = append(p.refills, time.Since(start))
 	if len(p.refills) > maxRefills {
 		p.refills = p.refills[1:]
@@ -257,6 +279,8 @@ func (p *pool) take(k kind) *sandbox {
 		}
 	}
 	p.misses++
+	p.demand = p.demand.miss(time.Now())
+	p.refill()
 	return nil
 }
 
@@ -355,7 +379,7 @@ func (p *pool) stats() PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	st := PoolStats{
-		Profile: cmp.Or(p.cfg.Profile, DefaultProfile), Image: p.cfg.Image, Ready: len(p.ready), Filling: p.filling, Size: p.cfg.Size,
+		Profile: cmp.Or(p.cfg.Profile, DefaultProfile), Image: p.cfg.Image, Ready: len(p.ready), Filling: p.filling, Size: p.cfg.Size, Target: p.demand.want, Max: p.demand.max,
 		Hits: p.hits, Misses: p.misses, Failures: p.failures,
 	}
 	if n := len(p.refills); n > 0 {

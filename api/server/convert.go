@@ -78,6 +78,7 @@ func poolPB(p runtime.PoolStats) *caissonv1.PoolStats {
 	return &caissonv1.PoolStats{
 		Profile: p.Profile, Image: p.Image, Ready: int32(p.Ready), Filling: int32(p.Filling), Size: int32(p.Size),
 		Hits: p.Hits, Misses: p.Misses, Failures: p.Failures, Refill: durationpb.New(p.Refill),
+		Target: int32(p.Target), Max: int32(p.Max),
 	}
 }
 

@@ -140,7 +140,7 @@ func sample() *servertest.Fake {
 		OnUpdate: func(ref string, _ runtime.UpdateRequest) (runtime.Info, error) { return known(ref) },
 		Counts: runtime.Stats{
 			Sandboxes: map[runtime.State]int{runtime.StateRunning: 2, runtime.StateExited: 1}, Execs: 3, Queued: 4,
-			Pools: []runtime.PoolStats{{Profile: "strict", Image: "base", Ready: 5, Filling: 1, Size: 6, Hits: 7, Misses: 8, Failures: 9, Refill: 1500 * time.Microsecond}},
+			Pools: []runtime.PoolStats{{Profile: "strict", Image: "base", Ready: 5, Filling: 1, Size: 3, Target: 6, Max: 12, Hits: 7, Misses: 8, Failures: 9, Refill: 1500 * time.Microsecond}},
 		},
 		Infos: []runtime.Info{live, ended},
 		Details: map[string]*runtime.Detail{"build": {

@@ -24,6 +24,8 @@ type poolView struct {
 	Ready    int32   `json:"ready"`
 	Filling  int32   `json:"filling"`
 	Size     int32   `json:"size"`
+	Target   int32   `json:"target"`
+	Max      int32   `json:"max"`
 	Hits     int64   `json:"hits"`
 	Misses   int64   `json:"misses"`
 	Failures int64   `json:"failures"`
@@ -31,7 +33,7 @@ type poolView struct {
 }
 
 func poolViewOf(p *caissonv1.PoolStats) poolView {
-	return poolView{p.Profile, p.Image, p.Ready, p.Filling, p.Size, p.Hits, p.Misses, p.Failures, milliseconds(p.Refill)}
+	return poolView{p.Profile, p.Image, p.Ready, p.Filling, p.Size, p.Target, p.Max, p.Hits, p.Misses, p.Failures, milliseconds(p.Refill)}
 }
 
 func (a *app) statsCommand() *cobra.Command {
@@ -72,7 +74,7 @@ func (a *app) printStats(r *caissonv1.StatsResponse) error {
 }
 
 func poolRow(p *caissonv1.PoolStats) []string {
-	ready := fmt.Sprintf("%d/%d", p.Ready, p.Size)
+	ready := fmt.Sprintf("%d/%d", p.Ready, p.Target)
 	if p.Filling > 0 {
 		ready += fmt.Sprintf("+%d", p.Filling)
 	}

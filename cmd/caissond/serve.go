@@ -189,7 +189,7 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 func pools(list []config.Pool) []runtime.PoolConfig {
 	var out []runtime.PoolConfig
 	for _, p := range list {
-		out = append(out, runtime.PoolConfig{Profile: p.Profile, Image: p.Image, Size: int(p.Size)})
+		out = append(out, runtime.PoolConfig{Profile: p.Profile, Image: p.Image, Size: int(p.Size), Max: int(p.Max)})
 	}
 	return out
 }

@@ -13,6 +13,7 @@ import (
 type poolStats struct {
 	Profile, Image       string
 	Ready, Filling, Size int
+	Target, Max          int
 	Hits, Misses         int64
 }
 
@@ -148,6 +149,37 @@ func TestPoolOfARemovedImage(t *testing.T) {
 	d.Run(t, "image", "rm", "mine")
 	await(t, "an empty pool", func() bool { return poolOf(t, d).Ready == 0 })
 	d.Refused(t, "SBX-201", "run", "--json", "--image", "mine", "--", "true")
+}
+
+// A pool that bursts find empty grows for the next one, never above its max.
+func TestPoolGrows(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "pools:\n  - {size: 1, max: 3}\n")
+	burst := func(n int) {
+		t.Helper()
+		var all []*client
+		for range n {
+			all = append(all, beside(t, d, "run", "--", "true"))
+		}
+		for _, c := range all {
+			if code := c.end(t); code != 0 {
+				t.Errorf("code %d: %s", code, c.stderr())
+			}
+		}
+	}
+	awaitReady(t, d, 1)
+	for _, target := range []int{2, 3, 3} {
+		burst(6)
+		awaitReady(t, d, target)
+		if p := poolOf(t, d); p.Target != target || p.Size != 1 || p.Max != 3 || p.Misses == 0 {
+			t.Errorf("want a target of %d: %+v", target, p)
+		}
+	}
+	before := poolOf(t, d).Misses
+	burst(3)
+	if p := poolOf(t, d); p.Misses != before {
+		t.Errorf("grown to 3, it was missed by 3: %+v", p)
+	}
 }
 
 // scarceMemory is what is put before a daemon's command line so that it reads

@@ -6939,6 +6939,8 @@ type PoolStats struct {
 	Misses        int64                  `protobuf:"varint,7,opt,name=misses,proto3" json:"misses,omitempty"`
 	Failures      int64                  `protobuf:"varint,8,opt,name=failures,proto3" json:"failures,omitempty"` // could not be made, or did not pass their checks
 	Refill        *durationpb.Duration   `protobuf:"bytes,9,opt,name=refill,proto3" json:"refill,omitempty"`      // median time to make one
+	Target        int32                  `protobuf:"varint,10,opt,name=target,proto3" json:"target,omitempty"`    // how many are to be ready at the moment: size, more after misses
+	Max           int32                  `protobuf:"varint,11,opt,name=max,proto3" json:"max,omitempty"`          // to which target may grow
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7034,6 +7036,20 @@ func (x *PoolStats) GetRefill() *durationpb.Duration {
 		return x.Refill
 	}
 	return nil
+}
+
+func (x *PoolStats) GetTarget() int32 {
+	if x != nil {
+		return x.Target
+	}
+	return 0
+}
+
+func (x *PoolStats) GetMax() int32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
 }
 
 var File_caisson_v1_caisson_proto protoreflect.FileDescriptor
@@ -7562,7 +7578,7 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x05pools\x18\x04 \x03(\v2\x15.caisson.v1.PoolStatsR\x05pools\x1a<\n" +
 	"\x0eSandboxesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xfa\x01\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xa4\x02\n" +
 	"\tPoolStats\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x14\n" +
@@ -7572,7 +7588,10 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x04hits\x18\x06 \x01(\x03R\x04hits\x12\x16\n" +
 	"\x06misses\x18\a \x01(\x03R\x06misses\x12\x1a\n" +
 	"\bfailures\x18\b \x01(\x03R\bfailures\x121\n" +
-	"\x06refill\x18\t \x01(\v2\x19.google.protobuf.DurationR\x06refill2\xbf\x06\n" +
+	"\x06refill\x18\t \x01(\v2\x19.google.protobuf.DurationR\x06refill\x12\x16\n" +
+	"\x06target\x18\n" +
+	" \x01(\x05R\x06target\x12\x10\n" +
+	"\x03max\x18\v \x01(\x05R\x03max2\xbf\x06\n" +
 	"\x0eSandboxService\x12:\n" +
 	"\x03Run\x12\x16.caisson.v1.RunRequest\x1a\x17.caisson.v1.RunResponse(\x010\x01\x12?\n" +
 	"\x06Create\x12\x19.caisson.v1.CreateRequest\x1a\x1a.caisson.v1.CreateResponse\x129\n" +
