@@ -38,6 +38,7 @@ type pool struct {
 	failures int64
 	refills  []time.Duration // the latest
 	paused   bool            // the host is short of memory, or its image is gone
+	trouble  sbxerr.Code     // why it could not be filled, as was last logged
 }
 
 // kind is what cannot be changed in a sandbox that was made: a request takes one
@@ -106,7 +107,7 @@ func (m *Manager) fill(ctx context.Context, p *pool) {
 				continue
 			}
 			if err := m.fillOne(ctx, p); err != nil && ctx.Err() == nil {
-				m.log.Warn("fill pool", "profile", p.cfg.Profile, "image", p.cfg.Image, "err", err)
+				m.complain(p, "fill pool", err)
 				if !pauseFor(ctx, fillRetry) {
 					return
 				}
@@ -136,7 +137,7 @@ func (m *Manager) inspectPool(ctx context.Context, p *pool) {
 	short := m.shortOfMemory()
 	plan, err := m.planFor(ctx, CreateRequest{Profile: p.cfg.Profile, Image: p.cfg.Image})
 	if err != nil {
-		m.log.Warn("plan pool", "profile", p.cfg.Profile, "image", p.cfg.Image, "err", err)
+		m.complain(p, "plan pool", err)
 		p.empty(errImageGone)
 		return
 	}
@@ -162,6 +163,23 @@ func (p *pool) trimLocked() {
 		p.ready[last].end(errSurplus)
 		p.ready = p.ready[:last]
 	}
+}
+
+// complain logs why p is not filled, once until the cause is another, as far as
+// its code tells, or p was filled meanwhile.
+func (m *Manager) complain(p *pool, what string, err error) {
+	if p.troubled(sbxerr.Of(err)) {
+		m.log.Warn(what, "profile", p.cfg.Profile, "image", p.cfg.Image, "err", err)
+	}
+}
+
+// troubled reports whether cause is news.
+func (p *pool) troubled(cause sbxerr.Code) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	news := p.trouble != cause
+	p.trouble = cause
+	return news
 }
 
 // empty ends what is ready in p, and lets nothing be added until it is inspected
@@ -219,6 +237,7 @@ func (m *Manager) fillOne(ctx context.Context, p *pool) error {
 		p.failures++
 		return err
 	}
+	p.trouble = ""
 	p.ready = append(p.ready, s)
 	p.demand = p.demand.ready(len(p.ready))
 	p.refills = append(p.refills, time.Since(start))

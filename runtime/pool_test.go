@@ -1,9 +1,49 @@
 package runtime
 
 import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/caisson-run/caisson/sbxerr"
 )
+
+// A pool that cannot be filled says so once for each cause, not with each try.
+func TestPoolComplainsOnce(t *testing.T) {
+	f := newFixture(t)
+	var log bytes.Buffer
+	f.Manager.log = slog.New(slog.NewTextHandler(&log, nil))
+	ctx := callerContext(t)
+	p := &pool{cfg: PoolConfig{Image: "absent", Size: 1}, demand: newDemand(1, 1)}
+	for range 3 {
+		f.inspectPool(ctx, p)
+	}
+	if n := strings.Count(log.String(), "plan pool"); n != 1 {
+		t.Errorf("said %d times:\n%s", n, &log)
+	}
+	p.cfg.Image = ""
+	f.inspectPool(ctx, p)
+	works := f.Manager.stages
+	f.replace(stage{name: "posture", create: func(context.Context, *sandbox) error { return sbxerr.New(sbxerr.Posture, "test", "injected") }})
+	for range 3 {
+		f.complain(p, "fill pool", f.fillOne(ctx, p))
+	}
+	if n := strings.Count(log.String(), "fill pool"); n != 1 || p.stats().Failures != 3 || p.stats().Ready != 0 {
+		t.Errorf("%+v, said %d times:\n%s", p.stats(), n, &log)
+	}
+	f.Manager.stages = works
+	f.replace(stage{name: "posture", create: func(context.Context, *sandbox) error { return nil }})
+	if err := f.fillOne(ctx, p); err != nil || p.stats().Ready != 1 {
+		t.Errorf("%+v, %v", p.stats(), err)
+	}
+	f.complain(p, "fill pool", sbxerr.New(sbxerr.Posture, "test", "injected"))
+	if n := strings.Count(log.String(), "fill pool"); n != 2 {
+		t.Errorf("after it was filled, said %d times:\n%s", n, &log)
+	}
+}
 
 // A pool that shrinks ends what it no longer is to have.
 func TestPoolShrinks(t *testing.T) {
