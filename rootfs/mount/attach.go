@@ -44,13 +44,13 @@ func (w *Workspace) attachInto(sandbox *os.File, name string, readOnly bool, ids
 	}
 	err = t.restrict(readOnly, ids)
 	if err == nil {
-		err = onThrowawayThread(func() error { return t.attachIn(sandbox, name) })
+		err = onThrowawayThread(func() error { return t.attachIn(sandbox, name, readOnly) })
 	}
 	return errors.Join(err, t.Close())
 }
 
 // attachIn leaves the thread in the sandbox's mount namespace.
-func (t tree) attachIn(sandbox *os.File, name string) error {
+func (t tree) attachIn(sandbox *os.File, name string, readOnly bool) error {
 	if err := enterMounts(sandbox); err != nil {
 		return err
 	}
@@ -64,7 +64,11 @@ func (t tree) attachIn(sandbox *os.File, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := t.checkAt(name); err != nil {
+	err = t.checkAt(name)
+	if err == nil {
+		err = checkFlags(name, readOnly)
+	}
+	if err != nil {
 		return errors.Join(err, t.takeOff())
 	}
 	return nil
@@ -140,6 +144,22 @@ func (t tree) checkAt(name string) error {
 	}
 	if got != want {
 		return fmt.Errorf("find the mount at %q: another one, or none, is there", "/"+name)
+	}
+	return nil
+}
+
+// checkFlags makes sure that what is at name is restricted as declared.
+func checkFlags(name string, readOnly bool) error {
+	want := int64(unix.ST_NOSUID | unix.ST_NODEV)
+	if readOnly {
+		want |= unix.ST_RDONLY
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(name, &st); err != nil {
+		return wrapPath("read the flags of", "/"+name, err)
+	}
+	if lacks := want &^ st.Flags; lacks != 0 {
+		return fmt.Errorf("the mount at %q lacks the flags %#x (statfs(2))", "/"+name, lacks)
 	}
 	return nil
 }

@@ -333,6 +333,38 @@ func TestAttachIntoEnded(t *testing.T) {
 	}
 }
 
+// A mount that turns out to be less restricted than declared is taken off again.
+func TestAttachChecksFlags(t *testing.T) {
+	needRoot(t)
+	base := realTemp(t)
+	s := newStand(t, newRootWith(t, base, nil))
+	w := hostDir(t, base)
+	sandbox := s.handles(t)["pidfd"]
+	attach := func(readOnly bool, restrict func(tree) error) error {
+		tr, err := cloneTree(w.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.Close()
+		if err := restrict(tr); err != nil {
+			t.Fatal(err)
+		}
+		return onThrowawayThread(func() error { return tr.attachIn(sandbox, "workspace", readOnly) })
+	}
+	if err := attach(false, func(tree) error { return nil }); err == nil || !strings.Contains(err.Error(), "lacks the flags 0x6") {
+		t.Errorf("without nosuid and nodev: %v", err)
+	}
+	if err := attach(true, func(tr tree) error { return tr.restrict(false, nil) }); err == nil || !strings.Contains(err.Error(), "lacks the flags 0x1") {
+		t.Errorf("writable instead of read-only: %v", err)
+	}
+	if got := s.mounts(t, "/workspace"); len(got) > 0 {
+		t.Errorf("mounted all the same: %q", got)
+	}
+	if err := attach(true, func(tr tree) error { return tr.restrict(true, nil) }); err != nil {
+		t.Errorf("as declared: %v", err)
+	}
+}
+
 // A mount that turns out to be elsewhere is taken off again.
 func TestTakeOff(t *testing.T) {
 	needRoot(t)
@@ -347,6 +379,9 @@ func TestTakeOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := tr.restrict(false, nil); err != nil {
+		t.Fatal(err)
+	}
 	var wrong error
 	var between []string
 	sandbox := s.handles(t)["pidfd"]
@@ -354,7 +389,7 @@ func TestTakeOff(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- onThrowawayThread(func() error {
-			err := tr.attachIn(sandbox, "other")
+			err := tr.attachIn(sandbox, "other", false)
 			close(attached)
 			<-looked
 			if err != nil {
