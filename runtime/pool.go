@@ -313,6 +313,8 @@ func (p *pool) refill() {
 // assign makes a ready sandbox that of p: its limits, its workspace, its name.
 // Its ID stays, and with it all that is named after it.
 func (m *Manager) assign(ctx context.Context, s *sandbox, p *plan, prepare func(*record)) error {
+	s.changing.Lock() // who looks at it sees all of the change, or nothing
+	defer s.changing.Unlock()
 	p.become(s.id)
 	r := p.record(m.boot, time.Now().Round(0))
 	if prepare != nil {
@@ -359,7 +361,7 @@ func (m *Manager) declare(s *sandbox, p *plan) error {
 	if err != nil {
 		return err
 	}
-	s.update(func() { s.spec = spec })
+	s.update(func() { s.spec, s.stale = spec, true })
 	return writeRecord(m.paths.spec(s.id), spec)
 }
 

@@ -47,6 +47,7 @@ type sandbox struct {
 	stages   []Stage
 	warnings []string
 	posture  []PostureCheck
+	stale    bool // it was declared anew since posture was compared
 	execs    map[uint32]*execution
 	lastExec uint32
 	files    *files.Session // nil before the first request

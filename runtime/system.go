@@ -14,6 +14,9 @@ func (m *Manager) Inspect(ctx context.Context, ref string) (*Detail, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := m.refreshPosture(ctx, s); err != nil {
+		return nil, err
+	}
 	r := s.kept()
 	d := &Detail{
 		Info: s.info(), Limits: r.Limits, Cgroup: m.cgroupPath(r.ID), ImageDigest: r.ImageDigest,

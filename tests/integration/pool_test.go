@@ -2,8 +2,11 @@ package integration
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -75,20 +78,64 @@ func TestPoolGivesWhatWasAskedFor(t *testing.T) {
 	if w.Limits != c.Limits || w.Labels["k"] != "v" || w.ExpiresAt == nil || w.Limits.MemoryBytes != 48<<20 || w.Limits.MilliCPU != 500 {
 		t.Errorf("warm %+v\ncold %+v", w, c)
 	}
+	samePosture := func() {
+		t.Helper()
+		w, c := postureOf(t, d, "warm"), postureOf(t, d, "cold")
+		if !maps.Equal(w, c) || len(w) < 20 || !strings.HasPrefix(w["mount /workspace"], "bind nosuid nodev of ") {
+			t.Errorf("posture:\n%v\nof a cold one:\n%v", w, c)
+		}
+	}
+	samePosture()
 	d.Kill(t)
 	d.Launch(t)
 	for _, name := range []string{"warm", "cold"} {
 		d.Run(t, "exec", name, "--", "cat", "in")
 	}
-	if w, c := inspect(t, d, "warm"), inspect(t, d, "cold"); len(w.Posture) != len(c.Posture) || len(w.Posture) < 20 {
-		t.Errorf("posture of %d points, of a cold one %d", len(w.Posture), len(c.Posture))
-	}
+	samePosture()
 	r := d.Try("exec", "warm", "--", "tail", "/dev/zero")
 	if r.Code != 137 { // the limit is the kernel's, not only told
 		t.Errorf("beyond its memory: code %d", r.Code)
 	}
 	if err := os.Remove(filepath.Join(dir, "in")); err != nil {
 		t.Error(err)
+	}
+}
+
+// postureOf is what was compared of a sandbox, with what was declared of its
+// limits and workspace, which a claim sets.
+func postureOf(t *testing.T, d *harness.Daemon, name string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, c := range inspect(t, d, name).Posture {
+		out[c.Name] = ""
+		if strings.HasPrefix(c.Name, "cgroup ") || c.Name == "mount /workspace" {
+			out[c.Name] = c.Declared
+		}
+	}
+	return out
+}
+
+// One whose workspace is gone from its place is not shown as if it were there.
+func TestPooledSandboxIsLookedAt(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "pools:\n  - {size: 1}\n")
+	for _, tamper := range []bool{false, true} {
+		awaitReady(t, d, 1)
+		box(t, d, "warm", "--workspace", workspace(t, 4321, 4321))
+		if tamper {
+			pid := strconv.Itoa(list(t, d)[0].PID)
+			if out, err := exec.Command("nsenter", "--mount", "--target", pid, "--", "/bin/busybox", "umount", "/workspace").CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			f := d.Refused(t, "SBX-605", "inspect", "-o", "json", "warm")
+			if all := f.Error.Message + f.Error.Cause; !strings.Contains(all, "mount /workspace is \"none\"") {
+				t.Errorf("message %q", all)
+			}
+			await(t, "its end", func() bool { return len(list(t, d)) == 0 })
+			continue
+		}
+		inspect(t, d, "warm")
+		d.Run(t, "rm", "--force", "warm")
 	}
 }
 
