@@ -21,23 +21,20 @@ const maxScript = 1 << 20
 // execFlags are the flags of exec.
 type execFlags struct {
 	commandFlags
-	shell              bool
 	user               string
 	memory, cpus, pids string
-	env, ulimits       []string
+	env                []string
 }
 
 func (f *execFlags) register(cmd *cobra.Command) {
 	f.commandFlags.register(cmd)
 	flags := cmd.Flags()
 	flags.BoolVarP(&f.detach, "detach", "d", false, "leave the command running and print its ID")
-	flags.BoolVar(&f.shell, "shell", false, "run a script for /bin/sh, which is read from standard input")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `K=V`; K alone takes the value that it has here")
 	flags.StringVarP(&f.user, "user", "u", "", "`USER` inside: name, uid or uid:gid (default: the sandbox's)")
 	flags.StringVarP(&f.memory, "memory", "m", "", "memory `SIZE` of this command, below the sandbox's")
 	flags.StringVar(&f.cpus, "cpus", "", "`N` CPUs of this command, below the sandbox's")
 	flags.StringVar(&f.pids, "pids", "", "`N` processes and threads of this command, below the sandbox's")
-	flags.StringArrayVar(&f.ulimits, "ulimit", nil, "resource limit `NAME=SOFT[:HARD]`, below the sandbox's, such as nofile=64:128")
 }
 
 // spec is what the flags and the words after SANDBOX make, or all reasons why
@@ -47,25 +44,13 @@ func (f *execFlags) spec(cmd *cobra.Command, words []string, a *app) (*caissonv1
 	spec := f.commandFlags.spec(&p)
 	p.notEmpty("user")
 	spec.User, spec.Env = f.user, p.environment(f.env, a.lookupEnv)
-	spec.Rlimits = p.ulimits(f.ulimits)
 	spec.Limits = f.limits(&p)
 	args, err := commandOf(words)
-	switch {
-	case err != nil:
+	if err != nil {
 		p.refuse(err)
-	case f.shell && len(args) > 0:
-		p.refuse(usage("--shell and a command exclude each other: the script is read from standard input"))
-	case f.shell && f.interactive:
-		p.refuse(usage("--shell and -i exclude each other: standard input is the script"))
-	case !f.shell && (len(args) == 0 || args[0] == ""):
-		p.refuse(usage("there is no command: %s", cmd.UseLine()))
+		return nil, p.end(spec)
 	}
-	spec.Args = args
-	if f.shell && len(p.errs) == 0 {
-		if spec.Shell, err = readScript(a.stdin); err != nil {
-			p.refuse(err)
-		}
-	}
+	f.command(&p, spec, args, a.stdin, cmd.UseLine())
 	return spec, p.end(spec)
 }
 

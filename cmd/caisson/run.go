@@ -21,9 +21,9 @@ func (a *app) runCommand() *cobra.Command {
 		Use:     "run [flags] -- CMD [ARG...]",
 		Short:   "Run a command in a sandbox",
 		Long:    runLong,
-		Example: "  caisson run -- echo hello\n  caisson run --workspace . --timeout 5m -m 1G -- make test",
+		Example: "  caisson run -- echo hello\n  caisson run --workspace . --timeout 5m -m 1G -- make test\n  printf 'cd /tmp\\npwd\\n' | caisson run --shell --ulimit nofile=64",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			spec, err := f.spec(cmd.Flags(), args, a.lookupEnv)
+			spec, err := f.spec(cmd.Flags(), args, a)
 			if err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -391,5 +392,22 @@ func TestOpenStdinDoesNotHold(t *testing.T) {
 	_ = await(t, "exit", ended) // the code says how
 	if code := cmd.ProcessState.ExitCode(); code != 5 {
 		t.Errorf("exit code %d, want 5", code)
+	}
+}
+
+// run takes what create and exec take, where it makes sense for one command.
+func TestRunTakesAScriptAndLimits(t *testing.T) {
+	var got runtime.Request
+	f := &servertest.Fake{OnRun: func(_ context.Context, r runtime.Request, _ runtime.IO) (*runtime.Result, error) {
+		got = r
+		return &runtime.Result{}, nil
+	}}
+	code, _, stderr := invoke(t, f, "echo $HOME\n", "run", "--shell", "--ulimit", "nofile=64:128", "--ttl", "2h")
+	if code != 0 || stderr != "" {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+	want := []runtime.Rlimit{{Name: "RLIMIT_NOFILE", Soft: 64, Hard: 128}}
+	if e := got.Exec; e.Shell != "echo $HOME\n" || len(e.Args) > 0 || !slices.Equal(e.Rlimits, want) || got.Create.TTL == nil || *got.Create.TTL != 2*time.Hour {
+		t.Errorf("got %+v", got)
 	}
 }

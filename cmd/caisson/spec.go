@@ -20,10 +20,10 @@ func (a *app) specCommand() *cobra.Command {
 		Short: "Show what a run would get, and make nothing",
 		Long:  "Show the OCI spec, mounts, cgroup values and rules that a run with the same\nflags would get. Nothing is made or changed.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if filter && len(args) == 0 {
+			if filter && len(args) == 0 && !f.shell {
 				args = []string{"true"} // the filter is the same for every command
 			}
-			spec, err := f.spec(cmd.Flags(), args, a.lookupEnv)
+			spec, err := f.spec(cmd.Flags(), args, a)
 			if err != nil {
 				return err
 			}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -43,9 +45,13 @@ func (f *sandboxFlags) register(cmd *cobra.Command) {
 		[]string{"strict", "compat", "debug"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
+func (f *sandboxFlags) registerTTL(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.ttl, "ttl", "", "end the sandbox `DURATION` after it was made, such as 2h (default never)")
+}
+
 // registerLife adds the flags of a sandbox that outlives its first command.
 func (f *sandboxFlags) registerLife(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.ttl, "ttl", "", "end the sandbox `DURATION` after it was made, such as 2h (default never)")
+	f.registerTTL(cmd)
 	cmd.Flags().StringVar(&f.idle, "idle-timeout", "", "end the sandbox when no command ran for `DURATION`, such as 10m (default never)")
 }
 
@@ -72,8 +78,9 @@ func (f *sandboxFlags) spec(p *parser) *caissonv1.SandboxSpec {
 
 // commandFlags are those of every command: of run, spec and exec.
 type commandFlags struct {
-	cwd, timeout, outputLimit     string
-	interactive, terminal, detach bool
+	cwd, timeout, outputLimit            string
+	interactive, terminal, detach, shell bool
+	ulimits                              []string
 }
 
 func (f *commandFlags) register(cmd *cobra.Command) {
@@ -85,6 +92,8 @@ func (f *commandFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.outputLimit, "output-limit", "", "`SIZE` that is kept of each output stream, head and tail (default 10M)")
 	flags.BoolVarP(&f.interactive, "interactive", "i", false, "forward standard input")
 	flags.BoolVarP(&f.terminal, "tty", "t", false, "give the command a terminal")
+	flags.BoolVar(&f.shell, "shell", false, "run a script for /bin/sh, which is read from standard input")
+	flags.StringArrayVar(&f.ulimits, "ulimit", nil, "resource limit `NAME=SOFT[:HARD]`, below the sandbox's, such as nofile=64:128")
 }
 
 func (f *commandFlags) spec(p *parser) *caissonv1.ExecSpec {
@@ -96,11 +105,34 @@ func (f *commandFlags) spec(p *parser) *caissonv1.ExecSpec {
 		Cwd: f.cwd, Stdin: f.interactive,
 		OutputLimitBytes: p.number("output-limit", f.outputLimit, units.ParseSize),
 		Timeout:          p.duration("timeout", f.timeout),
+		Rlimits:          p.ulimits(f.ulimits),
 	}
 	if f.terminal {
 		spec.Tty = defaultSize.Message()
 	}
 	return spec
+}
+
+// command is what is to be run: args, or the script on stdin. Without either, line
+// says how to give one.
+func (f *commandFlags) command(p *parser, spec *caissonv1.ExecSpec, args []string, stdin io.Reader, line string) {
+	switch {
+	case f.shell && len(args) > 0:
+		p.refuse(usage("--shell and a command exclude each other: the script is read from standard input"))
+	case f.shell && f.interactive:
+		p.refuse(usage("--shell and -i exclude each other: standard input is the script"))
+	case !f.shell && (len(args) == 0 || args[0] == ""):
+		p.refuse(usage("there is no command: %s", line))
+	}
+	spec.Args = args
+	if !f.shell || len(p.errs) > 0 {
+		return
+	}
+	script, err := readScript(stdin)
+	if err != nil {
+		p.refuse(err)
+	}
+	spec.Shell = script
 }
 
 // runFlags are the flags of run and spec.
@@ -111,16 +143,15 @@ type runFlags struct {
 
 func (f *runFlags) register(cmd *cobra.Command) {
 	f.sandboxFlags.register(cmd)
+	f.registerTTL(cmd)
 	f.commandFlags.register(cmd)
 }
 
 // spec is the request that the flags make, or all reasons why they make none.
-func (f *runFlags) spec(flags *pflag.FlagSet, args []string, lookupEnv func(string) (string, bool)) (*caissonv1.RunSpec, error) {
+func (f *runFlags) spec(flags *pflag.FlagSet, args []string, a *app) (*caissonv1.RunSpec, error) {
 	p := parser{flags: flags}
 	spec := &caissonv1.RunSpec{Sandbox: f.sandboxFlags.spec(&p), Exec: f.commandFlags.spec(&p), Detach: f.detach}
-	spec.Exec.Args, spec.Exec.Env = args, p.environment(f.env, lookupEnv)
-	if len(args) == 0 || args[0] == "" {
-		p.refuse(usage("there is no command: caisson run [flags] -- CMD [ARG…]"))
-	}
+	spec.Exec.Env = p.environment(f.env, a.lookupEnv)
+	f.command(&p, spec.Exec, args, a.stdin, "caisson run [flags] -- CMD [ARG…]")
 	return spec, p.end(spec)
 }

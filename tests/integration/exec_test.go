@@ -234,3 +234,15 @@ func TestExecOutputCap(t *testing.T) {
 		t.Errorf("%d bytes are on disk", size)
 	}
 }
+
+// What exec takes for its command, run takes too; a time to live ends a run that
+// nobody waits for.
+func TestRunTakesWhatExecTakes(t *testing.T) {
+	r := daemon.TryWith("cd /tmp; pwd; ulimit -n; ulimit -Hn; exit 7", "run", "--shell", "--ulimit", "nofile=64:128")
+	if r.Code != 7 || r.Stdout != "/tmp\n64\n128\n" {
+		t.Errorf("code %d, %q %s", r.Code, r.Stdout, r.Stderr)
+	}
+	daemon.Run(t, "run", "-d", "--ttl", "1s", "--name", "brief", "--", "sleep", "1000")
+	await(t, "its end", func() bool { return len(list(t, daemon)) == 0 })
+	daemon.AwaitNoSandbox(t)
+}
