@@ -375,3 +375,14 @@ func TestConfigFieldsAreChecked(t *testing.T) {
 		}
 	}
 }
+
+func TestMaxPIDs(t *testing.T) {
+	if got := MaxPIDs(Rlimits(RlimitValues{OpenFiles: 1, OpenFilesMax: 1, PIDs: 256})); got != 256 {
+		t.Errorf("as made: %d", got)
+	}
+	for _, have := range [][]specs.POSIXRlimit{nil, {{Type: "RLIMIT_NPROC", Soft: 10, Hard: 10}}} {
+		if got := MaxPIDs(have); got != 0 {
+			t.Errorf("%v: %d", have, got)
+		}
+	}
+}

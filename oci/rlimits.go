@@ -40,6 +40,17 @@ const (
 // rlimit first, and only the cgroup counts what it refused.
 const pidsSlack = 64
 
+// MaxPIDs is the most that a sandbox with the resource limits have may be given
+// as its limit of processes: past it RLIMIT_NPROC would fire first. A live process
+// keeps the limit that it was made with.
+func MaxPIDs(have []specs.POSIXRlimit) uint64 {
+	i := slices.IndexFunc(have, func(l specs.POSIXRlimit) bool { return l.Type == "RLIMIT_NPROC" })
+	if i < 0 || have[i].Hard < pidsSlack {
+		return 0
+	}
+	return have[i].Hard - pidsSlack
+}
+
 // rlimitRules are all the resource limits of a sandbox; each is always set.
 // RLIMIT_FSIZE is absent: it would bound a file of the workspace, not the disk,
 // and every other writable place is a tmpfs of bounded size.

@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/caisson-run/caisson/oci"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -132,6 +134,9 @@ func (m *Manager) Update(ctx context.Context, ref string, r UpdateRequest) (Info
 	if err != nil {
 		return Info{}, err
 	}
+	if err := s.checkProcesses(rec.Limits.PIDs, next.Limits.PIDs); err != nil {
+		return Info{}, err
+	}
 	if err := m.permitUpdate(ctx, rec, next); err != nil {
 		return Info{}, err
 	}
@@ -146,6 +151,20 @@ func (m *Manager) Update(ctx context.Context, ref string, r UpdateRequest) (Info
 	m.keepRecord(s)
 	s.rearm()
 	return s.info(), nil
+}
+
+// checkProcesses refuses more processes than the resource limit allows that those
+// of s got at its creation, which cannot be raised.
+func (s *sandbox) checkProcesses(from, to int64) error {
+	s.mu.Lock()
+	most := oci.MaxPIDs(s.spec.Process.Rlimits)
+	s.mu.Unlock()
+	if to <= from || uint64(to) <= most {
+		return nil
+	}
+	return sbxerr.WithRemedy(sbxerr.Limits, "runtime.update",
+		fmt.Errorf("pids %d is above %d: the RLIMIT_NPROC of a live sandbox is that of its creation", to, most),
+		"make a sandbox with more --pids; a live one can be given fewer, and as many as before again")
 }
 
 // permitUpdate checks that the caller may give the sandbox what it would get.

@@ -188,6 +188,20 @@ func TestUpdateLimits(t *testing.T) {
 	if l.Limits.MemoryBytes != 128<<20 || l.Labels["k"] != "v" {
 		t.Errorf("inspected %+v", l)
 	}
+	// RLIMIT_NPROC stays that of the creation: what it would not let be is refused.
+	daemon.Run(t, "update", "--pids", "20", "growing")
+	const fork = `i=0; while [ $i -lt 24 ]; do sleep 3 & i=$((i+1)); done; wait`
+	if r := daemon.Try("exec", "growing", "--", "sh", "-c", fork); r.Code == 0 {
+		t.Error("24 processes within 20")
+	}
+	f := daemon.Refused(t, "SBX-102", "update", "-o", "json", "--pids", "257", "growing")
+	if f.Error.Message != "pids 257 is above 256: the RLIMIT_NPROC of a live sandbox is that of its creation" {
+		t.Errorf("message %q", f.Error.Message)
+	}
+	daemon.Run(t, "update", "--pids", "256", "growing")
+	if r := daemon.Try("exec", "growing", "--", "sh", "-c", fork); r.Code != 0 {
+		t.Errorf("24 processes within 256: code %d %s", r.Code, r.Stderr)
+	}
 	daemon.Refused(t, "SBX-102", "update", "-o", "json", "-m", "1M", "growing")
 	if l := inspect(t, daemon, "growing"); l.Limits.MemoryBytes != 128<<20 {
 		t.Errorf("a refused update changed it: %+v", l.Limits)
