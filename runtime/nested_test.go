@@ -38,7 +38,7 @@ func TestNoChildOfAnEndingParent(t *testing.T) {
 	m := &Manager{sandboxes: map[string]*sandbox{}}
 	known(t, m, record{ID: idA1, Name: "parent"}, record{ID: idA2, Name: "child", Parent: idA1})
 	m.sandboxes[idA1].end(ErrRemoved)
-	late := newSandbox(&plan{id: idB, grant: rootGrant(t)}, record{ID: idB, Name: "late", Parent: idA1})
+	late := m.newSandbox(&plan{id: idB, grant: rootGrant(t)}, record{ID: idB, Name: "late", Parent: idA1})
 	wantError(t, m.admit(late), sbxerr.Canceled, "the sandbox that made it ended")
 	if m.known(idB) {
 		t.Error("a refused child is known")

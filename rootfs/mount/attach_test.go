@@ -142,10 +142,7 @@ func hostDir(t *testing.T, base string) *Workspace {
 		os.Chown(dir, 4321, 4322), os.Chown(filepath.Join(dir, "hello"), 4321, 4322)); err != nil {
 		t.Fatal(err)
 	}
-	w, err := Allowed{}.OpenWorkspace(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := openOwned(t, dir)
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {
 			t.Error(err)

@@ -61,29 +61,6 @@ func TestAllowedCheck(t *testing.T) {
 	}
 }
 
-func TestOpenWorkspaceRefuses(t *testing.T) {
-	base := realTemp(t)
-	file := filepath.Join(base, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	link := filepath.Join(base, "link")
-	if err := os.Symlink(base, link); err != nil {
-		t.Fatal(err)
-	}
-	for dir, want := range map[string]string{
-		filepath.Join(base, "absent"): "does not exist",
-		file:                          "is not a directory",
-		link:                          "symbolic link",
-		filepath.Join(link, "x"):      "symbolic link",
-	} {
-		_, err := Allowed{}.OpenWorkspace(dir)
-		if !errors.Is(err, sbxerr.Workspace) || !strings.Contains(err.Error(), want) {
-			t.Errorf("OpenWorkspace(%q) = %v, want %q", dir, err, want)
-		}
-	}
-}
-
 func TestWritePrivate(t *testing.T) {
 	dir := realTemp(t)
 	if err := WritePrivate(dir, uint32(os.Geteuid()), []string{"opt/data"}, HostFiles("abc")); err != nil {
@@ -242,10 +219,7 @@ func TestWorkspaceAttach(t *testing.T) {
 
 func attachWorkspace(t *testing.T, host, point string, readOnly bool) {
 	t.Helper()
-	w, err := Allowed{}.OpenWorkspace(host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := openOwned(t, host)
 	ns, err := NewUserNS(w.Owner(testBase+1000, testBase+1000))
 	if err != nil {
 		t.Fatal(err)

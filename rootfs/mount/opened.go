@@ -36,10 +36,10 @@ type Identity struct {
 	Groups   []uint32 // others than GID, at most GroupSlots
 }
 
-// Opened is OpenWorkspace for a directory that is open already, with O_PATH and
-// under its own name, because somebody checked what its user may do there. The
-// sandbox acts as the given identity, which need not be the owner's. The
-// workspace takes dir: it closes it, also where it refuses.
+// Opened makes a workspace of a directory that is open, with O_PATH and under its
+// own name, because somebody checked what its user may do there. Its name passes
+// a.Check. The sandbox acts as the given identity, which need not be the owner's.
+// The workspace takes dir: it closes it, also where it refuses.
 func (a Allowed) Opened(dir *os.File, as Identity) (_ *Workspace, err error) {
 	const op = "mount.workspace"
 	defer func() {

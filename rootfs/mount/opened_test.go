@@ -22,6 +22,20 @@ func openPath(t *testing.T, dir string) *os.File {
 	return f
 }
 
+// openOwned makes a workspace of dir in which a sandbox acts as its owner.
+func openOwned(t *testing.T, dir string) *Workspace {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		t.Fatal(err)
+	}
+	w, err := Allowed{}.Opened(openPath(t, dir), Identity{UID: st.Uid, GID: st.Gid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
 func TestMap(t *testing.T) {
 	w := &Workspace{UID: 7, GID: 8, groups: []uint32{9, 10}}
 	uids, gids, err := w.Map(testBase, 1000, 1001)

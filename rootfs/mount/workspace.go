@@ -100,42 +100,8 @@ func within(path, root string) bool {
 // the path in between.
 type Workspace struct {
 	dir      *os.File
-	UID, GID uint32   // the owner on the host, or as whom else to act there
+	UID, GID uint32   // as whom to act there, on the host
 	groups   []uint32 // see Opened
-}
-
-// OpenWorkspace opens dir after a.Check. A symbolic link anywhere in it is
-// refused (openat2(2), RESOLVE_NO_SYMLINKS).
-func (a Allowed) OpenWorkspace(dir string) (*Workspace, error) {
-	const op = "mount.workspace"
-	if err := a.Check(dir); err != nil {
-		return nil, err
-	}
-	how := unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	}
-	fd, err := unix.Openat2(unix.AT_FDCWD, dir, &how)
-	if err != nil {
-		return nil, sbxerr.Wrap(sbxerr.Workspace, op, explainOpen(dir, err))
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, sbxerr.Wrap(sbxerr.Workspace, op, errors.Join(fmt.Errorf("stat workspace %q: %w", dir, err), unix.Close(fd)))
-	}
-	return &Workspace{dir: os.NewFile(uintptr(fd), dir), UID: st.Uid, GID: st.Gid}, nil
-}
-
-func explainOpen(dir string, err error) error {
-	switch {
-	case errors.Is(err, unix.ENOENT):
-		return fmt.Errorf("workspace %q does not exist: %w", dir, err)
-	case errors.Is(err, unix.ENOTDIR):
-		return fmt.Errorf("workspace %q is not a directory: %w", dir, err)
-	case errors.Is(err, unix.ELOOP):
-		return fmt.Errorf("workspace %q has a symbolic link in its path; give the real path: %w", dir, err)
-	}
-	return fmt.Errorf("open workspace %q: %w", dir, err)
 }
 
 // Close releases the directory. An attached workspace stays.
