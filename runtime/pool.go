@@ -37,6 +37,7 @@ type pool struct {
 	misses   int64
 	failures int64
 	refills  []time.Duration // the latest
+	asked    time.Time       // when a sandbox was last asked for
 	paused   bool            // the host is short of memory, or its image is gone
 	trouble  sbxerr.Code     // why it could not be filled, as was last logged
 }
@@ -91,17 +92,21 @@ const (
 	fillRetry   = 5 * time.Second // after a failure
 	fillLook    = 5 * time.Second // at memory and images
 	shortMemory = 10              // per cent of the host's memory that are to stay free
+	// fillRest is how long it leaves the processors to who took the last sandbox:
+	// to make one takes as much of them as a hundred commands.
+	fillRest = 30 * time.Millisecond
 )
 
-// fill keeps p full: one sandbox at a time, and only while nobody waits for one.
+// fill keeps p full: one sandbox at a time, and only while nobody waits for one
+// and none was just taken.
 func (m *Manager) fill(ctx context.Context, p *pool) {
 	tick := time.NewTicker(fillLook)
 	defer tick.Stop()
 	for {
 		m.inspectPool(ctx, p)
 		for p.wants(m.room()) && ctx.Err() == nil {
-			if m.making.queued.Load() > 0 { // somebody waits: that goes first
-				if !pauseFor(ctx, 10*time.Millisecond) {
+			if rest := p.rest(time.Now()); rest > 0 || m.making.queued.Load() > 0 {
+				if !pauseFor(ctx, max(rest, 10*time.Millisecond)) {
 					return
 				}
 				continue
@@ -289,6 +294,7 @@ func (p *pool) take(k kind) *sandbox {
 	if p.kind != k {
 		return nil
 	}
+	p.asked = time.Now()
 	for len(p.ready) > 0 {
 		s := p.ready[0]
 		p.ready = p.ready[1:]
@@ -301,6 +307,13 @@ func (p *pool) take(k kind) *sandbox {
 	p.demand = p.demand.miss(time.Now())
 	p.refill()
 	return nil
+}
+
+// rest returns how long nothing is to be made for p.
+func (p *pool) rest(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return fillRest - now.Sub(p.asked)
 }
 
 func (p *pool) refill() {
