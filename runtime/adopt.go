@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -241,15 +242,17 @@ func (m *Manager) loadExecs(s *sandbox, held []pid1.Held) (running []*execution,
 			if known { // the daemon ended between keeping the result and saying so
 				errs = append(errs, closeAll(h.Stdin, h.Stdout, h.Stderr), h.Exec.Release())
 			}
-			e.conclude()
+			s.passed(e)
 		case known:
 			e.take(h)
 			running = append(running, e)
 		default:
 			e.record.Result = lostResult(s, e)
-			e.conclude()
+			s.passed(e)
 		}
 	}
+	slices.SortFunc(s.past, func(a, b *execution) int { return cmp.Compare(a.number(), b.number()) })
+	s.running = len(running)
 	for _, h := range byNumber { // of which there is no record: nobody can ask for it
 		errs = append(errs, disown(h))
 	}
@@ -265,14 +268,17 @@ func (m *Manager) loadExec(s *sandbox, r execRecord) (*execution, error) {
 	return newExecution(s, r, stdout, stderr), nil
 }
 
-// conclude is for a command that had ended before this daemon.
-func (e *execution) conclude() {
-	e.state, e.over = ExecExited, true
+// passed is for a command that had ended before this daemon.
+func (s *sandbox) passed(e *execution) {
+	e.state = ExecExited
 	e.stdout.Finish()
 	e.stderr.Finish()
 	close(e.settled)
 	close(e.done)
 	close(e.kept)
+	if e.number() != s.record.Main {
+		s.past = append(s.past, e)
+	}
 }
 
 // take goes on with a command that PID 1 holds.

@@ -37,7 +37,6 @@ type execution struct {
 	took     time.Duration // to start
 	readers  int           // callers that are attached
 	logs     int           // readers of the output besides
-	over     bool          // the result is kept and PID 1 has forgotten the command
 	orphaned *time.Timer
 	inputEnd bool          // the input was closed
 	unread   chan struct{} // closed when nobody reads; nil while nobody waits for that

@@ -158,6 +158,7 @@ func (m *Manager) conclude(ctx context.Context, e *execution, end ending, durati
 	e.record.Result, e.record.EndedAt, e.state = result, time.Now().Round(0), ExecExited
 	record := e.record
 	e.mu.Unlock()
+	s.update(func() { s.running-- })
 	close(e.done)
 	goruntime.Gosched() // who waits for it goes first: a processor may not be free for both
 	if err := s.log.Put(e.number(), record); err != nil {
@@ -173,10 +174,7 @@ func (m *Manager) conclude(ctx context.Context, e *execution, end ending, durati
 		_ = ignoreClosed(e.stdin.Close()) // its reader is gone
 	}
 	m.log.Info("command ended", "sandbox", s.id, "exec", e.number(), "code", result.ExitCode, "reason", string(result.Reason), "dur", result.Duration)
-	e.mu.Lock()
-	e.over = true
-	e.mu.Unlock()
-	m.concluded(s)
+	m.concluded(s, e)
 	close(e.kept)
 }
 
@@ -190,10 +188,13 @@ func (m *Manager) endGroup(ctx context.Context, e *execution) {
 	}
 }
 
-// concluded notes that a command of s ended: s may be idle now, over, or hold
-// more ended commands than it keeps.
-func (m *Manager) concluded(s *sandbox) {
+// concluded notes that e is over: s may be idle now, over, or hold more ended
+// commands than it keeps.
+func (m *Manager) concluded(s *sandbox, e *execution) {
 	s.mu.Lock()
+	if e.number() != s.record.Main {
+		s.past = append(s.past, e)
+	}
 	s.idleLocked()
 	idle := s.record
 	drop := s.surplusLocked(m.opts.KeptExecs, m.opts.KeptOutput)
@@ -212,34 +213,29 @@ func (m *Manager) concluded(s *sandbox) {
 	}
 }
 
-// surplusLocked takes the oldest ended commands out of s until what is left is
-// within the bounds.
-func (s *sandbox) surplusLocked(maxCount int, maxBytes int64) []*execution {
-	var ended []*execution
-	var bytes int64
-	for _, e := range s.execs {
-		if e.disposable() && e.number() != s.record.Main {
-			ended = append(ended, e)
-			bytes += e.keptBytes()
-		}
+// surplusLocked takes the oldest ended commands out of s, those that somebody
+// reads excepted, until what is left is within the bounds.
+func (s *sandbox) surplusLocked(maxCount int, maxBytes int64) (drop []*execution) {
+	count, bytes := len(s.past), int64(0)
+	for _, e := range s.past {
+		bytes += e.keptBytes()
 	}
-	slices.SortFunc(ended, func(a, b *execution) int { return int(a.number()) - int(b.number()) })
-	var drop []*execution
-	for len(ended) > 0 && (len(ended) > maxCount || bytes > maxBytes) {
-		e := ended[0]
-		ended, bytes = ended[1:], bytes-e.keptBytes()
+	s.past = slices.DeleteFunc(s.past, func(e *execution) bool {
+		if count <= maxCount && bytes <= maxBytes || e.isRead() {
+			return false
+		}
+		count, bytes = count-1, bytes-e.keptBytes()
 		delete(s.execs, e.number())
 		drop = append(drop, e)
-	}
+		return true
+	})
 	return drop
 }
 
-// disposable reports whether nothing of e is under way any more and nobody is
-// attached.
-func (e *execution) disposable() bool {
+func (e *execution) isRead() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.over && e.readers == 0 && e.logs == 0
+	return e.readers+e.logs > 0
 }
 
 // keptBytes is what the output of e takes at most.

@@ -67,8 +67,8 @@ func (m *Manager) admitExec(s *sandbox, p *execPlan, detached bool) (*execution,
 	if err := s.acceptsLocked(); err != nil {
 		return nil, err
 	}
-	if running := s.runningLocked(); running >= maxExecs {
-		return nil, sbxerr.New(sbxerr.Busy, "runtime.exec", "sandbox %s runs %d commands, which is the most", s.record.Name, running)
+	if s.running >= maxExecs {
+		return nil, sbxerr.New(sbxerr.Busy, "runtime.exec", "sandbox %s runs %d commands, which is the most", s.record.Name, s.running)
 	}
 	n := s.lastExec + 1
 	stdout, outErr := output.Create(m.paths.stdout(s.id, n), p.outputLimit)
@@ -94,6 +94,7 @@ func (m *Manager) admitExec(s *sandbox, p *execPlan, detached bool) (*execution,
 	}
 	s.lastExec = n
 	s.execs[n] = e
+	s.running++
 	s.busyLocked()
 	return e, nil
 }
@@ -167,6 +168,7 @@ func (m *Manager) dropExec(s *sandbox, e *execution) error {
 	errs = append(errs, e.close(), s.log.Drop(e.number()), m.removeOutputs(s.id, e.number()))
 	s.mu.Lock()
 	delete(s.execs, e.number())
+	s.running--
 	close(e.done) // for whoever has seen it
 	close(e.kept)
 	s.idleLocked()

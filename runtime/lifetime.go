@@ -47,7 +47,7 @@ func (s *sandbox) busyLocked() { s.record.IdleSince = 0 }
 
 // idleLocked notes the time from which no command runs.
 func (s *sandbox) idleLocked() {
-	if s.record.IdleSince == 0 && s.runningLocked() == 0 {
+	if s.record.IdleSince == 0 && s.running == 0 {
 		s.record.IdleSince = now()
 	}
 }

@@ -49,6 +49,8 @@ type sandbox struct {
 	posture  []PostureCheck
 	stale    bool // it was declared anew since posture was compared
 	execs    map[uint32]*execution
+	running  int          // of these
+	past     []*execution // of these: all but the main one that are over, oldest first
 	lastExec uint32
 	files    *files.Session // nil before the first request
 	oomKills int64          // of the cgroup, when last looked at
@@ -213,17 +215,6 @@ func (s *sandbox) checkThawed() error {
 	return nil
 }
 
-// runningLocked counts the commands that run.
-func (s *sandbox) runningLocked() int {
-	n := 0
-	for _, e := range s.execs {
-		if !e.isDone() {
-			n++
-		}
-	}
-	return n
-}
-
 func (e *execution) isDone() bool { return isClosed(e.done) }
 
 func isClosed(c <-chan struct{}) bool {
@@ -289,7 +280,7 @@ func (s *sandbox) info() Info {
 		ID: r.ID, Name: r.Name, State: s.state, Image: r.Image, Profile: r.Profile, Args: r.MainArgs, CreatedAt: r.CreatedAt,
 		ExitedAt: r.ExitedAt, Labels: r.Labels, Session: r.Session, Task: r.Task, Workspace: r.Workspace,
 		ExpiresAt: r.Expires.wall(), IdleTimeout: r.IdleTimeout, IdleSince: r.IdleSince.wall(),
-		OwnerUID: r.OwnerUID, Parent: r.Parent, Execs: s.runningLocked(),
+		OwnerUID: r.OwnerUID, Parent: r.Parent, Execs: s.running,
 	}
 	if main := s.execs[r.Main]; main != nil && s.state == StateExited {
 		info.Result = main.result()
