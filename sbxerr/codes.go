@@ -49,6 +49,7 @@ const (
 	Network     Code = "SBX-401" // the sandbox's network namespace could not be made
 	NetRule     Code = "SBX-402" // a filter rule was rejected; nothing was let through
 	NetworkMode Code = "SBX-403" // the network mode is unknown or not offered
+	NetPolicy   Code = "SBX-404" // an egress policy is refused as written
 
 	Cgroup           Code = "SBX-501" // a cgroup could not be made, read or removed
 	CgroupController Code = "SBX-502" // a controller that a limit needs is missing
@@ -62,6 +63,13 @@ const (
 	NotExecutable Code = "SBX-607" // the command exists but cannot be executed
 	CommandAbsent Code = "SBX-608" // the command was not found
 	StateDir      Code = "SBX-609" // the daemon's own files cannot be read or written
+
+	EgressDenied   Code = "SBX-701" // no rule of the sandbox allows the destination
+	EgressAddress  Code = "SBX-702" // the name leads to an address that is not public
+	EgressMismatch Code = "SBX-703" // a connection does not name the host that it was made to
+	EgressResolve  Code = "SBX-704" // an allowed name does not resolve
+	EgressDial     Code = "SBX-705" // an allowed destination does not answer
+	EgressBusy     Code = "SBX-706" // a limit of the sandbox's gateway is reached
 
 	APIUsage  Code = "SBX-801" // the call or command line is malformed
 	DaemonOff Code = "SBX-802" // no daemon listens on the socket

@@ -53,6 +53,8 @@ var table = []Description{
 	{NetRule, "a filter rule was rejected", ClassEngine, 500, false, "caisson doctor checks the iptables flavour in use"},
 	{NetworkMode, "the network mode is unknown or not offered", ClassPolicy, 400, false, "use none"},
 
+	{NetPolicy, "an egress policy is refused as written", ClassInput, 400, false, "write rules as HOST[:PORT][+PORT...][,private], for example github.com:443+22, *.example.com or 10.1.0.0/16:5432,private"},
+
 	{Cgroup, "a cgroup operation failed", ClassEngine, 500, false, "caisson doctor shows the cgroup layout"},
 	{CgroupController, "a cgroup controller is missing", ClassHost, 503, false, "enable the controller that the message names (kernel command line or the parent's cgroup.subtree_control)"},
 
@@ -65,6 +67,13 @@ var table = []Description{
 	{NotExecutable, "the command cannot be executed", ClassInput, 422, false, "check the file's mode and its interpreter inside the image"},
 	{CommandAbsent, "the command was not found", ClassInput, 404, false, "check the name and the PATH inside the image"},
 	{StateDir, "the daemon's own files cannot be read or written", ClassHost, 500, false, "check space, inodes and rights of the daemon's root and state directories"},
+
+	{EgressDenied, "no rule allows the destination", ClassPolicy, 403, false, "add the rule that the message names"},
+	{EgressAddress, "the name leads to an address that is not public", ClassPolicy, 403, false, "if the host is meant to be internal, add private to its rule: HOST:PORT,private"},
+	{EgressMismatch, "the connection does not name its host", ClassPolicy, 403, false, "send the name that was connected to in the HTTP Host header or in TLS SNI"},
+	{EgressResolve, "an allowed name does not resolve", ClassHost, 502, true, "check the name, and the host's resolvers"},
+	{EgressDial, "an allowed destination does not answer", ClassHost, 502, true, "check that the destination is reachable from the host"},
+	{EgressBusy, "a limit of the sandbox's gateway is reached", ClassPolicy, 429, true, "use fewer connections or names at once, or retry later"},
 
 	{APIUsage, "the call is malformed", ClassInput, 400, false, "caisson help shows the usage"},
 	{DaemonOff, "no daemon listens on the socket", ClassHost, 503, true, "start it as root: caissond (or set CAISSON_SOCKET to the socket of a running one)"},

@@ -1,0 +1,65 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// check refuses rules that parse but must not be, or would do nothing.
+func (r Rule) check() error {
+	if r.Action == ActDeny {
+		return r.checkDeny()
+	}
+	switch {
+	case r.Wildcard:
+		return r.Name.checkWildcard()
+	case r.Name != "":
+		return r.Name.checkExact()
+	}
+	return r.checkAddresses()
+}
+
+// checkDeny lets more through than what allows must meet: a denial of a
+// public suffix or of every address only narrows.
+func (r Rule) checkDeny() error {
+	if r.Private {
+		return errors.New("option \"private\" is for rules that allow; a denial covers private addresses as well")
+	}
+	return nil
+}
+
+func (r Rule) checkAddresses() error {
+	if r.Prefix.Bits() == 0 {
+		return errors.New("covers every address; for every public host use the network mode open")
+	}
+	if r.Prefix.Overlaps(Pool) {
+		return fmt.Errorf("its addresses overlap %s, from which the gateway gives each allowed name one", Pool)
+	}
+	first, last := Classify(r.Prefix.Addr()), Classify(lastOf(r.Prefix))
+	if first != last {
+		return nil // of several classes: what is public in it, is allowed
+	}
+	switch {
+	case first.Grade == Never:
+		return fmt.Errorf("its addresses are never reached: %s", first.Name)
+	case first.Grade == Spelled && !r.Prefix.IsSingleIP():
+		return fmt.Errorf("its addresses are %s: each must be spelled by a rule of its own", first.Name)
+	case first.Grade < Public && !r.Private:
+		r.Private = true
+		return fmt.Errorf("its addresses are not public (%s); if that is meant, write %s", first.Name, r)
+	}
+	return nil
+}
+
+// lastOf is the last address of p.
+func lastOf(p netip.Prefix) netip.Addr {
+	b := p.Addr().AsSlice()
+	for i := range b {
+		if host := p.Bits() - 8*i; host < 8 {
+			b[i] |= 0xff >> max(host, 0)
+		}
+	}
+	addr, _ := netip.AddrFromSlice(b)
+	return addr
+}

@@ -1,0 +1,245 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Decision says whether something may be reached, why, and what would change
+// it. The zero Decision refuses.
+type Decision struct {
+	Allowed bool
+	// Rule is what caused the decision: "allow github.com:443", "deny *.example.com",
+	// "map pypi.org=10.1.2.3", or "mode none" where no rule is about it.
+	Rule string
+	// Private tells that the rule lets a name lead to addresses that are not public.
+	Private bool
+
+	Code   sbxerr.Code // of a refusal: EgressDenied or EgressAddress
+	Reason string      // of a refusal, one sentence
+	Remedy string      // of a refusal: what would allow it, for people
+	Needs  string      // of a refusal: the rule that would allow it; empty where none can
+}
+
+// Err is a refusal as an error, nil if d allows.
+func (d Decision) Err() error {
+	if d.Allowed {
+		return nil
+	}
+	return sbxerr.WithRemedy(d.Code, "policy.decide", fmt.Errorf("%s (%s)", d.Reason, d.Rule), d.Remedy)
+}
+
+// Decide says whether port of name may be connected to. Where it leads is
+// decided by DecideResolved.
+func (p *Policy) Decide(name Name, port uint16) Decision {
+	if p.Mode() == None || name == "" || port == 0 {
+		return p.refuse(Decision{Rule: "mode " + string(p.Mode()), Needs: needed(name, port)}, join(name, port), "is refused: nothing may be reached")
+	}
+	for r := range p.deny.about(name) {
+		if r.covers(port) {
+			return p.denied(r, join(name, port))
+		}
+	}
+	if r, ok := p.allowing(name, port); ok {
+		return Decision{Allowed: true, Rule: r.cited(), Private: r.Private}
+	}
+	if m, ok := p.mirrors[name]; ok && slices.Contains(defaultPorts, port) {
+		return Decision{Allowed: true, Rule: m.cited(name)}
+	}
+	if p.mode == Open && name.public() {
+		return Decision{Allowed: true, Rule: "mode open"}
+	}
+	return p.refuse(Decision{Rule: "mode " + string(p.mode), Needs: needed(name, port)}, join(name, port), "is allowed by no rule")
+}
+
+// allowing is the rule that allows port of name: the most exact, but one with
+// private before one without.
+func (p *Policy) allowing(name Name, port uint16) (best Rule, found bool) {
+	for r := range p.allow.about(name) {
+		if !r.covers(port) {
+			continue
+		}
+		if !found || r.Private {
+			best, found = r, true
+		}
+		if r.Private {
+			break
+		}
+	}
+	return best, found
+}
+
+// public reports whether every resolver of the internet may know n. Where it
+// leads is looked at besides.
+func (n Name) public() bool {
+	return n.labels() > 1 && n.checkExact() == nil
+}
+
+// DecideLookup says whether name may be resolved: whether it may be connected
+// to on any port.
+func (p *Policy) DecideLookup(name Name) Decision {
+	d := p.Decide(name, defaultPorts[1])
+	if d.Allowed || p.Mode() == None {
+		return d
+	}
+	for r := range p.deny.about(name) {
+		if r.Ports == nil {
+			return d
+		}
+	}
+	if p.mode == Open && name.public() {
+		return Decision{Allowed: true, Rule: "mode open"}
+	}
+	for _, port := range p.named(name) {
+		if other := p.Decide(name, port); other.Allowed {
+			return other
+		}
+	}
+	return d
+}
+
+// named are the ports on which anything may allow name outside of mode open.
+func (p *Policy) named(name Name) []uint16 {
+	ports := slices.Clone(defaultPorts)
+	for r := range p.allow.about(name) {
+		ports = append(ports, r.Ports...)
+	}
+	return ports
+}
+
+// DecideResolved says whether port of name may be connected to by addr, which
+// it resolved to. For a mapped name addr is that of the mirror.
+func (p *Policy) DecideResolved(name Name, port uint16, addr netip.Addr) Decision {
+	d := p.Decide(name, port)
+	if !d.Allowed {
+		return d
+	}
+	target := fmt.Sprintf("%s, which leads to %s,", join(name, port), addr)
+	dial := port
+	to, mapped := p.Mapped(name, port)
+	if mapped {
+		dial = to.Port()
+	}
+	if r, ok := p.denying(addr, dial); ok {
+		return p.denied(r, target)
+	}
+	if mapped {
+		if addr == to.Addr() {
+			return d
+		}
+		return p.refuse(Decision{Rule: p.mirrors[name].cited(name)}, target, "is refused: the name is mapped")
+	}
+	class := Classify(addr)
+	if class.Grade == Public || class.Grade == Private && d.Private {
+		return d
+	}
+	if by, ok := p.allowingAddress(addr, port); ok {
+		return Decision{Allowed: true, Rule: by.cited(), Private: by.Private}
+	}
+	return p.notPublic(d, class, name, port, addr, target)
+}
+
+// notPublic is the refusal of a name that is allowed but leads elsewhere.
+func (p *Policy) notPublic(d Decision, class Class, name Name, port uint16, addr netip.Addr, target string) Decision {
+	refusal := Decision{Rule: d.Rule, Code: sbxerr.EgressAddress}
+	switch class.Grade {
+	case Private:
+		refusal.Needs = needed(name, port) + ",private"
+	case Spelled:
+		refusal.Needs = neededAddress(addr, port)
+	}
+	return p.refuse(refusal, target, "is refused: that address is not public ("+class.Name+")")
+}
+
+// DecideAddress says whether port of addr may be connected to without a name.
+// Only a rule of addresses allows that, in every mode.
+func (p *Policy) DecideAddress(addr netip.Addr, port uint16) Decision {
+	target := netip.AddrPortFrom(addr, port).String()
+	refusal := Decision{Rule: "mode " + string(p.Mode()), Needs: neededAddress(addr, port)}
+	if p.Mode() == None || port == 0 {
+		return p.refuse(refusal, target, "is refused: nothing may be reached")
+	}
+	if r, ok := p.denying(addr, port); ok {
+		return p.denied(r, target)
+	}
+	if r, ok := p.allowingAddress(addr, port); ok {
+		return Decision{Allowed: true, Rule: r.cited(), Private: r.Private}
+	}
+	if refusal.Needs == "" {
+		return p.refuse(refusal, target, "is refused: no rule reaches it ("+Classify(addr).Name+")")
+	}
+	return p.refuse(refusal, target, "is an address that no rule allows; connect by name where you can")
+}
+
+// allowingAddress is the rule of addresses that allows port of addr, which
+// must be of the grade that the rule is for.
+func (p *Policy) allowingAddress(addr netip.Addr, port uint16) (Rule, bool) {
+	grade := Classify(addr).Grade
+	for r := range p.allow.within(addr) {
+		enough := grade == Public || grade == Private && r.Private || grade == Spelled && r.Private && r.Prefix.IsSingleIP()
+		if enough && r.covers(port) {
+			return r, true
+		}
+	}
+	return Rule{}, false
+}
+
+// denying is the rule that denies port of addr, or of an IPv4 address inside it.
+func (p *Policy) denying(addr netip.Addr, port uint16) (Rule, bool) {
+	for _, a := range append(carried(addr), addr) {
+		for r := range p.deny.within(a) {
+			if r.covers(port) {
+				return r, true
+			}
+		}
+	}
+	return Rule{}, false
+}
+
+func (p *Policy) denied(r Rule, target string) Decision {
+	return Decision{
+		Rule: r.cited(), Code: sbxerr.EgressDenied, Reason: target + " is denied",
+		Remedy: fmt.Sprintf("nothing allows it while the rule %q is there: deny beats allow", r.cited()),
+	}
+}
+
+// refuse fills in what people read: d has the rule, and what it needs.
+func (p *Policy) refuse(d Decision, target, why string) Decision {
+	if d.Code == "" {
+		d.Code = sbxerr.EgressDenied
+	}
+	d.Reason = target + " " + why
+	switch {
+	case d.Needs == "":
+		d.Remedy = "no rule can allow it"
+	case p.Mode() == None:
+		d.Remedy = "start the sandbox with --network allow --allow " + d.Needs
+	default:
+		d.Remedy = "allow it with --allow " + d.Needs
+	}
+	return d
+}
+
+// needed is the least rule for port of name, empty if there can be none.
+func needed(name Name, port uint16) string {
+	if name == "" || port == 0 || name.checkExact() != nil {
+		return ""
+	}
+	return join(name, port)
+}
+
+// neededAddress is the least rule for port of addr, empty if there can be none.
+func neededAddress(addr netip.Addr, port uint16) string {
+	class := Classify(addr)
+	if port == 0 || class.Grade == Never || addr.Is4In6() || Pool.Contains(addr) {
+		return ""
+	}
+	r := Rule{Action: ActAllow, Prefix: netip.PrefixFrom(addr, addr.BitLen()), Ports: []uint16{port}, Private: class.Grade != Public}
+	return r.String()
+}
+
+func join(name Name, port uint16) string { return string(name) + ":" + strconv.Itoa(int(port)) }

@@ -1,0 +1,27 @@
+// Package policy decides what a sandbox may reach. It is pure: it opens
+// nothing, asks nobody, and the same policy gives the same decision anywhere.
+//
+// # Rules
+//
+//	HOST[:PORT][+PORT…][,private]
+//
+//	github.com                 one host, ports 80 and 443
+//	github.com:443+22          one host, these ports
+//	*.example.com              every name below example.com, not example.com itself
+//	203.0.113.0/24:443         addresses, without a name; [2001:db8::/32]:443 for IPv6
+//	db.corp:5432,private       may lead to an address that is not public
+//
+// A rule that allows may not be a wildcard over a public suffix (publicsuffix.org):
+// nobody owns all names below it. One that denies may, and covers all ports
+// when it names none. Deny beats allow, whatever the order and however exact.
+//
+// # Use
+//
+//	p, err := policy.Compile(policy.Spec{Mode: policy.Allow, Allow: []string{"github.com"}})
+//	name, err := policy.ParseName(written)    // once; this form is decided on, dialled and logged
+//	d := p.Decide(name, 443)                  // may this name be connected to?
+//	d = p.DecideResolved(name, 443, addr)     // may it be by this address?
+//	d = p.DecideAddress(addr, 22)             // may this address, without a name?
+//
+// The zero Policy and a nil one allow nothing.
+package policy

@@ -1,0 +1,75 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Line is one rule of a policy and what it does, for people.
+type Line struct {
+	Rule   string `json:"rule"`
+	Effect string `json:"effect"`
+}
+
+// Explain says all that p does, in the order in which it counts: what is
+// denied first, then what is allowed, then the rest.
+func (p *Policy) Explain() []Line {
+	var lines []Line
+	if p.Mode() != None {
+		for _, r := range p.deny.all {
+			lines = append(lines, Line{r.cited(), "denies " + r.what() + ", whatever allows it"})
+		}
+		for _, r := range p.allow.all {
+			lines = append(lines, Line{r.cited(), "allows " + r.what() + r.where()})
+		}
+		for _, name := range slices.Sorted(maps.Keys(p.mirrors)) {
+			lines = append(lines, Line{p.mirrors[name].cited(name), p.mirrors[name].effect(name)})
+		}
+	}
+	return append(lines, Line{"mode " + string(p.Mode()), effects[p.Mode()]})
+}
+
+var effects = map[Mode]string{
+	None:  "nothing may be reached",
+	Allow: "nothing else may be reached; TCP only",
+	Open:  "every other public name may be reached on every port, by addresses that are public; TCP only",
+}
+
+func (r Rule) what() string {
+	host := "the host " + string(r.Name)
+	switch {
+	case r.Wildcard:
+		host = fmt.Sprintf("every name below %s (not %s itself)", r.Name, r.Name)
+	case r.Name == "" && r.Prefix.IsSingleIP():
+		host = "the address " + r.Prefix.Addr().String()
+	case r.Name == "":
+		host = "the addresses " + r.Prefix.String()
+	}
+	if r.Ports == nil {
+		return host + " on every port"
+	}
+	ports := strings.Trim(strings.ReplaceAll(fmt.Sprint(r.Ports), " ", ", "), "[]")
+	if len(r.Ports) == 1 {
+		return host + " on port " + ports
+	}
+	return host + " on ports " + ports
+}
+
+func (r Rule) where() string {
+	switch {
+	case r.Private:
+		return ", also where that is not public"
+	case r.Name != "":
+		return ", by addresses that are public"
+	}
+	return ""
+}
+
+func (m mirror) effect(name Name) string {
+	if m.port == 0 {
+		return fmt.Sprintf("leads %s to %s, on ports 80 and 443 and those that a rule adds", name, m.addr)
+	}
+	return fmt.Sprintf("leads %s to %s port %d, from ports 80 and 443 and those that a rule adds", name, m.addr, m.port)
+}

@@ -1,0 +1,171 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+	"golang.org/x/net/publicsuffix"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// The bounds of a name in bytes, without the trailing dot (RFC 1035, 2.3.4).
+const (
+	maxName  = 253
+	maxLabel = 63
+)
+
+// maxWritten bounds what is looked at before anything is known of it, in bytes.
+const maxWritten = 1024
+
+// Name is a host name in its one canonical form: lower case, ASCII (IDNA
+// A-labels), at most 253 bytes, no trailing dot, never an address. ParseName
+// makes it; policy, dial and log use it as it is.
+type Name string
+
+// profile maps as UTS #46 does for a lookup. Hyphens are checked by
+// checkLabel: names such as r3---sn.example.com exist.
+var profile = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckJoiners(true), idna.CheckHyphens(false),
+	idna.StrictDomainName(true), idna.VerifyDNSLength(true), idna.Transitional(false))
+
+// ParseName brings a host name into its canonical form, or refuses it with code
+// sbxerr.NetPolicy: what is no host name, addresses, and what some resolver
+// would read as an address (0x7f.1, 2130706433).
+func ParseName(s string) (Name, error) {
+	name, err := canonical(s)
+	if err != nil {
+		return "", sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.name", fmt.Errorf("host %q: %w", clip(s), err), exampleName)
+	}
+	return name, nil
+}
+
+// ParseWireName is ParseName for what a protocol carries (DNS, HTTP Host, TLS
+// SNI), where a name is ASCII already.
+func ParseWireName(s string) (Name, error) {
+	if strings.IndexFunc(s, func(r rune) bool { return r > '~' }) >= 0 {
+		return "", sbxerr.New(sbxerr.NetPolicy, "policy.name", "host %q: a name on the wire is ASCII", clip(s))
+	}
+	return ParseName(s)
+}
+
+const exampleName = "write a host name such as api.example.com"
+
+func canonical(s string) (Name, error) {
+	if err := checkWritten(s); err != nil {
+		return "", err
+	}
+	if _, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
+		return "", errors.New("is an address, not a name")
+	}
+	ascii, err := profile.ToASCII(s)
+	if err != nil {
+		return "", errors.New("is no host name (IDNA, UTS #46)")
+	}
+	name := strings.TrimSuffix(ascii, ".")
+	if len(name) > maxName {
+		return "", fmt.Errorf("is longer than %d bytes", maxName)
+	}
+	labels := strings.Split(name, ".")
+	for _, label := range labels {
+		if err := checkLabel(label); err != nil {
+			return "", err
+		}
+	}
+	if numeric(labels[len(labels)-1]) {
+		return "", errors.New("ends in a number, which resolvers read as an IPv4 address; write that as four decimal numbers")
+	}
+	return Name(name), nil
+}
+
+// mistakes are bytes that tell what was meant.
+var mistakes = []struct{ bytes, say string }{
+	{"\x00", "holds a NUL"},
+	{"\r\n\t ", "holds white space"},
+	{"@", "holds a user name (@): write the host alone"},
+	{"/", "holds a slash: write the host alone, not a URL"},
+	{"%", "holds a percent sign: write the name decoded, an address without a zone"},
+	{"*", "holds a *: a wildcard is the whole first label, as in *.example.com"},
+	{"_", "holds an underscore, which host names do not have (RFC 952)"},
+}
+
+func checkWritten(s string) error {
+	switch {
+	case s == "":
+		return errors.New("is empty")
+	case len(s) > maxWritten:
+		return fmt.Errorf("is longer than %d bytes", maxWritten)
+	case !utf8.ValidString(s):
+		return errors.New("is not UTF-8")
+	}
+	for _, m := range mistakes {
+		if strings.ContainsAny(s, m.bytes) {
+			return errors.New(m.say)
+		}
+	}
+	return nil
+}
+
+// checkLabel has the last word, after all mapping.
+func checkLabel(label string) error {
+	switch {
+	case label == "":
+		return errors.New("has an empty label")
+	case len(label) > maxLabel:
+		return fmt.Errorf("has a label of more than %d bytes", maxLabel)
+	case label[0] == '-' || label[len(label)-1] == '-':
+		return errors.New("has a label that begins or ends with a hyphen")
+	case strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "":
+		return errors.New("may hold letters, digits and hyphens only")
+	}
+	return nil
+}
+
+// numeric reports whether resolvers take a name that ends in label for an IPv4
+// address (WHATWG URL, "ends in a number").
+func numeric(label string) bool {
+	if hex, ok := strings.CutPrefix(label, "0x"); ok {
+		return strings.Trim(hex, "0123456789abcdef") == ""
+	}
+	return strings.Trim(label, "0123456789") == ""
+}
+
+// labels counts the labels of n.
+func (n Name) labels() int { return strings.Count(string(n), ".") + 1 }
+
+// parent is n without its first label, or "" where there is none.
+func (n Name) parent() Name {
+	_, rest, _ := strings.Cut(string(n), ".")
+	return Name(rest)
+}
+
+// checkExact refuses names that can be no host: a suffix under which
+// registries sell names. The suffixes that companies put on the list
+// themselves (github.io) may be hosts too.
+func (n Name) checkExact() error {
+	suffix, icann := publicsuffix.PublicSuffix(string(n))
+	if icann && suffix == string(n) {
+		return fmt.Errorf("%s is a public suffix, not a host: name the host, as in www.%s", n, n)
+	}
+	return nil
+}
+
+// checkWildcard refuses a wildcard below n where nobody owns all of n.
+func (n Name) checkWildcard() error {
+	if suffix, _ := publicsuffix.PublicSuffix(string(n)); suffix == string(n) {
+		return fmt.Errorf("*.%s covers a public suffix, below which anybody may have a name: name the hosts, or use *.NAME.%s", n, n)
+	}
+	return nil
+}
+
+// clip keeps a hostile text from filling a message.
+func clip(s string) string {
+	const most = 80
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}

@@ -1,0 +1,210 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Mode says what is allowed when no rule says anything.
+type Mode string
+
+// The modes, the strictest first.
+const (
+	None  Mode = "none"  // nothing, and there are no rules
+	Allow Mode = "allow" // nothing but what a rule allows
+	Open  Mode = "open"  // every public name, on every port
+)
+
+// maxRules bounds the rules and the mirrors of one policy, each.
+const maxRules = 4096
+
+// Spec is a policy as it is written: plain data. The zero Spec allows nothing.
+type Spec struct {
+	Mode  Mode     // empty is None
+	Allow []string // see the package's comment
+	Deny  []string
+	// Map leads names to addresses that are not asked of any resolver: NAME to
+	// ADDRESS[:PORT]. Without a port the one that was connected to is kept. A
+	// mapped name is allowed on ports 80 and 443, and on those that a rule adds;
+	// its address may be private.
+	Map map[string]string
+	// AirGapped is the operator's word over all of this: only mapped names, and
+	// only to addresses that are not public.
+	AirGapped bool
+}
+
+// Policy is a compiled Spec. It is never changed, so it can be shared.
+type Policy struct {
+	mode    Mode
+	allow   index
+	deny    index
+	mirrors map[Name]mirror
+}
+
+// index finds the rules about a name without looking at all rules.
+type index struct {
+	exact     map[Name][]Rule
+	below     map[Name][]Rule // wildcards
+	addresses []Rule
+	all       []Rule // as written
+}
+
+// Compile checks s as a whole. It reports all that is wrong with it, with code
+// sbxerr.NetPolicy; an unknown mode has sbxerr.NetworkMode.
+func Compile(s Spec) (*Policy, error) {
+	mode, modeErr := ParseMode(string(s.Mode))
+	p := &Policy{mode: mode}
+	errs := []error{modeErr, s.checkBounds()}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	var allowErr, denyErr, mapErr error
+	p.allow, allowErr = compile(ActAllow, s.Allow)
+	p.deny, denyErr = compile(ActDeny, s.Deny)
+	p.mirrors, mapErr = parseMap(s.Map)
+	errs = append(errs, allowErr, denyErr, mapErr, p.checkMode())
+	if s.AirGapped {
+		errs = append(errs, p.checkAirGap())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, sbxerr.Wrap(sbxerr.NetPolicy, "policy.compile", err)
+	}
+	return p, nil
+}
+
+// ParseMode reads a mode of this package. Empty is None.
+func ParseMode(s string) (Mode, error) {
+	known := []string{string(None), string(Allow), string(Open)}
+	switch {
+	case s == "":
+		return None, nil
+	case slices.Contains(known, s):
+		return Mode(s), nil
+	}
+	return None, sbxerr.WithRemedy(sbxerr.NetworkMode, "policy.mode",
+		fmt.Errorf("network mode %q has no policy", clip(s)), fmt.Sprintf("use one of %q", known))
+}
+
+func (s Spec) checkBounds() error {
+	for _, c := range []struct {
+		what string
+		n    int
+	}{{"rules that allow", len(s.Allow)}, {"rules that deny", len(s.Deny)}, {"mapped names", len(s.Map)}} {
+		if c.n > maxRules {
+			return sbxerr.New(sbxerr.NetPolicy, "policy.compile", "the policy has %d %s, more than %d", c.n, c.what, maxRules)
+		}
+	}
+	return nil
+}
+
+func compile(action Action, texts []string) (index, error) {
+	x := index{exact: map[Name][]Rule{}, below: map[Name][]Rule{}}
+	var errs []error
+	for _, text := range texts {
+		r, err := ParseRule(action, text)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		x.add(r)
+	}
+	return x, errors.Join(errs...)
+}
+
+func (x *index) add(r Rule) {
+	x.all = append(x.all, r)
+	switch {
+	case r.Wildcard:
+		x.below[r.Name] = append(x.below[r.Name], r)
+	case r.Name != "":
+		x.exact[r.Name] = append(x.exact[r.Name], r)
+	default:
+		x.addresses = append(x.addresses, r)
+	}
+}
+
+// about calls yield with each rule about n, the most exact first.
+func (x index) about(n Name) func(yield func(Rule) bool) {
+	return func(yield func(Rule) bool) {
+		for _, r := range x.exact[n] {
+			if !yield(r) {
+				return
+			}
+		}
+		for base := n.parent(); base != ""; base = base.parent() {
+			for _, r := range x.below[base] {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// within calls yield with each rule of addresses that holds addr.
+func (x index) within(addr netip.Addr) func(yield func(Rule) bool) {
+	return func(yield func(Rule) bool) {
+		for _, r := range x.addresses {
+			if r.Prefix.Contains(addr) && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// checkMode refuses rules that the mode makes void: somebody believes in them.
+func (p *Policy) checkMode() error {
+	if p.mode == None && len(p.allow.all)+len(p.deny.all)+len(p.mirrors) > 0 {
+		return sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.compile",
+			fmt.Errorf("network mode %q has no rules, but some are given", None), fmt.Sprintf("use the network mode %q, or give no rules", Allow))
+	}
+	return nil
+}
+
+// checkAirGap refuses all that would leave the site.
+func (p *Policy) checkAirGap() error {
+	const remedy = "map the name to an internal address, or ask the operator: air_gapped in the daemon's configuration"
+	refuse := func(format string, args ...any) error {
+		return sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.air_gap", fmt.Errorf("air-gapped: "+format, args...), remedy)
+	}
+	var errs []error
+	if p.mode == Open {
+		errs = append(errs, refuse("network mode %q is refused", Open))
+	}
+	for _, r := range p.allow.all {
+		if _, mapped := p.mirrors[r.Name]; !mapped || r.Wildcard {
+			errs = append(errs, refuse("rule %q is refused: it is about no mapped name", r))
+		}
+	}
+	for name, m := range p.mirrors {
+		if c := Classify(m.addr); c.Grade == Public {
+			errs = append(errs, refuse("%s is mapped to %s, which is public", name, m.addr))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Mode returns the policy's mode.
+func (p *Policy) Mode() Mode {
+	if p == nil || p.mode == "" {
+		return None
+	}
+	return p.mode
+}
+
+// Prefixes lists the addresses that rules allow without a name, for whoever
+// leads connections to them to the gateway.
+func (p *Policy) Prefixes() []netip.Prefix {
+	if p == nil {
+		return nil
+	}
+	var prefixes []netip.Prefix
+	for _, r := range p.allow.addresses {
+		prefixes = append(prefixes, r.Prefix)
+	}
+	return prefixes
+}

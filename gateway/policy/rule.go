@@ -1,0 +1,260 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Action is what a rule does.
+type Action string
+
+// The actions.
+const (
+	ActAllow Action = "allow"
+	ActDeny  Action = "deny"
+)
+
+// Rule is one parsed rule: of names if Name is set, else of addresses.
+type Rule struct {
+	Action   Action
+	Name     Name         // the host, or what the wildcard's names lie below
+	Wildcard bool         // *.Name
+	Prefix   netip.Prefix // without host bits
+	Ports    []uint16     // sorted; none is every port, and only for a rule that denies
+	Private  bool         // may lead to addresses that are not public
+}
+
+// The bounds of one rule.
+const (
+	maxRule  = 512 // bytes
+	maxPorts = 64
+)
+
+// defaultPorts are what a rule that allows means when it names none.
+var defaultPorts = []uint16{80, 443}
+
+const exampleRule = "write for example github.com:443+22, *.example.com, or 10.1.0.0/16:5432,private"
+
+// ParseRule reads one rule as HOST[:PORT][+PORT…][,private]. What cannot be
+// meant is refused with code sbxerr.NetPolicy, the reason and an example.
+func ParseRule(action Action, text string) (Rule, error) {
+	r, err := parse(action, text)
+	if err == nil {
+		err = r.check()
+	}
+	if err != nil {
+		return Rule{}, sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.rule", fmt.Errorf("%s rule %q: %w", action, clip(text), err), exampleRule)
+	}
+	return r, nil
+}
+
+func parse(action Action, text string) (Rule, error) {
+	r := Rule{Action: action}
+	if action != ActAllow && action != ActDeny {
+		return r, errors.New("neither allows nor denies")
+	}
+	if err := checkForm(text); err != nil {
+		return r, err
+	}
+	dest, options, _ := strings.Cut(text, ",")
+	host, ports, hasPorts, err := splitPorts(dest)
+	if err != nil {
+		return r, err
+	}
+	if err := r.parseHost(host); err != nil {
+		return r, err
+	}
+	if err := r.parsePorts(ports, hasPorts); err != nil {
+		return r, err
+	}
+	if len(dest) < len(text) {
+		err = r.parseOptions(options)
+	}
+	return r, err
+}
+
+// checkForm catches what is no rule at all.
+func checkForm(text string) error {
+	switch {
+	case text == "":
+		return errors.New("is empty")
+	case len(text) > maxRule:
+		return fmt.Errorf("is longer than %d bytes", maxRule)
+	case strings.ContainsAny(text, "\x00\r\n\t "):
+		return errors.New("holds white space or a NUL")
+	case strings.Contains(text, "://"):
+		if u, err := url.Parse(text); err == nil && u.Hostname() != "" {
+			return fmt.Errorf("is a URL; write the host alone: %s", clip(u.Hostname()))
+		}
+		return errors.New("is a URL; write the host alone")
+	case text == "*" || strings.HasPrefix(text, "*:") || strings.HasPrefix(text, "*,"):
+		return errors.New("covers every host; for that use the network mode open")
+	}
+	return nil
+}
+
+// splitPorts parts HOST from PORT[+PORT…]. The host keeps no brackets.
+func splitPorts(dest string) (host, ports string, hasPorts bool, err error) {
+	if inner, ok := strings.CutPrefix(dest, "["); ok {
+		host, rest, closed := strings.Cut(inner, "]")
+		if ports, hasPorts = strings.CutPrefix(rest, ":"); !closed || rest != "" && !hasPorts {
+			return "", "", false, errors.New("has brackets that do not close around the address: write [2001:db8::/32]:443")
+		}
+		if !strings.Contains(host, ":") {
+			return "", "", false, errors.New("has brackets around what is no IPv6 address")
+		}
+		return host, ports, hasPorts, nil
+	}
+	host, ports, hasPorts = strings.Cut(dest, ":")
+	if strings.Contains(ports, ":") {
+		if looksIPv6(dest) {
+			return "", "", false, fmt.Errorf("holds an IPv6 address without brackets: write [%s]:443", clip(dest))
+		}
+		return "", "", false, errors.New("has two colons; several ports are joined by +: HOST:443+22")
+	}
+	return host, ports, hasPorts, nil
+}
+
+func looksIPv6(s string) bool {
+	if _, err := netip.ParsePrefix(s); err == nil {
+		return true
+	}
+	_, err := netip.ParseAddr(s)
+	return err == nil
+}
+
+func (r *Rule) parseHost(host string) error {
+	if strings.Contains(host, "/") {
+		return r.parsePrefix(host)
+	}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return r.setPrefix(addr, addr.BitLen())
+	}
+	if strings.Contains(host, ":") {
+		return errors.New("has brackets around what is no IPv6 address")
+	}
+	base, wildcard := strings.CutPrefix(host, "*.")
+	name, err := canonical(base)
+	if err != nil {
+		return fmt.Errorf("its host %w", err)
+	}
+	r.Name, r.Wildcard = name, wildcard
+	return nil
+}
+
+func (r *Rule) parsePrefix(host string) error {
+	p, err := netip.ParsePrefix(host)
+	if err != nil {
+		if addr, _, _ := strings.Cut(host, "/"); !strings.Contains(addr, ":") && strings.Trim(addr, "0123456789.") != "" {
+			return errors.New("its host holds a slash: write the host alone, without a path")
+		}
+		return errors.New("its addresses are not ADDRESS/BITS, as in 10.1.0.0/16 or [2001:db8::/32]")
+	}
+	if p != p.Masked() {
+		return fmt.Errorf("its addresses have bits set after the first %d; did you mean %s?", p.Bits(), p.Masked())
+	}
+	return r.setPrefix(p.Addr(), p.Bits())
+}
+
+func (r *Rule) setPrefix(addr netip.Addr, bits int) error {
+	switch {
+	case addr.Zone() != "":
+		return errors.New("its address has a zone")
+	case addr.Is4In6():
+		return fmt.Errorf("its address is an IPv4 one inside IPv6: write %s", addr.Unmap())
+	}
+	r.Prefix = netip.PrefixFrom(addr, bits)
+	return nil
+}
+
+func (r *Rule) parsePorts(text string, has bool) error {
+	if !has {
+		if r.Action == ActAllow {
+			r.Ports = slices.Clone(defaultPorts)
+		}
+		return nil
+	}
+	fields := strings.Split(text, "+")
+	if len(fields) > maxPorts {
+		return fmt.Errorf("names more than %d ports", maxPorts)
+	}
+	for _, field := range fields {
+		port, err := parsePort(field)
+		if err != nil {
+			return err
+		}
+		r.Ports = append(r.Ports, port)
+	}
+	slices.Sort(r.Ports)
+	r.Ports = slices.Compact(r.Ports)
+	return nil
+}
+
+func parsePort(s string) (uint16, error) {
+	port, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || port == 0 || s[0] == '0' {
+		return 0, fmt.Errorf("port %q is not a number from 1 to 65535; several are joined by +", clip(s))
+	}
+	return uint16(port), nil
+}
+
+func (r *Rule) parseOptions(options string) error {
+	for option := range strings.SplitSeq(options, ",") {
+		switch {
+		case option != "private":
+			return fmt.Errorf("option %q is not known; there is only %q", clip(option), "private")
+		case r.Private:
+			return fmt.Errorf("option %q is given twice", option)
+		}
+		r.Private = true
+	}
+	return nil
+}
+
+// String renders r so that ParseRule reads it back.
+func (r Rule) String() string {
+	var b strings.Builder
+	switch {
+	case r.Wildcard:
+		b.WriteString("*." + string(r.Name))
+	case r.Name != "":
+		b.WriteString(string(r.Name))
+	default:
+		b.WriteString(addresses(r.Prefix))
+	}
+	for i, port := range r.Ports {
+		b.WriteByte(":+"[min(i, 1)])
+		b.WriteString(strconv.Itoa(int(port)))
+	}
+	if r.Private {
+		b.WriteString(",private")
+	}
+	return b.String()
+}
+
+// addresses renders a prefix as a rule has it: one address without its bits.
+func addresses(p netip.Prefix) string {
+	s := p.String()
+	if p.IsSingleIP() {
+		s = p.Addr().String()
+	}
+	if p.Addr().Is6() {
+		return "[" + s + "]"
+	}
+	return s
+}
+
+// cited is r as decisions name it.
+func (r Rule) cited() string { return string(r.Action) + " " + r.String() }
+
+// covers reports whether r is about port.
+func (r Rule) covers(port uint16) bool {
+	return r.Ports == nil && r.Action == ActDeny || slices.Contains(r.Ports, port)
+}
