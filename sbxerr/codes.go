@@ -70,6 +70,7 @@ const (
 	EgressResolve  Code = "SBX-704" // an allowed name does not resolve
 	EgressDial     Code = "SBX-705" // an allowed destination does not answer
 	EgressBusy     Code = "SBX-706" // a limit of the sandbox's gateway is reached
+	Gateway        Code = "SBX-707" // the gateway of a sandbox failed; nothing gets out meanwhile
 
 	APIUsage  Code = "SBX-801" // the call or command line is malformed
 	DaemonOff Code = "SBX-802" // no daemon listens on the socket

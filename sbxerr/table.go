@@ -74,6 +74,7 @@ var table = []Description{
 	{EgressResolve, "an allowed name does not resolve", ClassHost, 502, true, "check the name, and the host's resolvers"},
 	{EgressDial, "an allowed destination does not answer", ClassHost, 502, true, "check that the destination is reachable from the host"},
 	{EgressBusy, "a limit of the sandbox's gateway is reached", ClassPolicy, 429, true, "use fewer connections or names at once, or retry later"},
+	{Gateway, "the gateway of a sandbox failed", ClassEngine, 502, true, "retry: nothing gets out while it is down, and the daemon starts it again; see the daemon's log"},
 
 	{APIUsage, "the call is malformed", ClassInput, 400, false, "caisson help shows the usage"},
 	{DaemonOff, "no daemon listens on the socket", ClassHost, 503, true, "start it as root: caissond (or set CAISSON_SOCKET to the socket of a running one)"},

@@ -1,0 +1,191 @@
+package dns
+
+import (
+	"cmp"
+	"errors"
+	"net/netip"
+	"strings"
+
+	miekg "github.com/miekg/dns"
+
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// ttl is how long a sandbox may keep an address, in seconds. The address never
+// changes, but whether the name exists may.
+const ttl = 60
+
+// outcome is an answer to one question before it is a message.
+type outcome struct {
+	verdict Verdict
+	address netip.Addr
+	rule    string
+	err     error // why it was refused or failed
+}
+
+// answer fills in reply for question and returns its record.
+func (s *server) answer(question miekg.Question, reply *miekg.Msg) Query {
+	name, o := s.decide(question)
+	o.write(question, reply)
+	record := Query{
+		Name: string(name), Type: typeName(question.Qtype), Verdict: o.verdict, Rule: o.rule, Address: o.address, Code: sbxerr.Of(o.err),
+	}
+	if o.err != nil {
+		record.Reason = o.err.Error()
+	}
+	if name == "" {
+		record.Name = clip(strings.TrimSuffix(question.Name, "."), maxRecorded)
+	}
+	return record
+}
+
+// decide says what becomes of question. Name is empty if it is no host name.
+func (s *server) decide(question miekg.Question) (policy.Name, outcome) {
+	name, err := s.nameOf(question)
+	if err != nil {
+		return name, outcome{verdict: Refused, rule: "name", err: err}
+	}
+	p := s.Policy()
+	d := p.DecideLookup(name)
+	if !d.Allowed {
+		return name, outcome{verdict: Refused, rule: d.Rule, err: d.Err()}
+	}
+	if question.Qtype != miekg.TypeA {
+		return name, outcome{verdict: Empty, rule: d.Rule}
+	}
+	o := s.resolve(p, name)
+	o.rule = cmp.Or(o.rule, d.Rule)
+	return name, o
+}
+
+// nameOf checks the question's form.
+func (s *server) nameOf(question miekg.Question) (policy.Name, error) {
+	const op = "dns.question"
+	if question.Qclass != miekg.ClassINET {
+		return "", sbxerr.New(sbxerr.EgressDenied, op, "only names of the internet (class IN) are known")
+	}
+	name, err := policy.ParseWireName(question.Name)
+	if err != nil {
+		return "", sbxerr.Wrap(sbxerr.EgressDenied, op, err)
+	}
+	if len(name) > s.Limits.NameBytes || strings.Count(string(name), ".") >= s.Limits.Labels {
+		return "", sbxerr.New(sbxerr.EgressDenied, op, "the name has more than %d bytes or %d labels", s.Limits.NameBytes, s.Limits.Labels)
+	}
+	return name, nil
+}
+
+// resolve gives an allowed name its address, if it exists.
+func (s *server) resolve(p *policy.Policy, name policy.Name) outcome {
+	if _, mapped := p.Mapped(name, 0); !mapped {
+		if o, ok := s.exists(name); !ok {
+			return o
+		}
+	}
+	addr, err := s.Pool.Address(name)
+	if err != nil {
+		return outcome{verdict: Refused, rule: "limit of names", err: err}
+	}
+	return outcome{verdict: Answered, address: addr}
+}
+
+// exists asks upstream for name, within the limits. The outcome counts only if
+// it does not exist.
+func (s *server) exists(name policy.Name) (outcome, bool) {
+	if _, known := s.Pool.Lookup(name); !known && !s.fresh.Allow() {
+		return outcome{verdict: Refused, rule: "limit of new names", err: sbxerr.New(sbxerr.EgressBusy, "dns.answer", "too many new names; ask again later")}, false
+	}
+	select {
+	case s.pending <- struct{}{}:
+		defer func() { <-s.pending }()
+	default:
+		return outcome{verdict: Refused, rule: "limit of pending questions", err: sbxerr.New(sbxerr.EgressBusy, "dns.answer", "too many questions wait; ask again later")}, false
+	}
+	_, err := s.Resolver.Resolve(s.ctx, name)
+	switch {
+	case err == nil:
+		return outcome{}, true
+	case errors.Is(err, ErrNoName):
+		return outcome{verdict: Absent, err: err}, false
+	case errors.Is(err, ErrNoAddress):
+		return outcome{verdict: Empty, err: err}, false
+	}
+	return outcome{verdict: Failed, err: err}, false
+}
+
+// write makes a message of o.
+func (o outcome) write(question miekg.Question, reply *miekg.Msg) {
+	switch o.verdict {
+	case Answered:
+		header := miekg.RR_Header{Name: question.Name, Rrtype: miekg.TypeA, Class: miekg.ClassINET, Ttl: ttl}
+		reply.Answer = []miekg.RR{&miekg.A{Hdr: header, A: o.address.AsSlice()}}
+	case Empty:
+	case Absent:
+		reply.Rcode = miekg.RcodeNameError
+	case Failed:
+		tell(reply, miekg.RcodeServerFailure, miekg.ExtendedErrorCodeNoReachableAuthority, said(o.err))
+	default:
+		tell(reply, miekg.RcodeRefused, infoCode(o.err), said(o.err))
+	}
+}
+
+// infoCode tells a limit from the policy.
+func infoCode(err error) uint16 {
+	if sbxerr.Of(err) == sbxerr.EgressBusy {
+		return miekg.ExtendedErrorCodeProhibited
+	}
+	return miekg.ExtendedErrorCodeBlocked
+}
+
+// said is err as the command in the sandbox may read it: the code, the reason
+// and what to do. What failed on the host's side is none of its business.
+func said(err error) string {
+	code := sbxerr.Of(err)
+	if code == sbxerr.EgressResolve {
+		return string(code) + ": the upstream resolvers gave no answer"
+	}
+	text := string(code) + ": " + cause(err)
+	if remedy := sbxerr.RemedyOf(err); remedy != "" {
+		text += "; " + remedy
+	}
+	return text
+}
+
+// cause is the innermost message without the operations around it.
+func cause(err error) string {
+	for {
+		var e *sbxerr.Error
+		if !errors.As(err, &e) {
+			return err.Error()
+		}
+		err = e.Err
+	}
+}
+
+// The bounds of texts, in bytes.
+const (
+	maxSaid     = 300 // fits into the least message
+	maxRecorded = 255
+)
+
+// tell gives reply its code, and the reason where the client speaks EDNS.
+func tell(reply *miekg.Msg, rcode int, info uint16, text string) {
+	reply.Rcode = rcode
+	if opt := reply.IsEdns0(); opt != nil {
+		opt.Option = append(opt.Option, &miekg.EDNS0_EDE{InfoCode: info, ExtraText: clip(text, maxSaid)})
+	}
+}
+
+func clip(s string, most int) string {
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
+
+func typeName(t uint16) string {
+	if name, ok := miekg.TypeToString[t]; ok {
+		return name
+	}
+	return "TYPE"
+}

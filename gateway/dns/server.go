@@ -1,0 +1,225 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	miekg "github.com/miekg/dns"
+	"golang.org/x/net/netutil"
+	"golang.org/x/time/rate"
+
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Config is the resolver of one sandbox.
+type Config struct {
+	Sandbox  string                // for records
+	Policy   func() *policy.Policy // the one in force; asked for each question
+	Pool     *Pool
+	Resolver Resolver
+	Observer Observer // nil: nobody looks
+	Limits   Limits
+}
+
+// Limits bound what one sandbox may ask. Zero is an error and never means
+// unlimited.
+type Limits struct {
+	PerSecond    int // questions, sustained
+	Burst        int // questions at once
+	NewPerSecond int // names not asked for before, sustained: what a tunnel through a wildcard needs
+	NewBurst     int
+	Pending      int // questions that wait for an upstream resolver
+	Connections  int // over TCP
+	NameBytes    int // at most 253
+	Labels       int
+}
+
+// DefaultLimits are generous for tools and tight for tunnels.
+var DefaultLimits = Limits{
+	PerSecond: 200, Burst: 1000, NewPerSecond: 20, NewBurst: 300, Pending: 64, Connections: 32, NameBytes: 200, Labels: 16,
+}
+
+// validate reports all limits that are absent.
+func (l Limits) validate() error {
+	var errs []error
+	for _, b := range []struct {
+		name  string
+		value int
+	}{
+		{"questions per second", l.PerSecond}, {"burst of questions", l.Burst}, {"new names per second", l.NewPerSecond}, {"burst of new names", l.NewBurst},
+		{"pending questions", l.Pending}, {"connections", l.Connections}, {"bytes of a name", l.NameBytes}, {"labels of a name", l.Labels},
+	} {
+		if b.value <= 0 {
+			errs = append(errs, fmt.Errorf("the limit of %s is %d, which never means unlimited", b.name, b.value))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Verdict is what became of a question.
+type Verdict string
+
+// The verdicts.
+const (
+	Answered Verdict = "answered" // with an address of the pool
+	Empty    Verdict = "empty"    // an allowed name, but nothing that is told about it
+	Absent   Verdict = "absent"   // an allowed name that does not exist
+	Refused  Verdict = "refused"  // by the policy or a limit
+	Failed   Verdict = "failed"   // an allowed name that nobody could resolve
+)
+
+// Query is one question and what became of it.
+type Query struct {
+	Sandbox  string
+	Name     string // canonical, or what was asked for if that is no host name
+	Type     string // "A"
+	Verdict  Verdict
+	Rule     string // that caused the verdict
+	Code     sbxerr.Code
+	Reason   string
+	Address  netip.Addr // of the pool, if answered
+	Duration time.Duration
+	Skipped  uint64 // questions before this one that were refused by the rate alone and have no record
+}
+
+// Observer is told of questions. It must not block.
+type Observer interface {
+	Queried(Query)
+}
+
+// server answers one sandbox.
+type server struct {
+	Config
+	ctx     context.Context // ends what waits for an upstream; handlers of the library get none
+	rate    *rate.Limiter
+	fresh   *rate.Limiter
+	pending chan struct{}
+	skipped atomic.Uint64
+}
+
+// The deadlines of a client over TCP.
+const (
+	readTimeout  = 2 * time.Second
+	idleTimeout  = 8 * time.Second
+	writeTimeout = 2 * time.Second
+)
+
+// Serve answers on pc and l, which it closes, until ctx ends (the error is nil)
+// or one of them fails.
+func Serve(ctx context.Context, c Config, pc net.PacketConn, l net.Listener) error {
+	if err := c.validate(); err != nil {
+		return errors.Join(sbxerr.Wrap(sbxerr.Internal, "dns.serve", err), pc.Close(), l.Close())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s := newServer(ctx, c)
+	servers := []*miekg.Server{
+		{PacketConn: pc, UDPSize: miekg.MinMsgSize * 2},
+		{Listener: netutil.LimitListener(l, c.Limits.Connections), MaxTCPQueries: 1024},
+	}
+	ended := make(chan error, len(servers))
+	for _, m := range servers {
+		m.Handler, m.MsgAcceptFunc = s, accept
+		m.ReadTimeout, m.WriteTimeout = readTimeout, writeTimeout
+		m.IdleTimeout = func() time.Duration { return idleTimeout }
+		go func() { ended <- m.ActivateAndServe() }()
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-ended:
+		ended <- nil // counted below
+	}
+	cancel()
+	stop(servers, pc, l)
+	for range servers {
+		<-ended
+	}
+	return sbxerr.Wrap(sbxerr.Gateway, "dns.serve", err)
+}
+
+// stop ends servers whether they have begun or not. Their errors say only that.
+func stop(servers []*miekg.Server, pc net.PacketConn, l net.Listener) {
+	_ = pc.Close()
+	_ = l.Close()
+	for _, m := range servers {
+		_ = m.Shutdown()
+	}
+}
+
+func (c Config) validate() error {
+	if c.Policy == nil || c.Pool == nil || c.Resolver == nil {
+		return errors.New("a resolver without policy, pool or upstream")
+	}
+	return c.Limits.validate()
+}
+
+func newServer(ctx context.Context, c Config) *server {
+	return &server{
+		Config: c, ctx: ctx,
+		rate:    rate.NewLimiter(rate.Limit(c.Limits.PerSecond), c.Limits.Burst),
+		fresh:   rate.NewLimiter(rate.Limit(c.Limits.NewPerSecond), c.Limits.NewBurst),
+		pending: make(chan struct{}, c.Limits.Pending),
+	}
+}
+
+// accept looks at a header alone: plain queries with one question, and at most
+// one record with it, which EDNS is.
+func accept(h miekg.Header) miekg.MsgAcceptAction {
+	const response = 1 << 15
+	switch opcode := int(h.Bits>>11) & 0xf; {
+	case h.Bits&response != 0:
+		return miekg.MsgIgnore
+	case opcode != miekg.OpcodeQuery:
+		return miekg.MsgRejectNotImplemented
+	case h.Qdcount != 1 || h.Ancount != 0 || h.Nscount != 0 || h.Arcount > 1:
+		return miekg.MsgReject
+	}
+	return miekg.MsgAccept
+}
+
+// ServeDNS answers q.
+func (s *server) ServeDNS(w miekg.ResponseWriter, q *miekg.Msg) {
+	begun := time.Now()
+	reply := new(miekg.Msg).SetReply(q)
+	reply.RecursionAvailable = true
+	size := ednsOf(q, reply)
+	if !s.rate.Allow() {
+		s.skipped.Add(1)
+		tell(reply, miekg.RcodeRefused, miekg.ExtendedErrorCodeProhibited, string(sbxerr.EgressBusy)+": too many questions; ask again later")
+	} else {
+		record := s.answer(q.Question[0], reply)
+		record.Duration = time.Since(begun)
+		s.observe(record)
+	}
+	if w.LocalAddr().Network() == "tcp" {
+		size = miekg.MaxMsgSize
+	}
+	reply.Truncate(size)
+	_ = w.WriteMsg(reply) // who asked is gone, or asks again
+}
+
+func (s *server) observe(record Query) {
+	if s.Observer == nil {
+		return
+	}
+	record.Sandbox, record.Skipped = s.Sandbox, s.skipped.Swap(0)
+	s.Observer.Queried(record)
+}
+
+// ednsOf puts an OPT record into reply if q has one, and returns the bytes that
+// the client takes over UDP.
+func ednsOf(q, reply *miekg.Msg) int {
+	opt := q.IsEdns0()
+	if opt == nil {
+		return miekg.MinMsgSize
+	}
+	reply.SetEdns0(udpSize, false)
+	return min(max(int(opt.UDPSize()), miekg.MinMsgSize), udpSize)
+}

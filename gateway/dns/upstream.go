@@ -1,0 +1,163 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	miekg "github.com/miekg/dns"
+
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Resolver finds the addresses of a name. Its errors have code
+// sbxerr.EgressResolve; ErrNoName and ErrNoAddress are among their causes where
+// that is the answer.
+type Resolver interface {
+	Resolve(ctx context.Context, name policy.Name) ([]netip.Addr, error)
+}
+
+// What an upstream may say instead of addresses.
+var (
+	ErrNoName    = errors.New("there is no such name")
+	ErrNoAddress = errors.New("the name has no address")
+)
+
+// The bounds of one resolution.
+const (
+	resolveTimeout = 6 * time.Second
+	tryTimeout     = 2 * time.Second // of one question to one server
+	rounds         = 2               // over all servers
+	graceAAAA      = 200 * time.Millisecond
+	udpSize        = 1232 // never fragmented (DNS flag day 2020)
+)
+
+// Upstream is a Resolver that asks recursive resolvers, in order, over UDP and
+// over TCP where an answer does not fit. Answers are kept for as long as they
+// say, within bounds.
+type Upstream struct {
+	servers []netip.AddrPort
+	cache   *cache
+}
+
+// NewUpstream makes an Upstream that asks servers.
+func NewUpstream(servers []netip.AddrPort) (*Upstream, error) {
+	if len(servers) == 0 {
+		return nil, sbxerr.WithRemedy(sbxerr.EgressResolve, "dns.upstream", errors.New("there is no upstream resolver"),
+			"name one in the configuration, or a nameserver in the host's /etc/resolv.conf")
+	}
+	for _, s := range servers {
+		if !s.IsValid() || s.Port() == 0 {
+			return nil, sbxerr.New(sbxerr.EgressResolve, "dns.upstream", "the upstream resolver %q is not ADDRESS:PORT", s)
+		}
+	}
+	return &Upstream{servers: servers, cache: newCache(time.Now)}, nil
+}
+
+// HostServers reads the resolvers that the host itself uses from a file in the
+// form of resolv.conf(5). Search domains do not count: names are never completed.
+func HostServers(path string) ([]netip.AddrPort, error) {
+	conf, err := miekg.ClientConfigFromFile(path)
+	if err != nil {
+		return nil, sbxerr.Wrap(sbxerr.EgressResolve, "dns.host_servers", fmt.Errorf("read the host's resolvers: %w", err))
+	}
+	var servers []netip.AddrPort
+	for _, s := range conf.Servers {
+		addr, err := netip.ParseAddr(s)
+		if err != nil {
+			return nil, sbxerr.New(sbxerr.EgressResolve, "dns.host_servers", "nameserver %q in %s is no address", s, path)
+		}
+		servers = append(servers, netip.AddrPortFrom(addr, 53))
+	}
+	return servers, nil
+}
+
+// Resolve returns the addresses of name, those of IPv4 first.
+func (u *Upstream) Resolve(ctx context.Context, name policy.Name) ([]netip.Addr, error) {
+	if found, ok := u.cache.get(name); ok {
+		return slices.Clone(found.addresses), found.err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, resolveTimeout, errors.New("the upstream resolvers took too long"))
+	defer cancel()
+	found := u.resolve(ctx, name)
+	if found.err != nil {
+		found.err = sbxerr.Wrap(sbxerr.EgressResolve, "dns.resolve", fmt.Errorf("resolve %s: %w", name, found.err))
+	}
+	u.cache.put(name, found)
+	return slices.Clone(found.addresses), found.err
+}
+
+// resolve asks for both families at once. It does not wait long for IPv6 when
+// there are IPv4 addresses: some resolvers never answer for AAAA.
+func (u *Upstream) resolve(ctx context.Context, name policy.Name) found {
+	a, aaaa := make(chan found, 1), make(chan found, 1)
+	go func() { a <- u.lookup(ctx, name, miekg.TypeA) }()
+	go func() { aaaa <- u.lookup(ctx, name, miekg.TypeAAAA) }()
+	v4 := <-a
+	if v4.err != nil {
+		return merge(v4, <-aaaa)
+	}
+	select {
+	case v6 := <-aaaa:
+		return merge(v4, v6)
+	case <-time.After(graceAAAA):
+		return v4
+	}
+}
+
+// merge makes one of what was found for both families.
+func merge(v4, v6 found) found {
+	switch {
+	case v4.err == nil && v6.err == nil:
+		return found{addresses: append(v4.addresses, v6.addresses...), ttl: min(v4.ttl, v6.ttl)}
+	case v6.err == nil:
+		return v6
+	case v4.err == nil:
+		return v4
+	case errors.Is(v4.err, ErrNoAddress) && !errors.Is(v6.err, ErrNoName):
+		return v6 // either there is no address at all, or nobody knows
+	}
+	return v4
+}
+
+// lookup asks one server after the other until one gives an answer.
+func (u *Upstream) lookup(ctx context.Context, name policy.Name, qtype uint16) found {
+	var errs []error
+	for range rounds {
+		for _, server := range u.servers {
+			answer, err := ask(ctx, server, name, qtype)
+			if err == nil {
+				return answer
+			}
+			errs = append(errs, fmt.Errorf("ask %s: %w", server, err))
+			if ctx.Err() != nil {
+				return found{err: errors.Join(append(errs, context.Cause(ctx))...)}
+			}
+		}
+	}
+	return found{err: errors.Join(errs...)}
+}
+
+// ask puts one question to one server: from a port and with an id of its own,
+// both random, on a socket that only this server can answer to. The error is
+// nil if the server answered, even if with ErrNoName.
+func ask(ctx context.Context, server netip.AddrPort, name policy.Name, qtype uint16) (found, error) {
+	q := new(miekg.Msg).SetQuestion(string(name)+".", qtype)
+	q.SetEdns0(udpSize, false)
+	var r *miekg.Msg
+	for _, network := range []string{"udp", "tcp"} {
+		client := miekg.Client{Net: network, Timeout: tryTimeout}
+		var err error
+		if r, _, err = client.ExchangeContext(ctx, q, server.String()); err != nil {
+			return found{}, err
+		}
+		if !r.Truncated {
+			break
+		}
+	}
+	return read(q, r)
+}
