@@ -118,20 +118,19 @@ func (p *Policy) DecideResolved(name Name, port uint16, addr netip.Addr) Decisio
 	if !d.Allowed {
 		return d
 	}
-	target := fmt.Sprintf("%s, which leads to %s,", join(name, port), addr)
 	dial := port
 	to, mapped := p.Mapped(name, port)
 	if mapped {
 		dial = to.Port()
 	}
 	if r, ok := p.denying(addr, dial); ok {
-		return p.denied(r, target)
+		return p.denied(r, leading(name, port, addr))
 	}
 	if mapped {
 		if addr == to.Addr() {
 			return d
 		}
-		return p.refuse(Decision{Rule: p.mirrors[name].cited(name)}, target, "is refused: the name is mapped")
+		return p.refuse(Decision{Rule: p.mirrors[name].cited(name)}, leading(name, port, addr), "is refused: the name is mapped")
 	}
 	class := Classify(addr)
 	if class.Grade == Public || class.Grade == Private && d.Private {
@@ -140,11 +139,11 @@ func (p *Policy) DecideResolved(name Name, port uint16, addr netip.Addr) Decisio
 	if by, ok := p.allowingAddress(addr, port); ok {
 		return Decision{Allowed: true, Rule: by.cited(), Private: by.Private}
 	}
-	return p.notPublic(d, class, name, port, addr, target)
+	return p.notPublic(d, class, name, port, addr)
 }
 
 // notPublic is the refusal of a name that is allowed but leads elsewhere.
-func (p *Policy) notPublic(d Decision, class Class, name Name, port uint16, addr netip.Addr, target string) Decision {
+func (p *Policy) notPublic(d Decision, class Class, name Name, port uint16, addr netip.Addr) Decision {
 	refusal := Decision{Rule: d.Rule, Code: sbxerr.EgressAddress}
 	switch class.Grade {
 	case Private:
@@ -152,7 +151,7 @@ func (p *Policy) notPublic(d Decision, class Class, name Name, port uint16, addr
 	case Spelled:
 		refusal.Needs = neededAddress(addr, port)
 	}
-	return p.refuse(refusal, target, "is refused: that address is not public ("+class.Name+")")
+	return p.refuse(refusal, leading(name, port, addr), "is refused: that address is not public ("+class.Name+")")
 }
 
 // DecideAddress says whether port of addr may be connected to without a name.
@@ -240,6 +239,11 @@ func neededAddress(addr netip.Addr, port uint16) string {
 	}
 	r := Rule{Action: ActAllow, Prefix: netip.PrefixFrom(addr, addr.BitLen()), Ports: []uint16{port}, Private: class.Grade != Public}
 	return r.String()
+}
+
+// leading names a target by what its name leads to.
+func leading(name Name, port uint16, addr netip.Addr) string {
+	return fmt.Sprintf("%s, which leads to %s,", join(name, port), addr)
 }
 
 func join(name Name, port uint16) string { return string(name) + ":" + strconv.Itoa(int(port)) }

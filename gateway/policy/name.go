@@ -61,7 +61,7 @@ func canonical(s string) (Name, error) {
 	if _, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
 		return "", errors.New("is an address, not a name")
 	}
-	ascii, err := profile.ToASCII(s)
+	ascii, err := toASCII(s)
 	if err != nil {
 		return "", errors.New("is no host name (IDNA, UTS #46)")
 	}
@@ -79,6 +79,15 @@ func canonical(s string) (Name, error) {
 		return "", errors.New("ends in a number, which resolvers read as an IPv4 address; write that as four decimal numbers")
 	}
 	return Name(name), nil
+}
+
+// toASCII leaves names to the profile that it could change in more than case.
+func toASCII(s string) (string, error) {
+	lower := strings.ToLower(s)
+	if strings.Trim(lower, "abcdefghijklmnopqrstuvwxyz0123456789-.") == "" && !strings.Contains(lower, "xn--") && len(lower) == len(s) {
+		return lower, nil // checkLabel does the rest
+	}
+	return profile.ToASCII(s)
 }
 
 // mistakes are bytes that tell what was meant.

@@ -114,6 +114,9 @@ func FuzzParseName(f *testing.F) {
 			return
 		}
 		checkCanonical(t, s, name)
+		if ascii, err := profile.ToASCII(s); err != nil || strings.TrimSuffix(ascii, ".") != string(name) {
+			t.Fatalf("%q: IDNA makes it %q, %v; we %q", s, ascii, err, name)
+		}
 		if again, err := ParseWireName(string(name)); again != name || err != nil {
 			t.Fatalf("%q: canonical form %q becomes %q, %v", s, name, again, err)
 		}
