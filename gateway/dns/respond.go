@@ -8,6 +8,7 @@ import (
 
 	miekg "github.com/miekg/dns"
 
+	"github.com/caisson-run/caisson/gateway/notice"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -123,9 +124,9 @@ func (o outcome) write(question miekg.Question, reply *miekg.Msg) {
 	case Absent:
 		reply.Rcode = miekg.RcodeNameError
 	case Failed:
-		tell(reply, miekg.RcodeServerFailure, miekg.ExtendedErrorCodeNoReachableAuthority, said(o.err))
+		tell(reply, miekg.RcodeServerFailure, miekg.ExtendedErrorCodeNoReachableAuthority, notice.Of(o.err).String())
 	default:
-		tell(reply, miekg.RcodeRefused, infoCode(o.err), said(o.err))
+		tell(reply, miekg.RcodeRefused, infoCode(o.err), notice.Of(o.err).String())
 	}
 }
 
@@ -135,31 +136,6 @@ func infoCode(err error) uint16 {
 		return miekg.ExtendedErrorCodeProhibited
 	}
 	return miekg.ExtendedErrorCodeBlocked
-}
-
-// said is err as the command in the sandbox may read it: the code, the reason
-// and what to do. What failed on the host's side is none of its business.
-func said(err error) string {
-	code := sbxerr.Of(err)
-	if code == sbxerr.EgressResolve {
-		return string(code) + ": the upstream resolvers gave no answer"
-	}
-	text := string(code) + ": " + cause(err)
-	if remedy := sbxerr.RemedyOf(err); remedy != "" {
-		text += "; " + remedy
-	}
-	return text
-}
-
-// cause is the innermost message without the operations around it.
-func cause(err error) string {
-	for {
-		var e *sbxerr.Error
-		if !errors.As(err, &e) {
-			return err.Error()
-		}
-		err = e.Err
-	}
 }
 
 // The bounds of texts, in bytes.
