@@ -1,0 +1,127 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Names knows what an address of the sandbox's pool means.
+type Names interface {
+	Name(netip.Addr) (policy.Name, bool)
+}
+
+// Resolver finds the addresses of a name. Its errors carry a code.
+type Resolver interface {
+	Resolve(context.Context, policy.Name) ([]netip.Addr, error)
+}
+
+// Dialer connects to ADDRESS:PORT, which is never a name.
+type Dialer interface {
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Origin says where a connection was meant to go before it was led here.
+type Origin func(*net.TCPConn) (netip.AddrPort, error)
+
+// Recorder is told of each attempt when it is over. It must not block.
+type Recorder interface {
+	Record(Attempt)
+}
+
+// Config is the proxy of one sandbox.
+type Config struct {
+	Sandbox  string // for records
+	Names    Names
+	Resolver Resolver
+	Recorder Recorder // nil: nobody looks
+	Limits   Limits
+
+	Origin Origin // nil: OriginalDestination
+	Dialer Dialer // nil: the network of this process
+}
+
+// Limits bound one sandbox. Zero is an error and never means unlimited.
+type Limits struct {
+	Connections  int           // at once
+	NewPerSecond int           // sustained
+	NewBurst     int           // at once
+	Peek         time.Duration // for the first bytes on ports 80 and 443
+	Connect      time.Duration // to all addresses of a name together, after it was resolved
+	Resolve      time.Duration
+	Idle         time.Duration // without a byte either way
+}
+
+// DefaultLimits let package managers and test suites work.
+var DefaultLimits = Limits{
+	Connections: 1024, NewPerSecond: 200, NewBurst: 1024,
+	Peek: 10 * time.Second, Connect: 10 * time.Second, Resolve: 6 * time.Second, Idle: 30 * time.Minute,
+}
+
+// validate reports all limits that are absent.
+func (l Limits) validate() error {
+	var errs []error
+	for _, b := range []struct {
+		name  string
+		value int64
+	}{
+		{"connections", int64(l.Connections)}, {"new connections per second", int64(l.NewPerSecond)}, {"burst of new connections", int64(l.NewBurst)},
+		{"time for the first bytes", int64(l.Peek)}, {"time to connect", int64(l.Connect)}, {"time to resolve", int64(l.Resolve)}, {"idle time", int64(l.Idle)},
+	} {
+		if b.value <= 0 {
+			errs = append(errs, fmt.Errorf("the limit of %s is %d, which never means unlimited", b.name, b.value))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// complete checks c and fills in what has a default.
+func (c Config) complete() (Config, error) {
+	if c.Names == nil || c.Resolver == nil {
+		return c, sbxerr.New(sbxerr.Internal, "proxy.new", "a proxy without names or a resolver")
+	}
+	if c.Origin == nil {
+		c.Origin = OriginalDestination
+	}
+	if c.Dialer == nil {
+		c.Dialer = &net.Dialer{KeepAlive: 30 * time.Second}
+	}
+	return c, sbxerr.Wrap(sbxerr.Internal, "proxy.new", c.Limits.validate())
+}
+
+// Verdict is what became of an attempt.
+type Verdict string
+
+// The verdicts.
+const (
+	Allowed Verdict = "allowed" // connected, and ended by one of the two sides
+	Refused Verdict = "refused" // by the policy, or because the client named another host
+	Failed  Verdict = "failed"  // allowed, but the destination was not to be had
+	Cut     Verdict = "cut"     // connected, then ended by a change of the policy
+	Idle    Verdict = "idle"    // connected, then ended because nothing was sent
+	Stopped Verdict = "stopped" // ended with the sandbox
+)
+
+// Attempt is one connection of a sandbox and what became of it.
+type Attempt struct {
+	Sandbox  string
+	Name     policy.Name    // empty for an address without a name
+	Asked    netip.AddrPort // what the sandbox connected to; for a name an address of its pool
+	Address  netip.AddrPort // what was dialled; zero if nothing was
+	Rule     string         // that caused the verdict
+	Private  bool           // the rule lets the name lead to what is not public
+	Verdict  Verdict
+	Code     sbxerr.Code // of what was refused or failed
+	Reason   string
+	Sent     int64 // bytes from the sandbox to the destination
+	Received int64
+	Begun    time.Time
+	Duration time.Duration
+	Skipped  uint64 // connections before this one that a limit ended at once and that have no record
+}

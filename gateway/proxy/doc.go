@@ -1,0 +1,24 @@
+// Package proxy carries the TCP connections of one sandbox to where its policy
+// lets them go.
+//
+// A connection goes through these steps, each of which may end it:
+//
+//  1. Where did the sandbox mean to go? The original destination is an address
+//     of the sandbox's pool, which means one name, or an address that a rule names.
+//  2. Does the policy allow that name and port?
+//  3. On ports 80 and 443: does what the client says first (HTTP Host, TLS SNI)
+//     name the same host?
+//  4. The name is resolved here; each address is decided on.
+//  5. One of the addresses that were decided on is dialled: nothing is resolved
+//     a second time.
+//  6. The policy, which may be another by now, is asked once more, and from
+//     then on a change of it cuts the connection.
+//  7. Bytes go both ways until both sides are done.
+//
+// A refusal is readable: an HTTP response on port 80, a TLS alert on port 443,
+// a reset on others. Every connection that is not refused by a limit alone has
+// one Attempt, told when it is over.
+//
+// What is compared in step 3 is the first request of a connection. A later one
+// with another Host header goes to the same, checked, address.
+package proxy

@@ -1,0 +1,167 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/textproto"
+	"strconv"
+	"time"
+
+	"github.com/caisson-run/caisson/gateway/policy"
+)
+
+// maxPeek bounds what a client may say before it has named its host, in bytes.
+const maxPeek = 32 << 10
+
+// protocol is what is spoken on a port.
+type protocol int
+
+const (
+	other protocol = iota // not looked at
+	http1
+	tlsHello
+)
+
+// spoken says what is expected on port.
+func spoken(port uint16) protocol {
+	switch port {
+	case 80:
+		return http1
+	case 443:
+		return tlsHello
+	}
+	return other
+}
+
+// errTooLong ends a peek.
+var errTooLong = fmt.Errorf("it is longer than %d bytes", maxPeek)
+
+// tape is a connection of which all that was read is kept, and to which
+// nothing is written.
+type tape struct {
+	net.Conn
+	kept bytes.Buffer
+}
+
+func (t *tape) Read(p []byte) (int, error) {
+	room := maxPeek - t.kept.Len()
+	if room <= 0 {
+		return 0, errTooLong
+	}
+	n, err := t.Conn.Read(p[:min(len(p), room)])
+	t.kept.Write(p[:n])
+	return n, err
+}
+
+func (t *tape) Write(p []byte) (int, error) { return len(p), nil }
+
+// peek reads what the client says first, for at most limit. It returns the host
+// that it names, as written, and all bytes that were read, for the destination.
+func peek(c net.Conn, speaks protocol, limit time.Duration) (host string, said []byte, err error) {
+	if speaks == other {
+		return "", nil, nil
+	}
+	if err := c.SetReadDeadline(time.Now().Add(limit)); err != nil {
+		return "", nil, err
+	}
+	t := &tape{Conn: c}
+	if speaks == http1 {
+		host, err = hostHeader(t)
+	} else {
+		host, err = serverName(t)
+	}
+	return host, t.kept.Bytes(), errors.Join(err, c.SetReadDeadline(time.Time{}))
+}
+
+// errSeen ends the handshake when the hello has been read.
+var errSeen = errors.New("the hello has been read")
+
+// serverName is the name in a TLS ClientHello, however it is split into
+// records and segments. The parser is that of crypto/tls.
+func serverName(t *tape) (string, error) {
+	var name string
+	err := tls.Server(t, &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+		name = h.ServerName
+		return nil, errSeen
+	}}).Handshake()
+	switch {
+	case !errors.Is(err, errSeen):
+		return "", fmt.Errorf("no TLS hello: %w", err)
+	case name == "":
+		return "", errors.New("the TLS hello names no host (SNI)")
+	}
+	return name, nil
+}
+
+// hostHeader is the host that the head of an HTTP/1 request names: in its one
+// Host header, and in its target where that has one.
+func hostHeader(t *tape) (string, error) {
+	reader := bufio.NewReader(t)
+	request, err := http.ReadRequest(reader)
+	if err != nil {
+		return "", fmt.Errorf("no HTTP request: %w", err)
+	}
+	head := t.kept.Bytes()
+	head = head[:len(head)-reader.Buffered()]
+	hosts, err := hostHeaders(head)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("no HTTP request: %w", err)
+	case len(hosts) != 1:
+		return "", fmt.Errorf("the HTTP request has %d Host headers", len(hosts))
+	case request.Host != hosts[0]:
+		return "", fmt.Errorf("the HTTP request names two hosts, %s and %s", strconv.QuoteToASCII(request.Host), strconv.QuoteToASCII(hosts[0]))
+	}
+	return withoutPort(hosts[0])
+}
+
+// hostHeaders are the Host headers of head as they are: net/http keeps one.
+func hostHeaders(head []byte) ([]string, error) {
+	r := textproto.NewReader(bufio.NewReader(bytes.NewReader(head)))
+	if _, err := r.ReadLine(); err != nil {
+		return nil, err
+	}
+	header, err := r.ReadMIMEHeader()
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return header["Host"], nil
+}
+
+func withoutPort(host string) (string, error) {
+	name, port, err := net.SplitHostPort(host)
+	if err != nil {
+		return host, nil // it has none, or is no host at all, which the comparison finds out
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "", fmt.Errorf("the Host header has the port %s", strconv.QuoteToASCII(port))
+	}
+	return name, nil
+}
+
+// compare checks that host, as the client wrote it, is name.
+func compare(name policy.Name, host string) error {
+	said, err := policy.ParseWireName(host)
+	if err != nil {
+		return fmt.Errorf("it names %s, which is no host name", strconv.QuoteToASCII(clip(host)))
+	}
+	if said != name {
+		return fmt.Errorf("it names %s", said)
+	}
+	return nil
+}
+
+// clip keeps a hostile name from filling a message.
+func clip(s string) string {
+	const most = 80
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}

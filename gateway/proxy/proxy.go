@@ -1,0 +1,241 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Proxy carries the connections of one sandbox.
+type Proxy struct {
+	config  Config
+	rate    *rate.Limiter
+	skipped atomic.Uint64
+
+	mu     sync.Mutex
+	policy *policy.Policy
+	flows  map[*flow]struct{} // every accepted connection that is not over
+	closed bool
+}
+
+// New makes a Proxy that decides by p; nil lets nothing out.
+func New(c Config, p *policy.Policy) (*Proxy, error) {
+	c, err := c.complete()
+	if err != nil {
+		return nil, err
+	}
+	return &Proxy{
+		config: c, policy: p, flows: map[*flow]struct{}{},
+		rate: rate.NewLimiter(rate.Limit(c.Limits.NewPerSecond), c.Limits.NewBurst),
+	}, nil
+}
+
+// Policy returns the policy in force.
+func (p *Proxy) Policy() *policy.Policy {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.policy
+}
+
+// SetPolicy puts next in force. When it returns, every connection that next
+// does not allow is cut, and none that was being made can come through.
+func (p *Proxy) SetPolicy(next *policy.Policy) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.policy = next
+	for f := range p.flows {
+		if !f.carried {
+			continue // asks again when it is admitted
+		}
+		if d := f.decide(next); !d.Allowed {
+			f.cut(Cut, d)
+		}
+	}
+}
+
+// Connections counts the connections that are being made or carried.
+func (p *Proxy) Connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.flows)
+}
+
+// Serve accepts connections on l, which it closes, until ctx ends (the error is
+// nil) or l fails. All connections are over when it returns. A Proxy serves
+// once.
+func (p *Proxy) Serve(ctx context.Context, l *net.TCPListener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+
+	var all sync.WaitGroup
+	all.Go(func() { p.watchIdle(ctx) })
+	err := p.accept(ctx, l, &all)
+	if ctx.Err() != nil {
+		err = nil
+	}
+	cancel()
+	p.end()
+	all.Wait()
+	return sbxerr.Wrap(sbxerr.Gateway, "proxy.serve", err)
+}
+
+// acceptPause is how long a lack of descriptors or memory is waited out.
+const acceptPause = 50 * time.Millisecond
+
+func (p *Proxy) accept(ctx context.Context, l *net.TCPListener, all *sync.WaitGroup) error {
+	for {
+		c, err := l.AcceptTCP()
+		if errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		if err != nil {
+			select {
+			case <-ctx.Done():
+				return err
+			case <-time.After(acceptPause):
+			}
+			continue
+		}
+		f, ok := p.begin(ctx, c)
+		if !ok {
+			p.skipped.Add(1)
+			reset(c)
+			continue
+		}
+		all.Go(func() { p.run(f) })
+	}
+}
+
+// begin counts c, unless a limit is reached.
+func (p *Proxy) begin(ctx context.Context, c *net.TCPConn) (*flow, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || len(p.flows) >= p.config.Limits.Connections || !p.rate.Allow() {
+		return nil, false
+	}
+	f := &flow{client: c, attempt: Attempt{Sandbox: p.config.Sandbox, Begun: time.Now()}}
+	f.ctx, f.cancel = context.WithCancel(ctx)
+	p.flows[f] = struct{}{}
+	return f, true
+}
+
+// end cuts all connections for good.
+func (p *Proxy) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for f := range p.flows {
+		f.cut(Stopped, policy.Decision{Rule: "end of the sandbox"})
+	}
+}
+
+// finish forgets f and tells of it.
+func (p *Proxy) finish(f *flow) {
+	f.cancel()
+	_ = f.client.Close()
+	if f.upstream != nil {
+		_ = f.upstream.Close()
+	}
+	p.mu.Lock()
+	delete(p.flows, f)
+	a := f.record()
+	p.mu.Unlock()
+	if p.config.Recorder != nil {
+		a.Skipped = p.skipped.Swap(0)
+		p.config.Recorder.Record(a)
+	}
+}
+
+// admit makes f one that a change of the policy cuts, unless the policy in
+// force does not allow it any more.
+func (p *Proxy) admit(f *flow, upstream *net.TCPConn) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.upstream = upstream
+	if f.cutBy != nil {
+		return sbxerr.New(sbxerr.Canceled, "proxy.admit", "the connection was ended: %s", f.cutBy.verdict)
+	}
+	d := f.decide(p.policy)
+	f.attempt.Rule, f.attempt.Private = d.Rule, d.Private
+	if !d.Allowed {
+		return d.Err()
+	}
+	f.carried = true
+	return nil
+}
+
+// flow is one accepted connection. What is not said to be under the proxy's
+// lock belongs to the goroutine that runs it, and is not changed once the flow
+// is carried.
+type flow struct {
+	client *net.TCPConn
+	ctx    context.Context // ends what is done before bytes flow
+	cancel context.CancelFunc
+
+	name    policy.Name    // empty for an address without a name
+	asked   netip.AddrPort // what the sandbox connected to
+	address netip.AddrPort // what was dialled
+	speaks  protocol       // in which the client can be told of a refusal
+
+	attempt Attempt // the rest of the record
+
+	// Under the proxy's lock.
+	upstream *net.TCPConn
+	carried  bool
+	cutBy    *cutting
+}
+
+// cutting is why a flow was ended from outside.
+type cutting struct {
+	verdict Verdict
+	by      policy.Decision
+}
+
+// decide asks p about f, with the address that was dialled.
+func (f *flow) decide(p *policy.Policy) policy.Decision {
+	if f.name == "" {
+		return p.DecideAddress(f.address.Addr(), f.address.Port())
+	}
+	return p.DecideResolved(f.name, f.asked.Port(), f.address.Addr())
+}
+
+// cut ends f from outside: both sides learn of it at once.
+func (f *flow) cut(v Verdict, by policy.Decision) {
+	if f.cutBy == nil {
+		f.cutBy = &cutting{v, by}
+	}
+	f.cancel()
+	reset(f.client)
+	reset(f.upstream)
+}
+
+// target names where f was meant to go, for messages.
+func (f *flow) target() string {
+	if f.name == "" {
+		return f.asked.String()
+	}
+	return fmt.Sprintf("%s:%d", f.name, f.asked.Port())
+}
+
+// record is the Attempt of f, which is over.
+func (f *flow) record() Attempt {
+	a := f.attempt
+	a.Name, a.Asked, a.Address = f.name, f.asked, f.address
+	a.Duration = time.Since(a.Begun)
+	if c := f.cutBy; c != nil {
+		a.Verdict, a.Rule, a.Code, a.Reason = c.verdict, c.by.Rule, c.by.Code, c.by.Reason
+	}
+	return a
+}

@@ -1,0 +1,108 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// A direction begins by copying with buffers that it holds only while there
+// are bytes, and goes over to splice(2), which needs a pipe, once it has moved
+// spliceAfter bytes: a connection that waits costs two sockets and no buffer.
+const (
+	spliceAfter = 512 << 10
+	bufferSize  = 32 << 10
+)
+
+var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
+
+// relay carries bytes both ways until both sides have said that they are done,
+// or one fails, which ends both. It returns the bytes from client to upstream,
+// with those of said, and back.
+func relay(client, upstream *net.TCPConn, said []byte) (sent, received int64, err error) {
+	var back error
+	var done sync.WaitGroup
+	done.Go(func() { received, back = carry(client, upstream, nil) })
+	sent, err = carry(upstream, client, said)
+	done.Wait()
+	return sent, received, errors.Join(err, back)
+}
+
+// carry moves said and then all that src sends to dst, and tells dst of the
+// end. A failure resets both, so that the other direction ends too.
+func carry(dst, src *net.TCPConn, said []byte) (int64, error) {
+	moved, err := move(dst, src, said)
+	if err == nil {
+		err = dst.CloseWrite()
+	}
+	if errors.Is(err, unix.ENOTCONN) {
+		err = nil // dst went away in between, and had all
+	}
+	if err != nil {
+		reset(dst)
+		reset(src)
+	}
+	return moved, err
+}
+
+func move(dst, src *net.TCPConn, said []byte) (int64, error) {
+	var moved int64
+	if len(said) > 0 {
+		n, err := dst.Write(said)
+		if moved += int64(n); err != nil {
+			return moved, err
+		}
+	}
+	for moved < spliceAfter {
+		n, err := moveSome(dst, src)
+		moved += int64(n)
+		if errors.Is(err, io.EOF) {
+			return moved, nil
+		}
+		if err != nil {
+			return moved, err
+		}
+	}
+	n, err := dst.ReadFrom(src) // splice(2)
+	return moved + n, err
+}
+
+// moveSome waits until src has bytes, and only then takes a buffer.
+func moveSome(dst, src *net.TCPConn) (int, error) {
+	raw, err := src.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var buffer *[bufferSize]byte
+	var n int
+	var readErr error
+	err = raw.Read(func(fd uintptr) bool {
+		buffer = buffers.Get().(*[bufferSize]byte)
+		for {
+			if n, readErr = unix.Read(int(fd), buffer[:]); !errors.Is(readErr, unix.EINTR) {
+				break
+			}
+		}
+		if errors.Is(readErr, unix.EAGAIN) {
+			buffers.Put(buffer)
+			buffer = nil
+			return false
+		}
+		return true
+	})
+	if buffer != nil {
+		defer buffers.Put(buffer)
+	}
+	switch {
+	case err != nil:
+		return 0, err
+	case readErr != nil:
+		return 0, readErr
+	case n == 0:
+		return 0, io.EOF
+	}
+	return dst.Write(buffer[:n])
+}

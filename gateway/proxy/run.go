@@ -1,0 +1,186 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// maxTries is how many addresses of a name are dialled before it is given up.
+const maxTries = 4
+
+// leastTry is the time that each of them gets at least, if there is that much.
+const leastTry = 2 * time.Second
+
+// run takes f through all steps.
+func (p *Proxy) run(f *flow) {
+	defer p.finish(f)
+	said, err := p.greet(f)
+	var upstream *net.TCPConn
+	if err == nil {
+		upstream, err = p.connect(f)
+	}
+	if err == nil {
+		err = p.admit(f, upstream)
+	}
+	if err != nil {
+		f.fail(err)
+		refuse(f.client, f.speaks, err)
+		return
+	}
+	f.attempt.Verdict = Allowed
+	var broken error
+	f.attempt.Sent, f.attempt.Received, broken = relay(f.client, upstream, said)
+	if broken != nil {
+		f.attempt.Reason = "the connection broke"
+	}
+}
+
+// greet finds out where f was meant to go and hears what the client says first,
+// which also a client that is refused must have said before it can be told.
+func (p *Proxy) greet(f *flow) (said []byte, err error) {
+	if f.asked, err = p.config.Origin(f.client); err != nil {
+		return nil, sbxerr.Wrap(sbxerr.Gateway, "proxy.origin", err)
+	}
+	d := p.first(f)
+	f.attempt.Rule, f.attempt.Private = d.Rule, d.Private
+	if f.name == "" && d.Allowed {
+		return nil, nil // there is no name to compare with
+	}
+	f.speaks = spoken(f.asked.Port())
+	host, said, silent := peek(f.client, f.speaks, p.config.Limits.Peek)
+	switch {
+	case !d.Allowed:
+		return nil, d.Err()
+	case f.speaks == other:
+		return nil, silent
+	}
+	return said, p.matches(f, host, silent)
+}
+
+// connect dials where f may go.
+func (p *Proxy) connect(f *flow) (*net.TCPConn, error) {
+	addresses, err := p.addresses(f)
+	if err != nil {
+		return nil, err
+	}
+	return p.dial(f, addresses)
+}
+
+// first decides on what the sandbox asked for, before anything is resolved.
+func (p *Proxy) first(f *flow) policy.Decision {
+	addr, port := f.asked.Addr(), f.asked.Port()
+	if !policy.Pool.Contains(addr) {
+		return p.Policy().DecideAddress(addr, port)
+	}
+	name, ok := p.config.Names.Name(addr)
+	if !ok {
+		return policy.Decision{
+			Rule: "pool", Code: sbxerr.EgressDenied, Reason: fmt.Sprintf("the address %s means no name in this sandbox", addr), Remedy: "resolve the name again",
+		}
+	}
+	f.name = name
+	return p.Policy().Decide(name, port)
+}
+
+// matches refuses a client that does not name the host that it connected to.
+func (p *Proxy) matches(f *flow, host string, silent error) error {
+	err := silent
+	if err == nil {
+		err = compare(f.name, host)
+	}
+	if err == nil {
+		return nil
+	}
+	remedy := fmt.Sprintf("name %s in the HTTP Host header or in TLS SNI", f.name)
+	if said, parseErr := policy.ParseWireName(host); parseErr == nil {
+		remedy = fmt.Sprintf("connect to %s by its own name", said)
+		if d := p.Policy().Decide(said, f.asked.Port()); !d.Allowed {
+			remedy += "; " + d.Remedy
+		}
+	}
+	return sbxerr.WithRemedy(sbxerr.EgressMismatch, "proxy.peek", fmt.Errorf("the connection was made to %s, but %w", f.target(), err), remedy)
+}
+
+// addresses are what f may be connected to: each was decided on.
+func (p *Proxy) addresses(f *flow) ([]netip.AddrPort, error) {
+	port := f.asked.Port()
+	if f.name == "" {
+		return []netip.AddrPort{f.asked}, nil
+	}
+	inForce := p.Policy()
+	if to, mapped := inForce.Mapped(f.name, port); mapped {
+		return []netip.AddrPort{to}, inForce.DecideResolved(f.name, port, to.Addr()).Err()
+	}
+	ctx, cancel := context.WithTimeout(f.ctx, p.config.Limits.Resolve)
+	defer cancel()
+	found, err := p.config.Resolver.Resolve(ctx, f.name)
+	if err != nil {
+		return nil, sbxerr.Wrap(sbxerr.EgressResolve, "proxy.resolve", err)
+	}
+	var good []netip.AddrPort
+	var refusal error
+	for _, addr := range found {
+		if d := inForce.DecideResolved(f.name, port, addr); d.Allowed {
+			good = append(good, netip.AddrPortFrom(addr, port))
+		} else if refusal == nil {
+			refusal = d.Err()
+		}
+	}
+	switch {
+	case len(good) > 0:
+		return good[:min(len(good), maxTries)], nil
+	case refusal != nil:
+		return nil, refusal
+	}
+	return nil, sbxerr.New(sbxerr.EgressResolve, "proxy.resolve", "%s has no address", f.name)
+}
+
+// dial connects to the first of addresses that answers, and notes which.
+func (p *Proxy) dial(f *flow, addresses []netip.AddrPort) (*net.TCPConn, error) {
+	ctx, cancel := context.WithTimeout(f.ctx, p.config.Limits.Connect)
+	defer cancel()
+	each := max(p.config.Limits.Connect/time.Duration(len(addresses)), leastTry)
+	var errs []error
+	for _, addr := range addresses {
+		c, err := p.dialOne(ctx, addr, each)
+		if err == nil {
+			f.address = addr
+			return c, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, sbxerr.Wrap(sbxerr.EgressDial, "proxy.dial", fmt.Errorf("connect to %s: %w", f.target(), errors.Join(errs...)))
+}
+
+func (p *Proxy) dialOne(ctx context.Context, addr netip.AddrPort, limit time.Duration) (*net.TCPConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	c, err := p.config.Dialer.DialContext(ctx, "tcp", addr.String())
+	if err != nil {
+		return nil, err
+	}
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("the dialer gave a %T, not a TCP connection", c), c.Close())
+	}
+	return tcp, nil
+}
+
+// fail notes why f came to nothing.
+func (f *flow) fail(err error) {
+	a := &f.attempt
+	a.Code, a.Reason, a.Verdict = sbxerr.Of(err), err.Error(), Refused
+	switch a.Code {
+	case sbxerr.EgressResolve, sbxerr.EgressDial, sbxerr.Gateway:
+		a.Verdict = Failed
+	case sbxerr.EgressMismatch:
+		a.Rule = "host named by the client"
+	}
+}
