@@ -187,6 +187,10 @@ func accept(h miekg.Header) miekg.MsgAcceptAction {
 // ServeDNS answers q.
 func (s *server) ServeDNS(w miekg.ResponseWriter, q *miekg.Msg) {
 	begun := time.Now()
+	if len(q.Question) != 1 { // the header may promise what does not follow
+		_ = w.WriteMsg(new(miekg.Msg).SetRcodeFormatError(q))
+		return
+	}
 	reply := new(miekg.Msg).SetReply(q)
 	reply.RecursionAvailable = true
 	size := ednsOf(q, reply)
