@@ -43,6 +43,7 @@ const maxFrame = 512 << 10
 // concurrent use.
 type Client struct {
 	transport transport
+	lanes     *http.Transport // of HTTP/1.1: each of its connections serves one lane
 	reconnect time.Duration
 	sandboxes func() caissonv1connect.SandboxServiceClient
 	execs     func() caissonv1connect.ExecServiceClient
@@ -80,6 +81,7 @@ func New(o Options) *Client {
 	)
 	return &Client{
 		transport: transport,
+		lanes:     newLaneTransport(o.Socket),
 		reconnect: o.Reconnect,
 		sandboxes: lazily(caissonv1connect.NewSandboxServiceClient, httpClient, options),
 		execs:     lazily(caissonv1connect.NewExecServiceClient, httpClient, options),
@@ -103,6 +105,14 @@ func dialing(socket string) *http.Transport {
 			return dial(ctx, socket)
 		},
 	}
+}
+
+// newLaneTransport makes a connection for each request.
+func newLaneTransport(socket string) *http.Transport {
+	t := dialing(socket)
+	t.Protocols.SetHTTP1(true)
+	t.DisableKeepAlives, t.DisableCompression = true, true
+	return t
 }
 
 // Close ends idle connections. Calls under way go on.

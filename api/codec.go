@@ -33,29 +33,9 @@ func (codec) MarshalAppend(dst []byte, m any) ([]byte, error) {
 
 // Unmarshal implements connect.Codec.
 func (codec) Unmarshal(data []byte, m any) error {
-	switch m := m.(type) {
-	case *caissonv1.StreamExecResponse:
-		if tag, p, ok := onlyBytes(data); ok {
-			switch tag {
-			case 2:
-				m.Kind = &caissonv1.StreamExecResponse_Stdout{Stdout: copied(p)}
-				return nil
-			case 3:
-				m.Kind = &caissonv1.StreamExecResponse_Stderr{Stderr: copied(p)}
-				return nil
-			}
-		}
-	case *caissonv1.RunResponse:
-		if tag, p, ok := onlyBytes(data); ok {
-			switch tag {
-			case 2:
-				m.Kind = &caissonv1.RunResponse_Stdout{Stdout: copied(p)}
-				return nil
-			case 3:
-				m.Kind = &caissonv1.RunResponse_Stderr{Stderr: copied(p)}
-				return nil
-			}
-		}
+	if number, p, ok := onlyBytes(data); ok && holdsOutput(m, number) {
+		setOutput(m, number, copied(p))
+		return nil
 	}
 	message, ok := m.(proto.Message)
 	if !ok {
@@ -64,17 +44,59 @@ func (codec) Unmarshal(data []byte, m any) error {
 	return proto.Unmarshal(data, message)
 }
 
+// The fields of RunResponse and of StreamExecResponse that hold a piece of
+// output.
+const stdoutField, stderrField = 2, 3
+
+// holdsOutput reports whether m is a message whose field of that number holds a
+// piece of output.
+func holdsOutput(m any, number int) bool {
+	switch m.(type) {
+	case *caissonv1.StreamExecResponse, *caissonv1.RunResponse:
+		return number == stdoutField || number == stderrField
+	}
+	return false
+}
+
+// setOutput makes p what m holds.
+func setOutput(m any, number int, p []byte) {
+	switch m := m.(type) {
+	case *caissonv1.StreamExecResponse:
+		if number == stdoutField {
+			m.Kind = &caissonv1.StreamExecResponse_Stdout{Stdout: p}
+		} else {
+			m.Kind = &caissonv1.StreamExecResponse_Stderr{Stderr: p}
+		}
+	case *caissonv1.RunResponse:
+		if number == stdoutField {
+			m.Kind = &caissonv1.RunResponse_Stdout{Stdout: p}
+		} else {
+			m.Kind = &caissonv1.RunResponse_Stderr{Stderr: p}
+		}
+	}
+}
+
 // onlyBytes reads a message that is one field of a number below 16, with a
 // length: its number, and its bytes.
 func onlyBytes(data []byte) (number int, p []byte, ok bool) {
+	number, head, ok := headOfBytes(data, len(data))
+	if !ok {
+		return 0, nil, false
+	}
+	return number, data[head:], true
+}
+
+// headOfBytes is onlyBytes for the first bytes of a message of that size: the
+// number of its field, and where the field's bytes begin.
+func headOfBytes(data []byte, size int) (number, head int, ok bool) {
 	if len(data) < 2 || data[0]&0x87 != 2 {
-		return 0, nil, false
+		return 0, 0, false
 	}
-	size, n := binary.Uvarint(data[1:])
-	if n <= 0 || size != uint64(len(data)-1-n) {
-		return 0, nil, false
+	length, n := binary.Uvarint(data[1:])
+	if n <= 0 || size < 1+n || length != uint64(size-1-n) {
+		return 0, 0, false
 	}
-	return int(data[0] >> 3), data[1+n:], true
+	return int(data[0] >> 3), 1 + n, true
 }
 
 // buffers are large enough for what the daemon sends at once.
@@ -89,11 +111,18 @@ const (
 
 // copied returns p in memory of its own: data is connect's.
 func copied(p []byte) []byte {
-	if len(p) <= smallOutput || len(p) > maxOutput {
-		return append(make([]byte, 0, len(p)), p...)
+	b := buffer(len(p))
+	copy(b, p)
+	return b
+}
+
+// buffer returns memory for n bytes of output.
+func buffer(n int) []byte {
+	if n <= smallOutput || n > maxOutput {
+		return make([]byte, n)
 	}
 	b, _ := buffers.Get().(*[maxOutput]byte) // there is nothing else in it
-	return b[:copy(b[:], p)]
+	return b[:n]
 }
 
 // release takes back the bytes of a message.

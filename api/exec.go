@@ -58,7 +58,7 @@ type AttachOptions struct{ StdoutOffset, StderrOffset int64 }
 
 func (c *Client) foreground(ref string, rio IO) *foreground[caissonv1.StreamExecRequest, caissonv1.StreamExecResponse] {
 	return &foreground[caissonv1.StreamExecRequest, caissonv1.StreamExecResponse]{
-		dialect: execDialect, open: c.execs().StreamExec, rio: rio, retry: c.retry(),
+		dialect: execDialect, open: c.execs().StreamExec, openLane: c.openLane, rio: rio, retry: c.retry(),
 		attach: func(exec string, stdout, stderr int64) *caissonv1.StreamExecRequest {
 			return &caissonv1.StreamExecRequest{Kind: &caissonv1.StreamExecRequest_Attach{Attach: &caissonv1.Attach{
 				Ref: ref, Exec: exec, StdoutOffset: stdout, StderrOffset: stderr, Stdin: rio.Stdin != nil,
@@ -80,6 +80,9 @@ var execDialect = dialect[caissonv1.StreamExecRequest, caissonv1.StreamExecRespo
 	resize: func(s *caissonv1.WinSize) *caissonv1.StreamExecRequest {
 		return &caissonv1.StreamExecRequest{Kind: &caissonv1.StreamExecRequest_Resize{Resize: s}}
 	},
+	lane: func(name string) *caissonv1.StreamExecRequest {
+		return &caissonv1.StreamExecRequest{Kind: &caissonv1.StreamExecRequest_Lane{Lane: name}}
+	},
 	hear: hearExec,
 }
 
@@ -97,6 +100,8 @@ func hearExec(m *caissonv1.StreamExecResponse) event {
 		return event{stderrSkipped: kind.StderrSkipped}
 	case *caissonv1.StreamExecResponse_StdinTaken:
 		return event{taken: kind.StdinTaken}
+	case *caissonv1.StreamExecResponse_OutputMoved:
+		return event{moved: kind.OutputMoved}
 	case *caissonv1.StreamExecResponse_Result:
 		return event{result: orEmpty(kind.Result)}
 	}

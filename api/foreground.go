@@ -19,6 +19,7 @@ type dialect[Req, Res any] struct {
 	closeStdin func() *Req
 	signal     func(int32) *Req
 	resize     func(*caissonv1.WinSize) *Req
+	lane       func(name string) *Req
 	hear       func(*Res) event
 }
 
@@ -29,17 +30,23 @@ type event struct {
 	stdoutSkipped  int64
 	stderrSkipped  int64
 	taken          int64
+	moved          bool
 	result         *caissonv1.Result
+}
+
+func (e event) isOutput() bool {
+	return e.stdout != nil || e.stderr != nil || e.stdoutSkipped > 0 || e.stderrSkipped > 0
 }
 
 // foreground is one command that is connected with its caller, over one
 // connection after the other.
 type foreground[Req, Res any] struct {
 	dialect[Req, Res]
-	open   func(context.Context) *connect.BidiStreamForClient[Req, Res]
-	attach func(exec string, stdout, stderr int64) *Req // nil: a call that breaks is over
-	rio    IO
-	retry  *retry
+	open     func(context.Context) *connect.BidiStreamForClient[Req, Res]
+	attach   func(exec string, stdout, stderr int64) *Req                       // nil: a call that breaks is over
+	openLane func(context.Context) (name string, body io.ReadCloser, err error) // nil: output is not to have one
+	rio      IO
+	retry    *retry
 
 	exec        string // ID; empty until the daemon said it
 	told        bool   // rio.Started was called
@@ -97,6 +104,8 @@ func (f *foreground[Req, Res]) comeBack(ctx context.Context, err error) error {
 func (f *foreground[Req, Res]) talk(ctx context.Context, first *Req) (*caissonv1.Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &link[Req, Res]{stream: f.open(ctx)}
+	side := f.laneOf(l, cancel)
+	defer side.leave()
 	defer l.end(cancel)
 	if err := l.send(first); err != nil {
 		return nil, err
@@ -108,22 +117,59 @@ func (f *foreground[Req, Res]) talk(ctx context.Context, first *Req) (*caissonv1
 	for {
 		m, err := l.stream.Receive()
 		if errors.Is(err, io.EOF) {
-			return nil, errNoResult
+			err = errNoResult
 		}
 		if err != nil {
-			return nil, err
+			return nil, side.or(err)
 		}
 		e := f.hear(m)
 		if e.result != nil {
-			return e.result, nil
+			return f.end(e.result, side)
 		}
-		if err := f.take(e, l); err != nil {
+		if err := f.take(ctx, e, l, side); err != nil {
 			return nil, err
 		}
 	}
 }
 
-func (f *foreground[Req, Res]) take(e event, l *link[Req, Res]) error {
+// laneOf returns what may become the lane of l.
+func (f *foreground[Req, Res]) laneOf(l *link[Req, Res], fail context.CancelFunc) *lane[Res] {
+	return &lane[Res]{
+		open: f.openLane, fail: fail,
+		name: func(name string) { _ = l.send(f.lane(name)) }, // talk meets the same failure
+		take: func(m *Res) error { return f.write(f.hear(m)) },
+	}
+}
+
+// end returns the result when the output is there too. Where the lane broke, the
+// rest of it comes without one.
+func (f *foreground[Req, Res]) end(result *caissonv1.Result, side *lane[Res]) (*caissonv1.Result, error) {
+	if err := side.wait(); err != nil {
+		f.openLane = nil
+		return nil, err
+	}
+	return result, nil
+}
+
+func (f *foreground[Req, Res]) take(ctx context.Context, e event, l *link[Req, Res], side *lane[Res]) error {
+	switch {
+	case e.taken > 0:
+		f.input.taken(e.taken)
+	case e.started != nil:
+		f.start(e.started, l)
+	case e.moved:
+		return side.join()
+	case e.isOutput():
+		if err := side.count(ctx, len(e.stdout)+len(e.stderr)); err != nil {
+			return err
+		}
+		return f.write(e)
+	}
+	return nil
+}
+
+// write passes on output.
+func (f *foreground[Req, Res]) write(e event) error {
 	switch {
 	case e.stdout != nil:
 		return f.out.write(e.stdout)
@@ -133,10 +179,6 @@ func (f *foreground[Req, Res]) take(e event, l *link[Req, Res]) error {
 		return f.out.skip(e.stdoutSkipped)
 	case e.stderrSkipped > 0:
 		return f.errs.skip(e.stderrSkipped)
-	case e.taken > 0:
-		f.input.taken(e.taken)
-	case e.started != nil:
-		f.start(e.started, l)
 	}
 	return nil
 }

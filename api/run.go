@@ -19,7 +19,7 @@ func (c *Client) Run(ctx context.Context, spec *caissonv1.RunSpec, rio IO) (*cai
 	spec = proto.CloneOf(spec)
 	spec.Detach, spec.Exec = false, withStdin(spec.Exec, rio.Stdin != nil)
 	f := &foreground[caissonv1.RunRequest, caissonv1.RunResponse]{
-		dialect: runDialect, open: c.sandboxes().Run, rio: rio, retry: c.retry(),
+		dialect: runDialect, open: c.sandboxes().Run, openLane: c.openLane, rio: rio, retry: c.retry(),
 	}
 	return f.run(ctx, &caissonv1.RunRequest{Kind: &caissonv1.RunRequest_Start{Start: spec}})
 }
@@ -79,6 +79,9 @@ var runDialect = dialect[caissonv1.RunRequest, caissonv1.RunResponse]{
 	resize: func(s *caissonv1.WinSize) *caissonv1.RunRequest {
 		return &caissonv1.RunRequest{Kind: &caissonv1.RunRequest_Resize{Resize: s}}
 	},
+	lane: func(name string) *caissonv1.RunRequest {
+		return &caissonv1.RunRequest{Kind: &caissonv1.RunRequest_Lane{Lane: name}}
+	},
 	hear: hearRun,
 }
 
@@ -96,6 +99,8 @@ func hearRun(m *caissonv1.RunResponse) event {
 		return event{stderrSkipped: kind.StderrSkipped}
 	case *caissonv1.RunResponse_StdinTaken:
 		return event{taken: kind.StdinTaken}
+	case *caissonv1.RunResponse_OutputMoved:
+		return event{moved: kind.OutputMoved}
 	case *caissonv1.RunResponse_Result:
 		return event{result: orEmpty(kind.Result)}
 	}

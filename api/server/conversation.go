@@ -26,6 +26,7 @@ type inbound struct {
 	closeInput bool
 	signal     *int32
 	resize     *caissonv1.WinSize
+	lane       *string
 	again      string // a kind that only the first message may have
 }
 
@@ -37,6 +38,7 @@ type dialect[Req, Res any] struct {
 	stdout   output[Res]
 	stderr   output[Res]
 	taken    func(total int64) *Res
+	moved    func() *Res
 	finished func(*runtime.Result) *Res
 }
 
@@ -49,8 +51,12 @@ type conversation[Req, Res any] struct {
 	signals chan syscall.Signal
 	resizes chan runtime.WinSize
 	screen  screen
+	lanes   *lanes
+	joining bool // a lane was named; only for listen
 
 	mu     sync.Mutex // held while sending
+	lane   *lane      // where the output goes; nil: with the other messages
+	over   bool       // the output is, and needs no lane
 	closed bool
 }
 
@@ -59,17 +65,17 @@ type runner func(context.Context, runtime.IO) (*runtime.Result, error)
 
 // converse connects run with the caller until the command has ended. A nil
 // terminal is not known before the command is.
-func converse[Req, Res any](ctx context.Context, stream *connect.BidiStream[Req, Res], d dialect[Req, Res], withInput bool, terminal *bool, run runner) error {
+func converse[Req, Res any](ctx context.Context, stream *connect.BidiStream[Req, Res], ls *lanes, d dialect[Req, Res], withInput bool, terminal *bool, run runner) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	c := &conversation[Req, Res]{
 		dialect: d, stream: stream, cancel: cancel,
 		signals: make(chan syscall.Signal, pendingSignals), resizes: make(chan runtime.WinSize, 1),
-		screen: screen{known: terminal},
+		screen: screen{known: terminal}, lanes: ls,
 	}
 	defer c.close()
 	rio := runtime.IO{
-		Stdout: writer[Res]{d.stdout, c.send}, Stderr: writer[Res]{d.stderr, c.send},
+		Stdout: writer[Res]{d.stdout, c.sendOutput}, Stderr: writer[Res]{d.stderr, c.sendOutput},
 		Signals: c.signals, Resizes: c.resizes, Started: c.start,
 	}
 	if withInput {
@@ -82,6 +88,9 @@ func converse[Req, Res any](ctx context.Context, stream *connect.BidiStream[Req,
 		return cause // the caller broke the protocol: that ended the call
 	}
 	if err != nil {
+		return err
+	}
+	if err := c.endOutput(); err != nil {
 		return err
 	}
 	return c.send(d.finished(result))
@@ -102,22 +111,71 @@ func (c *conversation[Req, Res]) start(info runtime.Info, exec runtime.ExecInfo)
 func (c *conversation[Req, Res]) send(m *Res) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.sendLocked(m)
+}
+
+func (c *conversation[Req, Res]) sendLocked(m *Res) error {
 	if c.closed {
 		return io.ErrClosedPipe
 	}
-	if err := c.stream.Send(m); err != nil {
-		err = sbxerr.Wrap(sbxerr.Canceled, "server.send", err)
-		c.cancel(err)
-		return err
+	return c.sent(c.stream.Send(m))
+}
+
+// sent cancels the call where err says that the caller was not reached.
+func (c *conversation[Req, Res]) sent(err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	err = sbxerr.Wrap(sbxerr.Canceled, "server.send", err)
+	c.cancel(err)
+	return err
+}
+
+// sendOutput sends a message that holds output, in the lane where there is one:
+// then other messages need not wait for it.
+func (c *conversation[Req, Res]) sendOutput(m *Res, inLane func(*lane) error) error {
+	c.mu.Lock()
+	l := c.lane
+	if l == nil {
+		defer c.mu.Unlock()
+		return c.sendLocked(m)
+	}
+	c.mu.Unlock()
+	return c.sent(inLane(l))
+}
+
+// join moves the output to l, and tells the caller behind the last of it that
+// comes the old way.
+func (c *conversation[Req, Res]) join(l *lane) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over || c.sendLocked(c.moved()) != nil {
+		l.close()
+		return
+	}
+	c.lane = l
+}
+
+// endOutput says in the lane, if there is one, that this was all.
+func (c *conversation[Req, Res]) endOutput() error {
+	c.mu.Lock()
+	c.over = true
+	l := c.lane
+	c.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	return c.sent(l.end())
 }
 
 // close makes later sends errors: the stream is gone when the handler returns.
 func (c *conversation[Req, Res]) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.closed = true
+	c.closed, c.over = true, true
+	if c.lane != nil {
+		c.lane.close()
+	}
 }
 
 // listen passes on what the caller says until it closes its side or goes away.
@@ -161,6 +219,8 @@ func (c *conversation[Req, Res]) deliver(ctx context.Context, m inbound) error {
 		}
 	case m.resize != nil:
 		return c.resize(m.resize)
+	case m.lane != nil:
+		return c.take(ctx, *m.lane)
 	case m.again != "":
 		return c.misuse("%s was sent after the first message", m.again)
 	default:
@@ -183,6 +243,19 @@ func (c *conversation[Req, Res]) resize(m *caissonv1.WinSize) error {
 	default:
 	}
 	c.resizes <- *size // there is room: only this goroutine sends
+	return nil
+}
+
+// take lets the output move to the lane of that name. Nothing waits for it: what
+// is being sent may take as long as its caller likes, and signals go on.
+func (c *conversation[Req, Res]) take(ctx context.Context, name string) error {
+	if c.joining {
+		return c.misuse("lane was sent twice")
+	}
+	if l := c.lanes.claim(ctx, name); l != nil {
+		c.joining = true
+		go c.join(l)
+	}
 	return nil
 }
 

@@ -25,6 +25,7 @@ const (
 type execs struct {
 	runtime      Execs
 	startTimeout time.Duration // for the first message of a stream
+	lanes        *lanes
 }
 
 // request reads what Exec, StreamExec and StartExec have in common.

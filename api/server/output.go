@@ -1,6 +1,8 @@
 package server
 
 import (
+	"google.golang.org/protobuf/encoding/protowire"
+
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/runtime"
 )
@@ -14,14 +16,32 @@ const outputChunk = 256 << 10
 type output[Res any] struct {
 	bytes   func([]byte) *Res
 	skipped func(int64) *Res
+	fields  fields
 }
+
+// fields are the numbers of an output's fields in its message, for a lane.
+type fields struct{ bytes, skipped protowire.Number }
+
+// Those of RunResponse and StreamExecResponse are the same.
+var (
+	stdoutFields = fields{bytes: 2, skipped: 6}
+	stderrFields = fields{bytes: 3, skipped: 7}
+)
 
 // writer sends what is written to it as it comes, in chunks. The command's
 // output gathers while a chunk is on its way, so a slow caller gets fewer and
 // larger chunks.
 type writer[Res any] struct {
 	output[Res]
-	send func(*Res) error
+	send sendOutput[Res]
+}
+
+// sendOutput sends m, or does inLane where the output has a lane.
+type sendOutput[Res any] func(m *Res, inLane func(*lane) error) error
+
+// withoutLane is for a call whose output cannot move.
+func withoutLane[Res any](send func(*Res) error) sendOutput[Res] {
+	return func(m *Res, _ func(*lane) error) error { return send(m) }
 }
 
 var _ runtime.Skipper = writer[caissonv1.RunResponse]{}
@@ -30,7 +50,8 @@ var _ runtime.Skipper = writer[caissonv1.RunResponse]{}
 func (w writer[Res]) Write(p []byte) (int, error) {
 	for done := 0; done < len(p); {
 		end := min(done+outputChunk, len(p))
-		if err := w.send(w.bytes(p[done:end])); err != nil {
+		chunk := p[done:end]
+		if err := w.send(w.bytes(chunk), func(l *lane) error { return l.bytes(w.fields.bytes, chunk) }); err != nil {
 			return done, err
 		}
 		done = end
@@ -39,7 +60,9 @@ func (w writer[Res]) Write(p []byte) (int, error) {
 }
 
 // Skip implements runtime.Skipper.
-func (w writer[Res]) Skip(n int64) error { return w.send(w.skipped(n)) }
+func (w writer[Res]) Skip(n int64) error {
+	return w.send(w.skipped(n), func(l *lane) error { return l.number(w.fields.skipped, n) })
+}
 
 var (
 	stdoutOfRun = output[caissonv1.RunResponse]{
@@ -49,6 +72,7 @@ var (
 		func(n int64) *caissonv1.RunResponse {
 			return &caissonv1.RunResponse{Kind: &caissonv1.RunResponse_StdoutSkipped{StdoutSkipped: n}}
 		},
+		stdoutFields,
 	}
 	stderrOfRun = output[caissonv1.RunResponse]{
 		func(p []byte) *caissonv1.RunResponse {
@@ -57,6 +81,7 @@ var (
 		func(n int64) *caissonv1.RunResponse {
 			return &caissonv1.RunResponse{Kind: &caissonv1.RunResponse_StderrSkipped{StderrSkipped: n}}
 		},
+		stderrFields,
 	}
 	stdoutOfExec = output[caissonv1.StreamExecResponse]{
 		func(p []byte) *caissonv1.StreamExecResponse {
@@ -65,6 +90,7 @@ var (
 		func(n int64) *caissonv1.StreamExecResponse {
 			return &caissonv1.StreamExecResponse{Kind: &caissonv1.StreamExecResponse_StdoutSkipped{StdoutSkipped: n}}
 		},
+		stdoutFields,
 	}
 	stderrOfExec = output[caissonv1.StreamExecResponse]{
 		func(p []byte) *caissonv1.StreamExecResponse {
@@ -73,6 +99,7 @@ var (
 		func(n int64) *caissonv1.StreamExecResponse {
 			return &caissonv1.StreamExecResponse{Kind: &caissonv1.StreamExecResponse_StderrSkipped{StderrSkipped: n}}
 		},
+		stderrFields,
 	}
 	stdoutOfLogs = output[caissonv1.LogsResponse]{
 		func(p []byte) *caissonv1.LogsResponse {
@@ -81,6 +108,7 @@ var (
 		func(n int64) *caissonv1.LogsResponse {
 			return &caissonv1.LogsResponse{Kind: &caissonv1.LogsResponse_StdoutSkipped{StdoutSkipped: n}}
 		},
+		fields{}, // no lane
 	}
 	stderrOfLogs = output[caissonv1.LogsResponse]{
 		func(p []byte) *caissonv1.LogsResponse {
@@ -89,5 +117,6 @@ var (
 		func(n int64) *caissonv1.LogsResponse {
 			return &caissonv1.LogsResponse{Kind: &caissonv1.LogsResponse_StderrSkipped{StderrSkipped: n}}
 		},
+		fields{}, // no lane
 	}
 )

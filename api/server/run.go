@@ -30,7 +30,7 @@ func (s sandboxes) Run(ctx context.Context, stream *runStream) error {
 		return fail(s.start(ctx, req, stream))
 	}
 	terminal := req.Exec.TTY != nil
-	return fail(converse(ctx, stream, runDialect, req.Exec.Stdin, &terminal, func(ctx context.Context, rio runtime.IO) (*runtime.Result, error) {
+	return fail(converse(ctx, stream, s.lanes, runDialect, req.Exec.Stdin, &terminal, func(ctx context.Context, rio runtime.IO) (*runtime.Result, error) {
 		return s.runtime.Run(ctx, req, rio)
 	}))
 }
@@ -45,6 +45,9 @@ func (s sandboxes) start(ctx context.Context, req runtime.Request, stream *runSt
 
 var runDialect = dialect[caissonv1.RunRequest, caissonv1.RunResponse]{
 	verb: "run", hear: hearRun, started: runStarted, stdout: stdoutOfRun, stderr: stderrOfRun,
+	moved: func() *caissonv1.RunResponse {
+		return &caissonv1.RunResponse{Kind: &caissonv1.RunResponse_OutputMoved{OutputMoved: true}}
+	},
 	taken: func(total int64) *caissonv1.RunResponse {
 		return &caissonv1.RunResponse{Kind: &caissonv1.RunResponse_StdinTaken{StdinTaken: total}}
 	},
@@ -69,6 +72,8 @@ func hearRun(m *caissonv1.RunRequest) inbound {
 		return inbound{signal: &kind.Signal}
 	case *caissonv1.RunRequest_Resize:
 		return inbound{resize: orNoSize(kind.Resize)}
+	case *caissonv1.RunRequest_Lane:
+		return inbound{lane: &kind.Lane}
 	case *caissonv1.RunRequest_Start:
 		return inbound{again: "start"}
 	}

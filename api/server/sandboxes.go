@@ -13,6 +13,7 @@ import (
 type sandboxes struct {
 	runtime      Sandboxes
 	startTimeout time.Duration // for the first message of a run
+	lanes        *lanes
 }
 
 // reply is the end of every unary handler.
@@ -73,7 +74,7 @@ func (s sandboxes) Logs(ctx context.Context, r *connect.Request[caissonv1.LogsRe
 	if err != nil {
 		return fail(err)
 	}
-	send := lockedSend(stream)
+	send := withoutLane(lockedSend(stream))
 	return fail(s.runtime.Logs(ctx, r.Msg.Ref, options, writer[caissonv1.LogsResponse]{stdoutOfLogs, send}, writer[caissonv1.LogsResponse]{stderrOfLogs, send}))
 }
 

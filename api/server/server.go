@@ -14,6 +14,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -106,9 +107,11 @@ func New(d Deps) http.Handler {
 		connect.WithCodec(strictJSON{"json; charset=utf-8"}),
 		connect.WithRecover(recovered(d.Log)),
 	)
+	lanes := newLanes(laneTimeout)
 	mux := http.NewServeMux()
-	mux.Handle(caissonv1connect.NewSandboxServiceHandler(sandboxes{d.Sandboxes, startTimeout}, options))
-	mux.Handle(caissonv1connect.NewExecServiceHandler(execs{d.Execs, startTimeout}, options))
+	mux.Handle("GET "+api.LanePath, lanes)
+	mux.Handle(caissonv1connect.NewSandboxServiceHandler(sandboxes{d.Sandboxes, startTimeout, lanes}, options))
+	mux.Handle(caissonv1connect.NewExecServiceHandler(execs{d.Execs, startTimeout, lanes}, options))
 	mux.Handle(caissonv1connect.NewImageServiceHandler(images{d.Images}, options))
 	mux.Handle(caissonv1connect.NewSystemServiceHandler(system{d.System}, options))
 	mux.Handle(caissonv1connect.NewFileServiceHandler(fileService{d.Files}, options))

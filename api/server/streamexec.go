@@ -33,7 +33,7 @@ func (s execs) stream(ctx context.Context, m *caissonv1.StreamExecStart, stream 
 		return err
 	}
 	terminal := req.TTY != nil
-	return converse(ctx, stream, execDialect, req.Stdin, &terminal, func(ctx context.Context, rio runtime.IO) (*runtime.Result, error) {
+	return converse(ctx, stream, s.lanes, execDialect, req.Stdin, &terminal, func(ctx context.Context, rio runtime.IO) (*runtime.Result, error) {
 		return s.runtime.Exec(ctx, m.GetRef(), req, rio)
 	})
 }
@@ -46,7 +46,7 @@ func (s execs) attach(ctx context.Context, m *caissonv1.Attach, stream *execStre
 	if err != nil {
 		return err
 	}
-	return converse(ctx, stream, execDialect, m.Stdin, nil, func(ctx context.Context, rio runtime.IO) (*runtime.Result, error) {
+	return converse(ctx, stream, s.lanes, execDialect, m.Stdin, nil, func(ctx context.Context, rio runtime.IO) (*runtime.Result, error) {
 		return s.runtime.Attach(ctx, m.Ref, m.Exec, options, rio)
 	})
 }
@@ -55,6 +55,9 @@ var execDialect = dialect[caissonv1.StreamExecRequest, caissonv1.StreamExecRespo
 	verb: "exec", hear: hearExec, stdout: stdoutOfExec, stderr: stderrOfExec,
 	started: func(_ runtime.Info, exec runtime.ExecInfo) *caissonv1.StreamExecResponse {
 		return &caissonv1.StreamExecResponse{Kind: &caissonv1.StreamExecResponse_Started{Started: execPB(exec)}}
+	},
+	moved: func() *caissonv1.StreamExecResponse {
+		return &caissonv1.StreamExecResponse{Kind: &caissonv1.StreamExecResponse_OutputMoved{OutputMoved: true}}
 	},
 	taken: func(total int64) *caissonv1.StreamExecResponse {
 		return &caissonv1.StreamExecResponse{Kind: &caissonv1.StreamExecResponse_StdinTaken{StdinTaken: total}}
@@ -74,6 +77,8 @@ func hearExec(m *caissonv1.StreamExecRequest) inbound {
 		return inbound{signal: &kind.Signal}
 	case *caissonv1.StreamExecRequest_Resize:
 		return inbound{resize: orNoSize(kind.Resize)}
+	case *caissonv1.StreamExecRequest_Lane:
+		return inbound{lane: &kind.Lane}
 	case *caissonv1.StreamExecRequest_Start:
 		return inbound{again: "start"}
 	case *caissonv1.StreamExecRequest_Attach:

@@ -750,6 +750,7 @@ type RunRequest struct {
 	//	*RunRequest_CloseStdin
 	//	*RunRequest_Signal
 	//	*RunRequest_Resize
+	//	*RunRequest_Lane
 	Kind          isRunRequest_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -837,6 +838,15 @@ func (x *RunRequest) GetResize() *WinSize {
 	return nil
 }
 
+func (x *RunRequest) GetLane() string {
+	if x != nil {
+		if x, ok := x.Kind.(*RunRequest_Lane); ok {
+			return x.Lane
+		}
+	}
+	return ""
+}
+
 type isRunRequest_Kind interface {
 	isRunRequest_Kind()
 }
@@ -861,6 +871,17 @@ type RunRequest_Resize struct {
 	Resize *WinSize `protobuf:"bytes,5,opt,name=resize,proto3,oneof"`
 }
 
+type RunRequest_Lane struct {
+	// Send the output in the lane of this name, which this caller holds open:
+	// GET /lane on the same socket, with HTTP/1.1, is answered with a name in
+	// the header Caisson-Lane and stays open. Once the call said output_moved,
+	// the answer's body goes on with the messages of the call that hold output,
+	// each after its length (a varint); a length of 0 is their end, after which
+	// the result comes in the call. A lane that nobody names for 10 s ends, and
+	// the name of one that is not there changes nothing.
+	Lane string `protobuf:"bytes,6,opt,name=lane,proto3,oneof"`
+}
+
 func (*RunRequest_Start) isRunRequest_Kind() {}
 
 func (*RunRequest_Stdin) isRunRequest_Kind() {}
@@ -870,6 +891,8 @@ func (*RunRequest_CloseStdin) isRunRequest_Kind() {}
 func (*RunRequest_Signal) isRunRequest_Kind() {}
 
 func (*RunRequest_Resize) isRunRequest_Kind() {}
+
+func (*RunRequest_Lane) isRunRequest_Kind() {}
 
 type RunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -882,6 +905,7 @@ type RunResponse struct {
 	//	*RunResponse_StdinTaken
 	//	*RunResponse_StdoutSkipped
 	//	*RunResponse_StderrSkipped
+	//	*RunResponse_OutputMoved
 	Kind          isRunResponse_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -987,6 +1011,15 @@ func (x *RunResponse) GetStderrSkipped() int64 {
 	return 0
 }
 
+func (x *RunResponse) GetOutputMoved() bool {
+	if x != nil {
+		if x, ok := x.Kind.(*RunResponse_OutputMoved); ok {
+			return x.OutputMoved
+		}
+	}
+	return false
+}
+
 type isRunResponse_Kind interface {
 	isRunResponse_Kind()
 }
@@ -1025,6 +1058,10 @@ type RunResponse_StderrSkipped struct {
 	StderrSkipped int64 `protobuf:"varint,7,opt,name=stderr_skipped,json=stderrSkipped,proto3,oneof"`
 }
 
+type RunResponse_OutputMoved struct {
+	OutputMoved bool `protobuf:"varint,8,opt,name=output_moved,json=outputMoved,proto3,oneof"` // no more output comes here: it comes in the lane
+}
+
 func (*RunResponse_Started) isRunResponse_Kind() {}
 
 func (*RunResponse_Stdout) isRunResponse_Kind() {}
@@ -1038,6 +1075,8 @@ func (*RunResponse_StdinTaken) isRunResponse_Kind() {}
 func (*RunResponse_StdoutSkipped) isRunResponse_Kind() {}
 
 func (*RunResponse_StderrSkipped) isRunResponse_Kind() {}
+
+func (*RunResponse_OutputMoved) isRunResponse_Kind() {}
 
 // Started is sent once, when the command runs.
 type Started struct {
@@ -1975,6 +2014,7 @@ type StreamExecRequest struct {
 	//	*StreamExecRequest_CloseStdin
 	//	*StreamExecRequest_Signal
 	//	*StreamExecRequest_Resize
+	//	*StreamExecRequest_Lane
 	Kind          isStreamExecRequest_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2071,6 +2111,15 @@ func (x *StreamExecRequest) GetResize() *WinSize {
 	return nil
 }
 
+func (x *StreamExecRequest) GetLane() string {
+	if x != nil {
+		if x, ok := x.Kind.(*StreamExecRequest_Lane); ok {
+			return x.Lane
+		}
+	}
+	return ""
+}
+
 type isStreamExecRequest_Kind interface {
 	isStreamExecRequest_Kind()
 }
@@ -2099,6 +2148,10 @@ type StreamExecRequest_Resize struct {
 	Resize *WinSize `protobuf:"bytes,6,opt,name=resize,proto3,oneof"`
 }
 
+type StreamExecRequest_Lane struct {
+	Lane string `protobuf:"bytes,7,opt,name=lane,proto3,oneof"` // as in RunRequest
+}
+
 func (*StreamExecRequest_Start) isStreamExecRequest_Kind() {}
 
 func (*StreamExecRequest_Attach) isStreamExecRequest_Kind() {}
@@ -2110,6 +2163,8 @@ func (*StreamExecRequest_CloseStdin) isStreamExecRequest_Kind() {}
 func (*StreamExecRequest_Signal) isStreamExecRequest_Kind() {}
 
 func (*StreamExecRequest_Resize) isStreamExecRequest_Kind() {}
+
+func (*StreamExecRequest_Lane) isStreamExecRequest_Kind() {}
 
 type StreamExecStart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2251,6 +2306,7 @@ type StreamExecResponse struct {
 	//	*StreamExecResponse_StdinTaken
 	//	*StreamExecResponse_StdoutSkipped
 	//	*StreamExecResponse_StderrSkipped
+	//	*StreamExecResponse_OutputMoved
 	Kind          isStreamExecResponse_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2356,6 +2412,15 @@ func (x *StreamExecResponse) GetStderrSkipped() int64 {
 	return 0
 }
 
+func (x *StreamExecResponse) GetOutputMoved() bool {
+	if x != nil {
+		if x, ok := x.Kind.(*StreamExecResponse_OutputMoved); ok {
+			return x.OutputMoved
+		}
+	}
+	return false
+}
+
 type isStreamExecResponse_Kind interface {
 	isStreamExecResponse_Kind()
 }
@@ -2388,6 +2453,10 @@ type StreamExecResponse_StderrSkipped struct {
 	StderrSkipped int64 `protobuf:"varint,7,opt,name=stderr_skipped,json=stderrSkipped,proto3,oneof"`
 }
 
+type StreamExecResponse_OutputMoved struct {
+	OutputMoved bool `protobuf:"varint,8,opt,name=output_moved,json=outputMoved,proto3,oneof"` // as in RunResponse
+}
+
 func (*StreamExecResponse_Started) isStreamExecResponse_Kind() {}
 
 func (*StreamExecResponse_Stdout) isStreamExecResponse_Kind() {}
@@ -2401,6 +2470,8 @@ func (*StreamExecResponse_StdinTaken) isStreamExecResponse_Kind() {}
 func (*StreamExecResponse_StdoutSkipped) isStreamExecResponse_Kind() {}
 
 func (*StreamExecResponse_StderrSkipped) isStreamExecResponse_Kind() {}
+
+func (*StreamExecResponse_OutputMoved) isStreamExecResponse_Kind() {}
 
 type StartExecRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -7137,7 +7208,7 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\aRunSpec\x121\n" +
 	"\asandbox\x18\x01 \x01(\v2\x17.caisson.v1.SandboxSpecR\asandbox\x12(\n" +
 	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\x12\x16\n" +
-	"\x06detach\x18\x03 \x01(\bR\x06detach\"\xc5\x01\n" +
+	"\x06detach\x18\x03 \x01(\bR\x06detach\"\xdb\x01\n" +
 	"\n" +
 	"RunRequest\x12+\n" +
 	"\x05start\x18\x01 \x01(\v2\x13.caisson.v1.RunSpecH\x00R\x05start\x12\x16\n" +
@@ -7145,8 +7216,9 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\vclose_stdin\x18\x03 \x01(\bH\x00R\n" +
 	"closeStdin\x12\x18\n" +
 	"\x06signal\x18\x04 \x01(\x05H\x00R\x06signal\x12-\n" +
-	"\x06resize\x18\x05 \x01(\v2\x13.caisson.v1.WinSizeH\x00R\x06resizeB\x06\n" +
-	"\x04kind\"\x9d\x02\n" +
+	"\x06resize\x18\x05 \x01(\v2\x13.caisson.v1.WinSizeH\x00R\x06resize\x12\x14\n" +
+	"\x04lane\x18\x06 \x01(\tH\x00R\x04laneB\x06\n" +
+	"\x04kind\"\xc2\x02\n" +
 	"\vRunResponse\x12/\n" +
 	"\astarted\x18\x01 \x01(\v2\x13.caisson.v1.StartedH\x00R\astarted\x12\x18\n" +
 	"\x06stdout\x18\x02 \x01(\fH\x00R\x06stdout\x12\x18\n" +
@@ -7155,7 +7227,8 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\vstdin_taken\x18\x05 \x01(\x03H\x00R\n" +
 	"stdinTaken\x12'\n" +
 	"\x0estdout_skipped\x18\x06 \x01(\x03H\x00R\rstdoutSkipped\x12'\n" +
-	"\x0estderr_skipped\x18\a \x01(\x03H\x00R\rstderrSkippedB\x06\n" +
+	"\x0estderr_skipped\x18\a \x01(\x03H\x00R\rstderrSkipped\x12#\n" +
+	"\foutput_moved\x18\b \x01(\bH\x00R\voutputMovedB\x06\n" +
 	"\x04kind\"A\n" +
 	"\aStarted\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -7225,7 +7298,7 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x06result\x18\x01 \x01(\v2\x12.caisson.v1.ResultR\x06result\x12\x16\n" +
 	"\x06stdout\x18\x02 \x01(\fR\x06stdout\x12\x16\n" +
 	"\x06stderr\x18\x03 \x01(\fR\x06stderr\x12\x12\n" +
-	"\x04exec\x18\x04 \x01(\tR\x04exec\"\x82\x02\n" +
+	"\x04exec\x18\x04 \x01(\tR\x04exec\"\x98\x02\n" +
 	"\x11StreamExecRequest\x123\n" +
 	"\x05start\x18\x01 \x01(\v2\x1b.caisson.v1.StreamExecStartH\x00R\x05start\x12,\n" +
 	"\x06attach\x18\x02 \x01(\v2\x12.caisson.v1.AttachH\x00R\x06attach\x12\x16\n" +
@@ -7233,7 +7306,8 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\vclose_stdin\x18\x04 \x01(\bH\x00R\n" +
 	"closeStdin\x12\x18\n" +
 	"\x06signal\x18\x05 \x01(\x05H\x00R\x06signal\x12-\n" +
-	"\x06resize\x18\x06 \x01(\v2\x13.caisson.v1.WinSizeH\x00R\x06resizeB\x06\n" +
+	"\x06resize\x18\x06 \x01(\v2\x13.caisson.v1.WinSizeH\x00R\x06resize\x12\x14\n" +
+	"\x04lane\x18\a \x01(\tH\x00R\x04laneB\x06\n" +
 	"\x04kind\"M\n" +
 	"\x0fStreamExecStart\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12(\n" +
@@ -7243,7 +7317,7 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x04exec\x18\x02 \x01(\tR\x04exec\x12#\n" +
 	"\rstdout_offset\x18\x03 \x01(\x03R\fstdoutOffset\x12#\n" +
 	"\rstderr_offset\x18\x04 \x01(\x03R\fstderrOffset\x12\x14\n" +
-	"\x05stdin\x18\x05 \x01(\bR\x05stdin\"\xa1\x02\n" +
+	"\x05stdin\x18\x05 \x01(\bR\x05stdin\"\xc6\x02\n" +
 	"\x12StreamExecResponse\x12,\n" +
 	"\astarted\x18\x01 \x01(\v2\x10.caisson.v1.ExecH\x00R\astarted\x12\x18\n" +
 	"\x06stdout\x18\x02 \x01(\fH\x00R\x06stdout\x12\x18\n" +
@@ -7252,7 +7326,8 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\vstdin_taken\x18\x05 \x01(\x03H\x00R\n" +
 	"stdinTaken\x12'\n" +
 	"\x0estdout_skipped\x18\x06 \x01(\x03H\x00R\rstdoutSkipped\x12'\n" +
-	"\x0estderr_skipped\x18\a \x01(\x03H\x00R\rstderrSkippedB\x06\n" +
+	"\x0estderr_skipped\x18\a \x01(\x03H\x00R\rstderrSkipped\x12#\n" +
+	"\foutput_moved\x18\b \x01(\bH\x00R\voutputMovedB\x06\n" +
 	"\x04kind\"N\n" +
 	"\x10StartExecRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12(\n" +
@@ -7955,6 +8030,7 @@ func file_caisson_v1_caisson_proto_init() {
 		(*RunRequest_CloseStdin)(nil),
 		(*RunRequest_Signal)(nil),
 		(*RunRequest_Resize)(nil),
+		(*RunRequest_Lane)(nil),
 	}
 	file_caisson_v1_caisson_proto_msgTypes[10].OneofWrappers = []any{
 		(*RunResponse_Started)(nil),
@@ -7964,6 +8040,7 @@ func file_caisson_v1_caisson_proto_init() {
 		(*RunResponse_StdinTaken)(nil),
 		(*RunResponse_StdoutSkipped)(nil),
 		(*RunResponse_StderrSkipped)(nil),
+		(*RunResponse_OutputMoved)(nil),
 	}
 	file_caisson_v1_caisson_proto_msgTypes[14].OneofWrappers = []any{}
 	file_caisson_v1_caisson_proto_msgTypes[27].OneofWrappers = []any{
@@ -7973,6 +8050,7 @@ func file_caisson_v1_caisson_proto_init() {
 		(*StreamExecRequest_CloseStdin)(nil),
 		(*StreamExecRequest_Signal)(nil),
 		(*StreamExecRequest_Resize)(nil),
+		(*StreamExecRequest_Lane)(nil),
 	}
 	file_caisson_v1_caisson_proto_msgTypes[30].OneofWrappers = []any{
 		(*StreamExecResponse_Started)(nil),
@@ -7982,6 +8060,7 @@ func file_caisson_v1_caisson_proto_init() {
 		(*StreamExecResponse_StdinTaken)(nil),
 		(*StreamExecResponse_StdoutSkipped)(nil),
 		(*StreamExecResponse_StderrSkipped)(nil),
+		(*StreamExecResponse_OutputMoved)(nil),
 	}
 	file_caisson_v1_caisson_proto_msgTypes[45].OneofWrappers = []any{
 		(*ReadFileResponse_File)(nil),
