@@ -199,6 +199,26 @@ func TestStaleRecords(t *testing.T) {
 	d.AwaitNoSandbox(t)
 }
 
+// Much output, which comes beside its call, has no gap either when the daemon is
+// killed in the midst of it.
+func TestMuchOutputIsNotLost(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "")
+	box(t, d, "flood")
+	c := beside(t, d, "exec", "--output-limit", "64M", "flood", "--", "seq", "0", "5999999") // 47 MB
+	await(t, "much output", func() bool { return c.size() > 8<<20 })
+	d.Kill(t)
+	early := c.size()
+	d.Launch(t)
+	if code := c.end(t); code != 0 {
+		t.Errorf("it ended with %d: %s", code, c.stderr())
+	}
+	if early == c.size() {
+		t.Error("all output came before the daemon was killed")
+	}
+	checkCount(t, "exec", c.stdout(), 6_000_000)
+}
+
 func recordOf(t *testing.T, d *harness.Daemon, id string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(d.State, "sandboxes", id, "*.json"))

@@ -130,6 +130,13 @@ func (c *client) stdout() string {
 	return c.out.String()
 }
 
+// size is the length of stdout.
+func (c *client) size() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.out.Len()
+}
+
 func (c *client) stderr() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
