@@ -242,21 +242,22 @@ func (w *writing) Write(p []byte) (int, error) {
 // TestLaneEndsWithItsCaller has a caller's writer fail, and a caller cancel, in
 // the midst of what a lane brings.
 func TestLaneEndsWithItsCaller(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
 	for name, tt := range map[string]struct {
-		on   func() error
+		on   func(cancel func()) error
 		code sbxerr.Code
 	}{
-		"its writer fails": {func() error { return io.ErrShortWrite }, sbxerr.ClientIO},
-		"it cancels":       {func() error { cancel(); return nil }, sbxerr.Canceled},
+		"its writer fails": {func(func()) error { return io.ErrShortWrite }, sbxerr.ClientIO},
+		"it cancels":       {func(cancel func()) error { cancel(); return nil }, sbxerr.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
 			f := much(laneOutput(16))
 			killed := make(chan runtime.SignalRequest, 1)
 			f.OnSignal = func(_, _ string, req runtime.SignalRequest) error { killed <- req; return nil }
 			out := &writing{on: func(n int) error {
 				if n > 6<<20 {
-					return tt.on()
+					return tt.on(cancel)
 				}
 				return nil
 			}}
