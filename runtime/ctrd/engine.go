@@ -52,6 +52,7 @@ type Engine struct {
 	client *containerd.Client
 	conn   *grpc.ClientConn
 	gate   *shimGate
+	names  imageNames
 
 	mu      sync.Mutex
 	uploads map[digest.Digest][]string // leases that keep a blob until its image is committed

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
@@ -89,7 +90,7 @@ func splitRef(ref string) (name string, want digest.Digest, err error) {
 func (e *Engine) find(ctx context.Context, name string, want digest.Digest) (images.Image, error) {
 	const op = "ctrd.image"
 	if name != "" {
-		r, err := e.client.ImageService().Get(ctx, name)
+		r, err := e.named(ctx, name)
 		switch {
 		case errdefs.IsNotFound(err):
 			return r, sbxerr.New(sbxerr.ImageNotFound, op, "get image %q: no such name", name)
@@ -106,6 +107,18 @@ func (e *Engine) find(ctx context.Context, name string, want digest.Digest) (ima
 		return images.Image{}, sbxerr.New(sbxerr.ImageNotFound, op, "get image %q: no image of that digest", want)
 	}
 	return slices.MinFunc(list, func(a, b images.Image) int { return cmp.Compare(a.Name, b.Name) }), nil
+}
+
+func (e *Engine) named(ctx context.Context, name string) (images.Image, error) {
+	img, token, ok := e.names.get(name, time.Now())
+	if ok {
+		return img, nil
+	}
+	img, err := e.client.ImageService().Get(ctx, name)
+	if err == nil {
+		e.names.put(img, token, time.Now())
+	}
+	return img, err
 }
 
 // load reads what the store knows of r. The documents are immutable, so they are
@@ -205,7 +218,9 @@ func (e *Engine) readJSON(ctx context.Context, desc ocispec.Descriptor, into any
 // Absent is success.
 func (e *Engine) RemoveImage(ctx context.Context, name string) error {
 	return e.call(ctx, "ctrd.remove_image", "remove image", name, func(ctx context.Context) error {
-		err := e.client.ImageService().Delete(ctx, name, images.SynchronousDelete())
+		err := e.names.change(func() error {
+			return e.client.ImageService().Delete(ctx, name, images.SynchronousDelete())
+		})
 		if errdefs.IsNotFound(err) {
 			return nil
 		}

@@ -184,11 +184,13 @@ func (e *Engine) unpackImage(ctx context.Context, img images.Image) error {
 
 func (e *Engine) putImage(ctx context.Context, img images.Image) error {
 	svc := e.client.ImageService()
-	_, err := svc.Create(ctx, img)
-	if errdefs.IsAlreadyExists(err) {
-		_, err = svc.Update(ctx, img, "target", "labels")
-	}
-	return err
+	return e.names.change(func() error {
+		_, err := svc.Create(ctx, img)
+		if errdefs.IsAlreadyExists(err) {
+			_, err = svc.Update(ctx, img, "target", "labels")
+		}
+		return err
+	})
 }
 
 // releaseUploads ends one upload of each blob: the image's name keeps them now.
