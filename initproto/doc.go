@@ -88,6 +88,9 @@ const SocketEnv = "CAISSON_INIT_SOCKET"
 // command. PID 1 alone can use it: it needs the descriptors that PID 1 passes.
 const LaunchMode = "launch"
 
+// NothingMode is the argument that makes caisson-init end at once, with success.
+const NothingMode = "nothing"
+
 // Bounds of what is sent.
 const (
 	MaxPacket  = 128     // bytes of any packet of this Version, of any ever 64 KiB

@@ -31,8 +31,9 @@ import (
 // modes are what this binary does beside being PID 1, by its first argument.
 // Each returns the exit status.
 var modes = map[string]func() int{
-	initproto.LaunchMode: launchMain,
-	files.Mode:           runFiles,
+	initproto.LaunchMode:  launchMain,
+	initproto.NothingMode: func() int { return 0 },
+	files.Mode:            runFiles,
 }
 
 // The first thread of PID 1 does nothing. The kernel drops a signal from inside
