@@ -94,6 +94,9 @@ func StartWith(t testing.TB, config string) *Daemon {
 	return d
 }
 
+// StateParent is where state directories are made.
+var StateParent = "/run"
+
 // New makes the directories for a daemon and starts nothing. The state
 // directory's name is short because sockets lie below it.
 func New(t testing.TB) *Daemon {
@@ -102,7 +105,7 @@ func New(t testing.TB) *Daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := os.MkdirTemp("/run", "caisson-t")
+	state, err := os.MkdirTemp(StateParent, "caisson-t")
 	if err != nil {
 		t.Fatal(err)
 	}
