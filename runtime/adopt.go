@@ -192,11 +192,7 @@ func (m *Manager) reconnect(ctx context.Context, s *sandbox) ([]pid1.Held, error
 	if err := readJSON(m.paths.spec(s.id), &spec); err != nil {
 		return nil, err
 	}
-	pid, err := m.engine.PID(ctx, s.id)
-	if err != nil {
-		return nil, err
-	}
-	process, err := openProcess(pid)
+	process, err := openKnown(r.PID, r.PIDBegan)
 	if err != nil {
 		return nil, err
 	}

@@ -18,8 +18,6 @@ type Engine interface {
 	Start(ctx context.Context, id string) error
 	// Delete kills and removes the container. Absent is success.
 	Delete(ctx context.Context, id string) error
-	// PID returns the ID on the host of the container's first process, which runs.
-	PID(ctx context.Context, id string) (int, error)
 	// Containers lists the IDs of all containers of this daemon.
 	Containers(ctx context.Context) ([]string, error)
 }

@@ -254,14 +254,6 @@ func (e *fakeEngine) Containers(context.Context) ([]string, error) {
 	return ids, e.fail["containers"]
 }
 
-func (e *fakeEngine) PID(_ context.Context, id string) (int, error) {
-	c := e.get(id)
-	if c == nil {
-		return 0, sbxerr.New(sbxerr.State, "fake.pid", "no container %q", id)
-	}
-	return c.cmd.Process.Pid, nil
-}
-
 // count sets a counter of a cgroup, as the kernel would.
 func (e *fakeEngine) count(t testing.TB, id, file, content string) {
 	t.Helper()

@@ -369,6 +369,7 @@ func (m *Manager) assign(ctx context.Context, s *sandbox, p *plan, prepare func(
 	}
 	have := s.kept()
 	r.HostIDBase, r.Ready, r.Stages, r.Warnings = have.HostIDBase, true, nil, have.Warnings
+	r.PID, r.PIDBegan = have.PID, have.PIDBegan
 	r.IdleSince = now()
 	begin := time.Now()
 	if err := errors.Join(m.rename(s, p, r), failpoint("assign/renamed")); err != nil {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +27,41 @@ func openProcess(pid int) (*process, error) {
 		return nil, sbxerr.Wrap(sbxerr.Init, "runtime.process", fmt.Errorf("open process %d: %w", pid, err))
 	}
 	return &process{pid: pid, file: os.NewFile(uintptr(fd), fmt.Sprintf("pidfd %d", pid))}, nil
+}
+
+// openKnown opens the process that had this pid and began at this tick of the
+// host's clock. One that ended is an error, also where its pid is another's now.
+func openKnown(pid int, began uint64) (*process, error) {
+	const op = "runtime.process"
+	p, err := openProcess(pid)
+	if err != nil {
+		return nil, err
+	}
+	state, at, err := processStat(pid) // of the process that p holds, or of nothing that began then
+	switch {
+	case err != nil:
+	case state == 'Z' || state == 'X' || at != began:
+		err = errors.New("it has ended")
+	default:
+		return p, nil
+	}
+	return nil, sbxerr.Wrap(sbxerr.Init, op, errors.Join(fmt.Errorf("open process %d: %w", pid, err), p.close()))
+}
+
+// processStat returns the state of a process and when it began, in ticks since
+// the boot (proc_pid_stat(5), fields 3 and 22).
+func processStat(pid int) (state byte, began uint64, err error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	_, rest, _ := strings.Cut(string(data[strings.LastIndexByte(string(data), ')')+1:]), " ") // the name may hold anything
+	fields := strings.Fields(rest)
+	if len(fields) < 20 {
+		return 0, 0, fmt.Errorf("%q is not the state of a process", data)
+	}
+	began, err = strconv.ParseUint(fields[19], 10, 64)
+	return fields[0][0], began, err
 }
 
 func (p *process) close() error { return p.file.Close() }

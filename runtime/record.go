@@ -16,7 +16,7 @@ import (
 
 // recordVersion is raised when a record changes in a way that an older daemon
 // would misread.
-const recordVersion = 3
+const recordVersion = 4
 
 // record is what is kept of a sandbox outside this process: enough for another
 // daemon to go on with it. It lies on tmpfs: it dies with the boot, like the
@@ -62,6 +62,9 @@ type record struct {
 	Pooled   bool     `json:"pooled"`   // it waits for its request
 	Ready    bool     `json:"ready"`    // it passed its checks
 	Paused   bool     `json:"paused"`
+
+	PID      int    `json:"pid"`       // of PID 1, on the host
+	PIDBegan uint64 `json:"pid_began"` // in ticks since the boot
 
 	Warnings []string  `json:"warnings"`
 	Stages   []Stage   `json:"stages"`

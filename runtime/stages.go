@@ -236,8 +236,9 @@ func (m *Manager) createContainer(ctx context.Context, s *sandbox) error {
 	if err != nil {
 		return err
 	}
-	s.update(func() { s.process = process })
-	return nil
+	_, began, err := processStat(pid)
+	s.update(func() { s.process, s.record.PID, s.record.PIDBegan = process, pid, began })
+	return sbxerr.Wrap(sbxerr.Init, "runtime.process", err)
 }
 
 // tighten makes the group that the OCI runtime made ready for groups of single

@@ -359,3 +359,14 @@ func namespaced(t testing.TB, e *Engine) context.Context {
 	t.Helper()
 	return namespaces.WithNamespace(t.Context(), e.cfg.Namespace)
 }
+
+// State asks for the state of id. An absent container is no error.
+func (e *Engine) State(ctx context.Context, id string) (ContainerState, error) {
+	var s ContainerState
+	err := e.call(ctx, "ctrd.state", "read state of container", id, func(ctx context.Context) error {
+		var err error
+		s, err = e.state(ctx, id)
+		return err
+	})
+	return s, err
+}

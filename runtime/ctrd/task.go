@@ -324,17 +324,7 @@ type ContainerState struct {
 	PID    int // on the host; 0 unless created, running or stopped
 }
 
-// State asks for the state of id. An absent container is no error.
-func (e *Engine) State(ctx context.Context, id string) (ContainerState, error) {
-	var s ContainerState
-	err := e.call(ctx, "ctrd.state", "read state of container", id, func(ctx context.Context) error {
-		var err error
-		s, err = e.state(ctx, id)
-		return err
-	})
-	return s, err
-}
-
+// state asks for the state of id. An absent container is no error.
 func (e *Engine) state(ctx context.Context, id string) (ContainerState, error) {
 	if _, err := e.client.ContainerService().Get(ctx, id); errdefs.IsNotFound(err) {
 		return ContainerState{Status: StatusAbsent}, nil

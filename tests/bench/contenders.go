@@ -257,7 +257,7 @@ func unmount(target string) error {
 // to clean up after a container outlives the command that removed it.
 func awaitGone(group string) error {
 	var err error
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) { // nothing announces it on cgroup v1
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) { // nothing announces it on cgroup v1; podman takes its time with a container
 		if err = removeCgroups(group); err == nil {
 			return nil
 		}
