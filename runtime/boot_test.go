@@ -66,6 +66,40 @@ func TestProcessWaitCanBeInterruptedAndRepeated(t *testing.T) {
 	wantError(t, err, sbxerr.Init, "open process 1073741824")
 }
 
+// A pid alone is nobody: it may be another's by now, or of one that ended and
+// that nobody has reaped.
+func TestOpenKnown(t *testing.T) {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = []string{fakeInitEnv + "=" + t.TempDir()}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	_, began, err := processStat(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := openKnown(pid, began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = openKnown(pid, began+1)
+	wantError(t, err, sbxerr.Init, "it has ended")
+	if err := errors.Join(p.kill(), p.wait(callerContext(t)), p.close()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = openKnown(pid, began) // a zombie
+	wantError(t, err, sbxerr.Init, "it has ended")
+	_ = cmd.Wait() // killed
+	_, err = openKnown(pid, began)
+	wantError(t, err, sbxerr.Init, "open process")
+	_ = stdin.Close()
+}
+
 func TestNetworkCheckShowsWhatWasFound(t *testing.T) {
 	for _, tt := range []struct {
 		found []netns.Difference
