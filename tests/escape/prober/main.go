@@ -44,6 +44,9 @@ func main() {
 		exit(tamper(os.Args))
 	}
 	found := census() // before anything else opens a descriptor
+	// A thread that the kernel kills takes its right to run goroutines with it: on
+	// one CPU nobody would be left to say so.
+	runtime.GOMAXPROCS(max(runtime.NumCPU(), 4))
 	if len(os.Args) < 2 {
 		exit(errors.New("usage: prober run|one|sweep|bomb|hold|euid …"))
 	}
