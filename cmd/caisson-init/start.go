@@ -2,7 +2,6 @@ package main
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -78,7 +77,7 @@ func (s *server) start(m initproto.Start, fds []int) {
 	}
 	s.live[rec.pid], s.records[rec.exec] = rec, rec
 	s.confirm(rec)
-	offer(rec.pid)
+	offer(rec.pid, maxDescent)
 	select {
 	case s.forked <- struct{}{}:
 	default: // it has yet to see the previous one
@@ -171,19 +170,6 @@ func (s *server) spawn(r *request) (*record, *failure) {
 	}
 	rec.take(r)
 	return rec, nil
-}
-
-// offer makes the command what the kernel kills first when the sandbox is out of
-// memory. Without it PID 1 has the same score, and can be next after the command
-// that took it all: the whole sandbox would end. A command may lower it again to
-// PID 1's own score (proc_pid_oom_score_adj(5)), at its own risk.
-func offer(pid int) {
-	fd, err := syscall.Open("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return // it has ended
-	}
-	_, _ = syscall.Write(fd, []byte("1000")) // no more than a preference
-	_ = syscall.Close(fd)
 }
 
 // take moves what is held from the request to the record.
