@@ -148,10 +148,11 @@ test-root: build containerd17 ## integration, escape and fault suites, against t
 	$(STRICT) $(GO) test -count=1 -timeout 20m -p 1 -skip "^TestChaos$$" $(ROOT_SUITES)
 
 .PHONY: test
-test: ## everything this host can run: setup, build, all tests with coverage, integration, escape, faults, chaos (root)
+test: ## all there is, in half an hour: coverage, integration, escape, faults, virtual machine, chaos (root)
 	$(MAKE) setup
 	$(MAKE) test-cover
 	$(MAKE) test-root
+	$(MAKE) test-vm
 	$(MAKE) chaos
 
 CAISSON_CHAOS ?= 10m
