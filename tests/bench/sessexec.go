@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/caisson-run/caisson/tests/harness"
@@ -32,8 +33,9 @@ func (t times) summary() *Summary { sum := summarize(t); return &sum }
 
 // execSeries is where the time of short commands went: command is the daemon's
 // clock from the request for a start to the end that PID 1 told, call is what an
-// empty call of the API takes.
-type execSeries struct{ total, command, call, rest times }
+// empty call of the API takes, and bare what the same program takes that this
+// process starts on the host.
+type execSeries struct{ total, command, call, rest, bare times }
 
 func (s *site) execSeries(id string, rounds int) execSeries {
 	var e execSeries
@@ -43,6 +45,10 @@ func (s *site) execSeries(id string, rounds int) execSeries {
 			s.t.Fatal(err)
 		}
 		call := time.Since(begin)
+		bare, err := bareTrue()
+		if err != nil {
+			s.t.Fatal(err)
+		}
 		begin = time.Now()
 		result, err := s.execTrue(s.t.Context(), id)
 		took := time.Since(begin)
@@ -54,9 +60,19 @@ func (s *site) execSeries(id string, rounds int) execSeries {
 		}
 		command := result.GetDuration().AsDuration()
 		e.total, e.command = append(e.total, took), append(e.command, command)
-		e.call, e.rest = append(e.call, call), append(e.rest, max(0, took-command))
+		e.call, e.rest, e.bare = append(e.call, call), append(e.rest, max(0, took-command)), append(e.bare, bare)
 	}
 	return e
+}
+
+// bareTrue starts the program of the image base on the host and waits for its end.
+func bareTrue() (time.Duration, error) {
+	begin := time.Now()
+	pid, err := syscall.ForkExec(busybox, []string{"true"}, &syscall.ProcAttr{Files: []uintptr{0, 1, 2}})
+	if err == nil {
+		_, err = syscall.Wait4(pid, nil, 0, nil)
+	}
+	return time.Since(begin), err
 }
 
 // warmRounds are not counted: connections and caches of both sides fill.
@@ -67,6 +83,7 @@ func (e execSeries) trace() []Stage {
 		{"command: started, ended, told", *e.command.summary()},
 		{"the rest: call, record, result", *e.rest.summary()},
 		{"for comparison: the call Stats", *e.call.summary()},
+		{"for comparison: the same true on the host", *e.bare.summary()},
 	}
 }
 
