@@ -25,10 +25,10 @@ var (
 )
 
 // keeps reports whether a sandbox that ended for cause stays, with what its
-// commands wrote, until it is removed.
+// commands wrote, until it is removed. One in a pool is nobody's to remove.
 func (r record) keeps(cause error) bool {
 	byItself := errors.Is(cause, errMainEnded) || errors.Is(cause, errInitLost) || errors.Is(cause, ErrStopped)
-	return byItself && (r.Detached || r.Main == 0)
+	return byItself && !r.Pooled && (r.Detached || r.Main == 0)
 }
 
 // endReason is what the commands of s tell that ended with it.

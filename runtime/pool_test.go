@@ -68,3 +68,24 @@ func TestPoolShrinks(t *testing.T) {
 	}
 	within(t, "the end of what is too much", surplus.gone)
 }
+
+// A ready sandbox whose PID 1 was killed is nobody's: nothing of it is kept.
+func TestPooledSandboxThatEnds(t *testing.T) {
+	f := newFixture(t)
+	f.opts.MaxSandboxes = 100
+	ctx := callerContext(t)
+	p := &pool{cfg: PoolConfig{Size: 1}}
+	f.inspectPool(ctx, p)
+	if err := f.fillOne(ctx, p); err != nil {
+		t.Fatal(err)
+	}
+	dead := p.ready[0]
+	if err := dead.process.kill(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the end of what is of no more use", dead.gone)
+	f.wantNothingLeft(t)
+	if s := p.take(p.kind); s != nil {
+		t.Error("it was handed out")
+	}
+}
