@@ -153,7 +153,7 @@ test: ## all there is, in half an hour: coverage, integration, escape, faults, v
 	$(MAKE) test-cover
 	$(MAKE) test-root
 	$(MAKE) test-vm
-	$(MAKE) chaos
+	$(MAKE) chaos CAISSON_CHAOS=3m
 
 CAISSON_CHAOS ?= 10m
 
