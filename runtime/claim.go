@@ -1,0 +1,128 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// obtain returns a live sandbox for p: a ready one where there is one of its
+// kind, else a new one. prepare sets what its record holds beyond the plan.
+func (m *Manager) obtain(ctx context.Context, p *plan, prepare func(*record)) (*sandbox, error) {
+	for _, pool := range m.pools {
+		s := pool.take(kindOf(p))
+		if s == nil {
+			continue
+		}
+		ready := s.kept()
+		err := m.assign(ctx, s, p, prepare)
+		if err == nil {
+			pool.refill()
+			return s, nil
+		}
+		s.update(func() { s.record = ready }) // its name is for the one that is made instead
+		m.keepRecord(s)
+		s.end(errSpoiled)
+		pool.refill()
+		if code := sbxerr.Of(err); code == sbxerr.Workspace || code == sbxerr.Peer || code == sbxerr.Busy || errors.Is(err, errTaken) { // a new one would not help
+			return nil, err
+		}
+		m.log.Warn("use ready sandbox", "sandbox", s.id, "err", err)
+		p.become(newID()) // that one is still being removed under its own
+	}
+	return m.make(ctx, p, prepare)
+}
+
+// assign makes a ready sandbox that of p: its limits, its workspace, its name.
+// Its ID stays, and with it all that is named after it.
+func (m *Manager) assign(ctx context.Context, s *sandbox, p *plan, prepare func(*record)) error {
+	s.changing.Lock() // who looks at it sees all of the change, or nothing
+	defer s.changing.Unlock()
+	p.become(s.id)
+	r := p.record(m.boot, time.Now().Round(0))
+	if prepare != nil {
+		prepare(&r)
+	}
+	have := s.kept()
+	r.HostIDBase, r.Ready, r.Stages, r.Warnings = have.HostIDBase, true, nil, have.Warnings
+	r.PID, r.PIDBegan = have.PID, have.PIDBegan
+	r.IdleSince = now()
+	begin := time.Now()
+	if err := errors.Join(m.rename(s, p, r), failpoint("assign/renamed")); err != nil {
+		return err
+	}
+	if err := errors.Join(m.setLimits(s, have.Limits, p.limits), failpoint("assign/limits")); err != nil {
+		return err
+	}
+	if err := m.declare(s, p, have); err != nil {
+		return err
+	}
+	err := m.withWorkspace(ctx, s, p, func(ws *mount.Workspace, ids *mount.UserNS) error {
+		point := m.paths.workspace(s.id) // on the host too: the posture is checked against it
+		if err := errors.Join(makeDir(point, 0o700), ws.Attach(point, p.readOnly, ids)); err != nil {
+			return err
+		}
+		return ws.AttachInto(s.process.file, workspacePath, p.readOnly, ids)
+	})
+	if err = errors.Join(err, failpoint("assign/workspace")); err != nil {
+		return err
+	}
+	r.Stages = []Stage{{Name: "pool", Duration: time.Since(begin)}}
+	s.update(func() { s.record = r })
+	if err := errors.Join(writeRecord(m.paths.record(s.id), r), failpoint("assign/record")); err != nil {
+		return err
+	}
+	if err := m.createNested(ctx, s); err != nil {
+		return err
+	}
+	s.rearm()
+	return s.endCause()
+}
+
+// declare makes the spec of s that of p, against which another daemon checks it,
+// where it is another than it was made with.
+func (m *Manager) declare(s *sandbox, p *plan, have record) error {
+	if p.request.Workspace == nil && p.limits == have.Limits {
+		return nil
+	}
+	spec, _, err := m.buildSpec(p, s.block) // what it warns of was said when s was made
+	if err != nil {
+		return err
+	}
+	s.update(func() { s.spec, s.stale = spec, true })
+	return writeRecord(m.paths.spec(s.id), spec)
+}
+
+// become gives p the ID of the sandbox that it gets.
+func (p *plan) become(id string) {
+	old := p.id
+	if p.name == old {
+		p.name = id
+	}
+	for i, kv := range p.env {
+		if kv == "HOSTNAME="+old {
+			p.env[i] = "HOSTNAME=" + id
+		}
+	}
+	p.id = id
+}
+
+// rename makes s known under the names of r, unless they are taken.
+func (m *Manager) rename(s *sandbox, p *plan, r record) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.claimNameLocked(s, r); err != nil {
+		return err
+	}
+	if err := m.admitGrantedLocked(p.grant, r); err != nil {
+		return err
+	}
+	s.update(func() {
+		s.record.Name, s.record.Key, s.record.Limits, s.record.Pooled = r.Name, r.Key, r.Limits, false
+		s.record.OwnerUID, s.record.OwnerSystem, s.record.Parent = r.OwnerUID, r.OwnerSystem, r.Parent
+	})
+	return nil
+}
