@@ -26,21 +26,30 @@ func (m *Manager) Files(ctx context.Context, ref string) (*files.Session, error)
 	return s.files, nil
 }
 
-// fileProcesses starts processes that work on the files of s. They have no
-// record: those that a daemon leaves behind are ended by the next one.
+// ownCommand is a command of the daemon's own in s. It has no record: one that a
+// daemon leaves behind is ended by the next.
+func (s *sandbox) ownCommand(args []string) pid1.Command {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastExec++
+	r := s.record
+	return pid1.Command{
+		Number: s.lastExec, Args: args, Env: r.Env, Cwd: "/", UID: r.User.UID, GID: r.User.GID, Groups: r.User.Groups,
+	}
+}
+
+// fileProcesses starts processes that work on the files of s.
 func (m *Manager) fileProcesses(s *sandbox) files.Start {
 	return func(ctx context.Context, args []string, socket *os.File) (func(), error) {
 		s.mu.Lock()
 		err := s.acceptsLocked()
-		s.lastExec++
-		n, r := s.lastExec, s.record
 		s.mu.Unlock()
 		if err != nil {
 			return nil, err
 		}
-		proc, err := s.init.Start(ctx, pid1.Command{
-			Number: n, Args: args, Env: r.Env, Cwd: "/", UID: r.User.UID, GID: r.User.GID, Groups: r.User.Groups, Stdin: socket,
-		})
+		cmd := s.ownCommand(args)
+		cmd.Stdin = socket
+		proc, err := s.init.Start(ctx, cmd)
 		if err != nil {
 			return nil, err
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/runtime/peer"
-	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -275,15 +274,7 @@ func (m *Manager) makePooled(ctx context.Context, p *pool) (*sandbox, error) {
 func (m *Manager) warm(ctx context.Context, s *sandbox) error {
 	ctx, cancel := context.WithTimeout(ctx, initTimeout)
 	defer cancel()
-	r := s.kept()
-	s.mu.Lock()
-	s.lastExec++
-	n := s.lastExec
-	s.mu.Unlock()
-	proc, err := s.init.Start(ctx, pid1.Command{
-		Number: n, Args: []string{path.Join(initproto.Dir, initproto.BinaryName), initproto.NothingMode},
-		Env: r.Env, Cwd: "/", UID: r.User.UID, GID: r.User.GID, Groups: r.User.Groups,
-	})
+	proc, err := s.init.Start(ctx, s.ownCommand([]string{path.Join(initproto.Dir, initproto.BinaryName), initproto.NothingMode}))
 	if err != nil {
 		return err
 	}
