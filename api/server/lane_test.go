@@ -296,7 +296,7 @@ func TestQuietLane(t *testing.T) {
 		t.Fatalf("got %v", m)
 	}
 	for range 2 {
-		time.Sleep(3 * timeout)
+		time.Sleep(3 * timeout) // past what bounds a body and a write
 		s.stdout <- "x"
 		if p := make([]byte, 4); !readAll(lane, p) || string(p) != "\x03\x12\x01x" {
 			t.Fatalf("in the lane: %q", p)

@@ -250,9 +250,9 @@ func TestFrozenIsExcused(t *testing.T) {
 	c.SetFrozen(true)
 	done := make(chan error, 1)
 	go func() { done <- e.Signal(testContext(t), syscall.SIGTERM) }()
-	time.Sleep(5 * answer)
+	time.Sleep(5 * answer) // for longer than it has to answer
 	c.SetFrozen(false)
-	time.Sleep(answer / 2)
+	time.Sleep(answer / 2) // within its time again
 	if err := c.Err(); err != nil {
 		t.Fatalf("a frozen PID 1 was given up: %v", err)
 	}

@@ -70,7 +70,7 @@ func (d *tight) shrink(t *testing.T, disk string, bytes, inodes int64) (grow fun
 			t.Fatal(err)
 		}
 		d.remount(t, disk, 0, fmt.Sprintf("size=%d,nr_inodes=%d", int64(st.Blocks-st.Bfree)*st.Bsize+bytes, int64(st.Files-st.Ffree)+inodes))
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // for the kernel to free it
 	}
 	return func() {
 		t.Helper()
