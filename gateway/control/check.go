@@ -1,0 +1,199 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// The bounds of texts, in bytes.
+const (
+	maxID   = 64
+	maxText = 1024 // reasons, rules, remedies
+	maxName = 300  // a canonical name, or what was asked for instead
+)
+
+var (
+	proxyVerdicts = []proxy.Verdict{proxy.Allowed, proxy.Refused, proxy.Failed, proxy.Cut, proxy.Idle, proxy.Stopped}
+	dnsVerdicts   = []dns.Verdict{dns.Answered, dns.Empty, dns.Absent, dns.Refused, dns.Failed}
+)
+
+// check reports what r lacks. Whether the policy is one, policy.Compile says.
+func (r Request) check() error {
+	switch r.Op {
+	case Configure, Ping:
+		if r.Sandbox != "" {
+			return fmt.Errorf("the operation %q is not about a sandbox", r.Op)
+		}
+	case Add, SetPolicy, Remove:
+		if err := checkID(r.Sandbox); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("there is no operation %q", clean(string(r.Op), maxID))
+	}
+	switch {
+	case r.Seq == 0:
+		return errors.New("a request without a number")
+	case len(r.Names) > MaxNames:
+		return fmt.Errorf("%d names are more than %d", len(r.Names), MaxNames)
+	}
+	return nil
+}
+
+func checkID(id string) error {
+	if id == "" || len(id) > maxID || strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") != "" {
+		return fmt.Errorf("%q is no ID of a sandbox", clean(id, maxID))
+	}
+	return nil
+}
+
+// check reports what is not as this package says.
+func (r Report) check() error {
+	parts := []struct {
+		set   bool
+		check func() error
+	}{
+		{r.Confined, func() error { return nil }},
+		{r.Answer != nil, func() error { return r.Answer.check() }},
+		{r.Attempt != nil, func() error { return checkAttempt(r.Attempt) }},
+		{r.Query != nil, func() error { return checkQuery(r.Query) }},
+		{r.Named != nil, func() error { return r.Named.check() }},
+		{r.Open != nil, func() error { return r.Open.check() }},
+		{r.Broken != nil, func() error { return checkID(r.Broken.Sandbox) }},
+	}
+	var said []func() error
+	for _, p := range parts {
+		if p.set {
+			said = append(said, p.check)
+		}
+	}
+	if len(said) != 1 {
+		return fmt.Errorf("a report says %d things at once", len(said))
+	}
+	return said[0]()
+}
+
+func (a *Answer) check() error {
+	if a.Seq == 0 {
+		return errors.New("an answer without a number")
+	}
+	return checkCode(a.Code)
+}
+
+// checkCode refuses what is no code: codes are part of the API.
+func checkCode(c sbxerr.Code) error {
+	if _, known := sbxerr.Describe(c); c != "" && !known {
+		return errors.New("an unknown code")
+	}
+	return nil
+}
+
+func checkAttempt(a *proxy.Attempt) error {
+	switch {
+	case !slices.Contains(proxyVerdicts, a.Verdict):
+		return errors.New("an attempt with an unknown verdict")
+	case a.Sent < 0 || a.Received < 0 || a.Duration < 0:
+		return errors.New("an attempt with less than nothing")
+	case a.Name != "" && !canonical(a.Name):
+		return errors.New("an attempt to what is no name")
+	}
+	return errors.Join(checkID(a.Sandbox), checkCode(a.Code))
+}
+
+func checkQuery(q *dns.Query) error {
+	switch {
+	case !slices.Contains(dnsVerdicts, q.Verdict):
+		return errors.New("a question with an unknown verdict")
+	case q.Duration < 0:
+		return errors.New("a question that took less than nothing")
+	}
+	return errors.Join(checkID(q.Sandbox), checkCode(q.Code))
+}
+
+func (n *Named) check() error {
+	if !canonical(n.Name) || !policy.Pool.Contains(n.Address) {
+		return errors.New("what was named is no name, or not in the pool")
+	}
+	return checkID(n.Sandbox)
+}
+
+func (o *Open) check() error {
+	if o.Connections < 0 {
+		return errors.New("less than no connections")
+	}
+	return checkID(o.Sandbox)
+}
+
+// canonical reports whether n is in its one form.
+func canonical(n policy.Name) bool {
+	parsed, err := policy.ParseWireName(string(n))
+	return err == nil && parsed == n
+}
+
+// shorten brings all texts of r within bounds.
+func (r *Report) shorten() {
+	if r.Answer != nil {
+		a := *r.Answer
+		a.Message, a.Remedy = clean(a.Message, maxText), clean(a.Remedy, maxText)
+		r.Answer = &a
+	}
+	if r.Attempt != nil {
+		a := *r.Attempt
+		a.Rule, a.Reason = clean(a.Rule, maxText), clean(a.Reason, maxText)
+		a.Asked, a.Address = withoutZone(a.Asked), withoutZone(a.Address)
+		a.Begun = notAfter(a.Begun, time.Now())
+		r.Attempt = &a
+	}
+	if r.Query != nil {
+		q := *r.Query
+		q.Name, q.Type = clean(q.Name, maxName), clean(q.Type, maxID)
+		q.Rule, q.Reason = clean(q.Rule, maxText), clean(q.Reason, maxText)
+		q.Address = q.Address.WithZone("")
+		r.Query = &q
+	}
+	if r.Broken != nil {
+		b := *r.Broken
+		b.Reason = clean(b.Reason, maxText)
+		r.Broken = &b
+	}
+}
+
+// withoutZone drops what an address may carry beside its bits: text.
+func withoutZone(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().WithZone(""), a.Port())
+}
+
+// notAfter keeps a time in the past, and in a form that prints.
+func notAfter(t, last time.Time) time.Time {
+	if t.After(last) {
+		t = last
+	}
+	return t.Round(0).UTC()
+}
+
+// clean makes s one line of printable text of at most so many bytes.
+func clean(s string, most int) string {
+	if len(s) > most {
+		s = s[:most]
+		for !utf8.ValidString(s) && len(s) > most-utf8.UTFMax {
+			s = s[:len(s)-1]
+		}
+	}
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}

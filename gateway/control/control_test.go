@@ -1,0 +1,339 @@
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+var requests = []Request{
+	{Seq: 1, Op: Ping},
+	{Seq: 2, Op: Configure, Servers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.53:53"), netip.MustParseAddrPort("[::1]:5353")}},
+	{Seq: 3, Op: SetPolicy, Sandbox: "abc", Policy: policy.Spec{Mode: policy.Allow, Allow: []string{"<&>.example"}, Map: map[string]string{"a.test": "10.1.2.3"}}},
+	{Seq: 4, Op: Remove, Sandbox: "abc"},
+	{Seq: 5, Op: Add, Sandbox: "abc", Policy: policy.Spec{AirGapped: true}, Names: map[policy.Name]netip.Addr{"a.test": netip.MustParseAddr("198.18.0.9")}},
+}
+
+var reports = []Report{
+	{Confined: true},
+	{Answer: &Answer{Seq: 7}},
+	{Answer: Answered(8, sbxerr.New(sbxerr.NetPolicy, "test", "no"))},
+	{Attempt: &proxy.Attempt{Sandbox: "abc", Name: "a.test", Asked: netip.MustParseAddrPort("198.18.0.9:443"), Verdict: proxy.Allowed, Begun: time.Unix(1700000000, 5).UTC(), Sent: 3}, Lost: 4},
+	{Query: &dns.Query{Sandbox: "abc", Name: "A.test", Type: "A", Verdict: dns.Refused, Code: sbxerr.EgressDenied}},
+	{Named: &Named{"abc", "a.test", netip.MustParseAddr("198.18.0.9")}},
+	{Open: &Open{"abc", 3}},
+	{Broken: &Broken{"abc", "no more"}},
+}
+
+func TestRequestsComeThrough(t *testing.T) {
+	for _, want := range requests {
+		frame, err := EncodeRequest(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := ReadFrame(bytes.NewReader(frame), MaxRequest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := DecodeRequest(body); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s came back as %+v, %v", want.Op, got, err)
+		}
+	}
+}
+
+func TestReportsComeThrough(t *testing.T) {
+	for _, want := range reports {
+		frame, err := EncodeReport(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := DecodeReport(frame[header:])
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s came back as %+v, %v", frame[header:], got, err)
+		}
+	}
+}
+
+func TestAnswerKeepsTheError(t *testing.T) {
+	want := sbxerr.WithRemedy(sbxerr.NetPolicy, "test", errors.New("line one\nline two"), "do that")
+	got := Answered(1, want).Err()
+	if sbxerr.Of(got) != sbxerr.NetPolicy || sbxerr.RemedyOf(got) != "do that" || !strings.Contains(got.Error(), "line one?line two") {
+		t.Errorf("%v became %v", want, got)
+	}
+	if err := Answered(1, nil).Err(); err != nil {
+		t.Errorf("success became %v", err)
+	}
+}
+
+// What a daemon may meet from a gateway in hostile hands.
+func TestReportsThatAreRefused(t *testing.T) {
+	for _, body := range []string{
+		``, `{}`, `null`, `[]`, `{"Confined":true} {"Confined":true}`, `{"Confined":true,"Secret":1}`,
+		`{"Confined":true,"Answer":{"Seq":1}}`,
+		`{"Answer":{}}`, `{"Answer":{"Seq":-1}}`, `{"Answer":{"Seq":1,"Code":"SBX-999"}}`,
+		`{"Open":{"Sandbox":"abc","Connections":-1}}`, `{"Open":{"Sandbox":"../abc","Connections":1}}`, `{"Open":{"Connections":1}}`,
+		`{"Broken":{"Sandbox":"a/b"}}`,
+		`{"Named":{"Sandbox":"abc","Name":"a.test","Address":"10.0.0.1"}}`,
+		`{"Named":{"Sandbox":"abc","Name":"A.test","Address":"198.18.0.9"}}`,
+		`{"Named":{"Sandbox":"abc","Name":"","Address":"198.18.0.9"}}`,
+		`{"Named":{"Sandbox":"abc","Name":"a.test","Address":"::ffff:198.18.0.9"}}`,
+		`{"Attempt":{"Sandbox":"abc","Verdict":"fine"}}`, `{"Attempt":{"Sandbox":"abc","Verdict":"allowed","Sent":-1}}`,
+		`{"Attempt":{"Sandbox":"abc","Verdict":"allowed","Name":"1.2.3.4"}}`, `{"Attempt":{"Sandbox":"abc","Verdict":"allowed","Begun":"99999-01-01T00:00:00Z"}}`,
+		`{"Attempt":{"Sandbox":"abc","Verdict":"allowed","Duration":-5}}`, `{"Attempt":{"Sandbox":"abc","Verdict":"refused","Code":"x"}}`,
+		`{"Query":{"Sandbox":"abc","Verdict":"cut"}}`, `{"Query":{"Sandbox":"` + strings.Repeat("a", 65) + `","Verdict":"empty"}}`,
+	} {
+		if r, err := DecodeReport([]byte(body)); err == nil {
+			t.Errorf("%s is taken as %+v", body, r)
+		}
+	}
+}
+
+// Texts are one printable line of bounded length, and no time lies in the future.
+func TestReportsAreMadeHarmless(t *testing.T) {
+	long := strings.Repeat("é\x1b[2J\n", 500)
+	body, err := json.Marshal(Report{Attempt: &proxy.Attempt{
+		Sandbox: "abc", Verdict: proxy.Refused, Rule: long, Reason: long, Begun: time.Now().Add(time.Hour),
+		Address: netip.MustParseAddrPort("[fe80::1%" + strings.Repeat("z", 2000) + "]:1"),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := DecodeReport(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{r.Attempt.Rule, r.Attempt.Reason} {
+		if len(s) > maxText || strings.ContainsAny(s, "\x1b\n") || !strings.HasPrefix(s, "é?[2J?é") {
+			t.Errorf("%q is left of the text", s)
+		}
+	}
+	if r.Attempt.Address.String() != "[fe80::1]:1" || r.Attempt.Begun.After(time.Now()) {
+		t.Errorf("left: %+v", r.Attempt)
+	}
+}
+
+func TestFramesAreBounded(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		bytes []byte
+		want  error
+	}{
+		{"nothing", nil, io.EOF},
+		{"half a header", []byte{0, 0}, io.ErrUnexpectedEOF},
+		{"half a message", []byte{0, 0, 0, 9, '{'}, io.ErrUnexpectedEOF},
+		{"header alone", []byte{0, 0, 0, 9}, io.ErrUnexpectedEOF},
+		{"no message", []byte{0, 0, 0, 0}, nil},
+		{"too long", []byte{0, 1, 0, 1}, nil},
+		{"4 GiB", []byte{255, 255, 255, 255}, nil},
+	} {
+		_, err := ReadFrame(bytes.NewReader(c.bytes), MaxReport)
+		if err == nil || c.want != nil && !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// The largest policy and the most names that a sandbox can have fit into one
+// request: it could not be handed to the next gateway otherwise.
+func TestTheLargestSandboxFits(t *testing.T) {
+	r := Request{Seq: 1 << 63, Op: Add, Sandbox: strings.Repeat("a", maxID), Names: map[policy.Name]netip.Addr{}}
+	label := strings.Repeat("a", 63)
+	tail := fmt.Sprintf(".%s.%s.%s", label, label, strings.Repeat("a", 253-2*64-7))
+	for i := range MaxNames {
+		name := policy.Name(fmt.Sprintf("%06d", i) + tail[:253-6])
+		r.Names[name] = netip.MustParseAddr("198.19.255.255")
+	}
+	rule := strings.Repeat("r", MaxPolicy-2-2-len(`{"Mode":"","Allow":[],"Deny":null,"Map":null,"AirGapped":false}`))
+	r.Policy.Allow = []string{rule}
+	if b, err := json.Marshal(r.Policy); err != nil || len(b) > MaxPolicy || len(b) < MaxPolicy-10 {
+		t.Fatalf("the policy has %d bytes, not %d: %v", len(b), MaxPolicy, err)
+	}
+	if _, err := EncodeRequest(r); err != nil {
+		t.Error(err)
+	}
+}
+
+func pair(t *testing.T) (a, b *net.UnixConn) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns []*net.UnixConn
+	for _, fd := range fds {
+		f := os.NewFile(uintptr(fd), "pair")
+		c, err := net.FileConn(f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		conns = append(conns, c.(*net.UnixConn))
+	}
+	return conns[0], conns[1]
+}
+
+// Descriptors arrive with the request that they were sent with, also where many
+// requests wait, and one is larger than the socket's buffer.
+func TestDescriptorsStayWithTheirRequest(t *testing.T) {
+	daemon, gateway := pair(t)
+	var files []*os.File
+	for i := range 3 {
+		f, err := os.Create(fmt.Sprintf("%s/%d", t.TempDir(), i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		files = append(files, f)
+	}
+	big := Request{Seq: 2, Op: Add, Sandbox: "big", Policy: policy.Spec{Allow: []string{strings.Repeat("x", MaxPolicy-100)}}}
+	sent := []Request{{Seq: 1, Op: Ping}, big, {Seq: 3, Op: Ping}, {Seq: 4, Op: Add, Sandbox: "small"}, {Seq: 5, Op: Ping}}
+	failed := make(chan error, 1)
+	go func() {
+		for _, q := range sent {
+			frame, err := EncodeRequest(q)
+			if err == nil {
+				err = Send(daemon, frame, files[:q.Op.Files()]...)
+			}
+			if err != nil {
+				failed <- err
+				return
+			}
+		}
+		failed <- daemon.CloseWrite()
+	}()
+	in := NewReceiver(gateway)
+	for _, want := range sent {
+		got, passed, err := in.Next()
+		if err != nil || got.Seq != want.Seq {
+			t.Fatalf("request %d: %d, %v", want.Seq, got.Seq, err)
+		}
+		for i, f := range passed {
+			if a, b := stat(t, f), stat(t, files[i]); a.Ino != b.Ino {
+				t.Errorf("descriptor %d of request %d is another file", i, got.Seq)
+			}
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := <-failed; err != nil {
+		t.Error(err)
+	}
+	if _, _, err := in.Next(); !errors.Is(err, io.EOF) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+// A request that lacks its descriptors, or has some that it should not, is
+// refused, and none is left open.
+func TestDescriptorsThatDoNotBelong(t *testing.T) {
+	for _, c := range []struct {
+		op    Op
+		files int
+	}{{Ping, 1}, {Add, 0}, {Add, 2}, {Add, 4}} {
+		daemon, gateway := pair(t)
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := Request{Seq: 1, Op: c.op}
+		if c.op == Add {
+			q.Sandbox = "abc"
+		}
+		frame, err := EncodeRequest(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var files []*os.File
+		for range c.files {
+			files = append(files, f)
+		}
+		if err := Send(daemon, frame, files...); err != nil {
+			t.Fatal(err)
+		}
+		before := descriptors(t)
+		if _, _, err := NewReceiver(gateway).Next(); err == nil {
+			t.Errorf("%s with %d descriptors is taken", c.op, c.files)
+		}
+		if after := descriptors(t); after != before {
+			t.Errorf("%s with %d descriptors leaves %d open", c.op, c.files, after-before)
+		}
+		_ = f.Close()
+	}
+}
+
+func stat(t *testing.T, f *os.File) unix.Stat_t {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+func FuzzDecodeReport(f *testing.F) {
+	for _, r := range reports {
+		frame, err := EncodeReport(r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(frame[header:])
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r, err := DecodeReport(body)
+		if err != nil {
+			return
+		}
+		frame, err := EncodeReport(r)
+		if err != nil {
+			t.Fatalf("%+v is decoded but cannot be encoded: %v", r, err)
+		}
+		if again, err := DecodeReport(frame[header:]); err != nil || !reflect.DeepEqual(again, r) {
+			t.Fatalf("%+v became %+v, %v", r, again, err)
+		}
+	})
+}
+
+func FuzzDecodeRequest(f *testing.F) {
+	for _, r := range requests {
+		frame, err := EncodeRequest(r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(frame[header:])
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r, err := DecodeRequest(body)
+		if err != nil {
+			return
+		}
+		if _, err := EncodeRequest(r); err != nil && len(body) < MaxRequest/8 {
+			t.Fatalf("%+v is decoded but cannot be encoded: %v", r, err)
+		}
+	})
+}

@@ -1,0 +1,39 @@
+// Package control is the language between the daemon and caisson-gateway.
+//
+// Both speak frames on a connected unix stream socket: four bytes of length,
+// big-endian, then as many bytes of JSON, one message. The gateway inherits its
+// end as descriptor FD.
+//
+// The daemon sends a Request at a time, with descriptors where the operation
+// has some, and gets an Answer with the same number:
+//
+//	configure   the upstream resolvers; the first request, and once
+//	add         a sandbox: policy, given names, and three sockets
+//	policy      another policy for a sandbox
+//	remove      a sandbox, and all its connections; absent is success
+//	ping        nothing but an answer
+//
+// The gateway sends a Report at a time: that it is confined (once, before it
+// reads anything), answers, and what its sandboxes do. Nobody answers those. It
+// never waits for a daemon that does not read: it drops, and counts what it
+// dropped.
+//
+// The gateway parses hostile bytes, so it may be in hostile hands. The daemon
+// reads reports with DecodeReport, which bounds and checks all there is in
+// them, and takes no descriptors.
+package control
+
+// FD is the descriptor of the gateway's end of the connection.
+const FD = 3
+
+// The bounds of a frame's message, in bytes.
+const (
+	MaxRequest = 4 << 20
+	MaxReport  = 64 << 10
+)
+
+// The bounds of what a request carries. Both together fit into one.
+const (
+	MaxNames  = 8192    // that a sandbox can use while it lives
+	MaxPolicy = 3 << 19 // bytes of a policy as JSON
+)

@@ -1,0 +1,106 @@
+package control
+
+import (
+	"net/netip"
+
+	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Op is what a Request asks for.
+type Op string
+
+// The operations.
+const (
+	Configure Op = "configure"
+	Add       Op = "add"
+	SetPolicy Op = "policy"
+	Remove    Op = "remove"
+	Ping      Op = "ping"
+)
+
+// Files is how many descriptors come with o. Those of Add are, in this order,
+// the TCP listener, the DNS socket and the DNS listener.
+func (o Op) Files() int {
+	if o == Add {
+		return 3
+	}
+	return 0
+}
+
+// Request is what the daemon asks of the gateway.
+type Request struct {
+	Seq     uint64 // of the Answer as well; never 0
+	Op      Op
+	Sandbox string                     `json:",omitempty"` // of all but Configure and Ping
+	Policy  policy.Spec                `json:",omitzero"`  // of Add and SetPolicy
+	Names   map[policy.Name]netip.Addr `json:",omitempty"` // of Add: given before
+	Servers []netip.AddrPort           `json:",omitempty"` // of Configure
+}
+
+// Report is what the gateway says. Exactly one field but Lost is set.
+type Report struct {
+	Confined bool           `json:",omitempty"` // it gave up all rights; the first report
+	Answer   *Answer        `json:",omitempty"`
+	Attempt  *proxy.Attempt `json:",omitempty"`
+	Query    *dns.Query     `json:",omitempty"`
+	Named    *Named         `json:",omitempty"`
+	Open     *Open          `json:",omitempty"`
+	Broken   *Broken        `json:",omitempty"`
+
+	// Lost counts attempts and queries of the same sandbox before this one that
+	// were dropped because the daemon did not read.
+	Lost uint64 `json:",omitempty"`
+}
+
+// Answer says what became of a request. An empty Code is success.
+type Answer struct {
+	Seq     uint64
+	Code    sbxerr.Code `json:",omitempty"`
+	Message string      `json:",omitempty"`
+	Remedy  string      `json:",omitempty"`
+}
+
+// Named says that a sandbox uses a name, by an address that it keeps.
+type Named struct {
+	Sandbox string
+	Name    policy.Name
+	Address netip.Addr
+}
+
+// Open says how many connections a sandbox has. It is told before the answer to
+// Ping if it changed.
+type Open struct {
+	Sandbox     string
+	Connections int
+}
+
+// Broken says that the gateway can serve a sandbox no more. Nothing of it gets
+// out any longer.
+type Broken struct {
+	Sandbox string
+	Reason  string
+}
+
+// Answered makes the Answer to request seq of err.
+func Answered(seq uint64, err error) *Answer {
+	if err == nil {
+		return &Answer{Seq: seq}
+	}
+	return &Answer{Seq: seq, Code: sbxerr.Of(err), Message: clean(err.Error(), maxText), Remedy: clean(sbxerr.RemedyOf(err), maxText)}
+}
+
+// Err is the error that a was made of, or nil.
+func (a *Answer) Err() error {
+	if a.Code == "" {
+		return nil
+	}
+	return sbxerr.WithRemedy(a.Code, "gateway.answer", message(a.Message), a.Remedy)
+}
+
+// message is an error of another process.
+type message string
+
+func (m message) Error() string { return string(m) }
