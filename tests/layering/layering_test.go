@@ -40,11 +40,13 @@ var rules = []struct {
 	{"runtime/pid1", []string{"sbxerr", "initproto"}},
 	{"runtime/posture", []string{"sbxerr"}},
 	{"runtime/ctrd", []string{"sbxerr", "runtime", "rootfs"}},
+	{"runtime/egress", []string{"sbxerr", "gateway"}},
 	{"runtime/doctor", append([]string{"sbxerr", "runtime"}, leaves...)}, // the host as a whole
 	{"runtime", append([]string{"sbxerr"}, leaves...)},
 	{"api/server", []string{"sbxerr", "runtime", "api"}},
 	{"api", []string{"sbxerr"}},
 	{"cmd/caisson-init", []string{"initproto"}},
+	{"cmd/caisson-gateway", []string{"sbxerr", "gateway", "seccomp"}},
 	{"cmd/caisson", []string{"sbxerr", "api", "cgroups/units"}},
 	{"cmd/caissond", append([]string{"sbxerr", "api", "config", "runtime"}, leaves...)},
 	{"tests", append([]string{"sbxerr", "api", "config", "runtime"}, leaves...)},
@@ -68,8 +70,9 @@ var only = []struct {
 
 // heavy must not be linked into programs that have to be small.
 var heavy = map[string][]string{
-	"cmd/caisson":      {"github.com/containerd", module + "runtime", module + "api/server", "google.golang.org/grpc"},
-	"cmd/caisson-init": {"net/http", "github.com/", "google.golang.org/", "encoding/json"},
+	"cmd/caisson":         {"github.com/containerd", module + "runtime", module + "api/server", "google.golang.org/grpc"},
+	"cmd/caisson-gateway": {"github.com/containerd", module + "runtime", "google.golang.org/", "github.com/spf13"},
+	"cmd/caisson-init":    {"net/http", "github.com/", "google.golang.org/", "encoding/json"},
 }
 
 type listed struct {

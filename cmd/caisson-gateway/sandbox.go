@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+
+	"github.com/caisson-run/caisson/gateway/control"
+	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/proxy"
+)
+
+// sandbox is what is served for one sandbox.
+type sandbox struct {
+	id    string
+	proxy *proxy.Proxy // holds the policy, also for names
+	names dns.Config
+	out   *outbox
+	told  int // connections, when it was last said
+
+	stop   context.CancelFunc
+	served sync.WaitGroup
+
+	mu    sync.Mutex
+	known map[policy.Name]bool // names that the daemon knows of
+}
+
+func newSandbox(q control.Request, resolver dns.Resolver, out *outbox) (*sandbox, error) {
+	p, err := policy.Compile(q.Policy)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := dns.NewPool(control.MaxNames, q.Names)
+	if err != nil {
+		return nil, err
+	}
+	b := &sandbox{id: q.Sandbox, out: out, known: map[policy.Name]bool{}}
+	for name := range q.Names {
+		b.known[name] = true
+	}
+	b.proxy, err = proxy.New(proxy.Config{Sandbox: b.id, Names: pool, Resolver: resolver, Recorder: b, Limits: proxy.DefaultLimits}, p)
+	if err != nil {
+		return nil, err
+	}
+	b.names = dns.Config{Sandbox: b.id, Policy: b.proxy.Policy, Pool: pool, Resolver: resolver, Observer: b, Limits: dns.DefaultLimits}
+	return b, nil
+}
+
+// start serves on copies of files until end.
+func (b *sandbox) start(files []*os.File) error {
+	tcp, packets, stream, err := listeners(files)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	b.stop = stop
+	b.served.Go(func() { b.report(b.proxy.Serve(ctx, tcp)) })
+	b.served.Go(func() { b.report(dns.Serve(ctx, b.names, packets, stream)) })
+	return nil
+}
+
+// listeners are the sockets of control.Add, whose order is fixed.
+func listeners(files []*os.File) (tcp *net.TCPListener, packets net.PacketConn, stream net.Listener, err error) {
+	first, err1 := net.FileListener(files[0])
+	packets, err2 := net.FilePacketConn(files[1])
+	stream, err3 := net.FileListener(files[2])
+	tcp, ok := first.(*net.TCPListener)
+	if err = errors.Join(err1, err2, err3); err == nil && !ok {
+		err = fmt.Errorf("the first socket is a %T, not a TCP listener", first)
+	}
+	if err != nil {
+		closeAll(first, packets, stream)
+	}
+	return tcp, packets, stream, err
+}
+
+// closeAll closes what was opened. Each may be an interface that holds nothing.
+func closeAll(first net.Listener, packets net.PacketConn, stream net.Listener) {
+	if first != nil {
+		_ = first.Close()
+	}
+	if packets != nil {
+		_ = packets.Close()
+	}
+	if stream != nil {
+		_ = stream.Close()
+	}
+}
+
+// report says that the sandbox is not served any more, unless that was asked for.
+func (b *sandbox) report(err error) {
+	if err != nil {
+		b.stop() // neither without the other
+		b.out.push(control.Report{Broken: &control.Broken{Sandbox: b.id, Reason: err.Error()}})
+	}
+}
+
+// end cuts all connections and returns when they are over.
+func (b *sandbox) end() {
+	b.stop()
+	b.served.Wait()
+}
+
+// Record passes on what became of a connection.
+func (b *sandbox) Record(a proxy.Attempt) { b.out.event(b.id, control.Report{Attempt: &a}) }
+
+// Queried passes on what became of a question, and before it a name that has
+// its address now: the next gateway must know it.
+func (b *sandbox) Queried(q dns.Query) {
+	if q.Verdict == dns.Answered && b.learn(policy.Name(q.Name)) {
+		b.out.push(control.Report{Named: &control.Named{Sandbox: b.id, Name: policy.Name(q.Name), Address: q.Address}})
+	}
+	b.out.event(b.id, control.Report{Query: &q})
+}
+
+// learn reports whether name is new.
+func (b *sandbox) learn(name policy.Name) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	known := b.known[name]
+	b.known[name] = true
+	return !known
+}

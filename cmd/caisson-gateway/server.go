@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/caisson-run/caisson/gateway/control"
+	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// server does what the daemon asks, one request after the other.
+type server struct {
+	in        *control.Receiver
+	out       *outbox
+	resolver  dns.Resolver
+	sandboxes map[string]*sandbox
+}
+
+func newServer(conn *net.UnixConn) *server {
+	return &server{in: control.NewReceiver(conn), out: newOutbox(conn), sandboxes: map[string]*sandbox{}}
+}
+
+// serve returns nil when the daemon is gone.
+func (s *server) serve() error {
+	failed := make(chan error, 2)
+	go func() { failed <- s.out.write() }()
+	go func() { failed <- s.read() }()
+	s.out.push(control.Report{Confined: true})
+	if err := <-failed; !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+func (s *server) read() error {
+	for {
+		q, files, err := s.in.Next()
+		if err != nil {
+			return err
+		}
+		err = s.do(q, files)
+		for _, f := range files {
+			err = errors.Join(err, f.Close())
+		}
+		s.out.push(control.Report{Answer: control.Answered(q.Seq, err)})
+	}
+}
+
+func (s *server) do(q control.Request, files []*os.File) error {
+	switch q.Op {
+	case control.Configure:
+		return s.configure(q.Servers)
+	case control.Add:
+		return s.add(q, files)
+	case control.SetPolicy:
+		return s.setPolicy(q.Sandbox, q.Policy)
+	case control.Remove:
+		s.remove(q.Sandbox)
+	case control.Ping:
+		s.tellOpen()
+	}
+	return nil
+}
+
+// configure is done once: sandboxes share what was resolved.
+func (s *server) configure(servers []netip.AddrPort) error {
+	if s.resolver != nil {
+		return sbxerr.New(sbxerr.Internal, "gateway.configure", "the resolvers are set already")
+	}
+	up, err := dns.NewUpstream(servers)
+	if err != nil {
+		s.resolver = unresolved{err} // mapped names need none
+		return nil
+	}
+	s.resolver = up
+	return nil
+}
+
+// unresolved is a resolver where there is none.
+type unresolved struct{ err error }
+
+func (u unresolved) Resolve(context.Context, policy.Name) ([]netip.Addr, error) { return nil, u.err }
+
+func (s *server) add(q control.Request, files []*os.File) error {
+	const op = "gateway.add"
+	if s.resolver == nil || s.sandboxes[q.Sandbox] != nil {
+		return sbxerr.New(sbxerr.Internal, op, "the sandbox %s is here already, or no resolver is set", q.Sandbox)
+	}
+	b, err := newSandbox(q, s.resolver, s.out)
+	if err != nil {
+		return err
+	}
+	if err := b.start(files); err != nil {
+		return sbxerr.Wrap(sbxerr.Gateway, op, err)
+	}
+	s.sandboxes[q.Sandbox] = b
+	return nil
+}
+
+func (s *server) setPolicy(id string, spec policy.Spec) error {
+	b := s.sandboxes[id]
+	if b == nil {
+		return sbxerr.New(sbxerr.NotFound, "gateway.policy", "there is no sandbox %s", id)
+	}
+	p, err := policy.Compile(spec)
+	if err != nil {
+		return err
+	}
+	b.proxy.SetPolicy(p)
+	return nil
+}
+
+func (s *server) remove(id string) {
+	if b := s.sandboxes[id]; b != nil {
+		b.end()
+		delete(s.sandboxes, id)
+		s.out.forget(id)
+	}
+}
+
+// tellOpen reports each number of connections that changed.
+func (s *server) tellOpen() {
+	for id, b := range s.sandboxes {
+		if n := b.proxy.Connections(); n != b.told {
+			b.told = n
+			s.out.push(control.Report{Open: &control.Open{Sandbox: id, Connections: n}})
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package egress
+
+import (
+	"context"
+	"math"
+
+	"github.com/caisson-run/caisson/gateway/control"
+	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/proxy"
+)
+
+// Counters are what a sandbox did since it was added. A new process goes on
+// with them.
+type Counters struct {
+	Open     int    // connections now; up to two seconds old, but for Stats
+	Allowed  uint64 // connections that were carried, and are over
+	Refused  uint64 // by the policy or a limit
+	Failed   uint64 // allowed, but the destination was not to be had
+	Sent     uint64 // bytes of connections that are over
+	Received uint64
+	Answered uint64 // questions about names that are allowed
+	Denied   uint64 // questions that were refused, by the policy or a limit
+	Lost     uint64 // connections and questions of which nothing is known: they ended with a process, or were too many
+}
+
+// Counters returns those of a sandbox, and false if there is no such sandbox.
+func (g *Gateway) Counters(id string) (Counters, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.sandboxes[id]
+	if e == nil {
+		return Counters{}, false
+	}
+	return e.counters, true
+}
+
+// Stats returns the counters of all sandboxes, with connections counted now.
+func (g *Gateway) Stats(ctx context.Context) (map[string]Counters, error) {
+	const op = "egress.stats"
+	if g.current() != nil {
+		if err := g.with(ctx, op, func(l *link) error { return l.ask(control.Request{Op: control.Ping}) }); err != nil {
+			return nil, err
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := map[string]Counters{}
+	for id, e := range g.sandboxes {
+		all[id] = e.counters
+	}
+	return all, nil
+}
+
+// event takes a report that was checked. What is about no sandbox of ours is
+// ignored.
+func (g *Gateway) event(r control.Report) {
+	switch {
+	case r.Attempt != nil:
+		g.attempted(*r.Attempt, r.Lost)
+	case r.Query != nil:
+		g.queried(*r.Query, r.Lost)
+	case r.Named != nil:
+		g.named(*r.Named)
+	case r.Open != nil:
+		g.count(r.Open.Sandbox, func(c *Counters) { c.Open = r.Open.Connections })
+	case r.Broken != nil && g.get(r.Broken.Sandbox) != nil:
+		g.options.Log.Error("the gateway serves a sandbox no more; nothing of it gets out", "sandbox", r.Broken.Sandbox, "err", r.Broken.Reason)
+	}
+}
+
+// count changes the counters of a sandbox, if it is one.
+func (g *Gateway) count(id string, change func(*Counters)) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.sandboxes[id]
+	if e != nil {
+		change(&e.counters)
+	}
+	return e != nil
+}
+
+func (g *Gateway) attempted(a proxy.Attempt, lost uint64) {
+	ours := g.count(a.Sandbox, func(c *Counters) {
+		switch {
+		case a.Verdict == proxy.Refused:
+			add(&c.Refused, 1)
+		case a.Verdict == proxy.Failed || !a.Address.IsValid():
+			add(&c.Failed, 1)
+		default:
+			add(&c.Allowed, 1)
+		}
+		add(&c.Refused, a.Skipped)
+		add(&c.Sent, uint64(a.Sent))
+		add(&c.Received, uint64(a.Received))
+		add(&c.Lost, lost)
+	})
+	if ours && g.options.Observer != nil {
+		g.options.Observer.Attempted(a)
+	}
+}
+
+func (g *Gateway) queried(q dns.Query, lost uint64) {
+	ours := g.count(q.Sandbox, func(c *Counters) {
+		if q.Verdict == dns.Refused {
+			add(&c.Denied, 1)
+		} else {
+			add(&c.Answered, 1)
+		}
+		add(&c.Denied, q.Skipped)
+		add(&c.Lost, lost)
+	})
+	if ours && g.options.Observer != nil {
+		g.options.Observer.Queried(q)
+	}
+}
+
+// named keeps a name that is new. Neither a name nor an address ever changes
+// its meaning, whatever a process says.
+func (g *Gateway) named(n control.Named) {
+	g.mu.Lock()
+	e := g.sandboxes[n.Sandbox]
+	if e == nil || len(e.names) >= control.MaxNames || e.taken[n.Address] || e.names[n.Name].IsValid() {
+		g.mu.Unlock()
+		return
+	}
+	e.names[n.Name], e.taken[n.Address] = n.Address, true
+	g.mu.Unlock()
+	if g.options.Observer != nil {
+		g.options.Observer.Named(n.Sandbox, n.Name, n.Address)
+	}
+}
+
+// loseOpen counts what ended with a process. The caller holds g.mu.
+func (g *Gateway) loseOpen() {
+	for _, e := range g.sandboxes {
+		add(&e.counters.Lost, uint64(e.counters.Open))
+		e.counters.Open = 0
+	}
+}
+
+// add adds n, and stays at the most there can be: n may be a lie.
+func add(to *uint64, n uint64) {
+	if *to > math.MaxUint64-n {
+		*to = math.MaxUint64
+		return
+	}
+	*to += n
+}
