@@ -78,16 +78,23 @@ type Gateway struct {
 	failure   error         // why the last start failed
 	changed   chan struct{} // closed when one of the two is another
 	running   chan struct{} // closed when the supervisor ends; nil if there is none
+	status    Status
 	closed    bool
 }
 
 // entry is a sandbox and what the daemon keeps for it.
 type entry struct {
-	policy   policy.Spec
+	policy   policy.Spec // read and changed by who holds Gateway.op
 	names    map[policy.Name]netip.Addr
 	taken    map[netip.Addr]bool // the values of names
 	files    []*os.File          // in the order of control.Add
 	counters Counters
+}
+
+// Status says how the process does.
+type Status struct {
+	PID    int // 0 while none serves
+	Starts int // of processes that came to serve
 }
 
 // New makes a Gateway. The process starts with the first Add.
@@ -142,20 +149,22 @@ func (g *Gateway) SetPolicy(ctx context.Context, id string, spec policy.Spec) er
 	if err := checkPolicy(spec); err != nil {
 		return err
 	}
-	if g.get(id) == nil {
+	if err := g.acquire(ctx, op); err != nil {
+		return err
+	}
+	defer g.release()
+	e := g.get(id)
+	if e == nil {
 		return sbxerr.New(sbxerr.NotFound, op, "sandbox %s is not served", id)
 	}
-	return g.with(ctx, op, func(l *link) error {
-		e := g.get(id)
-		if e == nil {
-			return sbxerr.New(sbxerr.NotFound, op, "sandbox %s is not served", id)
-		}
-		if err := l.ask(control.Request{Op: control.SetPolicy, Sandbox: id, Policy: spec}); err != nil {
+	if l := g.current(); l != nil {
+		err := l.ask(control.Request{Op: control.SetPolicy, Sandbox: id, Policy: spec})
+		if err != nil && !errors.Is(err, errGone) {
 			return err
 		}
-		e.policy = spec // read by who holds g.op alone
-		return nil
-	})
+	}
+	e.policy = spec // without a process nothing gets out; the next one begins with this
+	return nil
 }
 
 // Remove ends all of a sandbox's connections and closes its sockets. Absent is
@@ -184,6 +193,13 @@ func (g *Gateway) remove(id string) error {
 	}
 	g.take(id)
 	return e.close()
+}
+
+// Status returns how the process does.
+func (g *Gateway) Status() Status {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.status
 }
 
 // Close removes all sandboxes, so that the records of their connections are

@@ -62,12 +62,12 @@ func (g *Gateway) rest(err error) bool {
 func (g *Gateway) runOnce() error {
 	p, err := g.launch()
 	if err != nil {
-		g.set(nil, err)
+		g.down(err)
 		return err
 	}
 	if err := g.handOver(p); err != nil {
 		err = sbxerr.Wrap(sbxerr.Gateway, "egress.start", errors.Join(err, p.finish()))
-		g.set(nil, err)
+		g.down(err)
 		return err
 	}
 	go g.keepAsking(p)
@@ -76,7 +76,7 @@ func (g *Gateway) runOnce() error {
 	case <-g.stop:
 	}
 	err = p.finish()
-	g.set(nil, nil)
+	g.down(nil)
 	return err
 }
 
@@ -100,7 +100,7 @@ func (g *Gateway) handOver(p *process) error {
 			g.options.Log.Error("the gateway does not take a sandbox; nothing of it gets out", "sandbox", id, "err", err)
 		}
 	}
-	g.set(p.link, nil)
+	g.serving(p)
 	return nil
 }
 

@@ -53,7 +53,7 @@ func (g *Gateway) await(ctx context.Context, op string) (*link, error) {
 			return l, nil
 		case failure != nil && (g.running != nil || !first):
 			g.mu.Unlock()
-			return nil, sbxerr.Wrap(sbxerr.Gateway, op, failure)
+			return nil, fmt.Errorf("start the gateway: %w", failure)
 		case g.running == nil:
 			g.begin()
 		}
@@ -99,14 +99,21 @@ func (g *Gateway) current() *link {
 	return g.link
 }
 
-// set says which process serves, or why none does.
-func (g *Gateway) set(l *link, failure error) {
+// serving makes p the process that serves.
+func (g *Gateway) serving(p *process) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.link, g.failure = l, failure
-	if l == nil {
-		g.loseOpen()
-	}
+	g.link, g.failure = p.link, nil
+	g.status = Status{PID: p.cmd.Process.Pid, Starts: g.status.Starts + 1}
+	g.announce()
+}
+
+// down says that none does; failure is why one could not be started.
+func (g *Gateway) down(failure error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.link, g.failure, g.status.PID = nil, failure, 0
+	g.loseOpen()
 	g.announce()
 }
 

@@ -1,0 +1,404 @@
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	goruntime "runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	miekg "github.com/miekg/dns"
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/proxy"
+)
+
+// program is caisson-gateway: the one of the build, or one made for these tests.
+var program = sync.OnceValues(func() (string, error) {
+	if dir := os.Getenv("CAISSON_BIN_DIR"); dir != "" {
+		return filepath.Join(dir, "caisson-gateway"), nil
+	}
+	dir, err := os.MkdirTemp("", "caisson-gateway")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "caisson-gateway")
+	cmd := exec.Command("go", "build", "-o", path, "../../cmd/caisson-gateway")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	if os.Getenv(daemonEnv) != "" {
+		playDaemon()
+	}
+	code := m.Run()
+	if path, err := program(); err == nil && os.Getenv("CAISSON_BIN_DIR") == "" {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+// need skips t unless it can make namespaces and rules in them.
+func need(t testing.TB) string {
+	t.Helper()
+	missing := ""
+	if os.Geteuid() != 0 {
+		missing = "root"
+	}
+	for _, tool := range []string{"ip", "iptables", "go"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			missing = tool
+		}
+	}
+	switch {
+	case missing == "":
+	case os.Getenv("CAISSON_TEST_STRICT") != "":
+		t.Fatal("needs " + missing)
+	default:
+		t.Skip("needs " + missing)
+	}
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// seen is an Observer that remembers.
+type seen struct {
+	mu       sync.Mutex
+	attempts []proxy.Attempt
+	queries  []dns.Query
+	names    map[policy.Name]netip.Addr
+}
+
+func (s *seen) Attempted(a proxy.Attempt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attempts = append(s.attempts, a)
+}
+
+func (s *seen) Queried(q dns.Query) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queries = append(s.queries, q)
+}
+
+func (s *seen) Named(_ string, name policy.Name, addr netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.names == nil {
+		s.names = map[policy.Name]netip.Addr{}
+	}
+	s.names[name] = addr
+}
+
+func (s *seen) verdicts() []proxy.Verdict {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var v []proxy.Verdict
+	for _, a := range s.attempts {
+		v = append(v, a.Verdict)
+	}
+	return v
+}
+
+func (s *seen) knows(name policy.Name) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.names[name].IsValid()
+}
+
+// fast are deadlines for tests.
+var fast = timing{
+	ping: 50 * time.Millisecond, patience: 500 * time.Millisecond, start: 20 * time.Second,
+	minBackoff: 10 * time.Millisecond, maxBackoff: 100 * time.Millisecond, stable: time.Minute,
+}
+
+// world is a gateway, an upstream server and a resolver that knows it.
+type world struct {
+	*Gateway
+	seen seen
+	web  netip.AddrPort // echoes; web.example and other.example lead there
+}
+
+func newWorld(t testing.TB, deadlines timing) *world {
+	t.Helper()
+	w := &world{web: serveEcho(t)}
+	w.Gateway = New(Options{
+		Program: need(t), Servers: []netip.AddrPort{resolverFor(t, w.web.Addr())}, Observer: &w.seen,
+		Log: slog.New(slog.NewTextHandler(testWriter{t}, nil)),
+	})
+	w.timing = deadlines
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+type testWriter struct{ t testing.TB }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// allow lets a sandbox reach names at the port of the upstream server.
+func (w *world) allow(names ...string) policy.Spec {
+	s := policy.Spec{Mode: policy.Allow}
+	for _, n := range names {
+		s.Allow = append(s.Allow, fmt.Sprintf("%s:%d,private", n, w.web.Port()))
+	}
+	return s
+}
+
+func (w *world) pid() int {
+	s := w.Status()
+	return s.PID
+}
+
+func serveEcho(t testing.TB) netip.AddrPort {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				_, _ = io.Copy(c, c)
+			}()
+		}
+	}()
+	return netip.MustParseAddrPort(l.Addr().String())
+}
+
+// resolverFor serves web.example and other.example as addr.
+func resolverFor(t testing.TB, addr netip.Addr) netip.AddrPort {
+	t.Helper()
+	pc, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := make(chan struct{})
+	server := &miekg.Server{PacketConn: pc, NotifyStartedFunc: func() { close(started) }, Handler: miekg.HandlerFunc(func(w miekg.ResponseWriter, q *miekg.Msg) {
+		r := new(miekg.Msg).SetReply(q)
+		if n := q.Question[0].Name; (n == "web.example." || n == "other.example.") && q.Question[0].Qtype == miekg.TypeA {
+			r.Answer = []miekg.RR{&miekg.A{Hdr: miekg.RR_Header{Name: n, Rrtype: miekg.TypeA, Class: miekg.ClassINET, Ttl: 1}, A: addr.AsSlice()}}
+		}
+		_ = w.WriteMsg(r)
+	})}
+	go func() { _ = server.ActivateAndServe() }()
+	<-started
+	t.Cleanup(func() { _ = server.Shutdown() })
+	return netip.MustParseAddrPort(pc.LocalAddr().String())
+}
+
+// box is a sandbox's network namespace. Functions sent to it run there, one
+// after the other, on one thread.
+type box chan func()
+
+func (b box) do(fn func()) {
+	done := make(chan struct{})
+	b <- func() { defer close(done); fn() }
+	<-done
+}
+
+// onThread runs fn on a thread that ends with it, and the namespace that it
+// entered. The first thread of a process cannot end, so it only waits.
+func onThread(fn func()) {
+	goruntime.LockOSThread()
+	if unix.Gettid() != unix.Getpid() {
+		fn() // never unlocked
+		return
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); onThread(fn) }()
+	<-done
+	goruntime.UnlockOSThread()
+}
+
+// newBox makes a namespace with its three sockets, and the rule that leads the
+// pool to the first of them.
+func newBox(t testing.TB) (box, []*os.File) {
+	t.Helper()
+	b := make(box)
+	made := make(chan error)
+	go onThread(func() {
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		made <- err
+		for fn := range b {
+			fn()
+		}
+	})
+	if err := <-made; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { close(b) })
+	var files []*os.File
+	var err error
+	b.do(func() { files, err = openBox() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, files
+}
+
+func openBox() ([]*os.File, error) {
+	// Without src the kernel finds no source address on lo, and takes 0.0.0.0.
+	for _, line := range []string{"ip link set lo up", "ip route add local 198.18.0.0/15 dev lo src 127.0.0.1"} {
+		if err := command(line); err != nil {
+			return nil, err
+		}
+	}
+	l, err1 := net.Listen("tcp4", "127.0.0.1:0")
+	pc, err2 := net.ListenPacket("udp4", "127.0.0.1:53")
+	stream, err3 := net.Listen("tcp4", "127.0.0.1:53")
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, err
+	}
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	if err := command("iptables -w -t nat -A OUTPUT -p tcp -d 198.18.0.0/15 -j REDIRECT --to-ports " + port); err != nil {
+		return nil, err
+	}
+	var files []*os.File
+	for _, s := range []interface{ File() (*os.File, error) }{l.(*net.TCPListener), pc.(*net.UDPConn), stream.(*net.TCPListener)} {
+		f, err := s.File()
+		if err := errors.Join(err, s.(io.Closer).Close()); err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// command runs a program in the namespace of the calling thread.
+func command(line string) error {
+	fields := strings.Fields(line)
+	if out, err := exec.Command(fields[0], fields[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", line, err, out)
+	}
+	return nil
+}
+
+// add makes a sandbox in a namespace of its own.
+func (w *world) add(t testing.TB, s Sandbox) box {
+	t.Helper()
+	b, files := newBox(t)
+	if err := w.Add(t.Context(), s, files[0], files[1], files[2]); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// lookup asks the sandbox's resolver, from inside.
+func (b box) lookup(t testing.TB, name string) (addr netip.Addr, rcode int) {
+	t.Helper()
+	var r *miekg.Msg
+	var err error
+	b.do(func() {
+		r, _, err = (&miekg.Client{Timeout: 10 * time.Second}).Exchange(new(miekg.Msg).SetQuestion(name+".", miekg.TypeA), "127.0.0.1:53")
+	})
+	if err != nil {
+		t.Fatalf("look up %s: %v", name, err)
+	}
+	for _, rr := range r.Answer {
+		if a, ok := rr.(*miekg.A); ok {
+			addr, _ = netip.AddrFromSlice(a.A.To4())
+		}
+	}
+	return addr, r.Rcode
+}
+
+// dial connects from inside.
+func (b box) dial(addr netip.Addr, port uint16) (c net.Conn, err error) {
+	b.do(func() {
+		// The dialer's own goroutines would run outside.
+		fd, openErr := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err = openErr; err != nil {
+			return
+		}
+		f := os.NewFile(uintptr(fd), "client")
+		defer f.Close()
+		if err = unix.Connect(fd, &unix.SockaddrInet4{Addr: addr.As4(), Port: int(port)}); err == nil {
+			c, err = net.FileConn(f)
+		}
+	})
+	return c, err
+}
+
+// echo sends a word and wants it back.
+func echo(c net.Conn) error {
+	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return err
+	}
+	if _, err := c.Write([]byte("hello")); err != nil {
+		return err
+	}
+	got := make([]byte, 5)
+	_, err := io.ReadFull(c, got)
+	return err
+}
+
+// reach looks name up, connects and has a word echoed.
+func (w *world) reach(t testing.TB, b box, name string) (net.Conn, error) {
+	t.Helper()
+	addr, _ := b.lookup(t, name)
+	if !addr.IsValid() {
+		return nil, fmt.Errorf("%s has no address", name)
+	}
+	c, err := b.dial(addr, w.web.Port())
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c, echo(c)
+}
+
+// closed waits until the other side ended c, and says how long that took.
+func closed(t testing.TB, c net.Conn) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	if err := c.SetReadDeadline(begun.Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the connection goes on: %v", err)
+	}
+	return time.Since(begun)
+}
+
+// until waits for something to come true.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for %s in vain", what)
+		}
+		time.Sleep(5 * time.Millisecond) // for another process
+	}
+}
