@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/net/bpf"
@@ -35,6 +36,9 @@ func Confine(u User) error {
 	if err := check(u); err != nil {
 		return err
 	}
+	// The Go runtime makes its epoll descriptor with the first timer, and ends the
+	// process if it gets none.
+	time.Sleep(time.Nanosecond)
 	filter, err := seccomp.Gateway().Assemble()
 	if err != nil {
 		return err

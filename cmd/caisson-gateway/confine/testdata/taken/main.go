@@ -1,0 +1,148 @@
+// Command taken plays a gateway that somebody took over. It makes attempts that
+// its first argument names, and prints what became of each: before it confines
+// itself as the gateway does, or after.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/cmd/caisson-gateway/confine"
+)
+
+func init() { runtime.LockOSThread() }
+
+// attempts are what the process must not be able to do. Each undoes what it did.
+var attempts = map[string]func() error{
+	"read a file of the host": func() error { _, err := os.ReadFile("/etc/passwd"); return err },
+	"list the root": func() error {
+		entries, err := os.ReadDir("/")
+		if err == nil && len(entries) == 0 {
+			err = os.ErrNotExist
+		}
+		return err
+	},
+	"write a file":        func() error { return remade("/taken") },
+	"make a file in /tmp": func() error { return remade("/tmp/taken") },
+	"run a program":       func() error { return exec.Command("/bin/true").Run() },
+	"fork": func() error {
+		pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+		if errno == 0 && pid == 0 {
+			syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
+		}
+		return errnoOf(errno)
+	},
+	"read a process's memory": func() error {
+		var b [1]byte
+		at := &b[0]
+		_, err := unix.ProcessVMReadv(os.Getpid(), []unix.Iovec{{Base: at, Len: 1}}, []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(at)), Len: 1}}, 0)
+		return err
+	},
+	"become root":              func() error { return unix.Setresuid(0, 0, 0) },
+	"mount":                    func() error { return unix.Mount("x", "/", "tmpfs", 0, "") },
+	"make a network namespace": func() error { return onThread(func() error { return unix.Unshare(unix.CLONE_NEWNET) }) },
+	"make a mount namespace":   func() error { return onThread(func() error { return unix.Unshare(unix.CLONE_NEWNS) }) },
+	"listen":                   func() error { l, err := net.Listen("tcp4", "127.0.0.1:0"); return close(l, err) },
+	"a unix socket":            func() error { return socket(unix.AF_UNIX, unix.SOCK_STREAM, 0) },
+	"a netlink socket":         func() error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE) },
+	"a packet socket":          func() error { return socket(unix.AF_PACKET, unix.SOCK_RAW, 0) },
+	"a raw socket":             func() error { return socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP) },
+	"executable memory": func() error {
+		p, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_ANON|unix.MAP_PRIVATE)
+		if err == nil {
+			err = unix.Munmap(p)
+		}
+		return err
+	},
+	"signal a process": func() error { return unix.Kill(1, 0) },
+	"change a limit":   func() error { return unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) },
+	"be dumpable":      func() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0) },
+	"an io_uring": func() error {
+		var params [120]byte
+		fd, _, errno := syscall.RawSyscall(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&params)), 0)
+		if errno == 0 {
+			_ = unix.Close(int(fd))
+		}
+		return errnoOf(errno)
+	},
+	"a memfd": func() error {
+		fd, err := unix.MemfdCreate("x", 0)
+		if err == nil {
+			err = unix.Close(fd)
+		}
+		return err
+	},
+	// What it must be able to do.
+	"dial": func() error {
+		c, err := net.DialTimeout("tcp4", os.Args[2], 5*time.Second)
+		return close(c, err)
+	},
+}
+
+// remade makes a file and removes it.
+func remade(path string) error {
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		return err
+	}
+	return os.Remove(path)
+}
+
+func close(c interface{ Close() error }, err error) error {
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+func errnoOf(e syscall.Errno) error {
+	if e == 0 {
+		return nil
+	}
+	return e
+}
+
+// onThread runs fn on a thread that ends with it.
+func onThread(fn func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		done <- fn()
+	}()
+	return <-done
+}
+
+func socket(family, kind, protocol int) error {
+	fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, protocol)
+	if err == nil {
+		err = unix.Close(fd)
+	}
+	return err
+}
+
+func main() {
+	if os.Args[1] == "confined" {
+		if err := confine.Confine(confine.User{UID: 1879048191, GID: 1879048191}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	said := map[string]string{}
+	for name, attempt := range attempts {
+		said[name] = ""
+		if err := onThread(attempt); err != nil { // threads that are made later are confined too
+			said[name] = err.Error()
+		}
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(said); err != nil {
+		os.Exit(1)
+	}
+}
