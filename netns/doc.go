@@ -2,10 +2,11 @@
 //
 // # Lifecycle
 //
-//	err := netns.Create(path)          // a namespace with only lo, bound to path
-//	diffs, err := netns.Check(path)    // what is there is what was declared
+//	err := netns.Create(path)                // a namespace with only lo, bound to path
+//	sockets, err := netns.Lead(path, gate)   // modes allow and open: the way to the gateway
+//	diffs, err := netns.Check(path, &gate)   // what is there is what was declared
 //	// the OCI runtime joins the namespace by path
-//	err = netns.Remove(path)           // idempotent; absent is success
+//	err = netns.Remove(path)                 // idempotent; absent is success
 //
 // The namespace is bound to a file in the sandbox's directory, so it outlives
 // both the thread that made it and the daemon, and is removed by its name
@@ -23,6 +24,19 @@
 // anything from, so there is also no rule that could be lost. Mode none
 // therefore programs no iptables, and Check looks at links, routes,
 // addresses, sysctls and the owner instead.
+//
+// # The gate
+//
+// In the modes allow and open the way out is sockets of the gateway that were
+// opened in the namespace (Lead). Local routes say which addresses lead to
+// them, and the rules send TCP to these on to the sockets. All else is dropped
+// but for loopback, in IPv4 and IPv6: with a local route alone, the sandbox's
+// own stack would answer UDP and ICMP in the place of the whole internet.
+//
+// The rules are the same for every sandbox. What changes with the policy are
+// the routes, so a change runs no command and is done in less than a
+// millisecond. Losing all rules opens nothing: without them connections end at
+// the sandbox's own stack.
 //
 // # Threads
 //

@@ -18,7 +18,7 @@ import (
 
 func TestCreateHasTheDeclaredPosture(t *testing.T) {
 	path := create(t)
-	diffs, err := Check(path)
+	diffs, err := Check(path, nil)
 	if err != nil || len(diffs) != 0 {
 		t.Fatalf("Check = %v, %v; want no difference", diffs, err)
 	}

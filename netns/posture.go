@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 
@@ -15,7 +16,9 @@ import (
 
 // Difference is something about a live namespace that was not declared.
 type Difference struct {
-	Name     string // "link", "address", "route", "owner" or "sysctl <key>"
+	// Name is "link", "address", "route", "owner", "sysctl KEY", "table", or
+	// what it is of the rules: "iptables policy of filter OUTPUT".
+	Name     string
 	Declared string
 	Live     string
 }
@@ -26,29 +29,43 @@ func (d Difference) String() string {
 }
 
 // Check reads the namespace at path from inside and returns every difference
-// from what mode none declares: only lo, up, with the loopback addresses and
-// no other route, the sysctls, and the host's user namespace as the owner.
-// What cannot be read is an error: nobody can say that it is right.
-func Check(path string) ([]Difference, error) {
+// from what was declared: only lo, up, with the loopback addresses, the sysctls,
+// and the host's user namespace as the owner. Without g, as in mode none, there
+// is no other route; with g there is one for each of its prefixes, and the
+// rules are the declared ones and no others. What cannot be read is an error:
+// nobody can say that it is right.
+func Check(path string, g *Gate) ([]Difference, error) {
 	const op = "netns.check"
-	n, err := Open(path)
-	if err != nil {
-		return nil, err
+	var prefixes []netip.Prefix
+	if g != nil {
+		var err error
+		if prefixes, err = g.plan(op); err != nil {
+			return nil, err
+		}
 	}
-	defer n.Close()
-	owner, err := checkOwner(n.file)
+	k, err := openInside(path)
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Network, op, err)
 	}
-	var inside []Difference
-	err = n.Do(func() (err error) {
-		inside, err = inspect()
+	defer k.Close()
+	found, err := checkOwner(k.file)
+	if err != nil {
+		return nil, sbxerr.Wrap(sbxerr.Network, op, err)
+	}
+	err = k.Do(func() error {
+		diffs, err := inspect(k.Handle, prefixes)
+		found = append(found, diffs...)
 		return err
 	})
-	if err != nil {
-		return nil, sbxerr.Wrap(sbxerr.Network, op, err)
+	if err == nil && g != nil {
+		var diffs []Difference
+		diffs, err = k.checkRules()
+		found = append(found, diffs...)
 	}
-	return append(owner, inside...), nil
+	if err != nil {
+		return nil, wrapInner(op, err)
+	}
+	return found, nil
 }
 
 // checkOwner compares the user namespace that owns f with the caller's.
@@ -74,19 +91,16 @@ func checkOwner(f *os.File) ([]Difference, error) {
 	return []Difference{{Name: "owner", Declared: "the daemon's user namespace", Live: "another user namespace"}}, nil
 }
 
-// inspect reads the calling thread's namespace.
-func inspect() ([]Difference, error) {
-	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		return nil, fmt.Errorf("open netlink socket: %w", err)
-	}
-	defer h.Close()
+// inspect reads the calling thread's namespace, of which h is a socket.
+func inspect(h *netlink.Handle, prefixes []netip.Prefix) ([]Difference, error) {
 	var found []Difference
 	var errs []error
-	for _, look := range []func(*netlink.Handle) ([]Difference, error){links, addresses, routes} {
+	for _, look := range []func(*netlink.Handle) ([]Difference, error){links, addresses} {
 		diffs, err := look(h)
 		found, errs = append(found, diffs...), append(errs, err)
 	}
+	routes, err := otherRoutes(h)
+	found, errs = append(found, compareRoutes(prefixes, routes)...), append(errs, err)
 	diffs, err := liveSysctls()
 	return append(found, diffs...), errors.Join(append(errs, err)...)
 }
@@ -127,33 +141,6 @@ func addresses(h *netlink.Handle) ([]Difference, error) {
 		}
 	}
 	return found, nil
-}
-
-func routes(h *netlink.Handle) ([]Difference, error) {
-	var found []Difference
-	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		// A filter by table with no table means: of all tables, not only main.
-		all, err := h.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
-		if err != nil {
-			return nil, fmt.Errorf("list routes: %w", err)
-		}
-		for _, r := range all {
-			if !harmless(r) {
-				found = append(found, Difference{Name: "route", Declared: "absent", Live: r.String()})
-			}
-		}
-	}
-	return found, nil
-}
-
-// harmless reports whether r refuses, or leads to lo and a loopback address.
-func harmless(r netlink.Route) bool {
-	switch r.Type {
-	case unix.RTN_UNREACHABLE, unix.RTN_PROHIBIT, unix.RTN_BLACKHOLE:
-		return true
-	}
-	direct := r.LinkIndex == loIndex && r.Gw == nil && r.Via == nil && len(r.MultiPath) == 0
-	return direct && r.Dst != nil && r.Dst.IP.IsLoopback()
 }
 
 func liveSysctls() ([]Difference, error) {

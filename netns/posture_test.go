@@ -66,7 +66,7 @@ func TestCheckFindsEveryDifference(t *testing.T) {
 			if err := open(t, path).Do(tc.change); err != nil {
 				t.Fatal(err)
 			}
-			diffs, err := Check(path)
+			diffs, err := Check(path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,7 +111,7 @@ func TestCheckFindsAForeignOwner(t *testing.T) {
 	if err := unix.Mount(ns, path, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
-	diffs, err := Check(path)
+	diffs, err := Check(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,12 +3,14 @@ package netns
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/coreos/go-iptables/iptables"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Answer is the result of a probe.
@@ -43,7 +45,7 @@ type Feature struct {
 	Detail string
 	Err    error // what stands behind No and Unknown; nil for Yes
 	// Needed is set for what mode none cannot do without. The rest is needed
-	// by modes that are not offered yet and is only worth knowing.
+	// by the other modes.
 	Needed bool
 }
 
@@ -54,30 +56,13 @@ type tables interface {
 	Exists(table, chain string, args ...string) (bool, error)
 }
 
-// binary is one iptables command and what it turned out to be.
+// binary is one iptables command.
 type binary struct {
-	name  string
-	proto iptables.Protocol
+	family family
+	proto  iptables.Protocol
 }
 
-var binaries = []binary{{"iptables", iptables.ProtocolIPv4}, {"ip6tables", iptables.ProtocolIPv6}}
-
-// binaryDirs is where the commands are looked for: not along PATH, which
-// belongs to whoever started the daemon.
-var binaryDirs = []string{"/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin"}
-
-// lockWait is how many seconds iptables may wait for another one's lock.
-const lockWait = 5
-
-// probeRules are of the kinds that the other modes will need.
-var probeRules = []struct {
-	table, chain string
-	args         []string
-	v4only       bool
-}{
-	{"filter", "OUTPUT", []string{"-o", "lo", "-j", "ACCEPT"}, false},
-	{"nat", "OUTPUT", []string{"-p", "tcp", "-d", "198.18.0.0/15", "-j", "REDIRECT", "--to-ports", "1"}, true},
-}
+var binaries = []binary{{familyV4, iptables.ProtocolIPv4}, {familyV6, iptables.ProtocolIPv6}}
 
 // Probe finds out what this host can do. All it makes is a namespace without
 // a name that is gone when it returns.
@@ -111,7 +96,13 @@ func probeNamespace() Feature {
 		f.Answer, f.Err = No, err
 		return f
 	}
-	diffs, err := inspect()
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		f.Err = fmt.Errorf("open netlink socket: %w", err)
+		return f
+	}
+	defer h.Close()
+	diffs, err := inspect(h, nil)
 	switch {
 	case err != nil:
 		f.Err = err
@@ -139,30 +130,46 @@ func probeIPv6() Feature {
 }
 
 // probe finds the command, its flavour, and whether its rules take effect in
-// the calling thread's namespace.
+// the calling thread's namespace: one by one, and all at once as Lead programs
+// them.
 func (b binary) probe() []Feature {
-	path, err := b.find()
+	name := string(b.family)
+	path, err := findBinary(name)
 	if err != nil {
-		return []Feature{{Name: b.name, Answer: No, Err: err}}
+		return []Feature{{Name: name, Answer: No, Err: sbxerr.WithRemedy(sbxerr.NetRule, "netns.probe", err, remedyMissing)}}
 	}
 	ipt, err := iptables.New(iptables.IPFamily(b.proto), iptables.Path(path), iptables.Timeout(lockWait))
 	if err != nil {
-		return []Feature{{Name: b.name, Err: fmt.Errorf("run %q: %w", path, err)}}
+		return []Feature{{Name: name, Err: fmt.Errorf("run %q: %w", path, err)}}
 	}
 	major, minor, patch := ipt.GetIptablesVersion()
-	present := Feature{Name: b.name, Answer: Yes, Detail: fmt.Sprintf("%s %d.%d.%d, %s", path, major, minor, patch, flavour(path, major, minor))}
-	return []Feature{present, probeTables(b.name+" rules", b.proto == iptables.ProtocolIPv4, ipt)}
+	present := Feature{Name: name, Answer: Yes, Detail: fmt.Sprintf("%s %d.%d.%d, %s", path, major, minor, patch, flavour(path, major, minor))}
+	want := declaredTables(b.family)
+	return []Feature{present, probeTables(name+" rules", want, ipt), probeRestore(b.family, want)}
 }
 
-// find returns the first place where the command is.
-func (b binary) find() (string, error) {
-	for _, dir := range binaryDirs {
-		path := filepath.Join(dir, b.name)
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return path, nil
-		}
+// probeRestore programs all rules at once and reads them back.
+func probeRestore(f family, want []table) Feature {
+	feature := Feature{Name: string(f) + "-restore", Answer: No}
+	r, err := findRestorer(f, backendAny)
+	if err == nil {
+		err = r.Restore(want)
 	}
-	return "", fmt.Errorf("find %q in %s: it is not there", b.name, strings.Join(binaryDirs, ", "))
+	if err != nil {
+		feature.Err = err
+		return feature
+	}
+	live, err := r.Save()
+	if err != nil {
+		feature.Answer, feature.Err = Unknown, err
+		return feature
+	}
+	if diffs := compareTables(f, want, live); len(diffs) > 0 {
+		feature.Err = sbxerr.New(sbxerr.NetRule, "netns.probe", "program the rules: they are others afterwards: %v", diffs)
+		return feature
+	}
+	feature.Answer, feature.Detail = Yes, fmt.Sprintf("%s, %s: the rules of a gate take effect at once", r.restore.path, r.backend)
+	return feature
 }
 
 // flavour tells which kernel interface the command at path programs. Both
@@ -186,29 +193,36 @@ func flavour(path string, major, minor int) string {
 	}
 }
 
-// probeTables programs rules and reads them back.
-func probeTables(name string, v4 bool, t tables) Feature {
+// probeTables programs the rules of want one by one, and looks for each.
+func probeTables(name string, want []table, t tables) Feature {
 	f := Feature{Name: name, Answer: No}
-	if f.Err = t.ChangePolicy("filter", "OUTPUT", "DROP"); f.Err != nil {
-		return f
-	}
-	for _, r := range probeRules {
-		if r.v4only && !v4 {
-			continue
-		}
-		if f.Err = t.Append(r.table, r.chain, r.args...); f.Err != nil {
-			return f
-		}
-		there, err := t.Exists(r.table, r.chain, r.args...)
-		if err != nil {
-			f.Answer, f.Err = Unknown, err
-			return f
-		}
-		if !there {
-			f.Err = fmt.Errorf("append %q to %s of %s: it is not there afterwards", r.args, r.chain, r.table)
-			return f
+	for _, w := range want {
+		for _, c := range w.chains {
+			if f.Answer, f.Err = probeChain(w.name, c, t); f.Err != nil {
+				return f
+			}
 		}
 	}
 	f.Answer, f.Detail = Yes, "rules take effect in a namespace"
 	return f
+}
+
+func probeChain(table string, c chain, t tables) (Answer, error) {
+	if err := t.ChangePolicy(table, c.name, c.policy); err != nil {
+		return No, err
+	}
+	for _, r := range c.rules {
+		args := strings.Fields(r.spec)
+		if err := t.Append(table, c.name, args...); err != nil {
+			return No, err
+		}
+		there, err := t.Exists(table, c.name, args...)
+		if err != nil {
+			return Unknown, err
+		}
+		if !there {
+			return No, fmt.Errorf("append %q to %s of %s: it is not there afterwards", args, c.name, table)
+		}
+	}
+	return Yes, nil
 }

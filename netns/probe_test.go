@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // fakeTables keeps rules in memory and fails at the n-th call.
@@ -45,23 +47,23 @@ func (f *fakeTables) Exists(table, chain string, args ...string) (bool, error) {
 
 func TestProbeTables(t *testing.T) {
 	all := &fakeTables{}
-	if f := probeTables("x", true, all); f.Answer != Yes || f.Err != nil {
+	if f := probeTables("x", declaredTables(familyV4), all); f.Answer != Yes || f.Err != nil {
 		t.Errorf("all works: %+v; want yes", f)
 	}
-	if all.calls != 5 {
-		t.Errorf("made %d calls; want a policy and two rules with their checks", all.calls)
+	if all.calls != 13 {
+		t.Errorf("made %d calls; want seven policies and three rules with their checks", all.calls)
 	}
 	for n := 1; n <= all.calls; n++ {
-		f := probeTables("x", true, &fakeTables{failAt: n})
+		f := probeTables("x", declaredTables(familyV4), &fakeTables{failAt: n})
 		if f.Answer == Yes || !errors.Is(f.Err, errInjected) {
 			t.Errorf("call %d fails: %+v; want no yes, and the cause", n, f)
 		}
 	}
-	if f := probeTables("x", true, &fakeTables{forget: true}); f.Answer != No || f.Err == nil {
+	if f := probeTables("x", declaredTables(familyV4), &fakeTables{forget: true}); f.Answer != No || f.Err == nil {
 		t.Errorf("rules are not kept: %+v; want no", f)
 	}
 	v6 := &fakeTables{}
-	if f := probeTables("x", false, v6); f.Answer != Yes || v6.rules["natOUTPUT-p"] {
+	if f := probeTables("x", declaredTables(familyV6), v6); f.Answer != Yes || v6.rules["natOUTPUT!"] {
 		t.Errorf("IPv6: %+v with %v; want yes without the IPv4 rule", f, v6.rules)
 	}
 }
@@ -81,11 +83,11 @@ func TestFindAndFlavour(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "ip6tables"), nil, 0o644); err != nil { // not executable
 		t.Fatal(err)
 	}
-	path, err := binaries[0].find()
+	path, err := findBinary("iptables")
 	if err != nil || path != filepath.Join(dir, "iptables") {
 		t.Errorf("find iptables = %q, %v", path, err)
 	}
-	if path, err := binaries[1].find(); err == nil {
+	if path, err := findBinary("ip6tables"); err == nil {
 		t.Errorf("find ip6tables = %q; want an error, it cannot be executed", path)
 	}
 	for _, tc := range []struct {
@@ -104,6 +106,23 @@ func TestFindAndFlavour(t *testing.T) {
 	}
 }
 
+func TestProbeOfEachBackend(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		answers := map[string]Answer{}
+		for _, f := range Probe() {
+			answers[f.Name] = f.Answer
+			if strings.HasSuffix(f.Name, "-restore") && !strings.Contains(f.Detail, string(b)) {
+				t.Errorf("%s: %q, %v; want %s", f.Name, f.Detail, f.Err, b)
+			}
+		}
+		for _, name := range []string{"iptables", "iptables rules", "iptables-restore", "ip6tables", "ip6tables rules", "ip6tables-restore"} {
+			if answers[name] != Yes {
+				t.Errorf("%s: %s; want yes", name, answers[name])
+			}
+		}
+	})
+}
+
 func TestProbeWithoutIPTables(t *testing.T) {
 	needRoot(t)
 	saved := binaryDirs
@@ -112,6 +131,9 @@ func TestProbeWithoutIPTables(t *testing.T) {
 	answers := map[string]Answer{}
 	for _, f := range Probe() {
 		answers[f.Name] = f.Answer
+		if strings.Contains(f.Name, "iptables") && sbxerr.RemedyOf(f.Err) != remedyMissing {
+			t.Errorf("%s: %v; want the remedy that Lead gives", f.Name, f.Err)
+		}
 	}
 	if answers["network namespace"] != Yes || answers["iptables"] != No || answers["ip6tables"] != No {
 		t.Errorf("answers %v; want namespaces and no iptables", answers)

@@ -85,7 +85,7 @@ func (m *Manager) comparePosture(ctx context.Context, s *sandbox, how posture.De
 	for _, f := range r.Limits.cgroup().Files(m.host) {
 		checks = append(checks, PostureCheck{Name: "cgroup " + f.Name, Declared: f.Value, Live: live[f.Name]})
 	}
-	network, netErr := netns.Check(m.paths.netns(s.id))
+	network, netErr := netns.Check(m.paths.netns(s.id), nil)
 	for _, d := range network {
 		differences = append(differences, "network "+d.String())
 	}
