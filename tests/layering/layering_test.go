@@ -41,6 +41,7 @@ var rules = []struct {
 	{"runtime/posture", []string{"sbxerr"}},
 	{"runtime/ctrd", []string{"sbxerr", "runtime", "rootfs"}},
 	{"runtime/egress", []string{"sbxerr", "gateway"}},
+	{"runtime/traffic", []string{"sbxerr", "gateway"}},
 	{"runtime/doctor", append([]string{"sbxerr", "runtime"}, leaves...)}, // the host as a whole
 	{"runtime", append([]string{"sbxerr"}, leaves...)},
 	{"api/server", []string{"sbxerr", "runtime", "api"}},

@@ -1,0 +1,82 @@
+package traffic
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Kind says what was tried.
+type Kind string
+
+// The kinds.
+const (
+	Connection Kind = "connection"
+	Lookup     Kind = "lookup"
+)
+
+// Entry is one attempt of a sandbox and what became of it.
+type Entry struct {
+	Time     time.Time     `json:"time"` // when it began
+	Kind     Kind          `json:"kind"`
+	Verdict  string        `json:"verdict"`           // of proxy.Verdict or dns.Verdict
+	Name     string        `json:"name,omitempty"`    // empty for an address without a name
+	Port     uint16        `json:"port,omitempty"`    // 0 for a lookup
+	Type     string        `json:"type,omitempty"`    // of a lookup: "A"
+	Address  string        `json:"address,omitempty"` // that was connected to, without the port; empty if none was
+	Private  bool          `json:"private,omitempty"` // it led to an address that is not public
+	Rule     string        `json:"rule,omitempty"`    // that caused the verdict
+	Code     sbxerr.Code   `json:"code,omitempty"`
+	Reason   string        `json:"reason,omitempty"`
+	Sent     int64         `json:"sent,omitempty"` // bytes from the sandbox
+	Received int64         `json:"received,omitempty"`
+	Duration time.Duration `json:"duration"`
+	Skipped  uint64        `json:"skipped,omitempty"` // attempts before this one that have no entry: a limit ended them at once
+}
+
+func entryOfAttempt(a proxy.Attempt) Entry {
+	address := a.Address
+	if !address.IsValid() && a.Name == "" {
+		address = a.Asked
+	}
+	e := Entry{
+		Time: a.Begun, Kind: Connection, Verdict: string(a.Verdict), Name: string(a.Name), Port: a.Asked.Port(), Private: isPrivate(address),
+		Rule: a.Rule, Code: a.Code, Reason: a.Reason, Sent: a.Sent, Received: a.Received, Duration: a.Duration, Skipped: a.Skipped,
+	}
+	if address.IsValid() {
+		e.Address = address.Addr().String()
+	}
+	return e
+}
+
+func isPrivate(a netip.AddrPort) bool {
+	return a.IsValid() && policy.Classify(a.Addr()).Grade != policy.Public
+}
+
+func entryOfQuery(q dns.Query, now time.Time) Entry {
+	return Entry{
+		Time: now.Add(-q.Duration), Kind: Lookup, Verdict: string(q.Verdict), Name: q.Name, Type: q.Type,
+		Rule: q.Rule, Code: q.Code, Reason: q.Reason, Duration: q.Duration, Skipped: q.Skipped,
+	}
+}
+
+// Seen is what a policy must allow for e to happen again, and false where e came
+// to nothing.
+func (e Entry) Seen() (policy.Seen, bool) {
+	if e.Kind != Connection || e.Verdict == string(proxy.Refused) || e.Verdict == string(proxy.Failed) {
+		return policy.Seen{}, false
+	}
+	s := policy.Seen{Name: policy.Name(e.Name), Port: e.Port, Private: e.Private}
+	if e.Name == "" {
+		addr, err := netip.ParseAddr(e.Address)
+		if err != nil {
+			return policy.Seen{}, false
+		}
+		s.Address = addr
+	}
+	return s, true
+}

@@ -1,0 +1,171 @@
+package traffic
+
+import (
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// newLog keeps what it is told in a directory for each sandbox, of which "a" has
+// one.
+func newLog(t *testing.T) (*Log, string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "a"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	in := func(name string) func(string) string {
+		return func(id string) string { return filepath.Join(dir, id, name) }
+	}
+	return New(Files{Entries: in("traffic"), Names: in("names")}, slog.New(slog.DiscardHandler)), dir
+}
+
+func attempt(name string, sent int64) proxy.Attempt {
+	return proxy.Attempt{
+		Sandbox: "a", Name: policy.Name(name), Asked: netip.MustParseAddrPort("198.18.0.9:443"), Address: netip.MustParseAddrPort("10.1.2.3:443"),
+		Rule: "allow " + name, Verdict: proxy.Allowed, Sent: sent, Begun: time.Unix(1, 0), Duration: time.Second,
+	}
+}
+
+func read(t *testing.T, l *Log, c *Cursor) []Entry {
+	t.Helper()
+	entries, err := l.Entries("a", c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
+func TestEntries(t *testing.T) {
+	l, dir := newLog(t)
+	var c Cursor
+	if got := read(t, l, &c); len(got) != 0 {
+		t.Fatalf("%d entries before there is one", len(got))
+	}
+	l.Attempted(attempt("x.example", 5))
+	l.Queried(dns.Query{Sandbox: "a", Name: "y.example", Type: "A", Verdict: dns.Refused, Code: sbxerr.EgressDenied, Reason: "no"})
+	got := read(t, l, &c)
+	if len(got) != 2 || got[0].Name != "x.example" || got[0].Port != 443 || got[0].Address != "10.1.2.3" || !got[0].Private || got[0].Sent != 5 {
+		t.Fatalf("got %+v", got)
+	}
+	if got[1].Kind != Lookup || got[1].Code != sbxerr.EgressDenied || got[1].Verdict != "refused" {
+		t.Errorf("got %+v", got[1])
+	}
+	if again := read(t, l, &c); len(again) != 0 {
+		t.Errorf("the same %d entries again", len(again))
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "a", "traffic"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(`{"kind":"conn`); err != nil || f.Close() != nil {
+		t.Fatal(err)
+	}
+	if torn := read(t, l, &c); len(torn) != 0 {
+		t.Errorf("a torn line is the entry %+v", torn)
+	}
+}
+
+// TestRotation writes more than is kept and reads on across the change of files.
+func TestRotation(t *testing.T) {
+	l, dir := newLog(t)
+	var c Cursor
+	const all = 12_000
+	var seen int64
+	for n := range int64(all) {
+		l.Attempted(attempt("x.example", n))
+		if n%1000 != 0 {
+			continue
+		}
+		for _, e := range read(t, l, &c) {
+			if e.Sent != seen {
+				t.Fatalf("entry %d after %d", e.Sent, seen-1)
+			}
+			seen++
+		}
+	}
+	var whole Cursor
+	kept := read(t, l, &whole)
+	if len(kept) == 0 || len(kept) == all || kept[len(kept)-1].Sent != all-1 {
+		t.Errorf("%d entries of %d are kept", len(kept), all)
+	}
+	for _, name := range []string{"traffic", "traffic.1"} {
+		info, err := os.Stat(filepath.Join(dir, "a", name))
+		if err != nil || info.Size() > maxFile+4096 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+}
+
+func TestNext(t *testing.T) {
+	l, _ := newLog(t)
+	next := l.Next("a")
+	select {
+	case <-next:
+		t.Fatal("woken before there is anything")
+	default:
+	}
+	l.Attempted(attempt("x.example", 1))
+	<-next
+	gone := l.Next("a")
+	l.Forget("a")
+	<-gone
+}
+
+func TestNames(t *testing.T) {
+	l, dir := newLog(t)
+	addr := netip.MustParseAddr("198.18.0.7")
+	l.Named("a", "x.example", addr)
+	l.Named("a", "y.example", addr.Next())
+	names, err := l.Names("a")
+	if err != nil || len(names) != 2 || names["x.example"] != addr {
+		t.Errorf("names %v, %v", names, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "a", "names"), []byte("198.18.0.7 not a name\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Names("a"); sbxerr.Of(err) != sbxerr.StateDir || !strings.Contains(err.Error(), "not a name") {
+		t.Errorf("a line that is none: %v", err)
+	}
+}
+
+// TestGoneSandbox shows that nothing is made for a sandbox that has no
+// directory.
+func TestGoneSandbox(t *testing.T) {
+	l, dir := newLog(t)
+	a := attempt("x.example", 1)
+	a.Sandbox = "gone"
+	l.Attempted(a)
+	l.Named("gone", "x.example", netip.MustParseAddr("198.18.0.7"))
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("%v, %v", entries, err)
+	}
+}
+
+func TestSeen(t *testing.T) {
+	for _, tt := range []struct {
+		e    Entry
+		want policy.Seen
+		ok   bool
+	}{
+		{Entry{Kind: Connection, Verdict: "allowed", Name: "x.example", Port: 443}, policy.Seen{Name: "x.example", Port: 443}, true},
+		{Entry{Kind: Connection, Verdict: "cut", Address: "9.9.9.9", Port: 53}, policy.Seen{Address: netip.MustParseAddr("9.9.9.9"), Port: 53}, true},
+		{Entry{Kind: Connection, Verdict: "refused", Name: "x.example", Port: 443}, policy.Seen{}, false},
+		{Entry{Kind: Connection, Verdict: "failed", Name: "x.example", Port: 443}, policy.Seen{}, false},
+		{Entry{Kind: Connection, Verdict: "allowed", Address: "nowhere", Port: 443}, policy.Seen{}, false},
+		{Entry{Kind: Lookup, Verdict: "answered", Name: "x.example"}, policy.Seen{}, false},
+	} {
+		if got, ok := tt.e.Seen(); got != tt.want || ok != tt.ok {
+			t.Errorf("%+v: %+v, %v", tt.e, got, ok)
+		}
+	}
+}
