@@ -47,6 +47,8 @@ type Config struct {
 	Profiles    map[string]Profile `yaml:"profiles" json:"profiles" jsonschema:"description=Profiles by name\\, beside the built-in strict\\, compat and debug"`
 	Sandboxes   Sandboxes          `yaml:"sandboxes" json:"sandboxes"`
 	Pools       []Pool             `yaml:"pools" json:"pools" jsonschema:"description=Sandboxes that are kept ready"`
+	AirGapped   bool               `yaml:"air_gapped" json:"air_gapped" jsonschema:"description=Over all profiles and requests: sandboxes reach mapped names only\\, and only at addresses that are not public"`
+	Network     Network            `yaml:"network" json:"network"`
 	Peers       []Peer             `yaml:"peers" json:"peers" jsonschema:"description=Who may call beside root\\, and for what; the first entry that is for a caller counts"`
 	Log         Log                `yaml:"log" json:"log"`
 }
@@ -81,15 +83,16 @@ type Images struct {
 // Profile is a named set of defaults for a request. An absent field takes the
 // value of the built-in profile strict.
 type Profile struct {
-	Image   string   `yaml:"image" json:"image"`
-	Seccomp string   `yaml:"seccomp" json:"seccomp" jsonschema:"enum=strict,enum=compat,enum=debug"`
-	User    string   `yaml:"user" json:"user"`
-	Env     []string `yaml:"env" json:"env"`
-	Memory  string   `yaml:"memory" json:"memory" jsonschema:"example=512M"`
-	CPUs    string   `yaml:"cpus" json:"cpus" jsonschema:"example=1.5"`
-	PIDs    int64    `yaml:"pids" json:"pids"`
-	Files   int64    `yaml:"open_files" json:"open_files"`
-	Tmpfs   string   `yaml:"tmpfs" json:"tmpfs" jsonschema:"example=64M"`
+	Image   string         `yaml:"image" json:"image"`
+	Seccomp string         `yaml:"seccomp" json:"seccomp" jsonschema:"enum=strict,enum=compat,enum=debug"`
+	User    string         `yaml:"user" json:"user"`
+	Env     []string       `yaml:"env" json:"env"`
+	Memory  string         `yaml:"memory" json:"memory" jsonschema:"example=512M"`
+	CPUs    string         `yaml:"cpus" json:"cpus" jsonschema:"example=1.5"`
+	PIDs    int64          `yaml:"pids" json:"pids"`
+	Files   int64          `yaml:"open_files" json:"open_files"`
+	Tmpfs   string         `yaml:"tmpfs" json:"tmpfs" jsonschema:"example=64M"`
+	Network ProfileNetwork `yaml:"network" json:"network"`
 }
 
 // Log shapes the daemon's own log.

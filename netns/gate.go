@@ -26,6 +26,7 @@ type Gate struct {
 const (
 	GatePort = 1
 	DNSPort  = 53
+	Resolver = "127.0.0.1" // the address that DNSPort is on
 )
 
 var (

@@ -28,8 +28,8 @@ type ModeInfo struct {
 
 var modes = []ModeInfo{
 	{ModeNone, true, "only the loopback device: every connection fails at once"},
-	{ModeAllow, false, "only destinations that the policy names, through the gateway"},
-	{ModeOpen, false, "every public name over TCP, through the gateway"},
+	{ModeAllow, true, "only destinations that the policy names, through the gateway"},
+	{ModeOpen, true, "every public name over TCP, through the gateway"},
 	{ModeBridge, false, "an interface of its own behind a bridge of the host"},
 }
 
@@ -49,7 +49,7 @@ func ParseMode(s string) (Mode, error) {
 	case i < 0:
 		return "", sbxerr.New(sbxerr.NetworkMode, op, "use network mode %q: %s", clip(s), suggest(s))
 	case !modes[i].Offered:
-		return "", sbxerr.New(sbxerr.NetworkMode, op, "use network mode %q: it is not offered yet, only %q is", s, offered())
+		return "", sbxerr.New(sbxerr.NetworkMode, op, "use network mode %q: it is not offered yet; offered are %q", s, offered())
 	}
 	return modes[i].Mode, nil
 }
@@ -57,17 +57,47 @@ func ParseMode(s string) (Mode, error) {
 // Describe lists, as a person reads them, the facts that enforce m. It is nil
 // for a mode that is not offered.
 func (m Mode) Describe() []string {
-	if m != ModeNone {
+	var lines []string
+	switch m {
+	case ModeNone:
+		lines = []string{
+			"link lo, up: the only one, with 127.0.0.1/8 and ::1/128",
+			"no route but to these addresses, in any table",
+			"owned by the host's user namespace: root inside cannot change it",
+			"no rules: there is no way out that a rule would have to close",
+		}
+	case ModeAllow, ModeOpen:
+		lines = []string{
+			"link lo, up: the only one, with 127.0.0.1/8 and ::1/128",
+			"no route but to these addresses, and local ones for what leads to the gateway: the names' pool, and addresses that the policy names",
+			"owned by the host's user namespace: root inside cannot change it",
+			fmt.Sprintf("the gateway listens on %s, TCP port %d, and serves DNS on port %d; nothing inside may take these ports", gateAddress, GatePort, DNSPort),
+		}
+		for _, f := range []family{familyV4, familyV6} {
+			lines = append(lines, describeRules(f)...)
+		}
+	default:
 		return nil
-	}
-	lines := []string{
-		"link lo, up: the only one, with 127.0.0.1/8 and ::1/128",
-		"no route but to these addresses, in any table",
-		"owned by the host's user namespace: root inside cannot change it",
-		"no rules: there is no way out that a rule would have to close",
 	}
 	for _, s := range sysctls {
 		lines = append(lines, fmt.Sprintf("sysctl %s = %s: %s", s.Key, s.Value, s.Why))
+	}
+	return lines
+}
+
+// describeRules lists the policies that drop, and the rules with their
+// reasons.
+func describeRules(f family) []string {
+	var lines []string
+	for _, t := range declaredTables(f) {
+		for _, c := range t.chains {
+			if c.policy != "ACCEPT" {
+				lines = append(lines, fmt.Sprintf("%s -t %s -P %s %s", f, t.name, c.name, c.policy))
+			}
+			for _, r := range c.rules {
+				lines = append(lines, fmt.Sprintf("%s -t %s -A %s %s: %s", f, t.name, c.name, r.spec, r.why))
+			}
+		}
 	}
 	return lines
 }
@@ -92,7 +122,7 @@ func suggest(s string) string {
 	if near := sbxerr.Nearest(strings.ToLower(clip(s)), names); near != "" {
 		return fmt.Sprintf("there is no such mode; did you mean %q?", near)
 	}
-	return fmt.Sprintf("there is no such mode; offered is %q", offered())
+	return fmt.Sprintf("there is no such mode; offered are %q", offered())
 }
 
 // clip keeps a hostile name from filling the message.

@@ -1,6 +1,7 @@
 package netns
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -8,20 +9,18 @@ import (
 )
 
 func TestParseMode(t *testing.T) {
-	for _, s := range []string{"", "none"} {
-		if m, err := ParseMode(s); m != ModeNone || err != nil {
-			t.Errorf("ParseMode(%q) = %q, %v; want %q", s, m, err, ModeNone)
+	for s, want := range map[string]Mode{"": ModeNone, "none": ModeNone, "allow": ModeAllow, "open": ModeOpen} {
+		if m, err := ParseMode(s); m != want || err != nil {
+			t.Errorf("ParseMode(%q) = %q, %v; want %q", s, m, err, want)
 		}
 	}
 	for s, want := range map[string]string{
-		"allow":                   "not offered yet",
-		"open":                    "not offered yet",
 		"bridge":                  "not offered yet",
 		"non":                     `did you mean "none"`,
 		"None":                    `did you mean "none"`,
 		"alow":                    `did you mean "allow"`,
 		"birdge":                  `did you mean "bridge"`,
-		"host":                    `offered is ["none"]`,
+		"host":                    `offered are ["none" "allow" "open"]`,
 		"none ":                   `did you mean "none"`,
 		"\x00":                    `"\x00"`,
 		strings.Repeat("x", 4096): "…",
@@ -43,22 +42,32 @@ func FuzzParseMode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		m, err := ParseMode(s)
-		if (err == nil) != (m == ModeNone) || err == nil && s != "" && s != "none" {
+		taken := s == "" && m == ModeNone || string(m) == s && slices.Contains([]Mode{ModeNone, ModeAllow, ModeOpen}, m)
+		if (err == nil) != taken || err != nil && m != "" {
 			t.Errorf("ParseMode(%q) = %q, %v", s, m, err)
 		}
 	})
 }
 
 func TestDescribe(t *testing.T) {
-	text := strings.Join(ModeNone.Describe(), "\n")
-	for _, s := range Sysctls() {
-		if s.Why == "" || !strings.Contains(text, s.Key+" = "+s.Value) {
-			t.Errorf("setting %s = %q (why %q) is not described", s.Key, s.Value, s.Why)
+	for _, m := range Modes() {
+		if !m.Offered {
+			if m.Mode.Describe() != nil {
+				t.Errorf("mode %q is described but not offered", m.Mode)
+			}
+			continue
+		}
+		text := strings.Join(m.Mode.Describe(), "\n")
+		for _, s := range Sysctls() {
+			if s.Why == "" || !strings.Contains(text, s.Key+" = "+s.Value) {
+				t.Errorf("mode %q: setting %s = %q (why %q) is not described", m.Mode, s.Key, s.Value, s.Why)
+			}
 		}
 	}
-	for _, m := range Modes() {
-		if !m.Offered && m.Mode.Describe() != nil {
-			t.Errorf("mode %q is described but not offered", m.Mode)
+	none, allow := strings.Join(ModeNone.Describe(), "\n"), strings.Join(ModeAllow.Describe(), "\n")
+	for _, rule := range []string{"iptables -t nat -A OUTPUT ! -d", "ip6tables -t filter -P OUTPUT DROP", "-P FORWARD DROP"} {
+		if !strings.Contains(allow, rule) || strings.Contains(none, rule) {
+			t.Errorf("%q is to be described for mode allow, not for none:\n%s", rule, allow)
 		}
 	}
 }

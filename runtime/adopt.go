@@ -206,7 +206,7 @@ func (m *Manager) reconnect(ctx context.Context, s *sandbox) ([]pid1.Held, error
 			return nil, err
 		}
 	}
-	if err := m.createNested(ctx, s); err != nil {
+	if err := errors.Join(m.createNested(ctx, s), m.readmit(ctx, s)); err != nil {
 		return nil, err
 	}
 	return m.connect(ctx, s, adoptTimeout)

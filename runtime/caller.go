@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -131,7 +132,7 @@ func (m *Manager) planFor(ctx context.Context, r CreateRequest) (*plan, error) {
 			return nil, err
 		}
 	}
-	r.TTL = g.TTL(r.TTL)
+	r.TTL, r.Network = g.TTL(r.TTL), g.Network(r.Network)
 	p, err := m.planner(ctx).plan(r)
 	if err != nil {
 		return nil, err
@@ -140,7 +141,7 @@ func (m *Manager) planFor(ctx context.Context, r CreateRequest) (*plan, error) {
 	if err := g.CheckProfile(r.Profile); err != nil {
 		return nil, err
 	}
-	if err := g.CheckLimits(p.limits.peer(), r.TTL); err != nil {
+	if err := errors.Join(g.CheckLimits(p.limits.peer(), r.TTL), g.CheckNetwork(string(p.network), r.Network != "" || len(r.Allow) > 0)); err != nil {
 		return nil, err
 	}
 	if r.Nested != nil {

@@ -60,6 +60,9 @@ func (m *Manager) assign(ctx context.Context, s *sandbox, p *plan, prepare func(
 	if err := m.declare(s, p, have); err != nil {
 		return err
 	}
+	if err := errors.Join(m.setPolicy(ctx, s, have.Policy, p.policy), failpoint("assign/policy")); err != nil {
+		return err
+	}
 	err := m.withWorkspace(ctx, s, p, func(ws *mount.Workspace, ids *mount.UserNS) error {
 		point := m.paths.workspace(s.id) // on the host too: the posture is checked against it
 		if err := errors.Join(makeDir(point, 0o700), ws.Attach(point, p.readOnly, ids)); err != nil {

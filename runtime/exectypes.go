@@ -55,7 +55,15 @@ type UpdateRequest struct {
 	TTL         *time.Duration    // from now; 0 is never
 	IdleTimeout *time.Duration    // 0 is never
 	Labels      map[string]string // merged; an empty value removes the label
+	// Network, Allow and Deny replace those of the request that made the sandbox.
+	// What is open and no longer allowed is cut.
+	Network *string
+	Allow   *Rules
+	Deny    *Rules
 }
+
+// Rules is a list of egress rules that may be empty on purpose.
+type Rules struct{ Rules []string }
 
 // PoolStats is one pool of ready sandboxes.
 type PoolStats struct {

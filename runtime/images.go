@@ -25,6 +25,7 @@ func (m *Manager) planner(ctx context.Context) planner {
 	return planner{
 		profiles:   m.opts.Profiles,
 		workspaces: m.opts.Workspaces,
+		network:    m.opts.Network,
 		image:      func(ref string) (StoredImage, error) { return m.image(ctx, ref) },
 		user: func(img StoredImage, name string) (user, error) {
 			layers, err := m.images.Layers(ctx, img)

@@ -24,6 +24,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/traffic"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -52,6 +53,9 @@ type Options struct {
 	PerShim      int           // sandboxes that share a shim
 	Pools        []PoolConfig
 	Peers        peer.Policy
+	Network      NetworkRules
+	Egress       Egress       // nil: no network mode but none
+	Traffic      *traffic.Log // of what Egress carries
 	// ServeNested serves the API to the sandbox id on l, until l is closed.
 	ServeNested  func(id string, l *net.UnixListener)
 	Versions     func(context.Context) (Versions, error)

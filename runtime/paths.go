@@ -3,6 +3,8 @@ package runtime
 import (
 	"path/filepath"
 	"strconv"
+
+	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
 // paths derives every host path of a sandbox from its ID, so that removing it
@@ -16,6 +18,13 @@ type paths struct {
 // its sandboxes on blocks of host ids.
 func ClaimsDir(state string) string { return paths{state: state}.ids() }
 
+// TrafficFiles says where a daemon with these directories keeps what sandboxes
+// tried to reach.
+func TrafficFiles(root, state string) traffic.Files {
+	p := paths{root: root, state: state}
+	return traffic.Files{Entries: p.traffic, Names: p.names}
+}
+
 func (p paths) sandboxes() string { return filepath.Join(p.state, "sandboxes") }
 func (p paths) ids() string       { return filepath.Join(p.state, "ids") }
 func (p paths) outputs() string   { return filepath.Join(p.root, "output") }
@@ -26,6 +35,7 @@ func (p paths) sandbox(id string) string { return filepath.Join(p.sandboxes(), i
 func (p paths) record(id string) string    { return filepath.Join(p.sandbox(id), "record.json") }
 func (p paths) spec(id string) string      { return filepath.Join(p.sandbox(id), "spec.json") }
 func (p paths) execs(id string) string     { return filepath.Join(p.sandbox(id), "execs.jsonl") }
+func (p paths) names(id string) string     { return filepath.Join(p.sandbox(id), "names") }
 func (p paths) private(id string) string   { return filepath.Join(p.sandbox(id), "private") }
 func (p paths) layers(id string) string    { return filepath.Join(p.sandbox(id), "layers") }
 func (p paths) rootfs(id string) string    { return filepath.Join(p.sandbox(id), "rootfs") }
@@ -34,6 +44,9 @@ func (p paths) netns(id string) string     { return filepath.Join(p.sandbox(id),
 func (p paths) init(id string) string      { return filepath.Join(p.sandbox(id), "init") }
 
 func (p paths) output(id string) string { return filepath.Join(p.outputs(), id) }
+
+// traffic is where package traffic keeps what the sandbox tried to reach.
+func (p paths) traffic(id string) string { return filepath.Join(p.output(id), "traffic.jsonl") }
 
 func (p paths) stdout(id string, n uint32) string {
 	return filepath.Join(p.output(id), number(n)+".stdout")

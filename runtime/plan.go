@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/peer"
@@ -41,6 +41,7 @@ type plan struct {
 	profile     Profile
 	seccomp     seccomp.Profile
 	network     netns.Mode
+	policy      policy.Spec // of egress; zero in the mode none
 
 	env  []string // of every command
 	cwd  string   // where a command names none
@@ -55,6 +56,7 @@ type plan struct {
 type planner struct {
 	profiles   map[string]Profile
 	workspaces mount.Allowed
+	network    NetworkRules
 	image      func(ref string) (StoredImage, error)
 	user       func(img StoredImage, name string) (user, error)
 	slots      []uint32 // groups that every user has besides: see mount.GroupSlotIDs
@@ -66,9 +68,9 @@ func (pl planner) plan(r CreateRequest) (*plan, error) {
 	p := &plan{id: newID(), request: r}
 	p.name = p.id
 	profileErr := p.planProfile(pl.profiles, r)
-	errs := []error{p.planIdentity(r), profileErr, p.planNetwork(r), checkEnv(r.Env), p.planLifetime(r), p.planWorkspace(pl.workspaces, r), r.Nested.check()}
+	errs := []error{p.planIdentity(r), profileErr, checkEnv(r.Env), p.planLifetime(r), p.planWorkspace(pl.workspaces, r), r.Nested.check()}
 	if profileErr == nil { // which has the defaults of these
-		errs = append(errs, p.planLimits(r), p.planImage(pl, r))
+		errs = append(errs, p.planNetwork(pl.network, r), p.planLimits(r), p.planImage(pl, r))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, sbxerr.Wrap(codeOf(err), op, err)
@@ -144,18 +146,18 @@ func (p *plan) planProfile(profiles map[string]Profile, r CreateRequest) error {
 	return err
 }
 
-func (p *plan) planNetwork(r CreateRequest) error {
-	mode, err := netns.ParseMode(r.Network)
-	if err != nil {
-		return err
-	}
-	p.network = mode
-	if len(r.Allow) > 0 {
-		return sbxerr.WithRemedy(sbxerr.NetworkMode, "runtime.plan",
-			fmt.Errorf("egress rules %q cannot be honoured: this version offers the network mode none only", r.Allow),
-			"leave --allow away; nothing can leave the sandbox")
-	}
-	return nil
+func (p *plan) planNetwork(o NetworkRules, r CreateRequest) error {
+	var err error
+	p.network, p.policy, err = o.networkOf(p.profile.Network, r.network())
+	return err
+}
+
+// asked is what the request says of the network, and the mode that it got by it:
+// a change of its rules does not change that.
+func (p *plan) asked() networkRequest {
+	asked := p.request.network()
+	asked.Mode = string(p.network)
+	return asked
 }
 
 // planLifetime checks the times of a sandbox.
@@ -245,7 +247,7 @@ func (p *plan) record(boot string, created time.Time) record {
 	r := p.request
 	rec := record{
 		Version: recordVersion, Boot: boot, ID: p.id, Name: p.name, Image: p.image.Name, ImageDigest: p.image.Digest, ChainID: p.image.ChainID,
-		Profile: p.profileName, Network: p.network, User: p.user, Env: p.env, Cwd: p.cwd, CreatedAt: created,
+		Profile: p.profileName, Network: p.network, Asked: p.asked(), Policy: p.policy, User: p.user, Env: p.env, Cwd: p.cwd, CreatedAt: created,
 		Labels: maps.Clone(r.Labels), Session: r.Session, Task: r.Task, Workspace: r.Workspace, Limits: p.limits,
 		Key: r.Key, Settings: r, Expires: in(r.TTL),
 	}

@@ -85,7 +85,7 @@ func (m *Manager) comparePosture(ctx context.Context, s *sandbox, how posture.De
 	for _, f := range r.Limits.cgroup().Files(m.host) {
 		checks = append(checks, PostureCheck{Name: "cgroup " + f.Name, Declared: f.Value, Live: live[f.Name]})
 	}
-	network, netErr := netns.Check(m.paths.netns(s.id), nil)
+	network, netErr := m.checkNetns(r)
 	for _, d := range network {
 		differences = append(differences, "network "+d.String())
 	}
@@ -94,6 +94,15 @@ func (m *Manager) comparePosture(ctx context.Context, s *sandbox, how posture.De
 		err = errors.Join(err, fmt.Errorf("%s", strings.Join(differences, "; ")))
 	}
 	return checks, sbxerr.Wrap(sbxerr.Posture, "runtime.posture", errors.Join(err, netErr))
+}
+
+// checkNetns compares the network namespace with what the policy of r needs.
+func (m *Manager) checkNetns(r record) ([]netns.Difference, error) {
+	gate, err := gateOf(r.Policy)
+	if err != nil {
+		return nil, err
+	}
+	return netns.Check(m.paths.netns(r.ID), gate)
 }
 
 // networkCheck sums up the comparisons of the network namespace, which have no

@@ -18,6 +18,7 @@ type Profile struct {
 	User    string
 	Env     []string
 	Limits  Limits
+	Network Network
 }
 
 // Validate reports every reason why no request could run with p as it is.

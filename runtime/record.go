@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -16,7 +17,7 @@ import (
 
 // recordVersion is raised when a record changes in a way that an older daemon
 // would misread.
-const recordVersion = 4
+const recordVersion = 5
 
 // record is what is kept of a sandbox outside this process: enough for another
 // daemon to go on with it. It lies on tmpfs: it dies with the boot, like the
@@ -31,6 +32,8 @@ type record struct {
 	ChainID     string            `json:"chain_id"`
 	Profile     string            `json:"profile"`
 	Network     netns.Mode        `json:"network"`
+	Asked       networkRequest    `json:"asked"`
+	Policy      policy.Spec       `json:"policy"` // of egress; zero in the mode none
 	User        user              `json:"user"`
 	Env         []string          `json:"env"` // of every command
 	Cwd         string            `json:"cwd"` // where a command names none

@@ -23,7 +23,8 @@ const exitKilled = 128 + int(syscall.SIGKILL)
 // is that of the processes which it waited for.
 func (m *Manager) result(s *sandbox, e *execution, end ending, duration time.Duration) *Result {
 	r := &Result{SandboxID: s.id, ExecID: number(e.number()), Duration: duration, Reason: end.reason, TimedOut: end.timedOut, Source: "command"}
-	r.Network = string(s.kept().Network)
+	rec := s.kept()
+	r.Network, r.Egress = string(rec.Network), m.egressOf(rec)
 	r.ExitCode, r.Signal = exitCode(end)
 	r.MaxRSSBytes = end.exit.MaxRSSBytes
 	r.CPU = end.exit.User + end.exit.System
@@ -48,7 +49,7 @@ func (m *Manager) result(s *sandbox, e *execution, end ending, duration time.Dur
 			r.Warnings = append(r.Warnings, "output of "+stream.name+" was not kept: "+err.Error())
 		}
 	}
-	if rec := s.kept(); main {
+	if main {
 		r.Stages = append(slices.Clone(rec.Stages), Stage{Name: "exec", Duration: e.took})
 		r.Warnings = append(slices.Clone(rec.Warnings), r.Warnings...)
 	}

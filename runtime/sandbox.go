@@ -30,6 +30,7 @@ type sandbox struct {
 	ids      *mount.UserNS // maps the block; owned by the manager's cache
 	listener *pid1.Listener
 	init     *pid1.Client
+	opening  *opening     // of its way out; nil where it has none
 	nested   net.Listener // of its own API socket; nil where it has none
 
 	log *journal.Journal[execRecord] // of its commands, by number
@@ -89,7 +90,7 @@ func (s *sandbox) closeHandles() error {
 	if session != nil {
 		session.Close()
 	}
-	errs := []error{s.log.Close()}
+	errs := []error{s.log.Close(), s.opening.close()}
 	if s.init != nil {
 		errs = append(errs, s.init.Close())
 	}
@@ -280,7 +281,7 @@ func (s *sandbox) info() Info {
 		ID: r.ID, Name: r.Name, State: s.state, Image: r.Image, Profile: r.Profile, Args: r.MainArgs, CreatedAt: r.CreatedAt,
 		ExitedAt: r.ExitedAt, Labels: r.Labels, Session: r.Session, Task: r.Task, Workspace: r.Workspace,
 		ExpiresAt: r.Expires.wall(), IdleTimeout: r.IdleTimeout, IdleSince: r.IdleSince.wall(),
-		OwnerUID: r.OwnerUID, Parent: r.Parent, Execs: s.running,
+		Network: string(r.Network), OwnerUID: r.OwnerUID, Parent: r.Parent, Execs: s.running,
 	}
 	if main := s.execs[r.Main]; main != nil && s.state == StateExited {
 		info.Result = main.result()

@@ -110,6 +110,9 @@ func normal(r CreateRequest) CreateRequest {
 	if len(r.Allow) == 0 {
 		r.Allow = nil
 	}
+	if len(r.Deny) == 0 {
+		r.Deny = nil
+	}
 	if len(r.Labels) == 0 {
 		r.Labels = nil
 	}
@@ -134,6 +137,9 @@ func (m *Manager) Update(ctx context.Context, ref string, r UpdateRequest) (Info
 	if err != nil {
 		return Info{}, err
 	}
+	if next, err = m.changeNetwork(next, r); err != nil {
+		return Info{}, err
+	}
 	if err := s.checkProcesses(rec.Limits.PIDs, next.Limits.PIDs); err != nil {
 		return Info{}, err
 	}
@@ -143,7 +149,11 @@ func (m *Manager) Update(ctx context.Context, ref string, r UpdateRequest) (Info
 	if err := m.changeLimits(s, rec.Limits, next.Limits); err != nil {
 		return Info{}, err
 	}
+	if err := m.setPolicy(ctx, s, rec.Policy, next.Policy); err != nil {
+		return Info{}, errors.Join(err, m.changeLimits(s, next.Limits, rec.Limits))
+	}
 	s.update(func() {
+		s.record.Network, s.record.Asked, s.record.Policy = next.Network, next.Asked, next.Policy
 		s.record.Changing = nil
 		s.record.Limits, s.record.Labels = next.Limits, next.Labels
 		s.record.Expires, s.record.IdleTimeout = next.Expires, next.IdleTimeout
@@ -177,7 +187,7 @@ func (m *Manager) permitUpdate(ctx context.Context, have, next record) error {
 	if next.Expires == have.Expires {
 		ttl = new(time.Duration) // it was granted: what is left of it is not asked for again
 	}
-	if err := g.CheckLimits(next.Limits.peer(), ttl); err != nil {
+	if err := errors.Join(g.CheckLimits(next.Limits.peer(), ttl), g.CheckNetwork(string(next.Network), !reflect.DeepEqual(next.Asked, have.Asked))); err != nil {
 		return err
 	}
 	more := peer.Usage{

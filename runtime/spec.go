@@ -8,6 +8,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/caisson-run/caisson/initproto"
+	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/oci"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -26,7 +27,7 @@ const (
 // for what it knows of the host, and its result is checked by an oracle that
 // shares no code with the builder.
 func (m *Manager) buildSpec(p *plan, block idblock.Block) (*specs.Spec, []string, error) {
-	filter, err := p.seccomp.Spec(seccomp.Options{})
+	filter, err := p.seccomp.Spec(p.filter())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,6 +61,19 @@ func (m *Manager) buildSpec(p *plan, block idblock.Block) (*specs.Spec, []string
 		return nil, nil, err
 	}
 	return spec, warnings, sbxerr.Wrap(sbxerr.Internal, "runtime.spec", oci.Verify(spec))
+}
+
+// filter is how the sandbox's filter is made.
+func (p *plan) filter() seccomp.Options {
+	return seccomp.Options{Network: p.network != netns.ModeNone}
+}
+
+// resolver is the address of the sandbox's own resolver, empty where it has none.
+func (p *plan) resolver() string {
+	if p.network == netns.ModeNone {
+		return ""
+	}
+	return netns.Resolver
 }
 
 // pid1Process is caisson-init. What the command gets is not its business: that
@@ -109,7 +123,7 @@ func (m *Manager) Spec(ctx context.Context, r Request) (*SpecView, error) {
 	for _, f := range p.limits.cgroup().Files(m.host) {
 		view.CgroupValues[f.Name] = f.Value
 	}
-	for _, row := range p.seccomp.Rows(seccomp.Options{}) {
+	for _, row := range p.seccomp.Rows(p.filter()) {
 		view.SeccompRules = append(view.SeccompRules, SeccompRule(row))
 	}
 	return view, nil

@@ -47,6 +47,7 @@ func (m *Manager) allStages() []stage {
 		{name: "nested", create: m.createNested, remove: m.removeNested},
 		{name: "cgroup", create: m.createCgroup, remove: m.removeCgroup},
 		{name: "container", create: m.createContainer, remove: m.removeContainer},
+		{name: "egress", create: m.createEgress, remove: m.removeEgress},
 		{name: "limits", create: m.tighten},
 		{name: "start", create: m.startInit},
 		{name: "hello", create: m.awaitInit},
@@ -63,7 +64,7 @@ func (m *Manager) createClaim(_ context.Context, s *sandbox) error {
 
 func (m *Manager) removeClaim(_ context.Context, id string) error {
 	record, spec, execs := m.paths.record(id), m.paths.spec(id), m.paths.execs(id)
-	return removeFiles(journal.Next(execs), execs, spec+".new", spec, record+".new", record, m.paths.sandbox(id))
+	return removeFiles(m.paths.names(id), journal.Next(execs), execs, spec+".new", spec, record+".new", record, m.paths.sandbox(id))
 }
 
 func (m *Manager) createOutput(_ context.Context, s *sandbox) error {
@@ -115,7 +116,7 @@ func (m *Manager) createRootfs(ctx context.Context, s *sandbox) error {
 			return err
 		}
 	}
-	if err := mount.WritePrivate(m.paths.private(id), s.block.Base, nil, mount.HostFiles(id)); err != nil {
+	if err := mount.WritePrivate(m.paths.private(id), s.block.Base, nil, mount.HostFiles(id, s.plan.resolver())); err != nil {
 		return err
 	}
 	root := mount.Root{
@@ -170,7 +171,10 @@ func (m *Manager) removeWorkspace(_ context.Context, id string) error {
 }
 
 func (m *Manager) createNetns(_ context.Context, s *sandbox) error {
-	return netns.Create(m.paths.netns(s.id))
+	if err := netns.Create(m.paths.netns(s.id)); err != nil {
+		return err
+	}
+	return m.open(s)
 }
 
 func (m *Manager) removeNetns(_ context.Context, id string) error {

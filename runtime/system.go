@@ -22,6 +22,7 @@ func (m *Manager) Inspect(ctx context.Context, ref string) (*Detail, error) {
 		Info: s.info(), Limits: r.Limits, Cgroup: m.cgroupPath(r.ID), ImageDigest: r.ImageDigest,
 		HostIDSize: idblock.Size,
 	}
+	d.Egress = m.egressOf(r)
 	return d, s.detail(d)
 }
 

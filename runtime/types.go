@@ -22,8 +22,9 @@ type CreateRequest struct {
 	Profile   string   // empty is "strict"
 	User      string   // name, uid or uid:gid of its commands; empty is the profile's
 	Env       []string // K=V, of all its commands, added to the image's
-	Network   string   // empty is "none"
-	Allow     []string // egress rules; refused while the mode is "none"
+	Network   string   // "none", "allow" or "open"; empty is "allow" where Allow is given, else the profile's
+	Allow     []string // egress rules, instead of the profile's; see package policy
+	Deny      []string // egress rules, beside the profile's
 	Workspace *WorkspaceRequest
 	Limits    LimitsRequest
 	Labels    map[string]string
@@ -171,10 +172,13 @@ type Result struct {
 	ThrottledPeriods int64         `json:"cpu_throttled_periods"`
 	Remaining        int           `json:"remaining"` // processes that went on running in the sandbox
 	Network          string        `json:"network"`
-	Source           string        `json:"source"` // "command" or "runtime"
-	Reason           Reason        `json:"reason"`
-	Stages           []Stage       `json:"stages"`
-	Warnings         []string      `json:"warnings"` // what was clamped or only reported
+	// Egress is what went through the gateway so far, for the sandbox as a whole;
+	// nil in the mode none.
+	Egress   *EgressCounters `json:"egress"`
+	Source   string          `json:"source"` // "command" or "runtime"
+	Reason   Reason          `json:"reason"`
+	Stages   []Stage         `json:"stages"`
+	Warnings []string        `json:"warnings"` // what was clamped or only reported
 }
 
 // Info is one sandbox as a list shows it.
@@ -197,9 +201,10 @@ type Info struct {
 	ExpiresAt   time.Time     // by its TTL; zero is never
 	IdleTimeout time.Duration // 0 is never
 	IdleSince   time.Time     // zero while a command runs
-	OwnerUID    uint32        // of the peer that made it
-	Parent      string        // ID of the sandbox that made it; empty is none
-	Execs       int           // commands that run
+	Network     string
+	OwnerUID    uint32 // of the peer that made it
+	Parent      string // ID of the sandbox that made it; empty is none
+	Execs       int    // commands that run
 }
 
 // Limits is what bounds one sandbox, resolved. Every field is positive.
@@ -221,6 +226,7 @@ type Detail struct {
 	HostIDSize  uint32
 	SpecJSON    []byte
 	Posture     []PostureCheck
+	Egress      *EgressCounters // what went through the gateway; nil in the mode none
 }
 
 // PostureCheck is one comparison of the live sandbox with its declaration.

@@ -47,7 +47,7 @@ func peerRule(p config.Peer, known map[string]runtime.Profile) (peer.Rule, error
 	})
 	gids, gidErr := lookUp(p.Groups, "group", lookUpGroup)
 	limits, quota := peer.DefaultLimits(), peer.DefaultQuota()
-	r := peer.Rule{UIDs: uids, GIDs: gids, Profiles: p.Profiles, Workspaces: p.Workspaces, TTL: peer.DefaultTTL, Images: p.Images}
+	r := peer.Rule{UIDs: uids, GIDs: gids, Profiles: p.Profiles, Workspaces: p.Workspaces, TTL: peer.DefaultTTL, Network: p.Network, Images: p.Images}
 	for to, from := range map[*int64]int64{
 		&limits.MemoryBytes: int64(p.Limits.Memory), &limits.MilliCPU: int64(p.Limits.CPUs),
 		&limits.PIDs: p.Limits.PIDs, &limits.TmpfsBytes: int64(p.Limits.Tmpfs),
@@ -169,7 +169,7 @@ func checkNames(c config.Config) error {
 	}
 	_, peersErr := peers(c, known)
 	_, doorErr := doorOf(c)
-	return errors.Join(peersErr, doorErr, checkPools(c.Pools, known))
+	return errors.Join(peersErr, doorErr, checkPools(c.Pools, known), checkNetwork(c, known))
 }
 
 // listen opens the API's socket to root and the peers.

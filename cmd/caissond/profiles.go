@@ -36,6 +36,7 @@ func profile(p config.Profile) (runtime.Profile, error) {
 		}
 	}
 	out.Env = p.Env
+	out.Network = runtime.Network(p.Network)
 	if p.PIDs != 0 {
 		out.Limits.PIDs = p.PIDs
 	}

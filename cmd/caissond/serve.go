@@ -102,6 +102,9 @@ func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, 
 	if err != nil {
 		return nil, err
 	}
+	if err := d.openNetwork(c, &options); err != nil {
+		return nil, err
+	}
 	manager, err := runtime.New(engine, engine, d.log, options)
 	if err != nil {
 		return nil, err

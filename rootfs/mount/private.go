@@ -23,12 +23,16 @@ var Points = []string{"dev", "etc", "home", "proc", "run", "sys", "tmp", "var", 
 type Files map[string]string
 
 // HostFiles are /etc/hostname, /etc/hosts and /etc/resolv.conf for a sandbox
-// that can reach nobody.
-func HostFiles(hostname string) Files {
+// that asks the resolver at the given address, or nobody where that is empty.
+func HostFiles(hostname, resolver string) Files {
+	conf := "# this sandbox has no network\n"
+	if resolver != "" {
+		conf = "nameserver " + resolver + "\n"
+	}
 	return Files{
 		"etc/hostname":    hostname + "\n",
 		"etc/hosts":       "127.0.0.1\tlocalhost " + hostname + "\n::1\tlocalhost ip6-localhost\n",
-		"etc/resolv.conf": "# this sandbox has no network\n",
+		"etc/resolv.conf": conf,
 	}
 }
 

@@ -407,7 +407,7 @@ func TestCapabilities(t *testing.T) {
 		"limits.open_files": BestEffort, "limits.tmpfs_bytes": Enforced, "limits.disk_bytes": Unsupported,
 		"timeout": Enforced, "tty": Enforced, "exec.limits": Enforced, "exec.kill": BestEffort, "files": Enforced, "exec.attach": Enforced, "pool": Enforced, "user=root": Unsupported,
 		"workspace.mode=ro": Enforced, "workspace.mode=cow": Unsupported,
-		"network=none": Enforced, "network=open": Unsupported,
+		"network=none": Enforced, "network=open": Enforced, "network=bridge": Unsupported,
 	} {
 		if got[field] != want {
 			t.Errorf("%s: %q, want %q", field, got[field], want)

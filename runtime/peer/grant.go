@@ -76,6 +76,32 @@ func (g Grant) CheckProfile(name string) error {
 	return g.refusal(fmt.Errorf("profile %q is none of %s", name, strings.Join(allowed, ", ")))
 }
 
+// Network is the network mode of a sandbox whose request names none: empty, which
+// is the profile's, but for a child, which has no network.
+func (g Grant) Network(asked string) string {
+	if asked == "" && g.rank == nested {
+		return noNetwork
+	}
+	return asked
+}
+
+// noNetwork is the network mode in which nothing is reached.
+const noNetwork = "none"
+
+// CheckNetwork refuses a network mode to who may not have it. own tells that the
+// request names it, or destinations, rather than taking the profile's.
+func (g Grant) CheckNetwork(mode string, own bool) error {
+	switch {
+	case mode == noNetwork || g.rank == root || g.rank == system:
+		return g.refusal()
+	case g.rank == nested:
+		return g.refusal(errors.New("a child gets no network: it would be another way out than its parent's"))
+	case own && !g.rule.Network:
+		return g.refusal(errors.New("naming a network mode or destinations is not granted; a profile that has them can be"))
+	}
+	return g.refusal()
+}
+
 // CheckImages refuses who may not change the images that all sandboxes are
 // made of: import and remove. What is imported must come from the caller
 // itself, byte by byte, never from a path that the daemon opens.

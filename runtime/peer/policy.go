@@ -28,6 +28,9 @@ type Rule struct {
 	UIDs, GIDs []uint32
 	// Profiles are those that may be used beside strict.
 	Profiles []string
+	// Network tells that modes and destinations of the network may be named;
+	// otherwise a sandbox reaches what its profile says, or less.
+	Network bool
 	// Workspaces narrow what the user itself may read or write to what lies in
 	// one of these directories. Empty does not narrow. Nothing widens it.
 	Workspaces []string

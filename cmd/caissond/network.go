@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/caisson-run/caisson/config"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/egress"
+	"github.com/caisson-run/caisson/runtime/traffic"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// networkRules is the operator's word over all profiles and requests.
+func networkRules(c config.Config) runtime.NetworkRules {
+	return runtime.NetworkRules{AirGapped: c.AirGapped, Map: c.Network.Map}
+}
+
+// checkNetwork refuses profiles that no request could have the network of, and
+// resolvers that are none.
+func checkNetwork(c config.Config, known map[string]runtime.Profile) error {
+	_, err := c.Network.Servers()
+	if err == nil {
+		err = networkRules(c).Validate(known)
+	}
+	return sbxerr.Wrap(sbxerr.DaemonConf, "caissond.network", err)
+}
+
+// openNetwork gives the manager what carries the traffic of its sandboxes. It
+// starts nothing: the first sandbox with a network does.
+func (d *daemon) openNetwork(c config.Config, o *runtime.Options) error {
+	servers, err := c.Network.Servers()
+	if err != nil {
+		return sbxerr.Wrap(sbxerr.DaemonConf, "caissond.network", err)
+	}
+	o.Traffic = traffic.New(runtime.TrafficFiles(c.Root, c.State), d.log)
+	gateway := egress.New(egress.Options{
+		Program: filepath.Join(c.BinDir, "caisson-gateway"), Servers: servers, Log: d.log, Observer: o.Traffic,
+	})
+	d.onStop(func(context.Context) error { return gateway.Close() })
+	o.Egress, o.Network = gateway, networkRules(c)
+	return nil
+}

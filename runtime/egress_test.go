@@ -1,0 +1,146 @@
+package runtime
+
+import (
+	"net/netip"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+func TestNetworkOf(t *testing.T) {
+	web := Network{Mode: "allow", Allow: []string{"a.example"}, Deny: []string{"bad.example"}, Map: map[string]string{"m.example": "10.0.0.2"}}
+	for _, tt := range []struct {
+		name    string
+		rules   NetworkRules
+		profile Network
+		asked   networkRequest
+		mode    netns.Mode
+		want    policy.Spec
+	}{
+		{name: "nothing is said", mode: netns.ModeNone},
+		{
+			name: "to name a destination is to want a network", asked: networkRequest{Allow: []string{"x.example:22"}},
+			mode: netns.ModeAllow, want: policy.Spec{Mode: policy.Allow, Allow: []string{"x.example:22"}},
+		},
+		{
+			name: "the profile's", profile: web, mode: netns.ModeAllow,
+			want: policy.Spec{Mode: policy.Allow, Allow: web.Allow, Deny: web.Deny, Map: web.Map},
+		},
+		{
+			name: "what is allowed is replaced, what is denied stays", profile: web,
+			asked: networkRequest{Allow: []string{"x.example"}, Deny: []string{"y.example"}}, mode: netns.ModeAllow,
+			want: policy.Spec{Mode: policy.Allow, Allow: []string{"x.example"}, Deny: []string{"bad.example", "y.example"}, Map: web.Map},
+		},
+		{name: "less than the profile", profile: web, asked: networkRequest{Mode: "none"}, mode: netns.ModeNone},
+		{
+			name: "open", profile: web, asked: networkRequest{Mode: "open"}, mode: netns.ModeOpen,
+			want: policy.Spec{Mode: policy.Open, Allow: web.Allow, Deny: web.Deny, Map: web.Map},
+		},
+		{
+			name: "the operator's word", rules: NetworkRules{AirGapped: true, Map: map[string]string{"m.example": "10.0.0.1", "n.example": "10.0.0.3"}},
+			profile: Network{Mode: "allow", Map: map[string]string{"m.example": "10.0.0.2"}}, mode: netns.ModeAllow,
+			want: policy.Spec{Mode: policy.Allow, AirGapped: true, Map: map[string]string{"m.example": "10.0.0.2", "n.example": "10.0.0.3"}},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			mode, spec, err := tt.rules.networkOf(tt.profile, tt.asked)
+			if err != nil || mode != tt.mode {
+				t.Fatalf("mode %q, %v, want %q", mode, err, tt.mode)
+			}
+			if len(spec.Map) == 0 {
+				spec.Map = nil
+			}
+			if len(spec.Deny) == 0 {
+				spec.Deny = nil
+			}
+			if !reflect.DeepEqual(spec, tt.want) {
+				t.Errorf("policy %+v, want %+v", spec, tt.want)
+			}
+		})
+	}
+}
+
+func TestNetworkOfRefuses(t *testing.T) {
+	closed := NetworkRules{AirGapped: true}
+	for _, tt := range []struct {
+		name    string
+		rules   NetworkRules
+		profile Network
+		asked   networkRequest
+		code    sbxerr.Code
+		word    string
+	}{
+		{name: "rules in the mode none", asked: networkRequest{Mode: "none", Allow: []string{"a.example"}}, code: sbxerr.NetPolicy, word: "no rules"},
+		{name: "a denial of nothing", asked: networkRequest{Deny: []string{"a.example"}}, code: sbxerr.NetPolicy, word: "no rules"},
+		{name: "no mode", asked: networkRequest{Mode: "host"}, code: sbxerr.NetworkMode, word: "host"},
+		{name: "bridge", asked: networkRequest{Mode: "bridge"}, code: sbxerr.NetworkMode, word: "not offered"},
+		{name: "a public suffix", asked: networkRequest{Allow: []string{"*.co.uk"}}, code: sbxerr.NetPolicy, word: "co.uk"},
+		{name: "port 0", asked: networkRequest{Allow: []string{"a.example:0"}}, code: sbxerr.NetPolicy, word: "a.example:0"},
+		{name: "port 70000", asked: networkRequest{Allow: []string{"a.example:70000"}}, code: sbxerr.NetPolicy, word: "70000"},
+		{name: "host bits", asked: networkRequest{Allow: []string{"192.0.2.1/24:80"}}, code: sbxerr.NetPolicy, word: "192.0.2.0/24"},
+		{name: "a mirror that is no address", profile: Network{Mode: "allow", Map: map[string]string{"a.example": "elsewhere"}}, code: sbxerr.NetPolicy, word: "elsewhere"},
+		{name: "open and air-gapped", rules: closed, asked: networkRequest{Mode: "open"}, code: sbxerr.NetPolicy, word: "air-gapped"},
+		{name: "a name and air-gapped", rules: closed, asked: networkRequest{Allow: []string{"a.example"}}, code: sbxerr.NetPolicy, word: "air-gapped"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, _, err := tt.rules.networkOf(tt.profile, tt.asked)
+			if sbxerr.Of(err) != tt.code || !strings.Contains(err.Error(), tt.word) {
+				t.Errorf("%v, want %s with %q", err, tt.code, tt.word)
+			}
+		})
+	}
+}
+
+func TestGateOf(t *testing.T) {
+	if g, err := gateOf(policy.Spec{}); g != nil || err != nil {
+		t.Errorf("the mode none has the gate %v, %v", g, err)
+	}
+	g, err := gateOf(policy.Spec{Mode: policy.Allow, Allow: []string{"a.example", "8.8.8.0/24:443"}})
+	want := []netip.Prefix{policy.Pool, netip.MustParsePrefix("8.8.8.0/24")}
+	if err != nil || !slices.Equal(g.Prefixes, want) {
+		t.Errorf("gate %v, %v, want %v", g, err, want)
+	}
+}
+
+func TestChangeNetwork(t *testing.T) {
+	m := &Manager{opts: Options{Profiles: BuiltinProfiles()}}
+	p := &plan{network: netns.ModeAllow, request: CreateRequest{Allow: []string{"a.example"}, Deny: []string{"b.example"}}}
+	have := record{Name: "a", Profile: "strict", Network: netns.ModeAllow, Asked: p.asked()}
+	next, err := m.changeNetwork(have, UpdateRequest{Allow: &Rules{}})
+	if err != nil || next.Network != netns.ModeAllow || len(next.Policy.Allow) != 0 || !slices.Equal(next.Policy.Deny, []string{"b.example"}) {
+		t.Errorf("%+v, %v, want nothing allowed and b.example denied", next.Policy, err)
+	}
+	if next, err = m.changeNetwork(have, UpdateRequest{Labels: map[string]string{"a": "b"}}); err != nil || !reflect.DeepEqual(next, have) {
+		t.Errorf("an update of something else: %+v, %v", next, err)
+	}
+	for name, tt := range map[string]struct {
+		have record
+		r    UpdateRequest
+	}{
+		"a sandbox without a network": {record{Name: "a", Profile: "strict", Network: netns.ModeNone}, UpdateRequest{Allow: &Rules{[]string{"a.example"}}}},
+		"to none":                     {have, UpdateRequest{Network: ptr("none"), Allow: &Rules{}, Deny: &Rules{}}},
+	} {
+		if _, err := m.changeNetwork(tt.have, tt.r); sbxerr.Of(err) != sbxerr.NetworkMode {
+			t.Errorf("%s: %v, want %s", name, err, sbxerr.NetworkMode)
+		}
+	}
+}
+
+// TestNoGateway shows that a sandbox which needs a gateway is not made without
+// one.
+func TestNoGateway(t *testing.T) {
+	m := &Manager{paths: paths{state: t.TempDir()}}
+	s := &sandbox{id: "x", record: record{ID: "x", Network: netns.ModeAllow, Policy: policy.Spec{Mode: policy.Allow}}}
+	if err := m.open(s); sbxerr.Of(err) != sbxerr.Gateway {
+		t.Errorf("%v, want %s", err, sbxerr.Gateway)
+	}
+	if entries, err := os.ReadDir(m.paths.state); err != nil || len(entries) > 0 {
+		t.Errorf("%v, %v are left", entries, err)
+	}
+}

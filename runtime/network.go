@@ -1,0 +1,202 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime/traffic"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// PolicyQuery names a policy: that of a live sandbox, or that which a sandbox
+// would get that is asked for so.
+type PolicyQuery struct {
+	Ref     string // a sandbox; empty: of a request with these fields
+	Profile string
+	Network string
+	Allow   []string
+	Deny    []string
+}
+
+// PolicyVerdict is what a policy makes of one destination.
+type PolicyVerdict struct {
+	Network string
+	Host    string // in its canonical form, or an address
+	Port    uint16
+	policy.Decision
+}
+
+// PolicyView is all that a policy does.
+type PolicyView struct {
+	Network string
+	Lines   []PolicyLine // in the order in which they count
+}
+
+// What the packages below call their own.
+type (
+	PolicyLine   = policy.Line
+	TrafficEntry = traffic.Entry
+)
+
+// EgressCounters counts what went through the gateway for one sandbox.
+type EgressCounters struct {
+	Open            int64 `json:"open"` // connections now
+	Allowed         int64 `json:"allowed"`
+	Refused         int64 `json:"refused"`
+	Failed          int64 `json:"failed"` // allowed, but the destination was not to be had
+	SentBytes       int64 `json:"sent_bytes"`
+	ReceivedBytes   int64 `json:"received_bytes"`
+	LookupsAnswered int64 `json:"lookups_answered"`
+	LookupsRefused  int64 `json:"lookups_refused"`
+	Lost            int64 `json:"lost"` // attempts of which nothing is known: they ended with a gateway, or were too many
+}
+
+// CheckPolicy says what a policy makes of a URL, HOST or HOST:PORT. Nothing is
+// resolved or tried: a name that is allowed may still lead to an address that is
+// not.
+func (m *Manager) CheckPolicy(ctx context.Context, q PolicyQuery, target string) (PolicyVerdict, error) {
+	defer m.Busy()()
+	t, err := policy.ParseTarget(target)
+	if err != nil {
+		return PolicyVerdict{}, err
+	}
+	mode, p, err := m.policyFor(ctx, q)
+	if err != nil {
+		return PolicyVerdict{}, err
+	}
+	v := PolicyVerdict{Network: string(mode), Host: string(t.Name), Port: t.Port, Decision: p.Check(t)}
+	if v.Host == "" {
+		v.Host = t.Address.String()
+	}
+	return v, nil
+}
+
+// ExplainPolicy says all that a policy does.
+func (m *Manager) ExplainPolicy(ctx context.Context, q PolicyQuery) (PolicyView, error) {
+	defer m.Busy()()
+	mode, p, err := m.policyFor(ctx, q)
+	if err != nil {
+		return PolicyView{}, err
+	}
+	return PolicyView{Network: string(mode), Lines: p.Explain()}, nil
+}
+
+func (m *Manager) policyFor(ctx context.Context, q PolicyQuery) (netns.Mode, *policy.Policy, error) {
+	mode, spec, err := m.specFor(ctx, q)
+	if err != nil {
+		return "", nil, err
+	}
+	p, err := policy.Compile(spec)
+	return mode, p, err
+}
+
+func (m *Manager) specFor(ctx context.Context, q PolicyQuery) (netns.Mode, policy.Spec, error) {
+	if q.Ref != "" {
+		s, err := m.find(ctx, q.Ref)
+		if err != nil {
+			return "", policy.Spec{}, err
+		}
+		r := s.kept()
+		return r.Network, r.Policy, nil
+	}
+	g, err := m.grant(ctx)
+	if err != nil {
+		return "", policy.Spec{}, err
+	}
+	profile, profileErr := lookupProfile(m.opts.Profiles, q.Profile)
+	if err := errors.Join(g.CheckProfile(q.Profile), profileErr); err != nil {
+		return "", policy.Spec{}, err
+	}
+	return m.opts.Network.networkOf(profile.Network, networkRequest{Mode: g.Network(q.Network), Allow: q.Allow, Deny: q.Deny})
+}
+
+// Traffic calls yield with each attempt of a sandbox to reach something, the
+// oldest first, and with follow goes on until the sandbox is gone or ctx ends.
+func (m *Manager) Traffic(ctx context.Context, ref string, follow bool, yield func(TrafficEntry) error) error {
+	s, err := m.find(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if m.opts.Traffic == nil {
+		return nil
+	}
+	var c traffic.Cursor
+	for {
+		next, over := m.opts.Traffic.Next(s.id), s.isOver() // before it is looked at
+		entries, err := m.opts.Traffic.Entries(s.id, &c)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if err := yield(e); err != nil {
+				return err
+			}
+		}
+		if !follow || over {
+			return nil
+		}
+		select {
+		case <-next:
+		case <-s.ended:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// isOver reports whether nothing runs in s any more.
+func (s *sandbox) isOver() bool {
+	select {
+	case <-s.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// LearnPolicy returns the rules of the smallest policy that would have allowed
+// what a sandbox reached.
+func (m *Manager) LearnPolicy(ctx context.Context, ref string) ([]string, error) {
+	defer m.Busy()()
+	var seen []policy.Seen
+	err := m.Traffic(ctx, ref, false, func(e TrafficEntry) error {
+		if s, ok := e.Seen(); ok && !slices.Contains(seen, s) {
+			seen = append(seen, s)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	rules, err := policy.Learn(seen)
+	return rules, sbxerr.Wrap(sbxerr.NetPolicy, "runtime.learn", err)
+}
+
+// countTimeout is how long a result waits for the gateway's last records.
+const countTimeout = time.Second
+
+// egressOf is what went through the gateway for a sandbox, nil where it has none,
+// or where the gateway does not say.
+func (m *Manager) egressOf(r record) *EgressCounters {
+	if r.Network == netns.ModeNone || m.opts.Egress == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), countTimeout)
+	defer cancel()
+	all, err := m.opts.Egress.Stats(ctx)
+	c, ok := all[r.ID]
+	if err != nil || !ok {
+		return nil
+	}
+	return &EgressCounters{
+		Open: int64(c.Open), Allowed: count(c.Allowed), Refused: count(c.Refused), Failed: count(c.Failed),
+		SentBytes: count(c.Sent), ReceivedBytes: count(c.Received), LookupsAnswered: count(c.Answered), LookupsRefused: count(c.Denied), Lost: count(c.Lost),
+	}
+}
+
+func count(n uint64) int64 { return int64(min(n, math.MaxInt64)) }

@@ -1,0 +1,133 @@
+package runtime
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// This file answers how far a sandbox reaches. It is pure; egress.go acts on it.
+
+// Network says how far sandboxes of a profile reach where their request does
+// not. Rules are written as package policy reads them.
+type Network struct {
+	Mode  string // empty is "none"
+	Allow []string
+	Deny  []string // a request can add to these, and take none away
+	// Map leads names to addresses of the operator's choice: NAME to
+	// ADDRESS[:PORT].
+	Map map[string]string
+}
+
+// NetworkRules is the operator's word over all profiles and requests.
+type NetworkRules struct {
+	AirGapped bool // only mapped names, and only to addresses that are not public
+	Map       map[string]string
+}
+
+// networkRequest is what a request says of the network.
+type networkRequest struct {
+	Mode  string   `json:"mode"`
+	Allow []string `json:"allow"`
+	Deny  []string `json:"deny"`
+}
+
+func (r CreateRequest) network() networkRequest {
+	return networkRequest{Mode: r.Network, Allow: r.Allow, Deny: r.Deny}
+}
+
+// networkOf answers how far a sandbox of profile p reaches that r asks for. It is
+// pure. The mode none has no policy.
+func (o NetworkRules) networkOf(p Network, r networkRequest) (netns.Mode, policy.Spec, error) {
+	wanted := cmp.Or(r.Mode, p.Mode)
+	if r.Mode == "" && len(r.Allow) > 0 && cmp.Or(p.Mode, string(netns.ModeNone)) == string(netns.ModeNone) {
+		wanted = string(netns.ModeAllow) // who names a destination wants to reach it
+	}
+	mode, err := netns.ParseMode(wanted)
+	if err != nil {
+		return "", policy.Spec{}, err
+	}
+	spec := o.policyOf(mode, p, r.Allow, r.Deny)
+	_, err = policy.Compile(spec)
+	return mode, spec, err
+}
+
+// policyOf is the policy of a sandbox of profile p in the given mode. The rules
+// that allow are the request's, or where it has none the profile's; those that
+// deny are both's.
+func (o NetworkRules) policyOf(mode netns.Mode, p Network, allow, deny []string) policy.Spec {
+	if mode == netns.ModeNone {
+		return policy.Spec{Allow: allow, Deny: deny} // which are refused there
+	}
+	if len(allow) == 0 {
+		allow = p.Allow
+	}
+	spec := policy.Spec{Mode: policy.Mode(mode), Allow: allow, Deny: slices.Concat(p.Deny, deny)}
+	return o.over(spec, p.Map)
+}
+
+// over puts the operator's word over spec.
+func (o NetworkRules) over(spec policy.Spec, mapped map[string]string) policy.Spec {
+	spec.AirGapped = o.AirGapped
+	spec.Map = maps.Clone(o.Map)
+	if spec.Map == nil {
+		spec.Map = map[string]string{}
+	}
+	maps.Copy(spec.Map, mapped)
+	return spec
+}
+
+// Validate refuses profiles whose network no sandbox could have.
+func (o NetworkRules) Validate(profiles map[string]Profile) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(profiles)) {
+		if _, _, err := o.networkOf(profiles[name].Network, networkRequest{}); err != nil {
+			errs = append(errs, fmt.Errorf("profiles.%s.network: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// gateOf is what the namespace of a sandbox with this policy needs besides lo,
+// nil for the mode none.
+func gateOf(spec policy.Spec) (*netns.Gate, error) {
+	p, err := policy.Compile(spec)
+	if err != nil || p.Mode() == policy.None {
+		return nil, err
+	}
+	return &netns.Gate{Prefixes: append([]netip.Prefix{policy.Pool}, p.Prefixes()...)}, nil
+}
+
+// changeNetwork is rec with the network that r asks for, and rec where r says
+// nothing of it.
+func (m *Manager) changeNetwork(rec record, r UpdateRequest) (record, error) {
+	if r.Network == nil && r.Allow == nil && r.Deny == nil {
+		return rec, nil
+	}
+	if rec.Network == netns.ModeNone {
+		return record{}, sbxerr.WithRemedy(sbxerr.NetworkMode, "runtime.update",
+			fmt.Errorf("sandbox %s has the network mode %q, in which there is nothing to change: no way out was made", rec.Name, rec.Network),
+			"make a sandbox with --allow; its rules can be changed while it lives")
+	}
+	if r.Network != nil && *r.Network == string(netns.ModeNone) {
+		return record{}, sbxerr.WithRemedy(sbxerr.NetworkMode, "runtime.update",
+			fmt.Errorf("a live sandbox cannot be given the network mode %q", netns.ModeNone), "take its rules away instead: in the mode allow nothing is reached without one")
+	}
+	set(&rec.Asked.Mode, r.Network)
+	if r.Allow != nil {
+		rec.Asked.Allow = r.Allow.Rules
+	}
+	if r.Deny != nil {
+		rec.Asked.Deny = r.Deny.Rules
+	}
+	var err error
+	rec.Network, rec.Policy, err = m.opts.Network.networkOf(m.opts.Profiles[rec.Profile].Network, rec.Asked)
+	return rec, err
+}
