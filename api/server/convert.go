@@ -39,6 +39,7 @@ func resultOf(r *runtime.Result) *caissonv1.Result {
 		PeakMemoryBytes: r.PeakMemoryBytes, MaxRssBytes: r.MaxRSSBytes, CpuThrottledPeriods: r.ThrottledPeriods,
 		Network: r.Network, Source: r.Source, Reason: string(r.Reason),
 		Stages: each(r.Stages, stagePB), Warnings: r.Warnings, ExecId: r.ExecID, Remaining: int64(r.Remaining),
+		Egress: egressPB(r.Egress),
 	}
 }
 
@@ -52,7 +53,7 @@ func sandboxPB(i runtime.Info) *caissonv1.Sandbox {
 		CreatedAt: timestamp(i.CreatedAt), ExitedAt: timestamp(i.ExitedAt), Result: resultOf(i.Result),
 		Labels: i.Labels, Session: i.Session, Task: i.Task, Pid: int64(i.PID), Workspace: workspacePB(i.Workspace),
 		ExpiresAt: timestamp(i.ExpiresAt), IdleTimeout: duration(i.IdleTimeout), IdleSince: timestamp(i.IdleSince),
-		OwnerUid: i.OwnerUID, Parent: i.Parent, Execs: int32(i.Execs),
+		OwnerUid: i.OwnerUID, Parent: i.Parent, Execs: int32(i.Execs), Network: i.Network,
 	}
 }
 
@@ -86,6 +87,7 @@ func detailPB(d *runtime.Detail) *caissonv1.InspectResponse {
 	return &caissonv1.InspectResponse{
 		Sandbox: sandboxPB(d.Info), Limits: limitsPB(d.Limits), Cgroup: d.Cgroup, ImageDigest: d.ImageDigest,
 		HostIdBase: d.HostIDBase, HostIdSize: d.HostIDSize, OciSpecJson: d.SpecJSON, Posture: each(d.Posture, posturePB),
+		Egress: egressPB(d.Egress),
 	}
 }
 

@@ -45,7 +45,7 @@ func createOf(s *caissonv1.SandboxSpec) (runtime.CreateRequest, error) {
 	idle, err := positive("idle_timeout", s.IdleTimeout)
 	errs = append(errs, err)
 	return runtime.CreateRequest{
-		Name: s.Name, Image: s.Image, Profile: s.Profile, User: s.User, Env: s.Env, Network: s.Network, Allow: s.Allow,
+		Name: s.Name, Image: s.Image, Profile: s.Profile, User: s.User, Env: s.Env, Network: s.Network, Allow: s.Allow, Deny: s.Deny,
 		Workspace: workspaceOf(s.Workspace), Limits: limitsRequestOf(s.Limits),
 		Labels: s.Labels, Session: s.Session, Task: s.Task, TTL: ttl, IdleTimeout: idle,
 		Nested: nestedOf(s.Nested),
@@ -137,12 +137,38 @@ func updateOf(m *caissonv1.UpdateRequest) (runtime.UpdateRequest, error) {
 	idle, errIdle := notNegative("idle_timeout", m.IdleTimeout)
 	req := runtime.UpdateRequest{
 		MemoryBytes: m.MemoryBytes, MilliCPU: m.MilliCpu, PIDs: m.Pids, TTL: ttl, IdleTimeout: idle, Labels: m.Labels,
+		Network: m.Network, Allow: rulesOf(m.Allow), Deny: rulesOf(m.Deny),
 	}
 	err := errors.Join(errTTL, errIdle)
-	if err == nil && m.MemoryBytes == nil && m.MilliCpu == nil && m.Pids == nil && ttl == nil && idle == nil && len(m.Labels) == 0 {
-		err = refuse("there is nothing to update: set a limit, a time or a label")
+	network := m.Network != nil || m.Allow != nil || m.Deny != nil
+	if err == nil && !network && m.MemoryBytes == nil && m.MilliCpu == nil && m.Pids == nil && ttl == nil && idle == nil && len(m.Labels) == 0 {
+		err = refuse("there is nothing to update: set a limit, a time, a label or rules")
 	}
 	return req, err
+}
+
+// rulesOf reads rules that may be absent.
+func rulesOf(r *caissonv1.Rules) *runtime.Rules {
+	if r == nil {
+		return nil
+	}
+	return &runtime.Rules{Rules: r.Rules}
+}
+
+// policyQueryOf reads a PolicyQuery.
+func policyQueryOf(q *caissonv1.PolicyQuery) (runtime.PolicyQuery, error) {
+	if q == nil {
+		return runtime.PolicyQuery{}, nil
+	}
+	out := runtime.PolicyQuery{Ref: q.Ref, Profile: q.Profile, Network: q.Network, Allow: q.Allow, Deny: q.Deny}
+	if q.Ref == "" {
+		return out, nil
+	}
+	err := checkRef("ref", q.Ref)
+	if q.Profile != "" || q.Network != "" || len(q.Allow)+len(q.Deny) > 0 {
+		err = errors.Join(err, refuse("ref names a sandbox, whose policy it has: leave profile, network, allow and deny away"))
+	}
+	return out, err
 }
 
 // attachOf reads an Attach.

@@ -74,6 +74,14 @@ type Images interface {
 	FromHost(ctx context.Context, req runtime.FromHostRequest, progress func(string)) (runtime.Image, runtime.ImportReport, error)
 }
 
+// Network answers what sandboxes may reach, and what they tried to.
+type Network interface {
+	CheckPolicy(ctx context.Context, q runtime.PolicyQuery, target string) (runtime.PolicyVerdict, error)
+	ExplainPolicy(ctx context.Context, q runtime.PolicyQuery) (runtime.PolicyView, error)
+	LearnPolicy(ctx context.Context, ref string) ([]string, error)
+	Traffic(ctx context.Context, ref string, follow bool, yield func(runtime.TrafficEntry) error) error
+}
+
 // System says what the daemon and its host are.
 type System interface {
 	Versions(ctx context.Context) (runtime.Versions, error)
@@ -88,6 +96,7 @@ type Deps struct {
 	Execs     Execs
 	Images    Images
 	System    System
+	Network   Network
 	Files     Files
 	Log       *slog.Logger // nil discards
 	// WriteTimeout ends a call whose caller takes nothing of its answer for so
@@ -114,6 +123,7 @@ func New(d Deps) http.Handler {
 	mux.Handle(caissonv1connect.NewExecServiceHandler(execs{d.Execs, startTimeout, lanes}, options))
 	mux.Handle(caissonv1connect.NewImageServiceHandler(images{d.Images}, options))
 	mux.Handle(caissonv1connect.NewSystemServiceHandler(system{d.System}, options))
+	mux.Handle(caissonv1connect.NewNetworkServiceHandler(network{d.Network}, options))
 	mux.Handle(caissonv1connect.NewFileServiceHandler(fileService{d.Files}, options))
 	return boundWrites(mux, d.WriteTimeout)
 }

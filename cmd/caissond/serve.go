@@ -207,7 +207,7 @@ func (d *daemon) serveAPI(ctx context.Context, l net.Listener, m *runtime.Manage
 			cancel()
 		}()
 	}
-	handler := server.New(server.Deps{Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m, System: m, Log: d.log, WriteTimeout: writeTimeout})
+	handler := server.New(server.Deps{Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m, System: m, Network: m, Log: d.log, WriteTimeout: writeTimeout})
 	d.handler <- handler
 	err := server.Serve(ctx, l, handler, serverGrace)
 	if err != nil {

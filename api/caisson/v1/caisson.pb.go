@@ -162,22 +162,27 @@ func (x *Workspace) GetMode() string {
 
 // SandboxSpec says what a sandbox is made of and how it is confined.
 type SandboxSpec struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`       // unique; empty is the sandbox ID
-	Image         string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`     // empty is the profile's
-	Profile       string                 `protobuf:"bytes,3,opt,name=profile,proto3" json:"profile,omitempty"` // empty is "strict"
-	User          string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`       // name, uid, or uid:gid; empty is the profile's
-	Env           []string               `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty"`         // K=V, of all its commands, added to the image's
-	Network       string                 `protobuf:"bytes,6,opt,name=network,proto3" json:"network,omitempty"` // empty is "none"
-	Allow         []string               `protobuf:"bytes,7,rep,name=allow,proto3" json:"allow,omitempty"`     // egress rules: refused while the network mode is "none"
-	Workspace     *Workspace             `protobuf:"bytes,8,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	Limits        *Limits                `protobuf:"bytes,9,opt,name=limits,proto3" json:"limits,omitempty"`
-	Labels        map[string]string      `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Session       string                 `protobuf:"bytes,11,opt,name=session,proto3" json:"session,omitempty"`
-	Task          string                 `protobuf:"bytes,12,opt,name=task,proto3" json:"task,omitempty"`
-	Ttl           *durationpb.Duration   `protobuf:"bytes,13,opt,name=ttl,proto3" json:"ttl,omitempty"`                                    // absent is none, zero an error
-	IdleTimeout   *durationpb.Duration   `protobuf:"bytes,14,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"` // absent is none, zero an error
-	Nested        *Nested                `protobuf:"bytes,15,opt,name=nested,proto3" json:"nested,omitempty"`                              // a socket to make sandboxes of its own; absent is none
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`       // unique; empty is the sandbox ID
+	Image   string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`     // empty is the profile's
+	Profile string                 `protobuf:"bytes,3,opt,name=profile,proto3" json:"profile,omitempty"` // empty is "strict"
+	User    string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`       // name, uid, or uid:gid; empty is the profile's
+	Env     []string               `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty"`         // K=V, of all its commands, added to the image's
+	// "none", "allow" or "open"; empty is "allow" where allow is given, else the
+	// profile's.
+	Network string `protobuf:"bytes,6,opt,name=network,proto3" json:"network,omitempty"`
+	// HOST[:PORT][+PORT…][,private], instead of the profile's; without a port 80
+	// and 443. HOST is a name, *.NAME, an address or a CIDR.
+	Allow         []string             `protobuf:"bytes,7,rep,name=allow,proto3" json:"allow,omitempty"`
+	Workspace     *Workspace           `protobuf:"bytes,8,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Limits        *Limits              `protobuf:"bytes,9,opt,name=limits,proto3" json:"limits,omitempty"`
+	Labels        map[string]string    `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Session       string               `protobuf:"bytes,11,opt,name=session,proto3" json:"session,omitempty"`
+	Task          string               `protobuf:"bytes,12,opt,name=task,proto3" json:"task,omitempty"`
+	Ttl           *durationpb.Duration `protobuf:"bytes,13,opt,name=ttl,proto3" json:"ttl,omitempty"`                                    // absent is none, zero an error
+	IdleTimeout   *durationpb.Duration `protobuf:"bytes,14,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"` // absent is none, zero an error
+	Nested        *Nested              `protobuf:"bytes,15,opt,name=nested,proto3" json:"nested,omitempty"`                              // a socket to make sandboxes of its own; absent is none
+	Deny          []string             `protobuf:"bytes,16,rep,name=deny,proto3" json:"deny,omitempty"`                                  // as allow, beside the profile's; deny beats allow
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -313,6 +318,13 @@ func (x *SandboxSpec) GetIdleTimeout() *durationpb.Duration {
 func (x *SandboxSpec) GetNested() *Nested {
 	if x != nil {
 		return x.Nested
+	}
+	return nil
+}
+
+func (x *SandboxSpec) GetDeny() []string {
+	if x != nil {
+		return x.Deny
 	}
 	return nil
 }
@@ -1248,14 +1260,19 @@ func (x *CreateResponse) GetSandbox() *Sandbox {
 }
 
 type UpdateRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	MemoryBytes   *int64                 `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
-	MilliCpu      *int64                 `protobuf:"varint,3,opt,name=milli_cpu,json=milliCpu,proto3,oneof" json:"milli_cpu,omitempty"`
-	Pids          *int64                 `protobuf:"varint,4,opt,name=pids,proto3,oneof" json:"pids,omitempty"`
-	Ttl           *durationpb.Duration   `protobuf:"bytes,5,opt,name=ttl,proto3" json:"ttl,omitempty"`                                                                                 // from now; zero is never
-	IdleTimeout   *durationpb.Duration   `protobuf:"bytes,6,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"`                                              // zero is never
-	Labels        map[string]string      `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // merged; an empty value removes the label
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Ref         string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	MemoryBytes *int64                 `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
+	MilliCpu    *int64                 `protobuf:"varint,3,opt,name=milli_cpu,json=milliCpu,proto3,oneof" json:"milli_cpu,omitempty"`
+	Pids        *int64                 `protobuf:"varint,4,opt,name=pids,proto3,oneof" json:"pids,omitempty"`
+	Ttl         *durationpb.Duration   `protobuf:"bytes,5,opt,name=ttl,proto3" json:"ttl,omitempty"`                                                                                 // from now; zero is never
+	IdleTimeout *durationpb.Duration   `protobuf:"bytes,6,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"`                                              // zero is never
+	Labels      map[string]string      `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // merged; an empty value removes the label
+	// Replace those of the request that made the sandbox; absent keeps them. What
+	// is open and no longer allowed is cut.
+	Network       *string `protobuf:"bytes,8,opt,name=network,proto3,oneof" json:"network,omitempty"` // "allow" or "open"
+	Allow         *Rules  `protobuf:"bytes,9,opt,name=allow,proto3" json:"allow,omitempty"`
+	Deny          *Rules  `protobuf:"bytes,10,opt,name=deny,proto3" json:"deny,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1339,6 +1356,72 @@ func (x *UpdateRequest) GetLabels() map[string]string {
 	return nil
 }
 
+func (x *UpdateRequest) GetNetwork() string {
+	if x != nil && x.Network != nil {
+		return *x.Network
+	}
+	return ""
+}
+
+func (x *UpdateRequest) GetAllow() *Rules {
+	if x != nil {
+		return x.Allow
+	}
+	return nil
+}
+
+func (x *UpdateRequest) GetDeny() *Rules {
+	if x != nil {
+		return x.Deny
+	}
+	return nil
+}
+
+// Rules is a list that may be empty on purpose.
+type Rules struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rules         []string               `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rules) Reset() {
+	*x = Rules{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rules) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rules) ProtoMessage() {}
+
+func (x *Rules) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rules.ProtoReflect.Descriptor instead.
+func (*Rules) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Rules) GetRules() []string {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
 type UpdateResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sandbox       *Sandbox               `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
@@ -1348,7 +1431,7 @@ type UpdateResponse struct {
 
 func (x *UpdateResponse) Reset() {
 	*x = UpdateResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[15]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1360,7 +1443,7 @@ func (x *UpdateResponse) String() string {
 func (*UpdateResponse) ProtoMessage() {}
 
 func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[15]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1373,7 +1456,7 @@ func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateResponse.ProtoReflect.Descriptor instead.
 func (*UpdateResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{15}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *UpdateResponse) GetSandbox() *Sandbox {
@@ -1392,7 +1475,7 @@ type PauseRequest struct {
 
 func (x *PauseRequest) Reset() {
 	*x = PauseRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[16]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1404,7 +1487,7 @@ func (x *PauseRequest) String() string {
 func (*PauseRequest) ProtoMessage() {}
 
 func (x *PauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[16]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1417,7 +1500,7 @@ func (x *PauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
 func (*PauseRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{16}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PauseRequest) GetRef() string {
@@ -1436,7 +1519,7 @@ type PauseResponse struct {
 
 func (x *PauseResponse) Reset() {
 	*x = PauseResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[17]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1448,7 +1531,7 @@ func (x *PauseResponse) String() string {
 func (*PauseResponse) ProtoMessage() {}
 
 func (x *PauseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[17]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1461,7 +1544,7 @@ func (x *PauseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
 func (*PauseResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{17}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PauseResponse) GetSandbox() *Sandbox {
@@ -1480,7 +1563,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[18]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1575,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[18]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1588,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{18}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ResumeRequest) GetRef() string {
@@ -1524,7 +1607,7 @@ type ResumeResponse struct {
 
 func (x *ResumeResponse) Reset() {
 	*x = ResumeResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[19]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1536,7 +1619,7 @@ func (x *ResumeResponse) String() string {
 func (*ResumeResponse) ProtoMessage() {}
 
 func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[19]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1549,7 +1632,7 @@ func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{19}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResumeResponse) GetSandbox() *Sandbox {
@@ -1569,7 +1652,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[20]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1581,7 +1664,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[20]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1594,7 +1677,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{20}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StopRequest) GetRef() string {
@@ -1620,7 +1703,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[21]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +1715,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[21]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +1728,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{21}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StopResponse) GetSandbox() *Sandbox {
@@ -1664,7 +1747,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[22]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1676,7 +1759,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[22]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1689,7 +1772,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{22}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WaitRequest) GetRef() string {
@@ -1708,7 +1791,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[23]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1720,7 +1803,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[23]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1733,7 +1816,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{23}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WaitResponse) GetSandbox() *Sandbox {
@@ -1764,7 +1847,7 @@ type Exec struct {
 
 func (x *Exec) Reset() {
 	*x = Exec{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[24]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1776,7 +1859,7 @@ func (x *Exec) String() string {
 func (*Exec) ProtoMessage() {}
 
 func (x *Exec) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[24]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1789,7 +1872,7 @@ func (x *Exec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exec.ProtoReflect.Descriptor instead.
 func (*Exec) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{24}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Exec) GetId() string {
@@ -1887,7 +1970,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[25]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1899,7 +1982,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[25]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1912,7 +1995,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{25}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExecRequest) GetRef() string {
@@ -1948,7 +2031,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[26]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1960,7 +2043,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[26]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1973,7 +2056,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{26}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExecResponse) GetResult() *Result {
@@ -2022,7 +2105,7 @@ type StreamExecRequest struct {
 
 func (x *StreamExecRequest) Reset() {
 	*x = StreamExecRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[27]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2034,7 +2117,7 @@ func (x *StreamExecRequest) String() string {
 func (*StreamExecRequest) ProtoMessage() {}
 
 func (x *StreamExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[27]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2047,7 +2130,7 @@ func (x *StreamExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamExecRequest.ProtoReflect.Descriptor instead.
 func (*StreamExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{27}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StreamExecRequest) GetKind() isStreamExecRequest_Kind {
@@ -2176,7 +2259,7 @@ type StreamExecStart struct {
 
 func (x *StreamExecStart) Reset() {
 	*x = StreamExecStart{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[28]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2188,7 +2271,7 @@ func (x *StreamExecStart) String() string {
 func (*StreamExecStart) ProtoMessage() {}
 
 func (x *StreamExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[28]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2201,7 +2284,7 @@ func (x *StreamExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamExecStart.ProtoReflect.Descriptor instead.
 func (*StreamExecStart) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{28}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StreamExecStart) GetRef() string {
@@ -2232,7 +2315,7 @@ type Attach struct {
 
 func (x *Attach) Reset() {
 	*x = Attach{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[29]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +2327,7 @@ func (x *Attach) String() string {
 func (*Attach) ProtoMessage() {}
 
 func (x *Attach) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[29]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2257,7 +2340,7 @@ func (x *Attach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attach.ProtoReflect.Descriptor instead.
 func (*Attach) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{29}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Attach) GetRef() string {
@@ -2314,7 +2397,7 @@ type StreamExecResponse struct {
 
 func (x *StreamExecResponse) Reset() {
 	*x = StreamExecResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[30]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +2409,7 @@ func (x *StreamExecResponse) String() string {
 func (*StreamExecResponse) ProtoMessage() {}
 
 func (x *StreamExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[30]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +2422,7 @@ func (x *StreamExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamExecResponse.ProtoReflect.Descriptor instead.
 func (*StreamExecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{30}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StreamExecResponse) GetKind() isStreamExecResponse_Kind {
@@ -2483,7 +2566,7 @@ type StartExecRequest struct {
 
 func (x *StartExecRequest) Reset() {
 	*x = StartExecRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[31]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2495,7 +2578,7 @@ func (x *StartExecRequest) String() string {
 func (*StartExecRequest) ProtoMessage() {}
 
 func (x *StartExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[31]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2508,7 +2591,7 @@ func (x *StartExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartExecRequest.ProtoReflect.Descriptor instead.
 func (*StartExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{31}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StartExecRequest) GetRef() string {
@@ -2534,7 +2617,7 @@ type StartExecResponse struct {
 
 func (x *StartExecResponse) Reset() {
 	*x = StartExecResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[32]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2546,7 +2629,7 @@ func (x *StartExecResponse) String() string {
 func (*StartExecResponse) ProtoMessage() {}
 
 func (x *StartExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[32]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2559,7 +2642,7 @@ func (x *StartExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartExecResponse.ProtoReflect.Descriptor instead.
 func (*StartExecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{32}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StartExecResponse) GetExec() *Exec {
@@ -2578,7 +2661,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[33]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2590,7 +2673,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[33]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2603,7 +2686,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{33}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListExecsRequest) GetRef() string {
@@ -2622,7 +2705,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[34]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2634,7 +2717,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[34]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2647,7 +2730,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{34}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListExecsResponse) GetExecs() []*Exec {
@@ -2667,7 +2750,7 @@ type WaitExecRequest struct {
 
 func (x *WaitExecRequest) Reset() {
 	*x = WaitExecRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[35]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2679,7 +2762,7 @@ func (x *WaitExecRequest) String() string {
 func (*WaitExecRequest) ProtoMessage() {}
 
 func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[35]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2692,7 +2775,7 @@ func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitExecRequest.ProtoReflect.Descriptor instead.
 func (*WaitExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{35}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WaitExecRequest) GetRef() string {
@@ -2718,7 +2801,7 @@ type WaitExecResponse struct {
 
 func (x *WaitExecResponse) Reset() {
 	*x = WaitExecResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[36]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2730,7 +2813,7 @@ func (x *WaitExecResponse) String() string {
 func (*WaitExecResponse) ProtoMessage() {}
 
 func (x *WaitExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[36]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2743,7 +2826,7 @@ func (x *WaitExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitExecResponse.ProtoReflect.Descriptor instead.
 func (*WaitExecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{36}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WaitExecResponse) GetExec() *Exec {
@@ -2765,7 +2848,7 @@ type SignalExecRequest struct {
 
 func (x *SignalExecRequest) Reset() {
 	*x = SignalExecRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[37]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2777,7 +2860,7 @@ func (x *SignalExecRequest) String() string {
 func (*SignalExecRequest) ProtoMessage() {}
 
 func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[37]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2790,7 +2873,7 @@ func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecRequest.ProtoReflect.Descriptor instead.
 func (*SignalExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{37}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SignalExecRequest) GetRef() string {
@@ -2829,7 +2912,7 @@ type SignalExecResponse struct {
 
 func (x *SignalExecResponse) Reset() {
 	*x = SignalExecResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[38]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2841,7 +2924,7 @@ func (x *SignalExecResponse) String() string {
 func (*SignalExecResponse) ProtoMessage() {}
 
 func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[38]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +2937,7 @@ func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecResponse.ProtoReflect.Descriptor instead.
 func (*SignalExecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{38}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{39}
 }
 
 // FileInfo is one entry of a sandbox's file system.
@@ -2874,7 +2957,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[39]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2886,7 +2969,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[39]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2899,7 +2982,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{39}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FileInfo) GetPath() string {
@@ -2969,7 +3052,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[40]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2981,7 +3064,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[40]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2994,7 +3077,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{40}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StatRequest) GetRef() string {
@@ -3027,7 +3110,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[41]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3039,7 +3122,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[41]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3052,7 +3135,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{41}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StatResponse) GetFile() *FileInfo {
@@ -3073,7 +3156,7 @@ type ListDirRequest struct {
 
 func (x *ListDirRequest) Reset() {
 	*x = ListDirRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[42]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3085,7 +3168,7 @@ func (x *ListDirRequest) String() string {
 func (*ListDirRequest) ProtoMessage() {}
 
 func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[42]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3098,7 +3181,7 @@ func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirRequest.ProtoReflect.Descriptor instead.
 func (*ListDirRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{42}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListDirRequest) GetRef() string {
@@ -3132,7 +3215,7 @@ type ListDirResponse struct {
 
 func (x *ListDirResponse) Reset() {
 	*x = ListDirResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[43]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3144,7 +3227,7 @@ func (x *ListDirResponse) String() string {
 func (*ListDirResponse) ProtoMessage() {}
 
 func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[43]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3157,7 +3240,7 @@ func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirResponse.ProtoReflect.Descriptor instead.
 func (*ListDirResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{43}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListDirResponse) GetFiles() []*FileInfo {
@@ -3186,7 +3269,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[44]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3198,7 +3281,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[44]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3211,7 +3294,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{44}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReadFileRequest) GetRef() string {
@@ -3255,7 +3338,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[45]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3267,7 +3350,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[45]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3280,7 +3363,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{45}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReadFileResponse) GetKind() isReadFileResponse_Kind {
@@ -3337,7 +3420,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[46]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3349,7 +3432,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[46]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3362,7 +3445,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{46}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WriteFileRequest) GetKind() isWriteFileRequest_Kind {
@@ -3418,7 +3501,7 @@ type WriteFileHeader struct {
 
 func (x *WriteFileHeader) Reset() {
 	*x = WriteFileHeader{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[47]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3430,7 +3513,7 @@ func (x *WriteFileHeader) String() string {
 func (*WriteFileHeader) ProtoMessage() {}
 
 func (x *WriteFileHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[47]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3443,7 +3526,7 @@ func (x *WriteFileHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileHeader.ProtoReflect.Descriptor instead.
 func (*WriteFileHeader) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{47}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WriteFileHeader) GetRef() string {
@@ -3483,7 +3566,7 @@ type WriteFileResponse struct {
 
 func (x *WriteFileResponse) Reset() {
 	*x = WriteFileResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[48]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3495,7 +3578,7 @@ func (x *WriteFileResponse) String() string {
 func (*WriteFileResponse) ProtoMessage() {}
 
 func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[48]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3508,7 +3591,7 @@ func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
 func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{48}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WriteFileResponse) GetFile() *FileInfo {
@@ -3530,7 +3613,7 @@ type MakeDirRequest struct {
 
 func (x *MakeDirRequest) Reset() {
 	*x = MakeDirRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[49]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3542,7 +3625,7 @@ func (x *MakeDirRequest) String() string {
 func (*MakeDirRequest) ProtoMessage() {}
 
 func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[49]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3555,7 +3638,7 @@ func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{49}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *MakeDirRequest) GetRef() string {
@@ -3595,7 +3678,7 @@ type MakeDirResponse struct {
 
 func (x *MakeDirResponse) Reset() {
 	*x = MakeDirResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[50]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3607,7 +3690,7 @@ func (x *MakeDirResponse) String() string {
 func (*MakeDirResponse) ProtoMessage() {}
 
 func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[50]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3620,7 +3703,7 @@ func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirResponse.ProtoReflect.Descriptor instead.
 func (*MakeDirResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{50}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *MakeDirResponse) GetFile() *FileInfo {
@@ -3642,7 +3725,7 @@ type MoveFileRequest struct {
 
 func (x *MoveFileRequest) Reset() {
 	*x = MoveFileRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[51]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3654,7 +3737,7 @@ func (x *MoveFileRequest) String() string {
 func (*MoveFileRequest) ProtoMessage() {}
 
 func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[51]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3667,7 +3750,7 @@ func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveFileRequest.ProtoReflect.Descriptor instead.
 func (*MoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{51}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *MoveFileRequest) GetRef() string {
@@ -3707,7 +3790,7 @@ type MoveFileResponse struct {
 
 func (x *MoveFileResponse) Reset() {
 	*x = MoveFileResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[52]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3719,7 +3802,7 @@ func (x *MoveFileResponse) String() string {
 func (*MoveFileResponse) ProtoMessage() {}
 
 func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[52]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3732,7 +3815,7 @@ func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveFileResponse.ProtoReflect.Descriptor instead.
 func (*MoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{52}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *MoveFileResponse) GetFile() *FileInfo {
@@ -3753,7 +3836,7 @@ type RemoveFileRequest struct {
 
 func (x *RemoveFileRequest) Reset() {
 	*x = RemoveFileRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[53]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3765,7 +3848,7 @@ func (x *RemoveFileRequest) String() string {
 func (*RemoveFileRequest) ProtoMessage() {}
 
 func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[53]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3778,7 +3861,7 @@ func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileRequest.ProtoReflect.Descriptor instead.
 func (*RemoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{53}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RemoveFileRequest) GetRef() string {
@@ -3810,7 +3893,7 @@ type RemoveFileResponse struct {
 
 func (x *RemoveFileResponse) Reset() {
 	*x = RemoveFileResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[54]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3822,7 +3905,7 @@ func (x *RemoveFileResponse) String() string {
 func (*RemoveFileResponse) ProtoMessage() {}
 
 func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[54]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3835,7 +3918,7 @@ func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileResponse.ProtoReflect.Descriptor instead.
 func (*RemoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{54}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{55}
 }
 
 type WatchFilesRequest struct {
@@ -3849,7 +3932,7 @@ type WatchFilesRequest struct {
 
 func (x *WatchFilesRequest) Reset() {
 	*x = WatchFilesRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[55]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3861,7 +3944,7 @@ func (x *WatchFilesRequest) String() string {
 func (*WatchFilesRequest) ProtoMessage() {}
 
 func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[55]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3874,7 +3957,7 @@ func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesRequest.ProtoReflect.Descriptor instead.
 func (*WatchFilesRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{55}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *WatchFilesRequest) GetRef() string {
@@ -3911,7 +3994,7 @@ type WatchFilesResponse struct {
 
 func (x *WatchFilesResponse) Reset() {
 	*x = WatchFilesResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[56]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3923,7 +4006,7 @@ func (x *WatchFilesResponse) String() string {
 func (*WatchFilesResponse) ProtoMessage() {}
 
 func (x *WatchFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[56]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3936,7 +4019,7 @@ func (x *WatchFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesResponse.ProtoReflect.Descriptor instead.
 func (*WatchFilesResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{56}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *WatchFilesResponse) GetKind() isWatchFilesResponse_Kind {
@@ -3991,7 +4074,7 @@ type FileEvent struct {
 
 func (x *FileEvent) Reset() {
 	*x = FileEvent{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[57]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4003,7 +4086,7 @@ func (x *FileEvent) String() string {
 func (*FileEvent) ProtoMessage() {}
 
 func (x *FileEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[57]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4016,7 +4099,7 @@ func (x *FileEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEvent.ProtoReflect.Descriptor instead.
 func (*FileEvent) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{57}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *FileEvent) GetPath() string {
@@ -4043,7 +4126,7 @@ type CopyOutRequest struct {
 
 func (x *CopyOutRequest) Reset() {
 	*x = CopyOutRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[58]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4055,7 +4138,7 @@ func (x *CopyOutRequest) String() string {
 func (*CopyOutRequest) ProtoMessage() {}
 
 func (x *CopyOutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[58]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4068,7 +4151,7 @@ func (x *CopyOutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyOutRequest.ProtoReflect.Descriptor instead.
 func (*CopyOutRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{58}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CopyOutRequest) GetRef() string {
@@ -4094,7 +4177,7 @@ type CopyOutResponse struct {
 
 func (x *CopyOutResponse) Reset() {
 	*x = CopyOutResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[59]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4106,7 +4189,7 @@ func (x *CopyOutResponse) String() string {
 func (*CopyOutResponse) ProtoMessage() {}
 
 func (x *CopyOutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[59]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4119,7 +4202,7 @@ func (x *CopyOutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyOutResponse.ProtoReflect.Descriptor instead.
 func (*CopyOutResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{59}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CopyOutResponse) GetChunk() []byte {
@@ -4142,7 +4225,7 @@ type CopyInRequest struct {
 
 func (x *CopyInRequest) Reset() {
 	*x = CopyInRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[60]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4154,7 +4237,7 @@ func (x *CopyInRequest) String() string {
 func (*CopyInRequest) ProtoMessage() {}
 
 func (x *CopyInRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[60]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4167,7 +4250,7 @@ func (x *CopyInRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyInRequest.ProtoReflect.Descriptor instead.
 func (*CopyInRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{60}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CopyInRequest) GetKind() isCopyInRequest_Kind {
@@ -4221,7 +4304,7 @@ type CopyInHeader struct {
 
 func (x *CopyInHeader) Reset() {
 	*x = CopyInHeader{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[61]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4233,7 +4316,7 @@ func (x *CopyInHeader) String() string {
 func (*CopyInHeader) ProtoMessage() {}
 
 func (x *CopyInHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[61]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4246,7 +4329,7 @@ func (x *CopyInHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyInHeader.ProtoReflect.Descriptor instead.
 func (*CopyInHeader) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{61}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CopyInHeader) GetRef() string {
@@ -4273,7 +4356,7 @@ type CopyInResponse struct {
 
 func (x *CopyInResponse) Reset() {
 	*x = CopyInResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[62]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4285,7 +4368,7 @@ func (x *CopyInResponse) String() string {
 func (*CopyInResponse) ProtoMessage() {}
 
 func (x *CopyInResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[62]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4298,7 +4381,7 @@ func (x *CopyInResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyInResponse.ProtoReflect.Descriptor instead.
 func (*CopyInResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{62}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CopyInResponse) GetEntries() int64 {
@@ -4339,13 +4422,14 @@ type Result struct {
 	Warnings            []string               `protobuf:"bytes,19,rep,name=warnings,proto3" json:"warnings,omitempty"`           // what was clamped or reported, e.g. an rlimit
 	ExecId              string                 `protobuf:"bytes,20,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // of the command in the sandbox
 	Remaining           int64                  `protobuf:"varint,21,opt,name=remaining,proto3" json:"remaining,omitempty"`        // processes that went on running in the sandbox, by PID 1's word
+	Egress              *Egress                `protobuf:"bytes,22,opt,name=egress,proto3" json:"egress,omitempty"`               // of the sandbox so far; absent without a network
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[63]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4357,7 +4441,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[63]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4370,7 +4454,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{63}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Result) GetSandboxId() string {
@@ -4520,6 +4604,122 @@ func (x *Result) GetRemaining() int64 {
 	return 0
 }
 
+func (x *Result) GetEgress() *Egress {
+	if x != nil {
+		return x.Egress
+	}
+	return nil
+}
+
+// Egress counts what went through the gateway for one sandbox.
+type Egress struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Open            int64                  `protobuf:"varint,1,opt,name=open,proto3" json:"open,omitempty"` // connections now
+	Allowed         int64                  `protobuf:"varint,2,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	Refused         int64                  `protobuf:"varint,3,opt,name=refused,proto3" json:"refused,omitempty"`
+	Failed          int64                  `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"` // allowed, but the destination was not to be had
+	SentBytes       int64                  `protobuf:"varint,5,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"`
+	ReceivedBytes   int64                  `protobuf:"varint,6,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
+	LookupsAnswered int64                  `protobuf:"varint,7,opt,name=lookups_answered,json=lookupsAnswered,proto3" json:"lookups_answered,omitempty"`
+	LookupsRefused  int64                  `protobuf:"varint,8,opt,name=lookups_refused,json=lookupsRefused,proto3" json:"lookups_refused,omitempty"`
+	Lost            int64                  `protobuf:"varint,9,opt,name=lost,proto3" json:"lost,omitempty"` // attempts of which nothing is known: they ended with a gateway, or were too many
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Egress) Reset() {
+	*x = Egress{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Egress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Egress) ProtoMessage() {}
+
+func (x *Egress) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Egress.ProtoReflect.Descriptor instead.
+func (*Egress) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *Egress) GetOpen() int64 {
+	if x != nil {
+		return x.Open
+	}
+	return 0
+}
+
+func (x *Egress) GetAllowed() int64 {
+	if x != nil {
+		return x.Allowed
+	}
+	return 0
+}
+
+func (x *Egress) GetRefused() int64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *Egress) GetFailed() int64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *Egress) GetSentBytes() int64 {
+	if x != nil {
+		return x.SentBytes
+	}
+	return 0
+}
+
+func (x *Egress) GetReceivedBytes() int64 {
+	if x != nil {
+		return x.ReceivedBytes
+	}
+	return 0
+}
+
+func (x *Egress) GetLookupsAnswered() int64 {
+	if x != nil {
+		return x.LookupsAnswered
+	}
+	return 0
+}
+
+func (x *Egress) GetLookupsRefused() int64 {
+	if x != nil {
+		return x.LookupsRefused
+	}
+	return 0
+}
+
+func (x *Egress) GetLost() int64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
 // Stage is one step of the making of a sandbox.
 type Stage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4531,7 +4731,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[64]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4543,7 +4743,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[64]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4556,7 +4756,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{64}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Stage) GetName() string {
@@ -4596,13 +4796,14 @@ type Sandbox struct {
 	OwnerUid      uint32                 `protobuf:"varint,18,opt,name=owner_uid,json=ownerUid,proto3" json:"owner_uid,omitempty"`         // of the peer that made it
 	Parent        string                 `protobuf:"bytes,19,opt,name=parent,proto3" json:"parent,omitempty"`                              // ID of the sandbox that made it
 	Execs         int32                  `protobuf:"varint,20,opt,name=execs,proto3" json:"execs,omitempty"`                               // commands that run
+	Network       string                 `protobuf:"bytes,21,opt,name=network,proto3" json:"network,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[65]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4614,7 +4815,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[65]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4627,7 +4828,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{65}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Sandbox) GetId() string {
@@ -4770,6 +4971,13 @@ func (x *Sandbox) GetExecs() int32 {
 	return 0
 }
 
+func (x *Sandbox) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
+}
+
 type ListRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Labels        map[string]string      `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // all must match
@@ -4779,7 +4987,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[66]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4791,7 +4999,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[66]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4804,7 +5012,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{66}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListRequest) GetLabels() map[string]string {
@@ -4823,7 +5031,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[67]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4835,7 +5043,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[67]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4848,7 +5056,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{67}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListResponse) GetSandboxes() []*Sandbox {
@@ -4867,7 +5075,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[68]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4879,7 +5087,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[68]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4892,7 +5100,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{68}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *InspectRequest) GetRef() string {
@@ -4912,13 +5120,14 @@ type InspectResponse struct {
 	HostIdSize    uint32                 `protobuf:"varint,6,opt,name=host_id_size,json=hostIdSize,proto3" json:"host_id_size,omitempty"`
 	OciSpecJson   []byte                 `protobuf:"bytes,7,opt,name=oci_spec_json,json=ociSpecJson,proto3" json:"oci_spec_json,omitempty"`
 	Posture       []*PostureCheck        `protobuf:"bytes,8,rep,name=posture,proto3" json:"posture,omitempty"`
+	Egress        *Egress                `protobuf:"bytes,9,opt,name=egress,proto3" json:"egress,omitempty"` // absent without a network
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *InspectResponse) Reset() {
 	*x = InspectResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[69]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4930,7 +5139,7 @@ func (x *InspectResponse) String() string {
 func (*InspectResponse) ProtoMessage() {}
 
 func (x *InspectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[69]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4943,7 +5152,7 @@ func (x *InspectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectResponse.ProtoReflect.Descriptor instead.
 func (*InspectResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{69}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *InspectResponse) GetSandbox() *Sandbox {
@@ -5002,6 +5211,13 @@ func (x *InspectResponse) GetPosture() []*PostureCheck {
 	return nil
 }
 
+func (x *InspectResponse) GetEgress() *Egress {
+	if x != nil {
+		return x.Egress
+	}
+	return nil
+}
+
 // PostureCheck is one comparison of the live sandbox with its declaration.
 type PostureCheck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5014,7 +5230,7 @@ type PostureCheck struct {
 
 func (x *PostureCheck) Reset() {
 	*x = PostureCheck{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[70]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5026,7 +5242,7 @@ func (x *PostureCheck) String() string {
 func (*PostureCheck) ProtoMessage() {}
 
 func (x *PostureCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[70]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5039,7 +5255,7 @@ func (x *PostureCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostureCheck.ProtoReflect.Descriptor instead.
 func (*PostureCheck) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{70}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *PostureCheck) GetName() string {
@@ -5073,7 +5289,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[71]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5085,7 +5301,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[71]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5098,7 +5314,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{71}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *RemoveRequest) GetRef() string {
@@ -5124,7 +5340,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[72]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5136,7 +5352,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[72]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5149,7 +5365,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{72}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *RemoveResponse) GetId() string {
@@ -5168,7 +5384,7 @@ type CleanupRequest struct {
 
 func (x *CleanupRequest) Reset() {
 	*x = CleanupRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[73]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5180,7 +5396,7 @@ func (x *CleanupRequest) String() string {
 func (*CleanupRequest) ProtoMessage() {}
 
 func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[73]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5193,7 +5409,7 @@ func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupRequest.ProtoReflect.Descriptor instead.
 func (*CleanupRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{73}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *CleanupRequest) GetDryRun() bool {
@@ -5212,7 +5428,7 @@ type CleanupResponse struct {
 
 func (x *CleanupResponse) Reset() {
 	*x = CleanupResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[74]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5224,7 +5440,7 @@ func (x *CleanupResponse) String() string {
 func (*CleanupResponse) ProtoMessage() {}
 
 func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[74]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5237,7 +5453,7 @@ func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupResponse.ProtoReflect.Descriptor instead.
 func (*CleanupResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{74}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *CleanupResponse) GetLeftovers() []*Leftover {
@@ -5260,7 +5476,7 @@ type Leftover struct {
 
 func (x *Leftover) Reset() {
 	*x = Leftover{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[75]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5272,7 +5488,7 @@ func (x *Leftover) String() string {
 func (*Leftover) ProtoMessage() {}
 
 func (x *Leftover) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[75]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5285,7 +5501,7 @@ func (x *Leftover) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leftover.ProtoReflect.Descriptor instead.
 func (*Leftover) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{75}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Leftover) GetKind() string {
@@ -5330,7 +5546,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[76]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5342,7 +5558,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[76]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5355,7 +5571,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{76}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *LogsRequest) GetRef() string {
@@ -5415,7 +5631,7 @@ type LogsResponse struct {
 
 func (x *LogsResponse) Reset() {
 	*x = LogsResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[77]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5427,7 +5643,7 @@ func (x *LogsResponse) String() string {
 func (*LogsResponse) ProtoMessage() {}
 
 func (x *LogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[77]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5440,7 +5656,7 @@ func (x *LogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsResponse.ProtoReflect.Descriptor instead.
 func (*LogsResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{77}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *LogsResponse) GetKind() isLogsResponse_Kind {
@@ -5523,7 +5739,7 @@ type SpecRequest struct {
 
 func (x *SpecRequest) Reset() {
 	*x = SpecRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[78]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5535,7 +5751,7 @@ func (x *SpecRequest) String() string {
 func (*SpecRequest) ProtoMessage() {}
 
 func (x *SpecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[78]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5548,7 +5764,7 @@ func (x *SpecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecRequest.ProtoReflect.Descriptor instead.
 func (*SpecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{78}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SpecRequest) GetSpec() *RunSpec {
@@ -5572,7 +5788,7 @@ type SpecResponse struct {
 
 func (x *SpecResponse) Reset() {
 	*x = SpecResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[79]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5584,7 +5800,7 @@ func (x *SpecResponse) String() string {
 func (*SpecResponse) ProtoMessage() {}
 
 func (x *SpecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[79]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5597,7 +5813,7 @@ func (x *SpecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecResponse.ProtoReflect.Descriptor instead.
 func (*SpecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{79}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SpecResponse) GetOciSpecJson() []byte {
@@ -5655,7 +5871,7 @@ type SeccompRule struct {
 
 func (x *SeccompRule) Reset() {
 	*x = SeccompRule{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[80]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5667,7 +5883,7 @@ func (x *SeccompRule) String() string {
 func (*SeccompRule) ProtoMessage() {}
 
 func (x *SeccompRule) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[80]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5680,7 +5896,7 @@ func (x *SeccompRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeccompRule.ProtoReflect.Descriptor instead.
 func (*SeccompRule) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{80}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SeccompRule) GetSyscalls() []string {
@@ -5724,7 +5940,7 @@ type Image struct {
 
 func (x *Image) Reset() {
 	*x = Image{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[81]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5736,7 +5952,7 @@ func (x *Image) String() string {
 func (*Image) ProtoMessage() {}
 
 func (x *Image) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[81]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5749,7 +5965,7 @@ func (x *Image) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Image.ProtoReflect.Descriptor instead.
 func (*Image) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{81}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Image) GetName() string {
@@ -5795,7 +6011,7 @@ type ListImagesRequest struct {
 
 func (x *ListImagesRequest) Reset() {
 	*x = ListImagesRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[82]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5807,7 +6023,7 @@ func (x *ListImagesRequest) String() string {
 func (*ListImagesRequest) ProtoMessage() {}
 
 func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[82]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5820,7 +6036,7 @@ func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesRequest.ProtoReflect.Descriptor instead.
 func (*ListImagesRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{82}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{84}
 }
 
 type ListImagesResponse struct {
@@ -5832,7 +6048,7 @@ type ListImagesResponse struct {
 
 func (x *ListImagesResponse) Reset() {
 	*x = ListImagesResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[83]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5844,7 +6060,7 @@ func (x *ListImagesResponse) String() string {
 func (*ListImagesResponse) ProtoMessage() {}
 
 func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[83]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5857,7 +6073,7 @@ func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesResponse.ProtoReflect.Descriptor instead.
 func (*ListImagesResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{83}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListImagesResponse) GetImages() []*Image {
@@ -5876,7 +6092,7 @@ type InspectImageRequest struct {
 
 func (x *InspectImageRequest) Reset() {
 	*x = InspectImageRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[84]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5888,7 +6104,7 @@ func (x *InspectImageRequest) String() string {
 func (*InspectImageRequest) ProtoMessage() {}
 
 func (x *InspectImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[84]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5901,7 +6117,7 @@ func (x *InspectImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectImageRequest.ProtoReflect.Descriptor instead.
 func (*InspectImageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{84}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *InspectImageRequest) GetName() string {
@@ -5923,7 +6139,7 @@ type InspectImageResponse struct {
 
 func (x *InspectImageResponse) Reset() {
 	*x = InspectImageResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[85]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5935,7 +6151,7 @@ func (x *InspectImageResponse) String() string {
 func (*InspectImageResponse) ProtoMessage() {}
 
 func (x *InspectImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[85]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5948,7 +6164,7 @@ func (x *InspectImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectImageResponse.ProtoReflect.Descriptor instead.
 func (*InspectImageResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{85}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *InspectImageResponse) GetImage() *Image {
@@ -5988,7 +6204,7 @@ type RemoveImageRequest struct {
 
 func (x *RemoveImageRequest) Reset() {
 	*x = RemoveImageRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[86]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6000,7 +6216,7 @@ func (x *RemoveImageRequest) String() string {
 func (*RemoveImageRequest) ProtoMessage() {}
 
 func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[86]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6013,7 +6229,7 @@ func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageRequest.ProtoReflect.Descriptor instead.
 func (*RemoveImageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{86}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *RemoveImageRequest) GetName() string {
@@ -6031,7 +6247,7 @@ type RemoveImageResponse struct {
 
 func (x *RemoveImageResponse) Reset() {
 	*x = RemoveImageResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[87]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6043,7 +6259,7 @@ func (x *RemoveImageResponse) String() string {
 func (*RemoveImageResponse) ProtoMessage() {}
 
 func (x *RemoveImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[87]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6056,7 +6272,7 @@ func (x *RemoveImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageResponse.ProtoReflect.Descriptor instead.
 func (*RemoveImageResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{87}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{89}
 }
 
 type ImportImageRequest struct {
@@ -6072,7 +6288,7 @@ type ImportImageRequest struct {
 
 func (x *ImportImageRequest) Reset() {
 	*x = ImportImageRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[88]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6084,7 +6300,7 @@ func (x *ImportImageRequest) String() string {
 func (*ImportImageRequest) ProtoMessage() {}
 
 func (x *ImportImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[88]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6097,7 +6313,7 @@ func (x *ImportImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportImageRequest.ProtoReflect.Descriptor instead.
 func (*ImportImageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{88}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ImportImageRequest) GetKind() isImportImageRequest_Kind {
@@ -6150,7 +6366,7 @@ type ImportHeader struct {
 
 func (x *ImportHeader) Reset() {
 	*x = ImportHeader{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[89]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6162,7 +6378,7 @@ func (x *ImportHeader) String() string {
 func (*ImportHeader) ProtoMessage() {}
 
 func (x *ImportHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[89]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6175,7 +6391,7 @@ func (x *ImportHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportHeader.ProtoReflect.Descriptor instead.
 func (*ImportHeader) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{89}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ImportHeader) GetName() string {
@@ -6196,7 +6412,7 @@ type FromHostRequest struct {
 
 func (x *FromHostRequest) Reset() {
 	*x = FromHostRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[90]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6208,7 +6424,7 @@ func (x *FromHostRequest) String() string {
 func (*FromHostRequest) ProtoMessage() {}
 
 func (x *FromHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[90]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6221,7 +6437,7 @@ func (x *FromHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromHostRequest.ProtoReflect.Descriptor instead.
 func (*FromHostRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{90}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *FromHostRequest) GetName() string {
@@ -6257,7 +6473,7 @@ type ImageProgress struct {
 
 func (x *ImageProgress) Reset() {
 	*x = ImageProgress{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[91]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6269,7 +6485,7 @@ func (x *ImageProgress) String() string {
 func (*ImageProgress) ProtoMessage() {}
 
 func (x *ImageProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[91]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6282,7 +6498,7 @@ func (x *ImageProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageProgress.ProtoReflect.Descriptor instead.
 func (*ImageProgress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{91}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ImageProgress) GetMessage() string {
@@ -6318,7 +6534,7 @@ type ImportReport struct {
 
 func (x *ImportReport) Reset() {
 	*x = ImportReport{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[92]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6330,7 +6546,7 @@ func (x *ImportReport) String() string {
 func (*ImportReport) ProtoMessage() {}
 
 func (x *ImportReport) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[92]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6343,7 +6559,7 @@ func (x *ImportReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportReport.ProtoReflect.Descriptor instead.
 func (*ImportReport) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{92}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ImportReport) GetEntries() int64 {
@@ -6367,6 +6583,684 @@ func (x *ImportReport) GetStripped() map[string]int64 {
 	return nil
 }
 
+// PolicyQuery names a policy: that of a sandbox, or that which a sandbox would get
+// that is asked for with the other fields, as in SandboxSpec.
+type PolicyQuery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Profile       string                 `protobuf:"bytes,2,opt,name=profile,proto3" json:"profile,omitempty"`
+	Network       string                 `protobuf:"bytes,3,opt,name=network,proto3" json:"network,omitempty"`
+	Allow         []string               `protobuf:"bytes,4,rep,name=allow,proto3" json:"allow,omitempty"`
+	Deny          []string               `protobuf:"bytes,5,rep,name=deny,proto3" json:"deny,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyQuery) Reset() {
+	*x = PolicyQuery{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyQuery) ProtoMessage() {}
+
+func (x *PolicyQuery) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyQuery.ProtoReflect.Descriptor instead.
+func (*PolicyQuery) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{95}
+}
+
+func (x *PolicyQuery) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *PolicyQuery) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *PolicyQuery) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
+}
+
+func (x *PolicyQuery) GetAllow() []string {
+	if x != nil {
+		return x.Allow
+	}
+	return nil
+}
+
+func (x *PolicyQuery) GetDeny() []string {
+	if x != nil {
+		return x.Deny
+	}
+	return nil
+}
+
+type CheckPolicyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Policy        *PolicyQuery           `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	Target        string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"` // a URL, HOST or HOST:PORT; without a port and a scheme 443
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckPolicyRequest) Reset() {
+	*x = CheckPolicyRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckPolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckPolicyRequest) ProtoMessage() {}
+
+func (x *CheckPolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckPolicyRequest.ProtoReflect.Descriptor instead.
+func (*CheckPolicyRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *CheckPolicyRequest) GetPolicy() *PolicyQuery {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+func (x *CheckPolicyRequest) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+type CheckPolicyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Network       string                 `protobuf:"bytes,1,opt,name=network,proto3" json:"network,omitempty"`
+	Host          string                 `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"` // in its canonical form, or an address
+	Port          uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	Allowed       bool                   `protobuf:"varint,4,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	Rule          string                 `protobuf:"bytes,5,opt,name=rule,proto3" json:"rule,omitempty"`     // that caused the decision
+	Code          string                 `protobuf:"bytes,6,opt,name=code,proto3" json:"code,omitempty"`     // of a refusal
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"` // of a refusal
+	Remedy        string                 `protobuf:"bytes,8,opt,name=remedy,proto3" json:"remedy,omitempty"` // of a refusal
+	Needs         string                 `protobuf:"bytes,9,opt,name=needs,proto3" json:"needs,omitempty"`   // the rule that would allow it; empty where none can
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckPolicyResponse) Reset() {
+	*x = CheckPolicyResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[97]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckPolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckPolicyResponse) ProtoMessage() {}
+
+func (x *CheckPolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[97]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckPolicyResponse.ProtoReflect.Descriptor instead.
+func (*CheckPolicyResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{97}
+}
+
+func (x *CheckPolicyResponse) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
+}
+
+func (x *CheckPolicyResponse) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *CheckPolicyResponse) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *CheckPolicyResponse) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
+}
+
+func (x *CheckPolicyResponse) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *CheckPolicyResponse) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *CheckPolicyResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *CheckPolicyResponse) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
+func (x *CheckPolicyResponse) GetNeeds() string {
+	if x != nil {
+		return x.Needs
+	}
+	return ""
+}
+
+type ExplainPolicyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Policy        *PolicyQuery           `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainPolicyRequest) Reset() {
+	*x = ExplainPolicyRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[98]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainPolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainPolicyRequest) ProtoMessage() {}
+
+func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[98]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
+func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{98}
+}
+
+func (x *ExplainPolicyRequest) GetPolicy() *PolicyQuery {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+type ExplainPolicyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Network       string                 `protobuf:"bytes,1,opt,name=network,proto3" json:"network,omitempty"`
+	Lines         []*PolicyLine          `protobuf:"bytes,2,rep,name=lines,proto3" json:"lines,omitempty"` // in the order in which they count
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainPolicyResponse) Reset() {
+	*x = ExplainPolicyResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[99]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainPolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainPolicyResponse) ProtoMessage() {}
+
+func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[99]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
+func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{99}
+}
+
+func (x *ExplainPolicyResponse) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
+}
+
+func (x *ExplainPolicyResponse) GetLines() []*PolicyLine {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+// PolicyLine is one rule of a policy and what it does, for people.
+type PolicyLine struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rule          string                 `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	Effect        string                 `protobuf:"bytes,2,opt,name=effect,proto3" json:"effect,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyLine) Reset() {
+	*x = PolicyLine{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[100]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyLine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyLine) ProtoMessage() {}
+
+func (x *PolicyLine) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[100]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyLine.ProtoReflect.Descriptor instead.
+func (*PolicyLine) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{100}
+}
+
+func (x *PolicyLine) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *PolicyLine) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
+}
+
+type LearnPolicyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LearnPolicyRequest) Reset() {
+	*x = LearnPolicyRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[101]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LearnPolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LearnPolicyRequest) ProtoMessage() {}
+
+func (x *LearnPolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[101]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LearnPolicyRequest.ProtoReflect.Descriptor instead.
+func (*LearnPolicyRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{101}
+}
+
+func (x *LearnPolicyRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+type LearnPolicyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rules         []string               `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LearnPolicyResponse) Reset() {
+	*x = LearnPolicyResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[102]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LearnPolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LearnPolicyResponse) ProtoMessage() {}
+
+func (x *LearnPolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[102]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LearnPolicyResponse.ProtoReflect.Descriptor instead.
+func (*LearnPolicyResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{102}
+}
+
+func (x *LearnPolicyResponse) GetRules() []string {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+type TrafficRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Follow        bool                   `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"` // until the sandbox has ended
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrafficRequest) Reset() {
+	*x = TrafficRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[103]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrafficRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrafficRequest) ProtoMessage() {}
+
+func (x *TrafficRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[103]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrafficRequest.ProtoReflect.Descriptor instead.
+func (*TrafficRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{103}
+}
+
+func (x *TrafficRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *TrafficRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+// TrafficResponse is one attempt and what became of it.
+type TrafficResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"` // when it began
+	Kind  string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // "connection" or "lookup"
+	// Of a connection: "allowed", "refused", "failed", "cut", "idle", "stopped". Of
+	// a lookup: "answered", "empty", "absent", "refused", "failed".
+	Verdict       string               `protobuf:"bytes,3,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	Name          string               `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"` // empty for an address without a name
+	Port          uint32               `protobuf:"varint,5,opt,name=port,proto3" json:"port,omitempty"`
+	Type          string               `protobuf:"bytes,6,opt,name=type,proto3" json:"type,omitempty"`       // of a lookup: "A"
+	Address       string               `protobuf:"bytes,7,opt,name=address,proto3" json:"address,omitempty"` // that was connected to
+	Rule          string               `protobuf:"bytes,8,opt,name=rule,proto3" json:"rule,omitempty"`       // that caused the verdict
+	Code          string               `protobuf:"bytes,9,opt,name=code,proto3" json:"code,omitempty"`       // of what was refused or failed
+	Reason        string               `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
+	SentBytes     int64                `protobuf:"varint,11,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"`
+	ReceivedBytes int64                `protobuf:"varint,12,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
+	Duration      *durationpb.Duration `protobuf:"bytes,13,opt,name=duration,proto3" json:"duration,omitempty"`
+	Skipped       uint64               `protobuf:"varint,14,opt,name=skipped,proto3" json:"skipped,omitempty"` // attempts before this one that a limit ended at once and that have no record
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrafficResponse) Reset() {
+	*x = TrafficResponse{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[104]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrafficResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrafficResponse) ProtoMessage() {}
+
+func (x *TrafficResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[104]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrafficResponse.ProtoReflect.Descriptor instead.
+func (*TrafficResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{104}
+}
+
+func (x *TrafficResponse) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *TrafficResponse) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *TrafficResponse) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
+}
+
+func (x *TrafficResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TrafficResponse) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *TrafficResponse) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *TrafficResponse) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *TrafficResponse) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *TrafficResponse) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *TrafficResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *TrafficResponse) GetSentBytes() int64 {
+	if x != nil {
+		return x.SentBytes
+	}
+	return 0
+}
+
+func (x *TrafficResponse) GetReceivedBytes() int64 {
+	if x != nil {
+		return x.ReceivedBytes
+	}
+	return 0
+}
+
+func (x *TrafficResponse) GetDuration() *durationpb.Duration {
+	if x != nil {
+		return x.Duration
+	}
+	return nil
+}
+
+func (x *TrafficResponse) GetSkipped() uint64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
 type VersionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -6375,7 +7269,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[93]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6387,7 +7281,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[93]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6400,7 +7294,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{93}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{105}
 }
 
 type VersionResponse struct {
@@ -6419,7 +7313,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[94]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6431,7 +7325,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[94]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6444,7 +7338,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{94}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -6511,7 +7405,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[95]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6523,7 +7417,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[95]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6536,7 +7430,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{95}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{107}
 }
 
 type DoctorResponse struct {
@@ -6549,7 +7443,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[96]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6561,7 +7455,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[96]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6574,7 +7468,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{96}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *DoctorResponse) GetChecks() []*DoctorCheck {
@@ -6605,7 +7499,7 @@ type DoctorCheck struct {
 
 func (x *DoctorCheck) Reset() {
 	*x = DoctorCheck{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[97]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6617,7 +7511,7 @@ func (x *DoctorCheck) String() string {
 func (*DoctorCheck) ProtoMessage() {}
 
 func (x *DoctorCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[97]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6630,7 +7524,7 @@ func (x *DoctorCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorCheck.ProtoReflect.Descriptor instead.
 func (*DoctorCheck) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{97}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *DoctorCheck) GetName() string {
@@ -6676,7 +7570,7 @@ type CapabilitiesRequest struct {
 
 func (x *CapabilitiesRequest) Reset() {
 	*x = CapabilitiesRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[98]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6688,7 +7582,7 @@ func (x *CapabilitiesRequest) String() string {
 func (*CapabilitiesRequest) ProtoMessage() {}
 
 func (x *CapabilitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[98]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6701,7 +7595,7 @@ func (x *CapabilitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilitiesRequest.ProtoReflect.Descriptor instead.
 func (*CapabilitiesRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{98}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{110}
 }
 
 type CapabilitiesResponse struct {
@@ -6713,7 +7607,7 @@ type CapabilitiesResponse struct {
 
 func (x *CapabilitiesResponse) Reset() {
 	*x = CapabilitiesResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[99]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6725,7 +7619,7 @@ func (x *CapabilitiesResponse) String() string {
 func (*CapabilitiesResponse) ProtoMessage() {}
 
 func (x *CapabilitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[99]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6738,7 +7632,7 @@ func (x *CapabilitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilitiesResponse.ProtoReflect.Descriptor instead.
 func (*CapabilitiesResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{99}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *CapabilitiesResponse) GetCapabilities() []*Capability {
@@ -6760,7 +7654,7 @@ type Capability struct {
 
 func (x *Capability) Reset() {
 	*x = Capability{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[100]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6772,7 +7666,7 @@ func (x *Capability) String() string {
 func (*Capability) ProtoMessage() {}
 
 func (x *Capability) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[100]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6785,7 +7679,7 @@ func (x *Capability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capability.ProtoReflect.Descriptor instead.
 func (*Capability) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{100}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *Capability) GetField() string {
@@ -6824,7 +7718,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[101]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6836,7 +7730,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[101]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6849,7 +7743,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{101}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ErrorDetail) GetCode() string {
@@ -6902,7 +7796,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[102]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6914,7 +7808,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[102]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6927,7 +7821,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{102}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{114}
 }
 
 type StatsResponse struct {
@@ -6942,7 +7836,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[103]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6954,7 +7848,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[103]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6967,7 +7861,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{103}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *StatsResponse) GetSandboxes() map[string]int32 {
@@ -7018,7 +7912,7 @@ type PoolStats struct {
 
 func (x *PoolStats) Reset() {
 	*x = PoolStats{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[104]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7030,7 +7924,7 @@ func (x *PoolStats) String() string {
 func (*PoolStats) ProtoMessage() {}
 
 func (x *PoolStats) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[104]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7043,7 +7937,7 @@ func (x *PoolStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStats.ProtoReflect.Descriptor instead.
 func (*PoolStats) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{104}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *PoolStats) GetProfile() string {
@@ -7145,7 +8039,7 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\f_tmpfs_bytes\"1\n" +
 	"\tWorkspace\x12\x10\n" +
 	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x12\n" +
-	"\x04mode\x18\x02 \x01(\tR\x04mode\"\xc5\x04\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04mode\"\xd9\x04\n" +
 	"\vSandboxSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -7162,7 +8056,8 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x04task\x18\f \x01(\tR\x04task\x12+\n" +
 	"\x03ttl\x18\r \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12<\n" +
 	"\fidle_timeout\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\vidleTimeout\x12*\n" +
-	"\x06nested\x18\x0f \x01(\v2\x12.caisson.v1.NestedR\x06nested\x1a9\n" +
+	"\x06nested\x18\x0f \x01(\v2\x12.caisson.v1.NestedR\x06nested\x12\x12\n" +
+	"\x04deny\x18\x10 \x03(\tR\x04deny\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa2\x01\n" +
@@ -7239,7 +8134,7 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x06ensure\x18\x02 \x01(\bR\x06ensure\x12'\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\"?\n" +
 	"\x0eCreateResponse\x12-\n" +
-	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\"\x91\x03\n" +
+	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\"\x8c\x04\n" +
 	"\rUpdateRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12&\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03H\x00R\vmemoryBytes\x88\x01\x01\x12 \n" +
@@ -7247,14 +8142,22 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x04pids\x18\x04 \x01(\x03H\x02R\x04pids\x88\x01\x01\x12+\n" +
 	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12<\n" +
 	"\fidle_timeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\vidleTimeout\x12=\n" +
-	"\x06labels\x18\a \x03(\v2%.caisson.v1.UpdateRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\a \x03(\v2%.caisson.v1.UpdateRequest.LabelsEntryR\x06labels\x12\x1d\n" +
+	"\anetwork\x18\b \x01(\tH\x03R\anetwork\x88\x01\x01\x12'\n" +
+	"\x05allow\x18\t \x01(\v2\x11.caisson.v1.RulesR\x05allow\x12%\n" +
+	"\x04deny\x18\n" +
+	" \x01(\v2\x11.caisson.v1.RulesR\x04deny\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x0f\n" +
 	"\r_memory_bytesB\f\n" +
 	"\n" +
 	"_milli_cpuB\a\n" +
-	"\x05_pids\"?\n" +
+	"\x05_pidsB\n" +
+	"\n" +
+	"\b_network\"\x1d\n" +
+	"\x05Rules\x12\x14\n" +
+	"\x05rules\x18\x01 \x03(\tR\x05rules\"?\n" +
 	"\x0eUpdateResponse\x12-\n" +
 	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\" \n" +
 	"\fPauseRequest\x12\x10\n" +
@@ -7439,7 +8342,7 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"@\n" +
 	"\x0eCopyInResponse\x12\x18\n" +
 	"\aentries\x18\x01 \x01(\x03R\aentries\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\xd2\x05\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\xfe\x05\n" +
 	"\x06Result\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1b\n" +
@@ -7464,10 +8367,22 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x06stages\x18\x12 \x03(\v2\x11.caisson.v1.StageR\x06stages\x12\x1a\n" +
 	"\bwarnings\x18\x13 \x03(\tR\bwarnings\x12\x17\n" +
 	"\aexec_id\x18\x14 \x01(\tR\x06execId\x12\x1c\n" +
-	"\tremaining\x18\x15 \x01(\x03R\tremaining\"R\n" +
+	"\tremaining\x18\x15 \x01(\x03R\tremaining\x12*\n" +
+	"\x06egress\x18\x16 \x01(\v2\x12.caisson.v1.EgressR\x06egress\"\x96\x02\n" +
+	"\x06Egress\x12\x12\n" +
+	"\x04open\x18\x01 \x01(\x03R\x04open\x12\x18\n" +
+	"\aallowed\x18\x02 \x01(\x03R\aallowed\x12\x18\n" +
+	"\arefused\x18\x03 \x01(\x03R\arefused\x12\x16\n" +
+	"\x06failed\x18\x04 \x01(\x03R\x06failed\x12\x1d\n" +
+	"\n" +
+	"sent_bytes\x18\x05 \x01(\x03R\tsentBytes\x12%\n" +
+	"\x0ereceived_bytes\x18\x06 \x01(\x03R\rreceivedBytes\x12)\n" +
+	"\x10lookups_answered\x18\a \x01(\x03R\x0flookupsAnswered\x12'\n" +
+	"\x0flookups_refused\x18\b \x01(\x03R\x0elookupsRefused\x12\x12\n" +
+	"\x04lost\x18\t \x01(\x03R\x04lost\"R\n" +
 	"\x05Stage\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
-	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration\"\x8f\x06\n" +
+	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration\"\xa9\x06\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -7492,7 +8407,8 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"idle_since\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tidleSince\x12\x1b\n" +
 	"\towner_uid\x18\x12 \x01(\rR\bownerUid\x12\x16\n" +
 	"\x06parent\x18\x13 \x01(\tR\x06parent\x12\x14\n" +
-	"\x05execs\x18\x14 \x01(\x05R\x05execs\x1a9\n" +
+	"\x05execs\x18\x14 \x01(\x05R\x05execs\x12\x18\n" +
+	"\anetwork\x18\x15 \x01(\tR\anetwork\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x85\x01\n" +
@@ -7504,7 +8420,7 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\fListResponse\x121\n" +
 	"\tsandboxes\x18\x01 \x03(\v2\x13.caisson.v1.SandboxR\tsandboxes\"\"\n" +
 	"\x0eInspectRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\"\xc3\x02\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"\xef\x02\n" +
 	"\x0fInspectResponse\x12-\n" +
 	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\x12*\n" +
 	"\x06limits\x18\x02 \x01(\v2\x12.caisson.v1.LimitsR\x06limits\x12\x16\n" +
@@ -7515,7 +8431,8 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\fhost_id_size\x18\x06 \x01(\rR\n" +
 	"hostIdSize\x12\"\n" +
 	"\roci_spec_json\x18\a \x01(\fR\vociSpecJson\x122\n" +
-	"\aposture\x18\b \x03(\v2\x18.caisson.v1.PostureCheckR\aposture\"R\n" +
+	"\aposture\x18\b \x03(\v2\x18.caisson.v1.PostureCheckR\aposture\x12*\n" +
+	"\x06egress\x18\t \x01(\v2\x12.caisson.v1.EgressR\x06egress\"R\n" +
 	"\fPostureCheck\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bdeclared\x18\x02 \x01(\tR\bdeclared\x12\x12\n" +
@@ -7606,7 +8523,59 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\bstripped\x18\x03 \x03(\v2&.caisson.v1.ImportReport.StrippedEntryR\bstripped\x1a;\n" +
 	"\rStrippedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x10\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"}\n" +
+	"\vPolicyQuery\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x18\n" +
+	"\aprofile\x18\x02 \x01(\tR\aprofile\x12\x18\n" +
+	"\anetwork\x18\x03 \x01(\tR\anetwork\x12\x14\n" +
+	"\x05allow\x18\x04 \x03(\tR\x05allow\x12\x12\n" +
+	"\x04deny\x18\x05 \x03(\tR\x04deny\"]\n" +
+	"\x12CheckPolicyRequest\x12/\n" +
+	"\x06policy\x18\x01 \x01(\v2\x17.caisson.v1.PolicyQueryR\x06policy\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\"\xdf\x01\n" +
+	"\x13CheckPolicyResponse\x12\x18\n" +
+	"\anetwork\x18\x01 \x01(\tR\anetwork\x12\x12\n" +
+	"\x04host\x18\x02 \x01(\tR\x04host\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\x12\x18\n" +
+	"\aallowed\x18\x04 \x01(\bR\aallowed\x12\x12\n" +
+	"\x04rule\x18\x05 \x01(\tR\x04rule\x12\x12\n" +
+	"\x04code\x18\x06 \x01(\tR\x04code\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x16\n" +
+	"\x06remedy\x18\b \x01(\tR\x06remedy\x12\x14\n" +
+	"\x05needs\x18\t \x01(\tR\x05needs\"G\n" +
+	"\x14ExplainPolicyRequest\x12/\n" +
+	"\x06policy\x18\x01 \x01(\v2\x17.caisson.v1.PolicyQueryR\x06policy\"_\n" +
+	"\x15ExplainPolicyResponse\x12\x18\n" +
+	"\anetwork\x18\x01 \x01(\tR\anetwork\x12,\n" +
+	"\x05lines\x18\x02 \x03(\v2\x16.caisson.v1.PolicyLineR\x05lines\"8\n" +
+	"\n" +
+	"PolicyLine\x12\x12\n" +
+	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x16\n" +
+	"\x06effect\x18\x02 \x01(\tR\x06effect\"&\n" +
+	"\x12LearnPolicyRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"+\n" +
+	"\x13LearnPolicyResponse\x12\x14\n" +
+	"\x05rules\x18\x01 \x03(\tR\x05rules\":\n" +
+	"\x0eTrafficRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
+	"\x06follow\x18\x02 \x01(\bR\x06follow\"\x9c\x03\n" +
+	"\x0fTrafficResponse\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
+	"\averdict\x18\x03 \x01(\tR\averdict\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\x12\n" +
+	"\x04port\x18\x05 \x01(\rR\x04port\x12\x12\n" +
+	"\x04type\x18\x06 \x01(\tR\x04type\x12\x18\n" +
+	"\aaddress\x18\a \x01(\tR\aaddress\x12\x12\n" +
+	"\x04rule\x18\b \x01(\tR\x04rule\x12\x12\n" +
+	"\x04code\x18\t \x01(\tR\x04code\x12\x16\n" +
+	"\x06reason\x18\n" +
+	" \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"sent_bytes\x18\v \x01(\x03R\tsentBytes\x12%\n" +
+	"\x0ereceived_bytes\x18\f \x01(\x03R\rreceivedBytes\x125\n" +
+	"\bduration\x18\r \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x18\n" +
+	"\askipped\x18\x0e \x01(\x04R\askipped\"\x10\n" +
 	"\x0eVersionRequest\"\xf5\x01\n" +
 	"\x0fVersionResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
@@ -7702,7 +8671,12 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\n" +
 	"WatchFiles\x12\x1d.caisson.v1.WatchFilesRequest\x1a\x1e.caisson.v1.WatchFilesResponse0\x01\x12D\n" +
 	"\aCopyOut\x12\x1a.caisson.v1.CopyOutRequest\x1a\x1b.caisson.v1.CopyOutResponse0\x01\x12A\n" +
-	"\x06CopyIn\x12\x19.caisson.v1.CopyInRequest\x1a\x1a.caisson.v1.CopyInResponse(\x012\x92\x03\n" +
+	"\x06CopyIn\x12\x19.caisson.v1.CopyInRequest\x1a\x1a.caisson.v1.CopyInResponse(\x012\xcc\x02\n" +
+	"\x0eNetworkService\x12N\n" +
+	"\vCheckPolicy\x12\x1e.caisson.v1.CheckPolicyRequest\x1a\x1f.caisson.v1.CheckPolicyResponse\x12T\n" +
+	"\rExplainPolicy\x12 .caisson.v1.ExplainPolicyRequest\x1a!.caisson.v1.ExplainPolicyResponse\x12N\n" +
+	"\vLearnPolicy\x12\x1e.caisson.v1.LearnPolicyRequest\x1a\x1f.caisson.v1.LearnPolicyResponse\x12D\n" +
+	"\aTraffic\x12\x1a.caisson.v1.TrafficRequest\x1a\x1b.caisson.v1.TrafficResponse0\x012\x92\x03\n" +
 	"\fImageService\x12K\n" +
 	"\n" +
 	"ListImages\x12\x1d.caisson.v1.ListImagesRequest\x1a\x1e.caisson.v1.ListImagesResponse\x12Q\n" +
@@ -7728,7 +8702,7 @@ func file_caisson_v1_caisson_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_caisson_proto_rawDescData
 }
 
-var file_caisson_v1_caisson_proto_msgTypes = make([]protoimpl.MessageInfo, 112)
+var file_caisson_v1_caisson_proto_msgTypes = make([]protoimpl.MessageInfo, 124)
 var file_caisson_v1_caisson_proto_goTypes = []any{
 	(*Limits)(nil),                // 0: caisson.v1.Limits
 	(*Workspace)(nil),             // 1: caisson.v1.Workspace
@@ -7745,115 +8719,127 @@ var file_caisson_v1_caisson_proto_goTypes = []any{
 	(*CreateRequest)(nil),         // 12: caisson.v1.CreateRequest
 	(*CreateResponse)(nil),        // 13: caisson.v1.CreateResponse
 	(*UpdateRequest)(nil),         // 14: caisson.v1.UpdateRequest
-	(*UpdateResponse)(nil),        // 15: caisson.v1.UpdateResponse
-	(*PauseRequest)(nil),          // 16: caisson.v1.PauseRequest
-	(*PauseResponse)(nil),         // 17: caisson.v1.PauseResponse
-	(*ResumeRequest)(nil),         // 18: caisson.v1.ResumeRequest
-	(*ResumeResponse)(nil),        // 19: caisson.v1.ResumeResponse
-	(*StopRequest)(nil),           // 20: caisson.v1.StopRequest
-	(*StopResponse)(nil),          // 21: caisson.v1.StopResponse
-	(*WaitRequest)(nil),           // 22: caisson.v1.WaitRequest
-	(*WaitResponse)(nil),          // 23: caisson.v1.WaitResponse
-	(*Exec)(nil),                  // 24: caisson.v1.Exec
-	(*ExecRequest)(nil),           // 25: caisson.v1.ExecRequest
-	(*ExecResponse)(nil),          // 26: caisson.v1.ExecResponse
-	(*StreamExecRequest)(nil),     // 27: caisson.v1.StreamExecRequest
-	(*StreamExecStart)(nil),       // 28: caisson.v1.StreamExecStart
-	(*Attach)(nil),                // 29: caisson.v1.Attach
-	(*StreamExecResponse)(nil),    // 30: caisson.v1.StreamExecResponse
-	(*StartExecRequest)(nil),      // 31: caisson.v1.StartExecRequest
-	(*StartExecResponse)(nil),     // 32: caisson.v1.StartExecResponse
-	(*ListExecsRequest)(nil),      // 33: caisson.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),     // 34: caisson.v1.ListExecsResponse
-	(*WaitExecRequest)(nil),       // 35: caisson.v1.WaitExecRequest
-	(*WaitExecResponse)(nil),      // 36: caisson.v1.WaitExecResponse
-	(*SignalExecRequest)(nil),     // 37: caisson.v1.SignalExecRequest
-	(*SignalExecResponse)(nil),    // 38: caisson.v1.SignalExecResponse
-	(*FileInfo)(nil),              // 39: caisson.v1.FileInfo
-	(*StatRequest)(nil),           // 40: caisson.v1.StatRequest
-	(*StatResponse)(nil),          // 41: caisson.v1.StatResponse
-	(*ListDirRequest)(nil),        // 42: caisson.v1.ListDirRequest
-	(*ListDirResponse)(nil),       // 43: caisson.v1.ListDirResponse
-	(*ReadFileRequest)(nil),       // 44: caisson.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),      // 45: caisson.v1.ReadFileResponse
-	(*WriteFileRequest)(nil),      // 46: caisson.v1.WriteFileRequest
-	(*WriteFileHeader)(nil),       // 47: caisson.v1.WriteFileHeader
-	(*WriteFileResponse)(nil),     // 48: caisson.v1.WriteFileResponse
-	(*MakeDirRequest)(nil),        // 49: caisson.v1.MakeDirRequest
-	(*MakeDirResponse)(nil),       // 50: caisson.v1.MakeDirResponse
-	(*MoveFileRequest)(nil),       // 51: caisson.v1.MoveFileRequest
-	(*MoveFileResponse)(nil),      // 52: caisson.v1.MoveFileResponse
-	(*RemoveFileRequest)(nil),     // 53: caisson.v1.RemoveFileRequest
-	(*RemoveFileResponse)(nil),    // 54: caisson.v1.RemoveFileResponse
-	(*WatchFilesRequest)(nil),     // 55: caisson.v1.WatchFilesRequest
-	(*WatchFilesResponse)(nil),    // 56: caisson.v1.WatchFilesResponse
-	(*FileEvent)(nil),             // 57: caisson.v1.FileEvent
-	(*CopyOutRequest)(nil),        // 58: caisson.v1.CopyOutRequest
-	(*CopyOutResponse)(nil),       // 59: caisson.v1.CopyOutResponse
-	(*CopyInRequest)(nil),         // 60: caisson.v1.CopyInRequest
-	(*CopyInHeader)(nil),          // 61: caisson.v1.CopyInHeader
-	(*CopyInResponse)(nil),        // 62: caisson.v1.CopyInResponse
-	(*Result)(nil),                // 63: caisson.v1.Result
-	(*Stage)(nil),                 // 64: caisson.v1.Stage
-	(*Sandbox)(nil),               // 65: caisson.v1.Sandbox
-	(*ListRequest)(nil),           // 66: caisson.v1.ListRequest
-	(*ListResponse)(nil),          // 67: caisson.v1.ListResponse
-	(*InspectRequest)(nil),        // 68: caisson.v1.InspectRequest
-	(*InspectResponse)(nil),       // 69: caisson.v1.InspectResponse
-	(*PostureCheck)(nil),          // 70: caisson.v1.PostureCheck
-	(*RemoveRequest)(nil),         // 71: caisson.v1.RemoveRequest
-	(*RemoveResponse)(nil),        // 72: caisson.v1.RemoveResponse
-	(*CleanupRequest)(nil),        // 73: caisson.v1.CleanupRequest
-	(*CleanupResponse)(nil),       // 74: caisson.v1.CleanupResponse
-	(*Leftover)(nil),              // 75: caisson.v1.Leftover
-	(*LogsRequest)(nil),           // 76: caisson.v1.LogsRequest
-	(*LogsResponse)(nil),          // 77: caisson.v1.LogsResponse
-	(*SpecRequest)(nil),           // 78: caisson.v1.SpecRequest
-	(*SpecResponse)(nil),          // 79: caisson.v1.SpecResponse
-	(*SeccompRule)(nil),           // 80: caisson.v1.SeccompRule
-	(*Image)(nil),                 // 81: caisson.v1.Image
-	(*ListImagesRequest)(nil),     // 82: caisson.v1.ListImagesRequest
-	(*ListImagesResponse)(nil),    // 83: caisson.v1.ListImagesResponse
-	(*InspectImageRequest)(nil),   // 84: caisson.v1.InspectImageRequest
-	(*InspectImageResponse)(nil),  // 85: caisson.v1.InspectImageResponse
-	(*RemoveImageRequest)(nil),    // 86: caisson.v1.RemoveImageRequest
-	(*RemoveImageResponse)(nil),   // 87: caisson.v1.RemoveImageResponse
-	(*ImportImageRequest)(nil),    // 88: caisson.v1.ImportImageRequest
-	(*ImportHeader)(nil),          // 89: caisson.v1.ImportHeader
-	(*FromHostRequest)(nil),       // 90: caisson.v1.FromHostRequest
-	(*ImageProgress)(nil),         // 91: caisson.v1.ImageProgress
-	(*ImportReport)(nil),          // 92: caisson.v1.ImportReport
-	(*VersionRequest)(nil),        // 93: caisson.v1.VersionRequest
-	(*VersionResponse)(nil),       // 94: caisson.v1.VersionResponse
-	(*DoctorRequest)(nil),         // 95: caisson.v1.DoctorRequest
-	(*DoctorResponse)(nil),        // 96: caisson.v1.DoctorResponse
-	(*DoctorCheck)(nil),           // 97: caisson.v1.DoctorCheck
-	(*CapabilitiesRequest)(nil),   // 98: caisson.v1.CapabilitiesRequest
-	(*CapabilitiesResponse)(nil),  // 99: caisson.v1.CapabilitiesResponse
-	(*Capability)(nil),            // 100: caisson.v1.Capability
-	(*ErrorDetail)(nil),           // 101: caisson.v1.ErrorDetail
-	(*StatsRequest)(nil),          // 102: caisson.v1.StatsRequest
-	(*StatsResponse)(nil),         // 103: caisson.v1.StatsResponse
-	(*PoolStats)(nil),             // 104: caisson.v1.PoolStats
-	nil,                           // 105: caisson.v1.SandboxSpec.LabelsEntry
-	nil,                           // 106: caisson.v1.UpdateRequest.LabelsEntry
-	nil,                           // 107: caisson.v1.Sandbox.LabelsEntry
-	nil,                           // 108: caisson.v1.ListRequest.LabelsEntry
-	nil,                           // 109: caisson.v1.SpecResponse.CgroupValuesEntry
-	nil,                           // 110: caisson.v1.ImportReport.StrippedEntry
-	nil,                           // 111: caisson.v1.StatsResponse.SandboxesEntry
-	(*durationpb.Duration)(nil),   // 112: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 113: google.protobuf.Timestamp
+	(*Rules)(nil),                 // 15: caisson.v1.Rules
+	(*UpdateResponse)(nil),        // 16: caisson.v1.UpdateResponse
+	(*PauseRequest)(nil),          // 17: caisson.v1.PauseRequest
+	(*PauseResponse)(nil),         // 18: caisson.v1.PauseResponse
+	(*ResumeRequest)(nil),         // 19: caisson.v1.ResumeRequest
+	(*ResumeResponse)(nil),        // 20: caisson.v1.ResumeResponse
+	(*StopRequest)(nil),           // 21: caisson.v1.StopRequest
+	(*StopResponse)(nil),          // 22: caisson.v1.StopResponse
+	(*WaitRequest)(nil),           // 23: caisson.v1.WaitRequest
+	(*WaitResponse)(nil),          // 24: caisson.v1.WaitResponse
+	(*Exec)(nil),                  // 25: caisson.v1.Exec
+	(*ExecRequest)(nil),           // 26: caisson.v1.ExecRequest
+	(*ExecResponse)(nil),          // 27: caisson.v1.ExecResponse
+	(*StreamExecRequest)(nil),     // 28: caisson.v1.StreamExecRequest
+	(*StreamExecStart)(nil),       // 29: caisson.v1.StreamExecStart
+	(*Attach)(nil),                // 30: caisson.v1.Attach
+	(*StreamExecResponse)(nil),    // 31: caisson.v1.StreamExecResponse
+	(*StartExecRequest)(nil),      // 32: caisson.v1.StartExecRequest
+	(*StartExecResponse)(nil),     // 33: caisson.v1.StartExecResponse
+	(*ListExecsRequest)(nil),      // 34: caisson.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),     // 35: caisson.v1.ListExecsResponse
+	(*WaitExecRequest)(nil),       // 36: caisson.v1.WaitExecRequest
+	(*WaitExecResponse)(nil),      // 37: caisson.v1.WaitExecResponse
+	(*SignalExecRequest)(nil),     // 38: caisson.v1.SignalExecRequest
+	(*SignalExecResponse)(nil),    // 39: caisson.v1.SignalExecResponse
+	(*FileInfo)(nil),              // 40: caisson.v1.FileInfo
+	(*StatRequest)(nil),           // 41: caisson.v1.StatRequest
+	(*StatResponse)(nil),          // 42: caisson.v1.StatResponse
+	(*ListDirRequest)(nil),        // 43: caisson.v1.ListDirRequest
+	(*ListDirResponse)(nil),       // 44: caisson.v1.ListDirResponse
+	(*ReadFileRequest)(nil),       // 45: caisson.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),      // 46: caisson.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),      // 47: caisson.v1.WriteFileRequest
+	(*WriteFileHeader)(nil),       // 48: caisson.v1.WriteFileHeader
+	(*WriteFileResponse)(nil),     // 49: caisson.v1.WriteFileResponse
+	(*MakeDirRequest)(nil),        // 50: caisson.v1.MakeDirRequest
+	(*MakeDirResponse)(nil),       // 51: caisson.v1.MakeDirResponse
+	(*MoveFileRequest)(nil),       // 52: caisson.v1.MoveFileRequest
+	(*MoveFileResponse)(nil),      // 53: caisson.v1.MoveFileResponse
+	(*RemoveFileRequest)(nil),     // 54: caisson.v1.RemoveFileRequest
+	(*RemoveFileResponse)(nil),    // 55: caisson.v1.RemoveFileResponse
+	(*WatchFilesRequest)(nil),     // 56: caisson.v1.WatchFilesRequest
+	(*WatchFilesResponse)(nil),    // 57: caisson.v1.WatchFilesResponse
+	(*FileEvent)(nil),             // 58: caisson.v1.FileEvent
+	(*CopyOutRequest)(nil),        // 59: caisson.v1.CopyOutRequest
+	(*CopyOutResponse)(nil),       // 60: caisson.v1.CopyOutResponse
+	(*CopyInRequest)(nil),         // 61: caisson.v1.CopyInRequest
+	(*CopyInHeader)(nil),          // 62: caisson.v1.CopyInHeader
+	(*CopyInResponse)(nil),        // 63: caisson.v1.CopyInResponse
+	(*Result)(nil),                // 64: caisson.v1.Result
+	(*Egress)(nil),                // 65: caisson.v1.Egress
+	(*Stage)(nil),                 // 66: caisson.v1.Stage
+	(*Sandbox)(nil),               // 67: caisson.v1.Sandbox
+	(*ListRequest)(nil),           // 68: caisson.v1.ListRequest
+	(*ListResponse)(nil),          // 69: caisson.v1.ListResponse
+	(*InspectRequest)(nil),        // 70: caisson.v1.InspectRequest
+	(*InspectResponse)(nil),       // 71: caisson.v1.InspectResponse
+	(*PostureCheck)(nil),          // 72: caisson.v1.PostureCheck
+	(*RemoveRequest)(nil),         // 73: caisson.v1.RemoveRequest
+	(*RemoveResponse)(nil),        // 74: caisson.v1.RemoveResponse
+	(*CleanupRequest)(nil),        // 75: caisson.v1.CleanupRequest
+	(*CleanupResponse)(nil),       // 76: caisson.v1.CleanupResponse
+	(*Leftover)(nil),              // 77: caisson.v1.Leftover
+	(*LogsRequest)(nil),           // 78: caisson.v1.LogsRequest
+	(*LogsResponse)(nil),          // 79: caisson.v1.LogsResponse
+	(*SpecRequest)(nil),           // 80: caisson.v1.SpecRequest
+	(*SpecResponse)(nil),          // 81: caisson.v1.SpecResponse
+	(*SeccompRule)(nil),           // 82: caisson.v1.SeccompRule
+	(*Image)(nil),                 // 83: caisson.v1.Image
+	(*ListImagesRequest)(nil),     // 84: caisson.v1.ListImagesRequest
+	(*ListImagesResponse)(nil),    // 85: caisson.v1.ListImagesResponse
+	(*InspectImageRequest)(nil),   // 86: caisson.v1.InspectImageRequest
+	(*InspectImageResponse)(nil),  // 87: caisson.v1.InspectImageResponse
+	(*RemoveImageRequest)(nil),    // 88: caisson.v1.RemoveImageRequest
+	(*RemoveImageResponse)(nil),   // 89: caisson.v1.RemoveImageResponse
+	(*ImportImageRequest)(nil),    // 90: caisson.v1.ImportImageRequest
+	(*ImportHeader)(nil),          // 91: caisson.v1.ImportHeader
+	(*FromHostRequest)(nil),       // 92: caisson.v1.FromHostRequest
+	(*ImageProgress)(nil),         // 93: caisson.v1.ImageProgress
+	(*ImportReport)(nil),          // 94: caisson.v1.ImportReport
+	(*PolicyQuery)(nil),           // 95: caisson.v1.PolicyQuery
+	(*CheckPolicyRequest)(nil),    // 96: caisson.v1.CheckPolicyRequest
+	(*CheckPolicyResponse)(nil),   // 97: caisson.v1.CheckPolicyResponse
+	(*ExplainPolicyRequest)(nil),  // 98: caisson.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil), // 99: caisson.v1.ExplainPolicyResponse
+	(*PolicyLine)(nil),            // 100: caisson.v1.PolicyLine
+	(*LearnPolicyRequest)(nil),    // 101: caisson.v1.LearnPolicyRequest
+	(*LearnPolicyResponse)(nil),   // 102: caisson.v1.LearnPolicyResponse
+	(*TrafficRequest)(nil),        // 103: caisson.v1.TrafficRequest
+	(*TrafficResponse)(nil),       // 104: caisson.v1.TrafficResponse
+	(*VersionRequest)(nil),        // 105: caisson.v1.VersionRequest
+	(*VersionResponse)(nil),       // 106: caisson.v1.VersionResponse
+	(*DoctorRequest)(nil),         // 107: caisson.v1.DoctorRequest
+	(*DoctorResponse)(nil),        // 108: caisson.v1.DoctorResponse
+	(*DoctorCheck)(nil),           // 109: caisson.v1.DoctorCheck
+	(*CapabilitiesRequest)(nil),   // 110: caisson.v1.CapabilitiesRequest
+	(*CapabilitiesResponse)(nil),  // 111: caisson.v1.CapabilitiesResponse
+	(*Capability)(nil),            // 112: caisson.v1.Capability
+	(*ErrorDetail)(nil),           // 113: caisson.v1.ErrorDetail
+	(*StatsRequest)(nil),          // 114: caisson.v1.StatsRequest
+	(*StatsResponse)(nil),         // 115: caisson.v1.StatsResponse
+	(*PoolStats)(nil),             // 116: caisson.v1.PoolStats
+	nil,                           // 117: caisson.v1.SandboxSpec.LabelsEntry
+	nil,                           // 118: caisson.v1.UpdateRequest.LabelsEntry
+	nil,                           // 119: caisson.v1.Sandbox.LabelsEntry
+	nil,                           // 120: caisson.v1.ListRequest.LabelsEntry
+	nil,                           // 121: caisson.v1.SpecResponse.CgroupValuesEntry
+	nil,                           // 122: caisson.v1.ImportReport.StrippedEntry
+	nil,                           // 123: caisson.v1.StatsResponse.SandboxesEntry
+	(*durationpb.Duration)(nil),   // 124: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 125: google.protobuf.Timestamp
 }
 var file_caisson_v1_caisson_proto_depIdxs = []int32{
 	1,   // 0: caisson.v1.SandboxSpec.workspace:type_name -> caisson.v1.Workspace
 	0,   // 1: caisson.v1.SandboxSpec.limits:type_name -> caisson.v1.Limits
-	105, // 2: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
-	112, // 3: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
-	112, // 4: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
+	117, // 2: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
+	124, // 3: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
+	124, // 4: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
 	3,   // 5: caisson.v1.SandboxSpec.nested:type_name -> caisson.v1.Nested
 	5,   // 6: caisson.v1.ExecSpec.tty:type_name -> caisson.v1.WinSize
-	112, // 7: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
+	124, // 7: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
 	6,   // 8: caisson.v1.ExecSpec.rlimits:type_name -> caisson.v1.Rlimit
 	7,   // 9: caisson.v1.ExecSpec.limits:type_name -> caisson.v1.ExecLimits
 	2,   // 10: caisson.v1.RunSpec.sandbox:type_name -> caisson.v1.SandboxSpec
@@ -7861,158 +8847,175 @@ var file_caisson_v1_caisson_proto_depIdxs = []int32{
 	8,   // 12: caisson.v1.RunRequest.start:type_name -> caisson.v1.RunSpec
 	5,   // 13: caisson.v1.RunRequest.resize:type_name -> caisson.v1.WinSize
 	11,  // 14: caisson.v1.RunResponse.started:type_name -> caisson.v1.Started
-	63,  // 15: caisson.v1.RunResponse.result:type_name -> caisson.v1.Result
+	64,  // 15: caisson.v1.RunResponse.result:type_name -> caisson.v1.Result
 	2,   // 16: caisson.v1.CreateRequest.spec:type_name -> caisson.v1.SandboxSpec
-	65,  // 17: caisson.v1.CreateResponse.sandbox:type_name -> caisson.v1.Sandbox
-	112, // 18: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
-	112, // 19: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
-	106, // 20: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
-	65,  // 21: caisson.v1.UpdateResponse.sandbox:type_name -> caisson.v1.Sandbox
-	65,  // 22: caisson.v1.PauseResponse.sandbox:type_name -> caisson.v1.Sandbox
-	65,  // 23: caisson.v1.ResumeResponse.sandbox:type_name -> caisson.v1.Sandbox
-	112, // 24: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	65,  // 25: caisson.v1.StopResponse.sandbox:type_name -> caisson.v1.Sandbox
-	65,  // 26: caisson.v1.WaitResponse.sandbox:type_name -> caisson.v1.Sandbox
-	113, // 27: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
-	113, // 28: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
-	63,  // 29: caisson.v1.Exec.result:type_name -> caisson.v1.Result
-	4,   // 30: caisson.v1.ExecRequest.exec:type_name -> caisson.v1.ExecSpec
-	63,  // 31: caisson.v1.ExecResponse.result:type_name -> caisson.v1.Result
-	28,  // 32: caisson.v1.StreamExecRequest.start:type_name -> caisson.v1.StreamExecStart
-	29,  // 33: caisson.v1.StreamExecRequest.attach:type_name -> caisson.v1.Attach
-	5,   // 34: caisson.v1.StreamExecRequest.resize:type_name -> caisson.v1.WinSize
-	4,   // 35: caisson.v1.StreamExecStart.exec:type_name -> caisson.v1.ExecSpec
-	24,  // 36: caisson.v1.StreamExecResponse.started:type_name -> caisson.v1.Exec
-	63,  // 37: caisson.v1.StreamExecResponse.result:type_name -> caisson.v1.Result
-	4,   // 38: caisson.v1.StartExecRequest.exec:type_name -> caisson.v1.ExecSpec
-	24,  // 39: caisson.v1.StartExecResponse.exec:type_name -> caisson.v1.Exec
-	24,  // 40: caisson.v1.ListExecsResponse.execs:type_name -> caisson.v1.Exec
-	24,  // 41: caisson.v1.WaitExecResponse.exec:type_name -> caisson.v1.Exec
-	113, // 42: caisson.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
-	39,  // 43: caisson.v1.StatResponse.file:type_name -> caisson.v1.FileInfo
-	39,  // 44: caisson.v1.ListDirResponse.files:type_name -> caisson.v1.FileInfo
-	39,  // 45: caisson.v1.ReadFileResponse.file:type_name -> caisson.v1.FileInfo
-	47,  // 46: caisson.v1.WriteFileRequest.header:type_name -> caisson.v1.WriteFileHeader
-	39,  // 47: caisson.v1.WriteFileResponse.file:type_name -> caisson.v1.FileInfo
-	39,  // 48: caisson.v1.MakeDirResponse.file:type_name -> caisson.v1.FileInfo
-	39,  // 49: caisson.v1.MoveFileResponse.file:type_name -> caisson.v1.FileInfo
-	57,  // 50: caisson.v1.WatchFilesResponse.event:type_name -> caisson.v1.FileEvent
-	61,  // 51: caisson.v1.CopyInRequest.header:type_name -> caisson.v1.CopyInHeader
-	112, // 52: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
-	112, // 53: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
-	64,  // 54: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
-	112, // 55: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
-	113, // 56: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	113, // 57: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
-	63,  // 58: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
-	107, // 59: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
-	1,   // 60: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
-	113, // 61: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
-	112, // 62: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
-	113, // 63: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
-	108, // 64: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
-	65,  // 65: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
-	65,  // 66: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
-	0,   // 67: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
-	70,  // 68: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
-	75,  // 69: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
-	8,   // 70: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
-	109, // 71: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
-	80,  // 72: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
-	113, // 73: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
-	81,  // 74: caisson.v1.ListImagesResponse.images:type_name -> caisson.v1.Image
-	81,  // 75: caisson.v1.InspectImageResponse.image:type_name -> caisson.v1.Image
-	92,  // 76: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
-	89,  // 77: caisson.v1.ImportImageRequest.header:type_name -> caisson.v1.ImportHeader
-	81,  // 78: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
-	92,  // 79: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
-	110, // 80: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
-	97,  // 81: caisson.v1.DoctorResponse.checks:type_name -> caisson.v1.DoctorCheck
-	100, // 82: caisson.v1.CapabilitiesResponse.capabilities:type_name -> caisson.v1.Capability
-	111, // 83: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.StatsResponse.SandboxesEntry
-	104, // 84: caisson.v1.StatsResponse.pools:type_name -> caisson.v1.PoolStats
-	112, // 85: caisson.v1.PoolStats.refill:type_name -> google.protobuf.Duration
-	9,   // 86: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
-	12,  // 87: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
-	66,  // 88: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
-	68,  // 89: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
-	14,  // 90: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
-	16,  // 91: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
-	18,  // 92: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
-	20,  // 93: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
-	22,  // 94: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
-	71,  // 95: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
-	73,  // 96: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
-	76,  // 97: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
-	78,  // 98: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
-	25,  // 99: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
-	27,  // 100: caisson.v1.ExecService.StreamExec:input_type -> caisson.v1.StreamExecRequest
-	31,  // 101: caisson.v1.ExecService.StartExec:input_type -> caisson.v1.StartExecRequest
-	33,  // 102: caisson.v1.ExecService.ListExecs:input_type -> caisson.v1.ListExecsRequest
-	35,  // 103: caisson.v1.ExecService.WaitExec:input_type -> caisson.v1.WaitExecRequest
-	37,  // 104: caisson.v1.ExecService.SignalExec:input_type -> caisson.v1.SignalExecRequest
-	40,  // 105: caisson.v1.FileService.Stat:input_type -> caisson.v1.StatRequest
-	42,  // 106: caisson.v1.FileService.ListDir:input_type -> caisson.v1.ListDirRequest
-	44,  // 107: caisson.v1.FileService.ReadFile:input_type -> caisson.v1.ReadFileRequest
-	46,  // 108: caisson.v1.FileService.WriteFile:input_type -> caisson.v1.WriteFileRequest
-	49,  // 109: caisson.v1.FileService.MakeDir:input_type -> caisson.v1.MakeDirRequest
-	51,  // 110: caisson.v1.FileService.MoveFile:input_type -> caisson.v1.MoveFileRequest
-	53,  // 111: caisson.v1.FileService.RemoveFile:input_type -> caisson.v1.RemoveFileRequest
-	55,  // 112: caisson.v1.FileService.WatchFiles:input_type -> caisson.v1.WatchFilesRequest
-	58,  // 113: caisson.v1.FileService.CopyOut:input_type -> caisson.v1.CopyOutRequest
-	60,  // 114: caisson.v1.FileService.CopyIn:input_type -> caisson.v1.CopyInRequest
-	82,  // 115: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
-	84,  // 116: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
-	86,  // 117: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
-	88,  // 118: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
-	90,  // 119: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
-	93,  // 120: caisson.v1.SystemService.Version:input_type -> caisson.v1.VersionRequest
-	95,  // 121: caisson.v1.SystemService.Doctor:input_type -> caisson.v1.DoctorRequest
-	98,  // 122: caisson.v1.SystemService.Capabilities:input_type -> caisson.v1.CapabilitiesRequest
-	102, // 123: caisson.v1.SystemService.Stats:input_type -> caisson.v1.StatsRequest
-	10,  // 124: caisson.v1.SandboxService.Run:output_type -> caisson.v1.RunResponse
-	13,  // 125: caisson.v1.SandboxService.Create:output_type -> caisson.v1.CreateResponse
-	67,  // 126: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
-	69,  // 127: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
-	15,  // 128: caisson.v1.SandboxService.Update:output_type -> caisson.v1.UpdateResponse
-	17,  // 129: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.PauseResponse
-	19,  // 130: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.ResumeResponse
-	21,  // 131: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.StopResponse
-	23,  // 132: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.WaitResponse
-	72,  // 133: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
-	74,  // 134: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
-	77,  // 135: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.LogsResponse
-	79,  // 136: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
-	26,  // 137: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
-	30,  // 138: caisson.v1.ExecService.StreamExec:output_type -> caisson.v1.StreamExecResponse
-	32,  // 139: caisson.v1.ExecService.StartExec:output_type -> caisson.v1.StartExecResponse
-	34,  // 140: caisson.v1.ExecService.ListExecs:output_type -> caisson.v1.ListExecsResponse
-	36,  // 141: caisson.v1.ExecService.WaitExec:output_type -> caisson.v1.WaitExecResponse
-	38,  // 142: caisson.v1.ExecService.SignalExec:output_type -> caisson.v1.SignalExecResponse
-	41,  // 143: caisson.v1.FileService.Stat:output_type -> caisson.v1.StatResponse
-	43,  // 144: caisson.v1.FileService.ListDir:output_type -> caisson.v1.ListDirResponse
-	45,  // 145: caisson.v1.FileService.ReadFile:output_type -> caisson.v1.ReadFileResponse
-	48,  // 146: caisson.v1.FileService.WriteFile:output_type -> caisson.v1.WriteFileResponse
-	50,  // 147: caisson.v1.FileService.MakeDir:output_type -> caisson.v1.MakeDirResponse
-	52,  // 148: caisson.v1.FileService.MoveFile:output_type -> caisson.v1.MoveFileResponse
-	54,  // 149: caisson.v1.FileService.RemoveFile:output_type -> caisson.v1.RemoveFileResponse
-	56,  // 150: caisson.v1.FileService.WatchFiles:output_type -> caisson.v1.WatchFilesResponse
-	59,  // 151: caisson.v1.FileService.CopyOut:output_type -> caisson.v1.CopyOutResponse
-	62,  // 152: caisson.v1.FileService.CopyIn:output_type -> caisson.v1.CopyInResponse
-	83,  // 153: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
-	85,  // 154: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
-	87,  // 155: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
-	91,  // 156: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImageProgress
-	91,  // 157: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
-	94,  // 158: caisson.v1.SystemService.Version:output_type -> caisson.v1.VersionResponse
-	96,  // 159: caisson.v1.SystemService.Doctor:output_type -> caisson.v1.DoctorResponse
-	99,  // 160: caisson.v1.SystemService.Capabilities:output_type -> caisson.v1.CapabilitiesResponse
-	103, // 161: caisson.v1.SystemService.Stats:output_type -> caisson.v1.StatsResponse
-	124, // [124:162] is the sub-list for method output_type
-	86,  // [86:124] is the sub-list for method input_type
-	86,  // [86:86] is the sub-list for extension type_name
-	86,  // [86:86] is the sub-list for extension extendee
-	0,   // [0:86] is the sub-list for field type_name
+	67,  // 17: caisson.v1.CreateResponse.sandbox:type_name -> caisson.v1.Sandbox
+	124, // 18: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
+	124, // 19: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
+	118, // 20: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
+	15,  // 21: caisson.v1.UpdateRequest.allow:type_name -> caisson.v1.Rules
+	15,  // 22: caisson.v1.UpdateRequest.deny:type_name -> caisson.v1.Rules
+	67,  // 23: caisson.v1.UpdateResponse.sandbox:type_name -> caisson.v1.Sandbox
+	67,  // 24: caisson.v1.PauseResponse.sandbox:type_name -> caisson.v1.Sandbox
+	67,  // 25: caisson.v1.ResumeResponse.sandbox:type_name -> caisson.v1.Sandbox
+	124, // 26: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	67,  // 27: caisson.v1.StopResponse.sandbox:type_name -> caisson.v1.Sandbox
+	67,  // 28: caisson.v1.WaitResponse.sandbox:type_name -> caisson.v1.Sandbox
+	125, // 29: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
+	125, // 30: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
+	64,  // 31: caisson.v1.Exec.result:type_name -> caisson.v1.Result
+	4,   // 32: caisson.v1.ExecRequest.exec:type_name -> caisson.v1.ExecSpec
+	64,  // 33: caisson.v1.ExecResponse.result:type_name -> caisson.v1.Result
+	29,  // 34: caisson.v1.StreamExecRequest.start:type_name -> caisson.v1.StreamExecStart
+	30,  // 35: caisson.v1.StreamExecRequest.attach:type_name -> caisson.v1.Attach
+	5,   // 36: caisson.v1.StreamExecRequest.resize:type_name -> caisson.v1.WinSize
+	4,   // 37: caisson.v1.StreamExecStart.exec:type_name -> caisson.v1.ExecSpec
+	25,  // 38: caisson.v1.StreamExecResponse.started:type_name -> caisson.v1.Exec
+	64,  // 39: caisson.v1.StreamExecResponse.result:type_name -> caisson.v1.Result
+	4,   // 40: caisson.v1.StartExecRequest.exec:type_name -> caisson.v1.ExecSpec
+	25,  // 41: caisson.v1.StartExecResponse.exec:type_name -> caisson.v1.Exec
+	25,  // 42: caisson.v1.ListExecsResponse.execs:type_name -> caisson.v1.Exec
+	25,  // 43: caisson.v1.WaitExecResponse.exec:type_name -> caisson.v1.Exec
+	125, // 44: caisson.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	40,  // 45: caisson.v1.StatResponse.file:type_name -> caisson.v1.FileInfo
+	40,  // 46: caisson.v1.ListDirResponse.files:type_name -> caisson.v1.FileInfo
+	40,  // 47: caisson.v1.ReadFileResponse.file:type_name -> caisson.v1.FileInfo
+	48,  // 48: caisson.v1.WriteFileRequest.header:type_name -> caisson.v1.WriteFileHeader
+	40,  // 49: caisson.v1.WriteFileResponse.file:type_name -> caisson.v1.FileInfo
+	40,  // 50: caisson.v1.MakeDirResponse.file:type_name -> caisson.v1.FileInfo
+	40,  // 51: caisson.v1.MoveFileResponse.file:type_name -> caisson.v1.FileInfo
+	58,  // 52: caisson.v1.WatchFilesResponse.event:type_name -> caisson.v1.FileEvent
+	62,  // 53: caisson.v1.CopyInRequest.header:type_name -> caisson.v1.CopyInHeader
+	124, // 54: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
+	124, // 55: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
+	66,  // 56: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
+	65,  // 57: caisson.v1.Result.egress:type_name -> caisson.v1.Egress
+	124, // 58: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
+	125, // 59: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	125, // 60: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
+	64,  // 61: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
+	119, // 62: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
+	1,   // 63: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
+	125, // 64: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	124, // 65: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
+	125, // 66: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
+	120, // 67: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
+	67,  // 68: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
+	67,  // 69: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
+	0,   // 70: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
+	72,  // 71: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
+	65,  // 72: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
+	77,  // 73: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
+	8,   // 74: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
+	121, // 75: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
+	82,  // 76: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
+	125, // 77: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	83,  // 78: caisson.v1.ListImagesResponse.images:type_name -> caisson.v1.Image
+	83,  // 79: caisson.v1.InspectImageResponse.image:type_name -> caisson.v1.Image
+	94,  // 80: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
+	91,  // 81: caisson.v1.ImportImageRequest.header:type_name -> caisson.v1.ImportHeader
+	83,  // 82: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
+	94,  // 83: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
+	122, // 84: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
+	95,  // 85: caisson.v1.CheckPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
+	95,  // 86: caisson.v1.ExplainPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
+	100, // 87: caisson.v1.ExplainPolicyResponse.lines:type_name -> caisson.v1.PolicyLine
+	125, // 88: caisson.v1.TrafficResponse.time:type_name -> google.protobuf.Timestamp
+	124, // 89: caisson.v1.TrafficResponse.duration:type_name -> google.protobuf.Duration
+	109, // 90: caisson.v1.DoctorResponse.checks:type_name -> caisson.v1.DoctorCheck
+	112, // 91: caisson.v1.CapabilitiesResponse.capabilities:type_name -> caisson.v1.Capability
+	123, // 92: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.StatsResponse.SandboxesEntry
+	116, // 93: caisson.v1.StatsResponse.pools:type_name -> caisson.v1.PoolStats
+	124, // 94: caisson.v1.PoolStats.refill:type_name -> google.protobuf.Duration
+	9,   // 95: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
+	12,  // 96: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
+	68,  // 97: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
+	70,  // 98: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
+	14,  // 99: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
+	17,  // 100: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
+	19,  // 101: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
+	21,  // 102: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
+	23,  // 103: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
+	73,  // 104: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
+	75,  // 105: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
+	78,  // 106: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
+	80,  // 107: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
+	26,  // 108: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
+	28,  // 109: caisson.v1.ExecService.StreamExec:input_type -> caisson.v1.StreamExecRequest
+	32,  // 110: caisson.v1.ExecService.StartExec:input_type -> caisson.v1.StartExecRequest
+	34,  // 111: caisson.v1.ExecService.ListExecs:input_type -> caisson.v1.ListExecsRequest
+	36,  // 112: caisson.v1.ExecService.WaitExec:input_type -> caisson.v1.WaitExecRequest
+	38,  // 113: caisson.v1.ExecService.SignalExec:input_type -> caisson.v1.SignalExecRequest
+	41,  // 114: caisson.v1.FileService.Stat:input_type -> caisson.v1.StatRequest
+	43,  // 115: caisson.v1.FileService.ListDir:input_type -> caisson.v1.ListDirRequest
+	45,  // 116: caisson.v1.FileService.ReadFile:input_type -> caisson.v1.ReadFileRequest
+	47,  // 117: caisson.v1.FileService.WriteFile:input_type -> caisson.v1.WriteFileRequest
+	50,  // 118: caisson.v1.FileService.MakeDir:input_type -> caisson.v1.MakeDirRequest
+	52,  // 119: caisson.v1.FileService.MoveFile:input_type -> caisson.v1.MoveFileRequest
+	54,  // 120: caisson.v1.FileService.RemoveFile:input_type -> caisson.v1.RemoveFileRequest
+	56,  // 121: caisson.v1.FileService.WatchFiles:input_type -> caisson.v1.WatchFilesRequest
+	59,  // 122: caisson.v1.FileService.CopyOut:input_type -> caisson.v1.CopyOutRequest
+	61,  // 123: caisson.v1.FileService.CopyIn:input_type -> caisson.v1.CopyInRequest
+	96,  // 124: caisson.v1.NetworkService.CheckPolicy:input_type -> caisson.v1.CheckPolicyRequest
+	98,  // 125: caisson.v1.NetworkService.ExplainPolicy:input_type -> caisson.v1.ExplainPolicyRequest
+	101, // 126: caisson.v1.NetworkService.LearnPolicy:input_type -> caisson.v1.LearnPolicyRequest
+	103, // 127: caisson.v1.NetworkService.Traffic:input_type -> caisson.v1.TrafficRequest
+	84,  // 128: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
+	86,  // 129: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
+	88,  // 130: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
+	90,  // 131: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
+	92,  // 132: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
+	105, // 133: caisson.v1.SystemService.Version:input_type -> caisson.v1.VersionRequest
+	107, // 134: caisson.v1.SystemService.Doctor:input_type -> caisson.v1.DoctorRequest
+	110, // 135: caisson.v1.SystemService.Capabilities:input_type -> caisson.v1.CapabilitiesRequest
+	114, // 136: caisson.v1.SystemService.Stats:input_type -> caisson.v1.StatsRequest
+	10,  // 137: caisson.v1.SandboxService.Run:output_type -> caisson.v1.RunResponse
+	13,  // 138: caisson.v1.SandboxService.Create:output_type -> caisson.v1.CreateResponse
+	69,  // 139: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
+	71,  // 140: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
+	16,  // 141: caisson.v1.SandboxService.Update:output_type -> caisson.v1.UpdateResponse
+	18,  // 142: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.PauseResponse
+	20,  // 143: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.ResumeResponse
+	22,  // 144: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.StopResponse
+	24,  // 145: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.WaitResponse
+	74,  // 146: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
+	76,  // 147: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
+	79,  // 148: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.LogsResponse
+	81,  // 149: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
+	27,  // 150: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
+	31,  // 151: caisson.v1.ExecService.StreamExec:output_type -> caisson.v1.StreamExecResponse
+	33,  // 152: caisson.v1.ExecService.StartExec:output_type -> caisson.v1.StartExecResponse
+	35,  // 153: caisson.v1.ExecService.ListExecs:output_type -> caisson.v1.ListExecsResponse
+	37,  // 154: caisson.v1.ExecService.WaitExec:output_type -> caisson.v1.WaitExecResponse
+	39,  // 155: caisson.v1.ExecService.SignalExec:output_type -> caisson.v1.SignalExecResponse
+	42,  // 156: caisson.v1.FileService.Stat:output_type -> caisson.v1.StatResponse
+	44,  // 157: caisson.v1.FileService.ListDir:output_type -> caisson.v1.ListDirResponse
+	46,  // 158: caisson.v1.FileService.ReadFile:output_type -> caisson.v1.ReadFileResponse
+	49,  // 159: caisson.v1.FileService.WriteFile:output_type -> caisson.v1.WriteFileResponse
+	51,  // 160: caisson.v1.FileService.MakeDir:output_type -> caisson.v1.MakeDirResponse
+	53,  // 161: caisson.v1.FileService.MoveFile:output_type -> caisson.v1.MoveFileResponse
+	55,  // 162: caisson.v1.FileService.RemoveFile:output_type -> caisson.v1.RemoveFileResponse
+	57,  // 163: caisson.v1.FileService.WatchFiles:output_type -> caisson.v1.WatchFilesResponse
+	60,  // 164: caisson.v1.FileService.CopyOut:output_type -> caisson.v1.CopyOutResponse
+	63,  // 165: caisson.v1.FileService.CopyIn:output_type -> caisson.v1.CopyInResponse
+	97,  // 166: caisson.v1.NetworkService.CheckPolicy:output_type -> caisson.v1.CheckPolicyResponse
+	99,  // 167: caisson.v1.NetworkService.ExplainPolicy:output_type -> caisson.v1.ExplainPolicyResponse
+	102, // 168: caisson.v1.NetworkService.LearnPolicy:output_type -> caisson.v1.LearnPolicyResponse
+	104, // 169: caisson.v1.NetworkService.Traffic:output_type -> caisson.v1.TrafficResponse
+	85,  // 170: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
+	87,  // 171: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
+	89,  // 172: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
+	93,  // 173: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImageProgress
+	93,  // 174: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
+	106, // 175: caisson.v1.SystemService.Version:output_type -> caisson.v1.VersionResponse
+	108, // 176: caisson.v1.SystemService.Doctor:output_type -> caisson.v1.DoctorResponse
+	111, // 177: caisson.v1.SystemService.Capabilities:output_type -> caisson.v1.CapabilitiesResponse
+	115, // 178: caisson.v1.SystemService.Stats:output_type -> caisson.v1.StatsResponse
+	137, // [137:179] is the sub-list for method output_type
+	95,  // [95:137] is the sub-list for method input_type
+	95,  // [95:95] is the sub-list for extension type_name
+	95,  // [95:95] is the sub-list for extension extendee
+	0,   // [0:95] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_caisson_proto_init() }
@@ -8043,7 +9046,7 @@ func file_caisson_v1_caisson_proto_init() {
 		(*RunResponse_OutputMoved)(nil),
 	}
 	file_caisson_v1_caisson_proto_msgTypes[14].OneofWrappers = []any{}
-	file_caisson_v1_caisson_proto_msgTypes[27].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[28].OneofWrappers = []any{
 		(*StreamExecRequest_Start)(nil),
 		(*StreamExecRequest_Attach)(nil),
 		(*StreamExecRequest_Stdin)(nil),
@@ -8052,7 +9055,7 @@ func file_caisson_v1_caisson_proto_init() {
 		(*StreamExecRequest_Resize)(nil),
 		(*StreamExecRequest_Lane)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[30].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[31].OneofWrappers = []any{
 		(*StreamExecResponse_Started)(nil),
 		(*StreamExecResponse_Stdout)(nil),
 		(*StreamExecResponse_Stderr)(nil),
@@ -8062,31 +9065,31 @@ func file_caisson_v1_caisson_proto_init() {
 		(*StreamExecResponse_StderrSkipped)(nil),
 		(*StreamExecResponse_OutputMoved)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[45].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[46].OneofWrappers = []any{
 		(*ReadFileResponse_File)(nil),
 		(*ReadFileResponse_Chunk)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[46].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[47].OneofWrappers = []any{
 		(*WriteFileRequest_Header)(nil),
 		(*WriteFileRequest_Chunk)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[47].OneofWrappers = []any{}
-	file_caisson_v1_caisson_proto_msgTypes[49].OneofWrappers = []any{}
-	file_caisson_v1_caisson_proto_msgTypes[56].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[48].OneofWrappers = []any{}
+	file_caisson_v1_caisson_proto_msgTypes[50].OneofWrappers = []any{}
+	file_caisson_v1_caisson_proto_msgTypes[57].OneofWrappers = []any{
 		(*WatchFilesResponse_Ready)(nil),
 		(*WatchFilesResponse_Event)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[60].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[61].OneofWrappers = []any{
 		(*CopyInRequest_Header)(nil),
 		(*CopyInRequest_Chunk)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[77].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[79].OneofWrappers = []any{
 		(*LogsResponse_Stdout)(nil),
 		(*LogsResponse_Stderr)(nil),
 		(*LogsResponse_StdoutSkipped)(nil),
 		(*LogsResponse_StderrSkipped)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[88].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[90].OneofWrappers = []any{
 		(*ImportImageRequest_Header)(nil),
 		(*ImportImageRequest_Chunk)(nil),
 	}
@@ -8096,9 +9099,9 @@ func file_caisson_v1_caisson_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_caisson_proto_rawDesc), len(file_caisson_v1_caisson_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   112,
+			NumMessages:   124,
 			NumExtensions: 0,
-			NumServices:   5,
+			NumServices:   6,
 		},
 		GoTypes:           file_caisson_v1_caisson_proto_goTypes,
 		DependencyIndexes: file_caisson_v1_caisson_proto_depIdxs,

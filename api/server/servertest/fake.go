@@ -41,6 +41,10 @@ type Fake struct {
 	OnStartEx func(ref string, req runtime.ExecRequest) (runtime.ExecInfo, error)
 	OnExecs   func(ref string) ([]runtime.ExecInfo, error)
 	OnWaitEx  func(ctx context.Context, ref, exec string) (runtime.ExecInfo, error)
+	OnPolicy  func(q runtime.PolicyQuery) (runtime.PolicyView, error)
+	OnCheck   func(q runtime.PolicyQuery, target string) (runtime.PolicyVerdict, error)
+	OnTraffic func(ref string, follow bool) ([]runtime.TrafficEntry, error)
+	OnLearn   func(ref string) ([]string, error)
 	OnSignal  func(ref, exec string, req runtime.SignalRequest) error
 
 	Infos        []runtime.Info
@@ -84,7 +88,7 @@ func Start(t testing.TB, f *Fake, socket string) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	deps := server.Deps{Sandboxes: f, Execs: f, Images: images{f}, System: f}
+	deps := server.Deps{Sandboxes: f, Execs: f, Images: images{f}, System: f, Network: f}
 	go func() { ended <- server.Serve(ctx, l, server.New(deps), grace) }()
 	return sync.OnceFunc(func() {
 		cancel()
@@ -151,6 +155,44 @@ func (f *Fake) Spec(_ context.Context, req runtime.Request) (*runtime.SpecView, 
 		return &runtime.SpecView{SpecJSON: []byte("{}")}, nil
 	}
 	return f.OnSpec(req)
+}
+
+// ExplainPolicy implements server.Network.
+func (f *Fake) ExplainPolicy(_ context.Context, q runtime.PolicyQuery) (runtime.PolicyView, error) {
+	if f.OnPolicy == nil {
+		return runtime.PolicyView{}, absent("sandbox", q.Ref)
+	}
+	return f.OnPolicy(q)
+}
+
+// CheckPolicy implements server.Network.
+func (f *Fake) CheckPolicy(_ context.Context, q runtime.PolicyQuery, target string) (runtime.PolicyVerdict, error) {
+	if f.OnCheck == nil {
+		return runtime.PolicyVerdict{}, absent("sandbox", q.Ref)
+	}
+	return f.OnCheck(q, target)
+}
+
+// LearnPolicy implements server.Network.
+func (f *Fake) LearnPolicy(_ context.Context, ref string) ([]string, error) {
+	if f.OnLearn == nil {
+		return nil, absent("sandbox", ref)
+	}
+	return f.OnLearn(ref)
+}
+
+// Traffic implements server.Network.
+func (f *Fake) Traffic(_ context.Context, ref string, follow bool, yield func(runtime.TrafficEntry) error) error {
+	if f.OnTraffic == nil {
+		return absent("sandbox", ref)
+	}
+	entries, err := f.OnTraffic(ref, follow)
+	for _, e := range entries {
+		if err := yield(e); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // Versions implements server.System.

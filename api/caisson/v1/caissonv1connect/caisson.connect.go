@@ -33,6 +33,8 @@ const (
 	ExecServiceName = "caisson.v1.ExecService"
 	// FileServiceName is the fully-qualified name of the FileService service.
 	FileServiceName = "caisson.v1.FileService"
+	// NetworkServiceName is the fully-qualified name of the NetworkService service.
+	NetworkServiceName = "caisson.v1.NetworkService"
 	// ImageServiceName is the fully-qualified name of the ImageService service.
 	ImageServiceName = "caisson.v1.ImageService"
 	// SystemServiceName is the fully-qualified name of the SystemService service.
@@ -105,6 +107,17 @@ const (
 	FileServiceCopyOutProcedure = "/caisson.v1.FileService/CopyOut"
 	// FileServiceCopyInProcedure is the fully-qualified name of the FileService's CopyIn RPC.
 	FileServiceCopyInProcedure = "/caisson.v1.FileService/CopyIn"
+	// NetworkServiceCheckPolicyProcedure is the fully-qualified name of the NetworkService's
+	// CheckPolicy RPC.
+	NetworkServiceCheckPolicyProcedure = "/caisson.v1.NetworkService/CheckPolicy"
+	// NetworkServiceExplainPolicyProcedure is the fully-qualified name of the NetworkService's
+	// ExplainPolicy RPC.
+	NetworkServiceExplainPolicyProcedure = "/caisson.v1.NetworkService/ExplainPolicy"
+	// NetworkServiceLearnPolicyProcedure is the fully-qualified name of the NetworkService's
+	// LearnPolicy RPC.
+	NetworkServiceLearnPolicyProcedure = "/caisson.v1.NetworkService/LearnPolicy"
+	// NetworkServiceTrafficProcedure is the fully-qualified name of the NetworkService's Traffic RPC.
+	NetworkServiceTrafficProcedure = "/caisson.v1.NetworkService/Traffic"
 	// ImageServiceListImagesProcedure is the fully-qualified name of the ImageService's ListImages RPC.
 	ImageServiceListImagesProcedure = "/caisson.v1.ImageService/ListImages"
 	// ImageServiceInspectImageProcedure is the fully-qualified name of the ImageService's InspectImage
@@ -1087,6 +1100,168 @@ func (UnimplementedFileServiceHandler) CopyOut(context.Context, *connect.Request
 
 func (UnimplementedFileServiceHandler) CopyIn(context.Context, *connect.ClientStream[v1.CopyInRequest]) (*connect.Response[v1.CopyInResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.FileService.CopyIn is not implemented"))
+}
+
+// NetworkServiceClient is a client for the caisson.v1.NetworkService service.
+type NetworkServiceClient interface {
+	// CheckPolicy says what a policy makes of a destination. Nothing is resolved
+	// or tried: a name that is allowed may still lead to an address that is not.
+	CheckPolicy(context.Context, *connect.Request[v1.CheckPolicyRequest]) (*connect.Response[v1.CheckPolicyResponse], error)
+	// ExplainPolicy says all that a policy does.
+	ExplainPolicy(context.Context, *connect.Request[v1.ExplainPolicyRequest]) (*connect.Response[v1.ExplainPolicyResponse], error)
+	// LearnPolicy returns the rules of the smallest policy that would have
+	// allowed what a sandbox reached.
+	LearnPolicy(context.Context, *connect.Request[v1.LearnPolicyRequest]) (*connect.Response[v1.LearnPolicyResponse], error)
+	// Traffic returns each attempt of a sandbox to reach something, the oldest
+	// first.
+	Traffic(context.Context, *connect.Request[v1.TrafficRequest]) (*connect.ServerStreamForClient[v1.TrafficResponse], error)
+}
+
+// NewNetworkServiceClient constructs a client for the caisson.v1.NetworkService service. By
+// default, it uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses,
+// and sends uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the
+// connect.WithGRPC() or connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewNetworkServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) NetworkServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	networkServiceMethods := v1.File_caisson_v1_caisson_proto.Services().ByName("NetworkService").Methods()
+	return &networkServiceClient{
+		checkPolicy: connect.NewClient[v1.CheckPolicyRequest, v1.CheckPolicyResponse](
+			httpClient,
+			baseURL+NetworkServiceCheckPolicyProcedure,
+			connect.WithSchema(networkServiceMethods.ByName("CheckPolicy")),
+			connect.WithClientOptions(opts...),
+		),
+		explainPolicy: connect.NewClient[v1.ExplainPolicyRequest, v1.ExplainPolicyResponse](
+			httpClient,
+			baseURL+NetworkServiceExplainPolicyProcedure,
+			connect.WithSchema(networkServiceMethods.ByName("ExplainPolicy")),
+			connect.WithClientOptions(opts...),
+		),
+		learnPolicy: connect.NewClient[v1.LearnPolicyRequest, v1.LearnPolicyResponse](
+			httpClient,
+			baseURL+NetworkServiceLearnPolicyProcedure,
+			connect.WithSchema(networkServiceMethods.ByName("LearnPolicy")),
+			connect.WithClientOptions(opts...),
+		),
+		traffic: connect.NewClient[v1.TrafficRequest, v1.TrafficResponse](
+			httpClient,
+			baseURL+NetworkServiceTrafficProcedure,
+			connect.WithSchema(networkServiceMethods.ByName("Traffic")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// networkServiceClient implements NetworkServiceClient.
+type networkServiceClient struct {
+	checkPolicy   *connect.Client[v1.CheckPolicyRequest, v1.CheckPolicyResponse]
+	explainPolicy *connect.Client[v1.ExplainPolicyRequest, v1.ExplainPolicyResponse]
+	learnPolicy   *connect.Client[v1.LearnPolicyRequest, v1.LearnPolicyResponse]
+	traffic       *connect.Client[v1.TrafficRequest, v1.TrafficResponse]
+}
+
+// CheckPolicy calls caisson.v1.NetworkService.CheckPolicy.
+func (c *networkServiceClient) CheckPolicy(ctx context.Context, req *connect.Request[v1.CheckPolicyRequest]) (*connect.Response[v1.CheckPolicyResponse], error) {
+	return c.checkPolicy.CallUnary(ctx, req)
+}
+
+// ExplainPolicy calls caisson.v1.NetworkService.ExplainPolicy.
+func (c *networkServiceClient) ExplainPolicy(ctx context.Context, req *connect.Request[v1.ExplainPolicyRequest]) (*connect.Response[v1.ExplainPolicyResponse], error) {
+	return c.explainPolicy.CallUnary(ctx, req)
+}
+
+// LearnPolicy calls caisson.v1.NetworkService.LearnPolicy.
+func (c *networkServiceClient) LearnPolicy(ctx context.Context, req *connect.Request[v1.LearnPolicyRequest]) (*connect.Response[v1.LearnPolicyResponse], error) {
+	return c.learnPolicy.CallUnary(ctx, req)
+}
+
+// Traffic calls caisson.v1.NetworkService.Traffic.
+func (c *networkServiceClient) Traffic(ctx context.Context, req *connect.Request[v1.TrafficRequest]) (*connect.ServerStreamForClient[v1.TrafficResponse], error) {
+	return c.traffic.CallServerStream(ctx, req)
+}
+
+// NetworkServiceHandler is an implementation of the caisson.v1.NetworkService service.
+type NetworkServiceHandler interface {
+	// CheckPolicy says what a policy makes of a destination. Nothing is resolved
+	// or tried: a name that is allowed may still lead to an address that is not.
+	CheckPolicy(context.Context, *connect.Request[v1.CheckPolicyRequest]) (*connect.Response[v1.CheckPolicyResponse], error)
+	// ExplainPolicy says all that a policy does.
+	ExplainPolicy(context.Context, *connect.Request[v1.ExplainPolicyRequest]) (*connect.Response[v1.ExplainPolicyResponse], error)
+	// LearnPolicy returns the rules of the smallest policy that would have
+	// allowed what a sandbox reached.
+	LearnPolicy(context.Context, *connect.Request[v1.LearnPolicyRequest]) (*connect.Response[v1.LearnPolicyResponse], error)
+	// Traffic returns each attempt of a sandbox to reach something, the oldest
+	// first.
+	Traffic(context.Context, *connect.Request[v1.TrafficRequest], *connect.ServerStream[v1.TrafficResponse]) error
+}
+
+// NewNetworkServiceHandler builds an HTTP handler from the service implementation. It returns the
+// path on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewNetworkServiceHandler(svc NetworkServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	networkServiceMethods := v1.File_caisson_v1_caisson_proto.Services().ByName("NetworkService").Methods()
+	networkServiceCheckPolicyHandler := connect.NewUnaryHandler(
+		NetworkServiceCheckPolicyProcedure,
+		svc.CheckPolicy,
+		connect.WithSchema(networkServiceMethods.ByName("CheckPolicy")),
+		connect.WithHandlerOptions(opts...),
+	)
+	networkServiceExplainPolicyHandler := connect.NewUnaryHandler(
+		NetworkServiceExplainPolicyProcedure,
+		svc.ExplainPolicy,
+		connect.WithSchema(networkServiceMethods.ByName("ExplainPolicy")),
+		connect.WithHandlerOptions(opts...),
+	)
+	networkServiceLearnPolicyHandler := connect.NewUnaryHandler(
+		NetworkServiceLearnPolicyProcedure,
+		svc.LearnPolicy,
+		connect.WithSchema(networkServiceMethods.ByName("LearnPolicy")),
+		connect.WithHandlerOptions(opts...),
+	)
+	networkServiceTrafficHandler := connect.NewServerStreamHandler(
+		NetworkServiceTrafficProcedure,
+		svc.Traffic,
+		connect.WithSchema(networkServiceMethods.ByName("Traffic")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/caisson.v1.NetworkService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case NetworkServiceCheckPolicyProcedure:
+			networkServiceCheckPolicyHandler.ServeHTTP(w, r)
+		case NetworkServiceExplainPolicyProcedure:
+			networkServiceExplainPolicyHandler.ServeHTTP(w, r)
+		case NetworkServiceLearnPolicyProcedure:
+			networkServiceLearnPolicyHandler.ServeHTTP(w, r)
+		case NetworkServiceTrafficProcedure:
+			networkServiceTrafficHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedNetworkServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedNetworkServiceHandler struct{}
+
+func (UnimplementedNetworkServiceHandler) CheckPolicy(context.Context, *connect.Request[v1.CheckPolicyRequest]) (*connect.Response[v1.CheckPolicyResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.NetworkService.CheckPolicy is not implemented"))
+}
+
+func (UnimplementedNetworkServiceHandler) ExplainPolicy(context.Context, *connect.Request[v1.ExplainPolicyRequest]) (*connect.Response[v1.ExplainPolicyResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.NetworkService.ExplainPolicy is not implemented"))
+}
+
+func (UnimplementedNetworkServiceHandler) LearnPolicy(context.Context, *connect.Request[v1.LearnPolicyRequest]) (*connect.Response[v1.LearnPolicyResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.NetworkService.LearnPolicy is not implemented"))
+}
+
+func (UnimplementedNetworkServiceHandler) Traffic(context.Context, *connect.Request[v1.TrafficRequest], *connect.ServerStream[v1.TrafficResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.NetworkService.Traffic is not implemented"))
 }
 
 // ImageServiceClient is a client for the caisson.v1.ImageService service.

@@ -1,0 +1,44 @@
+package api
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+// CheckPolicy says what a policy makes of a destination, without trying it.
+func (c *Client) CheckPolicy(ctx context.Context, req *caissonv1.CheckPolicyRequest) (*caissonv1.CheckPolicyResponse, error) {
+	return call(ctx, c.network().CheckPolicy, req)
+}
+
+// ExplainPolicy says all that a policy does.
+func (c *Client) ExplainPolicy(ctx context.Context, req *caissonv1.ExplainPolicyRequest) (*caissonv1.ExplainPolicyResponse, error) {
+	return call(ctx, c.network().ExplainPolicy, req)
+}
+
+// LearnPolicy returns the rules of the smallest policy that would have allowed
+// what a sandbox reached.
+func (c *Client) LearnPolicy(ctx context.Context, ref string) ([]string, error) {
+	r, err := call(ctx, c.network().LearnPolicy, &caissonv1.LearnPolicyRequest{Ref: ref})
+	return r.GetRules(), err
+}
+
+// Traffic calls yield with each attempt of a sandbox to reach something, the
+// oldest first, and with follow goes on until the sandbox has ended.
+func (c *Client) Traffic(ctx context.Context, ref string, follow bool, yield func(*caissonv1.TrafficResponse) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.network().Traffic(ctx, connect.NewRequest(&caissonv1.TrafficRequest{Ref: ref, Follow: follow}))
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	for stream.Receive() {
+		if err := yield(stream.Msg()); err != nil {
+			return err
+		}
+	}
+	return stream.Err()
+}

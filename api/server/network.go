@@ -1,0 +1,81 @@
+package server
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/runtime"
+)
+
+// network serves NetworkService.
+type network struct {
+	runtime Network
+}
+
+func (n network) CheckPolicy(ctx context.Context, req *connect.Request[caissonv1.CheckPolicyRequest]) (*connect.Response[caissonv1.CheckPolicyResponse], error) {
+	q, err := policyQueryOf(req.Msg.Policy)
+	if err == nil && req.Msg.Target == "" {
+		err = refuse("target is empty: give a URL, HOST or HOST:PORT")
+	}
+	if err != nil {
+		return nil, fail(err)
+	}
+	v, err := n.runtime.CheckPolicy(ctx, q, req.Msg.Target)
+	return reply(verdictPB(v), err)
+}
+
+func (n network) ExplainPolicy(ctx context.Context, req *connect.Request[caissonv1.ExplainPolicyRequest]) (*connect.Response[caissonv1.ExplainPolicyResponse], error) {
+	q, err := policyQueryOf(req.Msg.Policy)
+	if err != nil {
+		return nil, fail(err)
+	}
+	v, err := n.runtime.ExplainPolicy(ctx, q)
+	return reply(&caissonv1.ExplainPolicyResponse{Network: string(v.Network), Lines: each(v.Lines, policyLinePB)}, err)
+}
+
+func (n network) LearnPolicy(ctx context.Context, req *connect.Request[caissonv1.LearnPolicyRequest]) (*connect.Response[caissonv1.LearnPolicyResponse], error) {
+	if err := checkRef("ref", req.Msg.Ref); err != nil {
+		return nil, fail(err)
+	}
+	rules, err := n.runtime.LearnPolicy(ctx, req.Msg.Ref)
+	return reply(&caissonv1.LearnPolicyResponse{Rules: rules}, err)
+}
+
+func (n network) Traffic(ctx context.Context, req *connect.Request[caissonv1.TrafficRequest], stream *connect.ServerStream[caissonv1.TrafficResponse]) error {
+	if err := checkRef("ref", req.Msg.Ref); err != nil {
+		return fail(err)
+	}
+	return fail(n.runtime.Traffic(ctx, req.Msg.Ref, req.Msg.Follow, func(e runtime.TrafficEntry) error { return stream.Send(trafficPB(e)) }))
+}
+
+func verdictPB(v runtime.PolicyVerdict) *caissonv1.CheckPolicyResponse {
+	return &caissonv1.CheckPolicyResponse{
+		Network: v.Network, Host: v.Host, Port: uint32(v.Port), Allowed: v.Allowed,
+		Rule: v.Rule, Code: string(v.Code), Reason: v.Reason, Remedy: v.Remedy, Needs: v.Needs,
+	}
+}
+
+func policyLinePB(l runtime.PolicyLine) *caissonv1.PolicyLine {
+	return &caissonv1.PolicyLine{Rule: l.Rule, Effect: l.Effect}
+}
+
+func egressPB(c *runtime.EgressCounters) *caissonv1.Egress {
+	if c == nil {
+		return nil
+	}
+	return &caissonv1.Egress{
+		Open: c.Open, Allowed: c.Allowed, Refused: c.Refused, Failed: c.Failed, SentBytes: c.SentBytes, ReceivedBytes: c.ReceivedBytes,
+		LookupsAnswered: c.LookupsAnswered, LookupsRefused: c.LookupsRefused, Lost: c.Lost,
+	}
+}
+
+func trafficPB(e runtime.TrafficEntry) *caissonv1.TrafficResponse {
+	return &caissonv1.TrafficResponse{
+		Time: timestamp(e.Time), Kind: string(e.Kind), Verdict: e.Verdict, Name: e.Name, Port: uint32(e.Port), Type: e.Type, Address: e.Address,
+		Rule: e.Rule, Code: string(e.Code), Reason: e.Reason, SentBytes: e.Sent, ReceivedBytes: e.Received,
+		Duration: durationpb.New(e.Duration), Skipped: e.Skipped,
+	}
+}
