@@ -74,7 +74,7 @@ func (a *app) root() *cobra.Command {
 		a.runCommand(), a.createCommand(), a.execCommand(), a.attachCommand(), a.lsCommand(), a.psCommand(),
 		a.inspectCommand(), a.logsCommand(), a.cpCommand(), a.waitCommand(), a.killCommand(), a.updateCommand(), a.statsCommand(),
 		a.pauseCommand(), a.resumeCommand(), a.stopCommand(), a.rmCommand(), a.cleanupCommand(),
-		a.imageCommand(), a.specCommand(), a.doctorCommand(), a.capabilitiesCommand(), a.explainCommand(),
+		a.imageCommand(), a.policyCommand(), a.specCommand(), a.doctorCommand(), a.capabilitiesCommand(), a.explainCommand(),
 		a.daemonCommand(), a.versionCommand(), a.completionCommand(),
 	)
 	return root

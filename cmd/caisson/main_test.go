@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -176,6 +177,26 @@ func sample() *servertest.Fake {
 				NetworkRules: []string{"nothing leaves"},
 			}, nil
 		},
+		OnPolicy: func(runtime.PolicyQuery) (runtime.PolicyView, error) {
+			return runtime.PolicyView{Network: "allow", Lines: []runtime.PolicyLine{
+				{Rule: "deny *.bad.example", Effect: "refused: names below bad.example"}, {Rule: "mode allow", Effect: "refused: all else"},
+			}}, nil
+		},
+		OnCheck: func(q runtime.PolicyQuery, target string) (runtime.PolicyVerdict, error) {
+			v := runtime.PolicyVerdict{Network: "allow", Host: target, Port: 443}
+			v.Allowed, v.Rule = slices.Contains(q.Allow, target), "allow "+target
+			if !v.Allowed {
+				v.Rule, v.Code, v.Reason, v.Remedy, v.Needs = "mode allow", sbxerr.EgressDenied, "no rule allows it", "allow it with "+target, target
+			}
+			return v, nil
+		},
+		OnTraffic: func(string, bool) ([]runtime.TrafficEntry, error) {
+			return []runtime.TrafficEntry{
+				{Time: time.Unix(1_760_000_000, 0), Kind: "lookup", Verdict: "refused", Name: "x.bad.example", Type: "A", Code: sbxerr.EgressDenied, Reason: "denied", Skipped: 3},
+				{Time: time.Unix(1_760_000_001, 0), Kind: "connection", Verdict: "allowed", Name: "a.example", Port: 443, Address: "192.0.2.7", Rule: "allow a.example", Sent: 10, Received: 20, Duration: 1500 * time.Microsecond},
+			}, nil
+		},
+		OnLearn: func(string) ([]string, error) { return []string{"a.example:443", "*.b.example"}, nil },
 		OnRemove: func(ref string, force bool) (string, error) {
 			switch {
 			case ref == "gone":
@@ -260,6 +281,17 @@ func TestGolden(t *testing.T) {
 		{"pause-absent", "pause build nobody", 125},
 		{"resume", "resume build", 0},
 		{"update", "update --ttl never -m 1G -l team= build", 0},
+		{"update-network", "update --allow a.example --deny b.example build", 0},
+		{"policy", "policy", 0},
+		{"policy-check", "policy check --allow a.example a.example", 0},
+		{"policy-check-refused", "policy check --sandbox build b.example", 1},
+		{"policy-check-json", "policy check --json --sandbox build b.example", 1},
+		{"policy-explain", "policy explain build", 0},
+		{"policy-explain-json", "policy explain --json --network allow", 0},
+		{"policy-log", "policy log build", 0},
+		{"policy-log-json", "policy log --json build", 0},
+		{"policy-learn", "policy learn build", 0},
+		{"policy-learn-json", "policy learn --json build", 0},
 		{"stats", "stats", 0},
 		{"stats-json", "stats --json", 0},
 		{"exec-help", "exec --help", 0},

@@ -86,6 +86,9 @@ func (a *app) printJSON(v any) error {
 }
 
 // printTable writes rows below their headings to standard output.
+// printJSONLine prints v on one line, for a list that has no end.
+func (a *app) printJSONLine(v any) error { return ownOutput(json.NewEncoder(a.stdout).Encode(v)) }
+
 func (a *app) printTable(headings []string, rows [][]string) error {
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, strings.Join(headings, "\t"))

@@ -35,6 +35,7 @@ type resultView struct {
 	PeakMemoryBytes     int64       `json:"peak_memory_bytes"`
 	CPUThrottledPeriods int64       `json:"cpu_throttled_periods"`
 	Network             string      `json:"network"`
+	Egress              *egressView `json:"egress"` // null without a network
 	SandboxID           string      `json:"sandbox_id"`
 	Stages              []stageView `json:"stages"`
 	Warnings            []string    `json:"warnings"`
@@ -56,7 +57,7 @@ func resultViewOf(r *caissonv1.Result) *resultView {
 		StdoutBytes: r.StdoutBytes, StderrBytes: r.StderrBytes, Truncated: r.Truncated,
 		DurationMS: milliseconds(r.Duration), CPUMS: milliseconds(r.Cpu),
 		MaxRSSBytes: r.MaxRssBytes, PeakMemoryBytes: r.PeakMemoryBytes, CPUThrottledPeriods: r.CpuThrottledPeriods,
-		Network: r.Network, SandboxID: r.SandboxId,
+		Network: r.Network, Egress: egressViewOf(r.Egress), SandboxID: r.SandboxId,
 		Stages: each(r.Stages, func(s *caissonv1.Stage) stageView {
 			return stageView{s.Name, milliseconds(s.Duration)}
 		}),

@@ -19,7 +19,7 @@ type sandboxFlags struct {
 	memory, cpus, pids, files, tmpfs   string
 	name, session, task, user          string
 	ttl, idle                          string
-	allow, env, labels                 []string
+	allow, deny, env, labels           []string
 }
 
 func (f *sandboxFlags) register(cmd *cobra.Command) {
@@ -35,14 +35,22 @@ func (f *sandboxFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.pids, "pids", "", "`N` processes and threads, such as 256")
 	flags.StringVar(&f.files, "open-files", "", "`N` open files of each process, such as 1024")
 	flags.StringVar(&f.tmpfs, "tmpfs", "", "`SIZE` of each tmpfs, such as 64M")
-	flags.StringVar(&f.network, "network", "", "network `MODE` (default none)")
-	flags.StringArrayVar(&f.allow, "allow", nil, "destination that may be reached, `HOST[:PORT]`")
+	registerNetwork(cmd, &f.network, &f.allow, &f.deny)
 	flags.StringVar(&f.name, "name", "", "`NAME` of the sandbox (default: its ID)")
 	flags.StringArrayVarP(&f.labels, "label", "l", nil, "label `K=V`")
 	flags.StringVar(&f.session, "session", "", "the caller's session `ID`")
 	flags.StringVar(&f.task, "task", "", "the caller's task `ID`")
 	_ = cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions( // the flag is there
 		[]string{"strict", "compat", "debug"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// registerNetwork adds the flags that say how far a sandbox reaches.
+func registerNetwork(cmd *cobra.Command, mode *string, allow, deny *[]string) {
+	flags := cmd.Flags()
+	flags.StringVar(mode, "network", "", "network `MODE`: none, allow or open (default: allow with --allow, else the profile's, which is none)")
+	flags.StringArrayVar(allow, "allow", nil, "`RULE` for what may be reached: HOST[:PORT][+PORT…][,private], ports 80 and 443 where none is given")
+	flags.StringArrayVar(deny, "deny", nil, "`RULE` for what may not, whatever is allowed: HOST[:PORT][+PORT…]")
+	_ = cmd.RegisterFlagCompletionFunc("network", cobra.FixedCompletions([]string{"none", "allow", "open"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (f *sandboxFlags) registerTTL(cmd *cobra.Command) {
@@ -60,7 +68,7 @@ func (f *sandboxFlags) registerLife(cmd *cobra.Command) {
 func (f *sandboxFlags) spec(p *parser) *caissonv1.SandboxSpec {
 	p.notEmpty("image", "profile", "network", "user", "name", "session", "task")
 	return &caissonv1.SandboxSpec{
-		Name: f.name, Image: f.image, Profile: f.profile, User: f.user, Network: f.network, Allow: f.allow,
+		Name: f.name, Image: f.image, Profile: f.profile, User: f.user, Network: f.network, Allow: f.allow, Deny: f.deny,
 		Session: f.session, Task: f.task,
 		Limits: &caissonv1.Limits{
 			MemoryBytes: p.number("memory", f.memory, units.ParseSize),

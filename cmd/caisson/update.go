@@ -13,16 +13,16 @@ import (
 
 // updateFlags say what to change of a live sandbox.
 type updateFlags struct {
-	memory, cpus, pids, ttl, idle string
-	labels                        []string
+	memory, cpus, pids, ttl, idle, network string
+	labels, allow, deny                    []string
 }
 
 func (a *app) updateCommand() *cobra.Command {
 	var f updateFlags
 	cmd := &cobra.Command{
 		Use:               "update [flags] SANDBOX",
-		Short:             "Change limits, times and labels of a sandbox that lives",
-		Example:           "  caisson update --ttl 2h -m 1G agent\n  caisson update --idle-timeout never -l team= agent",
+		Short:             "Change limits, times, labels and the network policy of a sandbox that lives",
+		Example:           "  caisson update --ttl 2h -m 1G agent\n  caisson update --idle-timeout never -l team= agent\n  caisson update --allow github.com --allow pypi.org agent   # instead of what was allowed\n  caisson update --allow '' agent                            # nothing is",
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,17 +61,38 @@ func (f *updateFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.ttl, "ttl", "", "end the sandbox `DURATION` from now, or never")
 	flags.StringVar(&f.idle, "idle-timeout", "", "end the sandbox when no command ran for `DURATION`, or never")
 	flags.StringArrayVarP(&f.labels, "label", "l", nil, "label `K=V`; K= removes it")
+	registerNetwork(cmd, &f.network, &f.allow, &f.deny)
+	flags.Lookup("network").Usage = "network `MODE`: allow or open"
 }
 
 func (f *updateFlags) request(p *parser) *caissonv1.UpdateRequest {
-	return &caissonv1.UpdateRequest{
+	p.notEmpty("network")
+	req := &caissonv1.UpdateRequest{
 		MemoryBytes: p.number("memory", f.memory, units.ParseSize),
 		MilliCpu:    p.number("cpus", f.cpus, units.ParseCPU),
 		Pids:        p.number("pids", f.pids, parseCount),
 		Ttl:         p.lifetime("ttl", f.ttl),
 		IdleTimeout: p.lifetime("idle-timeout", f.idle),
 		Labels:      p.labels(f.labels),
+		Allow:       p.rules("allow", f.allow),
+		Deny:        p.rules("deny", f.deny),
 	}
+	if p.flags.Changed("network") {
+		req.Network = &f.network
+	}
+	return req
+}
+
+// rules reads a list of rules that may be absent, or empty on purpose: the one
+// rule "" is none.
+func (p *parser) rules(name string, list []string) *caissonv1.Rules {
+	if !p.flags.Changed(name) {
+		return nil
+	}
+	if len(list) == 1 && list[0] == "" {
+		list = nil
+	}
+	return &caissonv1.Rules{Rules: list}
 }
 
 // lifetime is duration where 0 and "never" may be said too.

@@ -35,6 +35,7 @@ type sandboxView struct {
 	OwnerUID      uint32     `json:"owner_uid"`
 	Parent        string     `json:"parent"`
 	Execs         int32      `json:"execs"`
+	Network       string     `json:"network"`
 }
 
 type workspaceView struct {
@@ -48,7 +49,7 @@ func sandboxViewOf(s *caissonv1.Sandbox) sandboxView {
 		Args: orEmpty(s.GetArgs()), CreatedAt: timeOf(s.GetCreatedAt()), ExitedAt: timeOf(s.GetExitedAt()),
 		PID: s.GetPid(), Labels: orEmptyMap(s.GetLabels()), Session: s.GetSession(), Task: s.GetTask(),
 		Result: resultViewOf(s.GetResult()), ExpiresAt: timeOf(s.GetExpiresAt()), IdleSince: timeOf(s.GetIdleSince()),
-		OwnerUID: s.GetOwnerUid(), Parent: s.GetParent(), Execs: s.GetExecs(),
+		OwnerUID: s.GetOwnerUid(), Parent: s.GetParent(), Execs: s.GetExecs(), Network: s.GetNetwork(),
 	}
 	if d := s.GetIdleTimeout(); d != nil {
 		ms := milliseconds(d)
@@ -82,6 +83,7 @@ type inspectView struct {
 	HostIDBase  uint32          `json:"host_id_base"`
 	HostIDSize  uint32          `json:"host_id_size"`
 	Posture     []postureView   `json:"posture"`
+	Egress      *egressView     `json:"egress"` // null without a network
 	OCISpec     json.RawMessage `json:"oci_spec"`
 }
 
@@ -95,6 +97,7 @@ func inspectViewOf(r *caissonv1.InspectResponse) inspectView {
 		Posture: each(r.GetPosture(), func(p *caissonv1.PostureCheck) postureView {
 			return postureView{p.Name, p.Declared, p.Live}
 		}),
+		Egress:  egressViewOf(r.GetEgress()),
 		OCISpec: rawJSON(r.GetOciSpecJson()),
 	}
 }

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+func (a *app) policyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "policy",
+		Short: "Show what sandboxes may reach, and what they tried to",
+		Args:  cobra.ArbitraryArgs, // unknownCommand has seen them
+		RunE:  showHelp,
+	}
+	cmd.AddCommand(a.policyCheckCommand(), a.policyExplainCommand(), a.policyLogCommand(), a.policyLearnCommand())
+	return cmd
+}
+
+// policyFlags name a policy: that of a sandbox, or that which a sandbox would
+// get that is made with the same flags.
+type policyFlags struct {
+	sandbox, profile, network string
+	allow, deny               []string
+}
+
+func (f *policyFlags) register(cmd *cobra.Command) {
+	cmd.Flags().SortFlags = false
+	cmd.Flags().StringVar(&f.profile, "profile", "", "of a sandbox that is made with this `PROFILE`, and the following flags")
+	registerNetwork(cmd, &f.network, &f.allow, &f.deny)
+}
+
+func (f *policyFlags) query(p *parser) *caissonv1.PolicyQuery {
+	p.notEmpty("sandbox", "profile", "network")
+	q := &caissonv1.PolicyQuery{Ref: f.sandbox, Profile: f.profile, Network: f.network, Allow: f.allow, Deny: f.deny}
+	if f.sandbox != "" && (f.profile != "" || f.network != "" || len(f.allow)+len(f.deny) > 0) {
+		p.refuse(usage("a sandbox has its policy: leave --profile, --network, --allow and --deny away"))
+	}
+	return q
+}
+
+func (a *app) policyCheckCommand() *cobra.Command {
+	var f policyFlags
+	cmd := &cobra.Command{
+		Use:     "check [flags] URL",
+		Short:   "Say whether a destination may be reached, and by which rule, without trying it",
+		Long:    "Say whether a destination may be reached, and by which rule, without trying it.\nURL may be HOST or HOST:PORT too. The exit code is 0 if it may, and 1 if not.",
+		Example: "  caisson policy check --sandbox agent https://github.com/\n  caisson policy check --allow '*.example.com' api.example.com:443",
+		Args:    exactly("URL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p := parser{flags: cmd.Flags()}
+			req := &caissonv1.CheckPolicyRequest{Policy: f.query(&p), Target: args[0]}
+			if err := p.end(req); err != nil {
+				return err
+			}
+			client, err := a.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			v, err := client.CheckPolicy(cmd.Context(), req)
+			if err != nil {
+				return err
+			}
+			if err := a.printVerdict(v); err != nil || v.Allowed {
+				return err
+			}
+			return exitStatus(1)
+		},
+	}
+	cmd.Flags().StringVar(&f.sandbox, "sandbox", "", "of this `SANDBOX`")
+	_ = cmd.RegisterFlagCompletionFunc("sandbox", a.completeSandboxes)
+	f.register(cmd)
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func (a *app) printVerdict(v *caissonv1.CheckPolicyResponse) error {
+	if a.output == formatJSON {
+		return a.printJSON(verdictView{v.Host, v.Port, v.Network, v.Allowed, v.Rule, v.Code, v.Reason, v.Remedy, v.Needs})
+	}
+	if v.Allowed {
+		return a.printLine("allowed: %s port %d, by: %s", v.Host, v.Port, v.Rule)
+	}
+	return a.printLine("refused [%s]: %s port %d, by: %s\n%s\nremedy: %s", v.Code, v.Host, v.Port, v.Rule, v.Reason, v.Remedy)
+}
+
+func (a *app) policyExplainCommand() *cobra.Command {
+	var f policyFlags
+	cmd := &cobra.Command{
+		Use:               "explain [flags] [SANDBOX]",
+		Short:             "Say all that a network policy does, in the order in which it counts",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.completeSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				f.sandbox = args[0]
+			}
+			p := parser{flags: cmd.Flags()}
+			req := &caissonv1.ExplainPolicyRequest{Policy: f.query(&p)}
+			if err := p.end(req); err != nil {
+				return err
+			}
+			client, err := a.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			r, err := client.ExplainPolicy(cmd.Context(), req)
+			if err != nil {
+				return err
+			}
+			if a.output == formatJSON {
+				return a.printJSON(policyView{r.Network, each(r.Lines, func(l *caissonv1.PolicyLine) policyLineView { return policyLineView{l.Rule, l.Effect} })})
+			}
+			return a.printTable([]string{"RULE", "EFFECT"}, each(r.Lines, func(l *caissonv1.PolicyLine) []string { return []string{l.Rule, l.Effect} }))
+		},
+	}
+	f.register(cmd)
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func (a *app) policyLogCommand() *cobra.Command {
+	var follow bool
+	cmd := &cobra.Command{
+		Use:               "log [flags] SANDBOX",
+		Short:             "Show what a sandbox tried to reach, and what became of it",
+		Long:              "Show what a sandbox tried to reach, and what became of it, the oldest first.\nWith --json each attempt is an object on a line of its own.",
+		Args:              exactly("SANDBOX"),
+		ValidArgsFunction: a.completeSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := a.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			return client.Traffic(cmd.Context(), args[0], follow, a.printTraffic)
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the sandbox has ended")
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func (a *app) printTraffic(t *caissonv1.TrafficResponse) error {
+	if a.output == formatJSON {
+		return a.printJSONLine(trafficViewOf(t))
+	}
+	what := t.Name
+	if what == "" {
+		what = t.Address
+	}
+	if t.Kind == "connection" {
+		what += ":" + strconv.Itoa(int(t.Port))
+	} else {
+		what += " " + t.Type
+	}
+	line := fmt.Sprintf("%s %-10s %-8s %s", t.Time.AsTime().UTC().Format("15:04:05.000"), t.Kind, t.Verdict, what)
+	switch {
+	case t.Code != "":
+		line += fmt.Sprintf(" [%s] %s", t.Code, t.Reason)
+	case t.Kind == "connection":
+		line += fmt.Sprintf(" by %s, %s, %d bytes out, %d in, %.1f ms", t.Rule, t.Address, t.SentBytes, t.ReceivedBytes, milliseconds(t.Duration))
+	}
+	if t.Skipped > 0 {
+		line += fmt.Sprintf(" (%d more before it, without a record)", t.Skipped)
+	}
+	return a.printLine("%s", printable(line))
+}
+
+func (a *app) policyLearnCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "learn SANDBOX",
+		Short:             "Print the rules of the smallest policy that would have allowed what a sandbox reached",
+		Long:              "Print the rules of the smallest policy that would have allowed what a sandbox\nreached so far, one on each line. Make the sandbox with --network open, let it do\nits work, and give what is printed to --allow.",
+		Args:              exactly("SANDBOX"),
+		ValidArgsFunction: a.completeSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := a.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			rules, err := client.LearnPolicy(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if a.output == formatJSON {
+				return a.printJSON(orEmpty(rules))
+			}
+			return a.printLines(rules)
+		},
+	}
+	a.outputFlags(cmd)
+	return cmd
+}
