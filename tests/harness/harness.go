@@ -68,12 +68,17 @@ func Bin(t testing.TB, name string) string {
 func Start(t testing.TB, flags ...string) *Daemon {
 	t.Helper()
 	d := New(t)
+	d.start(t, flags...)
+	return d
+}
+
+func (d *Daemon) start(t testing.TB, flags ...string) {
+	t.Helper()
 	d.Launch(t, flags...)
 	t.Cleanup(func() {
 		d.Stop(t)
 		d.CheckNothingLeft(t)
 	})
-	return d
 }
 
 // StartWith starts a daemon with config in its configuration file. It may be

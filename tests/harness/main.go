@@ -8,13 +8,18 @@ import (
 
 // Main runs the tests of a package with one shared daemon, and then proves
 // that nothing is left on the host, neither of the daemon nor of a test.
-func Main(m *testing.M, shared **Daemon) int {
+func Main(m *testing.M, shared **Daemon) int { return MainWith(m, shared, func(*Daemon) {}) }
+
+// MainWith is Main with a daemon that prepare may change before it is started.
+func MainWith(m *testing.M, shared **Daemon, prepare func(*Daemon)) int {
 	if os.Geteuid() != 0 || os.Getenv("CAISSON_BIN_DIR") == "" {
 		fmt.Fprintln(os.Stderr, "these tests need root and CAISSON_BIN_DIR: run make test")
 		return 1
 	}
 	t := &mainT{name: "shared daemon"}
-	*shared = Start(t)
+	*shared = New(t)
+	prepare(*shared)
+	(*shared).start(t)
 	code := m.Run()
 	printExceptions()
 	t.finish()

@@ -1,0 +1,186 @@
+// Command client tries to reach something, and says on one line how it went: what
+// it was told, or "error:" and why. It runs inside of sandboxes and, as the
+// control, outside.
+//
+//	client http URL [HOST]      GET, with another Host header if it is given
+//	client tls ADDRESS NAME     a handshake that asks for NAME, and the first line
+//	client echo ADDRESS         a line to an echo server, and back
+//	client hold ADDRESS         the same, then "held" and waits for the end
+//	client udp ADDRESS          the same in one datagram
+//	client query ADDRESS NAME TYPE...   questions to a resolver
+//	client names NAME...        the addresses that the system's resolver gives
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+const timeout = 5 * time.Second
+
+func main() {
+	verbs := map[string]func(args []string) (string, error){
+		"http": get, "tls": handshake, "echo": echo, "hold": hold, "udp": datagram, "query": query, "names": names,
+	}
+	if len(os.Args) < 3 || verbs[os.Args[1]] == nil {
+		fmt.Println("error: usage")
+		os.Exit(2)
+	}
+	said, err := verbs[os.Args[1]](os.Args[2:])
+	if err != nil {
+		fmt.Println("error:", strings.ReplaceAll(err.Error(), "\n", " "))
+		os.Exit(1)
+	}
+	fmt.Println(said)
+}
+
+func get(args []string) (string, error) {
+	req, err := http.NewRequest(http.MethodGet, args[0], nil)
+	if err != nil {
+		return "", err
+	}
+	if len(args) > 1 {
+		req.Host = args[1]
+	}
+	client := &http.Client{Timeout: timeout, Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
+	r, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<16))
+	return fmt.Sprintf("%d %s", r.StatusCode, strings.ReplaceAll(string(body), "\n", " ")), err
+}
+
+func handshake(args []string) (string, error) {
+	d := &net.Dialer{Timeout: timeout}
+	c, err := tls.DialWithDialer(d, "tcp", args[0], &tls.Config{ServerName: args[1], InsecureSkipVerify: true}) // the name is what is looked at
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	line, err := bufio.NewReader(c).ReadString('\n')
+	return strings.TrimSpace(line), err
+}
+
+func dial(network, address string) (net.Conn, error) {
+	c, err := net.DialTimeout(network, address, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.SetDeadline(time.Now().Add(timeout))
+}
+
+func echo(args []string) (string, error) {
+	c, err := dial("tcp", args[0])
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	return pingPong(c)
+}
+
+func pingPong(c net.Conn) (string, error) {
+	if _, err := io.WriteString(c, "ping\n"); err != nil {
+		return "", err
+	}
+	line, err := bufio.NewReader(c).ReadString('\n')
+	return "echo " + strings.TrimSpace(line), err
+}
+
+func hold(args []string) (string, error) {
+	c, err := dial("tcp", args[0])
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if _, err := pingPong(c); err != nil {
+		return "", err
+	}
+	fmt.Println("held")
+	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		return "", err
+	}
+	_, err = c.Read(make([]byte, 1))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return "", err
+	}
+	return "ended", nil
+}
+
+func datagram(args []string) (string, error) {
+	c, err := dial("udp", args[0])
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	return pingPong(c)
+}
+
+func names(args []string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	var all []string
+	for _, name := range args {
+		addrs, err := net.DefaultResolver.LookupHost(ctx, name)
+		if err != nil {
+			return "", err
+		}
+		all = append(all, addrs...)
+	}
+	return strings.Join(all, " "), nil
+}
+
+func query(args []string) (string, error) {
+	types := map[string]dnsmessage.Type{"A": dnsmessage.TypeA, "AAAA": dnsmessage.TypeAAAA, "TXT": dnsmessage.TypeTXT, "MX": dnsmessage.TypeMX, "HTTPS": 65, "SVCB": 64, "ANY": dnsmessage.TypeALL}
+	var said []string
+	for _, t := range args[2:] {
+		answer, err := ask(args[0], args[1], types[t])
+		if err != nil {
+			return "", err
+		}
+		said = append(said, fmt.Sprintf("%s %s %d", t, strings.TrimPrefix(answer.RCode.String(), "RCode"), len(answer.Answers)))
+	}
+	return strings.Join(said, ", "), nil
+}
+
+func ask(server, name string, t dnsmessage.Type) (dnsmessage.Message, error) {
+	var answer dnsmessage.Message
+	n, err := dnsmessage.NewName(name + ".")
+	if err != nil {
+		return answer, err
+	}
+	m := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: uint16(time.Now().UnixNano()), RecursionDesired: true},
+		Questions: []dnsmessage.Question{{Name: n, Type: t, Class: dnsmessage.ClassINET}},
+	}
+	packed, err := m.Pack()
+	if err != nil {
+		return answer, err
+	}
+	c, err := dial("udp", server)
+	if err != nil {
+		return answer, err
+	}
+	defer c.Close()
+	if _, err := c.Write(packed); err != nil {
+		return answer, err
+	}
+	buf := make([]byte, 4096)
+	read, err := c.Read(buf)
+	if err != nil {
+		return answer, err
+	}
+	return answer, answer.Unpack(buf[:read])
+}

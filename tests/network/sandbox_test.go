@@ -1,0 +1,75 @@
+package network
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var built struct {
+	sync.Once
+	dir string
+	err error
+}
+
+// clientDir is the directory of the client: it is the sandboxes' workspace.
+func clientDir(t *testing.T) string {
+	t.Helper()
+	built.Do(func() {
+		built.dir = filepath.Join(host.dir, "client")
+		if built.err = os.Mkdir(built.dir, 0o755); built.err != nil {
+			return
+		}
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(built.dir, "client"), "./client")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Logf("%s", out)
+			built.err = err
+		}
+	})
+	if built.err != nil {
+		t.Fatalf("build the client: %v", built.err)
+	}
+	return built.dir
+}
+
+// outside runs the client in the world without a sandbox around it.
+func outside(t *testing.T, args ...string) string {
+	t.Helper()
+	return host.try(filepath.Join(clientDir(t), "client"), args...)
+}
+
+// sandbox is a live one.
+type sandbox struct{ id string }
+
+// create makes a sandbox with the given flags, which goes with t.
+func create(t *testing.T, flags ...string) sandbox {
+	t.Helper()
+	args := append([]string{"create", "--workspace", clientDir(t) + ":ro"}, flags...)
+	s := sandbox{strings.TrimSpace(daemon.Run(t, args...).Stdout)}
+	t.Cleanup(func() { daemon.Run(t, "rm", "-f", s.id) })
+	return s
+}
+
+// try runs the client in s.
+func (s sandbox) try(args ...string) string {
+	line := append([]string{"exec", s.id, "--", "/workspace/client"}, args...)
+	r := daemon.Try(line...)
+	return strings.TrimSpace(r.Stdout + r.Stderr)
+}
+
+// await repeats the client until it says want: the gateway comes back by itself.
+func (s sandbox) await(t *testing.T, atMost time.Duration, want string, args ...string) {
+	t.Helper()
+	var said string
+	for begin := time.Now(); time.Since(begin) < atMost; time.Sleep(50 * time.Millisecond) {
+		if said = s.try(args...); strings.Contains(said, want) {
+			return
+		}
+	}
+	t.Fatalf("%q: %q for %s, want %q", args, said, atMost, want)
+}

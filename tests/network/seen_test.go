@@ -1,0 +1,82 @@
+package network
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+type entry struct {
+	Kind, Verdict, Name, Address, Rule, Code string
+	Port                                     int
+	Sent                                     int64 `json:"sent_bytes"`
+}
+
+func traffic(t *testing.T, s sandbox) []entry {
+	t.Helper()
+	var list []entry
+	d := json.NewDecoder(strings.NewReader(daemon.Run(t, "policy", "log", "--json", s.id).Stdout))
+	for d.More() {
+		var e entry
+		if err := d.Decode(&e); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+// Every attempt has a record, and the counters agree.
+func TestSeen(t *testing.T) {
+	s := create(t, "--network", "open", "--deny", "other.example")
+	s.try("http", "http://web.example/")
+	s.try("echo", "db.example:5432")
+	s.try("http", "http://other.example/")
+	s.try("http", "http://inside.example/")
+	list := traffic(t, s)
+	for _, want := range []entry{
+		{Kind: "connection", Verdict: "allowed", Name: "web.example", Port: 80, Address: public},
+		{Kind: "connection", Verdict: "allowed", Name: "db.example", Port: 5432, Address: public},
+		{Kind: "lookup", Verdict: "refused", Name: "other.example", Code: "SBX-701"},
+		{Kind: "connection", Verdict: "refused", Name: "inside.example", Port: 80, Code: "SBX-702"},
+	} {
+		if !slices.ContainsFunc(list, func(e entry) bool {
+			return e.Kind == want.Kind && e.Verdict == want.Verdict && e.Name == want.Name && e.Port == want.Port && e.Code == want.Code &&
+				(want.Address == "" || e.Address == want.Address)
+		}) {
+			t.Errorf("no %+v in %+v", want, list)
+		}
+	}
+	var detail struct {
+		Network string
+		Egress  struct{ Allowed, Refused int64 }
+	}
+	daemon.Run(t, "inspect", s.id).JSON(t, &detail)
+	if detail.Network != "open" || detail.Egress.Allowed != 2 || detail.Egress.Refused != 1 {
+		t.Errorf("inspect: %+v", detail)
+	}
+	rules := daemon.Run(t, "policy", "learn", s.id).Stdout
+	if rules != "db.example:5432\nweb.example:80\n" {
+		t.Errorf("learnt %q", rules)
+	}
+}
+
+func TestPolicyQueries(t *testing.T) {
+	s := create(t, "--allow", "web.example")
+	if r := daemon.Run(t, "policy", "check", "--sandbox", s.id, "https://web.example/x"); !strings.Contains(r.Stdout, "allowed: web.example port 443, by: allow web.example") {
+		t.Errorf("%q", r.Stdout)
+	}
+	r := daemon.Try("policy", "check", "--sandbox", s.id, "other.example")
+	if r.Code != 1 || !strings.Contains(r.Stdout, "SBX-701") || !strings.Contains(r.Stdout, "other.example:443") {
+		t.Errorf("%d %q", r.Code, r.Stdout)
+	}
+	if r := daemon.Run(t, "policy", "explain", "--profile", "web"); !strings.Contains(r.Stdout, "bad.web.example") || !strings.Contains(r.Stdout, "mirror.example") {
+		t.Errorf("%q", r.Stdout)
+	}
+	if r := daemon.Run(t, "run", "--profile", "web", "--workspace", clientDir(t)+":ro", "--", "/workspace/client", "http", "http://web.example/"); !strings.Contains(r.Stdout, "200") {
+		t.Errorf("by the profile: %q", r.Stdout)
+	}
+	daemon.Refused(t, "SBX-404", "run", "--json", "--deny", "web.example", "--", "true")
+	daemon.Refused(t, "SBX-403", "run", "--json", "--network", "bridge", "--", "true")
+}

@@ -1,0 +1,171 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/caisson-run/caisson/netns"
+)
+
+// Where the services of the world are.
+const (
+	public    = "93.184.215.14" // HTTP on 80, TLS on 443, an echo on 5432
+	elsewhere = "93.184.215.99" // the same, under other names
+	private   = "10.9.8.7"      // the same
+	metadata  = "169.254.169.254"
+	resolver  = "127.0.0.53"
+)
+
+// world is a network namespace with servers in it.
+type world struct {
+	dir  string
+	ns   *netns.Namespace
+	dns  *zone
+	mu   sync.Mutex
+	open []io.Closer
+}
+
+func newWorld() (*world, error) {
+	dir, err := os.MkdirTemp("/var/tmp", "caisson-world-")
+	if err != nil {
+		return nil, err
+	}
+	w := &world{dir: dir, dns: newZone()}
+	if err := w.build(); err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	return w, nil
+}
+
+func (w *world) path() string { return filepath.Join(w.dir, "netns") }
+
+func (w *world) build() error {
+	if err := netns.Create(w.path()); err != nil {
+		return err
+	}
+	var err error
+	if w.ns, err = netns.Open(w.path()); err != nil {
+		return err
+	}
+	for _, addr := range []string{public, elsewhere, private, metadata} {
+		line := append(w.enter(), "busybox", "ip", "addr", "add", addr+"/32", "dev", "lo")
+		if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%q: %w\n%s", line, err, out)
+		}
+	}
+	return w.serve()
+}
+
+// enter is what is put before a command line that is to run in the world.
+func (w *world) enter() []string { return []string{"nsenter", "--net=" + w.path(), "--"} }
+
+// config is what the daemon has to know.
+func (w *world) config() string {
+	return "network:\n  dns: [" + resolver + "]\n  map: {mirror.example: \"" + private + ":80\"}\n" +
+		"profiles:\n  web: {network: {mode: allow, allow: [web.example], deny: [bad.web.example]}}\n"
+}
+
+// serve opens the servers.
+func (w *world) serve() error {
+	packet, err := w.listenPacket(resolver + ":53")
+	if err != nil {
+		return err
+	}
+	go w.dns.serve(packet)
+	cert, err := selfSigned()
+	if err != nil {
+		return err
+	}
+	for _, addr := range []string{public, elsewhere, private, metadata, "127.0.0.1"} {
+		web, err := w.listen(addr + ":80")
+		if err != nil {
+			return err
+		}
+		go http.Serve(web, greeter(addr)) //nolint:errcheck // it ends with its listener
+		safe, err := w.listen(addr + ":443")
+		if err != nil {
+			return err
+		}
+		go greetTLS(safe, cert, addr)
+		echo, err := w.listen(addr + ":5432")
+		if err != nil {
+			return err
+		}
+		go echoAll(echo)
+	}
+	return nil
+}
+
+// greeter answers with where it is and what it was called.
+func greeter(addr string) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(rw, "I am %s, you asked for %s", addr, r.Host)
+	})
+}
+
+func echoAll(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			_, _ = io.Copy(c, c)
+			_ = c.Close()
+		}()
+	}
+}
+
+func (w *world) keep(c io.Closer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open = append(w.open, c)
+}
+
+func (w *world) listen(addr string) (l net.Listener, err error) {
+	err = w.ns.Do(func() error {
+		l, err = net.Listen("tcp4", addr)
+		return err
+	})
+	if err == nil {
+		w.keep(l)
+	}
+	return l, err
+}
+
+func (w *world) listenPacket(addr string) (p net.PacketConn, err error) {
+	err = w.ns.Do(func() error {
+		p, err = net.ListenPacket("udp4", addr)
+		return err
+	})
+	if err == nil {
+		w.keep(p)
+	}
+	return p, err
+}
+
+// try runs the client in the world, unconfined.
+func (w *world) try(client string, args ...string) string {
+	line := append(append(w.enter(), client), args...)
+	out, _ := exec.Command(line[0], line[1:]...).CombinedOutput() // the client says how it went
+	return strings.TrimSpace(string(out))
+}
+
+func (w *world) close() error {
+	var errs []error
+	for _, c := range w.open {
+		errs = append(errs, c.Close())
+	}
+	if w.ns != nil {
+		errs = append(errs, w.ns.Close())
+	}
+	return errors.Join(append(errs, netns.Remove(w.path()), os.RemoveAll(w.dir))...)
+}
