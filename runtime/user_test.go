@@ -65,9 +65,7 @@ func TestUpperLayersHideLowerOnes(t *testing.T) {
 }
 
 func TestWhiteoutsHideLowerLayers(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: whiteouts are devices and trusted attributes")
-	}
+	needRoot(t) // whiteouts are devices and trusted attributes
 	lower := layer(t, "lower")
 	whiteout := layer(t, "")
 	if err := unix.Mknod(filepath.Join(whiteout, "etc/passwd"), unix.S_IFCHR, 0); err != nil {

@@ -33,7 +33,7 @@ func listen(path string, open door) (*net.UnixListener, error) {
 		return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
 	l.SetUnlinkOnClose(false) // removed by name, when the daemon is done
-	err = errors.Join(os.Chown(private, 0, open.gid), os.Chmod(private, open.mode))
+	err = errors.Join(os.Chown(private, -1, open.gid), os.Chmod(private, open.mode))
 	if err == nil { // only then it may be found
 		err = os.Rename(private, path)
 	}

@@ -103,12 +103,7 @@ func TestDoor(t *testing.T) {
 			t.Errorf("%+v: %+v, %v, want %+v", tt.c, got, err, tt.want)
 		}
 	}
-	if os.Geteuid() != 0 {
-		if os.Getenv("CAISSON_TEST_STRICT") != "" {
-			t.Fatal("root is missing")
-		}
-		t.Skip("needs root, to give a socket to a group")
-	}
+	needRoot(t)
 	path := filepath.Join(shortDir(t), "s")
 	l, err := listen(path, door{0o660, 4321})
 	if err != nil {
@@ -124,6 +119,7 @@ func TestDoor(t *testing.T) {
 // TestListenOpensToPeersOnly: without peers, the mode of the socket already keeps
 // everybody but root out.
 func TestListenOpensToPeersOnly(t *testing.T) {
+	needRoot(t)
 	for _, tt := range []struct {
 		peers []config.Peer
 		want  fs.FileMode
@@ -138,4 +134,17 @@ func TestListenOpensToPeersOnly(t *testing.T) {
 		}
 		closed(t, l)
 	}
+}
+
+// needRoot skips t without root: only root gives a socket to another group.
+// Under CAISSON_TEST_STRICT, a skip is a failure.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("CAISSON_TEST_STRICT") != "" {
+		t.Fatal("root is missing")
+	}
+	t.Skip("needs root, to give a socket to a group")
 }

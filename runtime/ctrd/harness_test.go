@@ -35,14 +35,19 @@ const hostBase = 1879048192 // of the mapped ids: no user of the host has them
 // need root too. Under CAISSON_TEST_STRICT, which CI sets, a skip is a failure.
 func binDir(t testing.TB) string {
 	t.Helper()
+	needRoot(t)
 	dir := os.Getenv("CAISSON_BIN_DIR")
-	switch {
-	case os.Geteuid() != 0:
-		missing(t, "root")
-	case dir == "":
+	if dir == "" {
 		missing(t, "CAISSON_BIN_DIR, the directory of containerd and runc")
 	}
 	return dir
+}
+
+func needRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		missing(t, "root")
+	}
 }
 
 func missing(t testing.TB, what string) {
@@ -57,6 +62,7 @@ func missing(t testing.TB, what string) {
 // sockets, and fails the test if anything of them is left in the end.
 func scratch(t testing.TB) Paths {
 	t.Helper()
+	needRoot(t)
 	state, err := os.MkdirTemp("/run", "ctrd")
 	if err != nil {
 		t.Fatal(err)

@@ -312,9 +312,7 @@ func TestInitRefusesOtherUsersWithoutRights(t *testing.T) {
 
 // The order in which groups are named says nothing: the kernel sorts them.
 func TestInitComparesGroupsAsSets(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root: sets supplementary groups")
-	}
+	needRoot(t, "sets supplementary groups")
 	cmd := exec.Command(initBinary(t))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1000, Gid: 1000, Groups: []uint32{3000, 2000}}}
 	dir := tempDir(t)

@@ -62,9 +62,7 @@ func runPID1(t testing.TB) *realInit {
 
 func runPID1With(t testing.TB, o Options) *realInit {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("needs root: makes pid and mount namespaces")
-	}
+	needRoot(t, "makes pid and mount namespaces")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

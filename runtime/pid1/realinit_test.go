@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,8 +14,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/initproto"
 )
@@ -173,11 +172,23 @@ func sh(script string, args ...string) Command {
 	return cmd
 }
 
+// needRoot skips t without root. Under CAISSON_TEST_STRICT, a skip is a failure.
+func needRoot(t testing.TB, why string) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("CAISSON_TEST_STRICT") != "" {
+		t.Fatalf("root is missing: %s", why)
+	}
+	t.Skipf("needs root: %s", why)
+}
+
 func pssKiB(t testing.TB, pid int) int {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
-		t.Skip("needs root: caisson-init hides its memory from its own user")
+	if errors.Is(err, fs.ErrPermission) {
+		needRoot(t, "caisson-init hides its memory from its own user")
 	}
 	if err != nil {
 		t.Fatal(err)
