@@ -361,7 +361,7 @@ func (zeroReader) Read(p []byte) (int, error) {
 func TestBombs(t *testing.T) {
 	var buf bytes.Buffer
 	w := gzWriter(t, &buf)
-	if _, err := io.CopyN(w, zeroReader{}, 256<<20); err != nil {
+	if _, err := io.CopyN(w, zeroReader{}, ratioFrom*3/2); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
