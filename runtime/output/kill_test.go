@@ -19,15 +19,17 @@ import (
 const counterLine = 16
 
 func counter(from, to int64) []byte {
-	var data []byte
-	for k := from / counterLine; k*counterLine < to; k++ {
-		line := [counterLine]byte{counterLine - 1: '\n'}
-		for i, rest := counterLine-2, k; i >= 0; i, rest = i-1, rest/10 {
-			line[i] = '0' + byte(rest%10)
-		}
-		data = append(data, line[:]...)
-	}
 	start := from % counterLine
+	data := make([]byte, 0, start+to-from+counterLine)
+	line := []byte(fmt.Sprintf("%0*d\n", counterLine-1, from/counterLine))
+	for int64(len(data)) < start+to-from {
+		data = append(data, line...)
+		last := counterLine - 2
+		for ; line[last] == '9'; last-- {
+			line[last] = '0'
+		}
+		line[last]++
+	}
 	return data[start : start+to-from]
 }
 
