@@ -26,9 +26,6 @@ type Conn interface {
 
 var _ Conn = (*net.UnixConn)(nil)
 
-// undoGrace is how long a process may take to undo what was cut short.
-const undoGrace = 5 * time.Second
-
 // Client speaks with one process. Its methods are safe for concurrent use and
 // run one after the other.
 //
@@ -122,7 +119,7 @@ func (c *Client) interrupt() {
 // hangUp ends the connection. A process that is in the middle of a write or a
 // copy in gets the time to undo it: it ends when it has.
 func (c *Client) hangUp() {
-	if c.input && c.conn.CloseWrite() == nil && c.conn.SetReadDeadline(time.Now().Add(undoGrace)) == nil {
+	if c.input && c.conn.CloseWrite() == nil && c.conn.SetReadDeadline(time.Now().Add(c.limits.Undo)) == nil {
 		_, _ = io.Copy(io.Discard, c.conn) // ends with the process or the grace
 	}
 	c.Close()

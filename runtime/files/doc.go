@@ -61,13 +61,14 @@ type Limits struct {
 	ArchiveEntries int64         // entries of one archive
 	Patience       time.Duration // how long the process may say nothing while it is waited for
 	Slow           time.Duration // the same where much may have to be done first: remove, move, the end of a copy in
+	Undo           time.Duration // how long it may take to undo a write or a copy in that was cut short
 }
 
 // DefaultLimits returns the limits of a daemon.
 func DefaultLimits() Limits {
 	return Limits{
 		ListEntries: 10_000, ListBytes: 2 << 20, Bytes: 64 << 30, ArchiveEntries: 1_000_000,
-		Patience: 30 * time.Second, Slow: 10 * time.Minute,
+		Patience: 30 * time.Second, Slow: 10 * time.Minute, Undo: 5 * time.Second,
 	}
 }
 
