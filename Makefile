@@ -128,9 +128,13 @@ check: ## formatting, vet, staticcheck, layering, go.mod and generated files
 	$(MAKE) $(PLUGINS) $(BASE)
 	@scripts/check.sh
 
+# Quick: vet is check's; what runs in parallel waits more than it computes; and
+# -short leaves out what takes seconds of a CPU, which test-cover runs.
+QUICK := -short -vet=off -parallel 8
+
 .PHONY: test-unit
 test-unit: $(BASE) ## unit tests: no root, under 30 s
-	$(GO) test $(UNIT)
+	$(GO) test $(QUICK) $(UNIT)
 
 # As root and with the engine at hand, tests that test-unit skips run too, and a
 # skip is a failure.

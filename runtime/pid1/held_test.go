@@ -49,7 +49,12 @@ func TestOutOfDescriptorsIsAnAnswer(t *testing.T) {
 	}
 }
 
+// As many processes as PID 1 keeps in mind take seconds; with -short, each half
+// of the bound has a test of its own: TestAdmit there, TestAdoptIsBounded here.
 func TestHeldCommandsAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts thousands of processes")
+	}
 	r := runHeld(t, long)
 	cmd := command(staticTrue()...)
 	var err error

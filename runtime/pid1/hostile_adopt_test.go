@@ -249,14 +249,16 @@ func TestAdoptIsBounded(t *testing.T) {
 		a := beginAdoption(t, n, o)
 		wantInit(t, <-a.done, ErrProtocol)
 	}
-	a := beginAdoption(t, 3, Options{MaxHeld: 3}).asked()
-	for i := range 3 {
-		a.f.send(initproto.Held{Exec: uint32(i + 1), PID: 2})
+	for n, o := range map[int]Options{initproto.MaxHeld: {}, 3: {MaxHeld: 3}} {
+		a := beginAdoption(t, n, o).asked()
+		for i := range n {
+			a.f.send(initproto.Held{Exec: uint32(i + 1), PID: 2})
+		}
+		if err := <-a.done; err != nil || len(a.held) != n {
+			t.Errorf("%d adopted, %v; want %d", len(a.held), err, n)
+		}
+		a.c.Close()
 	}
-	if err := <-a.done; err != nil || len(a.held) != 3 {
-		t.Errorf("%v, %v", a.held, err)
-	}
-	a.c.Close()
 }
 
 func TestAdoptOfOneThatGoesAway(t *testing.T) {
