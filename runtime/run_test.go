@@ -232,6 +232,7 @@ func TestCallerThatStopsSignalling(t *testing.T) {
 // TestKilledSandboxHasNoWordLeft has a PID 1 that survives its KILL, as one
 // that hangs in the kernel does. It must not keep its caller waiting.
 func TestKilledSandboxHasNoWordLeft(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	decoy := exec.Command("/proc/self/exe")
 	decoy.Env = []string{fakeInitEnv + "=" + t.TempDir()}

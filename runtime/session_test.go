@@ -143,6 +143,7 @@ func TestEnsureAndKeys(t *testing.T) {
 
 // TestTimesEndSandboxes: by their age, and by idleness.
 func TestTimesEndSandboxes(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	ctx := callerContext(t)
 	short := 30 * time.Millisecond
@@ -161,6 +162,7 @@ func TestTimesEndSandboxes(t *testing.T) {
 }
 
 func TestBusySandboxIsNotIdle(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	ctx := callerContext(t)
 	idle := 200 * time.Millisecond

@@ -75,6 +75,7 @@ func TestPoolGoesOn(t *testing.T) {
 
 // A pool that is full to the last address ends, and each address is used once.
 func TestPoolFull(t *testing.T) {
+	t.Parallel()
 	p := newPool(t, MaxNames, nil)
 	for i := range MaxNames {
 		if _, err := p.Address(policy.Name(fmt.Sprintf("h%d.test", i))); err != nil {

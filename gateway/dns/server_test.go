@@ -357,6 +357,7 @@ func TestMalformed(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	busy := func(t *testing.T, r *miekg.Msg) {
 		t.Helper()
 		if info, text := extended(r); r.Rcode != miekg.RcodeRefused || info != miekg.ExtendedErrorCodeProhibited || !strings.HasPrefix(text, "SBX-706") {

@@ -242,6 +242,7 @@ func TestTLSClientReadsTheAlert(t *testing.T) {
 }
 
 func TestPeekHasADeadline(t *testing.T) {
+	t.Parallel()
 	b := start(t, allow("a.test"), echo, func(c *Config) { c.Limits.Peek = 100 * time.Millisecond })
 	for port, want := range map[uint16]string{80: "HTTP/1.1 403", 443: "\x15\x03\x03"} {
 		c := b.dial("a.test", port)

@@ -255,6 +255,7 @@ func TestPolicyChangeWhileConnecting(t *testing.T) {
 }
 
 func TestIdle(t *testing.T) {
+	t.Parallel()
 	b := start(t, allow("a.test:22"), echo, func(c *Config) { c.Limits.Idle = 400 * time.Millisecond })
 	c := b.dial("a.test", 22)
 	begun := time.Now()

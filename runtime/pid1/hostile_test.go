@@ -231,6 +231,7 @@ func fileFD(t *testing.T) int {
 
 // Nor does a caller that gave up on a signal.
 func TestNoAnswerToAbandonedSignal(t *testing.T) {
+	t.Parallel()
 	c, f := connectShort(t, time.Second)
 	e, _ := start(t, c, f, 2)
 	ctx, cancel := context.WithCancel(testContext(t))
@@ -244,6 +245,7 @@ func TestNoAnswerToAbandonedSignal(t *testing.T) {
 
 // A frozen PID 1 cannot answer, and has its whole time again when it is thawed.
 func TestFrozenIsExcused(t *testing.T) {
+	t.Parallel()
 	const answer = 100 * time.Millisecond
 	c, f := connectShort(t, answer)
 	e, _ := start(t, c, f, 2)

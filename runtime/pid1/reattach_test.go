@@ -252,6 +252,7 @@ func TestHeldEndsAreTheDaemonsOwn(t *testing.T) {
 }
 
 func TestOrphanGrace(t *testing.T) {
+	t.Parallel()
 	const grace = 300 * time.Millisecond
 	r := runHeld(t, grace)
 	for range 3 { // each Welcome counts
@@ -272,6 +273,7 @@ func TestOrphanGrace(t *testing.T) {
 
 // A daemon that accepts and closes, or says nothing, has not welcomed it.
 func TestOrphanGraceIsNotReset(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"closes", "says nothing"} {
 		t.Run(name, func(t *testing.T) {
 			const grace = 400 * time.Millisecond

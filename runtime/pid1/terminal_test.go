@@ -179,13 +179,13 @@ func TestTerminalOutlivesTheDaemon(t *testing.T) {
 
 func TestTerminalIsCopiedToItsEnd(t *testing.T) {
 	r := runInit(t)
-	var want string
+	var want strings.Builder
 	for i := range 20000 {
-		want += fmt.Sprintf("%d\r\n", i+1)
+		fmt.Fprintf(&want, "%d\r\n", i+1)
 	}
 	for range 10 {
 		c := startConsole(t, r, sh("seq 1 20000"))
-		if got := c.readToEnd(Exit{}); got != want {
+		if got := c.readToEnd(Exit{}); got != want.String() {
 			t.Fatalf("%d bytes shown, the last are %q", len(got), got[max(0, len(got)-20):])
 		}
 	}
