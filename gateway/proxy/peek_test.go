@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -243,18 +244,21 @@ func TestTLSClientReadsTheAlert(t *testing.T) {
 
 func TestPeekHasADeadline(t *testing.T) {
 	t.Parallel()
-	b := start(t, allow("a.test"), echo, func(c *Config) { c.Limits.Peek = 100 * time.Millisecond })
 	for port, want := range map[uint16]string{80: "HTTP/1.1 403", 443: "\x15\x03\x03"} {
-		c := b.dial("a.test", port)
-		if _, err := c.Write([]byte("G")); err != nil { // and no more
-			t.Fatal(err)
-		}
-		if got, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(got), want) && port == 80 {
-			t.Errorf("%d: %q, %v", port, got, err)
-		}
-		if a := b.record(); a.Code != sbxerr.EgressMismatch || a.Duration > 5*time.Second {
-			t.Errorf("%d: %+v", port, a)
-		}
+		t.Run(strconv.Itoa(int(port)), func(t *testing.T) {
+			t.Parallel()
+			b := start(t, allow("a.test"), echo, func(c *Config) { c.Limits.Peek = 100 * time.Millisecond })
+			c := b.dial("a.test", port)
+			if _, err := c.Write([]byte("G")); err != nil { // and no more
+				t.Fatal(err)
+			}
+			if got, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(got), want) && port == 80 {
+				t.Errorf("%q, %v", got, err)
+			}
+			if a := b.record(); a.Code != sbxerr.EgressMismatch || a.Duration > 5*time.Second {
+				t.Errorf("%+v", a)
+			}
+		})
 	}
 }
 
