@@ -230,9 +230,10 @@ func TestTerminalEndsWithItsCommand(t *testing.T) {
 // needs no thread for it.
 func TestTerminalsDoNotBlockOthers(t *testing.T) {
 	r := runInit(t)
+	flood := strings.Repeat("flood", 200) // a word at a time would fill the pipes slowly
 	var list []*console
 	for range initproto.MaxTerminals {
-		list = append(list, startConsole(t, r, sh("while :; do echo flood; done")))
+		list = append(list, startConsole(t, r, sh("while :; do echo "+flood+"; done")))
 	}
 	_, err := r.Start(testContext(t), Command{Number: 1, Args: []string{"true"}, Cwd: "/", TTY: &WinSize{}})
 	wantCode(t, err, sbxerr.Limits)
