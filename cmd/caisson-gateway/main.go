@@ -21,12 +21,17 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"runtime/debug"
 
 	"github.com/caisson-run/caisson/cmd/caisson-gateway/confine"
 	"github.com/caisson-run/caisson/gateway/control"
 )
 
 var version, commit = "unknown", "unknown" // set by the linker
+
+// collectAt is how much memory may grow, in percent, before it is gone through:
+// connections that wait are most of it, and not garbage.
+const collectAt = 50
 
 // The first thread is the one that the kernel keeps the parent's death for.
 func init() { runtime.LockOSThread() }
@@ -62,6 +67,7 @@ func serve(u confine.User) error {
 	if err := confine.Confine(u); err != nil {
 		return err
 	}
+	debug.SetGCPercent(collectAt)
 	ended := make(chan error, 1)
 	go func() { ended <- newServer(conn).serve() }() // off the first thread, which is slow to wake
 	return <-ended

@@ -114,7 +114,7 @@ func (p *Proxy) accept(ctx context.Context, l *net.TCPListener, all *sync.WaitGr
 			reset(c)
 			continue
 		}
-		all.Go(func() { p.run(f) })
+		all.Go(func() { p.run(f, all) })
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,15 +21,30 @@ const (
 var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 
 // relay carries bytes both ways until both sides have said that they are done,
-// or one fails, which ends both. It returns the bytes from client to upstream,
-// with those of said, and back.
-func relay(client, upstream *net.TCPConn, said []byte) (sent, received int64, err error) {
-	var back error
-	var done sync.WaitGroup
-	done.Go(func() { received, back = carry(client, upstream, nil) })
-	sent, err = carry(upstream, client, said)
-	done.Wait()
-	return sent, received, errors.Join(err, back)
+// or one fails, which ends both; then it calls over. What the client said
+// already goes first. Each way has a goroutine of its own that calls little: one
+// that resolved and dialled has a grown stack, which a connection that waits
+// would keep for as long as it lives.
+func relay(f *flow, said []byte, all *sync.WaitGroup, over func()) {
+	var left atomic.Int32
+	var broken atomic.Bool
+	left.Store(2)
+	one := func(dst, src *net.TCPConn, said []byte, moved *int64) {
+		n, err := carry(dst, src, said)
+		*moved = n
+		if err != nil {
+			broken.Store(true)
+		}
+		if left.Add(-1) > 0 {
+			return
+		}
+		if broken.Load() {
+			f.attempt.Reason = "the connection broke"
+		}
+		over()
+	}
+	all.Go(func() { one(f.upstream, f.client, said, &f.attempt.Sent) })
+	all.Go(func() { one(f.client, f.upstream, nil, &f.attempt.Received) })
 }
 
 // carry moves said and then all that src sends to dst, and tells dst of the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/caisson-run/caisson/gateway/policy"
@@ -18,28 +19,30 @@ const maxTries = 4
 // leastTry is the time that each of them gets at least, if there is that much.
 const leastTry = 2 * time.Second
 
-// run takes f through all steps.
-func (p *Proxy) run(f *flow) {
-	defer p.finish(f)
-	said, err := p.greet(f)
-	var upstream *net.TCPConn
-	if err == nil {
-		upstream, err = p.connect(f)
-	}
-	if err == nil {
-		err = p.admit(f, upstream)
-	}
+// run takes f to where bytes can flow, and has them flow both ways.
+func (p *Proxy) run(f *flow, all *sync.WaitGroup) {
+	said, err := p.open(f)
 	if err != nil {
 		f.fail(err)
 		refuse(f.client, f.speaks, err)
+		p.finish(f)
 		return
 	}
+	f.cancel() // nothing waits for it any more
 	f.attempt.Verdict = Allowed
-	var broken error
-	f.attempt.Sent, f.attempt.Received, broken = relay(f.client, upstream, said)
-	if broken != nil {
-		f.attempt.Reason = "the connection broke"
+	relay(f, said, all, func() { p.finish(f) })
+}
+
+// open takes all steps up to admission.
+func (p *Proxy) open(f *flow) (said []byte, err error) {
+	if said, err = p.greet(f); err != nil {
+		return nil, err
 	}
+	upstream, err := p.connect(f)
+	if err != nil {
+		return nil, err
+	}
+	return said, p.admit(f, upstream)
 }
 
 // greet finds out where f was meant to go and hears what the client says first,

@@ -190,7 +190,7 @@ func serveEcho(t testing.TB) netip.AddrPort {
 			}
 			go func() {
 				defer c.Close()
-				_, _ = io.Copy(c, c)
+				_, _ = io.Copy(struct{ io.Writer }{c}, c) // without splice(2), whose pipes are many descriptors
 			}()
 		}
 	}()
@@ -285,6 +285,22 @@ func openBox() ([]*os.File, error) {
 	if err := command("iptables -w -t nat -A OUTPUT -p tcp -d 198.18.0.0/15 -j REDIRECT --to-ports " + port); err != nil {
 		return nil, err
 	}
+	return filesOf(l, pc, stream)
+}
+
+// sockets are three that lead nowhere, in the namespace of the test.
+func sockets() ([]*os.File, error) {
+	l, err1 := net.Listen("tcp4", "127.0.0.1:0")
+	pc, err2 := net.ListenPacket("udp4", "127.0.0.1:0")
+	stream, err3 := net.Listen("tcp4", "127.0.0.1:0")
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, err
+	}
+	return filesOf(l, pc, stream)
+}
+
+// filesOf turns sockets into files.
+func filesOf(l net.Listener, pc net.PacketConn, stream net.Listener) ([]*os.File, error) {
 	var files []*os.File
 	for _, s := range []interface{ File() (*os.File, error) }{l.(*net.TCPListener), pc.(*net.UDPConn), stream.(*net.TCPListener)} {
 		f, err := s.File()
