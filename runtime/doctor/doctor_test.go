@@ -256,14 +256,14 @@ func programs(t *testing.T, runc string, names ...string) string {
 	return dir
 }
 
-var all = []string{"caisson-init", "runc", "containerd", "containerd-shim-runc-v2"}
+var all = []string{"caisson-init", "caisson-gateway", "runc", "containerd", "containerd-shim-runc-v2"}
 
 func TestPrograms(t *testing.T) {
 	dir := programs(t, "", all...)
 	if got := one(t, examinePrograms(Host{BinDir: dir})); got.Status != OK || !strings.Contains(got.Detail, "containerd-shim-runc-v2") {
 		t.Errorf("all there: %+v", got)
 	}
-	if got := one(t, examinePrograms(Host{BinDir: programs(t, "", "caisson-init", "runc"), External: true})); got.Status != OK {
+	if got := one(t, examinePrograms(Host{BinDir: programs(t, "", "caisson-init", "caisson-gateway", "runc"), External: true})); got.Status != OK {
 		t.Errorf("an engine of the host's: %+v", got)
 	}
 	for path, mode := range map[string]os.FileMode{"runc": 0o644, "containerd": 0o775} {

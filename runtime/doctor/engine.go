@@ -22,7 +22,7 @@ const programTimeout = 10 * time.Second
 
 // ownPrograms are needed with any engine, enginePrograms where it is ours.
 var (
-	ownPrograms    = []string{"caisson-init", "runc"}
+	ownPrograms    = []string{"caisson-init", "caisson-gateway", "runc"}
 	enginePrograms = []string{"containerd", "containerd-shim-runc-v2"}
 )
 

@@ -1,0 +1,195 @@
+package egress
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/gateway/control"
+	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// hostile is the other end of a link, in hostile hands.
+type hostile struct {
+	*link
+	to     *net.UnixConn
+	killed atomic.Int32
+	ended  chan error
+}
+
+func newHostile(t *testing.T, g *Gateway) *hostile {
+	t.Helper()
+	own, theirs, err := pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.FileConn(theirs)
+	if err := errors.Join(err, theirs.Close()); err != nil {
+		t.Fatal(err)
+	}
+	h := &hostile{to: c.(*net.UnixConn), ended: make(chan error, 1)}
+	h.link = newLink(own, 200*time.Millisecond, func() { h.killed.Add(1) }, g.event)
+	go func() {
+		err := h.read()
+		h.giveUp(err)
+		close(h.gone)
+		h.ended <- err
+	}()
+	t.Cleanup(func() {
+		_ = h.to.Close()
+		<-h.gone
+	})
+	return h
+}
+
+func (h *hostile) say(t *testing.T, body string) {
+	t.Helper()
+	frame := append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
+	if _, err := h.to.Write(frame); err != nil && !errors.Is(err, os.ErrClosed) {
+		t.Logf("say %.40s: %v", body, err) // it was cut off
+	}
+}
+
+func (h *hostile) report(t *testing.T, r control.Report) {
+	t.Helper()
+	b, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.say(t, string(b))
+}
+
+// A process that breaks the rules is killed at once, whatever it says.
+func TestHostileGateway(t *testing.T) {
+	for name, body := range map[string]string{
+		"no JSON":                 "\x00\xff",
+		"an answer to nothing":    `{"Answer":{"Seq":77}}`,
+		"an unknown code":         `{"Answer":{"Seq":1,"Code":"SBX-0"}}`,
+		"confined twice":          `{"Confined":true}`,
+		"a field of its own":      `{"Confined":true,"More":1}`,
+		"deep nesting":            strings.Repeat(`{"Attempt":`, 5000),
+		"a frame that is too big": strings.Repeat(" ", control.MaxReport+1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHostile(t, New(Options{}))
+			h.report(t, control.Report{Confined: true})
+			<-h.confined
+			h.say(t, body)
+			if err := <-h.ended; err == nil || h.killed.Load() == 0 {
+				t.Errorf("it goes on: %v", err)
+			}
+			if err := h.ask(control.Request{Op: control.Ping}); !errors.Is(err, errGone) {
+				t.Errorf("asked afterwards: %v", err)
+			}
+		})
+	}
+}
+
+// One that does not answer is killed, and what was asked is certain not to be
+// in force.
+func TestHostileSilence(t *testing.T) {
+	h := newHostile(t, New(Options{}))
+	begun := time.Now()
+	if err := h.ask(control.Request{Op: control.Ping}); !errors.Is(err, errGone) || h.killed.Load() == 0 {
+		t.Errorf("%v", err)
+	}
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("that took %v", took)
+	}
+	if h.why() == nil || !strings.Contains(h.why().Error(), "no answer") {
+		t.Errorf("why: %v", h.why())
+	}
+}
+
+// One that does not read what it is asked, either.
+func TestHostileDeafness(t *testing.T) {
+	h := newHostile(t, New(Options{}))
+	big := control.Request{Op: control.SetPolicy, Sandbox: "one", Policy: policy.Spec{Allow: []string{strings.Repeat("a", control.MaxPolicy)}}}
+	if err := h.ask(big); !errors.Is(err, errGone) || h.killed.Load() == 0 {
+		t.Errorf("%v", err)
+	}
+}
+
+// What it says of sandboxes is taken only as far as it can do no harm.
+func TestHostileLies(t *testing.T) {
+	var told seen
+	g := New(Options{Observer: &told})
+	at := func(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("198.18.1.%d", i)) }
+	e := &entry{names: map[policy.Name]netip.Addr{"a.test": at(1)}, taken: map[netip.Addr]bool{at(1): true}}
+	if err := g.put("one", e); err != nil {
+		t.Fatal(err)
+	}
+	h := newHostile(t, g)
+	h.report(t, control.Report{Confined: true})
+	// Other sandboxes do not come to be.
+	h.report(t, control.Report{Attempt: &proxy.Attempt{Sandbox: "two", Verdict: proxy.Allowed}})
+	h.report(t, control.Report{Query: &dns.Query{Sandbox: "two", Verdict: dns.Answered}})
+	h.report(t, control.Report{Named: &control.Named{Sandbox: "two", Name: "x.test", Address: at(9)}})
+	h.report(t, control.Report{Open: &control.Open{Sandbox: "two", Connections: 5}})
+	h.report(t, control.Report{Broken: &control.Broken{Sandbox: "two"}})
+	// No name and no address changes its meaning.
+	h.report(t, control.Report{Named: &control.Named{Sandbox: "one", Name: "a.test", Address: at(2)}})
+	h.report(t, control.Report{Named: &control.Named{Sandbox: "one", Name: "b.test", Address: at(1)}})
+	h.report(t, control.Report{Named: &control.Named{Sandbox: "one", Name: "c.test", Address: at(3)}})
+	// Counters stay at the most there can be.
+	for range 3 {
+		h.report(t, control.Report{Lost: math.MaxUint64, Attempt: &proxy.Attempt{
+			Sandbox: "one", Verdict: proxy.Refused, Sent: math.MaxInt64, Received: math.MaxInt64, Skipped: math.MaxUint64, Code: sbxerr.EgressDenied,
+		}})
+	}
+	until(t, "the last lie", func() bool { return len(told.verdicts()) == 3 })
+	told.mu.Lock()
+	defer told.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.sandboxes) != 1 || len(e.names) != 2 || e.names["a.test"] != at(1) || e.names["c.test"] != at(3) {
+		t.Errorf("%d sandboxes, names %v", len(g.sandboxes), e.names)
+	}
+	if c := e.counters; c.Refused != math.MaxUint64 || c.Sent != math.MaxUint64 || c.Lost != math.MaxUint64 {
+		t.Errorf("counted %+v", c)
+	}
+	if len(told.queries) != 0 || len(told.names) != 1 {
+		t.Errorf("told: %+v", &told)
+	}
+}
+
+// A gateway that passes descriptors passes them to nobody.
+func TestHostileDescriptors(t *testing.T) {
+	h := newHostile(t, New(Options{}))
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	before := descriptors(t)
+	body := `{"Confined":true}`
+	frame := append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
+	if err := control.Send(h.to, frame, f, f, f); err != nil {
+		t.Fatal(err)
+	}
+	<-h.confined
+	if after := descriptors(t); after != before {
+		t.Errorf("%d descriptors came along", after-before)
+	}
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
