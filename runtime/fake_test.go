@@ -213,10 +213,16 @@ func (e *fakeEngine) Start(_ context.Context, id string) error {
 	return err
 }
 
-// poke lets a script go on that awaits it.
+// poke lets a script go on that awaits it. One that does not may have ended, and
+// its container may be gone.
 func (e *fakeEngine) poke(t testing.TB, id string) {
 	t.Helper()
-	if _, err := io.WriteString(e.get(id).stdin, "\n"); err != nil && !errors.Is(err, syscall.EPIPE) { // it may have died by its script
+	c := e.get(id)
+	if c == nil {
+		return
+	}
+	_, err := io.WriteString(c.stdin, "\n")
+	if err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed) {
 		t.Error(err)
 	}
 }
