@@ -60,7 +60,7 @@ func (l ChildLimits) files(h Host) []File {
 	var files []File
 	add := func(controller, name, value string) { files = append(files, File{controller, name, value}) }
 	v2 := h.Mode == V2
-	if v2 { // a command out of memory dies whole, as a sandbox does
+	if v2 { // a command out of its own memory dies whole
 		add("memory", "memory.oom.group", "1")
 		add("memory", "memory.swap.max", "0")
 	}

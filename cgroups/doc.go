@@ -44,8 +44,8 @@
 //
 // # What differs between v1 and v2
 //
-//   - Out of memory: v2 kills the whole group (memory.oom.group); v1 kills one
-//     process, and only Events tells.
+//   - Out of memory: of a sandbox the kernel kills one process, on both, and only
+//     Events tells. A command of its own limits v2 kills whole (memory.oom.group).
 //   - Swap: v2 forbids it (memory.swap.max=0); v1 bounds memory and swap
 //     together, so the sum never exceeds the limit, and sets swappiness 0 so
 //     that pressure elsewhere on the host does not swap the sandbox out.

@@ -21,6 +21,11 @@ const (
 	cpuShares = 1024
 	cpuWeight = 100
 
+	// oomGroup has the kernel kill one process of a sandbox that is out of memory,
+	// as v1 does. 1 would kill all: PID 1, and with it a session, for what one
+	// command took. PID 1 offers the commands to the kernel first.
+	oomGroup = "0"
+
 	// tcpShare is the part of the memory limit that TCP buffers may use on top
 	// of it on v1, which counts them apart.
 	tcpShare = 4
@@ -69,7 +74,7 @@ func (l Limits) Resources(h Host) (*specs.LinuxResources, error) {
 	if h.Mode == V2 {
 		// runc refuses a spec with unified keys on v1.
 		r.Unified = map[string]string{
-			"memory.oom.group": "1",
+			"memory.oom.group": oomGroup,
 			"cpu.weight":       strconv.Itoa(cpuWeight),
 		}
 		return r, nil
@@ -136,7 +141,7 @@ func (l Limits) filesV2(h Host) []File {
 	files := []File{
 		{"memory", "memory.max", pages(l.MemoryBytes)},
 		{"memory", "memory.swap.max", "0"},
-		{"memory", "memory.oom.group", "1"},
+		{"memory", "memory.oom.group", oomGroup},
 		{"pids", "pids.max", strconv.FormatInt(l.PIDs, 10)},
 		{"cpu", "cpu.max", fmt.Sprintf("%d %d", l.quota(), cpuPeriod)},
 		{"cpu", "cpu.weight", strconv.Itoa(cpuWeight)},

@@ -318,7 +318,7 @@ func ruleUnified(s *specs.Spec) error {
 	}
 	for key, value := range s.Linux.Resources.Unified {
 		switch {
-		case key == "memory.oom.group" && value == "1", key == "memory.swap.max" && value == "0", key == "cpu.weight":
+		case key == "memory.oom.group" && value == "0", key == "memory.swap.max" && value == "0", key == "cpu.weight":
 		default:
 			return fmt.Errorf("cgroup file %q is set to %q", key, value)
 		}

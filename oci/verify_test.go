@@ -148,6 +148,7 @@ func TestVerifyRefuses(t *testing.T) {
 		"realtime":                {func(s *specs.Spec) { s.Linux.Resources.CPU.RealtimeRuntime = ptr(int64(1)) }, "cpu time"},
 		"huge pages":              {func(s *specs.Spec) { s.Linux.Resources.HugepageLimits = []specs.LinuxHugepageLimit{{Limit: 1}} }, "huge pages"},
 		"raw memory limit":        {func(s *specs.Spec) { s.Linux.Resources.Unified = map[string]string{"memory.max": "max"} }, "memory.max"},
+		"ends whole":              {func(s *specs.Spec) { s.Linux.Resources.Unified = map[string]string{"memory.oom.group": "1"} }, "memory.oom.group"},
 		"raw swap":                {func(s *specs.Spec) { s.Linux.Resources.Unified = map[string]string{"memory.swap.max": "max"} }, "memory.swap.max"},
 		"devices allowed":         {func(s *specs.Spec) { s.Linux.Resources.Devices[0].Allow = true }, "deny all"},
 		"no device rules":         {func(s *specs.Spec) { s.Linux.Resources.Devices = nil }, "devices are not limited"},
