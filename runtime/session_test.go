@@ -71,6 +71,7 @@ func TestSession(t *testing.T) {
 }
 
 func TestStop(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	ctx := callerContext(t)
 	f.session(t, CreateRequest{Name: "s"})
@@ -82,7 +83,7 @@ func TestStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	grace := 50 * time.Millisecond
+	grace := time.Second // so that only the deaf one needs it
 	info, err := f.Stop(ctx, "s", &grace)
 	if err != nil || info.State != StateExited || info.ExitedAt.IsZero() {
 		t.Errorf("stopped %+v, %v", info, err)
