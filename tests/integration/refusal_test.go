@@ -24,7 +24,7 @@ func TestRefusals(t *testing.T) {
 		{"image that is nowhere near", "SBX-201", "there are: base", []string{"--image", "quite-another", "--", "true"}},
 		{"network mode to come", "SBX-403", "not offered", []string{"--network", "bridge", "--", "true"}},
 		{"unknown network mode", "SBX-403", `"none"`, []string{"--network", "nome", "--", "true"}},
-		{"egress rule", "SBX-403", "example.com", []string{"--allow", "example.com", "--", "true"}},
+		{"egress rule", "SBX-404", "*.com", []string{"--allow", "*.com", "--", "true"}},
 		{"terminal and JSON", "SBX-801", "exclude each other", []string{"-t", "--", "true"}},
 		{"memory 0", "SBX-102", "512M", []string{"-m", "0", "--", "true"}},
 		{"memory -1", "SBX-102", "512M", []string{"--memory=-1", "--", "true"}},
