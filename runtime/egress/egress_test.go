@@ -120,11 +120,18 @@ func TestPolicyThatIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	big := policy.Spec{Mode: policy.Allow}
-	for i := range 4000 {
-		big.Allow = append(big.Allow, fmt.Sprintf("%s.%d.example:%s", strings.Repeat("a", 60), i, strings.Repeat("10000+", 60)+"1"))
+	big := policy.Spec{Mode: policy.Allow} // valid, but no message holds it
+	ports := "10000"
+	for i := range 60 {
+		ports += fmt.Sprintf("+%d", 20000+i)
 	}
-	for _, s := range []policy.Spec{{Mode: policy.Allow, Allow: []string{"a b"}}, {Mode: "bridge"}, {Allow: []string{"a.example"}}, big} {
+	for i := range 4000 {
+		big.Allow = append(big.Allow, fmt.Sprintf("%s.h%d.example:%s", strings.Repeat("a", 60), i, ports))
+	}
+	if err := w.SetPolicy(t.Context(), "one", big); sbxerr.Of(err) != sbxerr.NetPolicy || !strings.Contains(err.Error(), "bytes") {
+		t.Errorf("a policy that is too large: %.200v", err)
+	}
+	for _, s := range []policy.Spec{{Mode: policy.Allow, Allow: []string{"a b"}}, {Mode: "bridge"}, {Allow: []string{"a.example"}}} {
 		if err := w.SetPolicy(t.Context(), "one", s); err == nil {
 			t.Errorf("taken: %.100v", s)
 		}
