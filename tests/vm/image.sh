@@ -14,7 +14,7 @@ plan=("${@:2}")
 suites=("${plan[@]#* }")
 
 # Programs of the host that busybox is no match for.
-programs=(nsenter iptables iptables-save iptables-restore ip6tables ip6tables-save ip6tables-restore)
+programs=(nsenter {ip,ip6}tables{,-nft,-legacy}{,-save,-restore})
 # The parts of the kernel's modules that a host of ours may load.
 modules=(fs/overlayfs drivers/net/veth.ko drivers/net/dummy.ko net/netfilter net/ipv4 net/ipv6 net/bridge lib crypto arch)
 # What tests build with the go command, which the virtual machine does not have.
