@@ -25,6 +25,7 @@ var sections = []section{
 	{"burst", "100 sandboxes asked for at once, with a pool of 20", (*suite).burst},
 	{"sustained", "create, true, remove by 8 clients", (*suite).sustained},
 	{"memory", "memory of 100 idle sandboxes", (*suite).memory},
+	{"network", "sandboxes with a network: creation, connections, a stream, beside a veth with NAT", (*suite).network},
 	{"adopt", "100 sandboxes after kill -9 of the daemon", (*suite).adopt},
 	{"many", "500 idle sandboxes", (*suite).many},
 }
