@@ -50,9 +50,10 @@ var gatewayRules = []Rule{
 		Syscalls: fields(`fcntl`),
 		Args: []Arg{{Index: 1, Name: "command", Mask: bits32, Values: []Value{
 			{unix.F_GETFL, "F_GETFL"}, {unix.F_SETFL, "F_SETFL"}, {unix.F_DUPFD_CLOEXEC, "F_DUPFD_CLOEXEC"}, {unix.F_SETFD, "F_SETFD"},
+			{unix.F_SETPIPE_SZ, "F_SETPIPE_SZ"},
 		}}},
 		Allow: true,
-		Why:   "taking over sockets that the daemon passed. Not F_SETOWN, which sends signals",
+		Why:   "taking over sockets that the daemon passed; pipes that hold as much as is spliced at once. Not F_SETOWN, which sends signals",
 	},
 	{
 		Syscalls: fields(`pipe2`),
