@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"sync"
+	"time"
 
 	"github.com/caisson-run/caisson/gateway/control"
 )
@@ -16,10 +17,15 @@ const (
 // writeSize is how many bytes are written at once, about.
 const writeSize = 64 << 10
 
+// eventDelay is how long an event may wait for others: a connection should not
+// have to share the processors with the record of the one before it.
+const eventDelay = 5 * time.Millisecond
+
 // outbox holds reports until they are written, in order. Nobody waits for it.
 type outbox struct {
 	to   io.Writer
-	wake chan struct{}
+	wake chan struct{} // there is something that somebody waits for
+	soon chan struct{} // there is an event
 
 	mu     sync.Mutex
 	queue  []control.Report
@@ -29,7 +35,7 @@ type outbox struct {
 }
 
 func newOutbox(to io.Writer) *outbox {
-	return &outbox{to: to, wake: make(chan struct{}, 1), own: map[string]int{}, lost: map[string]uint64{}}
+	return &outbox{to: to, wake: make(chan struct{}, 1), soon: make(chan struct{}, 1), own: map[string]int{}, lost: map[string]uint64{}}
 }
 
 // push takes a report of which there are only so many: answers, new names.
@@ -37,7 +43,7 @@ func (o *outbox) push(r control.Report) {
 	o.mu.Lock()
 	o.queue = append(o.queue, r)
 	o.mu.Unlock()
-	o.ring()
+	ring(o.wake)
 }
 
 // event takes what happened to a sandbox, or counts it as lost.
@@ -54,7 +60,7 @@ func (o *outbox) event(id string, r control.Report) {
 	delete(o.lost, id)
 	o.queue = append(o.queue, r)
 	o.mu.Unlock()
-	o.ring()
+	ring(o.soon)
 }
 
 // forget drops what is kept for a sandbox beside the queue.
@@ -64,21 +70,28 @@ func (o *outbox) forget(id string) {
 	delete(o.lost, id)
 }
 
-func (o *outbox) ring() {
+func ring(bell chan<- struct{}) {
 	select {
-	case o.wake <- struct{}{}:
+	case bell <- struct{}{}:
 	default:
 	}
 }
 
 // write writes what comes until that fails.
 func (o *outbox) write() error {
-	for range o.wake {
+	for {
+		select {
+		case <-o.wake:
+		case <-o.soon:
+			select {
+			case <-o.wake:
+			case <-time.After(eventDelay):
+			}
+		}
 		if err := o.flush(); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
 // take empties the queue.
