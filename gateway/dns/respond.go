@@ -33,7 +33,7 @@ func (s *server) answer(question miekg.Question, reply *miekg.Msg) Query {
 		Name: string(name), Type: typeName(question.Qtype), Verdict: o.verdict, Rule: o.rule, Address: o.address, Code: sbxerr.Of(o.err),
 	}
 	if o.err != nil {
-		record.Reason = o.err.Error()
+		record.Reason = notice.Cause(o.err)
 	}
 	if name == "" {
 		record.Name = clip(strings.TrimSuffix(question.Name, "."), maxRecorded)

@@ -28,14 +28,14 @@ func Of(err error) Notice {
 	if hidden[code] {
 		return Notice{code, d.Summary, d.Remedy}
 	}
-	return Notice{code, cause(err), sbxerr.RemedyOf(err)}
+	return Notice{code, Cause(err), sbxerr.RemedyOf(err)}
 }
 
 // String is n in one line.
 func (n Notice) String() string { return string(n.Code) + ": " + n.Reason + "; " + n.Remedy }
 
-// cause is the message without the operations around it.
-func cause(err error) string {
+// Cause is the message of err without the operations around it.
+func Cause(err error) string {
 	for {
 		var e *sbxerr.Error
 		if !errors.As(err, &e) {

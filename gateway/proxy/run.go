@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caisson-run/caisson/gateway/notice"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -179,7 +180,7 @@ func (p *Proxy) dialOne(ctx context.Context, addr netip.AddrPort, limit time.Dur
 // fail notes why f came to nothing.
 func (f *flow) fail(err error) {
 	a := &f.attempt
-	a.Code, a.Reason, a.Verdict = sbxerr.Of(err), err.Error(), Refused
+	a.Code, a.Reason, a.Verdict = sbxerr.Of(err), notice.Cause(err), Refused
 	switch a.Code {
 	case sbxerr.EgressResolve, sbxerr.EgressDial, sbxerr.Gateway:
 		a.Verdict = Failed
