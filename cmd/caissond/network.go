@@ -29,6 +29,9 @@ func checkNetwork(c config.Config, known map[string]runtime.Profile) error {
 // openNetwork gives the manager what carries the traffic of its sandboxes. It
 // starts nothing: the first sandbox with a network does.
 func (d *daemon) openNetwork(c config.Config, o *runtime.Options) error {
+	if o.IDs.Holds(egress.DefaultID) { // a sandbox's user would be the gateway's
+		return sbxerr.New(sbxerr.IDRange, "caissond.network", "the range of %d blocks from %d holds %d, which is the gateway's user", o.IDs.Blocks, o.IDs.Base, egress.DefaultID)
+	}
 	servers, err := c.Network.Servers()
 	if err != nil {
 		return sbxerr.Wrap(sbxerr.DaemonConf, "caissond.network", err)

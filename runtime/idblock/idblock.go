@@ -30,6 +30,9 @@ type Range struct {
 	Blocks uint32
 }
 
+// Holds reports whether id is in r.
+func (r Range) Holds(id uint32) bool { return id >= r.Base && uint64(id) < r.end() }
+
 // end is the first id past r.
 func (r Range) end() uint64 { return uint64(r.Base) + uint64(r.Blocks)*Size }
 

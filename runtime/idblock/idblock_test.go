@@ -189,3 +189,12 @@ func TestRangesOutliveTheirDaemon(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestRangeHolds(t *testing.T) {
+	r := Range{Base: 100_000, Blocks: 2}
+	for id, want := range map[uint32]bool{99_999: false, 100_000: true, 100_000 + 2*Size - 1: true, 100_000 + 2*Size: false} {
+		if r.Holds(id) != want {
+			t.Errorf("%+v holds %d: %v", r, id, !want)
+		}
+	}
+}
