@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -37,6 +40,7 @@ type chaos struct {
 	killed map[string]string // sandboxes that were killed themselves, and how
 	kills  map[string]int
 	calls  map[string]int
+	site   string // that visitors may reach
 }
 
 // Whatever is killed, and whenever: what was not killed itself goes on without a
@@ -52,13 +56,14 @@ func TestChaos(t *testing.T) {
 	}
 	t.Logf("%s=%s %s=%d", chaosEnv, span, chaosSeedEnv, seed)
 	d := harness.New(t)
-	d.Settings = chaosSettings
+	site := welcome(t)
+	d.Settings = chaosSettings + "network: {map: {site.example: 127.0.0.1}}\n"
 	d.Launch(t)
 	ctx, cancel := context.WithTimeout(t.Context(), span)
 	defer cancel()
-	c := &chaos{Daemon: d, t: t, ctx: ctx, killed: map[string]string{}, kills: map[string]int{}, calls: map[string]int{}}
+	c := &chaos{Daemon: d, t: t, ctx: ctx, killed: map[string]string{}, kills: map[string]int{}, calls: map[string]int{}, site: site}
 	var clients sync.WaitGroup
-	for i, client := range []func(int){c.runs, c.sessions, c.counters, c.counters, c.copies} {
+	for i, client := range []func(int){c.runs, c.sessions, c.counters, c.counters, c.copies, c.visits} {
 		clients.Go(func() { client(i) })
 	}
 	c.killAround(rand.New(rand.NewPCG(seed, 0)))
@@ -87,6 +92,9 @@ func (c *chaos) finish() {
 	for _, path := range glob(t, filepath.Join(d.Root, "spool", "*")) {
 		t.Errorf("left: %s", path)
 	}
+	if out := d.Run(t, "run", "--allow", c.site, "--", "wget", "-qO-", "http://"+c.site+"/").Stdout; out != "welcome" {
+		t.Errorf("the last visitor got %q", out)
+	}
 	if out := d.Run(t, "run", "--", "echo", "ok").Stdout; out != "ok\n" {
 		t.Errorf("the last run printed %q", out)
 	}
@@ -96,7 +104,7 @@ func (c *chaos) finish() {
 
 // killAround kills one thing after the other until the time is over.
 func (c *chaos) killAround(random *rand.Rand) {
-	victims := []func(*rand.Rand){c.killDaemon, c.killContainerd, c.killShim, c.killInit, c.killInit}
+	victims := []func(*rand.Rand){c.killDaemon, c.killContainerd, c.killShim, c.killInit, c.killInit, c.killGateway}
 	for {
 		select {
 		case <-c.ctx.Done():
@@ -123,6 +131,13 @@ func (c *chaos) killDaemon(random *rand.Rand) {
 func (c *chaos) killContainerd(*rand.Rand) {
 	for _, pid := range programs(c.t, c.Daemon, "containerd") {
 		c.count("containerd")
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+	}
+}
+
+func (c *chaos) killGateway(*rand.Rand) {
+	for _, pid := range programs(c.t, c.Daemon, "caisson-gateway") {
+		c.count("gateway")
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 	}
 }
@@ -240,9 +255,9 @@ func (c *chaos) runs(int) {
 
 // made makes a sandbox, however often it has to be asked for; empty is none
 // before the time was over.
-func (c *chaos) made(key string) string {
+func (c *chaos) made(key string, flags ...string) string {
 	for c.ctx.Err() == nil {
-		if r := c.try("create", "--json", "--key", key); r.Code == 0 {
+		if r := c.try(append([]string{"create", "--json", "--key", key}, flags...)...); r.Code == 0 {
 			var s listed
 			r.JSON(c.t, &s)
 			return s.ID
@@ -271,6 +286,38 @@ func (c *chaos) sessions(n int) {
 		for range 5 {
 			if r := c.try("exec", id, "--", "sh", "-c", "echo a; echo b"); r.Code == 0 && r.Stdout != "a\nb\n" {
 				c.t.Errorf("an exec printed %q", r.Stdout)
+			}
+		}
+		c.gone(id)
+	}
+}
+
+// welcome serves a word on a port of the host's loopback device, which it returns.
+func welcome(t *testing.T) string {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "welcome") })) //nolint:errcheck // until it is closed
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return "site.example:" + port
+}
+
+// visits makes sandboxes that may reach one place, and looks at what they get
+// there and elsewhere.
+func (c *chaos) visits(n int) {
+	for i := 0; c.ctx.Err() == nil; i++ {
+		id := c.made(fmt.Sprintf("visit-%d-%d", n, i), "--allow", c.site)
+		if id == "" {
+			return
+		}
+		for range 5 {
+			if r := c.try("exec", id, "--", "wget", "-qO-", "http://"+c.site+"/"); r.Code == 0 && r.Stdout != "welcome" {
+				c.t.Errorf("a visitor got %q", r.Stdout)
+			}
+			if r := c.try("exec", id, "--", "wget", "-qO-", "http://elsewhere.example/"); r.Code == 0 {
+				c.t.Errorf("a visitor got elsewhere: %q", r.Stdout)
 			}
 		}
 		c.gone(id)
