@@ -79,6 +79,7 @@ func TestMissingDependencies(t *testing.T) {
 		{"no shim", "SBX-606", remove("containerd-shim-runc-v2")},
 		{"no containerd", "SBX-606", remove("containerd")},
 		{"no init", "SBX-606", remove("caisson-init")},
+		{"no gateway", "SBX-606", remove("caisson-gateway")},
 		{"a runc that others can write", "SBX-606", func(bin string) error { return os.Chmod(filepath.Join(bin, "runc"), 0o777) }},
 		{"a runc without seccomp", "SBX-301", tamperWith("no-seccomp")},
 		{"a runc that is known to be vulnerable", "SBX-603", tamperWith("old")},
@@ -114,11 +115,7 @@ func tamperWith(kind string) func(string) error {
 // runc.
 func tamperedBin(t *testing.T) string {
 	t.Helper()
-	dir := workspace(t)
-	must(t, os.Chmod(dir, 0o755))
-	for _, name := range []string{"caisson-init", "containerd", "containerd-shim-runc-v2"} {
-		copyFile(t, harness.Bin(t, name), filepath.Join(dir, name), 0o755)
-	}
+	dir := harness.ProgramsWithout(t, "runc")
 	copyFile(t, harness.Bin(t, "runc"), filepath.Join(dir, "runc.real"), 0o755)
 	copyFile(t, prober(t), filepath.Join(dir, "runc"), 0o755)
 	must(t, os.WriteFile(filepath.Join(dir, "tamper"), []byte("nothing"), 0o600))

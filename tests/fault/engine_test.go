@@ -39,12 +39,7 @@ esac
 // real one and FILE the returned file.
 func withRunc(t *testing.T, script string) (d *harness.Daemon, file string) {
 	t.Helper()
-	bin, file := t.TempDir(), filepath.Join(t.TempDir(), "how")
-	for _, program := range []string{"caisson-init", "containerd", "containerd-shim-runc-v2"} {
-		if err := os.Symlink(harness.Bin(t, program), filepath.Join(bin, program)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	bin, file := harness.ProgramsWithout(t, "runc"), filepath.Join(t.TempDir(), "how")
 	script = strings.NewReplacer("RUNC", harness.Bin(t, "runc"), "FILE", file).Replace(script)
 	if err := os.WriteFile(filepath.Join(bin, "runc"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)

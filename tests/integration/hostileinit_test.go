@@ -13,25 +13,10 @@ import (
 	"github.com/caisson-run/caisson/tests/harness"
 )
 
-// programsWithout returns a directory of the programs under test, but for one.
-func programsWithout(t *testing.T, missing string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for _, name := range []string{"caisson-init", "containerd", "containerd-shim-runc-v2", "runc"} {
-		if name == missing {
-			continue
-		}
-		if err := os.Symlink(harness.Bin(t, name), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
 // withInit starts a daemon whose sandboxes have a PID 1 that misbehaves.
 func withInit(t *testing.T, mode string) *harness.Daemon {
 	t.Helper()
-	dir := programsWithout(t, "caisson-init")
+	dir := harness.ProgramsWithout(t, "caisson-init")
 	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X 'main.mode="+mode+"'", "-o", filepath.Join(dir, "caisson-init"), "./hostile")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

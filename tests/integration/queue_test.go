@@ -15,7 +15,7 @@ import (
 // file that it returns too is there.
 func slowRunc(t *testing.T) (programs, hold string) {
 	t.Helper()
-	programs = programsWithout(t, "runc")
+	programs = harness.ProgramsWithout(t, "runc")
 	hold = filepath.Join(programs, "hold")
 	script := fmt.Sprintf("#!/bin/sh\ncase \" $* \" in *' create '*) while [ -e %s ]; do sleep 0.05; done;; esac\nexec %s \"$@\"\n", hold, harness.Bin(t, "runc"))
 	if err := os.WriteFile(filepath.Join(programs, "runc"), []byte(script), 0o755); err != nil {
