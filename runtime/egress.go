@@ -149,4 +149,3 @@ func union(a, b []netip.Prefix) []netip.Prefix {
 	}
 	return all
 }
-
