@@ -215,3 +215,38 @@ func TestChecks(t *testing.T) {
 		refused(t, "the zero grant, "+name, err, sbxerr.Peer, "nothing is granted")
 	}
 }
+
+func TestCheckNetwork(t *testing.T) {
+	p := policy(t, rule(func(*Rule) {}), rule(func(r *Rule) { r.UIDs = []uint32{1001}; r.Network = true }))
+	bound, free := grant(t, p, User(1000, 1, nil, 1)), grant(t, p, User(1001, 1, nil, 1))
+	child, err := p.GrantNested(User(70000, 70000, nil, 1).In("p1"), parent(func(p *Parent) { p.Owner = User(0, 0, nil, 1) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var zero Grant
+	for name, tt := range map[string]struct {
+		g    Grant
+		mode string
+		own  bool
+		ok   bool
+	}{
+		"none":                          {bound, "none", true, true},
+		"the profile's":                 {bound, "open", false, true},
+		"a mode of one's own":           {bound, "allow", true, false},
+		"one's own, as granted":         {free, "allow", true, true},
+		"root":                          {grant(t, p, User(0, 0, nil, 1)), "open", true, true},
+		"a child, whose owner is root":  {child, "allow", true, false},
+		"a child, by its profile":       {child, "allow", false, false},
+		"a child with no way out":       {child, "none", true, true},
+		"nobody":                        {zero, "none", false, false},
+		"nobody, by a profile's policy": {zero, "allow", false, false},
+	} {
+		err := tt.g.CheckNetwork(tt.mode, tt.own)
+		if tt.ok != (err == nil) || err != nil && sbxerr.Of(err) != sbxerr.Peer {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if bound.Network("") != "" || child.Network("") != "none" || child.Network("open") != "open" {
+		t.Errorf("modes that nobody named: %q, %q, %q", bound.Network(""), child.Network(""), child.Network("open"))
+	}
+}

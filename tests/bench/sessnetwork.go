@@ -156,8 +156,8 @@ func (s *suite) networkCreates(site *site) {
 	}
 	var alone, allow, pooledAlone, pooledAllow times
 	for range s.rounds {
+		site.awaitPools() // whose filling would take part
 		alone, allow = append(alone, made(cold("none"))), append(allow, made(cold("allow")))
-		site.awaitPools()
 		pooledAlone = append(pooledAlone, made(&caissonv1.SandboxSpec{Profile: "alone"}))
 		pooledAllow = append(pooledAllow, made(&caissonv1.SandboxSpec{Profile: "web"}))
 	}
