@@ -18,7 +18,7 @@ state=$(mktemp -d /run/caisson-demo.XXX) # short: sockets lie below it
 readonly scratch state root=$scratch/root prefix=$scratch/installed work=$scratch/work
 readonly caisson=$prefix/bin/caisson
 export CAISSON_SOCKET=$state/caisson.sock
-daemon='' instance='' steps=0 failures=0
+daemon='' site='' instance='' steps=0 failures=0
 
 bold='' green='' red='' dim='' plain=''
 if [ -t 1 ]; then bold=$'\e[1m' green=$'\e[32m' red=$'\e[31m' dim=$'\e[2m' plain=$'\e[0m'; fi
@@ -45,10 +45,38 @@ leftovers() {
   find "$state/sandboxes" "$state/ids" "$root/output" "$root/spool" -mindepth 1 2>/dev/null || true
 }
 
+# serve_site serves one page on the host's loopback device, and tells the daemon
+# that it is the host site.example.
+serve_site() {
+  mkdir "$scratch/site"
+  echo 'this page is on the host' >"$scratch/site/index.html"
+  local port
+  for port in $(shuf -i 20000-30000 -n 20); do
+    busybox httpd -f -p "127.0.0.1:$port" -h "$scratch/site" &
+    site=$!
+    until busybox wget -qO /dev/null "http://127.0.0.1:$port/" 2>/dev/null; do
+      kill -0 "$site" 2>/dev/null || continue 2 # the port is taken
+      sleep 0.05
+    done
+    echo "network: {map: {site.example: \"127.0.0.1:$port\"}}" >"$scratch/config.yaml"
+    return
+  done
+  echo 'no port is free for a page' >&2
+  exit 1
+}
+
+stop_site() {
+  [ -n "$site" ] || return 0
+  kill -TERM "$site" 2>/dev/null || true # it may have ended by itself
+  wait "$site" 2>/dev/null || true
+  site=''
+}
+
 clean_up() {
   local code=$?
   trap - EXIT
   stop_daemon
+  stop_site
   if grep -qF -e "$scratch" -e "$state" /proc/self/mountinfo; then # what is mounted below is not ours to delete
     echo "mounts are left below $scratch or $state; nothing was deleted there" >&2
     exit 1
@@ -63,7 +91,7 @@ start_daemon() {
   local begin
   begin=$(now)
   # From elsewhere and in a session of its own, with nothing of our environment.
-  (cd / && exec env -i PATH="$PATH" setsid "$prefix/bin/caissond" --config /dev/null --root "$root" --state "$state" >"$scratch/log" 2>&1) &
+  (cd / && exec env -i PATH="$PATH" setsid "$prefix/bin/caissond" --config "$scratch/config.yaml" --root "$root" --state "$state" >"$scratch/log" 2>&1) &
   daemon=$!
   until "$caisson" ls >/dev/null 2>&1; do
     kill -0 "$daemon" 2>/dev/null && [ $(($(now) - begin)) -lt 60000 ] || { echo 'the daemon does not start:' >&2; cat "$scratch/log" >&2; exit 1; }
@@ -153,6 +181,7 @@ check_nothing_left() {
   steps=$((steps + 1))
   printf '\n%2d %s%s%s\n' "$steps" "$bold" 'The daemon stops; no process, mount, cgroup or directory of a sandbox is left' "$plain"
   stop_daemon
+  stop_site
   end=$(($(now) + 10000)) # the kernel takes its time with cgroups
   while left=$(leftovers) && [ -n "$left" ] && [ "$(now)" -lt $end ]; do sleep 0.1; done
   [ -z "$left" ] || wrong+=("$left")
@@ -192,6 +221,7 @@ dev_tools() {
 echo 'installing what was built into a scratch directory'
 make -s install PREFIX="$prefix"
 began=$(now)
+serve_site
 start_daemon
 tools=() image_args=() goroot=''
 dev_tools
@@ -288,6 +318,13 @@ kill_daemon
 try 'It ran on, no line of it is lost, and neither is its exit code' code=7 says='count 0$' says='count 39$' lines='count (0|19|39)$' -- attach agent "$job"
 try 'Files go in and out through the sandbox itself' -- cp README.md agent:/tmp/copy.md
 try 'The end of the session' -- rm --force agent
+
+section 'A network of one name'
+
+try 'What is named is reached, by its name' says='^this page is on the host$' -- run --allow site.example -- wget -qO- http://site.example/
+try 'Nothing else is: no other name, no address, no cloud' code=1 says='elsewhere.example' says='1.1.1.1' says='169.254.169.254' -- \
+  run --allow site.example -- sh -c 'for host in elsewhere.example 1.1.1.1 169.254.169.254; do wget -O- "http://$host/" && exit 0; done; exit 1'
+try 'The decision, and what would change it' code=1 says='SBX-701' says='--allow elsewhere.example' -- policy check --allow site.example http://elsewhere.example/
 
 section 'What must not work'
 
