@@ -171,6 +171,12 @@ func (r restorer) Restore(tables []table) error {
 	return err
 }
 
+// Amend runs the lines of tables without replacing what else is in them.
+func (r restorer) Amend(lines string) error {
+	_, err := r.restore.run(lines, "--noflush", "-w", strconv.Itoa(lockWait))
+	return err
+}
+
 // Save reads all tables that there are.
 func (r restorer) Save() ([]table, error) {
 	out, err := r.save.run("")

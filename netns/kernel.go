@@ -58,13 +58,15 @@ func (k *kernel) Listen() (s *Sockets, err error) {
 //
 // With commands for nft this takes 20 to 40 ms, in which nothing runs: when such
 // a command ends, the kernel waits until nobody reads the rules of before (RCU).
-func (k *kernel) Program() error {
+func (k *kernel) Program() error { return k.program(declaredTables) }
+
+func (k *kernel) program(want func(family) []table) error {
 	restorers, _, err := k.restorers()
 	if err != nil {
 		return err
 	}
 	return eachFamily(restorers, func(f family, r restorer) error {
-		return k.Do(func() error { return r.Restore(declaredTables(f)) })
+		return k.Do(func() error { return r.Restore(want(f)) })
 	})
 }
 
@@ -75,13 +77,9 @@ func (k *kernel) restorers() (map[family]restorer, tablesInUse, error) {
 	if err := k.Do(func() (err error) { use, err = readTablesInUse(); return err }); err != nil {
 		return nil, use, err
 	}
-	families := []family{familyV4}
-	v6, err := hasIPv6()
+	families, err := families()
 	if err != nil {
 		return nil, use, err
-	}
-	if v6 {
-		families = append(families, familyV6)
 	}
 	restorers := map[family]restorer{}
 	for _, f := range families {
@@ -92,8 +90,17 @@ func (k *kernel) restorers() (map[family]restorer, tablesInUse, error) {
 	return restorers, use, nil
 }
 
-// checkRules compares the rules with the declared ones.
-func (k *kernel) checkRules() ([]Difference, error) {
+// families lists those that the kernel has.
+func families() ([]family, error) {
+	v6, err := hasIPv6()
+	if err != nil || !v6 {
+		return []family{familyV4}, err
+	}
+	return []family{familyV4, familyV6}, nil
+}
+
+// checkRules compares the rules with those that are wanted.
+func (k *kernel) checkRules(want func(family) []table) ([]Difference, error) {
 	restorers, use, err := k.restorers()
 	if err != nil {
 		return nil, err
@@ -112,7 +119,7 @@ func (k *kernel) checkRules() ([]Difference, error) {
 	found := use.foreign(used)
 	for _, f := range []family{familyV4, familyV6} {
 		if live[f] != nil {
-			found = append(found, compareTables(f, declaredTables(f), *live[f])...)
+			found = append(found, compareTables(f, want(f), *live[f])...)
 		}
 	}
 	return found, nil

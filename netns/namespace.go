@@ -67,7 +67,7 @@ func build(path string) error {
 // configure sets up the namespace of the calling thread: settings first, lo
 // last.
 func configure() error {
-	if err := writeSysctls(); err != nil {
+	if err := writeSysctls(sysctls); err != nil {
 		return err
 	}
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)

@@ -59,7 +59,7 @@ func Check(path string, g *Gate) ([]Difference, error) {
 	})
 	if err == nil && g != nil {
 		var diffs []Difference
-		diffs, err = k.checkRules()
+		diffs, err = k.checkRules(declaredTables)
 		found = append(found, diffs...)
 	}
 	if err != nil {
@@ -95,61 +95,65 @@ func checkOwner(f *os.File) ([]Difference, error) {
 func inspect(h *netlink.Handle, prefixes []netip.Prefix) ([]Difference, error) {
 	var found []Difference
 	var errs []error
-	for _, look := range []func(*netlink.Handle) ([]Difference, error){links, addresses} {
+	for _, look := range []func(*netlink.Handle, ...string) ([]Difference, error){links, addresses} {
 		diffs, err := look(h)
 		found, errs = append(found, diffs...), append(errs, err)
 	}
 	routes, err := otherRoutes(h)
 	found, errs = append(found, compareRoutes(prefixes, routes)...), append(errs, err)
-	diffs, err := liveSysctls()
+	diffs, err := liveSysctls(sysctls)
 	return append(found, diffs...), errors.Join(append(errs, err)...)
 }
 
-func links(h *netlink.Handle) ([]Difference, error) {
+// links expects lo and the veths that are named.
+func links(h *netlink.Handle, veths ...string) ([]Difference, error) {
 	all, err := h.LinkList()
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
 	var found []Difference
-	sawLo := false
+	missing := append([]string{"lo"}, veths...)
 	for _, link := range all {
 		a := link.Attrs()
 		isLo := a.Index == loIndex && a.Flags&net.FlagLoopback != 0
 		switch {
-		case !isLo:
+		case !isLo && (link.Type() != "veth" || !slices.Contains(veths, a.Name)):
 			found = append(found, Difference{Name: "link", Declared: "absent", Live: a.Name})
+			continue
 		case a.Flags&net.FlagUp == 0:
-			found = append(found, Difference{Name: "link", Declared: "lo up", Live: "lo down"})
+			found = append(found, Difference{Name: "link", Declared: a.Name + " up", Live: a.Name + " down"})
 		}
-		sawLo = sawLo || isLo
+		missing = slices.DeleteFunc(missing, func(name string) bool { return name == a.Name })
 	}
-	if !sawLo {
-		found = append(found, Difference{Name: "link", Declared: "lo", Live: "absent"})
+	for _, name := range missing {
+		found = append(found, Difference{Name: "link", Declared: name, Live: "absent"})
 	}
 	return found, nil
 }
 
-func addresses(h *netlink.Handle) ([]Difference, error) {
+// addresses expects the loopback ones and those that are given.
+func addresses(h *netlink.Handle, others ...string) ([]Difference, error) {
 	all, err := h.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
 	var found []Difference
+	declared := append([]string{"127.0.0.1/8", "::1/128"}, others...)
 	for _, a := range all {
-		if !slices.Contains([]string{"127.0.0.1/8", "::1/128"}, a.IPNet.String()) {
+		if !slices.Contains(declared, a.IPNet.String()) {
 			found = append(found, Difference{Name: "address", Declared: "absent", Live: a.IPNet.String()})
 		}
 	}
 	return found, nil
 }
 
-func liveSysctls() ([]Difference, error) {
+func liveSysctls(want []Sysctl) ([]Difference, error) {
 	v6, err := hasIPv6()
 	if err != nil {
 		return nil, err
 	}
 	var found []Difference
-	for _, s := range sysctls {
+	for _, s := range want {
 		if s.IPv6 && !v6 {
 			continue
 		}

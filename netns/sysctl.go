@@ -58,13 +58,13 @@ func (s Sysctl) path() string {
 	return filepath.Join(sysctlRoot, strings.ReplaceAll(s.Key, ".", "/"))
 }
 
-// writeSysctls applies all settings to the calling thread's namespace.
-func writeSysctls() error {
+// writeSysctls applies the settings to the calling thread's namespace.
+func writeSysctls(want []Sysctl) error {
 	v6, err := hasIPv6()
 	if err != nil {
 		return err
 	}
-	for _, s := range sysctls {
+	for _, s := range want {
 		if s.IPv6 && !v6 {
 			continue
 		}

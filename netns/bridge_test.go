@@ -1,0 +1,237 @@
+package netns
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+func bridgeConfig() BridgeConfig {
+	return BridgeConfig{Instance: "caisson-test", Subnet: netip.MustParsePrefix("10.87.0.0/24"), Resolvers: []netip.Addr{netip.MustParseAddr("10.53.0.1")}}
+}
+
+func TestBridgeOffered(t *testing.T) {
+	if err := bridgeConfig().Offered(); err != nil {
+		t.Error(err)
+	}
+	gapped := bridgeConfig()
+	gapped.AirGapped = true
+	for reason, c := range map[string]BridgeConfig{"has not set it up": {}, "air-gapped": gapped} {
+		err := c.Offered()
+		if sbxerr.Of(err) != sbxerr.NetworkMode || !strings.Contains(err.Error(), reason) || sbxerr.RemedyOf(err) == "" {
+			t.Errorf("%+v: %v (remedy %q)", c, err, sbxerr.RemedyOf(err))
+		}
+		if _, err := c.wire(0); err == nil {
+			t.Errorf("%+v gives an address", c)
+		}
+	}
+}
+
+func TestBridgeValidate(t *testing.T) {
+	for _, tt := range []struct{ subnet, resolver, want string }{
+		{"10.87.0.0/22", "10.53.0.1", ""},
+		{"100.64.0.0/16", "9.9.9.9", ""},
+		{"10.87.0.0/24", "10.53.0.1", "254 addresses for ids.blocks = 512"},
+		{"10.87.0.0/31", "10.53.0.1", "0 addresses"},
+		{"10.87.0.1/16", "10.53.0.1", "without bits after it"},
+		{"fd00::/64", "10.53.0.1", "no IPv4 prefix"},
+		{"93.184.0.0/16", "10.53.0.1", "not private"},
+		{"8.0.0.0/4", "10.53.0.1", "without bits"},
+		{"0.0.0.0/0", "10.53.0.1", "not private"},
+		{"10.87.0.0/16", "127.0.0.53", "network.bridge.dns"},
+		{"10.87.0.0/16", "2620:fe::9", "network.bridge.dns"},
+		{"10.87.0.0/16", "0.0.0.0", "network.bridge.dns"},
+	} {
+		c := BridgeConfig{Subnet: netip.MustParsePrefix(tt.subnet), Resolvers: []netip.Addr{netip.MustParseAddr(tt.resolver)}}
+		err := c.Validate(512)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s, %s: %v, want %q", tt.subnet, tt.resolver, err, tt.want)
+		}
+	}
+}
+
+// F25: every sandbox has an address of its own within the subnet, and neither the
+// first nor the last of it.
+func TestBridgeAddresses(t *testing.T) {
+	c := bridgeConfig()
+	seen := map[netip.Addr]bool{}
+	for n := range c.capacity() {
+		w, err := c.wire(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := w.address.As4()[3]
+		if seen[w.address] || !c.Subnet.Contains(w.address) || last == 0 || last == 255 {
+			t.Fatalf("sandbox %d has %s", n, w.address)
+		}
+		seen[w.address] = true
+	}
+	if _, err := c.wire(c.capacity()); sbxerr.Of(err) != sbxerr.NetworkMode {
+		t.Errorf("past the end: %v", err)
+	}
+	c.Subnet = netip.MustParsePrefix("10.87.0.0/16")
+	if w, err := c.wire(255); err != nil || w.address.String() != "10.87.1.0" {
+		t.Errorf("sandbox 255: %v %v", w, err)
+	}
+}
+
+// The kernel bounds names: of links to 15 characters, of chains to 28.
+func TestBridgeNames(t *testing.T) {
+	c := bridgeConfig()
+	if name := c.outer(99999); len(name) > 15 {
+		t.Errorf("link %q is too long", name)
+	}
+	for _, f := range []family{familyV4, familyV6} {
+		for _, h := range c.hostTables(f) {
+			for _, chain := range h.chains {
+				if len(chain.name) > 28 {
+					t.Errorf("chain %q is too long", chain.name)
+				}
+			}
+		}
+	}
+	other := c
+	other.Instance = "caisson"
+	if c.linkPrefix() == other.linkPrefix() || c.table() == other.table() || c.chain("") == other.chain("") {
+		t.Error("two instances have the same names")
+	}
+}
+
+// Every address that the modes by name call not public is refused here too.
+func TestBridgeRefusesWhatIsNotPublic(t *testing.T) {
+	for _, addr := range []string{
+		"0.0.0.0", "10.1.2.3", "10.87.0.9", "100.100.100.200", "127.0.0.1", "168.63.129.16", "169.254.169.254", "169.254.170.2", "172.31.0.1", "192.0.0.192",
+		"192.0.2.1", "192.88.99.1", "192.168.1.1", "198.18.0.1", "198.51.100.1", "203.0.113.1", "224.0.0.251", "239.255.255.250", "240.0.0.1", "255.255.255.255",
+	} {
+		a := netip.MustParseAddr(addr)
+		if !slices.ContainsFunc(refusedRanges, func(r refusedRange) bool { return r.prefix.Contains(a) }) {
+			t.Errorf("%s is not refused", addr)
+		}
+	}
+	for _, addr := range []string{"1.1.1.1", "93.184.215.14", "172.32.0.1", "192.0.1.1", "168.63.129.17", "100.128.0.1", "223.255.255.255"} {
+		a := netip.MustParseAddr(addr)
+		if slices.ContainsFunc(refusedRanges, func(r refusedRange) bool { return r.prefix.Contains(a) }) {
+			t.Errorf("%s is refused", addr)
+		}
+	}
+}
+
+// Rules of others in the same tables are neither compared nor touched.
+const foreignRules = `*mangle
+:PREROUTING ACCEPT [0:0]
+:THEIRS - [0:0]
+-A PREROUTING -j THEIRS
+-A THEIRS -s 10.0.0.0/8 -j RETURN
+COMMIT
+*nat
+:PREROUTING ACCEPT [0:0]
+:POSTROUTING ACCEPT [0:0]
+-A POSTROUTING -s 172.17.0.0/16 ! -o docker0 -j MASQUERADE
+COMMIT
+*filter
+:INPUT ACCEPT [0:0]
+:FORWARD DROP [0:0]
+:OUTPUT ACCEPT [0:0]
+COMMIT
+`
+
+// apply is what iptables-restore --noflush makes of live, as far as mend and clean
+// ask for it.
+func apply(t *testing.T, live []table, lines string) []table {
+	t.Helper()
+	var at *table
+	chainOf := func(name string) *chain {
+		i := slices.IndexFunc(at.chains, func(c chain) bool { return c.name == name })
+		if i < 0 {
+			t.Fatalf("there is no chain %q of %q", name, at.name)
+		}
+		return &at.chains[i]
+	}
+	for line := range strings.Lines(lines) {
+		line = strings.TrimSpace(line)
+		verb, rest, _ := strings.Cut(line, " ")
+		name, spec, _ := strings.Cut(rest, " ")
+		switch {
+		case line == "COMMIT":
+		case line[0] == '*':
+			i := slices.IndexFunc(live, func(l table) bool { return l.name == line[1:] })
+			if i < 0 {
+				t.Fatalf("there is no table %q", line)
+			}
+			at = &live[i]
+		case line[0] == ':':
+			at.chains = append(slices.DeleteFunc(at.chains, func(c chain) bool { return c.name == verb[1:] }), chain{name: verb[1:], policy: name})
+		case verb == "-A":
+			chainOf(name).rules = append(chainOf(name).rules, rule{spec: spec})
+		case verb == "-I":
+			chainOf(name).rules = slices.Insert(chainOf(name).rules, 0, rule{spec: strings.TrimPrefix(spec, "1 ")})
+		case verb == "-D":
+			i := slices.IndexFunc(chainOf(name).rules, func(r rule) bool { return r.spec == spec })
+			chainOf(name).rules = slices.Delete(chainOf(name).rules, i, i+1)
+		case verb == "-F":
+			chainOf(name).rules = nil
+		case verb == "-X":
+			at.chains = slices.DeleteFunc(at.chains, func(c chain) bool { return c.name == name })
+		default:
+			t.Fatalf("line %q", line)
+		}
+	}
+	return live
+}
+
+func parsed(t *testing.T, text string) []table {
+	t.Helper()
+	tables, err := parseSaved(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tables
+}
+
+func TestMendAndClean(t *testing.T) {
+	c := bridgeConfig()
+	want := c.hostTables(familyV4)
+	live := parsed(t, foreignRules)
+	missing := 0
+	for _, h := range want {
+		missing += len(h.jumps) + len(h.chains)
+	}
+	if diffs := compareHooks(familyV4, want, live); len(diffs) != missing {
+		t.Errorf("without any: %v", diffs)
+	}
+	live = apply(t, live, mend(want, live))
+	if diffs := compareHooks(familyV4, want, live); len(diffs) > 0 {
+		t.Errorf("mended: %v", diffs)
+	}
+	for _, h := range want {
+		for _, broken := range h.chains {
+			hurt := parsed(t, foreignRules)
+			hurt = apply(t, hurt, mend(want, hurt))
+			hurt = apply(t, hurt, "*"+h.table+"\n-F "+broken.name+"\nCOMMIT\n")
+			if diffs := compareHooks(familyV4, want, hurt); len(diffs) != 1 {
+				t.Errorf("flushed %s %s: %v", h.table, broken.name, diffs)
+			}
+			if diffs := compareHooks(familyV4, want, apply(t, hurt, mend(want, hurt))); len(diffs) > 0 {
+				t.Errorf("mended %s: %v", broken.name, diffs)
+			}
+		}
+		for _, j := range h.jumps {
+			hurt := parsed(t, foreignRules)
+			hurt = apply(t, hurt, mend(want, hurt))
+			hurt = apply(t, hurt, "*"+h.table+"\n-D "+j.from+" "+j.spec()+"\nCOMMIT\n")
+			if diffs := compareHooks(familyV4, want, hurt); len(diffs) != 1 {
+				t.Errorf("without the jump from %s %s: %v", h.table, j.from, diffs)
+			}
+		}
+	}
+	live = apply(t, live, clean(c.chain(""), live))
+	if left, before := render(live), render(parsed(t, foreignRules)); left != before {
+		t.Errorf("left:\n%s\nbefore:\n%s", left, before)
+	}
+	if lines := clean(c.chain(""), live); lines != "" {
+		t.Errorf("nothing to clean: %q", lines)
+	}
+}

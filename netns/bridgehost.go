@@ -1,0 +1,257 @@
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+const (
+	// tetherPriority is before the rule for the table main (32766).
+	tetherPriority = 21000
+	// tetherProtocol marks routes of ours (rtnetlink(7): above RTPROT_STATIC it is
+	// for whoever wants it).
+	tetherProtocol = 202
+)
+
+// worldIP is an address of the world: the link on the way to it is the host's
+// uplink. It is not sent anything.
+var worldIP = net.IPv4(1, 1, 1, 1)
+
+// hostKernel is the namespace that sandboxes leave through: that of the process.
+type hostKernel struct {
+	cfg BridgeConfig
+	in  func(func() error) error // runs a function there
+}
+
+// with runs fn there, with a netlink socket.
+func (k *hostKernel) with(fn func(*netlink.Handle) error) error {
+	return k.in(func() error {
+		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return fmt.Errorf("open netlink socket: %w", err)
+		}
+		defer h.Close()
+		return fn(h)
+	})
+}
+
+// Uplink implements hostSide.
+func (k *hostKernel) Uplink() (mtu int, err error) {
+	err = k.with(func(h *netlink.Handle) error {
+		routes, err := h.RouteGet(worldIP)
+		if err != nil || len(routes) == 0 {
+			return sbxerr.WithRemedy(sbxerr.NetworkMode, "netns.bridge",
+				fmt.Errorf("use network mode %q: the host has no way out itself: %w", ModeBridge, err), "give the host a default route")
+		}
+		link, err := h.LinkByIndex(routes[0].LinkIndex)
+		if err != nil {
+			return fmt.Errorf("look at the host's uplink: %w", err)
+		}
+		name := link.Attrs().Name
+		mtu = link.Attrs().MTU
+		on, err := os.ReadFile(filepath.Join(sysctlRoot, "net/ipv4/conf", name, "forwarding"))
+		if err == nil && strings.TrimSpace(string(on)) != "1" {
+			err = errForward(name)
+		}
+		return err
+	})
+	return mtu, err
+}
+
+// tetherRule leads packets with both marks to the routes of sandboxes.
+func (k *hostKernel) tetherRule() *netlink.Rule {
+	r, mask := netlink.NewRule(), uint32(marksOfWorld)
+	r.Family, r.Priority, r.Table, r.Mark, r.Mask = netlink.FAMILY_V4, tetherPriority, k.cfg.table(), marksOfWorld, &mask
+	return r
+}
+
+// tetherRoute lets all others find no way to a sandbox, and by that, none back to
+// the source of what a sandbox sends. Its metric is the number of our table: it is
+// found by that also when the subnet is no longer known.
+func (k *hostKernel) tetherRoute() netlink.Route {
+	return netlink.Route{
+		Dst: ipNet(k.cfg.Subnet), Table: unix.RT_TABLE_MAIN, Type: unix.RTN_UNREACHABLE, Protocol: tetherProtocol,
+		Priority: k.cfg.table(), Family: netlink.FAMILY_V4,
+	}
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// Tether implements hostSide.
+func (k *hostKernel) Tether() (found []Difference, err error) {
+	err = k.with(func(h *netlink.Handle) error {
+		rules, routes, err := k.tethers(h)
+		if err != nil {
+			return err
+		}
+		if len(routes) == 0 {
+			if err := k.checkOverlap(h); err != nil {
+				return err
+			}
+			found = append(found, Difference{Name: "route", Declared: "unreachable " + k.cfg.Subnet.String(), Live: "absent"})
+			r := k.tetherRoute()
+			if err := h.RouteAdd(&r); err != nil && !errors.Is(err, unix.EEXIST) {
+				return fmt.Errorf("add the route that refuses %s: %w", k.cfg.Subnet, err)
+			}
+		}
+		if len(rules) == 0 {
+			found = append(found, Difference{Name: "routing rule", Declared: k.tetherRule().String(), Live: "absent"})
+			if err := h.RuleAdd(k.tetherRule()); err != nil {
+				return fmt.Errorf("add the routing rule of sandboxes: %w", err)
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// checkOverlap refuses a subnet that leads somewhere already.
+func (k *hostKernel) checkOverlap(h *netlink.Handle) error {
+	routes, err := h.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return fmt.Errorf("list routes: %w", err)
+	}
+	for _, r := range routes {
+		if r.Dst == nil {
+			continue
+		}
+		addr, ok := netip.AddrFromSlice(r.Dst.IP.To4())
+		bits, _ := r.Dst.Mask.Size()
+		if ok && bits > 0 && netip.PrefixFrom(addr, bits).Overlaps(k.cfg.Subnet) {
+			return sbxerr.WithRemedy(sbxerr.NetworkMode, "netns.bridge",
+				fmt.Errorf("use %s for sandboxes: the host has a route to %s", k.cfg.Subnet, r.Dst), bridgeRemedy)
+		}
+	}
+	return nil
+}
+
+// Tethered implements hostSide.
+func (k *hostKernel) Tethered() (is bool, err error) {
+	err = k.with(func(h *netlink.Handle) error {
+		rules, routes, err := k.tethers(h)
+		is = len(rules) > 0 || len(routes) > 0
+		return err
+	})
+	return is, err
+}
+
+// tethers lists the routing rules and the refusing routes of the instance.
+func (k *hostKernel) tethers(h *netlink.Handle) ([]netlink.Rule, []netlink.Route, error) {
+	rules, err := h.RuleListFiltered(netlink.FAMILY_V4, &netlink.Rule{Table: k.cfg.table()}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list routing rules: %w", err)
+	}
+	filter := &netlink.Route{Table: unix.RT_TABLE_MAIN, Protocol: tetherProtocol, Priority: k.cfg.table()}
+	routes, err := h.RouteListFiltered(netlink.FAMILY_V4, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_PRIORITY)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list routes: %w", err)
+	}
+	return rules, routes, nil
+}
+
+// Untether implements hostSide.
+func (k *hostKernel) Untether() error {
+	return k.with(func(h *netlink.Handle) error {
+		rules, routes, err := k.tethers(h)
+		errs := []error{err}
+		for _, r := range rules {
+			r.Family = netlink.FAMILY_V4
+			errs = append(errs, h.RuleDel(&r))
+		}
+		for _, r := range routes {
+			errs = append(errs, h.RouteDel(&r))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// Mend implements hostSide.
+func (k *hostKernel) Mend() ([]Difference, error) {
+	restorers, err := hostRestorers()
+	if err != nil {
+		return nil, err
+	}
+	var found []Difference
+	for f, r := range restorers {
+		want := k.cfg.hostTables(f)
+		err := k.in(func() error {
+			live, err := r.Save()
+			if err != nil {
+				return err
+			}
+			diffs := compareHooks(f, want, live)
+			if len(diffs) == 0 {
+				return nil
+			}
+			found = append(found, diffs...)
+			return r.Amend(mend(want, live))
+		})
+		if err != nil {
+			return found, err
+		}
+	}
+	return found, nil
+}
+
+// Clean implements hostSide.
+func (k *hostKernel) Clean() error {
+	restorers, err := hostRestorers()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, r := range restorers {
+		errs = append(errs, k.in(func() error {
+			live, err := r.Save()
+			if err != nil {
+				return err
+			}
+			if lines := clean(k.cfg.chain(""), live); lines != "" {
+				return r.Amend(lines)
+			}
+			return nil
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// hostRestorers are the host's own commands: its rules are those of its choice.
+func hostRestorers() (map[family]restorer, error) {
+	list, err := families()
+	if err != nil {
+		return nil, err
+	}
+	restorers := map[family]restorer{}
+	for _, f := range list {
+		if restorers[f], err = findRestorer(f, backendAny); err != nil {
+			return nil, err
+		}
+	}
+	return restorers, nil
+}
+
+// Links implements hostSide.
+func (k *hostKernel) Links() (names []string, err error) {
+	err = k.with(func(h *netlink.Handle) error {
+		all, err := h.LinkList()
+		for _, l := range all {
+			if strings.HasPrefix(l.Attrs().Name, k.cfg.linkPrefix()) {
+				names = append(names, l.Attrs().Name)
+			}
+		}
+		return err
+	})
+	return names, err
+}

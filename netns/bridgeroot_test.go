@@ -1,0 +1,377 @@
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Where the servers of these tests are. Each listens for TCP on port 80.
+const (
+	worldPublic   = "93.184.215.14:80"
+	worldPrivate  = "10.9.8.7:80"
+	worldMetadata = "169.254.169.254:80"
+	hostPublic    = "8.8.4.4:80"
+	hostUplink    = "198.51.100.1:80"
+)
+
+// town is a namespace that stands for the host's, with a link to one that stands
+// for the world. The world knows the way back to addresses that nobody masks: what
+// gets out without a mask is answered.
+type town struct {
+	host, world *Namespace
+	bridge      *Bridge
+	cfg         BridgeConfig
+}
+
+func newTown(t *testing.T) *town {
+	t.Helper()
+	town := &town{host: open(t, create(t)), world: open(t, create(t)), cfg: bridgeConfig()}
+	if err := town.host.Do(func() error { return addLink("up0", "e0", town.world) }); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"addr add 198.51.100.1/24 dev up0", "link set up0 up", "route add default via 198.51.100.2", "addr add 8.8.4.4/32 dev lo"} {
+		town.busybox(t, town.host, "ip "+line)
+	}
+	for _, line := range []string{
+		"addr add 198.51.100.2/24 dev e0", "link set e0 up", "addr add 93.184.215.14/32 dev lo", "addr add 10.9.8.7/32 dev lo", "addr add 169.254.169.254/32 dev lo",
+		"route add 10.87.0.0/24 via 198.51.100.1", "route add 8.8.4.4/32 via 198.51.100.1",
+	} {
+		town.busybox(t, town.world, "ip "+line)
+	}
+	town.set(t, "net.ipv4.conf.up0.forwarding", "1")
+	town.listen(t, town.host)
+	town.listen(t, town.world)
+	b, err := newBridge(town.cfg, &hostKernel{cfg: town.cfg, in: town.host.Do})
+	if err != nil {
+		t.Fatal(err)
+	}
+	town.bridge = b
+	return town
+}
+
+// addLink makes a link from the calling thread's namespace to another.
+func addLink(name, peer string, to *Namespace) error {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return h.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: peer, PeerNamespace: netlink.NsFd(to.file.Fd())})
+}
+
+func (*town) busybox(t *testing.T, n *Namespace, line string) string {
+	t.Helper()
+	var out []byte
+	err := n.Do(func() (err error) {
+		out, err = exec.Command("busybox", strings.Fields(line)...).CombinedOutput()
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%s: %v: %s", line, err, out)
+	}
+	return string(out)
+}
+
+func (town *town) set(t *testing.T, key, value string) {
+	t.Helper()
+	if err := town.host.Do(func() error { return Sysctl{Key: key, Value: value}.write() }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (*town) listen(t *testing.T, n *Namespace) {
+	t.Helper()
+	var l net.Listener
+	if err := n.Do(func() (err error) { l, err = net.Listen("tcp4", "0.0.0.0:80"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+}
+
+// attach makes a sandbox with a link.
+func (town *town) attach(t *testing.T, number uint32) (path string, n *Namespace) {
+	t.Helper()
+	path = create(t)
+	if err := town.bridge.Attach(path, number); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := town.bridge.Detach(number); err != nil {
+			t.Error(err)
+		}
+	})
+	return path, open(t, path)
+}
+
+func wantReached(t *testing.T, from *Namespace, to, when string) {
+	t.Helper()
+	if err := connectInside(t, from, to, false); err != nil {
+		t.Errorf("%s: connect to %s: %v", when, to, err)
+	}
+}
+
+// wantShut expects that none of them is reached. They are tried at the same time:
+// most of it is waiting for an answer.
+func wantShut(t *testing.T, from *Namespace, when string, to ...string) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for _, to := range to {
+		wg.Go(func() {
+			if err := connectInside(t, from, to, false); err == nil {
+				t.Errorf("%s: %s is reached", when, to)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// disarm takes away what refuses inside, so that the host's side stands alone.
+func disarm(t *testing.T, b backend, n *Namespace) {
+	t.Helper()
+	for _, line := range []string{"-P INPUT ACCEPT", "-P OUTPUT ACCEPT", "-F"} {
+		runInside(t, n, fmt.Sprintf("iptables-%s -w %s", b, line))
+	}
+}
+
+func TestBridgeReaches(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		town := newTown(t)
+		path, n := town.attach(t, 0)
+		_, other := town.attach(t, 1)
+		town.listen(t, other)
+		const neighbour = "10.87.0.2:80"
+		for _, to := range []string{worldPublic, worldPrivate, worldMetadata} {
+			wantReached(t, town.host, to, "control, from the host")
+		}
+		wantReached(t, town.world, hostPublic, "control, from the world")
+		wantReached(t, other, neighbour, "control, from itself")
+		wantReached(t, n, worldPublic, "from a sandbox")
+		refused := []string{worldPrivate, worldMetadata, hostPublic, hostUplink, neighbour, "10.87.0.1:22"}
+		wantShut(t, n, "from a sandbox", refused...)
+		wantShut(t, town.host, "from the host", neighbour)
+		wantShut(t, town.world, "from the world", neighbour)
+		if diffs, err := town.bridge.Check(path, 0); err != nil || len(diffs) > 0 {
+			t.Errorf("Check = %v, %v", diffs, err)
+		}
+		if diffs, err := town.bridge.Mend(); err != nil || len(diffs) > 0 {
+			t.Errorf("Mend = %v, %v", diffs, err)
+		}
+		disarm(t, b, n)
+		disarm(t, b, other)
+		wantShut(t, n, "with nothing refused inside", refused...)
+		if diffs, err := town.bridge.Check(path, 0); err != nil || len(diffs) == 0 {
+			t.Errorf("Check of changed rules = %v, %v", diffs, err)
+		}
+		// P099: another's address, and one that is nobody's.
+		for _, source := range []string{"10.87.0.2", "10.87.0.99", "93.184.215.99"} {
+			town.busybox(t, n, "ip addr add "+source+"/32 dev lo")
+			if err := connectFrom(t, n, source, worldPublic); err == nil {
+				t.Errorf("with the address %s the world answers", source)
+			}
+		}
+		if err := connectFrom(t, n, "10.87.0.1", worldPublic); err != nil {
+			t.Errorf("control, with its own address: %v", err)
+		}
+		runInside(t, town.host, fmt.Sprintf("iptables-%s -w -t mangle -D %s -d 10.0.0.0/8 -j DROP", b, town.cfg.chain("PRE")))
+		wantReached(t, n, worldPrivate, "control, without the rule of the host")
+	})
+}
+
+func connectFrom(t *testing.T, n *Namespace, source, to string) error {
+	t.Helper()
+	addr := netip.MustParseAddrPort(to)
+	fd := socketInside(t, n, unix.AF_INET, unix.SOCK_STREAM, 0, false)
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: netip.MustParseAddr(source).As4()}); err != nil {
+		t.Fatal(err)
+	}
+	return unix.Connect(fd, sockaddr(addr))
+}
+
+// F20: whatever table is flushed, by itself or with all others, what was refused
+// stays refused, nothing leaves unmasked, and Mend puts it right.
+func TestBridgeFlushed(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		town := newTown(t)
+		_, n := town.attach(t, 0)
+		disarm(t, b, n)
+		refused := []string{worldPrivate, worldMetadata, hostPublic, hostUplink}
+		for _, tt := range []struct {
+			tables   []string
+			rpFilter string // the host's own choice for all links
+		}{{[]string{"filter"}, "0"}, {[]string{"mangle"}, "0"}, {[]string{"nat"}, "0"}, {[]string{"mangle", "nat", "filter"}, "1"}, {[]string{"mangle", "nat", "filter"}, "2"}} {
+			when := fmt.Sprintf("%s flushed, rp_filter %s", tt.tables, tt.rpFilter)
+			town.set(t, "net.ipv4.conf.all.rp_filter", tt.rpFilter)
+			wantReached(t, n, worldPublic, "before")
+			for _, name := range tt.tables {
+				runInside(t, town.host, fmt.Sprintf("iptables-%s -w -t %s -F", b, name))
+			}
+			if slices.Equal(tt.tables, []string{"filter"}) {
+				wantShut(t, n, when, refused...)
+				wantReached(t, n, worldPublic, when) // what is masked, and refused by nobody
+			} else {
+				wantShut(t, n, when, append(refused, worldPublic)...)
+			}
+			if diffs, err := town.bridge.Mend(); err != nil || len(diffs) == 0 {
+				t.Errorf("%s: Mend = %v, %v", when, diffs, err)
+			}
+			wantReached(t, n, worldPublic, when+" and mended")
+			wantShut(t, n, when+" and mended", worldPrivate)
+		}
+		for name, routes := range map[string]netlink.Route{
+			"refusing route": {Table: unix.RT_TABLE_MAIN, Protocol: tetherProtocol}, "route to the sandbox": {Table: town.cfg.table(), Protocol: tetherProtocol},
+		} {
+			town.flushRoutes(t, routes)
+			wantShut(t, n, name, worldPrivate)
+			if diffs, err := town.bridge.Mend(); err != nil || len(diffs) != 1 {
+				t.Errorf("%s: Mend = %v, %v", name, diffs, err)
+			}
+			wantReached(t, n, worldPublic, name+" mended")
+		}
+		town.busybox(t, town.host, "ip rule del pref 21000")
+		wantShut(t, n, "routing rule", worldPrivate, worldPublic)
+		if diffs, err := town.bridge.Mend(); err != nil || len(diffs) != 1 {
+			t.Errorf("routing rule: Mend = %v, %v", diffs, err)
+		}
+		wantReached(t, n, worldPublic, "routing rule mended")
+	})
+}
+
+func (town *town) flushRoutes(t *testing.T, like netlink.Route) {
+	t.Helper()
+	k := &hostKernel{cfg: town.cfg, in: town.host.Do}
+	err := k.with(func(h *netlink.Handle) error {
+		routes, err := h.RouteListFiltered(netlink.FAMILY_V4, &like, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
+		if len(routes) == 0 && err == nil {
+			t.Errorf("there are no routes like %v", like)
+		}
+		for _, r := range routes {
+			err = errors.Join(err, h.RouteDel(&r))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A host that drops what it forwards lets sandboxes through, and its own rules
+// bind them.
+func TestBridgeHostRules(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		town := newTown(t)
+		run := func(line string) { t.Helper(); runInside(t, town.host, fmt.Sprintf("iptables-%s -w %s", b, line)) }
+		run("-P FORWARD DROP")
+		_, n := town.attach(t, 0)
+		wantReached(t, n, worldPublic, "with the policy DROP")
+		run("-I FORWARD -d 93.184.215.14 -j DROP")
+		wantShut(t, n, "refused by the host", worldPublic)
+	})
+}
+
+// everything is all that there is in the host's namespace.
+func (town *town) everything(t *testing.T, b backend) string {
+	t.Helper()
+	var all strings.Builder
+	for _, line := range []string{"ip link", "ip addr", "ip rule", "ip route show table all"} {
+		all.WriteString(town.busybox(t, town.host, line))
+	}
+	err := town.host.Do(func() error {
+		for _, f := range []family{familyV4, familyV6} {
+			r, err := findRestorer(f, b)
+			if err != nil {
+				return err
+			}
+			live, err := r.Save()
+			if err != nil {
+				return err
+			}
+			for _, l := range live { // a table with no rule is what asking for it makes
+				for _, c := range l.chains {
+					if c.policy != "ACCEPT" || len(c.rules) > 0 {
+						fmt.Fprintf(&all, "%s %s %v\n", l.name, c.name, c)
+					}
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.String()
+}
+
+func TestBridgeLeavesNothing(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		town := newTown(t)
+		runInside(t, town.host, fmt.Sprintf("iptables-%s -w -t nat -A POSTROUTING -s 172.17.0.0/16 -j MASQUERADE", b)) // somebody else's
+		before := town.everything(t, b)
+		for _, number := range []uint32{3, 4} {
+			if err := town.bridge.Attach(create(t), number); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if town.everything(t, b) == before {
+			t.Fatal("the control: nothing is seen of two sandboxes")
+		}
+		later, err := newBridge(BridgeConfig{Instance: town.cfg.Instance}, &hostKernel{cfg: BridgeConfig{Instance: town.cfg.Instance}, in: town.host.Do})
+		if err != nil || !later.InUse() {
+			t.Fatalf("a later daemon without the mode sees nothing: %v", err)
+		}
+		if err := later.Detach(3); err != nil {
+			t.Fatal(err)
+		}
+		if err := later.Settle(); err != nil {
+			t.Fatal(err)
+		}
+		if after := town.everything(t, b); after != before {
+			t.Errorf("before:\n%s\nafter:\n%s", before, after)
+		}
+	})
+}
+
+func TestBridgeRefusals(t *testing.T) {
+	needRoot(t)
+	town := newTown(t)
+	refused := func(reason string) {
+		t.Helper()
+		path := create(t)
+		err := town.bridge.Attach(path, 0)
+		if sbxerr.Of(err) != sbxerr.NetworkMode || !strings.Contains(err.Error(), reason) || sbxerr.RemedyOf(err) == "" {
+			t.Errorf("Attach = %v (remedy %q), want %q", err, sbxerr.RemedyOf(err), reason)
+		}
+		if links, err := town.bridge.host.Links(); err != nil || len(links) > 0 || town.bridge.InUse() {
+			t.Errorf("left %v, %v", links, err)
+		}
+	}
+	town.set(t, "net.ipv4.conf.up0.forwarding", "0")
+	refused(`forwards nothing that comes from "up0"`)
+	town.set(t, "net.ipv4.conf.up0.forwarding", "1")
+	town.busybox(t, town.host, "ip route add 10.87.0.128/25 via 198.51.100.2")
+	refused("has a route to 10.87.0.128/25")
+	town.busybox(t, town.host, "ip route del 10.87.0.128/25")
+	town.busybox(t, town.host, "ip route del default")
+	refused("has no way out itself")
+	useCommands(t, nil)
+	town.busybox(t, town.host, "ip route add default via 198.51.100.2")
+	path := create(t)
+	if err := town.bridge.Attach(path, 0); sbxerr.Of(err) != sbxerr.NetRule {
+		t.Errorf("without iptables: %v", err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+}

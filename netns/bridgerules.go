@@ -1,0 +1,160 @@
+package netns
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// refusedRange is a range of addresses that no sandbox of the mode bridge
+// reaches.
+type refusedRange struct {
+	prefix netip.Prefix
+	why    string
+}
+
+// refusedRanges are sent nothing. Sources: the IANA special-purpose address
+// registry (RFC 6890), and the documentation of the clouds for addresses of
+// their metadata services that lie elsewhere.
+var refusedRanges = []refusedRange{
+	{netip.MustParsePrefix("0.0.0.0/8"), "this network"},
+	{netip.MustParsePrefix("10.0.0.0/8"), "private (RFC 1918): the operator's machines, and other sandboxes"},
+	{netip.MustParsePrefix("100.64.0.0/10"), "carrier NAT (RFC 6598), with a metadata service of Alibaba"},
+	{netip.MustParsePrefix("127.0.0.0/8"), "loopback"},
+	{netip.MustParsePrefix("168.63.129.16/32"), "the host of Azure's machines"},
+	{netip.MustParsePrefix("169.254.0.0/16"), "link-local, with the metadata services of most clouds"},
+	{netip.MustParsePrefix("172.16.0.0/12"), "private (RFC 1918): the operator's machines"},
+	{netip.MustParsePrefix("192.0.0.0/24"), "protocol assignments, with a metadata service of Oracle"},
+	{netip.MustParsePrefix("192.0.2.0/24"), "documentation"},
+	{netip.MustParsePrefix("192.88.99.0/24"), "6to4 relays"},
+	{netip.MustParsePrefix("192.168.0.0/16"), "private (RFC 1918): the operator's machines"},
+	{netip.MustParsePrefix("198.18.0.0/15"), "benchmarks (RFC 2544)"},
+	{netip.MustParsePrefix("198.51.100.0/24"), "documentation"},
+	{netip.MustParsePrefix("203.0.113.0/24"), "documentation"},
+	{netip.MustParsePrefix("224.0.0.0/4"), "multicast"},
+	{netip.MustParsePrefix("240.0.0.0/4"), "reserved, with broadcast"},
+}
+
+// hook is a table of the host with chains of ours in it.
+type hook struct {
+	table string
+	jumps []jump
+	// chains are ours alone. Their policy is "-".
+	chains []chain
+}
+
+// jump leads from a built-in chain to one of ours.
+type jump struct {
+	from, to string
+	last     bool // after the rules that are there, which then bind sandboxes too; else before them
+}
+
+// hostTables are the rules in the host's namespace. They are the same for every
+// sandbox: its link and its route are all that it has of its own.
+//
+// They are made to fail closed whoever flushes which of the tables. A packet from
+// a sandbox is taken only if there is a route back to its source (rp_filter), and
+// that route is found only by packets with both marks (see tether). One is given
+// by the same chain that refuses destinations, the other by the table that masks
+// the source. So without the refusals, or without the masking, nothing is routed
+// at all. What the table filter says comes on top of it.
+func (c BridgeConfig) hostTables(f family) []hook {
+	in := "-i " + c.linkPrefix() + "+"
+	out := "-o " + c.linkPrefix() + "+"
+	if f == familyV6 {
+		return []hook{{"filter", []jump{{"INPUT", c.chain("IN"), false}, {"FORWARD", c.chain("FWD"), false}}, []chain{
+			{c.chain("IN"), "-", []rule{{in + " -j DROP", "links of sandboxes have no IPv6"}}},
+			{c.chain("FWD"), "-", []rule{{in + " -j DROP", "links of sandboxes have no IPv6"}, {out + " -j DROP", "links of sandboxes have no IPv6"}}},
+		}}}
+	}
+	return []hook{c.mangleHook(in), c.natHook(in), c.filterHook(in, out)}
+}
+
+// chain is the name of one of our chains, at most 28 characters.
+func (c BridgeConfig) chain(name string) string { return "CAISSON-" + c.tag() + "-" + name }
+
+func (c BridgeConfig) mangleHook(in string) hook {
+	rules := []rule{
+		{
+			fmt.Sprintf("! %s -m conntrack --ctstate RELATED,ESTABLISHED --ctorigsrc %s --ctdir REPLY -j %s", in, c.Subnet, setMark(marksOfWorld)),
+			"answers find their sandbox",
+		},
+		{"! " + in + " -j RETURN", "what else comes from elsewhere is not for sandboxes"},
+	}
+	for _, r := range c.Resolvers {
+		for _, proto := range []string{"udp", "tcp"} {
+			rules = append(rules, rule{fmt.Sprintf("-d %s/32 -p %s -m %s --dport 53 -g %s", r, proto, proto, c.chain("PASS")), "a resolver of the configuration"})
+		}
+	}
+	rules = append(rules, rule{"-m addrtype ! --dst-type UNICAST -j DROP", "the host itself, whatever its addresses are; broadcast and multicast"})
+	for _, r := range refusedRanges {
+		rules = append(rules, rule{"-d " + r.prefix.String() + " -j DROP", r.why})
+	}
+	rules = append(rules, rule{"-g " + c.chain("PASS"), "all else is public"})
+	return hook{"mangle", []jump{{"PREROUTING", c.chain("PRE"), false}}, []chain{
+		{c.chain("PASS"), "-", []rule{
+			{fmt.Sprintf("-m connmark --mark %#x/%#x -j %s", markMasked, markMasked, setMark(markMasked)), "later packets of a connection that is masked"},
+			{"-j " + setMark(markPassed), "it is not refused"},
+		}},
+		{c.chain("PRE"), "-", rules},
+	}}
+}
+
+// natHook sees only the first packet of a connection.
+func (c BridgeConfig) natHook(in string) hook {
+	return hook{"nat", []jump{{"PREROUTING", c.chain("PRE"), false}, {"POSTROUTING", c.chain("POST"), false}}, []chain{
+		{c.chain("POST"), "-", []rule{{fmt.Sprintf("-s %s ! -o %s+ -j MASQUERADE", c.Subnet, c.linkPrefix()), "sandboxes have the host's address outside"}}},
+		{c.chain("PRE"), "-", []rule{
+			{in + " -j CONN" + setMark(markMasked), "the connection is masked: its later packets do not come here"},
+			{in + " -j " + setMark(markMasked), "this packet is masked"},
+		}},
+	}}
+}
+
+func (c BridgeConfig) filterHook(in, out string) hook {
+	marked := fmt.Sprintf(" -m mark --mark %#x/%#x -j ACCEPT", marksOfWorld, marksOfWorld)
+	return hook{"filter", []jump{{"INPUT", c.chain("IN"), false}, {"FORWARD", c.chain("FWD"), true}}, []chain{
+		{c.chain("FWD"), "-", []rule{
+			{in + " " + out + " -j DROP", "sandboxes do not reach each other"},
+			{in + marked, "also where the host forwards nothing else"},
+			{out + marked, "answers to it"},
+			{in + " -j DROP", "what is not marked"},
+			{out + " -j DROP", "what nobody inside asked for"},
+		}},
+		{c.chain("IN"), "-", []rule{{in + " -j DROP", "the host is not reached"}}},
+	}}
+}
+
+func setMark(bits int) string { return fmt.Sprintf("MARK --set-xmark %#x/%#x", bits, bits) }
+
+// innerTables are the rules in the namespace of a sandbox of the mode bridge.
+// Nothing of the host's flushes these, and nothing inside can. Refusals are said
+// at once here; the host's own would keep a program waiting.
+func (c BridgeConfig) innerTables(f family, w wire) []table {
+	if f == familyV6 {
+		return []table{filterTable("::1/128")}
+	}
+	const self = "programs inside talk to each other"
+	output := []rule{
+		{"-d 127.0.0.0/8 -o lo -j ACCEPT", self},
+		{fmt.Sprintf("-d %s/32 -o lo -j ACCEPT", w.address), self},
+		{fmt.Sprintf("! -s %s/32 -j DROP", w.address), "no packet has another's address"},
+	}
+	for _, r := range c.Resolvers {
+		for _, proto := range []string{"udp", "tcp"} {
+			output = append(output, rule{fmt.Sprintf("-d %s/32 -o %s -p %s -m %s --dport 53 -j ACCEPT", r, innerLink, proto, proto), "a resolver of the configuration"})
+		}
+	}
+	for _, r := range refusedRanges {
+		output = append(output, rule{fmt.Sprintf("-d %s -o %s -j REJECT --reject-with icmp-admin-prohibited", r.prefix, innerLink), r.why})
+	}
+	output = append(output, rule{"-o " + innerLink + " -j ACCEPT", "all else is public; the host refuses its own addresses"})
+	return []table{{"filter", []chain{
+		{"INPUT", "DROP", []rule{
+			{"-d 127.0.0.0/8 -i lo -j ACCEPT", self},
+			{fmt.Sprintf("-d %s/32 -i lo -j ACCEPT", w.address), self},
+			{"-i " + innerLink + " -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT", "answers, and nothing that was not asked for"},
+		}},
+		{"FORWARD", "DROP", nil},
+		{"OUTPUT", "DROP", output},
+	}}}
+}
