@@ -59,9 +59,9 @@ func (c BridgeConfig) Offered() error {
 	const op = "netns.bridge"
 	switch {
 	case c.AirGapped:
-		return sbxerr.WithRemedy(sbxerr.NetworkMode, op, fmt.Errorf("use network mode %q: the daemon is air-gapped", ModeBridge), "use the mode allow, with mapped names")
+		return sbxerr.WithRemedy(sbxerr.NetworkMode, op, fmt.Errorf("use network mode %q: it is not offered: the daemon is air-gapped", ModeBridge), "use the mode allow, with mapped names")
 	case !c.Subnet.IsValid():
-		return sbxerr.WithRemedy(sbxerr.NetworkMode, op, fmt.Errorf("use network mode %q: the operator has not set it up", ModeBridge), bridgeRemedy)
+		return sbxerr.WithRemedy(sbxerr.NetworkMode, op, fmt.Errorf("use network mode %q: it is not offered: the operator has not set it up", ModeBridge), bridgeRemedy)
 	}
 	return nil
 }

@@ -235,3 +235,28 @@ func TestMendAndClean(t *testing.T) {
 		t.Errorf("nothing to clean: %q", lines)
 	}
 }
+
+func TestBridgeDescribe(t *testing.T) {
+	c := bridgeConfig()
+	text := strings.Join(c.Describe(4), "\n")
+	for _, want := range []string{
+		"10.87.0.5/32", c.outer(4), "iptables -t filter -P OUTPUT DROP", "ip6tables -t filter -P OUTPUT DROP", "on the host: iptables -t nat -A " + c.chain("POST"),
+		"on the host: iptables -t mangle -I PREROUTING 1 -j " + c.chain("PRE"), "net.ipv4.conf." + c.outer(4) + ".rp_filter = 1", "-d 169.254.0.0/16",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not described:\n%s", want, text)
+		}
+	}
+	w, err := c.wire(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range append(innerSysctls(), outerSysctls(w)...) {
+		if s.Why == "" || s.IPv6 != strings.HasPrefix(s.Key, "net.ipv6.") {
+			t.Errorf("setting %+v", s)
+		}
+	}
+	if lines := (BridgeConfig{}).Describe(0); lines != nil {
+		t.Errorf("not offered, and described: %q", lines)
+	}
+}

@@ -96,6 +96,12 @@ func (k *hostKernel) Tether() (found []Difference, err error) {
 		if err != nil {
 			return err
 		}
+		if found, err = k.untieOthers(h, rules, routes); err != nil {
+			return err
+		}
+		if len(found) > 0 {
+			rules, routes = nil, nil
+		}
 		if len(routes) == 0 {
 			if err := k.checkOverlap(h); err != nil {
 				return err
@@ -115,6 +121,38 @@ func (k *hostKernel) Tether() (found []Difference, err error) {
 		return nil
 	})
 	return found, err
+}
+
+// untieOthers removes all if one of them is not as it is declared, such as that of
+// another subnet, which was configured before.
+func (k *hostKernel) untieOthers(h *netlink.Handle, rules []netlink.Rule, routes []netlink.Route) (found []Difference, err error) {
+	want := k.tetherRule()
+	for _, r := range rules {
+		if r.Priority != want.Priority || r.Mark != want.Mark || r.Mask == nil || *r.Mask != *want.Mask {
+			found = append(found, Difference{Name: "routing rule", Declared: want.String(), Live: r.String()})
+		}
+	}
+	for _, r := range routes {
+		if r.Dst == nil || r.Dst.String() != k.cfg.Subnet.String() || r.Type != unix.RTN_UNREACHABLE {
+			found = append(found, Difference{Name: "route", Declared: "unreachable " + k.cfg.Subnet.String(), Live: r.String()})
+		}
+	}
+	if len(found) == 0 {
+		return nil, nil
+	}
+	return found, untie(h, rules, routes)
+}
+
+func untie(h *netlink.Handle, rules []netlink.Rule, routes []netlink.Route) error {
+	var errs []error
+	for _, r := range rules {
+		r.Family = netlink.FAMILY_V4
+		errs = append(errs, h.RuleDel(&r))
+	}
+	for _, r := range routes {
+		errs = append(errs, h.RouteDel(&r))
+	}
+	return errors.Join(errs...)
 }
 
 // checkOverlap refuses a subnet that leads somewhere already.
@@ -165,15 +203,7 @@ func (k *hostKernel) tethers(h *netlink.Handle) ([]netlink.Rule, []netlink.Route
 func (k *hostKernel) Untether() error {
 	return k.with(func(h *netlink.Handle) error {
 		rules, routes, err := k.tethers(h)
-		errs := []error{err}
-		for _, r := range rules {
-			r.Family = netlink.FAMILY_V4
-			errs = append(errs, h.RuleDel(&r))
-		}
-		for _, r := range routes {
-			errs = append(errs, h.RouteDel(&r))
-		}
-		return errors.Join(errs...)
+		return errors.Join(err, untie(h, rules, routes))
 	})
 }
 

@@ -3,6 +3,7 @@ package netns
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 )
 
 // refusedRange is a range of addresses that no sandbox of the mode bridge
@@ -157,4 +158,37 @@ func (c BridgeConfig) innerTables(f family, w wire) []table {
 		{"FORWARD", "DROP", nil},
 		{"OUTPUT", "DROP", output},
 	}}}
+}
+
+// Describe lists, as a person reads them, the facts that enforce the mode bridge
+// in a sandbox that has number.
+func (c BridgeConfig) Describe(number uint32) []string {
+	w, err := c.wire(number)
+	if err != nil {
+		return nil
+	}
+	lines := []string{
+		"links lo and " + innerLink + ", up: no others, with 127.0.0.1/8, ::1/128 and " + w.address.String() + "/32",
+		"the other end of " + innerLink + " is " + w.outer + " on the host: a link of two ends, with nobody else on it",
+		"one route, which leads through " + innerLink,
+		"owned by the host's user namespace: root inside cannot change it",
+	}
+	for _, f := range []family{familyV4, familyV6} {
+		lines = append(lines, describeRules(f, c.innerTables(f, w))...)
+		for _, h := range c.hostTables(f) {
+			lines = append(lines, describeHook(f, h)...)
+		}
+	}
+	return append(lines, append(describeSysctls(innerSysctls()), describeSysctls(outerSysctls(w))...)...)
+}
+
+func describeHook(f family, h hook) []string {
+	lines := describeRules(f, []table{{h.table, h.chains}})
+	for _, j := range h.jumps {
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s -t %s %s", f, h.table, j.add())))
+	}
+	for i := range lines {
+		lines[i] = "on the host: " + lines[i]
+	}
+	return lines
 }

@@ -22,40 +22,36 @@ const (
 // ModeInfo is what is known of one mode.
 type ModeInfo struct {
 	Mode    Mode
-	Offered bool // by this version
 	Summary string
 }
 
 var modes = []ModeInfo{
-	{ModeNone, true, "only the loopback device: every connection fails at once"},
-	{ModeAllow, true, "only destinations that the policy names, through the gateway"},
-	{ModeOpen, true, "every public name over TCP, through the gateway"},
-	{ModeBridge, false, "an interface of its own behind a bridge of the host"},
+	{ModeNone, "only the loopback device: every connection fails at once"},
+	{ModeAllow, "only destinations that the policy names, through the gateway"},
+	{ModeOpen, "every public name over TCP, through the gateway"},
+	{ModeBridge, "every public address with any protocol, through a link of its own that the host masks"},
 }
 
 // Modes lists all modes, the strictest first.
 func Modes() []ModeInfo { return slices.Clone(modes) }
 
-// ParseMode reads a mode. Empty is none, the strictest. A mode that is known
-// but not offered, and one that is not known, are refused with code
-// sbxerr.NetworkMode.
+// ParseMode reads a mode. Empty is none, the strictest. One that is not known is
+// refused with code sbxerr.NetworkMode. Whether the operator offers bridge is for
+// BridgeConfig to say.
 func ParseMode(s string) (Mode, error) {
 	const op = "netns.parse_mode"
 	if s == "" {
 		return ModeNone, nil
 	}
 	i := slices.IndexFunc(modes, func(m ModeInfo) bool { return string(m.Mode) == s })
-	switch {
-	case i < 0:
+	if i < 0 {
 		return "", sbxerr.New(sbxerr.NetworkMode, op, "use network mode %q: %s", clip(s), suggest(s))
-	case !modes[i].Offered:
-		return "", sbxerr.New(sbxerr.NetworkMode, op, "use network mode %q: it is not offered yet; offered are %q", s, offered())
 	}
 	return modes[i].Mode, nil
 }
 
-// Describe lists, as a person reads them, the facts that enforce m. It is nil
-// for a mode that is not offered.
+// Describe lists, as a person reads them, the facts that enforce m. Those of the
+// mode bridge, which depend on the configuration, are BridgeConfig's to describe.
 func (m Mode) Describe() []string {
 	var lines []string
 	switch m {
@@ -74,12 +70,17 @@ func (m Mode) Describe() []string {
 			fmt.Sprintf("the gateway listens on %s, TCP port %d, and serves DNS on port %d; nothing inside may take these ports", gateAddress, GatePort, DNSPort),
 		}
 		for _, f := range []family{familyV4, familyV6} {
-			lines = append(lines, describeRules(f)...)
+			lines = append(lines, describeRules(f, declaredTables(f))...)
 		}
 	default:
 		return nil
 	}
-	for _, s := range sysctls {
+	return append(lines, describeSysctls(sysctls)...)
+}
+
+func describeSysctls(list []Sysctl) []string {
+	var lines []string
+	for _, s := range list {
 		lines = append(lines, fmt.Sprintf("sysctl %s = %s: %s", s.Key, s.Value, s.Why))
 	}
 	return lines
@@ -87,11 +88,11 @@ func (m Mode) Describe() []string {
 
 // describeRules lists the policies that drop, and the rules with their
 // reasons.
-func describeRules(f family) []string {
+func describeRules(f family, tables []table) []string {
 	var lines []string
-	for _, t := range declaredTables(f) {
+	for _, t := range tables {
 		for _, c := range t.chains {
-			if c.policy != "ACCEPT" {
+			if c.policy == "DROP" {
 				lines = append(lines, fmt.Sprintf("%s -t %s -P %s %s", f, t.name, c.name, c.policy))
 			}
 			for _, r := range c.rules {
@@ -102,27 +103,21 @@ func describeRules(f family) []string {
 	return lines
 }
 
-func offered() []string {
-	var names []string
-	for _, m := range modes {
-		if m.Offered {
-			names = append(names, string(m.Mode))
-		}
-	}
-	return names
-}
-
-// suggest names the nearest known mode if one is near enough to be a slip of
-// the hand, else all that are offered.
-func suggest(s string) string {
+func modeNames() []string {
 	var names []string
 	for _, m := range modes {
 		names = append(names, string(m.Mode))
 	}
-	if near := sbxerr.Nearest(strings.ToLower(clip(s)), names); near != "" {
+	return names
+}
+
+// suggest names the nearest mode if one is near enough to be a slip of the hand,
+// else all.
+func suggest(s string) string {
+	if near := sbxerr.Nearest(strings.ToLower(clip(s)), modeNames()); near != "" {
 		return fmt.Sprintf("there is no such mode; did you mean %q?", near)
 	}
-	return fmt.Sprintf("there is no such mode; offered are %q", offered())
+	return fmt.Sprintf("there is no such mode; there are %q", modeNames())
 }
 
 // clip keeps a hostile name from filling the message.

@@ -52,7 +52,7 @@ func (m *Manager) Recover(ctx context.Context) (adopted int, left []Leftover, er
 	wg.Wait()
 	m.endOrphans()
 	left, err = m.Cleanup(ctx, false)
-	return adopted, left, err
+	return adopted, left, errors.Join(err, m.settleBridge())
 }
 
 // adopt goes on with one sandbox. On an error it is unknown again, and so left

@@ -92,8 +92,11 @@ func (m *Manager) createEgress(ctx context.Context, s *sandbox) error {
 // policy that it had and the operator's word of now.
 func (m *Manager) readmit(ctx context.Context, s *sandbox) error {
 	r := s.kept()
-	if r.Network == netns.ModeNone {
+	switch r.Network {
+	case netns.ModeNone:
 		return nil
+	case netns.ModeBridge:
+		return m.relink(s)
 	}
 	spec := m.opts.Network.over(r.Policy, m.opts.Profiles[r.Profile].Network.Map)
 	s.update(func() { s.record.Policy = spec })

@@ -13,6 +13,8 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
+var linkSubnet = netip.MustParsePrefix("10.87.0.0/16")
+
 func TestNetworkOf(t *testing.T) {
 	web := Network{Mode: "allow", Allow: []string{"a.example"}, Deny: []string{"bad.example"}, Map: map[string]string{"m.example": "10.0.0.2"}}
 	for _, tt := range []struct {
@@ -37,6 +39,7 @@ func TestNetworkOf(t *testing.T) {
 			asked: networkRequest{Allow: []string{"x.example"}, Deny: []string{"y.example"}}, mode: netns.ModeAllow,
 			want: policy.Spec{Mode: policy.Allow, Allow: []string{"x.example"}, Deny: []string{"bad.example", "y.example"}, Map: web.Map},
 		},
+		{name: "bridge", rules: NetworkRules{Bridge: netns.BridgeConfig{Subnet: linkSubnet}, Map: web.Map}, asked: networkRequest{Mode: "bridge"}, mode: netns.ModeBridge},
 		{name: "less than the profile", profile: web, asked: networkRequest{Mode: "none"}, mode: netns.ModeNone},
 		{
 			name: "open", profile: web, asked: networkRequest{Mode: "open"}, mode: netns.ModeOpen,
@@ -68,6 +71,7 @@ func TestNetworkOf(t *testing.T) {
 
 func TestNetworkOfRefuses(t *testing.T) {
 	closed := NetworkRules{AirGapped: true}
+	linked := NetworkRules{Bridge: netns.BridgeConfig{Subnet: linkSubnet}}
 	for _, tt := range []struct {
 		name    string
 		rules   NetworkRules
@@ -80,6 +84,10 @@ func TestNetworkOfRefuses(t *testing.T) {
 		{name: "a denial of nothing", asked: networkRequest{Deny: []string{"a.example"}}, code: sbxerr.NetPolicy, word: "no rules"},
 		{name: "no mode", asked: networkRequest{Mode: "host"}, code: sbxerr.NetworkMode, word: "host"},
 		{name: "bridge", asked: networkRequest{Mode: "bridge"}, code: sbxerr.NetworkMode, word: "not offered"},
+		{name: "bridge and air-gapped", rules: NetworkRules{AirGapped: true, Bridge: netns.BridgeConfig{AirGapped: true, Subnet: linkSubnet}}, asked: networkRequest{Mode: "bridge"}, code: sbxerr.NetworkMode, word: "air-gapped"},
+		{name: "rules in the mode bridge", rules: linked, asked: networkRequest{Mode: "bridge", Allow: []string{"a.example"}}, code: sbxerr.NetPolicy, word: "rules in the network mode"},
+		{name: "a denial in the mode bridge", rules: linked, asked: networkRequest{Mode: "bridge", Deny: []string{"a.example"}}, code: sbxerr.NetPolicy, word: "rules in the network mode"},
+		{name: "a profile's rules in the mode bridge", rules: linked, profile: Network{Mode: "bridge", Allow: []string{"a.example"}}, code: sbxerr.NetPolicy, word: "rules in the network mode"},
 		{name: "a public suffix", asked: networkRequest{Allow: []string{"*.co.uk"}}, code: sbxerr.NetPolicy, word: "co.uk"},
 		{name: "port 0", asked: networkRequest{Allow: []string{"a.example:0"}}, code: sbxerr.NetPolicy, word: "a.example:0"},
 		{name: "port 70000", asked: networkRequest{Allow: []string{"a.example:70000"}}, code: sbxerr.NetPolicy, word: "70000"},
@@ -124,6 +132,9 @@ func TestChangeNetwork(t *testing.T) {
 		r    UpdateRequest
 	}{
 		"a sandbox without a network": {record{Name: "a", Profile: "strict", Network: netns.ModeNone}, UpdateRequest{Allow: &Rules{[]string{"a.example"}}}},
+		"to bridge":                   {have, UpdateRequest{Network: ptr("bridge"), Allow: &Rules{}, Deny: &Rules{}}},
+		"rules of the mode bridge":    {record{Name: "a", Profile: "strict", Network: netns.ModeBridge}, UpdateRequest{Allow: &Rules{[]string{"a.example"}}}},
+		"from the mode bridge":        {record{Name: "a", Profile: "strict", Network: netns.ModeBridge}, UpdateRequest{Network: ptr("open")}},
 		"to none":                     {have, UpdateRequest{Network: ptr("none"), Allow: &Rules{}, Deny: &Rules{}}},
 	} {
 		if _, err := m.changeNetwork(tt.have, tt.r); sbxerr.Of(err) != sbxerr.NetworkMode {

@@ -55,6 +55,7 @@ type Options struct {
 	Peers        peer.Policy
 	Network      NetworkRules
 	Egress       Egress       // nil: no network mode but none
+	Bridge       Bridge       // nil: not the network mode bridge
 	Traffic      *traffic.Log // of what Egress carries
 	// ServeNested serves the API to the sandbox id on l, until l is closed.
 	ServeNested  func(id string, l *net.UnixListener)

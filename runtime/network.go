@@ -88,6 +88,9 @@ func (m *Manager) ExplainPolicy(ctx context.Context, q PolicyQuery) (PolicyView,
 
 func (m *Manager) policyFor(ctx context.Context, q PolicyQuery) (netns.Mode, *policy.Policy, error) {
 	mode, spec, err := m.specFor(ctx, q)
+	if err == nil && mode == netns.ModeBridge {
+		err = errNoPolicy()
+	}
 	if err != nil {
 		return "", nil, err
 	}

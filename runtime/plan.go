@@ -41,7 +41,8 @@ type plan struct {
 	profile     Profile
 	seccomp     seccomp.Profile
 	network     netns.Mode
-	policy      policy.Spec // of egress; zero in the mode none
+	policy      policy.Spec // of egress; zero in the modes none and bridge
+	resolvers   []string    // whom the sandbox asks for names
 
 	env  []string // of every command
 	cwd  string   // where a command names none
@@ -149,6 +150,7 @@ func (p *plan) planProfile(profiles map[string]Profile, r CreateRequest) error {
 func (p *plan) planNetwork(o NetworkRules, r CreateRequest) error {
 	var err error
 	p.network, p.policy, err = o.networkOf(p.profile.Network, r.network())
+	p.resolvers = o.resolversOf(p.network)
 	return err
 }
 

@@ -122,7 +122,7 @@ func TestPlanRefuses(t *testing.T) {
 		{"unknown profile", func(r *Request) { r.Create.Profile = "strick" }, sbxerr.Profile, []string{`no profile "strick", did you mean "strict"?`}},
 		{"no such profile", func(r *Request) { r.Create.Profile = "zzzzzzzz" }, sbxerr.Profile, []string{"there are big, compat, debug, strict"}},
 		{"network of the host", func(r *Request) { r.Create.Network = "host" }, sbxerr.NetworkMode, []string{`"host"`}},
-		{"network not offered", func(r *Request) { r.Create.Network = "bridge" }, sbxerr.NetworkMode, []string{"not offered yet"}},
+		{"network not offered", func(r *Request) { r.Create.Network = "bridge" }, sbxerr.NetworkMode, []string{"not offered"}},
 		{"egress rules", func(r *Request) { r.Create.Allow = []string{"*.com"} }, sbxerr.NetPolicy, []string{"*.com"}},
 		{"no time", func(r *Request) { r.Exec.Timeout = ptr(time.Duration(0)) }, sbxerr.Config, []string{"timeout 0s: give more than 0"}},
 		{"negative time", func(r *Request) { r.Exec.Timeout = ptr(-time.Second) }, sbxerr.Config, []string{"timeout -1s"}},

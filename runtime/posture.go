@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/posture"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -96,8 +97,11 @@ func (m *Manager) comparePosture(ctx context.Context, s *sandbox, how posture.De
 	return checks, sbxerr.Wrap(sbxerr.Posture, "runtime.posture", errors.Join(err, netErr))
 }
 
-// checkNetns compares the network namespace with what the policy of r needs.
+// checkNetns compares the network namespace with what the mode and policy of r need.
 func (m *Manager) checkNetns(r record) ([]netns.Difference, error) {
+	if r.Network == netns.ModeBridge {
+		return m.opts.Bridge.Check(m.paths.netns(r.ID), m.blocks.Number(idblock.Block{Base: r.HostIDBase}))
+	}
 	gate, err := gateOf(r.Policy)
 	if err != nil {
 		return nil, err

@@ -30,6 +30,7 @@ type Network struct {
 type NetworkRules struct {
 	AirGapped bool // only mapped names, and only to addresses that are not public
 	Map       map[string]string
+	Bridge    netns.BridgeConfig
 }
 
 // networkRequest is what a request says of the network.
@@ -44,7 +45,7 @@ func (r CreateRequest) network() networkRequest {
 }
 
 // networkOf answers how far a sandbox of profile p reaches that r asks for. It is
-// pure. The mode none has no policy.
+// pure. The modes none and bridge have no policy.
 func (o NetworkRules) networkOf(p Network, r networkRequest) (netns.Mode, policy.Spec, error) {
 	wanted := cmp.Or(r.Mode, p.Mode)
 	if r.Mode == "" && len(r.Allow) > 0 && cmp.Or(p.Mode, string(netns.ModeNone)) == string(netns.ModeNone) {
@@ -53,6 +54,9 @@ func (o NetworkRules) networkOf(p Network, r networkRequest) (netns.Mode, policy
 	mode, err := netns.ParseMode(wanted)
 	if err != nil {
 		return "", policy.Spec{}, err
+	}
+	if mode == netns.ModeBridge {
+		return mode, policy.Spec{}, o.bridgeOf(p, r)
 	}
 	spec := o.policyOf(mode, p, r.Allow, r.Deny)
 	_, err = policy.Compile(spec)
@@ -96,7 +100,7 @@ func (o NetworkRules) Validate(profiles map[string]Profile) error {
 }
 
 // gateOf is what the namespace of a sandbox with this policy needs besides lo,
-// nil for the mode none.
+// nil for the modes none and bridge.
 func gateOf(spec policy.Spec) (*netns.Gate, error) {
 	p, err := policy.Compile(spec)
 	if err != nil || p.Mode() == policy.None {
@@ -116,9 +120,12 @@ func (m *Manager) changeNetwork(rec record, r UpdateRequest) (record, error) {
 			fmt.Errorf("sandbox %s has the network mode %q, in which there is nothing to change: no way out was made", rec.Name, rec.Network),
 			"make a sandbox with --allow; its rules can be changed while it lives")
 	}
-	if r.Network != nil && *r.Network == string(netns.ModeNone) {
+	if r.Network != nil && (*r.Network == string(netns.ModeNone) || *r.Network == string(netns.ModeBridge)) {
 		return record{}, sbxerr.WithRemedy(sbxerr.NetworkMode, "runtime.update",
-			fmt.Errorf("a live sandbox cannot be given the network mode %q", netns.ModeNone), "take its rules away instead: in the mode allow nothing is reached without one")
+			fmt.Errorf("a live sandbox cannot be given the network mode %q", *r.Network), "change its rules instead: in the mode allow nothing is reached without one")
+	}
+	if rec.Network == netns.ModeBridge {
+		return record{}, errNoPolicy()
 	}
 	set(&rec.Asked.Mode, r.Network)
 	if r.Allow != nil {

@@ -33,7 +33,7 @@ type record struct {
 	Profile     string            `json:"profile"`
 	Network     netns.Mode        `json:"network"`
 	Asked       networkRequest    `json:"asked"`
-	Policy      policy.Spec       `json:"policy"` // of egress; zero in the mode none
+	Policy      policy.Spec       `json:"policy"` // of egress; zero in the modes none and bridge
 	User        user              `json:"user"`
 	Env         []string          `json:"env"` // of every command
 	Cwd         string            `json:"cwd"` // where a command names none

@@ -68,14 +68,6 @@ func (p *plan) filter() seccomp.Options {
 	return seccomp.Options{Network: p.network != netns.ModeNone}
 }
 
-// resolver is the address of the sandbox's own resolver, empty where it has none.
-func (p *plan) resolver() string {
-	if p.network == netns.ModeNone {
-		return ""
-	}
-	return netns.Resolver
-}
-
 // pid1Process is caisson-init. What the command gets is not its business: that
 // comes with the start request.
 func pid1Process(p *plan) oci.Process {
@@ -119,6 +111,9 @@ func (m *Manager) Spec(ctx context.Context, r Request) (*SpecView, error) {
 	view := &SpecView{
 		SpecJSON: data, CgroupValues: map[string]string{}, Mounts: oci.MountLines(spec), SeccompProfile: p.seccomp.Name,
 		NetworkRules: p.network.Describe(),
+	}
+	if p.network == netns.ModeBridge {
+		view.NetworkRules = m.opts.Network.Bridge.Describe(m.blocks.Number(m.blocks.First()))
 	}
 	for _, f := range p.limits.cgroup().Files(m.host) {
 		view.CgroupValues[f.Name] = f.Value

@@ -43,6 +43,7 @@ func (m *Manager) allStages() []stage {
 		{name: "rootfs", create: m.createRootfs, remove: m.removeRootfs},
 		{name: "workspace", create: m.createWorkspace, remove: m.removeWorkspace},
 		{name: "netns", create: m.createNetns, remove: m.removeNetns},
+		{name: "bridge", create: m.createBridge, remove: m.removeBridge},
 		{name: "init", create: m.createInit, remove: m.removeInit},
 		{name: "nested", create: m.createNested, remove: m.removeNested},
 		{name: "cgroup", create: m.createCgroup, remove: m.removeCgroup},
@@ -116,7 +117,7 @@ func (m *Manager) createRootfs(ctx context.Context, s *sandbox) error {
 			return err
 		}
 	}
-	if err := mount.WritePrivate(m.paths.private(id), s.block.Base, nil, mount.HostFiles(id, s.plan.resolver())); err != nil {
+	if err := mount.WritePrivate(m.paths.private(id), s.block.Base, nil, mount.HostFiles(id, s.plan.resolvers...)); err != nil {
 		return err
 	}
 	root := mount.Root{

@@ -6,7 +6,8 @@ set -euo pipefail
 
 # binutils: readelf tells a static busybox from a dynamic one. libprotobuf-dev: the
 # well-known types that the API imports, which protobuf-compiler only recommends.
-packages=(gcc libc6-dev binutils pkg-config libseccomp-dev protobuf-compiler libprotobuf-dev busybox-static iptables "$@")
+# iproute2: tests join namespaces by links, which busybox's ip does not make.
+packages=(gcc libc6-dev binutils pkg-config libseccomp-dev protobuf-compiler libprotobuf-dev busybox-static iptables iproute2 "$@")
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>&1)" = installed ]; }
 

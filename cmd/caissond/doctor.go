@@ -49,7 +49,16 @@ func (h hostDoctor) capabilities(context.Context) ([]runtime.Capability, error) 
 	if err != nil {
 		return nil, err
 	}
-	return doctor.Capabilities(host, runtime.MayRaiseLimits()), nil
+	return doctor.Capabilities(host, runtime.MayRaiseLimits(), bridgeOffered(h.config)), nil
+}
+
+// bridgeOffered is why the network mode bridge is not offered, nil where it is.
+func bridgeOffered(c config.Config) error {
+	b, err := bridgeConfig(c)
+	if err != nil {
+		return err
+	}
+	return b.Offered()
 }
 
 func patient(c config.Config) doctor.Host {

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 
 	"github.com/caisson-run/caisson/config"
+	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/traffic"
@@ -12,16 +14,29 @@ import (
 )
 
 // networkRules is the operator's word over all profiles and requests.
-func networkRules(c config.Config) runtime.NetworkRules {
-	return runtime.NetworkRules{AirGapped: c.AirGapped, Map: c.Network.Map}
+func networkRules(c config.Config) (runtime.NetworkRules, error) {
+	bridge, err := bridgeConfig(c)
+	return runtime.NetworkRules{AirGapped: c.AirGapped, Map: c.Network.Map, Bridge: bridge}, err
+}
+
+// bridgeConfig is what sandboxes of the mode bridge have of the host.
+func bridgeConfig(c config.Config) (netns.BridgeConfig, error) {
+	subnet, subnetErr := c.Network.Bridge.Prefix()
+	resolvers, resolversErr := c.Network.Bridge.Resolvers()
+	if err := errors.Join(subnetErr, resolversErr); err != nil {
+		return netns.BridgeConfig{}, err
+	}
+	b := netns.BridgeConfig{Instance: c.Instance(), Subnet: subnet, Resolvers: resolvers, AirGapped: c.AirGapped}
+	return b, b.Validate(c.IDs.Blocks)
 }
 
 // checkNetwork refuses profiles that no request could have the network of, and
 // resolvers that are none.
 func checkNetwork(c config.Config, known map[string]runtime.Profile) error {
 	_, err := c.Network.Servers()
-	if err == nil {
-		err = networkRules(c).Validate(known)
+	rules, rulesErr := networkRules(c)
+	if err = errors.Join(err, rulesErr); err == nil {
+		err = rules.Validate(known)
 	}
 	return sbxerr.Wrap(sbxerr.DaemonConf, "caissond.network", err)
 }
@@ -33,14 +48,19 @@ func (d *daemon) openNetwork(c config.Config, o *runtime.Options) error {
 		return sbxerr.New(sbxerr.IDRange, "caissond.network", "the range of %d blocks from %d holds %d, which is the gateway's user", o.IDs.Blocks, o.IDs.Base, egress.DefaultID)
 	}
 	servers, err := c.Network.Servers()
-	if err != nil {
+	rules, rulesErr := networkRules(c)
+	if err := errors.Join(err, rulesErr); err != nil {
 		return sbxerr.Wrap(sbxerr.DaemonConf, "caissond.network", err)
+	}
+	bridge, err := netns.NewBridge(rules.Bridge)
+	if err != nil {
+		return err
 	}
 	o.Traffic = traffic.New(runtime.TrafficFiles(c.Root, c.State), d.log)
 	gateway := egress.New(egress.Options{
 		Program: filepath.Join(c.BinDir, "caisson-gateway"), Servers: servers, Log: d.log, Observer: o.Traffic,
 	})
 	d.onStop(func(context.Context) error { return gateway.Close() })
-	o.Egress, o.Network = gateway, networkRules(c)
+	o.Egress, o.Network, o.Bridge = gateway, rules, bridge
 	return nil
 }

@@ -124,6 +124,7 @@ func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, 
 		return nil, err
 	}
 	manager.StartPools(ctx)
+	go manager.WatchBridge(ctx)
 	return manager, nil
 }
 

@@ -82,7 +82,7 @@ func newRootWith(t *testing.T, base string, fill func(layer string)) string {
 	if fill != nil {
 		fill(layer)
 	}
-	if err := WritePrivate(r.Private, testBase, nil, HostFiles("x", "")); err != nil {
+	if err := WritePrivate(r.Private, testBase, nil, HostFiles("x")); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Attach(); err != nil {

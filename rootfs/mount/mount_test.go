@@ -63,7 +63,7 @@ func TestAllowedCheck(t *testing.T) {
 
 func TestWritePrivate(t *testing.T) {
 	dir := realTemp(t)
-	if err := WritePrivate(dir, uint32(os.Geteuid()), []string{"opt/data"}, HostFiles("abc", "")); err != nil {
+	if err := WritePrivate(dir, uint32(os.Geteuid()), []string{"opt/data"}, HostFiles("abc")); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range []string{"proc", "var/tmp", "opt/data"} {

@@ -23,11 +23,14 @@ var Points = []string{"dev", "etc", "home", "proc", "run", "sys", "tmp", "var", 
 type Files map[string]string
 
 // HostFiles are /etc/hostname, /etc/hosts and /etc/resolv.conf for a sandbox
-// that asks the resolver at the given address, or nobody where that is empty.
-func HostFiles(hostname, resolver string) Files {
-	conf := "# this sandbox has no network\n"
-	if resolver != "" {
-		conf = "nameserver " + resolver + "\n"
+// that asks the resolvers at the given addresses, or nobody where there is none.
+func HostFiles(hostname string, resolvers ...string) Files {
+	conf := ""
+	for _, r := range resolvers {
+		conf += "nameserver " + r + "\n"
+	}
+	if conf == "" {
+		conf = "# this sandbox has no resolver\n"
 	}
 	return Files{
 		"etc/hostname":    hostname + "\n",

@@ -16,7 +16,8 @@ const (
 )
 
 // Capabilities says, field by field of a request, what h honours.
-func Capabilities(h cgroups.Host, mayRaiseLimits bool) []runtime.Capability {
+// bridge is why the network mode bridge is not offered, nil where it is.
+func Capabilities(h cgroups.Host, mayRaiseLimits bool, bridge error) []runtime.Capability {
 	list := []runtime.Capability{
 		limit(h, "limits.memory_bytes", "memory", "hard, without swap"),
 		limit(h, "limits.milli_cpu", "cpu", "quota of each 100 ms"),
@@ -38,9 +39,9 @@ func Capabilities(h cgroups.Host, mayRaiseLimits bool) []runtime.Capability {
 		{Field: "limits.disk_bytes", Support: Unsupported, Detail: "nothing but tmpfs and workspaces can be written"},
 	}
 	for _, m := range netns.Modes() {
-		c := runtime.Capability{Field: "network=" + string(m.Mode), Support: Unsupported, Detail: "not offered yet: " + m.Summary}
-		if m.Offered {
-			c.Support, c.Detail = Enforced, m.Summary
+		c := runtime.Capability{Field: "network=" + string(m.Mode), Support: Enforced, Detail: m.Summary}
+		if m.Mode == netns.ModeBridge && bridge != nil {
+			c.Support, c.Detail = Unsupported, bridge.Error()
 		}
 		list = append(list, c)
 	}

@@ -393,7 +393,7 @@ func TestCapabilities(t *testing.T) {
 	host := cgroups.Host{Mode: cgroups.V2, Controllers: map[string]cgroups.Answer{"memory": cgroups.Yes, "cpu": cgroups.No, "pids": cgroups.Unknown}}
 	support := func(mayRaise bool) map[string]string {
 		m := map[string]string{}
-		for _, c := range Capabilities(host, mayRaise) {
+		for _, c := range Capabilities(host, mayRaise, errors.New("not set up")) {
 			if c.Detail == "" || m[c.Field] != "" {
 				t.Errorf("capability %+v", c)
 			}

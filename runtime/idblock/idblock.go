@@ -95,6 +95,24 @@ func (a *Allocator) Release(id string) error {
 // First is a block to show where none is claimed: that of a plan.
 func (a *Allocator) First() Block { return a.block(0) }
 
+// Number is the place of b in the range: nobody else has it while b is claimed.
+func (a *Allocator) Number(b Block) uint32 { return (b.Base - a.ids.Base) / Size }
+
+// Held lists the blocks that id holds.
+func (a *Allocator) Held(id string) ([]Block, error) {
+	claims, err := a.claims()
+	if err != nil {
+		return nil, sbxerr.Wrap(sbxerr.StateDir, "idblock.held", err)
+	}
+	var held []Block
+	for n, owner := range claims {
+		if owner == id {
+			held = append(held, a.block(n))
+		}
+	}
+	return held, nil
+}
+
 func (a *Allocator) block(n uint32) Block { return Block{Base: a.ids.Base + n*Size} }
 
 func (a *Allocator) link(n uint32) string {

@@ -30,6 +30,12 @@ func TestClaimAndRelease(t *testing.T) {
 	if _, err := a.Claim("d"); !errors.Is(err, sbxerr.IDRange) {
 		t.Errorf("a claim past the range: %v", err)
 	}
+	if held, err := a.Held("c"); err != nil || len(held) != 1 || held[0] != blocks[2] || a.Number(held[0]) != 2 {
+		t.Errorf("Held = %v, %v", held, err)
+	}
+	if held, err := a.Held("d"); err != nil || len(held) != 0 {
+		t.Errorf("Held by nobody = %v, %v", held, err)
+	}
 	for range 2 { // absent is success
 		if err := a.Release("b"); err != nil {
 			t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/caisson-run/caisson/tests/harness"
 )
 
 var built struct {
@@ -44,21 +46,30 @@ func outside(t *testing.T, args ...string) string {
 }
 
 // sandbox is a live one.
-type sandbox struct{ id string }
+type sandbox struct {
+	id string
+	of *harness.Daemon
+}
 
 // create makes a sandbox with the given flags, which goes with t.
 func create(t *testing.T, flags ...string) sandbox {
 	t.Helper()
-	args := append([]string{"create", "--workspace", clientDir(t) + ":ro"}, flags...)
-	s := sandbox{strings.TrimSpace(daemon.Run(t, args...).Stdout)}
+	s := createOn(t, daemon, flags...)
 	t.Cleanup(func() { daemon.Run(t, "rm", "-f", s.id) })
 	return s
+}
+
+// createOn makes a sandbox of another daemon than that of most tests.
+func createOn(t *testing.T, d *harness.Daemon, flags ...string) sandbox {
+	t.Helper()
+	args := append([]string{"create", "--workspace", clientDir(t) + ":ro"}, flags...)
+	return sandbox{strings.TrimSpace(d.Run(t, args...).Stdout), d}
 }
 
 // try runs the client in s.
 func (s sandbox) try(args ...string) string {
 	line := append([]string{"exec", s.id, "--", "/workspace/client"}, args...)
-	r := daemon.Try(line...)
+	r := s.of.Try(line...)
 	return strings.TrimSpace(r.Stdout + r.Stderr)
 }
 

@@ -7,6 +7,8 @@
 //	client echo ADDRESS         a line to an echo server, and back
 //	client hold ADDRESS         the same, then "held" and waits for the end
 //	client udp ADDRESS          the same in one datagram
+//	client ping IP                  an echo request of ICMP, and back
+//	client from IP ADDRESS          as udp, with another source
 //	client query ADDRESS NAME TYPE...   questions to a resolver
 //	client names NAME...        the addresses that the system's resolver gives
 package main
@@ -20,8 +22,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -31,7 +35,7 @@ const timeout = 5 * time.Second
 
 func main() {
 	verbs := map[string]func(args []string) (string, error){
-		"http": get, "tls": handshake, "echo": echo, "hold": hold, "udp": datagram, "query": query, "names": names,
+		"http": get, "tls": handshake, "echo": echo, "hold": hold, "udp": datagram, "ping": ping, "from": from, "query": query, "names": names,
 	}
 	if len(os.Args) < 3 || verbs[os.Args[1]] == nil {
 		fmt.Println("error: usage")
@@ -129,6 +133,57 @@ func datagram(args []string) (string, error) {
 	defer c.Close()
 	return pingPong(c)
 }
+
+// ping sends an echo request. The kernel fills in what it is of.
+func ping(args []string) (string, error) {
+	to, err := netip.ParseAddr(args[0])
+	if err != nil {
+		return "", err
+	}
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM, syscall.IPPROTO_ICMP)
+	if err != nil {
+		return "", err
+	}
+	defer syscall.Close(fd)
+	wait := syscall.NsecToTimeval(timeout.Nanoseconds())
+	if err := syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &wait); err != nil {
+		return "", err
+	}
+	request := []byte{8, 0, 0, 0, 0, 0, 0, 1} // RFC 792
+	if err := syscall.Sendto(fd, request, 0, &syscall.SockaddrInet4{Addr: to.As4()}); err != nil {
+		return "", err
+	}
+	answer := make([]byte, 64)
+	n, _, err := syscall.Recvfrom(fd, answer, 0)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("echo of %d bytes", n), nil
+}
+
+// from sends with a source that need not be one of this machine's (ip(7)).
+func from(args []string) (string, error) {
+	source, err := netip.ParseAddr(args[0])
+	if err != nil {
+		return "", err
+	}
+	free := func(_, _ string, c syscall.RawConn) (err error) {
+		controlErr := c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_IP, ipFreebind, 1) })
+		return errors.Join(controlErr, err)
+	}
+	d := &net.Dialer{Timeout: timeout, LocalAddr: net.UDPAddrFromAddrPort(netip.AddrPortFrom(source, 0)), Control: free}
+	c, err := d.Dial("udp", args[1])
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return "", err
+	}
+	return pingPong(c)
+}
+
+const ipFreebind = 15 // IP_FREEBIND of linux/in.h
 
 func names(args []string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)

@@ -1,0 +1,143 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Bridge gives sandboxes of the mode bridge their links. netns.Bridge implements
+// it. A sandbox's number is that of its block of host ids: nobody else has it, also
+// after a crash.
+type Bridge interface {
+	Attach(path string, number uint32) error
+	Adopt(number uint32) error
+	Detach(number uint32) error // absent is success
+	Check(path string, number uint32) ([]netns.Difference, error)
+	// InUse reports whether anything of it may be on the host.
+	InUse() bool
+	// Mend puts right what somebody changed on the host, and returns it.
+	Mend() ([]netns.Difference, error)
+	// Settle removes the links that nobody adopted.
+	Settle() error
+}
+
+// bridgeInterval is how often the host's side is looked at while there is one. What
+// is changed meanwhile lets nothing through.
+const bridgeInterval = time.Second
+
+// bridgeOf answers whether a sandbox may have the mode bridge that asks for it.
+func (o NetworkRules) bridgeOf(p Network, r networkRequest) error {
+	const op = "runtime.network"
+	if err := o.Bridge.Offered(); err != nil {
+		return err
+	}
+	if len(p.Allow)+len(p.Deny)+len(p.Map)+len(r.Allow)+len(r.Deny) > 0 {
+		return sbxerr.WithRemedy(sbxerr.NetPolicy, op,
+			fmt.Errorf("use rules in the network mode %q: there is nobody who would know the names of its packets", netns.ModeBridge),
+			"use the mode allow, or open with --deny; or leave the rules away: private addresses, the host and other sandboxes are refused in any case")
+	}
+	return nil
+}
+
+// errNoPolicy is for questions about the policy of the mode bridge.
+func errNoPolicy() error {
+	return sbxerr.WithRemedy(sbxerr.NetworkMode, "runtime.policy",
+		fmt.Errorf("the network mode %q has no policy: every public address is reached, and no other", netns.ModeBridge), "caisson spec --network bridge shows its rules")
+}
+
+// resolversOf lists whom a sandbox of the mode asks for names.
+func (o NetworkRules) resolversOf(mode netns.Mode) []string {
+	switch mode {
+	case netns.ModeNone:
+		return nil
+	case netns.ModeBridge:
+		var list []string
+		for _, r := range o.Bridge.Resolvers {
+			list = append(list, r.String())
+		}
+		return list
+	}
+	return []string{netns.Resolver}
+}
+
+func (m *Manager) createBridge(_ context.Context, s *sandbox) error {
+	if s.kept().Network != netns.ModeBridge {
+		return nil
+	}
+	if m.opts.Bridge == nil {
+		return sbxerr.New(sbxerr.NetworkMode, "runtime.bridge", "this daemon has no bridge")
+	}
+	return m.opts.Bridge.Attach(m.paths.netns(s.id), m.blocks.Number(s.block))
+}
+
+func (m *Manager) removeBridge(_ context.Context, id string) error {
+	if m.opts.Bridge == nil || !m.opts.Bridge.InUse() {
+		return nil
+	}
+	blocks, err := m.blocks.Held(id)
+	errs := []error{err}
+	for _, b := range blocks {
+		errs = append(errs, m.opts.Bridge.Detach(m.blocks.Number(b)))
+	}
+	return errors.Join(errs...)
+}
+
+// relink goes on with the link of a sandbox of an earlier daemon.
+func (m *Manager) relink(s *sandbox) error {
+	if m.opts.Bridge == nil {
+		return sbxerr.New(sbxerr.NetworkMode, "runtime.bridge", "this daemon has no bridge")
+	}
+	return m.opts.Bridge.Adopt(m.blocks.Number(s.block))
+}
+
+// settleBridge removes what sandboxes of an earlier daemon left on the host.
+func (m *Manager) settleBridge() error {
+	if m.opts.Bridge == nil {
+		return nil
+	}
+	return m.opts.Bridge.Settle()
+}
+
+// WatchBridge keeps what sandboxes of the mode bridge need on the host as it is
+// declared, until ctx ends.
+func (m *Manager) WatchBridge(ctx context.Context) {
+	if m.opts.Bridge == nil {
+		return
+	}
+	tick := time.NewTicker(bridgeInterval)
+	defer tick.Stop()
+	said := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if m.opts.Bridge.InUse() {
+				said = m.mendBridge(said)
+			}
+		}
+	}
+}
+
+// mendBridge returns what there was to say, and says it if it was not said last
+// time.
+func (m *Manager) mendBridge(said string) string {
+	found, err := m.opts.Bridge.Mend()
+	switch now := fmt.Sprint(found, err); {
+	case err == nil && len(found) == 0:
+		return ""
+	case now == said:
+		return said
+	case err != nil:
+		m.log.Error("put right what the network mode bridge needs on the host", "err", err, "found", found)
+		return now
+	default:
+		m.log.Warn("somebody changed what the network mode bridge needs on the host; it is as it was", "found", found)
+		return now
+	}
+}

@@ -1,0 +1,355 @@
+package network
+
+import (
+	"encoding/json"
+	"net"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/tests/harness"
+)
+
+// Where things are in the tests of the mode bridge, beside those of the world.
+const (
+	houseAddress = "93.184.216.1" // public, and the host's own
+	uplink       = "198.51.100.1" // the host's on its link to the world
+	farResolver  = "10.53.0.53"   // private, and in the configuration
+	bridgeConfig = "network: {bridge: {subnet: 10.87.0.0/16, dns: [" + farResolver + "]}}\n"
+)
+
+// house is a namespace that stands for the host's, with a link to a world of its
+// own. The world knows the way to the sandboxes' addresses: what leaves unmasked is
+// answered too.
+type house struct {
+	world, host *world
+	daemon      *harness.Daemon
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	far, err := newWorld()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeWorld(t, far) })
+	near := &world{dir: t.TempDir()}
+	t.Cleanup(func() { closeWorld(t, near) })
+	if err := netns.Create(near.path()); err != nil {
+		t.Fatal(err)
+	}
+	if near.ns, err = netns.Open(near.path()); err != nil {
+		t.Fatal(err)
+	}
+	h := &house{world: far, host: near}
+	h.join(t)
+	h.serve(t)
+	h.daemon = harness.New(t)
+	h.daemon.Wrap, h.daemon.Config = near.enter(), bridgeConfig
+	h.daemon.Launch(t)
+	t.Cleanup(func() {
+		if !h.daemon.Runs() {
+			h.daemon.Launch(t)
+		}
+		h.daemon.Stop(t)
+		h.daemon.CheckNothingLeft(t)
+	})
+	return h
+}
+
+func closeWorld(t *testing.T, w *world) {
+	t.Helper()
+	if err := w.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// join lays the link between both.
+func (h *house) join(t *testing.T) {
+	t.Helper()
+	h.host.run(t, "ip link add up0 type veth peer name e0 netns "+h.world.path())
+	for _, line := range []string{
+		"ip addr add " + uplink + "/24 dev up0", "ip link set up0 up", "ip route add default via 198.51.100.2", "ip addr add " + houseAddress + "/32 dev lo",
+		"busybox sysctl -w net.ipv4.conf.up0.forwarding=1",
+	} {
+		h.host.run(t, line)
+	}
+	for _, line := range []string{
+		"ip addr add 198.51.100.2/24 dev e0", "ip link set e0 up", "ip addr add " + farResolver + "/32 dev lo",
+		"ip route add 10.87.0.0/16 via " + uplink, "ip route add " + houseAddress + " via " + uplink,
+	} {
+		h.world.run(t, line)
+	}
+}
+
+// serve opens echo servers on the host, and those that are not TCP in the world.
+func (h *house) serve(t *testing.T) {
+	t.Helper()
+	l, err := h.host.listen("0.0.0.0:5432")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go echoAll(l)
+	for _, addr := range []string{public, private} {
+		p, err := h.world.listenPacket(addr + ":5432")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go echoPackets(p)
+	}
+	p, err := h.world.listenPacket(farResolver + ":53")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go h.world.dns.serve(p)
+	l, err = h.world.listen(farResolver + ":5432")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go echoAll(l)
+}
+
+func echoPackets(p net.PacketConn) {
+	buf := make([]byte, 1500)
+	for {
+		n, from, err := p.ReadFrom(buf)
+		if err != nil {
+			return
+		}
+		_, _ = p.WriteTo(buf[:n], from)
+	}
+}
+
+// run runs a command of the operator in w.
+func (w *world) run(t *testing.T, command string) string {
+	t.Helper()
+	line := append(w.enter(), strings.Fields(command)...)
+	out, err := exec.Command(line[0], line[1:]...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%q: %v\n%s", line, err, out)
+	}
+	return string(out)
+}
+
+func (h *house) create(t *testing.T, flags ...string) sandbox {
+	t.Helper()
+	return createOn(t, h.daemon, append([]string{"--network", "bridge"}, flags...)...)
+}
+
+// addressOf is the only address of s that is not of loopback.
+func addressOf(t *testing.T, s sandbox) string {
+	t.Helper()
+	for _, field := range strings.Fields(s.of.Run(t, "exec", s.id, "--", "ip", "addr", "show", "dev", "eth0").Stdout) {
+		if p, err := netip.ParsePrefix(field); err == nil {
+			return p.Addr().String()
+		}
+	}
+	t.Fatal("there is no address")
+	return ""
+}
+
+// within opens an echo server in s.
+func within(t *testing.T, s sandbox) {
+	t.Helper()
+	ns, err := netns.Open(filepath.Join(s.of.State, "sandboxes", s.id, "netns"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var l net.Listener
+	if err := ns.Do(func() error { l, err = net.Listen("tcp4", ":5432"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = l.Close(), ns.Close() })
+	go echoAll(l)
+}
+
+// traces is all that there is in the host's namespace, but for what happened.
+func (h *house) traces(t *testing.T) string {
+	t.Helper()
+	all := ""
+	for _, line := range []string{"ip -o link", "ip -o addr", "ip rule", "ip route show table all", "ip -6 rule", "ip -6 route show table all"} {
+		all += h.host.run(t, line)
+	}
+	for _, line := range []string{"iptables-save", "ip6tables-save"} {
+		for rule := range strings.Lines(h.host.run(t, line)) {
+			if strings.HasPrefix(rule, "-A") || strings.Contains(rule, "CAISSON") {
+				all += rule
+			}
+		}
+	}
+	return all
+}
+
+// UDP, TCP and ICMP reach what is public, and nothing else: P088, P090, P092, P099.
+func TestBridge(t *testing.T) {
+	h := newHouse(t)
+	s, other := h.create(t), h.create(t)
+	within(t, other)
+	own, neighbour := addressOf(t, s), addressOf(t, other)
+	client := filepath.Join(clientDir(t), "client")
+	check(t, s, []attempt{
+		{"TCP", []string{"echo", public + ":5432"}, "echo ping"},
+		{"HTTP", []string{"http", "http://" + public + "/"}, "200 I am " + public},
+		{"UDP", []string{"udp", public + ":5432"}, "echo ping"},
+		{"ICMP", []string{"ping", public}, "echo of"},
+		{"its resolver", []string{"query", farResolver + ":53", "web.example", "A"}, "A Success 1"},
+		{"a name, by the system's resolver", []string{"http", "http://web.example/"}, "200 I am " + public},
+		{"its own address", []string{"from", own, public + ":5432"}, "echo ping"},
+	})
+	for _, a := range []struct {
+		attempt
+		control *world // where the same succeeds; nil where nobody else could
+	}{
+		{attempt{"P088 a private address", []string{"echo", private + ":5432"}, "error:"}, h.host},
+		{attempt{"P088 by UDP", []string{"udp", private + ":5432"}, "error:"}, h.host},
+		{attempt{"P090 the metadata service", []string{"http", "http://" + metadata + "/"}, "error:"}, h.host},
+		{attempt{"the resolver on another port", []string{"echo", farResolver + ":5432"}, "error:"}, h.host},
+		{attempt{"the host, by its public address", []string{"echo", houseAddress + ":5432"}, "error:"}, h.world},
+		{attempt{"the host, by its uplink's", []string{"echo", uplink + ":5432"}, "error:"}, h.world},
+		{attempt{"P092 the neighbour", []string{"echo", neighbour + ":5432"}, "error:"}, nil},
+		{attempt{"P099 the neighbour's address", []string{"from", neighbour, public + ":5432"}, "error:"}, nil},
+		{attempt{"IPv6", []string{"echo", "[2606:4700:4700::1111]:443"}, "error:"}, nil},
+	} {
+		t.Run(a.name, func(t *testing.T) {
+			if a.control != nil {
+				if said := a.control.try(client, a.args...); strings.Contains(said, "error:") {
+					t.Fatalf("the control: %q: %q", a.args, said)
+				}
+			}
+			if said := s.try(a.args...); !strings.Contains(said, a.want) {
+				t.Errorf("%q: %q, want %q", a.args, said, a.want)
+			}
+		})
+	}
+	if said := other.try("echo", neighbour+":5432"); said != "echo ping" {
+		t.Fatalf("the control, the neighbour by itself: %q", said)
+	}
+	for name, from := range map[string]*world{"the host": h.host, "the world": h.world} {
+		if said := from.try(client, "echo", neighbour+":5432"); !strings.Contains(said, "error:") {
+			t.Errorf("from %s a sandbox is reached: %q", name, said)
+		}
+	}
+}
+
+// P092: what is refused does not even arrive on the host's end, where the control
+// does.
+func TestBridgePackets(t *testing.T) {
+	h := newHouse(t)
+	s, other := h.create(t), h.create(t)
+	neighbour := addressOf(t, other)
+	seen := startCapture(t, h.host.ns)
+	s.try("udp", public+":9")
+	if what := seen.take(); !slices.Contains(what, "udp "+public+":9") {
+		t.Fatalf("the control was not seen: %q", what)
+	}
+	for _, args := range [][]string{
+		{"udp", "224.0.0.251:5353"}, {"udp", "239.255.255.250:1900"}, {"udp", "255.255.255.255:67"}, {"udp", private + ":9"}, {"echo", private + ":9"},
+		{"udp", "169.254.1.1:9"}, {"ping", metadata}, {"ping", neighbour}, {"udp", neighbour + ":9"}, {"udp", farResolver + ":54"}, {"from", neighbour, public + ":9"},
+		{"udp", "[ff02::fb%eth0]:5353"}, {"udp", "[fe80::1%eth0]:9"},
+	} {
+		if said := s.try(args...); !strings.Contains(said, "error:") {
+			t.Errorf("%q: %q", args, said)
+		}
+	}
+	if what := seen.take(); len(what) > 0 {
+		t.Errorf("on the host: %q", what)
+	}
+}
+
+// What a sandbox shows of its network is what was compared with the kernel.
+func TestBridgeIsInspected(t *testing.T) {
+	h := newHouse(t)
+	s := h.create(t)
+	var detail struct {
+		Network string
+		Posture []struct{ Name, Declared, Live string }
+	}
+	if err := json.Unmarshal([]byte(h.daemon.Run(t, "inspect", s.id).Stdout), &detail); err != nil {
+		t.Fatal(err)
+	}
+	seen := false
+	for _, c := range detail.Posture {
+		seen = seen || c.Name == "network" && c.Declared == "bridge" && c.Live == "bridge"
+	}
+	if detail.Network != "bridge" || !seen {
+		t.Errorf("%+v", detail)
+	}
+	h.daemon.Refused(t, "SBX-404", "run", "--json", "--network", "bridge", "--allow", "web.example", "--", "true")
+	h.daemon.Refused(t, "SBX-403", "update", "--json", "--allow", "web.example", s.id)
+	h.daemon.Refused(t, "SBX-403", "policy", "check", "--json", "--sandbox", s.id, "https://web.example/")
+	h.host.run(t, "busybox sysctl -w net.ipv4.conf.up0.forwarding=0")
+	h.daemon.Refused(t, "SBX-403", "run", "--json", "--network", "bridge", "--", "true")
+	if text := h.daemon.Run(t, "spec", "--network", "bridge", "--", "true").Stdout; !strings.Contains(text, "MASQUERADE") {
+		t.Errorf("the spec does not show the rules:\n%s", text)
+	}
+}
+
+// F20: rules that somebody flushes are back within two seconds, and in between
+// nothing passes.
+func TestBridgeFlushed(t *testing.T) {
+	h := newHouse(t)
+	s := h.create(t)
+	if said := s.try("udp", public+":5432"); said != "echo ping" {
+		t.Fatalf("before: %q", said)
+	}
+	whole := h.traces(t)
+	for _, table := range []string{"filter", "mangle", "nat"} {
+		h.host.run(t, "iptables -w -t "+table+" -F")
+		begin := time.Now()
+		for h.traces(t) != whole {
+			if time.Since(begin) > 2*time.Second {
+				t.Fatalf("%s is not as it was:\n%s\nbefore:\n%s", table, h.traces(t), whole)
+			}
+		}
+		s.await(t, 5*time.Second, "echo ping", "udp", public+":5432")
+		if said := s.try("echo", private+":5432"); !strings.Contains(said, "error:") {
+			t.Errorf("%s: a private address: %q", table, said)
+		}
+	}
+	if log := h.daemon.Log(); !strings.Contains(log, "somebody changed what the network mode bridge needs") {
+		t.Errorf("nothing is said of it:\n%s", log)
+	}
+}
+
+// Nothing is left of it: not after the last sandbox, not by a daemon that was killed,
+// not by one that does not offer the mode any more.
+func TestBridgeLeavesNothing(t *testing.T) {
+	h := newHouse(t)
+	before := h.traces(t)
+	gone := func(when string) {
+		t.Helper()
+		if after := h.traces(t); after != before {
+			t.Errorf("%s:\n%s\nbefore:\n%s", when, after, before)
+		}
+	}
+	a, b := h.create(t), h.create(t)
+	if h.traces(t) == before {
+		t.Fatal("the control: nothing is seen of two sandboxes")
+	}
+	h.daemon.Run(t, "rm", "-f", a.id)
+	if said := b.try("udp", public+":5432"); said != "echo ping" {
+		t.Errorf("the second without the first: %q", said)
+	}
+	h.daemon.Kill(t)
+	h.daemon.Launch(t)
+	if said := b.try("udp", public+":5432"); said != "echo ping" {
+		t.Errorf("with the next daemon: %q", said)
+	}
+	h.daemon.Run(t, "rm", "-f", b.id)
+	gone("after the last")
+	h.create(t)
+	h.daemon.Stop(t)
+	gone("after the daemon")
+	h.daemon.Launch(t)
+	h.create(t)
+	h.daemon.Kill(t)
+	h.daemon.Config = ""
+	h.daemon.Launch(t)
+	gone("after one that does not offer it")
+	h.daemon.Refused(t, "SBX-403", "run", "--json", "--network", "bridge", "--", "true")
+}
