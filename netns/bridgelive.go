@@ -27,8 +27,9 @@ type hostSide interface {
 	// Plug makes a link and the route to its sandbox, and connects it last.
 	Plug(path string, w wire, mtu int) error
 	Unplug(outer string) error
-	// Rewire adds the routes that are missing to the links that are there, and says
-	// which routes and links were not.
+	Inspect(wire) ([]Difference, error) // how the host's end differs from what Plug made
+	// Rewire puts right the settings of links and the routes to them, and says what
+	// was not.
 	Rewire([]wire) ([]Difference, error)
 	Links() ([]string, error) // the names of the host's ends
 }
@@ -224,14 +225,8 @@ func (b *Bridge) Check(path string, number uint32) ([]Difference, error) {
 	if err != nil {
 		return nil, wrapInner(op, err)
 	}
-	links, err := b.host.Links()
-	if err != nil {
-		return nil, wrapInner(op, err)
-	}
-	if !slices.Contains(links, w.outer) {
-		found = append(found, Difference{Name: "link", Declared: w.outer + " on the host", Live: "absent"})
-	}
-	return found, nil
+	outer, err := b.host.Inspect(w)
+	return append(found, outer...), wrapInner(op, err)
 }
 
 // errForward is for a host that does not forward.

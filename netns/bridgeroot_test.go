@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -273,10 +274,68 @@ func TestBridgeHostRules(t *testing.T) {
 		town := newTown(t)
 		run := func(line string) { t.Helper(); runInside(t, town.host, fmt.Sprintf("iptables-%s -w %s", b, line)) }
 		run("-P FORWARD DROP")
-		_, n := town.attach(t, 0)
+		path, n := town.attach(t, 0)
 		wantReached(t, n, worldPublic, "with the policy DROP")
 		run("-I FORWARD -d 93.184.215.14 -j DROP")
 		wantShut(t, n, "refused by the host", worldPublic)
+		run("-D FORWARD 1")
+		wantReached(t, n, worldPublic, "again")
+		outer := town.cfg.outer(0)
+		for _, key := range []string{"ipv4.conf." + outer + ".rp_filter", "ipv4.conf." + outer + ".src_valid_mark", "ipv4.conf." + outer + ".forwarding", "ipv6.conf." + outer + ".disable_ipv6"} {
+			town.set(t, "net."+key, "0")
+			if diffs, err := town.bridge.Check(path, 0); err != nil || len(diffs) != 1 {
+				t.Errorf("%s: Check = %v, %v", key, diffs, err)
+			}
+			if diffs, err := town.bridge.Mend(); err != nil || len(diffs) != 1 {
+				t.Errorf("%s: Mend = %v, %v", key, diffs, err)
+			}
+		}
+		if diffs, err := town.bridge.Check(path, 0); err != nil || len(diffs) > 0 {
+			t.Errorf("mended: %v, %v", diffs, err)
+		}
+		wantReached(t, n, worldPublic, "with the settings mended")
+		town.busybox(t, town.host, "ip link del "+outer) // F24: the sandbox's network is dead, and that is said
+		if diffs, err := town.bridge.Mend(); err != nil || len(diffs) != 1 || diffs[0].Name != "link" {
+			t.Errorf("without the link: Mend = %v, %v", diffs, err)
+		}
+	})
+}
+
+// One sandbox does not fill the host's table of connections.
+func TestBridgeFlows(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		town := newTown(t)
+		_, n := town.attach(t, 0)
+		flood := func() int {
+			to := netip.MustParseAddrPort("93.184.215.14:9")
+			err := n.Do(func() error {
+				for range maxFlows + 500 {
+					fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+					if err == nil {
+						err = errors.Join(unix.Sendto(fd, []byte("x"), 0, sockaddr(to)), unix.Close(fd))
+					}
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			count, err := strconv.Atoi(strings.TrimSpace(town.busybox(t, town.host, "cat /proc/sys/net/netfilter/nf_conntrack_count")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return count
+		}
+		if count := flood(); count < maxFlows-100 || count > maxFlows+100 {
+			t.Errorf("%d connections are held, want about %d", count, maxFlows)
+		}
+		runInside(t, town.host, fmt.Sprintf("iptables-%s -w -t mangle -D %s 3", b, town.cfg.chain("PRE")))
+		if count := flood(); count <= maxFlows+100 {
+			t.Errorf("the control, without the rule: %d connections", count)
+		}
 	})
 }
 

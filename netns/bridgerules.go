@@ -35,6 +35,11 @@ var refusedRanges = []refusedRange{
 	{netip.MustParsePrefix("240.0.0.0/4"), "reserved, with broadcast"},
 }
 
+// maxFlows is how many connections, or exchanges of datagrams, one sandbox may have
+// at the same time, those included that the host has not forgotten yet
+// (net.netfilter.nf_conntrack_*_timeout*).
+const maxFlows = 4096
+
 // hook is a table of the host with chains of ours in it.
 type hook struct {
 	table string
@@ -81,6 +86,10 @@ func (c BridgeConfig) mangleHook(in string) hook {
 		},
 		{"! " + in + " -j RETURN", "what else comes from elsewhere is not for sandboxes"},
 	}
+	rules = append(rules, rule{
+		fmt.Sprintf("-m conntrack --ctstate NEW -m connlimit --connlimit-above %d --connlimit-mask 32 --connlimit-saddr -j DROP", maxFlows),
+		"the host's table of connections is not one sandbox's to fill",
+	})
 	for _, r := range c.Resolvers {
 		for _, proto := range []string{"udp", "tcp"} {
 			rules = append(rules, rule{fmt.Sprintf("-d %s/32 -p %s -m %s --dport 53 -g %s", r, proto, proto, c.chain("PASS")), "a resolver of the configuration"})

@@ -141,37 +141,6 @@ func (k *hostKernel) wireRoute(link int, w wire) netlink.Route {
 	}
 }
 
-// Rewire implements hostSide.
-func (k *hostKernel) Rewire(wires []wire) (found []Difference, err error) {
-	err = k.with(func(h *netlink.Handle) error {
-		all, err := h.LinkList()
-		if err != nil {
-			return fmt.Errorf("list links: %w", err)
-		}
-		routes, err := h.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: k.cfg.table()}, netlink.RT_FILTER_TABLE)
-		if err != nil {
-			return fmt.Errorf("list routes: %w", err)
-		}
-		for _, w := range wires {
-			i := slices.IndexFunc(all, func(l netlink.Link) bool { return l.Attrs().Name == w.outer })
-			if i < 0 {
-				found = append(found, Difference{Name: "link", Declared: w.outer, Live: "absent"})
-				continue
-			}
-			if slices.ContainsFunc(routes, func(r netlink.Route) bool { return r.Dst != nil && r.Dst.String() == hostNet(w).String() }) {
-				continue
-			}
-			found = append(found, Difference{Name: "route", Declared: w.address.String(), Live: "absent"})
-			r := k.wireRoute(all[i].Attrs().Index, w)
-			if err := h.RouteAdd(&r); err != nil && !errors.Is(err, unix.ENETDOWN) { // somebody set it down
-				return fmt.Errorf("add route to %s: %w", w.address, err)
-			}
-		}
-		return nil
-	})
-	return found, err
-}
-
 // Unplug implements hostSide. The sandbox's end and all routes go with it.
 func (k *hostKernel) Unplug(outer string) error {
 	return k.with(func(h *netlink.Handle) error {

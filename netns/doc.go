@@ -38,6 +38,17 @@
 // millisecond. Losing all rules opens nothing: without them connections end at
 // the sandbox's own stack.
 //
+// # The mode bridge
+//
+//	b, err := netns.NewBridge(config)
+//	err = b.Attach(path, number)             // a link from the namespace to the host's
+//	diffs, err := b.Check(path, number)
+//	diffs, err = b.Mend()                    // every second: what somebody changed on the host
+//	err = b.Detach(number)                   // idempotent; the last one leaves nothing
+//
+// It is the only thing here that changes the host's own namespace. The rules are
+// data (bridgerules.go) and say how they fail closed.
+//
 // # Threads
 //
 // A network namespace belongs to a thread, and Go moves goroutines between
