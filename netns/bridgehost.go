@@ -49,7 +49,10 @@ func (k *hostKernel) with(fn func(*netlink.Handle) error) error {
 func (k *hostKernel) Uplink() (mtu int, err error) {
 	err = k.with(func(h *netlink.Handle) error {
 		routes, err := h.RouteGet(worldIP)
-		if err != nil || len(routes) == 0 {
+		if err == nil && len(routes) == 0 {
+			err = unix.ENETUNREACH
+		}
+		if err != nil {
 			return sbxerr.WithRemedy(sbxerr.NetworkMode, "netns.bridge",
 				fmt.Errorf("use network mode %q: the host has no way out itself: %w", ModeBridge, err), "give the host a default route")
 		}
@@ -188,7 +191,7 @@ func (k *hostKernel) Tethered() (is bool, err error) {
 // tethers lists the routing rules and the refusing routes of the instance.
 func (k *hostKernel) tethers(h *netlink.Handle) ([]netlink.Rule, []netlink.Route, error) {
 	rules, err := h.RuleListFiltered(netlink.FAMILY_V4, &netlink.Rule{Table: k.cfg.table()}, netlink.RT_FILTER_TABLE)
-	if err != nil {
+	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) { // a kernel without them has none
 		return nil, nil, fmt.Errorf("list routing rules: %w", err)
 	}
 	filter := &netlink.Route{Table: unix.RT_TABLE_MAIN, Protocol: tetherProtocol, Priority: k.cfg.table()}

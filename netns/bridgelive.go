@@ -50,7 +50,7 @@ type Bridge struct {
 
 // NewBridge works in the namespace of the process. It changes nothing yet.
 func NewBridge(c BridgeConfig) (*Bridge, error) {
-	return newBridge(c, &hostKernel{cfg: c, in: func(fn func() error) error { return fn() }})
+	return newBridge(c, onHost(c))
 }
 
 func newBridge(c BridgeConfig, host hostSide) (*Bridge, error) {
@@ -60,8 +60,20 @@ func newBridge(c BridgeConfig, host hostSide) (*Bridge, error) {
 	return b, wrapInner("netns.bridge", err)
 }
 
-// Config is what b was made of.
-func (b *Bridge) Config() BridgeConfig { return b.cfg }
+// Ready refuses the mode where it is not offered, or this host does not forward.
+// It changes nothing.
+func (c BridgeConfig) Ready() error {
+	if err := c.Offered(); err != nil {
+		return err
+	}
+	_, err := onHost(c).Uplink()
+	return wrapInner("netns.bridge", err)
+}
+
+// onHost works in the namespace of the process.
+func onHost(c BridgeConfig) *hostKernel {
+	return &hostKernel{cfg: c, in: func(fn func() error) error { return fn() }}
+}
 
 // Attach connects the namespace at path, which holds only lo, as the sandbox that
 // has number. Denials come first and the link last, inside as on the host. After a

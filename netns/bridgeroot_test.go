@@ -401,6 +401,66 @@ func TestBridgeLeavesNothing(t *testing.T) {
 	})
 }
 
+// Many at the same time come and go, the last with all that they share.
+func TestBridgeAtOnce(t *testing.T) {
+	needRoot(t)
+	town := newTown(t)
+	before := town.everything(t, backendAny)
+	for range 3 {
+		var wg sync.WaitGroup
+		for number := range uint32(8) {
+			path := create(t)
+			wg.Go(func() {
+				if err := town.bridge.Attach(path, number); err != nil {
+					t.Error(err)
+				}
+				if diffs, err := town.bridge.Check(path, number); err != nil || len(diffs) > 0 {
+					t.Errorf("Check = %v, %v", diffs, err)
+				}
+				if diffs, err := town.bridge.Mend(); err != nil || len(diffs) > 0 {
+					t.Errorf("Mend = %v, %v", diffs, err)
+				}
+				if err := town.bridge.Detach(number); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if after := town.everything(t, backendAny); after != before || town.bridge.InUse() {
+			t.Fatalf("before:\n%s\nafter:\n%s", before, after)
+		}
+	}
+}
+
+// A later daemon with another subnet finds that a sandbox has an address of the old
+// one, and its own take the place of what was shared.
+func TestBridgeOtherSubnet(t *testing.T) {
+	needRoot(t)
+	town := newTown(t)
+	path, old := town.attach(t, 0)
+	cfg := town.cfg
+	cfg.Subnet = netip.MustParsePrefix("10.88.0.0/24")
+	later, err := newBridge(cfg, &hostKernel{cfg: cfg, in: town.host.Do})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := later.Adopt(0); err != nil {
+		t.Fatal(err)
+	}
+	if diffs, err := later.Check(path, 0); err != nil || len(diffs) == 0 {
+		t.Errorf("Check = %v, %v; want differences", diffs, err)
+	}
+	wantShut(t, old, "with an address of before", worldPublic)
+	fresh := create(t)
+	if err := errors.Join(later.Detach(0), later.Attach(fresh, 0)); err != nil {
+		t.Fatal(err)
+	}
+	wantReached(t, open(t, fresh), worldPublic, "with one of the new subnet")
+	if err := later.Detach(0); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestBridgeRefusals(t *testing.T) {
 	needRoot(t)
 	town := newTown(t)

@@ -49,20 +49,12 @@ func (h hostDoctor) capabilities(context.Context) ([]runtime.Capability, error) 
 	if err != nil {
 		return nil, err
 	}
-	return doctor.Capabilities(host, runtime.MayRaiseLimits(), bridgeOffered(h.config)), nil
-}
-
-// bridgeOffered is why the network mode bridge is not offered, nil where it is.
-func bridgeOffered(c config.Config) error {
-	b, err := bridgeConfig(c)
-	if err != nil {
-		return err
-	}
-	return b.Offered()
+	return doctor.Capabilities(host, runtime.MayRaiseLimits(), patient(h.config).Bridge.Ready()), nil
 }
 
 func patient(c config.Config) doctor.Host {
-	return doctor.Host{Root: c.Root, State: c.State, BinDir: c.BinDir, CgroupParent: c.Cgroup.Parent, External: c.Containerd.Address != ""}
+	bridge, _ := bridgeConfig(c) // one that is refused is not started with
+	return doctor.Host{Root: c.Root, State: c.State, BinDir: c.BinDir, CgroupParent: c.Cgroup.Parent, External: c.Containerd.Address != "", Bridge: bridge}
 }
 
 // preflight refuses to start where no sandbox could be made, before anything

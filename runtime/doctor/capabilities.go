@@ -16,7 +16,7 @@ const (
 )
 
 // Capabilities says, field by field of a request, what h honours.
-// bridge is why the network mode bridge is not offered, nil where it is.
+// bridge is why there is no network mode bridge, nil where there is.
 func Capabilities(h cgroups.Host, mayRaiseLimits bool, bridge error) []runtime.Capability {
 	list := []runtime.Capability{
 		limit(h, "limits.memory_bytes", "memory", "hard, without swap"),

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -34,6 +35,7 @@ type Host struct {
 	// Engine returns the versions of a running engine. Nil asks the
 	// programs in BinDir.
 	Engine func(context.Context) (containerd, runc string, err error)
+	Bridge netns.BridgeConfig // what the operator says of the network mode bridge
 	// IDBase and IDBlocks are the reserved range; 0 where none is yet.
 	IDBase, IDBlocks uint32
 }
@@ -41,7 +43,7 @@ type Host struct {
 // examinations in the order in which their findings are told. Rights come
 // first: without them the others say little.
 var examinations = []func(context.Context, Host) []runtime.Check{
-	examineRights, examineKernel, examineCgroups, examineUserNS, examineIDs, examineFiles, examineNetwork, examineEngine, examineHardening,
+	examineRights, examineKernel, examineCgroups, examineUserNS, examineIDs, examineFiles, examineNetwork, examineBridge, examineEngine, examineHardening,
 }
 
 // Examine returns all findings about h.
