@@ -51,7 +51,7 @@ var table = []Description{
 
 	{Network, "the network namespace could not be made", ClassEngine, 500, false, "caisson doctor checks network namespaces"},
 	{NetRule, "a filter rule was rejected", ClassEngine, 500, false, "caisson doctor checks the iptables flavour in use"},
-	{NetworkMode, "the network mode is unknown or not offered", ClassPolicy, 400, false, "use none, allow or open"},
+	{NetworkMode, "the network mode is unknown or not offered", ClassPolicy, 400, false, "use none, allow or open, or bridge where the operator offers it"},
 
 	{NetPolicy, "an egress policy is refused as written", ClassInput, 400, false, "write rules as HOST[:PORT][+PORT...][,private], for example github.com:443+22, *.example.com or 10.1.0.0/16:5432,private"},
 

@@ -47,7 +47,7 @@ func (f *sandboxFlags) register(cmd *cobra.Command) {
 // registerNetwork adds the flags that say how far a sandbox reaches.
 func registerNetwork(cmd *cobra.Command, mode *string, allow, deny *[]string) {
 	flags := cmd.Flags()
-	flags.StringVar(mode, "network", "", "network `MODE`: none, allow or open (default: allow with --allow, else the profile's, which is none)")
+	flags.StringVar(mode, "network", "", "network `MODE`: none, allow, open or bridge (default: allow with --allow, else the profile's, which is none)")
 	flags.StringArrayVar(allow, "allow", nil, "`RULE` for what may be reached: HOST[:PORT][+PORT…][,private], ports 80 and 443 where none is given")
 	flags.StringArrayVar(deny, "deny", nil, "`RULE` for what may not, whatever is allowed: HOST[:PORT][+PORT…]")
 	_ = cmd.RegisterFlagCompletionFunc("network", cobra.FixedCompletions([]string{"none", "allow", "open"}, cobra.ShellCompDirectiveNoFileComp))
