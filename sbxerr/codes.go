@@ -50,6 +50,7 @@ const (
 	NetRule     Code = "SBX-402" // a filter rule was rejected; nothing was let through
 	NetworkMode Code = "SBX-403" // the network mode is unknown or not offered
 	NetPolicy   Code = "SBX-404" // an egress policy is refused as written
+	PortTaken   Code = "SBX-405" // a port to publish is not free on the host
 
 	Cgroup           Code = "SBX-501" // a cgroup could not be made, read or removed
 	CgroupController Code = "SBX-502" // a controller that a limit needs is missing

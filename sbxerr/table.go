@@ -54,6 +54,7 @@ var table = []Description{
 	{NetworkMode, "the network mode is unknown or not offered", ClassPolicy, 400, false, "use none, allow or open, or bridge where the operator offers it"},
 
 	{NetPolicy, "an egress policy is refused as written", ClassInput, 400, false, "write rules as HOST[:PORT][+PORT...][,private], for example github.com:443+22, *.example.com or 10.1.0.0/16:5432,private"},
+	{PortTaken, "a port to publish is not free on the host", ClassInput, 409, false, "publish another port, or port 0, which picks a free one; caisson ls --json lists who publishes what"},
 
 	{Cgroup, "a cgroup operation failed", ClassEngine, 500, false, "caisson doctor shows the cgroup layout"},
 	{CgroupController, "a cgroup controller is missing", ClassHost, 503, false, "enable the controller that the message names (kernel command line or the parent's cgroup.subtree_control)"},

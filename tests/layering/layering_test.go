@@ -38,6 +38,7 @@ var rules = []struct {
 	{"runtime/output", []string{"sbxerr"}},
 	{"runtime/peer", []string{"sbxerr"}},
 	{"runtime/pid1", []string{"sbxerr", "initproto"}},
+	{"runtime/ports", []string{"sbxerr"}},
 	{"runtime/posture", []string{"sbxerr"}},
 	{"runtime/ctrd", []string{"sbxerr", "runtime", "rootfs"}},
 	{"runtime/egress", []string{"sbxerr", "gateway"}},

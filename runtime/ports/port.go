@@ -1,0 +1,124 @@
+package ports
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Max is how many ports one sandbox may publish.
+const Max = 16
+
+// low is the first port that programs without rights can listen on, in a sandbox
+// (package netns sets it) and by default on a host.
+const low = 1024
+
+const remedy = "write [ADDRESS:]PORT:PORT, the host's first, such as 8080:8080, [::1]:8080:3000, or 0:8080 to have a free one picked"
+
+// loopback is where a port is published that names no address.
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
+// Port leads from an address of the host to a port inside of a sandbox.
+type Port struct {
+	Address netip.Addr `json:"address"`
+	Host    uint16     `json:"host"` // 0 asks for any that is free
+	Inside  uint16     `json:"inside"`
+}
+
+// ParseAll reads what one request publishes. All that is wrong is refused at once,
+// with code sbxerr.Config.
+func ParseAll(texts []string) ([]Port, error) {
+	var all []Port
+	var errs []error
+	if len(texts) > Max {
+		errs = append(errs, fmt.Errorf("%d ports are more than %d", len(texts), Max))
+	}
+	for _, text := range texts {
+		p, err := parse(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("publish %.100q: %w", text, err))
+			continue
+		}
+		for _, q := range all {
+			if p.meets(q) {
+				errs = append(errs, fmt.Errorf("publish %q: port %d of the host is published already, by %q", text, p.Host, q))
+			}
+		}
+		all = append(all, p)
+	}
+	return all, sbxerr.WithRemedy(sbxerr.Config, "ports.parse", errors.Join(errs...), remedy)
+}
+
+// parse reads [ADDRESS:]PORT:PORT.
+func parse(text string) (Port, error) {
+	p := Port{Address: loopback}
+	outer, inside, found := cutLast(text)
+	if !found {
+		return p, errors.New("it has no colon")
+	}
+	host := outer
+	if address, port, err := net.SplitHostPort(outer); err == nil {
+		if p.Address, err = parseAddress(address); err != nil {
+			return p, err
+		}
+		host = port
+	}
+	var hostErr, insideErr error
+	p.Host, hostErr = parseNumber(host)
+	p.Inside, insideErr = parseNumber(inside)
+	if insideErr == nil && p.Inside < low {
+		insideErr = fmt.Errorf("nothing inside can listen on port %d: programs there have no ports below %d", p.Inside, low)
+	}
+	return p, errors.Join(hostErr, insideErr)
+}
+
+func cutLast(text string) (before, after string, found bool) {
+	i := strings.LastIndexByte(text, ':')
+	if i < 0 {
+		return text, "", false
+	}
+	return text[:i], text[i+1:], true
+}
+
+func parseAddress(text string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(text)
+	switch {
+	case err != nil:
+		return a, fmt.Errorf("%.100q is no address", text)
+	case a.Zone() != "" || a.Is4In6() || a.IsMulticast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return a, fmt.Errorf("nothing can listen on the address %q", text)
+	}
+	return a, nil
+}
+
+func parseNumber(text string) (uint16, error) {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || (len(text) > 1 && text[0] == '0') {
+		return 0, fmt.Errorf("%.100q is no port", text)
+	}
+	return uint16(n), nil
+}
+
+// meets reports whether p and q cannot both be listened on.
+func (p Port) meets(q Port) bool {
+	if p.Host != q.Host || p.Host == 0 || p.Address.Is4() != q.Address.Is4() {
+		return false
+	}
+	return p.Address == q.Address || p.Address.IsUnspecified() || q.Address.IsUnspecified()
+}
+
+// Local reports whether only the host itself can connect to p.
+func (p Port) Local() bool { return p.Address.IsLoopback() }
+
+// Low reports whether listening on p is a right of root.
+func (p Port) Low() bool { return p.Host != 0 && p.Host < low }
+
+func (p Port) listener() string { return netip.AddrPortFrom(p.Address, p.Host).String() }
+
+// String is p as a person reads it: 127.0.0.1:8080 -> 3000.
+func (p Port) String() string { return fmt.Sprintf("%s -> %d", p.listener(), p.Inside) }
