@@ -136,5 +136,7 @@ func (o *outbox) drop(r control.Report) {
 		o.lost[r.Attempt.Sandbox] += 1 + r.Lost
 	case r.Query != nil:
 		o.lost[r.Query.Sandbox] += 1 + r.Lost
+	case r.Arrival != nil:
+		o.lost[r.Arrival.Sandbox] += 1 + r.Lost
 	}
 }

@@ -20,10 +20,11 @@ type server struct {
 	out       *outbox
 	resolver  dns.Resolver
 	sandboxes map[string]*sandbox
+	published map[string]*published
 }
 
 func newServer(conn *net.UnixConn) *server {
-	return &server{in: control.NewReceiver(conn), out: newOutbox(conn), sandboxes: map[string]*sandbox{}}
+	return &server{in: control.NewReceiver(conn), out: newOutbox(conn), sandboxes: map[string]*sandbox{}, published: map[string]*published{}}
 }
 
 // serve returns nil when the daemon is gone.
@@ -45,11 +46,19 @@ func (s *server) read() error {
 			return err
 		}
 		err = s.do(q, files)
-		for _, f := range files {
-			err = errors.Join(err, f.Close())
+		if q.Op != control.Supply { // which takes them over
+			err = errors.Join(err, closeFiles(files))
 		}
 		s.out.push(control.Report{Answer: control.Answered(q.Seq, err)})
 	}
+}
+
+func closeFiles(files []*os.File) error {
+	var errs []error
+	for _, f := range files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
 }
 
 func (s *server) do(q control.Request, files []*os.File) error {
@@ -60,6 +69,10 @@ func (s *server) do(q control.Request, files []*os.File) error {
 		return s.add(q, files)
 	case control.SetPolicy:
 		return s.setPolicy(q.Sandbox, q.Policy)
+	case control.Publish:
+		return s.publish(q, files)
+	case control.Supply:
+		return s.supply(q.Sandbox, files)
 	case control.Remove:
 		s.remove(q.Sandbox)
 	case control.Ping:
@@ -117,11 +130,15 @@ func (s *server) setPolicy(id string, spec policy.Spec) error {
 }
 
 func (s *server) remove(id string) {
+	if p := s.published[id]; p != nil {
+		p.end()
+		delete(s.published, id)
+	}
 	if b := s.sandboxes[id]; b != nil {
 		b.end()
 		delete(s.sandboxes, id)
-		s.out.forget(id)
 	}
+	s.out.forget(id)
 }
 
 // tellOpen reports each number of connections that changed.

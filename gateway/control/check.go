@@ -35,7 +35,7 @@ func (r Request) check() error {
 		if r.Sandbox != "" {
 			return fmt.Errorf("the operation %q is not about a sandbox", r.Op)
 		}
-	case Add, SetPolicy, Remove:
+	case Add, SetPolicy, Publish, Supply, Remove:
 		if err := checkID(r.Sandbox); err != nil {
 			return err
 		}
@@ -47,6 +47,10 @@ func (r Request) check() error {
 		return errors.New("a request without a number")
 	case len(r.Names) > MaxNames:
 		return fmt.Errorf("%d names are more than %d", len(r.Names), MaxNames)
+	case r.Op == Publish && (len(r.Ports) == 0 || len(r.Ports) > MaxPorts || slices.Contains(r.Ports, 0)):
+		return fmt.Errorf("%d are not 1 to %d ports, or one is 0", len(r.Ports), MaxPorts)
+	case r.Op == Supply && (r.Sockets < 1 || r.Sockets > proxy.Batch):
+		return fmt.Errorf("%d are not 1 to %d sockets", r.Sockets, proxy.Batch)
 	}
 	return nil
 }
@@ -69,6 +73,8 @@ func (r Report) check() error {
 		{r.Attempt != nil, func() error { return checkAttempt(r.Attempt) }},
 		{r.Query != nil, func() error { return checkQuery(r.Query) }},
 		{r.Named != nil, func() error { return r.Named.check() }},
+		{r.Arrival != nil, func() error { return checkArrival(r.Arrival) }},
+		{r.Need != nil, func() error { return checkID(r.Need.Sandbox) }},
 		{r.Open != nil, func() error { return r.Open.check() }},
 		{r.Broken != nil, func() error { return checkID(r.Broken.Sandbox) }},
 	}
@@ -107,6 +113,16 @@ func checkAttempt(a *proxy.Attempt) error {
 		return errors.New("an attempt with less than nothing")
 	case a.Name != "" && !canonical(a.Name):
 		return errors.New("an attempt to what is no name")
+	}
+	return errors.Join(checkID(a.Sandbox), checkCode(a.Code))
+}
+
+func checkArrival(a *proxy.Arrival) error {
+	switch {
+	case !slices.Contains(proxyVerdicts, a.Verdict):
+		return errors.New("an arrival with an unknown verdict")
+	case a.Sent < 0 || a.Received < 0 || a.Duration < 0:
+		return errors.New("an arrival with less than nothing")
 	}
 	return errors.Join(checkID(a.Sandbox), checkCode(a.Code))
 }
@@ -161,6 +177,12 @@ func (r *Report) shorten() {
 		q.Rule, q.Reason = clean(q.Rule, maxText), clean(q.Reason, maxText)
 		q.Address = q.Address.WithZone("")
 		r.Query = &q
+	}
+	if r.Arrival != nil {
+		a := *r.Arrival
+		a.Reason, a.Peer = clean(a.Reason, maxText), withoutZone(a.Peer)
+		a.Begun = notAfter(a.Begun, time.Now())
+		r.Arrival = &a
 	}
 	if r.Broken != nil {
 		b := *r.Broken

@@ -8,10 +8,12 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/gateway/proxy"
 )
 
 // maxFiles is the most descriptors that come with a frame.
-const maxFiles = 3
+const maxFiles = max(MaxPorts, proxy.Batch)
 
 // Send writes frame to c, and copies of files with it. The mode of files, which
 // the receiver shares, is not touched.
@@ -63,8 +65,8 @@ func (r *Receiver) Next() (Request, []*os.File, error) {
 	if err == nil {
 		q, err = DecodeRequest(body)
 	}
-	if err == nil && len(files) != q.Op.Files() {
-		err = fmt.Errorf("the operation %q comes with %d descriptors, not %d", q.Op, q.Op.Files(), len(files))
+	if err == nil && len(files) != q.Files() {
+		err = fmt.Errorf("the operation %q comes with %d descriptors, not %d", q.Op, q.Files(), len(files))
 	}
 	if err != nil {
 		return Request{}, nil, errors.Join(err, closeAll(files))

@@ -27,6 +27,8 @@ var requests = []Request{
 	{Seq: 2, Op: Configure, Servers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.53:53"), netip.MustParseAddrPort("[::1]:5353")}},
 	{Seq: 3, Op: SetPolicy, Sandbox: "abc", Policy: policy.Spec{Mode: policy.Allow, Allow: []string{"<&>.example"}, Map: map[string]string{"a.test": "10.1.2.3"}}},
 	{Seq: 4, Op: Remove, Sandbox: "abc"},
+	{Seq: 6, Op: Publish, Sandbox: "abc", Ports: []uint16{8080, 3000}},
+	{Seq: 7, Op: Supply, Sandbox: "abc", Sockets: proxy.Batch},
 	{Seq: 5, Op: Add, Sandbox: "abc", Policy: policy.Spec{AirGapped: true}, Names: map[policy.Name]netip.Addr{"a.test": netip.MustParseAddr("198.18.0.9")}},
 }
 
@@ -36,6 +38,8 @@ var reports = []Report{
 	{Answer: Answered(8, sbxerr.New(sbxerr.NetPolicy, "test", "no"))},
 	{Attempt: &proxy.Attempt{Sandbox: "abc", Name: "a.test", Asked: netip.MustParseAddrPort("198.18.0.9:443"), Verdict: proxy.Allowed, Begun: time.Unix(1700000000, 5).UTC(), Sent: 3}, Lost: 4},
 	{Query: &dns.Query{Sandbox: "abc", Name: "A.test", Type: "A", Verdict: dns.Refused, Code: sbxerr.EgressDenied}},
+	{Arrival: &proxy.Arrival{Sandbox: "abc", Peer: netip.MustParseAddrPort("[::1]:4000"), Port: 8080, Verdict: proxy.Failed, Code: sbxerr.EgressDial, Begun: time.Unix(1700000000, 5).UTC(), Sent: 3}},
+	{Need: &Need{"abc"}},
 	{Named: &Named{"abc", "a.test", netip.MustParseAddr("198.18.0.9")}},
 	{Open: &Open{"abc", 3}},
 	{Broken: &Broken{"abc", "no more"}},
@@ -96,6 +100,8 @@ func TestReportsThatAreRefused(t *testing.T) {
 		`{"Attempt":{"Sandbox":"abc","Verdict":"fine"}}`, `{"Attempt":{"Sandbox":"abc","Verdict":"allowed","Sent":-1}}`,
 		`{"Attempt":{"Sandbox":"abc","Verdict":"allowed","Name":"1.2.3.4"}}`, `{"Attempt":{"Sandbox":"abc","Verdict":"allowed","Begun":"99999-01-01T00:00:00Z"}}`,
 		`{"Attempt":{"Sandbox":"abc","Verdict":"allowed","Duration":-5}}`, `{"Attempt":{"Sandbox":"abc","Verdict":"refused","Code":"x"}}`,
+		`{"Arrival":{"Sandbox":"abc","Verdict":"fine"}}`, `{"Arrival":{"Sandbox":"abc","Verdict":"allowed","Sent":-1}}`, `{"Arrival":{"Verdict":"allowed"}}`,
+		`{"Arrival":{"Sandbox":"abc","Verdict":"failed","Code":"x"}}`, `{"Need":{}}`, `{"Need":{"Sandbox":"a/b"}}`,
 		`{"Query":{"Sandbox":"abc","Verdict":"cut"}}`, `{"Query":{"Sandbox":"` + strings.Repeat("a", 65) + `","Verdict":"empty"}}`,
 	} {
 		if r, err := DecodeReport([]byte(body)); err == nil {
@@ -208,7 +214,7 @@ func TestDescriptorsStayWithTheirRequest(t *testing.T) {
 		for _, q := range sent {
 			frame, err := EncodeRequest(q)
 			if err == nil {
-				err = Send(daemon, frame, files[:q.Op.Files()]...)
+				err = Send(daemon, frame, files[:q.Files()]...)
 			}
 			if err != nil {
 				failed <- err
@@ -246,15 +252,21 @@ func TestDescriptorsThatDoNotBelong(t *testing.T) {
 	for _, c := range []struct {
 		op    Op
 		files int
-	}{{Ping, 1}, {Add, 0}, {Add, 2}, {Add, 4}} {
+	}{{Ping, 1}, {Add, 0}, {Add, 2}, {Add, 4}, {Publish, 0}, {Publish, 2}, {Supply, 1}, {Supply, 3}} {
 		daemon, gateway := pair(t)
 		f, err := os.Open(os.DevNull)
 		if err != nil {
 			t.Fatal(err)
 		}
 		q := Request{Seq: 1, Op: c.op}
-		if c.op == Add {
+		if c.op != Ping {
 			q.Sandbox = "abc"
+		}
+		switch c.op {
+		case Publish:
+			q.Ports = []uint16{8080}
+		case Supply:
+			q.Sockets = 2
 		}
 		frame, err := EncodeRequest(q)
 		if err != nil {
@@ -275,6 +287,20 @@ func TestDescriptorsThatDoNotBelong(t *testing.T) {
 			t.Errorf("%s with %d descriptors leaves %d open", c.op, c.files, after-before)
 		}
 		_ = f.Close()
+	}
+}
+
+// What a request of the daemon may not be.
+func TestRequestsThatAreRefused(t *testing.T) {
+	for _, body := range []string{
+		`{"Op":"ping"}`, `{"Seq":1,"Op":"dance"}`, `{"Seq":1,"Op":"ping","Sandbox":"abc"}`, `{"Seq":1,"Op":"add"}`,
+		`{"Seq":1,"Op":"publish","Sandbox":"abc"}`, `{"Seq":1,"Op":"publish","Sandbox":"abc","Ports":[0]}`,
+		`{"Seq":1,"Op":"publish","Sandbox":"abc","Ports":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}`,
+		`{"Seq":1,"Op":"supply","Sandbox":"abc"}`, `{"Seq":1,"Op":"supply","Sandbox":"abc","Sockets":-1}`, `{"Seq":1,"Op":"supply","Sandbox":"abc","Sockets":17}`,
+	} {
+		if r, err := DecodeRequest([]byte(body)); err == nil {
+			t.Errorf("%s is taken as %+v", body, r)
+		}
 	}
 }
 

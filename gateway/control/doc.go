@@ -10,11 +10,14 @@
 //	configure   the upstream resolvers; the first request, and once
 //	add         a sandbox: policy, given names, and three sockets
 //	policy      another policy for a sandbox
+//	publish     the ports of a sandbox, added or not: a listener of the host for each
+//	supply      sockets in the namespace of a sandbox that publishes, not connected
 //	remove      a sandbox, and all its connections; absent is success
 //	ping        nothing but an answer
 //
 // The gateway sends a Report at a time: that it is confined (once, before it
-// reads anything), answers, and what its sandboxes do. Nobody answers those. It
+// reads anything), answers, what its sandboxes do, and which of them needs
+// sockets. Nobody answers those. It
 // never waits for a daemon that does not read: it drops, and counts what it
 // dropped.
 //
@@ -36,4 +39,5 @@ const (
 const (
 	MaxNames  = 8192    // that a sandbox can use while it lives
 	MaxPolicy = 3 << 19 // bytes of a policy as JSON
+	MaxPorts  = 16      // that a sandbox publishes
 )

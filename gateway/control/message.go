@@ -17,15 +17,23 @@ const (
 	Configure Op = "configure"
 	Add       Op = "add"
 	SetPolicy Op = "policy"
+	Publish   Op = "publish"
+	Supply    Op = "supply"
 	Remove    Op = "remove"
 	Ping      Op = "ping"
 )
 
-// Files is how many descriptors come with o. Those of Add are, in this order,
-// the TCP listener, the DNS socket and the DNS listener.
-func (o Op) Files() int {
-	if o == Add {
+// Files is how many descriptors come with r. Those of Add are, in this order,
+// the TCP listener, the DNS socket and the DNS listener; those of Publish a
+// listener for each of Ports.
+func (r Request) Files() int {
+	switch r.Op {
+	case Add:
 		return 3
+	case Publish:
+		return len(r.Ports)
+	case Supply:
+		return r.Sockets
 	}
 	return 0
 }
@@ -38,6 +46,8 @@ type Request struct {
 	Policy  policy.Spec                `json:",omitzero"`  // of Add and SetPolicy
 	Names   map[policy.Name]netip.Addr `json:",omitempty"` // of Add: given before
 	Servers []netip.AddrPort           `json:",omitempty"` // of Configure
+	Ports   []uint16                   `json:",omitempty"` // of Publish: inside
+	Sockets int                        `json:",omitempty"` // of Supply: how many come
 }
 
 // Report is what the gateway says. Exactly one field but Lost is set.
@@ -47,10 +57,12 @@ type Report struct {
 	Attempt  *proxy.Attempt `json:",omitempty"`
 	Query    *dns.Query     `json:",omitempty"`
 	Named    *Named         `json:",omitempty"`
+	Arrival  *proxy.Arrival `json:",omitempty"`
+	Need     *Need          `json:",omitempty"`
 	Open     *Open          `json:",omitempty"`
 	Broken   *Broken        `json:",omitempty"`
 
-	// Lost counts attempts and queries of the same sandbox before this one that
+	// Lost counts attempts, queries and arrivals of the same sandbox before this one that
 	// were dropped because the daemon did not read.
 	Lost uint64 `json:",omitempty"`
 }
@@ -69,6 +81,9 @@ type Named struct {
 	Name    policy.Name
 	Address netip.Addr
 }
+
+// Need says that a sandbox with published ports is short of sockets.
+type Need struct{ Sandbox string }
 
 // Open says how many connections a sandbox has. It is told before the answer to
 // Ping if it changed.

@@ -1,5 +1,5 @@
 // Package proxy carries the TCP connections of one sandbox to where its policy
-// lets them go.
+// lets them go, and those that come in to the ports that it publishes (Inbound).
 //
 // A connection goes through these steps, each of which may end it:
 //

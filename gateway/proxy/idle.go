@@ -11,10 +11,10 @@ import (
 	"github.com/caisson-run/caisson/gateway/policy"
 )
 
-// watchIdle ends connections that carry nothing, until ctx ends. Bytes that are
-// spliced never come by here, so the kernel is asked when it last saw some.
-func (p *Proxy) watchIdle(ctx context.Context) {
-	limit := p.config.Limits.Idle
+// watchIdle has connections ended that carry nothing for limit, until ctx ends.
+// Bytes that are spliced never come by here, so the kernel is asked when it last saw
+// some.
+func watchIdle(ctx context.Context, limit time.Duration, cut func(limit time.Duration)) {
 	ticker := time.NewTicker(min(max(limit/8, 10*time.Millisecond), 30*time.Second))
 	defer ticker.Stop()
 	for {
@@ -22,7 +22,7 @@ func (p *Proxy) watchIdle(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			p.cutIdle(limit)
+			cut(limit)
 		}
 	}
 }

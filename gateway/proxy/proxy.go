@@ -80,7 +80,7 @@ func (p *Proxy) Serve(ctx context.Context, l *net.TCPListener) error {
 	defer stop()
 
 	var all sync.WaitGroup
-	all.Go(func() { p.watchIdle(ctx) })
+	all.Go(func() { watchIdle(ctx, p.config.Limits.Idle, p.cutIdle) })
 	err := p.accept(ctx, l, &all)
 	if ctx.Err() != nil {
 		err = nil
@@ -95,26 +95,33 @@ func (p *Proxy) Serve(ctx context.Context, l *net.TCPListener) error {
 const acceptPause = 50 * time.Millisecond
 
 func (p *Proxy) accept(ctx context.Context, l *net.TCPListener, all *sync.WaitGroup) error {
-	for {
-		c, err := l.AcceptTCP()
-		if errors.Is(err, net.ErrClosed) {
-			return err
-		}
-		if err != nil {
-			select {
-			case <-ctx.Done():
-				return err
-			case <-time.After(acceptPause):
-			}
-			continue
-		}
+	return accept(ctx, l, func(c *net.TCPConn) {
 		f, ok := p.begin(ctx, c)
 		if !ok {
 			p.skipped.Add(1)
 			reset(c)
-			continue
+			return
 		}
 		all.Go(func() { p.run(f, all) })
+	})
+}
+
+// accept calls begin with each connection that comes on l, until that is closed.
+func accept(ctx context.Context, l *net.TCPListener, begin func(*net.TCPConn)) error {
+	for {
+		c, err := l.AcceptTCP()
+		if err == nil {
+			begin(c)
+			continue
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(acceptPause):
+		}
 	}
 }
 

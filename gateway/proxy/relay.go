@@ -20,31 +20,35 @@ const (
 
 var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 
+// tally is what a relay moved.
+type tally struct {
+	sent, received int64 // bytes from the one side, and from the other
+	broken         bool  // one direction failed
+}
+
 // relay carries bytes both ways until both sides have said that they are done,
-// or one fails, which ends both; then it calls over. What the client said
+// or one fails, which ends both; then it calls over. What the one side said
 // already goes first. Each way has a goroutine of its own that calls little: one
 // that resolved and dialled has a grown stack, which a connection that waits
 // would keep for as long as it lives.
-func relay(f *flow, said []byte, all *sync.WaitGroup, over func()) {
+func relay(one, other *net.TCPConn, said []byte, all *sync.WaitGroup, over func(tally)) {
 	var left atomic.Int32
 	var broken atomic.Bool
+	var c tally
 	left.Store(2)
-	one := func(dst, src *net.TCPConn, said []byte, moved *int64) {
+	way := func(dst, src *net.TCPConn, said []byte, moved *int64) {
 		n, err := carry(dst, src, said)
 		*moved = n
 		if err != nil {
 			broken.Store(true)
 		}
-		if left.Add(-1) > 0 {
-			return
+		if left.Add(-1) == 0 {
+			c.broken = broken.Load()
+			over(c)
 		}
-		if broken.Load() {
-			f.attempt.Reason = "the connection broke"
-		}
-		over()
 	}
-	all.Go(func() { one(f.upstream, f.client, said, &f.attempt.Sent) })
-	all.Go(func() { one(f.client, f.upstream, nil, &f.attempt.Received) })
+	all.Go(func() { way(other, one, said, &c.sent) })
+	all.Go(func() { way(one, other, nil, &c.received) })
 }
 
 // carry moves said and then all that src sends to dst, and tells dst of the

@@ -20,6 +20,9 @@ const maxTries = 4
 // leastTry is the time that each of them gets at least, if there is that much.
 const leastTry = 2 * time.Second
 
+// brokeOff is the reason in the record of a connection that one side did not end.
+const brokeOff = "the connection broke"
+
 // run takes f to where bytes can flow, and has them flow both ways.
 func (p *Proxy) run(f *flow, all *sync.WaitGroup) {
 	said, err := p.open(f)
@@ -31,7 +34,13 @@ func (p *Proxy) run(f *flow, all *sync.WaitGroup) {
 	}
 	f.cancel() // nothing waits for it any more
 	f.attempt.Verdict = Allowed
-	relay(f, said, all, func() { p.finish(f) })
+	relay(f.client, f.upstream, said, all, func(c tally) {
+		f.attempt.Sent, f.attempt.Received = c.sent, c.received
+		if c.broken {
+			f.attempt.Reason = brokeOff
+		}
+		p.finish(f)
+	})
 }
 
 // open takes all steps up to admission.

@@ -61,6 +61,10 @@ func (g *Gateway) event(r control.Report) {
 		g.queried(*r.Query, r.Lost)
 	case r.Named != nil:
 		g.named(*r.Named)
+	case r.Arrival != nil:
+		g.arrived(*r.Arrival, r.Lost)
+	case r.Need != nil:
+		g.needed(r.Need.Sandbox)
 	case r.Open != nil:
 		g.count(r.Open.Sandbox, func(c *Counters) { c.Open = r.Open.Connections })
 	case r.Broken != nil && g.get(r.Broken.Sandbox) != nil:
@@ -111,6 +115,13 @@ func (g *Gateway) queried(q dns.Query, lost uint64) {
 	})
 	if ours && g.options.Observer != nil {
 		g.options.Observer.Queried(q)
+	}
+}
+
+func (g *Gateway) arrived(a proxy.Arrival, lost uint64) {
+	ours := g.count(a.Sandbox, func(c *Counters) { add(&c.Lost, lost) })
+	if ours && g.options.Observer != nil {
+		g.options.Observer.Arrived(a)
 	}
 }
 

@@ -45,6 +45,7 @@ type Sandbox struct {
 type Observer interface {
 	Attempted(proxy.Attempt)
 	Queried(dns.Query)
+	Arrived(proxy.Arrival)
 	// Named says that a sandbox has an address for a name, which it keeps. Who
 	// adds the sandbox again after a restart of the daemon, gives it back.
 	Named(sandbox string, name policy.Name, addr netip.Addr)
@@ -84,11 +85,12 @@ type Gateway struct {
 
 // entry is a sandbox and what the daemon keeps for it.
 type entry struct {
-	policy   policy.Spec // read and changed by who holds Gateway.op
-	names    map[policy.Name]netip.Addr
-	taken    map[netip.Addr]bool // the values of names
-	files    []*os.File          // in the order of control.Add
-	counters Counters
+	policy    policy.Spec // read and changed by who holds Gateway.op
+	names     map[policy.Name]netip.Addr
+	taken     map[netip.Addr]bool // the values of names
+	files     []*os.File          // in the order of control.Add; nil: nothing gets out
+	counters  Counters
+	published *published // nil: nothing gets in
 }
 
 // Status says how the process does.
@@ -167,7 +169,7 @@ func (g *Gateway) SetPolicy(ctx context.Context, id string, spec policy.Spec) er
 	return nil
 }
 
-// Remove ends all of a sandbox's connections and closes its sockets. Absent is
+// Remove ends all of a sandbox's connections, out and in, and closes its sockets. Absent is
 // success. It does not need a process that works: one that does not do it is
 // replaced by one that never knew the sandbox.
 func (g *Gateway) Remove(ctx context.Context, id string) error {
@@ -261,6 +263,9 @@ func (e *entry) request(id string) control.Request {
 }
 
 func (e *entry) close() error {
+	if e.published != nil {
+		e.published.stop()
+	}
 	var errs []error
 	for _, f := range e.files {
 		errs = append(errs, f.Close())

@@ -85,7 +85,14 @@ type seen struct {
 	mu       sync.Mutex
 	attempts []proxy.Attempt
 	queries  []dns.Query
+	arrivals []proxy.Arrival
 	names    map[policy.Name]netip.Addr
+}
+
+func (s *seen) Arrived(a proxy.Arrival) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.arrivals = append(s.arrivals, a)
 }
 
 func (s *seen) Attempted(a proxy.Attempt) {

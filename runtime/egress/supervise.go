@@ -92,7 +92,7 @@ func (g *Gateway) handOver(p *process) error {
 		return err
 	}
 	for id, e := range g.all() {
-		err := p.ask(e.request(id), e.files...)
+		err := e.introduce(p.link, id)
 		if errors.Is(err, errGone) {
 			return err
 		}
@@ -111,7 +111,7 @@ func (g *Gateway) all() func(yield func(string, *entry) bool) {
 	defer g.mu.Unlock()
 	copies := map[string]*entry{}
 	for id, e := range g.sandboxes {
-		copies[id] = &entry{policy: e.policy, names: maps.Clone(e.names), files: e.files}
+		copies[id] = &entry{policy: e.policy, names: maps.Clone(e.names), files: e.files, published: e.published}
 	}
 	return func(yield func(string, *entry) bool) {
 		for _, id := range slices.Sorted(maps.Keys(copies)) {

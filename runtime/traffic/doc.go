@@ -1,4 +1,5 @@
-// Package traffic keeps what sandboxes tried to reach, and what became of it.
+// Package traffic keeps what sandboxes tried to reach, and who came in to them, and
+// what became of it.
 //
 // Each sandbox has a file of lines (JSON) in the directory of its output, the
 // oldest first, bounded to twice maxFile: past that the older half goes. It lasts

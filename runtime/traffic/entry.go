@@ -17,17 +17,19 @@ type Kind string
 const (
 	Connection Kind = "connection"
 	Lookup     Kind = "lookup"
+	Inbound    Kind = "inbound" // a connection from outside to a published port
 )
 
-// Entry is one attempt of a sandbox and what became of it.
+// Entry is one attempt of a sandbox, or to reach it, and what became of it.
 type Entry struct {
 	Time     time.Time     `json:"time"` // when it began
 	Kind     Kind          `json:"kind"`
 	Verdict  string        `json:"verdict"`           // of proxy.Verdict or dns.Verdict
 	Name     string        `json:"name,omitempty"`    // empty for an address without a name
-	Port     uint16        `json:"port,omitempty"`    // 0 for a lookup
+	Port     uint16        `json:"port,omitempty"`    // 0 for a lookup; inside, of what came in
 	Type     string        `json:"type,omitempty"`    // of a lookup: "A"
 	Address  string        `json:"address,omitempty"` // that was connected to, without the port; empty if none was
+	Peer     string        `json:"peer,omitempty"`    // of what came in: the address and port that it came from
 	Private  bool          `json:"private,omitempty"` // it led to an address that is not public
 	Rule     string        `json:"rule,omitempty"`    // that caused the verdict
 	Code     sbxerr.Code   `json:"code,omitempty"`
@@ -51,6 +53,13 @@ func entryOfAttempt(a proxy.Attempt) Entry {
 		e.Address = address.Addr().String()
 	}
 	return e
+}
+
+func entryOfArrival(a proxy.Arrival) Entry {
+	return Entry{
+		Time: a.Begun, Kind: Inbound, Verdict: string(a.Verdict), Port: a.Port, Peer: a.Peer.String(),
+		Code: a.Code, Reason: a.Reason, Sent: a.Sent, Received: a.Received, Duration: a.Duration, Skipped: a.Skipped,
+	}
 }
 
 func isPrivate(a netip.AddrPort) bool {

@@ -52,6 +52,9 @@ func New(f Files, log *slog.Logger) *Log {
 // Attempted keeps a connection.
 func (l *Log) Attempted(a proxy.Attempt) { l.add(a.Sandbox, entryOfAttempt(a)) }
 
+// Arrived keeps a connection from outside.
+func (l *Log) Arrived(a proxy.Arrival) { l.add(a.Sandbox, entryOfArrival(a)) }
+
 // Queried keeps a question.
 func (l *Log) Queried(q dns.Query) { l.add(q.Sandbox, entryOfQuery(q, time.Now())) }
 

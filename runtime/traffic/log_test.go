@@ -53,12 +53,16 @@ func TestEntries(t *testing.T) {
 	}
 	l.Attempted(attempt("x.example", 5))
 	l.Queried(dns.Query{Sandbox: "a", Name: "y.example", Type: "A", Verdict: dns.Refused, Code: sbxerr.EgressDenied, Reason: "no"})
+	l.Arrived(proxy.Arrival{Sandbox: "a", Peer: netip.MustParseAddrPort("127.0.0.1:4000"), Port: 8080, Verdict: proxy.Failed, Code: sbxerr.EgressDial, Sent: 1, Received: 2})
 	got := read(t, l, &c)
-	if len(got) != 2 || got[0].Name != "x.example" || got[0].Port != 443 || got[0].Address != "10.1.2.3" || !got[0].Private || got[0].Sent != 5 {
+	if len(got) != 3 || got[0].Name != "x.example" || got[0].Port != 443 || got[0].Address != "10.1.2.3" || !got[0].Private || got[0].Sent != 5 {
 		t.Fatalf("got %+v", got)
 	}
 	if got[1].Kind != Lookup || got[1].Code != sbxerr.EgressDenied || got[1].Verdict != "refused" {
 		t.Errorf("got %+v", got[1])
+	}
+	if e := got[2]; e.Kind != Inbound || e.Peer != "127.0.0.1:4000" || e.Port != 8080 || e.Verdict != "failed" || e.Code != sbxerr.EgressDial || e.Sent != 1 || e.Received != 2 {
+		t.Errorf("got %+v", e)
 	}
 	if again := read(t, l, &c); len(again) != 0 {
 		t.Errorf("the same %d entries again", len(again))
@@ -162,6 +166,7 @@ func TestSeen(t *testing.T) {
 		{Entry{Kind: Connection, Verdict: "refused", Name: "x.example", Port: 443}, policy.Seen{}, false},
 		{Entry{Kind: Connection, Verdict: "failed", Name: "x.example", Port: 443}, policy.Seen{}, false},
 		{Entry{Kind: Connection, Verdict: "allowed", Address: "nowhere", Port: 443}, policy.Seen{}, false},
+		{Entry{Kind: Inbound, Verdict: "allowed", Port: 8080}, policy.Seen{}, false},
 		{Entry{Kind: Lookup, Verdict: "answered", Name: "x.example"}, policy.Seen{}, false},
 	} {
 		if got, ok := tt.e.Seen(); got != tt.want || ok != tt.ok {

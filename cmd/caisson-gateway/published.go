@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+
+	"github.com/caisson-run/caisson/gateway/control"
+	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// published is the way in to one sandbox.
+type published struct {
+	id     string
+	stock  *proxy.Stock
+	out    *outbox
+	stop   context.CancelFunc
+	served sync.WaitGroup
+}
+
+func (s *server) publish(q control.Request, files []*os.File) error {
+	const op = "gateway.publish"
+	if s.published[q.Sandbox] != nil {
+		return sbxerr.New(sbxerr.Internal, op, "the sandbox %s is published already", q.Sandbox)
+	}
+	doors, err := doorsOf(q.Ports, files)
+	if err != nil {
+		return sbxerr.Wrap(sbxerr.Gateway, op, err)
+	}
+	p := &published{id: q.Sandbox, out: s.out}
+	p.stock = proxy.NewStock(func() { p.out.push(control.Report{Need: &control.Need{Sandbox: p.id}}) })
+	in, err := proxy.NewInbound(proxy.InboundConfig{Sandbox: p.id, Stock: p.stock, Record: p.record, Limits: proxy.DefaultLimits})
+	if err != nil {
+		return errors.Join(err, closeDoors(doors))
+	}
+	var ctx context.Context
+	ctx, p.stop = context.WithCancel(context.Background())
+	p.served.Go(func() { p.report(in.Serve(ctx, doors)) })
+	s.published[q.Sandbox] = p
+	return nil
+}
+
+// doorsOf are copies of the listeners, with the ports to which they lead.
+func doorsOf(ports []uint16, files []*os.File) ([]proxy.Door, error) {
+	var doors []proxy.Door
+	for i, f := range files {
+		l, err := net.FileListener(f)
+		if err != nil {
+			return nil, errors.Join(err, closeDoors(doors))
+		}
+		tcp, ok := l.(*net.TCPListener)
+		if !ok {
+			return nil, errors.Join(fmt.Errorf("a socket to publish is a %T, not a TCP listener", l), l.Close(), closeDoors(doors))
+		}
+		doors = append(doors, proxy.Door{Listener: tcp, Port: ports[i]})
+	}
+	return doors, nil
+}
+
+func closeDoors(doors []proxy.Door) error {
+	var errs []error
+	for _, d := range doors {
+		errs = append(errs, d.Listener.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// supply gives sockets to whom they are for, and takes them over.
+func (s *server) supply(id string, files []*os.File) error {
+	p := s.published[id]
+	if p == nil {
+		return errors.Join(sbxerr.New(sbxerr.NotFound, "gateway.supply", "the sandbox %s is not published", id), closeFiles(files))
+	}
+	return sbxerr.Wrap(sbxerr.Gateway, "gateway.supply", p.stock.Put(files))
+}
+
+// record passes on what became of a connection.
+func (p *published) record(a proxy.Arrival) { p.out.event(p.id, control.Report{Arrival: &a}) }
+
+// report says that nobody gets in any more, unless that was asked for.
+func (p *published) report(err error) {
+	if err != nil {
+		p.out.push(control.Report{Broken: &control.Broken{Sandbox: p.id, Reason: err.Error()}})
+	}
+}
+
+// end cuts all connections and returns when they are over.
+func (p *published) end() {
+	p.stop()
+	p.served.Wait()
+}

@@ -1,0 +1,233 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/caisson-run/caisson/gateway/notice"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Door is a listener of the host, and the port inside to which it leads.
+type Door struct {
+	Listener *net.TCPListener
+	Port     uint16
+}
+
+// Arrival is one connection from outside to a port of a sandbox, and what became of
+// it. Refused is one that a limit ended.
+type Arrival struct {
+	Sandbox  string
+	Peer     netip.AddrPort // who connected
+	Port     uint16         // inside
+	Verdict  Verdict
+	Code     sbxerr.Code // of what failed
+	Reason   string
+	Sent     int64 // bytes from the sandbox
+	Received int64
+	Begun    time.Time
+	Duration time.Duration
+	Skipped  uint64 // connections before this one that a limit ended at once and that have no record
+}
+
+// InboundConfig is the way into one sandbox.
+type InboundConfig struct {
+	Sandbox string
+	Stock   *Stock
+	Record  func(Arrival) // must not block
+	Limits  Limits        // Peek and Resolve do not matter here
+}
+
+// Inbound carries connections from outside to 127.0.0.1 in a sandbox, where they
+// come from 127.0.0.1.
+type Inbound struct {
+	config  InboundConfig
+	rate    *rate.Limiter
+	skipped atomic.Uint64
+
+	mu      sync.Mutex
+	arrived map[*arrival]struct{}
+	closed  bool
+}
+
+// arrival is one accepted connection.
+type arrival struct {
+	client *net.TCPConn
+	port   uint16
+	record Arrival
+
+	// Under the lock of Inbound.
+	inside *net.TCPConn // nil before it is connected
+	cutBy  *Arrival     // the verdict and the reason; nil unless it was ended from here
+}
+
+// NewInbound makes an Inbound, which serves once.
+func NewInbound(c InboundConfig) (*Inbound, error) {
+	if c.Stock == nil || c.Record == nil {
+		return nil, sbxerr.New(sbxerr.Internal, "proxy.inbound", "a way in without sockets or records")
+	}
+	if err := c.Limits.validate(); err != nil {
+		return nil, sbxerr.Wrap(sbxerr.Internal, "proxy.inbound", err)
+	}
+	return &Inbound{config: c, rate: rate.NewLimiter(rate.Limit(c.Limits.NewPerSecond), c.Limits.NewBurst), arrived: map[*arrival]struct{}{}}, nil
+}
+
+// Serve accepts connections at doors, whose listeners it closes, until ctx ends (the
+// error is nil) or one of them fails. All connections are over when it returns.
+func (in *Inbound) Serve(ctx context.Context, doors []Door) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		for _, d := range doors {
+			_ = d.Listener.Close()
+		}
+		in.end()
+	})
+	defer stop()
+	in.config.Stock.refill() // before somebody waits
+	var all sync.WaitGroup
+	all.Go(func() { watchIdle(ctx, in.config.Limits.Idle, in.cutIdle) })
+	failed := make(chan error, len(doors))
+	for _, d := range doors {
+		go func() { failed <- in.accept(ctx, d, &all) }()
+	}
+	var err error
+	for range doors {
+		err = errors.Join(err, <-failed)
+		cancel() // none without the others
+	}
+	all.Wait()
+	return sbxerr.Wrap(sbxerr.Gateway, "proxy.inbound", errors.Join(err, in.config.Stock.Close()))
+}
+
+func (in *Inbound) accept(ctx context.Context, d Door, all *sync.WaitGroup) error {
+	err := accept(ctx, d.Listener, func(c *net.TCPConn) {
+		a, ok := in.begin(c, d.Port)
+		if !ok {
+			in.skipped.Add(1)
+			reset(c)
+			return
+		}
+		all.Go(func() { in.run(ctx, a, all) })
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// begin counts c, unless a limit is reached.
+func (in *Inbound) begin(c *net.TCPConn, port uint16) (*arrival, bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.closed || len(in.arrived) >= in.config.Limits.Connections || !in.rate.Allow() {
+		return nil, false
+	}
+	a := &arrival{client: c, port: port, record: Arrival{Sandbox: in.config.Sandbox, Port: port, Begun: time.Now()}}
+	if peer, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		a.record.Peer = peer.AddrPort()
+	}
+	in.arrived[a] = struct{}{}
+	return a, true
+}
+
+func (in *Inbound) run(ctx context.Context, a *arrival, all *sync.WaitGroup) {
+	inside, err := in.connect(ctx, a.port)
+	if err == nil {
+		err = in.admit(a, inside)
+	}
+	if err != nil {
+		a.record.Verdict, a.record.Code, a.record.Reason = Failed, sbxerr.Of(err), notice.Cause(err)
+		reset(a.client)
+		in.finish(a)
+		return
+	}
+	a.record.Verdict = Allowed
+	relay(a.client, inside, nil, all, func(c tally) {
+		a.record.Received, a.record.Sent = c.sent, c.received
+		if c.broken {
+			a.record.Reason = brokeOff
+		}
+		in.finish(a)
+	})
+}
+
+func (in *Inbound) connect(ctx context.Context, port uint16) (*net.TCPConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, in.config.Limits.Connect)
+	defer cancel()
+	socket, err := in.config.Stock.take(ctx)
+	if err != nil {
+		return nil, sbxerr.Wrap(sbxerr.Gateway, "proxy.inbound", err)
+	}
+	c, err := connectInside(ctx, socket, port)
+	return c, sbxerr.Wrap(sbxerr.EgressDial, "proxy.inbound", err)
+}
+
+// admit makes a one that is cut with the sandbox.
+func (in *Inbound) admit(a *arrival, inside *net.TCPConn) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.closed {
+		_ = inside.Close()
+		return sbxerr.New(sbxerr.Canceled, "proxy.inbound", "the sandbox ended")
+	}
+	a.inside = inside
+	return nil
+}
+
+// end cuts all connections for good.
+func (in *Inbound) end() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.closed = true
+	for a := range in.arrived {
+		a.cut(Stopped, "the sandbox ended")
+	}
+}
+
+// cut ends a from outside. The caller holds the lock.
+func (a *arrival) cut(v Verdict, reason string) {
+	if a.cutBy == nil {
+		a.cutBy = &Arrival{Verdict: v, Reason: reason}
+	}
+	reset(a.client)
+	reset(a.inside)
+}
+
+func (in *Inbound) cutIdle(limit time.Duration) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for a := range in.arrived {
+		if a.inside == nil {
+			continue
+		}
+		if quiet, ok := quietFor(a.client); ok && quiet >= limit {
+			a.cut(Idle, fmt.Sprintf("nothing was sent for %v", limit))
+		}
+	}
+}
+
+// finish forgets a and tells of it.
+func (in *Inbound) finish(a *arrival) {
+	_ = a.client.Close()
+	in.mu.Lock()
+	if a.inside != nil {
+		_ = a.inside.Close()
+	}
+	delete(in.arrived, a)
+	if a.cutBy != nil {
+		a.record.Verdict, a.record.Code, a.record.Reason = a.cutBy.Verdict, "", a.cutBy.Reason
+	}
+	in.mu.Unlock()
+	a.record.Duration = time.Since(a.record.Begun)
+	a.record.Skipped = in.skipped.Swap(0)
+	in.config.Record(a.record)
+}

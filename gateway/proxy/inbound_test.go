@@ -1,0 +1,249 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// entrance is an Inbound before an echo server.
+type entrance struct {
+	t       *testing.T
+	address string // of its door
+	server  net.Listener
+	needs   chan struct{}
+	stock   *Stock
+	records chan Arrival
+	stop    func()
+}
+
+func enter(t *testing.T, change func(*Limits)) *entrance {
+	t.Helper()
+	server, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			c, err := server.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(c, c); _ = c.Close() }()
+		}
+	}()
+	e := &entrance{t: t, server: server, needs: make(chan struct{}, 8), records: make(chan Arrival, 64)}
+	e.stock = NewStock(func() { e.needs <- struct{}{} })
+	limits := DefaultLimits
+	if change != nil {
+		change(&limits)
+	}
+	in, err := NewInbound(InboundConfig{Sandbox: "box", Stock: e.stock, Record: func(a Arrival) { e.records <- a }, Limits: limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	door, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.address = door.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	port := uint16(server.Addr().(*net.TCPAddr).Port)
+	go func() { served <- in.Serve(ctx, []Door{{door.(*net.TCPListener), port}}) }()
+	e.stop = func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	}
+	t.Cleanup(func() {
+		if server.Close(); ctx.Err() == nil {
+			e.stop()
+		}
+	})
+	return e
+}
+
+// supply waits until sockets are needed, and gives n.
+func (e *entrance) supply(n int) {
+	e.t.Helper()
+	select {
+	case <-e.needs:
+	case <-time.After(5 * time.Second):
+		e.t.Fatal("no sockets are asked for")
+	}
+	if err := e.stock.Put(sockets(e.t, n)); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func sockets(t *testing.T, n int) []*os.File {
+	t.Helper()
+	var files []*os.File
+	for range n {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, os.NewFile(uintptr(fd), "inside"))
+	}
+	return files
+}
+
+func (e *entrance) dial() *net.TCPConn {
+	e.t.Helper()
+	c, err := net.Dial("tcp4", e.address)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Cleanup(func() { _ = c.Close() })
+	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		e.t.Fatal(err)
+	}
+	return c.(*net.TCPConn)
+}
+
+// rejected expects that a connection is reset, be it before it is known to be made.
+func (e *entrance) rejected(what string) {
+	e.t.Helper()
+	c, err := net.Dial("tcp4", e.address)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	if _, err := io.ReadAll(c); err == nil {
+		e.t.Errorf("%s: not reset", what)
+	}
+}
+
+func (e *entrance) record() Arrival {
+	e.t.Helper()
+	select {
+	case a := <-e.records:
+		return a
+	case <-time.After(5 * time.Second):
+		e.t.Fatal("no record")
+		return Arrival{}
+	}
+}
+
+func TestInboundCarries(t *testing.T) {
+	e := enter(t, nil)
+	e.supply(Batch)
+	c := e.dial()
+	if got, err := talk(c, "hello"); got != "hello" || err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+	a := e.record()
+	if a.Verdict != Allowed || a.Sandbox != "box" || a.Peer.String() != c.LocalAddr().String() || a.Port == 0 || a.Sent != 5 || a.Received != 5 ||
+		a.Code != "" || a.Begun.IsZero() || a.Duration <= 0 {
+		t.Errorf("%+v", a)
+	}
+	many := strings.Repeat("0123456789abcdef", 1<<18) // enough to be spliced
+	if got, err := talk(e.dial(), many); got != many || err != nil {
+		t.Errorf("%d bytes of %d, %v", len(got), len(many), err)
+	}
+}
+
+// A connection waits for a socket; sockets are asked for before the last is used,
+// and once.
+func TestInboundWaitsForSockets(t *testing.T) {
+	e := enter(t, nil)
+	c := e.dial()
+	time.Sleep(50 * time.Millisecond)
+	e.supply(1)
+	if got, err := talk(c, "late"); got != "late" || err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+	for range 3 { // each time one socket is fewer than half of a batch
+		e.supply(1)
+		if got, err := talk(e.dial(), "x"); got != "x" || err != nil {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	e.supply(3 * Batch)
+	if got, err := talk(e.dial(), "x"); got != "x" || err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+	if n := len(e.stock.sockets); n != 2*Batch-1 {
+		t.Errorf("%d sockets are kept", n)
+	}
+	select {
+	case <-e.needs:
+		t.Error("more are asked for while there are enough")
+	default:
+	}
+}
+
+func TestInboundFails(t *testing.T) {
+	e := enter(t, func(l *Limits) { l.Connect = 100 * time.Millisecond })
+	e.rejected("without a socket")
+	if a := e.record(); a.Verdict != Failed || a.Code != sbxerr.Gateway {
+		t.Errorf("without a socket: %+v", a)
+	}
+	e.supply(Batch)
+	if got, err := talk(e.dial(), "x"); got != "x" || err != nil {
+		t.Fatalf("the control: %q, %v", got, err)
+	}
+	e.record()
+	_ = e.server.Close()
+	e.rejected("with nobody inside")
+	if a := e.record(); a.Verdict != Failed || a.Code != sbxerr.EgressDial || !strings.Contains(a.Reason, "refused") {
+		t.Errorf("with nobody inside: %+v", a)
+	}
+}
+
+func TestInboundLimits(t *testing.T) {
+	e := enter(t, func(l *Limits) { l.Connections, l.Idle = 1, 300*time.Millisecond })
+	e.supply(Batch)
+	held := e.dial()
+	if _, err := io.WriteString(held, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := held.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	e.rejected("one too many")
+	if _, err := held.Read(make([]byte, 1)); err == nil {
+		t.Error("one that is idle goes on")
+	}
+	if a := e.record(); a.Verdict != Idle || a.Skipped != 1 || a.Sent != 1 {
+		t.Errorf("%+v", a)
+	}
+}
+
+// The end of the sandbox ends its connections and leaves no socket.
+func TestInboundEnds(t *testing.T) {
+	e := enter(t, nil)
+	e.supply(Batch)
+	held := e.dial()
+	if _, err := io.WriteString(held, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := held.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	e.stop()
+	if _, err := held.Read(make([]byte, 1)); err == nil {
+		t.Error("a connection goes on")
+	}
+	if a := e.record(); a.Verdict != Stopped || a.Reason == "" {
+		t.Errorf("%+v", a)
+	}
+	if _, err := net.Dial("tcp4", e.address); err == nil {
+		t.Error("it listens")
+	}
+	late := sockets(t, 1)
+	if err := e.stock.Put(late); err != nil || late[0].Close() == nil {
+		t.Errorf("a socket that comes later stays open: %v", err)
+	}
+}

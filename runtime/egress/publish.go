@@ -1,0 +1,163 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"golang.org/x/time/rate"
+
+	"github.com/caisson-run/caisson/gateway/control"
+	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// How often one sandbox is given sockets, in batches: for more connections in a
+// second than the gateway lets in, and little enough for one that lies.
+const (
+	batchesPerSecond = 20
+	batchesBurst     = 80
+)
+
+// Published is a sandbox to whose ports others may connect.
+type Published struct {
+	ID        string
+	Ports     []uint16   // inside, one for each listener
+	Listeners []*os.File // of the host; they stay the caller's until Remove returns
+	// Sockets opens TCP sockets in the sandbox's namespace that are not connected
+	// and do not block. It is called at any time until Remove returns.
+	Sockets func(n int) ([]*os.File, error)
+}
+
+// published is what is kept of it.
+type published struct {
+	Published
+	rate  *rate.Limiter
+	needs chan struct{} // has something while the gateway waits for sockets
+	stop  context.CancelFunc
+}
+
+// Publish has the gateway accept connections for a sandbox, whether it was added or
+// not. One that is published already is refused with code sbxerr.Exists.
+func (g *Gateway) Publish(ctx context.Context, p Published) error {
+	const op = "egress.publish"
+	if len(p.Ports) == 0 || len(p.Ports) != len(p.Listeners) || len(p.Ports) > control.MaxPorts {
+		return sbxerr.New(sbxerr.Internal, op, "%d ports and %d listeners", len(p.Ports), len(p.Listeners))
+	}
+	return g.with(ctx, op, func(l *link) error {
+		e, err := g.attach(p)
+		if err != nil {
+			return err
+		}
+		if err := l.ask(e.published.request(), p.Listeners...); err != nil {
+			g.detach(p.ID)
+			return err
+		}
+		return nil
+	})
+}
+
+// attach notes p with the entry of its sandbox, which gets one if it has none.
+func (g *Gateway) attach(p Published) (*entry, error) {
+	const op = "egress.publish"
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil, errClosed(op)
+	}
+	e := g.sandboxes[p.ID]
+	if e == nil {
+		e = &entry{}
+		g.sandboxes[p.ID] = e
+	}
+	if e.published != nil {
+		return nil, sbxerr.New(sbxerr.Exists, op, "sandbox %s is published already", p.ID)
+	}
+	e.published = &published{Published: p, rate: rate.NewLimiter(batchesPerSecond, batchesBurst), needs: make(chan struct{}, 1)}
+	var ctx context.Context
+	ctx, e.published.stop = context.WithCancel(context.Background())
+	go g.keepSupplied(ctx, e.published)
+	return e, nil
+}
+
+// detach undoes attach.
+func (g *Gateway) detach(id string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.sandboxes[id]
+	if e == nil {
+		return
+	}
+	e.published.stop()
+	e.published = nil
+	if e.files == nil {
+		delete(g.sandboxes, id)
+	}
+}
+
+func (p *published) request() control.Request {
+	return control.Request{Op: control.Publish, Sandbox: p.ID, Ports: p.Ports}
+}
+
+// introduce tells a gateway all of a sandbox.
+func (e *entry) introduce(l *link, id string) error {
+	var errs []error
+	if e.files != nil {
+		errs = append(errs, l.ask(e.request(id), e.files...))
+	}
+	if e.published != nil {
+		errs = append(errs, l.ask(e.published.request(), e.published.Listeners...))
+	}
+	return errors.Join(errs...)
+}
+
+// needed notes that the gateway asks for sockets for a sandbox. It does so once, and
+// then waits: that another request of it is noted is enough.
+func (g *Gateway) needed(id string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if e := g.sandboxes[id]; e != nil && e.published != nil {
+		select {
+		case e.published.needs <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// keepSupplied brings the gateway the sockets that it asks for, until ctx ends.
+func (g *Gateway) keepSupplied(ctx context.Context, p *published) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.needs:
+		}
+		if p.rate.Wait(ctx) != nil {
+			return
+		}
+		err := g.supply(ctx, p)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, errGone) {
+			g.options.Log.Error("the gateway gets no sockets for a sandbox; nobody gets in", "sandbox", p.ID, "err", err)
+		}
+	}
+}
+
+// supply brings one batch.
+func (g *Gateway) supply(ctx context.Context, p *published) error {
+	if err := g.acquire(ctx, "egress.supply"); err != nil {
+		return err
+	}
+	defer g.release()
+	l := g.current()
+	if l == nil || ctx.Err() != nil {
+		return nil // the next process asks again, or the sandbox is gone
+	}
+	sockets, err := p.Sockets(proxy.Batch)
+	if err == nil && len(sockets) > 0 {
+		err = l.ask(control.Request{Op: control.Supply, Sandbox: p.ID, Sockets: len(sockets)}, sockets...)
+	}
+	for _, f := range sockets {
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}
