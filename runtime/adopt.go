@@ -209,6 +209,7 @@ func (m *Manager) reconnect(ctx context.Context, s *sandbox) ([]pid1.Held, error
 	if err := errors.Join(m.createNested(ctx, s), m.readmit(ctx, s)); err != nil {
 		return nil, err
 	}
+	m.republish(ctx, s)
 	return m.connect(ctx, s, adoptTimeout)
 }
 

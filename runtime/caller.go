@@ -141,7 +141,7 @@ func (m *Manager) planFor(ctx context.Context, r CreateRequest) (*plan, error) {
 	if err := g.CheckProfile(r.Profile); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(g.CheckLimits(p.limits.peer(), r.TTL), g.CheckNetwork(string(p.network), r.Network != "" || len(r.Allow) > 0)); err != nil {
+	if err := errors.Join(g.CheckLimits(p.limits.peer(), r.TTL), g.CheckNetwork(string(p.network), r.Network != "" || len(r.Allow) > 0), checkPublish(g, p.ports)); err != nil {
 		return nil, err
 	}
 	if r.Nested != nil {

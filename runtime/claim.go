@@ -23,11 +23,12 @@ func (m *Manager) obtain(ctx context.Context, p *plan, prepare func(*record)) (*
 			pool.refill()
 			return s, nil
 		}
+		m.unpublish(ctx, s)                   // its ports are for that one too
 		s.update(func() { s.record = ready }) // its name is for the one that is made instead
 		m.keepRecord(s)
 		s.end(errSpoiled)
 		pool.refill()
-		if code := sbxerr.Of(err); code == sbxerr.Workspace || code == sbxerr.Peer || code == sbxerr.Busy || errors.Is(err, errTaken) { // a new one would not help
+		if code := sbxerr.Of(err); code == sbxerr.Workspace || code == sbxerr.Peer || code == sbxerr.Busy || code == sbxerr.PortTaken || errors.Is(err, errTaken) { // a new one would not help
 			return nil, err
 		}
 		m.log.Warn("use ready sandbox", "sandbox", s.id, "err", err)
@@ -60,6 +61,10 @@ func (m *Manager) assign(ctx context.Context, s *sandbox, p *plan, prepare func(
 	if err := m.declare(s, p, have); err != nil {
 		return err
 	}
+	if err := m.openPorts(s, p); err != nil {
+		return err
+	}
+	r.Ports = s.kept().Ports
 	if err := errors.Join(m.setPolicy(ctx, s, have.Policy, p.policy), failpoint("assign/policy")); err != nil {
 		return err
 	}
@@ -78,7 +83,7 @@ func (m *Manager) assign(ctx context.Context, s *sandbox, p *plan, prepare func(
 	if err := errors.Join(writeRecord(m.paths.record(s.id), r), failpoint("assign/record")); err != nil {
 		return err
 	}
-	if err := m.createNested(ctx, s); err != nil {
+	if err := errors.Join(m.createNested(ctx, s), m.servePorts(ctx, s)); err != nil {
 		return err
 	}
 	s.rearm()

@@ -23,6 +23,9 @@ type Egress interface {
 	// SetPolicy returns when the policy is in force, and what it does not allow
 	// is cut. On an error the old one stays.
 	SetPolicy(ctx context.Context, id string, p policy.Spec) error
+	// Publish accepts connections for a sandbox on listeners of the host, whether it
+	// was added or not.
+	Publish(ctx context.Context, p egress.Published) error
 	// Remove ends the serving of a sandbox. Absent is success.
 	Remove(ctx context.Context, id string) error
 	// Stats returns what went through for each sandbox since Add.
@@ -68,9 +71,13 @@ func (o *opening) close() error {
 	return o.sockets.Close()
 }
 
-// createEgress hands the way out of a sandbox to the gateway. Each name has the
-// address that it had with an earlier daemon.
+// createEgress hands the way out of a sandbox, and its ports, to the gateway. Each
+// name has the address that it had with an earlier daemon.
 func (m *Manager) createEgress(ctx context.Context, s *sandbox) error {
+	return errors.Join(m.serveOpening(ctx, s), m.servePorts(ctx, s))
+}
+
+func (m *Manager) serveOpening(ctx context.Context, s *sandbox) error {
 	o := s.opening
 	if o == nil {
 		return nil
@@ -100,7 +107,7 @@ func (m *Manager) readmit(ctx context.Context, s *sandbox) error {
 	}
 	spec := m.opts.Network.over(r.Policy, m.opts.Profiles[r.Profile].Network.Map)
 	s.update(func() { s.record.Policy = spec })
-	return errors.Join(m.open(s), m.createEgress(ctx, s))
+	return errors.Join(m.open(s), m.serveOpening(ctx, s))
 }
 
 func (m *Manager) removeEgress(ctx context.Context, id string) error {

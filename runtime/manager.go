@@ -24,6 +24,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/ports"
 	"github.com/caisson-run/caisson/runtime/traffic"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -85,6 +86,7 @@ type Manager struct {
 	making      *gate               // bounds the sandboxes that are being made
 	owners      *mount.UserNSCache  // maps owners of workspaces
 	shims       *shims
+	published   ports.Table
 	pools       []*pool
 	fillers     sync.WaitGroup
 	stopFilling context.CancelFunc

@@ -13,6 +13,7 @@ import (
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/ports"
 	"github.com/caisson-run/caisson/sbxerr"
 	"github.com/caisson-run/caisson/seccomp"
 )
@@ -43,6 +44,7 @@ type plan struct {
 	network     netns.Mode
 	policy      policy.Spec // of egress; zero in the modes none and bridge
 	resolvers   []string    // whom the sandbox asks for names
+	ports       []Port      // of the host; one that is to be picked has the number 0
 
 	env  []string // of every command
 	cwd  string   // where a command names none
@@ -69,7 +71,7 @@ func (pl planner) plan(r CreateRequest) (*plan, error) {
 	p := &plan{id: newID(), request: r}
 	p.name = p.id
 	profileErr := p.planProfile(pl.profiles, r)
-	errs := []error{p.planIdentity(r), profileErr, checkEnv(r.Env), p.planLifetime(r), p.planWorkspace(pl.workspaces, r), r.Nested.check()}
+	errs := []error{p.planIdentity(r), profileErr, checkEnv(r.Env), p.planLifetime(r), p.planWorkspace(pl.workspaces, r), p.planPorts(pl.network, r), r.Nested.check()}
 	if profileErr == nil { // which has the defaults of these
 		errs = append(errs, p.planNetwork(pl.network, r), p.planLimits(r), p.planImage(pl, r))
 	}
@@ -152,6 +154,14 @@ func (p *plan) planNetwork(o NetworkRules, r CreateRequest) error {
 	p.network, p.policy, err = o.networkOf(p.profile.Network, r.network())
 	p.resolvers = o.resolversOf(p.network)
 	return err
+}
+
+func (p *plan) planPorts(o NetworkRules, r CreateRequest) error {
+	var err error
+	if p.ports, err = ports.ParseAll(r.Publish); err != nil {
+		return err
+	}
+	return o.checkPorts(p.ports)
 }
 
 // asked is what the request says of the network, and the mode that it got by it:

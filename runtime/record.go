@@ -34,6 +34,7 @@ type record struct {
 	Network     netns.Mode        `json:"network"`
 	Asked       networkRequest    `json:"asked"`
 	Policy      policy.Spec       `json:"policy"` // of egress; zero in the modes none and bridge
+	Ports       []Port            `json:"ports"`  // of the host, as they were opened first
 	User        user              `json:"user"`
 	Env         []string          `json:"env"` // of every command
 	Cwd         string            `json:"cwd"` // where a command names none

@@ -48,7 +48,8 @@ type sandbox struct {
 	stages   []Stage
 	warnings []string
 	posture  []PostureCheck
-	stale    bool // it was declared anew since posture was compared
+	ports    []Port // of the host, that are open
+	stale    bool   // it was declared anew since posture was compared
 	execs    map[uint32]*execution
 	running  int          // of these
 	past     []*execution // of these: all but the main one that are over, oldest first
@@ -128,6 +129,13 @@ func (s *sandbox) update(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
+}
+
+// openedPorts are those of the host that lead into s.
+func (s *sandbox) openedPorts() []Port {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ports
 }
 
 func (s *sandbox) setState(to State) { s.update(func() { s.state = to }) }
@@ -288,6 +296,11 @@ func (s *sandbox) info() Info {
 	}
 	if s.process != nil && s.state != StateExited {
 		info.PID = s.process.pid
+	}
+	if s.state != StateExited {
+		for _, p := range s.ports {
+			info.Ports = append(info.Ports, PortInfo{Address: p.Address.String(), HostPort: p.Host, Port: p.Inside})
+		}
 	}
 	return info
 }

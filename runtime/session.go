@@ -113,6 +113,9 @@ func normal(r CreateRequest) CreateRequest {
 	if len(r.Deny) == 0 {
 		r.Deny = nil
 	}
+	if len(r.Publish) == 0 {
+		r.Publish = nil
+	}
 	if len(r.Labels) == 0 {
 		r.Labels = nil
 	}

@@ -115,6 +115,9 @@ func (m *Manager) Spec(ctx context.Context, r Request) (*SpecView, error) {
 	if p.network == netns.ModeBridge {
 		view.NetworkRules = m.opts.Network.Bridge.Describe(m.blocks.Number(m.blocks.First()))
 	}
+	for _, port := range p.ports {
+		view.NetworkRules = append(view.NetworkRules, "publish "+port.String()+": who connects there is connected to 127.0.0.1 inside, from 127.0.0.1")
+	}
 	for _, f := range p.limits.cgroup().Files(m.host) {
 		view.CgroupValues[f.Name] = f.Value
 	}

@@ -42,6 +42,7 @@ func (m *Manager) allStages() []stage {
 		{name: "ids", create: m.createIDs, remove: m.removeIDs, guard: true},
 		{name: "rootfs", create: m.createRootfs, remove: m.removeRootfs},
 		{name: "workspace", create: m.createWorkspace, remove: m.removeWorkspace},
+		{name: "ports", create: m.createPorts, remove: m.removePorts},
 		{name: "netns", create: m.createNetns, remove: m.removeNetns},
 		{name: "bridge", create: m.createBridge, remove: m.removeBridge},
 		{name: "init", create: m.createInit, remove: m.removeInit},

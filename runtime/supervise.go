@@ -51,7 +51,7 @@ func (m *Manager) supervise(ctx context.Context, s *sandbox) {
 // leave lets go of s, which runs on: its PID 1 waits for the next daemon.
 func (m *Manager) leave(s *sandbox) {
 	m.keepRecord(s)
-	if err := errors.Join(s.closeHandles(), s.closeExecs()); err != nil {
+	if err := errors.Join(s.closeHandles(), s.closeExecs(), m.published.Close(s.id)); err != nil {
 		m.log.Error("leave sandbox", "sandbox", s.id, "err", err)
 	}
 	m.forget(s)

@@ -25,6 +25,7 @@ type CreateRequest struct {
 	Network   string   // "none", "allow" or "open"; empty is "allow" where Allow is given, else the profile's
 	Allow     []string // egress rules, instead of the profile's; see package policy
 	Deny      []string // egress rules, beside the profile's
+	Publish   []string // [ADDRESS:]PORT:PORT, ports of the host that lead to ports inside; see package ports
 	Workspace *WorkspaceRequest
 	Limits    LimitsRequest
 	Labels    map[string]string
@@ -202,9 +203,17 @@ type Info struct {
 	IdleTimeout time.Duration // 0 is never
 	IdleSince   time.Time     // zero while a command runs
 	Network     string
-	OwnerUID    uint32 // of the peer that made it
-	Parent      string // ID of the sandbox that made it; empty is none
-	Execs       int    // commands that run
+	Ports       []PortInfo // of the host, that lead inside; without one that could not be opened again
+	OwnerUID    uint32     // of the peer that made it
+	Parent      string     // ID of the sandbox that made it; empty is none
+	Execs       int        // commands that run
+}
+
+// PortInfo leads from an address of the host to a port inside of a sandbox.
+type PortInfo struct {
+	Address  string
+	HostPort uint16
+	Port     uint16 // inside
 }
 
 // Limits is what bounds one sandbox, resolved. Every field is positive.

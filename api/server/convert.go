@@ -53,8 +53,12 @@ func sandboxPB(i runtime.Info) *caissonv1.Sandbox {
 		CreatedAt: timestamp(i.CreatedAt), ExitedAt: timestamp(i.ExitedAt), Result: resultOf(i.Result),
 		Labels: i.Labels, Session: i.Session, Task: i.Task, Pid: int64(i.PID), Workspace: workspacePB(i.Workspace),
 		ExpiresAt: timestamp(i.ExpiresAt), IdleTimeout: duration(i.IdleTimeout), IdleSince: timestamp(i.IdleSince),
-		OwnerUid: i.OwnerUID, Parent: i.Parent, Execs: int32(i.Execs), Network: i.Network,
+		OwnerUid: i.OwnerUID, Parent: i.Parent, Execs: int32(i.Execs), Network: i.Network, Ports: each(i.Ports, portPB),
 	}
+}
+
+func portPB(p runtime.PortInfo) *caissonv1.Port {
+	return &caissonv1.Port{Address: p.Address, HostPort: uint32(p.HostPort), Port: uint32(p.Port)}
 }
 
 func execPB(e runtime.ExecInfo) *caissonv1.Exec {

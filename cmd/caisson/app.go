@@ -72,7 +72,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.socket, "socket", a.defaultSocket(), "unix socket at `PATH` of the daemon (env CAISSON_SOCKET)")
 	root.AddCommand(
 		a.runCommand(), a.createCommand(), a.execCommand(), a.attachCommand(), a.lsCommand(), a.psCommand(),
-		a.inspectCommand(), a.logsCommand(), a.cpCommand(), a.waitCommand(), a.killCommand(), a.updateCommand(), a.statsCommand(),
+		a.inspectCommand(), a.portCommand(), a.logsCommand(), a.cpCommand(), a.waitCommand(), a.killCommand(), a.updateCommand(), a.statsCommand(),
 		a.pauseCommand(), a.resumeCommand(), a.stopCommand(), a.rmCommand(), a.cleanupCommand(),
 		a.imageCommand(), a.policyCommand(), a.specCommand(), a.doctorCommand(), a.capabilitiesCommand(), a.explainCommand(),
 		a.daemonCommand(), a.versionCommand(), a.completionCommand(),

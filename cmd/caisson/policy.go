@@ -150,26 +150,35 @@ func (a *app) printTraffic(t *caissonv1.TrafficResponse) error {
 	if a.output == formatJSON {
 		return a.printJSONLine(trafficViewOf(t))
 	}
-	what := t.Name
-	if what == "" {
-		what = t.Address
-	}
-	if t.Kind == "connection" {
-		what += ":" + strconv.Itoa(int(t.Port))
-	} else {
-		what += " " + t.Type
-	}
-	line := fmt.Sprintf("%s %-10s %-8s %s", t.Time.AsTime().UTC().Format("15:04:05.000"), t.Kind, t.Verdict, what)
+	line := fmt.Sprintf("%s %-10s %-8s %s", t.Time.AsTime().UTC().Format("15:04:05.000"), t.Kind, t.Verdict, trafficTarget(t))
+	carried := fmt.Sprintf("%d bytes out, %d in, %.1f ms", t.SentBytes, t.ReceivedBytes, milliseconds(t.Duration))
 	switch {
 	case t.Code != "":
 		line += fmt.Sprintf(" [%s] %s", t.Code, t.Reason)
 	case t.Kind == "connection":
-		line += fmt.Sprintf(" by %s, %s, %d bytes out, %d in, %.1f ms", t.Rule, t.Address, t.SentBytes, t.ReceivedBytes, milliseconds(t.Duration))
+		line += fmt.Sprintf(" by %s, %s, %s", t.Rule, t.Address, carried)
+	case t.Kind == "inbound":
+		line += ", " + carried
 	}
 	if t.Skipped > 0 {
 		line += fmt.Sprintf(" (%d more before it, without a record)", t.Skipped)
 	}
 	return a.printLine("%s", printable(line))
+}
+
+// trafficTarget is where an attempt went, on the line of a table.
+func trafficTarget(t *caissonv1.TrafficResponse) string {
+	name := t.Name
+	if name == "" {
+		name = t.Address
+	}
+	switch t.Kind {
+	case "connection":
+		return name + ":" + strconv.Itoa(int(t.Port))
+	case "inbound":
+		return fmt.Sprintf("port %d from %s", t.Port, t.Peer)
+	}
+	return name + " " + t.Type
 }
 
 func (a *app) policyLearnCommand() *cobra.Command {

@@ -19,7 +19,7 @@ type sandboxFlags struct {
 	memory, cpus, pids, files, tmpfs   string
 	name, session, task, user          string
 	ttl, idle                          string
-	allow, deny, env, labels           []string
+	allow, deny, publish, env, labels  []string
 }
 
 func (f *sandboxFlags) register(cmd *cobra.Command) {
@@ -36,6 +36,7 @@ func (f *sandboxFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.files, "open-files", "", "`N` open files of each process, such as 1024")
 	flags.StringVar(&f.tmpfs, "tmpfs", "", "`SIZE` of each tmpfs, such as 64M")
 	registerNetwork(cmd, &f.network, &f.allow, &f.deny)
+	flags.StringArrayVarP(&f.publish, "publish", "p", nil, "lead TCP `[ADDR:]PORT:PORT`, of the host (127.0.0.1; port 0 picks one), to a port inside, from 1024 on")
 	flags.StringVar(&f.name, "name", "", "`NAME` of the sandbox (default: its ID)")
 	flags.StringArrayVarP(&f.labels, "label", "l", nil, "label `K=V`")
 	flags.StringVar(&f.session, "session", "", "the caller's session `ID`")
@@ -68,7 +69,7 @@ func (f *sandboxFlags) registerLife(cmd *cobra.Command) {
 func (f *sandboxFlags) spec(p *parser) *caissonv1.SandboxSpec {
 	p.notEmpty("image", "profile", "network", "user", "name", "session", "task")
 	return &caissonv1.SandboxSpec{
-		Name: f.name, Image: f.image, Profile: f.profile, User: f.user, Network: f.network, Allow: f.allow, Deny: f.deny,
+		Name: f.name, Image: f.image, Profile: f.profile, User: f.user, Network: f.network, Allow: f.allow, Deny: f.deny, Publish: f.publish,
 		Session: f.session, Task: f.task,
 		Limits: &caissonv1.Limits{
 			MemoryBytes: p.number("memory", f.memory, units.ParseSize),

@@ -36,6 +36,17 @@ type sandboxView struct {
 	Parent        string     `json:"parent"`
 	Execs         int32      `json:"execs"`
 	Network       string     `json:"network"`
+	Ports         []portView `json:"ports"`
+}
+
+type portView struct {
+	Address  string `json:"address"`
+	HostPort uint32 `json:"host_port"`
+	Port     uint32 `json:"port"` // inside
+}
+
+func portViewOf(p *caissonv1.Port) portView {
+	return portView{p.GetAddress(), p.GetHostPort(), p.GetPort()}
 }
 
 type workspaceView struct {
@@ -49,7 +60,7 @@ func sandboxViewOf(s *caissonv1.Sandbox) sandboxView {
 		Args: orEmpty(s.GetArgs()), CreatedAt: timeOf(s.GetCreatedAt()), ExitedAt: timeOf(s.GetExitedAt()),
 		PID: s.GetPid(), Labels: orEmptyMap(s.GetLabels()), Session: s.GetSession(), Task: s.GetTask(),
 		Result: resultViewOf(s.GetResult()), ExpiresAt: timeOf(s.GetExpiresAt()), IdleSince: timeOf(s.GetIdleSince()),
-		OwnerUID: s.GetOwnerUid(), Parent: s.GetParent(), Execs: s.GetExecs(), Network: s.GetNetwork(),
+		OwnerUID: s.GetOwnerUid(), Parent: s.GetParent(), Execs: s.GetExecs(), Network: s.GetNetwork(), Ports: each(s.GetPorts(), portViewOf),
 	}
 	if d := s.GetIdleTimeout(); d != nil {
 		ms := milliseconds(d)

@@ -102,6 +102,25 @@ func (g Grant) CheckNetwork(mode string, own bool) error {
 	return g.refusal()
 }
 
+// CheckPublish refuses ports of the host to who may not have them. wide tells that
+// others than the host itself can connect to one, low that one is below 1024.
+func (g Grant) CheckPublish(wide, low bool) error {
+	switch {
+	case g.rank == root || g.rank == system:
+		return g.refusal()
+	case g.rank == nested:
+		return g.refusal(errors.New("a child publishes no port: it would be a way out of its parent's sandbox"))
+	}
+	var reasons []error
+	if low {
+		reasons = append(reasons, errors.New("a port below 1024 is for root alone to publish"))
+	}
+	if wide && !g.rule.Network {
+		reasons = append(reasons, errors.New("publishing on an address that is not loopback is not granted"))
+	}
+	return g.refusal(reasons...)
+}
+
 // CheckImages refuses who may not change the images that all sandboxes are
 // made of: import and remove. What is imported must come from the caller
 // itself, byte by byte, never from a path that the daemon opens.

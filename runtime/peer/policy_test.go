@@ -250,3 +250,34 @@ func TestCheckNetwork(t *testing.T) {
 		t.Errorf("modes that nobody named: %q, %q, %q", bound.Network(""), child.Network(""), child.Network("open"))
 	}
 }
+
+func TestCheckPublish(t *testing.T) {
+	p := policy(t, rule(func(*Rule) {}), rule(func(r *Rule) { r.UIDs = []uint32{1001}; r.Network = true }))
+	child, err := p.GrantNested(User(70000, 70000, nil, 1).In("p1"), parent(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		who       string
+		g         Grant
+		wide, low bool
+		words     []string // of the refusal; none: allowed
+	}{
+		{"a user", grant(t, p, User(1000, 1, nil, 1)), false, false, nil},
+		{"a user, for others", grant(t, p, User(1000, 1, nil, 1)), true, false, []string{"not loopback"}},
+		{"a user, low", grant(t, p, User(1000, 1, nil, 1)), false, true, []string{"below 1024"}},
+		{"a user, both", grant(t, p, User(1000, 1, nil, 1)), true, true, []string{"not loopback", "below 1024"}},
+		{"one with a network", grant(t, p, User(1001, 1, nil, 1)), true, false, nil},
+		{"one with a network, low", grant(t, p, User(1001, 1, nil, 1)), true, true, []string{"below 1024"}},
+		{"root", grant(t, p, User(0, 0, nil, 1)), true, true, nil},
+		{"a child", child, false, false, []string{"a child publishes no port"}},
+		{"nobody", Grant{}, false, false, []string{"nothing is granted"}},
+	} {
+		err := tt.g.CheckPublish(tt.wide, tt.low)
+		if len(tt.words) > 0 {
+			refused(t, tt.who, err, sbxerr.Peer, tt.words...)
+		} else if err != nil {
+			t.Errorf("%s: %v", tt.who, err)
+		}
+	}
+}

@@ -199,7 +199,7 @@ func TestBridge(t *testing.T) {
 		{"ICMP", []string{"ping", public}, "echo of"},
 		{"its resolver", []string{"query", farResolver + ":53", "web.example", "A"}, "A Success 1"},
 		{"a name, by the system's resolver", []string{"http", "http://web.example/"}, "200 I am " + public},
-		{"its own address", []string{"from", own, public + ":5432"}, "echo ping"},
+		{"its own address", []string{"spoof", own, public + ":5432"}, "echo ping"},
 	})
 	for _, a := range []struct {
 		attempt
@@ -212,7 +212,7 @@ func TestBridge(t *testing.T) {
 		{attempt{"the host, by its public address", []string{"echo", houseAddress + ":5432"}, "error:"}, h.world},
 		{attempt{"the host, by its uplink's", []string{"echo", uplink + ":5432"}, "error:"}, h.world},
 		{attempt{"P092 the neighbour", []string{"echo", neighbour + ":5432"}, "error:"}, nil},
-		{attempt{"P099 the neighbour's address", []string{"from", neighbour, public + ":5432"}, "error:"}, nil},
+		{attempt{"P099 the neighbour's address", []string{"spoof", neighbour, public + ":5432"}, "error:"}, nil},
 		{attempt{"IPv6", []string{"echo", "[2606:4700:4700::1111]:443"}, "error:"}, nil},
 	} {
 		t.Run(a.name, func(t *testing.T) {
@@ -249,7 +249,7 @@ func TestBridgePackets(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"udp", "224.0.0.251:5353"}, {"udp", "239.255.255.250:1900"}, {"udp", "255.255.255.255:67"}, {"udp", private + ":9"}, {"echo", private + ":9"},
-		{"udp", "169.254.1.1:9"}, {"ping", metadata}, {"ping", neighbour}, {"udp", neighbour + ":9"}, {"udp", farResolver + ":54"}, {"from", neighbour, public + ":9"},
+		{"udp", "169.254.1.1:9"}, {"ping", metadata}, {"ping", neighbour}, {"udp", neighbour + ":9"}, {"udp", farResolver + ":54"}, {"spoof", neighbour, public + ":9"},
 		{"udp", "[ff02::fb%eth0]:5353"}, {"udp", "[fe80::1%eth0]:9"},
 	} {
 		if said := s.try(args...); !strings.Contains(said, "error:") {

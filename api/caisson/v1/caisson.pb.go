@@ -173,16 +173,19 @@ type SandboxSpec struct {
 	Network string `protobuf:"bytes,6,opt,name=network,proto3" json:"network,omitempty"`
 	// HOST[:PORT][+PORT…][,private], instead of the profile's; without a port 80
 	// and 443. HOST is a name, *.NAME, an address or a CIDR.
-	Allow         []string             `protobuf:"bytes,7,rep,name=allow,proto3" json:"allow,omitempty"`
-	Workspace     *Workspace           `protobuf:"bytes,8,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	Limits        *Limits              `protobuf:"bytes,9,opt,name=limits,proto3" json:"limits,omitempty"`
-	Labels        map[string]string    `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Session       string               `protobuf:"bytes,11,opt,name=session,proto3" json:"session,omitempty"`
-	Task          string               `protobuf:"bytes,12,opt,name=task,proto3" json:"task,omitempty"`
-	Ttl           *durationpb.Duration `protobuf:"bytes,13,opt,name=ttl,proto3" json:"ttl,omitempty"`                                    // absent is none, zero an error
-	IdleTimeout   *durationpb.Duration `protobuf:"bytes,14,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"` // absent is none, zero an error
-	Nested        *Nested              `protobuf:"bytes,15,opt,name=nested,proto3" json:"nested,omitempty"`                              // a socket to make sandboxes of its own; absent is none
-	Deny          []string             `protobuf:"bytes,16,rep,name=deny,proto3" json:"deny,omitempty"`                                  // as allow, beside the profile's; deny beats allow
+	Allow       []string             `protobuf:"bytes,7,rep,name=allow,proto3" json:"allow,omitempty"`
+	Workspace   *Workspace           `protobuf:"bytes,8,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Limits      *Limits              `protobuf:"bytes,9,opt,name=limits,proto3" json:"limits,omitempty"`
+	Labels      map[string]string    `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Session     string               `protobuf:"bytes,11,opt,name=session,proto3" json:"session,omitempty"`
+	Task        string               `protobuf:"bytes,12,opt,name=task,proto3" json:"task,omitempty"`
+	Ttl         *durationpb.Duration `protobuf:"bytes,13,opt,name=ttl,proto3" json:"ttl,omitempty"`                                    // absent is none, zero an error
+	IdleTimeout *durationpb.Duration `protobuf:"bytes,14,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"` // absent is none, zero an error
+	Nested      *Nested              `protobuf:"bytes,15,opt,name=nested,proto3" json:"nested,omitempty"`                              // a socket to make sandboxes of its own; absent is none
+	Deny        []string             `protobuf:"bytes,16,rep,name=deny,proto3" json:"deny,omitempty"`                                  // as allow, beside the profile's; deny beats allow
+	// [ADDRESS:]PORT:PORT: TCP port of the host and port inside. The address is
+	// 127.0.0.1 where none is given; port 0 of the host has a free one picked.
+	Publish       []string `protobuf:"bytes,17,rep,name=publish,proto3" json:"publish,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -325,6 +328,13 @@ func (x *SandboxSpec) GetNested() *Nested {
 func (x *SandboxSpec) GetDeny() []string {
 	if x != nil {
 		return x.Deny
+	}
+	return nil
+}
+
+func (x *SandboxSpec) GetPublish() []string {
+	if x != nil {
+		return x.Publish
 	}
 	return nil
 }
@@ -4797,6 +4807,7 @@ type Sandbox struct {
 	Parent        string                 `protobuf:"bytes,19,opt,name=parent,proto3" json:"parent,omitempty"`                              // ID of the sandbox that made it
 	Execs         int32                  `protobuf:"varint,20,opt,name=execs,proto3" json:"execs,omitempty"`                               // commands that run
 	Network       string                 `protobuf:"bytes,21,opt,name=network,proto3" json:"network,omitempty"`
+	Ports         []*Port                `protobuf:"bytes,22,rep,name=ports,proto3" json:"ports,omitempty"` // of the host, that lead inside
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4978,6 +4989,74 @@ func (x *Sandbox) GetNetwork() string {
 	return ""
 }
 
+func (x *Sandbox) GetPorts() []*Port {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+// Port leads from an address of the host to a port inside of a sandbox.
+type Port struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	HostPort      uint32                 `protobuf:"varint,2,opt,name=host_port,json=hostPort,proto3" json:"host_port,omitempty"`
+	Port          uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"` // inside
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Port) Reset() {
+	*x = Port{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Port) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Port) ProtoMessage() {}
+
+func (x *Port) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Port.ProtoReflect.Descriptor instead.
+func (*Port) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *Port) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Port) GetHostPort() uint32 {
+	if x != nil {
+		return x.HostPort
+	}
+	return 0
+}
+
+func (x *Port) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
 type ListRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Labels        map[string]string      `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // all must match
@@ -4987,7 +5066,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[68]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4999,7 +5078,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[68]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5012,7 +5091,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{68}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListRequest) GetLabels() map[string]string {
@@ -5031,7 +5110,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[69]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5043,7 +5122,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[69]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5056,7 +5135,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{69}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListResponse) GetSandboxes() []*Sandbox {
@@ -5075,7 +5154,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[70]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5087,7 +5166,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[70]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5100,7 +5179,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{70}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *InspectRequest) GetRef() string {
@@ -5127,7 +5206,7 @@ type InspectResponse struct {
 
 func (x *InspectResponse) Reset() {
 	*x = InspectResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[71]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5139,7 +5218,7 @@ func (x *InspectResponse) String() string {
 func (*InspectResponse) ProtoMessage() {}
 
 func (x *InspectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[71]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5152,7 +5231,7 @@ func (x *InspectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectResponse.ProtoReflect.Descriptor instead.
 func (*InspectResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{71}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *InspectResponse) GetSandbox() *Sandbox {
@@ -5230,7 +5309,7 @@ type PostureCheck struct {
 
 func (x *PostureCheck) Reset() {
 	*x = PostureCheck{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[72]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5242,7 +5321,7 @@ func (x *PostureCheck) String() string {
 func (*PostureCheck) ProtoMessage() {}
 
 func (x *PostureCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[72]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5255,7 +5334,7 @@ func (x *PostureCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostureCheck.ProtoReflect.Descriptor instead.
 func (*PostureCheck) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{72}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *PostureCheck) GetName() string {
@@ -5289,7 +5368,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[73]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5301,7 +5380,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[73]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5314,7 +5393,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{73}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *RemoveRequest) GetRef() string {
@@ -5340,7 +5419,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[74]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5352,7 +5431,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[74]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5365,7 +5444,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{74}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *RemoveResponse) GetId() string {
@@ -5384,7 +5463,7 @@ type CleanupRequest struct {
 
 func (x *CleanupRequest) Reset() {
 	*x = CleanupRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[75]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5396,7 +5475,7 @@ func (x *CleanupRequest) String() string {
 func (*CleanupRequest) ProtoMessage() {}
 
 func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[75]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5409,7 +5488,7 @@ func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupRequest.ProtoReflect.Descriptor instead.
 func (*CleanupRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{75}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *CleanupRequest) GetDryRun() bool {
@@ -5428,7 +5507,7 @@ type CleanupResponse struct {
 
 func (x *CleanupResponse) Reset() {
 	*x = CleanupResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[76]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5440,7 +5519,7 @@ func (x *CleanupResponse) String() string {
 func (*CleanupResponse) ProtoMessage() {}
 
 func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[76]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5453,7 +5532,7 @@ func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupResponse.ProtoReflect.Descriptor instead.
 func (*CleanupResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{76}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *CleanupResponse) GetLeftovers() []*Leftover {
@@ -5476,7 +5555,7 @@ type Leftover struct {
 
 func (x *Leftover) Reset() {
 	*x = Leftover{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[77]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5488,7 +5567,7 @@ func (x *Leftover) String() string {
 func (*Leftover) ProtoMessage() {}
 
 func (x *Leftover) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[77]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5501,7 +5580,7 @@ func (x *Leftover) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leftover.ProtoReflect.Descriptor instead.
 func (*Leftover) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{77}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Leftover) GetKind() string {
@@ -5546,7 +5625,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[78]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5558,7 +5637,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[78]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5571,7 +5650,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{78}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *LogsRequest) GetRef() string {
@@ -5631,7 +5710,7 @@ type LogsResponse struct {
 
 func (x *LogsResponse) Reset() {
 	*x = LogsResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[79]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5643,7 +5722,7 @@ func (x *LogsResponse) String() string {
 func (*LogsResponse) ProtoMessage() {}
 
 func (x *LogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[79]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5656,7 +5735,7 @@ func (x *LogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsResponse.ProtoReflect.Descriptor instead.
 func (*LogsResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{79}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *LogsResponse) GetKind() isLogsResponse_Kind {
@@ -5739,7 +5818,7 @@ type SpecRequest struct {
 
 func (x *SpecRequest) Reset() {
 	*x = SpecRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[80]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5751,7 +5830,7 @@ func (x *SpecRequest) String() string {
 func (*SpecRequest) ProtoMessage() {}
 
 func (x *SpecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[80]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5764,7 +5843,7 @@ func (x *SpecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecRequest.ProtoReflect.Descriptor instead.
 func (*SpecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{80}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SpecRequest) GetSpec() *RunSpec {
@@ -5788,7 +5867,7 @@ type SpecResponse struct {
 
 func (x *SpecResponse) Reset() {
 	*x = SpecResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[81]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5800,7 +5879,7 @@ func (x *SpecResponse) String() string {
 func (*SpecResponse) ProtoMessage() {}
 
 func (x *SpecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[81]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5813,7 +5892,7 @@ func (x *SpecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecResponse.ProtoReflect.Descriptor instead.
 func (*SpecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{81}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SpecResponse) GetOciSpecJson() []byte {
@@ -5871,7 +5950,7 @@ type SeccompRule struct {
 
 func (x *SeccompRule) Reset() {
 	*x = SeccompRule{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[82]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5883,7 +5962,7 @@ func (x *SeccompRule) String() string {
 func (*SeccompRule) ProtoMessage() {}
 
 func (x *SeccompRule) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[82]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5896,7 +5975,7 @@ func (x *SeccompRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeccompRule.ProtoReflect.Descriptor instead.
 func (*SeccompRule) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{82}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SeccompRule) GetSyscalls() []string {
@@ -5940,7 +6019,7 @@ type Image struct {
 
 func (x *Image) Reset() {
 	*x = Image{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[83]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5952,7 +6031,7 @@ func (x *Image) String() string {
 func (*Image) ProtoMessage() {}
 
 func (x *Image) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[83]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5965,7 +6044,7 @@ func (x *Image) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Image.ProtoReflect.Descriptor instead.
 func (*Image) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{83}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Image) GetName() string {
@@ -6011,7 +6090,7 @@ type ListImagesRequest struct {
 
 func (x *ListImagesRequest) Reset() {
 	*x = ListImagesRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[84]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6023,7 +6102,7 @@ func (x *ListImagesRequest) String() string {
 func (*ListImagesRequest) ProtoMessage() {}
 
 func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[84]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6036,7 +6115,7 @@ func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesRequest.ProtoReflect.Descriptor instead.
 func (*ListImagesRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{84}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{85}
 }
 
 type ListImagesResponse struct {
@@ -6048,7 +6127,7 @@ type ListImagesResponse struct {
 
 func (x *ListImagesResponse) Reset() {
 	*x = ListImagesResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[85]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6060,7 +6139,7 @@ func (x *ListImagesResponse) String() string {
 func (*ListImagesResponse) ProtoMessage() {}
 
 func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[85]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6073,7 +6152,7 @@ func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesResponse.ProtoReflect.Descriptor instead.
 func (*ListImagesResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{85}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListImagesResponse) GetImages() []*Image {
@@ -6092,7 +6171,7 @@ type InspectImageRequest struct {
 
 func (x *InspectImageRequest) Reset() {
 	*x = InspectImageRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[86]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6104,7 +6183,7 @@ func (x *InspectImageRequest) String() string {
 func (*InspectImageRequest) ProtoMessage() {}
 
 func (x *InspectImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[86]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6117,7 +6196,7 @@ func (x *InspectImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectImageRequest.ProtoReflect.Descriptor instead.
 func (*InspectImageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{86}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *InspectImageRequest) GetName() string {
@@ -6139,7 +6218,7 @@ type InspectImageResponse struct {
 
 func (x *InspectImageResponse) Reset() {
 	*x = InspectImageResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[87]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6151,7 +6230,7 @@ func (x *InspectImageResponse) String() string {
 func (*InspectImageResponse) ProtoMessage() {}
 
 func (x *InspectImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[87]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6164,7 +6243,7 @@ func (x *InspectImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectImageResponse.ProtoReflect.Descriptor instead.
 func (*InspectImageResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{87}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *InspectImageResponse) GetImage() *Image {
@@ -6204,7 +6283,7 @@ type RemoveImageRequest struct {
 
 func (x *RemoveImageRequest) Reset() {
 	*x = RemoveImageRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[88]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6216,7 +6295,7 @@ func (x *RemoveImageRequest) String() string {
 func (*RemoveImageRequest) ProtoMessage() {}
 
 func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[88]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6229,7 +6308,7 @@ func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageRequest.ProtoReflect.Descriptor instead.
 func (*RemoveImageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{88}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *RemoveImageRequest) GetName() string {
@@ -6247,7 +6326,7 @@ type RemoveImageResponse struct {
 
 func (x *RemoveImageResponse) Reset() {
 	*x = RemoveImageResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[89]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6259,7 +6338,7 @@ func (x *RemoveImageResponse) String() string {
 func (*RemoveImageResponse) ProtoMessage() {}
 
 func (x *RemoveImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[89]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6272,7 +6351,7 @@ func (x *RemoveImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageResponse.ProtoReflect.Descriptor instead.
 func (*RemoveImageResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{89}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{90}
 }
 
 type ImportImageRequest struct {
@@ -6288,7 +6367,7 @@ type ImportImageRequest struct {
 
 func (x *ImportImageRequest) Reset() {
 	*x = ImportImageRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[90]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6300,7 +6379,7 @@ func (x *ImportImageRequest) String() string {
 func (*ImportImageRequest) ProtoMessage() {}
 
 func (x *ImportImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[90]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6313,7 +6392,7 @@ func (x *ImportImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportImageRequest.ProtoReflect.Descriptor instead.
 func (*ImportImageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{90}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ImportImageRequest) GetKind() isImportImageRequest_Kind {
@@ -6366,7 +6445,7 @@ type ImportHeader struct {
 
 func (x *ImportHeader) Reset() {
 	*x = ImportHeader{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[91]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6378,7 +6457,7 @@ func (x *ImportHeader) String() string {
 func (*ImportHeader) ProtoMessage() {}
 
 func (x *ImportHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[91]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6391,7 +6470,7 @@ func (x *ImportHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportHeader.ProtoReflect.Descriptor instead.
 func (*ImportHeader) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{91}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ImportHeader) GetName() string {
@@ -6412,7 +6491,7 @@ type FromHostRequest struct {
 
 func (x *FromHostRequest) Reset() {
 	*x = FromHostRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[92]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6424,7 +6503,7 @@ func (x *FromHostRequest) String() string {
 func (*FromHostRequest) ProtoMessage() {}
 
 func (x *FromHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[92]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6437,7 +6516,7 @@ func (x *FromHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromHostRequest.ProtoReflect.Descriptor instead.
 func (*FromHostRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{92}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *FromHostRequest) GetName() string {
@@ -6473,7 +6552,7 @@ type ImageProgress struct {
 
 func (x *ImageProgress) Reset() {
 	*x = ImageProgress{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[93]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6485,7 +6564,7 @@ func (x *ImageProgress) String() string {
 func (*ImageProgress) ProtoMessage() {}
 
 func (x *ImageProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[93]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6498,7 +6577,7 @@ func (x *ImageProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageProgress.ProtoReflect.Descriptor instead.
 func (*ImageProgress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{93}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ImageProgress) GetMessage() string {
@@ -6534,7 +6613,7 @@ type ImportReport struct {
 
 func (x *ImportReport) Reset() {
 	*x = ImportReport{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[94]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6546,7 +6625,7 @@ func (x *ImportReport) String() string {
 func (*ImportReport) ProtoMessage() {}
 
 func (x *ImportReport) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[94]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6559,7 +6638,7 @@ func (x *ImportReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportReport.ProtoReflect.Descriptor instead.
 func (*ImportReport) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{94}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ImportReport) GetEntries() int64 {
@@ -6598,7 +6677,7 @@ type PolicyQuery struct {
 
 func (x *PolicyQuery) Reset() {
 	*x = PolicyQuery{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[95]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6610,7 +6689,7 @@ func (x *PolicyQuery) String() string {
 func (*PolicyQuery) ProtoMessage() {}
 
 func (x *PolicyQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[95]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6623,7 +6702,7 @@ func (x *PolicyQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyQuery.ProtoReflect.Descriptor instead.
 func (*PolicyQuery) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{95}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *PolicyQuery) GetRef() string {
@@ -6671,7 +6750,7 @@ type CheckPolicyRequest struct {
 
 func (x *CheckPolicyRequest) Reset() {
 	*x = CheckPolicyRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[96]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6683,7 +6762,7 @@ func (x *CheckPolicyRequest) String() string {
 func (*CheckPolicyRequest) ProtoMessage() {}
 
 func (x *CheckPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[96]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6696,7 +6775,7 @@ func (x *CheckPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPolicyRequest.ProtoReflect.Descriptor instead.
 func (*CheckPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{96}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *CheckPolicyRequest) GetPolicy() *PolicyQuery {
@@ -6730,7 +6809,7 @@ type CheckPolicyResponse struct {
 
 func (x *CheckPolicyResponse) Reset() {
 	*x = CheckPolicyResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[97]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6742,7 +6821,7 @@ func (x *CheckPolicyResponse) String() string {
 func (*CheckPolicyResponse) ProtoMessage() {}
 
 func (x *CheckPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[97]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6755,7 +6834,7 @@ func (x *CheckPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPolicyResponse.ProtoReflect.Descriptor instead.
 func (*CheckPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{97}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *CheckPolicyResponse) GetNetwork() string {
@@ -6830,7 +6909,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[98]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6842,7 +6921,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[98]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6855,7 +6934,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{98}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ExplainPolicyRequest) GetPolicy() *PolicyQuery {
@@ -6875,7 +6954,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[99]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6887,7 +6966,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[99]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6900,7 +6979,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{99}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ExplainPolicyResponse) GetNetwork() string {
@@ -6928,7 +7007,7 @@ type PolicyLine struct {
 
 func (x *PolicyLine) Reset() {
 	*x = PolicyLine{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[100]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6940,7 +7019,7 @@ func (x *PolicyLine) String() string {
 func (*PolicyLine) ProtoMessage() {}
 
 func (x *PolicyLine) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[100]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6953,7 +7032,7 @@ func (x *PolicyLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyLine.ProtoReflect.Descriptor instead.
 func (*PolicyLine) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{100}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *PolicyLine) GetRule() string {
@@ -6979,7 +7058,7 @@ type LearnPolicyRequest struct {
 
 func (x *LearnPolicyRequest) Reset() {
 	*x = LearnPolicyRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[101]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6991,7 +7070,7 @@ func (x *LearnPolicyRequest) String() string {
 func (*LearnPolicyRequest) ProtoMessage() {}
 
 func (x *LearnPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[101]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7004,7 +7083,7 @@ func (x *LearnPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LearnPolicyRequest.ProtoReflect.Descriptor instead.
 func (*LearnPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{101}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *LearnPolicyRequest) GetRef() string {
@@ -7023,7 +7102,7 @@ type LearnPolicyResponse struct {
 
 func (x *LearnPolicyResponse) Reset() {
 	*x = LearnPolicyResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[102]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7035,7 +7114,7 @@ func (x *LearnPolicyResponse) String() string {
 func (*LearnPolicyResponse) ProtoMessage() {}
 
 func (x *LearnPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[102]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7048,7 +7127,7 @@ func (x *LearnPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LearnPolicyResponse.ProtoReflect.Descriptor instead.
 func (*LearnPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{102}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *LearnPolicyResponse) GetRules() []string {
@@ -7068,7 +7147,7 @@ type TrafficRequest struct {
 
 func (x *TrafficRequest) Reset() {
 	*x = TrafficRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[103]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7080,7 +7159,7 @@ func (x *TrafficRequest) String() string {
 func (*TrafficRequest) ProtoMessage() {}
 
 func (x *TrafficRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[103]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7093,7 +7172,7 @@ func (x *TrafficRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrafficRequest.ProtoReflect.Descriptor instead.
 func (*TrafficRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{103}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *TrafficRequest) GetRef() string {
@@ -7114,12 +7193,12 @@ func (x *TrafficRequest) GetFollow() bool {
 type TrafficResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"` // when it began
-	Kind  string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // "connection" or "lookup"
-	// Of a connection: "allowed", "refused", "failed", "cut", "idle", "stopped". Of
+	Kind  string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // "connection", "lookup" or "inbound", which came to a published port
+	// Of a connection or inbound: "allowed", "refused", "failed", "cut", "idle", "stopped". Of
 	// a lookup: "answered", "empty", "absent", "refused", "failed".
 	Verdict       string               `protobuf:"bytes,3,opt,name=verdict,proto3" json:"verdict,omitempty"`
-	Name          string               `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"` // empty for an address without a name
-	Port          uint32               `protobuf:"varint,5,opt,name=port,proto3" json:"port,omitempty"`
+	Name          string               `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`       // empty for an address without a name
+	Port          uint32               `protobuf:"varint,5,opt,name=port,proto3" json:"port,omitempty"`      // of inbound: inside
 	Type          string               `protobuf:"bytes,6,opt,name=type,proto3" json:"type,omitempty"`       // of a lookup: "A"
 	Address       string               `protobuf:"bytes,7,opt,name=address,proto3" json:"address,omitempty"` // that was connected to
 	Rule          string               `protobuf:"bytes,8,opt,name=rule,proto3" json:"rule,omitempty"`       // that caused the verdict
@@ -7129,13 +7208,14 @@ type TrafficResponse struct {
 	ReceivedBytes int64                `protobuf:"varint,12,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
 	Duration      *durationpb.Duration `protobuf:"bytes,13,opt,name=duration,proto3" json:"duration,omitempty"`
 	Skipped       uint64               `protobuf:"varint,14,opt,name=skipped,proto3" json:"skipped,omitempty"` // attempts before this one that a limit ended at once and that have no record
+	Peer          string               `protobuf:"bytes,15,opt,name=peer,proto3" json:"peer,omitempty"`        // of inbound: the address and port that it came from
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TrafficResponse) Reset() {
 	*x = TrafficResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[104]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7147,7 +7227,7 @@ func (x *TrafficResponse) String() string {
 func (*TrafficResponse) ProtoMessage() {}
 
 func (x *TrafficResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[104]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7160,7 +7240,7 @@ func (x *TrafficResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrafficResponse.ProtoReflect.Descriptor instead.
 func (*TrafficResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{104}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *TrafficResponse) GetTime() *timestamppb.Timestamp {
@@ -7261,6 +7341,13 @@ func (x *TrafficResponse) GetSkipped() uint64 {
 	return 0
 }
 
+func (x *TrafficResponse) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
 type VersionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -7269,7 +7356,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[105]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7281,7 +7368,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[105]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7294,7 +7381,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{105}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{106}
 }
 
 type VersionResponse struct {
@@ -7313,7 +7400,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[106]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7325,7 +7412,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[106]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7338,7 +7425,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{106}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -7405,7 +7492,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[107]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7417,7 +7504,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[107]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7430,7 +7517,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{107}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{108}
 }
 
 type DoctorResponse struct {
@@ -7443,7 +7530,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[108]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7455,7 +7542,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[108]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7468,7 +7555,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{108}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *DoctorResponse) GetChecks() []*DoctorCheck {
@@ -7499,7 +7586,7 @@ type DoctorCheck struct {
 
 func (x *DoctorCheck) Reset() {
 	*x = DoctorCheck{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[109]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7511,7 +7598,7 @@ func (x *DoctorCheck) String() string {
 func (*DoctorCheck) ProtoMessage() {}
 
 func (x *DoctorCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[109]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7524,7 +7611,7 @@ func (x *DoctorCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorCheck.ProtoReflect.Descriptor instead.
 func (*DoctorCheck) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{109}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *DoctorCheck) GetName() string {
@@ -7570,7 +7657,7 @@ type CapabilitiesRequest struct {
 
 func (x *CapabilitiesRequest) Reset() {
 	*x = CapabilitiesRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[110]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7582,7 +7669,7 @@ func (x *CapabilitiesRequest) String() string {
 func (*CapabilitiesRequest) ProtoMessage() {}
 
 func (x *CapabilitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[110]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7595,7 +7682,7 @@ func (x *CapabilitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilitiesRequest.ProtoReflect.Descriptor instead.
 func (*CapabilitiesRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{110}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{111}
 }
 
 type CapabilitiesResponse struct {
@@ -7607,7 +7694,7 @@ type CapabilitiesResponse struct {
 
 func (x *CapabilitiesResponse) Reset() {
 	*x = CapabilitiesResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[111]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7619,7 +7706,7 @@ func (x *CapabilitiesResponse) String() string {
 func (*CapabilitiesResponse) ProtoMessage() {}
 
 func (x *CapabilitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[111]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7632,7 +7719,7 @@ func (x *CapabilitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilitiesResponse.ProtoReflect.Descriptor instead.
 func (*CapabilitiesResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{111}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *CapabilitiesResponse) GetCapabilities() []*Capability {
@@ -7654,7 +7741,7 @@ type Capability struct {
 
 func (x *Capability) Reset() {
 	*x = Capability{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[112]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7666,7 +7753,7 @@ func (x *Capability) String() string {
 func (*Capability) ProtoMessage() {}
 
 func (x *Capability) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[112]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7679,7 +7766,7 @@ func (x *Capability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capability.ProtoReflect.Descriptor instead.
 func (*Capability) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{112}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Capability) GetField() string {
@@ -7718,7 +7805,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[113]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7730,7 +7817,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[113]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7743,7 +7830,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{113}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ErrorDetail) GetCode() string {
@@ -7796,7 +7883,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[114]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7808,7 +7895,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[114]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7821,7 +7908,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{114}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{115}
 }
 
 type StatsResponse struct {
@@ -7836,7 +7923,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[115]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7848,7 +7935,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[115]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7861,7 +7948,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{115}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *StatsResponse) GetSandboxes() map[string]int32 {
@@ -7912,7 +7999,7 @@ type PoolStats struct {
 
 func (x *PoolStats) Reset() {
 	*x = PoolStats{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[116]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7924,7 +8011,7 @@ func (x *PoolStats) String() string {
 func (*PoolStats) ProtoMessage() {}
 
 func (x *PoolStats) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[116]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7937,7 +8024,7 @@ func (x *PoolStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStats.ProtoReflect.Descriptor instead.
 func (*PoolStats) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{116}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *PoolStats) GetProfile() string {
@@ -8039,7 +8126,7 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\f_tmpfs_bytes\"1\n" +
 	"\tWorkspace\x12\x10\n" +
 	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x12\n" +
-	"\x04mode\x18\x02 \x01(\tR\x04mode\"\xd9\x04\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04mode\"\xf3\x04\n" +
 	"\vSandboxSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -8057,7 +8144,8 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x03ttl\x18\r \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12<\n" +
 	"\fidle_timeout\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\vidleTimeout\x12*\n" +
 	"\x06nested\x18\x0f \x01(\v2\x12.caisson.v1.NestedR\x06nested\x12\x12\n" +
-	"\x04deny\x18\x10 \x03(\tR\x04deny\x1a9\n" +
+	"\x04deny\x18\x10 \x03(\tR\x04deny\x12\x18\n" +
+	"\apublish\x18\x11 \x03(\tR\apublish\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa2\x01\n" +
@@ -8382,7 +8470,7 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x04lost\x18\t \x01(\x03R\x04lost\"R\n" +
 	"\x05Stage\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
-	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration\"\xa9\x06\n" +
+	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration\"\xd1\x06\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -8408,10 +8496,15 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\towner_uid\x18\x12 \x01(\rR\bownerUid\x12\x16\n" +
 	"\x06parent\x18\x13 \x01(\tR\x06parent\x12\x14\n" +
 	"\x05execs\x18\x14 \x01(\x05R\x05execs\x12\x18\n" +
-	"\anetwork\x18\x15 \x01(\tR\anetwork\x1a9\n" +
+	"\anetwork\x18\x15 \x01(\tR\anetwork\x12&\n" +
+	"\x05ports\x18\x16 \x03(\v2\x10.caisson.v1.PortR\x05ports\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x85\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Q\n" +
+	"\x04Port\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x1b\n" +
+	"\thost_port\x18\x02 \x01(\rR\bhostPort\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\"\x85\x01\n" +
 	"\vListRequest\x12;\n" +
 	"\x06labels\x18\x01 \x03(\v2#.caisson.v1.ListRequest.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
@@ -8558,7 +8651,7 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x05rules\x18\x01 \x03(\tR\x05rules\":\n" +
 	"\x0eTrafficRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
-	"\x06follow\x18\x02 \x01(\bR\x06follow\"\x9c\x03\n" +
+	"\x06follow\x18\x02 \x01(\bR\x06follow\"\xb0\x03\n" +
 	"\x0fTrafficResponse\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
@@ -8575,7 +8668,8 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"sent_bytes\x18\v \x01(\x03R\tsentBytes\x12%\n" +
 	"\x0ereceived_bytes\x18\f \x01(\x03R\rreceivedBytes\x125\n" +
 	"\bduration\x18\r \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x18\n" +
-	"\askipped\x18\x0e \x01(\x04R\askipped\"\x10\n" +
+	"\askipped\x18\x0e \x01(\x04R\askipped\x12\x12\n" +
+	"\x04peer\x18\x0f \x01(\tR\x04peer\"\x10\n" +
 	"\x0eVersionRequest\"\xf5\x01\n" +
 	"\x0fVersionResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
@@ -8702,7 +8796,7 @@ func file_caisson_v1_caisson_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_caisson_proto_rawDescData
 }
 
-var file_caisson_v1_caisson_proto_msgTypes = make([]protoimpl.MessageInfo, 124)
+var file_caisson_v1_caisson_proto_msgTypes = make([]protoimpl.MessageInfo, 125)
 var file_caisson_v1_caisson_proto_goTypes = []any{
 	(*Limits)(nil),                // 0: caisson.v1.Limits
 	(*Workspace)(nil),             // 1: caisson.v1.Workspace
@@ -8772,74 +8866,75 @@ var file_caisson_v1_caisson_proto_goTypes = []any{
 	(*Egress)(nil),                // 65: caisson.v1.Egress
 	(*Stage)(nil),                 // 66: caisson.v1.Stage
 	(*Sandbox)(nil),               // 67: caisson.v1.Sandbox
-	(*ListRequest)(nil),           // 68: caisson.v1.ListRequest
-	(*ListResponse)(nil),          // 69: caisson.v1.ListResponse
-	(*InspectRequest)(nil),        // 70: caisson.v1.InspectRequest
-	(*InspectResponse)(nil),       // 71: caisson.v1.InspectResponse
-	(*PostureCheck)(nil),          // 72: caisson.v1.PostureCheck
-	(*RemoveRequest)(nil),         // 73: caisson.v1.RemoveRequest
-	(*RemoveResponse)(nil),        // 74: caisson.v1.RemoveResponse
-	(*CleanupRequest)(nil),        // 75: caisson.v1.CleanupRequest
-	(*CleanupResponse)(nil),       // 76: caisson.v1.CleanupResponse
-	(*Leftover)(nil),              // 77: caisson.v1.Leftover
-	(*LogsRequest)(nil),           // 78: caisson.v1.LogsRequest
-	(*LogsResponse)(nil),          // 79: caisson.v1.LogsResponse
-	(*SpecRequest)(nil),           // 80: caisson.v1.SpecRequest
-	(*SpecResponse)(nil),          // 81: caisson.v1.SpecResponse
-	(*SeccompRule)(nil),           // 82: caisson.v1.SeccompRule
-	(*Image)(nil),                 // 83: caisson.v1.Image
-	(*ListImagesRequest)(nil),     // 84: caisson.v1.ListImagesRequest
-	(*ListImagesResponse)(nil),    // 85: caisson.v1.ListImagesResponse
-	(*InspectImageRequest)(nil),   // 86: caisson.v1.InspectImageRequest
-	(*InspectImageResponse)(nil),  // 87: caisson.v1.InspectImageResponse
-	(*RemoveImageRequest)(nil),    // 88: caisson.v1.RemoveImageRequest
-	(*RemoveImageResponse)(nil),   // 89: caisson.v1.RemoveImageResponse
-	(*ImportImageRequest)(nil),    // 90: caisson.v1.ImportImageRequest
-	(*ImportHeader)(nil),          // 91: caisson.v1.ImportHeader
-	(*FromHostRequest)(nil),       // 92: caisson.v1.FromHostRequest
-	(*ImageProgress)(nil),         // 93: caisson.v1.ImageProgress
-	(*ImportReport)(nil),          // 94: caisson.v1.ImportReport
-	(*PolicyQuery)(nil),           // 95: caisson.v1.PolicyQuery
-	(*CheckPolicyRequest)(nil),    // 96: caisson.v1.CheckPolicyRequest
-	(*CheckPolicyResponse)(nil),   // 97: caisson.v1.CheckPolicyResponse
-	(*ExplainPolicyRequest)(nil),  // 98: caisson.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil), // 99: caisson.v1.ExplainPolicyResponse
-	(*PolicyLine)(nil),            // 100: caisson.v1.PolicyLine
-	(*LearnPolicyRequest)(nil),    // 101: caisson.v1.LearnPolicyRequest
-	(*LearnPolicyResponse)(nil),   // 102: caisson.v1.LearnPolicyResponse
-	(*TrafficRequest)(nil),        // 103: caisson.v1.TrafficRequest
-	(*TrafficResponse)(nil),       // 104: caisson.v1.TrafficResponse
-	(*VersionRequest)(nil),        // 105: caisson.v1.VersionRequest
-	(*VersionResponse)(nil),       // 106: caisson.v1.VersionResponse
-	(*DoctorRequest)(nil),         // 107: caisson.v1.DoctorRequest
-	(*DoctorResponse)(nil),        // 108: caisson.v1.DoctorResponse
-	(*DoctorCheck)(nil),           // 109: caisson.v1.DoctorCheck
-	(*CapabilitiesRequest)(nil),   // 110: caisson.v1.CapabilitiesRequest
-	(*CapabilitiesResponse)(nil),  // 111: caisson.v1.CapabilitiesResponse
-	(*Capability)(nil),            // 112: caisson.v1.Capability
-	(*ErrorDetail)(nil),           // 113: caisson.v1.ErrorDetail
-	(*StatsRequest)(nil),          // 114: caisson.v1.StatsRequest
-	(*StatsResponse)(nil),         // 115: caisson.v1.StatsResponse
-	(*PoolStats)(nil),             // 116: caisson.v1.PoolStats
-	nil,                           // 117: caisson.v1.SandboxSpec.LabelsEntry
-	nil,                           // 118: caisson.v1.UpdateRequest.LabelsEntry
-	nil,                           // 119: caisson.v1.Sandbox.LabelsEntry
-	nil,                           // 120: caisson.v1.ListRequest.LabelsEntry
-	nil,                           // 121: caisson.v1.SpecResponse.CgroupValuesEntry
-	nil,                           // 122: caisson.v1.ImportReport.StrippedEntry
-	nil,                           // 123: caisson.v1.StatsResponse.SandboxesEntry
-	(*durationpb.Duration)(nil),   // 124: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 125: google.protobuf.Timestamp
+	(*Port)(nil),                  // 68: caisson.v1.Port
+	(*ListRequest)(nil),           // 69: caisson.v1.ListRequest
+	(*ListResponse)(nil),          // 70: caisson.v1.ListResponse
+	(*InspectRequest)(nil),        // 71: caisson.v1.InspectRequest
+	(*InspectResponse)(nil),       // 72: caisson.v1.InspectResponse
+	(*PostureCheck)(nil),          // 73: caisson.v1.PostureCheck
+	(*RemoveRequest)(nil),         // 74: caisson.v1.RemoveRequest
+	(*RemoveResponse)(nil),        // 75: caisson.v1.RemoveResponse
+	(*CleanupRequest)(nil),        // 76: caisson.v1.CleanupRequest
+	(*CleanupResponse)(nil),       // 77: caisson.v1.CleanupResponse
+	(*Leftover)(nil),              // 78: caisson.v1.Leftover
+	(*LogsRequest)(nil),           // 79: caisson.v1.LogsRequest
+	(*LogsResponse)(nil),          // 80: caisson.v1.LogsResponse
+	(*SpecRequest)(nil),           // 81: caisson.v1.SpecRequest
+	(*SpecResponse)(nil),          // 82: caisson.v1.SpecResponse
+	(*SeccompRule)(nil),           // 83: caisson.v1.SeccompRule
+	(*Image)(nil),                 // 84: caisson.v1.Image
+	(*ListImagesRequest)(nil),     // 85: caisson.v1.ListImagesRequest
+	(*ListImagesResponse)(nil),    // 86: caisson.v1.ListImagesResponse
+	(*InspectImageRequest)(nil),   // 87: caisson.v1.InspectImageRequest
+	(*InspectImageResponse)(nil),  // 88: caisson.v1.InspectImageResponse
+	(*RemoveImageRequest)(nil),    // 89: caisson.v1.RemoveImageRequest
+	(*RemoveImageResponse)(nil),   // 90: caisson.v1.RemoveImageResponse
+	(*ImportImageRequest)(nil),    // 91: caisson.v1.ImportImageRequest
+	(*ImportHeader)(nil),          // 92: caisson.v1.ImportHeader
+	(*FromHostRequest)(nil),       // 93: caisson.v1.FromHostRequest
+	(*ImageProgress)(nil),         // 94: caisson.v1.ImageProgress
+	(*ImportReport)(nil),          // 95: caisson.v1.ImportReport
+	(*PolicyQuery)(nil),           // 96: caisson.v1.PolicyQuery
+	(*CheckPolicyRequest)(nil),    // 97: caisson.v1.CheckPolicyRequest
+	(*CheckPolicyResponse)(nil),   // 98: caisson.v1.CheckPolicyResponse
+	(*ExplainPolicyRequest)(nil),  // 99: caisson.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil), // 100: caisson.v1.ExplainPolicyResponse
+	(*PolicyLine)(nil),            // 101: caisson.v1.PolicyLine
+	(*LearnPolicyRequest)(nil),    // 102: caisson.v1.LearnPolicyRequest
+	(*LearnPolicyResponse)(nil),   // 103: caisson.v1.LearnPolicyResponse
+	(*TrafficRequest)(nil),        // 104: caisson.v1.TrafficRequest
+	(*TrafficResponse)(nil),       // 105: caisson.v1.TrafficResponse
+	(*VersionRequest)(nil),        // 106: caisson.v1.VersionRequest
+	(*VersionResponse)(nil),       // 107: caisson.v1.VersionResponse
+	(*DoctorRequest)(nil),         // 108: caisson.v1.DoctorRequest
+	(*DoctorResponse)(nil),        // 109: caisson.v1.DoctorResponse
+	(*DoctorCheck)(nil),           // 110: caisson.v1.DoctorCheck
+	(*CapabilitiesRequest)(nil),   // 111: caisson.v1.CapabilitiesRequest
+	(*CapabilitiesResponse)(nil),  // 112: caisson.v1.CapabilitiesResponse
+	(*Capability)(nil),            // 113: caisson.v1.Capability
+	(*ErrorDetail)(nil),           // 114: caisson.v1.ErrorDetail
+	(*StatsRequest)(nil),          // 115: caisson.v1.StatsRequest
+	(*StatsResponse)(nil),         // 116: caisson.v1.StatsResponse
+	(*PoolStats)(nil),             // 117: caisson.v1.PoolStats
+	nil,                           // 118: caisson.v1.SandboxSpec.LabelsEntry
+	nil,                           // 119: caisson.v1.UpdateRequest.LabelsEntry
+	nil,                           // 120: caisson.v1.Sandbox.LabelsEntry
+	nil,                           // 121: caisson.v1.ListRequest.LabelsEntry
+	nil,                           // 122: caisson.v1.SpecResponse.CgroupValuesEntry
+	nil,                           // 123: caisson.v1.ImportReport.StrippedEntry
+	nil,                           // 124: caisson.v1.StatsResponse.SandboxesEntry
+	(*durationpb.Duration)(nil),   // 125: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 126: google.protobuf.Timestamp
 }
 var file_caisson_v1_caisson_proto_depIdxs = []int32{
 	1,   // 0: caisson.v1.SandboxSpec.workspace:type_name -> caisson.v1.Workspace
 	0,   // 1: caisson.v1.SandboxSpec.limits:type_name -> caisson.v1.Limits
-	117, // 2: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
-	124, // 3: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
-	124, // 4: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
+	118, // 2: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
+	125, // 3: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
+	125, // 4: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
 	3,   // 5: caisson.v1.SandboxSpec.nested:type_name -> caisson.v1.Nested
 	5,   // 6: caisson.v1.ExecSpec.tty:type_name -> caisson.v1.WinSize
-	124, // 7: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
+	125, // 7: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
 	6,   // 8: caisson.v1.ExecSpec.rlimits:type_name -> caisson.v1.Rlimit
 	7,   // 9: caisson.v1.ExecSpec.limits:type_name -> caisson.v1.ExecLimits
 	2,   // 10: caisson.v1.RunSpec.sandbox:type_name -> caisson.v1.SandboxSpec
@@ -8850,19 +8945,19 @@ var file_caisson_v1_caisson_proto_depIdxs = []int32{
 	64,  // 15: caisson.v1.RunResponse.result:type_name -> caisson.v1.Result
 	2,   // 16: caisson.v1.CreateRequest.spec:type_name -> caisson.v1.SandboxSpec
 	67,  // 17: caisson.v1.CreateResponse.sandbox:type_name -> caisson.v1.Sandbox
-	124, // 18: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
-	124, // 19: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
-	118, // 20: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
+	125, // 18: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
+	125, // 19: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
+	119, // 20: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
 	15,  // 21: caisson.v1.UpdateRequest.allow:type_name -> caisson.v1.Rules
 	15,  // 22: caisson.v1.UpdateRequest.deny:type_name -> caisson.v1.Rules
 	67,  // 23: caisson.v1.UpdateResponse.sandbox:type_name -> caisson.v1.Sandbox
 	67,  // 24: caisson.v1.PauseResponse.sandbox:type_name -> caisson.v1.Sandbox
 	67,  // 25: caisson.v1.ResumeResponse.sandbox:type_name -> caisson.v1.Sandbox
-	124, // 26: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	125, // 26: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
 	67,  // 27: caisson.v1.StopResponse.sandbox:type_name -> caisson.v1.Sandbox
 	67,  // 28: caisson.v1.WaitResponse.sandbox:type_name -> caisson.v1.Sandbox
-	125, // 29: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
-	125, // 30: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
+	126, // 29: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
+	126, // 30: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
 	64,  // 31: caisson.v1.Exec.result:type_name -> caisson.v1.Result
 	4,   // 32: caisson.v1.ExecRequest.exec:type_name -> caisson.v1.ExecSpec
 	64,  // 33: caisson.v1.ExecResponse.result:type_name -> caisson.v1.Result
@@ -8876,7 +8971,7 @@ var file_caisson_v1_caisson_proto_depIdxs = []int32{
 	25,  // 41: caisson.v1.StartExecResponse.exec:type_name -> caisson.v1.Exec
 	25,  // 42: caisson.v1.ListExecsResponse.execs:type_name -> caisson.v1.Exec
 	25,  // 43: caisson.v1.WaitExecResponse.exec:type_name -> caisson.v1.Exec
-	125, // 44: caisson.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	126, // 44: caisson.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
 	40,  // 45: caisson.v1.StatResponse.file:type_name -> caisson.v1.FileInfo
 	40,  // 46: caisson.v1.ListDirResponse.files:type_name -> caisson.v1.FileInfo
 	40,  // 47: caisson.v1.ReadFileResponse.file:type_name -> caisson.v1.FileInfo
@@ -8886,136 +8981,137 @@ var file_caisson_v1_caisson_proto_depIdxs = []int32{
 	40,  // 51: caisson.v1.MoveFileResponse.file:type_name -> caisson.v1.FileInfo
 	58,  // 52: caisson.v1.WatchFilesResponse.event:type_name -> caisson.v1.FileEvent
 	62,  // 53: caisson.v1.CopyInRequest.header:type_name -> caisson.v1.CopyInHeader
-	124, // 54: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
-	124, // 55: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
+	125, // 54: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
+	125, // 55: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
 	66,  // 56: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
 	65,  // 57: caisson.v1.Result.egress:type_name -> caisson.v1.Egress
-	124, // 58: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
-	125, // 59: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	125, // 60: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
+	125, // 58: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
+	126, // 59: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	126, // 60: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
 	64,  // 61: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
-	119, // 62: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
+	120, // 62: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
 	1,   // 63: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
-	125, // 64: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
-	124, // 65: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
-	125, // 66: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
-	120, // 67: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
-	67,  // 68: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
-	67,  // 69: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
-	0,   // 70: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
-	72,  // 71: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
-	65,  // 72: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
-	77,  // 73: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
-	8,   // 74: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
-	121, // 75: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
-	82,  // 76: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
-	125, // 77: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
-	83,  // 78: caisson.v1.ListImagesResponse.images:type_name -> caisson.v1.Image
-	83,  // 79: caisson.v1.InspectImageResponse.image:type_name -> caisson.v1.Image
-	94,  // 80: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
-	91,  // 81: caisson.v1.ImportImageRequest.header:type_name -> caisson.v1.ImportHeader
-	83,  // 82: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
-	94,  // 83: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
-	122, // 84: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
-	95,  // 85: caisson.v1.CheckPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
-	95,  // 86: caisson.v1.ExplainPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
-	100, // 87: caisson.v1.ExplainPolicyResponse.lines:type_name -> caisson.v1.PolicyLine
-	125, // 88: caisson.v1.TrafficResponse.time:type_name -> google.protobuf.Timestamp
-	124, // 89: caisson.v1.TrafficResponse.duration:type_name -> google.protobuf.Duration
-	109, // 90: caisson.v1.DoctorResponse.checks:type_name -> caisson.v1.DoctorCheck
-	112, // 91: caisson.v1.CapabilitiesResponse.capabilities:type_name -> caisson.v1.Capability
-	123, // 92: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.StatsResponse.SandboxesEntry
-	116, // 93: caisson.v1.StatsResponse.pools:type_name -> caisson.v1.PoolStats
-	124, // 94: caisson.v1.PoolStats.refill:type_name -> google.protobuf.Duration
-	9,   // 95: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
-	12,  // 96: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
-	68,  // 97: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
-	70,  // 98: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
-	14,  // 99: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
-	17,  // 100: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
-	19,  // 101: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
-	21,  // 102: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
-	23,  // 103: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
-	73,  // 104: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
-	75,  // 105: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
-	78,  // 106: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
-	80,  // 107: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
-	26,  // 108: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
-	28,  // 109: caisson.v1.ExecService.StreamExec:input_type -> caisson.v1.StreamExecRequest
-	32,  // 110: caisson.v1.ExecService.StartExec:input_type -> caisson.v1.StartExecRequest
-	34,  // 111: caisson.v1.ExecService.ListExecs:input_type -> caisson.v1.ListExecsRequest
-	36,  // 112: caisson.v1.ExecService.WaitExec:input_type -> caisson.v1.WaitExecRequest
-	38,  // 113: caisson.v1.ExecService.SignalExec:input_type -> caisson.v1.SignalExecRequest
-	41,  // 114: caisson.v1.FileService.Stat:input_type -> caisson.v1.StatRequest
-	43,  // 115: caisson.v1.FileService.ListDir:input_type -> caisson.v1.ListDirRequest
-	45,  // 116: caisson.v1.FileService.ReadFile:input_type -> caisson.v1.ReadFileRequest
-	47,  // 117: caisson.v1.FileService.WriteFile:input_type -> caisson.v1.WriteFileRequest
-	50,  // 118: caisson.v1.FileService.MakeDir:input_type -> caisson.v1.MakeDirRequest
-	52,  // 119: caisson.v1.FileService.MoveFile:input_type -> caisson.v1.MoveFileRequest
-	54,  // 120: caisson.v1.FileService.RemoveFile:input_type -> caisson.v1.RemoveFileRequest
-	56,  // 121: caisson.v1.FileService.WatchFiles:input_type -> caisson.v1.WatchFilesRequest
-	59,  // 122: caisson.v1.FileService.CopyOut:input_type -> caisson.v1.CopyOutRequest
-	61,  // 123: caisson.v1.FileService.CopyIn:input_type -> caisson.v1.CopyInRequest
-	96,  // 124: caisson.v1.NetworkService.CheckPolicy:input_type -> caisson.v1.CheckPolicyRequest
-	98,  // 125: caisson.v1.NetworkService.ExplainPolicy:input_type -> caisson.v1.ExplainPolicyRequest
-	101, // 126: caisson.v1.NetworkService.LearnPolicy:input_type -> caisson.v1.LearnPolicyRequest
-	103, // 127: caisson.v1.NetworkService.Traffic:input_type -> caisson.v1.TrafficRequest
-	84,  // 128: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
-	86,  // 129: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
-	88,  // 130: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
-	90,  // 131: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
-	92,  // 132: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
-	105, // 133: caisson.v1.SystemService.Version:input_type -> caisson.v1.VersionRequest
-	107, // 134: caisson.v1.SystemService.Doctor:input_type -> caisson.v1.DoctorRequest
-	110, // 135: caisson.v1.SystemService.Capabilities:input_type -> caisson.v1.CapabilitiesRequest
-	114, // 136: caisson.v1.SystemService.Stats:input_type -> caisson.v1.StatsRequest
-	10,  // 137: caisson.v1.SandboxService.Run:output_type -> caisson.v1.RunResponse
-	13,  // 138: caisson.v1.SandboxService.Create:output_type -> caisson.v1.CreateResponse
-	69,  // 139: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
-	71,  // 140: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
-	16,  // 141: caisson.v1.SandboxService.Update:output_type -> caisson.v1.UpdateResponse
-	18,  // 142: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.PauseResponse
-	20,  // 143: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.ResumeResponse
-	22,  // 144: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.StopResponse
-	24,  // 145: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.WaitResponse
-	74,  // 146: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
-	76,  // 147: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
-	79,  // 148: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.LogsResponse
-	81,  // 149: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
-	27,  // 150: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
-	31,  // 151: caisson.v1.ExecService.StreamExec:output_type -> caisson.v1.StreamExecResponse
-	33,  // 152: caisson.v1.ExecService.StartExec:output_type -> caisson.v1.StartExecResponse
-	35,  // 153: caisson.v1.ExecService.ListExecs:output_type -> caisson.v1.ListExecsResponse
-	37,  // 154: caisson.v1.ExecService.WaitExec:output_type -> caisson.v1.WaitExecResponse
-	39,  // 155: caisson.v1.ExecService.SignalExec:output_type -> caisson.v1.SignalExecResponse
-	42,  // 156: caisson.v1.FileService.Stat:output_type -> caisson.v1.StatResponse
-	44,  // 157: caisson.v1.FileService.ListDir:output_type -> caisson.v1.ListDirResponse
-	46,  // 158: caisson.v1.FileService.ReadFile:output_type -> caisson.v1.ReadFileResponse
-	49,  // 159: caisson.v1.FileService.WriteFile:output_type -> caisson.v1.WriteFileResponse
-	51,  // 160: caisson.v1.FileService.MakeDir:output_type -> caisson.v1.MakeDirResponse
-	53,  // 161: caisson.v1.FileService.MoveFile:output_type -> caisson.v1.MoveFileResponse
-	55,  // 162: caisson.v1.FileService.RemoveFile:output_type -> caisson.v1.RemoveFileResponse
-	57,  // 163: caisson.v1.FileService.WatchFiles:output_type -> caisson.v1.WatchFilesResponse
-	60,  // 164: caisson.v1.FileService.CopyOut:output_type -> caisson.v1.CopyOutResponse
-	63,  // 165: caisson.v1.FileService.CopyIn:output_type -> caisson.v1.CopyInResponse
-	97,  // 166: caisson.v1.NetworkService.CheckPolicy:output_type -> caisson.v1.CheckPolicyResponse
-	99,  // 167: caisson.v1.NetworkService.ExplainPolicy:output_type -> caisson.v1.ExplainPolicyResponse
-	102, // 168: caisson.v1.NetworkService.LearnPolicy:output_type -> caisson.v1.LearnPolicyResponse
-	104, // 169: caisson.v1.NetworkService.Traffic:output_type -> caisson.v1.TrafficResponse
-	85,  // 170: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
-	87,  // 171: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
-	89,  // 172: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
-	93,  // 173: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImageProgress
-	93,  // 174: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
-	106, // 175: caisson.v1.SystemService.Version:output_type -> caisson.v1.VersionResponse
-	108, // 176: caisson.v1.SystemService.Doctor:output_type -> caisson.v1.DoctorResponse
-	111, // 177: caisson.v1.SystemService.Capabilities:output_type -> caisson.v1.CapabilitiesResponse
-	115, // 178: caisson.v1.SystemService.Stats:output_type -> caisson.v1.StatsResponse
-	137, // [137:179] is the sub-list for method output_type
-	95,  // [95:137] is the sub-list for method input_type
-	95,  // [95:95] is the sub-list for extension type_name
-	95,  // [95:95] is the sub-list for extension extendee
-	0,   // [0:95] is the sub-list for field type_name
+	126, // 64: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	125, // 65: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
+	126, // 66: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
+	68,  // 67: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
+	121, // 68: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
+	67,  // 69: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
+	67,  // 70: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
+	0,   // 71: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
+	73,  // 72: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
+	65,  // 73: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
+	78,  // 74: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
+	8,   // 75: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
+	122, // 76: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
+	83,  // 77: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
+	126, // 78: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	84,  // 79: caisson.v1.ListImagesResponse.images:type_name -> caisson.v1.Image
+	84,  // 80: caisson.v1.InspectImageResponse.image:type_name -> caisson.v1.Image
+	95,  // 81: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
+	92,  // 82: caisson.v1.ImportImageRequest.header:type_name -> caisson.v1.ImportHeader
+	84,  // 83: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
+	95,  // 84: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
+	123, // 85: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
+	96,  // 86: caisson.v1.CheckPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
+	96,  // 87: caisson.v1.ExplainPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
+	101, // 88: caisson.v1.ExplainPolicyResponse.lines:type_name -> caisson.v1.PolicyLine
+	126, // 89: caisson.v1.TrafficResponse.time:type_name -> google.protobuf.Timestamp
+	125, // 90: caisson.v1.TrafficResponse.duration:type_name -> google.protobuf.Duration
+	110, // 91: caisson.v1.DoctorResponse.checks:type_name -> caisson.v1.DoctorCheck
+	113, // 92: caisson.v1.CapabilitiesResponse.capabilities:type_name -> caisson.v1.Capability
+	124, // 93: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.StatsResponse.SandboxesEntry
+	117, // 94: caisson.v1.StatsResponse.pools:type_name -> caisson.v1.PoolStats
+	125, // 95: caisson.v1.PoolStats.refill:type_name -> google.protobuf.Duration
+	9,   // 96: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
+	12,  // 97: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
+	69,  // 98: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
+	71,  // 99: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
+	14,  // 100: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
+	17,  // 101: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
+	19,  // 102: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
+	21,  // 103: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
+	23,  // 104: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
+	74,  // 105: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
+	76,  // 106: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
+	79,  // 107: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
+	81,  // 108: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
+	26,  // 109: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
+	28,  // 110: caisson.v1.ExecService.StreamExec:input_type -> caisson.v1.StreamExecRequest
+	32,  // 111: caisson.v1.ExecService.StartExec:input_type -> caisson.v1.StartExecRequest
+	34,  // 112: caisson.v1.ExecService.ListExecs:input_type -> caisson.v1.ListExecsRequest
+	36,  // 113: caisson.v1.ExecService.WaitExec:input_type -> caisson.v1.WaitExecRequest
+	38,  // 114: caisson.v1.ExecService.SignalExec:input_type -> caisson.v1.SignalExecRequest
+	41,  // 115: caisson.v1.FileService.Stat:input_type -> caisson.v1.StatRequest
+	43,  // 116: caisson.v1.FileService.ListDir:input_type -> caisson.v1.ListDirRequest
+	45,  // 117: caisson.v1.FileService.ReadFile:input_type -> caisson.v1.ReadFileRequest
+	47,  // 118: caisson.v1.FileService.WriteFile:input_type -> caisson.v1.WriteFileRequest
+	50,  // 119: caisson.v1.FileService.MakeDir:input_type -> caisson.v1.MakeDirRequest
+	52,  // 120: caisson.v1.FileService.MoveFile:input_type -> caisson.v1.MoveFileRequest
+	54,  // 121: caisson.v1.FileService.RemoveFile:input_type -> caisson.v1.RemoveFileRequest
+	56,  // 122: caisson.v1.FileService.WatchFiles:input_type -> caisson.v1.WatchFilesRequest
+	59,  // 123: caisson.v1.FileService.CopyOut:input_type -> caisson.v1.CopyOutRequest
+	61,  // 124: caisson.v1.FileService.CopyIn:input_type -> caisson.v1.CopyInRequest
+	97,  // 125: caisson.v1.NetworkService.CheckPolicy:input_type -> caisson.v1.CheckPolicyRequest
+	99,  // 126: caisson.v1.NetworkService.ExplainPolicy:input_type -> caisson.v1.ExplainPolicyRequest
+	102, // 127: caisson.v1.NetworkService.LearnPolicy:input_type -> caisson.v1.LearnPolicyRequest
+	104, // 128: caisson.v1.NetworkService.Traffic:input_type -> caisson.v1.TrafficRequest
+	85,  // 129: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
+	87,  // 130: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
+	89,  // 131: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
+	91,  // 132: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
+	93,  // 133: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
+	106, // 134: caisson.v1.SystemService.Version:input_type -> caisson.v1.VersionRequest
+	108, // 135: caisson.v1.SystemService.Doctor:input_type -> caisson.v1.DoctorRequest
+	111, // 136: caisson.v1.SystemService.Capabilities:input_type -> caisson.v1.CapabilitiesRequest
+	115, // 137: caisson.v1.SystemService.Stats:input_type -> caisson.v1.StatsRequest
+	10,  // 138: caisson.v1.SandboxService.Run:output_type -> caisson.v1.RunResponse
+	13,  // 139: caisson.v1.SandboxService.Create:output_type -> caisson.v1.CreateResponse
+	70,  // 140: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
+	72,  // 141: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
+	16,  // 142: caisson.v1.SandboxService.Update:output_type -> caisson.v1.UpdateResponse
+	18,  // 143: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.PauseResponse
+	20,  // 144: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.ResumeResponse
+	22,  // 145: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.StopResponse
+	24,  // 146: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.WaitResponse
+	75,  // 147: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
+	77,  // 148: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
+	80,  // 149: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.LogsResponse
+	82,  // 150: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
+	27,  // 151: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
+	31,  // 152: caisson.v1.ExecService.StreamExec:output_type -> caisson.v1.StreamExecResponse
+	33,  // 153: caisson.v1.ExecService.StartExec:output_type -> caisson.v1.StartExecResponse
+	35,  // 154: caisson.v1.ExecService.ListExecs:output_type -> caisson.v1.ListExecsResponse
+	37,  // 155: caisson.v1.ExecService.WaitExec:output_type -> caisson.v1.WaitExecResponse
+	39,  // 156: caisson.v1.ExecService.SignalExec:output_type -> caisson.v1.SignalExecResponse
+	42,  // 157: caisson.v1.FileService.Stat:output_type -> caisson.v1.StatResponse
+	44,  // 158: caisson.v1.FileService.ListDir:output_type -> caisson.v1.ListDirResponse
+	46,  // 159: caisson.v1.FileService.ReadFile:output_type -> caisson.v1.ReadFileResponse
+	49,  // 160: caisson.v1.FileService.WriteFile:output_type -> caisson.v1.WriteFileResponse
+	51,  // 161: caisson.v1.FileService.MakeDir:output_type -> caisson.v1.MakeDirResponse
+	53,  // 162: caisson.v1.FileService.MoveFile:output_type -> caisson.v1.MoveFileResponse
+	55,  // 163: caisson.v1.FileService.RemoveFile:output_type -> caisson.v1.RemoveFileResponse
+	57,  // 164: caisson.v1.FileService.WatchFiles:output_type -> caisson.v1.WatchFilesResponse
+	60,  // 165: caisson.v1.FileService.CopyOut:output_type -> caisson.v1.CopyOutResponse
+	63,  // 166: caisson.v1.FileService.CopyIn:output_type -> caisson.v1.CopyInResponse
+	98,  // 167: caisson.v1.NetworkService.CheckPolicy:output_type -> caisson.v1.CheckPolicyResponse
+	100, // 168: caisson.v1.NetworkService.ExplainPolicy:output_type -> caisson.v1.ExplainPolicyResponse
+	103, // 169: caisson.v1.NetworkService.LearnPolicy:output_type -> caisson.v1.LearnPolicyResponse
+	105, // 170: caisson.v1.NetworkService.Traffic:output_type -> caisson.v1.TrafficResponse
+	86,  // 171: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
+	88,  // 172: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
+	90,  // 173: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
+	94,  // 174: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImageProgress
+	94,  // 175: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
+	107, // 176: caisson.v1.SystemService.Version:output_type -> caisson.v1.VersionResponse
+	109, // 177: caisson.v1.SystemService.Doctor:output_type -> caisson.v1.DoctorResponse
+	112, // 178: caisson.v1.SystemService.Capabilities:output_type -> caisson.v1.CapabilitiesResponse
+	116, // 179: caisson.v1.SystemService.Stats:output_type -> caisson.v1.StatsResponse
+	138, // [138:180] is the sub-list for method output_type
+	96,  // [96:138] is the sub-list for method input_type
+	96,  // [96:96] is the sub-list for extension type_name
+	96,  // [96:96] is the sub-list for extension extendee
+	0,   // [0:96] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_caisson_proto_init() }
@@ -9083,13 +9179,13 @@ func file_caisson_v1_caisson_proto_init() {
 		(*CopyInRequest_Header)(nil),
 		(*CopyInRequest_Chunk)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[79].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[80].OneofWrappers = []any{
 		(*LogsResponse_Stdout)(nil),
 		(*LogsResponse_Stderr)(nil),
 		(*LogsResponse_StdoutSkipped)(nil),
 		(*LogsResponse_StderrSkipped)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[90].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[91].OneofWrappers = []any{
 		(*ImportImageRequest_Header)(nil),
 		(*ImportImageRequest_Chunk)(nil),
 	}
@@ -9099,7 +9195,7 @@ func file_caisson_v1_caisson_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_caisson_proto_rawDesc), len(file_caisson_v1_caisson_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   124,
+			NumMessages:   125,
 			NumExtensions: 0,
 			NumServices:   6,
 		},

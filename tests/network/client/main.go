@@ -6,9 +6,12 @@
 //	client tls ADDRESS NAME     a handshake that asks for NAME, and the first line
 //	client echo ADDRESS         a line to an echo server, and back
 //	client hold ADDRESS         the same, then "held" and waits for the end
+//	client many ADDRESS N       N connections at once, each of which hears its echo
+//	client serve ADDRESS        an echo server; a line "from" is answered with who asks
+//	client from ADDRESS         what it answers
 //	client udp ADDRESS          the same in one datagram
-//	client ping IP                  an echo request of ICMP, and back
-//	client from IP ADDRESS          as udp, with another source
+//	client ping IP              an echo request of ICMP, and back
+//	client spoof IP ADDRESS     as udp, with another source
 //	client query ADDRESS NAME TYPE...   questions to a resolver
 //	client names NAME...        the addresses that the system's resolver gives
 package main
@@ -24,6 +27,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -35,7 +39,8 @@ const timeout = 5 * time.Second
 
 func main() {
 	verbs := map[string]func(args []string) (string, error){
-		"http": get, "tls": handshake, "echo": echo, "hold": hold, "udp": datagram, "ping": ping, "from": from, "query": query, "names": names,
+		"http": get, "tls": handshake, "echo": echo, "hold": hold, "udp": datagram, "ping": ping, "spoof": spoof, "query": query, "names": names,
+		"many": many, "serve": serve, "from": from,
 	}
 	if len(os.Args) < 3 || verbs[os.Args[1]] == nil {
 		fmt.Println("error: usage")
@@ -105,6 +110,70 @@ func pingPong(c net.Conn) (string, error) {
 	return "echo " + strings.TrimSpace(line), err
 }
 
+// many opens all connections before it uses the first.
+func many(args []string) (string, error) {
+	n, err := strconv.Atoi(args[1])
+	if err != nil {
+		return "", err
+	}
+	var conns []net.Conn
+	for range n {
+		c, err := dial("tcp", args[0])
+		if err != nil {
+			return "", err
+		}
+		defer c.Close()
+		conns = append(conns, c)
+	}
+	for i, c := range conns {
+		if _, err := pingPong(c); err != nil {
+			return "", fmt.Errorf("connection %d: %w", i, err)
+		}
+	}
+	return fmt.Sprintf("%d echoed", n), nil
+}
+
+func serve(args []string) (string, error) {
+	l, err := net.Listen("tcp", args[0])
+	if err != nil {
+		return "", err
+	}
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return "", err
+		}
+		go answer(c)
+	}
+}
+
+func answer(c net.Conn) {
+	defer c.Close()
+	lines := bufio.NewScanner(c)
+	for lines.Scan() {
+		line := lines.Text()
+		if line == "from" {
+			line, _, _ = net.SplitHostPort(c.RemoteAddr().String())
+		}
+		if _, err := io.WriteString(c, line+"\n"); err != nil {
+			return
+		}
+	}
+}
+
+func from(args []string) (string, error) {
+	c, err := dial("tcp", args[0])
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "from\n"); err != nil {
+		return "", err
+	}
+	line, err := bufio.NewReader(c).ReadString('\n')
+	return "from " + strings.TrimSpace(line), err
+}
+
 func hold(args []string) (string, error) {
 	c, err := dial("tcp", args[0])
 	if err != nil {
@@ -161,8 +230,8 @@ func ping(args []string) (string, error) {
 	return fmt.Sprintf("echo of %d bytes", n), nil
 }
 
-// from sends with a source that need not be one of this machine's (ip(7)).
-func from(args []string) (string, error) {
+// spoof sends with a source that need not be one of this machine's (ip(7)).
+func spoof(args []string) (string, error) {
 	source, err := netip.ParseAddr(args[0])
 	if err != nil {
 		return "", err

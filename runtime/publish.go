@@ -1,0 +1,133 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime/egress"
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/ports"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Port leads from an address of the host to a port inside of a sandbox.
+type Port = ports.Port
+
+// reopenPatience is how long a port is waited for that the gateway of a daemon which
+// was killed may still hold.
+const reopenPatience = 2 * time.Second
+
+var errNoGateway = sbxerr.New(sbxerr.Gateway, "runtime.publish", "this daemon has no gateway")
+
+// checkPorts refuses what the operator's word is against.
+func (o NetworkRules) checkPorts(list []Port) error {
+	i := slices.IndexFunc(list, func(p Port) bool { return !p.Local() })
+	if !o.AirGapped || i < 0 {
+		return nil
+	}
+	return sbxerr.WithRemedy(sbxerr.NetPolicy, "runtime.publish",
+		fmt.Errorf("publish %s: this daemon is air_gapped, and others than the host itself could connect there", list[i]), "publish on 127.0.0.1")
+}
+
+// checkPublish refuses ports to a caller that may not have them.
+func checkPublish(g peer.Grant, list []Port) error {
+	if len(list) == 0 {
+		return nil
+	}
+	wide := slices.ContainsFunc(list, func(p Port) bool { return !p.Local() })
+	return g.CheckPublish(wide, slices.ContainsFunc(list, Port.Low))
+}
+
+func (m *Manager) createPorts(_ context.Context, s *sandbox) error { return m.openPorts(s, s.plan) }
+
+func (m *Manager) removePorts(_ context.Context, id string) error { return m.published.Close(id) }
+
+// openPorts listens on the ports of p for s. Who connects waits until they are
+// served.
+func (m *Manager) openPorts(s *sandbox, p *plan) error {
+	if len(p.ports) > 0 && m.opts.Egress == nil {
+		return errNoGateway
+	}
+	opened, err := m.published.Open(s.id, p.ports)
+	if err != nil {
+		return m.withHolder(err, p.grant)
+	}
+	s.update(func() { s.ports, s.record.Ports = opened, opened })
+	return nil
+}
+
+// withHolder adds to an error who has the port, if that is a sandbox which g sees.
+func (m *Manager) withHolder(err error, g peer.Grant) error {
+	var taken *ports.Taken
+	if !errors.As(err, &taken) {
+		return err
+	}
+	m.mu.Lock()
+	holder := m.sandboxes[taken.Holder]
+	m.mu.Unlock()
+	if holder == nil || !holder.identity().seenBy(g) {
+		return err
+	}
+	return sbxerr.WithRemedy(sbxerr.PortTaken, "runtime.publish", fmt.Errorf("%w: sandbox %s publishes it", taken, holder.identity().name),
+		"publish another port, or 0, which picks a free one; caisson port "+holder.identity().name+" lists that sandbox's")
+}
+
+// servePorts has the gateway accept connections at the open ports of s.
+func (m *Manager) servePorts(ctx context.Context, s *sandbox) error {
+	var inside []uint16
+	for _, p := range s.openedPorts() {
+		inside = append(inside, p.Inside)
+	}
+	if len(inside) == 0 {
+		return nil
+	}
+	if m.opts.Egress == nil {
+		return errNoGateway
+	}
+	path := m.paths.netns(s.id)
+	return m.opts.Egress.Publish(ctx, egress.Published{
+		ID: s.id, Ports: inside, Listeners: m.published.Files(s.id),
+		Sockets: func(n int) ([]*os.File, error) { return netns.OpenSockets(path, n) },
+	})
+}
+
+// unpublish takes the ports away from a ready sandbox that is not used after all. It
+// ends in any case: what fails here is tried again then.
+func (m *Manager) unpublish(ctx context.Context, s *sandbox) {
+	if len(s.openedPorts()) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), countTimeout)
+	defer cancel()
+	err := errors.Join(m.opts.Egress.Remove(ctx, s.id), m.published.Close(s.id))
+	s.update(func() { s.ports = nil })
+	if err != nil {
+		m.log.Warn("take ports away", "sandbox", s.id, "err", err)
+	}
+}
+
+// republish opens the ports again that s had with an earlier daemon. What is not to
+// be had is a warning: the sandbox goes on, and a later daemon tries again.
+func (m *Manager) republish(ctx context.Context, s *sandbox) {
+	want := s.kept().Ports
+	if len(want) == 0 {
+		return
+	}
+	err := m.opts.Network.checkPorts(want)
+	if err == nil {
+		var opened []Port
+		opened, err = m.published.Reopen(s.id, want, reopenPatience)
+		s.update(func() { s.ports = opened })
+		err = errors.Join(err, m.servePorts(ctx, s))
+	}
+	if err != nil {
+		m.log.Warn("publish ports again", "sandbox", s.id, "err", err)
+		warning := fmt.Sprintf("after the daemon was started again, not all ports are published: %s", err)
+		s.update(func() { s.record.Warnings = append(slices.Clone(s.record.Warnings), warning) })
+	}
+}

@@ -1,0 +1,184 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/runtime/egress"
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/traffic"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// fakeEgress remembers who is published.
+type fakeEgress struct {
+	published map[string]egress.Published
+	fail      error
+}
+
+func (e *fakeEgress) Add(context.Context, egress.Sandbox, *os.File, *os.File, *os.File) error {
+	return errInjected // no sandbox of these tests has a way out
+}
+
+func (e *fakeEgress) SetPolicy(context.Context, string, policy.Spec) error { return nil }
+
+func (e *fakeEgress) Publish(_ context.Context, p egress.Published) error {
+	if e.fail == nil {
+		e.published[p.ID] = p
+	}
+	return e.fail
+}
+
+func (e *fakeEgress) Remove(_ context.Context, id string) error {
+	delete(e.published, id)
+	return nil
+}
+
+func (e *fakeEgress) Stats(context.Context) (map[string]egress.Counters, error) { return nil, nil }
+
+func newPublishing(t *testing.T) (*fixture, *fakeEgress) {
+	t.Helper()
+	f := newFixture(t)
+	gateway := &fakeEgress{published: map[string]egress.Published{}}
+	f.opts.Egress = gateway
+	absent := func(string) string { return f.dir + "/absent/file" }
+	f.opts.Traffic = traffic.New(traffic.Files{Entries: absent, Names: absent}, slog.New(slog.DiscardHandler))
+	return f, gateway
+}
+
+func dials(p PortInfo) error {
+	c, err := net.Dial("tcp", netip.AddrPortFrom(netip.MustParseAddr(p.Address), p.HostPort).String())
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+func TestPublish(t *testing.T) {
+	f, gateway := newPublishing(t)
+	ctx := callerContext(t)
+	info, err := f.Create(ctx, CreateRequest{Name: "web", Publish: []string{"0:3000", "[::1]:0:3001"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(info.Ports) != 2 || info.Ports[0].Port != 3000 || info.Ports[0].HostPort == 0 || info.Ports[1].Address != "::1" {
+		t.Fatalf("%+v", info.Ports)
+	}
+	if p := gateway.published[info.ID]; len(p.Ports) != 2 || p.Ports[1] != 3001 || len(p.Listeners) != 2 {
+		t.Errorf("served: %+v", p)
+	}
+	if err := dials(info.Ports[0]); err != nil {
+		t.Errorf("nothing listens: %v", err)
+	}
+	r, err := readRecord(f.paths.record(info.ID), f.boot)
+	if err != nil || len(r.Ports) != 2 || r.Ports[0].Host != info.Ports[0].HostPort {
+		t.Errorf("kept: %+v, %v", r.Ports, err)
+	}
+	if _, err := f.Remove(ctx, info.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := dials(info.Ports[0]); err == nil {
+		t.Error("it listens after the removal")
+	}
+	if len(gateway.published) != 0 {
+		t.Errorf("served after the removal: %+v", gateway.published)
+	}
+}
+
+// Where it fails, nothing listens.
+func TestPublishFails(t *testing.T) {
+	f, gateway := newPublishing(t)
+	gateway.fail = errInjected
+	probe, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := probe.Addr().String()
+	if err := probe.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, number, _ := strings.Cut(address, ":")
+	if _, err := f.Create(callerContext(t), CreateRequest{Publish: []string{number + ":3000"}}); !errors.Is(err, errInjected) {
+		t.Errorf("%v", err)
+	}
+	if _, err := net.Dial("tcp4", address); err == nil {
+		t.Error("it listens")
+	}
+	f.opts.Egress = nil
+	_, err = f.Create(callerContext(t), CreateRequest{Publish: []string{"0:3000"}})
+	wantError(t, err, sbxerr.Gateway, "no gateway")
+}
+
+// Who has a port is told to whom may know of that sandbox.
+func TestPublishTellsTheHolder(t *testing.T) {
+	f, _ := newPublishing(t)
+	rule := peer.Rule{UIDs: []uint32{1000, 1001}, Limits: peer.DefaultLimits(), TTL: peer.DefaultTTL, Quota: peer.DefaultQuota()}
+	var err error
+	if f.opts.Peers, err = peer.NewPolicy([]peer.Rule{rule}); err != nil {
+		t.Fatal(err)
+	}
+	as := func(uid uint32) context.Context { return peer.NewContext(t.Context(), peer.User(uid, uid, nil, 0)) }
+	info, err := f.Create(as(1000), CreateRequest{Name: "secret", Publish: []string{"0:3000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := func(uid uint32) error {
+		_, err := f.Create(as(uid), CreateRequest{Publish: []string{netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), info.Ports[0].HostPort).String() + ":3000"}})
+		return err
+	}
+	wantError(t, again(1000), sbxerr.PortTaken, "sandbox secret publishes it")
+	wantError(t, again(0), sbxerr.PortTaken, "sandbox secret publishes it")
+	stranger := again(1001)
+	wantError(t, stranger, sbxerr.PortTaken, "is taken")
+	if strings.Contains(stranger.Error()+sbxerr.RemedyOf(stranger), "secret") || strings.Contains(stranger.Error(), info.ID) {
+		t.Errorf("a stranger is told %v", stranger)
+	}
+	for text, word := range map[string]string{"0.0.0.0:0:3000": "not loopback is not granted", "80:3000": "below 1024 is for root"} {
+		_, err := f.Create(as(1000), CreateRequest{Publish: []string{text}})
+		wantError(t, err, sbxerr.Peer, word)
+	}
+}
+
+func TestPublishIsPlanned(t *testing.T) {
+	f, _ := newPublishing(t)
+	ctx := callerContext(t)
+	f.opts.Network.AirGapped = true
+	_, err := f.Create(ctx, CreateRequest{Publish: []string{"0.0.0.0:0:3000"}})
+	wantError(t, err, sbxerr.NetPolicy, "air_gapped", "0.0.0.0:0")
+	_, err = f.Create(ctx, CreateRequest{Publish: []string{"8080:80", "x"}})
+	wantError(t, err, sbxerr.Config, "below 1024", `"x"`)
+	if _, err := f.Create(ctx, CreateRequest{Publish: []string{"0:3000"}}); err != nil {
+		t.Errorf("on loopback: %v", err)
+	}
+}
+
+// After a restart what is to be had is opened again; the rest is a warning.
+func TestRepublish(t *testing.T) {
+	f, gateway := newPublishing(t)
+	thief, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer thief.Close()
+	free, err := f.published.Open("probe", []Port{{Address: netip.MustParseAddr("127.0.0.1"), Inside: 3000}})
+	if err != nil || f.published.Close("probe") != nil {
+		t.Fatal(err)
+	}
+	taken := netip.MustParseAddrPort(thief.Addr().String())
+	s := f.newSandbox(nil, record{ID: idA1, Ports: []Port{{Address: taken.Addr(), Host: taken.Port(), Inside: 3001}, free[0]}})
+	f.republish(t.Context(), s)
+	t.Cleanup(func() { _ = f.published.Close(idA1) })
+	if list := s.info().Ports; len(list) != 1 || list[0].HostPort != free[0].Host || len(gateway.published[idA1].Ports) != 1 {
+		t.Errorf("%+v", list)
+	}
+	if r := s.kept(); len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "taken") || len(r.Ports) != 2 {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,267 @@
+package network
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// What listens inside, in all of these tests, is an echo server on this port.
+const insidePort = "8080"
+
+// serve starts it.
+func (s sandbox) serve(t *testing.T) {
+	t.Helper()
+	daemon.Run(t, "exec", "-d", s.id, "--", "/workspace/client", "serve", "127.0.0.1:"+insidePort)
+	s.await(t, 10*time.Second, "echo ping", "echo", "127.0.0.1:"+insidePort)
+}
+
+// port is where the host reaches s, by what caisson port says.
+func (s sandbox) port(t *testing.T) string {
+	t.Helper()
+	said := daemon.Run(t, "port", s.id).Stdout
+	host, inside, found := strings.Cut(strings.TrimSpace(said), " -> ")
+	if !found || inside != insidePort {
+		t.Fatalf("caisson port: %q", said)
+	}
+	return host
+}
+
+// reached fails t unless what listens in s answers at the address, on the host.
+func reached(t *testing.T, address string) {
+	t.Helper()
+	if said := outside(t, "echo", address); said != "echo ping" {
+		t.Errorf("%s: %q", address, said)
+	}
+}
+
+func notReached(t *testing.T, address string) {
+	t.Helper()
+	if said := outside(t, "echo", address); !strings.Contains(said, "error:") {
+		t.Errorf("%s: %q", address, said)
+	}
+}
+
+// A port is reached when it is published, by the host alone, and nothing else is:
+// in every mode. Nothing gets out by it.
+func TestPublish(t *testing.T) {
+	closed := create(t)
+	closed.serve(t)
+	notReached(t, "127.0.0.1:"+insidePort)
+	for _, mode := range []string{"none", "allow", "open"} {
+		t.Run(mode, func(t *testing.T) {
+			s := sandbox{strings.TrimSpace(daemon.Run(t, "create", "--workspace", clientDir(t)+":ro", "--network", mode, "-p", "0:"+insidePort).Stdout), daemon}
+			t.Cleanup(func() { daemon.Try("rm", "-f", s.id) }) // where it got no further
+			s.serve(t)
+			address := s.port(t)
+			reached(t, address)
+			at := netip.MustParseAddrPort(address)
+			if !at.Addr().IsLoopback() {
+				t.Errorf("published on %s", address)
+			}
+			for _, other := range []string{public, private} {
+				notReached(t, netip.AddrPortFrom(netip.MustParseAddr(other), at.Port()).String())
+			}
+			if said := outside(t, "from", address); said != "from 127.0.0.1" {
+				t.Errorf("inside it comes %q", said)
+			}
+			if said := s.try("echo", address); !strings.Contains(said, "error:") {
+				t.Errorf("the host's port, from inside: %q", said)
+			}
+			if said := s.try("echo", "127.0.0.1:5432"); !strings.Contains(said, "refused") {
+				t.Errorf("the host's loopback, from inside: %q", said)
+			}
+			if said := s.try("http", "http://inside.example/"); !strings.Contains(said, "error:") && !strings.Contains(said, "SBX-702") {
+				t.Errorf("what is not allowed: %q", said)
+			}
+			var detail struct {
+				Ports []struct {
+					Address  string
+					HostPort uint16 `json:"host_port"`
+					Port     int
+				}
+			}
+			daemon.Run(t, "inspect", s.id).JSON(t, &detail)
+			if len(detail.Ports) != 1 || detail.Ports[0].Port != 8080 || detail.Ports[0].HostPort != at.Port() {
+				t.Errorf("inspect: %+v", detail)
+			}
+			daemon.Run(t, "rm", "-f", s.id)
+			notReached(t, address)
+		})
+	}
+}
+
+// Other addresses of the host are for who asks for them.
+func TestPublishAddress(t *testing.T) {
+	s := create(t, "-p", public+":0:"+insidePort)
+	s.serve(t)
+	address := s.port(t)
+	reached(t, address)
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	notReached(t, "127.0.0.1:"+port)
+	every := create(t, "-p", "0.0.0.0:0:"+insidePort)
+	every.serve(t)
+	_, port, err = net.SplitHostPort(every.port(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, addr := range []string{"127.0.0.1", public, private} {
+		reached(t, addr+":"+port)
+	}
+}
+
+// A port that is taken is refused with who has it; the gateway's own ports inside,
+// and others that nothing there can have, are refused too.
+func TestPublishRefuses(t *testing.T) {
+	s := create(t, "--name", "holder", "-p", "0:"+insidePort)
+	_, port, err := net.SplitHostPort(s.port(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := daemon.Refused(t, "SBX-405", "create", "--json", "-p", port+":3000"); !strings.Contains(f.Error.Message, "sandbox holder publishes it") {
+		t.Errorf("%+v", f)
+	}
+	daemon.Refused(t, "SBX-405", "create", "--json", "-p", "0.0.0.0:"+port+":3000")
+	if f := daemon.Refused(t, "SBX-405", "run", "--json", "-p", "5432:3000", "--", "true"); strings.Contains(f.Error.Message, "sandbox holder") {
+		t.Errorf("a program of the host: %+v", f)
+	}
+	for _, bad := range []string{"8081:1", "8081:53", "8081:80", "8081", "70000:8080", "web.example:8081:8080", "192.0.2.7:8081:8080"} {
+		daemon.Refused(t, "SBX-101", "create", "--json", "-p", bad)
+	}
+	if list := daemon.Run(t, "ls", "--json").Stdout; strings.Count(list, `"id"`) < 1 || strings.Contains(list, `"creating"`) {
+		t.Errorf("%s", list)
+	}
+}
+
+// Every connection from outside has a record.
+func TestPublishSeen(t *testing.T) {
+	s := create(t, "-p", "0:"+insidePort)
+	address := s.port(t)
+	notReached(t, address) // nothing listens inside yet
+	s.serve(t)
+	reached(t, address)
+	var list []entry
+	for begin := time.Now(); len(list) < 2 && time.Since(begin) < 5*time.Second; time.Sleep(20 * time.Millisecond) {
+		list = traffic(t, s)
+	}
+	if !slices.ContainsFunc(list, func(e entry) bool {
+		return e.Kind == "inbound" && e.Verdict == "failed" && e.Port == 8080 && e.Code == "SBX-705"
+	}) {
+		t.Errorf("no failure in %+v", list)
+	}
+	if !slices.ContainsFunc(list, func(e entry) bool {
+		return e.Kind == "inbound" && e.Verdict == "allowed" && e.Port == 8080 && e.Sent == 5 && strings.HasPrefix(e.Peer, "127.0.0.1:")
+	}) {
+		t.Errorf("no visit in %+v", list)
+	}
+	if r := daemon.Run(t, "policy", "log", s.id); !strings.Contains(r.Stdout, "inbound") || !strings.Contains(r.Stdout, "port 8080 from 127.0.0.1:") {
+		t.Errorf("%s", r.Stdout)
+	}
+}
+
+// A gateway that dies takes its connections with it, and the next one serves the
+// same port.
+func TestPublishGatewayDies(t *testing.T) {
+	s := create(t, "-p", "0:"+insidePort)
+	s.serve(t)
+	address := s.port(t)
+	reached(t, address)
+	if err := syscall.Kill(gateway(t, daemon), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	reached(t, address)
+}
+
+// A killed daemon leaves the port to the next one. What another program took
+// meanwhile is missed, and the sandbox lives.
+func TestPublishDaemonKilled(t *testing.T) {
+	s, robbed := create(t, "-p", "0:"+insidePort), create(t, "-p", "0:"+insidePort)
+	s.serve(t)
+	robbed.serve(t)
+	address, lost := s.port(t), robbed.port(t)
+	reached(t, lost)
+	daemon.Kill(t)
+	notReached(t, address)
+	thief, err := listenFor(lost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemon.Launch(t)
+	reached(t, address)
+	if again := s.port(t); again != address {
+		t.Errorf("it was %s and is %s", address, again)
+	}
+	if said := daemon.Run(t, "port", robbed.id).Stdout; said != "" {
+		t.Errorf("the one that is taken: %q", said)
+	}
+	if said := robbed.try("echo", "127.0.0.1:"+insidePort); said != "echo ping" {
+		t.Errorf("its sandbox: %q", said)
+	}
+	if log := daemon.Log(); !strings.Contains(log, "publish ports again") {
+		t.Error("there is no word of it")
+	}
+	if err := thief.Close(); err != nil {
+		t.Fatal(err)
+	}
+	daemon.Kill(t)
+	daemon.Launch(t)
+	if again := robbed.port(t); again != lost {
+		t.Errorf("when it is free again: %q", again)
+	}
+	reached(t, lost)
+}
+
+// listenFor listens in the world as soon as the address is free.
+func listenFor(address string) (l net.Listener, err error) {
+	for range 100 {
+		if err = host.ns.Do(func() error {
+			l, err = net.Listen("tcp4", address)
+			return err
+		}); err == nil {
+			return l, nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return nil, err
+}
+
+// A ready sandbox can be reached too.
+func TestPublishFromPool(t *testing.T) {
+	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		var stats struct{ Pools []struct{ Ready int } }
+		daemon.Run(t, "stats", "--json").JSON(t, &stats)
+		if len(stats.Pools) == 1 && stats.Pools[0].Ready == 1 {
+			break
+		}
+		if time.Since(begin) > 30*time.Second {
+			t.Fatalf("no sandbox is ready: %+v", stats)
+		}
+	}
+	s := create(t, "--profile", "ready", "-p", "0:"+insidePort)
+	var stats struct{ Pools []struct{ Hits int } }
+	daemon.Run(t, "stats", "--json").JSON(t, &stats)
+	if stats.Pools[0].Hits != 1 {
+		t.Errorf("it is not from the pool: %+v", stats)
+	}
+	s.serve(t)
+	reached(t, s.port(t))
+}
+
+// More connections at once than there are sockets in stock.
+func TestPublishMany(t *testing.T) {
+	s := create(t, "-p", "0:"+insidePort)
+	s.serve(t)
+	address := s.port(t)
+	const many = 200
+	if said := outside(t, "many", address, strconv.Itoa(many)); said != "200 echoed" {
+		t.Error(said)
+	}
+}
