@@ -50,20 +50,25 @@ func withFDs(files []*os.File, fds []int, fn func([]int) error) error {
 type Receiver struct {
 	conn  *net.UnixConn
 	files []*os.File // of the frame that is being read
+	lost  bool       // this process could not take all of them
 }
 
 // NewReceiver reads from c.
 func NewReceiver(c *net.UnixConn) *Receiver { return &Receiver{conn: c} }
 
-// Next returns the next request, and its files, which the caller closes. The
-// error is io.EOF when the daemon is gone.
+// Next returns the next request, and its files, which the caller closes. A process
+// that has too many open gets fewer of Supply's, and an error for others. The error is
+// io.EOF when the daemon is gone.
 func (r *Receiver) Next() (Request, []*os.File, error) {
 	body, err := ReadFrame(r, MaxRequest)
-	files := r.files
-	r.files = nil
+	files, lost := r.files, r.lost
+	r.files, r.lost = nil, false
 	var q Request
 	if err == nil {
 		q, err = DecodeRequest(body)
+	}
+	if err == nil && lost && q.Op == Supply {
+		return q, files, nil // fewer sockets are no reason to end the traffic of all sandboxes
 	}
 	if err == nil && len(files) != q.Files() {
 		err = fmt.Errorf("the operation %q comes with %d descriptors, not %d", q.Op, q.Files(), len(files))
@@ -82,9 +87,7 @@ func (r *Receiver) Read(p []byte) (int, error) {
 	if oobn > 0 {
 		err = errors.Join(err, r.keep(oob[:oobn]))
 	}
-	if flags&unix.MSG_CTRUNC != 0 {
-		err = errors.Join(err, errors.New("descriptors were lost on the way"))
-	}
+	r.lost = r.lost || flags&unix.MSG_CTRUNC != 0
 	if errors.Is(err, io.EOF) {
 		err = io.EOF // as io.Reader has it
 	}

@@ -304,6 +304,56 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	}
 }
 
+// A gateway that has no room for all descriptors of a supply takes what it can; of
+// other requests it must have all.
+func TestDescriptorsWithoutRoom(t *testing.T) {
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, q := range []Request{
+		{Seq: 1, Op: Supply, Sandbox: "abc", Sockets: 8},
+		{Seq: 2, Op: Publish, Sandbox: "abc", Ports: []uint16{1, 2, 3, 4, 5, 6, 7, 8}},
+	} {
+		daemon, gateway := pair(t)
+		frame, err := EncodeRequest(q)
+		if err == nil {
+			err = Send(daemon, frame, f, f, f, f, f, f, f, f)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		least, err := unix.Dup(int(f.Fd())) // the first descriptor that is free
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Close(least); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(least) + 3, Max: before.Max}); err != nil {
+			t.Fatal(err)
+		}
+		got, files, err := NewReceiver(gateway).Next()
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+			t.Fatal(err)
+		}
+		if err := closeAll(files); err != nil {
+			t.Error(err)
+		}
+		switch {
+		case q.Op == Supply && (err != nil || got.Seq != 1 || len(files) == 0 || len(files) >= 8):
+			t.Errorf("supply: %d descriptors, %v", len(files), err)
+		case q.Op == Publish && err == nil:
+			t.Errorf("publish: %d descriptors are enough", len(files))
+		}
+	}
+}
+
 func stat(t *testing.T, f *os.File) unix.Stat_t {
 	t.Helper()
 	var st unix.Stat_t

@@ -36,6 +36,7 @@ func Capabilities(h cgroups.Host, mayRaiseLimits bool, bridge error) []runtime.C
 		{Field: "files", Support: Enforced, Detail: "a process inside resolves every path, as the sandbox's user"},
 		{Field: "exec.attach", Support: Enforced, Detail: "again too, after the daemon was restarted"},
 		{Field: "pool", Support: Enforced, Detail: "ready sandboxes that serve one request each"},
+		{Field: "publish", Support: Enforced, Detail: "TCP ports of the host, on loopback unless another address is named"},
 		{Field: "limits.disk_bytes", Support: Unsupported, Detail: "nothing but tmpfs and workspaces can be written"},
 	}
 	for _, m := range netns.Modes() {

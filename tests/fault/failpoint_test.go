@@ -70,7 +70,7 @@ func (b *breakable) empty(t *testing.T) {
 	checkSound(t, b.Daemon)
 }
 
-var createPoints = strings.Fields("claim output ids rootfs workspace netns init nested cgroup container limits start hello posture record")
+var createPoints = strings.Fields("claim output ids rootfs workspace ports netns init nested cgroup container egress limits start hello posture record")
 
 // A daemon that is killed at any step of create leaves nothing that cannot be
 // seen and removed, and the request can be repeated (F02, F10).
@@ -80,7 +80,7 @@ func TestKilledInCreate(t *testing.T) {
 		point := "create/" + step
 		t.Run(step, func(t *testing.T) {
 			b.arm(t, point+"=kill")
-			create := begin(t, b.Daemon, "create", "--json", "--name", "made", "--key", step)
+			create := begin(t, b.Daemon, "create", "--json", "--name", "made", "--key", step, "-p", "0:8080")
 			b.died(t, point)
 			if len(b.left) != 1 {
 				t.Errorf("the killed daemon left %v, want one sandbox", b.left)
@@ -89,7 +89,7 @@ func TestKilledInCreate(t *testing.T) {
 				checkTyped(t, r)
 			}
 			checkSound(t, b.Daemon)
-			b.Run(t, "create", "--name", "made", "--key", step)
+			b.Run(t, "create", "--name", "made", "--key", step, "-p", "0:8080")
 			if l := list(t, b.Daemon); len(l) != 1 || l[0].Name != "made" || l[0].State != "running" {
 				t.Errorf("after the repeated request there are %+v", l)
 			}
@@ -106,7 +106,7 @@ func TestFailureInCreate(t *testing.T) {
 	for _, step := range createPoints {
 		t.Run(step, func(t *testing.T) {
 			b.arm(t, "create/"+step+"=error")
-			if code := checkTyped(t, b.Try("create", "--json", "--name", "made", "--key", step)); code != "SBX-001" {
+			if code := checkTyped(t, b.Try("create", "--json", "--name", "made", "--key", step, "-p", "0:8080")); code != "SBX-001" {
 				t.Errorf("code %s, want that of the failpoint", code)
 			}
 			b.disarm(t)
@@ -114,13 +114,13 @@ func TestFailureInCreate(t *testing.T) {
 				t.Errorf("the failed request left %+v", l)
 			}
 			checkSound(t, b.Daemon)
-			b.Run(t, "create", "--name", "made", "--key", step)
+			b.Run(t, "create", "--name", "made", "--key", step, "-p", "0:8080")
 			b.empty(t)
 		})
 	}
 }
 
-var removePoints = strings.Fields("container cgroup nested init netns workspace rootfs ids output claim")
+var removePoints = strings.Fields("egress container cgroup nested init netns ports workspace rootfs ids output claim")
 
 // Removing goes on after a kill at any of its steps: the sandbox is gone or can
 // be removed (F04).
@@ -129,7 +129,7 @@ func TestKilledInRemove(t *testing.T) {
 	for _, step := range removePoints {
 		point := "remove/" + step
 		t.Run(step, func(t *testing.T) {
-			b.Run(t, "create", "--name", "doomed")
+			b.Run(t, "create", "--name", "doomed", "-p", "0:8080")
 			b.Run(t, "exec", "-d", "doomed", "--", "sleep", "1000")
 			b.arm(t, point+"=kill")
 			rm := begin(t, b.Daemon, "rm", "--json", "--force", "doomed")
@@ -153,7 +153,7 @@ func TestFailureInRemove(t *testing.T) {
 	b := newBreakable(t, "")
 	for _, step := range removePoints {
 		t.Run(step, func(t *testing.T) {
-			b.Run(t, "create", "--name", "doomed")
+			b.Run(t, "create", "--name", "doomed", "-p", "0:8080")
 			b.arm(t, "remove/"+step+"=error")
 			checkTyped(t, b.Try("rm", "--json", "--force", "doomed"))
 			b.disarm(t)
