@@ -133,15 +133,18 @@ func (m *Manager) planFor(ctx context.Context, r CreateRequest) (*plan, error) {
 		}
 	}
 	r.TTL, r.Network = g.TTL(r.TTL), g.Network(r.Network)
-	p, err := m.planner(ctx).plan(r)
-	if err != nil {
+	links, linkErr := m.resolveLinks(ctx, g, r.Links)
+	pl := m.planner(ctx)
+	pl.links = links
+	p, err := pl.plan(r)
+	if err := joinReasons(linkErr, err); err != nil {
 		return nil, err
 	}
 	p.grant = g
 	if err := g.CheckProfile(r.Profile); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(g.CheckLimits(p.limits.peer(), r.TTL), g.CheckNetwork(string(p.network), r.Network != "" || len(r.Allow) > 0), checkPublish(g, p.ports)); err != nil {
+	if err := errors.Join(g.CheckLimits(p.limits.peer(), r.TTL), g.CheckNetwork(string(p.network), r.Network != "" || len(r.Allow)+len(r.Links) > 0), checkPublish(g, p.ports)); err != nil {
 		return nil, err
 	}
 	if r.Nested != nil {

@@ -44,7 +44,9 @@ type plan struct {
 	network     netns.Mode
 	policy      policy.Spec // of egress; zero in the modes none and bridge
 	resolvers   []string    // whom the sandbox asks for names
-	ports       []Port      // of the host; one that is to be picked has the number 0
+	exposed     []uint16    // ports inside, to which links may lead
+	links       map[string]policy.Link
+	ports       []Port // of the host; one that is to be picked has the number 0
 
 	env  []string // of every command
 	cwd  string   // where a command names none
@@ -60,6 +62,7 @@ type planner struct {
 	profiles   map[string]Profile
 	workspaces mount.Allowed
 	network    NetworkRules
+	links      map[string]policy.Link // that the request names
 	image      func(ref string) (StoredImage, error)
 	user       func(img StoredImage, name string) (user, error)
 	slots      []uint32 // groups that every user has besides: see mount.GroupSlotIDs
@@ -68,7 +71,7 @@ type planner struct {
 // plan answers r, or reports every reason why it cannot be honoured.
 func (pl planner) plan(r CreateRequest) (*plan, error) {
 	const op = "runtime.plan"
-	p := &plan{id: newID(), request: r}
+	p := &plan{id: newID(), request: r, links: pl.links}
 	p.name = p.id
 	profileErr := p.planProfile(pl.profiles, r)
 	errs := []error{p.planIdentity(r), profileErr, checkEnv(r.Env), p.planLifetime(r), p.planWorkspace(pl.workspaces, r), p.planPorts(pl.network, r), r.Nested.check()}
@@ -151,23 +154,25 @@ func (p *plan) planProfile(profiles map[string]Profile, r CreateRequest) error {
 
 func (p *plan) planNetwork(o NetworkRules, r CreateRequest) error {
 	var err error
-	p.network, p.policy, err = o.networkOf(p.profile.Network, r.network())
+	asked := r.network()
+	asked.Links = p.links
+	p.network, p.policy, err = o.networkOf(p.profile.Network, asked)
 	p.resolvers = o.resolversOf(p.network)
 	return err
 }
 
 func (p *plan) planPorts(o NetworkRules, r CreateRequest) error {
-	var err error
-	if p.ports, err = ports.ParseAll(r.Publish); err != nil {
-		return err
-	}
-	return o.checkPorts(p.ports)
+	var publishErr, exposeErr error
+	p.ports, publishErr = ports.ParseAll(r.Publish)
+	p.exposed, exposeErr = checkExposed(r.Expose)
+	return errors.Join(publishErr, exposeErr, o.checkPorts(p.ports))
 }
 
 // asked is what the request says of the network, and the mode that it got by it:
 // a change of its rules does not change that.
 func (p *plan) asked() networkRequest {
 	asked := p.request.network()
+	asked.Links = p.links
 	asked.Mode = string(p.network)
 	return asked
 }
@@ -259,7 +264,7 @@ func (p *plan) record(boot string, created time.Time) record {
 	r := p.request
 	rec := record{
 		Version: recordVersion, Boot: boot, ID: p.id, Name: p.name, Image: p.image.Name, ImageDigest: p.image.Digest, ChainID: p.image.ChainID,
-		Profile: p.profileName, Network: p.network, Asked: p.asked(), Policy: p.policy, User: p.user, Env: p.env, Cwd: p.cwd, CreatedAt: created,
+		Profile: p.profileName, Network: p.network, Asked: p.asked(), Policy: p.policy, Exposed: p.exposed, User: p.user, Env: p.env, Cwd: p.cwd, CreatedAt: created,
 		Labels: maps.Clone(r.Labels), Session: r.Session, Task: r.Task, Workspace: r.Workspace, Limits: p.limits,
 		Key: r.Key, Settings: r, Expires: in(r.TTL),
 	}

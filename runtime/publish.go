@@ -40,7 +40,7 @@ func checkPublish(g peer.Grant, list []Port) error {
 		return nil
 	}
 	wide := slices.ContainsFunc(list, func(p Port) bool { return !p.Local() })
-	return g.CheckPublish(wide, slices.ContainsFunc(list, Port.Low))
+	return g.CheckPublish(wide, slices.ContainsFunc(list, Port.Privileged))
 }
 
 func (m *Manager) createPorts(_ context.Context, s *sandbox) error { return m.openPorts(s, s.plan) }
@@ -50,7 +50,7 @@ func (m *Manager) removePorts(_ context.Context, id string) error { return m.pub
 // openPorts listens on the ports of p for s. Who connects waits until they are
 // served.
 func (m *Manager) openPorts(s *sandbox, p *plan) error {
-	if len(p.ports) > 0 && m.opts.Egress == nil {
+	if len(p.ports)+len(p.exposed) > 0 && m.opts.Egress == nil {
 		return errNoGateway
 	}
 	opened, err := m.published.Open(s.id, p.ports)
@@ -77,13 +77,15 @@ func (m *Manager) withHolder(err error, g peer.Grant) error {
 		"publish another port, or 0, which picks a free one; caisson port "+holder.identity().name+" lists that sandbox's")
 }
 
-// servePorts has the gateway accept connections at the open ports of s.
+// servePorts has the gateway accept connections at the open ports of s, and links lead
+// to those that it exposes.
 func (m *Manager) servePorts(ctx context.Context, s *sandbox) error {
+	exposed := s.kept().Exposed
 	var inside []uint16
 	for _, p := range s.openedPorts() {
 		inside = append(inside, p.Inside)
 	}
-	if len(inside) == 0 {
+	if len(inside)+len(exposed) == 0 {
 		return nil
 	}
 	if m.opts.Egress == nil {
@@ -91,7 +93,7 @@ func (m *Manager) servePorts(ctx context.Context, s *sandbox) error {
 	}
 	path := m.paths.netns(s.id)
 	return m.opts.Egress.Publish(ctx, egress.Published{
-		ID: s.id, Ports: inside, Listeners: m.published.Files(s.id),
+		ID: s.id, Exposed: exposed, Ports: inside, Listeners: m.published.Files(s.id),
 		Sockets: func(n int) ([]*os.File, error) { return netns.OpenSockets(path, n) },
 	})
 }
@@ -99,7 +101,7 @@ func (m *Manager) servePorts(ctx context.Context, s *sandbox) error {
 // unpublish takes the ports away from a ready sandbox that is not used after all. It
 // ends in any case: what fails here is tried again then.
 func (m *Manager) unpublish(ctx context.Context, s *sandbox) {
-	if len(s.openedPorts()) == 0 {
+	if m.opts.Egress == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), countTimeout)
@@ -115,17 +117,13 @@ func (m *Manager) unpublish(ctx context.Context, s *sandbox) {
 // be had is a warning: the sandbox goes on, and a later daemon tries again.
 func (m *Manager) republish(ctx context.Context, s *sandbox) {
 	want := s.kept().Ports
-	if len(want) == 0 {
-		return
-	}
 	err := m.opts.Network.checkPorts(want)
-	if err == nil {
+	if err == nil && len(want) > 0 {
 		var opened []Port
 		opened, err = m.published.Reopen(s.id, want, reopenPatience)
 		s.update(func() { s.ports = opened })
-		err = errors.Join(err, m.servePorts(ctx, s))
 	}
-	if err != nil {
+	if err = errors.Join(err, m.servePorts(ctx, s)); err != nil {
 		m.log.Warn("publish ports again", "sandbox", s.id, "err", err)
 		warning := fmt.Sprintf("after the daemon was started again, not all ports are published: %s", err)
 		s.update(func() { s.record.Warnings = append(slices.Clone(s.record.Warnings), warning) })

@@ -38,6 +38,8 @@ type networkRequest struct {
 	Mode  string   `json:"mode"`
 	Allow []string `json:"allow"`
 	Deny  []string `json:"deny"`
+	// Links are those of the sandbox, found when it was asked for.
+	Links map[string]policy.Link `json:"links,omitempty"`
 }
 
 func (r CreateRequest) network() networkRequest {
@@ -48,7 +50,7 @@ func (r CreateRequest) network() networkRequest {
 // pure. The modes none and bridge have no policy.
 func (o NetworkRules) networkOf(p Network, r networkRequest) (netns.Mode, policy.Spec, error) {
 	wanted := cmp.Or(r.Mode, p.Mode)
-	if r.Mode == "" && len(r.Allow) > 0 && cmp.Or(p.Mode, string(netns.ModeNone)) == string(netns.ModeNone) {
+	if r.Mode == "" && len(r.Allow)+len(r.Links) > 0 && cmp.Or(p.Mode, string(netns.ModeNone)) == string(netns.ModeNone) {
 		wanted = string(netns.ModeAllow) // who names a destination wants to reach it
 	}
 	mode, err := netns.ParseMode(wanted)
@@ -59,6 +61,7 @@ func (o NetworkRules) networkOf(p Network, r networkRequest) (netns.Mode, policy
 		return mode, policy.Spec{}, o.bridgeOf(p, r)
 	}
 	spec := o.policyOf(mode, p, r.Allow, r.Deny)
+	spec.Links = r.Links
 	_, err = policy.Compile(spec)
 	return mode, spec, err
 }

@@ -33,8 +33,9 @@ type record struct {
 	Profile     string            `json:"profile"`
 	Network     netns.Mode        `json:"network"`
 	Asked       networkRequest    `json:"asked"`
-	Policy      policy.Spec       `json:"policy"` // of egress; zero in the modes none and bridge
-	Ports       []Port            `json:"ports"`  // of the host, as they were opened first
+	Policy      policy.Spec       `json:"policy"`  // of egress; zero in the modes none and bridge
+	Ports       []Port            `json:"ports"`   // of the host, as they were opened first
+	Exposed     []uint16          `json:"exposed"` // to which links may lead
 	User        user              `json:"user"`
 	Env         []string          `json:"env"` // of every command
 	Cwd         string            `json:"cwd"` // where a command names none

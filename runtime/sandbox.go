@@ -298,6 +298,9 @@ func (s *sandbox) info() Info {
 		info.PID = s.process.pid
 	}
 	if s.state != StateExited {
+		for _, n := range r.Exposed {
+			info.Exposed = append(info.Exposed, uint32(n))
+		}
 		for _, p := range s.ports {
 			info.Ports = append(info.Ports, PortInfo{Address: p.Address.String(), HostPort: p.Host, Port: p.Inside})
 		}

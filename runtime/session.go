@@ -116,6 +116,12 @@ func normal(r CreateRequest) CreateRequest {
 	if len(r.Publish) == 0 {
 		r.Publish = nil
 	}
+	if len(r.Expose) == 0 {
+		r.Expose = nil
+	}
+	if len(r.Links) == 0 {
+		r.Links = nil
+	}
 	if len(r.Labels) == 0 {
 		r.Labels = nil
 	}

@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -117,6 +118,9 @@ func (m *Manager) Spec(ctx context.Context, r Request) (*SpecView, error) {
 	}
 	for _, port := range p.ports {
 		view.NetworkRules = append(view.NetworkRules, "publish "+port.String()+": who connects there is connected to 127.0.0.1 inside, from 127.0.0.1")
+	}
+	for _, n := range p.exposed {
+		view.NetworkRules = append(view.NetworkRules, fmt.Sprintf("expose %d: links of the same owner's sandboxes may lead there", n))
 	}
 	for _, f := range p.limits.cgroup().Files(m.host) {
 		view.CgroupValues[f.Name] = f.Value

@@ -26,6 +26,8 @@ type CreateRequest struct {
 	Allow     []string // egress rules, instead of the profile's; see package policy
 	Deny      []string // egress rules, beside the profile's
 	Publish   []string // [ADDRESS:]PORT:PORT, ports of the host that lead to ports inside; see package ports
+	Expose    []uint32 // ports inside to which links of the owner's other sandboxes may lead
+	Links     []string // NAME=SANDBOX:PORT; see package policy
 	Workspace *WorkspaceRequest
 	Limits    LimitsRequest
 	Labels    map[string]string
@@ -204,6 +206,7 @@ type Info struct {
 	IdleSince   time.Time     // zero while a command runs
 	Network     string
 	Ports       []PortInfo // of the host, that lead inside; without one that could not be opened again
+	Exposed     []uint32   // ports inside to which links may lead
 	OwnerUID    uint32     // of the peer that made it
 	Parent      string     // ID of the sandbox that made it; empty is none
 	Execs       int        // commands that run

@@ -372,6 +372,8 @@ func fillMessage(fill *filler, m protoreflect.Message) {
 			m.Mutable(f).Map().Set(text().MapKey(), text())
 		case f.IsList() && f.Message() != nil:
 			fillMessage(fill, m.Mutable(f).List().AppendMutable().Message())
+		case f.IsList() && f.Kind() == protoreflect.Uint32Kind:
+			m.Mutable(f).List().Append(protoreflect.ValueOfUint32(uint32(fill.next())))
 		case f.IsList():
 			m.Mutable(f).List().Append(text())
 			m.Mutable(f).List().Append(text())

@@ -6,42 +6,80 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/caisson-run/caisson/gateway/control"
+	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // published is the way in to one sandbox.
 type published struct {
-	id     string
-	stock  *proxy.Stock
-	out    *outbox
-	stop   context.CancelFunc
-	served sync.WaitGroup
+	id      string
+	exposed []uint16 // to which links may lead
+	in      *proxy.Inbound
+	stock   *proxy.Stock
+	out     *outbox
+	stop    context.CancelFunc
+	served  sync.WaitGroup
 }
 
 func (s *server) publish(q control.Request, files []*os.File) error {
 	const op = "gateway.publish"
-	if s.published[q.Sandbox] != nil {
+	if s.entry(q.Sandbox) != nil {
 		return sbxerr.New(sbxerr.Internal, op, "the sandbox %s is published already", q.Sandbox)
 	}
 	doors, err := doorsOf(q.Ports, files)
 	if err != nil {
 		return sbxerr.Wrap(sbxerr.Gateway, op, err)
 	}
-	p := &published{id: q.Sandbox, out: s.out}
+	p := &published{id: q.Sandbox, exposed: q.Exposed, out: s.out}
 	p.stock = proxy.NewStock(func() { p.out.push(control.Report{Need: &control.Need{Sandbox: p.id}}) })
-	in, err := proxy.NewInbound(proxy.InboundConfig{Sandbox: p.id, Stock: p.stock, Record: p.record, Limits: proxy.DefaultLimits})
+	p.in, err = proxy.NewInbound(proxy.InboundConfig{Sandbox: p.id, Stock: p.stock, Record: p.record, Limits: proxy.DefaultLimits})
 	if err != nil {
 		return errors.Join(err, closeDoors(doors))
 	}
 	var ctx context.Context
 	ctx, p.stop = context.WithCancel(context.Background())
-	p.served.Go(func() { p.report(in.Serve(ctx, doors)) })
+	p.served.Go(func() { p.report(p.in.Serve(ctx, doors)) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.published[q.Sandbox] = p
 	return nil
+}
+
+// entry is the way in to a sandbox, nil if it has none.
+func (s *server) entry(id string) *published {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.published[id]
+}
+
+// shut ends the way in to a sandbox.
+func (s *server) shut(id string) {
+	p := s.entry(id)
+	if p == nil {
+		return
+	}
+	s.mu.Lock()
+	delete(s.published, id)
+	s.mu.Unlock()
+	p.end()
+}
+
+// link connects to where a link leads.
+func (s *server) link(ctx context.Context, l policy.Link) (*net.TCPConn, func(), error) {
+	const op = "gateway.link"
+	p := s.entry(l.Sandbox)
+	switch {
+	case p == nil:
+		return nil, nil, sbxerr.New(sbxerr.EgressDial, op, "the sandbox %s, to which the link leads, is gone", l.Sandbox)
+	case !slices.Contains(p.exposed, l.Port):
+		return nil, nil, sbxerr.New(sbxerr.EgressDenied, op, "the sandbox %s does not expose port %d", l.Sandbox, l.Port)
+	}
+	return p.in.Enter(ctx, l.Port)
 }
 
 // doorsOf are copies of the listeners, with the ports to which they lead.
@@ -71,7 +109,7 @@ func closeDoors(doors []proxy.Door) error {
 
 // supply gives sockets to whom they are for, and takes them over.
 func (s *server) supply(id string, files []*os.File) error {
-	p := s.published[id]
+	p := s.entry(id)
 	if p == nil {
 		return errors.Join(sbxerr.New(sbxerr.NotFound, "gateway.supply", "the sandbox %s is not published", id), closeFiles(files))
 	}

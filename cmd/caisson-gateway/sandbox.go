@@ -29,7 +29,7 @@ type sandbox struct {
 	known map[policy.Name]bool // names that the daemon knows of
 }
 
-func newSandbox(q control.Request, resolver dns.Resolver, out *outbox) (*sandbox, error) {
+func newSandbox(q control.Request, resolver dns.Resolver, link proxy.Linker, out *outbox) (*sandbox, error) {
 	p, err := policy.Compile(q.Policy)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func newSandbox(q control.Request, resolver dns.Resolver, out *outbox) (*sandbox
 	for name := range q.Names {
 		b.known[name] = true
 	}
-	b.proxy, err = proxy.New(proxy.Config{Sandbox: b.id, Names: pool, Resolver: resolver, Recorder: b, Limits: proxy.DefaultLimits}, p)
+	b.proxy, err = proxy.New(proxy.Config{Sandbox: b.id, Names: pool, Resolver: resolver, Recorder: b, Link: link, Limits: proxy.DefaultLimits}, p)
 	if err != nil {
 		return nil, err
 	}

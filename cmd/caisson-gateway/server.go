@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/dns"
@@ -20,6 +21,8 @@ type server struct {
 	out       *outbox
 	resolver  dns.Resolver
 	sandboxes map[string]*sandbox
+
+	mu        sync.Mutex // connections of linked sandboxes look at these
 	published map[string]*published
 }
 
@@ -105,7 +108,7 @@ func (s *server) add(q control.Request, files []*os.File) error {
 	if s.resolver == nil || s.sandboxes[q.Sandbox] != nil {
 		return sbxerr.New(sbxerr.Internal, op, "the sandbox %s is here already, or no resolver is set", q.Sandbox)
 	}
-	b, err := newSandbox(q, s.resolver, s.out)
+	b, err := newSandbox(q, s.resolver, s.link, s.out)
 	if err != nil {
 		return err
 	}
@@ -130,10 +133,7 @@ func (s *server) setPolicy(id string, spec policy.Spec) error {
 }
 
 func (s *server) remove(id string) {
-	if p := s.published[id]; p != nil {
-		p.end()
-		delete(s.published, id)
-	}
+	s.shut(id)
 	if b := s.sandboxes[id]; b != nil {
 		b.end()
 		delete(s.sandboxes, id)

@@ -155,7 +155,7 @@ func (a *app) printTraffic(t *caissonv1.TrafficResponse) error {
 	switch {
 	case t.Code != "":
 		line += fmt.Sprintf(" [%s] %s", t.Code, t.Reason)
-	case t.Kind == "connection":
+	case t.Kind == "connection" || t.Kind == "link":
 		line += fmt.Sprintf(" by %s, %s, %s", t.Rule, t.Address, carried)
 	case t.Kind == "inbound":
 		line += ", " + carried
@@ -173,7 +173,7 @@ func trafficTarget(t *caissonv1.TrafficResponse) string {
 		name = t.Address
 	}
 	switch t.Kind {
-	case "connection":
+	case "connection", "link":
 		return name + ":" + strconv.Itoa(int(t.Port))
 	case "inbound":
 		return fmt.Sprintf("port %d from %s", t.Port, t.Peer)

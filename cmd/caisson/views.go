@@ -37,6 +37,7 @@ type sandboxView struct {
 	Execs         int32      `json:"execs"`
 	Network       string     `json:"network"`
 	Ports         []portView `json:"ports"`
+	Exposed       []uint32   `json:"exposed"`
 }
 
 type portView struct {
@@ -60,7 +61,7 @@ func sandboxViewOf(s *caissonv1.Sandbox) sandboxView {
 		Args: orEmpty(s.GetArgs()), CreatedAt: timeOf(s.GetCreatedAt()), ExitedAt: timeOf(s.GetExitedAt()),
 		PID: s.GetPid(), Labels: orEmptyMap(s.GetLabels()), Session: s.GetSession(), Task: s.GetTask(),
 		Result: resultViewOf(s.GetResult()), ExpiresAt: timeOf(s.GetExpiresAt()), IdleSince: timeOf(s.GetIdleSince()),
-		OwnerUID: s.GetOwnerUid(), Parent: s.GetParent(), Execs: s.GetExecs(), Network: s.GetNetwork(), Ports: each(s.GetPorts(), portViewOf),
+		OwnerUID: s.GetOwnerUid(), Parent: s.GetParent(), Execs: s.GetExecs(), Network: s.GetNetwork(), Ports: each(s.GetPorts(), portViewOf), Exposed: orEmpty(s.GetExposed()),
 	}
 	if d := s.GetIdleTimeout(); d != nil {
 		ms := milliseconds(d)

@@ -47,10 +47,17 @@ func (r Request) check() error {
 		return errors.New("a request without a number")
 	case len(r.Names) > MaxNames:
 		return fmt.Errorf("%d names are more than %d", len(r.Names), MaxNames)
-	case r.Op == Publish && (len(r.Ports) == 0 || len(r.Ports) > MaxPorts || slices.Contains(r.Ports, 0)):
-		return fmt.Errorf("%d are not 1 to %d ports, or one is 0", len(r.Ports), MaxPorts)
+	case r.Op == Publish:
+		return checkPorts(r.Ports, r.Exposed)
 	case r.Op == Supply && (r.Sockets < 1 || r.Sockets > proxy.Batch):
 		return fmt.Errorf("%d are not 1 to %d sockets", r.Sockets, proxy.Batch)
+	}
+	return nil
+}
+
+func checkPorts(ports, exposed []uint16) error {
+	if len(ports)+len(exposed) == 0 || max(len(ports), len(exposed)) > MaxPorts || slices.Contains(ports, 0) || slices.Contains(exposed, 0) {
+		return fmt.Errorf("%d and %d are not 1 to %d ports, or one is 0", len(ports), len(exposed), MaxPorts)
 	}
 	return nil
 }

@@ -27,7 +27,8 @@ var requests = []Request{
 	{Seq: 2, Op: Configure, Servers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.53:53"), netip.MustParseAddrPort("[::1]:5353")}},
 	{Seq: 3, Op: SetPolicy, Sandbox: "abc", Policy: policy.Spec{Mode: policy.Allow, Allow: []string{"<&>.example"}, Map: map[string]string{"a.test": "10.1.2.3"}}},
 	{Seq: 4, Op: Remove, Sandbox: "abc"},
-	{Seq: 6, Op: Publish, Sandbox: "abc", Ports: []uint16{8080, 3000}},
+	{Seq: 6, Op: Publish, Sandbox: "abc", Ports: []uint16{8080, 3000}, Exposed: []uint16{5432}},
+	{Seq: 8, Op: Publish, Sandbox: "abc", Exposed: []uint16{5432}},
 	{Seq: 7, Op: Supply, Sandbox: "abc", Sockets: proxy.Batch},
 	{Seq: 5, Op: Add, Sandbox: "abc", Policy: policy.Spec{AirGapped: true}, Names: map[policy.Name]netip.Addr{"a.test": netip.MustParseAddr("198.18.0.9")}},
 }
@@ -294,7 +295,7 @@ func TestDescriptorsThatDoNotBelong(t *testing.T) {
 func TestRequestsThatAreRefused(t *testing.T) {
 	for _, body := range []string{
 		`{"Op":"ping"}`, `{"Seq":1,"Op":"dance"}`, `{"Seq":1,"Op":"ping","Sandbox":"abc"}`, `{"Seq":1,"Op":"add"}`,
-		`{"Seq":1,"Op":"publish","Sandbox":"abc"}`, `{"Seq":1,"Op":"publish","Sandbox":"abc","Ports":[0]}`,
+		`{"Seq":1,"Op":"publish","Sandbox":"abc"}`, `{"Seq":1,"Op":"publish","Sandbox":"abc","Ports":[0]}`, `{"Seq":1,"Op":"publish","Sandbox":"abc","Ports":[1],"Exposed":[0]}`,
 		`{"Seq":1,"Op":"publish","Sandbox":"abc","Ports":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}`,
 		`{"Seq":1,"Op":"supply","Sandbox":"abc"}`, `{"Seq":1,"Op":"supply","Sandbox":"abc","Sockets":-1}`, `{"Seq":1,"Op":"supply","Sandbox":"abc","Sockets":17}`,
 	} {

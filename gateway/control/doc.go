@@ -10,7 +10,8 @@
 //	configure   the upstream resolvers; the first request, and once
 //	add         a sandbox: policy, given names, and three sockets
 //	policy      another policy for a sandbox
-//	publish     the ports of a sandbox, added or not: a listener of the host for each
+//	publish     the ports of a sandbox, added or not: a listener of the host for each,
+//	            and to which links of others may lead
 //	supply      sockets in the namespace of a sandbox that publishes, not connected
 //	remove      a sandbox, and all its connections; absent is success
 //	ping        nothing but an answer

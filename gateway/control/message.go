@@ -46,7 +46,8 @@ type Request struct {
 	Policy  policy.Spec                `json:",omitzero"`  // of Add and SetPolicy
 	Names   map[policy.Name]netip.Addr `json:",omitempty"` // of Add: given before
 	Servers []netip.AddrPort           `json:",omitempty"` // of Configure
-	Ports   []uint16                   `json:",omitempty"` // of Publish: inside
+	Ports   []uint16                   `json:",omitempty"` // of Publish: inside, of the listeners
+	Exposed []uint16                   `json:",omitempty"` // of Publish: to which links may lead
 	Sockets int                        `json:",omitempty"` // of Supply: how many come
 }
 

@@ -78,7 +78,9 @@ func (s *server) nameOf(question miekg.Question) (policy.Name, error) {
 
 // resolve gives an allowed name its address, if it exists.
 func (s *server) resolve(p *policy.Policy, name policy.Name) outcome {
-	if _, mapped := p.Mapped(name, 0); !mapped {
+	_, mapped := p.Mapped(name, 0)
+	_, linked := p.Linked(name)
+	if !mapped && !linked {
 		if o, ok := s.exists(name); !ok {
 			return o
 		}

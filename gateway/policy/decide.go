@@ -44,6 +44,9 @@ func (p *Policy) Decide(name Name, port uint16) Decision {
 			return p.denied(r, join(name, port))
 		}
 	}
+	if l, ok := p.links[name]; ok {
+		return p.decideLink(l, name, port)
+	}
 	if r, ok := p.allowing(name, port); ok {
 		return Decision{Allowed: true, Rule: r.cited(), Private: r.Private}
 	}
@@ -105,6 +108,9 @@ func (p *Policy) DecideLookup(name Name) Decision {
 // named are the ports on which anything may allow name outside of mode open.
 func (p *Policy) named(name Name) []uint16 {
 	ports := slices.Clone(defaultPorts)
+	if l, ok := p.links[name]; ok {
+		ports = append(ports, l.Port)
+	}
 	for r := range p.allow.about(name) {
 		ports = append(ports, r.Ports...)
 	}
@@ -115,7 +121,7 @@ func (p *Policy) named(name Name) []uint16 {
 // it resolved to. For a mapped name addr is that of the mirror.
 func (p *Policy) DecideResolved(name Name, port uint16, addr netip.Addr) Decision {
 	d := p.Decide(name, port)
-	if !d.Allowed {
+	if _, linked := p.Linked(name); linked || !d.Allowed { // a link has no address that could be judged
 		return d
 	}
 	dial := port

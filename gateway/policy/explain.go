@@ -28,6 +28,10 @@ func (p *Policy) Explain() []Line {
 			lines = append(lines, Line{p.mirrors[name].cited(name), p.mirrors[name].effect(name)})
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(p.Links())) {
+		l := p.links[name]
+		lines = append(lines, Line{l.cited(name), fmt.Sprintf("leads %s to port %d of the sandbox %s", name, l.Port, l.Sandbox)})
+	}
 	return append(lines, Line{"mode " + string(p.Mode()), effects[p.Mode()]})
 }
 

@@ -32,6 +32,8 @@ type Spec struct {
 	// mapped name is allowed on ports 80 and 443, and on those that a rule adds;
 	// its address may be private.
 	Map map[string]string
+	// Links lead names to ports of other sandboxes.
+	Links map[string]Link `json:",omitempty"`
 	// AirGapped is the operator's word over all of this: only mapped names, and
 	// only to addresses that are not public.
 	AirGapped bool
@@ -43,6 +45,7 @@ type Policy struct {
 	allow   index
 	deny    index
 	mirrors map[Name]mirror
+	links   map[Name]Link
 }
 
 // index finds the rules about a name without looking at all rules.
@@ -66,7 +69,9 @@ func Compile(s Spec) (*Policy, error) {
 	p.allow, allowErr = compile(ActAllow, s.Allow)
 	p.deny, denyErr = compile(ActDeny, s.Deny)
 	p.mirrors, mapErr = parseMap(s.Map)
-	errs = append(errs, allowErr, denyErr, mapErr, p.checkMode())
+	var linkErr error
+	p.links, linkErr = parseLinks(s.Links, p.mirrors)
+	errs = append(errs, allowErr, denyErr, mapErr, linkErr, p.checkMode())
 	if s.AirGapped {
 		errs = append(errs, p.checkAirGap())
 	}
@@ -93,7 +98,7 @@ func (s Spec) checkBounds() error {
 	for _, c := range []struct {
 		what string
 		n    int
-	}{{"rules that allow", len(s.Allow)}, {"rules that deny", len(s.Deny)}, {"mapped names", len(s.Map)}} {
+	}{{"rules that allow", len(s.Allow)}, {"rules that deny", len(s.Deny)}, {"mapped names", len(s.Map)}, {"links", len(s.Links)}} {
 		if c.n > maxRules {
 			return sbxerr.New(sbxerr.NetPolicy, "policy.compile", "the policy has %d %s, more than %d", c.n, c.what, maxRules)
 		}
@@ -158,9 +163,9 @@ func (x index) within(addr netip.Addr) func(yield func(Rule) bool) {
 
 // checkMode refuses rules that the mode makes void: somebody believes in them.
 func (p *Policy) checkMode() error {
-	if p.mode == None && len(p.allow.all)+len(p.deny.all)+len(p.mirrors) > 0 {
+	if p.mode == None && len(p.allow.all)+len(p.deny.all)+len(p.mirrors)+len(p.links) > 0 {
 		return sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.compile",
-			fmt.Errorf("network mode %q has no rules, but some are given", None), fmt.Sprintf("use the network mode %q, or give no rules", Allow))
+			fmt.Errorf("network mode %q has no rules and links, but some are given", None), fmt.Sprintf("use the network mode %q, or give no rules", Allow))
 	}
 	return nil
 }

@@ -30,6 +30,10 @@ type Dialer interface {
 // Origin says where a connection was meant to go before it was led here.
 type Origin func(*net.TCPConn) (netip.AddrPort, error)
 
+// Linker connects to a port of another sandbox. Its errors carry a code. The function
+// is called when the connection is over.
+type Linker func(context.Context, policy.Link) (*net.TCPConn, func(), error)
+
 // Recorder is told of each attempt when it is over. It must not block.
 type Recorder interface {
 	Record(Attempt)
@@ -43,6 +47,7 @@ type Config struct {
 	Recorder Recorder // nil: nobody looks
 	Limits   Limits
 
+	Link   Linker // nil: no link leads anywhere
 	Origin Origin // nil: OriginalDestination
 	Dialer Dialer // nil: the network of this process
 }
@@ -115,6 +120,7 @@ type Attempt struct {
 	Asked    netip.AddrPort // what the sandbox connected to; for a name an address of its pool
 	Address  netip.AddrPort // what was dialled; zero if nothing was
 	Rule     string         // that caused the verdict
+	Linked   bool           // the name leads to another sandbox, in which Address is
 	Private  bool           // the rule lets the name lead to what is not public
 	Verdict  Verdict
 	Code     sbxerr.Code // of what was refused or failed

@@ -55,6 +55,7 @@ type Inbound struct {
 
 	mu      sync.Mutex
 	arrived map[*arrival]struct{}
+	guests  map[*net.TCPConn]struct{} // of linked sandboxes, inside
 	closed  bool
 }
 
@@ -77,7 +78,7 @@ func NewInbound(c InboundConfig) (*Inbound, error) {
 	if err := c.Limits.validate(); err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Internal, "proxy.inbound", err)
 	}
-	return &Inbound{config: c, rate: rate.NewLimiter(rate.Limit(c.Limits.NewPerSecond), c.Limits.NewBurst), arrived: map[*arrival]struct{}{}}, nil
+	return &Inbound{config: c, rate: rate.NewLimiter(rate.Limit(c.Limits.NewPerSecond), c.Limits.NewBurst), arrived: map[*arrival]struct{}{}, guests: map[*net.TCPConn]struct{}{}}, nil
 }
 
 // Serve accepts connections at doors, whose listeners it closes, until ctx ends (the
@@ -98,6 +99,9 @@ func (in *Inbound) Serve(ctx context.Context, doors []Door) error {
 	failed := make(chan error, len(doors))
 	for _, d := range doors {
 		go func() { failed <- in.accept(ctx, d, &all) }()
+	}
+	if len(doors) == 0 {
+		<-ctx.Done() // it is there for links alone
 	}
 	var err error
 	for range doors {
@@ -128,7 +132,7 @@ func (in *Inbound) accept(ctx context.Context, d Door, all *sync.WaitGroup) erro
 func (in *Inbound) begin(c *net.TCPConn, port uint16) (*arrival, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.closed || len(in.arrived) >= in.config.Limits.Connections || !in.rate.Allow() {
+	if !in.roomLocked() {
 		return nil, false
 	}
 	a := &arrival{client: c, port: port, record: Arrival{Sandbox: in.config.Sandbox, Port: port, Begun: time.Now()}}
@@ -137,6 +141,33 @@ func (in *Inbound) begin(c *net.TCPConn, port uint16) (*arrival, bool) {
 	}
 	in.arrived[a] = struct{}{}
 	return a, true
+}
+
+// roomLocked reports whether another connection may come in.
+func (in *Inbound) roomLocked() bool {
+	return !in.closed && len(in.arrived)+len(in.guests) < in.config.Limits.Connections && in.rate.Allow()
+}
+
+// Enter connects to a port inside for a sandbox that is linked to this one. The
+// connection is reset when this one ends; the function is called when it is over.
+func (in *Inbound) Enter(ctx context.Context, port uint16) (*net.TCPConn, func(), error) {
+	const op = "proxy.link"
+	c, err := in.connect(ctx, port)
+	if err != nil {
+		return nil, nil, err
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.roomLocked() {
+		reset(c)
+		return nil, nil, sbxerr.New(sbxerr.EgressBusy, op, "the linked sandbox ends, or has too many connections")
+	}
+	in.guests[c] = struct{}{}
+	return c, func() {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		delete(in.guests, c)
+	}, nil
 }
 
 func (in *Inbound) run(ctx context.Context, a *arrival, all *sync.WaitGroup) {
@@ -190,6 +221,9 @@ func (in *Inbound) end() {
 	in.closed = true
 	for a := range in.arrived {
 		a.cut(Stopped, "the sandbox ended")
+	}
+	for c := range in.guests {
+		reset(c)
 	}
 }
 

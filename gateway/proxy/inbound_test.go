@@ -21,6 +21,7 @@ type entrance struct {
 	server  net.Listener
 	needs   chan struct{}
 	stock   *Stock
+	in      *Inbound
 	records chan Arrival
 	stop    func()
 }
@@ -50,6 +51,7 @@ func enter(t *testing.T, change func(*Limits)) *entrance {
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.in = in
 	door, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -155,6 +155,9 @@ func (p *Proxy) finish(f *flow) {
 	if f.upstream != nil {
 		_ = f.upstream.Close()
 	}
+	if f.left != nil {
+		f.left()
+	}
 	p.mu.Lock()
 	delete(p.flows, f)
 	a := f.record()
@@ -194,6 +197,8 @@ type flow struct {
 	name    policy.Name    // empty for an address without a name
 	asked   netip.AddrPort // what the sandbox connected to
 	address netip.AddrPort // what was dialled
+	link    policy.Link    // that was followed; zero: none
+	left    func()         // says that the linked sandbox is left; nil: it was not entered
 	speaks  protocol       // in which the client can be told of a refusal
 
 	attempt Attempt // the rest of the record
@@ -212,6 +217,9 @@ type cutting struct {
 
 // decide asks p about f, with the address that was dialled.
 func (f *flow) decide(p *policy.Policy) policy.Decision {
+	if l, _ := p.Linked(f.name); l != f.link {
+		return policy.Decision{Rule: "change of a link", Code: sbxerr.EgressDenied, Reason: f.target() + " leads elsewhere now"}
+	}
 	if f.name == "" {
 		return p.DecideAddress(f.address.Addr(), f.address.Port())
 	}
@@ -239,7 +247,7 @@ func (f *flow) target() string {
 // record is the Attempt of f, which is over.
 func (f *flow) record() Attempt {
 	a := f.attempt
-	a.Name, a.Asked, a.Address = f.name, f.asked, f.address
+	a.Name, a.Asked, a.Address, a.Linked = f.name, f.asked, f.address, f.link != policy.Link{}
 	a.Duration = time.Since(a.Begun)
 	if c := f.cutBy; c != nil {
 		a.Verdict, a.Rule, a.Code, a.Reason = c.verdict, c.by.Rule, c.by.Code, c.by.Reason

@@ -79,11 +79,31 @@ func (p *Proxy) greet(f *flow) (said []byte, err error) {
 
 // connect dials where f may go.
 func (p *Proxy) connect(f *flow) (*net.TCPConn, error) {
+	if l, linked := p.Policy().Linked(f.name); linked {
+		return p.follow(f, l)
+	}
 	addresses, err := p.addresses(f)
 	if err != nil {
 		return nil, err
 	}
 	return p.dial(f, addresses)
+}
+
+// follow connects to the port of another sandbox to which the name of f leads.
+func (p *Proxy) follow(f *flow, l policy.Link) (*net.TCPConn, error) {
+	f.link = l
+	if p.config.Link == nil {
+		return nil, sbxerr.New(sbxerr.EgressDial, "proxy.link", "no link leads anywhere here")
+	}
+	ctx, cancel := context.WithTimeout(f.ctx, p.config.Limits.Connect)
+	defer cancel()
+	c, left, err := p.config.Link(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	f.left = left
+	f.address = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), l.Port)
+	return c, nil
 }
 
 // first decides on what the sandbox asked for, before anything is resolved.

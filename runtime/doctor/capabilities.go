@@ -37,6 +37,7 @@ func Capabilities(h cgroups.Host, mayRaiseLimits bool, bridge error) []runtime.C
 		{Field: "exec.attach", Support: Enforced, Detail: "again too, after the daemon was restarted"},
 		{Field: "pool", Support: Enforced, Detail: "ready sandboxes that serve one request each"},
 		{Field: "publish", Support: Enforced, Detail: "TCP ports of the host, on loopback unless another address is named"},
+		{Field: "links", Support: Enforced, Detail: "by name to a port that another sandbox of the same owner exposes"},
 		{Field: "limits.disk_bytes", Support: Unsupported, Detail: "nothing but tmpfs and workspaces can be written"},
 	}
 	for _, m := range netns.Modes() {

@@ -22,6 +22,7 @@ const (
 // Published is a sandbox to whose ports others may connect.
 type Published struct {
 	ID        string
+	Exposed   []uint16   // to which links of other sandboxes may lead
 	Ports     []uint16   // inside, one for each listener
 	Listeners []*os.File // of the host; they stay the caller's until Remove returns
 	// Sockets opens TCP sockets in the sandbox's namespace that are not connected
@@ -41,7 +42,7 @@ type published struct {
 // not. One that is published already is refused with code sbxerr.Exists.
 func (g *Gateway) Publish(ctx context.Context, p Published) error {
 	const op = "egress.publish"
-	if len(p.Ports) == 0 || len(p.Ports) != len(p.Listeners) || len(p.Ports) > control.MaxPorts {
+	if len(p.Ports)+len(p.Exposed) == 0 || len(p.Ports) != len(p.Listeners) || max(len(p.Ports), len(p.Exposed)) > control.MaxPorts {
 		return sbxerr.New(sbxerr.Internal, op, "%d ports and %d listeners", len(p.Ports), len(p.Listeners))
 	}
 	return g.with(ctx, op, func(l *link) error {
@@ -96,7 +97,7 @@ func (g *Gateway) detach(id string) {
 }
 
 func (p *published) request() control.Request {
-	return control.Request{Op: control.Publish, Sandbox: p.ID, Ports: p.Ports}
+	return control.Request{Op: control.Publish, Sandbox: p.ID, Ports: p.Ports, Exposed: p.Exposed}
 }
 
 // introduce tells a gateway all of a sandbox.

@@ -14,9 +14,9 @@ import (
 // Max is how many ports one sandbox may publish.
 const Max = 16
 
-// low is the first port that programs without rights can listen on, in a sandbox
+// Low is the first port that programs without rights can listen on, in a sandbox
 // (package netns sets it) and by default on a host.
-const low = 1024
+const Low = 1024
 
 const remedy = "write [ADDRESS:]PORT:PORT, the host's first, such as 8080:8080, [::1]:8080:3000, or 0:8080 to have a free one picked"
 
@@ -71,8 +71,8 @@ func parse(text string) (Port, error) {
 	var hostErr, insideErr error
 	p.Host, hostErr = parseNumber(host)
 	p.Inside, insideErr = parseNumber(inside)
-	if insideErr == nil && p.Inside < low {
-		insideErr = fmt.Errorf("nothing inside can listen on port %d: programs there have no ports below %d", p.Inside, low)
+	if insideErr == nil && p.Inside < Low {
+		insideErr = fmt.Errorf("nothing inside can listen on port %d: programs there have no ports below %d", p.Inside, Low)
 	}
 	return p, errors.Join(hostErr, insideErr)
 }
@@ -115,8 +115,8 @@ func (p Port) meets(q Port) bool {
 // Local reports whether only the host itself can connect to p.
 func (p Port) Local() bool { return p.Address.IsLoopback() }
 
-// Low reports whether listening on p is a right of root.
-func (p Port) Low() bool { return p.Host != 0 && p.Host < low }
+// Privileged reports whether listening on p is a right of root.
+func (p Port) Privileged() bool { return p.Host != 0 && p.Host < Low }
 
 func (p Port) listener() string { return netip.AddrPortFrom(p.Address, p.Host).String() }
 

@@ -17,6 +17,7 @@ type Kind string
 const (
 	Connection Kind = "connection"
 	Lookup     Kind = "lookup"
+	Linked     Kind = "link"    // a connection to another sandbox
 	Inbound    Kind = "inbound" // a connection from outside to a published port
 )
 
@@ -48,6 +49,9 @@ func entryOfAttempt(a proxy.Attempt) Entry {
 	e := Entry{
 		Time: a.Begun, Kind: Connection, Verdict: string(a.Verdict), Name: string(a.Name), Port: a.Asked.Port(), Private: isPrivate(address),
 		Rule: a.Rule, Code: a.Code, Reason: a.Reason, Sent: a.Sent, Received: a.Received, Duration: a.Duration, Skipped: a.Skipped,
+	}
+	if a.Linked {
+		e.Kind, e.Private = Linked, false
 	}
 	if address.IsValid() {
 		e.Address = address.Addr().String()

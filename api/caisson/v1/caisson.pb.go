@@ -185,7 +185,12 @@ type SandboxSpec struct {
 	Deny        []string             `protobuf:"bytes,16,rep,name=deny,proto3" json:"deny,omitempty"`                                  // as allow, beside the profile's; deny beats allow
 	// [ADDRESS:]PORT:PORT: TCP port of the host and port inside. The address is
 	// 127.0.0.1 where none is given; port 0 of the host has a free one picked.
-	Publish       []string `protobuf:"bytes,17,rep,name=publish,proto3" json:"publish,omitempty"`
+	Publish []string `protobuf:"bytes,17,rep,name=publish,proto3" json:"publish,omitempty"`
+	// Ports inside to which links of the same owner's sandboxes may lead, from 1024.
+	Expose []uint32 `protobuf:"varint,18,rep,packed,name=expose,proto3" json:"expose,omitempty"`
+	// NAME=SANDBOX:PORT: NAME, which has no dot, and PORT lead to that port of the
+	// sandbox, which exposes it. Such a sandbox is in the mode "allow" or "open".
+	Links         []string `protobuf:"bytes,19,rep,name=links,proto3" json:"links,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -335,6 +340,20 @@ func (x *SandboxSpec) GetDeny() []string {
 func (x *SandboxSpec) GetPublish() []string {
 	if x != nil {
 		return x.Publish
+	}
+	return nil
+}
+
+func (x *SandboxSpec) GetExpose() []uint32 {
+	if x != nil {
+		return x.Expose
+	}
+	return nil
+}
+
+func (x *SandboxSpec) GetLinks() []string {
+	if x != nil {
+		return x.Links
 	}
 	return nil
 }
@@ -4807,7 +4826,8 @@ type Sandbox struct {
 	Parent        string                 `protobuf:"bytes,19,opt,name=parent,proto3" json:"parent,omitempty"`                              // ID of the sandbox that made it
 	Execs         int32                  `protobuf:"varint,20,opt,name=execs,proto3" json:"execs,omitempty"`                               // commands that run
 	Network       string                 `protobuf:"bytes,21,opt,name=network,proto3" json:"network,omitempty"`
-	Ports         []*Port                `protobuf:"bytes,22,rep,name=ports,proto3" json:"ports,omitempty"` // of the host, that lead inside
+	Ports         []*Port                `protobuf:"bytes,22,rep,name=ports,proto3" json:"ports,omitempty"`             // of the host, that lead inside
+	Exposed       []uint32               `protobuf:"varint,23,rep,packed,name=exposed,proto3" json:"exposed,omitempty"` // ports inside to which links may lead
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4992,6 +5012,13 @@ func (x *Sandbox) GetNetwork() string {
 func (x *Sandbox) GetPorts() []*Port {
 	if x != nil {
 		return x.Ports
+	}
+	return nil
+}
+
+func (x *Sandbox) GetExposed() []uint32 {
+	if x != nil {
+		return x.Exposed
 	}
 	return nil
 }
@@ -7193,8 +7220,8 @@ func (x *TrafficRequest) GetFollow() bool {
 type TrafficResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"` // when it began
-	Kind  string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // "connection", "lookup" or "inbound", which came to a published port
-	// Of a connection or inbound: "allowed", "refused", "failed", "cut", "idle", "stopped". Of
+	Kind  string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // "connection", "lookup", "link", or "inbound", which came to a published port
+	// Of a connection, link or inbound: "allowed", "refused", "failed", "cut", "idle", "stopped". Of
 	// a lookup: "answered", "empty", "absent", "refused", "failed".
 	Verdict       string               `protobuf:"bytes,3,opt,name=verdict,proto3" json:"verdict,omitempty"`
 	Name          string               `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`       // empty for an address without a name
@@ -8126,7 +8153,7 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\f_tmpfs_bytes\"1\n" +
 	"\tWorkspace\x12\x10\n" +
 	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x12\n" +
-	"\x04mode\x18\x02 \x01(\tR\x04mode\"\xf3\x04\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04mode\"\xa1\x05\n" +
 	"\vSandboxSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -8145,7 +8172,9 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\fidle_timeout\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\vidleTimeout\x12*\n" +
 	"\x06nested\x18\x0f \x01(\v2\x12.caisson.v1.NestedR\x06nested\x12\x12\n" +
 	"\x04deny\x18\x10 \x03(\tR\x04deny\x12\x18\n" +
-	"\apublish\x18\x11 \x03(\tR\apublish\x1a9\n" +
+	"\apublish\x18\x11 \x03(\tR\apublish\x12\x16\n" +
+	"\x06expose\x18\x12 \x03(\rR\x06expose\x12\x14\n" +
+	"\x05links\x18\x13 \x03(\tR\x05links\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa2\x01\n" +
@@ -8470,7 +8499,7 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x04lost\x18\t \x01(\x03R\x04lost\"R\n" +
 	"\x05Stage\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
-	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration\"\xd1\x06\n" +
+	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration\"\xeb\x06\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -8497,7 +8526,8 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x06parent\x18\x13 \x01(\tR\x06parent\x12\x14\n" +
 	"\x05execs\x18\x14 \x01(\x05R\x05execs\x12\x18\n" +
 	"\anetwork\x18\x15 \x01(\tR\anetwork\x12&\n" +
-	"\x05ports\x18\x16 \x03(\v2\x10.caisson.v1.PortR\x05ports\x1a9\n" +
+	"\x05ports\x18\x16 \x03(\v2\x10.caisson.v1.PortR\x05ports\x12\x18\n" +
+	"\aexposed\x18\x17 \x03(\rR\aexposed\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Q\n" +

@@ -1,0 +1,100 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// A name that is a link is followed and never dialled; the other sandbox is left
+// when the connection is over.
+func TestLink(t *testing.T) {
+	other := enter(t, nil)
+	other.supply(Batch)
+	port := uint16(other.server.Addr().(*net.TCPAddr).Port)
+	spec := allow("a.test:22")
+	spec.Links = map[string]policy.Link{"db": {Sandbox: "other", Port: port}}
+	var inside atomic.Int64
+	b := start(t, spec, echo, func(c *Config) {
+		c.Link = func(ctx context.Context, l policy.Link) (*net.TCPConn, func(), error) {
+			if l.Sandbox != "other" {
+				t.Errorf("it follows %+v", l)
+			}
+			conn, left, err := other.in.Enter(ctx, l.Port)
+			if err != nil {
+				return nil, nil, err
+			}
+			inside.Add(1)
+			return conn, func() { inside.Add(-1); left() }, nil
+		}
+	})
+	if got, err := talk(b.dial("db", port), "hello"); got != "hello" || err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+	a := b.record()
+	if a.Verdict != Allowed || !a.Linked || a.Name != "db" || a.Address.Port() != port || a.Sent != 5 || inside.Load() != 0 {
+		t.Errorf("%+v, %d inside", a, inside.Load())
+	}
+	if got, err := io.ReadAll(b.dial("db", port+1)); len(got) > 0 || err == nil {
+		t.Errorf("another port: %q, %v", got, err)
+	}
+	if a := b.record(); a.Verdict != Refused || a.Code != sbxerr.EgressDenied {
+		t.Errorf("another port: %+v", a)
+	}
+	if dialed := b.dialer.all(); len(dialed) > 0 {
+		t.Errorf("dialled %q", dialed)
+	}
+	held := b.dial("db", port)
+	if _, err := io.WriteString(held, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := held.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	moved := spec
+	moved.Links = map[string]policy.Link{"db": {Sandbox: "third", Port: port}}
+	b.SetPolicy(compile(t, moved))
+	if _, err := held.Read(make([]byte, 1)); err == nil {
+		t.Error("a link that leads elsewhere is not cut")
+	}
+	if a := b.record(); a.Verdict != Cut {
+		t.Errorf("%+v", a)
+	}
+	b.SetPolicy(compile(t, spec))
+	held = b.dial("db", port)
+	if _, err := io.WriteString(held, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := held.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	other.stop()
+	if _, err := held.Read(make([]byte, 1)); err == nil {
+		t.Error("a connection outlives the sandbox that it leads to")
+	}
+	b.record()
+	if got, err := io.ReadAll(b.dial("db", port)); len(got) > 0 || err == nil {
+		t.Errorf("to one that ended: %q, %v", got, err)
+	}
+	if a := b.record(); a.Verdict == Allowed || a.Reason == "" {
+		t.Errorf("to one that ended: %+v", a)
+	}
+}
+
+// Without somebody who follows links there are none.
+func TestLinkNowhere(t *testing.T) {
+	spec := allow()
+	spec.Links = map[string]policy.Link{"db": {Sandbox: "other", Port: 5432}}
+	b := start(t, spec, echo, nil)
+	if got, err := io.ReadAll(b.dial("db", 5432)); len(got) > 0 || err == nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	if a := b.record(); a.Verdict != Failed || !a.Linked || a.Code != sbxerr.EgressDial || len(b.dialer.all()) > 0 {
+		t.Errorf("%+v", a)
+	}
+}

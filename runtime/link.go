@@ -1,0 +1,87 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/ports"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// maxLinks is how many other sandboxes one is linked to.
+const maxLinks = 64
+
+const linkRemedy = "write NAME=SANDBOX:PORT, such as db=postgres:5432, where that sandbox is yours, lives, and was made with --expose PORT"
+
+// checkExposed refuses ports on which nothing inside can listen.
+func checkExposed(list []uint32) ([]uint16, error) {
+	var exposed []uint16
+	var errs []error
+	if len(list) > ports.Max {
+		errs = append(errs, invalid("%d exposed ports are more than %d", len(list), ports.Max))
+	}
+	for _, n := range list {
+		if n < ports.Low || n > 65535 {
+			errs = append(errs, invalid("expose %d: give a port from %d to 65535", n, ports.Low))
+		}
+		exposed = append(exposed, uint16(n))
+	}
+	return exposed, errors.Join(errs...)
+}
+
+// resolveLinks finds the sandboxes that links of a request lead to. They are found
+// now: another one that gets the same name later is not meant.
+func (m *Manager) resolveLinks(ctx context.Context, g peer.Grant, texts []string) (map[string]policy.Link, error) {
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	links := map[string]policy.Link{}
+	var errs []error
+	if len(texts) > maxLinks {
+		errs = append(errs, fmt.Errorf("%d links are more than %d", len(texts), maxLinks))
+	}
+	for _, text := range texts {
+		name, l, err := m.resolveLink(ctx, g, text)
+		if _, twice := links[name]; err == nil && twice {
+			err = errors.New("the name is linked twice")
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("link %.200q: %w", text, err))
+			continue
+		}
+		links[name] = l
+	}
+	return links, sbxerr.WithRemedy(sbxerr.NetPolicy, "runtime.link", errors.Join(errs...), linkRemedy)
+}
+
+func (m *Manager) resolveLink(ctx context.Context, g peer.Grant, text string) (string, policy.Link, error) {
+	name, target, named := strings.Cut(text, "=")
+	ref, number, found := strings.Cut(target, ":")
+	port, err := strconv.ParseUint(number, 10, 16)
+	if !named || !found || err != nil {
+		return "", policy.Link{}, errors.New("it is not NAME=SANDBOX:PORT")
+	}
+	if _, err := policy.ParseLinkName(name); err != nil {
+		return "", policy.Link{}, err
+	}
+	s, err := m.find(ctx, ref)
+	if err != nil {
+		return "", policy.Link{}, err
+	}
+	state := s.info().State
+	switch {
+	case !s.identity().of(g):
+		return "", policy.Link{}, fmt.Errorf("sandbox %s is another's", ref)
+	case state != StateRunning && state != StatePaused:
+		return "", policy.Link{}, fmt.Errorf("sandbox %s is %s", ref, state)
+	case !slices.Contains(s.kept().Exposed, uint16(port)):
+		return "", policy.Link{}, fmt.Errorf("sandbox %s does not expose port %d", ref, port)
+	}
+	return name, policy.Link{Sandbox: s.id, Port: uint16(port)}, nil
+}
