@@ -160,7 +160,7 @@ func untie(h *netlink.Handle, rules []netlink.Rule, routes []netlink.Route) erro
 
 // checkOverlap refuses a subnet that leads somewhere already.
 func (k *hostKernel) checkOverlap(h *netlink.Handle) error {
-	routes, err := h.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	routes, err := routesLike(h, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return fmt.Errorf("list routes: %w", err)
 	}
@@ -190,12 +190,14 @@ func (k *hostKernel) Tethered() (is bool, err error) {
 
 // tethers lists the routing rules and the refusing routes of the instance.
 func (k *hostKernel) tethers(h *netlink.Handle) ([]netlink.Rule, []netlink.Route, error) {
-	rules, err := h.RuleListFiltered(netlink.FAMILY_V4, &netlink.Rule{Table: k.cfg.table()}, netlink.RT_FILTER_TABLE)
+	rules, err := whole(func() ([]netlink.Rule, error) {
+		return h.RuleListFiltered(netlink.FAMILY_V4, &netlink.Rule{Table: k.cfg.table()}, netlink.RT_FILTER_TABLE)
+	})
 	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) { // a kernel without them has none
 		return nil, nil, fmt.Errorf("list routing rules: %w", err)
 	}
 	filter := &netlink.Route{Table: unix.RT_TABLE_MAIN, Protocol: tetherProtocol, Priority: k.cfg.table()}
-	routes, err := h.RouteListFiltered(netlink.FAMILY_V4, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_PRIORITY)
+	routes, err := routesLike(h, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_PRIORITY)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list routes: %w", err)
 	}
@@ -278,7 +280,7 @@ func hostRestorers() (map[family]restorer, error) {
 // Links implements hostSide.
 func (k *hostKernel) Links() (names []string, err error) {
 	err = k.with(func(h *netlink.Handle) error {
-		all, err := h.LinkList()
+		all, err := whole(h.LinkList)
 		for _, l := range all {
 			if strings.HasPrefix(l.Attrs().Name, k.cfg.linkPrefix()) {
 				names = append(names, l.Attrs().Name)

@@ -1,6 +1,7 @@
 package netns
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -15,14 +16,31 @@ type hostView struct {
 }
 
 func (k *hostKernel) view(h *netlink.Handle) (v hostView, err error) {
-	if v.links, err = h.LinkList(); err != nil {
+	if v.links, err = whole(h.LinkList); err != nil {
 		return v, fmt.Errorf("list links: %w", err)
 	}
-	filter := &netlink.Route{Table: k.cfg.table()}
-	if v.routes, err = h.RouteListFiltered(netlink.FAMILY_V4, filter, netlink.RT_FILTER_TABLE); err != nil {
+	if v.routes, err = routesLike(h, &netlink.Route{Table: k.cfg.table()}, netlink.RT_FILTER_TABLE); err != nil {
 		return v, fmt.Errorf("list routes: %w", err)
 	}
 	return v, nil
+}
+
+// listAttempts is how often a list is asked for that changes while it is read. On
+// a host, others add and remove links all the time.
+const listAttempts = 20
+
+// whole asks again for a list that was not read as a whole.
+func whole[T any](list func() ([]T, error)) (all []T, err error) {
+	for range listAttempts {
+		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return all, err
+}
+
+func routesLike(h *netlink.Handle, like *netlink.Route, fields uint64) ([]netlink.Route, error) {
+	return whole(func() ([]netlink.Route, error) { return h.RouteListFiltered(netlink.FAMILY_V4, like, fields) })
 }
 
 // link returns the host's end of w, nil where there is none.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -52,6 +53,7 @@ func newTown(t *testing.T) *town {
 	} {
 		town.busybox(t, town.world, "ip "+line)
 	}
+	town.awaitUplink(t)
 	town.set(t, "net.ipv4.conf.up0.forwarding", "1")
 	town.listen(t, town.host)
 	town.listen(t, town.world)
@@ -61,6 +63,25 @@ func newTown(t *testing.T) *town {
 	}
 	town.bridge = b
 	return town
+}
+
+// awaitUplink returns when the kernel has taken notice of both ends being up, which
+// it shows in links and routes.
+func (town *town) awaitUplink(t *testing.T) {
+	t.Helper()
+	k := &hostKernel{cfg: town.cfg, in: town.host.Do}
+	err := k.with(func(h *netlink.Handle) error {
+		for begin := time.Now(); time.Since(begin) < 5*time.Second; time.Sleep(5 * time.Millisecond) {
+			link, err := h.LinkByName("up0")
+			if err != nil || link.Attrs().OperState == netlink.OperUp {
+				return err
+			}
+		}
+		return errors.New("the link to the world does not come up")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // addLink makes a link from the calling thread's namespace to another.
