@@ -21,16 +21,21 @@ func launch(t *testing.T, config string) *harness.Daemon {
 	return d
 }
 
-// ready waits for a full pool and returns how many requests it has served.
+// ready waits until the pool of the profile web is full, and returns how many requests it has served.
 func ready(t *testing.T, d *harness.Daemon) int64 {
 	t.Helper()
 	var st struct {
-		Pools []struct{ Ready, Size, Hits int64 }
+		Pools []struct {
+			Profile           string
+			Ready, Size, Hits int64
+		}
 	}
 	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(20 * time.Millisecond) { // nothing announces it
 		d.Run(t, "stats", "--json").JSON(t, &st)
-		if p := st.Pools[0]; p.Ready == p.Size {
-			return p.Hits
+		for _, p := range st.Pools {
+			if p.Profile == "web" && p.Ready == p.Size {
+				return p.Hits
+			}
 		}
 	}
 	t.Fatalf("the pool is not full: %+v", st)
@@ -39,7 +44,7 @@ func ready(t *testing.T, d *harness.Daemon) int64 {
 
 // A ready sandbox gets the policy of who takes it, and no other.
 func TestPool(t *testing.T) {
-	d := launch(t, host.config()+"pools: [{profile: web, size: 1}]\n")
+	d := launch(t, host.config()+"  - {profile: web, size: 1}\n")
 	for i, tt := range []struct {
 		flags           []string
 		reached, denied string
