@@ -219,7 +219,7 @@ func TestLaneSurvivesTheDaemon(t *testing.T) {
 	d := newRestartable(t, much(text))
 	c := api.Dial(d.socket)
 	defer c.Close()
-	out := &breaking{at: []int{4 << 20, 8 << 20}, do: func() { d.stop(); d.start() }}
+	out := &breaking{at: []int{4 << 20, 8 << 20}, do: d.restart}
 	if _, err := c.Exec(t.Context(), "id", &caissonv1.ExecSpec{Args: []string{"x"}}, api.IO{Stdout: out, Stderr: io.Discard}); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -25,18 +26,39 @@ type restartable struct {
 	t      *testing.T
 	fake   *servertest.Fake
 	socket string
+
+	mu     sync.Mutex
 	stop   func()
+	beside sync.WaitGroup // restarts that a call does not wait for
 }
 
 func newRestartable(t *testing.T, f *servertest.Fake) *restartable {
 	t.Helper()
 	r := &restartable{t: t, fake: f, socket: filepath.Join(filepath.Dir(servertest.Listen(t, f)), "again.sock")}
 	r.start()
-	t.Cleanup(func() { r.stop() })
+	t.Cleanup(r.end)
 	return r
 }
 
 func (r *restartable) start() { r.stop = servertest.Start(r.t, r.fake, r.socket) }
+
+// restart ends the daemon and starts the next one.
+func (r *restartable) restart() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stop()
+	r.start()
+}
+
+// restartBeside is restart for who is called by the daemon.
+func (r *restartable) restartBeside() { r.beside.Go(r.restart) }
+
+func (r *restartable) end() {
+	r.beside.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stop()
+}
 
 // last is what a command counts to. It goes on while nobody listens.
 const last = 20000
@@ -105,7 +127,7 @@ func TestExecSurvivesTheDaemon(t *testing.T) {
 	c := api.Dial(d.socket)
 	defer c.Close()
 	started := 0
-	out := &breaking{at: []int{piece, 2 * piece}, do: func() { d.stop(); d.start() }}
+	out := &breaking{at: []int{piece, 2 * piece}, do: d.restart}
 	result, err := c.Exec(t.Context(), "id", &caissonv1.ExecSpec{Args: []string{"count"}}, api.IO{
 		Stdout: out, Started: func(*caissonv1.Exec) { started++ },
 	})
@@ -148,7 +170,7 @@ func TestSkippedBytesCount(t *testing.T) {
 	c := api.Dial(d.socket)
 	defer c.Close()
 	want := "head" + api.Mark(1000) + "tail"
-	out := &breaking{at: []int{len(want)}, do: func() { d.stop(); d.start() }}
+	out := &breaking{at: []int{len(want)}, do: d.restart}
 	if _, err := c.Exec(t.Context(), "id", &caissonv1.ExecSpec{Args: []string{"x"}}, api.IO{Stdout: out}); err != nil {
 		t.Fatal(err)
 	}
@@ -186,9 +208,8 @@ func TestAcknowledgedInputGoesOn(t *testing.T) {
 	defer c.Close()
 	in, w := io.Pipe()
 	out := &breaking{at: []int{4}, do: func() { // it was acknowledged before
+		d.restartBeside()
 		go func() {
-			d.stop()
-			d.start()
 			<-attached
 			_, _ = io.WriteString(w, "two\n")
 			w.Close()
@@ -205,14 +226,14 @@ func TestAcknowledgedInputGoesOn(t *testing.T) {
 
 // TestLostInputIsAnError breaks while input is on its way: it is not sent twice.
 func TestLostInputIsAnError(t *testing.T) {
-	ready := make(chan struct{})
+	var d *restartable
 	f := &servertest.Fake{
 		OnExec: func(ctx context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 			execStarted(rio)
 			if _, err := rio.Stdin.Read(make([]byte, 1)); err != nil { // and never again: it is not passed on
 				return nil, err
 			}
-			close(ready)
+			d.restartBeside()
 			<-ctx.Done()
 			return nil, ctx.Err()
 		},
@@ -220,17 +241,12 @@ func TestLostInputIsAnError(t *testing.T) {
 			return nil, errors.New("attached")
 		},
 	}
-	d := newRestartable(t, f)
+	d = newRestartable(t, f)
 	c := api.Dial(d.socket)
 	defer c.Close()
 	in, w := io.Pipe()
 	defer w.Close()
 	go io.WriteString(w, "line\n")
-	go func() {
-		<-ready
-		d.stop()
-		d.start()
-	}()
 	_, err := c.Exec(t.Context(), "id", &caissonv1.ExecSpec{Args: []string{"cat"}}, api.IO{Stdin: in})
 	if !errors.Is(err, sbxerr.APIBroken) || !strings.Contains(err.Error(), "5 bytes of input were on their way") {
 		t.Errorf("got %v", err)
@@ -253,7 +269,7 @@ func TestReconnectEnds(t *testing.T) {
 			c := api.New(api.Options{Socket: d.socket, Reconnect: tt.window})
 			defer c.Close()
 			_, err := c.Exec(t.Context(), "id", &caissonv1.ExecSpec{Args: []string{"x"}}, api.IO{
-				Started: func(*caissonv1.Exec) { go d.stop() },
+				Started: func(*caissonv1.Exec) { go d.end() },
 			})
 			if !errors.Is(err, tt.code) {
 				t.Errorf("got %v, want %v", err, tt.code)
@@ -270,7 +286,7 @@ func TestLogsAndWaitsSurviveTheDaemon(t *testing.T) {
 		if waits.Add(1)%2 == 0 {
 			return nil
 		}
-		go func() { d.stop(); d.start() }()
+		d.restartBeside()
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -288,7 +304,7 @@ func TestLogsAndWaitsSurviveTheDaemon(t *testing.T) {
 	d = newRestartable(t, f)
 	c := api.Dial(d.socket)
 	defer c.Close()
-	out := &breaking{at: []int{piece, 2 * piece}, do: func() { d.stop(); d.start() }}
+	out := &breaking{at: []int{piece, 2 * piece}, do: d.restart}
 	if err := c.Logs(t.Context(), &caissonv1.LogsRequest{Ref: "id", StdoutOffset: 2}, out, nil); err != nil || out.String() != counted()[2:] {
 		t.Errorf("%v, %d bytes", err, out.Len())
 	}
