@@ -128,9 +128,10 @@ check: ## formatting, vet, staticcheck, layering, go.mod and generated files
 	$(MAKE) $(PLUGINS) $(BASE)
 	@scripts/check.sh
 
-# Quick: vet is check's; what runs in parallel waits more than it computes; and
-# -short leaves out what takes seconds of a CPU, which test-cover runs.
-QUICK := -short -vet=off -parallel 8
+# Quick: vet is check's; packages and tests that run in parallel wait more than
+# they compute; nobody debugs the binaries; and -short leaves out what takes seconds
+# of a CPU, which test-cover runs.
+QUICK := -short -vet=off -p 4 -parallel 8 -ldflags=-s
 
 .PHONY: test-unit
 test-unit: $(BASE) ## unit tests: no root, under 30 s
