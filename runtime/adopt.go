@@ -24,13 +24,14 @@ const (
 	adoptAtOnce  = 32
 )
 
-// Recover goes on with the sandboxes that an earlier daemon left, and removes
-// what cannot be gone on with: what was half made, what does not answer, and
-// what is no longer as it was declared. It is called before anything is served.
-func (m *Manager) Recover(ctx context.Context) (adopted int, left []Leftover, err error) {
+// Recover goes on with the sandboxes that an earlier daemon left. It is called
+// before anything is served, and needs no engine. What cannot be gone on with is
+// left to Cleanup: what was half made, what does not answer, and what is no longer
+// as it was declared.
+func (m *Manager) Recover(ctx context.Context) (adopted int, err error) {
 	ids, err := m.sandboxDirs()
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -46,13 +47,12 @@ func (m *Manager) Recover(ctx context.Context) (adopted int, left []Leftover, er
 				adopted++
 				return
 			}
-			m.log.Warn("remove sandbox of an earlier daemon", "sandbox", id, "reason", err)
+			m.log.Warn("do not go on with a sandbox of an earlier daemon", "sandbox", id, "reason", err)
 		})
 	}
 	wg.Wait()
 	m.endOrphans()
-	left, err = m.Cleanup(ctx, false)
-	return adopted, left, errors.Join(err, m.settleBridge())
+	return adopted, m.settleBridge()
 }
 
 // adopt goes on with one sandbox. On an error it is unknown again, and so left

@@ -97,7 +97,8 @@ type Manager struct {
 	lastUse   time.Time
 	active    int // calls under way
 	work      sync.WaitGroup
-	leftSome  atomic.Bool // sandboxes are left to the next daemon
+	keep      atomic.Bool // Close leaves the sandboxes to the next daemon
+	leftSome  atomic.Bool // it did
 
 	quotas   sync.Mutex // held while a command is counted and admitted
 	cleaning sync.Mutex
@@ -107,7 +108,7 @@ type Manager struct {
 }
 
 // New makes a Manager and the directories it works in. It removes nothing:
-// Reconcile does.
+// Cleanup does.
 func New(engine Engine, images ImageStore, log *slog.Logger, o Options) (*Manager, error) {
 	const op = "runtime.new"
 	p := paths{root: o.Root, state: o.State}
@@ -152,8 +153,9 @@ func New(engine Engine, images ImageStore, log *slog.Logger, o Options) (*Manage
 	m := &Manager{
 		engine: engine, images: images, opts: o, log: log, paths: p, blocks: blocks, host: host, rlimit: rlimits, oomScore: oomScore, init: program,
 		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
-		boot: boot, making: newGate(o.MaxCreating, o.Queue), owners: mount.NewUserNSCache(maxOwners), shims: newShims(o.PerShim),
+		boot: boot, making: newGate(o.MaxCreating, o.Queue), pools: newPools(o.Pools), owners: mount.NewUserNSCache(maxOwners), shims: newShims(o.PerShim),
 	}
+	m.keep.Store(o.KeepOnExit)
 	m.stages = m.allStages()
 	return m, nil
 }
@@ -283,12 +285,16 @@ func (m *Manager) Close(ctx context.Context) error {
 	if m.owners != nil {
 		errs = append(errs, m.owners.Close())
 	}
-	if m.opts.KeepOnExit && m.leftSome.Load() {
+	if m.keep.Load() && m.leftSome.Load() {
 		return errors.Join(errs...)
 	}
 	errs = append(errs, cgroups.RemoveParent(ctx, m.host, m.opts.CgroupParent), mount.DetachStage(m.paths.sandboxes()))
 	return errors.Join(errs...)
 }
+
+// KeepOnExit makes Close leave the sandboxes to the next daemon, whatever the
+// options say.
+func (m *Manager) KeepOnExit() { m.keep.Store(true) }
 
 // drain ends or leaves every sandbox and lets none come.
 func (m *Manager) drain(ctx context.Context) error {
@@ -313,7 +319,7 @@ func (m *Manager) drain(ctx context.Context) error {
 // for a caller that waits here is not.
 func (m *Manager) dismiss(ctx context.Context, s *sandbox) {
 	r, state := s.kept(), s.info().State
-	stays := m.opts.KeepOnExit && !r.Pooled && (r.Detached || r.Main == 0) && state != StateCreating && state != StateRemoving
+	stays := m.keep.Load() && !r.Pooled && (r.Detached || r.Main == 0) && state != StateCreating && state != StateRemoving
 	switch {
 	case stays && state == StateExited:
 		m.leftSome.Store(true)

@@ -70,12 +70,18 @@ var (
 	errSpoiled   = errors.New("it could not be made what was asked for")
 )
 
-// StartPools begins to fill the pools. They go on until Close.
+func newPools(configs []PoolConfig) (pools []*pool) {
+	for _, cfg := range configs {
+		pools = append(pools, &pool{cfg: cfg, demand: newDemand(cfg.Size, cfg.Max), wake: make(chan struct{}, 1)})
+	}
+	return pools
+}
+
+// StartPools begins to fill the pools. They go on until Close, before which it
+// has returned.
 func (m *Manager) StartPools(ctx context.Context) {
 	ctx, m.stopFilling = context.WithCancel(peer.NewContext(context.WithoutCancel(ctx), peer.System))
-	for _, cfg := range m.opts.Pools {
-		p := &pool{cfg: cfg, demand: newDemand(cfg.Size, cfg.Max), wake: make(chan struct{}, 1)}
-		m.pools = append(m.pools, p)
+	for _, p := range m.pools {
 		m.fillers.Go(func() { m.fill(ctx, p) })
 	}
 }

@@ -73,7 +73,7 @@ func serve(ctx context.Context, c config.Config, logTo io.Writer) (err error) {
 	}
 	d.onStop(func(context.Context) error { return unlock() })
 	ctx = peer.NewContext(ctx, peer.System) // until it is a caller's
-	manager, err := d.start(ctx, c)
+	manager, settle, err := d.start(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -83,72 +83,89 @@ func serve(ctx context.Context, c config.Config, logTo io.Writer) (err error) {
 	}
 	d.onStop(func(context.Context) error { return os.Remove(c.Socket) })
 	d.log.Info("ready", "socket", c.Socket, "instance", c.Instance(), "version", version)
-	return d.serveAPI(ctx, l, manager, time.Duration(c.IdleTimeout))
+	return d.serveAPI(d.beside(ctx, settle), l, manager, time.Duration(c.IdleTimeout))
 }
 
-// start brings up the engine and the manager, and removes what an earlier
-// daemon left before anything else is served.
-func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, error) {
+// start goes on with the sandboxes of an earlier daemon, and returns what is
+// still to be done: the engine takes longer to start than they to be served, the
+// longer the more of them there are. Without any it is done already.
+func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, func(context.Context) error, error) {
 	ids, err := idblock.Reserve(idblock.RegistryDir, runtime.ClaimsDir(c.State), c.IDs.Base, c.IDs.Blocks)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	d.onStop(func(context.Context) error { return ids.Close() })
-	engine, err := d.startEngine(ctx, c)
+	engine, err := newEngine(c, d.log)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	options, err := d.managerOptions(ctx, c, ids.Range, engine)
+	d.onStop(engine.stop)
+	options, err := d.managerOptions(ctx, c, ids.Range, engine.Engine)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := d.openNetwork(c, &options); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	manager, err := runtime.New(engine, engine, d.log, options)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	d.onStop(manager.Close)
-	adopted, left, err := manager.Recover(ctx)
+	adopted, err := manager.Recover(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if adopted > 0 {
-		d.log.Info("went on with sandboxes of an earlier daemon", "sandboxes", adopted)
+	go manager.WatchBridge(ctx)
+	settle := func(ctx context.Context) error { return d.settle(ctx, engine, manager) }
+	if adopted == 0 {
+		return manager, func(context.Context) error { return nil }, settle(ctx)
+	}
+	d.log.Info("went on with sandboxes of an earlier daemon", "sandboxes", adopted)
+	return manager, settle, nil
+}
+
+// settle starts the engine, and what needs one. Sandboxes that are there outlive
+// an engine that cannot be started.
+func (d *daemon) settle(ctx context.Context, engine *engine, manager *runtime.Manager) error {
+	if err := engine.start(ctx); err != nil {
+		manager.KeepOnExit()
+		return err
+	}
+	left, err := manager.Cleanup(ctx, false)
+	if err != nil {
+		return err
 	}
 	for _, l := range left {
 		d.log.Warn("removed what an earlier daemon left", "kind", l.Kind, "id", l.ID)
 	}
 	if err := manager.EnsureBase(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	manager.StartPools(ctx)
-	go manager.WatchBridge(ctx)
-	return manager, nil
+	return nil
 }
 
-func (d *daemon) startEngine(ctx context.Context, c config.Config) (*ctrd.Engine, error) {
-	paths := ctrd.Paths{Root: c.Root, State: c.State}
-	ec := ctrd.EngineConfig{
-		Address: c.Containerd.Address, Namespace: c.Instance(),
-		Runc: filepath.Join(c.BinDir, "runc"), RuncRoot: paths.RuncRoot(),
-	}
-	if ec.Address == "" {
-		s, err := ctrd.Supervise(ctx, ctrd.ServerConfig{Paths: paths, BinDir: c.BinDir, Logger: d.log})
+// beside does work at the same time as whatever the returned context is for,
+// which ends with a failure of work.
+func (d *daemon) beside(ctx context.Context, work func(context.Context) error) context.Context {
+	ctx, fail := context.WithCancelCause(ctx)
+	done := make(chan error, 1)
+	go func() {
+		err := work(ctx)
 		if err != nil {
-			return nil, err
+			fail(err)
 		}
-		d.onStop(s.Stop)
-		ec.Address = s.Address()
-		ec.Shim = filepath.Join(c.BinDir, "containerd-shim-runc-v2")
-	}
-	engine, err := ctrd.Connect(ctx, ec)
-	if err != nil {
-		return nil, err
-	}
-	d.onStop(func(context.Context) error { return engine.Close() })
-	return engine, nil
+		done <- err
+	}()
+	d.onStop(func(context.Context) error {
+		fail(nil)
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) { // by the daemon's own end
+			return err
+		}
+		return nil
+	})
+	return ctx
 }
 
 func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idblock.Range, engine *ctrd.Engine) (runtime.Options, error) {

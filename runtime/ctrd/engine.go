@@ -45,12 +45,13 @@ type EngineConfig struct {
 }
 
 // Engine makes containers and keeps images in one namespace of a containerd. Its
-// methods may be called at the same time. While the server is away, they wait for
-// it a while, then fail with sbxerr.EngineDown.
+// methods may be called at the same time. Until Open has succeeded, and while the
+// server is away, they wait a while, then fail with sbxerr.EngineDown.
 type Engine struct {
 	cfg    EngineConfig
 	client *containerd.Client
 	conn   *grpc.ClientConn
+	opened chan struct{} // closed by Open
 	gate   *shimGate
 	names  imageNames
 
@@ -62,10 +63,9 @@ type Engine struct {
 	tainted map[string]bool     // sockets of shims that may remember a container that nobody else knows of
 }
 
-// Connect returns an Engine once the server answers and is of a version that can
-// be used: 1.7 or newer.
-func Connect(ctx context.Context, cfg EngineConfig) (*Engine, error) {
-	const op = "ctrd.connect"
+// New returns an Engine that is still to be opened. The server need not run yet.
+func New(cfg EngineConfig) (*Engine, error) {
+	const op = "ctrd.new"
 	if err := cfg.check(); err != nil {
 		return nil, sbxerr.Wrap(sbxerr.DaemonConf, op, err)
 	}
@@ -78,15 +78,37 @@ func Connect(ctx context.Context, cfg EngineConfig) (*Engine, error) {
 		conn.Close()
 		return nil, sbxerr.Wrap(sbxerr.Internal, op, err)
 	}
-	e := &Engine{
-		cfg: cfg, client: client, conn: conn, gate: newShimGate(), uploads: map[digest.Digest][]string{}, docs: map[digest.Digest]documents{},
-		views: map[string][]string{}, tainted: map[string]bool{},
+	return &Engine{
+		cfg: cfg, client: client, conn: conn, opened: make(chan struct{}), gate: newShimGate(), uploads: map[digest.Digest][]string{},
+		docs: map[digest.Digest]documents{}, views: map[string][]string{}, tainted: map[string]bool{},
+	}, nil
+}
+
+// Open lets calls go to the server once it answers and is of a version that can
+// be used, 1.7 or newer, and once what an earlier daemon could not see to the end
+// of is ended: imports and shims. It is called until it succeeds once.
+func (e *Engine) Open(ctx context.Context) error {
+	const op = "ctrd.open"
+	var version string
+	err := e.callUnopened(ctx, op, "read version of", e.cfg.Address, func(ctx context.Context) error {
+		r, err := e.client.VersionService().Version(ctx, &emptypb.Empty{})
+		version = r.GetVersion()
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	if err := e.adopt(ctx); err != nil {
-		conn.Close()
-		return nil, err
+	if f := CheckContainerd(version); f.Severity == Refused {
+		return sbxerr.New(sbxerr.EngineVersion, op, "use containerd %q at %q: %s", version, e.cfg.Address, f.Reason)
 	}
-	return e, nil
+	if err := e.callUnopened(ctx, op, "end old uploads of", e.cfg.Namespace, e.dropUploads); err != nil {
+		return err
+	}
+	if err := e.callUnopened(ctx, op, "end orphans of", e.cfg.Namespace, e.adoptShims); err != nil {
+		return err
+	}
+	close(e.opened)
+	return nil
 }
 
 // Close ends the connection. What was made stays.
@@ -101,28 +123,6 @@ func (c EngineConfig) check() error {
 		errs = append(errs, fmt.Errorf("use namespace %q: %w", c.Namespace, err))
 	}
 	return errors.Join(errs...)
-}
-
-// adopt checks the server and drops what an import of an earlier daemon left.
-func (e *Engine) adopt(ctx context.Context) error {
-	const op = "ctrd.connect"
-	var version string
-	err := e.call(ctx, op, "read version of", e.cfg.Address, func(ctx context.Context) error {
-		r, err := e.client.VersionService().Version(ctx, &emptypb.Empty{})
-		version = r.GetVersion()
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if f := CheckContainerd(version); f.Severity == Refused {
-		return sbxerr.New(sbxerr.EngineVersion, op, "use containerd %q at %q: %s", version, e.cfg.Address, f.Reason)
-	}
-	if err := e.dropUploads(ctx); err != nil {
-		return err
-	}
-	// What an earlier daemon could not see to the end of.
-	return e.call(ctx, op, "end orphans of", e.cfg.Namespace, e.adoptShims)
 }
 
 // dial connects lazily, and again by itself whenever the connection is lost.
@@ -163,6 +163,18 @@ func checkServing(ctx context.Context, conn *grpc.ClientConn) error {
 		return fmt.Errorf("check health at %q: %s", conn.Target(), r.Status)
 	}
 	return nil
+}
+
+// awaitOpen waits for Open, at most downTimeout.
+func (e *Engine) awaitOpen(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, downTimeout, errDown)
+	defer cancel()
+	select {
+	case <-e.opened:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // ready waits until the connection is up, at most downTimeout.

@@ -26,13 +26,31 @@ var errDown = errors.New("no connection to the server")
 // The context it gets names the Engine's namespace.
 // Errors are placed under a code; op is for programs, verb and object for people.
 func (e *Engine) call(ctx context.Context, op, verb, object string, fn func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, fmt.Errorf("no answer within %s: %w", callTimeout, context.DeadlineExceeded))
+	ctx, cancel := bounded(ctx)
 	defer cancel()
 	return e.callUnbounded(ctx, op, verb, object, fn)
 }
 
 // callUnbounded is call for what may take as long as ctx allows.
 func (e *Engine) callUnbounded(ctx context.Context, op, verb, object string, fn func(context.Context) error) error {
+	if err := e.awaitOpen(ctx); err != nil {
+		return classify(ctx, op, verb, object, err)
+	}
+	return e.attempt(ctx, op, verb, object, fn)
+}
+
+// callUnopened is call for Open.
+func (e *Engine) callUnopened(ctx context.Context, op, verb, object string, fn func(context.Context) error) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	return e.attempt(ctx, op, verb, object, fn)
+}
+
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, callTimeout, fmt.Errorf("no answer within %s: %w", callTimeout, context.DeadlineExceeded))
+}
+
+func (e *Engine) attempt(ctx context.Context, op, verb, object string, fn func(context.Context) error) error {
 	ctx = namespaces.WithNamespace(ctx, e.cfg.Namespace)
 	var err error
 	pause := retryFirst

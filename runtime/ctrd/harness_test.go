@@ -185,9 +185,20 @@ func connect(t testing.TB, s *Supervisor) *Engine {
 	})
 }
 
+func openEngine(ctx context.Context, cfg EngineConfig) (*Engine, error) {
+	e, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.Open(ctx); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
 func connectTo(t testing.TB, cfg EngineConfig) *Engine {
 	t.Helper()
-	e, err := Connect(t.Context(), cfg)
+	e, err := openEngine(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -248,17 +248,15 @@ func (e *Engine) dropLease(ctx context.Context, id string, how ...leases.DeleteO
 
 // dropUploads ends every upload of earlier daemons of this namespace.
 func (e *Engine) dropUploads(ctx context.Context) error {
-	return e.call(ctx, "ctrd.connect", "end old uploads of", e.cfg.Namespace, func(ctx context.Context) error {
-		old, err := e.client.LeasesService().List(ctx, fmt.Sprintf("labels.%q==true", uploadLabel))
-		if err != nil {
-			return err
-		}
-		var errs []error
-		for _, l := range old {
-			errs = append(errs, e.dropLease(ctx, l.ID))
-		}
-		return errors.Join(errs...)
-	})
+	old, err := e.client.LeasesService().List(ctx, fmt.Sprintf("labels.%q==true", uploadLabel))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, l := range old {
+		errs = append(errs, e.dropLease(ctx, l.ID))
+	}
+	return errors.Join(errs...)
 }
 
 func checkImageName(name string) error {

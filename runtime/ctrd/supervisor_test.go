@@ -59,7 +59,7 @@ func TestDaemonKilled(t *testing.T) {
 	if _, scanErr := fmt.Sscan(line, &server); scanErr != nil {
 		t.Fatalf("the daemon said %q: %v", line, err)
 	}
-	e, err := Connect(t.Context(), EngineConfig{Address: p.Socket(), Namespace: "ctrdtest",
+	e, err := openEngine(t.Context(), EngineConfig{Address: p.Socket(), Namespace: "ctrdtest",
 		Shim: filepath.Join(bin, "containerd-shim-runc-v2"), Runc: filepath.Join(bin, "runc"), RuncRoot: p.RuncRoot()})
 	if err != nil {
 		t.Fatal(err)

@@ -205,7 +205,7 @@ func TestNothingLeaks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := Connect(t.Context(), EngineConfig{Address: s.Address(), Namespace: "ctrdtest", Runc: filepath.Join(bin, "runc"), RuncRoot: s.cfg.RuncRoot()})
+		e, err := openEngine(t.Context(), EngineConfig{Address: s.Address(), Namespace: "ctrdtest", Runc: filepath.Join(bin, "runc"), RuncRoot: s.cfg.RuncRoot()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -250,7 +250,7 @@ func TestEngineDown(t *testing.T) {
 	binDir(t)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 1, errors.New("the caller gave up"))
 	defer cancel()
-	_, err := Connect(ctx, EngineConfig{Address: "/run/no-such.sock", Namespace: "x", Runc: "/x", RuncRoot: "/x"})
+	_, err := openEngine(ctx, EngineConfig{Address: "/run/no-such.sock", Namespace: "x", Runc: "/x", RuncRoot: "/x"})
 	if err == nil || errors.Is(err, sbxerr.Unknown) {
 		t.Errorf("connect: %v", err)
 	}

@@ -22,35 +22,36 @@ case " $* " in *" create "*) [ ! -e FILE ] || how=$(cat FILE) ;; esac
 case $how in
 before) kill -KILL $$ ;;
 child)
-	RUNC "$@" & pid=$!
+	PROGRAM "$@" & pid=$!
 	while kill -0 $pid; do
 		for f in /proc/$pid/task/*/children; do
 			read -r child < $f && [ -n "$child" ] && break 2
 		done
 	done
 	kill -KILL $pid; kill -KILL $$ ;;
-created) RUNC "$@"; kill -KILL $$ ;;
+created) PROGRAM "$@"; kill -KILL $$ ;;
 hangs) echo $$ > FILE.new; mv FILE.new FILE.pid; exec sleep 1000 ;;
-*) exec RUNC "$@" ;;
+*) exec PROGRAM "$@" ;;
 esac
 `
 
-// withRunc starts a daemon whose runc is the given script, in which RUNC is the
-// real one and FILE the returned file.
-func withRunc(t *testing.T, script string) (d *harness.Daemon, file string) {
+// withScript returns a directory of programs in which one is the given script, and
+// in that PROGRAM is the real one and FILE the returned file.
+func withScript(t *testing.T, program, script string) (bin, file string) {
 	t.Helper()
-	bin, file := harness.ProgramsWithout(t, "runc"), filepath.Join(t.TempDir(), "how")
-	script = strings.NewReplacer("RUNC", harness.Bin(t, "runc"), "FILE", file).Replace(script)
-	if err := os.WriteFile(filepath.Join(bin, "runc"), []byte(script), 0o755); err != nil {
+	bin, file = harness.ProgramsWithout(t, program), filepath.Join(t.TempDir(), "how")
+	script = strings.NewReplacer("PROGRAM", harness.Bin(t, program), "FILE", file).Replace(script)
+	if err := os.WriteFile(filepath.Join(bin, program), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return harness.Start(t, "--bin-dir", bin), file
+	return bin, file
 }
 
 // A runc that is killed in create is a failure with a code, whatever it had made
 // by then, and leaves nothing; the request can be repeated (F10).
 func TestKilledRunc(t *testing.T) {
-	d, file := withRunc(t, runcThatDies)
+	bin, file := withScript(t, "runc", runcThatDies)
+	d := harness.Start(t, "--bin-dir", bin)
 	d.Run(t, "create", "--name", "other")
 	for _, how := range []string{"before", "child", "created", "hangs"} {
 		t.Run(how, func(t *testing.T) {
@@ -80,6 +81,75 @@ func TestKilledRunc(t *testing.T) {
 		})
 	}
 	d.Run(t, "rm", "--force", "other")
+	checkSound(t, d)
+}
+
+// containerdThatWaits waits as long as FILE says "wait", and fails if it says
+// "fail".
+const containerdThatWaits = `#!/bin/sh
+PATH=/usr/bin:/bin
+[ "$1" != --version ] || exec PROGRAM "$@"
+while :; do
+	case $(cat FILE 2>/dev/null) in
+	wait) sleep 0.02 ;;
+	fail) echo no more; exit 1 ;;
+	*) exec PROGRAM "$@" ;;
+	esac
+done
+`
+
+// The sandboxes of an earlier daemon are served before the engine is there; what
+// needs one waits. An engine that does not start ends the daemon, and nothing else.
+func TestServedBeforeTheEngine(t *testing.T) {
+	bin, file := withScript(t, "containerd", containerdThatWaits)
+	say := func(how string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(how), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := harness.Start(t, "--bin-dir", bin)
+	d.Run(t, "create", "--name", "kept")
+	again := func(how string) {
+		t.Helper()
+		d.Kill(t)
+		say(how)
+		d.Launch(t, "--bin-dir", bin)
+		if r := d.Run(t, "exec", "kept", "--", "echo", "on"); r.Stdout != "on\n" {
+			t.Errorf("a command printed %q", r.Stdout)
+		}
+	}
+
+	again("wait")
+	create := begin(t, d, "create", "--name", "made")
+	time.Sleep(300 * time.Millisecond) // in which it would be made, were there an engine
+	if l := list(t, d); len(l) != 1 {
+		t.Errorf("without an engine there are %+v", l)
+	}
+	say("go")
+	if r := create.end(t); r.Code != 0 {
+		t.Errorf("create failed: %s", r.Stderr)
+	}
+	checkSound(t, d)
+
+	again("wait")
+	say("fail")
+	select {
+	case <-d.Ended():
+	case <-time.After(patience):
+		t.Fatal("the daemon stays without an engine")
+	}
+	if log := d.Log(); !strings.Contains(log, "SBX-602") || !strings.Contains(log, "no more") {
+		t.Errorf("it ended with\n%s", log)
+	}
+	say("go")
+	d.Launch(t, "--bin-dir", bin)
+	for _, name := range []string{"kept", "made"} {
+		if r := d.Run(t, "exec", name, "--", "echo", "on"); r.Stdout != "on\n" {
+			t.Errorf("a command printed %q", r.Stdout)
+		}
+	}
+	d.Run(t, "rm", "--force", "kept", "made")
 	checkSound(t, d)
 }
 

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/caisson-run/caisson/config"
+	"github.com/caisson-run/caisson/runtime/ctrd"
+)
+
+// engine is a containerd: a private one that is started, or the host's own.
+type engine struct {
+	*ctrd.Engine
+	private ctrd.ServerConfig
+	own     bool             // the private one
+	server  *ctrd.Supervisor // of it, once it is started
+}
+
+// newEngine returns an engine that is still to be started.
+func newEngine(c config.Config, log *slog.Logger) (*engine, error) {
+	paths := ctrd.Paths{Root: c.Root, State: c.State}
+	ec := ctrd.EngineConfig{
+		Address: c.Containerd.Address, Namespace: c.Instance(),
+		Runc: filepath.Join(c.BinDir, "runc"), RuncRoot: paths.RuncRoot(),
+	}
+	own := ec.Address == ""
+	if own {
+		ec.Address, ec.Shim = paths.Socket(), filepath.Join(c.BinDir, "containerd-shim-runc-v2")
+	}
+	e, err := ctrd.New(ec)
+	if err != nil {
+		return nil, err
+	}
+	return &engine{Engine: e, own: own, private: ctrd.ServerConfig{Paths: paths, BinDir: c.BinDir, Logger: log}}, nil
+}
+
+func (e *engine) start(ctx context.Context) (err error) {
+	if e.own {
+		if e.server, err = ctrd.Supervise(ctx, e.private); err != nil {
+			return err
+		}
+	}
+	return e.Open(ctx)
+}
+
+// stop ends what start started, all of it or a part.
+func (e *engine) stop(ctx context.Context) error {
+	err := e.Close()
+	if e.server != nil {
+		err = errors.Join(err, e.server.Stop(ctx))
+	}
+	return err
+}
