@@ -77,6 +77,9 @@ const Version = 2
 const (
 	Dir        = "/run/caisson"
 	SocketName = "init.sock"
+	// WakeName is a FIFO beside it: who has it open and waits for a writer to hang
+	// up learns that a daemon listens again.
+	WakeName = "init.wake"
 	BinaryName = "caisson-init"
 )
 

@@ -203,7 +203,7 @@ func (m *Manager) createInit(_ context.Context, s *sandbox) error {
 
 func (m *Manager) removeInit(_ context.Context, id string) error {
 	dir := m.paths.init(id)
-	return removeFiles(filepath.Join(dir, initproto.SocketName), filepath.Join(dir, initproto.BinaryName), dir)
+	return removeFiles(filepath.Join(dir, initproto.SocketName), filepath.Join(dir, initproto.WakeName), filepath.Join(dir, initproto.BinaryName), dir)
 }
 
 // createCgroup makes nothing: the OCI runtime makes the group as the spec

@@ -11,10 +11,14 @@ import (
 const (
 	millisecond = int64(1e6) // in nanoseconds, as all durations here
 
-	// retryMin and retrySpread are between two attempts to find a daemon. They
+	// retryMin and retrySpread are between two greetings that came to nothing. They
 	// differ, so that the sandboxes of a host do not all come at once.
 	retryMin    = 20 * millisecond
 	retrySpread = 30 * millisecond
+
+	// wakeTick is how long this process waits to be woken before it looks for a
+	// daemon by itself.
+	wakeTick = 1000 * millisecond
 
 	// greetTick is how often a greeting that waits looks at the clock, in
 	// milliseconds.
@@ -35,14 +39,29 @@ func (s *server) serve() int {
 		if bootTime() >= s.until {
 			return initproto.ExitLost
 		}
-		conn, err = initproto.DialTimeout(s.path, greetTick)
-		if err == nil {
-			err = s.attend(conn)
+		if conn, err = s.redial(); err != nil {
+			continue
 		}
-		if !s.counted {
+		if err = s.attend(conn); !s.counted {
 			pause(retryMin + bootTime()%retrySpread)
 		}
 	}
+}
+
+// redial connects to the next daemon, or returns an error when it is time to look
+// at the clock.
+func (s *server) redial() (*initproto.Conn, error) {
+	wake := openWake(s.dir + initproto.WakeName) // first, so that no daemon is missed that comes in between
+	defer wake.close()
+	conn, err := initproto.DialTimeout(s.path, greetTick)
+	switch err {
+	case nil:
+	case syscall.EAGAIN: // it is there, and busy
+		pause(retryMin)
+	default:
+		wake.wait(min(wakeTick, max(0, s.until-bootTime())))
+	}
+	return conn, err
 }
 
 // attend serves the daemon on conn until that is lost, and closes it. The

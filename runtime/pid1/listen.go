@@ -25,7 +25,7 @@ type Listener struct {
 // Listen makes the socket initproto.SocketName in dir, a directory that only
 // the daemon can write. It belongs to uid and gid, the host's ids of the
 // sandbox's user, with mode 0600. A socket that is already there, left by an
-// earlier daemon, is replaced.
+// earlier daemon, is replaced, and a PID 1 that waits for the next one is woken.
 func Listen(dir string, uid, gid int) (*Listener, error) {
 	l, err := listen(dir, uid, gid)
 	if err != nil {
@@ -40,7 +40,7 @@ func listen(path string, uid, gid int) (*Listener, error) {
 		return nil, err
 	}
 	dir := os.NewFile(uintptr(fd), path)
-	if err := removeStale(fd); err != nil {
+	if err := errors.Join(removeStale(fd), makeWake(fd, uid, gid)); err != nil {
 		return nil, errors.Join(err, dir.Close())
 	}
 	l, err := listenAt(fd, uid, gid)
@@ -48,6 +48,7 @@ func listen(path string, uid, gid int) (*Listener, error) {
 		return nil, errors.Join(err, dir.Close())
 	}
 	st, err := statSocket(fd)
+	err = errors.Join(err, wake(fd))
 	if err != nil {
 		return nil, errors.Join(err, l.Close(), dir.Close())
 	}

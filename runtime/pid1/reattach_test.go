@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -249,6 +250,48 @@ func TestHeldEndsAreTheDaemonsOwn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A PID 1 that has lost its daemon rests, and notices the next one at once.
+func TestOrphanRests(t *testing.T) {
+	t.Parallel()
+	r := runHeld(t, long)
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond) // it notices
+	before := switches(t, r.cmd.Process.Pid)
+	time.Sleep(1500 * time.Millisecond) // it looks around by itself once or twice
+	if n := switches(t, r.cmd.Process.Pid) - before; n > 60 {
+		t.Errorf("its threads ran %d times without a daemon", n)
+	}
+	begin := time.Now()
+	r.adopt(t, Options{OrphanGrace: long})
+	if took := time.Since(begin); took > 500*time.Millisecond {
+		t.Errorf("it came back after %s", took)
+	}
+}
+
+// switches counts how often threads of pid gave up a processor (proc(5)).
+func switches(t *testing.T, pid int) (n int) {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("threads of %d: %q, %v", pid, files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(text), "\nvoluntary_ctxt_switches:")
+		var own int
+		if _, err := fmt.Sscan(rest, &own); err != nil {
+			t.Fatal(err)
+		}
+		n += own
+	}
+	return n
 }
 
 func TestOrphanGrace(t *testing.T) {
