@@ -360,7 +360,7 @@ func (m *Manager) Stop(ctx context.Context, ref string, grace *time.Duration) (I
 	if wait < 0 || wait > maxTimeout {
 		return Info{}, invalid("grace %s: give a time such as 10s", wait)
 	}
-	if s.info().State == StateRunning {
+	if s.beginStop() {
 		m.askToEnd(ctx, s, wait)
 	}
 	s.end(ErrStopped)
@@ -370,6 +370,17 @@ func (m *Manager) Stop(ctx context.Context, ref string, grace *time.Duration) (I
 	case <-ctx.Done():
 		return Info{}, sbxerr.Wrap(sbxerr.Canceled, "runtime.stop", context.Cause(ctx))
 	}
+}
+
+// beginStop lets no more commands in, and reports whether those that there are can
+// be asked to end.
+func (s *sandbox) beginStop() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == StateRunning {
+		s.state = StateStopping
+	}
+	return s.state == StateStopping && s.ending == nil
 }
 
 // askToEnd sends TERM to every command and waits for their end, no longer than
