@@ -191,9 +191,7 @@ func TestStaleRecords(t *testing.T) {
 	if l := list(t, d); len(l) != 1 || l[0].Name != "whole" {
 		t.Errorf("listed %+v", l)
 	}
-	if alive(rebooted.PID) || alive(torn.PID) {
-		t.Error("swept sandboxes still run")
-	}
+	await(t, "the end of what is swept", func() bool { return !alive(rebooted.PID) && !alive(torn.PID) })
 	d.Run(t, "exec", "whole", "--", "true")
 	d.Run(t, "rm", "--force", "whole")
 	d.AwaitNoSandbox(t)
