@@ -15,11 +15,11 @@ const flagTSYNC specs.LinuxSeccompFlag = "SECCOMP_FILTER_FLAG_TSYNC"
 // umask of PID 1: what it makes, only its user can write.
 const umask uint32 = 0o022
 
-// newNamespaces are those that the runtime makes. The network namespace is
-// joined by path; the time namespace stays the host's, which only tells the
-// uptime.
+// newNamespaces are those that the runtime makes. The user and the network
+// namespace are joined by path; the time namespace stays the host's, which only
+// tells the uptime.
 var newNamespaces = []specs.LinuxNamespaceType{
-	specs.PIDNamespace, specs.IPCNamespace, specs.UTSNamespace, specs.MountNamespace, specs.CgroupNamespace, specs.UserNamespace,
+	specs.PIDNamespace, specs.IPCNamespace, specs.UTSNamespace, specs.MountNamespace, specs.CgroupNamespace,
 }
 
 // maskedPaths cannot be read. Those below /sys are for the day when somebody
@@ -103,7 +103,7 @@ func linux(c Config) *specs.Linux {
 	return &specs.Linux{
 		UIDMappings:       []specs.LinuxIDMapping{ids},
 		GIDMappings:       []specs.LinuxIDMapping{ids},
-		Namespaces:        namespaces(c.NetNSPath),
+		Namespaces:        namespaces(c),
 		CgroupsPath:       c.CgroupsPath,
 		Resources:         clone(c.Resources),
 		Seccomp:           filter(c.Seccomp),
@@ -113,12 +113,14 @@ func linux(c Config) *specs.Linux {
 	}
 }
 
-func namespaces(netns string) []specs.LinuxNamespace {
+func namespaces(c Config) []specs.LinuxNamespace {
 	var out []specs.LinuxNamespace
 	for _, t := range newNamespaces {
 		out = append(out, specs.LinuxNamespace{Type: t})
 	}
-	return append(out, specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: netns})
+	return append(out,
+		specs.LinuxNamespace{Type: specs.UserNamespace, Path: c.UserNSPath},
+		specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: c.NetNSPath})
 }
 
 func filter(s *specs.LinuxSeccomp) *specs.LinuxSeccomp {

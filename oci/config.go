@@ -24,7 +24,7 @@ type Config struct {
 	ID      string
 	Process Process
 	// StateDir is the directory of this sandbox on the host, absolute and
-	// clean. RootPath, NetNSPath, InitDir and the source of every mount are
+	// clean. RootPath, NetNSPath, UserNSPath, InitDir and the source of every mount are
 	// below it, so a specification can name nothing else of the host.
 	StateDir string
 	// RootPath is the root file system, already mounted by the caller with
@@ -35,7 +35,11 @@ type Config struct {
 	// NetNSPath is a network namespace made by the caller and owned by the
 	// host's user namespace, so nobody inside has power over it.
 	NetNSPath string
-	IDMap     IDMap
+	// UserNSPath is a user namespace made by the caller with the mapping IDMap. One
+	// that the runtime made would belong to root, whose share of what the kernel
+	// counts for each user the sandbox would then use up (namespaces(7)).
+	UserNSPath string
+	IDMap      IDMap
 	// CgroupsPath is absolute below the hierarchies' roots: /<instance>/<ID>.
 	CgroupsPath string
 	Seccomp     *specs.LinuxSeccomp

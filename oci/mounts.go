@@ -107,7 +107,7 @@ func checkSource(c Config, m specs.Mount) error {
 	if !cleanPath(m.Source) || !below(m.Source, c.StateDir) {
 		return errors.New("source is not a clean path below the state directory")
 	}
-	if overlap(m.Source, c.RootPath) || overlap(m.Source, c.InitDir) || overlap(m.Source, c.NetNSPath) {
+	if overlap(m.Source, c.RootPath) || overlap(m.Source, c.InitDir) || overlap(m.Source, c.NetNSPath) || overlap(m.Source, c.UserNSPath) {
 		return errors.New("source is the root, the init directory or the network namespace")
 	}
 	return nil

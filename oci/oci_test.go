@@ -39,6 +39,7 @@ func good() Config {
 		RootPath:    testState + "/rootfs",
 		InitDir:     testState + "/init",
 		NetNSPath:   testState + "/netns",
+		UserNSPath:  testState + "/userns",
 		IDMap:       IDMap{HostBase: 1879048192, Size: IDBlockSize},
 		CgroupsPath: "/caisson/" + testID,
 		Seccomp: &specs.LinuxSeccomp{
@@ -170,6 +171,9 @@ func TestBuildRefuses(t *testing.T) {
 		"no id size":            {func(c *Config) { c.IDMap.Size = 0 }, "0 ids"},
 		"large id block":        {func(c *Config) { c.IDMap.Size = 1 << 31 }, "ids, want"},
 		"host network":          {func(c *Config) { c.NetNSPath = "" }, "network namespace"},
+		"users of root":         {func(c *Config) { c.UserNSPath = "" }, "user namespace"},
+		"host users":            {func(c *Config) { c.UserNSPath = "/proc/1/ns/user" }, "user namespace"},
+		"one file for two":      {func(c *Config) { c.UserNSPath = c.NetNSPath }, "contain one another"},
 		"foreign network":       {func(c *Config) { c.NetNSPath = "/proc/1/ns/net" }, "network namespace"},
 		"no state":              {func(c *Config) { c.StateDir = "" }, "state directory"},
 		"state of another":      {func(c *Config) { c.StateDir = "/run/caisson/sandboxes/other" }, "state directory"},

@@ -178,7 +178,7 @@ func ruleNamespaces(s *specs.Spec) error {
 			errs = append(errs, fmt.Errorf("namespace %s is named twice", n.Type))
 		}
 		seen[n.Type] = n.Path
-		if n.Path != "" && n.Type != specs.NetworkNamespace {
+		if n.Path != "" && n.Type != specs.NetworkNamespace && n.Type != specs.UserNamespace {
 			errs = append(errs, fmt.Errorf("namespace %s is an existing one", n.Type))
 		}
 	}
@@ -191,9 +191,12 @@ func ruleNamespaces(s *specs.Spec) error {
 		errs = append(errs, errors.New("more namespaces than there are rules for"))
 	}
 	// A network namespace made by the runtime would belong to the sandbox's
-	// user namespace, and root inside could configure it.
-	if !owns(s, seen[specs.NetworkNamespace]) {
-		errs = append(errs, fmt.Errorf("network namespace %q is not the sandbox's own", seen[specs.NetworkNamespace]))
+	// user namespace, and root inside could configure it. A user namespace made by
+	// the runtime would belong to the host's root, and use up what is root's.
+	for _, t := range []specs.LinuxNamespaceType{specs.NetworkNamespace, specs.UserNamespace} {
+		if !owns(s, seen[t]) {
+			errs = append(errs, fmt.Errorf("%s namespace %q is not the sandbox's own", t, seen[t]))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -108,7 +108,9 @@ func TestVerifyRefuses(t *testing.T) {
 		"another host name":      {func(s *specs.Spec) { s.Hostname = "host" }, "host name"},
 		"no host name":           {func(s *specs.Spec) { s.Hostname = "" }, "host name"},
 		"host pids":              {func(s *specs.Spec) { s.Linux.Namespaces = s.Linux.Namespaces[1:] }, "pid is the host's"},
-		"joined user namespace":  {func(s *specs.Spec) { s.Linux.Namespaces[5].Path = "/proc/1/ns/user" }, "existing one"},
+		"joined user namespace":  {func(s *specs.Spec) { s.Linux.Namespaces[5].Path = "/proc/1/ns/user" }, "user namespace"},
+		"users of the runtime":   {func(s *specs.Spec) { s.Linux.Namespaces[5].Path = "" }, "user namespace"},
+		"joined pid namespace":   {func(s *specs.Spec) { s.Linux.Namespaces[0].Path = "/proc/1/ns/pid" }, "existing one"},
 		"network of the runtime": {func(s *specs.Spec) { s.Linux.Namespaces[6].Path = "" }, "network namespace"},
 		"network of another":     {func(s *specs.Spec) { s.Linux.Namespaces[6].Path = "/run/netns/x" }, "network namespace"},
 		"namespace twice":        {func(s *specs.Spec) { s.Linux.Namespaces = append(s.Linux.Namespaces, s.Linux.Namespaces[0]) }, "named twice"},
@@ -271,7 +273,7 @@ func FuzzBuild(f *testing.F) {
 		`{"Process":{"Args":["/run/caisson/x","` + "\u2028" + `"],"Cwd":"/workspace","Env":["HOME=/h","PATH=/p","=","A"]}}`,
 		`{"IDMap":{"HostBase":2147418112,"Size":65536},"TmpfsBytes":65536,"TmpfsInodes":64,"OOMScoreAdj":1}`,
 		`{"Rlimits":[{"type":"RLIMIT_CORE","hard":0,"soft":0}]}`,
-		`{"StateDir":"/` + testID + `","RootPath":"/` + testID + `/r","InitDir":"/` + testID + `/i","NetNSPath":"/` + testID + `/n","Mounts":null,"CgroupsPath":"/a/b/` + testID + `"}`,
+		`{"StateDir":"/` + testID + `","RootPath":"/` + testID + `/r","InitDir":"/` + testID + `/i","NetNSPath":"/` + testID + `/n","UserNSPath":"/` + testID + `/u","Mounts":null,"CgroupsPath":"/a/b/` + testID + `"}`,
 		`{"Rlimits":null,"Annotations":{"caisson.task":"x"}}`,
 	} {
 		f.Add([]byte(seed))

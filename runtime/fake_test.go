@@ -100,6 +100,7 @@ func (f *fixture) withoutRoot() {
 	}})
 	f.replace(f.directory("rootfs", f.paths.rootfs))
 	f.replace(f.directory("workspace", f.paths.workspace))
+	f.replace(f.directory("userns", f.paths.userns))
 	f.replace(f.directory("netns", f.paths.netns))
 	f.replace(stage{name: "init", remove: f.removeInit, create: func(_ context.Context, s *sandbox) error {
 		dir := f.paths.init(s.id)

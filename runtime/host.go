@@ -39,6 +39,21 @@ func ownRlimits() ([]specs.POSIXRlimit, error) {
 	return out, nil
 }
 
+// setRlimits gives the process pid the limits that are declared for it. The caller
+// may do so with CAP_SYS_RESOURCE over the process, or as its user (prlimit(2)).
+func setRlimits(pid int, limits []specs.POSIXRlimit) error {
+	for _, l := range limits {
+		n, ok := rlimitNumbers[l.Type]
+		if !ok {
+			return sbxerr.New(sbxerr.Internal, "runtime.rlimits", "unknown limit %s", l.Type)
+		}
+		if err := unix.Prlimit(pid, n, &unix.Rlimit{Cur: l.Soft, Max: l.Hard}, nil); err != nil {
+			return sbxerr.Wrap(sbxerr.Limits, "runtime.rlimits", fmt.Errorf("set %s to %d, %d: %w", l.Type, l.Soft, l.Hard, err))
+		}
+	}
+	return nil
+}
+
 // MayRaiseLimits reports whether this process may give a sandbox resource
 // limits above its own.
 func MayRaiseLimits() bool {

@@ -160,7 +160,8 @@ func New(engine Engine, images ImageStore, log *slog.Logger, o Options) (*Manage
 	return m, nil
 }
 
-// blockNS returns the user namespace that maps a block. It is made once for
+// blockNS returns the user namespace that maps a block, and in which its sandbox
+// runs. It belongs to the block's first id, root inside. It is made once for
 // each block and kept: blocks are used again and again.
 func (m *Manager) blockNS(b idblock.Block) (*mount.UserNS, error) {
 	m.usernsMu.Lock()
@@ -169,7 +170,7 @@ func (m *Manager) blockNS(b idblock.Block) (*mount.UserNS, error) {
 		return ns, nil
 	}
 	ids := []mount.IDMap{{Disk: 0, Host: b.Base, Size: idblock.Size}}
-	ns, err := mount.NewUserNS(ids, ids)
+	ns, err := mount.NewOwnedUserNS(b.Base, ids, ids)
 	if err != nil {
 		return nil, err
 	}

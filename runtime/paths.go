@@ -40,6 +40,7 @@ func (p paths) private(id string) string   { return filepath.Join(p.sandbox(id),
 func (p paths) layers(id string) string    { return filepath.Join(p.sandbox(id), "layers") }
 func (p paths) rootfs(id string) string    { return filepath.Join(p.sandbox(id), "rootfs") }
 func (p paths) workspace(id string) string { return filepath.Join(p.sandbox(id), "workspace") }
+func (p paths) userns(id string) string    { return filepath.Join(p.sandbox(id), "userns") }
 func (p paths) netns(id string) string     { return filepath.Join(p.sandbox(id), "netns") }
 func (p paths) init(id string) string      { return filepath.Join(p.sandbox(id), "init") }
 

@@ -17,7 +17,7 @@ import (
 
 // recordVersion is raised when a record changes in a way that an older daemon
 // would misread.
-const recordVersion = 5
+const recordVersion = 6
 
 // record is what is kept of a sandbox outside this process: enough for another
 // daemon to go on with it. It lies on tmpfs: it dies with the boot, like the

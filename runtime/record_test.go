@@ -28,10 +28,10 @@ func TestRecordsSurvive(t *testing.T) {
 }
 
 func TestRecordsAreNotGuessedAt(t *testing.T) {
-	good := `{"version":5,"boot":"b","id":"` + newID() + `"}`
+	good := `{"version":6,"boot":"b","id":"` + newID() + `"}`
 	for name, content := range map[string]string{
-		"empty": "", "torn": good[:len(good)/2], "another boot": `{"version":5,"boot":"c","id":"` + newID() + `"}`,
-		"another version": `{"version":1,"boot":"b","id":"` + newID() + `"}`, "no ID": `{"version":5,"boot":"b","id":"../x"}`, "not a record": "[]",
+		"empty": "", "torn": good[:len(good)/2], "another boot": `{"version":6,"boot":"c","id":"` + newID() + `"}`,
+		"another version": `{"version":1,"boot":"b","id":"` + newID() + `"}`, "no ID": `{"version":6,"boot":"b","id":"../x"}`, "not a record": "[]",
 	} {
 		path := filepath.Join(t.TempDir(), "record.json")
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {

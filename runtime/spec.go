@@ -48,6 +48,7 @@ func (m *Manager) buildSpec(p *plan, block idblock.Block) (*specs.Spec, []string
 		RootPath:    m.paths.rootfs(p.id),
 		InitDir:     m.paths.init(p.id),
 		NetNSPath:   m.paths.netns(p.id),
+		UserNSPath:  m.paths.userns(p.id),
 		IDMap:       oci.IDMap{HostBase: block.Base, Size: idblock.Size},
 		CgroupsPath: m.cgroupPath(p.id),
 		Seccomp:     filter,

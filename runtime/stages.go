@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
+
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/netns"
@@ -43,6 +45,7 @@ func (m *Manager) allStages() []stage {
 		{name: "rootfs", create: m.createRootfs, remove: m.removeRootfs},
 		{name: "workspace", create: m.createWorkspace, remove: m.removeWorkspace},
 		{name: "ports", create: m.createPorts, remove: m.removePorts},
+		{name: "userns", create: m.createUserns, remove: m.removeUserns},
 		{name: "netns", create: m.createNetns, remove: m.removeNetns},
 		{name: "bridge", create: m.createBridge, remove: m.removeBridge},
 		{name: "init", create: m.createInit, remove: m.removeInit},
@@ -172,6 +175,14 @@ func (m *Manager) removeWorkspace(_ context.Context, id string) error {
 	return mount.RemovePoint(m.paths.workspace(id))
 }
 
+func (m *Manager) createUserns(_ context.Context, s *sandbox) error {
+	return s.ids.Pin(m.paths.userns(s.id))
+}
+
+func (m *Manager) removeUserns(_ context.Context, id string) error {
+	return mount.Unpin(m.paths.userns(id))
+}
+
 func (m *Manager) createNetns(_ context.Context, s *sandbox) error {
 	if err := netns.Create(m.paths.netns(s.id)); err != nil {
 		return err
@@ -234,7 +245,7 @@ func (m *Manager) createContainer(ctx context.Context, s *sandbox) error {
 	if err := writeRecord(m.paths.spec(s.id), spec); err != nil {
 		return err
 	}
-	pid, err := m.engine.Create(ctx, Container{ID: s.id, Spec: spec, Labels: s.plan.labels(), Group: m.shims.take(s.id)})
+	pid, err := m.engine.Create(ctx, Container{ID: s.id, Spec: withoutRlimits(spec), Labels: s.plan.labels(), Group: m.shims.take(s.id)})
 	if err != nil {
 		return err
 	}
@@ -247,6 +258,16 @@ func (m *Manager) createContainer(ctx context.Context, s *sandbox) error {
 	return sbxerr.Wrap(sbxerr.Init, "runtime.process", err)
 }
 
+// withoutRlimits leaves the resource limits to tighten: the OCI runtime may set
+// those of a process of another user only with CAP_SYS_RESOURCE, which root does
+// not have on every host.
+func withoutRlimits(s *specs.Spec) *specs.Spec {
+	out, process := *s, *s.Process
+	process.Rlimits = nil
+	out.Process = &process
+	return &out
+}
+
 // tighten makes the group that the OCI runtime made ready for groups of single
 // commands, and sets what the runtime does not. PID 1 has not run anything yet.
 func (m *Manager) tighten(_ context.Context, s *sandbox) error {
@@ -257,7 +278,10 @@ func (m *Manager) tighten(_ context.Context, s *sandbox) error {
 	if err := group.Delegate(s.process.pid); err != nil {
 		return err
 	}
-	return group.Tighten(s.plan.limits.cgroup())
+	if err := group.Tighten(s.plan.limits.cgroup()); err != nil {
+		return err
+	}
+	return s.ids.AsOwner(func() error { return setRlimits(s.process.pid, s.spec.Process.Rlimits) })
 }
 
 func (m *Manager) removeContainer(ctx context.Context, id string) error {

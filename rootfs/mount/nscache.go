@@ -105,5 +105,5 @@ func (u *UserNS) dup() (*UserNS, error) {
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.UserNS, "mount.userns", fmt.Errorf("duplicate a descriptor: %w", err))
 	}
-	return &UserNS{file: os.NewFile(uintptr(fd), u.file.Name())}, nil
+	return &UserNS{file: os.NewFile(uintptr(fd), u.file.Name()), owner: u.owner}, nil
 }

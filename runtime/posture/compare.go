@@ -111,9 +111,10 @@ func compareNamespaces(w want) []Result {
 		declared := slices.ContainsFunc(w.Spec.Linux.Namespaces, func(d specs.LinuxNamespace) bool { return d.Type == n.kind })
 		own, is := w.host.namespaces[n.link], w.live.namespaces[n.link]
 		r := Result{Name: "namespace." + n.link, Declared: own, Live: is, OK: is == own}
+		path, byPath := w.host.joined[n.kind]
 		switch {
-		case n.kind == specs.NetworkNamespace:
-			r.Declared, r.OK = w.host.netns, is == w.host.netns && is != own
+		case byPath:
+			r.Declared, r.OK = path, is == path && is != own
 		case declared:
 			r.Declared, r.OK = "not "+own, is != own && is != ""
 		}

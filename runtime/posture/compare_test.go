@@ -127,6 +127,10 @@ func TestEveryDifferenceIsDetected(t *testing.T) {
 		"host uts namespace":        {sharedNamespace("uts"), "namespace.uts"},
 		"undeclared time namespace": {text("readlink ns/time", "4026531834", "4026539999"), "namespace.time"},
 		"network of another":        {text("readlink ns/net", "[", "[1"), "namespace.net"},
+		"users of another":          {text("readlink ns/user", "[", "[1"), "namespace.user"},
+		"declared users are the host's": {func(_ *testing.T, s *scene) {
+			s.own["userns"], s.live["readlink ns/user"] = s.own["readlink ns/user"], s.own["readlink ns/user"]
+		}, "namespace.user"},
 		"declared network is the host's": {func(_ *testing.T, s *scene) {
 			s.own["netns"], s.live["readlink ns/net"] = s.own["readlink ns/net"], s.own["readlink ns/net"]
 		}, "namespace.net"},
@@ -207,7 +211,7 @@ func TestEveryDifferenceIsDetected(t *testing.T) {
 		"mask is below":          {func(_ *testing.T, s *scene) { s.flip("/proc/bus") }, "mount /proc/bus"},
 		"mask of the host":       {device("/proc/acpi", "0:27"), "mount /proc/acpi"},
 		"shared with the host":   {mount("/tmp", " - tmpfs", " shared:7 - tmpfs"), "propagation"},
-		"slave of the host":      {mount("/", " - ext4", " master:1 - ext4"), "propagation"},
+		"slave of the host":      {mount("/", " - tmpfs", " master:1 - tmpfs"), "propagation"},
 		"mount over a mask":      {addMount("300 54 0:45 / /proc/acpi rw,relatime - proc proc rw"), "mount /proc/acpi"},
 		"second proc":            {addMount("300 74 0:99 / /proc rw,nosuid,nodev,noexec,relatime - proc proc rw"), "mount /proc"},
 		"sysfs":                  {addMount("300 84 0:22 / /sys ro,nosuid,nodev,noexec,relatime - sysfs sysfs rw"), "mount /sys"},

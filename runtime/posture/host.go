@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	goruntime "runtime"
+	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -14,7 +15,7 @@ import (
 // daemon's own surroundings, which a sandbox must not share.
 type host struct {
 	namespaces map[string]string
-	netns      string // the declared network namespace, as a link shows it
+	joined     map[specs.LinuxNamespaceType]string // the namespaces that are declared by path, as links show them
 	mounts     []mount
 	devices    map[string]bool // file systems that the daemon sees
 	unified    string          // the daemon's own cgroup on v2
@@ -36,7 +37,7 @@ func readHost(spec *specs.Spec) (host, error) {
 	if err = errors.Join(err, self.close()); err != nil {
 		return host{}, fmt.Errorf("read the daemon's own process: %w", err)
 	}
-	if h.netns, err = netnsLink(netnsPath(spec)); err != nil {
+	if h.joined, err = joined(spec); err != nil {
 		return host{}, err
 	}
 	h.exists = existing(spec)
@@ -75,30 +76,39 @@ func hostOf(self files) (host, error) {
 	return h, nil
 }
 
-func netnsPath(spec *specs.Spec) string {
-	for _, n := range spec.Linux.Namespaces {
-		if n.Type == specs.NetworkNamespace {
-			return n.Path
+// joined returns the namespaces that spec names by path. It must name those that
+// the daemon makes.
+func joined(spec *specs.Spec) (map[specs.LinuxNamespaceType]string, error) {
+	out := map[specs.LinuxNamespaceType]string{}
+	for kind, prefix := range map[specs.LinuxNamespaceType]string{specs.NetworkNamespace: "net", specs.UserNamespace: "user"} {
+		i := slices.IndexFunc(spec.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == kind })
+		if i < 0 {
+			return nil, fmt.Errorf("no %s namespace is declared", kind)
 		}
+		link, err := namespaceLink(prefix, spec.Linux.Namespaces[i].Path)
+		if err != nil {
+			return nil, err
+		}
+		out[kind] = link
 	}
-	return ""
+	return out, nil
 }
 
-// netnsLink renders the namespace bound at path as a link in /proc/<pid>/ns
+// namespaceLink renders the namespace bound at path as a link in /proc/<pid>/ns
 // does. Inodes of namespaces are unique while they live (namespaces(7)).
-func netnsLink(path string) (string, error) {
+func namespaceLink(prefix, path string) (string, error) {
 	var fs unix.Statfs_t
 	var st unix.Stat_t
 	if err := unix.Statfs(path, &fs); err != nil {
-		return "", fmt.Errorf("stat network namespace %q: %w", path, err)
+		return "", fmt.Errorf("stat namespace %q: %w", path, err)
 	}
 	if fs.Type != unix.NSFS_MAGIC {
-		return "", fmt.Errorf("network namespace %q is not a namespace", path)
+		return "", fmt.Errorf("%q is not a namespace", path)
 	}
 	if err := unix.Stat(path, &st); err != nil {
-		return "", fmt.Errorf("stat network namespace %q: %w", path, err)
+		return "", fmt.Errorf("stat namespace %q: %w", path, err)
 	}
-	return fmt.Sprintf("net:[%d]", st.Ino), nil
+	return fmt.Sprintf("%s:[%d]", prefix, st.Ino), nil
 }
 
 // existing tells which of the paths to cover there are. The host's /proc has

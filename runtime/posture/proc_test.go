@@ -121,8 +121,11 @@ func TestCheckOfTheTestItself(t *testing.T) {
 	d := s.declared
 	d.PID, d.PIDFD = os.Getpid(), pidfd(t, os.Getpid())
 	for i := range d.Spec.Linux.Namespaces {
-		if d.Spec.Linux.Namespaces[i].Type == specs.NetworkNamespace {
-			d.Spec.Linux.Namespaces[i].Path = "/proc/self/ns/net"
+		switch n := &d.Spec.Linux.Namespaces[i]; n.Type {
+		case specs.NetworkNamespace:
+			n.Path = "/proc/self/ns/net"
+		case specs.UserNamespace:
+			n.Path = "/proc/self/ns/user"
 		}
 	}
 	results, err := Check(t.Context(), d)
@@ -139,14 +142,14 @@ func TestCheckOfTheTestItself(t *testing.T) {
 	}
 }
 
-func TestNetnsLink(t *testing.T) {
-	link, err := netnsLink("/proc/thread-self/ns/net")
+func TestNamespaceLink(t *testing.T) {
+	link, err := namespaceLink("net", "/proc/thread-self/ns/net")
 	must(t, err)
 	if want, err := os.Readlink("/proc/thread-self/ns/net"); err != nil || link != want {
 		t.Errorf("link %q, want %q", link, want)
 	}
 	for _, path := range []string{"", "/nowhere", "/etc/passwd", "/"} {
-		if link, err := netnsLink(path); err == nil {
+		if link, err := namespaceLink("net", path); err == nil {
 			t.Errorf("%q gives %q", path, link)
 		}
 	}

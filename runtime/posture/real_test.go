@@ -36,7 +36,7 @@ func TestRealSandbox(t *testing.T) {
 			must(t, os.WriteFile(s.proc("oom_score_adj"), []byte("501"), 0))
 		}, "oom_score_adj"},
 		{"lowered limit", func(t *testing.T, s *sandbox) {
-			must(t, unix.Prlimit(s.pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil))
+			must(t, s.users.AsOwner(func() error { return unix.Prlimit(s.pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil) }))
 		}, "rlimit.RLIMIT_CORE"},
 		{"mount over the workspace", func(t *testing.T, s *sandbox) {
 			s.inside(t, "mount", "-t", "tmpfs", "none", "/workspace")

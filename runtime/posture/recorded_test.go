@@ -132,7 +132,7 @@ func recordSandbox(t *testing.T, s *sandbox) {
 		return err == nil && (slices.Contains([]string{"/", "/proc", "/sys", "/dev", "/dev/shm", "/dev/pts"}, m.point) || strings.HasPrefix(m.point, s.top))
 	})
 	self.notes["read cgroup"] = "0::/\n"
-	self.notes["netns"] = h.netns
+	self.notes["netns"], self.notes["userns"] = h.joined[specs.NetworkNamespace], h.joined[specs.UserNamespace]
 	var exists []string
 	for p, is := range h.exists {
 		if is {
@@ -188,7 +188,7 @@ func (s *scene) compare() ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.netns = s.own["netns"]
+	h.joined = map[specs.LinuxNamespaceType]string{specs.NetworkNamespace: s.own["netns"], specs.UserNamespace: s.own["userns"]}
 	h.exists = map[string]bool{}
 	for _, p := range strings.Fields(s.own["exists"]) {
 		h.exists[p] = true

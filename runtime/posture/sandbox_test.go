@@ -3,6 +3,8 @@ package posture
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/oci"
+	rootmount "github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/seccomp"
 )
 
@@ -37,6 +40,7 @@ type sandbox struct {
 	top    string // directory of everything
 	cgroup string // parent
 	runc   string
+	users  *rootmount.UserNS
 }
 
 func must(t testing.TB, err error) {
@@ -79,6 +83,7 @@ func startSandbox(t testing.TB) *sandbox {
 	s.spec = s.buildSpec(t, state)
 	makeRoot(t, filepath.Join(state, "rootfs"))
 	bindPrivate(t, filepath.Join(state, "workspace"), 0)
+	s.users = makeUserNS(t, filepath.Join(state, "userns"))
 	makeNetNS(t, filepath.Join(state, "netns"))
 	listener := makeInit(t, filepath.Join(state, "init"))
 	s.run(t, state)
@@ -125,7 +130,7 @@ func (s *sandbox) buildSpec(t testing.TB, state string) *specs.Spec {
 		t.Log(warnings)
 	}
 	spec, err := oci.Build(oci.Config{
-		ID: realID, StateDir: state, RootPath: state + "/rootfs", InitDir: state + "/init", NetNSPath: state + "/netns",
+		ID: realID, StateDir: state, RootPath: state + "/rootfs", InitDir: state + "/init", NetNSPath: state + "/netns", UserNSPath: state + "/userns",
 		Process: oci.Process{
 			Args: []string{oci.InitMount + "/caisson-init"}, Env: []string{"PATH=/bin", "HOME=/home"}, Cwd: "/",
 			UID: realUID, GID: realUID, AdditionalGIDs: []uint32{2000, 44},
@@ -163,6 +168,16 @@ func bindPrivate(t testing.TB, dir string, flags uintptr) {
 	must(t, unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV|flags, ""))
 }
 
+// makeUserNS binds the user namespace that the sandbox joins to file.
+func makeUserNS(t testing.TB, file string) *rootmount.UserNS {
+	ids := []rootmount.IDMap{{Disk: 0, Host: realBase, Size: oci.IDBlockSize}}
+	ns, err := rootmount.NewOwnedUserNS(realBase, ids, ids)
+	must(t, err)
+	must(t, ns.Pin(file))
+	t.Cleanup(func() { must(t, errors.Join(rootmount.Unpin(file), ns.Close())) })
+	return ns
+}
+
 // makeNetNS binds a new network namespace, owned by the host's user namespace,
 // to file. The thread that was in it ends with its goroutine.
 func makeNetNS(t testing.TB, file string) {
@@ -195,7 +210,9 @@ func makeInit(t testing.TB, dir string) *net.UnixListener {
 }
 
 func (s *sandbox) run(t testing.TB, bundle string) {
-	config, err := json.Marshal(s.spec)
+	spec, process := *s.spec, *s.spec.Process
+	process.Rlimits, spec.Process = nil, &process // set below, as the daemon does
+	config, err := json.Marshal(spec)
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(bundle, "config.json"), config, 0o600))
 	t.Cleanup(func() { s.command(t, "delete", "--force", realID) })
@@ -209,7 +226,22 @@ func (s *sandbox) run(t testing.TB, bundle string) {
 	must(t, err)
 	s.pidfd = os.NewFile(uintptr(fd), "pidfd")
 	t.Cleanup(func() { must(t, s.pidfd.Close()) })
+	must(t, s.users.AsOwner(func() error { return setLimits(s.pid, s.spec.Process.Rlimits) }))
 	s.command(t, "start", realID)
+}
+
+func setLimits(pid int, limits []specs.POSIXRlimit) error {
+	numbers := map[string]int{
+		"RLIMIT_CORE": unix.RLIMIT_CORE, "RLIMIT_MEMLOCK": unix.RLIMIT_MEMLOCK, "RLIMIT_MSGQUEUE": unix.RLIMIT_MSGQUEUE,
+		"RLIMIT_NICE": unix.RLIMIT_NICE, "RLIMIT_NOFILE": unix.RLIMIT_NOFILE, "RLIMIT_NPROC": unix.RLIMIT_NPROC,
+		"RLIMIT_RTPRIO": unix.RLIMIT_RTPRIO, "RLIMIT_SIGPENDING": unix.RLIMIT_SIGPENDING, "RLIMIT_STACK": unix.RLIMIT_STACK,
+	}
+	for _, l := range limits {
+		if err := unix.Prlimit(pid, numbers[l.Type], &unix.Rlimit{Cur: l.Soft, Max: l.Hard}, nil); err != nil {
+			return fmt.Errorf("%s: %w", l.Type, err)
+		}
+	}
+	return nil
 }
 
 // command runs runc with /dev/null as its streams, because the container

@@ -4,8 +4,8 @@
 // attempt that fails everywhere proves nothing.
 //
 // It is one static program without dependencies on what is around it. Its
-// other modes fill a sandbox up (bomb), sweep all system calls (sweep), hold
-// something (hold), and stand in for runc (by that name).
+// other modes fill a sandbox up (bomb), or what its user may have (exhaust, nest),
+// sweep all system calls (sweep), hold something (hold), and stand in for runc (by that name).
 package main
 
 import (
@@ -66,6 +66,10 @@ func main() {
 		exit(bomb(args))
 	case "hold":
 		exit(hold(args))
+	case "exhaust":
+		exit(exhaust())
+	case "nest":
+		exit(nest())
 	case "abort":
 		exit(abort())
 	case "roam":
