@@ -40,7 +40,8 @@ func ownRlimits() ([]specs.POSIXRlimit, error) {
 }
 
 // setRlimits gives the process pid the limits that are declared for it. The caller
-// may do so with CAP_SYS_RESOURCE over the process, or as its user (prlimit(2)).
+// may do so with CAP_SYS_RESOURCE over the process (prlimit(2)), which the owner of
+// its user namespace has: one that may not has not the declared one before it.
 func setRlimits(pid int, limits []specs.POSIXRlimit) error {
 	for _, l := range limits {
 		n, ok := rlimitNumbers[l.Type]
@@ -48,7 +49,7 @@ func setRlimits(pid int, limits []specs.POSIXRlimit) error {
 			return sbxerr.New(sbxerr.Internal, "runtime.rlimits", "unknown limit %s", l.Type)
 		}
 		if err := unix.Prlimit(pid, n, &unix.Rlimit{Cur: l.Soft, Max: l.Hard}, nil); err != nil {
-			return sbxerr.Wrap(sbxerr.Limits, "runtime.rlimits", fmt.Errorf("set %s to %d, %d: %w", l.Type, l.Soft, l.Hard, err))
+			return sbxerr.Wrap(sbxerr.Posture, "runtime.rlimits", fmt.Errorf("set %s to %d, %d: %w", l.Type, l.Soft, l.Hard, err))
 		}
 	}
 	return nil

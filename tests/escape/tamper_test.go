@@ -35,7 +35,7 @@ func TestTamperedSandboxesNeverRun(t *testing.T) {
 		t.Fatalf("an honest runtime is refused: %s%s", r.Stdout, r.Stderr)
 	}
 	for _, change := range []string{"seccomp", "capability", "neither", "user", "group", "memory", "pids", "cpu", "masked-path", "read-only-path",
-		"mount", "mount-options", "writable-usr", "rlimit", "oom-score", "host-network", "host-ipc", "environment", "id-map"} {
+		"mount", "mount-options", "writable-usr", "oom-score", "host-network", "host-ipc", "environment", "id-map", "users"} {
 		t.Run(change, func(t *testing.T) {
 			held(t, "P156", "a runtime that changes: "+change)
 			must(t, os.WriteFile(kind, []byte(change), 0o600))

@@ -60,7 +60,6 @@ var tampers = map[string]func(spec object){
 	"writable-usr": func(s object) {
 		appendTo(s, "mounts", object{"destination": "/usr", "type": "tmpfs", "source": "tmpfs", "options": []string{"nosuid", "nodev"}})
 	},
-	"rlimit":       func(s object) { raiseLimit(s, "RLIMIT_MEMLOCK") },
 	"oom-score":    func(s object) { part(s, "process")["oomScoreAdj"] = 999 },
 	"host-network": func(s object) { dropNamespace(s, "network") },
 	"host-ipc":     hostIPC,
@@ -69,6 +68,7 @@ var tampers = map[string]func(spec object){
 		part(s, "linux")["devices"] = []object{{"path": "/dev/kmsg", "type": "c", "major": 1, "minor": 11}}
 	},
 	"id-map":     widenIDs,
+	"users":      ownUsers,
 	"no-seccomp": func(object) {},
 	"old":        func(object) {},
 	"neither":    func(s object) { delete(part(s, "linux"), "seccomp"); part(s, "process")["noNewPrivileges"] = false },
@@ -142,11 +142,11 @@ func dropNamespace(s object, kind string) {
 	linux["namespaces"] = slices.DeleteFunc(old, func(v any) bool { return v.(object)["type"] == kind })
 }
 
-func raiseLimit(s object, name string) {
-	limits, _ := part(s, "process")["rlimits"].([]any)
-	for _, v := range limits {
-		if l := v.(object); l["type"] == name {
-			l["hard"] = 2 * l["hard"].(float64)
+// ownUsers makes the user namespace root's, with the mapping that is declared.
+func ownUsers(s object) {
+	for _, v := range part(s, "linux")["namespaces"].([]any) {
+		if n := v.(object); n["type"] == "user" {
+			delete(n, "path")
 		}
 	}
 }
@@ -161,6 +161,7 @@ func hostIPC(s object) {
 
 // widenIDs adds the next block of host ids to the sandbox's own.
 func widenIDs(s object) {
+	ownUsers(s) // the one that it is to join cannot be changed
 	for _, list := range []string{"uidMappings", "gidMappings"} {
 		for _, v := range part(s, "linux")[list].([]any) {
 			v.(object)["size"] = 2 << 16
