@@ -73,6 +73,9 @@ const (
 	EgressBusy     Code = "SBX-706" // a limit of the sandbox's gateway is reached
 	Gateway        Code = "SBX-707" // the gateway of a sandbox failed; nothing gets out meanwhile
 
+	EgressProxy     Code = "SBX-708" // the operator's upstream proxy does not connect to an allowed destination
+	EgressProxyDown Code = "SBX-709" // the operator's upstream proxy does not answer
+
 	APIUsage  Code = "SBX-801" // the call or command line is malformed
 	DaemonOff Code = "SBX-802" // no daemon listens on the socket
 	APIBroken Code = "SBX-803" // the connection to the daemon broke

@@ -18,7 +18,7 @@ type Notice struct {
 // hidden are codes whose causes name resolvers, internal addresses or files of
 // the host. Only their summary is told.
 var hidden = map[sbxerr.Code]bool{
-	sbxerr.EgressResolve: true, sbxerr.EgressDial: true, sbxerr.Gateway: true, sbxerr.Internal: true, sbxerr.Unknown: true,
+	sbxerr.EgressResolve: true, sbxerr.EgressDial: true, sbxerr.EgressProxyDown: true, sbxerr.Gateway: true, sbxerr.Internal: true, sbxerr.Unknown: true,
 }
 
 // Of makes a notice of err, which must not be nil.

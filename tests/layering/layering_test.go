@@ -68,6 +68,7 @@ var only = []struct {
 	{"github.com/miekg/dns", []string{"gateway/dns"}},
 	{"golang.org/x/net/idna", []string{"gateway/policy"}}, // one canonical form of a name, made in one place
 	{"golang.org/x/net/publicsuffix", []string{"gateway/policy"}},
+	{"golang.org/x/net/proxy", []string{"gateway/upstream"}},
 }
 
 // heavy must not be linked into programs that have to be small.
