@@ -9,5 +9,6 @@
 //
 // No question is passed on. For an allowed name the gateway asks its own
 // question for addresses, so that a name that does not exist is NXDOMAIN; no
-// other name causes any packet.
+// other name causes any packet. A name that leaves through an upstream proxy is
+// not asked for: it has an address whether it exists or not.
 package dns

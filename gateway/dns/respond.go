@@ -78,12 +78,8 @@ func (s *server) nameOf(question miekg.Question) (policy.Name, error) {
 
 // resolve gives an allowed name its address, if it exists.
 func (s *server) resolve(p *policy.Policy, name policy.Name) outcome {
-	_, mapped := p.Mapped(name, 0)
-	_, linked := p.Linked(name)
-	if !mapped && !linked {
-		if o, ok := s.exists(name); !ok {
-			return o
-		}
+	if o, ok := s.known(p, name); !ok {
+		return o
 	}
 	addr, err := s.Pool.Address(name)
 	if err != nil {
@@ -92,12 +88,26 @@ func (s *server) resolve(p *policy.Policy, name policy.Name) outcome {
 	return outcome{verdict: Answered, address: addr}
 }
 
+// known reports whether name may be taken to exist, by asking for it where nobody else
+// does. The outcome counts only if not.
+func (s *server) known(p *policy.Policy, name policy.Name) (outcome, bool) {
+	_, mapped := p.Mapped(name, 0)
+	_, linked := p.Linked(name)
+	if mapped || linked {
+		return outcome{}, true
+	}
+	if _, used := s.Pool.Lookup(name); !used && !s.fresh.Allow() {
+		return outcome{verdict: Refused, rule: "limit of new names", err: sbxerr.New(sbxerr.EgressBusy, "dns.answer", "too many new names; ask again later")}, false
+	}
+	if s.Elsewhere != nil && s.Elsewhere(p, name) {
+		return outcome{}, true
+	}
+	return s.exists(name)
+}
+
 // exists asks upstream for name, within the limits. The outcome counts only if
 // it does not exist.
 func (s *server) exists(name policy.Name) (outcome, bool) {
-	if _, known := s.Pool.Lookup(name); !known && !s.fresh.Allow() {
-		return outcome{verdict: Refused, rule: "limit of new names", err: sbxerr.New(sbxerr.EgressBusy, "dns.answer", "too many new names; ask again later")}, false
-	}
 	select {
 	case s.pending <- struct{}{}:
 		defer func() { <-s.pending }()

@@ -23,8 +23,11 @@ type Config struct {
 	Policy   func() *policy.Policy // the one in force; asked for each question
 	Pool     *Pool
 	Resolver Resolver
-	Observer Observer // nil: nobody looks
-	Limits   Limits
+	// Elsewhere reports whether somebody else resolves an allowed name, so that
+	// nobody is asked for it here; nil is for no name.
+	Elsewhere func(*policy.Policy, policy.Name) bool
+	Observer  Observer // nil: nobody looks
+	Limits    Limits
 }
 
 // Limits bound what one sandbox may ask. Zero is an error and never means

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/upstream"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -46,6 +47,8 @@ type Config struct {
 	Resolver Resolver
 	Recorder Recorder // nil: nobody looks
 	Limits   Limits
+
+	Upstream *upstream.Proxy // nil: this process connects to all destinations itself
 
 	Link   Linker // nil: no link leads anywhere
 	Origin Origin // nil: OriginalDestination
@@ -121,6 +124,7 @@ type Attempt struct {
 	Address  netip.AddrPort // what was dialled; zero if nothing was
 	Rule     string         // that caused the verdict
 	Linked   bool           // the name leads to another sandbox, in which Address is
+	Proxied  bool           // it left through the upstream proxy, whose Address is
 	Private  bool           // the rule lets the name lead to what is not public
 	Verdict  Verdict
 	Code     sbxerr.Code // of what was refused or failed

@@ -10,7 +10,9 @@
 //     name the same host?
 //  4. The name is resolved here; each address is decided on.
 //  5. One of the addresses that were decided on is dialled: nothing is resolved
-//     a second time.
+//     a second time. What leaves through an upstream proxy (package upstream) is
+//     neither resolved nor judged by its address here: the proxy is dialled, and
+//     asked to connect to the name.
 //  6. The policy, which may be another by now, is asked once more, and from
 //     then on a change of it cuts the connection.
 //  7. Bytes go both ways until both sides are done.

@@ -182,7 +182,7 @@ func (in *Inbound) run(ctx context.Context, a *arrival, all *sync.WaitGroup) {
 		return
 	}
 	a.record.Verdict = Allowed
-	relay(a.client, inside, nil, all, func(c tally) {
+	relay(a.client, inside, nil, nil, all, func(c tally) {
 		a.record.Received, a.record.Sent = c.sent, c.received
 		if c.broken {
 			a.record.Reason = brokeOff

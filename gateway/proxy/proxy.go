@@ -57,7 +57,7 @@ func (p *Proxy) SetPolicy(next *policy.Policy) {
 		if !f.carried {
 			continue // asks again when it is admitted
 		}
-		if d := f.decide(next); !d.Allowed {
+		if d := p.decide(f, next); !d.Allowed {
 			f.cut(Cut, d)
 		}
 	}
@@ -177,7 +177,7 @@ func (p *Proxy) admit(f *flow, upstream *net.TCPConn) error {
 	if f.cutBy != nil {
 		return sbxerr.New(sbxerr.Canceled, "proxy.admit", "the connection was ended: %s", f.cutBy.verdict)
 	}
-	d := f.decide(p.policy)
+	d := p.decide(f, p.policy)
 	f.attempt.Rule, f.attempt.Private = d.Rule, d.Private
 	if !d.Allowed {
 		return d.Err()
@@ -198,6 +198,7 @@ type flow struct {
 	asked   netip.AddrPort // what the sandbox connected to
 	address netip.AddrPort // what was dialled
 	link    policy.Link    // that was followed; zero: none
+	proxied bool           // it leaves through the upstream proxy, whose address was dialled
 	left    func()         // says that the linked sandbox is left; nil: it was not entered
 	speaks  protocol       // in which the client can be told of a refusal
 
@@ -213,17 +214,6 @@ type flow struct {
 type cutting struct {
 	verdict Verdict
 	by      policy.Decision
-}
-
-// decide asks p about f, with the address that was dialled.
-func (f *flow) decide(p *policy.Policy) policy.Decision {
-	if l, _ := p.Linked(f.name); l != f.link {
-		return policy.Decision{Rule: "change of a link", Code: sbxerr.EgressDenied, Reason: f.target() + " leads elsewhere now"}
-	}
-	if f.name == "" {
-		return p.DecideAddress(f.address.Addr(), f.address.Port())
-	}
-	return p.DecideResolved(f.name, f.asked.Port(), f.address.Addr())
 }
 
 // cut ends f from outside: both sides learn of it at once.
@@ -247,7 +237,7 @@ func (f *flow) target() string {
 // record is the Attempt of f, which is over.
 func (f *flow) record() Attempt {
 	a := f.attempt
-	a.Name, a.Asked, a.Address, a.Linked = f.name, f.asked, f.address, f.link != policy.Link{}
+	a.Name, a.Asked, a.Address, a.Linked, a.Proxied = f.name, f.asked, f.address, f.link != policy.Link{}, f.proxied
 	a.Duration = time.Since(a.Begun)
 	if c := f.cutBy; c != nil {
 		a.Verdict, a.Rule, a.Code, a.Reason = c.verdict, c.by.Rule, c.by.Code, c.by.Reason

@@ -27,11 +27,11 @@ type tally struct {
 }
 
 // relay carries bytes both ways until both sides have said that they are done,
-// or one fails, which ends both; then it calls over. What the one side said
-// already goes first. Each way has a goroutine of its own that calls little: one
+// or one fails, which ends both; then it calls over. What the one side said, and
+// was heard of the other, already, goes first. Each way has a goroutine of its own that calls little: one
 // that resolved and dialled has a grown stack, which a connection that waits
 // would keep for as long as it lives.
-func relay(one, other *net.TCPConn, said []byte, all *sync.WaitGroup, over func(tally)) {
+func relay(one, other *net.TCPConn, said, heard []byte, all *sync.WaitGroup, over func(tally)) {
 	var left atomic.Int32
 	var broken atomic.Bool
 	var c tally
@@ -48,7 +48,7 @@ func relay(one, other *net.TCPConn, said []byte, all *sync.WaitGroup, over func(
 		}
 	}
 	all.Go(func() { way(other, one, said, &c.sent) })
-	all.Go(func() { way(one, other, nil, &c.received) })
+	all.Go(func() { way(one, other, heard, &c.received) })
 }
 
 // carry moves said and then all that src sends to dst, and tells dst of the

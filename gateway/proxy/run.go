@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,7 +26,7 @@ const brokeOff = "the connection broke"
 
 // run takes f to where bytes can flow, and has them flow both ways.
 func (p *Proxy) run(f *flow, all *sync.WaitGroup) {
-	said, err := p.open(f)
+	said, heard, err := p.open(f)
 	if err != nil {
 		f.fail(err)
 		refuse(f.client, f.speaks, err)
@@ -34,25 +35,28 @@ func (p *Proxy) run(f *flow, all *sync.WaitGroup) {
 	}
 	f.cancel() // nothing waits for it any more
 	f.attempt.Verdict = Allowed
-	relay(f.client, f.upstream, said, all, func(c tally) {
+	if f.proxied {
+		f.attempt.Reason = byProxy
+	}
+	relay(f.client, f.upstream, said, heard, all, func(c tally) {
 		f.attempt.Sent, f.attempt.Received = c.sent, c.received
 		if c.broken {
-			f.attempt.Reason = brokeOff
+			f.attempt.Reason = strings.TrimPrefix(f.attempt.Reason+"; "+brokeOff, "; ")
 		}
 		p.finish(f)
 	})
 }
 
-// open takes all steps up to admission.
-func (p *Proxy) open(f *flow) (said []byte, err error) {
+// open takes all steps up to admission. It returns what each side said meanwhile.
+func (p *Proxy) open(f *flow) (said, heard []byte, err error) {
 	if said, err = p.greet(f); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	upstream, err := p.connect(f)
+	upstream, heard, err := p.connect(f)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return said, p.admit(f, upstream)
+	return said, heard, p.admit(f, upstream)
 }
 
 // greet finds out where f was meant to go and hears what the client says first,
@@ -77,16 +81,22 @@ func (p *Proxy) greet(f *flow) (said []byte, err error) {
 	return said, p.matches(f, host, silent)
 }
 
-// connect dials where f may go.
-func (p *Proxy) connect(f *flow) (*net.TCPConn, error) {
-	if l, linked := p.Policy().Linked(f.name); linked {
-		return p.follow(f, l)
+// connect dials where f may go. It returns what the destination said already.
+func (p *Proxy) connect(f *flow) (c *net.TCPConn, heard []byte, err error) {
+	inForce := p.Policy()
+	if l, linked := inForce.Linked(f.name); linked {
+		c, err = p.follow(f, l)
+		return c, nil, err
+	}
+	if f.proxied = p.leavesBy(f, inForce); f.proxied {
+		return p.through(f)
 	}
 	addresses, err := p.addresses(f)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return p.dial(f, addresses)
+	c, err = p.dial(f, addresses)
+	return c, nil, err
 }
 
 // follow connects to the port of another sandbox to which the name of f leads.
@@ -160,7 +170,7 @@ func (p *Proxy) addresses(f *flow) ([]netip.AddrPort, error) {
 	var good []netip.AddrPort
 	var refusal error
 	for _, addr := range found {
-		if d := inForce.DecideResolved(f.name, port, addr); d.Allowed {
+		if d := p.decideResolved(f, inForce, addr); d.Allowed {
 			good = append(good, netip.AddrPortFrom(addr, port))
 		} else if refusal == nil {
 			refusal = d.Err()
@@ -179,6 +189,14 @@ func (p *Proxy) addresses(f *flow) ([]netip.AddrPort, error) {
 func (p *Proxy) dial(f *flow, addresses []netip.AddrPort) (*net.TCPConn, error) {
 	ctx, cancel := context.WithTimeout(f.ctx, p.config.Limits.Connect)
 	defer cancel()
+	c, err := p.dialAny(ctx, f, addresses)
+	if err != nil {
+		return nil, sbxerr.Wrap(sbxerr.EgressDial, "proxy.dial", fmt.Errorf("connect to %s: %w", f.target(), err))
+	}
+	return c, nil
+}
+
+func (p *Proxy) dialAny(ctx context.Context, f *flow, addresses []netip.AddrPort) (*net.TCPConn, error) {
 	each := max(p.config.Limits.Connect/time.Duration(len(addresses)), leastTry)
 	var errs []error
 	for _, addr := range addresses {
@@ -189,7 +207,7 @@ func (p *Proxy) dial(f *flow, addresses []netip.AddrPort) (*net.TCPConn, error) 
 		}
 		errs = append(errs, err)
 	}
-	return nil, sbxerr.Wrap(sbxerr.EgressDial, "proxy.dial", fmt.Errorf("connect to %s: %w", f.target(), errors.Join(errs...)))
+	return nil, errors.Join(errs...)
 }
 
 func (p *Proxy) dialOne(ctx context.Context, addr netip.AddrPort, limit time.Duration) (*net.TCPConn, error) {
@@ -211,7 +229,7 @@ func (f *flow) fail(err error) {
 	a := &f.attempt
 	a.Code, a.Reason, a.Verdict = sbxerr.Of(err), notice.Cause(err), Refused
 	switch a.Code {
-	case sbxerr.EgressResolve, sbxerr.EgressDial, sbxerr.Gateway:
+	case sbxerr.EgressResolve, sbxerr.EgressDial, sbxerr.EgressProxy, sbxerr.EgressProxyDown, sbxerr.Gateway:
 		a.Verdict = Failed
 	case sbxerr.EgressMismatch:
 		a.Rule = "host named by the client"

@@ -50,6 +50,12 @@ func entryOfAttempt(a proxy.Attempt) Entry {
 		Time: a.Begun, Kind: Connection, Verdict: string(a.Verdict), Name: string(a.Name), Port: a.Asked.Port(), Private: isPrivate(address),
 		Rule: a.Rule, Code: a.Code, Reason: a.Reason, Sent: a.Sent, Received: a.Received, Duration: a.Duration, Skipped: a.Skipped,
 	}
+	if a.Proxied {
+		e.Private = false // where it led to, the proxy knows
+		if a.Name == "" {
+			address = a.Asked
+		}
+	}
 	if a.Linked {
 		e.Kind, e.Private = Linked, false
 	}

@@ -80,6 +80,27 @@ func TestEntries(t *testing.T) {
 }
 
 // TestRotation writes more than is kept and reads on across the change of files.
+// Of what left through a proxy, that one's address says nothing of the destination.
+func TestProxied(t *testing.T) {
+	named := attempt("x.example", 5)
+	named.Proxied = true
+	literal := named
+	literal.Name, literal.Asked = "", netip.MustParseAddrPort("9.9.9.9:22")
+	for _, tt := range []struct {
+		of      proxy.Attempt
+		address string
+		want    policy.Seen
+	}{
+		{named, "10.1.2.3", policy.Seen{Name: "x.example", Port: 443}},
+		{literal, "9.9.9.9", policy.Seen{Address: netip.MustParseAddr("9.9.9.9"), Port: 22}},
+	} {
+		e := entryOfAttempt(tt.of)
+		if seen, ok := e.Seen(); e.Address != tt.address || seen != tt.want || !ok {
+			t.Errorf("%+v: %+v, %v", e, seen, ok)
+		}
+	}
+}
+
 func TestRotation(t *testing.T) {
 	l, dir := newLog(t)
 	var c Cursor
