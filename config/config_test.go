@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,16 +40,17 @@ func TestLoad(t *testing.T) {
 
 func TestLoadRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"rooot: /x":                     `did you mean "root"?`,
-		"containerd: {adress: /x}":      `did you mean "address"?`,
-		"profiles: {a: {memroy: 1G}}":   `did you mean "memory"?`,
-		"containerd: {root: /x}":        `unknown key "root"`,
-		"idle_timeout: soon":            "not a duration such as 30s",
-		"ids: {blocks: -1}":             "line 1",
-		"root: /a\n---\nroot: /b":       "more than one document",
-		"root: [":                       "line",
-		"zzzzzzzzz: 1":                  `unknown key "zzzzzzzzz"`,
-		"workspaces: {allowed_roots: 1": "line",
+		"rooot: /x":                                       `did you mean "root"?`,
+		"containerd: {adress: /x}":                        `did you mean "address"?`,
+		"profiles: {a: {memroy: 1G}}":                     `did you mean "memory"?`,
+		"network: {upstream_proxy: {excpt: [a.example]}}": `did you mean "except"?`,
+		"containerd: {root: /x}":                          `unknown key "root"`,
+		"idle_timeout: soon":                              "not a duration such as 30s",
+		"ids: {blocks: -1}":                               "line 1",
+		"root: /a\n---\nroot: /b":                         "more than one document",
+		"root: [":                                         "line",
+		"zzzzzzzzz: 1":                                    `unknown key "zzzzzzzzz"`,
+		"workspaces: {allowed_roots: 1":                   "line",
 	} {
 		_, err := load(t, text)
 		if !errors.Is(err, sbxerr.DaemonConf) || !strings.Contains(err.Error(), want) {
@@ -81,12 +83,21 @@ func TestValidate(t *testing.T) {
 		"containerd.address":                func(c *Config) { c.Containerd.Address = "x" },
 		"cgroup.parent":                     func(c *Config) { c.Cgroup.Parent = "/x" },
 		"bin_dir":                           func(c *Config) { c.BinDir = "x" },
-		"workspaces.allowed_roots":          func(c *Config) { c.Workspaces.AllowedRoots = []string{"x"} },
+		"upstream_proxy.url: is empty":      func(c *Config) { c.Network.Proxy.Except = []string{"a.example"} },
+		"is no reference to a file":         func(c *Config) { c.Network.Proxy = UpstreamProxy{URL: "http://p:1", Credentials: "agent:s3cret"} },
+		"credentials: \"secret\"":           func(c *Config) { c.Network.Proxy = UpstreamProxy{URL: "http://p:1", Credentials: "file:secret"} },
+		"give one of the two": func(c *Config) {
+			c.Network.Proxy.URL, c.Network.Bridge.Subnet = "http://p:1", "10.87.0.0/16"
+		},
+		"workspaces.allowed_roots": func(c *Config) { c.Workspaces.AllowedRoots = []string{"x"} },
 	} {
 		c := Default()
 		change(&c)
 		if err := c.Complete(); !errors.Is(err, sbxerr.DaemonConf) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
+		}
+		if strings.Contains(fmt.Sprint(c.Validate()), "s3cret") {
+			t.Errorf("it shows a secret: %v", c.Validate())
 		}
 	}
 	c := Default()

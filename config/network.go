@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 )
 
 // Network is how names are resolved for the sandboxes that have a network.
@@ -11,6 +12,42 @@ type Network struct {
 	DNS    []string          `yaml:"dns" json:"dns" jsonschema:"description=Resolvers to ask\\, ADDRESS or ADDRESS:PORT; absent are those of the host"`
 	Map    map[string]string `yaml:"map" json:"map" jsonschema:"description=Names that lead to an address of the operator's choice in all sandboxes with a network: NAME to ADDRESS[:PORT]"`
 	Bridge Bridge            `yaml:"bridge" json:"bridge"`
+	Proxy  UpstreamProxy     `yaml:"upstream_proxy" json:"upstream_proxy"`
+}
+
+// UpstreamProxy is the proxy through which this host has to leave its network.
+type UpstreamProxy struct {
+	URL         string   `yaml:"url" json:"url" jsonschema:"description=Proxy through which sandboxes reach what is public: http://HOST:PORT (by CONNECT) or socks5://HOST:PORT; empty is none,example=http://proxy.example.com:3128"`
+	Credentials string   `yaml:"credentials" json:"credentials" jsonschema:"description=File of root's alone that holds USER:PASSWORD,example=file:/etc/caisson/proxy-credentials"`
+	Except      []string `yaml:"except" json:"except" jsonschema:"description=What is reached without the proxy: names\\, *.NAME\\, addresses and CIDRs"`
+}
+
+// CredentialsFile returns the path of the file with the credentials, empty for none.
+func (u UpstreamProxy) CredentialsFile() string {
+	return strings.TrimPrefix(u.Credentials, fileReference)
+}
+
+// fileReference is how a secret is named that lies in a file.
+const fileReference = "file:"
+
+func (n Network) validateProxy() error {
+	const key = "network.upstream_proxy"
+	u := n.Proxy
+	var errs []error
+	if u.URL == "" && (u.Credentials != "" || len(u.Except) > 0) {
+		errs = append(errs, fmt.Errorf("%s.url: is empty, but credentials or exceptions are given: give one such as http://proxy.example.com:3128", key))
+	}
+	if u.URL != "" && n.Bridge.Subnet != "" {
+		errs = append(errs, fmt.Errorf("%s.url and network.bridge.subnet: the mode bridge reaches what is public without a proxy, give one of the two", key))
+	}
+	if path, isFile := strings.CutPrefix(u.Credentials, fileReference); u.Credentials != "" {
+		if !isFile { // it may be the credentials themselves
+			errs = append(errs, fmt.Errorf("%s.credentials: is no reference to a file, give one such as file:/etc/caisson/proxy-credentials", key))
+		} else {
+			errs = append(errs, absolute(key+".credentials", path))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Bridge lets sandboxes have the network mode bridge.

@@ -25,10 +25,10 @@ type PolicyQuery struct {
 
 // PolicyVerdict is what a policy makes of one destination.
 type PolicyVerdict struct {
-	Network string
-	Host    string // in its canonical form, or an address
-	Port    uint16
-	policy.Decision
+	Network         string
+	Host            string // in its canonical form, or an address
+	Port            uint16
+	policy.Decision // with a reason also where what is allowed has to take a way
 }
 
 // PolicyView is all that a policy does.
@@ -70,6 +70,9 @@ func (m *Manager) CheckPolicy(ctx context.Context, q PolicyQuery, target string)
 		return PolicyVerdict{}, err
 	}
 	v := PolicyVerdict{Network: string(mode), Host: string(t.Name), Port: t.Port, Decision: p.Check(t)}
+	if v.Allowed && m.opts.Network.Upstream.TakesTarget(p, t) {
+		v.Reason = "it is reached through the upstream proxy"
+	}
 	if v.Host == "" {
 		v.Host = t.Address.String()
 	}
@@ -83,7 +86,7 @@ func (m *Manager) ExplainPolicy(ctx context.Context, q PolicyQuery) (PolicyView,
 	if err != nil {
 		return PolicyView{}, err
 	}
-	return PolicyView{Network: string(mode), Lines: p.Explain()}, nil
+	return PolicyView{Network: string(mode), Lines: append(m.opts.Network.Upstream.Explain(p), p.Explain()...)}, nil
 }
 
 func (m *Manager) policyFor(ctx context.Context, q PolicyQuery) (netns.Mode, *policy.Policy, error) {

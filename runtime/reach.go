@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/upstream"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -31,6 +32,7 @@ type NetworkRules struct {
 	AirGapped bool // only mapped names, and only to addresses that are not public
 	Map       map[string]string
 	Bridge    netns.BridgeConfig
+	Upstream  *upstream.Proxy // through which what is public is reached; nil: none
 }
 
 // networkRequest is what a request says of the network.

@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/upstream"
 )
 
 // sandbox is what is served for one sandbox.
@@ -29,7 +30,7 @@ type sandbox struct {
 	known map[policy.Name]bool // names that the daemon knows of
 }
 
-func newSandbox(q control.Request, resolver dns.Resolver, link proxy.Linker, out *outbox) (*sandbox, error) {
+func newSandbox(q control.Request, resolver dns.Resolver, by *upstream.Proxy, link proxy.Linker, out *outbox) (*sandbox, error) {
 	p, err := policy.Compile(q.Policy)
 	if err != nil {
 		return nil, err
@@ -42,11 +43,11 @@ func newSandbox(q control.Request, resolver dns.Resolver, link proxy.Linker, out
 	for name := range q.Names {
 		b.known[name] = true
 	}
-	b.proxy, err = proxy.New(proxy.Config{Sandbox: b.id, Names: pool, Resolver: resolver, Recorder: b, Link: link, Limits: proxy.DefaultLimits}, p)
+	b.proxy, err = proxy.New(proxy.Config{Sandbox: b.id, Names: pool, Resolver: resolver, Recorder: b, Upstream: by, Link: link, Limits: proxy.DefaultLimits}, p)
 	if err != nil {
 		return nil, err
 	}
-	b.names = dns.Config{Sandbox: b.id, Policy: b.proxy.Policy, Pool: pool, Resolver: resolver, Observer: b, Limits: dns.DefaultLimits}
+	b.names = dns.Config{Sandbox: b.id, Policy: b.proxy.Policy, Pool: pool, Resolver: resolver, Elsewhere: by.Resolves, Observer: b, Limits: dns.DefaultLimits}
 	return b, nil
 }
 

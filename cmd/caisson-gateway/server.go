@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/upstream"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -20,6 +21,7 @@ type server struct {
 	in        *control.Receiver
 	out       *outbox
 	resolver  dns.Resolver
+	proxy     *upstream.Proxy // nil: there is none
 	sandboxes map[string]*sandbox
 
 	mu        sync.Mutex // connections of linked sandboxes look at these
@@ -67,7 +69,7 @@ func closeFiles(files []*os.File) error {
 func (s *server) do(q control.Request, files []*os.File) error {
 	switch q.Op {
 	case control.Configure:
-		return s.configure(q.Servers)
+		return s.configure(q.Servers, q.Proxy)
 	case control.Add:
 		return s.add(q, files)
 	case control.SetPolicy:
@@ -84,10 +86,14 @@ func (s *server) do(q control.Request, files []*os.File) error {
 	return nil
 }
 
-// configure is done once: sandboxes share what was resolved.
-func (s *server) configure(servers []netip.AddrPort) error {
+// configure is done once: sandboxes share what was resolved. One that fails leaves no
+// resolver, without which no sandbox is served.
+func (s *server) configure(servers []netip.AddrPort, proxy *control.Proxy) (err error) {
 	if s.resolver != nil {
 		return sbxerr.New(sbxerr.Internal, "gateway.configure", "the resolvers are set already")
+	}
+	if s.proxy, err = proxy.Compile(); err != nil {
+		return err
 	}
 	up, err := dns.NewUpstream(servers)
 	if err != nil {
@@ -108,7 +114,7 @@ func (s *server) add(q control.Request, files []*os.File) error {
 	if s.resolver == nil || s.sandboxes[q.Sandbox] != nil {
 		return sbxerr.New(sbxerr.Internal, op, "the sandbox %s is here already, or no resolver is set", q.Sandbox)
 	}
-	b, err := newSandbox(q, s.resolver, s.link, s.out)
+	b, err := newSandbox(q, s.resolver, s.proxy, s.link, s.out)
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,11 @@ func (a *app) printVerdict(v *caissonv1.CheckPolicyResponse) error {
 		return a.printJSON(verdictView{v.Host, v.Port, v.Network, v.Allowed, v.Rule, v.Code, v.Reason, v.Remedy, v.Needs})
 	}
 	if v.Allowed {
-		return a.printLine("allowed: %s port %d, by: %s", v.Host, v.Port, v.Rule)
+		way := ""
+		if v.Reason != "" {
+			way = "\n" + v.Reason
+		}
+		return a.printLine("allowed: %s port %d, by: %s%s", v.Host, v.Port, v.Rule, way)
 	}
 	return a.printLine("refused [%s]: %s port %d, by: %s\n%s\nremedy: %s", v.Code, v.Host, v.Port, v.Rule, v.Reason, v.Remedy)
 }

@@ -15,8 +15,9 @@ import (
 
 // networkRules is the operator's word over all profiles and requests.
 func networkRules(c config.Config) (runtime.NetworkRules, error) {
-	bridge, err := bridgeConfig(c)
-	return runtime.NetworkRules{AirGapped: c.AirGapped, Map: c.Network.Map, Bridge: bridge}, err
+	bridge, bridgeErr := bridgeConfig(c)
+	proxy, proxyErr := upstreamProxy(c.Network.Proxy)
+	return runtime.NetworkRules{AirGapped: c.AirGapped, Map: c.Network.Map, Bridge: bridge, Upstream: proxy}, errors.Join(bridgeErr, proxyErr)
 }
 
 // bridgeConfig is what sandboxes of the mode bridge have of the host.
@@ -31,7 +32,7 @@ func bridgeConfig(c config.Config) (netns.BridgeConfig, error) {
 }
 
 // checkNetwork refuses profiles that no request could have the network of, and
-// resolvers that are none.
+// resolvers and an upstream proxy that are none.
 func checkNetwork(c config.Config, known map[string]runtime.Profile) error {
 	_, err := c.Network.Servers()
 	rules, rulesErr := networkRules(c)
@@ -56,9 +57,12 @@ func (d *daemon) openNetwork(c config.Config, o *runtime.Options) error {
 	if err != nil {
 		return err
 	}
+	if u := rules.Upstream; u != nil {
+		d.log.Info("what is public is reached through the upstream proxy alone", "proxy", u.String())
+	}
 	o.Traffic = traffic.New(runtime.TrafficFiles(c.Root, c.State), d.log)
 	gateway := egress.New(egress.Options{
-		Program: filepath.Join(c.BinDir, "caisson-gateway"), Servers: servers, Log: d.log, Observer: o.Traffic,
+		Program: filepath.Join(c.BinDir, "caisson-gateway"), Servers: servers, Upstream: rules.Upstream, Log: d.log, Observer: o.Traffic,
 	})
 	d.onStop(func(context.Context) error { return gateway.Close() })
 	o.Egress, o.Network, o.Bridge = gateway, rules, bridge

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,12 +20,14 @@ import (
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/upstream"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 var requests = []Request{
 	{Seq: 1, Op: Ping},
 	{Seq: 2, Op: Configure, Servers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.53:53"), netip.MustParseAddrPort("[::1]:5353")}},
+	{Seq: 9, Op: Configure, Proxy: &Proxy{URL: "http://proxy.corp:3128", Except: []string{"*.corp.example"}, Credentials: "agent:s3cret"}},
 	{Seq: 3, Op: SetPolicy, Sandbox: "abc", Policy: policy.Spec{Mode: policy.Allow, Allow: []string{"<&>.example"}, Map: map[string]string{"a.test": "10.1.2.3"}}},
 	{Seq: 4, Op: Remove, Sandbox: "abc"},
 	{Seq: 6, Op: Publish, Sandbox: "abc", Ports: []uint16{8080, 3000}, Exposed: []uint16{5432}},
@@ -59,6 +62,25 @@ func TestRequestsComeThrough(t *testing.T) {
 		if got, err := DecodeRequest(body); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s came back as %+v, %v", want.Op, got, err)
 		}
+	}
+}
+
+// What travels of a proxy is what it was made of, credentials too.
+func TestProxyComesThrough(t *testing.T) {
+	spec := upstream.Spec{URL: "http://proxy.corp:3128", Except: []string{"*.corp.example"}, Credentials: upstream.NewSecret("agent:s3cret")}
+	u, err := upstream.Compile(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := ProxyOf(u).Compile()
+	if err != nil || again.String() != u.String() || again.Spec().Credentials.Reveal() != "agent:s3cret" || !slices.Equal(again.Spec().Except, spec.Except) {
+		t.Errorf("%+v, %v", again, err)
+	}
+	if none, err := ProxyOf(nil).Compile(); none != nil || err != nil {
+		t.Errorf("of none: %v, %v", none, err)
+	}
+	if bad, err := (&Proxy{URL: "ftp://x:1"}).Compile(); bad != nil || sbxerr.Of(err) != sbxerr.DaemonConf {
+		t.Errorf("%v, %v", bad, err)
 	}
 }
 

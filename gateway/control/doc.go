@@ -7,7 +7,7 @@
 // The daemon sends a Request at a time, with descriptors where the operation
 // has some, and gets an Answer with the same number:
 //
-//	configure   the upstream resolvers; the first request, and once
+//	configure   the upstream resolvers and proxy; the first request, and once
 //	add         a sandbox: policy, given names, and three sockets
 //	policy      another policy for a sandbox
 //	publish     the ports of a sandbox, added or not: a listener of the host for each,

@@ -6,6 +6,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/upstream"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -46,9 +47,34 @@ type Request struct {
 	Policy  policy.Spec                `json:",omitzero"`  // of Add and SetPolicy
 	Names   map[policy.Name]netip.Addr `json:",omitempty"` // of Add: given before
 	Servers []netip.AddrPort           `json:",omitempty"` // of Configure
+	Proxy   *Proxy                     `json:",omitempty"` // of Configure: nil is none
 	Ports   []uint16                   `json:",omitempty"` // of Publish: inside, of the listeners
 	Exposed []uint16                   `json:",omitempty"` // of Publish: to which links may lead
 	Sockets int                        `json:",omitempty"` // of Supply: how many come
+}
+
+// Proxy is an upstream.Spec as it travels.
+type Proxy struct {
+	URL         string
+	Except      []string `json:",omitempty"`
+	Credentials string   `json:",omitempty"` // in the clear: nobody but the gateway has the other end
+}
+
+// ProxyOf makes what travels of u; nil stays nil.
+func ProxyOf(u *upstream.Proxy) *Proxy {
+	if u == nil {
+		return nil
+	}
+	s := u.Spec()
+	return &Proxy{URL: s.URL, Except: s.Except, Credentials: s.Credentials.Reveal()}
+}
+
+// Compile is upstream.Compile of what arrived; nil is no proxy.
+func (p *Proxy) Compile() (*upstream.Proxy, error) {
+	if p == nil {
+		return nil, nil
+	}
+	return upstream.Compile(upstream.Spec{URL: p.URL, Except: p.Except, Credentials: upstream.NewSecret(p.Credentials)})
 }
 
 // Report is what the gateway says. Exactly one field but Lost is set.

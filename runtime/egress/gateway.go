@@ -16,6 +16,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/upstream"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -29,6 +30,7 @@ type Options struct {
 	Program  string           // path of caisson-gateway
 	UID, GID uint32           // 0 is DefaultID: it never runs as root
 	Servers  []netip.AddrPort // resolvers to ask; none: the host's own, read at each start
+	Upstream *upstream.Proxy  // the proxy through which to leave; nil: none
 	Log      *slog.Logger     // nil drops
 	Observer Observer         // nil: nobody looks
 }

@@ -127,9 +127,9 @@ func (p *process) ending() error {
 	return errors.Join(err, p.why())
 }
 
-// configure tells the process whom to ask for names.
+// configure tells the process whom to ask for names, and through whom to leave.
 func (p *process) configure(g *Gateway) error {
-	return p.ask(control.Request{Op: control.Configure, Servers: g.servers()})
+	return p.ask(control.Request{Op: control.Configure, Servers: g.servers(), Proxy: control.ProxyOf(g.options.Upstream)})
 }
 
 // lastWords keeps the end of what a process writes.

@@ -6827,7 +6827,7 @@ type CheckPolicyResponse struct {
 	Allowed       bool                   `protobuf:"varint,4,opt,name=allowed,proto3" json:"allowed,omitempty"`
 	Rule          string                 `protobuf:"bytes,5,opt,name=rule,proto3" json:"rule,omitempty"`     // that caused the decision
 	Code          string                 `protobuf:"bytes,6,opt,name=code,proto3" json:"code,omitempty"`     // of a refusal
-	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"` // of a refusal
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"` // of a refusal; else what way it takes, if that is not the usual one
 	Remedy        string                 `protobuf:"bytes,8,opt,name=remedy,proto3" json:"remedy,omitempty"` // of a refusal
 	Needs         string                 `protobuf:"bytes,9,opt,name=needs,proto3" json:"needs,omitempty"`   // the rule that would allow it; empty where none can
 	unknownFields protoimpl.UnknownFields
