@@ -31,6 +31,15 @@ func (z *zone) set(name string, addrs ...string) {
 	z.names[name+"."] = addrs
 }
 
+// forget makes names unknown again.
+func (z *zone) forget(names ...string) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	for _, name := range names {
+		delete(z.names, name+".")
+	}
+}
+
 // questions lists what was asked since the last call.
 func (z *zone) questions() []string {
 	z.mu.Lock()
