@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -153,14 +154,27 @@ func (d *Daemon) spawn(t testing.TB, flags ...string) {
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
 	d.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, d.Env...)
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
-	if err := d.cmd.Start(); err != nil {
+	d.ended = make(chan struct{})
+	started := make(chan error, 1)
+	go carry(d.cmd, started, d.ended)
+	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
-	d.ended = make(chan struct{})
-	go func(cmd *exec.Cmd, ended chan struct{}) {
-		_ = cmd.Wait() // the exit code is looked at by whoever waits for the end
-		close(ended)
-	}(d.cmd, d.ended)
+}
+
+// carry runs cmd from its start to its end on one thread: the death signal comes
+// with the end of the thread that started it (prctl(2)), and threads that enter a
+// namespace are thrown away.
+func carry(cmd *exec.Cmd, started chan<- error, ended chan<- struct{}) {
+	goruntime.LockOSThread()
+	defer goruntime.UnlockOSThread()
+	err := cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
+	_ = cmd.Wait() // the exit code is looked at by whoever waits for the end
+	close(ended)
 }
 
 // PID is the daemon's process.
