@@ -3,6 +3,7 @@ package fault
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,14 +17,22 @@ type breakable struct {
 	*harness.Daemon
 	file  string
 	flags []string
+	stays string // the ID of a sandbox that is there all the time; "" is none
 	// left is what its last death left on the host, by sandbox.
 	left map[string][]string
 }
 
 func newBreakable(t *testing.T, settings string) *breakable {
 	t.Helper()
+	return newBreakableIn(t, settings)
+}
+
+// newBreakableIn starts one whose command line has wrap before it.
+func newBreakableIn(t *testing.T, settings string, wrap ...string) *breakable {
+	t.Helper()
 	b := &breakable{Daemon: harness.New(t), file: filepath.Join(t.TempDir(), "failpoint"), flags: []string{"--bin-dir", os.Getenv("CAISSON_BIN_DIR")}}
 	b.Program, b.Env, b.Settings = failing, []string{"CAISSON_FAILPOINT=@" + b.file}, settings
+	b.Wrap = wrap
 	b.Launch(t, b.flags...)
 	t.Cleanup(func() {
 		b.disarm(t)
@@ -58,14 +67,91 @@ func (b *breakable) died(t *testing.T, point string) {
 	}
 	b.disarm(t)
 	b.left = traces(t, b.Daemon)
+	delete(b.left, b.stays)
 	b.Launch(t, b.flags...)
 }
 
-// empty removes every sandbox and checks that nothing is left of them.
+// others lists the sandboxes but for the one that stays.
+func (b *breakable) others(t *testing.T) []listed {
+	t.Helper()
+	return slices.DeleteFunc(list(t, b.Daemon), func(s listed) bool { return s.ID == b.stays })
+}
+
+// empty removes every sandbox but for the one that stays, and checks that nothing
+// is left of them.
 func (b *breakable) empty(t *testing.T) {
 	t.Helper()
-	for _, s := range list(t, b.Daemon) {
+	for _, s := range b.others(t) {
 		b.Run(t, "rm", "--force", s.ID)
+	}
+	checkSound(t, b.Daemon)
+}
+
+// createKilled kills the daemon at a step of create. The sandbox of the repeated
+// request runs.
+func (b *breakable) createKilled(t *testing.T, step string, flags ...string) {
+	t.Helper()
+	args := append([]string{"create", "--json", "--name", "made", "--key", step}, flags...)
+	b.arm(t, "create/"+step+"=kill")
+	create := begin(t, b.Daemon, args...)
+	b.died(t, "create/"+step)
+	if len(b.left) != 1 {
+		t.Errorf("the killed daemon left %v, want one sandbox", b.left)
+	}
+	if r := create.end(t); r.Code != 0 {
+		checkTyped(t, r)
+	}
+	checkSound(t, b.Daemon)
+	b.Run(t, args...)
+	if l := b.others(t); len(l) != 1 || l[0].Name != "made" || l[0].State != "running" {
+		t.Errorf("after the repeated request there are %+v", l)
+	}
+}
+
+// createFailed lets a step of create fail. The sandbox of the repeated request runs.
+func (b *breakable) createFailed(t *testing.T, step string, flags ...string) {
+	t.Helper()
+	args := append([]string{"create", "--json", "--name", "made", "--key", step}, flags...)
+	b.arm(t, "create/"+step+"=error")
+	if code := checkTyped(t, b.Try(args...)); code != "SBX-001" {
+		t.Errorf("code %s, want that of the failpoint", code)
+	}
+	b.disarm(t)
+	if l := b.others(t); len(l) != 0 {
+		t.Errorf("the failed request left %+v", l)
+	}
+	checkSound(t, b.Daemon)
+	b.Run(t, args...)
+}
+
+// removeKilled kills the daemon at a step of removing the sandbox doomed, which is
+// gone or can be removed after that.
+func (b *breakable) removeKilled(t *testing.T, step string) {
+	t.Helper()
+	b.arm(t, "remove/"+step+"=kill")
+	rm := begin(t, b.Daemon, "rm", "--json", "--force", "doomed")
+	b.died(t, "remove/"+step)
+	if r := rm.end(t); r.Code != 0 {
+		checkTyped(t, r)
+	}
+	checkSound(t, b.Daemon)
+	if r := b.Try("rm", "--json", "--force", "doomed"); r.Code != 0 {
+		if code := checkTyped(t, r); code != "SBX-107" {
+			t.Errorf("the repeated rm: %s", code)
+		}
+	}
+}
+
+// removeFailed lets a step of removing the sandbox doomed fail. Cleanup removes what
+// that leaves.
+func (b *breakable) removeFailed(t *testing.T, step string) {
+	t.Helper()
+	b.arm(t, "remove/"+step+"=error")
+	checkTyped(t, b.Try("rm", "--json", "--force", "doomed"))
+	b.disarm(t)
+	b.Run(t, "cleanup")
+	if l := b.others(t); len(l) != 0 {
+		t.Errorf("there are still %+v", l)
 	}
 	checkSound(t, b.Daemon)
 }
@@ -77,22 +163,8 @@ var createPoints = strings.Fields("claim output ids rootfs workspace ports netns
 func TestKilledInCreate(t *testing.T) {
 	b := newBreakable(t, "")
 	for _, step := range createPoints {
-		point := "create/" + step
 		t.Run(step, func(t *testing.T) {
-			b.arm(t, point+"=kill")
-			create := begin(t, b.Daemon, "create", "--json", "--name", "made", "--key", step, "-p", "0:8080")
-			b.died(t, point)
-			if len(b.left) != 1 {
-				t.Errorf("the killed daemon left %v, want one sandbox", b.left)
-			}
-			if r := create.end(t); r.Code != 0 {
-				checkTyped(t, r)
-			}
-			checkSound(t, b.Daemon)
-			b.Run(t, "create", "--name", "made", "--key", step, "-p", "0:8080")
-			if l := list(t, b.Daemon); len(l) != 1 || l[0].Name != "made" || l[0].State != "running" {
-				t.Errorf("after the repeated request there are %+v", l)
-			}
+			b.createKilled(t, step, "-p", "0:8080")
 			b.empty(t)
 		})
 	}
@@ -105,16 +177,7 @@ func TestFailureInCreate(t *testing.T) {
 	b := newBreakable(t, "")
 	for _, step := range createPoints {
 		t.Run(step, func(t *testing.T) {
-			b.arm(t, "create/"+step+"=error")
-			if code := checkTyped(t, b.Try("create", "--json", "--name", "made", "--key", step, "-p", "0:8080")); code != "SBX-001" {
-				t.Errorf("code %s, want that of the failpoint", code)
-			}
-			b.disarm(t)
-			if l := list(t, b.Daemon); len(l) != 0 {
-				t.Errorf("the failed request left %+v", l)
-			}
-			checkSound(t, b.Daemon)
-			b.Run(t, "create", "--name", "made", "--key", step, "-p", "0:8080")
+			b.createFailed(t, step, "-p", "0:8080")
 			b.empty(t)
 		})
 	}
@@ -127,22 +190,10 @@ var removePoints = strings.Fields("egress container cgroup nested init netns por
 func TestKilledInRemove(t *testing.T) {
 	b := newBreakable(t, "")
 	for _, step := range removePoints {
-		point := "remove/" + step
 		t.Run(step, func(t *testing.T) {
 			b.Run(t, "create", "--name", "doomed", "-p", "0:8080")
 			b.Run(t, "exec", "-d", "doomed", "--", "sleep", "1000")
-			b.arm(t, point+"=kill")
-			rm := begin(t, b.Daemon, "rm", "--json", "--force", "doomed")
-			b.died(t, point)
-			if r := rm.end(t); r.Code != 0 {
-				checkTyped(t, r)
-			}
-			checkSound(t, b.Daemon)
-			if r := b.Try("rm", "--json", "--force", "doomed"); r.Code != 0 {
-				if code := checkTyped(t, r); code != "SBX-107" {
-					t.Errorf("the repeated rm: %s", code)
-				}
-			}
+			b.removeKilled(t, step)
 			b.empty(t)
 		})
 	}
@@ -154,14 +205,7 @@ func TestFailureInRemove(t *testing.T) {
 	for _, step := range removePoints {
 		t.Run(step, func(t *testing.T) {
 			b.Run(t, "create", "--name", "doomed", "-p", "0:8080")
-			b.arm(t, "remove/"+step+"=error")
-			checkTyped(t, b.Try("rm", "--json", "--force", "doomed"))
-			b.disarm(t)
-			b.Run(t, "cleanup")
-			if l := list(t, b.Daemon); len(l) != 0 {
-				t.Errorf("there are still %+v", l)
-			}
-			checkSound(t, b.Daemon)
+			b.removeFailed(t, step)
 		})
 	}
 }

@@ -171,18 +171,7 @@ func within(t *testing.T, s sandbox) {
 // traces is all that there is in the host's namespace, but for what happened.
 func (h *house) traces(t *testing.T) string {
 	t.Helper()
-	all := ""
-	for _, line := range []string{"ip -o link", "ip -o addr", "ip rule", "ip route show table all", "ip -6 rule", "ip -6 route show table all"} {
-		all += h.host.run(t, line)
-	}
-	for _, line := range []string{"iptables-save", "ip6tables-save"} {
-		for rule := range strings.Lines(h.host.run(t, line)) {
-			if strings.HasPrefix(rule, "-A") || strings.Contains(rule, "CAISSON") {
-				all += rule
-			}
-		}
-	}
-	return all
+	return harness.NetworkTraces(t, h.host.enter())
 }
 
 // UDP, TCP and ICMP reach what is public, and nothing else: P088, P090, P092, P099.
