@@ -202,7 +202,7 @@ func TestBridge(t *testing.T) {
 		{attempt{"the host, by its uplink's", []string{"echo", uplink + ":5432"}, "error:"}, h.world},
 		{attempt{"P092 the neighbour", []string{"echo", neighbour + ":5432"}, "error:"}, nil},
 		{attempt{"P099 the neighbour's address", []string{"spoof", neighbour, public + ":5432"}, "error:"}, nil},
-		{attempt{"IPv6", []string{"echo", "[2606:4700:4700::1111]:443"}, "error:"}, nil},
+		{attempt{"IPv6", []string{"echo", "[" + publicV6 + "]:5432"}, "error:"}, h.world},
 	} {
 		t.Run(a.name, func(t *testing.T) {
 			if a.control != nil {

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -39,41 +40,71 @@ func TestAllowed(t *testing.T) {
 	})
 }
 
-// What no rule names is not, however it is asked for. Outside it answers.
+// What no rule names is not, however it is asked for. Outside it answers: the same
+// attempt, or what the gateway would have to do to let it pass.
 func TestNotAllowed(t *testing.T) {
 	s := create(t, "--allow", "web.example", "--allow", "*.web.example", "--deny", "bad.web.example",
 		"--allow", "inside.example", "--allow", "metadata.example,private", "--allow", "home.example", "--allow", "db.example:5432")
 	for _, a := range []struct {
 		attempt
-		outside string
+		control []string // outside; nil is the attempt itself
+		answer  string   // to the control
 	}{
-		{attempt{"P088 a literal address", []string{"http", "http://" + public + "/"}, "error:"}, "200"},
-		{attempt{"P088 that of another name, on an allowed port", []string{"tls", elsewhere + ":443", "web.example"}, "error:"}, "I am"},
-		{attempt{"P088 a port that no rule names", []string{"echo", "93.184.215.14:5432"}, "error:"}, "echo ping"},
-		{attempt{"P089 UDP", []string{"query", resolver + ":53", "web.example", "A"}, "error:"}, "A Success 1"},
-		{attempt{"P090 the metadata service", []string{"http", "http://" + metadata + "/"}, "error:"}, "200"},
-		{attempt{"P090 a name that leads to it", []string{"http", "http://metadata.example/", "metadata.example"}, "SBX-702"}, ""},
-		{attempt{"P088 a private address", []string{"http", "http://" + private + "/"}, "error:"}, "200"},
-		{attempt{"P097 a name that leads to a private address", []string{"http", "http://inside.example/"}, "SBX-702"}, ""},
-		{attempt{"P097 a name that leads to the host's loopback", []string{"http", "http://home.example/"}, "SBX-702"}, ""},
-		{attempt{"the host's loopback", []string{"http", "http://127.0.0.1/"}, "error:"}, "200"},
-		{attempt{"P105 a name beside the rule", []string{"http", "http://other.example/"}, "error:"}, ""},
-		{attempt{"a denied name below an allowed one", []string{"http", "http://bad.web.example/"}, "error:"}, ""},
-		{attempt{"P104 Host is another's", []string{"http", "http://web.example/", "other.example"}, "SBX-703"}, ""},
-		{attempt{"P108 SNI is another's", []string{"tls", "web.example:443", "other.example"}, "error:"}, ""},
-		{attempt{"a port that its rule does not name", []string{"echo", "web.example:5432"}, "error:"}, ""},
-		{attempt{"HTTP on a port for another protocol", []string{"http", "http://db.example/"}, "SBX-701"}, ""},
-		{attempt{"P094 the pool's addresses without a name", []string{"echo", "198.18.77.77:443"}, "error:"}, ""},
-		{attempt{"IPv6", []string{"echo", "[2606:4700:4700::1111]:443"}, "error:"}, ""},
+		{attempt{"P088 a literal address", []string{"http", "http://" + public + "/"}, "error:"}, nil, "200"},
+		{attempt{"P088 that of another name, on an allowed port", []string{"tls", elsewhere + ":443", "web.example"}, "error:"}, nil, "I am"},
+		{attempt{"P088 a port that no rule names", []string{"echo", "93.184.215.14:5432"}, "error:"}, nil, "echo ping"},
+		{attempt{"P088 IPv6", []string{"echo", "[" + publicV6 + "]:5432"}, "error:"}, nil, "echo ping"},
+		{attempt{"P088 IPv6 on an allowed port", []string{"http", "http://[" + publicV6 + "]/", "web.example"}, "error:"}, nil, "200 I am " + publicV6},
+		{attempt{"P089 UDP", []string{"query", resolver + ":53", "web.example", "A"}, "error:"}, nil, "A Success 1"},
+		{attempt{"P090 the metadata service", []string{"http", "http://" + metadata + "/"}, "error:"}, nil, "200"},
+		{attempt{"P090 a name that leads to it", []string{"http", "http://metadata.example/", "metadata.example"}, "SBX-702"}, []string{"http", "http://" + metadata + "/"}, "200"},
+		{attempt{"P088 a private address", []string{"http", "http://" + private + "/"}, "error:"}, nil, "200"},
+		{attempt{"P097 a name that leads to a private address", []string{"http", "http://inside.example/"}, "SBX-702"}, []string{"http", "http://" + private + "/", "inside.example"}, "200"},
+		{attempt{"P097 a name that leads to the host's loopback", []string{"http", "http://home.example/"}, "SBX-702"}, []string{"http", "http://127.0.0.1/", "home.example"}, "200"},
+		{attempt{"the host's loopback", []string{"http", "http://127.0.0.1/"}, "error:"}, nil, "200"},
+		{attempt{"P105 a name beside the rule", []string{"http", "http://other.example/"}, "error:"}, []string{"http", "http://" + elsewhere + "/", "other.example"}, "200"},
+		{attempt{"a denied name below an allowed one", []string{"http", "http://bad.web.example/"}, "error:"}, []string{"http", "http://" + public + "/", "bad.web.example"}, "200"},
+		{attempt{"P108 Host is another's", []string{"http", "http://web.example/", "other.example"}, "SBX-703"}, []string{"http", "http://" + public + "/", "other.example"}, "you asked for other.example"},
+		{attempt{"P108 SNI is another's", []string{"tls", "web.example:443", "other.example"}, "error:"}, []string{"tls", public + ":443", "other.example"}, "you asked for other.example"},
+		{attempt{"a port that its rule does not name", []string{"echo", "web.example:5432"}, "error:"}, []string{"echo", public + ":5432"}, "echo ping"},
+		{attempt{"HTTP on a port for another protocol", []string{"http", "http://db.example/"}, "SBX-701"}, []string{"http", "http://" + public + "/", "db.example"}, "200"},
+		{attempt{"P094 TCP to a resolver", []string{"tcpquery", resolver + ":53", "web.example", "A"}, "error:"}, nil, "A Success 1"},
+		{attempt{"P094 DNS over TLS", []string{"tls", public + ":853", "web.example"}, "error:"}, nil, "I am"},
 	} {
 		t.Run(a.name, func(t *testing.T) {
-			if a.outside != "" {
-				if said := outside(t, a.args...); !strings.Contains(said, a.outside) {
-					t.Fatalf("the control: %q: %q, want %q", a.args, said, a.outside)
-				}
+			control := a.control
+			if control == nil {
+				control = a.args
+			}
+			if said := outside(t, control...); !strings.Contains(said, a.answer) {
+				t.Fatalf("the control: %q: %q, want %q", control, said, a.answer)
 			}
 			if said := s.try(a.args...); !strings.Contains(said, a.want) {
 				t.Errorf("%q: %q, want %q", a.args, said, a.want)
+			}
+		})
+	}
+}
+
+// P090: metadata services of other clouds are no better, also where a rule lets a name
+// lead to what is private.
+func TestMetadata(t *testing.T) {
+	for i, addr := range metadataServices {
+		t.Run(addr, func(t *testing.T) {
+			name := fmt.Sprintf("metadata%d.example", i)
+			s := create(t, "--allow", name+",private")
+			literal := "http://" + addr + "/"
+			if strings.Contains(addr, ":") {
+				literal = "http://[" + addr + "]/"
+			}
+			if said := outside(t, "http", literal, name); !strings.Contains(said, "200 I am "+addr) {
+				t.Fatalf("the control: %q", said)
+			}
+			if said := s.try("http", literal, name); !strings.Contains(said, "error:") {
+				t.Errorf("by its address: %q", said)
+			}
+			if said := s.try("http", "http://"+name+"/"); !strings.Contains(said, "SBX-702") {
+				t.Errorf("by a name: %q", said)
 			}
 		})
 	}

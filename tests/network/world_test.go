@@ -1,6 +1,7 @@
 package network
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +23,11 @@ const (
 	private   = "10.9.8.7"      // the same
 	metadata  = "169.254.169.254"
 	resolver  = "127.0.0.53"
+	publicV6  = "2606:4700:4700::1111" // the same
 )
+
+// metadataServices are those of other clouds.
+var metadataServices = []string{"169.254.170.2", "100.100.100.200", "168.63.129.16", "fd00:ec2::254"}
 
 // world is a network namespace with servers in it.
 type world struct {
@@ -55,8 +60,11 @@ func (w *world) build() error {
 	if w.ns, err = netns.Open(w.path()); err != nil {
 		return err
 	}
-	for _, addr := range []string{public, elsewhere, private, metadata} {
-		line := append(w.enter(), "busybox", "ip", "addr", "add", addr+"/32", "dev", "lo")
+	for _, addr := range append([]string{public, elsewhere, private, metadata, publicV6}, metadataServices...) {
+		line := append(w.enter(), "ip", "addr", "add", addr, "dev", "lo")
+		if strings.Contains(addr, ":") {
+			line = append(line, "nodad") // it can be listened at, at once
+		}
 		if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("%q: %w\n%s", line, err, out)
 		}
@@ -81,27 +89,45 @@ func (w *world) serve() error {
 		return err
 	}
 	go w.dns.serve(packet)
+	stream, err := w.listen(resolver + ":53")
+	if err != nil {
+		return err
+	}
+	go w.dns.serveTCP(stream)
 	cert, err := selfSigned()
 	if err != nil {
 		return err
 	}
-	for _, addr := range []string{public, elsewhere, private, metadata, "127.0.0.1"} {
-		web, err := w.listen(addr + ":80")
-		if err != nil {
+	for _, addr := range append([]string{public, elsewhere, private, metadata, publicV6, "127.0.0.1"}, metadataServices...) {
+		if err := w.serveAt(addr, cert); err != nil {
 			return err
 		}
-		go http.Serve(web, greeter(addr)) //nolint:errcheck // it ends with its listener
-		safe, err := w.listen(addr + ":443")
-		if err != nil {
-			return err
-		}
-		go greetTLS(safe, cert, addr)
-		echo, err := w.listen(addr + ":5432")
-		if err != nil {
-			return err
-		}
-		go echoAll(echo)
 	}
+	overTLS, err := w.listen(public + ":853")
+	if err != nil {
+		return err
+	}
+	go greetTLS(overTLS, cert, public)
+	return nil
+}
+
+// serveAt opens those that are at each address.
+func (w *world) serveAt(addr string, cert tls.Certificate) error {
+	web, err := w.listen(net.JoinHostPort(addr, "80"))
+	if err != nil {
+		return err
+	}
+	go http.Serve(web, greeter(addr)) //nolint:errcheck // it ends with its listener
+	safe, err := w.listen(net.JoinHostPort(addr, "443"))
+	if err != nil {
+		return err
+	}
+	go greetTLS(safe, cert, addr)
+	echo, err := w.listen(net.JoinHostPort(addr, "5432"))
+	if err != nil {
+		return err
+	}
+	go echoAll(echo)
 	return nil
 }
 
@@ -133,7 +159,7 @@ func (w *world) keep(c io.Closer) {
 
 func (w *world) listen(addr string) (l net.Listener, err error) {
 	err = w.ns.Do(func() error {
-		l, err = net.Listen("tcp4", addr)
+		l, err = net.Listen("tcp", addr)
 		return err
 	})
 	if err == nil {

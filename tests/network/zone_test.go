@@ -1,6 +1,7 @@
 package network
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -18,10 +19,14 @@ type zone struct {
 }
 
 func newZone() *zone {
-	return &zone{names: map[string][]string{
+	z := &zone{names: map[string][]string{
 		"web.example.": {public}, "api.web.example.": {public}, "bad.web.example.": {public}, "db.example.": {public},
 		"other.example.": {elsewhere}, "inside.example.": {private}, "metadata.example.": {metadata}, "home.example.": {"127.0.0.1"},
 	}}
+	for i, addr := range metadataServices {
+		z.names[fmt.Sprintf("metadata%d.example.", i)] = []string{addr}
+	}
+	return z
 }
 
 // set gives a name its answers.
@@ -77,6 +82,8 @@ func (z *zone) answer(question []byte) ([]byte, error) {
 	switch {
 	case !known:
 		m.RCode = dnsmessage.RCodeNameError
+	case strings.Contains(addrs[0], ":"):
+		m.Answers = answerV6(q, netip.MustParseAddr(addrs[0]))
 	case q.Type == dnsmessage.TypeA:
 		a := netip.MustParseAddr(addrs[0]).As4()
 		if len(addrs) > 1 {
@@ -88,4 +95,31 @@ func (z *zone) answer(question []byte) ([]byte, error) {
 		}}
 	}
 	return m.Pack()
+}
+
+// answerV6 answers for a name that has no IPv4 address.
+func answerV6(q dnsmessage.Question, addr netip.Addr) []dnsmessage.Resource {
+	if q.Type != dnsmessage.TypeAAAA {
+		return nil
+	}
+	return []dnsmessage.Resource{{
+		Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class},
+		Body:   &dnsmessage.AAAAResource{AAAA: addr.As16()},
+	}}
+}
+
+// serveTCP answers one question of each connection.
+func (z *zone) serveTCP(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		buf := make([]byte, 4096)
+		n, _ := c.Read(buf)
+		if answer, err := z.answer(buf[min(2, n):n]); err == nil {
+			_, _ = c.Write(append([]byte{byte(len(answer) >> 8), byte(len(answer))}, answer...))
+		}
+		_ = c.Close()
+	}
 }

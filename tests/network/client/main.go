@@ -13,7 +13,12 @@
 //	client ping IP              an echo request of ICMP, and back
 //	client spoof IP ADDRESS     as udp, with another source
 //	client query ADDRESS NAME TYPE...   questions to a resolver
+//	client tcpquery ADDRESS NAME TYPE...   the same over TCP
 //	client names NAME...        the addresses that the system's resolver gives
+//	client relay ADDRESS TO     carries connections to TO
+//	client request ADDRESS TEXT...   for each quoted TEXT a connection that sends it, and what was answered
+//	client packet KIND IP       one packet of another protocol
+//	client fuzz WHAT ADDRESS SEED N   N datagrams or connections of hostile bytes, some of them nearly right
 package main
 
 import (
@@ -40,7 +45,7 @@ const timeout = 5 * time.Second
 func main() {
 	verbs := map[string]func(args []string) (string, error){
 		"http": get, "tls": handshake, "echo": echo, "hold": hold, "udp": datagram, "ping": ping, "spoof": spoof, "query": query, "names": names,
-		"many": many, "serve": serve, "from": from,
+		"many": many, "serve": serve, "from": from, "tcpquery": tcpQuery, "relay": relay, "request": request, "packet": packet, "fuzz": fuzz,
 	}
 	if len(os.Args) < 3 || verbs[os.Args[1]] == nil {
 		fmt.Println("error: usage")
@@ -268,11 +273,15 @@ func names(args []string) (string, error) {
 	return strings.Join(all, " "), nil
 }
 
-func query(args []string) (string, error) {
+func query(args []string) (string, error) { return queryOver("udp", args) }
+
+func tcpQuery(args []string) (string, error) { return queryOver("tcp", args) }
+
+func queryOver(network string, args []string) (string, error) {
 	types := map[string]dnsmessage.Type{"A": dnsmessage.TypeA, "AAAA": dnsmessage.TypeAAAA, "TXT": dnsmessage.TypeTXT, "MX": dnsmessage.TypeMX, "HTTPS": 65, "SVCB": 64, "ANY": dnsmessage.TypeALL}
 	var said []string
 	for _, t := range args[2:] {
-		answer, err := ask(args[0], args[1], types[t])
+		answer, err := ask(network, args[0], args[1], types[t])
 		if err != nil {
 			return "", err
 		}
@@ -281,25 +290,20 @@ func query(args []string) (string, error) {
 	return strings.Join(said, ", "), nil
 }
 
-func ask(server, name string, t dnsmessage.Type) (dnsmessage.Message, error) {
+func ask(network, server, name string, t dnsmessage.Type) (dnsmessage.Message, error) {
 	var answer dnsmessage.Message
-	n, err := dnsmessage.NewName(name + ".")
+	packed, err := question(name, t)
 	if err != nil {
 		return answer, err
 	}
-	m := dnsmessage.Message{
-		Header:    dnsmessage.Header{ID: uint16(time.Now().UnixNano()), RecursionDesired: true},
-		Questions: []dnsmessage.Question{{Name: n, Type: t, Class: dnsmessage.ClassINET}},
-	}
-	packed, err := m.Pack()
-	if err != nil {
-		return answer, err
-	}
-	c, err := dial("udp", server)
+	c, err := dial(network, server)
 	if err != nil {
 		return answer, err
 	}
 	defer c.Close()
+	if network == "tcp" { // RFC 1035, 4.2.2
+		packed = append([]byte{byte(len(packed) >> 8), byte(len(packed))}, packed...)
+	}
 	if _, err := c.Write(packed); err != nil {
 		return answer, err
 	}
@@ -308,5 +312,20 @@ func ask(server, name string, t dnsmessage.Type) (dnsmessage.Message, error) {
 	if err != nil {
 		return answer, err
 	}
+	if network == "tcp" {
+		return answer, answer.Unpack(buf[min(2, read):read])
+	}
 	return answer, answer.Unpack(buf[:read])
+}
+
+func question(name string, t dnsmessage.Type) ([]byte, error) {
+	n, err := dnsmessage.NewName(name + ".")
+	if err != nil {
+		return nil, err
+	}
+	m := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: uint16(time.Now().UnixNano()), RecursionDesired: true},
+		Questions: []dnsmessage.Question{{Name: n, Type: t, Class: dnsmessage.ClassINET}},
+	}
+	return m.Pack()
 }
