@@ -7,13 +7,15 @@ import (
 	"testing"
 )
 
-// TestAttempts makes every attempt under each profile, and unconfined.
+// TestAttempts makes every attempt under each profile, with a network, and
+// unconfined.
 func TestAttempts(t *testing.T) {
 	host := surround(t)
 	modules := loadedModules(t)
 	strict := host.confined(t, "strict")
 	debug := host.confined(t, "debug")
 	compat := host.confined(t, "compat")
+	networked := host.confined(t, "strict", "--allow", "web.example")
 	if after := loadedModules(t); !bytes.Equal(modules, after) {
 		t.Errorf("sandboxes made the kernel load modules:\n%s\nbefore:\n%s", after, modules)
 	}
@@ -22,6 +24,7 @@ func TestAttempts(t *testing.T) {
 	t.Run("strict", func(t *testing.T) { judge(t, strict, controls) })
 	t.Run("debug", func(t *testing.T) { compareProfile(t, strict, debug, debugOpens) })
 	t.Run("compat", func(t *testing.T) { compareProfile(t, strict, compat, compatOpens) })
+	t.Run("with a network", func(t *testing.T) { compareProfile(t, strict, networked, networkOpens) })
 }
 
 // loadedModules lists the names of the modules that the kernel has loaded.

@@ -149,3 +149,12 @@ var compatOpens = map[string]string{
 	"netlink protocol 0":                "listing of interfaces",
 	"which sockets there are":           "NETLINK_ROUTE is one more",
 }
+
+// networkOpens are all the attempts that a network lets reach the kernel. What a
+// command could change by them is tried in tests/network.
+var networkOpens = map[string]string{
+	"socket(AF_NETLINK, NETLINK_ROUTE)": "listing of interfaces",
+	"family 16":                         "listing of interfaces; the type is the kernel's to refuse",
+	"netlink protocol 0":                "listing of interfaces",
+	"which sockets there are":           "NETLINK_ROUTE is one more",
+}

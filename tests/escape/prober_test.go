@@ -107,11 +107,12 @@ func parseAttempts(t *testing.T, out string) []attempt {
 	return list
 }
 
-// confined makes the attempts in a sandbox.
-func (s *surroundings) confined(t *testing.T, profile string) []attempt {
+// confined makes the attempts in a sandbox that is made with the flags.
+func (s *surroundings) confined(t *testing.T, profile string, flags ...string) []attempt {
 	t.Helper()
 	withProber(t)
-	r := daemon.Run(t, append([]string{"run", "--image", proberImage, "--profile", profile, "--", proberPath, "run"}, s.flags(true)...)...)
+	line := slices.Concat([]string{"run", "--image", proberImage, "--profile", profile}, flags, []string{"--", proberPath, "run"}, s.flags(true))
+	r := daemon.Run(t, line...)
 	if r.Stderr != "" {
 		t.Fatalf("the prober complains: %s", r.Stderr)
 	}
