@@ -170,6 +170,9 @@ func (p *plot) oracleSees(t *testing.T) {
 	if now := harness.NetworkTraces(t, p.near.Enter()); (now != p.before) != (p.name == "bridge") {
 		t.Errorf("with a sandbox the host has:\n%s\nbefore:\n%s", now, p.before)
 	}
+	if out := p.near.Run(t, "busybox wget -qO- http://"+farPrivate+"/"); out != "the world" {
+		t.Errorf("what sandboxes must not reach: %q", out)
+	}
 	p.reaches(t, "seen")
 	p.cleared(t)
 }
@@ -213,6 +216,78 @@ func (p *plot) breakRemove(t *testing.T) {
 			p.b.removeFailed(t, step)
 			p.cleared(t)
 		})
+	}
+}
+
+// A ready sandbox has the policy of whoever got it, whole, or nobody gets it: never
+// that of the profile in its place, and no port that it had (F02, F23).
+func TestBrokenPolicy(t *testing.T) {
+	t.Parallel() // it waits for pools
+	y := newYard(t)
+	b := newBreakableIn(t, "ids: {blocks: 64}\nprofiles: {web: {network: {mode: allow, allow: [\"10.9.8.7/32:80,private\"]}}}\npools: [{profile: web, size: 2}]\n", y.near.Enter()...)
+	create := []string{"create", "--json", "--name", "made", "--profile", "web", "--allow", farPublic + "/32:80", "-p", "8088:8080"}
+	if out := b.Run(t, "run", "--profile", "web", "--", "wget", "-qO-", "http://"+farPrivate+"/").Stdout; out != "the world" {
+		t.Fatalf("the control, the profile alone: %q", out)
+	}
+	for _, point := range []string{"assign/limits", "assign/policy", "assign/record"} {
+		t.Run(point+" killed", func(t *testing.T) {
+			ready(t, b.Daemon)
+			b.arm(t, point+"=kill")
+			broken := begin(t, b.Daemon, create...)
+			b.died(t, point)
+			checkTyped(t, broken.end(t))
+			ready(t, b.Daemon)
+			for _, s := range list(t, b.Daemon) { // it was recorded: who asked was not told
+				y.checkPolicy(t, b)
+				b.Run(t, "rm", "--force", s.ID)
+			}
+			y.checkAssigned(t, b, create)
+		})
+		t.Run(point+" fails", func(t *testing.T) {
+			ready(t, b.Daemon)
+			b.arm(t, point+"=error")
+			b.Run(t, create...) // another one is made
+			b.disarm(t)
+			y.checkPolicy(t, b)
+			b.Run(t, "rm", "--force", "made")
+			y.checkAssigned(t, b, create)
+		})
+	}
+}
+
+// checkAssigned makes a sandbox out of the pool and fails t unless all that it was made
+// with goes with it.
+func (y *yard) checkAssigned(t *testing.T, b *breakable, create []string) {
+	t.Helper()
+	checkPoolSound(t, b.Daemon)
+	if c, err := y.dial("tcp4", published); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("the port of a sandbox that nobody got: %v, %v", c, err)
+	}
+	b.Run(t, create...)
+	y.checkPolicy(t, b)
+	b.Run(t, "rm", "--force", "made")
+	checkPoolSound(t, b.Daemon)
+	if c, err := y.dial("tcp4", published); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("the port of a removed sandbox: %v, %v", c, err)
+	}
+}
+
+// checkPolicy fails t unless the gateway and the ports do for the sandbox what its
+// request said.
+func (y *yard) checkPolicy(t *testing.T, b *breakable) {
+	t.Helper()
+	if out := b.Run(t, "exec", "made", "--", "wget", "-qO-", "http://"+farPublic+"/").Stdout; out != "the world" {
+		t.Errorf("what it asked for: %q", out)
+	}
+	if r := b.Try("exec", "made", "--", "wget", "-qO-", "http://"+farPrivate+"/"); r.Code != 1 {
+		t.Errorf("what its profile allows others: %+v", r)
+	}
+	c, err := y.dial("tcp4", published)
+	if err != nil && !errors.Is(err, syscall.ECONNRESET) { // nothing listens inside
+		t.Errorf("its port: %v", err)
+	}
+	if err == nil {
+		_ = c.Close()
 	}
 }
 
