@@ -148,17 +148,17 @@ test-cover: build containerd17 ## tests of all packages, with those that need ro
 	@echo 'coverage of all packages together:'; $(GO) tool cover -func=$(BUILD)/cover.out | tail -1
 
 .PHONY: test-root
-test-root: build containerd17 ## integration, escape and fault suites, against the real containerd and runc (root)
+test-root: build containerd17 ## integration, escape, network and fault suites, against the real containerd and runc (root)
 	@$(root)
 	$(STRICT) $(GO) test -count=1 -timeout 20m -p 1 -skip "^TestChaos$$" $(ROOT_SUITES)
 
 .PHONY: test
-test: ## all there is, in half an hour: coverage, integration, escape, faults, virtual machine, chaos (root)
+test: ## all there is, in forty minutes: coverage, integration, escape, network, faults, virtual machine, chaos (root)
 	$(MAKE) setup
 	$(MAKE) test-cover
 	$(MAKE) test-root
 	$(MAKE) test-vm
-	$(MAKE) chaos CAISSON_CHAOS=3m
+	$(MAKE) chaos
 
 CAISSON_CHAOS ?= 10m
 
