@@ -53,7 +53,7 @@ func hostOf(self files) (host, error) {
 	if err != nil {
 		return host{}, err
 	}
-	mounts, err := parseMounts(text)
+	mounts, err := parsePlaces(text)
 	if err != nil {
 		return host{}, err
 	}

@@ -106,6 +106,24 @@ func parseMount(line string) (mount, error) {
 	}, nil
 }
 
+// parsePlaces reads of each mount only where it is and what is mounted there: of
+// the daemon's own there are several for each sandbox.
+func parsePlaces(text string) ([]mount, error) {
+	out := make([]mount, 0, strings.Count(text, "\n"))
+	for line := range strings.Lines(text) {
+		var f [5]string // id, parent, device, root, mount point
+		rest, more := line, true
+		for i := range f {
+			if !more {
+				return nil, fmt.Errorf("mountinfo line %q: %d fields", line, i)
+			}
+			f[i], rest, more = strings.Cut(rest, " ")
+		}
+		out = append(out, mount{device: f[2], root: unescape(f[3]), point: unescape(f[4])})
+	}
+	return out, nil
+}
+
 // unescape undoes the kernel's octal escapes of blanks and backslashes.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
@@ -150,7 +168,8 @@ func sourceOf(mounts []mount, p string) (source, bool) {
 
 // within reports whether p is dir or inside it.
 func within(p, dir string) bool {
-	return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/")
+	rest, ok := strings.CutPrefix(p, dir)
+	return ok && (rest == "" || rest[0] == '/') || dir == "/"
 }
 
 // limitNames are the names of the resource limits in /proc/<pid>/limits.

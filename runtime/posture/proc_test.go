@@ -156,7 +156,7 @@ func TestNamespaceLink(t *testing.T) {
 }
 
 func TestSourceOf(t *testing.T) {
-	mounts, err := parseMounts("1 0 8:1 / / rw - ext4 a rw\n2 1 0:5 / /run rw - tmpfs t rw\n3 1 0:6 /sub /run rw - tmpfs t rw\n4 1 8:2 /x /a\\040b rw - ext4 c rw\n")
+	mounts, err := parsePlaces("1 0 8:1 / / rw - ext4 a rw\n2 1 0:5 / /run rw - tmpfs t rw\n3 1 0:6 /sub /run rw - tmpfs t rw\n4 1 8:2 /x /a\\040b rw - ext4 c rw\n")
 	must(t, err)
 	for p, want := range map[string]source{
 		"/":        {"8:1", "/"},
@@ -194,6 +194,7 @@ func TestParseRefuses(t *testing.T) {
 		"status field twice":    func() error { _, err := parseStatus("CapEff:\t0\nCapEff:\t1\n"); return err },
 		"cgroup line":           func() error { _, err := parseCgroups("1:x\n"); return err },
 		"short mount":           func() error { _, err := parseMounts("1 2 3\n"); return err },
+		"short place":           func() error { _, err := parsePlaces("1 2 8:1 /\n"); return err },
 		"mount id":              func() error { _, err := parseMounts("x 0 8:1 / / rw - ext4 a rw\n"); return err },
 		"mount without dash":    func() error { _, err := parseMounts("1 0 8:1 / / rw ext4 a rw b c\n"); return err },
 		"no limits":             func() error { _, err := ParseLimits(""); return err },
@@ -218,6 +219,9 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		if mounts, err := parseMounts(text); err == nil && len(mounts) < strings.Count(text, "\n") {
 			t.Errorf("%d mounts of %d lines", len(mounts), strings.Count(text, "\n"))
+		}
+		if mounts, err := parsePlaces(text); err == nil && len(mounts) < strings.Count(text, "\n") {
+			t.Errorf("%d places of %d lines", len(mounts), strings.Count(text, "\n"))
 		}
 		if limits, err := ParseLimits(text); err == nil && len(limits) == 0 {
 			t.Error("no limits and no error")
