@@ -79,7 +79,7 @@ const (
 	SocketName = "init.sock"
 	// WakeName is a FIFO beside it: who has it open and waits for a writer to hang
 	// up learns that a daemon listens again.
-	WakeName = "init.wake"
+	WakeName   = "init.wake"
 	BinaryName = "caisson-init"
 )
 

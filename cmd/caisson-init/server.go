@@ -22,8 +22,8 @@ const (
 
 // server is the state of PID 1.
 type server struct {
-	path   string // of the daemon's socket
-	dir    string // in which that is, with the slash at its end
+	path   string        // of the daemon's socket
+	dir    string        // in which that is, with the slash at its end
 	forked chan struct{} // wakes the reaper, which sleeps while there are no children
 
 	// Of the goroutine that has the connection.
