@@ -50,7 +50,6 @@ func (m *Manager) assign(ctx context.Context, s *sandbox, p *plan, prepare func(
 	have := s.kept()
 	r.HostIDBase, r.Ready, r.Stages, r.Warnings = have.HostIDBase, true, nil, have.Warnings
 	r.PID, r.PIDBegan = have.PID, have.PIDBegan
-	r.IdleSince = now()
 	begin := time.Now()
 	if err := errors.Join(m.rename(s, p, r), failpoint("assign/renamed")); err != nil {
 		return err
@@ -79,6 +78,7 @@ func (m *Manager) assign(ctx context.Context, s *sandbox, p *plan, prepare func(
 		return err
 	}
 	r.Stages = []Stage{{Name: "pool", Duration: time.Since(begin)}}
+	r.IdleSince, r.Expires = now(), in(p.request.TTL)
 	s.update(func() { s.record = r })
 	if err := errors.Join(writeRecord(m.paths.record(s.id), r), failpoint("assign/record")); err != nil {
 		return err

@@ -69,6 +69,7 @@ func (m *Manager) runStages(ctx context.Context, s *sandbox) error {
 func (m *Manager) begin(ctx context.Context, s *sandbox) error {
 	s.mu.Lock()
 	s.record.Ready, s.record.Stages, s.record.Warnings = true, s.stages, s.warnings
+	s.record.Expires = in(s.plan.request.TTL)
 	s.idleLocked()
 	s.state = StateRunning
 	r, ended := s.record, s.ending

@@ -2,7 +2,10 @@ package runtime
 
 import (
 	"errors"
+	"fmt"
 	"time"
+
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // The causes with which a sandbox is ended.
@@ -87,4 +90,34 @@ func (s *sandbox) checkTime() {
 		return
 	}
 	s.rearm()
+}
+
+// endedLocked is the refusal of a command in a sandbox that does not run, and says
+// why it does not where that is known.
+func (s *sandbox) endedLocked() error {
+	const op = "runtime.exec"
+	state := s.state
+	if s.ending != nil && state == StateRunning {
+		state = StateStopping
+	}
+	if s.ending == nil {
+		return sbxerr.New(sbxerr.State, op, "sandbox %s is %s", s.record.Name, state)
+	}
+	err := fmt.Errorf("sandbox %s is %s: %w", s.record.Name, state, s.ending)
+	if errors.Is(s.ending, ErrExpired) || errors.Is(s.ending, ErrIdle) {
+		return sbxerr.WithRemedy(sbxerr.State, op, err, "make another one, with a longer --ttl or --idle-timeout")
+	}
+	return sbxerr.Wrap(sbxerr.State, op, err)
+}
+
+// orEnded is why a command could not be started: err, or that s was ended
+// meanwhile, and with it PID 1 and the cgroup that err misses.
+func (s *sandbox) orEnded(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	missed := errors.Is(err, sbxerr.Init) || errors.Is(err, sbxerr.Cgroup)
+	if !missed || s.ending == nil || errors.Is(s.ending, errInitLost) {
+		return err
+	}
+	return s.endedLocked()
 }

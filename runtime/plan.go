@@ -266,7 +266,7 @@ func (p *plan) record(boot string, created time.Time) record {
 		Version: recordVersion, Boot: boot, ID: p.id, Name: p.name, Image: p.image.Name, ImageDigest: p.image.Digest, ChainID: p.image.ChainID,
 		Profile: p.profileName, Network: p.network, Asked: p.asked(), Policy: p.policy, Exposed: p.exposed, User: p.user, Env: p.env, Cwd: p.cwd, CreatedAt: created,
 		Labels: maps.Clone(r.Labels), Session: r.Session, Task: r.Task, Workspace: r.Workspace, Limits: p.limits,
-		Key: r.Key, Settings: r, Expires: in(r.TTL),
+		Key: r.Key, Settings: r,
 	}
 	set(&rec.IdleTimeout, r.IdleTimeout)
 	if r.Nested != nil {

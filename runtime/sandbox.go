@@ -201,11 +201,7 @@ func (s *sandbox) acceptsLocked() error {
 	case s.state == StatePaused:
 		return s.pausedLocked()
 	case s.state != StateRunning || s.ending != nil:
-		state := s.state
-		if s.ending != nil && state == StateRunning {
-			state = StateStopping
-		}
-		return sbxerr.New(sbxerr.State, "runtime.exec", "sandbox %s is %s", s.record.Name, state)
+		return s.endedLocked()
 	}
 	return nil
 }

@@ -162,6 +162,66 @@ func TestTimesEndSandboxes(t *testing.T) {
 	f.wantNothingLeft(t)
 }
 
+// TestTimeBeginsWhenReady: what a slow host takes to make a sandbox is not time
+// that its user had.
+func TestTimeBeginsWhenReady(t *testing.T) {
+	f := newFixture(t)
+	var made moment
+	f.replace(stage{name: "posture", create: func(context.Context, *sandbox) error {
+		made = now()
+		return nil
+	}})
+	ttl := time.Hour
+	f.session(t, CreateRequest{Name: "s", TTL: &ttl})
+	s, err := f.find(callerContext(t), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at := s.kept().Expires; at < made+moment(ttl) {
+		t.Errorf("its time is over %s early", time.Duration(made+moment(ttl)-at))
+	}
+	if r, err := readRecord(f.paths.record(s.id), f.boot); err != nil || r.Expires != s.kept().Expires {
+		t.Errorf("kept: %d, %v", r.Expires, err)
+	}
+}
+
+// TestEndBeforeTheStart: a command that could not be started because its sandbox
+// was ended says so, and not that PID 1 is gone.
+func TestEndBeforeTheStart(t *testing.T) {
+	ctx := callerContext(t)
+	for cause, want := range map[error]string{ErrExpired: "sandbox s is stopping: the sandbox's time to live is over", ErrStopped: "the sandbox was stopped"} {
+		f := newFixture(t)
+		f.session(t, CreateRequest{Name: "s"})
+		s, err := f.find(ctx, "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := f.StartExec(ctx, "s", script("unanswered"))
+			ended <- err
+		}()
+		for s.info().Execs == 0 {
+			select {
+			case err := <-ended:
+				t.Fatalf("it ended before its sandbox: %v", err)
+			case <-time.After(time.Millisecond):
+			}
+		}
+		s.end(cause)
+		wantError(t, within(t, "the refusal", ended), sbxerr.State, want)
+	}
+	for _, tt := range []struct{ cause, err error }{
+		{errInitLost, sbxerr.New(sbxerr.Init, "test", "gone")}, // nobody ended it
+		{ErrExpired, sbxerr.New(sbxerr.CommandAbsent, "test", "absent")},
+		{nil, sbxerr.New(sbxerr.Init, "test", "broken")},
+	} {
+		if got := (&sandbox{ending: tt.cause}).orEnded(tt.err); got != tt.err {
+			t.Errorf("after %v: %v became %v", tt.cause, tt.err, got)
+		}
+	}
+}
+
 func TestBusySandboxIsNotIdle(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -60,7 +60,7 @@ func registerNetwork(cmd *cobra.Command, mode *string, allow, deny *[]string) {
 }
 
 func (f *sandboxFlags) registerTTL(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.ttl, "ttl", "", "end the sandbox `DURATION` after it was made, such as 2h (default never)")
+	cmd.Flags().StringVar(&f.ttl, "ttl", "", "end the sandbox `DURATION` after it is ready, such as 2h (default never)")
 }
 
 // registerLife adds the flags of a sandbox that outlives its first command.

@@ -99,6 +99,19 @@ func TestTimeToLive(t *testing.T) {
 	}
 }
 
+// However short the time of a run is, what ends it is that time, and it is said
+// so: what it took to make the sandbox does not count.
+func TestTimeToLiveOfARun(t *testing.T) {
+	for _, ttl := range []string{"1ms", "5ms", "50ms"} {
+		r := daemon.Try("run", "--json", "--ttl", ttl, "--", "sleep", "1000")
+		early := strings.Contains(r.Stdout, `"code": "SBX-108"`) && strings.Contains(r.Stdout, "the sandbox's time to live is over")
+		if expired := strings.Contains(r.Stdout, `"reason": "expired"`); !early && !expired {
+			t.Errorf("a time of %s ended with %d: %s%s", ttl, r.Code, r.Stdout, r.Stderr)
+		}
+	}
+	daemon.AwaitNoSandbox(t)
+}
+
 // A sandbox is not idle while a command runs, and is from its end on.
 func TestIdleTimeout(t *testing.T) {
 	box(t, daemon, "lazy", "--idle-timeout", "700ms")

@@ -179,7 +179,7 @@ type SandboxSpec struct {
 	Labels      map[string]string    `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Session     string               `protobuf:"bytes,11,opt,name=session,proto3" json:"session,omitempty"`
 	Task        string               `protobuf:"bytes,12,opt,name=task,proto3" json:"task,omitempty"`
-	Ttl         *durationpb.Duration `protobuf:"bytes,13,opt,name=ttl,proto3" json:"ttl,omitempty"`                                    // absent is none, zero an error
+	Ttl         *durationpb.Duration `protobuf:"bytes,13,opt,name=ttl,proto3" json:"ttl,omitempty"`                                    // from when it is ready; absent is none, zero an error
 	IdleTimeout *durationpb.Duration `protobuf:"bytes,14,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"` // absent is none, zero an error
 	Nested      *Nested              `protobuf:"bytes,15,opt,name=nested,proto3" json:"nested,omitempty"`                              // a socket to make sandboxes of its own; absent is none
 	Deny        []string             `protobuf:"bytes,16,rep,name=deny,proto3" json:"deny,omitempty"`                                  // as allow, beside the profile's; deny beats allow
