@@ -54,6 +54,7 @@ type Engine struct {
 	opened chan struct{} // closed by Open
 	gate   *shimGate
 	names  imageNames
+	runc   askedVersion
 
 	mu      sync.Mutex
 	uploads map[digest.Digest][]string // leases that keep a blob until its image is committed

@@ -19,7 +19,7 @@ type Versions struct {
 	Runc       string // as runc --version says
 }
 
-// Versions asks the server and runc.
+// Versions asks the server, and runc where it is another file than when last asked.
 func (e *Engine) Versions(ctx context.Context) (Versions, error) {
 	var v Versions
 	err := e.call(ctx, "ctrd.versions", "read version of", e.cfg.Address, func(ctx context.Context) error {
@@ -27,7 +27,7 @@ func (e *Engine) Versions(ctx context.Context) (Versions, error) {
 		v.Containerd = r.GetVersion()
 		return err
 	})
-	runc, runcErr := runcVersion(ctx, e.cfg.Runc)
+	runc, runcErr := e.runc.of(e.cfg.Runc, func() (string, error) { return runcVersion(ctx, e.cfg.Runc) })
 	v.Runc = runc
 	return v, errors.Join(err, runcErr)
 }
