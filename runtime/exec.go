@@ -25,6 +25,8 @@ type execution struct {
 	group  *cgroups.Child
 	fills  sync.WaitGroup
 
+	concluding bool // watch has begun to tell how it ended; guarded by s.mu
+
 	ending  chan error    // asks watch to end the command, for a reason
 	settled chan struct{} // closed when all that the command itself wrote is kept
 	done    chan struct{} // closed when the result is known

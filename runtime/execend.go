@@ -23,7 +23,7 @@ type ending struct {
 // watch sees a started command to its end and makes its result known.
 func (m *Manager) watch(ctx context.Context, e *execution) {
 	ending := m.await(ctx, e)
-	if !ending.known && errors.Is(e.s.endCause(), errLeft) { // it runs on: the next daemon sees it to its end
+	if !e.s.concludes(e) {
 		return
 	}
 	duration := time.Duration(now() - e.record.Began)

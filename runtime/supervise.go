@@ -16,12 +16,12 @@ func (m *Manager) supervise(ctx context.Context, s *sandbox) {
 	case <-s.init.Done():
 		s.end(errInitLost)
 	}
-	cause := s.endCause()
-	if errors.Is(cause, errLeft) {
+	if errors.Is(s.endCause(), errLeft) && !m.finishEnds(ctx, s) {
 		m.leave(s)
 		close(s.ended)
 		return
 	}
+	cause := s.endCause()
 	s.update(func() {
 		if s.state == StateRunning || s.state == StatePaused {
 			s.state = StateStopping
@@ -46,15 +46,6 @@ func (m *Manager) supervise(ctx context.Context, s *sandbox) {
 		<-e.left()
 	}
 	_ = m.destroy(ctx, s) // logs what fails; whoever removes it gets the error too
-}
-
-// leave lets go of s, which runs on: its PID 1 waits for the next daemon.
-func (m *Manager) leave(s *sandbox) {
-	m.keepRecord(s)
-	if err := errors.Join(s.closeHandles(), s.closeExecs(), m.published.Close(s.id)); err != nil {
-		m.log.Error("leave sandbox", "sandbox", s.id, "err", err)
-	}
-	m.forget(s)
 }
 
 // endProcesses kills whatever still runs in the sandbox and returns when nothing
