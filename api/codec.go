@@ -48,12 +48,17 @@ func (codec) Unmarshal(data []byte, m any) error {
 // output.
 const stdoutField, stderrField = 2, 3
 
+// Those of LogsResponse.
+const stdoutLogField, stderrLogField = 1, 2
+
 // holdsOutput reports whether m is a message whose field of that number holds a
 // piece of output.
 func holdsOutput(m any, number int) bool {
 	switch m.(type) {
 	case *caissonv1.StreamExecResponse, *caissonv1.RunResponse:
 		return number == stdoutField || number == stderrField
+	case *caissonv1.LogsResponse:
+		return number == stdoutLogField || number == stderrLogField
 	}
 	return false
 }
@@ -72,6 +77,12 @@ func setOutput(m any, number int, p []byte) {
 			m.Kind = &caissonv1.RunResponse_Stdout{Stdout: p}
 		} else {
 			m.Kind = &caissonv1.RunResponse_Stderr{Stderr: p}
+		}
+	case *caissonv1.LogsResponse:
+		if number == stdoutLogField {
+			m.Kind = &caissonv1.LogsResponse_Stdout{Stdout: p}
+		} else {
+			m.Kind = &caissonv1.LogsResponse_Stderr{Stderr: p}
 		}
 	}
 }

@@ -140,6 +140,11 @@ func much(text []byte) *servertest.Fake {
 		OnAttach: func(_ context.Context, _, _ string, o runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error) {
 			return both(rio, o.StdoutOffset, o.StderrOffset)
 		},
+		OnLogs: func(_ context.Context, _ string, o runtime.LogOptions, stdout, stderr io.Writer) error {
+			started := func(runtime.Info, runtime.ExecInfo) {} // nobody is told
+			_, err := both(runtime.IO{Stdout: stdout, Stderr: stderr, Started: started}, o.StdoutOffset, o.StderrOffset)
+			return err
+		},
 	}
 }
 
@@ -155,6 +160,9 @@ func TestLane(t *testing.T) {
 	run := func(c *api.Client, ctx context.Context, rio api.IO) (*caissonv1.Result, error) {
 		return c.Run(ctx, command("x"), rio)
 	}
+	logs := func(c *api.Client, ctx context.Context, rio api.IO) (*caissonv1.Result, error) {
+		return &caissonv1.Result{ExitCode: 7}, c.Logs(ctx, &caissonv1.LogsRequest{Ref: "id"}, rio.Stdout, rio.Stderr)
+	}
 	for name, tt := range map[string]struct {
 		call  call
 		most  int64
@@ -166,6 +174,10 @@ func TestLane(t *testing.T) {
 		"refused to a run":         {run, 0, 0},
 		"broken before it is used": {exec, 10, 10},
 		"broken in the middle":     {exec, 2 << 20, 2 << 20},
+		"logs":                     {logs, -1, 2 << 20},
+		"refused to logs":          {logs, 0, 0},
+		"broken before logs":       {logs, 10, 10},
+		"broken in logs":           {logs, 2 << 20, 2 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := inFrontOf(t, servertest.Listen(t, much(text)), tt.most)

@@ -39,11 +39,6 @@ type writer[Res any] struct {
 // sendOutput sends m, or does inLane where the output has a lane.
 type sendOutput[Res any] func(m *Res, inLane func(*lane) error) error
 
-// withoutLane is for a call whose output cannot move.
-func withoutLane[Res any](send func(*Res) error) sendOutput[Res] {
-	return func(m *Res, _ func(*lane) error) error { return send(m) }
-}
-
 var _ runtime.Skipper = writer[caissonv1.RunResponse]{}
 
 // Write implements io.Writer.
@@ -108,7 +103,7 @@ var (
 		func(n int64) *caissonv1.LogsResponse {
 			return &caissonv1.LogsResponse{Kind: &caissonv1.LogsResponse_StdoutSkipped{StdoutSkipped: n}}
 		},
-		fields{}, // no lane
+		fields{bytes: 1, skipped: 3},
 	}
 	stderrOfLogs = output[caissonv1.LogsResponse]{
 		func(p []byte) *caissonv1.LogsResponse {
@@ -117,6 +112,6 @@ var (
 		func(n int64) *caissonv1.LogsResponse {
 			return &caissonv1.LogsResponse{Kind: &caissonv1.LogsResponse_StderrSkipped{StderrSkipped: n}}
 		},
-		fields{}, // no lane
+		fields{bytes: 2, skipped: 4},
 	}
 )

@@ -7,6 +7,8 @@ import (
 	"connectrpc.com/connect"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // sandboxes serves SandboxService.
@@ -74,8 +76,40 @@ func (s sandboxes) Logs(ctx context.Context, r *connect.Request[caissonv1.LogsRe
 	if err != nil {
 		return fail(err)
 	}
-	send := withoutLane(lockedSend(stream))
-	return fail(s.runtime.Logs(ctx, r.Msg.Ref, options, writer[caissonv1.LogsResponse]{stdoutOfLogs, send}, writer[caissonv1.LogsResponse]{stderrOfLogs, send}))
+	l := s.lanes.claim(ctx, r.Msg.Lane)
+	if l == nil {
+		send := lockedSend(stream)
+		return fail(s.logs(ctx, r.Msg.Ref, options, func(m *caissonv1.LogsResponse, _ func(*lane) error) error { return send(m) }))
+	}
+	defer l.close()
+	return fail(s.logsInLane(ctx, r.Msg.Ref, options, stream, l))
+}
+
+func (s sandboxes) logs(ctx context.Context, ref string, o runtime.LogOptions, send sendOutput[caissonv1.LogsResponse]) error {
+	return s.runtime.Logs(ctx, ref, o, writer[caissonv1.LogsResponse]{stdoutOfLogs, send}, writer[caissonv1.LogsResponse]{stderrOfLogs, send})
+}
+
+// logsInLane says in the call that the output comes in l, and sends it there.
+func (s sandboxes) logsInLane(ctx context.Context, ref string, o runtime.LogOptions, stream *connect.ServerStream[caissonv1.LogsResponse], l *lane) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	sent := func(err error) error {
+		if err = sbxerr.Wrap(sbxerr.Canceled, "server.send", err); err != nil {
+			cancel(err)
+		}
+		return err
+	}
+	if err := sent(stream.Send(&caissonv1.LogsResponse{Kind: &caissonv1.LogsResponse_OutputMoved{OutputMoved: true}})); err != nil {
+		return err
+	}
+	err := s.logs(ctx, ref, o, func(_ *caissonv1.LogsResponse, inLane func(*lane) error) error { return sent(inLane(l)) })
+	if cause := context.Cause(ctx); cause != nil {
+		return cause // what it did to the reading does not matter
+	}
+	if err != nil {
+		return err
+	}
+	return sent(l.end())
 }
 
 func (s sandboxes) Spec(ctx context.Context, r *connect.Request[caissonv1.SpecRequest]) (*connect.Response[caissonv1.SpecResponse], error) {

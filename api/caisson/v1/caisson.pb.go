@@ -5646,6 +5646,7 @@ type LogsRequest struct {
 	Exec          string                 `protobuf:"bytes,4,opt,name=exec,proto3" json:"exec,omitempty"`                                      // empty: the command that the sandbox was made for
 	StdoutOffset  int64                  `protobuf:"varint,5,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"` // bytes that the caller has had already
 	StderrOffset  int64                  `protobuf:"varint,6,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
+	Lane          string                 `protobuf:"bytes,7,opt,name=lane,proto3" json:"lane,omitempty"` // as in RunRequest; the call ends after the output
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5722,6 +5723,13 @@ func (x *LogsRequest) GetStderrOffset() int64 {
 	return 0
 }
 
+func (x *LogsRequest) GetLane() string {
+	if x != nil {
+		return x.Lane
+	}
+	return ""
+}
+
 type LogsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
@@ -5730,6 +5738,7 @@ type LogsResponse struct {
 	//	*LogsResponse_Stderr
 	//	*LogsResponse_StdoutSkipped
 	//	*LogsResponse_StderrSkipped
+	//	*LogsResponse_OutputMoved
 	Kind          isLogsResponse_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5808,6 +5817,15 @@ func (x *LogsResponse) GetStderrSkipped() int64 {
 	return 0
 }
 
+func (x *LogsResponse) GetOutputMoved() bool {
+	if x != nil {
+		if x, ok := x.Kind.(*LogsResponse_OutputMoved); ok {
+			return x.OutputMoved
+		}
+	}
+	return false
+}
+
 type isLogsResponse_Kind interface {
 	isLogsResponse_Kind()
 }
@@ -5828,6 +5846,10 @@ type LogsResponse_StderrSkipped struct {
 	StderrSkipped int64 `protobuf:"varint,4,opt,name=stderr_skipped,json=stderrSkipped,proto3,oneof"`
 }
 
+type LogsResponse_OutputMoved struct {
+	OutputMoved bool `protobuf:"varint,5,opt,name=output_moved,json=outputMoved,proto3,oneof"` // likewise
+}
+
 func (*LogsResponse_Stdout) isLogsResponse_Kind() {}
 
 func (*LogsResponse_Stderr) isLogsResponse_Kind() {}
@@ -5835,6 +5857,8 @@ func (*LogsResponse_Stderr) isLogsResponse_Kind() {}
 func (*LogsResponse_StdoutSkipped) isLogsResponse_Kind() {}
 
 func (*LogsResponse_StderrSkipped) isLogsResponse_Kind() {}
+
+func (*LogsResponse_OutputMoved) isLogsResponse_Kind() {}
 
 type SpecRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -8573,19 +8597,21 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
-	"\aremoved\x18\x04 \x01(\bR\aremoved\"\xad\x01\n" +
+	"\aremoved\x18\x04 \x01(\bR\aremoved\"\xc1\x01\n" +
 	"\vLogsRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x16\n" +
 	"\x06stream\x18\x03 \x01(\tR\x06stream\x12\x12\n" +
 	"\x04exec\x18\x04 \x01(\tR\x04exec\x12#\n" +
 	"\rstdout_offset\x18\x05 \x01(\x03R\fstdoutOffset\x12#\n" +
-	"\rstderr_offset\x18\x06 \x01(\x03R\fstderrOffset\"\x9c\x01\n" +
+	"\rstderr_offset\x18\x06 \x01(\x03R\fstderrOffset\x12\x12\n" +
+	"\x04lane\x18\a \x01(\tR\x04lane\"\xc1\x01\n" +
 	"\fLogsResponse\x12\x18\n" +
 	"\x06stdout\x18\x01 \x01(\fH\x00R\x06stdout\x12\x18\n" +
 	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderr\x12'\n" +
 	"\x0estdout_skipped\x18\x03 \x01(\x03H\x00R\rstdoutSkipped\x12'\n" +
-	"\x0estderr_skipped\x18\x04 \x01(\x03H\x00R\rstderrSkippedB\x06\n" +
+	"\x0estderr_skipped\x18\x04 \x01(\x03H\x00R\rstderrSkipped\x12#\n" +
+	"\foutput_moved\x18\x05 \x01(\bH\x00R\voutputMovedB\x06\n" +
 	"\x04kind\"6\n" +
 	"\vSpecRequest\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.caisson.v1.RunSpecR\x04spec\"\xe8\x02\n" +
@@ -9214,6 +9240,7 @@ func file_caisson_v1_caisson_proto_init() {
 		(*LogsResponse_Stderr)(nil),
 		(*LogsResponse_StdoutSkipped)(nil),
 		(*LogsResponse_StderrSkipped)(nil),
+		(*LogsResponse_OutputMoved)(nil),
 	}
 	file_caisson_v1_caisson_proto_msgTypes[91].OneofWrappers = []any{
 		(*ImportImageRequest_Header)(nil),
