@@ -241,6 +241,37 @@ func TestPlanOverrides(t *testing.T) {
 	}
 }
 
+// TestPlanOtherUser: a sandbox is one user's, by whatever name.
+func TestPlanOtherUser(t *testing.T) {
+	users := map[string]user{
+		"me": {1000, 1000, []uint32{7, 5}}, "1000:1000": {1000, 1000, nil}, "again": {1000, 1000, []uint32{5, 7, 7}},
+		"other": {2000, 1000, []uint32{5, 7}}, "root": {0, 0, nil}, "large": {65535, 1000, nil},
+	}
+	lookup := func(name string) (user, error) { return users[name], nil }
+	base := record{User: users["me"], Cwd: "/"}
+	for name, want := range map[string]struct {
+		code sbxerr.Code
+		say  string
+	}{
+		"": {}, "me": {}, "again": {},
+		"1000:1000": {sbxerr.Config, `user "1000:1000" is 1000:1000, and every command of the sandbox runs as 1000:1000 with the groups [7 5]`},
+		"other":     {sbxerr.Config, `user "other" is 2000:1000 with the groups [5 7], and every`},
+		"root":      {sbxerr.ImageUser, "is root inside the sandbox"},
+		"large":     {sbxerr.ImageUser, "id 65535 is above"},
+	} {
+		e, err := ExecRequest{Args: []string{"true"}, User: name}.plan(base, lookup)
+		if want.code != "" {
+			wantError(t, err, want.code, want.say)
+		} else if err != nil || e.user.UID != 1000 {
+			t.Errorf("user %q: %+v, %v", name, e, err)
+		}
+	}
+	_, err := ExecRequest{Args: []string{"true"}, User: "other"}.plan(base, lookup)
+	if remedy := sbxerr.RemedyOf(err); !strings.Contains(remedy, "caisson create --user other") {
+		t.Errorf("remedy %q", remedy)
+	}
+}
+
 func TestPlanUser(t *testing.T) {
 	for _, tt := range []struct {
 		image, asked, profile string

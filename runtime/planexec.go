@@ -206,7 +206,7 @@ func (r ExecRequest) plan(base record, lookup func(name string) (user, error)) (
 		if e.user, err = lookup(r.User); err != nil {
 			return nil, err
 		}
-		if err := e.user.check(r.User); err != nil {
+		if err := errors.Join(e.user.check(r.User), base.User.checkOther(e.user, r.User)); err != nil {
 			return nil, err
 		}
 	}

@@ -86,6 +86,31 @@ func (u user) check(name string) error {
 	return nil
 }
 
+// checkOther refuses another user than u in a sandbox of u's: nothing in it has
+// the capability to become one (setuid(2)), PID 1 included.
+func (u user) checkOther(other user, name string) error {
+	if other.UID == 0 || u.UID == other.UID && u.GID == other.GID && sameSet(u.Groups, other.Groups) { // root is refused by check
+		return nil
+	}
+	return sbxerr.WithRemedy(sbxerr.Config, "runtime.plan",
+		fmt.Errorf("user %q is %s, and every command of the sandbox runs as %s", name, other.text(), u.text()),
+		"leave the user out, or make a sandbox of that user's: caisson create --user "+name)
+}
+
+// text names u, with the groups that it has besides.
+func (u user) text() string {
+	text := fmt.Sprintf("%d:%d", u.UID, u.GID)
+	if len(u.Groups) > 0 {
+		text += fmt.Sprintf(" with the groups %d", u.Groups)
+	}
+	return text
+}
+
+func sameSet(a, b []uint32) bool {
+	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
+	return slices.Equal(slices.Compact(a), slices.Compact(b))
+}
+
 func workspaceCwd(r CreateRequest) string {
 	if r.Workspace == nil {
 		return ""

@@ -30,7 +30,11 @@ func TestBadExec(t *testing.T) {
 		{"relative cwd", "SBX-101", `working directory "tmp" is not a clean absolute path`, []string{"-w", "tmp", "bad", "--", "true"}},
 		{"cwd in /proc", "SBX-101", `working directory "/proc/self" lies in /proc`, []string{"-w", "/proc/self", "bad", "--", "true"}},
 		{"absent user", "SBX-205", `resolve user "nosuch": the image's passwd has no user "nosuch"`, []string{"-u", "nosuch", "bad", "--", "true"}},
-		{"another user", "SBX-101", `take on the user of "true": operation not permitted`, []string{"-u", "2000:3000", "bad", "--", "true"}},
+		{"another user", "SBX-101", `user "2000:3000" is 2000:3000, and every command of the sandbox runs as 1000:1000`, []string{"-u", "2000:3000", "bad", "--", "true"}},
+		{"another group", "SBX-101", `user "1000:3000" is 1000:3000, and every command of the sandbox runs as 1000:1000`, []string{"-u", "1000:3000", "bad", "--", "true"}},
+		{"another user by name", "SBX-101", `user "nobody" is 65534:65534, and every command of the sandbox runs as 1000:1000`, []string{"-u", "nobody", "bad", "--", "true"}},
+		{"root", "SBX-205", `user "root" is root inside the sandbox`, []string{"-u", "root", "bad", "--", "true"}},
+		{"a user above all", "SBX-205", `resolve user "65536"`, []string{"-u", "65536", "bad", "--", "true"}},
 		{"absent command", "SBX-608", `look up "no-such": not found in PATH`, []string{"bad", "--", "no-such"}},
 		{"unknown rlimit", "SBX-101", `no resource limit "RLIMIT_NOFILES", did you mean "RLIMIT_NOFILE"?`, []string{"--ulimit", "nofiles=1", "bad", "--", "true"}},
 		{"memory above the sandbox's", "SBX-102", "", []string{"-m", "64G", "bad", "--", "true"}},
@@ -48,6 +52,17 @@ func TestBadExec(t *testing.T) {
 	if out := daemon.Run(t, "exec", "bad", "--", "ps", "-o", "args").Stdout; strings.Count(out, "\n") != 3 { // the head, PID 1 and ps
 		t.Errorf("processes:\n%s", out)
 	}
+}
+
+// What the refusal of another user tells to do is what works.
+func TestSandboxOfAnotherUser(t *testing.T) {
+	box(t, daemon, "theirs", "--user", "2000:3000")
+	for _, args := range [][]string{{"theirs"}, {"-u", "2000:3000", "theirs"}} {
+		if out := daemon.Run(t, append(append([]string{"exec"}, args...), "--", "sh", "-c", "id -u; id -g")...).Stdout; out != "2000\n3000\n" {
+			t.Errorf("%v: it ran as %q", args, out)
+		}
+	}
+	daemon.Refused(t, "SBX-101", "exec", "--json", "-u", "1000:1000", "theirs", "--", "true")
 }
 
 // A sandbox that is about to end takes no command, and is waited for all the
