@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
@@ -12,19 +13,9 @@ func (a *app) capabilitiesCommand() *cobra.Command {
 		Short: "Show what this host enforces of a request",
 		Args:  exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			r, err := client.Capabilities(cmd.Context(), &caissonv1.CapabilitiesRequest{})
-			if err != nil {
-				return err
-			}
-			if a.output == formatJSON {
-				return a.printJSON(each(r.Capabilities, capabilityViewOf))
-			}
-			return a.printTable([]string{"FIELD", "SUPPORT", "DETAIL"}, each(r.Capabilities, capabilityRow))
+			return ask(cmd.Context(), a, (*api.Client).Capabilities, &caissonv1.CapabilitiesRequest{}, func(r *caissonv1.CapabilitiesResponse) error {
+				return printList(a, r.Capabilities, capabilityViewOf, []string{"FIELD", "SUPPORT", "DETAIL"}, capabilityRow)
+			})
 		},
 	}
 	a.outputFlags(cmd)

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
@@ -14,19 +15,9 @@ func (a *app) cleanupCommand() *cobra.Command {
 		Long:  "Remove what no live sandbox owns. Only what is the daemon's own is looked at.",
 		Args:  exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			r, err := client.Cleanup(cmd.Context(), &caissonv1.CleanupRequest{DryRun: dryRun})
-			if err != nil {
-				return err
-			}
-			if a.output == formatJSON {
-				return a.printJSON(each(r.Leftovers, leftoverViewOf))
-			}
-			return a.printTable([]string{"KIND", "ID", "REMOVED", "REASON"}, each(r.Leftovers, leftoverRow))
+			return ask(cmd.Context(), a, (*api.Client).Cleanup, &caissonv1.CleanupRequest{DryRun: dryRun}, func(r *caissonv1.CleanupResponse) error {
+				return printList(a, r.Leftovers, leftoverViewOf, []string{"KIND", "ID", "REMOVED", "REASON"}, leftoverRow)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be removed")

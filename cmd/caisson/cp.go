@@ -39,16 +39,13 @@ func (a *app) cpCommand() *cobra.Command {
 			if err := checkPlaces(from, to, a.output); err != nil {
 				return err
 			}
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			c := copying{app: a, client: client, from: from, to: to}
-			if from.ref != "" {
-				return c.out(cmd.Context())
-			}
-			return c.in(cmd.Context())
+			return a.with(cmd.Context(), func(client *api.Client) error {
+				c := copying{app: a, client: client, from: from, to: to}
+				if from.ref != "" {
+					return c.out(cmd.Context())
+				}
+				return c.in(cmd.Context())
+			})
 		},
 	}
 	a.outputFlags(cmd)

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
@@ -37,16 +38,7 @@ func (a *app) createCommand() *cobra.Command {
 			if err := p.end(req); err != nil {
 				return err
 			}
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			s, err := client.Create(cmd.Context(), req)
-			if err != nil {
-				return err
-			}
-			return a.printSandbox(s)
+			return ask(cmd.Context(), a, (*api.Client).Create, req, a.printSandbox)
 		},
 	}
 	f.register(cmd)

@@ -48,17 +48,14 @@ func (a *app) execCommand() *cobra.Command {
 
 // execDetached runs spec in the background of the sandbox ref.
 func (a *app) execDetached(ctx context.Context, ref string, spec *caissonv1.ExecSpec) error {
-	client, err := a.client(ctx)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	exec, err := client.Start(ctx, ref, spec)
-	if err != nil {
-		return err
-	}
-	if a.output == formatJSON {
-		return a.printJSON(execViewOf(exec))
-	}
-	return a.printLine("%s", exec.GetId())
+	return a.with(ctx, func(client *api.Client) error {
+		exec, err := client.Start(ctx, ref, spec)
+		if err != nil {
+			return err
+		}
+		if a.output == formatJSON {
+			return a.printJSON(execViewOf(exec))
+		}
+		return a.printLine("%s", exec.GetId())
+	})
 }

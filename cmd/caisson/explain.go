@@ -44,13 +44,10 @@ func (a *app) explainCommand() *cobra.Command {
 }
 
 func (a *app) explainAll() error {
-	rows := sbxerr.All()
-	if a.output == formatJSON {
-		return a.printJSON(each(rows, func(d sbxerr.Description) codeView { return codeView(d) }))
-	}
-	return a.printTable([]string{"CODE", "SUMMARY", "CLASS", "REMEDY"}, each(rows, func(d sbxerr.Description) []string {
+	view := func(d sbxerr.Description) codeView { return codeView(d) }
+	return printList(a, sbxerr.All(), view, []string{"CODE", "SUMMARY", "CLASS", "REMEDY"}, func(d sbxerr.Description) []string {
 		return []string{string(d.Code), d.Summary, string(d.Class), d.Remedy}
-	}))
+	})
 }
 
 // findCode accepts SBX-402, sbx-402 and 402.

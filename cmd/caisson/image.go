@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
@@ -27,19 +28,9 @@ func (a *app) imageLsCommand() *cobra.Command {
 		Short:   "List the images",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			r, err := client.ListImages(cmd.Context(), &caissonv1.ListImagesRequest{})
-			if err != nil {
-				return err
-			}
-			if a.output == formatJSON {
-				return a.printJSON(each(r.Images, imageViewOf))
-			}
-			return a.printTable([]string{"NAME", "SIZE", "SOURCE", "CREATED", "DIGEST"}, each(r.Images, imageRow))
+			return ask(cmd.Context(), a, (*api.Client).ListImages, &caissonv1.ListImagesRequest{}, func(r *caissonv1.ListImagesResponse) error {
+				return printList(a, r.Images, imageViewOf, []string{"NAME", "SIZE", "SOURCE", "CREATED", "DIGEST"}, imageRow)
+			})
 		},
 	}
 	a.outputFlags(cmd)
@@ -70,16 +61,9 @@ func (a *app) imageInspectCommand() *cobra.Command {
 		Args:              exactly("IMAGE"),
 		ValidArgsFunction: a.completeImages,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			r, err := client.InspectImage(cmd.Context(), &caissonv1.InspectImageRequest{Name: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.printJSON(imageDetailView{imageViewOf(r.Image), orEmpty(r.Layers), reportViewOf(r.Report), rawJSON(r.ConfigJson)})
+			return ask(cmd.Context(), a, (*api.Client).InspectImage, &caissonv1.InspectImageRequest{Name: args[0]}, func(r *caissonv1.InspectImageResponse) error {
+				return a.printJSON(imageDetailView{imageViewOf(r.Image), orEmpty(r.Layers), reportViewOf(r.Report), rawJSON(r.ConfigJson)})
+			})
 		},
 	}
 	a.jsonOnly(cmd)
@@ -94,14 +78,11 @@ func (a *app) imageRmCommand() *cobra.Command {
 		Args:              atLeastOne("IMAGE"),
 		ValidArgsFunction: a.completeImages,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			return a.removeEach(args, func(name string) (string, error) {
-				_, err := client.RemoveImage(cmd.Context(), &caissonv1.RemoveImageRequest{Name: name})
-				return name, err
+			return a.with(cmd.Context(), func(client *api.Client) error {
+				return a.removeEach(args, func(name string) (string, error) {
+					_, err := client.RemoveImage(cmd.Context(), &caissonv1.RemoveImageRequest{Name: name})
+					return name, err
+				})
 			})
 		},
 	}
@@ -122,16 +103,13 @@ func (a *app) imageFromHostCommand() *cobra.Command {
 			if len(req.Packages)+len(req.Paths) == 0 {
 				return usage("there is nothing to collect: name a --package or a --path")
 			}
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			r, err := client.FromHost(cmd.Context(), req, a.progress)
-			if err != nil {
-				return err
-			}
-			return a.printImported(r)
+			return a.with(cmd.Context(), func(client *api.Client) error {
+				r, err := client.FromHost(cmd.Context(), req, a.progress)
+				if err != nil {
+					return err
+				}
+				return a.printImported(r)
+			})
 		},
 	}
 	cmd.Flags().StringArrayVar(&req.Packages, "package", nil, "installed package `P`, with what it depends on")

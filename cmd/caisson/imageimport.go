@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -39,16 +40,13 @@ func (a *app) imageImportCommand() *cobra.Command {
 }
 
 func (a *app) importImage(ctx context.Context, name string, archive io.Reader) error {
-	client, err := a.client(ctx)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	r, err := client.ImportImage(ctx, name, archive, a.progress)
-	if err != nil {
-		return err
-	}
-	return a.printImported(r)
+	return a.with(ctx, func(client *api.Client) error {
+		r, err := client.ImportImage(ctx, name, archive, a.progress)
+		if err != nil {
+			return err
+		}
+		return a.printImported(r)
+	})
 }
 
 // openArchive opens what is to be imported: a file as it is, a folder as a tar.

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
@@ -13,16 +14,9 @@ func (a *app) inspectCommand() *cobra.Command {
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			detail, err := client.Inspect(cmd.Context(), &caissonv1.InspectRequest{Ref: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.printJSON(inspectViewOf(detail))
+			return ask(cmd.Context(), a, (*api.Client).Inspect, &caissonv1.InspectRequest{Ref: args[0]}, func(d *caissonv1.InspectResponse) error {
+				return a.printJSON(inspectViewOf(d))
+			})
 		},
 	}
 	a.jsonOnly(cmd)

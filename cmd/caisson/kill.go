@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/api"
 )
 
 // lastSignal is the highest signal number of Linux.
@@ -25,12 +27,10 @@ func (a *app) killCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			client, err := a.client(cmd.Context())
+			err = a.with(cmd.Context(), func(client *api.Client) error {
+				return client.Kill(cmd.Context(), args[0], args[1], signal, all)
+			})
 			if err != nil {
-				return err
-			}
-			defer client.Close()
-			if err := client.Kill(cmd.Context(), args[0], args[1], signal, all); err != nil {
 				return err
 			}
 			if a.output == formatJSON {

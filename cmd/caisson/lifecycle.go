@@ -51,12 +51,9 @@ func (a *app) lifecycleCommand(verb, short string, call func(*api.Client, contex
 		Args:              atLeastOne("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			return a.changeEach(args, func(ref string) (*caissonv1.Sandbox, error) { return call(client, cmd.Context(), ref) })
+			return a.with(cmd.Context(), func(client *api.Client) error {
+				return a.changeEach(args, func(ref string) (*caissonv1.Sandbox, error) { return call(client, cmd.Context(), ref) })
+			})
 		},
 	}
 	a.outputFlags(cmd)

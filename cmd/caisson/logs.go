@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
@@ -35,22 +37,7 @@ func (a *app) logsCommand() *cobra.Command {
 			if req.Stream == "stderr" && cmd.Flags().Changed("offset") { // the one stream that there is
 				req.StderrOffset = req.StdoutOffset
 			}
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			if a.output == formatTable {
-				return client.Logs(cmd.Context(), req, a.stdout, a.stderr)
-			}
-			var stdout, stderr bytes.Buffer // what the daemon kept is bounded
-			if err := client.Logs(cmd.Context(), req, &stdout, &stderr); err != nil {
-				return err
-			}
-			var v logsView
-			v.Stdout, v.StdoutEncoding = encode(stdout.Bytes())
-			v.Stderr, v.StderrEncoding = encode(stderr.Bytes())
-			return a.printJSON(v)
+			return a.with(cmd.Context(), func(client *api.Client) error { return a.showLogs(cmd.Context(), client, req) })
 		},
 	}
 	cmd.Flags().BoolVarP(&req.Follow, "follow", "f", false, "go on until the command ends")
@@ -59,4 +46,18 @@ func (a *app) logsCommand() *cobra.Command {
 	cmd.Flags().StringVar(&req.Stream, "stream", "", "only this `STREAM`, stdout or stderr")
 	a.outputFlags(cmd)
 	return cmd
+}
+
+func (a *app) showLogs(ctx context.Context, client *api.Client, req *caissonv1.LogsRequest) error {
+	if a.output == formatTable {
+		return client.Logs(ctx, req, a.stdout, a.stderr)
+	}
+	var stdout, stderr bytes.Buffer // what the daemon kept is bounded
+	if err := client.Logs(ctx, req, &stdout, &stderr); err != nil {
+		return err
+	}
+	var v logsView
+	v.Stdout, v.StdoutEncoding = encode(stdout.Bytes())
+	v.Stderr, v.StderrEncoding = encode(stderr.Bytes())
+	return a.printJSON(v)
 }

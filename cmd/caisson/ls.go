@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
@@ -26,19 +27,10 @@ func (a *app) lsCommand() *cobra.Command {
 			if len(p.errs) > 0 {
 				return p.errs[0]
 			}
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			list, err := client.List(cmd.Context(), req)
-			if err != nil {
-				return err
-			}
-			if a.output == formatJSON {
-				return a.printJSON(each(list.Sandboxes, sandboxViewOf))
-			}
-			return a.printTable([]string{"ID", "NAME", "STATE", "EXIT", "IMAGE", "CREATED", "TTL", "IDLE", "COMMAND"}, each(list.Sandboxes, a.sandboxRow))
+			return ask(cmd.Context(), a, (*api.Client).List, req, func(r *caissonv1.ListResponse) error {
+				headings := []string{"ID", "NAME", "STATE", "EXIT", "IMAGE", "CREATED", "TTL", "IDLE", "COMMAND"}
+				return printList(a, r.Sandboxes, sandboxViewOf, headings, a.sandboxRow)
+			})
 		},
 	}
 	cmd.Flags().StringArrayVarP(&labels, "label", "l", nil, "only those with this label `K=V`")

@@ -85,10 +85,10 @@ func (a *app) printJSON(v any) error {
 	return nil
 }
 
-// printTable writes rows below their headings to standard output.
 // printJSONLine prints v on one line, for a list that has no end.
 func (a *app) printJSONLine(v any) error { return ownOutput(json.NewEncoder(a.stdout).Encode(v)) }
 
+// printTable writes rows below their headings to standard output.
 func (a *app) printTable(headings []string, rows [][]string) error {
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, strings.Join(headings, "\t"))
@@ -99,6 +99,14 @@ func (a *app) printTable(headings []string, rows [][]string) error {
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
 	return ownOutput(w.Flush()) // it keeps the first error of the writes
+}
+
+// printList writes a list as what is asked for: an array, or a table.
+func printList[T, V any](a *app, list []T, view func(T) V, headings []string, row func(T) []string) error {
+	if a.output == formatJSON {
+		return a.printJSON(each(list, view))
+	}
+	return a.printTable(headings, each(list, row))
 }
 
 // printLine writes one line to standard output.

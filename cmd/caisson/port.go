@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
@@ -16,20 +17,13 @@ func (a *app) portCommand() *cobra.Command {
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			detail, err := client.Inspect(cmd.Context(), &caissonv1.InspectRequest{Ref: args[0]})
-			if err != nil {
-				return err
-			}
-			ports := detail.GetSandbox().GetPorts()
-			if a.output == formatJSON {
-				return a.printJSON(each(ports, portViewOf))
-			}
-			return a.printLines(each(ports, portLine))
+			return ask(cmd.Context(), a, (*api.Client).Inspect, &caissonv1.InspectRequest{Ref: args[0]}, func(d *caissonv1.InspectResponse) error {
+				ports := d.GetSandbox().GetPorts()
+				if a.output == formatJSON {
+					return a.printJSON(each(ports, portViewOf))
+				}
+				return a.printLines(each(ports, portLine))
+			})
 		},
 	}
 	a.outputFlags(cmd)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
@@ -41,19 +42,9 @@ func (a *app) psCommand() *cobra.Command {
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			list, err := client.Execs(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if a.output == formatJSON {
-				return a.printJSON(each(list, execViewOf))
-			}
-			return a.printTable([]string{"EXEC", "STATE", "EXIT", "PID", "STARTED", "STDOUT", "STDERR", "COMMAND"}, each(list, execRow))
+			return ask(cmd.Context(), a, (*api.Client).Execs, args[0], func(list []*caissonv1.Exec) error {
+				return printList(a, list, execViewOf, []string{"EXEC", "STATE", "EXIT", "PID", "STARTED", "STDOUT", "STDERR", "COMMAND"}, execRow)
+			})
 		},
 	}
 	a.outputFlags(cmd)

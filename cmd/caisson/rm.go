@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
@@ -18,14 +19,11 @@ func (a *app) rmCommand() *cobra.Command {
 		Args:              atLeastOne("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			return a.removeEach(args, func(ref string) (string, error) {
-				r, err := client.Remove(cmd.Context(), &caissonv1.RemoveRequest{Ref: ref, Force: force})
-				return r.GetId(), err
+			return a.with(cmd.Context(), func(client *api.Client) error {
+				return a.removeEach(args, func(ref string) (string, error) {
+					r, err := client.Remove(cmd.Context(), &caissonv1.RemoveRequest{Ref: ref, Force: force})
+					return r.GetId(), err
+				})
 			})
 		},
 	}

@@ -47,20 +47,13 @@ func (a *app) runCommand() *cobra.Command {
 
 // runDetached runs spec in the background of the daemon.
 func (a *app) runDetached(ctx context.Context, spec *caissonv1.RunSpec) error {
-	client, err := a.client(ctx)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	started, err := client.RunDetached(ctx, spec)
-	if err != nil {
-		return err
-	}
-	if a.output == formatJSON {
-		return a.printJSON(struct {
-			ID   string `json:"sandbox_id"`
-			Name string `json:"name"`
-		}{started.Id, started.Name})
-	}
-	return a.printLine("%s", started.Id)
+	return ask(ctx, a, (*api.Client).RunDetached, spec, func(started *caissonv1.Started) error {
+		if a.output == formatJSON {
+			return a.printJSON(struct {
+				ID   string `json:"sandbox_id"`
+				Name string `json:"name"`
+			}{started.Id, started.Name})
+		}
+		return a.printLine("%s", started.Id)
+	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
@@ -27,24 +28,17 @@ func (a *app) specCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			r, err := client.Spec(cmd.Context(), &caissonv1.SpecRequest{Spec: spec})
-			if err != nil {
-				return err
-			}
-			switch {
-			case filter && a.output == formatJSON:
-				return a.printJSON(seccompViewOf(r))
-			case filter:
-				return a.printSeccomp(r)
-			case a.output == formatJSON:
-				return a.printJSON(specViewOf(r))
-			}
-			return a.printSpec(r)
+			return ask(cmd.Context(), a, (*api.Client).Spec, &caissonv1.SpecRequest{Spec: spec}, func(r *caissonv1.SpecResponse) error {
+				switch {
+				case filter && a.output == formatJSON:
+					return a.printJSON(seccompViewOf(r))
+				case filter:
+					return a.printSeccomp(r)
+				case a.output == formatJSON:
+					return a.printJSON(specViewOf(r))
+				}
+				return a.printSpec(r)
+			})
 		},
 	}
 	f.register(cmd)

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cgroups/units"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -35,16 +36,7 @@ func (a *app) updateCommand() *cobra.Command {
 			if err := p.end(req); err != nil {
 				return err
 			}
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			s, err := client.Update(cmd.Context(), req)
-			if err != nil {
-				return err
-			}
-			return a.printSandbox(s)
+			return ask(cmd.Context(), a, (*api.Client).Update, req, a.printSandbox)
 		},
 	}
 	f.register(cmd)

@@ -20,24 +20,17 @@ func (a *app) waitCommand() *cobra.Command {
 		Args:              waitArgs,
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			view, result, err := wait(cmd.Context(), client, args)
-			if err != nil {
-				return err
-			}
-			if a.output == formatJSON {
-				if err := a.printJSON(view); err != nil {
-					return err
+			return ask(cmd.Context(), a, wait, args, func(end ended) error {
+				if a.output == formatJSON {
+					if err := a.printJSON(end.view); err != nil {
+						return err
+					}
 				}
-			}
-			if code := result.GetExitCode(); code != 0 {
-				return exitStatus(code)
-			}
-			return nil
+				if code := end.result.GetExitCode(); code != 0 {
+					return exitStatus(code)
+				}
+				return nil
+			})
 		},
 	}
 	a.outputFlags(cmd)
@@ -51,11 +44,17 @@ func waitArgs(cmd *cobra.Command, args []string) error {
 	return exactly("SANDBOX")(cmd, args)
 }
 
-func wait(ctx context.Context, c *api.Client, args []string) (view any, _ *caissonv1.Result, _ error) {
+// ended is what was waited for, and how its command ended.
+type ended struct {
+	view   any
+	result *caissonv1.Result
+}
+
+func wait(c *api.Client, ctx context.Context, args []string) (ended, error) {
 	if len(args) == 2 {
 		e, err := c.WaitExec(ctx, args[0], args[1])
-		return execViewOf(e), e.GetResult(), err
+		return ended{execViewOf(e), e.GetResult()}, err
 	}
 	s, err := c.Wait(ctx, args[0])
-	return sandboxViewOf(s), s.GetResult(), err
+	return ended{sandboxViewOf(s), s.GetResult()}, err
 }
