@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -107,6 +108,52 @@ func TestStop(t *testing.T) {
 		t.Error(err)
 	}
 	f.wantNothingLeft(t)
+}
+
+// TestStoppingTakesNothing: from when a sandbox is to stop, nothing begins in it,
+// while what runs there has its grace.
+func TestStoppingTakesNothing(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	id := f.commandIn(t, false, "await:15", "await:10", "exit:0") // asked to end, it takes its time
+	stopped := make(chan error, 1)
+	go func() {
+		grace := time.Hour
+		_, err := f.Stop(ctx, id, &grace)
+		stopped <- err
+	}()
+	s, err := f.find(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(soon); s.info().State == StateRunning; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not stop")
+		}
+	}
+	for what, call := range map[string]func() error{
+		"exec":   func() error { _, err := f.Exec(ctx, id, script("exit:0"), IO{}); return err },
+		"start":  func() error { _, err := f.StartExec(ctx, id, script("exit:0")); return err },
+		"pause":  func() error { _, err := f.Pause(ctx, id); return err },
+		"update": func() error { _, err := f.Update(ctx, id, UpdateRequest{}); return err },
+	} {
+		if err := call(); sbxerr.Of(err) != sbxerr.State || !strings.Contains(err.Error(), "sandbox "+id+" is stopping") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if list, err := f.Execs(ctx, id); err != nil || len(list) != 1 || list[0].State != ExecRunning {
+		t.Errorf("commands %+v, %v", list, err)
+	}
+	if list, err := f.List(ctx); err != nil || len(list) != 1 || list[0].State != StateStopping {
+		t.Errorf("listed %+v, %v", list, err)
+	}
+	if entries, err := os.ReadDir(f.paths.output(id)); err != nil || len(entries) > 2 {
+		t.Errorf("kept of what never began: %v, %v", entries, err)
+	}
+	f.engine.poke(t, id)
+	if err := within(t, "the end", stopped); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestEnsureAndKeys(t *testing.T) {
