@@ -5,15 +5,24 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caisson-run/caisson/tests/harness"
 )
 
 // Every bad exec has its code and its exact message, and leaves nothing.
 func TestBadExec(t *testing.T) {
-	box(t, daemon, "bad")
-	box(t, daemon, "dead")
+	id, dead := box(t, daemon, "bad"), box(t, daemon, "dead")
 	daemon.Run(t, "stop", "dead")
+	box(t, daemon, "frozen")
+	daemon.Run(t, "pause", "frozen")
+	processes := func() int {
+		return strings.Count(daemon.Run(t, "exec", "bad", "--", "ps", "-o", "args").Stdout, "\n")
+	}
+	alone := processes() // PID 1 and ps
+	files, open := kept(t, daemon, id), daemon.OpenFiles(t)
 	long := strings.Repeat("x", 120<<10)
 	many := []string{"bad", "--", "echo", long, long, long, long, long}
 	env := []string{"-e", "A=" + long, "-e", "B=" + long, "-e", "C=" + long, "-e", "D=" + long, "-e", "E=" + long, "bad", "--", "true"}
@@ -22,6 +31,7 @@ func TestBadExec(t *testing.T) {
 		args                []string
 	}{
 		{"dead", "SBX-108", "sandbox dead is exited", []string{"dead", "--", "true"}},
+		{"paused", "SBX-114", "sandbox frozen is paused", []string{"frozen", "--", "true"}},
 		{"absent", "SBX-107", `no sandbox "nowhere"`, []string{"nowhere", "--", "true"}},
 		{"oversized argv", "SBX-101", "arguments and environment take 6", many},
 		{"oversized env", "SBX-101", "arguments and environment take 6", env},
@@ -46,11 +56,17 @@ func TestBadExec(t *testing.T) {
 			}
 		})
 	}
-	if jobs := ps(t, daemon, "bad"); len(jobs) != 0 {
-		t.Errorf("commands that never began: %+v", jobs)
+	for ref, want := range map[string]int{"bad": 1, "dead": 0, "frozen": 0} { // the one that counted processes
+		if jobs := ps(t, daemon, ref); len(jobs) != want {
+			t.Errorf("commands of %s that never began: %+v", ref, jobs)
+		}
 	}
-	if out := daemon.Run(t, "exec", "bad", "--", "ps", "-o", "args").Stdout; strings.Count(out, "\n") != 3 { // the head, PID 1 and ps
-		t.Errorf("processes:\n%s", out)
+	if now := append(kept(t, daemon, id), kept(t, daemon, dead)...); !slices.Equal(now, files) {
+		t.Errorf("kept output %q, was %q", now, files)
+	}
+	await(t, "the end of the daemon's open files", func() bool { return daemon.OpenFiles(t) <= open })
+	if n := processes(); n != alone {
+		t.Errorf("%d lines of processes, were %d", n, alone)
 	}
 }
 
@@ -65,20 +81,48 @@ func TestSandboxOfAnotherUser(t *testing.T) {
 	daemon.Refused(t, "SBX-101", "exec", "--json", "-u", "1000:1000", "theirs", "--", "true")
 }
 
-// A sandbox that is about to end takes no command, and is waited for all the
-// same.
+// A sandbox that is to stop takes no command from then on, while those that it
+// runs have their grace.
 func TestExecInAStoppingSandbox(t *testing.T) {
-	box(t, daemon, "slow-end")
-	start(t, daemon, "slow-end", "sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done")
+	id := box(t, daemon, "slow-end")
+	job := start(t, daemon, "slow-end", "sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done")
 	await(t, "the command", func() bool { return ps(t, daemon, "slow-end")[0].StdoutBytes > 0 })
-	stop := beside(t, daemon, "stop", "--grace", "5s", "slow-end")
-	await(t, "the stop", func() bool { return inspect(t, daemon, "slow-end").State == "stopping" })
-	for range 3 { // it is waited for all the while
-		daemon.Refused(t, "SBX-108", "exec", "--json", "slow-end", "--", "true")
+	before := kept(t, daemon, id)
+	stop := beside(t, daemon, "stop", "--grace", "10m", "slow-end")
+	await(t, "its stop", func() bool { return list(t, daemon)[0].State == "stopping" })
+	for _, args := range [][]string{{"exec", "--json"}, {"exec", "--json", "-d"}, {"pause", "--json"}} {
+		words := append(args, "slow-end")
+		if args[0] == "exec" {
+			words = append(words, "--", "true")
+		}
+		if f := daemon.Refused(t, "SBX-108", words...); f.Error.Message != "sandbox slow-end is stopping" {
+			t.Errorf("%q: message %q", words, f.Error.Message)
+		}
 	}
+	if jobs := ps(t, daemon, "slow-end"); len(jobs) != 1 || jobs[0].State != "running" {
+		t.Errorf("commands %+v", jobs)
+	}
+	if now := kept(t, daemon, id); !slices.Equal(now, before) {
+		t.Errorf("kept output %q, was %q", now, before)
+	}
+	daemon.Run(t, "kill", "-s", "KILL", "slow-end", job)
 	if code := stop.end(t); code != 0 {
 		t.Errorf("stop ended with %d: %s", code, stop.stderr())
 	}
+}
+
+// kept names the files in which the output of a sandbox's commands is.
+func kept(t *testing.T, d *harness.Daemon, id string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(d.Root, "output", id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
 }
 
 func archiveOf(t *testing.T, headers ...tar.Header) string {
@@ -100,19 +144,22 @@ func archiveOf(t *testing.T, headers ...tar.Header) string {
 func TestBadArchive(t *testing.T) {
 	box(t, daemon, "files")
 	good := tar.Header{Name: "good", Typeflag: tar.TypeReg, Mode: 0o644}
-	for _, tt := range []struct{ name, code, archive string }{
-		{"..", "SBX-218", archiveOf(t, good, tar.Header{Name: "../out", Typeflag: tar.TypeReg})},
-		{"inner ..", "SBX-218", archiveOf(t, good, tar.Header{Name: "a/../../out", Typeflag: tar.TypeReg})},
-		{"absolute", "SBX-218", archiveOf(t, good, tar.Header{Name: "/tmp/out", Typeflag: tar.TypeReg})},
-		{"device", "SBX-218", archiveOf(t, good, tar.Header{Name: "null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3})},
-		{"pipe", "SBX-218", archiveOf(t, good, tar.Header{Name: "fifo", Typeflag: tar.TypeFifo})},
-		{"through a symlink", "SBX-215", archiveOf(t, good, tar.Header{Name: "link", Typeflag: tar.TypeSymlink, Linkname: "/tmp"}, tar.Header{Name: "link/out", Typeflag: tar.TypeReg})},
-		{"torn", "SBX-218", archiveOf(t, good)[:700]},
-		{"no archive", "SBX-218", strings.Repeat("nothing of the kind", 100)},
+	for _, tt := range []struct{ name, code, archive, message string }{
+		{"..", "SBX-218", archiveOf(t, good, tar.Header{Name: "../out", Typeflag: tar.TypeReg}), `the name "../out" holds ".."`},
+		{"inner ..", "SBX-218", archiveOf(t, good, tar.Header{Name: "a/../../out", Typeflag: tar.TypeReg}), `the name "a/../../out" holds ".."`},
+		{"absolute", "SBX-218", archiveOf(t, good, tar.Header{Name: "/tmp/out", Typeflag: tar.TypeReg}), `the name "/tmp/out" is absolute`},
+		{"device", "SBX-218", archiveOf(t, good, tar.Header{Name: "null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}), `"null" is neither a file, a directory nor a link (type '3')`},
+		{"pipe", "SBX-218", archiveOf(t, good, tar.Header{Name: "fifo", Typeflag: tar.TypeFifo}), `"fifo" is neither a file, a directory nor a link (type '6')`},
+		{"through a symlink", "SBX-215", archiveOf(t, good, tar.Header{Name: "link", Typeflag: tar.TypeSymlink, Linkname: "/tmp"}, tar.Header{Name: "link/out", Typeflag: tar.TypeReg}), `copy into "/tmp/in/link": a symbolic link is in the way`},
+		{"torn", "SBX-218", archiveOf(t, good)[:700], "read the archive: unexpected EOF"},
+		{"no archive", "SBX-218", strings.Repeat("nothing of the kind", 100), "read the archive: archive/tar: invalid tar header"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			daemon.Run(t, "exec", "files", "--", "mkdir", "-p", "/tmp/in")
-			daemon.TryWith(tt.archive, "cp", "--json", "-", "files:/tmp/in").Refused(t, tt.code)
+			f := daemon.TryWith(tt.archive, "cp", "--json", "-", "files:/tmp/in").Refused(t, tt.code)
+			if text := strings.TrimSuffix(f.Error.Message+": "+f.Error.Cause, ": "); text != tt.message {
+				t.Errorf("message %q, want %q", text, tt.message)
+			}
 			if out := daemon.Run(t, "exec", "files", "--", "find", "/tmp", "-mindepth", "1").Stdout; out != "/tmp/in\n" {
 				t.Errorf("left behind:\n%s", out)
 			}
@@ -137,18 +184,33 @@ func TestBadArchive(t *testing.T) {
 // A path with a NUL byte cannot be said on a command line: it comes by the API.
 func TestNULOverTheAPI(t *testing.T) {
 	box(t, daemon, "nul")
+	daemon.Run(t, "exec", "nul", "--", "touch", "/tmp/x")
 	for _, tt := range []struct{ method, body, code, message string }{
 		{"ExecService/StartExec", `{"ref":"nul","exec":{"args":["echo","a\u0000b"]}}`, "SBX-101", "argument 1 holds a NUL byte"},
 		{"ExecService/StartExec", `{"ref":"nul","exec":{"args":["true"],"env":["A=b\u0000c"]}}`, "SBX-101", `environment variable \"A\" holds a NUL byte`},
 		{"ExecService/StartExec", `{"ref":"nul","exec":{"args":["true"],"cwd":"/a\u0000b"}}`, "SBX-101", `working directory \"/a\\x00b\" is not a clean absolute path`},
-		{"FileService/Stat", `{"ref":"nul","path":"/tmp/a\u0000b"}`, "SBX-211", ""},
+		{"FileService/Stat", `{"ref":"nul","path":"/tmp/a\u0000b"}`, "SBX-211", `path \"/tmp/a\\x00b\" holds a NUL`},
+		{"FileService/ListDir", `{"ref":"nul","path":"/tmp/a\u0000b"}`, "SBX-211", `path \"/tmp/a\\x00b\" holds a NUL`},
+		{"FileService/MakeDir", `{"ref":"nul","path":"/tmp/a\u0000b"}`, "SBX-211", `path \"/tmp/a\\x00b\" holds a NUL`},
+		{"FileService/MoveFile", `{"ref":"nul","from":"/tmp/x","to":"/tmp/a\u0000b"}`, "SBX-211", `path \"/tmp/a\\x00b\" holds a NUL`},
+		{"FileService/RemoveFile", `{"ref":"nul","path":"/tmp/x\u0000y"}`, "SBX-211", `path \"/tmp/x\\x00y\" holds a NUL`},
+		{"ExecService/StartExec", `{"ref":"nul","exec":{"args":["true"],"user":"a\u0000b"}}`, "SBX-205", `user \"a\\x00b\" is neither a name nor a number`},
+		{"ExecService/StartExec", `{"ref":"n\u0000ul","exec":{"args":["true"]}}`, "SBX-101", `ref \"n\\x00ul\" is not a name`},
+		{"SandboxService/Create", `{"spec":{"name":"a\u0000b"}}`, "SBX-101", `name \"a\\x00b\" is not a name`},
+		{"SandboxService/Create", `{"spec":{"workspace":{"dir":"/tmp/a\u0000b"}}}`, "SBX-104", `workspace \"/tmp/a\\x00b\" is not a clean absolute path`},
 	} {
 		status, body := post(t, daemon, tt.method, tt.body)
 		if status/100 != 4 || !strings.Contains(body, tt.code) || !strings.Contains(body, tt.message) {
 			t.Errorf("%s %s: %d %s", tt.method, tt.body, status, body)
 		}
 	}
-	if jobs := ps(t, daemon, "nul"); len(jobs) != 0 {
+	if jobs := ps(t, daemon, "nul"); len(jobs) != 1 {
 		t.Errorf("commands %+v", jobs)
+	}
+	if out := daemon.Run(t, "exec", "nul", "--", "ls", "-A", "/tmp").Stdout; out != "x\n" {
+		t.Errorf("in /tmp:\n%s", out)
+	}
+	if l := list(t, daemon); len(l) != 1 {
+		t.Errorf("sandboxes %+v", l)
 	}
 }

@@ -55,7 +55,7 @@ func TestPeersAreApart(t *testing.T) {
 				words = append(words, who.foreign)
 			}
 			f := who.user.Try(words...)
-			if f.Code != 125 || !strings.Contains(f.Stdout+f.Stderr, "SBX-107") || strings.Contains(f.Stdout+f.Stderr, "sleep") {
+			if f.Code != 125 || !strings.Contains(f.Stdout+f.Stderr, "SBX-107") || !strings.Contains(f.Stdout+f.Stderr, "no sandbox ") || strings.Contains(f.Stdout+f.Stderr, "sleep") {
 				t.Errorf("%d: %q: code %d\n%s%s", who.user.UID, words, f.Code, f.Stdout, f.Stderr)
 			}
 		}
