@@ -3,7 +3,6 @@ package files
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/initproto"
+	"github.com/caisson-run/caisson/tests/built"
 )
 
 // soon is generous: it only bounds how long a broken test hangs.
@@ -25,48 +25,11 @@ const stranger = 64321
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if built.dir != "" {
-		os.RemoveAll(built.dir)
-	}
+	program.Remove()
 	os.Exit(code)
 }
 
-var built struct {
-	once sync.Once
-	dir  string
-	err  error
-}
-
-// binary builds caisson-init once, as a release does.
-func binary(t testing.TB) string {
-	t.Helper()
-	built.once.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "files"); built.err != nil {
-			return
-		}
-		built.err = errors.Join(os.Chmod(built.dir, 0o755), statSources()) //nolint:gosec // another user runs it
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", built.dir, "../../cmd/caisson-init")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			built.err = errors.Join(built.err, fmt.Errorf("%w: %s", err, out))
-		}
-	})
-	if built.err != nil {
-		t.Fatal(built.err)
-	}
-	return filepath.Join(built.dir, initproto.BinaryName)
-}
-
-// statSources makes the sources of the binary inputs of these tests, so that
-// go test does not take an old result for one of today's sources.
-func statSources() error {
-	list, err := filepath.Glob("../../cmd/caisson-init/*.go")
-	for _, file := range list {
-		_, serr := os.Stat(file)
-		err = errors.Join(err, serr)
-	}
-	return err
-}
+var program = built.Program{Name: initproto.BinaryName}
 
 // real starts the real process on this host, as a stranger.
 type real struct {
@@ -83,7 +46,7 @@ func (r *real) start(_ context.Context, args []string, socket *os.File) (func(),
 	if want := initproto.Dir + "/" + initproto.BinaryName; args[0] != want {
 		r.t.Errorf("the command is %q, want %q", args[0], want)
 	}
-	cmd := exec.Command(binary(r.t), args[1:]...)
+	cmd := exec.Command(program.Path(r.t), args[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stdin = "/", []string{}, socket
 	if os.Getuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: stranger}}

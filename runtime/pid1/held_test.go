@@ -18,7 +18,7 @@ import (
 
 // Out of descriptors, PID 1 says so and goes on.
 func TestOutOfDescriptorsIsAnAnswer(t *testing.T) {
-	cmd := exec.Command("sh", "-c", "ulimit -Sn 64; ulimit -Hn 64; exec "+initBinary(t))
+	cmd := exec.Command("sh", "-c", "ulimit -Sn 64; ulimit -Hn 64; exec "+program.Path(t))
 	r := runInitOptions(t, tempDir(t), os.Getuid(), os.Getgid(), cmd, Options{OrphanGrace: long})
 	var err error
 	var list []*Exec
@@ -86,7 +86,7 @@ func TestHeldCommandsAreBounded(t *testing.T) {
 // With more descriptors on their way than one user may have, PID 1 waits.
 func TestManyHeldPipes(t *testing.T) {
 	const n = 300
-	cmd := exec.Command("sh", "-c", "ulimit -n 2048; exec "+initBinary(t))
+	cmd := exec.Command("sh", "-c", "ulimit -n 2048; exec "+program.Path(t))
 	r := runInitOptions(t, tempDir(t), os.Getuid(), os.Getgid(), cmd, Options{OrphanGrace: long})
 	for range n {
 		e, p := startHeld(t, r, command(staticTrue()...))

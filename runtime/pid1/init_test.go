@@ -90,7 +90,7 @@ func TestInitGivesExactlyWhatWasAsked(t *testing.T) {
 // The Go runtime raises its own soft limit of open files; commands must get
 // what the OCI runtime set (some loop over all of it, others use select(2)).
 func TestInitPassesLimitsAndUmask(t *testing.T) {
-	cmd := exec.Command("sh", "-c", "umask 027; ulimit -Sn 512; exec "+initBinary(t))
+	cmd := exec.Command("sh", "-c", "umask 027; ulimit -Sn 512; exec "+program.Path(t))
 	r := runInitWith(t, tempDir(t), os.Getuid(), os.Getgid(), cmd)
 	stdout, _, _ := r.run(t, sh("ulimit -Sn; umask"), "")
 	if stdout != "512\n0027\n" {
@@ -100,7 +100,7 @@ func TestInitPassesLimitsAndUmask(t *testing.T) {
 
 func TestInitLeavesCommandsNothingElse(t *testing.T) {
 	// As the OCI runtime might, leave a descriptor open and signals ignored.
-	cmd := exec.Command("sh", "-c", "trap '' HUP PIPE TERM USR1; exec "+initBinary(t)+" 7</etc/passwd")
+	cmd := exec.Command("sh", "-c", "trap '' HUP PIPE TERM USR1; exec "+program.Path(t)+" 7</etc/passwd")
 	r := runInitWith(t, tempDir(t), os.Getuid(), os.Getgid(), cmd)
 	// Without a shell, which changes signals and descriptors for a moment. The
 	// fourth descriptor is the directory that ls reads.
@@ -285,7 +285,7 @@ func TestInitExitsWithTheDaemon(t *testing.T) {
 }
 
 func TestInitWithoutASocket(t *testing.T) {
-	cmd := exec.Command(initBinary(t))
+	cmd := exec.Command(program.Path(t))
 	cmd.Env = []string{initproto.SocketEnv + "=/absent"}
 	if err := cmd.Run(); cmd.ProcessState.ExitCode() != initproto.ExitConnect {
 		t.Errorf("ended with %v", err)
@@ -313,7 +313,7 @@ func TestInitRefusesOtherUsersWithoutRights(t *testing.T) {
 // The order in which groups are named says nothing: the kernel sorts them.
 func TestInitComparesGroupsAsSets(t *testing.T) {
 	needRoot(t, "sets supplementary groups")
-	cmd := exec.Command(initBinary(t))
+	cmd := exec.Command(program.Path(t))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1000, Gid: 1000, Groups: []uint32{3000, 2000}}}
 	dir := tempDir(t)
 	if err := os.Chmod(dir, 0o711); err != nil {

@@ -56,7 +56,7 @@ func coreLimit(t *testing.T) uint64 {
 // What a limit does not name is as without a launcher, whose runtime changes
 // the soft limit of open files, the signals and the threads.
 func TestLaunchedCommandGetsNothingElse(t *testing.T) {
-	cmd := exec.Command("sh", "-c", "umask 027; ulimit -Sn 512; exec "+initBinary(t))
+	cmd := exec.Command("sh", "-c", "umask 027; ulimit -Sn 512; exec "+program.Path(t))
 	r := runInitWith(t, tempDir(t), os.Getuid(), os.Getgid(), cmd)
 	dir := tempDir(t)
 	core := Rlimit{unix.RLIMIT_CORE, 0, 0}
@@ -368,7 +368,7 @@ func TestLaunchedTerminal(t *testing.T) {
 // The launcher without PID 1 does nothing, and neither does an unknown mode.
 func TestModesOfTheBinary(t *testing.T) {
 	for args, want := range map[string]int{"launch": initproto.ExitSetup, "other": initproto.ExitUsage} {
-		cmd := exec.Command(initBinary(t), args)
+		cmd := exec.Command(program.Path(t), args)
 		if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != want || len(out) != 0 {
 			t.Errorf("%s: %v, %q", args, cmd.ProcessState, out)
 		}

@@ -72,7 +72,7 @@ func runPID1With(t testing.TB, o Options) *realInit {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	cmd.Env = []string{namespaceEnv + "=" + initBinary(t)}
+	cmd.Env = []string{namespaceEnv + "=" + program.Path(t)}
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 	return runInitOptions(t, dir, sandboxID, sandboxID, cmd, o)

@@ -11,11 +11,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/caisson-run/caisson/initproto"
+	"github.com/caisson-run/caisson/tests/built"
 )
 
 func TestMain(m *testing.M) {
@@ -23,53 +23,11 @@ func TestMain(m *testing.M) {
 		becomePID1(path)
 	}
 	code := m.Run()
-	if built.dir != "" {
-		os.RemoveAll(built.dir)
-	}
+	program.Remove()
 	os.Exit(code)
 }
 
-var built struct {
-	once sync.Once
-	dir  string
-	err  error
-}
-
-// initBinary builds caisson-init once, as a release does.
-func initBinary(t testing.TB) string {
-	t.Helper()
-	built.once.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "init"); built.err != nil {
-			return
-		}
-		if built.err = os.Chmod(built.dir, 0o755); built.err != nil {
-			return
-		}
-		if built.err = statSources(); built.err != nil {
-			return
-		}
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", built.dir, "../../cmd/caisson-init")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			built.err = fmt.Errorf("%w: %s", err, out)
-		}
-	})
-	if built.err != nil {
-		t.Fatal(built.err)
-	}
-	return filepath.Join(built.dir, initproto.BinaryName)
-}
-
-// statSources makes the sources of caisson-init inputs of this test, so that
-// go test does not take an old result for one of today's sources.
-func statSources() error {
-	files, err := filepath.Glob("../../cmd/caisson-init/*.go")
-	for _, file := range files {
-		_, serr := os.Stat(file)
-		err = errors.Join(err, serr)
-	}
-	return err
-}
+var program = built.Program{Name: initproto.BinaryName}
 
 // realInit is caisson-init as a child of the test.
 type realInit struct {
@@ -84,7 +42,7 @@ type realInit struct {
 // runInit runs caisson-init without a namespace of its own.
 func runInit(t testing.TB) *realInit {
 	t.Helper()
-	return runInitWith(t, tempDir(t), os.Getuid(), os.Getgid(), exec.Command(initBinary(t)))
+	return runInitWith(t, tempDir(t), os.Getuid(), os.Getgid(), exec.Command(program.Path(t)))
 }
 
 func runInitWith(t testing.TB, dir string, uid, gid int, cmd *exec.Cmd) *realInit {

@@ -23,7 +23,7 @@ const long = time.Hour
 // runHeld is runInit with an orphan grace.
 func runHeld(t testing.TB, grace time.Duration) *realInit {
 	t.Helper()
-	return runInitOptions(t, tempDir(t), os.Getuid(), os.Getgid(), exec.Command(initBinary(t)), Options{OrphanGrace: grace})
+	return runInitOptions(t, tempDir(t), os.Getuid(), os.Getgid(), exec.Command(program.Path(t)), Options{OrphanGrace: grace})
 }
 
 // again loses the daemon and becomes the next one.
