@@ -10,19 +10,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	goruntime "runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	miekg "github.com/miekg/dns"
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/dns/dnstest"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/tests/netbox"
 )
 
 // program is caisson-gateway: the one of the build, or one made for these tests.
@@ -57,22 +56,7 @@ func TestMain(m *testing.M) {
 // need skips t unless it can make namespaces and rules in them.
 func need(t testing.TB) string {
 	t.Helper()
-	missing := ""
-	if os.Geteuid() != 0 {
-		missing = "root"
-	}
-	for _, tool := range []string{"ip", "iptables", "go"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			missing = tool
-		}
-	}
-	switch {
-	case missing == "":
-	case os.Getenv("CAISSON_TEST_STRICT") != "":
-		t.Fatal("needs " + missing)
-	default:
-		t.Skip("needs " + missing)
-	}
+	netbox.Need(t, "go")
 	path, err := program()
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +133,7 @@ func newWorld(t testing.TB, deadlines timing) *world {
 	t.Helper()
 	w := &world{web: serveEcho(t)}
 	w.Gateway = New(Options{
-		Program: need(t), Servers: []netip.AddrPort{resolverFor(t, w.web.Addr())}, Observer: &w.seen,
+		Program: need(t), Servers: []netip.AddrPort{dnstest.Serve(t, w.web.Addr(), "web.example", "other.example")}, Observer: &w.seen,
 		Log: slog.New(slog.NewTextHandler(testWriter{t}, nil)),
 	})
 	w.timing = deadlines
@@ -204,128 +188,43 @@ func serveEcho(t testing.TB) netip.AddrPort {
 	return netip.MustParseAddrPort(l.Addr().String())
 }
 
-// resolverFor serves web.example and other.example as addr.
-func resolverFor(t testing.TB, addr netip.Addr) netip.AddrPort {
-	t.Helper()
-	pc, err := net.ListenPacket("udp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	started := make(chan struct{})
-	server := &miekg.Server{PacketConn: pc, NotifyStartedFunc: func() { close(started) }, Handler: miekg.HandlerFunc(func(w miekg.ResponseWriter, q *miekg.Msg) {
-		r := new(miekg.Msg).SetReply(q)
-		if n := q.Question[0].Name; (n == "web.example." || n == "other.example.") && q.Question[0].Qtype == miekg.TypeA {
-			r.Answer = []miekg.RR{&miekg.A{Hdr: miekg.RR_Header{Name: n, Rrtype: miekg.TypeA, Class: miekg.ClassINET, Ttl: 1}, A: addr.AsSlice()}}
-		}
-		_ = w.WriteMsg(r)
-	})}
-	go func() { _ = server.ActivateAndServe() }()
-	<-started
-	t.Cleanup(func() { _ = server.Shutdown() })
-	return netip.MustParseAddrPort(pc.LocalAddr().String())
-}
-
-// box is a sandbox's network namespace. Functions sent to it run there, one
-// after the other, on one thread.
-type box chan func()
-
-func (b box) do(fn func()) {
-	done := make(chan struct{})
-	b <- func() { defer close(done); fn() }
-	<-done
-}
-
-// onThread runs fn on a thread that ends with it, and the namespace that it
-// entered. The first thread of a process cannot end, so it only waits.
-func onThread(fn func()) {
-	goruntime.LockOSThread()
-	if unix.Gettid() != unix.Getpid() {
-		fn() // never unlocked
-		return
-	}
-	done := make(chan struct{})
-	go func() { defer close(done); onThread(fn) }()
-	<-done
-	goruntime.UnlockOSThread()
-}
+// box is a sandbox's network namespace.
+type box struct{ netbox.Box }
 
 // newBox makes a namespace with its three sockets, and the rule that leads the
 // pool to the first of them.
 func newBox(t testing.TB) (box, []*os.File) {
 	t.Helper()
-	b := make(box)
-	made := make(chan error)
-	go onThread(func() {
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		made <- err
-		for fn := range b {
-			fn()
-		}
-	})
-	if err := <-made; err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { close(b) })
+	b := box{netbox.New(t)}
 	var files []*os.File
 	var err error
-	b.do(func() { files, err = openBox() })
+	b.Do(func() { files, err = filesOf(netbox.Open()) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b, files
 }
 
-func openBox() ([]*os.File, error) {
-	// Without src the kernel finds no source address on lo, and takes 0.0.0.0.
-	for _, line := range []string{"ip link set lo up", "ip route add local 198.18.0.0/15 dev lo src 127.0.0.1"} {
-		if err := command(line); err != nil {
-			return nil, err
-		}
-	}
-	l, err1 := net.Listen("tcp4", "127.0.0.1:0")
-	pc, err2 := net.ListenPacket("udp4", "127.0.0.1:53")
-	stream, err3 := net.Listen("tcp4", "127.0.0.1:53")
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return nil, err
-	}
-	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-	if err := command("iptables -w -t nat -A OUTPUT -p tcp -d 198.18.0.0/15 -j REDIRECT --to-ports " + port); err != nil {
-		return nil, err
-	}
-	return filesOf(l, pc, stream)
-}
-
 // sockets are three that lead nowhere, in the namespace of the test.
-func sockets() ([]*os.File, error) {
-	l, err1 := net.Listen("tcp4", "127.0.0.1:0")
-	pc, err2 := net.ListenPacket("udp4", "127.0.0.1:0")
-	stream, err3 := net.Listen("tcp4", "127.0.0.1:0")
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return nil, err
-	}
-	return filesOf(l, pc, stream)
-}
+func sockets() ([]*os.File, error) { return filesOf(netbox.Listen(0)) }
 
 // filesOf turns sockets into files.
-func filesOf(l net.Listener, pc net.PacketConn, stream net.Listener) ([]*os.File, error) {
+func filesOf(s netbox.Sockets, err error) ([]*os.File, error) {
+	if err != nil {
+		return nil, err
+	}
 	var files []*os.File
-	for _, s := range []interface{ File() (*os.File, error) }{l.(*net.TCPListener), pc.(*net.UDPConn), stream.(*net.TCPListener)} {
+	for _, s := range []interface {
+		File() (*os.File, error)
+		Close() error
+	}{s.TCP, s.DNS, s.DNSStream} {
 		f, err := s.File()
-		if err := errors.Join(err, s.(io.Closer).Close()); err != nil {
+		if err := errors.Join(err, s.Close()); err != nil {
 			return nil, err
 		}
 		files = append(files, f)
 	}
 	return files, nil
-}
-
-// command runs a program in the namespace of the calling thread.
-func command(line string) error {
-	fields := strings.Fields(line)
-	if out, err := exec.Command(fields[0], fields[1:]...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", line, err, out)
-	}
-	return nil
 }
 
 // add makes a sandbox in a namespace of its own.
@@ -341,25 +240,17 @@ func (w *world) add(t testing.TB, s Sandbox) box {
 // lookup asks the sandbox's resolver, from inside.
 func (b box) lookup(t testing.TB, name string) (addr netip.Addr, rcode int) {
 	t.Helper()
-	var r *miekg.Msg
 	var err error
-	b.do(func() {
-		r, _, err = (&miekg.Client{Timeout: 10 * time.Second}).Exchange(new(miekg.Msg).SetQuestion(name+".", miekg.TypeA), "127.0.0.1:53")
-	})
+	b.Do(func() { addr, rcode, err = dnstest.Ask(name) })
 	if err != nil {
 		t.Fatalf("look up %s: %v", name, err)
 	}
-	for _, rr := range r.Answer {
-		if a, ok := rr.(*miekg.A); ok {
-			addr, _ = netip.AddrFromSlice(a.A.To4())
-		}
-	}
-	return addr, r.Rcode
+	return addr, rcode
 }
 
 // dial connects from inside.
 func (b box) dial(addr netip.Addr, port uint16) (c net.Conn, err error) {
-	b.do(func() {
+	b.Do(func() {
 		// The dialer's own goroutines would run outside.
 		fd, openErr := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err = openErr; err != nil {

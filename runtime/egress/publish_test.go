@@ -38,7 +38,7 @@ func newEntrance(t *testing.T, id string) entrance {
 	}
 	var server net.Listener
 	var err error
-	b.do(func() { server, err = net.Listen("tcp4", "127.0.0.1:8080") })
+	b.Do(func() { server, err = net.Listen("tcp4", "127.0.0.1:8080") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func newEntrance(t *testing.T, id string) entrance {
 	e := entrance{address: door.Addr().String(), batches: new(atomic.Int64)}
 	e.Published = Published{ID: id, Ports: []uint16{insidePort}, Listeners: []*os.File{file}, Sockets: func(n int) (list []*os.File, err error) {
 		e.batches.Add(1)
-		b.do(func() { list, err = openSockets(n) })
+		b.Do(func() { list, err = openSockets(n) })
 		return list, err
 	}}
 	return e
