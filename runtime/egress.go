@@ -28,8 +28,11 @@ type Egress interface {
 	Publish(ctx context.Context, p egress.Published) error
 	// Remove ends the serving of a sandbox. Absent is success.
 	Remove(ctx context.Context, id string) error
-	// Stats returns what went through for each sandbox since Add.
-	Stats(ctx context.Context) (map[string]egress.Counters, error)
+	// Counters returns what went through for a sandbox since Add, as far as that was
+	// told, and false for one that is not there. It asks nobody.
+	Counters(id string) (egress.Counters, bool)
+	// Refresh returns when all was told that happened before, or ctx ends.
+	Refresh(ctx context.Context) error
 }
 
 // opening is the work in a sandbox's namespace that its way out takes. Most of it

@@ -150,7 +150,7 @@ func (m *Manager) settle(ctx context.Context, e *execution) {
 // daemon that comes after this one hears the exit again.
 func (m *Manager) conclude(ctx context.Context, e *execution, end ending, duration time.Duration) {
 	s := e.s
-	result := m.result(s, e, end, duration)
+	result := m.result(ctx, s, e, end, duration)
 	if e.group != nil {
 		m.endGroup(ctx, e)
 	}

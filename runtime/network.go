@@ -3,9 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
-	"time"
 
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
@@ -42,19 +40,6 @@ type (
 	PolicyLine   = policy.Line
 	TrafficEntry = traffic.Entry
 )
-
-// EgressCounters counts what went through the gateway for one sandbox.
-type EgressCounters struct {
-	Open            int64 `json:"open"` // connections now
-	Allowed         int64 `json:"allowed"`
-	Refused         int64 `json:"refused"`
-	Failed          int64 `json:"failed"` // allowed, but the destination was not to be had
-	SentBytes       int64 `json:"sent_bytes"`
-	ReceivedBytes   int64 `json:"received_bytes"`
-	LookupsAnswered int64 `json:"lookups_answered"`
-	LookupsRefused  int64 `json:"lookups_refused"`
-	Lost            int64 `json:"lost"` // attempts of which nothing is known: they ended with a gateway, or were too many
-}
 
 // CheckPolicy says what a policy makes of a URL, HOST or HOST:PORT. Nothing is
 // resolved or tried: a name that is allowed may still lead to an address that is
@@ -182,27 +167,3 @@ func (m *Manager) LearnPolicy(ctx context.Context, ref string) ([]string, error)
 	rules, err := policy.Learn(seen)
 	return rules, sbxerr.Wrap(sbxerr.NetPolicy, "runtime.learn", err)
 }
-
-// countTimeout is how long a result waits for the gateway's last records.
-const countTimeout = time.Second
-
-// egressOf is what went through the gateway for a sandbox, nil where it has none,
-// or where the gateway does not say.
-func (m *Manager) egressOf(r record) *EgressCounters {
-	if r.Network == netns.ModeNone || m.opts.Egress == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), countTimeout)
-	defer cancel()
-	all, err := m.opts.Egress.Stats(ctx)
-	c, ok := all[r.ID]
-	if err != nil || !ok {
-		return nil
-	}
-	return &EgressCounters{
-		Open: int64(c.Open), Allowed: count(c.Allowed), Refused: count(c.Refused), Failed: count(c.Failed),
-		SentBytes: count(c.Sent), ReceivedBytes: count(c.Received), LookupsAnswered: count(c.Answered), LookupsRefused: count(c.Denied), Lost: count(c.Lost),
-	}
-}
-
-func count(n uint64) int64 { return int64(min(n, math.MaxInt64)) }

@@ -20,6 +20,9 @@ import (
 // fakeEgress remembers who is published.
 type fakeEgress struct {
 	published map[string]egress.Published
+	counters  map[string]egress.Counters
+	refreshed int
+	silent    bool // it does not answer to Refresh
 	fail      error
 }
 
@@ -41,7 +44,18 @@ func (e *fakeEgress) Remove(_ context.Context, id string) error {
 	return nil
 }
 
-func (e *fakeEgress) Stats(context.Context) (map[string]egress.Counters, error) { return nil, nil }
+func (e *fakeEgress) Counters(id string) (egress.Counters, bool) {
+	c, ok := e.counters[id]
+	return c, ok
+}
+
+func (e *fakeEgress) Refresh(ctx context.Context) error {
+	e.refreshed++
+	if e.silent {
+		<-ctx.Done()
+	}
+	return ctx.Err()
+}
 
 func newPublishing(t *testing.T) (*fixture, *fakeEgress) {
 	t.Helper()

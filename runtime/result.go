@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"context"
 	"slices"
 	"syscall"
 	"time"
@@ -21,15 +22,17 @@ const exitKilled = 128 + int(syscall.SIGKILL)
 // what the kernel counted. For the command that a sandbox is for, all other
 // processes have ended and the whole cgroup is its; for another one the CPU time
 // is that of the processes which it waited for.
-func (m *Manager) result(s *sandbox, e *execution, end ending, duration time.Duration) *Result {
+func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end ending, duration time.Duration) *Result {
 	r := &Result{SandboxID: s.id, ExecID: number(e.number()), Duration: duration, Reason: end.reason, TimedOut: end.timedOut, Source: "command"}
-	rec := s.kept()
+	rec, main := s.kept(), s.isMain(e)
+	if main && counts(rec.Network) { // all that it started is over, so this is the whole of it
+		m.refreshEgress(ctx)
+	}
 	r.Network, r.Egress = string(rec.Network), m.egressOf(rec)
 	r.ExitCode, r.Signal = exitCode(end)
 	r.MaxRSSBytes = end.exit.MaxRSSBytes
 	r.CPU = end.exit.User + end.exit.System
 	r.Remaining = max(0, end.exit.Remaining)
-	main := s.isMain(e)
 	r.Warnings = m.addUsage(s, e, r, main)
 	if r.OOMKilled && r.ExitCode == exitKilled && !end.timedOut && end.reason != ReasonCanceled {
 		r.Reason = ReasonOOM

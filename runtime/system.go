@@ -22,6 +22,9 @@ func (m *Manager) Inspect(ctx context.Context, ref string) (*Detail, error) {
 		Info: s.info(), Limits: r.Limits, Cgroup: m.cgroupPath(r.ID), ImageDigest: r.ImageDigest,
 		HostIDSize: idblock.Size,
 	}
+	if counts(r.Network) {
+		m.refreshEgress(ctx)
+	}
 	d.Egress = m.egressOf(r)
 	return d, s.detail(d)
 }

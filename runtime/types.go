@@ -175,8 +175,9 @@ type Result struct {
 	ThrottledPeriods int64         `json:"cpu_throttled_periods"`
 	Remaining        int           `json:"remaining"` // processes that went on running in the sandbox
 	Network          string        `json:"network"`
-	// Egress is what went through the gateway so far, for the sandbox as a whole;
-	// nil in the mode none.
+	// Egress is what went through the gateway so far, for the sandbox as a whole:
+	// complete where the sandbox was for this command, else as far as it was told.
+	// Nil in the modes none and bridge.
 	Egress   *EgressCounters `json:"egress"`
 	Source   string          `json:"source"` // "command" or "runtime"
 	Reason   Reason          `json:"reason"`
@@ -238,7 +239,7 @@ type Detail struct {
 	HostIDSize  uint32
 	SpecJSON    []byte
 	Posture     []PostureCheck
-	Egress      *EgressCounters // what went through the gateway; nil in the mode none
+	Egress      *EgressCounters // what went through the gateway; nil in the modes none and bridge
 }
 
 // PostureCheck is one comparison of the live sandbox with its declaration.

@@ -34,15 +34,14 @@ func TestServesASandbox(t *testing.T) {
 	if _, rcode := b.lookup(t, "other.example"); rcode != miekg.RcodeRefused {
 		t.Errorf("a name that is not allowed has code %d", rcode)
 	}
-	stats, err := w.Stats(t.Context())
-	if err != nil || stats["one"].Open != 1 {
-		t.Errorf("counted while it is open: %+v, %v", stats["one"], err)
+	if got, err := w.exact(t, "one"); err != nil || got.Open != 1 {
+		t.Errorf("counted while it is open: %+v, %v", got, err)
 	}
 	_ = c.Close()
 	want := Counters{Allowed: 1, Sent: 5, Received: 5, Answered: 1, Denied: 1}
 	until(t, "the counters", func() bool {
-		stats, err := w.Stats(t.Context())
-		return err == nil && stats["one"] == want
+		got, err := w.exact(t, "one")
+		return err == nil && got == want
 	})
 	if got, ok := w.Counters("one"); !ok || got != want {
 		t.Errorf("counted %+v, want %+v", got, want)
@@ -169,9 +168,8 @@ func TestTheNextOneGoesOn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			stats, err := w.Stats(t.Context())
-			if err != nil || stats["one"].Open != 1 {
-				t.Fatalf("before: %+v, %v", stats, err)
+			if got, err := w.exact(t, "one"); err != nil || got.Open != 1 {
+				t.Fatalf("before: %+v, %v", got, err)
 			}
 			until(t, "the names", func() bool { return w.seen.knows("web.example") && w.seen.knows("other.example") })
 			old := w.pid()

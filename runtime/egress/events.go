@@ -7,12 +7,13 @@ import (
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Counters are what a sandbox did since it was added. A new process goes on
 // with them.
 type Counters struct {
-	Open     int    // connections now; up to two seconds old, but for Stats
+	Open     int    // connections now
 	Allowed  uint64 // connections that were carried, and are over
 	Refused  uint64 // by the policy or a limit
 	Failed   uint64 // allowed, but the destination was not to be had
@@ -23,7 +24,9 @@ type Counters struct {
 	Lost     uint64 // connections and questions of which nothing is known: they ended with a process, or were too many
 }
 
-// Counters returns those of a sandbox, and false if there is no such sandbox.
+// Counters returns those of a sandbox, and false if there is no such sandbox. They
+// are what the gateway has told: connections that are over in a few milliseconds,
+// those that are open in two seconds, and all at once with Refresh.
 func (g *Gateway) Counters(id string) (Counters, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -34,21 +37,22 @@ func (g *Gateway) Counters(id string) (Counters, bool) {
 	return e.counters, true
 }
 
-// Stats returns the counters of all sandboxes, with connections counted now.
-func (g *Gateway) Stats(ctx context.Context) (map[string]Counters, error) {
-	const op = "egress.stats"
-	if g.current() != nil {
-		if err := g.with(ctx, op, func(l *link) error { return l.ask(control.Request{Op: control.Ping}) }); err != nil {
-			return nil, err
-		}
+// Refresh returns when the gateway has told all that happened before, or ctx ends.
+// Without a process there is nothing to tell: what it did not tell is lost.
+func (g *Gateway) Refresh(ctx context.Context) error {
+	const op = "egress.refresh"
+	l := g.current()
+	if l == nil {
+		return nil
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	all := map[string]Counters{}
-	for id, e := range g.sandboxes {
-		all[id] = e.counters
+	answered := make(chan error, 1)
+	go func() { answered <- l.ask(control.Request{Op: control.Ping}) }() // which may take longer than ctx lasts
+	select {
+	case err := <-answered:
+		return sbxerr.Wrap(sbxerr.Gateway, op, err)
+	case <-ctx.Done():
+		return ended(ctx, op)
 	}
-	return all, nil
 }
 
 // event takes a report that was checked. What is about no sandbox of ours is

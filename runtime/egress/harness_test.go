@@ -161,6 +161,13 @@ func (w *world) allow(names ...string) policy.Spec {
 	return s
 }
 
+// exact are the counters of a sandbox as they are now.
+func (w *world) exact(t testing.TB, id string) (Counters, error) {
+	err := w.Refresh(t.Context())
+	got, _ := w.Counters(id)
+	return got, err
+}
+
 func (w *world) pid() int {
 	s := w.Status()
 	return s.PID

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -110,6 +111,30 @@ func TestHostileSilence(t *testing.T) {
 	}
 	if h.why() == nil || !strings.Contains(h.why().Error(), "no answer") {
 		t.Errorf("why: %v", h.why())
+	}
+}
+
+// Whoever wants to know the counters waits no longer than it wants to.
+func TestHostileSilenceRefresh(t *testing.T) {
+	g := New(Options{})
+	if err := g.Refresh(t.Context()); err != nil {
+		t.Errorf("without a process: %v", err)
+	}
+	h := newHostile(t, g)
+	h.patience = time.Minute
+	g.link = h.link
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	if err := g.Refresh(ctx); sbxerr.Of(err) != sbxerr.Gateway || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("that took %v", took)
+	}
+	h.giveUp(errors.New("it was enough"))
+	if err := g.Refresh(t.Context()); sbxerr.Of(err) != sbxerr.Gateway {
+		t.Errorf("of one that is gone: %v", err)
 	}
 }
 

@@ -135,6 +135,7 @@ func (s *suite) network() {
 	})
 	site := newSite(s.t, d)
 	s.networkCreates(site)
+	s.networkExecs(site)
 	s.networkTraffic(site, l)
 }
 
@@ -167,6 +168,38 @@ func (s *suite) networkCreates(site *site) {
 	}})
 	s.r.target(atMost("create with a network, more than without, cold, p50", allow.summary().P50-alone.summary().P50, 15, "ms"))
 	s.r.target(atMost("create with a network, more than without, from the pool, p50", pooledAllow.summary().P50-pooledAlone.summary().P50, 1, "ms"))
+}
+
+// networkExecs compares short commands in a sandbox with a network to those in one
+// without.
+func (s *suite) networkExecs(site *site) {
+	site.awaitPools() // whose filling would take part
+	var boxes [2]string
+	for i, network := range []string{"none", "allow"} {
+		box, err := site.Create(s.t.Context(), &caissonv1.CreateRequest{Spec: &caissonv1.SandboxSpec{Profile: "compat", Network: network}})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		defer site.mustRemove(box.Id)
+		boxes[i] = box.Id
+	}
+	var took [2]times
+	for round := range s.rounds*execRounds + warmRounds {
+		for i, id := range boxes {
+			begin := time.Now()
+			if _, err := site.execTrue(s.t.Context(), id); err != nil {
+				s.t.Fatal(err)
+			}
+			if round >= warmRounds {
+				took[i] = append(took[i], time.Since(begin))
+			}
+		}
+	}
+	alone, allow := took[0].summary(), took[1].summary()
+	s.r.Sessions = append(s.r.Sessions, Section{Name: "network, exec", Runs: []Run{
+		{Name: "none", What: "exec /bin/true in a live sandbox without a network", Took: alone}, {Name: "allow", What: "the same with one", Took: allow},
+	}})
+	s.r.target(atMost("exec with a network, more than without, p50", allow.P50-alone.P50, 0.1, "ms"))
 }
 
 // awaitPools returns when all pools are full.

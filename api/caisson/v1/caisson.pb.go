@@ -4451,9 +4451,12 @@ type Result struct {
 	Warnings            []string               `protobuf:"bytes,19,rep,name=warnings,proto3" json:"warnings,omitempty"`           // what was clamped or reported, e.g. an rlimit
 	ExecId              string                 `protobuf:"bytes,20,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // of the command in the sandbox
 	Remaining           int64                  `protobuf:"varint,21,opt,name=remaining,proto3" json:"remaining,omitempty"`        // processes that went on running in the sandbox, by PID 1's word
-	Egress              *Egress                `protobuf:"bytes,22,opt,name=egress,proto3" json:"egress,omitempty"`               // of the sandbox so far; absent without a network
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// Of the sandbox so far; absent without a network. After Run it is complete. After
+	// a command of a session it is what was told by then: connections that are over
+	// some milliseconds after their end, open ones every two seconds.
+	Egress        *Egress `protobuf:"bytes,22,opt,name=egress,proto3" json:"egress,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Result) Reset() {

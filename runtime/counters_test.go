@@ -1,0 +1,85 @@
+package runtime
+
+import (
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime/egress"
+)
+
+// counted has the gateway count something for a sandbox that is made in it.
+func counted(t *testing.T, f *fixture, gateway *fakeEgress, id string, mode netns.Mode) {
+	t.Helper()
+	s, err := f.find(callerContext(t), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.update(func() { s.record.Network = mode })
+	gateway.counters = map[string]egress.Counters{id: {Allowed: 7, Sent: 1 << 63, Lost: 2}}
+}
+
+// The result of a command in a session has the counters that are there, and asks
+// nobody for them: that would be a wait in every result.
+func TestCountersOfExec(t *testing.T) {
+	f, gateway := newPublishing(t)
+	id := f.session(t, CreateRequest{}).ID
+	counted(t, f, gateway, id, netns.ModeAllow)
+	r, err := f.Exec(callerContext(t), id, script("exit:0"), IO{})
+	if err != nil || r.Egress == nil || r.Egress.Allowed != 7 || r.Egress.SentBytes != 1<<63-1 || r.Egress.Lost != 2 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if gateway.refreshed != 0 {
+		t.Errorf("the gateway was asked %d times", gateway.refreshed)
+	}
+	if d, err := f.Inspect(callerContext(t), id); err != nil || d.Egress == nil || d.Egress.Allowed != 7 || gateway.refreshed != 1 {
+		t.Errorf("inspected: %+v, %v, asked %d times", d.Egress, err, gateway.refreshed)
+	}
+}
+
+// That of the command which a sandbox is for has all of them: it asks.
+func TestCountersOfRun(t *testing.T) {
+	f, gateway := newPublishing(t)
+	info, err := f.Start(callerContext(t), request("await:10", "exit:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted(t, f, gateway, info.ID, netns.ModeOpen)
+	f.engine.poke(t, info.ID)
+	if r := f.over(t, info.ID).Result; r.Egress == nil || r.Egress.Allowed != 7 || gateway.refreshed != 1 {
+		t.Errorf("%+v, asked %d times", r.Egress, gateway.refreshed)
+	}
+}
+
+// A gateway that does not answer costs a bounded time, and no counters.
+func TestCountersOfSilence(t *testing.T) {
+	f, gateway := newPublishing(t)
+	gateway.silent = true
+	info, err := f.Start(callerContext(t), request("await:10", "exit:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted(t, f, gateway, info.ID, netns.ModeOpen)
+	begun := time.Now()
+	f.engine.poke(t, info.ID)
+	if r := f.over(t, info.ID).Result; r.Egress == nil || r.Egress.Allowed != 7 {
+		t.Errorf("%+v", r.Egress)
+	}
+	if took := time.Since(begun); took < countTimeout || took > countTimeout+5*time.Second {
+		t.Errorf("that took %s", took)
+	}
+}
+
+// What the gateway does not see, it does not count.
+func TestNoCounters(t *testing.T) {
+	for _, mode := range []netns.Mode{netns.ModeNone, netns.ModeBridge} {
+		f, gateway := newPublishing(t)
+		id := f.session(t, CreateRequest{}).ID
+		counted(t, f, gateway, id, mode)
+		r, err := f.Exec(callerContext(t), id, script("exit:0"), IO{})
+		if err != nil || r.Egress != nil {
+			t.Errorf("%s: %+v, %v", mode, r, err)
+		}
+		counted(t, f, gateway, id, netns.ModeNone) // so that it can be removed
+	}
+}
