@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/caisson-run/caisson/netns"
@@ -52,6 +53,23 @@ func (m *Manager) egressOf(r record) *EgressCounters {
 		return nil
 	}
 	return countersOf(c)
+}
+
+// networkStats are the counters of those sandboxes that have some. The gateway is
+// asked once for all.
+func (m *Manager) networkStats(ctx context.Context, sandboxes []*sandbox) []NetworkStats {
+	list := []NetworkStats{}
+	if !slices.ContainsFunc(sandboxes, func(s *sandbox) bool { return counts(s.kept().Network) }) {
+		return list
+	}
+	m.refreshEgress(ctx)
+	for _, s := range sandboxes {
+		r := s.kept()
+		if c := m.egressOf(r); c != nil {
+			list = append(list, NetworkStats{SandboxID: r.ID, Name: r.Name, Network: string(r.Network), Egress: *c})
+		}
+	}
+	return list
 }
 
 // counts reports whether the gateway sees what a sandbox of this mode sends.

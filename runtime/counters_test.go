@@ -1,11 +1,15 @@
 package runtime
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
+	"github.com/caisson-run/caisson/runtime/peer"
 )
 
 // counted has the gateway count something for a sandbox that is made in it.
@@ -16,7 +20,10 @@ func counted(t *testing.T, f *fixture, gateway *fakeEgress, id string, mode netn
 		t.Fatal(err)
 	}
 	s.update(func() { s.record.Network = mode })
-	gateway.counters = map[string]egress.Counters{id: {Allowed: 7, Sent: 1 << 63, Lost: 2}}
+	if gateway.counters == nil {
+		gateway.counters = map[string]egress.Counters{}
+	}
+	gateway.counters[id] = egress.Counters{Allowed: 7, Sent: 1 << 63, Lost: 2}
 }
 
 // The result of a command in a session has the counters that are there, and asks
@@ -81,5 +88,48 @@ func TestNoCounters(t *testing.T) {
 			t.Errorf("%s: %+v, %v", mode, r, err)
 		}
 		counted(t, f, gateway, id, netns.ModeNone) // so that it can be removed
+	}
+}
+
+// Everybody is told of the sandboxes that they may see, and the gateway is asked
+// once for all of them.
+func TestCountersInStats(t *testing.T) {
+	f, gateway := newPublishing(t)
+	rule := peer.Rule{UIDs: []uint32{1000, 1001}, Limits: peer.DefaultLimits(), TTL: peer.DefaultTTL, Quota: peer.DefaultQuota()}
+	var err error
+	if f.opts.Peers, err = peer.NewPolicy([]peer.Rule{rule}); err != nil {
+		t.Fatal(err)
+	}
+	as := func(uid uint32) context.Context { return peer.NewContext(t.Context(), peer.User(uid, uid, nil, 0)) }
+	want := map[uint32][]string{}
+	for i, uid := range []uint32{1000, 1001, 1000} {
+		info, err := f.Create(as(uid), CreateRequest{Name: fmt.Sprintf("box%d", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		counted(t, f, gateway, info.ID, netns.ModeAllow)
+		want[uid], want[0] = append(want[uid], info.Name), append(want[0], info.Name)
+	}
+	f.session(t, CreateRequest{Name: "alone"}) // in the mode none
+	for uid, names := range want {
+		ctx := callerContext(t)
+		if uid != 0 {
+			ctx = as(uid)
+		}
+		gateway.refreshed = 0
+		st, err := f.Stats(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, n := range st.Networks {
+			got = append(got, n.Name)
+			if n.Network != "allow" || n.Egress.Allowed != 7 {
+				t.Errorf("%+v", n)
+			}
+		}
+		if !slices.Equal(got, names) || gateway.refreshed != 1 {
+			t.Errorf("user %d is told of %q, not %q; the gateway was asked %d times", uid, got, names, gateway.refreshed)
+		}
 	}
 }

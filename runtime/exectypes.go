@@ -86,4 +86,13 @@ type Stats struct {
 	Execs     int // that run
 	Queued    int // requests that wait for their turn to make a sandbox
 	Pools     []PoolStats
+	Networks  []NetworkStats // of the live sandboxes that the gateway serves, oldest first
+}
+
+// NetworkStats is what went through the gateway for one sandbox.
+type NetworkStats struct {
+	SandboxID string
+	Name      string
+	Network   string // mode
+	Egress    EgressCounters
 }

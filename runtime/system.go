@@ -56,7 +56,7 @@ func (m *Manager) Capabilities(ctx context.Context) ([]Capability, error) {
 	return m.opts.Capabilities(ctx)
 }
 
-// Stats returns what the daemon counts.
+// Stats returns what the daemon counts of what the caller may see.
 func (m *Manager) Stats(ctx context.Context) (Stats, error) {
 	st := Stats{Sandboxes: map[State]int{}, Pools: []PoolStats{}}
 	visible, err := m.visible(ctx)
@@ -68,6 +68,7 @@ func (m *Manager) Stats(ctx context.Context) (Stats, error) {
 		st.Sandboxes[info.State]++
 		st.Execs += info.Execs
 	}
+	st.Networks = m.networkStats(ctx, visible)
 	g, err := m.grant(ctx)
 	if err != nil || g.CheckHost() != nil { // who waits, and pools, are the host's affair
 		return st, err

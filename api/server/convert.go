@@ -76,7 +76,12 @@ func statsPB(s runtime.Stats) *caissonv1.StatsResponse {
 	}
 	return &caissonv1.StatsResponse{
 		Sandboxes: states, Execs: int32(s.Execs), Queued: int32(s.Queued), Pools: each(s.Pools, poolPB),
+		Networks: each(s.Networks, networkStatsPB),
 	}
+}
+
+func networkStatsPB(n runtime.NetworkStats) *caissonv1.NetworkStats {
+	return &caissonv1.NetworkStats{SandboxId: n.SandboxID, Name: n.Name, Network: n.Network, Egress: egressPB(&n.Egress)}
 }
 
 func poolPB(p runtime.PoolStats) *caissonv1.PoolStats {

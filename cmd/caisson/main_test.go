@@ -142,6 +142,9 @@ func sample() *servertest.Fake {
 		Counts: runtime.Stats{
 			Sandboxes: map[runtime.State]int{runtime.StateRunning: 2, runtime.StateExited: 1}, Execs: 3, Queued: 4,
 			Pools: []runtime.PoolStats{{Profile: "strict", Image: "base", Ready: 5, Filling: 1, Size: 3, Target: 6, Max: 12, Hits: 7, Misses: 8, Failures: 9, Refill: 1500 * time.Microsecond}},
+			Networks: []runtime.NetworkStats{{SandboxID: "a1", Name: "build", Network: "allow", Egress: runtime.EgressCounters{
+				Open: 1, Allowed: 2, Refused: 3, Failed: 4, SentBytes: 5, ReceivedBytes: 6000, LookupsAnswered: 7, LookupsRefused: 8, Lost: 9,
+			}}, {SandboxID: "a2", Name: "quiet", Network: "open"}},
 		},
 		Infos: []runtime.Info{live, ended},
 		Details: map[string]*runtime.Detail{"build": {

@@ -16,6 +16,19 @@ type statsView struct {
 	Execs     int32            `json:"execs"`
 	Queued    int32            `json:"queued"`
 	Pools     []poolView       `json:"pools"`
+	Networks  []networkView    `json:"networks"`
+}
+
+// networkView is what went through the gateway for one sandbox.
+type networkView struct {
+	SandboxID string      `json:"sandbox_id"`
+	Name      string      `json:"name"`
+	Network   string      `json:"network"`
+	Egress    *egressView `json:"egress"`
+}
+
+func networkViewOf(n *caissonv1.NetworkStats) networkView {
+	return networkView{n.SandboxId, n.Name, n.Network, egressViewOf(n.Egress)}
 }
 
 type poolView struct {
@@ -39,7 +52,8 @@ func poolViewOf(p *caissonv1.PoolStats) poolView {
 func (a *app) statsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats",
-		Short: "Show what the daemon counts: sandboxes, commands, pools",
+		Short: "Show what the daemon counts: sandboxes, commands, pools, traffic",
+		Long:  "Show what the daemon counts: sandboxes, commands, pools, and for each live sandbox\nof yours in the network modes allow and open what went through the gateway.",
 		Args:  exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := a.client(cmd.Context())
@@ -52,7 +66,7 @@ func (a *app) statsCommand() *cobra.Command {
 				return err
 			}
 			if a.output == formatJSON {
-				return a.printJSON(statsView{orEmptyMap(r.Sandboxes), r.Execs, r.Queued, each(r.Pools, poolViewOf)})
+				return a.printJSON(statsView{orEmptyMap(r.Sandboxes), r.Execs, r.Queued, each(r.Pools, poolViewOf), each(r.Networks, networkViewOf)})
 			}
 			return a.printStats(r)
 		},
@@ -67,17 +81,39 @@ func (a *app) printStats(r *caissonv1.StatsResponse) error {
 			return err
 		}
 	}
-	if err := a.printLine("commands: %d\nqueued: %d", r.Execs, r.Queued); err != nil || len(r.Pools) == 0 {
+	if err := a.printLine("commands: %d\nqueued: %d", r.Execs, r.Queued); err != nil {
 		return err
 	}
-	return a.printTable([]string{"PROFILE", "IMAGE", "READY", "HITS", "MISSES", "FAILURES", "REFILL"}, each(r.Pools, poolRow))
+	if len(r.Pools) > 0 {
+		headings := []string{"PROFILE", "IMAGE", "READY", "HITS", "MISSES", "FAILURES", "REFILL"}
+		if err := a.printTable(headings, each(r.Pools, poolRow)); err != nil {
+			return err
+		}
+	}
+	if len(r.Networks) == 0 {
+		return nil
+	}
+	return a.printTable([]string{"SANDBOX", "NETWORK", "OPEN", "ALLOWED", "REFUSED", "FAILED", "BYTES OUT", "BYTES IN", "LOOKUPS", "LOST"}, each(r.Networks, networkRow))
 }
+
+func networkRow(n *caissonv1.NetworkStats) []string {
+	e := n.GetEgress()
+	lookups := fmt.Sprintf("%d", e.GetLookupsAnswered())
+	if refused := e.GetLookupsRefused(); refused > 0 {
+		lookups += fmt.Sprintf(", %d refused", refused)
+	}
+	return []string{
+		n.Name, n.Network, decimal(e.GetOpen()), decimal(e.GetAllowed()), decimal(e.GetRefused()), decimal(e.GetFailed()),
+		decimal(e.GetSentBytes()), decimal(e.GetReceivedBytes()), lookups, decimal(e.GetLost()),
+	}
+}
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 func poolRow(p *caissonv1.PoolStats) []string {
 	ready := fmt.Sprintf("%d/%d", p.Ready, p.Target)
 	if p.Filling > 0 {
 		ready += fmt.Sprintf("+%d", p.Filling)
 	}
-	count := func(n int64) string { return strconv.FormatInt(n, 10) }
-	return []string{p.Profile, p.Image, ready, count(p.Hits), count(p.Misses), count(p.Failures), fmt.Sprintf("%.1fms", milliseconds(p.Refill))}
+	return []string{p.Profile, p.Image, ready, decimal(p.Hits), decimal(p.Misses), decimal(p.Failures), fmt.Sprintf("%.1fms", milliseconds(p.Refill))}
 }

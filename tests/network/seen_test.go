@@ -56,6 +56,17 @@ func TestSeen(t *testing.T) {
 	if detail.Network != "open" || detail.Egress.Allowed != 2 || detail.Egress.Refused != 1 {
 		t.Errorf("inspect: %+v", detail)
 	}
+	var counted struct {
+		Networks []struct {
+			ID      string `json:"sandbox_id"`
+			Network string
+			Egress  struct{ Allowed, Refused int64 }
+		}
+	}
+	daemon.Run(t, "stats", "--json").JSON(t, &counted)
+	if n := counted.Networks; len(n) != 1 || n[0].ID != s.id || n[0].Network != "open" || n[0].Egress.Allowed != 2 || n[0].Egress.Refused != 1 {
+		t.Errorf("stats: %+v", n)
+	}
 	rules := daemon.Run(t, "policy", "learn", s.id).Stdout
 	if rules != "db.example:5432\nweb.example:80\n" {
 		t.Errorf("learnt %q", rules)

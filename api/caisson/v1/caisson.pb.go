@@ -7971,6 +7971,7 @@ type StatsResponse struct {
 	Execs         int32                  `protobuf:"varint,2,opt,name=execs,proto3" json:"execs,omitempty"`                                                                                   // that run
 	Queued        int32                  `protobuf:"varint,3,opt,name=queued,proto3" json:"queued,omitempty"`                                                                                 // requests that wait to make a sandbox
 	Pools         []*PoolStats           `protobuf:"bytes,4,rep,name=pools,proto3" json:"pools,omitempty"`
+	Networks      []*NetworkStats        `protobuf:"bytes,5,rep,name=networks,proto3" json:"networks,omitempty"` // of the live sandboxes that the gateway serves, oldest first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8033,6 +8034,82 @@ func (x *StatsResponse) GetPools() []*PoolStats {
 	return nil
 }
 
+func (x *StatsResponse) GetNetworks() []*NetworkStats {
+	if x != nil {
+		return x.Networks
+	}
+	return nil
+}
+
+// NetworkStats is what went through the gateway for one sandbox.
+type NetworkStats struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Network       string                 `protobuf:"bytes,3,opt,name=network,proto3" json:"network,omitempty"` // mode
+	Egress        *Egress                `protobuf:"bytes,4,opt,name=egress,proto3" json:"egress,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NetworkStats) Reset() {
+	*x = NetworkStats{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[117]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NetworkStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NetworkStats) ProtoMessage() {}
+
+func (x *NetworkStats) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[117]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NetworkStats.ProtoReflect.Descriptor instead.
+func (*NetworkStats) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{117}
+}
+
+func (x *NetworkStats) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *NetworkStats) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NetworkStats) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
+}
+
+func (x *NetworkStats) GetEgress() *Egress {
+	if x != nil {
+		return x.Egress
+	}
+	return nil
+}
+
 // PoolStats is one pool of ready sandboxes.
 type PoolStats struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -8053,7 +8130,7 @@ type PoolStats struct {
 
 func (x *PoolStats) Reset() {
 	*x = PoolStats{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[117]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8065,7 +8142,7 @@ func (x *PoolStats) String() string {
 func (*PoolStats) ProtoMessage() {}
 
 func (x *PoolStats) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[117]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8078,7 +8155,7 @@ func (x *PoolStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStats.ProtoReflect.Descriptor instead.
 func (*PoolStats) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{117}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *PoolStats) GetProfile() string {
@@ -8767,15 +8844,22 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x06remedy\x18\x04 \x01(\tR\x06remedy\x12\x14\n" +
 	"\x05class\x18\x05 \x01(\tR\x05class\x12\x1c\n" +
 	"\tretryable\x18\x06 \x01(\bR\tretryable\"\x0e\n" +
-	"\fStatsRequest\"\xf0\x01\n" +
+	"\fStatsRequest\"\xa6\x02\n" +
 	"\rStatsResponse\x12F\n" +
 	"\tsandboxes\x18\x01 \x03(\v2(.caisson.v1.StatsResponse.SandboxesEntryR\tsandboxes\x12\x14\n" +
 	"\x05execs\x18\x02 \x01(\x05R\x05execs\x12\x16\n" +
 	"\x06queued\x18\x03 \x01(\x05R\x06queued\x12+\n" +
-	"\x05pools\x18\x04 \x03(\v2\x15.caisson.v1.PoolStatsR\x05pools\x1a<\n" +
+	"\x05pools\x18\x04 \x03(\v2\x15.caisson.v1.PoolStatsR\x05pools\x124\n" +
+	"\bnetworks\x18\x05 \x03(\v2\x18.caisson.v1.NetworkStatsR\bnetworks\x1a<\n" +
 	"\x0eSandboxesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xa4\x02\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\x87\x01\n" +
+	"\fNetworkStats\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\anetwork\x18\x03 \x01(\tR\anetwork\x12*\n" +
+	"\x06egress\x18\x04 \x01(\v2\x12.caisson.v1.EgressR\x06egress\"\xa4\x02\n" +
 	"\tPoolStats\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x14\n" +
@@ -8855,7 +8939,7 @@ func file_caisson_v1_caisson_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_caisson_proto_rawDescData
 }
 
-var file_caisson_v1_caisson_proto_msgTypes = make([]protoimpl.MessageInfo, 125)
+var file_caisson_v1_caisson_proto_msgTypes = make([]protoimpl.MessageInfo, 126)
 var file_caisson_v1_caisson_proto_goTypes = []any{
 	(*Limits)(nil),                // 0: caisson.v1.Limits
 	(*Workspace)(nil),             // 1: caisson.v1.Workspace
@@ -8974,26 +9058,27 @@ var file_caisson_v1_caisson_proto_goTypes = []any{
 	(*ErrorDetail)(nil),           // 114: caisson.v1.ErrorDetail
 	(*StatsRequest)(nil),          // 115: caisson.v1.StatsRequest
 	(*StatsResponse)(nil),         // 116: caisson.v1.StatsResponse
-	(*PoolStats)(nil),             // 117: caisson.v1.PoolStats
-	nil,                           // 118: caisson.v1.SandboxSpec.LabelsEntry
-	nil,                           // 119: caisson.v1.UpdateRequest.LabelsEntry
-	nil,                           // 120: caisson.v1.Sandbox.LabelsEntry
-	nil,                           // 121: caisson.v1.ListRequest.LabelsEntry
-	nil,                           // 122: caisson.v1.SpecResponse.CgroupValuesEntry
-	nil,                           // 123: caisson.v1.ImportReport.StrippedEntry
-	nil,                           // 124: caisson.v1.StatsResponse.SandboxesEntry
-	(*durationpb.Duration)(nil),   // 125: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 126: google.protobuf.Timestamp
+	(*NetworkStats)(nil),          // 117: caisson.v1.NetworkStats
+	(*PoolStats)(nil),             // 118: caisson.v1.PoolStats
+	nil,                           // 119: caisson.v1.SandboxSpec.LabelsEntry
+	nil,                           // 120: caisson.v1.UpdateRequest.LabelsEntry
+	nil,                           // 121: caisson.v1.Sandbox.LabelsEntry
+	nil,                           // 122: caisson.v1.ListRequest.LabelsEntry
+	nil,                           // 123: caisson.v1.SpecResponse.CgroupValuesEntry
+	nil,                           // 124: caisson.v1.ImportReport.StrippedEntry
+	nil,                           // 125: caisson.v1.StatsResponse.SandboxesEntry
+	(*durationpb.Duration)(nil),   // 126: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 127: google.protobuf.Timestamp
 }
 var file_caisson_v1_caisson_proto_depIdxs = []int32{
 	1,   // 0: caisson.v1.SandboxSpec.workspace:type_name -> caisson.v1.Workspace
 	0,   // 1: caisson.v1.SandboxSpec.limits:type_name -> caisson.v1.Limits
-	118, // 2: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
-	125, // 3: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
-	125, // 4: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
+	119, // 2: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
+	126, // 3: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
+	126, // 4: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
 	3,   // 5: caisson.v1.SandboxSpec.nested:type_name -> caisson.v1.Nested
 	5,   // 6: caisson.v1.ExecSpec.tty:type_name -> caisson.v1.WinSize
-	125, // 7: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
+	126, // 7: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
 	6,   // 8: caisson.v1.ExecSpec.rlimits:type_name -> caisson.v1.Rlimit
 	7,   // 9: caisson.v1.ExecSpec.limits:type_name -> caisson.v1.ExecLimits
 	2,   // 10: caisson.v1.RunSpec.sandbox:type_name -> caisson.v1.SandboxSpec
@@ -9004,19 +9089,19 @@ var file_caisson_v1_caisson_proto_depIdxs = []int32{
 	64,  // 15: caisson.v1.RunResponse.result:type_name -> caisson.v1.Result
 	2,   // 16: caisson.v1.CreateRequest.spec:type_name -> caisson.v1.SandboxSpec
 	67,  // 17: caisson.v1.CreateResponse.sandbox:type_name -> caisson.v1.Sandbox
-	125, // 18: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
-	125, // 19: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
-	119, // 20: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
+	126, // 18: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
+	126, // 19: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
+	120, // 20: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
 	15,  // 21: caisson.v1.UpdateRequest.allow:type_name -> caisson.v1.Rules
 	15,  // 22: caisson.v1.UpdateRequest.deny:type_name -> caisson.v1.Rules
 	67,  // 23: caisson.v1.UpdateResponse.sandbox:type_name -> caisson.v1.Sandbox
 	67,  // 24: caisson.v1.PauseResponse.sandbox:type_name -> caisson.v1.Sandbox
 	67,  // 25: caisson.v1.ResumeResponse.sandbox:type_name -> caisson.v1.Sandbox
-	125, // 26: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	126, // 26: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
 	67,  // 27: caisson.v1.StopResponse.sandbox:type_name -> caisson.v1.Sandbox
 	67,  // 28: caisson.v1.WaitResponse.sandbox:type_name -> caisson.v1.Sandbox
-	126, // 29: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
-	126, // 30: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
+	127, // 29: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
+	127, // 30: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
 	64,  // 31: caisson.v1.Exec.result:type_name -> caisson.v1.Result
 	4,   // 32: caisson.v1.ExecRequest.exec:type_name -> caisson.v1.ExecSpec
 	64,  // 33: caisson.v1.ExecResponse.result:type_name -> caisson.v1.Result
@@ -9030,7 +9115,7 @@ var file_caisson_v1_caisson_proto_depIdxs = []int32{
 	25,  // 41: caisson.v1.StartExecResponse.exec:type_name -> caisson.v1.Exec
 	25,  // 42: caisson.v1.ListExecsResponse.execs:type_name -> caisson.v1.Exec
 	25,  // 43: caisson.v1.WaitExecResponse.exec:type_name -> caisson.v1.Exec
-	126, // 44: caisson.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	127, // 44: caisson.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
 	40,  // 45: caisson.v1.StatResponse.file:type_name -> caisson.v1.FileInfo
 	40,  // 46: caisson.v1.ListDirResponse.files:type_name -> caisson.v1.FileInfo
 	40,  // 47: caisson.v1.ReadFileResponse.file:type_name -> caisson.v1.FileInfo
@@ -9040,21 +9125,21 @@ var file_caisson_v1_caisson_proto_depIdxs = []int32{
 	40,  // 51: caisson.v1.MoveFileResponse.file:type_name -> caisson.v1.FileInfo
 	58,  // 52: caisson.v1.WatchFilesResponse.event:type_name -> caisson.v1.FileEvent
 	62,  // 53: caisson.v1.CopyInRequest.header:type_name -> caisson.v1.CopyInHeader
-	125, // 54: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
-	125, // 55: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
+	126, // 54: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
+	126, // 55: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
 	66,  // 56: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
 	65,  // 57: caisson.v1.Result.egress:type_name -> caisson.v1.Egress
-	125, // 58: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
-	126, // 59: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	126, // 60: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
+	126, // 58: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
+	127, // 59: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	127, // 60: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
 	64,  // 61: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
-	120, // 62: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
+	121, // 62: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
 	1,   // 63: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
-	126, // 64: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
-	125, // 65: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
-	126, // 66: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
+	127, // 64: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	126, // 65: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
+	127, // 66: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
 	68,  // 67: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
-	121, // 68: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
+	122, // 68: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
 	67,  // 69: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
 	67,  // 70: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
 	0,   // 71: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
@@ -9062,115 +9147,117 @@ var file_caisson_v1_caisson_proto_depIdxs = []int32{
 	65,  // 73: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
 	78,  // 74: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
 	8,   // 75: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
-	122, // 76: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
+	123, // 76: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
 	83,  // 77: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
-	126, // 78: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	127, // 78: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
 	84,  // 79: caisson.v1.ListImagesResponse.images:type_name -> caisson.v1.Image
 	84,  // 80: caisson.v1.InspectImageResponse.image:type_name -> caisson.v1.Image
 	95,  // 81: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
 	92,  // 82: caisson.v1.ImportImageRequest.header:type_name -> caisson.v1.ImportHeader
 	84,  // 83: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
 	95,  // 84: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
-	123, // 85: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
+	124, // 85: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
 	96,  // 86: caisson.v1.CheckPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
 	96,  // 87: caisson.v1.ExplainPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
 	101, // 88: caisson.v1.ExplainPolicyResponse.lines:type_name -> caisson.v1.PolicyLine
-	126, // 89: caisson.v1.TrafficResponse.time:type_name -> google.protobuf.Timestamp
-	125, // 90: caisson.v1.TrafficResponse.duration:type_name -> google.protobuf.Duration
+	127, // 89: caisson.v1.TrafficResponse.time:type_name -> google.protobuf.Timestamp
+	126, // 90: caisson.v1.TrafficResponse.duration:type_name -> google.protobuf.Duration
 	110, // 91: caisson.v1.DoctorResponse.checks:type_name -> caisson.v1.DoctorCheck
 	113, // 92: caisson.v1.CapabilitiesResponse.capabilities:type_name -> caisson.v1.Capability
-	124, // 93: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.StatsResponse.SandboxesEntry
-	117, // 94: caisson.v1.StatsResponse.pools:type_name -> caisson.v1.PoolStats
-	125, // 95: caisson.v1.PoolStats.refill:type_name -> google.protobuf.Duration
-	9,   // 96: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
-	12,  // 97: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
-	69,  // 98: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
-	71,  // 99: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
-	14,  // 100: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
-	17,  // 101: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
-	19,  // 102: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
-	21,  // 103: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
-	23,  // 104: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
-	74,  // 105: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
-	76,  // 106: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
-	79,  // 107: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
-	81,  // 108: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
-	26,  // 109: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
-	28,  // 110: caisson.v1.ExecService.StreamExec:input_type -> caisson.v1.StreamExecRequest
-	32,  // 111: caisson.v1.ExecService.StartExec:input_type -> caisson.v1.StartExecRequest
-	34,  // 112: caisson.v1.ExecService.ListExecs:input_type -> caisson.v1.ListExecsRequest
-	36,  // 113: caisson.v1.ExecService.WaitExec:input_type -> caisson.v1.WaitExecRequest
-	38,  // 114: caisson.v1.ExecService.SignalExec:input_type -> caisson.v1.SignalExecRequest
-	41,  // 115: caisson.v1.FileService.Stat:input_type -> caisson.v1.StatRequest
-	43,  // 116: caisson.v1.FileService.ListDir:input_type -> caisson.v1.ListDirRequest
-	45,  // 117: caisson.v1.FileService.ReadFile:input_type -> caisson.v1.ReadFileRequest
-	47,  // 118: caisson.v1.FileService.WriteFile:input_type -> caisson.v1.WriteFileRequest
-	50,  // 119: caisson.v1.FileService.MakeDir:input_type -> caisson.v1.MakeDirRequest
-	52,  // 120: caisson.v1.FileService.MoveFile:input_type -> caisson.v1.MoveFileRequest
-	54,  // 121: caisson.v1.FileService.RemoveFile:input_type -> caisson.v1.RemoveFileRequest
-	56,  // 122: caisson.v1.FileService.WatchFiles:input_type -> caisson.v1.WatchFilesRequest
-	59,  // 123: caisson.v1.FileService.CopyOut:input_type -> caisson.v1.CopyOutRequest
-	61,  // 124: caisson.v1.FileService.CopyIn:input_type -> caisson.v1.CopyInRequest
-	97,  // 125: caisson.v1.NetworkService.CheckPolicy:input_type -> caisson.v1.CheckPolicyRequest
-	99,  // 126: caisson.v1.NetworkService.ExplainPolicy:input_type -> caisson.v1.ExplainPolicyRequest
-	102, // 127: caisson.v1.NetworkService.LearnPolicy:input_type -> caisson.v1.LearnPolicyRequest
-	104, // 128: caisson.v1.NetworkService.Traffic:input_type -> caisson.v1.TrafficRequest
-	85,  // 129: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
-	87,  // 130: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
-	89,  // 131: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
-	91,  // 132: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
-	93,  // 133: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
-	106, // 134: caisson.v1.SystemService.Version:input_type -> caisson.v1.VersionRequest
-	108, // 135: caisson.v1.SystemService.Doctor:input_type -> caisson.v1.DoctorRequest
-	111, // 136: caisson.v1.SystemService.Capabilities:input_type -> caisson.v1.CapabilitiesRequest
-	115, // 137: caisson.v1.SystemService.Stats:input_type -> caisson.v1.StatsRequest
-	10,  // 138: caisson.v1.SandboxService.Run:output_type -> caisson.v1.RunResponse
-	13,  // 139: caisson.v1.SandboxService.Create:output_type -> caisson.v1.CreateResponse
-	70,  // 140: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
-	72,  // 141: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
-	16,  // 142: caisson.v1.SandboxService.Update:output_type -> caisson.v1.UpdateResponse
-	18,  // 143: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.PauseResponse
-	20,  // 144: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.ResumeResponse
-	22,  // 145: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.StopResponse
-	24,  // 146: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.WaitResponse
-	75,  // 147: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
-	77,  // 148: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
-	80,  // 149: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.LogsResponse
-	82,  // 150: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
-	27,  // 151: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
-	31,  // 152: caisson.v1.ExecService.StreamExec:output_type -> caisson.v1.StreamExecResponse
-	33,  // 153: caisson.v1.ExecService.StartExec:output_type -> caisson.v1.StartExecResponse
-	35,  // 154: caisson.v1.ExecService.ListExecs:output_type -> caisson.v1.ListExecsResponse
-	37,  // 155: caisson.v1.ExecService.WaitExec:output_type -> caisson.v1.WaitExecResponse
-	39,  // 156: caisson.v1.ExecService.SignalExec:output_type -> caisson.v1.SignalExecResponse
-	42,  // 157: caisson.v1.FileService.Stat:output_type -> caisson.v1.StatResponse
-	44,  // 158: caisson.v1.FileService.ListDir:output_type -> caisson.v1.ListDirResponse
-	46,  // 159: caisson.v1.FileService.ReadFile:output_type -> caisson.v1.ReadFileResponse
-	49,  // 160: caisson.v1.FileService.WriteFile:output_type -> caisson.v1.WriteFileResponse
-	51,  // 161: caisson.v1.FileService.MakeDir:output_type -> caisson.v1.MakeDirResponse
-	53,  // 162: caisson.v1.FileService.MoveFile:output_type -> caisson.v1.MoveFileResponse
-	55,  // 163: caisson.v1.FileService.RemoveFile:output_type -> caisson.v1.RemoveFileResponse
-	57,  // 164: caisson.v1.FileService.WatchFiles:output_type -> caisson.v1.WatchFilesResponse
-	60,  // 165: caisson.v1.FileService.CopyOut:output_type -> caisson.v1.CopyOutResponse
-	63,  // 166: caisson.v1.FileService.CopyIn:output_type -> caisson.v1.CopyInResponse
-	98,  // 167: caisson.v1.NetworkService.CheckPolicy:output_type -> caisson.v1.CheckPolicyResponse
-	100, // 168: caisson.v1.NetworkService.ExplainPolicy:output_type -> caisson.v1.ExplainPolicyResponse
-	103, // 169: caisson.v1.NetworkService.LearnPolicy:output_type -> caisson.v1.LearnPolicyResponse
-	105, // 170: caisson.v1.NetworkService.Traffic:output_type -> caisson.v1.TrafficResponse
-	86,  // 171: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
-	88,  // 172: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
-	90,  // 173: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
-	94,  // 174: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImageProgress
-	94,  // 175: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
-	107, // 176: caisson.v1.SystemService.Version:output_type -> caisson.v1.VersionResponse
-	109, // 177: caisson.v1.SystemService.Doctor:output_type -> caisson.v1.DoctorResponse
-	112, // 178: caisson.v1.SystemService.Capabilities:output_type -> caisson.v1.CapabilitiesResponse
-	116, // 179: caisson.v1.SystemService.Stats:output_type -> caisson.v1.StatsResponse
-	138, // [138:180] is the sub-list for method output_type
-	96,  // [96:138] is the sub-list for method input_type
-	96,  // [96:96] is the sub-list for extension type_name
-	96,  // [96:96] is the sub-list for extension extendee
-	0,   // [0:96] is the sub-list for field type_name
+	125, // 93: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.StatsResponse.SandboxesEntry
+	118, // 94: caisson.v1.StatsResponse.pools:type_name -> caisson.v1.PoolStats
+	117, // 95: caisson.v1.StatsResponse.networks:type_name -> caisson.v1.NetworkStats
+	65,  // 96: caisson.v1.NetworkStats.egress:type_name -> caisson.v1.Egress
+	126, // 97: caisson.v1.PoolStats.refill:type_name -> google.protobuf.Duration
+	9,   // 98: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
+	12,  // 99: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
+	69,  // 100: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
+	71,  // 101: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
+	14,  // 102: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
+	17,  // 103: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
+	19,  // 104: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
+	21,  // 105: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
+	23,  // 106: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
+	74,  // 107: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
+	76,  // 108: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
+	79,  // 109: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
+	81,  // 110: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
+	26,  // 111: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
+	28,  // 112: caisson.v1.ExecService.StreamExec:input_type -> caisson.v1.StreamExecRequest
+	32,  // 113: caisson.v1.ExecService.StartExec:input_type -> caisson.v1.StartExecRequest
+	34,  // 114: caisson.v1.ExecService.ListExecs:input_type -> caisson.v1.ListExecsRequest
+	36,  // 115: caisson.v1.ExecService.WaitExec:input_type -> caisson.v1.WaitExecRequest
+	38,  // 116: caisson.v1.ExecService.SignalExec:input_type -> caisson.v1.SignalExecRequest
+	41,  // 117: caisson.v1.FileService.Stat:input_type -> caisson.v1.StatRequest
+	43,  // 118: caisson.v1.FileService.ListDir:input_type -> caisson.v1.ListDirRequest
+	45,  // 119: caisson.v1.FileService.ReadFile:input_type -> caisson.v1.ReadFileRequest
+	47,  // 120: caisson.v1.FileService.WriteFile:input_type -> caisson.v1.WriteFileRequest
+	50,  // 121: caisson.v1.FileService.MakeDir:input_type -> caisson.v1.MakeDirRequest
+	52,  // 122: caisson.v1.FileService.MoveFile:input_type -> caisson.v1.MoveFileRequest
+	54,  // 123: caisson.v1.FileService.RemoveFile:input_type -> caisson.v1.RemoveFileRequest
+	56,  // 124: caisson.v1.FileService.WatchFiles:input_type -> caisson.v1.WatchFilesRequest
+	59,  // 125: caisson.v1.FileService.CopyOut:input_type -> caisson.v1.CopyOutRequest
+	61,  // 126: caisson.v1.FileService.CopyIn:input_type -> caisson.v1.CopyInRequest
+	97,  // 127: caisson.v1.NetworkService.CheckPolicy:input_type -> caisson.v1.CheckPolicyRequest
+	99,  // 128: caisson.v1.NetworkService.ExplainPolicy:input_type -> caisson.v1.ExplainPolicyRequest
+	102, // 129: caisson.v1.NetworkService.LearnPolicy:input_type -> caisson.v1.LearnPolicyRequest
+	104, // 130: caisson.v1.NetworkService.Traffic:input_type -> caisson.v1.TrafficRequest
+	85,  // 131: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
+	87,  // 132: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
+	89,  // 133: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
+	91,  // 134: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
+	93,  // 135: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
+	106, // 136: caisson.v1.SystemService.Version:input_type -> caisson.v1.VersionRequest
+	108, // 137: caisson.v1.SystemService.Doctor:input_type -> caisson.v1.DoctorRequest
+	111, // 138: caisson.v1.SystemService.Capabilities:input_type -> caisson.v1.CapabilitiesRequest
+	115, // 139: caisson.v1.SystemService.Stats:input_type -> caisson.v1.StatsRequest
+	10,  // 140: caisson.v1.SandboxService.Run:output_type -> caisson.v1.RunResponse
+	13,  // 141: caisson.v1.SandboxService.Create:output_type -> caisson.v1.CreateResponse
+	70,  // 142: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
+	72,  // 143: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
+	16,  // 144: caisson.v1.SandboxService.Update:output_type -> caisson.v1.UpdateResponse
+	18,  // 145: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.PauseResponse
+	20,  // 146: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.ResumeResponse
+	22,  // 147: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.StopResponse
+	24,  // 148: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.WaitResponse
+	75,  // 149: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
+	77,  // 150: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
+	80,  // 151: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.LogsResponse
+	82,  // 152: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
+	27,  // 153: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
+	31,  // 154: caisson.v1.ExecService.StreamExec:output_type -> caisson.v1.StreamExecResponse
+	33,  // 155: caisson.v1.ExecService.StartExec:output_type -> caisson.v1.StartExecResponse
+	35,  // 156: caisson.v1.ExecService.ListExecs:output_type -> caisson.v1.ListExecsResponse
+	37,  // 157: caisson.v1.ExecService.WaitExec:output_type -> caisson.v1.WaitExecResponse
+	39,  // 158: caisson.v1.ExecService.SignalExec:output_type -> caisson.v1.SignalExecResponse
+	42,  // 159: caisson.v1.FileService.Stat:output_type -> caisson.v1.StatResponse
+	44,  // 160: caisson.v1.FileService.ListDir:output_type -> caisson.v1.ListDirResponse
+	46,  // 161: caisson.v1.FileService.ReadFile:output_type -> caisson.v1.ReadFileResponse
+	49,  // 162: caisson.v1.FileService.WriteFile:output_type -> caisson.v1.WriteFileResponse
+	51,  // 163: caisson.v1.FileService.MakeDir:output_type -> caisson.v1.MakeDirResponse
+	53,  // 164: caisson.v1.FileService.MoveFile:output_type -> caisson.v1.MoveFileResponse
+	55,  // 165: caisson.v1.FileService.RemoveFile:output_type -> caisson.v1.RemoveFileResponse
+	57,  // 166: caisson.v1.FileService.WatchFiles:output_type -> caisson.v1.WatchFilesResponse
+	60,  // 167: caisson.v1.FileService.CopyOut:output_type -> caisson.v1.CopyOutResponse
+	63,  // 168: caisson.v1.FileService.CopyIn:output_type -> caisson.v1.CopyInResponse
+	98,  // 169: caisson.v1.NetworkService.CheckPolicy:output_type -> caisson.v1.CheckPolicyResponse
+	100, // 170: caisson.v1.NetworkService.ExplainPolicy:output_type -> caisson.v1.ExplainPolicyResponse
+	103, // 171: caisson.v1.NetworkService.LearnPolicy:output_type -> caisson.v1.LearnPolicyResponse
+	105, // 172: caisson.v1.NetworkService.Traffic:output_type -> caisson.v1.TrafficResponse
+	86,  // 173: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
+	88,  // 174: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
+	90,  // 175: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
+	94,  // 176: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImageProgress
+	94,  // 177: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
+	107, // 178: caisson.v1.SystemService.Version:output_type -> caisson.v1.VersionResponse
+	109, // 179: caisson.v1.SystemService.Doctor:output_type -> caisson.v1.DoctorResponse
+	112, // 180: caisson.v1.SystemService.Capabilities:output_type -> caisson.v1.CapabilitiesResponse
+	116, // 181: caisson.v1.SystemService.Stats:output_type -> caisson.v1.StatsResponse
+	140, // [140:182] is the sub-list for method output_type
+	98,  // [98:140] is the sub-list for method input_type
+	98,  // [98:98] is the sub-list for extension type_name
+	98,  // [98:98] is the sub-list for extension extendee
+	0,   // [0:98] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_caisson_proto_init() }
@@ -9255,7 +9342,7 @@ func file_caisson_v1_caisson_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_caisson_proto_rawDesc), len(file_caisson_v1_caisson_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   125,
+			NumMessages:   126,
 			NumExtensions: 0,
 			NumServices:   6,
 		},
