@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/caisson-run/caisson/gateway/dns"
@@ -84,9 +85,9 @@ func entryOfQuery(q dns.Query, now time.Time) Entry {
 }
 
 // Seen is what a policy must allow for e to happen again, and false where e came
-// to nothing.
+// to nothing, or is the operator's to allow: a mapped name needs no rule.
 func (e Entry) Seen() (policy.Seen, bool) {
-	if e.Kind != Connection || e.Verdict == string(proxy.Refused) || e.Verdict == string(proxy.Failed) {
+	if strings.HasPrefix(e.Rule, "map ") || e.Kind != Connection || e.Verdict == string(proxy.Refused) || e.Verdict == string(proxy.Failed) {
 		return policy.Seen{}, false
 	}
 	s := policy.Seen{Name: policy.Name(e.Name), Port: e.Port, Private: e.Private}

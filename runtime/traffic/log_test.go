@@ -187,6 +187,7 @@ func TestSeen(t *testing.T) {
 		{Entry{Kind: Connection, Verdict: "refused", Name: "x.example", Port: 443}, policy.Seen{}, false},
 		{Entry{Kind: Connection, Verdict: "failed", Name: "x.example", Port: 443}, policy.Seen{}, false},
 		{Entry{Kind: Connection, Verdict: "allowed", Address: "nowhere", Port: 443}, policy.Seen{}, false},
+		{Entry{Kind: Connection, Verdict: "allowed", Name: "x.example", Port: 443, Private: true, Rule: "map x.example=10.0.0.1"}, policy.Seen{}, false},
 		{Entry{Kind: Inbound, Verdict: "allowed", Port: 8080}, policy.Seen{}, false},
 		{Entry{Kind: Lookup, Verdict: "answered", Name: "x.example"}, policy.Seen{}, false},
 	} {
