@@ -29,6 +29,9 @@ func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end endi
 		m.refreshEgress(ctx)
 	}
 	r.Network, r.Egress = string(rec.Network), m.egressOf(rec)
+	if main {
+		r.Learned = m.learned(ctx, s, r.Egress)
+	}
 	r.ExitCode, r.Signal = exitCode(end)
 	r.MaxRSSBytes = end.exit.MaxRSSBytes
 	r.CPU = end.exit.User + end.exit.System

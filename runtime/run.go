@@ -3,6 +3,8 @@ package runtime
 import (
 	"context"
 	"errors"
+
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // mainExec is the number of the command that a sandbox is made for: the first.
@@ -32,6 +34,10 @@ func (m *Manager) Run(ctx context.Context, r Request, streams IO) (*Result, erro
 // and its output stay until they are removed.
 func (m *Manager) Start(ctx context.Context, r Request) (Info, error) {
 	defer m.Busy()()
+	if r.Learn {
+		return Info{}, sbxerr.WithRemedy(sbxerr.Config, "runtime.learn",
+			errors.New("a policy is learnt for a caller that waits"), "leave the command attached, or make a sandbox with --network open and ask for what it reached")
+	}
 	s, _, err := m.startMain(ctx, r, true)
 	if err != nil {
 		return Info{}, err
@@ -51,8 +57,13 @@ func (m *Manager) startMain(ctx context.Context, r Request, detached bool) (*san
 	if err != nil {
 		return nil, nil, err
 	}
+	if r.Learn {
+		l := newLearner(m.opts.Traffic, s.id)
+		s.update(func() { s.learner = l })
+	}
 	e, err := m.startExec(ctx, s, command, detached)
 	if err != nil {
+		s.learning().stop()
 		s.end(errCallerLeft)
 		<-s.gone
 		return nil, nil, errors.Join(err, s.removeErr)
@@ -62,8 +73,12 @@ func (m *Manager) startMain(ctx context.Context, r Request, detached bool) (*san
 
 // planMain plans a sandbox and the one command that it is for.
 func (m *Manager) planMain(ctx context.Context, r Request) (*plan, *execPlan, error) {
+	var learnErr error
+	if r.Learn {
+		r, learnErr = r.opened(m.opts.Profiles)
+	}
 	p, err := m.planFor(ctx, r.Create)
-	if err := joinReasons(err, r.Exec.check()); err != nil {
+	if err := joinReasons(learnErr, err, r.Exec.check()); err != nil {
 		return nil, nil, err
 	}
 	lookup := func(name string) (user, error) { return m.userIn(ctx, p.image, name) }

@@ -55,6 +55,7 @@ type sandbox struct {
 	past     []*execution // of these: all but the main one that are over, oldest first
 	lastExec uint32
 	files    *files.Session // nil before the first request
+	learner  *learner       // of what its command reaches; nil where nobody wants to know
 	oomKills int64          // of the cgroup, when last looked at
 	pidsHits int64          // likewise
 	cancel   func(error)    // ends the creation

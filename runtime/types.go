@@ -11,6 +11,9 @@ import (
 type Request struct {
 	Create CreateRequest
 	Exec   ExecRequest
+	// Learn lets the command reach all that is public, and tells in the result what
+	// it reached. Only Run does that.
+	Learn bool
 }
 
 // CreateRequest says what a sandbox is made of and how it is confined. An
@@ -179,7 +182,8 @@ type Result struct {
 	// complete where the sandbox was for this command, else as far as it was told.
 	// Nil in the modes none and bridge.
 	Egress   *EgressCounters `json:"egress"`
-	Source   string          `json:"source"` // "command" or "runtime"
+	Learned  *Learned        `json:"learned"` // nil unless Request.Learn
+	Source   string          `json:"source"`  // "command" or "runtime"
 	Reason   Reason          `json:"reason"`
 	Stages   []Stage         `json:"stages"`
 	Warnings []string        `json:"warnings"` // what was clamped or only reported

@@ -39,8 +39,15 @@ func resultOf(r *runtime.Result) *caissonv1.Result {
 		PeakMemoryBytes: r.PeakMemoryBytes, MaxRssBytes: r.MaxRSSBytes, CpuThrottledPeriods: r.ThrottledPeriods,
 		Network: r.Network, Source: r.Source, Reason: string(r.Reason),
 		Stages: each(r.Stages, stagePB), Warnings: r.Warnings, ExecId: r.ExecID, Remaining: int64(r.Remaining),
-		Egress: egressPB(r.Egress),
+		Egress: egressPB(r.Egress), Learned: learnedPB(r.Learned),
 	}
+}
+
+func learnedPB(l *runtime.Learned) *caissonv1.Learned {
+	if l == nil {
+		return nil
+	}
+	return &caissonv1.Learned{Rules: l.Rules, Warnings: l.Warnings}
 }
 
 func stagePB(s runtime.Stage) *caissonv1.Stage {

@@ -130,6 +130,9 @@ func TestRequestKeepsWhatIsAbsent(t *testing.T) {
 	if want := (runtime.Request{Exec: runtime.ExecRequest{Args: []string{"x"}}}); !reflect.DeepEqual(req, want) {
 		t.Errorf("got %+v, want %+v", req, want)
 	}
+	if req, err := requestOf(&caissonv1.RunSpec{Learn: true}); err != nil || !req.Learn {
+		t.Errorf("learn: %+v, %v", req, err)
+	}
 	zero := int64(0)
 	req, err = requestOf(&caissonv1.RunSpec{
 		Sandbox: &caissonv1.SandboxSpec{Limits: &caissonv1.Limits{Pids: &zero}},

@@ -28,7 +28,7 @@ func requestOf(s *caissonv1.RunSpec) (runtime.Request, error) {
 	if s.Detach && exec.Stdin {
 		err = errors.Join(err, refuse("a detached run has no standard input: set detach or stdin"))
 	}
-	return runtime.Request{Create: create, Exec: exec}, err
+	return runtime.Request{Create: create, Exec: exec, Learn: s.Learn}, err
 }
 
 // createOf reads a SandboxSpec; nil is one with nothing set.

@@ -723,10 +723,13 @@ func (x *ExecLimits) GetPids() int64 {
 
 // RunSpec is a sandbox and the one command that it is for.
 type RunSpec struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sandbox       *SandboxSpec           `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	Exec          *ExecSpec              `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
-	Detach        bool                   `protobuf:"varint,3,opt,name=detach,proto3" json:"detach,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Sandbox *SandboxSpec           `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	Exec    *ExecSpec              `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
+	Detach  bool                   `protobuf:"varint,3,opt,name=detach,proto3" json:"detach,omitempty"`
+	// Let the command reach all that is public (the mode "open"), and tell in the
+	// result what it reached. Not with detach.
+	Learn         bool `protobuf:"varint,4,opt,name=learn,proto3" json:"learn,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -778,6 +781,13 @@ func (x *RunSpec) GetExec() *ExecSpec {
 func (x *RunSpec) GetDetach() bool {
 	if x != nil {
 		return x.Detach
+	}
+	return false
+}
+
+func (x *RunSpec) GetLearn() bool {
+	if x != nil {
+		return x.Learn
 	}
 	return false
 }
@@ -4454,7 +4464,8 @@ type Result struct {
 	// Of the sandbox so far; absent without a network. After Run it is complete. After
 	// a command of a session it is what was told by then: connections that are over
 	// some milliseconds after their end, open ones every two seconds.
-	Egress        *Egress `protobuf:"bytes,22,opt,name=egress,proto3" json:"egress,omitempty"`
+	Egress        *Egress  `protobuf:"bytes,22,opt,name=egress,proto3" json:"egress,omitempty"`
+	Learned       *Learned `protobuf:"bytes,23,opt,name=learned,proto3" json:"learned,omitempty"` // absent unless RunSpec.learn
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4643,6 +4654,66 @@ func (x *Result) GetEgress() *Egress {
 	return nil
 }
 
+func (x *Result) GetLearned() *Learned {
+	if x != nil {
+		return x.Learned
+	}
+	return nil
+}
+
+// Learned is the smallest policy that would have allowed what a command reached.
+type Learned struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rules         []string               `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`       // sorted
+	Warnings      []string               `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"` // what it may not cover
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Learned) Reset() {
+	*x = Learned{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Learned) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Learned) ProtoMessage() {}
+
+func (x *Learned) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Learned.ProtoReflect.Descriptor instead.
+func (*Learned) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *Learned) GetRules() []string {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *Learned) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
 // Egress counts what went through the gateway for one sandbox.
 type Egress struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -4661,7 +4732,7 @@ type Egress struct {
 
 func (x *Egress) Reset() {
 	*x = Egress{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[65]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4673,7 +4744,7 @@ func (x *Egress) String() string {
 func (*Egress) ProtoMessage() {}
 
 func (x *Egress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[65]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4686,7 +4757,7 @@ func (x *Egress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Egress.ProtoReflect.Descriptor instead.
 func (*Egress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{65}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Egress) GetOpen() int64 {
@@ -4763,7 +4834,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[66]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4775,7 +4846,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[66]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4788,7 +4859,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{66}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Stage) GetName() string {
@@ -4837,7 +4908,7 @@ type Sandbox struct {
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[67]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4849,7 +4920,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[67]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4862,7 +4933,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{67}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Sandbox) GetId() string {
@@ -5038,7 +5109,7 @@ type Port struct {
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[68]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5050,7 +5121,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[68]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5063,7 +5134,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{68}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Port) GetAddress() string {
@@ -5096,7 +5167,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[69]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5108,7 +5179,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[69]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5121,7 +5192,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{69}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListRequest) GetLabels() map[string]string {
@@ -5140,7 +5211,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[70]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5152,7 +5223,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[70]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5165,7 +5236,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{70}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListResponse) GetSandboxes() []*Sandbox {
@@ -5184,7 +5255,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[71]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5196,7 +5267,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[71]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5209,7 +5280,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{71}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *InspectRequest) GetRef() string {
@@ -5236,7 +5307,7 @@ type InspectResponse struct {
 
 func (x *InspectResponse) Reset() {
 	*x = InspectResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[72]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5248,7 +5319,7 @@ func (x *InspectResponse) String() string {
 func (*InspectResponse) ProtoMessage() {}
 
 func (x *InspectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[72]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5261,7 +5332,7 @@ func (x *InspectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectResponse.ProtoReflect.Descriptor instead.
 func (*InspectResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{72}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *InspectResponse) GetSandbox() *Sandbox {
@@ -5339,7 +5410,7 @@ type PostureCheck struct {
 
 func (x *PostureCheck) Reset() {
 	*x = PostureCheck{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[73]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5351,7 +5422,7 @@ func (x *PostureCheck) String() string {
 func (*PostureCheck) ProtoMessage() {}
 
 func (x *PostureCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[73]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5364,7 +5435,7 @@ func (x *PostureCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostureCheck.ProtoReflect.Descriptor instead.
 func (*PostureCheck) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{73}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *PostureCheck) GetName() string {
@@ -5398,7 +5469,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[74]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5410,7 +5481,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[74]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5423,7 +5494,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{74}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *RemoveRequest) GetRef() string {
@@ -5449,7 +5520,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[75]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5461,7 +5532,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[75]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5474,7 +5545,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{75}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *RemoveResponse) GetId() string {
@@ -5493,7 +5564,7 @@ type CleanupRequest struct {
 
 func (x *CleanupRequest) Reset() {
 	*x = CleanupRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[76]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5505,7 +5576,7 @@ func (x *CleanupRequest) String() string {
 func (*CleanupRequest) ProtoMessage() {}
 
 func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[76]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5518,7 +5589,7 @@ func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupRequest.ProtoReflect.Descriptor instead.
 func (*CleanupRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{76}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *CleanupRequest) GetDryRun() bool {
@@ -5537,7 +5608,7 @@ type CleanupResponse struct {
 
 func (x *CleanupResponse) Reset() {
 	*x = CleanupResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[77]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5549,7 +5620,7 @@ func (x *CleanupResponse) String() string {
 func (*CleanupResponse) ProtoMessage() {}
 
 func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[77]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5562,7 +5633,7 @@ func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupResponse.ProtoReflect.Descriptor instead.
 func (*CleanupResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{77}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *CleanupResponse) GetLeftovers() []*Leftover {
@@ -5585,7 +5656,7 @@ type Leftover struct {
 
 func (x *Leftover) Reset() {
 	*x = Leftover{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[78]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5597,7 +5668,7 @@ func (x *Leftover) String() string {
 func (*Leftover) ProtoMessage() {}
 
 func (x *Leftover) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[78]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5610,7 +5681,7 @@ func (x *Leftover) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leftover.ProtoReflect.Descriptor instead.
 func (*Leftover) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{78}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Leftover) GetKind() string {
@@ -5656,7 +5727,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[79]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5668,7 +5739,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[79]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5681,7 +5752,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{79}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *LogsRequest) GetRef() string {
@@ -5749,7 +5820,7 @@ type LogsResponse struct {
 
 func (x *LogsResponse) Reset() {
 	*x = LogsResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[80]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5761,7 +5832,7 @@ func (x *LogsResponse) String() string {
 func (*LogsResponse) ProtoMessage() {}
 
 func (x *LogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[80]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5774,7 +5845,7 @@ func (x *LogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsResponse.ProtoReflect.Descriptor instead.
 func (*LogsResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{80}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *LogsResponse) GetKind() isLogsResponse_Kind {
@@ -5872,7 +5943,7 @@ type SpecRequest struct {
 
 func (x *SpecRequest) Reset() {
 	*x = SpecRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[81]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5884,7 +5955,7 @@ func (x *SpecRequest) String() string {
 func (*SpecRequest) ProtoMessage() {}
 
 func (x *SpecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[81]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5897,7 +5968,7 @@ func (x *SpecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecRequest.ProtoReflect.Descriptor instead.
 func (*SpecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{81}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SpecRequest) GetSpec() *RunSpec {
@@ -5921,7 +5992,7 @@ type SpecResponse struct {
 
 func (x *SpecResponse) Reset() {
 	*x = SpecResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[82]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5933,7 +6004,7 @@ func (x *SpecResponse) String() string {
 func (*SpecResponse) ProtoMessage() {}
 
 func (x *SpecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[82]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5946,7 +6017,7 @@ func (x *SpecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecResponse.ProtoReflect.Descriptor instead.
 func (*SpecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{82}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SpecResponse) GetOciSpecJson() []byte {
@@ -6004,7 +6075,7 @@ type SeccompRule struct {
 
 func (x *SeccompRule) Reset() {
 	*x = SeccompRule{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[83]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6016,7 +6087,7 @@ func (x *SeccompRule) String() string {
 func (*SeccompRule) ProtoMessage() {}
 
 func (x *SeccompRule) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[83]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6029,7 +6100,7 @@ func (x *SeccompRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeccompRule.ProtoReflect.Descriptor instead.
 func (*SeccompRule) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{83}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SeccompRule) GetSyscalls() []string {
@@ -6073,7 +6144,7 @@ type Image struct {
 
 func (x *Image) Reset() {
 	*x = Image{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[84]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6085,7 +6156,7 @@ func (x *Image) String() string {
 func (*Image) ProtoMessage() {}
 
 func (x *Image) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[84]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6098,7 +6169,7 @@ func (x *Image) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Image.ProtoReflect.Descriptor instead.
 func (*Image) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{84}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Image) GetName() string {
@@ -6144,7 +6215,7 @@ type ListImagesRequest struct {
 
 func (x *ListImagesRequest) Reset() {
 	*x = ListImagesRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[85]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6156,7 +6227,7 @@ func (x *ListImagesRequest) String() string {
 func (*ListImagesRequest) ProtoMessage() {}
 
 func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[85]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6169,7 +6240,7 @@ func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesRequest.ProtoReflect.Descriptor instead.
 func (*ListImagesRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{85}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{86}
 }
 
 type ListImagesResponse struct {
@@ -6181,7 +6252,7 @@ type ListImagesResponse struct {
 
 func (x *ListImagesResponse) Reset() {
 	*x = ListImagesResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[86]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6193,7 +6264,7 @@ func (x *ListImagesResponse) String() string {
 func (*ListImagesResponse) ProtoMessage() {}
 
 func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[86]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6206,7 +6277,7 @@ func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesResponse.ProtoReflect.Descriptor instead.
 func (*ListImagesResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{86}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListImagesResponse) GetImages() []*Image {
@@ -6225,7 +6296,7 @@ type InspectImageRequest struct {
 
 func (x *InspectImageRequest) Reset() {
 	*x = InspectImageRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[87]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6237,7 +6308,7 @@ func (x *InspectImageRequest) String() string {
 func (*InspectImageRequest) ProtoMessage() {}
 
 func (x *InspectImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[87]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6250,7 +6321,7 @@ func (x *InspectImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectImageRequest.ProtoReflect.Descriptor instead.
 func (*InspectImageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{87}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *InspectImageRequest) GetName() string {
@@ -6272,7 +6343,7 @@ type InspectImageResponse struct {
 
 func (x *InspectImageResponse) Reset() {
 	*x = InspectImageResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[88]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6284,7 +6355,7 @@ func (x *InspectImageResponse) String() string {
 func (*InspectImageResponse) ProtoMessage() {}
 
 func (x *InspectImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[88]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6297,7 +6368,7 @@ func (x *InspectImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectImageResponse.ProtoReflect.Descriptor instead.
 func (*InspectImageResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{88}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *InspectImageResponse) GetImage() *Image {
@@ -6337,7 +6408,7 @@ type RemoveImageRequest struct {
 
 func (x *RemoveImageRequest) Reset() {
 	*x = RemoveImageRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[89]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6349,7 +6420,7 @@ func (x *RemoveImageRequest) String() string {
 func (*RemoveImageRequest) ProtoMessage() {}
 
 func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[89]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6362,7 +6433,7 @@ func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageRequest.ProtoReflect.Descriptor instead.
 func (*RemoveImageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{89}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RemoveImageRequest) GetName() string {
@@ -6380,7 +6451,7 @@ type RemoveImageResponse struct {
 
 func (x *RemoveImageResponse) Reset() {
 	*x = RemoveImageResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[90]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6392,7 +6463,7 @@ func (x *RemoveImageResponse) String() string {
 func (*RemoveImageResponse) ProtoMessage() {}
 
 func (x *RemoveImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[90]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6405,7 +6476,7 @@ func (x *RemoveImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageResponse.ProtoReflect.Descriptor instead.
 func (*RemoveImageResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{90}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{91}
 }
 
 type ImportImageRequest struct {
@@ -6421,7 +6492,7 @@ type ImportImageRequest struct {
 
 func (x *ImportImageRequest) Reset() {
 	*x = ImportImageRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[91]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6433,7 +6504,7 @@ func (x *ImportImageRequest) String() string {
 func (*ImportImageRequest) ProtoMessage() {}
 
 func (x *ImportImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[91]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6446,7 +6517,7 @@ func (x *ImportImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportImageRequest.ProtoReflect.Descriptor instead.
 func (*ImportImageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{91}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ImportImageRequest) GetKind() isImportImageRequest_Kind {
@@ -6499,7 +6570,7 @@ type ImportHeader struct {
 
 func (x *ImportHeader) Reset() {
 	*x = ImportHeader{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[92]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6511,7 +6582,7 @@ func (x *ImportHeader) String() string {
 func (*ImportHeader) ProtoMessage() {}
 
 func (x *ImportHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[92]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6524,7 +6595,7 @@ func (x *ImportHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportHeader.ProtoReflect.Descriptor instead.
 func (*ImportHeader) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{92}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ImportHeader) GetName() string {
@@ -6545,7 +6616,7 @@ type FromHostRequest struct {
 
 func (x *FromHostRequest) Reset() {
 	*x = FromHostRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[93]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6557,7 +6628,7 @@ func (x *FromHostRequest) String() string {
 func (*FromHostRequest) ProtoMessage() {}
 
 func (x *FromHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[93]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6570,7 +6641,7 @@ func (x *FromHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromHostRequest.ProtoReflect.Descriptor instead.
 func (*FromHostRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{93}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *FromHostRequest) GetName() string {
@@ -6606,7 +6677,7 @@ type ImageProgress struct {
 
 func (x *ImageProgress) Reset() {
 	*x = ImageProgress{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[94]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6618,7 +6689,7 @@ func (x *ImageProgress) String() string {
 func (*ImageProgress) ProtoMessage() {}
 
 func (x *ImageProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[94]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6631,7 +6702,7 @@ func (x *ImageProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageProgress.ProtoReflect.Descriptor instead.
 func (*ImageProgress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{94}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ImageProgress) GetMessage() string {
@@ -6667,7 +6738,7 @@ type ImportReport struct {
 
 func (x *ImportReport) Reset() {
 	*x = ImportReport{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[95]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6679,7 +6750,7 @@ func (x *ImportReport) String() string {
 func (*ImportReport) ProtoMessage() {}
 
 func (x *ImportReport) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[95]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6692,7 +6763,7 @@ func (x *ImportReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportReport.ProtoReflect.Descriptor instead.
 func (*ImportReport) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{95}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ImportReport) GetEntries() int64 {
@@ -6731,7 +6802,7 @@ type PolicyQuery struct {
 
 func (x *PolicyQuery) Reset() {
 	*x = PolicyQuery{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[96]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6743,7 +6814,7 @@ func (x *PolicyQuery) String() string {
 func (*PolicyQuery) ProtoMessage() {}
 
 func (x *PolicyQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[96]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6756,7 +6827,7 @@ func (x *PolicyQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyQuery.ProtoReflect.Descriptor instead.
 func (*PolicyQuery) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{96}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *PolicyQuery) GetRef() string {
@@ -6804,7 +6875,7 @@ type CheckPolicyRequest struct {
 
 func (x *CheckPolicyRequest) Reset() {
 	*x = CheckPolicyRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[97]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6816,7 +6887,7 @@ func (x *CheckPolicyRequest) String() string {
 func (*CheckPolicyRequest) ProtoMessage() {}
 
 func (x *CheckPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[97]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6829,7 +6900,7 @@ func (x *CheckPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPolicyRequest.ProtoReflect.Descriptor instead.
 func (*CheckPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{97}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *CheckPolicyRequest) GetPolicy() *PolicyQuery {
@@ -6863,7 +6934,7 @@ type CheckPolicyResponse struct {
 
 func (x *CheckPolicyResponse) Reset() {
 	*x = CheckPolicyResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[98]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6875,7 +6946,7 @@ func (x *CheckPolicyResponse) String() string {
 func (*CheckPolicyResponse) ProtoMessage() {}
 
 func (x *CheckPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[98]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6888,7 +6959,7 @@ func (x *CheckPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPolicyResponse.ProtoReflect.Descriptor instead.
 func (*CheckPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{98}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *CheckPolicyResponse) GetNetwork() string {
@@ -6963,7 +7034,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[99]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6975,7 +7046,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[99]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6988,7 +7059,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{99}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ExplainPolicyRequest) GetPolicy() *PolicyQuery {
@@ -7008,7 +7079,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[100]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7020,7 +7091,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[100]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7033,7 +7104,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{100}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ExplainPolicyResponse) GetNetwork() string {
@@ -7061,7 +7132,7 @@ type PolicyLine struct {
 
 func (x *PolicyLine) Reset() {
 	*x = PolicyLine{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[101]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7073,7 +7144,7 @@ func (x *PolicyLine) String() string {
 func (*PolicyLine) ProtoMessage() {}
 
 func (x *PolicyLine) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[101]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7086,7 +7157,7 @@ func (x *PolicyLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyLine.ProtoReflect.Descriptor instead.
 func (*PolicyLine) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{101}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *PolicyLine) GetRule() string {
@@ -7112,7 +7183,7 @@ type LearnPolicyRequest struct {
 
 func (x *LearnPolicyRequest) Reset() {
 	*x = LearnPolicyRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[102]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7124,7 +7195,7 @@ func (x *LearnPolicyRequest) String() string {
 func (*LearnPolicyRequest) ProtoMessage() {}
 
 func (x *LearnPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[102]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7137,7 +7208,7 @@ func (x *LearnPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LearnPolicyRequest.ProtoReflect.Descriptor instead.
 func (*LearnPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{102}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *LearnPolicyRequest) GetRef() string {
@@ -7156,7 +7227,7 @@ type LearnPolicyResponse struct {
 
 func (x *LearnPolicyResponse) Reset() {
 	*x = LearnPolicyResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[103]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7168,7 +7239,7 @@ func (x *LearnPolicyResponse) String() string {
 func (*LearnPolicyResponse) ProtoMessage() {}
 
 func (x *LearnPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[103]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7181,7 +7252,7 @@ func (x *LearnPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LearnPolicyResponse.ProtoReflect.Descriptor instead.
 func (*LearnPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{103}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *LearnPolicyResponse) GetRules() []string {
@@ -7201,7 +7272,7 @@ type TrafficRequest struct {
 
 func (x *TrafficRequest) Reset() {
 	*x = TrafficRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[104]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7213,7 +7284,7 @@ func (x *TrafficRequest) String() string {
 func (*TrafficRequest) ProtoMessage() {}
 
 func (x *TrafficRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[104]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7226,7 +7297,7 @@ func (x *TrafficRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrafficRequest.ProtoReflect.Descriptor instead.
 func (*TrafficRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{104}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *TrafficRequest) GetRef() string {
@@ -7269,7 +7340,7 @@ type TrafficResponse struct {
 
 func (x *TrafficResponse) Reset() {
 	*x = TrafficResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[105]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7281,7 +7352,7 @@ func (x *TrafficResponse) String() string {
 func (*TrafficResponse) ProtoMessage() {}
 
 func (x *TrafficResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[105]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7294,7 +7365,7 @@ func (x *TrafficResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrafficResponse.ProtoReflect.Descriptor instead.
 func (*TrafficResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{105}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *TrafficResponse) GetTime() *timestamppb.Timestamp {
@@ -7410,7 +7481,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[106]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7422,7 +7493,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[106]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7435,7 +7506,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{106}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{107}
 }
 
 type VersionResponse struct {
@@ -7454,7 +7525,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[107]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7466,7 +7537,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[107]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7479,7 +7550,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{107}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -7546,7 +7617,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[108]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7558,7 +7629,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[108]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7571,7 +7642,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{108}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{109}
 }
 
 type DoctorResponse struct {
@@ -7584,7 +7655,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[109]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7596,7 +7667,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[109]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7609,7 +7680,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{109}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *DoctorResponse) GetChecks() []*DoctorCheck {
@@ -7640,7 +7711,7 @@ type DoctorCheck struct {
 
 func (x *DoctorCheck) Reset() {
 	*x = DoctorCheck{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[110]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7652,7 +7723,7 @@ func (x *DoctorCheck) String() string {
 func (*DoctorCheck) ProtoMessage() {}
 
 func (x *DoctorCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[110]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7665,7 +7736,7 @@ func (x *DoctorCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorCheck.ProtoReflect.Descriptor instead.
 func (*DoctorCheck) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{110}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *DoctorCheck) GetName() string {
@@ -7711,7 +7782,7 @@ type CapabilitiesRequest struct {
 
 func (x *CapabilitiesRequest) Reset() {
 	*x = CapabilitiesRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[111]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7723,7 +7794,7 @@ func (x *CapabilitiesRequest) String() string {
 func (*CapabilitiesRequest) ProtoMessage() {}
 
 func (x *CapabilitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[111]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7736,7 +7807,7 @@ func (x *CapabilitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilitiesRequest.ProtoReflect.Descriptor instead.
 func (*CapabilitiesRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{111}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{112}
 }
 
 type CapabilitiesResponse struct {
@@ -7748,7 +7819,7 @@ type CapabilitiesResponse struct {
 
 func (x *CapabilitiesResponse) Reset() {
 	*x = CapabilitiesResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[112]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7760,7 +7831,7 @@ func (x *CapabilitiesResponse) String() string {
 func (*CapabilitiesResponse) ProtoMessage() {}
 
 func (x *CapabilitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[112]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7773,7 +7844,7 @@ func (x *CapabilitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilitiesResponse.ProtoReflect.Descriptor instead.
 func (*CapabilitiesResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{112}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *CapabilitiesResponse) GetCapabilities() []*Capability {
@@ -7795,7 +7866,7 @@ type Capability struct {
 
 func (x *Capability) Reset() {
 	*x = Capability{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[113]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7807,7 +7878,7 @@ func (x *Capability) String() string {
 func (*Capability) ProtoMessage() {}
 
 func (x *Capability) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[113]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7820,7 +7891,7 @@ func (x *Capability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capability.ProtoReflect.Descriptor instead.
 func (*Capability) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{113}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *Capability) GetField() string {
@@ -7859,7 +7930,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[114]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7871,7 +7942,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[114]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7884,7 +7955,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{114}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ErrorDetail) GetCode() string {
@@ -7937,7 +8008,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[115]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7949,7 +8020,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[115]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7962,7 +8033,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{115}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{116}
 }
 
 type StatsResponse struct {
@@ -7978,7 +8049,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[116]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7990,7 +8061,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[116]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8003,7 +8074,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{116}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *StatsResponse) GetSandboxes() map[string]int32 {
@@ -8054,7 +8125,7 @@ type NetworkStats struct {
 
 func (x *NetworkStats) Reset() {
 	*x = NetworkStats{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[117]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8066,7 +8137,7 @@ func (x *NetworkStats) String() string {
 func (*NetworkStats) ProtoMessage() {}
 
 func (x *NetworkStats) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[117]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8079,7 +8150,7 @@ func (x *NetworkStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkStats.ProtoReflect.Descriptor instead.
 func (*NetworkStats) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{117}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *NetworkStats) GetSandboxId() string {
@@ -8130,7 +8201,7 @@ type PoolStats struct {
 
 func (x *PoolStats) Reset() {
 	*x = PoolStats{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[118]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8142,7 +8213,7 @@ func (x *PoolStats) String() string {
 func (*PoolStats) ProtoMessage() {}
 
 func (x *PoolStats) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[118]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8155,7 +8226,7 @@ func (x *PoolStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStats.ProtoReflect.Descriptor instead.
 func (*PoolStats) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{118}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *PoolStats) GetProfile() string {
@@ -8320,11 +8391,12 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\r_memory_bytesB\f\n" +
 	"\n" +
 	"_milli_cpuB\a\n" +
-	"\x05_pids\"~\n" +
+	"\x05_pids\"\x94\x01\n" +
 	"\aRunSpec\x121\n" +
 	"\asandbox\x18\x01 \x01(\v2\x17.caisson.v1.SandboxSpecR\asandbox\x12(\n" +
 	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\x12\x16\n" +
-	"\x06detach\x18\x03 \x01(\bR\x06detach\"\xdb\x01\n" +
+	"\x06detach\x18\x03 \x01(\bR\x06detach\x12\x14\n" +
+	"\x05learn\x18\x04 \x01(\bR\x05learn\"\xdb\x01\n" +
 	"\n" +
 	"RunRequest\x12+\n" +
 	"\x05start\x18\x01 \x01(\v2\x13.caisson.v1.RunSpecH\x00R\x05start\x12\x16\n" +
@@ -8563,7 +8635,7 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"@\n" +
 	"\x0eCopyInResponse\x12\x18\n" +
 	"\aentries\x18\x01 \x01(\x03R\aentries\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\xfe\x05\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\xad\x06\n" +
 	"\x06Result\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1b\n" +
@@ -8589,7 +8661,11 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\bwarnings\x18\x13 \x03(\tR\bwarnings\x12\x17\n" +
 	"\aexec_id\x18\x14 \x01(\tR\x06execId\x12\x1c\n" +
 	"\tremaining\x18\x15 \x01(\x03R\tremaining\x12*\n" +
-	"\x06egress\x18\x16 \x01(\v2\x12.caisson.v1.EgressR\x06egress\"\x96\x02\n" +
+	"\x06egress\x18\x16 \x01(\v2\x12.caisson.v1.EgressR\x06egress\x12-\n" +
+	"\alearned\x18\x17 \x01(\v2\x13.caisson.v1.LearnedR\alearned\";\n" +
+	"\aLearned\x12\x14\n" +
+	"\x05rules\x18\x01 \x03(\tR\x05rules\x12\x1a\n" +
+	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"\x96\x02\n" +
 	"\x06Egress\x12\x12\n" +
 	"\x04open\x18\x01 \x01(\x03R\x04open\x12\x18\n" +
 	"\aallowed\x18\x02 \x01(\x03R\aallowed\x12\x18\n" +
@@ -8939,7 +9015,7 @@ func file_caisson_v1_caisson_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_caisson_proto_rawDescData
 }
 
-var file_caisson_v1_caisson_proto_msgTypes = make([]protoimpl.MessageInfo, 126)
+var file_caisson_v1_caisson_proto_msgTypes = make([]protoimpl.MessageInfo, 127)
 var file_caisson_v1_caisson_proto_goTypes = []any{
 	(*Limits)(nil),                // 0: caisson.v1.Limits
 	(*Workspace)(nil),             // 1: caisson.v1.Workspace
@@ -9006,79 +9082,80 @@ var file_caisson_v1_caisson_proto_goTypes = []any{
 	(*CopyInHeader)(nil),          // 62: caisson.v1.CopyInHeader
 	(*CopyInResponse)(nil),        // 63: caisson.v1.CopyInResponse
 	(*Result)(nil),                // 64: caisson.v1.Result
-	(*Egress)(nil),                // 65: caisson.v1.Egress
-	(*Stage)(nil),                 // 66: caisson.v1.Stage
-	(*Sandbox)(nil),               // 67: caisson.v1.Sandbox
-	(*Port)(nil),                  // 68: caisson.v1.Port
-	(*ListRequest)(nil),           // 69: caisson.v1.ListRequest
-	(*ListResponse)(nil),          // 70: caisson.v1.ListResponse
-	(*InspectRequest)(nil),        // 71: caisson.v1.InspectRequest
-	(*InspectResponse)(nil),       // 72: caisson.v1.InspectResponse
-	(*PostureCheck)(nil),          // 73: caisson.v1.PostureCheck
-	(*RemoveRequest)(nil),         // 74: caisson.v1.RemoveRequest
-	(*RemoveResponse)(nil),        // 75: caisson.v1.RemoveResponse
-	(*CleanupRequest)(nil),        // 76: caisson.v1.CleanupRequest
-	(*CleanupResponse)(nil),       // 77: caisson.v1.CleanupResponse
-	(*Leftover)(nil),              // 78: caisson.v1.Leftover
-	(*LogsRequest)(nil),           // 79: caisson.v1.LogsRequest
-	(*LogsResponse)(nil),          // 80: caisson.v1.LogsResponse
-	(*SpecRequest)(nil),           // 81: caisson.v1.SpecRequest
-	(*SpecResponse)(nil),          // 82: caisson.v1.SpecResponse
-	(*SeccompRule)(nil),           // 83: caisson.v1.SeccompRule
-	(*Image)(nil),                 // 84: caisson.v1.Image
-	(*ListImagesRequest)(nil),     // 85: caisson.v1.ListImagesRequest
-	(*ListImagesResponse)(nil),    // 86: caisson.v1.ListImagesResponse
-	(*InspectImageRequest)(nil),   // 87: caisson.v1.InspectImageRequest
-	(*InspectImageResponse)(nil),  // 88: caisson.v1.InspectImageResponse
-	(*RemoveImageRequest)(nil),    // 89: caisson.v1.RemoveImageRequest
-	(*RemoveImageResponse)(nil),   // 90: caisson.v1.RemoveImageResponse
-	(*ImportImageRequest)(nil),    // 91: caisson.v1.ImportImageRequest
-	(*ImportHeader)(nil),          // 92: caisson.v1.ImportHeader
-	(*FromHostRequest)(nil),       // 93: caisson.v1.FromHostRequest
-	(*ImageProgress)(nil),         // 94: caisson.v1.ImageProgress
-	(*ImportReport)(nil),          // 95: caisson.v1.ImportReport
-	(*PolicyQuery)(nil),           // 96: caisson.v1.PolicyQuery
-	(*CheckPolicyRequest)(nil),    // 97: caisson.v1.CheckPolicyRequest
-	(*CheckPolicyResponse)(nil),   // 98: caisson.v1.CheckPolicyResponse
-	(*ExplainPolicyRequest)(nil),  // 99: caisson.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil), // 100: caisson.v1.ExplainPolicyResponse
-	(*PolicyLine)(nil),            // 101: caisson.v1.PolicyLine
-	(*LearnPolicyRequest)(nil),    // 102: caisson.v1.LearnPolicyRequest
-	(*LearnPolicyResponse)(nil),   // 103: caisson.v1.LearnPolicyResponse
-	(*TrafficRequest)(nil),        // 104: caisson.v1.TrafficRequest
-	(*TrafficResponse)(nil),       // 105: caisson.v1.TrafficResponse
-	(*VersionRequest)(nil),        // 106: caisson.v1.VersionRequest
-	(*VersionResponse)(nil),       // 107: caisson.v1.VersionResponse
-	(*DoctorRequest)(nil),         // 108: caisson.v1.DoctorRequest
-	(*DoctorResponse)(nil),        // 109: caisson.v1.DoctorResponse
-	(*DoctorCheck)(nil),           // 110: caisson.v1.DoctorCheck
-	(*CapabilitiesRequest)(nil),   // 111: caisson.v1.CapabilitiesRequest
-	(*CapabilitiesResponse)(nil),  // 112: caisson.v1.CapabilitiesResponse
-	(*Capability)(nil),            // 113: caisson.v1.Capability
-	(*ErrorDetail)(nil),           // 114: caisson.v1.ErrorDetail
-	(*StatsRequest)(nil),          // 115: caisson.v1.StatsRequest
-	(*StatsResponse)(nil),         // 116: caisson.v1.StatsResponse
-	(*NetworkStats)(nil),          // 117: caisson.v1.NetworkStats
-	(*PoolStats)(nil),             // 118: caisson.v1.PoolStats
-	nil,                           // 119: caisson.v1.SandboxSpec.LabelsEntry
-	nil,                           // 120: caisson.v1.UpdateRequest.LabelsEntry
-	nil,                           // 121: caisson.v1.Sandbox.LabelsEntry
-	nil,                           // 122: caisson.v1.ListRequest.LabelsEntry
-	nil,                           // 123: caisson.v1.SpecResponse.CgroupValuesEntry
-	nil,                           // 124: caisson.v1.ImportReport.StrippedEntry
-	nil,                           // 125: caisson.v1.StatsResponse.SandboxesEntry
-	(*durationpb.Duration)(nil),   // 126: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 127: google.protobuf.Timestamp
+	(*Learned)(nil),               // 65: caisson.v1.Learned
+	(*Egress)(nil),                // 66: caisson.v1.Egress
+	(*Stage)(nil),                 // 67: caisson.v1.Stage
+	(*Sandbox)(nil),               // 68: caisson.v1.Sandbox
+	(*Port)(nil),                  // 69: caisson.v1.Port
+	(*ListRequest)(nil),           // 70: caisson.v1.ListRequest
+	(*ListResponse)(nil),          // 71: caisson.v1.ListResponse
+	(*InspectRequest)(nil),        // 72: caisson.v1.InspectRequest
+	(*InspectResponse)(nil),       // 73: caisson.v1.InspectResponse
+	(*PostureCheck)(nil),          // 74: caisson.v1.PostureCheck
+	(*RemoveRequest)(nil),         // 75: caisson.v1.RemoveRequest
+	(*RemoveResponse)(nil),        // 76: caisson.v1.RemoveResponse
+	(*CleanupRequest)(nil),        // 77: caisson.v1.CleanupRequest
+	(*CleanupResponse)(nil),       // 78: caisson.v1.CleanupResponse
+	(*Leftover)(nil),              // 79: caisson.v1.Leftover
+	(*LogsRequest)(nil),           // 80: caisson.v1.LogsRequest
+	(*LogsResponse)(nil),          // 81: caisson.v1.LogsResponse
+	(*SpecRequest)(nil),           // 82: caisson.v1.SpecRequest
+	(*SpecResponse)(nil),          // 83: caisson.v1.SpecResponse
+	(*SeccompRule)(nil),           // 84: caisson.v1.SeccompRule
+	(*Image)(nil),                 // 85: caisson.v1.Image
+	(*ListImagesRequest)(nil),     // 86: caisson.v1.ListImagesRequest
+	(*ListImagesResponse)(nil),    // 87: caisson.v1.ListImagesResponse
+	(*InspectImageRequest)(nil),   // 88: caisson.v1.InspectImageRequest
+	(*InspectImageResponse)(nil),  // 89: caisson.v1.InspectImageResponse
+	(*RemoveImageRequest)(nil),    // 90: caisson.v1.RemoveImageRequest
+	(*RemoveImageResponse)(nil),   // 91: caisson.v1.RemoveImageResponse
+	(*ImportImageRequest)(nil),    // 92: caisson.v1.ImportImageRequest
+	(*ImportHeader)(nil),          // 93: caisson.v1.ImportHeader
+	(*FromHostRequest)(nil),       // 94: caisson.v1.FromHostRequest
+	(*ImageProgress)(nil),         // 95: caisson.v1.ImageProgress
+	(*ImportReport)(nil),          // 96: caisson.v1.ImportReport
+	(*PolicyQuery)(nil),           // 97: caisson.v1.PolicyQuery
+	(*CheckPolicyRequest)(nil),    // 98: caisson.v1.CheckPolicyRequest
+	(*CheckPolicyResponse)(nil),   // 99: caisson.v1.CheckPolicyResponse
+	(*ExplainPolicyRequest)(nil),  // 100: caisson.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil), // 101: caisson.v1.ExplainPolicyResponse
+	(*PolicyLine)(nil),            // 102: caisson.v1.PolicyLine
+	(*LearnPolicyRequest)(nil),    // 103: caisson.v1.LearnPolicyRequest
+	(*LearnPolicyResponse)(nil),   // 104: caisson.v1.LearnPolicyResponse
+	(*TrafficRequest)(nil),        // 105: caisson.v1.TrafficRequest
+	(*TrafficResponse)(nil),       // 106: caisson.v1.TrafficResponse
+	(*VersionRequest)(nil),        // 107: caisson.v1.VersionRequest
+	(*VersionResponse)(nil),       // 108: caisson.v1.VersionResponse
+	(*DoctorRequest)(nil),         // 109: caisson.v1.DoctorRequest
+	(*DoctorResponse)(nil),        // 110: caisson.v1.DoctorResponse
+	(*DoctorCheck)(nil),           // 111: caisson.v1.DoctorCheck
+	(*CapabilitiesRequest)(nil),   // 112: caisson.v1.CapabilitiesRequest
+	(*CapabilitiesResponse)(nil),  // 113: caisson.v1.CapabilitiesResponse
+	(*Capability)(nil),            // 114: caisson.v1.Capability
+	(*ErrorDetail)(nil),           // 115: caisson.v1.ErrorDetail
+	(*StatsRequest)(nil),          // 116: caisson.v1.StatsRequest
+	(*StatsResponse)(nil),         // 117: caisson.v1.StatsResponse
+	(*NetworkStats)(nil),          // 118: caisson.v1.NetworkStats
+	(*PoolStats)(nil),             // 119: caisson.v1.PoolStats
+	nil,                           // 120: caisson.v1.SandboxSpec.LabelsEntry
+	nil,                           // 121: caisson.v1.UpdateRequest.LabelsEntry
+	nil,                           // 122: caisson.v1.Sandbox.LabelsEntry
+	nil,                           // 123: caisson.v1.ListRequest.LabelsEntry
+	nil,                           // 124: caisson.v1.SpecResponse.CgroupValuesEntry
+	nil,                           // 125: caisson.v1.ImportReport.StrippedEntry
+	nil,                           // 126: caisson.v1.StatsResponse.SandboxesEntry
+	(*durationpb.Duration)(nil),   // 127: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 128: google.protobuf.Timestamp
 }
 var file_caisson_v1_caisson_proto_depIdxs = []int32{
 	1,   // 0: caisson.v1.SandboxSpec.workspace:type_name -> caisson.v1.Workspace
 	0,   // 1: caisson.v1.SandboxSpec.limits:type_name -> caisson.v1.Limits
-	119, // 2: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
-	126, // 3: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
-	126, // 4: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
+	120, // 2: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
+	127, // 3: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
+	127, // 4: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
 	3,   // 5: caisson.v1.SandboxSpec.nested:type_name -> caisson.v1.Nested
 	5,   // 6: caisson.v1.ExecSpec.tty:type_name -> caisson.v1.WinSize
-	126, // 7: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
+	127, // 7: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
 	6,   // 8: caisson.v1.ExecSpec.rlimits:type_name -> caisson.v1.Rlimit
 	7,   // 9: caisson.v1.ExecSpec.limits:type_name -> caisson.v1.ExecLimits
 	2,   // 10: caisson.v1.RunSpec.sandbox:type_name -> caisson.v1.SandboxSpec
@@ -9088,20 +9165,20 @@ var file_caisson_v1_caisson_proto_depIdxs = []int32{
 	11,  // 14: caisson.v1.RunResponse.started:type_name -> caisson.v1.Started
 	64,  // 15: caisson.v1.RunResponse.result:type_name -> caisson.v1.Result
 	2,   // 16: caisson.v1.CreateRequest.spec:type_name -> caisson.v1.SandboxSpec
-	67,  // 17: caisson.v1.CreateResponse.sandbox:type_name -> caisson.v1.Sandbox
-	126, // 18: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
-	126, // 19: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
-	120, // 20: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
+	68,  // 17: caisson.v1.CreateResponse.sandbox:type_name -> caisson.v1.Sandbox
+	127, // 18: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
+	127, // 19: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
+	121, // 20: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
 	15,  // 21: caisson.v1.UpdateRequest.allow:type_name -> caisson.v1.Rules
 	15,  // 22: caisson.v1.UpdateRequest.deny:type_name -> caisson.v1.Rules
-	67,  // 23: caisson.v1.UpdateResponse.sandbox:type_name -> caisson.v1.Sandbox
-	67,  // 24: caisson.v1.PauseResponse.sandbox:type_name -> caisson.v1.Sandbox
-	67,  // 25: caisson.v1.ResumeResponse.sandbox:type_name -> caisson.v1.Sandbox
-	126, // 26: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	67,  // 27: caisson.v1.StopResponse.sandbox:type_name -> caisson.v1.Sandbox
-	67,  // 28: caisson.v1.WaitResponse.sandbox:type_name -> caisson.v1.Sandbox
-	127, // 29: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
-	127, // 30: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
+	68,  // 23: caisson.v1.UpdateResponse.sandbox:type_name -> caisson.v1.Sandbox
+	68,  // 24: caisson.v1.PauseResponse.sandbox:type_name -> caisson.v1.Sandbox
+	68,  // 25: caisson.v1.ResumeResponse.sandbox:type_name -> caisson.v1.Sandbox
+	127, // 26: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	68,  // 27: caisson.v1.StopResponse.sandbox:type_name -> caisson.v1.Sandbox
+	68,  // 28: caisson.v1.WaitResponse.sandbox:type_name -> caisson.v1.Sandbox
+	128, // 29: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
+	128, // 30: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
 	64,  // 31: caisson.v1.Exec.result:type_name -> caisson.v1.Result
 	4,   // 32: caisson.v1.ExecRequest.exec:type_name -> caisson.v1.ExecSpec
 	64,  // 33: caisson.v1.ExecResponse.result:type_name -> caisson.v1.Result
@@ -9115,7 +9192,7 @@ var file_caisson_v1_caisson_proto_depIdxs = []int32{
 	25,  // 41: caisson.v1.StartExecResponse.exec:type_name -> caisson.v1.Exec
 	25,  // 42: caisson.v1.ListExecsResponse.execs:type_name -> caisson.v1.Exec
 	25,  // 43: caisson.v1.WaitExecResponse.exec:type_name -> caisson.v1.Exec
-	127, // 44: caisson.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	128, // 44: caisson.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
 	40,  // 45: caisson.v1.StatResponse.file:type_name -> caisson.v1.FileInfo
 	40,  // 46: caisson.v1.ListDirResponse.files:type_name -> caisson.v1.FileInfo
 	40,  // 47: caisson.v1.ReadFileResponse.file:type_name -> caisson.v1.FileInfo
@@ -9125,139 +9202,140 @@ var file_caisson_v1_caisson_proto_depIdxs = []int32{
 	40,  // 51: caisson.v1.MoveFileResponse.file:type_name -> caisson.v1.FileInfo
 	58,  // 52: caisson.v1.WatchFilesResponse.event:type_name -> caisson.v1.FileEvent
 	62,  // 53: caisson.v1.CopyInRequest.header:type_name -> caisson.v1.CopyInHeader
-	126, // 54: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
-	126, // 55: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
-	66,  // 56: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
-	65,  // 57: caisson.v1.Result.egress:type_name -> caisson.v1.Egress
-	126, // 58: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
-	127, // 59: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	127, // 60: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
-	64,  // 61: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
-	121, // 62: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
-	1,   // 63: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
-	127, // 64: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
-	126, // 65: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
-	127, // 66: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
-	68,  // 67: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
-	122, // 68: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
-	67,  // 69: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
-	67,  // 70: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
-	0,   // 71: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
-	73,  // 72: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
-	65,  // 73: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
-	78,  // 74: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
-	8,   // 75: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
-	123, // 76: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
-	83,  // 77: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
-	127, // 78: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
-	84,  // 79: caisson.v1.ListImagesResponse.images:type_name -> caisson.v1.Image
-	84,  // 80: caisson.v1.InspectImageResponse.image:type_name -> caisson.v1.Image
-	95,  // 81: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
-	92,  // 82: caisson.v1.ImportImageRequest.header:type_name -> caisson.v1.ImportHeader
-	84,  // 83: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
-	95,  // 84: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
-	124, // 85: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
-	96,  // 86: caisson.v1.CheckPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
-	96,  // 87: caisson.v1.ExplainPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
-	101, // 88: caisson.v1.ExplainPolicyResponse.lines:type_name -> caisson.v1.PolicyLine
-	127, // 89: caisson.v1.TrafficResponse.time:type_name -> google.protobuf.Timestamp
-	126, // 90: caisson.v1.TrafficResponse.duration:type_name -> google.protobuf.Duration
-	110, // 91: caisson.v1.DoctorResponse.checks:type_name -> caisson.v1.DoctorCheck
-	113, // 92: caisson.v1.CapabilitiesResponse.capabilities:type_name -> caisson.v1.Capability
-	125, // 93: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.StatsResponse.SandboxesEntry
-	118, // 94: caisson.v1.StatsResponse.pools:type_name -> caisson.v1.PoolStats
-	117, // 95: caisson.v1.StatsResponse.networks:type_name -> caisson.v1.NetworkStats
-	65,  // 96: caisson.v1.NetworkStats.egress:type_name -> caisson.v1.Egress
-	126, // 97: caisson.v1.PoolStats.refill:type_name -> google.protobuf.Duration
-	9,   // 98: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
-	12,  // 99: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
-	69,  // 100: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
-	71,  // 101: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
-	14,  // 102: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
-	17,  // 103: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
-	19,  // 104: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
-	21,  // 105: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
-	23,  // 106: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
-	74,  // 107: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
-	76,  // 108: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
-	79,  // 109: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
-	81,  // 110: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
-	26,  // 111: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
-	28,  // 112: caisson.v1.ExecService.StreamExec:input_type -> caisson.v1.StreamExecRequest
-	32,  // 113: caisson.v1.ExecService.StartExec:input_type -> caisson.v1.StartExecRequest
-	34,  // 114: caisson.v1.ExecService.ListExecs:input_type -> caisson.v1.ListExecsRequest
-	36,  // 115: caisson.v1.ExecService.WaitExec:input_type -> caisson.v1.WaitExecRequest
-	38,  // 116: caisson.v1.ExecService.SignalExec:input_type -> caisson.v1.SignalExecRequest
-	41,  // 117: caisson.v1.FileService.Stat:input_type -> caisson.v1.StatRequest
-	43,  // 118: caisson.v1.FileService.ListDir:input_type -> caisson.v1.ListDirRequest
-	45,  // 119: caisson.v1.FileService.ReadFile:input_type -> caisson.v1.ReadFileRequest
-	47,  // 120: caisson.v1.FileService.WriteFile:input_type -> caisson.v1.WriteFileRequest
-	50,  // 121: caisson.v1.FileService.MakeDir:input_type -> caisson.v1.MakeDirRequest
-	52,  // 122: caisson.v1.FileService.MoveFile:input_type -> caisson.v1.MoveFileRequest
-	54,  // 123: caisson.v1.FileService.RemoveFile:input_type -> caisson.v1.RemoveFileRequest
-	56,  // 124: caisson.v1.FileService.WatchFiles:input_type -> caisson.v1.WatchFilesRequest
-	59,  // 125: caisson.v1.FileService.CopyOut:input_type -> caisson.v1.CopyOutRequest
-	61,  // 126: caisson.v1.FileService.CopyIn:input_type -> caisson.v1.CopyInRequest
-	97,  // 127: caisson.v1.NetworkService.CheckPolicy:input_type -> caisson.v1.CheckPolicyRequest
-	99,  // 128: caisson.v1.NetworkService.ExplainPolicy:input_type -> caisson.v1.ExplainPolicyRequest
-	102, // 129: caisson.v1.NetworkService.LearnPolicy:input_type -> caisson.v1.LearnPolicyRequest
-	104, // 130: caisson.v1.NetworkService.Traffic:input_type -> caisson.v1.TrafficRequest
-	85,  // 131: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
-	87,  // 132: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
-	89,  // 133: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
-	91,  // 134: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
-	93,  // 135: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
-	106, // 136: caisson.v1.SystemService.Version:input_type -> caisson.v1.VersionRequest
-	108, // 137: caisson.v1.SystemService.Doctor:input_type -> caisson.v1.DoctorRequest
-	111, // 138: caisson.v1.SystemService.Capabilities:input_type -> caisson.v1.CapabilitiesRequest
-	115, // 139: caisson.v1.SystemService.Stats:input_type -> caisson.v1.StatsRequest
-	10,  // 140: caisson.v1.SandboxService.Run:output_type -> caisson.v1.RunResponse
-	13,  // 141: caisson.v1.SandboxService.Create:output_type -> caisson.v1.CreateResponse
-	70,  // 142: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
-	72,  // 143: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
-	16,  // 144: caisson.v1.SandboxService.Update:output_type -> caisson.v1.UpdateResponse
-	18,  // 145: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.PauseResponse
-	20,  // 146: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.ResumeResponse
-	22,  // 147: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.StopResponse
-	24,  // 148: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.WaitResponse
-	75,  // 149: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
-	77,  // 150: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
-	80,  // 151: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.LogsResponse
-	82,  // 152: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
-	27,  // 153: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
-	31,  // 154: caisson.v1.ExecService.StreamExec:output_type -> caisson.v1.StreamExecResponse
-	33,  // 155: caisson.v1.ExecService.StartExec:output_type -> caisson.v1.StartExecResponse
-	35,  // 156: caisson.v1.ExecService.ListExecs:output_type -> caisson.v1.ListExecsResponse
-	37,  // 157: caisson.v1.ExecService.WaitExec:output_type -> caisson.v1.WaitExecResponse
-	39,  // 158: caisson.v1.ExecService.SignalExec:output_type -> caisson.v1.SignalExecResponse
-	42,  // 159: caisson.v1.FileService.Stat:output_type -> caisson.v1.StatResponse
-	44,  // 160: caisson.v1.FileService.ListDir:output_type -> caisson.v1.ListDirResponse
-	46,  // 161: caisson.v1.FileService.ReadFile:output_type -> caisson.v1.ReadFileResponse
-	49,  // 162: caisson.v1.FileService.WriteFile:output_type -> caisson.v1.WriteFileResponse
-	51,  // 163: caisson.v1.FileService.MakeDir:output_type -> caisson.v1.MakeDirResponse
-	53,  // 164: caisson.v1.FileService.MoveFile:output_type -> caisson.v1.MoveFileResponse
-	55,  // 165: caisson.v1.FileService.RemoveFile:output_type -> caisson.v1.RemoveFileResponse
-	57,  // 166: caisson.v1.FileService.WatchFiles:output_type -> caisson.v1.WatchFilesResponse
-	60,  // 167: caisson.v1.FileService.CopyOut:output_type -> caisson.v1.CopyOutResponse
-	63,  // 168: caisson.v1.FileService.CopyIn:output_type -> caisson.v1.CopyInResponse
-	98,  // 169: caisson.v1.NetworkService.CheckPolicy:output_type -> caisson.v1.CheckPolicyResponse
-	100, // 170: caisson.v1.NetworkService.ExplainPolicy:output_type -> caisson.v1.ExplainPolicyResponse
-	103, // 171: caisson.v1.NetworkService.LearnPolicy:output_type -> caisson.v1.LearnPolicyResponse
-	105, // 172: caisson.v1.NetworkService.Traffic:output_type -> caisson.v1.TrafficResponse
-	86,  // 173: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
-	88,  // 174: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
-	90,  // 175: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
-	94,  // 176: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImageProgress
-	94,  // 177: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
-	107, // 178: caisson.v1.SystemService.Version:output_type -> caisson.v1.VersionResponse
-	109, // 179: caisson.v1.SystemService.Doctor:output_type -> caisson.v1.DoctorResponse
-	112, // 180: caisson.v1.SystemService.Capabilities:output_type -> caisson.v1.CapabilitiesResponse
-	116, // 181: caisson.v1.SystemService.Stats:output_type -> caisson.v1.StatsResponse
-	140, // [140:182] is the sub-list for method output_type
-	98,  // [98:140] is the sub-list for method input_type
-	98,  // [98:98] is the sub-list for extension type_name
-	98,  // [98:98] is the sub-list for extension extendee
-	0,   // [0:98] is the sub-list for field type_name
+	127, // 54: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
+	127, // 55: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
+	67,  // 56: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
+	66,  // 57: caisson.v1.Result.egress:type_name -> caisson.v1.Egress
+	65,  // 58: caisson.v1.Result.learned:type_name -> caisson.v1.Learned
+	127, // 59: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
+	128, // 60: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	128, // 61: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
+	64,  // 62: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
+	122, // 63: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
+	1,   // 64: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
+	128, // 65: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	127, // 66: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
+	128, // 67: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
+	69,  // 68: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
+	123, // 69: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
+	68,  // 70: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
+	68,  // 71: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
+	0,   // 72: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
+	74,  // 73: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
+	66,  // 74: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
+	79,  // 75: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
+	8,   // 76: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
+	124, // 77: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
+	84,  // 78: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
+	128, // 79: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	85,  // 80: caisson.v1.ListImagesResponse.images:type_name -> caisson.v1.Image
+	85,  // 81: caisson.v1.InspectImageResponse.image:type_name -> caisson.v1.Image
+	96,  // 82: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
+	93,  // 83: caisson.v1.ImportImageRequest.header:type_name -> caisson.v1.ImportHeader
+	85,  // 84: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
+	96,  // 85: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
+	125, // 86: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
+	97,  // 87: caisson.v1.CheckPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
+	97,  // 88: caisson.v1.ExplainPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
+	102, // 89: caisson.v1.ExplainPolicyResponse.lines:type_name -> caisson.v1.PolicyLine
+	128, // 90: caisson.v1.TrafficResponse.time:type_name -> google.protobuf.Timestamp
+	127, // 91: caisson.v1.TrafficResponse.duration:type_name -> google.protobuf.Duration
+	111, // 92: caisson.v1.DoctorResponse.checks:type_name -> caisson.v1.DoctorCheck
+	114, // 93: caisson.v1.CapabilitiesResponse.capabilities:type_name -> caisson.v1.Capability
+	126, // 94: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.StatsResponse.SandboxesEntry
+	119, // 95: caisson.v1.StatsResponse.pools:type_name -> caisson.v1.PoolStats
+	118, // 96: caisson.v1.StatsResponse.networks:type_name -> caisson.v1.NetworkStats
+	66,  // 97: caisson.v1.NetworkStats.egress:type_name -> caisson.v1.Egress
+	127, // 98: caisson.v1.PoolStats.refill:type_name -> google.protobuf.Duration
+	9,   // 99: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
+	12,  // 100: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
+	70,  // 101: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
+	72,  // 102: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
+	14,  // 103: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
+	17,  // 104: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
+	19,  // 105: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
+	21,  // 106: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
+	23,  // 107: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
+	75,  // 108: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
+	77,  // 109: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
+	80,  // 110: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
+	82,  // 111: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
+	26,  // 112: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
+	28,  // 113: caisson.v1.ExecService.StreamExec:input_type -> caisson.v1.StreamExecRequest
+	32,  // 114: caisson.v1.ExecService.StartExec:input_type -> caisson.v1.StartExecRequest
+	34,  // 115: caisson.v1.ExecService.ListExecs:input_type -> caisson.v1.ListExecsRequest
+	36,  // 116: caisson.v1.ExecService.WaitExec:input_type -> caisson.v1.WaitExecRequest
+	38,  // 117: caisson.v1.ExecService.SignalExec:input_type -> caisson.v1.SignalExecRequest
+	41,  // 118: caisson.v1.FileService.Stat:input_type -> caisson.v1.StatRequest
+	43,  // 119: caisson.v1.FileService.ListDir:input_type -> caisson.v1.ListDirRequest
+	45,  // 120: caisson.v1.FileService.ReadFile:input_type -> caisson.v1.ReadFileRequest
+	47,  // 121: caisson.v1.FileService.WriteFile:input_type -> caisson.v1.WriteFileRequest
+	50,  // 122: caisson.v1.FileService.MakeDir:input_type -> caisson.v1.MakeDirRequest
+	52,  // 123: caisson.v1.FileService.MoveFile:input_type -> caisson.v1.MoveFileRequest
+	54,  // 124: caisson.v1.FileService.RemoveFile:input_type -> caisson.v1.RemoveFileRequest
+	56,  // 125: caisson.v1.FileService.WatchFiles:input_type -> caisson.v1.WatchFilesRequest
+	59,  // 126: caisson.v1.FileService.CopyOut:input_type -> caisson.v1.CopyOutRequest
+	61,  // 127: caisson.v1.FileService.CopyIn:input_type -> caisson.v1.CopyInRequest
+	98,  // 128: caisson.v1.NetworkService.CheckPolicy:input_type -> caisson.v1.CheckPolicyRequest
+	100, // 129: caisson.v1.NetworkService.ExplainPolicy:input_type -> caisson.v1.ExplainPolicyRequest
+	103, // 130: caisson.v1.NetworkService.LearnPolicy:input_type -> caisson.v1.LearnPolicyRequest
+	105, // 131: caisson.v1.NetworkService.Traffic:input_type -> caisson.v1.TrafficRequest
+	86,  // 132: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
+	88,  // 133: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
+	90,  // 134: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
+	92,  // 135: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
+	94,  // 136: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
+	107, // 137: caisson.v1.SystemService.Version:input_type -> caisson.v1.VersionRequest
+	109, // 138: caisson.v1.SystemService.Doctor:input_type -> caisson.v1.DoctorRequest
+	112, // 139: caisson.v1.SystemService.Capabilities:input_type -> caisson.v1.CapabilitiesRequest
+	116, // 140: caisson.v1.SystemService.Stats:input_type -> caisson.v1.StatsRequest
+	10,  // 141: caisson.v1.SandboxService.Run:output_type -> caisson.v1.RunResponse
+	13,  // 142: caisson.v1.SandboxService.Create:output_type -> caisson.v1.CreateResponse
+	71,  // 143: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
+	73,  // 144: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
+	16,  // 145: caisson.v1.SandboxService.Update:output_type -> caisson.v1.UpdateResponse
+	18,  // 146: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.PauseResponse
+	20,  // 147: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.ResumeResponse
+	22,  // 148: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.StopResponse
+	24,  // 149: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.WaitResponse
+	76,  // 150: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
+	78,  // 151: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
+	81,  // 152: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.LogsResponse
+	83,  // 153: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
+	27,  // 154: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
+	31,  // 155: caisson.v1.ExecService.StreamExec:output_type -> caisson.v1.StreamExecResponse
+	33,  // 156: caisson.v1.ExecService.StartExec:output_type -> caisson.v1.StartExecResponse
+	35,  // 157: caisson.v1.ExecService.ListExecs:output_type -> caisson.v1.ListExecsResponse
+	37,  // 158: caisson.v1.ExecService.WaitExec:output_type -> caisson.v1.WaitExecResponse
+	39,  // 159: caisson.v1.ExecService.SignalExec:output_type -> caisson.v1.SignalExecResponse
+	42,  // 160: caisson.v1.FileService.Stat:output_type -> caisson.v1.StatResponse
+	44,  // 161: caisson.v1.FileService.ListDir:output_type -> caisson.v1.ListDirResponse
+	46,  // 162: caisson.v1.FileService.ReadFile:output_type -> caisson.v1.ReadFileResponse
+	49,  // 163: caisson.v1.FileService.WriteFile:output_type -> caisson.v1.WriteFileResponse
+	51,  // 164: caisson.v1.FileService.MakeDir:output_type -> caisson.v1.MakeDirResponse
+	53,  // 165: caisson.v1.FileService.MoveFile:output_type -> caisson.v1.MoveFileResponse
+	55,  // 166: caisson.v1.FileService.RemoveFile:output_type -> caisson.v1.RemoveFileResponse
+	57,  // 167: caisson.v1.FileService.WatchFiles:output_type -> caisson.v1.WatchFilesResponse
+	60,  // 168: caisson.v1.FileService.CopyOut:output_type -> caisson.v1.CopyOutResponse
+	63,  // 169: caisson.v1.FileService.CopyIn:output_type -> caisson.v1.CopyInResponse
+	99,  // 170: caisson.v1.NetworkService.CheckPolicy:output_type -> caisson.v1.CheckPolicyResponse
+	101, // 171: caisson.v1.NetworkService.ExplainPolicy:output_type -> caisson.v1.ExplainPolicyResponse
+	104, // 172: caisson.v1.NetworkService.LearnPolicy:output_type -> caisson.v1.LearnPolicyResponse
+	106, // 173: caisson.v1.NetworkService.Traffic:output_type -> caisson.v1.TrafficResponse
+	87,  // 174: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
+	89,  // 175: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
+	91,  // 176: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
+	95,  // 177: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImageProgress
+	95,  // 178: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
+	108, // 179: caisson.v1.SystemService.Version:output_type -> caisson.v1.VersionResponse
+	110, // 180: caisson.v1.SystemService.Doctor:output_type -> caisson.v1.DoctorResponse
+	113, // 181: caisson.v1.SystemService.Capabilities:output_type -> caisson.v1.CapabilitiesResponse
+	117, // 182: caisson.v1.SystemService.Stats:output_type -> caisson.v1.StatsResponse
+	141, // [141:183] is the sub-list for method output_type
+	99,  // [99:141] is the sub-list for method input_type
+	99,  // [99:99] is the sub-list for extension type_name
+	99,  // [99:99] is the sub-list for extension extendee
+	0,   // [0:99] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_caisson_proto_init() }
@@ -9325,14 +9403,14 @@ func file_caisson_v1_caisson_proto_init() {
 		(*CopyInRequest_Header)(nil),
 		(*CopyInRequest_Chunk)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[80].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[81].OneofWrappers = []any{
 		(*LogsResponse_Stdout)(nil),
 		(*LogsResponse_Stderr)(nil),
 		(*LogsResponse_StdoutSkipped)(nil),
 		(*LogsResponse_StderrSkipped)(nil),
 		(*LogsResponse_OutputMoved)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[91].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[92].OneofWrappers = []any{
 		(*ImportImageRequest_Header)(nil),
 		(*ImportImageRequest_Chunk)(nil),
 	}
@@ -9342,7 +9420,7 @@ func file_caisson_v1_caisson_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_caisson_proto_rawDesc), len(file_caisson_v1_caisson_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   126,
+			NumMessages:   127,
 			NumExtensions: 0,
 			NumServices:   6,
 		},

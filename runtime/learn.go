@@ -1,0 +1,158 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime/traffic"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Learned is the smallest policy that would have allowed what a command reached.
+type Learned struct {
+	Rules    []string `json:"rules"`    // sorted
+	Warnings []string `json:"warnings"` // what it may not cover
+}
+
+// opened is r in the network mode open, in which there is something to learn.
+// What it denies is denied, and what it allows may be private.
+func (r Request) opened(profiles map[string]Profile) (Request, error) {
+	mode := netns.Mode(cmp.Or(r.Create.Network, profiles[cmp.Or(r.Create.Profile, DefaultProfile)].Network.Mode))
+	switch {
+	case r.Create.Network != "" && mode != netns.ModeOpen:
+		return r, sbxerr.WithRemedy(sbxerr.Config, "runtime.learn",
+			fmt.Errorf("a policy is learnt in the network mode %q, not %q", netns.ModeOpen, mode), "leave the mode away")
+	case mode != netns.ModeOpen: // else it is the profile's, which needs no grant
+		r.Create.Network = string(netns.ModeOpen)
+	}
+	return r, nil
+}
+
+// maxLearned bounds the destinations that are kept of one command.
+const maxLearned = 4096
+
+// learner collects what a sandbox reaches while it does: its log keeps the last
+// entries only.
+type learner struct {
+	log     *traffic.Log
+	sandbox string
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
+
+	cursor traffic.Cursor
+	seen   map[policy.Seen]bool
+	more   bool // there were more than maxLearned
+	err    error
+}
+
+func newLearner(log *traffic.Log, sandbox string) *learner {
+	l := &learner{log: log, sandbox: sandbox, seen: map[policy.Seen]bool{}}
+	var ctx context.Context
+	ctx, l.cancel = context.WithCancel(context.Background())
+	l.done.Go(func() { l.follow(ctx) })
+	return l
+}
+
+// follow reads what is logged until ctx ends.
+func (l *learner) follow(ctx context.Context) {
+	for {
+		next := l.log.Next(l.sandbox) // before it is looked at
+		l.read()
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (l *learner) read() {
+	entries, err := l.log.Entries(l.sandbox, &l.cursor)
+	l.err = cmp.Or(l.err, err)
+	for _, e := range entries {
+		s, ok := e.Seen()
+		switch {
+		case !ok || l.seen[s]:
+		case len(l.seen) >= maxLearned:
+			l.more = true
+		default:
+			l.seen[s] = true
+		}
+	}
+}
+
+// stop ends what goes on, of which there is nothing in a nil learner.
+func (l *learner) stop() {
+	if l != nil {
+		l.cancel()
+		l.done.Wait()
+	}
+}
+
+// finish reads what is left, and says what was learnt. lost are the attempts of
+// which nothing is known.
+func (l *learner) finish(lost int64) *Learned {
+	l.stop()
+	l.read()
+	rules, err := policy.Learn(slices.Collect(maps.Keys(l.seen)))
+	out := &Learned{Rules: rules, Warnings: reasons(err)}
+	if l.err != nil {
+		out.Warnings = append(out.Warnings, "not all that it reached is known: "+l.err.Error())
+	}
+	if lost > 0 {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%d attempts have no record: what they reached is not allowed", lost))
+	}
+	if l.more {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("it reached more than %d destinations: the rest is not allowed", maxLearned))
+	}
+	return out
+}
+
+// reasons are the lines of an error that was joined of several.
+func reasons(err error) []string {
+	var several interface{ Unwrap() []error }
+	switch {
+	case err == nil:
+		return []string{}
+	case !errors.As(err, &several):
+		return []string{err.Error()}
+	}
+	texts := []string{}
+	for _, e := range several.Unwrap() {
+		texts = append(texts, e.Error())
+	}
+	return texts
+}
+
+func (s *sandbox) learning() *learner {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.learner
+}
+
+// learned ends what the sandbox has to do with the gateway, so that every
+// connection has its record, and says what its command reached. It is nil where
+// nobody wants to know.
+func (m *Manager) learned(ctx context.Context, s *sandbox, counted *EgressCounters) *Learned {
+	l := s.learning()
+	if l == nil {
+		return nil
+	}
+	err := m.opts.Egress.Remove(ctx, s.id)
+	lost := int64(0)
+	if counted != nil {
+		lost = counted.Lost
+	}
+	out := l.finish(lost)
+	if err != nil {
+		out.Warnings = append(out.Warnings, "not all that it reached is known: "+err.Error())
+	}
+	return out
+}
