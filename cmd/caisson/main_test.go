@@ -129,6 +129,14 @@ func sample() *servertest.Fake {
 				CreatedAt: at, ExpiresAt: at.Add(time.Hour), IdleSince: at, IdleTimeout: time.Minute, Labels: req.Labels, OwnerUID: 1000, Parent: live.ID, Execs: 2,
 			}, nil
 		},
+		OnRun: func(_ context.Context, req runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+			r := runtime.Result{ExitCode: 3, Source: "command", Reason: runtime.ReasonExited, StdoutBytes: 4}
+			if req.Learn {
+				r.Learned = &runtime.Learned{Rules: []string{"a.example:443", "b.example:22"}, Warnings: []string{"2 attempts have no record"}}
+			}
+			_, err := io.WriteString(rio.Stdout, "out\n")
+			return &r, err
+		},
 		OnExecs: func(string) ([]runtime.ExecInfo, error) { return []runtime.ExecInfo{e1, e2}, nil },
 		OnSignal: func(_, exec string, _ runtime.SignalRequest) error {
 			return sbxerr.New(sbxerr.NotFound, "fake.kill", "no command %q", exec)
@@ -295,6 +303,9 @@ func TestGolden(t *testing.T) {
 		{"policy-log-json", "policy log --json build", 0},
 		{"policy-learn", "policy learn build", 0},
 		{"policy-learn-json", "policy learn --json build", 0},
+		{"policy-learn-command", "policy learn --deny bad.example -- make deps", 3},
+		{"policy-learn-command-json", "policy learn --json -- make deps", 3},
+		{"policy-learn-help", "policy learn --help", 0},
 		{"stats", "stats", 0},
 		{"stats-json", "stats --json", 0},
 		{"exec-help", "exec --help", 0},

@@ -184,30 +184,3 @@ func trafficTarget(t *caissonv1.TrafficResponse) string {
 	}
 	return name + " " + t.Type
 }
-
-func (a *app) policyLearnCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:               "learn SANDBOX",
-		Short:             "Print the rules of the smallest policy that would have allowed what a sandbox reached",
-		Long:              "Print the rules of the smallest policy that would have allowed what a sandbox\nreached so far, one on each line. Make the sandbox with --network open, let it do\nits work, and give what is printed to --allow.",
-		Args:              exactly("SANDBOX"),
-		ValidArgsFunction: a.completeSandboxes,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			rules, err := client.LearnPolicy(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if a.output == formatJSON {
-				return a.printJSON(orEmpty(rules))
-			}
-			return a.printLines(rules)
-		},
-	}
-	a.outputFlags(cmd)
-	return cmd
-}

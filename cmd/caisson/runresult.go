@@ -39,6 +39,8 @@ type resultView struct {
 	SandboxID           string      `json:"sandbox_id"`
 	Stages              []stageView `json:"stages"`
 	Warnings            []string    `json:"warnings"`
+
+	Learned *learnedView `json:"learned,omitempty"` // of policy learn alone
 }
 
 type stageView struct {
@@ -61,7 +63,7 @@ func resultViewOf(r *caissonv1.Result) *resultView {
 		Stages: each(r.Stages, func(s *caissonv1.Stage) stageView {
 			return stageView{s.Name, milliseconds(s.Duration)}
 		}),
-		Warnings: orEmpty(r.Warnings),
+		Warnings: orEmpty(r.Warnings), Learned: learnedViewOf(r.Learned),
 	}
 }
 

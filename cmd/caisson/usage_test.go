@@ -53,6 +53,13 @@ func TestRefused(t *testing.T) {
 		{"image|import|--name||x", sbxerr.APIUsage, "--name is empty"},
 		{"image|import|" + dir + "/absent.tar", sbxerr.ClientIO, "no such file"},
 
+		{"policy|learn", sbxerr.APIUsage, "a command after --"},
+		{"policy|learn|a|b", sbxerr.APIUsage, "a command after --"},
+		{"policy|learn|a|--|b", sbxerr.APIUsage, "not both"},
+		{"policy|learn|--", sbxerr.APIUsage, "there is no command"},
+		{"policy|learn|--image|x|-m|1G|a", sbxerr.APIUsage, "--image, --memory: for a command"},
+		{"policy|learn|-d|--|a", sbxerr.APIUsage, "no flag -d"},
+		{"policy|learn|--write||--|a", sbxerr.APIUsage, "--write is empty"},
 		{"run", sbxerr.APIUsage, "there is no command"},
 		{"run|--", sbxerr.APIUsage, "there is no command"},
 		{"run|--|", sbxerr.APIUsage, "there is no command"},

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+const learnLong = `Print the rules of the smallest policy that would have allowed what was reached,
+one on each line, as --allow takes them.
+
+With a command after --, it is run as run does, in the network mode open: it may
+reach all that is public, and what --allow adds that is not. Its output and its
+exit code are the command's; the rules follow on standard error, or go to the
+file of --write, or are "learned" in the object of --json.
+
+With a SANDBOX, the rules are for what that one reached so far. Make it with
+--network open and let it do its work.`
+
+// learnFlags are those of run, and where the rules go.
+type learnFlags struct {
+	runFlags
+	write string
+}
+
+func (a *app) policyLearnCommand() *cobra.Command {
+	var f learnFlags
+	cmd := &cobra.Command{
+		Use:               "learn [flags] -- CMD [ARG...] | learn SANDBOX",
+		Short:             "Print the smallest policy that would have allowed what a command or a sandbox reached",
+		Long:              learnLong,
+		Example:           "  caisson policy learn --workspace . -- make deps\n  caisson policy learn --write rules -- make deps\n  caisson policy learn agent",
+		ValidArgsFunction: a.completeSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() < 0 && !f.shell {
+				return a.learnSandbox(cmd, args)
+			}
+			if cmd.ArgsLenAtDash() > 0 {
+				return usage("give a SANDBOX, or a command after --, not both")
+			}
+			return a.learnCommand(cmd, args, &f)
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().SetInterspersed(true)     // a command comes after --
+	_ = cmd.Flags().MarkHidden("network") // it is open
+	cmd.Flags().StringVar(&f.write, "write", "", "write the rules to `FILE`, which is replaced, instead of standard error")
+	a.streamFlags(cmd)
+	return cmd
+}
+
+// learnSandbox prints the rules for what a sandbox reached so far.
+func (a *app) learnSandbox(cmd *cobra.Command, args []string) error {
+	var other []string
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name != "output" && f.Name != "json" && f.Name != "socket" {
+			other = append(other, "--"+f.Name)
+		}
+	})
+	switch {
+	case len(args) != 1:
+		return usage("give one SANDBOX, or a command after --")
+	case len(other) > 0:
+		return usage("%s: for a command, which comes after --", strings.Join(other, ", "))
+	}
+	client, err := a.client(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	rules, err := client.LearnPolicy(cmd.Context(), args[0])
+	if err != nil {
+		return err
+	}
+	if a.output == formatJSON {
+		return a.printJSON(orEmpty(rules))
+	}
+	return a.printLines(rules)
+}
+
+// learnCommand runs a command and tells the rules for what it reached.
+func (a *app) learnCommand(cmd *cobra.Command, args []string, f *learnFlags) error {
+	if cmd.Flags().Changed("write") && f.write == "" {
+		return usage("--write is empty: name a file")
+	}
+	spec, err := f.spec(cmd.Flags(), args, a)
+	if err != nil {
+		return err
+	}
+	spec.Learn = true
+	var learned *caissonv1.Learned
+	err = a.foreground(cmd.Context(), task{
+		terminal: f.terminal, stdin: f.interactive, limit: spec.Exec.OutputLimitBytes, consequence: "the sandbox is removed",
+		run: func(ctx context.Context, c *api.Client, size *caissonv1.WinSize, rio api.IO) (*caissonv1.Result, error) {
+			spec.Exec.Tty = size
+			result, err := c.Run(ctx, spec, rio)
+			learned = result.GetLearned()
+			return result, err
+		},
+	})
+	if learned == nil {
+		return err
+	}
+	if told := a.tellLearned(learned, f.write); told != nil {
+		return told
+	}
+	return err
+}
+
+// tellLearned writes the rules to a file where one is named, and else, unless they
+// were told as JSON, to standard error: standard output is the command's. What
+// cannot be written to the file is not lost.
+func (a *app) tellLearned(l *caissonv1.Learned, file string) error {
+	var err error
+	if file != "" {
+		err = sbxerr.Wrap(sbxerr.ClientIO, "caisson.learn", os.WriteFile(file, []byte(asLines(l.Rules)), 0o644))
+	}
+	if a.output == formatJSON || a.stream != "" {
+		return err
+	}
+	for _, w := range l.Warnings {
+		a.progress("caisson: warning: " + w)
+	}
+	switch {
+	case file != "" && err == nil:
+	case len(l.Rules) == 0:
+		a.progress("caisson: it reached nothing: it needs no network")
+	default:
+		a.progress("caisson: it would have sufficed to allow:")
+		for _, r := range l.Rules {
+			a.progress(r)
+		}
+	}
+	return err
+}
+
+func asLines(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return strings.Join(list, "\n") + "\n"
+}
+
+// learnedView is the smallest policy that would have sufficed.
+type learnedView struct {
+	Rules    []string `json:"rules"`
+	Warnings []string `json:"warnings"`
+}
+
+func learnedViewOf(l *caissonv1.Learned) *learnedView {
+	if l == nil {
+		return nil
+	}
+	return &learnedView{orEmpty(l.Rules), orEmpty(l.Warnings)}
+}

@@ -1,0 +1,94 @@
+package network
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/tests/harness"
+)
+
+// learn has a policy learnt by a script of the client, and returns what was told.
+func learn(t *testing.T, script string, flags ...string) harness.Result {
+	t.Helper()
+	args := append([]string{"policy", "learn", "--workspace", clientDir(t) + ":ro"}, flags...)
+	return daemon.Try(append(args, "--", "sh", "-c", script)...)
+}
+
+// What is learnt from a command is enough for it, and no rule of it is too many.
+func TestLearn(t *testing.T) {
+	script := "cd /workspace; ./client http http://web.example/; ./client echo db.example:5432; ./client http http://inside.example/; ./client http http://mirror.example/; exit 5"
+	r := learn(t, script)
+	const rules = "db.example:5432\nweb.example:80\n" // inside is private, and the mirror the operator's
+	if r.Code != 5 || !strings.HasSuffix(r.Stderr, "caisson: it would have sufficed to allow:\n"+rules) {
+		t.Fatalf("%d, %q", r.Code, r.Stderr)
+	}
+	if strings.Contains(r.Stdout, "sufficed") || strings.Count(r.Stdout, "\n") != 4 || !strings.Contains(r.Stdout, "200 I am "+public) {
+		t.Errorf("the command's own output: %q", r.Stdout)
+	}
+	all := strings.Fields(rules)
+	if said := allowing(t, script, all...); successes(said) != 3 || successes(r.Stdout) != 3 {
+		t.Errorf("with the rules: %q, learnt in %q", said, r.Stdout)
+	}
+	for i, rule := range all {
+		rest := slices.Delete(slices.Clone(all), i, i+1)
+		if said := allowing(t, script, rest...); successes(said) != 2 {
+			t.Errorf("without %s: %q", rule, said)
+		}
+	}
+}
+
+// allowing runs a script of the client that may reach what rules allow.
+func allowing(t *testing.T, script string, rules ...string) string {
+	t.Helper()
+	args := []string{"run", "--workspace", clientDir(t) + ":ro"}
+	for _, rule := range rules {
+		args = append(args, "--allow", rule)
+	}
+	return daemon.Try(append(args, "--", "sh", "-c", script)...).Stdout
+}
+
+func successes(said string) int {
+	return strings.Count(said, "200 I am") + strings.Count(said, "echo ping")
+}
+
+// What is open when the command ends counts, and what it is told is told.
+func TestLearnOfOpenConnections(t *testing.T) {
+	script := "/workspace/client hold db.example:5432 > /tmp/said & until grep -q held /tmp/said; do sleep 0.05; done"
+	var told struct {
+		ExitCode int `json:"exit_code"`
+		Network  string
+		Learned  struct{ Rules, Warnings []string }
+	}
+	learn(t, script, "--json").JSON(t, &told)
+	if told.ExitCode != 0 || told.Network != "open" || !slices.Equal(told.Learned.Rules, []string{"db.example:5432"}) || len(told.Learned.Warnings) != 0 {
+		t.Errorf("%+v", told)
+	}
+}
+
+func TestLearnGeneralizes(t *testing.T) {
+	script := "cd /workspace"
+	for i := range 5 {
+		name := fmt.Sprintf("n%d.web.example", i)
+		host.dns.set(name, public)
+		script += "; ./client http http://" + name + "/"
+	}
+	file := filepath.Join(t.TempDir(), "rules")
+	r := learn(t, script+"; ./client http http://db.example/", "--write", file, "--deny", "db.example")
+	if rules, err := os.ReadFile(file); err != nil || string(rules) != "*.web.example:80\n" || strings.Count(r.Stdout, "200 I am") != 5 {
+		t.Errorf("learnt %q, %v; %q", rules, err, r.Stdout)
+	}
+	if r := learn(t, "true"); r.Code != 0 || r.Stderr != "caisson: it reached nothing: it needs no network\n" {
+		t.Errorf("%d, %q", r.Code, r.Stderr)
+	}
+}
+
+func TestLearnRefuses(t *testing.T) {
+	daemon.Refused(t, "SBX-101", "policy", "learn", "--json", "--network", "none", "--", "true")
+	daemon.Refused(t, "SBX-404", "policy", "learn", "--json", "--allow", "*.com", "--", "true")
+	d := launch(t, "air_gapped: true\n")
+	d.Refused(t, "SBX-404", "policy", "learn", "--json", "--", "true")
+}
