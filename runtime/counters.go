@@ -8,6 +8,7 @@ import (
 
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // EgressCounters counts what went through the gateway for one sandbox.
@@ -28,15 +29,17 @@ const countTimeout = time.Second
 
 // refreshEgress has the gateway tell all that happened until now. One that does
 // not in time is being replaced: what was told before is all there is to know.
-func (m *Manager) refreshEgress(ctx context.Context) {
+func (m *Manager) refreshEgress(ctx context.Context) error {
 	if m.opts.Egress == nil {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	if err := m.opts.Egress.Refresh(ctx); err != nil {
+	err := m.opts.Egress.Refresh(ctx)
+	if err != nil {
 		m.log.Debug("refresh the gateway's counters", "err", err)
 	}
+	return err
 }
 
 // egressOf is what went through the gateway for a sandbox as far as it was told:
@@ -48,11 +51,25 @@ func (m *Manager) egressOf(r record) *EgressCounters {
 	if !counts(r.Network) || m.opts.Egress == nil {
 		return nil
 	}
-	c, ok := m.opts.Egress.Counters(r.ID)
+	v, ok := m.opts.Egress.View(r.ID)
 	if !ok {
 		return nil
 	}
-	return countersOf(c)
+	return countersOf(v.Counters)
+}
+
+// networkFailure is why nothing of a sandbox gets out at the moment, or in, where
+// it publishes; nil while it is served, or has nothing to do with the gateway.
+func (m *Manager) networkFailure(s *sandbox) error {
+	r := s.kept()
+	if m.opts.Egress == nil || s.isOver() || !counts(r.Network) && len(r.Ports)+len(r.Exposed) == 0 {
+		return nil
+	}
+	v, ok := m.opts.Egress.View(r.ID)
+	if !ok {
+		return sbxerr.New(sbxerr.Gateway, "runtime.network", "the gateway does not know the sandbox")
+	}
+	return v.Failure
 }
 
 // networkStats are the counters of those sandboxes that have some. The gateway is
@@ -62,7 +79,7 @@ func (m *Manager) networkStats(ctx context.Context, sandboxes []*sandbox) []Netw
 	if !slices.ContainsFunc(sandboxes, func(s *sandbox) bool { return counts(s.kept().Network) }) {
 		return list
 	}
-	m.refreshEgress(ctx)
+	_ = m.refreshEgress(ctx) // it is logged
 	for _, s := range sandboxes {
 		r := s.kept()
 		if c := m.egressOf(r); c != nil {

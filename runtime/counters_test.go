@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,10 +21,10 @@ func counted(t *testing.T, f *fixture, gateway *fakeEgress, id string, mode netn
 		t.Fatal(err)
 	}
 	s.update(func() { s.record.Network = mode })
-	if gateway.counters == nil {
-		gateway.counters = map[string]egress.Counters{}
+	if gateway.views == nil {
+		gateway.views = map[string]egress.View{}
 	}
-	gateway.counters[id] = egress.Counters{Allowed: 7, Sent: 1 << 63, Lost: 2}
+	gateway.views[id] = egress.View{Counters: egress.Counters{Allowed: 7, Sent: 1 << 63, Lost: 2}}
 }
 
 // The result of a command in a session has the counters that are there, and asks
@@ -131,5 +132,44 @@ func TestCountersInStats(t *testing.T) {
 		if !slices.Equal(got, names) || gateway.refreshed != 1 {
 			t.Errorf("user %d is told of %q, not %q; the gateway was asked %d times", uid, got, names, gateway.refreshed)
 		}
+	}
+}
+
+// Who asks, and whose command may have failed for it, is told that the network is
+// not served.
+func TestNetworkFailure(t *testing.T) {
+	f, gateway := newPublishing(t)
+	id := f.session(t, CreateRequest{}).ID
+	told := func() (inspected, warned string) {
+		t.Helper()
+		d, err := f.Inspect(callerContext(t), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := f.Exec(callerContext(t), id, script("exit:0"), IO{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.NetworkFailure, strings.Join(r.Warnings, "\n")
+	}
+	if inspected, warned := told(); inspected+warned != "" {
+		t.Errorf("without a network: %q, %q", inspected, warned)
+	}
+	counted(t, f, gateway, id, netns.ModeAllow)
+	if inspected, warned := told(); inspected+warned != "" {
+		t.Errorf("while it is served: %q, %q", inspected, warned)
+	}
+	gateway.views[id] = egress.View{Failure: errInjected}
+	if inspected, warned := told(); inspected != errInjected.Error() || !strings.Contains(warned, "not served") || !strings.Contains(warned, errInjected.Error()) {
+		t.Errorf("%q, %q", inspected, warned)
+	}
+	delete(gateway.views, id)
+	if inspected, warned := told(); !strings.Contains(inspected, "does not know") || !strings.Contains(warned, "does not know") {
+		t.Errorf("of one that the gateway lost: %q, %q", inspected, warned)
+	}
+	counted(t, f, gateway, id, netns.ModeAllow)
+	gateway.silent = true
+	if inspected, warned := told(); !strings.Contains(inspected, context.DeadlineExceeded.Error()) || warned != "" {
+		t.Errorf("while the gateway does not answer: %q, %q", inspected, warned)
 	}
 }

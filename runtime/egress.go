@@ -28,9 +28,9 @@ type Egress interface {
 	Publish(ctx context.Context, p egress.Published) error
 	// Remove ends the serving of a sandbox. Absent is success.
 	Remove(ctx context.Context, id string) error
-	// Counters returns what went through for a sandbox since Add, as far as that was
-	// told, and false for one that is not there. It asks nobody.
-	Counters(id string) (egress.Counters, bool)
+	// View returns what went through for a sandbox since Add, as far as that was told,
+	// and why it is not served if so; false for one that is not there. It asks nobody.
+	View(id string) (egress.View, bool)
 	// Refresh returns when all was told that happened before, or ctx ends.
 	Refresh(ctx context.Context) error
 }

@@ -20,7 +20,7 @@ import (
 // fakeEgress remembers who is published.
 type fakeEgress struct {
 	published map[string]egress.Published
-	counters  map[string]egress.Counters
+	views     map[string]egress.View
 	refreshed int
 	silent    bool // it does not answer to Refresh
 	fail      error
@@ -44,9 +44,9 @@ func (e *fakeEgress) Remove(_ context.Context, id string) error {
 	return nil
 }
 
-func (e *fakeEgress) Counters(id string) (egress.Counters, bool) {
-	c, ok := e.counters[id]
-	return c, ok
+func (e *fakeEgress) View(id string) (egress.View, bool) {
+	v, ok := e.views[id]
+	return v, ok
 }
 
 func (e *fakeEgress) Refresh(ctx context.Context) error {

@@ -26,9 +26,10 @@ func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end endi
 	r := &Result{SandboxID: s.id, ExecID: number(e.number()), Duration: duration, Reason: end.reason, TimedOut: end.timedOut, Source: "command"}
 	rec, main := s.kept(), s.isMain(e)
 	if main && counts(rec.Network) { // all that it started is over, so this is the whole of it
-		m.refreshEgress(ctx)
+		_ = m.refreshEgress(ctx) // it is logged
 	}
 	r.Network, r.Egress = string(rec.Network), m.egressOf(rec)
+	failure := m.networkFailure(s)
 	if main {
 		r.Learned = m.learned(ctx, s, r.Egress)
 	}
@@ -37,6 +38,9 @@ func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end endi
 	r.CPU = end.exit.User + end.exit.System
 	r.Remaining = max(0, end.exit.Remaining)
 	r.Warnings = m.addUsage(s, e, r, main)
+	if failure != nil {
+		r.Warnings = append(r.Warnings, "the network was not served when the command ended: "+failure.Error())
+	}
 	if r.OOMKilled && r.ExitCode == exitKilled && !end.timedOut && end.reason != ReasonCanceled {
 		r.Reason = ReasonOOM
 	}

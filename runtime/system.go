@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/caisson-run/caisson/runtime/idblock"
@@ -22,10 +23,14 @@ func (m *Manager) Inspect(ctx context.Context, ref string) (*Detail, error) {
 		Info: s.info(), Limits: r.Limits, Cgroup: m.cgroupPath(r.ID), ImageDigest: r.ImageDigest,
 		HostIDSize: idblock.Size,
 	}
+	var silent error
 	if counts(r.Network) {
-		m.refreshEgress(ctx)
+		silent = m.refreshEgress(ctx)
 	}
 	d.Egress = m.egressOf(r)
+	if err := cmp.Or(m.networkFailure(s), silent); err != nil {
+		d.NetworkFailure = err.Error()
+	}
 	return d, s.detail(d)
 }
 

@@ -244,6 +244,9 @@ type Detail struct {
 	SpecJSON    []byte
 	Posture     []PostureCheck
 	Egress      *EgressCounters // what went through the gateway; nil in the modes none and bridge
+	// NetworkFailure is why nothing gets out by the gateway at the moment, or in by
+	// it; empty while it serves the sandbox.
+	NetworkFailure string
 }
 
 // PostureCheck is one comparison of the live sandbox with its declaration.

@@ -89,14 +89,16 @@ type postureView struct {
 
 type inspectView struct {
 	sandboxView
-	Limits      limitsView      `json:"limits"`
-	Cgroup      string          `json:"cgroup"`
-	ImageDigest string          `json:"image_digest"`
-	HostIDBase  uint32          `json:"host_id_base"`
-	HostIDSize  uint32          `json:"host_id_size"`
-	Posture     []postureView   `json:"posture"`
-	Egress      *egressView     `json:"egress"` // null without a network
-	OCISpec     json.RawMessage `json:"oci_spec"`
+	Limits      limitsView    `json:"limits"`
+	Cgroup      string        `json:"cgroup"`
+	ImageDigest string        `json:"image_digest"`
+	HostIDBase  uint32        `json:"host_id_base"`
+	HostIDSize  uint32        `json:"host_id_size"`
+	Posture     []postureView `json:"posture"`
+	Egress      *egressView   `json:"egress"` // null without a network
+	// NetworkFailure is why the gateway serves the sandbox not; empty while it does.
+	NetworkFailure string          `json:"network_failure"`
+	OCISpec        json.RawMessage `json:"oci_spec"`
 }
 
 func inspectViewOf(r *caissonv1.InspectResponse) inspectView {
@@ -109,7 +111,7 @@ func inspectViewOf(r *caissonv1.InspectResponse) inspectView {
 		Posture: each(r.GetPosture(), func(p *caissonv1.PostureCheck) postureView {
 			return postureView{p.Name, p.Declared, p.Live}
 		}),
-		Egress:  egressViewOf(r.GetEgress()),
+		Egress: egressViewOf(r.GetEgress()), NetworkFailure: r.GetNetworkFailure(),
 		OCISpec: rawJSON(r.GetOciSpecJson()),
 	}
 }

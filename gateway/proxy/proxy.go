@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -106,7 +107,8 @@ func (p *Proxy) accept(ctx context.Context, l *net.TCPListener, all *sync.WaitGr
 	})
 }
 
-// accept calls begin with each connection that comes on l, until that is closed.
+// accept calls begin with each connection that comes on l, until that is closed, or
+// listens no more: root can end a listener from outside (sock_diag(7), SOCK_DESTROY).
 func accept(ctx context.Context, l *net.TCPListener, begin func(*net.TCPConn)) error {
 	for {
 		c, err := l.AcceptTCP()
@@ -114,7 +116,7 @@ func accept(ctx context.Context, l *net.TCPListener, begin func(*net.TCPConn)) e
 			begin(c)
 			continue
 		}
-		if errors.Is(err, net.ErrClosed) {
+		if errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.EINVAL) {
 			return err
 		}
 		select {

@@ -43,10 +43,10 @@ func TestServesASandbox(t *testing.T) {
 		got, err := w.exact(t, "one")
 		return err == nil && got == want
 	})
-	if got, ok := w.Counters("one"); !ok || got != want {
+	if got, ok := w.View("one"); !ok || got.Counters != want || got.Failure != nil {
 		t.Errorf("counted %+v, want %+v", got, want)
 	}
-	if _, ok := w.Counters("two"); ok {
+	if _, ok := w.View("two"); ok {
 		t.Error("there are counters of a sandbox that is not there")
 	}
 	w.seen.mu.Lock()
@@ -191,7 +191,7 @@ func TestTheNextOneGoesOn(t *testing.T) {
 			if same, _ := b.lookup(t, "other.example"); same != addr {
 				t.Errorf("the name has the address %v now, not %v", same, addr)
 			}
-			until(t, "counters that go on", func() bool { got, _ := w.Counters("one"); return got.Lost == 1 && got.Answered == 3 })
+			until(t, "counters that go on", func() bool { got, _ := w.View("one"); return got.Counters.Lost == 1 && got.Counters.Answered == 3 })
 			if err := w.SetPolicy(t.Context(), "one", policy.Spec{}); err != nil {
 				t.Error(err)
 			}
@@ -223,6 +223,9 @@ func TestNothingGetsOutWhileItIsDown(t *testing.T) {
 	if _, err := c.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
+	if v, _ := w.View("one"); sbxerr.Of(v.Failure) != sbxerr.Gateway || !strings.Contains(v.Failure.Error(), "ended") {
+		t.Errorf("while nothing serves: %+v", v)
+	}
 	if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) || w.pid() != 0 {
 		t.Errorf("read %d, %v with process %d", n, err, w.pid())
 	}
@@ -232,6 +235,54 @@ func TestNothingGetsOutWhileItIsDown(t *testing.T) {
 	}
 	closed(t, c)
 	until(t, "the record", func() bool { return slices.Equal(w.seen.verdicts(), []proxy.Verdict{proxy.Refused}) })
+	if v, _ := w.View("one"); v.Failure != nil {
+		t.Errorf("when it is served again: %v", v.Failure)
+	}
+}
+
+// A sandbox whose socket does not listen any more is said to be not served, by each
+// process; the others are none the worse for it.
+func TestSocketThatBreaks(t *testing.T) {
+	w := newWorld(t, fast)
+	other := w.add(t, Sandbox{ID: "two", Policy: w.allow("web.example")})
+	_, files := newBox(t)
+	same, err := unix.Dup(int(files[0].Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(same)
+	if err := w.Add(t.Context(), Sandbox{ID: "one", Policy: w.allow("web.example")}, files[0], files[1], files[2]); err != nil {
+		t.Fatal(err)
+	}
+	failure := func(id string) error {
+		v, _ := w.View(id)
+		return v.Failure
+	}
+	if err := errors.Join(failure("one"), failure("two")); err != nil {
+		t.Fatalf("before: %v", err)
+	}
+	if err := unix.Shutdown(same, unix.SHUT_RD); err != nil { // a listener ends with that
+		t.Fatal(err)
+	}
+	broken := func() bool {
+		return sbxerr.Of(failure("one")) == sbxerr.Gateway && strings.Contains(failure("one").Error(), "no more")
+	}
+	until(t, "the failure", broken)
+	old := w.pid()
+	if err := unix.Kill(old, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "another process", func() bool { pid := w.pid(); return pid != 0 && pid != old })
+	until(t, "the failure again", broken)
+	if err := failure("two"); err != nil {
+		t.Errorf("another sandbox: %v", err)
+	}
+	if _, err := w.reach(t, other, "web.example"); err != nil {
+		t.Errorf("another sandbox: %v", err)
+	}
+	if err := w.Remove(t.Context(), "one"); err != nil {
+		t.Error(err)
+	}
 }
 
 // What a daemon kept from before its own restart is given back.

@@ -1,7 +1,9 @@
 package egress
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"math"
 
 	"github.com/caisson-run/caisson/gateway/control"
@@ -24,17 +26,46 @@ type Counters struct {
 	Lost     uint64 // connections and questions of which nothing is known: they ended with a process, or were too many
 }
 
-// Counters returns those of a sandbox, and false if there is no such sandbox. They
-// are what the gateway has told: connections that are over in a few milliseconds,
-// those that are open in two seconds, and all at once with Refresh.
-func (g *Gateway) Counters(id string) (Counters, bool) {
+// View is how the serving of a sandbox stands.
+type View struct {
+	// Counters are what the gateway has told: connections that are over in a few
+	// milliseconds, those that are open in two seconds, and all at once with Refresh.
+	Counters Counters
+	// Failure is why nothing of the sandbox gets out, or in, at the moment; nil while
+	// it is served.
+	Failure error
+}
+
+// View returns that of a sandbox, and false if there is no such sandbox.
+func (g *Gateway) View(id string) (View, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e := g.sandboxes[id]
 	if e == nil {
-		return Counters{}, false
+		return View{}, false
 	}
-	return e.counters, true
+	return View{e.counters, cmp.Or(g.outageLocked(), e.broken)}, true
+}
+
+// outageLocked is why no sandbox is served.
+func (g *Gateway) outageLocked() error {
+	const op = "egress.view"
+	switch {
+	case g.link == nil && g.failure != nil:
+		return sbxerr.Wrap(sbxerr.Gateway, op, fmt.Errorf("start the gateway: %w", g.failure))
+	case g.link == nil || g.link.isGone():
+		return sbxerr.New(sbxerr.Gateway, op, "the gateway ended, and the next one does not serve yet")
+	}
+	return nil
+}
+
+// brokenBy notes why a sandbox is not served, nil if it is.
+func (g *Gateway) brokenBy(id string, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if e := g.sandboxes[id]; e != nil {
+		e.broken = err
+	}
 }
 
 // Refresh returns when the gateway has told all that happened before, or ctx ends.
@@ -73,6 +104,7 @@ func (g *Gateway) event(r control.Report) {
 		g.count(r.Open.Sandbox, func(c *Counters) { c.Open = r.Open.Connections })
 	case r.Broken != nil && g.get(r.Broken.Sandbox) != nil:
 		g.options.Log.Error("the gateway serves a sandbox no more; nothing of it gets out", "sandbox", r.Broken.Sandbox, "err", r.Broken.Reason)
+		g.brokenBy(r.Broken.Sandbox, sbxerr.New(sbxerr.Gateway, "egress.serve", "the gateway serves the sandbox no more: %s", r.Broken.Reason))
 	}
 }
 

@@ -92,6 +92,7 @@ type entry struct {
 	taken     map[netip.Addr]bool // the values of names
 	files     []*os.File          // in the order of control.Add; nil: nothing gets out
 	counters  Counters
+	broken    error      // why the process that serves does not serve this one; nil: it does
 	published *published // nil: nothing gets in
 }
 

@@ -164,8 +164,8 @@ func (w *world) allow(names ...string) policy.Spec {
 // exact are the counters of a sandbox as they are now.
 func (w *world) exact(t testing.TB, id string) (Counters, error) {
 	err := w.Refresh(t.Context())
-	got, _ := w.Counters(id)
-	return got, err
+	got, _ := w.View(id)
+	return got.Counters, err
 }
 
 func (w *world) pid() int {

@@ -92,12 +92,14 @@ func (g *Gateway) handOver(p *process) error {
 		return err
 	}
 	for id, e := range g.all() {
+		g.brokenBy(id, nil) // from here on it is this process that says so
 		err := e.introduce(p.link, id)
 		if errors.Is(err, errGone) {
 			return err
 		}
 		if err != nil { // it stays shut off, the others need not
 			g.options.Log.Error("the gateway does not take a sandbox; nothing of it gets out", "sandbox", id, "err", err)
+			g.brokenBy(id, err)
 		}
 	}
 	g.serving(p)

@@ -5291,18 +5291,21 @@ func (x *InspectRequest) GetRef() string {
 }
 
 type InspectResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sandbox       *Sandbox               `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	Limits        *Limits                `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
-	Cgroup        string                 `protobuf:"bytes,3,opt,name=cgroup,proto3" json:"cgroup,omitempty"`
-	ImageDigest   string                 `protobuf:"bytes,4,opt,name=image_digest,json=imageDigest,proto3" json:"image_digest,omitempty"`
-	HostIdBase    uint32                 `protobuf:"varint,5,opt,name=host_id_base,json=hostIdBase,proto3" json:"host_id_base,omitempty"`
-	HostIdSize    uint32                 `protobuf:"varint,6,opt,name=host_id_size,json=hostIdSize,proto3" json:"host_id_size,omitempty"`
-	OciSpecJson   []byte                 `protobuf:"bytes,7,opt,name=oci_spec_json,json=ociSpecJson,proto3" json:"oci_spec_json,omitempty"`
-	Posture       []*PostureCheck        `protobuf:"bytes,8,rep,name=posture,proto3" json:"posture,omitempty"`
-	Egress        *Egress                `protobuf:"bytes,9,opt,name=egress,proto3" json:"egress,omitempty"` // absent without a network
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Sandbox     *Sandbox               `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	Limits      *Limits                `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
+	Cgroup      string                 `protobuf:"bytes,3,opt,name=cgroup,proto3" json:"cgroup,omitempty"`
+	ImageDigest string                 `protobuf:"bytes,4,opt,name=image_digest,json=imageDigest,proto3" json:"image_digest,omitempty"`
+	HostIdBase  uint32                 `protobuf:"varint,5,opt,name=host_id_base,json=hostIdBase,proto3" json:"host_id_base,omitempty"`
+	HostIdSize  uint32                 `protobuf:"varint,6,opt,name=host_id_size,json=hostIdSize,proto3" json:"host_id_size,omitempty"`
+	OciSpecJson []byte                 `protobuf:"bytes,7,opt,name=oci_spec_json,json=ociSpecJson,proto3" json:"oci_spec_json,omitempty"`
+	Posture     []*PostureCheck        `protobuf:"bytes,8,rep,name=posture,proto3" json:"posture,omitempty"`
+	Egress      *Egress                `protobuf:"bytes,9,opt,name=egress,proto3" json:"egress,omitempty"` // absent without a network
+	// Why nothing gets out by the gateway at the moment, or in by it; empty while it
+	// serves the sandbox.
+	NetworkFailure string `protobuf:"bytes,10,opt,name=network_failure,json=networkFailure,proto3" json:"network_failure,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *InspectResponse) Reset() {
@@ -5396,6 +5399,13 @@ func (x *InspectResponse) GetEgress() *Egress {
 		return x.Egress
 	}
 	return nil
+}
+
+func (x *InspectResponse) GetNetworkFailure() string {
+	if x != nil {
+		return x.NetworkFailure
+	}
+	return ""
 }
 
 // PostureCheck is one comparison of the live sandbox with its declaration.
@@ -8723,7 +8733,7 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\fListResponse\x121\n" +
 	"\tsandboxes\x18\x01 \x03(\v2\x13.caisson.v1.SandboxR\tsandboxes\"\"\n" +
 	"\x0eInspectRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\"\xef\x02\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"\x98\x03\n" +
 	"\x0fInspectResponse\x12-\n" +
 	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\x12*\n" +
 	"\x06limits\x18\x02 \x01(\v2\x12.caisson.v1.LimitsR\x06limits\x12\x16\n" +
@@ -8735,7 +8745,9 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"hostIdSize\x12\"\n" +
 	"\roci_spec_json\x18\a \x01(\fR\vociSpecJson\x122\n" +
 	"\aposture\x18\b \x03(\v2\x18.caisson.v1.PostureCheckR\aposture\x12*\n" +
-	"\x06egress\x18\t \x01(\v2\x12.caisson.v1.EgressR\x06egress\"R\n" +
+	"\x06egress\x18\t \x01(\v2\x12.caisson.v1.EgressR\x06egress\x12'\n" +
+	"\x0fnetwork_failure\x18\n" +
+	" \x01(\tR\x0enetworkFailure\"R\n" +
 	"\fPostureCheck\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bdeclared\x18\x02 \x01(\tR\bdeclared\x12\x12\n" +
