@@ -43,6 +43,9 @@ func TestCountersOfExec(t *testing.T) {
 	if d, err := f.Inspect(callerContext(t), id); err != nil || d.Egress == nil || d.Egress.Allowed != 7 || gateway.refreshed != 1 {
 		t.Errorf("inspected: %+v, %v, asked %d times", d.Egress, err, gateway.refreshed)
 	}
+	if _, err := f.LearnPolicy(callerContext(t), id); err != nil || gateway.refreshed != 2 { // what it told is all there is
+		t.Errorf("learnt: %v, asked %d times", err, gateway.refreshed)
+	}
 }
 
 // That of the command which a sandbox is for has all of them: it asks.

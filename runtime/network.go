@@ -116,6 +116,9 @@ func (m *Manager) Traffic(ctx context.Context, ref string, follow bool, yield fu
 	if m.opts.Traffic == nil {
 		return nil
 	}
+	if counts(s.kept().Network) {
+		_ = m.refreshEgress(ctx) // it is logged
+	}
 	var c traffic.Cursor
 	for {
 		next, over := m.opts.Traffic.Next(s.id), s.isOver() // before it is looked at
