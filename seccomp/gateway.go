@@ -99,13 +99,4 @@ var gatewayRules = []Rule{
 		Allow: true,
 		Why:   "the same for TCP",
 	},
-	{
-		Syscalls: fields(`setsockopt`),
-		Args: []Arg{
-			{Index: 1, Name: "level", Mask: bits32, Values: []Value{{unix.SOL_IP, "SOL_IP"}}},
-			{Index: 2, Name: "option", Mask: bits32, Values: []Value{{unix.IP_PKTINFO, "IP_PKTINFO"}}},
-		},
-		Allow: true,
-		Why:   "the DNS library asks which address a question came to, and serves no socket where it cannot",
-	},
 }

@@ -43,6 +43,7 @@ type writer struct {
 }
 
 func (w *writer) LocalAddr() net.Addr         { return w.network }
+func (w *writer) RemoteAddr() net.Addr        { return w.network }
 func (w *writer) WriteMsg(m *miekg.Msg) error { w.wrote = m; return nil }
 
 // nowhere is a Resolver that must be asked for allowed names alone.

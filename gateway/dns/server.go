@@ -89,6 +89,8 @@ type Query struct {
 	Address  netip.Addr // of the pool, if answered
 	Duration time.Duration
 	Skipped  uint64 // questions before this one that were refused by the rate alone and have no record
+	// Came is when the kernel took the question; zero: it is not known when.
+	Came time.Time
 }
 
 // Observer is told of questions. It must not block.
@@ -123,7 +125,7 @@ func Serve(ctx context.Context, c Config, pc net.PacketConn, l net.Listener) err
 	defer cancel()
 	s := newServer(ctx, c)
 	servers := []*miekg.Server{
-		{PacketConn: pc, UDPSize: miekg.MinMsgSize * 2},
+		{PacketConn: withStamps(pc), UDPSize: miekg.MinMsgSize * 2},
 		{Listener: netutil.LimitListener(l, c.Limits.Connections), MaxTCPQueries: 1024},
 	}
 	ended := make(chan error, len(servers))
@@ -202,7 +204,7 @@ func (s *server) ServeDNS(w miekg.ResponseWriter, q *miekg.Msg) {
 		tell(reply, miekg.RcodeRefused, miekg.ExtendedErrorCodeProhibited, string(sbxerr.EgressBusy)+": too many questions; ask again later")
 	} else {
 		record := s.answer(q.Question[0], reply)
-		record.Duration = time.Since(begun)
+		record.Duration, record.Came = time.Since(begun), stampOf(w.RemoteAddr())
 		s.observe(record)
 	}
 	if w.LocalAddr().Network() == "tcp" {

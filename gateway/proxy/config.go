@@ -134,4 +134,6 @@ type Attempt struct {
 	Begun    time.Time
 	Duration time.Duration
 	Skipped  uint64 // connections before this one that a limit ended at once and that have no record
+	// The kernel took the connection between these; zero: it is not known when.
+	After, Before time.Time
 }

@@ -135,6 +135,7 @@ func (p *Proxy) begin(ctx context.Context, c *net.TCPConn) (*flow, bool) {
 		return nil, false
 	}
 	f := &flow{client: c, attempt: Attempt{Sandbox: p.config.Sandbox, Begun: time.Now()}}
+	f.attempt.After, f.attempt.Before = came(c)
 	f.ctx, f.cancel = context.WithCancel(ctx)
 	p.flows[f] = struct{}{}
 	return f, true
