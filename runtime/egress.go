@@ -118,6 +118,7 @@ func (m *Manager) removeEgress(ctx context.Context, id string) error {
 		return nil
 	}
 	m.opts.Traffic.Forget(id)
+	defer m.authors.forget(id)
 	return m.opts.Egress.Remove(ctx, id)
 }
 

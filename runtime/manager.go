@@ -86,6 +86,7 @@ type Manager struct {
 	making      *gate               // bounds the sandboxes that are being made
 	owners      *mount.UserNSCache  // maps owners of workspaces
 	shims       *shims
+	authors     *authors
 	published   ports.Table
 	pools       []*pool
 	fillers     sync.WaitGroup
@@ -154,9 +155,13 @@ func New(engine Engine, images ImageStore, log *slog.Logger, o Options) (*Manage
 		engine: engine, images: images, opts: o, log: log, paths: p, blocks: blocks, host: host, rlimit: rlimits, oomScore: oomScore, init: program,
 		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
 		boot: boot, making: newGate(o.MaxCreating, o.Queue), pools: newPools(o.Pools), owners: mount.NewUserNSCache(maxOwners), shims: newShims(o.PerShim),
+		authors: newAuthors(),
 	}
 	m.keep.Store(o.KeepOnExit)
 	m.stages = m.allStages()
+	if o.Traffic != nil {
+		o.Traffic.Attribute(m.authors.who)
+	}
 	return m, nil
 }
 

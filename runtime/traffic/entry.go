@@ -26,6 +26,7 @@ const (
 type Entry struct {
 	Time     time.Time     `json:"time"` // when it began
 	Kind     Kind          `json:"kind"`
+	Exec     string        `json:"exec,omitempty"`    // ID of the command that tried it; empty: it is not certain
 	Verdict  string        `json:"verdict"`           // of proxy.Verdict or dns.Verdict
 	Name     string        `json:"name,omitempty"`    // empty for an address without a name
 	Port     uint16        `json:"port,omitempty"`    // 0 for a lookup; inside, of what came in
