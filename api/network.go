@@ -25,12 +25,12 @@ func (c *Client) LearnPolicy(ctx context.Context, ref string) ([]string, error) 
 	return r.GetRules(), err
 }
 
-// Traffic calls yield with each attempt of a sandbox to reach something, the
-// oldest first, and with follow goes on until the sandbox has ended.
-func (c *Client) Traffic(ctx context.Context, ref string, follow bool, yield func(*caissonv1.TrafficResponse) error) error {
+// Traffic calls yield with each attempt of a sandbox to reach something that req asks
+// for, the oldest first, and with follow goes on until the sandbox has ended.
+func (c *Client) Traffic(ctx context.Context, req *caissonv1.TrafficRequest, yield func(*caissonv1.TrafficResponse) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.network().Traffic(ctx, connect.NewRequest(&caissonv1.TrafficRequest{Ref: ref, Follow: follow}))
+	stream, err := c.network().Traffic(ctx, connect.NewRequest(req))
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,12 @@ func (n network) Traffic(ctx context.Context, req *connect.Request[caissonv1.Tra
 	if err := checkRef("ref", req.Msg.Ref); err != nil {
 		return fail(err)
 	}
-	return fail(n.runtime.Traffic(ctx, req.Msg.Ref, req.Msg.Follow, func(e runtime.TrafficEntry) error { return stream.Send(trafficPB(e)) }))
+	return fail(n.runtime.Traffic(ctx, req.Msg.Ref, req.Msg.Follow, func(e runtime.TrafficEntry) error {
+		if req.Msg.Exec != "" && e.Exec != req.Msg.Exec {
+			return nil
+		}
+		return stream.Send(trafficPB(e))
+	}))
 }
 
 func verdictPB(v runtime.PolicyVerdict) *caissonv1.CheckPolicyResponse {
@@ -76,6 +81,6 @@ func trafficPB(e runtime.TrafficEntry) *caissonv1.TrafficResponse {
 	return &caissonv1.TrafficResponse{
 		Time: timestamp(e.Time), Kind: string(e.Kind), Verdict: e.Verdict, Name: e.Name, Port: uint32(e.Port), Type: e.Type, Address: e.Address,
 		Rule: e.Rule, Code: string(e.Code), Reason: e.Reason, SentBytes: e.Sent, ReceivedBytes: e.Received,
-		Duration: durationpb.New(e.Duration), Skipped: e.Skipped, Peer: e.Peer,
+		Duration: durationpb.New(e.Duration), Skipped: e.Skipped, Peer: e.Peer, Exec: e.Exec,
 	}
 }

@@ -203,7 +203,7 @@ func sample() *servertest.Fake {
 		},
 		OnTraffic: func(string, bool) ([]runtime.TrafficEntry, error) {
 			return []runtime.TrafficEntry{
-				{Time: time.Unix(1_760_000_000, 0), Kind: "lookup", Verdict: "refused", Name: "x.bad.example", Type: "A", Code: sbxerr.EgressDenied, Reason: "denied", Skipped: 3},
+				{Time: time.Unix(1_760_000_000, 0), Kind: "lookup", Verdict: "refused", Name: "x.bad.example", Type: "A", Code: sbxerr.EgressDenied, Reason: "denied", Skipped: 3, Exec: "2"},
 				{Time: time.Unix(1_760_000_001, 0), Kind: "connection", Verdict: "allowed", Name: "a.example", Port: 443, Address: "192.0.2.7", Rule: "allow a.example", Sent: 10, Received: 20, Duration: 1500 * time.Microsecond},
 			}, nil
 		},
@@ -300,6 +300,7 @@ func TestGolden(t *testing.T) {
 		{"policy-explain", "policy explain build", 0},
 		{"policy-explain-json", "policy explain --json --network allow", 0},
 		{"policy-log", "policy log build", 0},
+		{"policy-log-exec", "policy log --exec 2 build", 0},
 		{"policy-log-json", "policy log --json build", 0},
 		{"policy-learn", "policy learn build", 0},
 		{"policy-learn-json", "policy learn --json build", 0},

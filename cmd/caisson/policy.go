@@ -130,10 +130,11 @@ func (a *app) policyExplainCommand() *cobra.Command {
 
 func (a *app) policyLogCommand() *cobra.Command {
 	var follow bool
+	var exec string
 	cmd := &cobra.Command{
 		Use:               "log [flags] SANDBOX",
 		Short:             "Show what a sandbox tried to reach, and what became of it",
-		Long:              "Show what a sandbox tried to reach, and what became of it, the oldest first.\nWith --json each attempt is an object on a line of its own.",
+		Long:              "Show what a sandbox tried to reach, and what became of it, the oldest first, and the\ncommand that tried it (#ID), where it is certain which one did.\nWith --json each attempt is an object on a line of its own.",
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -142,10 +143,11 @@ func (a *app) policyLogCommand() *cobra.Command {
 				return err
 			}
 			defer client.Close()
-			return client.Traffic(cmd.Context(), args[0], follow, a.printTraffic)
+			return client.Traffic(cmd.Context(), &caissonv1.TrafficRequest{Ref: args[0], Follow: follow, Exec: exec}, a.printTraffic)
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the sandbox has ended")
+	cmd.Flags().StringVar(&exec, "exec", "", "only what the command with this `ID` tried, as far as that is certain")
 	a.outputFlags(cmd)
 	return cmd
 }
@@ -163,6 +165,9 @@ func (a *app) printTraffic(t *caissonv1.TrafficResponse) error {
 		line += fmt.Sprintf(" by %s, %s, %s", t.Rule, t.Address, carried)
 	case t.Kind == "inbound":
 		line += ", " + carried
+	}
+	if t.Exec != "" {
+		line += " #" + t.Exec
 	}
 	if t.Skipped > 0 {
 		line += fmt.Sprintf(" (%d more before it, without a record)", t.Skipped)

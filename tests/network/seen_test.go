@@ -8,9 +8,9 @@ import (
 )
 
 type entry struct {
-	Kind, Verdict, Name, Address, Rule, Code, Peer string
-	Port                                           int
-	Sent                                           int64 `json:"sent_bytes"`
+	Kind, Verdict, Name, Address, Rule, Code, Peer, Exec string
+	Port                                                 int
+	Sent                                                 int64 `json:"sent_bytes"`
 }
 
 func traffic(t *testing.T, s sandbox) []entry {

@@ -7276,6 +7276,7 @@ type TrafficRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	Follow        bool                   `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"` // until the sandbox has ended
+	Exec          string                 `protobuf:"bytes,3,opt,name=exec,proto3" json:"exec,omitempty"`      // only what is certain to be of this command; empty is all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7324,6 +7325,13 @@ func (x *TrafficRequest) GetFollow() bool {
 	return false
 }
 
+func (x *TrafficRequest) GetExec() string {
+	if x != nil {
+		return x.Exec
+	}
+	return ""
+}
+
 // TrafficResponse is one attempt and what became of it.
 type TrafficResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -7344,6 +7352,7 @@ type TrafficResponse struct {
 	Duration      *durationpb.Duration `protobuf:"bytes,13,opt,name=duration,proto3" json:"duration,omitempty"`
 	Skipped       uint64               `protobuf:"varint,14,opt,name=skipped,proto3" json:"skipped,omitempty"` // attempts before this one that a limit ended at once and that have no record
 	Peer          string               `protobuf:"bytes,15,opt,name=peer,proto3" json:"peer,omitempty"`        // of inbound: the address and port that it came from
+	Exec          string               `protobuf:"bytes,16,opt,name=exec,proto3" json:"exec,omitempty"`        // ID of the command that tried it; empty where that is not certain
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7479,6 +7488,13 @@ func (x *TrafficResponse) GetSkipped() uint64 {
 func (x *TrafficResponse) GetPeer() string {
 	if x != nil {
 		return x.Peer
+	}
+	return ""
+}
+
+func (x *TrafficResponse) GetExec() string {
+	if x != nil {
+		return x.Exec
 	}
 	return ""
 }
@@ -8872,10 +8888,11 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x12LearnPolicyRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\"+\n" +
 	"\x13LearnPolicyResponse\x12\x14\n" +
-	"\x05rules\x18\x01 \x03(\tR\x05rules\":\n" +
+	"\x05rules\x18\x01 \x03(\tR\x05rules\"N\n" +
 	"\x0eTrafficRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
-	"\x06follow\x18\x02 \x01(\bR\x06follow\"\xb0\x03\n" +
+	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x12\n" +
+	"\x04exec\x18\x03 \x01(\tR\x04exec\"\xc4\x03\n" +
 	"\x0fTrafficResponse\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
@@ -8893,7 +8910,8 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x0ereceived_bytes\x18\f \x01(\x03R\rreceivedBytes\x125\n" +
 	"\bduration\x18\r \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x18\n" +
 	"\askipped\x18\x0e \x01(\x04R\askipped\x12\x12\n" +
-	"\x04peer\x18\x0f \x01(\tR\x04peer\"\x10\n" +
+	"\x04peer\x18\x0f \x01(\tR\x04peer\x12\x12\n" +
+	"\x04exec\x18\x10 \x01(\tR\x04exec\"\x10\n" +
 	"\x0eVersionRequest\"\xf5\x01\n" +
 	"\x0fVersionResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
