@@ -21,6 +21,8 @@ func counted(t *testing.T, f *fixture, gateway *fakeEgress, id string, mode netn
 		t.Fatal(err)
 	}
 	s.update(func() { s.record.Network = mode })
+	gateway.mu.Lock()
+	defer gateway.mu.Unlock()
 	if gateway.views == nil {
 		gateway.views = map[string]egress.View{}
 	}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/caisson-run/caisson/gateway/policy"
@@ -19,6 +20,7 @@ import (
 
 // fakeEgress remembers who is published.
 type fakeEgress struct {
+	mu        sync.Mutex // sandboxes are removed beside the test
 	published map[string]egress.Published
 	views     map[string]egress.View
 	refreshed int
@@ -33,6 +35,8 @@ func (e *fakeEgress) Add(context.Context, egress.Sandbox, *os.File, *os.File, *o
 func (e *fakeEgress) SetPolicy(context.Context, string, policy.Spec) error { return nil }
 
 func (e *fakeEgress) Publish(_ context.Context, p egress.Published) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.fail == nil {
 		e.published[p.ID] = p
 	}
@@ -40,11 +44,15 @@ func (e *fakeEgress) Publish(_ context.Context, p egress.Published) error {
 }
 
 func (e *fakeEgress) Remove(_ context.Context, id string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	delete(e.published, id)
 	return nil
 }
 
 func (e *fakeEgress) View(id string) (egress.View, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	v, ok := e.views[id]
 	return v, ok
 }
