@@ -64,28 +64,43 @@ type binary struct {
 
 var binaries = []binary{{familyV4, iptables.ProtocolIPv4}, {familyV6, iptables.ProtocolIPv6}}
 
-// Probe finds out what this host can do. All it makes is a namespace without
-// a name that is gone when it returns.
+// Probe finds out whether this host has namespaces as sandboxes get them. All it
+// makes is one without a name that is gone when it returns.
 func Probe() []Feature {
-	var found []Feature
+	return probeInside(Feature{Name: "network namespace", Needed: true}, func() []Feature {
+		return []Feature{probeNamespace(), probeIPv6()}
+	})
+}
+
+// ProbeFilters finds out, in a namespace of its own too, what iptables can do on
+// this host, which modes other than none need.
+func ProbeFilters() []Feature {
+	return probeInside(Feature{Name: "iptables"}, func() (found []Feature) {
+		for _, b := range binaries {
+			found = append(found, b.probe()...)
+		}
+		return found
+	})
+}
+
+// probeInside returns what probe finds in a new namespace, or in what where there
+// is none to be had.
+func probeInside(what Feature, probe func() []Feature) (found []Feature) {
 	err := onThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return err
 		}
-		found = append(found, probeNamespace(), probeIPv6())
-		for _, b := range binaries {
-			found = append(found, b.probe()...)
-		}
+		found = probe()
 		return nil
 	})
-	if err != nil {
-		f := Feature{Name: "network namespace", Needed: true, Answer: No, Err: fmt.Errorf("unshare network namespace: %w", err)}
-		if errors.Is(err, unix.EPERM) {
-			f.Answer = Unknown // a right is missing, not the feature
-		}
-		return []Feature{f}
+	if err == nil {
+		return found
 	}
-	return found
+	what.Answer, what.Err = No, fmt.Errorf("unshare network namespace: %w", err)
+	if errors.Is(err, unix.EPERM) {
+		what.Answer = Unknown // a right is missing, not the feature
+	}
+	return []Feature{what}
 }
 
 // probeNamespace makes the calling thread's new namespace what Create would

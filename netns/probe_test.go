@@ -109,7 +109,7 @@ func TestFindAndFlavour(t *testing.T) {
 func TestProbeOfEachBackend(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		answers := map[string]Answer{}
-		for _, f := range Probe() {
+		for _, f := range ProbeFilters() {
 			answers[f.Name] = f.Answer
 			if strings.HasSuffix(f.Name, "-restore") && !strings.Contains(f.Detail, string(b)) {
 				t.Errorf("%s: %q, %v; want %s", f.Name, f.Detail, f.Err, b)
@@ -129,7 +129,7 @@ func TestProbeWithoutIPTables(t *testing.T) {
 	t.Cleanup(func() { binaryDirs = saved })
 	binaryDirs = []string{t.TempDir()}
 	answers := map[string]Answer{}
-	for _, f := range Probe() {
+	for _, f := range append(Probe(), ProbeFilters()...) {
 		answers[f.Name] = f.Answer
 		if strings.Contains(f.Name, "iptables") && sbxerr.RemedyOf(f.Err) != remedyMissing {
 			t.Errorf("%s: %v; want the remedy that Lead gives", f.Name, f.Err)
@@ -164,7 +164,7 @@ func TestProbeLeavesTheHostAlone(t *testing.T) {
 		return all
 	}
 	before := rules()
-	features := Probe()
+	features := append(Probe(), ProbeFilters()...)
 	if after := rules(); after != before {
 		t.Errorf("the host's rules changed from\n%s\nto\n%s", before, after)
 	}

@@ -60,7 +60,7 @@ func patient(c config.Config) doctor.Host {
 // preflight refuses to start where no sandbox could be made, before anything
 // is.
 func preflight(ctx context.Context, c config.Config) error {
-	return doctor.Refusal(doctor.Examine(ctx, patient(c)))
+	return doctor.Preflight(ctx, patient(c))
 }
 
 // errUnhealthy makes `caissond doctor` exit with a failure after it has told.

@@ -9,7 +9,9 @@ package doctor
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime"
@@ -40,19 +42,50 @@ type Host struct {
 	IDBase, IDBlocks uint32
 }
 
+// examination looks at one side of a host.
+type examination struct {
+	examine func(context.Context, Host) []runtime.Check
+	// late says that no sandbox fails for what it finds, only one that asks for
+	// more than the least.
+	late bool
+}
+
 // examinations in the order in which their findings are told. Rights come
 // first: without them the others say little.
-var examinations = []func(context.Context, Host) []runtime.Check{
-	examineRights, examineKernel, examineCgroups, examineUserNS, examineIDs, examineFiles, examineNetwork, examineBridge, examineEngine, examineHardening,
+var examinations = []examination{
+	{examine: examineRights},
+	{examine: examineKernel},
+	{examine: examineCgroups},
+	{examine: examineUserNS},
+	{examine: examineIDs},
+	{examine: examineFiles},
+	{examine: examineNetwork},
+	{examine: examineFilters, late: true}, // runs iptables: most of the time of all
+	{examine: examineBridge},
+	{examine: examineEngine},
+	{examine: examineHardening},
 }
 
 // Examine returns all findings about h.
-func Examine(ctx context.Context, h Host) []runtime.Check {
-	var found []runtime.Check
-	for _, examine := range examinations {
-		found = append(found, examine(ctx, h)...)
+func Examine(ctx context.Context, h Host) []runtime.Check { return examine(ctx, h, examinations) }
+
+// Preflight refuses a host on which no sandbox could be made. It looks at no more
+// than that takes: every start of a daemon waits for it.
+func Preflight(ctx context.Context, h Host) error {
+	first := slices.DeleteFunc(slices.Clone(examinations), func(e examination) bool { return e.late })
+	return Refusal(examine(ctx, h, first))
+}
+
+// examine looks at everything at once: most of the time is waiting for the kernel
+// and for programs.
+func examine(ctx context.Context, h Host, list []examination) []runtime.Check {
+	found := make([][]runtime.Check, len(list))
+	var wg sync.WaitGroup
+	for i, e := range list {
+		wg.Go(func() { found[i] = e.examine(ctx, h) })
 	}
-	return found
+	wg.Wait()
+	return slices.Concat(found...)
 }
 
 // Refusal returns the failed checks as one error, or nil where a sandbox can

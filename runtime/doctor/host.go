@@ -271,9 +271,12 @@ func existing(path string) string {
 	return path
 }
 
-func examineNetwork(context.Context, Host) []runtime.Check {
-	var found []runtime.Check
-	for _, f := range netns.Probe() {
+func examineNetwork(context.Context, Host) []runtime.Check { return features(netns.Probe()) }
+
+func examineFilters(context.Context, Host) []runtime.Check { return features(netns.ProbeFilters()) }
+
+func features(list []netns.Feature) (found []runtime.Check) {
+	for _, f := range list {
 		found = append(found, feature(f.Name, f.Answer.String(), f.Detail, f.Err, f.Needed, sbxerr.Network))
 	}
 	return found
