@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -44,7 +45,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 }
 
 func (a *app) run(ctx context.Context, args []string) int {
-	root := a.root()
+	root := a.root(args)
 	root.SetArgs(args)
 	err := unknownCommand(root, args)
 	if err == nil {
@@ -53,8 +54,8 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return a.finish(args, err)
 }
 
-// root builds the tree of commands.
-func (a *app) root() *cobra.Command {
+// root builds the tree of commands, as much of it as args need.
+func (a *app) root(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "caisson",
 		Short:         "Run commands in sandboxes",
@@ -70,14 +71,40 @@ func (a *app) root() *cobra.Command {
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentFlags().StringVar(&a.socket, "socket", a.defaultSocket(), "unix socket at `PATH` of the daemon (env CAISSON_SOCKET)")
-	root.AddCommand(
-		a.runCommand(), a.createCommand(), a.execCommand(), a.attachCommand(), a.lsCommand(), a.psCommand(),
-		a.inspectCommand(), a.portCommand(), a.logsCommand(), a.cpCommand(), a.waitCommand(), a.killCommand(), a.updateCommand(), a.statsCommand(),
-		a.pauseCommand(), a.resumeCommand(), a.stopCommand(), a.rmCommand(), a.cleanupCommand(),
-		a.imageCommand(), a.policyCommand(), a.specCommand(), a.doctorCommand(), a.capabilitiesCommand(), a.explainCommand(),
-		a.daemonCommand(), a.versionCommand(), a.completionCommand(),
-	)
+	for _, v := range needed(a.verbs(), args) {
+		root.AddCommand(v.command())
+	}
 	return root
+}
+
+// verb is a command below the root.
+type verb struct {
+	name    string
+	command func() *cobra.Command
+}
+
+func (a *app) verbs() []verb {
+	return []verb{
+		{"run", a.runCommand}, {"create", a.createCommand}, {"exec", a.execCommand}, {"attach", a.attachCommand}, {"ls", a.lsCommand},
+		{"ps", a.psCommand}, {"inspect", a.inspectCommand}, {"port", a.portCommand}, {"logs", a.logsCommand}, {"cp", a.cpCommand},
+		{"wait", a.waitCommand}, {"kill", a.killCommand}, {"update", a.updateCommand}, {"stats", a.statsCommand},
+		{"pause", a.pauseCommand}, {"resume", a.resumeCommand}, {"stop", a.stopCommand}, {"rm", a.rmCommand}, {"cleanup", a.cleanupCommand},
+		{"image", a.imageCommand}, {"policy", a.policyCommand}, {"spec", a.specCommand}, {"doctor", a.doctorCommand},
+		{"capabilities", a.capabilitiesCommand}, {"explain", a.explainCommand},
+		{"daemon", a.daemonCommand}, {"version", a.versionCommand}, {"completion", a.completionCommand},
+	}
+}
+
+// needed is the verb that args begin with; all of them where they begin otherwise,
+// or with one that looks at the others. Building all is a tenth of a short call.
+func needed(all []verb, args []string) []verb {
+	if len(args) == 0 || args[0] == "completion" {
+		return all
+	}
+	if i := slices.IndexFunc(all, func(v verb) bool { return v.name == args[0] }); i >= 0 {
+		return all[i : i+1]
+	}
+	return all
 }
 
 func (a *app) defaultSocket() string {

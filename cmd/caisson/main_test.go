@@ -396,3 +396,21 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 }
+
+// A verb that is built alone must go by the name that it is found by.
+func TestVerbsGoByTheirNames(t *testing.T) {
+	a := newApp(nil, io.Discard, io.Discard)
+	for _, v := range a.verbs() {
+		if name := v.command().Name(); name != v.name {
+			t.Errorf("the verb %q is called %q", v.name, name)
+		}
+	}
+	if got := needed(a.verbs(), []string{"exec", "x"}); len(got) != 1 || got[0].name != "exec" {
+		t.Errorf("for exec: %d verbs", len(got))
+	}
+	for _, args := range [][]string{nil, {"--socket", "x", "exec"}, {"exce"}, {"help", "exec"}, {"completion", "bash"}, {"__complete", "ex"}} {
+		if got := needed(a.verbs(), args); len(got) != len(a.verbs()) {
+			t.Errorf("for %q: %d verbs", args, len(got))
+		}
+	}
+}
