@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -57,6 +59,7 @@ func (s *Store) Follow(ctx context.Context, w io.Writer, from int64, wait bool) 
 		return from, sbxerr.New(sbxerr.Config, op, "the offset %d is negative", from)
 	}
 	r := reader{s: s, w: w, pos: from, stop: -1, wait: wait}
+	defer r.close()
 	for {
 		p, err := r.await(ctx)
 		if err != nil {
@@ -78,6 +81,7 @@ type reader struct {
 	pos  int64 // in the stream
 	stop int64 // where the stream ends for a reader that does not wait; -1 before that is known
 	wait bool
+	own  *os.File // once the store has let go of its own
 }
 
 // await returns what comes next, when there is something.
@@ -128,7 +132,7 @@ func (r *reader) copy(p piece) error {
 	defer pool.Put(b)
 	buf := (*b)[:min(int64(len(*b)), p.to-p.from)]
 	got := span{p.from, p.from + int64(len(buf))}
-	whole, err := r.s.read(buf, got)
+	whole, err := r.read(buf, got)
 	if err != nil || !whole {
 		return err
 	}
@@ -156,13 +160,11 @@ func (r *reader) mark(skipped int64) error {
 
 // read fills buf with the bytes of at, and reports whether they are those of
 // the stream still.
-func (s *Store) read(buf []byte, at span) (whole bool, err error) {
-	const op = "output.follow"
-	s.mu.Lock()
-	f, live := s.file, !s.done
-	s.mu.Unlock()
-	if f == nil {
-		return false, sbxerr.Wrap(sbxerr.State, op, errClosed)
+func (r *reader) read(buf []byte, at span) (whole bool, err error) {
+	s := r.s
+	f, live, err := r.file()
+	if err != nil {
+		return false, err
 	}
 	if live && len(buf) > smallBuffer {
 		s.turns <- struct{}{}
@@ -171,12 +173,39 @@ func (s *Store) read(buf []byte, at span) (whole bool, err error) {
 	n, err := f.ReadAt(buf, at.from) // the file keeps its descriptor while it is read
 	switch {
 	case n == len(buf):
-	case errors.Is(err, os.ErrClosed):
-		return false, sbxerr.Wrap(sbxerr.State, op, errClosed)
+	case errors.Is(err, os.ErrClosed): // the store has let go of it, or was closed
+		return false, nil
 	default:
-		return false, sbxerr.Wrap(sbxerr.StateDir, op, fmt.Errorf("read %d bytes of %q at %d: %w", len(buf), s.path, at.from, err))
+		return false, sbxerr.Wrap(sbxerr.StateDir, "output.follow", fmt.Errorf("read %d bytes of %q at %d: %w", len(buf), s.path, at.from, err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.bound.punched(at, s.gone), nil
+}
+
+// file returns the store's file, or one of the reader's own where the stream is
+// finished, and whether more may come.
+func (r *reader) file() (f *os.File, live bool, err error) {
+	const op = "output.follow"
+	s := r.s
+	s.mu.Lock()
+	f, live, closed := s.file, !s.done, s.closed
+	s.mu.Unlock()
+	switch {
+	case closed:
+		return nil, false, sbxerr.Wrap(sbxerr.State, op, errClosed)
+	case f != nil:
+		return f, live, nil
+	case r.own == nil:
+		if r.own, err = openFile(s.path, unix.O_RDONLY|unix.O_NONBLOCK, 0); err != nil {
+			return nil, false, sbxerr.Wrap(sbxerr.StateDir, op, err)
+		}
+	}
+	return r.own, false, nil
+}
+
+func (r *reader) close() {
+	if r.own != nil {
+		_ = r.own.Close() // it was only read
+	}
 }

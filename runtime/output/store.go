@@ -58,7 +58,7 @@ type Store struct {
 
 	mu      sync.Mutex    // guards what follows; held for no system call
 	changed chan struct{} // closed at the next change; nil when nobody waits
-	file    *os.File      // nil before the first byte
+	file    *os.File      // nil before the first byte, and after the last
 	pipe    syscall.RawConn
 	filling bool
 	eof     bool // the pipe has ended
@@ -171,11 +171,16 @@ func openFile(path string, flags int, mode uint32) (*os.File, error) {
 }
 
 // Finish says that nothing more will come: readers end after the last byte,
-// and what a pipe still brings is thrown away and not counted.
+// and what a pipe still brings is thrown away and not counted. The store holds no
+// descriptor any more, as there are many that are kept and few that are read.
 func (s *Store) Finish() {
 	s.work.Lock() // a byte that is being moved is still counted
 	defer s.work.Unlock()
-	s.change(func() { s.done = true })
+	var f *os.File
+	s.change(func() { f, s.file, s.done = s.file, nil, true })
+	if f != nil {
+		_ = f.Close() // all was written by calls that succeeded
+	}
 }
 
 // Close releases the file, which stays. Readers that have not reached the end

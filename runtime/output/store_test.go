@@ -1,12 +1,14 @@
 package output
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -195,6 +197,48 @@ func TestForeignOwner(t *testing.T) {
 	if _, err := Open(path, 100); !errors.Is(err, sbxerr.StateDir) || !strings.Contains(err.Error(), "belongs to uid 12345") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// Ended commands are many: a store that is finished holds no descriptor, and a
+// reader one only while it reads.
+func TestFinishedHoldsNoDescriptor(t *testing.T) {
+	s := create(t, 100)
+	write(t, s, []byte("abc"))
+	if !isOpen(t, s.path) {
+		t.Fatal("a store that is written has no descriptor")
+	}
+	s.Finish()
+	if isOpen(t, s.path) {
+		t.Error("a finished store holds a descriptor")
+	}
+	same(t, "of a finished store", follow(t, s, 1), "bc")
+	if isOpen(t, s.path) {
+		t.Error("a reader that has ended holds a descriptor")
+	}
+}
+
+// A reader is not stopped by the end of the stream, wherever it is.
+func TestFinishedWhileItIsRead(t *testing.T) {
+	for range 50 {
+		s := create(t, 1<<20)
+		write(t, s, bytes.Repeat([]byte("x"), 300<<10))
+		go s.Finish()
+		if n := len(follow(t, s, 0)); n != 300<<10 {
+			t.Fatalf("read %d bytes", n)
+		}
+	}
+}
+
+func isOpen(t *testing.T, path string) bool {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(fds, func(fd os.DirEntry) bool {
+		target, err := os.Readlink("/proc/self/fd/" + fd.Name())
+		return err == nil && target == path
+	})
 }
 
 func TestAfterTheEnd(t *testing.T) {
