@@ -11,6 +11,7 @@ import (
 // unconfined.
 func TestAttempts(t *testing.T) {
 	host := surround(t)
+	daemon.Run(t, "run", "--allow", "web.example", "--", "true") // the daemon's own rules may need modules
 	modules := loadedModules(t)
 	strict := host.confined(t, "strict")
 	debug := host.confined(t, "debug")
