@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -48,7 +49,11 @@ func setRlimits(pid int, limits []specs.POSIXRlimit) error {
 		if !ok {
 			return sbxerr.New(sbxerr.Internal, "runtime.rlimits", "unknown limit %s", l.Type)
 		}
-		if err := unix.Prlimit(pid, n, &unix.Rlimit{Cur: l.Soft, Max: l.Hard}, nil); err != nil {
+		err := unix.Prlimit(pid, n, &unix.Rlimit{Cur: l.Soft, Max: l.Hard}, nil)
+		if errors.Is(err, unix.ESRCH) {
+			return sbxerr.New(sbxerr.Init, "runtime.rlimits", "PID 1 ended before it was started")
+		}
+		if err != nil {
 			return sbxerr.Wrap(sbxerr.Posture, "runtime.rlimits", fmt.Errorf("set %s to %d, %d: %w", l.Type, l.Soft, l.Hard, err))
 		}
 	}
