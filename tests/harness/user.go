@@ -47,6 +47,10 @@ func copyProgram(t testing.TB, from, to string) {
 		t.Fatal(err)
 	}
 	defer in.Close()
+	// A child that is forked meanwhile would hold it open for writing, and it could
+	// not be executed (execve(2), ETXTBSY).
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
 	if err != nil {
 		t.Fatal(err)
