@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"time"
 
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/runtime/ctrd"
@@ -36,14 +37,30 @@ func newEngine(c config.Config, log *slog.Logger) (*engine, error) {
 	return &engine{Engine: e, own: own, private: ctrd.ServerConfig{Paths: paths, BinDir: c.BinDir, Logger: log}}, nil
 }
 
-func (e *engine) start(ctx context.Context) (err error) {
-	if e.own {
-		if e.server, err = ctrd.Supervise(ctx, e.private); err != nil {
+// start starts the private server, so many times if it ends before it serves, and
+// opens the engine.
+func (e *engine) start(ctx context.Context, tries int) (err error) {
+	if !e.own {
+		return e.Open(ctx)
+	}
+	for try := 1; ; try++ {
+		if e.server, err = ctrd.Supervise(ctx, e.private); err == nil {
+			return e.Open(ctx)
+		}
+		if try >= tries {
 			return err
 		}
+		e.private.Logger.Warn("start the engine again", "err", err)
+		select {
+		case <-time.After(time.Duration(try) * startPause):
+		case <-ctx.Done():
+			return errors.Join(err, context.Cause(ctx))
+		}
 	}
-	return e.Open(ctx)
 }
+
+// startPause is between the first two starts; it grows.
+const startPause = 100 * time.Millisecond
 
 // stop ends what start started, all of it or a part.
 func (e *engine) stop(ctx context.Context) error {

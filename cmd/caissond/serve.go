@@ -117,18 +117,21 @@ func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, 
 		return nil, nil, err
 	}
 	go manager.WatchBridge(ctx)
-	settle := func(ctx context.Context) error { return d.settle(ctx, engine, manager) }
 	if adopted == 0 {
-		return manager, func(context.Context) error { return nil }, settle(ctx)
+		return manager, func(context.Context) error { return nil }, d.settle(ctx, engine, manager, 1)
 	}
 	d.log.Info("went on with sandboxes of an earlier daemon", "sandboxes", adopted)
-	return manager, settle, nil
+	return manager, func(ctx context.Context) error { return d.settle(ctx, engine, manager, startTries) }, nil
 }
+
+// startTries is how often an engine is started that ends at once, while sandboxes
+// are served.
+const startTries = 5
 
 // settle starts the engine, and what needs one. Sandboxes that are there outlive
 // an engine that cannot be started.
-func (d *daemon) settle(ctx context.Context, engine *engine, manager *runtime.Manager) error {
-	if err := engine.start(ctx); err != nil {
+func (d *daemon) settle(ctx context.Context, engine *engine, manager *runtime.Manager, tries int) error {
+	if err := engine.start(ctx, tries); err != nil {
 		manager.KeepOnExit()
 		return err
 	}
