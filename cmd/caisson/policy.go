@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
@@ -56,19 +57,7 @@ func (a *app) policyCheckCommand() *cobra.Command {
 			if err := p.end(req); err != nil {
 				return err
 			}
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			v, err := client.CheckPolicy(cmd.Context(), req)
-			if err != nil {
-				return err
-			}
-			if err := a.printVerdict(v); err != nil || v.Allowed {
-				return err
-			}
-			return exitStatus(1)
+			return ask(cmd.Context(), a, (*api.Client).CheckPolicy, req, a.tellVerdict)
 		},
 	}
 	cmd.Flags().StringVar(&f.sandbox, "sandbox", "", "of this `SANDBOX`")
@@ -76,6 +65,14 @@ func (a *app) policyCheckCommand() *cobra.Command {
 	f.register(cmd)
 	a.outputFlags(cmd)
 	return cmd
+}
+
+// tellVerdict exits with 1 for a refusal.
+func (a *app) tellVerdict(v *caissonv1.CheckPolicyResponse) error {
+	if err := a.printVerdict(v); err != nil || v.Allowed {
+		return err
+	}
+	return exitStatus(1)
 }
 
 func (a *app) printVerdict(v *caissonv1.CheckPolicyResponse) error {
@@ -108,24 +105,19 @@ func (a *app) policyExplainCommand() *cobra.Command {
 			if err := p.end(req); err != nil {
 				return err
 			}
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			r, err := client.ExplainPolicy(cmd.Context(), req)
-			if err != nil {
-				return err
-			}
-			if a.output == formatJSON {
-				return a.printJSON(policyView{r.Network, each(r.Lines, func(l *caissonv1.PolicyLine) policyLineView { return policyLineView{l.Rule, l.Effect} })})
-			}
-			return a.printTable([]string{"RULE", "EFFECT"}, each(r.Lines, func(l *caissonv1.PolicyLine) []string { return []string{l.Rule, l.Effect} }))
+			return ask(cmd.Context(), a, (*api.Client).ExplainPolicy, req, a.printPolicy)
 		},
 	}
 	f.register(cmd)
 	a.outputFlags(cmd)
 	return cmd
+}
+
+func (a *app) printPolicy(r *caissonv1.ExplainPolicyResponse) error {
+	if a.output == formatJSON {
+		return a.printJSON(policyView{r.Network, each(r.Lines, func(l *caissonv1.PolicyLine) policyLineView { return policyLineView{l.Rule, l.Effect} })})
+	}
+	return a.printTable([]string{"RULE", "EFFECT"}, each(r.Lines, func(l *caissonv1.PolicyLine) []string { return []string{l.Rule, l.Effect} }))
 }
 
 func (a *app) policyLogCommand() *cobra.Command {
@@ -138,12 +130,8 @@ func (a *app) policyLogCommand() *cobra.Command {
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			return client.Traffic(cmd.Context(), &caissonv1.TrafficRequest{Ref: args[0], Follow: follow, Exec: exec}, a.printTraffic)
+			req := &caissonv1.TrafficRequest{Ref: args[0], Follow: follow, Exec: exec}
+			return a.with(cmd.Context(), func(client *api.Client) error { return client.Traffic(cmd.Context(), req, a.printTraffic) })
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the sandbox has ended")

@@ -70,15 +70,10 @@ func (a *app) learnSandbox(cmd *cobra.Command, args []string) error {
 	case len(other) > 0:
 		return usage("%s: for a command, which comes after --", strings.Join(other, ", "))
 	}
-	client, err := a.client(cmd.Context())
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	rules, err := client.LearnPolicy(cmd.Context(), args[0])
-	if err != nil {
-		return err
-	}
+	return ask(cmd.Context(), a, (*api.Client).LearnPolicy, args[0], a.printRules)
+}
+
+func (a *app) printRules(rules []string) error {
 	if a.output == formatJSON {
 		return a.printJSON(orEmpty(rules))
 	}

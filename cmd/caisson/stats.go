@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
@@ -56,19 +57,13 @@ func (a *app) statsCommand() *cobra.Command {
 		Long:  "Show what the daemon counts: sandboxes, commands, pools, and for each live sandbox\nof yours in the network modes allow and open what went through the gateway.",
 		Args:  exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := a.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			r, err := client.Stats(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if a.output == formatJSON {
-				return a.printJSON(statsView{orEmptyMap(r.Sandboxes), r.Execs, r.Queued, each(r.Pools, poolViewOf), each(r.Networks, networkViewOf)})
-			}
-			return a.printStats(r)
+			return a.with(cmd.Context(), func(client *api.Client) error {
+				r, err := client.Stats(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return a.printStats(r)
+			})
 		},
 	}
 	a.outputFlags(cmd)
@@ -76,6 +71,9 @@ func (a *app) statsCommand() *cobra.Command {
 }
 
 func (a *app) printStats(r *caissonv1.StatsResponse) error {
+	if a.output == formatJSON {
+		return a.printJSON(statsView{orEmptyMap(r.Sandboxes), r.Execs, r.Queued, each(r.Pools, poolViewOf), each(r.Networks, networkViewOf)})
+	}
 	for _, state := range slices.Sorted(maps.Keys(r.Sandboxes)) {
 		if err := a.printLine("sandboxes %s: %d", printable(state), r.Sandboxes[state]); err != nil {
 			return err
