@@ -14,9 +14,8 @@ import (
 // engine is a containerd: a private one that is started, or the host's own.
 type engine struct {
 	*ctrd.Engine
-	private ctrd.ServerConfig
-	own     bool             // the private one
-	server  *ctrd.Supervisor // of it, once it is started
+	private *ctrd.ServerConfig // nil: the host's own
+	server  *ctrd.Supervisor   // of the private one, once it is started
 }
 
 // newEngine returns an engine that is still to be started.
@@ -26,25 +25,26 @@ func newEngine(c config.Config, log *slog.Logger) (*engine, error) {
 		Address: c.Containerd.Address, Namespace: c.Instance(),
 		Runc: filepath.Join(c.BinDir, "runc"), RuncRoot: paths.RuncRoot(),
 	}
-	own := ec.Address == ""
-	if own {
+	var private *ctrd.ServerConfig
+	if ec.Address == "" {
+		private = &ctrd.ServerConfig{Paths: paths, BinDir: c.BinDir, Logger: log}
 		ec.Address, ec.Shim = paths.Socket(), filepath.Join(c.BinDir, "containerd-shim-runc-v2")
 	}
 	e, err := ctrd.New(ec)
 	if err != nil {
 		return nil, err
 	}
-	return &engine{Engine: e, own: own, private: ctrd.ServerConfig{Paths: paths, BinDir: c.BinDir, Logger: log}}, nil
+	return &engine{Engine: e, private: private}, nil
 }
 
 // start starts the private server, so many times if it ends before it serves, and
 // opens the engine.
 func (e *engine) start(ctx context.Context, tries int) (err error) {
-	if !e.own {
+	if e.private == nil {
 		return e.Open(ctx)
 	}
 	for try := 1; ; try++ {
-		if e.server, err = ctrd.Supervise(ctx, e.private); err == nil {
+		if e.server, err = ctrd.Supervise(ctx, *e.private); err == nil {
 			return e.Open(ctx)
 		}
 		if try >= tries {

@@ -129,8 +129,13 @@ func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, 
 const startTries = 5
 
 // settle starts the engine, and what needs one. Sandboxes that are there outlive
-// an engine that cannot be started.
-func (d *daemon) settle(ctx context.Context, engine *engine, manager *runtime.Manager, tries int) error {
+// a daemon that fails at it.
+func (d *daemon) settle(ctx context.Context, engine *engine, manager *runtime.Manager, tries int) (err error) {
+	defer func() {
+		if err != nil && ctx.Err() == nil { // else the daemon ends in order
+			manager.KeepOnExit()
+		}
+	}()
 	if err := engine.start(ctx, tries); err != nil {
 		manager.KeepOnExit()
 		return err
