@@ -51,7 +51,7 @@ func (s *server) serve() int {
 // redial connects to the next daemon, or returns an error when it is time to look
 // at the clock.
 func (s *server) redial() (*initproto.Conn, error) {
-	wake := openWake(s.dir + initproto.WakeName) // first, so that no daemon is missed that comes in between
+	wake := openWake(s.path) // first, so that no daemon is missed that comes in between
 	defer wake.close()
 	conn, err := initproto.DialTimeout(s.path, greetTick)
 	switch err {

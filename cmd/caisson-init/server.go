@@ -3,7 +3,6 @@ package main
 import (
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -23,7 +22,6 @@ const (
 // server is the state of PID 1.
 type server struct {
 	path   string        // of the daemon's socket
-	dir    string        // in which that is, with the slash at its end
 	forked chan struct{} // wakes the reaper, which sleeps while there are no children
 
 	// Of the goroutine that has the connection.
@@ -45,10 +43,7 @@ type server struct {
 }
 
 func newServer(path string) *server {
-	s := &server{
-		path: path, dir: path[:strings.LastIndexByte(path, '/')+1], forked: make(chan struct{}, 1),
-		live: map[int]*record{}, records: map[uint32]*record{},
-	}
+	s := &server{path: path, forked: make(chan struct{}, 1), live: map[int]*record{}, records: map[uint32]*record{}}
 	go s.reap()
 	return s
 }

@@ -1,18 +1,22 @@
 package main
 
 import (
+	"strings"
 	"syscall"
 	"unsafe"
+
+	"github.com/caisson-run/caisson/initproto"
 )
 
 // wake is the FIFO on which a daemon says that it is there; -1 where there is
 // none, or none can be opened.
 type wake int
 
-// openWake opens the FIFO at path for one wait: it is hung up for good by the first
-// writer that closes it.
-func openWake(path string) wake {
-	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+// openWake opens the FIFO beside the daemon's socket for one wait: it is hung up for
+// good by the first writer that closes it.
+func openWake(socket string) wake {
+	dir := socket[:strings.LastIndexByte(socket, '/')+1]
+	fd, err := syscall.Open(dir+initproto.WakeName, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return -1
 	}
