@@ -93,8 +93,9 @@ func slipped(wall, steady time.Duration) bool {
 	return max(by, -by) > maxSlip
 }
 
-// claim begins the era of a command that is about to be started.
-func (m *Manager) claim(s *sandbox, exec uint32) {
+// beginEra notes who could try something from now on, when a command is about to be
+// started.
+func (m *Manager) beginEra(s *sandbox, exec uint32) {
 	r := s.kept()
 	if !counts(r.Network) {
 		return

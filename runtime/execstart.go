@@ -23,7 +23,7 @@ func (m *Manager) startExec(ctx context.Context, s *sandbox, p *execPlan, detach
 	begin := time.Now()
 	err = failpoint("exec/recorded")
 	if err == nil {
-		m.claim(s, e.number())
+		m.beginEra(s, e.number())
 		err = m.launch(ctx, s, e, p)
 	}
 	if err != nil {

@@ -40,9 +40,9 @@ func ownRlimits() ([]specs.POSIXRlimit, error) {
 	return out, nil
 }
 
-// setRlimits gives the process pid the limits that are declared for it. The caller
-// may do so with CAP_SYS_RESOURCE over the process (prlimit(2)), which the owner of
-// its user namespace has: one that may not has not the declared one before it.
+// setRlimits gives the process pid the limits that are declared for it. It takes
+// CAP_SYS_RESOURCE over the process (prlimit(2)), which the owner of its user
+// namespace has: where that is refused, the process is in another one.
 func setRlimits(pid int, limits []specs.POSIXRlimit) error {
 	for _, l := range limits {
 		n, ok := rlimitNumbers[l.Type]

@@ -28,7 +28,7 @@ func TestStamps(t *testing.T) {
 			t.Fatal(err)
 		}
 		end = time.Now()
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // it waits to be read: the stamp must not be of the reading
 		n, from, err := server.ReadFrom(make([]byte, 10))
 		if err != nil || n != 1 {
 			t.Fatal(n, err)

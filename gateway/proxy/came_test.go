@@ -23,9 +23,9 @@ func TestCame(t *testing.T) {
 	if _, err := client.Write([]byte("hello")); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond)
-	_ = client.Close() // who made it is gone
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond) // it waits to be accepted: the times must not be of the accepting
+	_ = client.Close()                 // who made it is gone
+	time.Sleep(100 * time.Millisecond) // nor of the end
 	c, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)

@@ -127,7 +127,7 @@ func TestConnectBroken(t *testing.T) {
 				if _, err := io.WriteString(c, "x"); err != nil {
 					return
 				}
-				time.Sleep(20 * time.Millisecond)
+				time.Sleep(20 * time.Millisecond) // a proxy that goes on for ever, slowly
 			}
 		},
 	} {

@@ -36,7 +36,7 @@ func (p *Program) build() {
 	if p.dir, p.err = os.MkdirTemp("", p.Name); p.err != nil {
 		return
 	}
-	if p.err = errors.Join(os.Chmod(p.dir, 0o755), statSources(p.source())); p.err != nil { //nolint:gosec // another user runs it
+	if p.err = errors.Join(os.Chmod(p.dir, 0o755), statSources(p.source())); p.err != nil { // another user runs it
 		return
 	}
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", p.dir, p.source())
