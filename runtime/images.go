@@ -81,6 +81,7 @@ func (m *Manager) EnsureBase(ctx context.Context) error {
 	if err != nil && !errors.Is(err, sbxerr.ImageNotFound) {
 		return err
 	}
+	defer giveBack()
 	_, err = base.Build(ctx, m.images)
 	return err
 }
@@ -225,8 +226,12 @@ func (m *Manager) FromHost(ctx context.Context, r FromHostRequest, progress func
 	return m.imported(ctx, result, err)
 }
 
+// giveBack ends an import, whose heap is many times the daemon's own: Go would keep
+// it.
+func giveBack() { debug.FreeOSMemory() }
+
 func (m *Manager) imported(ctx context.Context, result image.Result, err error) (Image, ImportReport, error) {
-	defer debug.FreeOSMemory() // an import's heap is many times the daemon's own, and Go would keep it
+	defer giveBack()
 	if err != nil {
 		return Image{}, ImportReport{}, err
 	}

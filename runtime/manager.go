@@ -80,7 +80,7 @@ type Manager struct {
 	host        cgroups.Host
 	rlimit      []specs.POSIXRlimit // the daemon's own, which bound the sandboxes'
 	oomScore    int                 // the daemon's own, below which no sandbox can go
-	init        []byte              // the program of PID 1
+	init        *program            // of PID 1
 	stages      []stage             // what each sandbox is made of
 	boot        string              // ID of this boot of the host
 	making      *gate               // bounds the sandboxes that are being made
@@ -124,9 +124,9 @@ func New(engine Engine, images ImageStore, log *slog.Logger, o Options) (*Manage
 	if err := output.Probe(p.outputs()); err != nil {
 		return nil, err
 	}
-	program, err := os.ReadFile(o.InitPath)
+	program, err := readProgram(o.InitPath)
 	if err != nil {
-		return nil, sbxerr.Wrap(sbxerr.Binary, op, err)
+		return nil, err
 	}
 	blocks, err := idblock.NewAllocator(p.ids(), o.IDs)
 	if err != nil {
@@ -290,6 +290,9 @@ func (m *Manager) Close(ctx context.Context) error {
 	clear(m.userns)
 	if m.owners != nil {
 		errs = append(errs, m.owners.Close())
+	}
+	if m.init != nil {
+		errs = append(errs, m.init.memory.Close())
 	}
 	if m.keep.Load() && m.leftSome.Load() {
 		return errors.Join(errs...)

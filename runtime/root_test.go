@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/caisson-run/caisson/initproto"
@@ -246,7 +247,21 @@ func TestNewRefusesPlacesItCannotUse(t *testing.T) {
 // TestInitIsACopy: PID 1's program belongs to one sandbox only (CVE-2022-0847).
 func TestInitIsACopy(t *testing.T) {
 	f := newFixture(t)
-	f.init = []byte("program")
+	path := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(path, []byte("program"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if f.init, err = readProgram(path); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.init.memory.Close() })
+	if err := os.WriteFile(path, []byte("another"), 0o600); err != nil { // which is for the next daemon
+		t.Fatal(err)
+	}
+	if _, err := f.init.memory.WriteAt([]byte("x"), 0); !errors.Is(err, syscall.EPERM) {
+		t.Errorf("the program can be changed: %v", err)
+	}
 	base := uint32(os.Getuid()) - 1000 // so that the sandbox's user is this process's own
 	s := f.newSandbox(&plan{id: idA1, user: user{UID: 1000, GID: uint32(os.Getgid()) - base}}, record{ID: idA1})
 	s.block = idblock.Block{Base: base}

@@ -194,16 +194,14 @@ func (m *Manager) removeNetns(_ context.Context, id string) error {
 	return netns.Remove(m.paths.netns(id))
 }
 
-// createInit gives the sandbox a copy of PID 1's program of its own: a shared
-// file would share its page cache with every sandbox and the host
-// (CVE-2022-0847 and its kind).
+// createInit gives the sandbox a copy of PID 1's program of its own, and the socket
+// on which it is awaited.
 func (m *Manager) createInit(_ context.Context, s *sandbox) error {
 	dir := m.paths.init(s.id)
 	if err := makeDir(dir, 0o711); err != nil {
 		return err
 	}
-	program := filepath.Join(dir, initproto.BinaryName)
-	if err := os.WriteFile(program, m.init, 0o555); err != nil {
+	if err := m.init.copyTo(filepath.Join(dir, initproto.BinaryName)); err != nil {
 		return sbxerr.Wrap(sbxerr.StateDir, "runtime.init", fmt.Errorf("copy PID 1's program: %w", err))
 	}
 	u := s.plan.user
