@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -15,15 +16,41 @@ import (
 // cheap, on any machine.
 const warmEvery = 5 * time.Millisecond
 
-// keepCgroupsWarm makes runc's move of a process into its cgroup cheap: 0.05 ms
+// cgroupWarmer makes runc's move of a process into its cgroup cheap: 0.05 ms
 // instead of 12 on an idle machine, 80 on a busy one.
 //
 // Whoever writes a cgroup.procs takes a lock that all forks and exits of the machine
 // take for reading (cgroup_threadgroup_rwsem). Its first writer waits for an RCU
 // grace period, one that comes within the next such period does not
-// (kernel/rcu/sync.c). So while a container is being made we write our own ID to
-// the cgroup that we are in, which changes nothing, from before runc runs until it
-// has. Best effort: where it fails, a create is slower.
+// (kernel/rcu/sync.c). So while containers are being made, one or many, we write
+// our own ID to the cgroup that we are in, which changes nothing, from before runc
+// runs until it has. Best effort: where it fails, a create is slower.
+type cgroupWarmer struct {
+	mu    sync.Mutex
+	users int
+	cool  context.CancelFunc // of what goes on while there are users
+}
+
+// use keeps the lock cheap until the returned function is called.
+func (w *cgroupWarmer) use() (done func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.users++; w.users == 1 {
+		var ctx context.Context
+		ctx, w.cool = context.WithCancel(context.Background())
+		go keepCgroupsWarm(ctx)
+	}
+	return w.leave
+}
+
+func (w *cgroupWarmer) leave() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.users--; w.users == 0 {
+		w.cool()
+	}
+}
+
 func keepCgroupsWarm(ctx context.Context) {
 	path, err := ownCgroupProcs()
 	if err != nil {
@@ -63,6 +90,9 @@ func ownCgroupProcs() (string, error) {
 func cgroupProcs(mountinfo, cgroup []byte) []string {
 	var found []string
 	for line := range strings.Lines(string(mountinfo)) {
+		if !strings.Contains(line, " - cgroup") {
+			continue // and there may be thousands
+		}
 		fields := strings.Fields(line)
 		if len(fields) < 10 || fields[3] != "/" {
 			continue // a part of a hierarchy is mounted: the paths would not fit

@@ -55,6 +55,7 @@ type Engine struct {
 	gate   *shimGate
 	names  imageNames
 	runc   askedVersion
+	warmer cgroupWarmer
 
 	mu      sync.Mutex
 	uploads map[digest.Digest][]string // leases that keep a blob until its image is committed

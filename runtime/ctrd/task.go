@@ -49,9 +49,7 @@ func (e *Engine) Create(ctx context.Context, c runtime.Container) (int, error) {
 	if err != nil {
 		return 0, sbxerr.Wrap(sbxerr.Internal, op, err)
 	}
-	warm, cool := context.WithCancel(ctx)
-	defer cool()
-	go keepCgroupsWarm(warm)
+	defer e.warmer.use()()
 	var pid uint32
 	err = e.call(ctx, op, "create container", c.ID, func(ctx context.Context) error {
 		var err error
