@@ -80,9 +80,6 @@ var execDialect = dialect[caissonv1.StreamExecRequest, caissonv1.StreamExecRespo
 	resize: func(s *caissonv1.WinSize) *caissonv1.StreamExecRequest {
 		return &caissonv1.StreamExecRequest{Kind: &caissonv1.StreamExecRequest_Resize{Resize: s}}
 	},
-	lane: func(name string) *caissonv1.StreamExecRequest {
-		return &caissonv1.StreamExecRequest{Kind: &caissonv1.StreamExecRequest_Lane{Lane: name}}
-	},
 	hear: hearExec,
 }
 

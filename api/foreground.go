@@ -19,7 +19,6 @@ type dialect[Req, Res any] struct {
 	closeStdin func() *Req
 	signal     func(int32) *Req
 	resize     func(*caissonv1.WinSize) *Req
-	lane       func(name string) *Req
 	hear       func(*Res) event
 }
 
@@ -43,8 +42,8 @@ func (e event) isOutput() bool {
 type foreground[Req, Res any] struct {
 	dialect[Req, Res]
 	open     func(context.Context) *connect.BidiStreamForClient[Req, Res]
-	attach   func(exec string, stdout, stderr int64) *Req                       // nil: a call that breaks is over
-	openLane func(context.Context) (name string, body io.ReadCloser, err error) // nil: output is not to have one
+	attach   func(exec string, stdout, stderr int64) *Req // nil: a call that breaks is over
+	openLane openLane                                     // nil: output is not to have one
 	rio      IO
 	retry    *retry
 
@@ -135,8 +134,7 @@ func (f *foreground[Req, Res]) talk(ctx context.Context, first *Req) (*caissonv1
 // laneOf returns what may become the lane of l.
 func (f *foreground[Req, Res]) laneOf(l *link[Req, Res], fail context.CancelFunc) *lane[Res] {
 	return &lane[Res]{
-		open: f.openLane, fail: fail,
-		name: func(name string) { _ = l.send(f.lane(name)) }, // talk meets the same failure
+		open: f.openLane, call: l.stream, fail: fail,
 		take: func(m *Res) error { return f.write(f.hear(m)) },
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// What opens a lane; see RunRequest.lane in the proto.
+// What opens a lane; see RunResponse.output_moved in the proto.
 const (
 	LanePath   = "/lane"
 	LaneHeader = "Caisson-Lane"
@@ -29,10 +29,10 @@ const (
 // lane is the connection on which the output of a call comes once it is much.
 // But for read, its methods are for the one who receives the call's messages.
 type lane[Res any] struct {
-	open func(context.Context) (name string, body io.ReadCloser, err error) // nil: there is to be none
-	name func(string)                                                       // says its name in the call
-	take func(*Res) error                                                   // of each message
-	fail context.CancelFunc                                                 // ends the call
+	open openLane           // nil: there is to be none
+	call answered           // whose lane it is
+	take func(*Res) error   // of each message
+	fail context.CancelFunc // ends the call
 
 	had    int  // bytes of output that came with the call's other messages
 	asked  bool // it was opened, or that failed
@@ -42,6 +42,12 @@ type lane[Res any] struct {
 	done  chan struct{} // closed when nothing is read any more
 	err   error         // why that ended; set before done is closed
 }
+
+// openLane opens the lane of that name, which ends with ctx.
+type openLane func(ctx context.Context, name string) (io.ReadCloser, error)
+
+// answered is a call that was answered.
+type answered interface{ ResponseHeader() http.Header }
 
 // count takes note of n bytes of output that came with the call's other
 // messages, and opens the lane when they are many. Where that fails they go on
@@ -54,9 +60,10 @@ func (l *lane[Res]) count(ctx context.Context, n int) error {
 		return nil
 	}
 	l.asked, l.moved, l.done = true, make(chan struct{}), make(chan struct{})
+	name := l.call.ResponseHeader().Get(LaneHeader)
 	go func() {
 		defer close(l.done)
-		l.err = l.read(ctx)
+		l.err = l.read(ctx, name)
 	}()
 	return nil
 }
@@ -98,13 +105,12 @@ func (l *lane[Res]) leave() {
 }
 
 // read passes on what comes in the lane.
-func (l *lane[Res]) read(ctx context.Context) error {
-	name, body, err := l.open(ctx)
+func (l *lane[Res]) read(ctx context.Context, name string) error {
+	body, err := l.open(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	l.name(name)
 	select {
 	case <-l.moved:
 	case <-ctx.Done():
@@ -171,19 +177,19 @@ func noEOF(err error) error {
 	return err
 }
 
-// openLane connects once more to the daemon. The lane ends with ctx.
-func (c *Client) openLane(ctx context.Context) (name string, body io.ReadCloser, err error) {
+// openLane connects once more to the daemon.
+func (c *Client) openLane(ctx context.Context, name string) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://caisson"+LanePath, nil)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
+	req.Header.Set(LaneHeader, name)
 	res, err := c.lanes.RoundTrip(req)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	name = res.Header.Get(LaneHeader)
-	if res.StatusCode != http.StatusOK || name == "" {
-		return "", nil, errors.Join(fmt.Errorf("the daemon opens no lane: %s", res.Status), res.Body.Close())
+	if res.StatusCode != http.StatusOK {
+		return nil, errors.Join(fmt.Errorf("the daemon opens no lane: %s", res.Status), res.Body.Close())
 	}
-	return name, res.Body, nil
+	return res.Body, nil
 }

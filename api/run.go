@@ -79,9 +79,6 @@ var runDialect = dialect[caissonv1.RunRequest, caissonv1.RunResponse]{
 	resize: func(s *caissonv1.WinSize) *caissonv1.RunRequest {
 		return &caissonv1.RunRequest{Kind: &caissonv1.RunRequest_Resize{Resize: s}}
 	},
-	lane: func(name string) *caissonv1.RunRequest {
-		return &caissonv1.RunRequest{Kind: &caissonv1.RunRequest_Lane{Lane: name}}
-	},
 	hear: hearRun,
 }
 

@@ -26,7 +26,6 @@ type inbound struct {
 	closeInput bool
 	signal     *int32
 	resize     *caissonv1.WinSize
-	lane       *string
 	again      string // a kind that only the first message may have
 }
 
@@ -45,19 +44,12 @@ type dialect[Req, Res any] struct {
 // conversation is the stream of one foreground command.
 type conversation[Req, Res any] struct {
 	dialect[Req, Res]
-	stream  *connect.BidiStream[Req, Res]
-	cancel  context.CancelCauseFunc
+	outlet[Res]
+	receive func() (*Req, error)
 	in      *stdin // nil: the command has no input of this caller's
 	signals chan syscall.Signal
 	resizes chan runtime.WinSize
 	screen  screen
-	lanes   *lanes
-	joining bool // a lane was named; only for listen
-
-	mu     sync.Mutex // held while sending
-	lane   *lane      // where the output goes; nil: with the other messages
-	over   bool       // the output is, and needs no lane
-	closed bool
 }
 
 // runner runs a command, or attaches to one, and returns when it has ended.
@@ -69,11 +61,12 @@ func converse[Req, Res any](ctx context.Context, stream *connect.BidiStream[Req,
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	c := &conversation[Req, Res]{
-		dialect: d, stream: stream, cancel: cancel,
+		dialect: d, outlet: outlet[Res]{stream: stream, cancel: cancel, moved: d.moved}, receive: stream.Receive,
 		signals: make(chan syscall.Signal, pendingSignals), resizes: make(chan runtime.WinSize, 1),
-		screen: screen{known: terminal}, lanes: ls,
+		screen: screen{known: terminal},
 	}
 	defer c.close()
+	defer ls.offer(ctx, stream.ResponseHeader(), c.join)()
 	rio := runtime.IO{
 		Stdout: writer[Res]{d.stdout, c.sendOutput}, Stderr: writer[Res]{d.stderr, c.sendOutput},
 		Signals: c.signals, Resizes: c.resizes, Started: c.start,
@@ -106,83 +99,11 @@ func (c *conversation[Req, Res]) start(info runtime.Info, exec runtime.ExecInfo)
 	}
 }
 
-// send sends one message. A caller that cannot be reached has gone: its call is
-// cancelled.
-func (c *conversation[Req, Res]) send(m *Res) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.sendLocked(m)
-}
-
-func (c *conversation[Req, Res]) sendLocked(m *Res) error {
-	if c.closed {
-		return io.ErrClosedPipe
-	}
-	return c.sent(c.stream.Send(m))
-}
-
-// sent cancels the call where err says that the caller was not reached.
-func (c *conversation[Req, Res]) sent(err error) error {
-	if err == nil {
-		return nil
-	}
-	err = sbxerr.Wrap(sbxerr.Canceled, "server.send", err)
-	c.cancel(err)
-	return err
-}
-
-// sendOutput sends a message that holds output, in the lane where there is one:
-// then other messages need not wait for it.
-func (c *conversation[Req, Res]) sendOutput(m *Res, inLane func(*lane) error) error {
-	c.mu.Lock()
-	l := c.lane
-	if l == nil {
-		defer c.mu.Unlock()
-		return c.sendLocked(m)
-	}
-	c.mu.Unlock()
-	return c.sent(inLane(l))
-}
-
-// join moves the output to l, and tells the caller behind the last of it that
-// comes the old way.
-func (c *conversation[Req, Res]) join(l *lane) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.over || c.sendLocked(c.moved()) != nil {
-		l.close()
-		return
-	}
-	c.lane = l
-}
-
-// endOutput says in the lane, if there is one, that this was all.
-func (c *conversation[Req, Res]) endOutput() error {
-	c.mu.Lock()
-	c.over = true
-	l := c.lane
-	c.mu.Unlock()
-	if l == nil {
-		return nil
-	}
-	return c.sent(l.end())
-}
-
-// close makes later sends errors: the stream is gone when the handler returns.
-func (c *conversation[Req, Res]) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed, c.over = true, true
-	if c.lane != nil {
-		c.lane.close()
-	}
-}
-
 // listen passes on what the caller says until it closes its side or goes away.
 // The end of its side is the end of its input, not of the call.
 func (c *conversation[Req, Res]) listen(ctx context.Context) {
 	for {
-		m, err := c.stream.Receive()
+		m, err := c.receive()
 		if err == nil {
 			err = c.deliver(ctx, c.hear(m))
 		}
@@ -219,8 +140,6 @@ func (c *conversation[Req, Res]) deliver(ctx context.Context, m inbound) error {
 		}
 	case m.resize != nil:
 		return c.resize(m.resize)
-	case m.lane != nil:
-		return c.take(ctx, *m.lane)
 	case m.again != "":
 		return c.misuse("%s was sent after the first message", m.again)
 	default:
@@ -243,19 +162,6 @@ func (c *conversation[Req, Res]) resize(m *caissonv1.WinSize) error {
 	default:
 	}
 	c.resizes <- *size // there is room: only this goroutine sends
-	return nil
-}
-
-// take lets the output move to the lane of that name. Nothing waits for it: what
-// is being sent may take as long as its caller likes, and signals go on.
-func (c *conversation[Req, Res]) take(ctx context.Context, name string) error {
-	if c.joining {
-		return c.misuse("lane was sent twice")
-	}
-	if l := c.lanes.claim(ctx, name); l != nil {
-		c.joining = true
-		go c.join(l)
-	}
 	return nil
 }
 

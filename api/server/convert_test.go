@@ -112,7 +112,7 @@ func TestOtherRequestsRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compare(t, leavesOfGo(&l), leavesWithout(logs, "ref", "lane"))
+	compare(t, leavesOfGo(&l), leavesWithout(logs, "ref"))
 	attach := &caissonv1.Attach{}
 	fillMessage(&filler{}, attach.ProtoReflect())
 	o, err := attachOf(attach)

@@ -15,80 +15,66 @@ import (
 	"github.com/caisson-run/caisson/runtime/peer"
 )
 
-// laneTimeout is how long a lane waits for the call that names it.
-const laneTimeout = 10 * time.Second
-
-// lanes are the connections that wait for a call to send its output there; see
-// RunRequest.lane. HTTP/2 copies each byte more often than the socket needs, and
-// hands each frame to other goroutines: in daemon and client together, two
-// fifths of the CPU time of much output.
+// lanes are the calls whose output can move to a connection of its own; see
+// RunResponse.output_moved. HTTP/2 copies each byte more often than the socket
+// needs, and hands each frame to other goroutines: in daemon and client together,
+// two fifths of the CPU time of much output.
 type lanes struct {
-	timeout time.Duration
-
-	mu      sync.Mutex
-	waiting map[string]*lane // by name
+	mu     sync.Mutex
+	offers map[string]offer // by name
 }
 
-func newLanes(timeout time.Duration) *lanes {
-	return &lanes{timeout: timeout, waiting: map[string]*lane{}}
+// offer is a lane that a call would use.
+type offer struct {
+	call   context.Context //nolint:containedctx // whose end is the lane's
+	caller string
+	join   func(*lane) // which closes it in the end
 }
 
-// ServeHTTP makes the connection a lane: until the call that names it is over,
-// or none does in time.
+func newLanes() *lanes { return &lanes{offers: map[string]offer{}} }
+
+// offer tells the caller of the call under ctx the name of a lane, in the header
+// of the call's answer: when it is opened, join gets it. After withdraw it cannot be
+// opened.
+func (ls *lanes) offer(ctx context.Context, header http.Header, join func(*lane)) (withdraw func()) {
+	name := rand.Text() // nobody can guess it
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.offers[name] = offer{ctx, callerOf(ctx), join}
+	header.Set(api.LaneHeader, name)
+	return func() { ls.take(ctx, name) }
+}
+
+// take ends the offer of that name, and returns it where it was made to the caller
+// of ctx.
+func (ls *lanes) take(ctx context.Context, name string) (offer, bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	o, ok := ls.offers[name]
+	if !ok || o.caller != callerOf(ctx) {
+		return offer{}, false
+	}
+	delete(ls.offers, name)
+	return o, true
+}
+
+// ServeHTTP makes the connection the lane of a call, until that is over.
 func (ls *lanes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor != 1 {
 		http.Error(w, "a lane is a connection of HTTP/1.1", http.StatusHTTPVersionNotSupported)
 		return
 	}
-	l := newLane(w, r)
-	name := ls.add(l)
-	if err := l.begin(name); err == nil {
-		ls.await(r.Context(), l)
+	o, ok := ls.take(r.Context(), r.Header.Get(api.LaneHeader))
+	if !ok {
+		http.Error(w, "no call of this caller has such a lane, or it was opened before", http.StatusNotFound)
+		return
 	}
-	ls.remove(name)
-	l.serve()
-}
-
-// add lets l wait under a name that nobody can guess.
-func (ls *lanes) add(l *lane) (name string) {
-	name = rand.Text()
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ls.waiting[name] = l
-	return name
-}
-
-// remove ends the time in which the lane can be claimed.
-func (ls *lanes) remove(name string) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	delete(ls.waiting, name)
-}
-
-// await returns when l was claimed or will not be.
-func (ls *lanes) await(ctx context.Context, l *lane) {
-	timer := time.NewTimer(ls.timeout)
-	defer timer.Stop()
-	select {
-	case <-l.claimed:
-	case <-ctx.Done():
-	case <-timer.C:
+	l := newLane(w)
+	if l.begin() != nil {
+		return // the caller has gone
 	}
-}
-
-// claim gives the lane of that name to a call under ctx, which then closes it.
-// It returns nil where there is none of this caller's.
-func (ls *lanes) claim(ctx context.Context, name string) *lane {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	l := ls.waiting[name]
-	if l == nil || l.caller != callerOf(ctx) {
-		return nil
-	}
-	delete(ls.waiting, name)
-	l.call = ctx
-	close(l.claimed)
-	return l
+	o.join(l)
+	l.serve(o.call)
 }
 
 // callerOf names who makes a call. Listeners that know no callers have one for
@@ -102,29 +88,19 @@ func callerOf(ctx context.Context) string {
 type lane struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
-	caller  string
-	claimed chan struct{}   // closed when a call has claimed it
-	call    context.Context //nolint:containedctx // of that call; set before claimed is closed
-	ended   chan struct{}   // closed when the call has closed it
+	ended   chan struct{} // closed when the call has closed it
 
 	mu     sync.Mutex // held while writing
 	head   []byte
 	closed bool
 }
 
-func newLane(w http.ResponseWriter, r *http.Request) *lane {
-	return &lane{
-		w: w, control: http.NewResponseController(w), caller: callerOf(r.Context()),
-		claimed: make(chan struct{}), ended: make(chan struct{}),
-	}
+func newLane(w http.ResponseWriter) *lane {
+	return &lane{w: w, control: http.NewResponseController(w), ended: make(chan struct{})}
 }
 
-// begin tells the caller the lane's name. Who was told may name it before begin
-// has returned.
-func (l *lane) begin(name string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.w.Header().Set(api.LaneHeader, name)
+// begin tells the caller that there is a lane.
+func (l *lane) begin() error {
 	l.w.Header().Set("Content-Type", "application/octet-stream")
 	l.w.Header().Set("Transfer-Encoding", "identity") // no chunks: each message says its length
 	return l.control.Flush()
@@ -132,15 +108,10 @@ func (l *lane) begin(name string) error {
 
 // serve returns when nothing writes to l any more. The end of the call is the
 // end of a write that its caller does not take.
-func (l *lane) serve() {
-	select {
-	case <-l.claimed:
-	default:
-		return
-	}
+func (l *lane) serve(call context.Context) {
 	select {
 	case <-l.ended:
-	case <-l.call.Done():
+	case <-call.Done():
 		_ = l.control.SetWriteDeadline(time.Unix(1, 0)) // it could when the call began
 		<-l.ended
 	}

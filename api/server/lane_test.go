@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,25 +26,31 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// openLane asks for a lane and reads nothing of what comes in it.
-func openLane(t *testing.T, socket string) (name string, body *bufio.Reader) {
+// openLane opens the lane of a call that was answered, and reads nothing of what
+// comes in it.
+func openLane(t *testing.T, socket string, call interface{ ResponseHeader() http.Header }) *bufio.Reader {
+	t.Helper()
+	res, body := getLane(t, socket, call.ResponseHeader().Get(api.LaneHeader))
+	if res.StatusCode != http.StatusOK || !res.Close {
+		t.Fatalf("no lane: %v", res)
+	}
+	return body
+}
+
+func getLane(t *testing.T, socket, name string) (*http.Response, *bufio.Reader) {
 	t.Helper()
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", api.LanePath)
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n%s: %s\r\n\r\n", api.LanePath, api.LaneHeader, name)
 	r := bufio.NewReader(conn)
 	res, err := http.ReadResponse(r, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	name = res.Header.Get(api.LaneHeader)
-	if res.StatusCode != http.StatusOK || name == "" || !res.Close {
-		t.Fatalf("no lane: %v", res)
-	}
-	return name, r
+	return res, r
 }
 
 type runCall = connect.BidiStreamForClient[caissonv1.RunRequest, caissonv1.RunResponse]
@@ -59,13 +66,6 @@ func startRun(t *testing.T, socket string) *runCall {
 		t.Fatal(err)
 	}
 	return stream
-}
-
-func sayLane(t *testing.T, stream *runCall, name string) {
-	t.Helper()
-	if err := stream.Send(&caissonv1.RunRequest{Kind: &caissonv1.RunRequest_Lane{Lane: name}}); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // next returns the next message of the call.
@@ -113,8 +113,7 @@ func TestLaneMessages(t *testing.T) {
 	if m := next(t, stream); string(m.GetStdout()) != "before" {
 		t.Fatalf("got %v", m)
 	}
-	name, lane := openLane(t, socket)
-	sayLane(t, stream, name)
+	lane := openLane(t, socket, stream)
 	if m := next(t, stream); !m.GetOutputMoved() {
 		t.Fatalf("got %v", m)
 	}
@@ -149,27 +148,39 @@ func TestLaneMessages(t *testing.T) {
 	}
 }
 
-// TestLaneOfNobody: a name that means nothing changes nothing, and a second lane
-// is refused.
+// TestLaneOfNobody: a name that means nothing opens nothing, and no lane is opened
+// twice, or when its call is over.
 func TestLaneOfNobody(t *testing.T) {
 	t.Parallel()
 	s := told{stdout: make(chan string)}
 	socket := serveSlow(t, New(Deps{Sandboxes: s}), time.Hour, time.Hour)
+	refused := func(what, name string) {
+		t.Helper()
+		if res, body := getLane(t, socket, name); res.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: %s", what, res.Status)
+		} else if text, _ := body.ReadString('\n'); !strings.Contains(text, "no call of this caller") {
+			t.Errorf("%s: %q", what, text)
+		}
+	}
+	refused("no name", "")
+	refused("an unknown name", "absent")
 	stream := startRun(t, socket)
-	name, _ := openLane(t, socket)
-	sayLane(t, stream, "absent")
 	s.stdout <- "x"
 	if m := next(t, stream); string(m.GetStdout()) != "x" {
 		t.Fatalf("got %v", m)
 	}
-	sayLane(t, stream, name)
+	openLane(t, socket, stream)
 	if m := next(t, stream); !m.GetOutputMoved() {
 		t.Fatalf("got %v", m)
 	}
-	sayLane(t, stream, name)
-	if _, err := stream.Receive(); connect.CodeOf(err) != connect.CodeInvalidArgument {
-		t.Errorf("a second lane: %v", err)
+	refused("a second lane", stream.ResponseHeader().Get(api.LaneHeader))
+	other := startRun(t, socket)
+	s.stdout <- "x" // to one of the two
+	close(s.stdout)
+	for err := error(nil); err == nil; {
+		_, err = other.Receive()
 	}
+	refused("after the end", other.ResponseHeader().Get(api.LaneHeader))
 }
 
 // TestStuckLane has a caller that takes nothing of its lane: its run is taken
@@ -193,8 +204,10 @@ func TestStuckLane(t *testing.T) {
 			begin := make(chan struct{})
 			socket := serveSlow(t, New(Deps{Sandboxes: waiting{endless{flood: f}, begin}, WriteTimeout: tt.timeout}), time.Hour, time.Hour)
 			stream := startRun(t, socket)
-			lane, _ := openLane(t, socket)
-			sayLane(t, stream, lane)
+			if m := next(t, stream); string(m.GetStdout()) != "x" {
+				t.Fatalf("got %v", m)
+			}
+			openLane(t, socket, stream)
 			if m := next(t, stream); !m.GetOutputMoved() {
 				t.Fatalf("got %v", m)
 			}
@@ -210,62 +223,56 @@ func TestStuckLane(t *testing.T) {
 	}
 }
 
-// waiting is endless from begin on.
+// waiting says a word, and is endless from begin on.
 type waiting struct {
 	endless
 	begin chan struct{}
 }
 
 func (w waiting) Run(ctx context.Context, req runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+	if _, err := io.WriteString(rio.Stdout, "x"); err != nil {
+		return nil, err
+	}
 	<-w.begin
 	return w.endless.Run(ctx, req, rio)
 }
 
-// TestLaneIsClaimedByItsCaller: not by another, not twice, and not late.
-func TestLaneIsClaimedByItsCaller(t *testing.T) {
+// TestLaneIsItsCallers: not another's, and not there twice, or late.
+func TestLaneIsItsCallers(t *testing.T) {
 	as := func(c peer.Caller) context.Context { return peer.NewContext(t.Context(), c) }
 	ann, bob := peer.User(peerAnn, 1, nil, 1), peer.User(peerBob, 1, nil, 1)
-	ls := newLanes(time.Hour)
-	name := ls.add(&lane{caller: callerOf(as(ann)), claimed: make(chan struct{})})
+	ls := newLanes()
+	offer := func(c peer.Caller) (name string, withdraw func()) {
+		h := http.Header{}
+		withdraw = ls.offer(as(c), h, func(*lane) {})
+		return h.Get(api.LaneHeader), withdraw
+	}
+	taken := func(ctx context.Context, name string) bool {
+		_, ok := ls.take(ctx, name)
+		return ok
+	}
+	name, _ := offer(ann)
 	for who, ctx := range map[string]context.Context{
 		"another user": as(bob), "a sandbox of hers": as(ann.In("p")), "nobody": t.Context(), "root": as(peer.User(0, 0, nil, 1)),
 	} {
-		if ls.claim(ctx, name) != nil {
+		if taken(ctx, name) {
 			t.Errorf("%s got her lane", who)
 		}
 	}
-	if ls.claim(as(peer.User(peerAnn, 1, nil, 2)), name) == nil {
+	if !taken(as(peer.User(peerAnn, 1, nil, 2)), name) {
 		t.Error("she did not get it herself")
 	}
-	if ls.claim(as(ann), name) != nil {
-		t.Error("it was claimed twice")
+	if taken(as(ann), name) {
+		t.Error("it was opened twice")
 	}
-	inside := ls.add(&lane{caller: callerOf(as(ann.In("p"))), claimed: make(chan struct{})})
-	if ls.claim(as(ann), inside) != nil || ls.claim(as(ann.In("q")), inside) != nil || ls.claim(as(bob.In("p")), inside) == nil {
+	inside, _ := offer(ann.In("p"))
+	if taken(as(ann), inside) || taken(as(ann.In("q")), inside) || !taken(as(bob.In("p")), inside) {
 		t.Error("the lane of a sandbox is not the sandbox's alone")
 	}
-	late := ls.add(&lane{caller: callerOf(as(ann)), claimed: make(chan struct{})})
-	ls.remove(late)
-	if ls.claim(as(ann), late) != nil || len(ls.waiting) != 0 {
-		t.Errorf("a lane that ended was claimed, or %d are left", len(ls.waiting))
-	}
-}
-
-// TestUnclaimedLane ends, without a message.
-func TestUnclaimedLane(t *testing.T) {
-	t.Parallel()
-	ls := newLanes(100 * time.Millisecond)
-	mux := http.NewServeMux()
-	mux.Handle("GET "+api.LanePath, ls)
-	socket := serveSlow(t, mux, time.Hour, time.Hour)
-	_, body := openLane(t, socket)
-	if rest, err := io.ReadAll(body); err != nil || len(rest) != 0 {
-		t.Errorf("%q, %v", rest, err)
-	}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if len(ls.waiting) != 0 {
-		t.Errorf("%d lanes wait", len(ls.waiting))
+	late, withdraw := offer(ann)
+	withdraw()
+	if taken(as(ann), late) || len(ls.offers) != 0 {
+		t.Errorf("a lane was opened whose call is over, or %d are left", len(ls.offers))
 	}
 }
 
@@ -290,8 +297,11 @@ func TestQuietLane(t *testing.T) {
 	h := boundBody(New(Deps{Sandboxes: s, WriteTimeout: timeout}), timeout)
 	socket := serveSlow(t, h, time.Hour, time.Hour)
 	stream := startRun(t, socket)
-	name, lane := openLane(t, socket)
-	sayLane(t, stream, name)
+	s.stdout <- "x"
+	if m := next(t, stream); string(m.GetStdout()) != "x" {
+		t.Fatalf("got %v", m)
+	}
+	lane := openLane(t, socket, stream)
 	if m := next(t, stream); !m.GetOutputMoved() {
 		t.Fatalf("got %v", m)
 	}

@@ -72,8 +72,6 @@ func hearRun(m *caissonv1.RunRequest) inbound {
 		return inbound{signal: &kind.Signal}
 	case *caissonv1.RunRequest_Resize:
 		return inbound{resize: orNoSize(kind.Resize)}
-	case *caissonv1.RunRequest_Lane:
-		return inbound{lane: &kind.Lane}
 	case *caissonv1.RunRequest_Start:
 		return inbound{again: "start"}
 	}

@@ -8,7 +8,6 @@ import (
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/runtime"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // sandboxes serves SandboxService.
@@ -76,40 +75,27 @@ func (s sandboxes) Logs(ctx context.Context, r *connect.Request[caissonv1.LogsRe
 	if err != nil {
 		return fail(err)
 	}
-	l := s.lanes.claim(ctx, r.Msg.Lane)
-	if l == nil {
-		send := lockedSend(stream)
-		return fail(s.logs(ctx, r.Msg.Ref, options, func(m *caissonv1.LogsResponse, _ func(*lane) error) error { return send(m) }))
-	}
-	defer l.close()
-	return fail(s.logsInLane(ctx, r.Msg.Ref, options, stream, l))
+	return fail(s.logs(ctx, r.Msg.Ref, options, stream))
 }
 
-func (s sandboxes) logs(ctx context.Context, ref string, o runtime.LogOptions, send sendOutput[caissonv1.LogsResponse]) error {
-	return s.runtime.Logs(ctx, ref, o, writer[caissonv1.LogsResponse]{stdoutOfLogs, send}, writer[caissonv1.LogsResponse]{stderrOfLogs, send})
-}
-
-// logsInLane says in the call that the output comes in l, and sends it there.
-func (s sandboxes) logsInLane(ctx context.Context, ref string, o runtime.LogOptions, stream *connect.ServerStream[caissonv1.LogsResponse], l *lane) error {
+func (s sandboxes) logs(ctx context.Context, ref string, o runtime.LogOptions, stream *connect.ServerStream[caissonv1.LogsResponse]) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	sent := func(err error) error {
-		if err = sbxerr.Wrap(sbxerr.Canceled, "server.send", err); err != nil {
-			cancel(err)
-		}
-		return err
-	}
-	if err := sent(stream.Send(&caissonv1.LogsResponse{Kind: &caissonv1.LogsResponse_OutputMoved{OutputMoved: true}})); err != nil {
-		return err
-	}
-	err := s.logs(ctx, ref, o, func(_ *caissonv1.LogsResponse, inLane func(*lane) error) error { return sent(inLane(l)) })
+	out := &outlet[caissonv1.LogsResponse]{stream: stream, cancel: cancel, moved: logsMoved}
+	defer out.close()
+	defer s.lanes.offer(ctx, stream.ResponseHeader(), out.join)()
+	err := s.runtime.Logs(ctx, ref, o, writer[caissonv1.LogsResponse]{stdoutOfLogs, out.sendOutput}, writer[caissonv1.LogsResponse]{stderrOfLogs, out.sendOutput})
 	if cause := context.Cause(ctx); cause != nil {
 		return cause // what it did to the reading does not matter
 	}
 	if err != nil {
 		return err
 	}
-	return sent(l.end())
+	return out.endOutput()
+}
+
+func logsMoved() *caissonv1.LogsResponse {
+	return &caissonv1.LogsResponse{Kind: &caissonv1.LogsResponse_OutputMoved{OutputMoved: true}}
 }
 
 func (s sandboxes) Spec(ctx context.Context, r *connect.Request[caissonv1.SpecRequest]) (*connect.Response[caissonv1.SpecResponse], error) {

@@ -116,7 +116,7 @@ func New(d Deps) http.Handler {
 		connect.WithCodec(strictJSON{"json; charset=utf-8"}),
 		connect.WithRecover(recovered(d.Log)),
 	)
-	lanes := newLanes(laneTimeout)
+	lanes := newLanes()
 	mux := http.NewServeMux()
 	mux.Handle("GET "+api.LanePath, lanes)
 	mux.Handle(caissonv1connect.NewSandboxServiceHandler(sandboxes{d.Sandboxes, startTimeout, lanes}, options))

@@ -77,8 +77,6 @@ func hearExec(m *caissonv1.StreamExecRequest) inbound {
 		return inbound{signal: &kind.Signal}
 	case *caissonv1.StreamExecRequest_Resize:
 		return inbound{resize: orNoSize(kind.Resize)}
-	case *caissonv1.StreamExecRequest_Lane:
-		return inbound{lane: &kind.Lane}
 	case *caissonv1.StreamExecRequest_Start:
 		return inbound{again: "start"}
 	case *caissonv1.StreamExecRequest_Attach:

@@ -801,7 +801,6 @@ type RunRequest struct {
 	//	*RunRequest_CloseStdin
 	//	*RunRequest_Signal
 	//	*RunRequest_Resize
-	//	*RunRequest_Lane
 	Kind          isRunRequest_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -889,15 +888,6 @@ func (x *RunRequest) GetResize() *WinSize {
 	return nil
 }
 
-func (x *RunRequest) GetLane() string {
-	if x != nil {
-		if x, ok := x.Kind.(*RunRequest_Lane); ok {
-			return x.Lane
-		}
-	}
-	return ""
-}
-
 type isRunRequest_Kind interface {
 	isRunRequest_Kind()
 }
@@ -922,17 +912,6 @@ type RunRequest_Resize struct {
 	Resize *WinSize `protobuf:"bytes,5,opt,name=resize,proto3,oneof"`
 }
 
-type RunRequest_Lane struct {
-	// Send the output in the lane of this name, which this caller holds open:
-	// GET /lane on the same socket, with HTTP/1.1, is answered with a name in
-	// the header Caisson-Lane and stays open. Once the call said output_moved,
-	// the answer's body goes on with the messages of the call that hold output,
-	// each after its length (a varint); a length of 0 is their end, after which
-	// the result comes in the call. A lane that nobody names for 10 s ends, and
-	// the name of one that is not there changes nothing.
-	Lane string `protobuf:"bytes,6,opt,name=lane,proto3,oneof"`
-}
-
 func (*RunRequest_Start) isRunRequest_Kind() {}
 
 func (*RunRequest_Stdin) isRunRequest_Kind() {}
@@ -942,8 +921,6 @@ func (*RunRequest_CloseStdin) isRunRequest_Kind() {}
 func (*RunRequest_Signal) isRunRequest_Kind() {}
 
 func (*RunRequest_Resize) isRunRequest_Kind() {}
-
-func (*RunRequest_Lane) isRunRequest_Kind() {}
 
 type RunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1110,7 +1087,12 @@ type RunResponse_StderrSkipped struct {
 }
 
 type RunResponse_OutputMoved struct {
-	OutputMoved bool `protobuf:"varint,8,opt,name=output_moved,json=outputMoved,proto3,oneof"` // no more output comes here: it comes in the lane
+	// No more output comes here: it comes in the call's lane, which the same
+	// caller opened. That is GET /lane on the same socket, with HTTP/1.1 and the
+	// header Caisson-Lane that the call was answered with. The body of its answer
+	// is the messages of the call that hold output, each after its length (a
+	// varint); a length of 0 is their end, after which the result comes here.
+	OutputMoved bool `protobuf:"varint,8,opt,name=output_moved,json=outputMoved,proto3,oneof"`
 }
 
 func (*RunResponse_Started) isRunResponse_Kind() {}
@@ -2136,7 +2118,6 @@ type StreamExecRequest struct {
 	//	*StreamExecRequest_CloseStdin
 	//	*StreamExecRequest_Signal
 	//	*StreamExecRequest_Resize
-	//	*StreamExecRequest_Lane
 	Kind          isStreamExecRequest_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2233,15 +2214,6 @@ func (x *StreamExecRequest) GetResize() *WinSize {
 	return nil
 }
 
-func (x *StreamExecRequest) GetLane() string {
-	if x != nil {
-		if x, ok := x.Kind.(*StreamExecRequest_Lane); ok {
-			return x.Lane
-		}
-	}
-	return ""
-}
-
 type isStreamExecRequest_Kind interface {
 	isStreamExecRequest_Kind()
 }
@@ -2270,10 +2242,6 @@ type StreamExecRequest_Resize struct {
 	Resize *WinSize `protobuf:"bytes,6,opt,name=resize,proto3,oneof"`
 }
 
-type StreamExecRequest_Lane struct {
-	Lane string `protobuf:"bytes,7,opt,name=lane,proto3,oneof"` // as in RunRequest
-}
-
 func (*StreamExecRequest_Start) isStreamExecRequest_Kind() {}
 
 func (*StreamExecRequest_Attach) isStreamExecRequest_Kind() {}
@@ -2285,8 +2253,6 @@ func (*StreamExecRequest_CloseStdin) isStreamExecRequest_Kind() {}
 func (*StreamExecRequest_Signal) isStreamExecRequest_Kind() {}
 
 func (*StreamExecRequest_Resize) isStreamExecRequest_Kind() {}
-
-func (*StreamExecRequest_Lane) isStreamExecRequest_Kind() {}
 
 type StreamExecStart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5730,7 +5696,6 @@ type LogsRequest struct {
 	Exec          string                 `protobuf:"bytes,4,opt,name=exec,proto3" json:"exec,omitempty"`                                      // empty: the command that the sandbox was made for
 	StdoutOffset  int64                  `protobuf:"varint,5,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"` // bytes that the caller has had already
 	StderrOffset  int64                  `protobuf:"varint,6,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
-	Lane          string                 `protobuf:"bytes,7,opt,name=lane,proto3" json:"lane,omitempty"` // as in RunRequest; the call ends after the output
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5805,13 +5770,6 @@ func (x *LogsRequest) GetStderrOffset() int64 {
 		return x.StderrOffset
 	}
 	return 0
-}
-
-func (x *LogsRequest) GetLane() string {
-	if x != nil {
-		return x.Lane
-	}
-	return ""
 }
 
 type LogsResponse struct {
@@ -5931,7 +5889,7 @@ type LogsResponse_StderrSkipped struct {
 }
 
 type LogsResponse_OutputMoved struct {
-	OutputMoved bool `protobuf:"varint,5,opt,name=output_moved,json=outputMoved,proto3,oneof"` // likewise
+	OutputMoved bool `protobuf:"varint,5,opt,name=output_moved,json=outputMoved,proto3,oneof"` // likewise; the call ends after the output
 }
 
 func (*LogsResponse_Stdout) isLogsResponse_Kind() {}
@@ -8422,7 +8380,7 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\asandbox\x18\x01 \x01(\v2\x17.caisson.v1.SandboxSpecR\asandbox\x12(\n" +
 	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\x12\x16\n" +
 	"\x06detach\x18\x03 \x01(\bR\x06detach\x12\x14\n" +
-	"\x05learn\x18\x04 \x01(\bR\x05learn\"\xdb\x01\n" +
+	"\x05learn\x18\x04 \x01(\bR\x05learn\"\xc5\x01\n" +
 	"\n" +
 	"RunRequest\x12+\n" +
 	"\x05start\x18\x01 \x01(\v2\x13.caisson.v1.RunSpecH\x00R\x05start\x12\x16\n" +
@@ -8430,8 +8388,7 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\vclose_stdin\x18\x03 \x01(\bH\x00R\n" +
 	"closeStdin\x12\x18\n" +
 	"\x06signal\x18\x04 \x01(\x05H\x00R\x06signal\x12-\n" +
-	"\x06resize\x18\x05 \x01(\v2\x13.caisson.v1.WinSizeH\x00R\x06resize\x12\x14\n" +
-	"\x04lane\x18\x06 \x01(\tH\x00R\x04laneB\x06\n" +
+	"\x06resize\x18\x05 \x01(\v2\x13.caisson.v1.WinSizeH\x00R\x06resizeB\x06\n" +
 	"\x04kind\"\xc2\x02\n" +
 	"\vRunResponse\x12/\n" +
 	"\astarted\x18\x01 \x01(\v2\x13.caisson.v1.StartedH\x00R\astarted\x12\x18\n" +
@@ -8520,7 +8477,7 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x06result\x18\x01 \x01(\v2\x12.caisson.v1.ResultR\x06result\x12\x16\n" +
 	"\x06stdout\x18\x02 \x01(\fR\x06stdout\x12\x16\n" +
 	"\x06stderr\x18\x03 \x01(\fR\x06stderr\x12\x12\n" +
-	"\x04exec\x18\x04 \x01(\tR\x04exec\"\x98\x02\n" +
+	"\x04exec\x18\x04 \x01(\tR\x04exec\"\x82\x02\n" +
 	"\x11StreamExecRequest\x123\n" +
 	"\x05start\x18\x01 \x01(\v2\x1b.caisson.v1.StreamExecStartH\x00R\x05start\x12,\n" +
 	"\x06attach\x18\x02 \x01(\v2\x12.caisson.v1.AttachH\x00R\x06attach\x12\x16\n" +
@@ -8528,8 +8485,7 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\vclose_stdin\x18\x04 \x01(\bH\x00R\n" +
 	"closeStdin\x12\x18\n" +
 	"\x06signal\x18\x05 \x01(\x05H\x00R\x06signal\x12-\n" +
-	"\x06resize\x18\x06 \x01(\v2\x13.caisson.v1.WinSizeH\x00R\x06resize\x12\x14\n" +
-	"\x04lane\x18\a \x01(\tH\x00R\x04laneB\x06\n" +
+	"\x06resize\x18\x06 \x01(\v2\x13.caisson.v1.WinSizeH\x00R\x06resizeB\x06\n" +
 	"\x04kind\"M\n" +
 	"\x0fStreamExecStart\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12(\n" +
@@ -8781,15 +8737,14 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
-	"\aremoved\x18\x04 \x01(\bR\aremoved\"\xc1\x01\n" +
+	"\aremoved\x18\x04 \x01(\bR\aremoved\"\xad\x01\n" +
 	"\vLogsRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x16\n" +
 	"\x06stream\x18\x03 \x01(\tR\x06stream\x12\x12\n" +
 	"\x04exec\x18\x04 \x01(\tR\x04exec\x12#\n" +
 	"\rstdout_offset\x18\x05 \x01(\x03R\fstdoutOffset\x12#\n" +
-	"\rstderr_offset\x18\x06 \x01(\x03R\fstderrOffset\x12\x12\n" +
-	"\x04lane\x18\a \x01(\tR\x04lane\"\xc1\x01\n" +
+	"\rstderr_offset\x18\x06 \x01(\x03R\fstderrOffset\"\xc1\x01\n" +
 	"\fLogsResponse\x12\x18\n" +
 	"\x06stdout\x18\x01 \x01(\fH\x00R\x06stdout\x12\x18\n" +
 	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderr\x12'\n" +
@@ -9383,7 +9338,6 @@ func file_caisson_v1_caisson_proto_init() {
 		(*RunRequest_CloseStdin)(nil),
 		(*RunRequest_Signal)(nil),
 		(*RunRequest_Resize)(nil),
-		(*RunRequest_Lane)(nil),
 	}
 	file_caisson_v1_caisson_proto_msgTypes[10].OneofWrappers = []any{
 		(*RunResponse_Started)(nil),
@@ -9403,7 +9357,6 @@ func file_caisson_v1_caisson_proto_init() {
 		(*StreamExecRequest_CloseStdin)(nil),
 		(*StreamExecRequest_Signal)(nil),
 		(*StreamExecRequest_Resize)(nil),
-		(*StreamExecRequest_Lane)(nil),
 	}
 	file_caisson_v1_caisson_proto_msgTypes[31].OneofWrappers = []any{
 		(*StreamExecResponse_Started)(nil),
