@@ -24,6 +24,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/ports"
 	"github.com/caisson-run/caisson/runtime/traffic"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -80,11 +81,11 @@ type Manager struct {
 	host        cgroups.Host
 	rlimit      []specs.POSIXRlimit // the daemon's own, which bound the sandboxes'
 	oomScore    int                 // the daemon's own, below which no sandbox can go
-	init        *program            // of PID 1
-	stages      []stage             // what each sandbox is made of
-	boot        string              // ID of this boot of the host
-	making      *gate               // bounds the sandboxes that are being made
-	owners      *mount.UserNSCache  // maps owners of workspaces
+	init        *pid1.Program
+	stages      []stage            // what each sandbox is made of
+	boot        string             // ID of this boot of the host
+	making      *gate              // bounds the sandboxes that are being made
+	owners      *mount.UserNSCache // maps owners of workspaces
 	shims       *shims
 	authors     *authors
 	published   ports.Table
@@ -124,7 +125,7 @@ func New(engine Engine, images ImageStore, log *slog.Logger, o Options) (*Manage
 	if err := output.Probe(p.outputs()); err != nil {
 		return nil, err
 	}
-	program, err := readProgram(o.InitPath)
+	program, err := pid1.ReadProgram(o.InitPath)
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +293,7 @@ func (m *Manager) Close(ctx context.Context) error {
 		errs = append(errs, m.owners.Close())
 	}
 	if m.init != nil {
-		errs = append(errs, m.init.memory.Close())
+		errs = append(errs, m.init.Close())
 	}
 	if m.keep.Load() && m.leftSome.Load() {
 		return errors.Join(errs...)

@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -201,8 +200,8 @@ func (m *Manager) createInit(_ context.Context, s *sandbox) error {
 	if err := makeDir(dir, 0o711); err != nil {
 		return err
 	}
-	if err := m.init.copyTo(filepath.Join(dir, initproto.BinaryName)); err != nil {
-		return sbxerr.Wrap(sbxerr.StateDir, "runtime.init", fmt.Errorf("copy PID 1's program: %w", err))
+	if err := m.init.CopyTo(filepath.Join(dir, initproto.BinaryName)); err != nil {
+		return err
 	}
 	u := s.plan.user
 	var err error

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sealed puts b into a memfd that nobody can change any more. Its pages are
-// charged to the daemon for as long as PID 1 keeps the descriptor, which seals
+// sealed puts b into a memfd of that name that nobody can change any more. Its pages
+// are charged to the daemon for as long as anybody keeps the descriptor, which seals
 // bound to the size of b.
-func sealed(b []byte) (int, error) {
-	fd, err := memfd()
+func sealed(name string, b []byte) (int, error) {
+	fd, err := memfd(name)
 	if err != nil {
 		return -1, fmt.Errorf("make memfd: %w", err)
 	}
@@ -41,11 +41,11 @@ func fillAndSeal(fd int, b []byte) error {
 
 // memfd asks for one that can never be executed, which kernels before 6.3 do
 // not know (memfd_create(2)).
-func memfd() (int, error) {
+func memfd(name string) (int, error) {
 	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
-	fd, err := unix.MemfdCreate("caisson-start", flags|unix.MFD_NOEXEC_SEAL)
+	fd, err := unix.MemfdCreate(name, flags|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) {
-		return unix.MemfdCreate("caisson-start", flags)
+		return unix.MemfdCreate(name, flags)
 	}
 	return fd, err
 }

@@ -93,7 +93,7 @@ func prepare(payload []byte, cmd Command) (_ parcel, err error) {
 	if err := unblock(streams); err != nil {
 		return parcel{}, err
 	}
-	fd, err := sealed(payload)
+	fd, err := sealed("caisson-start", payload)
 	if err != nil {
 		return parcel{}, err
 	}
