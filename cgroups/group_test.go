@@ -168,8 +168,8 @@ func TestAbsentGroup(t *testing.T) {
 		if diffs := g.Verify(sane); len(diffs) < 6 {
 			t.Errorf("%s: Verify = %v; want every limit missing", h.Mode, diffs)
 		}
-		if g.Exists() || len(g.Values()) != 0 {
-			t.Errorf("%s: exists %v with %v", h.Mode, g.Exists(), g.Values())
+		if g.Exists() {
+			t.Errorf("%s: it exists", h.Mode)
 		}
 	}
 }
@@ -208,9 +208,6 @@ func TestVerifyV1(t *testing.T) {
 	g := f.group(h, inForce(h))
 	if diffs := g.Verify(sane); len(diffs) != 0 {
 		t.Fatalf("Verify = %v; want nothing", diffs)
-	}
-	if values := g.Values(); values["pids.max"] != "256" || values["memory.limit_in_bytes"] != "536870912" || len(values) != len(inForce(h)) {
-		t.Errorf("Values = %v", values)
 	}
 	// Each file alone, in turn: changed, and gone.
 	for name := range inForce(h) {

@@ -60,18 +60,6 @@ func (g *Group) tighten(controller, file, value string) error {
 	return nil
 }
 
-// Values reads every limit file that Verify looks at, by name. A file that
-// cannot be read is left out; Verify says why.
-func (g *Group) Values() map[string]string {
-	values := map[string]string{}
-	for _, f := range (Limits{}).Files(g.host) {
-		if live, err := g.live(f); err == nil {
-			values[f.Name] = live
-		}
-	}
-	return values
-}
-
 // Verify compares the live files with what want declares and returns every
 // difference, none if all is in force. What cannot be read is a difference:
 // nobody can say that it is in force.

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"sync"
 
+	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/posture"
@@ -63,7 +64,15 @@ func renewed(old, fresh []PostureCheck) []PostureCheck {
 	return slices.Concat(fresh, kept)
 }
 
-// comparePosture compares s with its declaration, as far as how says.
+// compared is what a part of the sandbox is, and how that differs from what was
+// declared.
+type compared struct {
+	checks []PostureCheck
+	err    error
+}
+
+// comparePosture compares s with its declaration, as far as how says. Its parts have
+// nothing to do with each other, and each waits for the kernel.
 func (m *Manager) comparePosture(ctx context.Context, s *sandbox, how posture.Declared) ([]PostureCheck, error) {
 	r := s.kept()
 	group, err := m.group(s.id)
@@ -73,28 +82,52 @@ func (m *Manager) comparePosture(ctx context.Context, s *sandbox, how posture.De
 	s.mu.Lock()
 	how.PID, how.PIDFD, how.Spec = s.process.pid, s.process.file, s.spec
 	s.mu.Unlock()
-	process, err := posture.Check(ctx, how)
-	checks := []PostureCheck{}
-	for _, c := range process {
-		checks = append(checks, PostureCheck{Name: c.Name, Declared: c.Declared, Live: c.Live})
+	var process, network compared
+	var parts sync.WaitGroup
+	parts.Go(func() { process = compareProcess(ctx, how) })
+	parts.Go(func() { network = m.compareNetwork(r) })
+	limits := compareLimits(group, r.Limits.cgroup(), m.host)
+	parts.Wait()
+	checks := slices.Concat([]PostureCheck{}, process.checks, limits.checks, network.checks)
+	return checks, sbxerr.Wrap(sbxerr.Posture, "runtime.posture", errors.Join(process.err, limits.err, network.err))
+}
+
+func compareProcess(ctx context.Context, d posture.Declared) compared {
+	var c compared
+	results, err := posture.Check(ctx, d)
+	for _, r := range results {
+		c.checks = append(c.checks, PostureCheck{Name: r.Name, Declared: r.Declared, Live: r.Live})
 	}
-	var differences []string
-	for _, mm := range group.Verify(r.Limits.cgroup()) {
-		differences = append(differences, "cgroup "+mm.String())
+	c.err = err
+	return c
+}
+
+// compareLimits reads each file once: what is no mismatch is as it was declared.
+func compareLimits(group *cgroups.Group, limits cgroups.Limits, host cgroups.Host) compared {
+	var c compared
+	live := map[string]string{}
+	var differences []error
+	for _, mm := range group.Verify(limits) {
+		live[mm.File] = mm.Live
+		differences = append(differences, fmt.Errorf("cgroup %s", mm))
 	}
-	live := group.Values()
-	for _, f := range r.Limits.cgroup().Files(m.host) {
-		checks = append(checks, PostureCheck{Name: "cgroup " + f.Name, Declared: f.Value, Live: live[f.Name]})
+	for _, f := range limits.Files(host) {
+		c.checks = append(c.checks, PostureCheck{Name: "cgroup " + f.Name, Declared: f.Value, Live: f.Value})
+		if found, differs := live[f.Name]; differs {
+			c.checks[len(c.checks)-1].Live = found
+		}
 	}
-	network, netErr := m.checkNetns(r)
-	for _, d := range network {
-		differences = append(differences, "network "+d.String())
+	c.err = errors.Join(differences...)
+	return c
+}
+
+func (m *Manager) compareNetwork(r record) compared {
+	found, err := m.checkNetns(r)
+	errs := []error{err}
+	for _, d := range found {
+		errs = append(errs, fmt.Errorf("network %s", d))
 	}
-	checks = append(checks, networkCheck(r.Network, network, netErr))
-	if len(differences) > 0 {
-		err = errors.Join(err, fmt.Errorf("%s", strings.Join(differences, "; ")))
-	}
-	return checks, sbxerr.Wrap(sbxerr.Posture, "runtime.posture", errors.Join(err, netErr))
+	return compared{[]PostureCheck{networkCheck(r.Network, found, err)}, errors.Join(errs...)}
 }
 
 // checkNetns compares the network namespace with what the mode and policy of r need.
