@@ -63,10 +63,10 @@ func (e *engine) start(ctx context.Context, tries int) (err error) {
 const startPause = 100 * time.Millisecond
 
 // stop ends what start started, all of it or a part.
-func (e *engine) stop(ctx context.Context) error {
+func (e *engine) stop(context.Context) error {
 	err := e.Close()
 	if e.server != nil {
-		err = errors.Join(err, e.server.Stop(ctx))
+		e.server.Stop()
 	}
 	return err
 }

@@ -164,9 +164,7 @@ func supervise(t testing.TB) *Supervisor {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
+		s.Stop()
 		if t.Failed() {
 			t.Logf("containerd said:\n%s", s.out.Tail())
 		}

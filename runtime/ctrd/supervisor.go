@@ -19,7 +19,7 @@ import (
 
 const (
 	startTimeout = 30 * time.Second // of the first start, which may have a database to recover
-	stopGrace    = 10 * time.Second // between SIGTERM and SIGKILL
+	endTimeout   = 10 * time.Second // of a server that was killed
 	minBackoff   = 100 * time.Millisecond
 	maxBackoff   = 10 * time.Second
 	stable       = 30 * time.Second // a life this long starts the backoff anew
@@ -35,9 +35,14 @@ type ServerConfig struct {
 // Supervisor keeps one private containerd running until Stop. One that ends, or
 // does not answer any more, is started again.
 //
-// The server dies with the daemon, even with one that was killed: the kernel
-// sends it SIGTERM (PR_SET_PDEATHSIG). Its shims, and so the sandboxes, live on.
-// A server that is left all the same is found and ended by the next Supervise.
+// The server dies with the daemon, even with one that was killed (PR_SET_PDEATHSIG).
+// Its shims, and so the sandboxes, live on. A server that is left all the same is
+// found and ended by the next Supervise.
+//
+// Whoever ends a server kills it. One that is asked to end while it finds its shims
+// again takes those that it has not found yet for dead, and has their containers
+// killed (cleanupAfterDeadShim in containerd's core/runtime/v2). Its database bears
+// being killed as it bears a crash.
 type Supervisor struct {
 	cfg  ServerConfig
 	out  *boundedLog
@@ -74,7 +79,8 @@ func Supervise(ctx context.Context, cfg ServerConfig) (*Supervisor, error) {
 	firstExit := make(chan error, 1)
 	go s.loop(firstExit)
 	if err := s.awaitReady(ctx, firstExit); err != nil {
-		return nil, errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
+		s.Stop()
+		return nil, err
 	}
 	return s, nil
 }
@@ -89,32 +95,16 @@ func (s *Supervisor) Status() ServerStatus {
 	return s.status
 }
 
-// Stop ends the server for good: SIGTERM, and SIGKILL when that took too long or
-// ctx ended. Sandboxes are left as they are. Stopping twice is fine.
-func (s *Supervisor) Stop(ctx context.Context) error {
+// Stop ends the server for good. Sandboxes are left as they are. Stopping twice is
+// fine.
+func (s *Supervisor) Stop() {
 	s.stopOnce.Do(func() { close(s.stop) })
-	s.signal(syscall.SIGTERM)
-	grace := time.NewTimer(stopGrace)
-	defer grace.Stop()
-	select {
-	case <-s.done:
-		return nil
-	case <-grace.C:
-	case <-ctx.Done():
-	}
-	s.signal(syscall.SIGKILL)
-	<-s.done // SIGKILL cannot be ignored
-	return nil
-}
-
-// signal reaches the process it is meant for and no other: os.Process holds a
-// pidfd.
-func (s *Supervisor) signal(sig syscall.Signal) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.proc != nil {
-		s.proc.Signal(sig) // fails only if it has just ended, which is what we want
+	if s.proc != nil { // it holds a pidfd, and so reaches no other process
+		s.proc.Kill() // fails only if it has just ended, which is what we want
 	}
+	s.mu.Unlock()
+	<-s.done
 }
 
 // prepare makes the directories and the configuration, and ends a server of an
@@ -259,7 +249,7 @@ func (s *Supervisor) command() *exec.Cmd {
 	cmd.Env = []string{"PATH=" + s.cfg.BinDir}
 	cmd.Stdout, cmd.Stderr = s.out, s.out
 	cmd.WaitDelay = time.Second // a child of it may hold the pipe open
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
 

@@ -78,11 +78,11 @@ func TestDaemonKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantState(t, e, "orphan", StatusRunning)
-	for _, step := range []error{e.Delete(t.Context(), "orphan"), e.Close(), s.Stop(t.Context()), s.Stop(t.Context())} {
-		if step != nil {
-			t.Error(step)
-		}
+	if err := errors.Join(e.Delete(t.Context(), "orphan"), e.Close()); err != nil {
+		t.Error(err)
 	}
+	s.Stop()
+	s.Stop()
 	if _, held := socketHolder(p.Socket()); held || s.Status().PID != 0 {
 		t.Error("the server runs after Stop")
 	}
@@ -105,7 +105,7 @@ func TestTakeover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Stop(context.Background())
+	defer s.Stop()
 	select {
 	case <-ended:
 	case <-time.After(10 * time.Second):

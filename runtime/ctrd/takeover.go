@@ -38,7 +38,7 @@ func isServer(pid int, config string) bool {
 	return program(pid) == "containerd" && bytes.Contains(arguments(pid), []byte("\x00--config\x00"+config+"\x00"))
 }
 
-// endServer ends pid: SIGTERM, then SIGKILL. The pidfd is taken first and the
+// endServer kills pid, as [Supervisor] says why. The pidfd is taken first and the
 // identity checked after, so a reused pid cannot be hit.
 func endServer(ctx context.Context, pid int, config string) error {
 	fd, err := unix.PidfdOpen(pid, 0)
@@ -52,16 +52,11 @@ func endServer(ctx context.Context, pid int, config string) error {
 	if !isServer(pid, config) {
 		return nil
 	}
-	for _, s := range []struct {
-		sig  unix.Signal
-		wait time.Duration
-	}{{unix.SIGTERM, stopGrace}, {unix.SIGKILL, stopGrace}} {
-		if err := unix.PidfdSendSignal(fd, s.sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("send %v: %w", s.sig, err)
-		}
-		if ended, err := awaitExit(ctx, fd, s.wait); ended || err != nil {
-			return err
-		}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("send SIGKILL: %w", err)
+	}
+	if ended, err := awaitExit(ctx, fd, endTimeout); ended || err != nil {
+		return err
 	}
 	return fmt.Errorf("wait for its end: %w", context.DeadlineExceeded)
 }

@@ -210,11 +210,10 @@ func TestNothingLeaks(t *testing.T) {
 			t.Fatal(err)
 		}
 		start(t, e, sandbox(t, "leak"))
-		for _, step := range []error{e.Delete(t.Context(), "leak"), e.Close(), s.Stop(t.Context())} {
-			if step != nil {
-				t.Error(step)
-			}
+		if err := errors.Join(e.Delete(t.Context(), "leak"), e.Close()); err != nil {
+			t.Error(err)
 		}
+		s.Stop()
 	}
 	cycle() // what is made once and kept
 	fds, routines := descriptors(t), goruntime.NumGoroutine()

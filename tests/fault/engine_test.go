@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -152,6 +153,42 @@ func TestServedBeforeTheEngine(t *testing.T) {
 		}
 	}
 	d.Run(t, "rm", "--force", "kept", "made")
+	checkSound(t, d)
+}
+
+// A containerd that is asked to end while it finds its shims again takes those that
+// it has not found for dead, and has what they hold killed. It is not asked, whether
+// its daemon is killed meanwhile or stopped: in the second after a start no sandbox is
+// lost either (F01).
+func TestEndWhileTheEngineFindsShims(t *testing.T) {
+	const sandboxes, rounds = 30, 12 // when it was asked, most runs of this lost one
+	d := harness.StartWith(t, "sandboxes: {keep_on_exit: true}\n")
+	var makers sync.WaitGroup
+	for range 3 {
+		makers.Go(func() {
+			for range sandboxes / 3 {
+				d.Try("create")
+			}
+		})
+	}
+	makers.Wait()
+	for round := range rounds {
+		if n := len(list(t, d)); n != sandboxes {
+			t.Fatalf("%d of %d sandboxes are left in round %d\n%s", n, sandboxes, round, d.Log())
+		}
+		time.Sleep(time.Duration(round%4) * 50 * time.Millisecond) // containerd starts
+		if round%2 == 0 {
+			d.Kill(t)
+		} else {
+			d.Stop(t)
+		}
+		d.Launch(t)
+	}
+	rm := []string{"rm", "--force"}
+	for _, s := range list(t, d) {
+		rm = append(rm, s.ID)
+	}
+	d.Run(t, rm...)
 	checkSound(t, d)
 }
 
