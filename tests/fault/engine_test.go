@@ -172,6 +172,12 @@ func TestEndWhileTheEngineFindsShims(t *testing.T) {
 		})
 	}
 	makers.Wait()
+	t.Cleanup(func() { // a daemon that is stopped keeps them
+		for _, s := range list(t, d) {
+			d.Run(t, "rm", "--force", s.ID)
+		}
+		checkSound(t, d)
+	})
 	for round := range rounds {
 		if n := len(list(t, d)); n != sandboxes {
 			t.Fatalf("%d of %d sandboxes are left in round %d\n%s", n, sandboxes, round, d.Log())
@@ -184,12 +190,6 @@ func TestEndWhileTheEngineFindsShims(t *testing.T) {
 		}
 		d.Launch(t)
 	}
-	rm := []string{"rm", "--force"}
-	for _, s := range list(t, d) {
-		rm = append(rm, s.ID)
-	}
-	d.Run(t, rm...)
-	checkSound(t, d)
 }
 
 // A clean-up at the start that fails ends the daemon, and the sandboxes of an
