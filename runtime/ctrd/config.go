@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // requiredPlugins make containerd refuse to start instead of serving without them.
@@ -58,6 +59,12 @@ var disabledPlugins = []string{
 	"io.containerd.tracing.processor.v1.otlp",
 }
 
+// shimPatience is how long a containerd that was started waits for each shim that it
+// finds again. One that does not answer is taken for dead, and what it holds is killed:
+// in the 5 s that are the default a busy host may let it wait. It ends before the
+// patience with the server's own start does (startTimeout).
+const shimPatience = 25 * time.Second
+
 // serverConfig renders the private containerd's configuration. It is pure: the
 // paths are the only thing that differs between two daemons.
 func serverConfig(p Paths) string {
@@ -79,6 +86,9 @@ func serverConfig(p Paths) string {
 	line("  level = \"warn\"") // from debug on, each shim opens one more socket
 	line("")
 	line("[stream_processors]") // none: the default runs ctd-decoder from PATH
+	line("")
+	line("[timeouts]")
+	line("  \"io.containerd.timeout.shim.load\" = \"%s\"", shimPatience)
 	line("")
 	line("[plugins.\"io.containerd.shim.v1.manager\"]")
 	line("  socket_dir = %q", p.shimSockets())

@@ -266,6 +266,32 @@ func TestHungContainerd(t *testing.T) {
 	}
 }
 
+// A shim that does not answer a new containerd for a while, as on a busy host, keeps
+// its sandboxes (F09).
+func TestSlowShim(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	d := harness.Start(t)
+	d.Run(t, "create", "--name", "kept")
+	shims, engines := programs(t, d, "containerd-shim-runc-v2"), programs(t, d, "containerd")
+	if len(shims) != 1 || len(engines) != 1 {
+		t.Fatalf("the shims are %v, containerd runs as %v; want one of each", shims, engines)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(shims[0], syscall.SIGCONT) }) // it may have ended
+	stopOrGo(t, shims[0], syscall.SIGSTOP)
+	kill9(t, engines[0])
+	time.Sleep(8 * time.Second) // containerd's own patience would be 5
+	if r := d.Run(t, "exec", "kept", "--", "echo", "on"); r.Stdout != "on\n" {
+		t.Errorf("meanwhile a command printed %q", r.Stdout)
+	}
+	stopOrGo(t, shims[0], syscall.SIGCONT)
+	d.Run(t, "create", "--name", "made") // waits for containerd
+	if r := d.Run(t, "exec", "kept", "--", "echo", "on"); r.Stdout != "on\n" {
+		t.Errorf("a command printed %q", r.Stdout)
+	}
+	d.Run(t, "rm", "--force", "kept", "made")
+	checkSound(t, d)
+}
+
 func stopOrGo(t *testing.T, pid int, sig syscall.Signal) {
 	t.Helper()
 	if err := syscall.Kill(pid, sig); err != nil {
