@@ -62,8 +62,8 @@ var disabledPlugins = []string{
 // shimPatience is how long a containerd that was started waits for each shim that it
 // finds again. One that does not answer is taken for dead, and what it holds is killed:
 // in the 5 s that are the default a busy host may let it wait. It ends before the
-// patience with the server's own start does (startTimeout).
-const shimPatience = 25 * time.Second
+// patience with the server's own start does.
+const shimPatience = startTimeout - 5*time.Second
 
 // serverConfig renders the private containerd's configuration. It is pure: the
 // paths are the only thing that differs between two daemons.
