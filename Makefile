@@ -24,7 +24,7 @@ SOURCES := $(shell find . \( -path ./.git -o -path ./$(BUILD) -o -path ./$(BIN) 
              -o -type f \( -name '*.go' ! -name '*_test.go' -o -path '*/assets/*' \) -print 2>/dev/null)
 
 ENGINE  := $(addprefix $(BIN)/,containerd containerd-shim-runc-v2 runc)
-OURS    := $(addprefix $(BIN)/,caisson caissond caisson-init caisson-gateway)
+OURS    := $(addprefix $(BIN)/,caisson caissond caisson-init caisson-gateway caisson-shim)
 OLD     := $(addprefix $(BUILD)/containerd17/,containerd containerd-shim-runc-v2)
 BASE    := $(ASSETS)/busybox $(ASSETS)/applets.txt
 PLUGINS := $(addprefix $(BUILD)/protoc/,protoc-gen-go protoc-gen-connect-go)
@@ -46,7 +46,7 @@ setup: ## install the Debian packages that building and testing need (or say whi
 	@scripts/setup.sh
 
 .PHONY: build
-build: $(OURS) $(ENGINE) ## build caisson, caissond, caisson-init, caisson-gateway and the engine into bin/
+build: $(OURS) $(ENGINE) ## build our programs and the engine into bin/
 
 .PHONY: engine
 engine: $(ENGINE) ## build only containerd, its runc shim and runc
@@ -188,7 +188,7 @@ bench: build ## measure, against ctr and whatever else this host has (root)
 install: build ## install below PREFIX (default /usr/local)
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/libexec/caisson'
 	install -m 0755 $(BIN)/caisson $(BIN)/caissond '$(DESTDIR)$(PREFIX)/bin/'
-	install -m 0755 $(BIN)/caisson-init $(BIN)/caisson-gateway $(ENGINE) '$(DESTDIR)$(PREFIX)/libexec/caisson/'
+	install -m 0755 $(BIN)/caisson-init $(BIN)/caisson-gateway $(BIN)/caisson-shim $(ENGINE) '$(DESTDIR)$(PREFIX)/libexec/caisson/'
 
 .PHONY: clean
 clean: ## remove what was built

@@ -28,7 +28,7 @@ func newEngine(c config.Config, log *slog.Logger) (*engine, error) {
 	var private *ctrd.ServerConfig
 	if ec.Address == "" {
 		private = &ctrd.ServerConfig{Paths: paths, BinDir: c.BinDir, Logger: log}
-		ec.Address, ec.Shim = paths.Socket(), filepath.Join(c.BinDir, "containerd-shim-runc-v2")
+		ec.Address, ec.Shim = paths.Socket(), filepath.Join(c.BinDir, ctrd.ShimProgram)
 	}
 	e, err := ctrd.New(ec)
 	if err != nil {

@@ -77,7 +77,7 @@ func rootCommand(f *flags) *cobra.Command {
 	p.StringVar(&f.root, "root", "", "`directory` on disk for images and kept output (default "+config.DefaultRoot+")")
 	p.StringVar(&f.state, "state", "", "`directory` on tmpfs for what dies with the boot (default "+config.DefaultState+")")
 	p.StringVar(&f.socket, "socket", "", "unix socket `path` of the API (default caisson.sock in the state directory)")
-	p.StringVar(&f.binDir, "bin-dir", "", "`directory` of caisson-init, caisson-gateway, containerd, its shim and runc (default: that of caissond, or ../libexec/caisson from there)")
+	p.StringVar(&f.binDir, "bin-dir", "", "`directory` of caisson-init, caisson-gateway, caisson-shim, containerd, its shim and runc (default: that of caissond, or ../libexec/caisson from there)")
 	p.StringVar(&f.address, "containerd-address", "", "`socket` of the host's own containerd, 1.7 or newer")
 	p.DurationVar(&f.idle, "idle-timeout", 0, "end after so long without a sandbox or a call; 0 never")
 	cmd.AddCommand(doctorCommand(f), schemaCommand())

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/caisson-run/caisson/runtime/ctrd/shimcall"
 )
 
 // requiredPlugins make containerd refuse to start instead of serving without them.
@@ -92,6 +94,7 @@ func serverConfig(p Paths) string {
 	line("")
 	line("[plugins.\"io.containerd.shim.v1.manager\"]")
 	line("  socket_dir = %q", p.shimSockets())
+	line("  env = [%q]", shimcall.SocketsEnv+"="+p.shimSockets())
 	return b.String()
 }
 

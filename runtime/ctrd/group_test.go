@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/ctrd/shimcall"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -92,6 +94,45 @@ func testGroup(t *testing.T, e *Engine) {
 		t.Error(err)
 	}
 	await(t, "the end of the last one", func() bool { return !alive(again) })
+}
+
+// Within a group, containerd needs the shim's program for the first container only:
+// to have the next made, and all of them removed, ours knows what to say.
+func TestGroupNeedsNoProgram(t *testing.T) {
+	s := supervise(t)
+	dir := t.TempDir()
+	for _, name := range []string{ShimProgram, shimcall.Program} {
+		data, err := os.ReadFile(filepath.Join(s.cfg.BinDir, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), data, 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := connectTo(t, EngineConfig{
+		Address: s.Address(), Namespace: "ctrdtest", Shim: filepath.Join(dir, ShimProgram), Runc: filepath.Join(s.cfg.BinDir, "runc"), RuncRoot: s.cfg.RuncRoot(),
+	})
+	pids := []int{start(t, e, groupedSandbox(t, "n1", "all"))}
+	program, away := filepath.Join(dir, shimcall.Program), filepath.Join(dir, "away")
+	if err := os.Rename(program, away); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Create(t.Context(), groupedSandbox(t, "n2", "another")); err == nil || !strings.Contains(err.Error(), "caisson-shim: run "+program) {
+		t.Errorf("a first container without the program: %v", err)
+	}
+	pids = append(pids, start(t, e, groupedSandbox(t, "n3", "all")))
+	for _, id := range []string{"n1", "n3"} {
+		if err := e.Delete(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, pid := range pids {
+		await(t, "the end of the containers", func() bool { return !alive(pid) })
+	}
+	if said := s.out.Tail(); strings.Contains(said, "clean") || strings.Contains(said, shimcall.Program) {
+		t.Errorf("containerd said:\n%s", said)
+	}
 }
 
 // The end of a group's last container and the making of its next may meet.
@@ -227,7 +268,7 @@ func TestGrouped(t *testing.T) {
 		t.Error("a container by itself gets another spec")
 	}
 	c.Group = "all"
-	if got := grouped(c).Annotations; !maps.Equal(got, map[string]string{"a": "b", groupAnnotation: "all"}) {
+	if got := grouped(c).Annotations; !maps.Equal(got, map[string]string{"a": "b", shimcall.GroupAnnotation: "all"}) {
 		t.Errorf("annotations: %v", got)
 	}
 	if len(c.Spec.Annotations) != 1 {
@@ -236,7 +277,7 @@ func TestGrouped(t *testing.T) {
 	e := &Engine{cfg: EngineConfig{Runc: "/runc", RuncRoot: "/run"}}
 	for _, bad := range []runtime.Container{
 		{ID: "x", Spec: &specs.Spec{}, Group: "a/b"}, {ID: "x", Spec: &specs.Spec{}, Group: ".."}, {ID: "x", Spec: &specs.Spec{}, Group: strings.Repeat("a", 100)},
-		{ID: "x", Spec: &specs.Spec{Annotations: map[string]string{groupAnnotation: "y"}}},
+		{ID: "x", Spec: &specs.Spec{Annotations: map[string]string{shimcall.GroupAnnotation: "y"}}},
 	} {
 		if _, err := e.Create(t.Context(), bad); !errors.Is(err, sbxerr.Internal) {
 			t.Errorf("group %q, annotations %v: %v; want %s", bad.Group, bad.Spec.Annotations, err, sbxerr.Internal)

@@ -177,7 +177,7 @@ func connect(t testing.TB, s *Supervisor) *Engine {
 	return connectTo(t, EngineConfig{
 		Address:   s.Address(),
 		Namespace: "ctrdtest",
-		Shim:      filepath.Join(s.cfg.BinDir, "containerd-shim-runc-v2"),
+		Shim:      filepath.Join(s.cfg.BinDir, ShimProgram),
 		Runc:      filepath.Join(s.cfg.BinDir, "runc"),
 		RuncRoot:  s.cfg.RuncRoot(),
 	})

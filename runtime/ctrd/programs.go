@@ -6,8 +6,15 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/caisson-run/caisson/runtime/ctrd/shimcall"
 	"github.com/caisson-run/caisson/sbxerr"
 )
+
+// ShimProgram is the file name of what a containerd of ours runs as its shim.
+const ShimProgram = "caisson-shim"
+
+// EnginePrograms are the file names of what belongs to a containerd of ours.
+func EnginePrograms() []string { return []string{"containerd", ShimProgram, shimcall.Program} }
 
 // ProgramVersions asks the programs in binDir for their versions.
 func ProgramVersions(ctx context.Context, binDir string) (containerd, runc string, err error) {

@@ -3,7 +3,6 @@ package ctrd
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/containerd/containerd/v2/core/containers"
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/runtime/ctrd/shimcall"
 )
 
 // shim is a running shim of our server and namespace.
@@ -39,7 +40,7 @@ func (e *Engine) shims() ([]shim, error) {
 
 // shimOf returns for which container pid was started, if it is a shim of ours.
 func (e *Engine) shimOf(pid int) (id string, ok bool) {
-	if program(pid) != "containerd-shim-runc-v2" {
+	if program(pid) != shimcall.Program {
 		return "", false
 	}
 	_, rest, ok := bytes.Cut(arguments(pid), []byte("\x00-namespace\x00"+e.cfg.Namespace+"\x00-id\x00"))
@@ -51,9 +52,9 @@ func (e *Engine) shimOf(pid int) (id string, ok bool) {
 }
 
 // socketName is how the socket of a shim is called: by the group of its containers,
-// or by the one that it serves (containerd, pkg/shim, CreateSocketAddress).
+// or by the one that it serves.
 func (e *Engine) socketName(group string) string {
-	return fmt.Sprintf("%x", sha256.Sum256([]byte(filepath.Join(e.cfg.Address, e.cfg.Namespace, group))))
+	return shimcall.SocketName(e.cfg.Address, e.cfg.Namespace, group)
 }
 
 // endOrphans kills the shims that serve none of the containers that containerd has,

@@ -28,7 +28,7 @@ const (
 // ServerConfig is what a Supervisor needs to know.
 type ServerConfig struct {
 	Paths
-	BinDir string       // holds containerd, containerd-shim-runc-v2 and runc
+	BinDir string       // holds EnginePrograms and runc
 	Logger *slog.Logger // nil drops; containerd's own output goes to Paths.Log
 }
 
@@ -113,7 +113,7 @@ func prepare(ctx context.Context, cfg ServerConfig) error {
 	if err := cfg.check(); err != nil {
 		return err
 	}
-	if err := checkBinaries(cfg.BinDir, "containerd", "containerd-shim-runc-v2", "runc"); err != nil {
+	if err := checkBinaries(cfg.BinDir, append(EnginePrograms(), "runc")...); err != nil {
 		return err
 	}
 	if err := endOldServer(ctx, cfg.Paths); err != nil {

@@ -60,7 +60,7 @@ func TestDaemonKilled(t *testing.T) {
 		t.Fatalf("the daemon said %q: %v", line, err)
 	}
 	e, err := openEngine(t.Context(), EngineConfig{Address: p.Socket(), Namespace: "ctrdtest",
-		Shim: filepath.Join(bin, "containerd-shim-runc-v2"), Runc: filepath.Join(bin, "runc"), RuncRoot: p.RuncRoot()})
+		Shim: filepath.Join(bin, ShimProgram), Runc: filepath.Join(bin, "runc"), RuncRoot: p.RuncRoot()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestForeignListener(t *testing.T) {
 func TestServerBroken(t *testing.T) {
 	bin := binDir(t)
 	cfg := ServerConfig{Paths: scratch(t), BinDir: t.TempDir()}
-	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "runc"} {
+	for _, name := range append(EnginePrograms(), "runc") {
 		text := "#!/bin/sh\necho the disk is on fire >&2\nexit 3\n"
 		if err := os.WriteFile(filepath.Join(cfg.BinDir, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
@@ -142,8 +142,8 @@ func TestServerBroken(t *testing.T) {
 	}
 	cfg.BinDir = filepath.Join(bin, "none")
 	_, err = Supervise(t.Context(), cfg)
-	if !errors.Is(err, sbxerr.Binary) || strings.Count(err.Error(), "\n") != 2 {
-		t.Errorf("supervise without binaries: %v, want three lines", err)
+	if !errors.Is(err, sbxerr.Binary) || strings.Count(err.Error(), "\n") != 3 {
+		t.Errorf("supervise without binaries: %v, want four lines", err)
 	}
 }
 

@@ -18,20 +18,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/ctrd/shimcall"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // ManagedLabel marks what is caisson's; List and recovery go by it.
 const ManagedLabel = "caisson.managed"
 
-const (
-	// groupAnnotation makes the shim serve containers of the same value in one
-	// process. It is added to what containerd gets and is no part of the spec that
-	// the caller made and checks.
-	groupAnnotation = "io.containerd.runc.v2.group"
-	// groupLabel keeps a container's group, so that it is known after a restart.
-	groupLabel = "caisson.shim_group"
-)
+// groupLabel keeps a container's group, so that it is known after a restart.
+const groupLabel = "caisson.shim_group"
 
 // defaultShim is found by the server next to itself or on its PATH.
 const defaultShim = "io.containerd.runc.v2"
@@ -124,7 +119,7 @@ func (e *Engine) record(c runtime.Container) (containers.Container, error) {
 // checkGroup refuses a group that the shim's socket could not be named after, and
 // one that comes in by another way.
 func checkGroup(c runtime.Container) error {
-	if _, set := c.Spec.Annotations[groupAnnotation]; set {
+	if _, set := c.Spec.Annotations[shimcall.GroupAnnotation]; set {
 		return fmt.Errorf("create container %q: its spec names a group of shims", c.ID)
 	}
 	if c.Group == "" {
@@ -136,7 +131,8 @@ func checkGroup(c runtime.Container) error {
 	return nil
 }
 
-// grouped is c's spec with its group.
+// grouped is c's spec with its group, which is added to what containerd gets and is
+// no part of the spec that the caller made and checks.
 func grouped(c runtime.Container) *specs.Spec {
 	if c.Group == "" {
 		return c.Spec
@@ -146,7 +142,7 @@ func grouped(c runtime.Container) *specs.Spec {
 	if spec.Annotations == nil {
 		spec.Annotations = map[string]string{}
 	}
-	spec.Annotations[groupAnnotation] = c.Group
+	spec.Annotations[shimcall.GroupAnnotation] = c.Group
 	return &spec
 }
 

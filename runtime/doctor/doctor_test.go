@@ -256,7 +256,7 @@ func programs(t *testing.T, runc string, names ...string) string {
 	return dir
 }
 
-var all = []string{"caisson-init", "caisson-gateway", "runc", "containerd", "containerd-shim-runc-v2"}
+var all = []string{"caisson-init", "caisson-gateway", "runc", "containerd", "caisson-shim", "containerd-shim-runc-v2"}
 
 func TestPrograms(t *testing.T) {
 	dir := programs(t, "", all...)

@@ -20,11 +20,8 @@ import (
 // programTimeout bounds a program that is asked about itself.
 const programTimeout = 10 * time.Second
 
-// ownPrograms are needed with any engine, enginePrograms where it is ours.
-var (
-	ownPrograms    = []string{"caisson-init", "caisson-gateway", "runc"}
-	enginePrograms = []string{"containerd", "containerd-shim-runc-v2"}
-)
+// ownPrograms are needed with any engine.
+var ownPrograms = []string{"caisson-init", "caisson-gateway", "runc"}
 
 func examineEngine(ctx context.Context, h Host) []runtime.Check {
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
@@ -50,7 +47,7 @@ func examinePrograms(h Host) []runtime.Check {
 	const name = "programs"
 	programs := slices.Clone(ownPrograms)
 	if !h.External {
-		programs = append(programs, enginePrograms...)
+		programs = append(programs, ctrd.EnginePrograms()...)
 	}
 	var errs []error
 	for _, p := range programs {

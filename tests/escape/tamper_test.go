@@ -77,6 +77,7 @@ func TestMissingDependencies(t *testing.T) {
 	}{
 		{"no runc", "SBX-606", remove("runc")},
 		{"no shim", "SBX-606", remove("containerd-shim-runc-v2")},
+		{"no shim of ours", "SBX-606", remove("caisson-shim")},
 		{"no containerd", "SBX-606", remove("containerd")},
 		{"no init", "SBX-606", remove("caisson-init")},
 		{"no gateway", "SBX-606", remove("caisson-gateway")},

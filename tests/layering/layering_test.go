@@ -40,6 +40,7 @@ var rules = []struct {
 	{"runtime/pid1", []string{"sbxerr", "initproto"}},
 	{"runtime/ports", []string{"sbxerr"}},
 	{"runtime/posture", []string{"sbxerr"}},
+	{"runtime/ctrd/shimcall", []string{}},
 	{"runtime/ctrd", []string{"sbxerr", "runtime", "rootfs"}},
 	{"runtime/egress", []string{"sbxerr", "gateway"}},
 	{"runtime/traffic", []string{"sbxerr", "gateway"}},
@@ -49,6 +50,7 @@ var rules = []struct {
 	{"api", []string{"sbxerr"}},
 	{"cmd/caisson-init", []string{"initproto"}},
 	{"cmd/caisson-gateway", []string{"sbxerr", "gateway", "seccomp"}},
+	{"cmd/caisson-shim", []string{"runtime/ctrd/shimcall"}},
 	{"cmd/caisson", []string{"sbxerr", "api", "cgroups/units"}},
 	{"cmd/caissond", append([]string{"sbxerr", "api", "config", "runtime"}, leaves...)},
 	{"tests", append([]string{"sbxerr", "api", "config", "runtime"}, leaves...)},
@@ -75,6 +77,7 @@ var only = []struct {
 var heavy = map[string][]string{
 	"cmd/caisson":         {"github.com/containerd", module + "runtime", module + "api/server", "google.golang.org/grpc"},
 	"cmd/caisson-gateway": {"github.com/containerd", module + "runtime", "google.golang.org/", "github.com/spf13"},
+	"cmd/caisson-shim":    {"net/http", "github.com/containerd", "google.golang.org/grpc", "google.golang.org/protobuf/proto"},
 	"cmd/caisson-init":    {"net/http", "github.com/", "google.golang.org/", "encoding/json"},
 }
 

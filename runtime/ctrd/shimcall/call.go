@@ -1,0 +1,58 @@
+package shimcall
+
+import (
+	"flag"
+	"io"
+)
+
+// Program is the file name of the shim's program.
+const Program = "containerd-shim-runc-v2"
+
+// SocketsEnv names the directory of the shims' sockets, in the environment of a
+// start.
+const SocketsEnv = "CAISSON_SHIM_SOCKETS"
+
+// The actions of a call.
+const (
+	Start  = "start"
+	Delete = "delete"
+)
+
+// Call is what containerd says in its arguments (containerd, core/runtime/v2,
+// shim_util.go).
+type Call struct {
+	Action    string
+	Namespace string
+	ID        string // of the container
+	Address   string // of containerd's own socket
+}
+
+// Parse reads the arguments, without the program's name. What it does not know is
+// not ok.
+func Parse(args []string) (c Call, ok bool) {
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&c.Namespace, "namespace", "", "")
+	flags.StringVar(&c.ID, "id", "", "")
+	flags.StringVar(&c.Address, "address", "", "")
+	flags.String("publish-binary", "", "")
+	flags.String("bundle", "", "")
+	if err := flags.Parse(args); err != nil || flags.NArg() != 1 {
+		return Call{}, false
+	}
+	c.Action = flags.Arg(0)
+	return c, c.Namespace != "" && c.ID != "" && c.Address != ""
+}
+
+// Answer returns what the shim's program would say to the call, made in the
+// directory bundle, where sockets is the directory of the shims' sockets. Not ok
+// is what only the program itself can do.
+func (c Call) Answer(bundle, sockets string) (answer []byte, ok bool) {
+	switch c.Action {
+	case Start:
+		return c.join(bundle, sockets)
+	case Delete:
+		return c.gone(bundle)
+	}
+	return nil, false
+}
