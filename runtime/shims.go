@@ -14,7 +14,7 @@ type shims struct {
 	next   int
 	open   string         // the group that still has room
 	room   int            // in it
-	groups map[string]int // members of each group
+	groups map[string]int // members of each group that stay
 	of     map[string]string
 	prefix string
 }
@@ -42,7 +42,8 @@ func (g *shims) take(id string) string {
 	return g.open
 }
 
-// drop notes that the sandbox id is gone.
+// drop notes that the sandbox id is about to go. Who came into a group that only
+// such are in would wait until they are gone, and for a new process as well.
 func (g *shims) drop(id string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

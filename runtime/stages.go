@@ -242,7 +242,7 @@ func (m *Manager) createContainer(ctx context.Context, s *sandbox) error {
 	if err := writeRecord(m.paths.spec(s.id), spec); err != nil {
 		return err
 	}
-	pid, err := m.engine.Create(ctx, Container{ID: s.id, Spec: withoutRlimits(spec), Labels: s.plan.labels(), Group: m.shims.take(s.id)})
+	pid, err := m.engine.Create(ctx, Container{ID: s.id, Spec: forEngine(spec), Labels: s.plan.labels(), Group: m.shims.take(s.id)})
 	if err != nil {
 		return err
 	}
@@ -255,13 +255,16 @@ func (m *Manager) createContainer(ctx context.Context, s *sandbox) error {
 	return sbxerr.Wrap(sbxerr.Init, "runtime.process", err)
 }
 
-// withoutRlimits leaves the resource limits to tighten: the OCI runtime may set
-// those of a process of another user only with CAP_SYS_RESOURCE, which root does
-// not have on every host.
-func withoutRlimits(s *specs.Spec) *specs.Spec {
-	out, process := *s, *s.Process
+// forEngine is s without what others see to. The resource limits are left to
+// tighten: the OCI runtime may set those of a process of another user only with
+// CAP_SYS_RESOURCE, which root does not have on every host. The mappings of ids are
+// those of the user namespace that is joined; runc calls it no valid configuration
+// to name both.
+func forEngine(s *specs.Spec) *specs.Spec {
+	out, process, linux := *s, *s.Process, *s.Linux
 	process.Rlimits = nil
-	out.Process = &process
+	linux.UIDMappings, linux.GIDMappings = nil, nil
+	out.Process, out.Linux = &process, &linux
 	return &out
 }
 
@@ -282,6 +285,6 @@ func (m *Manager) tighten(_ context.Context, s *sandbox) error {
 }
 
 func (m *Manager) removeContainer(ctx context.Context, id string) error {
-	defer m.shims.drop(id)
+	m.shims.drop(id)
 	return m.engine.Delete(ctx, id)
 }
