@@ -17,28 +17,24 @@ import (
 )
 
 func main() {
-	if call, ok := shimcall.Parse(os.Args[1:]); ok {
-		if answer, ok := call.Answer(".", os.Getenv(shimcall.SocketsEnv)); ok {
-			if _, err := os.Stdout.Write(answer); err != nil {
-				fail(err)
-			}
-			return
-		}
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "caisson-shim:", err)
+		os.Exit(1)
 	}
-	fail(become())
 }
 
-// become runs the shim's program in the place of this one.
-func become() error {
+func run(args []string) error {
 	own, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	program := filepath.Join(filepath.Dir(own), shimcall.Program)
-	return fmt.Errorf("run %s: %w", program, unix.Exec(program, append([]string{program}, os.Args[1:]...), os.Environ()))
-}
-
-func fail(err error) {
-	fmt.Fprintln(os.Stderr, "caisson-shim:", err)
-	os.Exit(1)
+	at := shimcall.Place{Bundle: ".", Sockets: os.Getenv(shimcall.SocketsEnv), Program: program}
+	if call, ok := shimcall.Parse(args); ok {
+		if answer, ok := call.Answer(at); ok {
+			_, err := os.Stdout.Write(answer)
+			return err
+		}
+	}
+	return fmt.Errorf("run %s: %w", program, unix.Exec(program, append([]string{program}, args...), os.Environ()))
 }

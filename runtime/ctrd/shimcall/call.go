@@ -44,15 +44,21 @@ func Parse(args []string) (c Call, ok bool) {
 	return c, c.Namespace != "" && c.ID != "" && c.Address != ""
 }
 
-// Answer returns what the shim's program would say to the call, made in the
-// directory bundle, where sockets is the directory of the shims' sockets. Not ok
-// is what only the program itself can do.
-func (c Call) Answer(bundle, sockets string) (answer []byte, ok bool) {
-	switch c.Action {
-	case Start:
-		return c.join(bundle, sockets)
-	case Delete:
-		return c.gone(bundle)
+// Place is where a call is made.
+type Place struct {
+	Bundle  string // directory of the container's spec, and of what the shim keeps of it
+	Sockets string // directory of the shims' sockets; needed for a start
+	Program string // path of the shim's program
+}
+
+// Answer returns what the shim's program would say to the call. Not ok is what only
+// the program itself can do.
+func (c Call) Answer(at Place) (answer []byte, ok bool) {
+	switch {
+	case c.Action == Start && at.Sockets != "":
+		return c.start(at)
+	case c.Action == Delete:
+		return c.gone(at.Bundle)
 	}
 	return nil, false
 }

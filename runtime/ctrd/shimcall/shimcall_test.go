@@ -41,7 +41,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q is a call: %+v", args, c)
 		}
 	}
-	if _, ok := (Call{"serve", "ns", "box", "/run/c.sock"}).Answer(t.TempDir(), t.TempDir()); ok {
+	if _, ok := (Call{"serve", "ns", "box", "/run/c.sock"}).Answer(Place{Bundle: t.TempDir(), Sockets: t.TempDir()}); ok {
 		t.Error("an unknown action has an answer")
 	}
 }
@@ -65,20 +65,26 @@ func spec(group string) map[string]any {
 	}
 }
 
+// short makes a directory whose name leaves room for a socket's.
+func short(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
 func TestStart(t *testing.T) {
 	c, ok := Parse(said(Start))
 	if !ok {
 		t.Fatal("not a call")
 	}
-	sockets, err := os.MkdirTemp("", "s") // short: a socket's path is
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(sockets) })
-	bundle := t.TempDir()
+	sockets, bundle := short(t), t.TempDir()
 	refused := func(what string) {
 		t.Helper()
-		if answer, ok := c.Answer(bundle, sockets); ok {
+		if answer, ok := c.Answer(Place{Bundle: bundle, Sockets: sockets, Program: "/no/program"}); ok {
 			t.Errorf("%s: %q", what, answer)
 		}
 	}
@@ -91,7 +97,7 @@ func TestStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, ok := c.Answer(bundle, sockets)
+	answer, ok := c.Answer(Place{Bundle: bundle, Sockets: sockets, Program: "/no/program"})
 	if !ok {
 		t.Fatal("the shim of the group is not found")
 	}
@@ -102,11 +108,11 @@ func TestStart(t *testing.T) {
 	if want := (&bootstrap.BootstrapResult{Version: 3, Protocol: "ttrpc", Address: "unix://" + path}); !proto.Equal(&r, want) {
 		t.Errorf("answer %v, want %v", &r, want)
 	}
-	if _, ok := c.Answer(bundle, ""); ok {
+	if _, ok := c.Answer(Place{Bundle: bundle}); ok {
 		t.Error("an answer without a directory of sockets")
 	}
 	write(t, filepath.Join(bundle, "config.json"), spec(""))
-	refused("without a group")
+	refused("without a group, of which no shim runs")
 	write(t, filepath.Join(bundle, "config.json"), spec("other"))
 	refused("of another group")
 	write(t, filepath.Join(bundle, "config.json"), spec("all"))
@@ -114,7 +120,7 @@ func TestStart(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	refused("of a shim that was killed")
+	refused("of a shim that was killed, with no program to start another")
 }
 
 func TestDelete(t *testing.T) {
@@ -132,7 +138,7 @@ func TestDelete(t *testing.T) {
 		return bundle
 	}
 	bundle := lay(t)
-	answer, ok := c.Answer(bundle, "")
+	answer, ok := c.Answer(Place{Bundle: bundle})
 	if !ok {
 		t.Fatal("nothing is left, and yet there is no answer")
 	}
@@ -157,7 +163,7 @@ func TestDelete(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer os.RemoveAll(filepath.Join(root, "ns"))
-			if answer, ok := c.Answer(bundle, ""); ok {
+			if answer, ok := c.Answer(Place{Bundle: bundle}); ok {
 				t.Errorf("answer %q", answer)
 			}
 		})
@@ -165,7 +171,7 @@ func TestDelete(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(bundle, "rootfs"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := c.Answer(bundle, ""); !ok {
+	if _, ok := c.Answer(Place{Bundle: bundle}); !ok {
 		t.Error("no answer where the place of the root file system is empty")
 	}
 	if plainAndEmpty("/proc") || plainAndEmpty("/etc") {

@@ -1,6 +1,7 @@
 package shimcall
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -22,15 +23,18 @@ func SocketName(address, namespace, group string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// join answers with the shim of the container's group, if that runs.
-func (c Call) join(bundle, sockets string) (answer []byte, ok bool) {
-	group, err := groupOf(bundle)
-	if err != nil || group == "" || sockets == "" {
+// start answers with the shim of the container's group, which it starts unless it
+// runs. A container without a group has a shim of its own.
+func (c Call) start(at Place) (answer []byte, ok bool) {
+	group, err := groupOf(at.Bundle)
+	if err != nil {
 		return nil, false
 	}
-	socket := filepath.Join(sockets, SocketName(c.Address, c.Namespace, group))
+	socket := filepath.Join(at.Sockets, SocketName(c.Address, c.Namespace, cmp.Or(group, c.ID)))
 	if !listens(socket) {
-		return nil, false
+		if err := c.serve(at, socket); err != nil {
+			return nil, false // the program says why, if it cannot either
+		}
 	}
 	return bootstrapResult(socket), true
 }
