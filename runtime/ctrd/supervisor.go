@@ -180,6 +180,9 @@ func (s *Supervisor) loop(firstExit chan<- error) {
 	defer goruntime.UnlockOSThread()
 	defer close(s.done)
 	defer s.out.Close()
+	if err := beCoarse(); err != nil {
+		s.cfg.Logger.Warn("let the timers of containerd be late", "err", err)
+	}
 	backoff := minBackoff
 	for {
 		began := time.Now()

@@ -48,7 +48,10 @@ func (e *Engine) Create(ctx context.Context, c runtime.Container) (int, error) {
 	var pid uint32
 	err = e.call(ctx, op, "create container", c.ID, func(ctx context.Context) error {
 		var err error
-		if pid, err = e.createOnce(ctx, record); err == nil || errdefs.IsAlreadyExists(err) {
+		if pid, err = e.createOnce(ctx, record); err == nil {
+			err = bePrecise(int(pid))
+		}
+		if err == nil || errdefs.IsAlreadyExists(err) {
 			return err // not ours to delete
 		}
 		return errors.Join(err, e.Delete(context.WithoutCancel(ctx), c.ID))
