@@ -34,6 +34,7 @@ type stand struct {
 	daemon  *harness.Daemon
 	scratch string
 	rootfs  string // for those without an image store of containerd
+	stock_  *stock
 }
 
 const busybox = "rootfs/base/assets/busybox" // what the image base is made of
@@ -120,38 +121,6 @@ func (s *stand) caisson() contender {
 	return contender{name: "caisson", what: "caisson run -- true", command: func(int) *exec.Cmd {
 		return s.daemon.Command(s.t.Context(), "run", "--", "true")
 	}}
-}
-
-// ctr runs the daemon's own image by the daemon's own containerd and runc, so
-// that the difference is what caisson does and saves.
-func (s *stand) ctr() contender {
-	c := contender{name: "ctr", what: "ctr run --rm, the same containerd, runc and image; no user namespace, limits or filter"}
-	ctr, err := buildCtr()
-	if err != nil {
-		c.skipped = err.Error()
-		return c
-	}
-	c.command = func(round int) *exec.Cmd {
-		return exec.Command(ctr, "--address", filepath.Join(s.daemon.State, "containerd", "containerd.sock"), "--namespace", s.daemon.Instance(),
-			"run", "--rm", "--runtime", "io.containerd.runc.v2", "--runc-binary", harness.Bin(s.t, "runc"), "--runc-root", filepath.Join(s.scratch, "ctr-runc"),
-			"base", fmt.Sprintf("bench%d", round+1), "/bin/true")
-	}
-	return c
-}
-
-// buildCtr builds containerd's client at the version of the daemon's engine.
-func buildCtr() (string, error) {
-	path, err := filepath.Abs("build/ctr")
-	if err != nil {
-		return "", err
-	}
-	cmd := exec.Command("go", "build", "-trimpath", "-tags", "no_cri no_tracing no_btrfs no_devmapper no_zfs netgo osusergo urfave_cli_no_docs",
-		"-o", path, "github.com/containerd/containerd/v2/cmd/ctr")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build ctr: %w: %s", err, lastLine(string(out)))
-	}
-	return path, nil
 }
 
 // runc is the floor of everything that is built on it: no daemon, no image.

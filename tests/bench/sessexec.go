@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -102,34 +101,6 @@ func (s *suite) execCLI() {
 	s.r.Sessions = append(s.r.Sessions, Section{Name: "exec-cli", Runs: runs})
 	s.r.target(atMost("caisson exec, whole process, p50", runs[0].Took.P50, 6, "ms"))
 	s.r.targetRatio("caisson exec, to docker exec", runs, "docker", 0.1)
-}
-
-// exec of ctr goes into a container of the daemon's containerd.
-func (s *stand) ctrExec() contender {
-	c := contender{name: "ctr", what: "ctr task exec, the same containerd and runc"}
-	ctr, err := buildCtr()
-	if err != nil {
-		c.skipped = err.Error()
-		return c
-	}
-	base := []string{"--address", filepath.Join(s.daemon.State, "containerd", "containerd.sock"), "--namespace", s.daemon.Instance()}
-	run := append(base[:4:4], "run", "--detach", "--runtime", "io.containerd.runc.v2", "--runc-binary", harness.Bin(s.t, "runc"),
-		"--runc-root", filepath.Join(s.scratch, "ctr-runc"), "base", "benchexec", "/bin/sleep", "100000")
-	if _, err := timed(exec.Command(ctr, run...)); err != nil {
-		c.skipped = err.Error()
-		return c
-	}
-	s.t.Cleanup(func() {
-		for _, args := range [][]string{{"task", "delete", "--force", "benchexec"}, {"container", "delete", "benchexec"}} {
-			if _, err := timed(exec.Command(ctr, append(base[:4:4], args...)...)); err != nil {
-				s.t.Error(err)
-			}
-		}
-	})
-	c.command = func(round int) *exec.Cmd {
-		return exec.Command(ctr, append(base[:4:4], "task", "exec", "--exec-id", fmt.Sprintf("e%d", round+1), "benchexec", "/bin/true")...)
-	}
-	return c
 }
 
 // runcExec is the floor of those that start a runtime for each command.
