@@ -2,6 +2,7 @@ package shimcall
 
 import (
 	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/containerd/v2/pkg/shim"
 	runc "github.com/containerd/go-runc"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -121,6 +123,32 @@ func TestStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("of a shim that was killed, with no program to start another")
+}
+
+// A shim that is busy is not taken for one that was killed, whose socket goes.
+func TestListensWhileBusy(t *testing.T) {
+	path := filepath.Join(short(t), "s")
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path}), unix.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 { // it accepts nobody
+		if !listens(path) {
+			t.Errorf("call %d: it is taken for dead", i)
+		}
+		hold, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(hold)
+		if err := unix.Connect(hold, &unix.SockaddrUnix{Name: path}); i == 2 && !errors.Is(err, unix.EAGAIN) {
+			t.Errorf("nobody has to wait: %v", err)
+		}
+	}
 }
 
 func TestDelete(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -52,14 +53,16 @@ func groupOf(bundle string) (string, error) {
 	return spec.Annotations[GroupAnnotation], err
 }
 
-// listens reports whether somebody accepts connections at socket.
+// listens reports whether somebody accepts connections at socket, be it not at once
+// (EAGAIN, connect(2)).
 func listens(socket string) bool {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return false
 	}
 	defer unix.Close(fd)
-	return unix.Connect(fd, &unix.SockaddrUnix{Name: socket}) == nil
+	err = unix.Connect(fd, &unix.SockaddrUnix{Name: socket})
+	return err == nil || errors.Is(err, unix.EAGAIN)
 }
 
 // bootstrapResult encodes containerd.runtime.bootstrap.v1.BootstrapResult.
