@@ -143,10 +143,24 @@ func dropNamespace(s object, kind string) {
 }
 
 // ownUsers makes the user namespace root's, with the mapping that is declared.
-func ownUsers(s object) {
-	for _, v := range part(s, "linux")["namespaces"].([]any) {
-		if n := v.(object); n["type"] == "user" {
-			delete(n, "path")
+func ownUsers(s object) { mapIDs(s, 1<<16) }
+
+// mapIDs gives the sandbox a user namespace of its own, with so many ids from the
+// first of its block on, which is the group of its directory.
+func mapIDs(s object, size int) {
+	linux := part(s, "linux")
+	for _, v := range linux["namespaces"].([]any) {
+		n := v.(object)
+		if n["type"] != "user" {
+			continue
+		}
+		var dir syscall.Stat_t
+		if err := syscall.Stat(filepath.Dir(n["path"].(string)), &dir); err != nil {
+			panic(err)
+		}
+		delete(n, "path")
+		for _, list := range []string{"uidMappings", "gidMappings"} {
+			linux[list] = []any{object{"containerID": 0, "hostID": dir.Gid, "size": size}}
 		}
 	}
 }
@@ -160,11 +174,4 @@ func hostIPC(s object) {
 }
 
 // widenIDs adds the next block of host ids to the sandbox's own.
-func widenIDs(s object) {
-	ownUsers(s) // the one that it is to join cannot be changed
-	for _, list := range []string{"uidMappings", "gidMappings"} {
-		for _, v := range part(s, "linux")[list].([]any) {
-			v.(object)["size"] = 2 << 16
-		}
-	}
-}
+func widenIDs(s object) { mapIDs(s, 2<<16) }
