@@ -15,9 +15,10 @@ import (
 // runc costs. They are written in Go and live for 10 ms, so nothing waits for it.
 const engineSlack = 1_000_000
 
-// beCoarse lets the timers of the calling thread, and of all that it starts, be late
-// (PR_SET_TIMERSLACK, prctl(2)), if what is made for others can be spared that.
-func beCoarse() error {
+// becomeLate lets the timers of the calling thread, and of all that it starts, be late
+// (PR_SET_TIMERSLACK, prctl(2)), if what is made for others can be spared that. With
+// becomePunctual the thread is as before.
+func becomeLate() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
@@ -29,10 +30,13 @@ func beCoarse() error {
 	return unix.Prctl(unix.PR_SET_TIMERSLACK, engineSlack, 0, 0, 0)
 }
 
-// bePrecise gives pid, which has one thread, the timers of the calling one. It may not
-// do so where an engine that is not ours made it, or where beCoarse did nothing; then
+// becomePunctual ends what becomeLate began. It cannot fail: 0 is what the thread began with.
+func becomePunctual() { _ = unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) }
+
+// makePunctual gives pid, which has one thread, the timers of the calling one. It may not
+// do so where an engine that is not ours made it, or where becomeLate did nothing; then
 // there is nothing to undo.
-func bePrecise(pid int) error {
+func makePunctual(pid int) error {
 	own, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
 	if err != nil {
 		return fmt.Errorf("read timer slack: %w", err)

@@ -180,9 +180,10 @@ func (s *Supervisor) loop(firstExit chan<- error) {
 	defer goruntime.UnlockOSThread()
 	defer close(s.done)
 	defer s.out.Close()
-	if err := beCoarse(); err != nil {
+	if err := becomeLate(); err != nil {
 		s.cfg.Logger.Warn("let the timers of containerd be late", "err", err)
 	}
+	defer becomePunctual() // the thread is used again
 	backoff := minBackoff
 	for {
 		began := time.Now()

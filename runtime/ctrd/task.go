@@ -49,7 +49,7 @@ func (e *Engine) Create(ctx context.Context, c runtime.Container) (int, error) {
 	err = e.call(ctx, op, "create container", c.ID, func(ctx context.Context) error {
 		var err error
 		if pid, err = e.createOnce(ctx, record); err == nil {
-			err = bePrecise(int(pid))
+			err = makePunctual(int(pid))
 		}
 		if err == nil || errdefs.IsAlreadyExists(err) {
 			return err // not ours to delete
