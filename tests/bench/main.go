@@ -24,7 +24,7 @@ import (
 func main() {
 	rounds := flag.Int("n", 50, "rounds of cold runs; what is cheap is done ten times as often")
 	only := flag.String("only", "", "the measurements to make, separated by commas, of: "+sectionNames())
-	length := flag.Duration("sustained", 10*time.Second, "how long the sustained load lasts, for each contender")
+	length := flag.Duration("sustained", 60*time.Second, "how long the sustained load lasts, for each contender")
 	flag.Parse()
 	if err := run(*only, *rounds, *length); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
