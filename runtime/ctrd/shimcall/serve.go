@@ -44,7 +44,7 @@ func (c Call) serve(at Place, socket string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := outlive(process.Pid, os.Getppid()); err != nil {
+	if err := endBefore(os.Getppid(), process.Pid); err != nil {
 		return errors.Join(err, process.Kill())
 	}
 	return process.Release()
@@ -88,16 +88,16 @@ func listen(socket string) (*os.File, error) {
 	return f, nil
 }
 
-// outlive has the kernel end pid, when memory is short, rather than its parent's
-// parent, containerd, if only just.
-func outlive(pid, parent int) error {
-	score, err := os.ReadFile(scorePath(parent))
+// endBefore has the kernel end pid before other, here containerd, when memory is
+// short, if only just.
+func endBefore(other, pid int) error {
+	score, err := os.ReadFile(scorePath(other))
 	if err != nil {
 		return err
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(string(score)))
 	if err != nil {
-		return fmt.Errorf("read %s: %w", scorePath(parent), err)
+		return fmt.Errorf("read %s: %w", scorePath(other), err)
 	}
 	const most = 1000 // proc_pid_oom_score_adj(5)
 	return os.WriteFile(scorePath(pid), []byte(strconv.Itoa(min(n+1, most))), 0)
