@@ -93,8 +93,8 @@ func serverConfig(p Paths) string {
 	line("  \"io.containerd.timeout.shim.load\" = \"%s\"", shimPatience)
 	line("")
 	line("[plugins.\"io.containerd.shim.v1.manager\"]")
-	line("  socket_dir = %q", p.shimSockets())
-	line("  env = [%q]", shimcall.SocketsEnv+"="+p.shimSockets())
+	line("  socket_dir = %q", p.ShimSockets())
+	line("  env = [%q]", shimcall.SocketsEnv+"="+p.ShimSockets())
 	return b.String()
 }
 

@@ -42,6 +42,7 @@ type EngineConfig struct {
 	Shim      string // absolute path of the shim; empty lets the server find io.containerd.runc.v2
 	Runc      string // absolute path of the OCI runtime that the shim runs
 	RuncRoot  string // absolute directory of that runtime's state
+	Sockets   string // absolute directory of the shims' sockets; empty leaves it to the server
 }
 
 // Engine makes containers and keeps images in one namespace of a containerd. Its
@@ -120,6 +121,9 @@ func (c EngineConfig) check() error {
 	errs := []error{checkPath("address", c.Address), checkPath("runc", c.Runc), checkPath("runc root", c.RuncRoot)}
 	if c.Shim != "" {
 		errs = append(errs, checkPath("shim", c.Shim))
+	}
+	if c.Sockets != "" {
+		errs = append(errs, checkPath("sockets", c.Sockets))
 	}
 	if err := identifiers.Validate(c.Namespace); err != nil {
 		errs = append(errs, fmt.Errorf("use namespace %q: %w", c.Namespace, err))

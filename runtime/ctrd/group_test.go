@@ -94,6 +94,19 @@ func testGroup(t *testing.T, e *Engine) {
 		t.Error(err)
 	}
 	await(t, "the end of the last one", func() bool { return !alive(again) })
+	if e.cfg.Sockets == "" {
+		return
+	}
+	if left, _ := filepath.Glob(filepath.Join(e.cfg.Sockets, "*")); len(left) != 1 { // that of the one apart
+		t.Errorf("sockets that are left: %q", left)
+	}
+	if err := e.Delete(t.Context(), "apart"); err != nil {
+		t.Error(err)
+	}
+	await(t, "the end of the last socket", func() bool {
+		left, _ := filepath.Glob(filepath.Join(e.cfg.Sockets, "*"))
+		return len(left) == 0
+	})
 }
 
 // Within a group, containerd needs the shim's program for the first container only:

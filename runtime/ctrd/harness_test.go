@@ -72,7 +72,7 @@ func scratch(t testing.TB) Paths {
 	}
 	p := Paths{Root: t.TempDir(), State: state}
 	t.Cleanup(func() {
-		if err := removeDeadSockets(p.shimSockets()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := removeDeadSockets(p.ShimSockets()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Error(err) // sockets of killed shims go with the next start
 		}
 		left := slices.Concat(processesOf(state), mountsBelow(t, p.Root, p.State), cgroups(), bundles(p))
@@ -180,6 +180,7 @@ func connect(t testing.TB, s *Supervisor) *Engine {
 		Shim:      filepath.Join(s.cfg.BinDir, ShimProgram),
 		Runc:      filepath.Join(s.cfg.BinDir, "runc"),
 		RuncRoot:  s.cfg.RuncRoot(),
+		Sockets:   s.cfg.ShimSockets(),
 	})
 }
 

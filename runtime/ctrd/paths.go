@@ -30,10 +30,12 @@ func (p Paths) Log() string { return filepath.Join(p.Root, "containerd.log") }
 // RuncRoot is where runc keeps its state, below it one directory per namespace.
 func (p Paths) RuncRoot() string { return filepath.Join(p.State, "runc") }
 
+// ShimSockets is where the shims listen.
+func (p Paths) ShimSockets() string { return filepath.Join(p.State, "s") }
+
 func (p Paths) serverRoot() string  { return filepath.Join(p.Root, "containerd") }
 func (p Paths) serverState() string { return filepath.Join(p.State, "containerd") }
 func (p Paths) config() string      { return filepath.Join(p.serverState(), "config.toml") }
-func (p Paths) shimSockets() string { return filepath.Join(p.State, "s") }
 
 func (p Paths) check() error {
 	errs := []error{checkPath("root", p.Root), checkPath("state", p.State)}

@@ -50,6 +50,9 @@ func (e *Engine) deleteRemains(ctx context.Context, id, group string) error {
 			}
 		}
 		if !running && !orphans[id] && (!unsettled || try >= settleTries) {
+			if group == "" {
+				e.dropSocket(e.socketName(id))
+			}
 			return nil
 		}
 	}
@@ -76,17 +79,23 @@ func (e *Engine) endTainted(ctx context.Context) error {
 		return err
 	}
 	for _, socket := range tainted {
-		serves, err := e.serves(socket)
-		if err != nil {
+		if err := e.gate.ifIdle([]string{socket}, func() error { return e.clear(socket) }); err != nil {
 			return err
 		}
-		if serves {
-			continue
-		}
-		e.mu.Lock()
-		delete(e.tainted, socket)
-		e.mu.Unlock()
 	}
+	return nil
+}
+
+// clear forgets a tainted shim that has ended. None is being started in its place.
+func (e *Engine) clear(socket string) error {
+	serves, err := e.serves(socket)
+	if err != nil || serves {
+		return err
+	}
+	e.dropSocket(socket)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.tainted, socket)
 	return nil
 }
 

@@ -118,6 +118,9 @@ func (e *Engine) endShim(s shim, held []string) (ended bool, err error) {
 		if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("kill shim %d: %w", s.pid, err)
 		}
+		for _, socket := range held {
+			e.dropSocket(socket)
+		}
 		return nil
 	})
 	return ended, err
@@ -133,13 +136,27 @@ func (e *Engine) awaitShimEnd(ctx context.Context, socket string) {
 	defer cancel()
 	for pause := time.Millisecond; ; pause = min(2*pause, remainsPause) {
 		sockets, err := unixSockets()
-		if err != nil || !slices.Contains(slices.Collect(maps.Values(sockets)), socket) {
+		if err != nil {
+			return
+		}
+		if !slices.Contains(slices.Collect(maps.Values(sockets)), socket) {
+			e.dropSocket(socket)
 			return
 		}
 		if !sleep(ctx, pause) {
 			e.taint(socket)
 			return
 		}
+	}
+}
+
+// dropSocket removes the file of a socket that nobody will listen at any more. A shim
+// removes its own only if its group is called as the container that it was started
+// for (containerd, pkg/shim, cleanupSockets). What stays all the same is removed when
+// the server is started next.
+func (e *Engine) dropSocket(socket string) {
+	if e.cfg.Sockets != "" {
+		os.Remove(filepath.Join(e.cfg.Sockets, socket)) // absent, mostly: a shim that was alone
 	}
 }
 

@@ -122,7 +122,7 @@ func prepare(ctx context.Context, cfg ServerConfig) error {
 	if err := writeLayout(cfg.Paths); err != nil {
 		return sbxerr.Wrap(sbxerr.StateDir, "ctrd.supervise", err)
 	}
-	return sbxerr.Wrap(sbxerr.StateDir, "ctrd.supervise", removeDeadSockets(cfg.shimSockets()))
+	return sbxerr.Wrap(sbxerr.StateDir, "ctrd.supervise", removeDeadSockets(cfg.ShimSockets()))
 }
 
 // removeDeadSockets removes the sockets of shims that were killed.
@@ -150,7 +150,7 @@ func writeLayout(p Paths) error {
 	for _, d := range []struct {
 		path string
 		mode os.FileMode
-	}{{p.serverRoot(), 0o700}, {p.serverState(), 0o711}, {p.RuncRoot(), 0o711}, {p.shimSockets(), 0o700}} {
+	}{{p.serverRoot(), 0o700}, {p.serverState(), 0o711}, {p.RuncRoot(), 0o711}, {p.ShimSockets(), 0o700}} {
 		if err := os.MkdirAll(d.path, d.mode); err != nil {
 			return err
 		}

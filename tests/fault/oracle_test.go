@@ -124,6 +124,7 @@ func orphans(t testing.TB, d *harness.Daemon) []string {
 		for _, pid := range shims(t, d) {
 			wrong = append(wrong, fmt.Sprintf("shim %d of no sandbox", pid))
 		}
+		wrong = append(wrong, glob(t, filepath.Join(d.State, "s", "*"))...)
 	}
 	wrong = append(wrong, glob(t, filepath.Join(d.Root, "spool", "*"))...)
 	if out := strings.TrimSpace(d.Run(t, "cleanup", "--dry-run", "-o", "json").Stdout); out != "[]" {
