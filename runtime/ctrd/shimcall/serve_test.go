@@ -3,6 +3,7 @@ package shimcall
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -109,12 +110,14 @@ func look(t *testing.T, pid int, bundle, socket string) (s seen) {
 	}
 	s.args, s.env, s.score = strings.Split(read("cmdline"), "\x00"), strings.Split(read("environ"), "\x00"), read("oom_score_adj")
 	slices.Sort(s.env)
-	for _, fd := range []string{"0", "1", "3"} {
+	for _, fd := range []string{"0", "1"} { // 2 is its log; 3, the socket, it soon exchanges for another
 		target, err := os.Readlink(proc + "fd/" + fd)
 		must(t, err)
-		kind, _, _ := strings.Cut(target, ":")
-		s.descriptors = append(s.descriptors, kind)
+		s.descriptors = append(s.descriptors, target)
 	}
+	conn, err := net.Dial("unix", socket)
+	must(t, err)
+	must(t, conn.Close())
 	group, err := unix.Getpgid(pid)
 	must(t, err)
 	s.ownGroup = group == pid
