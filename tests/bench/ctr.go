@@ -17,6 +17,7 @@ import (
 // image. The daemon's own is not that: it is configured and started to be faster.
 type stock struct {
 	ctr, address, bin string
+	namespace         string // the daemon's, so that its groups lie where they are looked for in the end
 	runcRoot          string
 }
 
@@ -38,7 +39,7 @@ func (s *stand) stock() (*stock, error) {
 			s.t.Error(err)
 		}
 	})
-	st := &stock{ctr: ctr, address: filepath.Join(state, "c.sock"), bin: filepath.Dir(harness.Bin(s.t, "containerd")), runcRoot: filepath.Join(s.scratch, "ctr-runc")}
+	st := &stock{ctr: ctr, address: filepath.Join(state, "c.sock"), bin: filepath.Dir(harness.Bin(s.t, "containerd")), runcRoot: filepath.Join(s.scratch, "ctr-runc"), namespace: s.daemon.Instance()}
 	if err := st.start(s.t, filepath.Join(s.scratch, "stock"), state); err != nil {
 		return nil, err
 	}
@@ -99,7 +100,7 @@ func (st *stock) loadBase(s *stand) error {
 }
 
 func (st *stock) command(args ...string) *exec.Cmd {
-	return exec.Command(st.ctr, append([]string{"--address", st.address, "--namespace", "bench"}, args...)...)
+	return exec.Command(st.ctr, append([]string{"--address", st.address, "--namespace", st.namespace}, args...)...)
 }
 
 // run is ctr run, with the flags, of argv in the base image.
