@@ -84,7 +84,7 @@ func (st *stock) start(t *driver, root, state string) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // it does not say when it listens
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 
 // serve starts a shim at socket, for which the program would run itself again
 // (containerd, cmd/containerd-shim-runc-v2/manager, Start). Then connections are taken
-// already.
+// already. A cgroup or a scheduling cookie for shims, which the program would see to as
+// well, are things that the daemon never asks for.
 func (c Call) serve(at Place, socket string) (err error) {
 	listener, err := listen(socket)
 	if err != nil {

@@ -94,7 +94,7 @@ func find(t *testing.T, bundle string) int {
 				return pid
 			}
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // nothing announces it
 	}
 	t.Fatal("no shim")
 	return 0
