@@ -1,9 +1,6 @@
 // Command caisson-shim is what the daemon's containerd runs as its shim program.
 // It answers at once what needs no shim's program, see package shimcall, and
 // becomes that program, which lies beside it, for all else.
-//
-//go:debug containermaxprocs=0
-//go:debug updatemaxprocs=0
 package main
 
 import (

@@ -11,8 +11,8 @@ import (
 
 // engineSlack is how late timers of the engine's programs may be, in ns. While it
 // works, each of them asks every 20 µs whether one of its threads is stuck (Go's
-// sysmon), and in a virtual machine that many timers are a tenth of what a run of
-// runc costs. They are written in Go and live for 10 ms, so nothing waits for it.
+// sysmon), and in a virtual machine that many timers were a fourteenth of what a
+// sandbox costs. Most of them live for 10 ms, and none waits for so short a time.
 const engineSlack = 1_000_000
 
 // becomeLate lets the timers of the calling thread, and of all that it starts, be late
@@ -33,9 +33,9 @@ func becomeLate() error {
 // becomePunctual ends what becomeLate began. It cannot fail: 0 is what the thread began with.
 func becomePunctual() { _ = unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) }
 
-// makePunctual gives pid, which has one thread, the timers of the calling one. It may not
-// do so where an engine that is not ours made it, or where becomeLate did nothing; then
-// there is nothing to undo.
+// makePunctual gives the first thread of pid, the one that becomes the container's
+// process, the timers of the calling thread. It may not do so without CAP_SYS_NICE;
+// then becomeLate did nothing, and there is nothing to undo.
 func makePunctual(pid int) error {
 	own, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
 	if err != nil {

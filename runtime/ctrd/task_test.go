@@ -240,8 +240,8 @@ func TestEngineConfigCheck(t *testing.T) {
 	if err := good.check(); err != nil {
 		t.Error(err)
 	}
-	if err := (EngineConfig{Shim: "shim"}).check(); count(err) != 5 {
-		t.Errorf("%v: want five reasons", err)
+	if err := (EngineConfig{Shim: "shim", Sockets: "s"}).check(); count(err) != 6 {
+		t.Errorf("%v: want six reasons", err)
 	}
 }
 
