@@ -47,11 +47,11 @@ func (p *Policy) Decide(name Name, port uint16) Decision {
 	if l, ok := p.links[name]; ok {
 		return p.decideLink(l, name, port)
 	}
-	if r, ok := p.allowing(name, port); ok {
-		return Decision{Allowed: true, Rule: r.cited(), Private: r.Private}
-	}
 	if m, ok := p.mirrors[name]; ok && slices.Contains(defaultPorts, port) {
 		return Decision{Allowed: true, Rule: m.cited(name)}
+	}
+	if r, ok := p.allowing(name, port); ok {
+		return Decision{Allowed: true, Rule: r.cited(), Private: r.Private}
 	}
 	if p.mode == Open && name.public() {
 		return Decision{Allowed: true, Rule: "mode open"}

@@ -88,7 +88,7 @@ func TestParseMap(t *testing.T) {
 var rich = Spec{
 	Mode: Allow,
 	Allow: []string{
-		"example.com", "api.example.com:8443", "*.example.com:443", "db.corp:5432,private", "*.corp.example:22,private", "a.corp.example:22",
+		"example.com", "api.example.com:8443", "*.example.com:443", "db.corp:5432,private", "*.corp.example:22,private", "a.corp.example:22", "files.test:80+81",
 		"9.9.9.0/24:53", "10.1.0.0/16:5432,private", "169.254.169.254:80,private", "100.100.0.0/16:80,private", "[2a00::/16]:443",
 	},
 	Deny: []string{"bad.example.com", "half.example.com:443", "9.9.9.8", "9.9.9.7:53", "10.1.1.1"},
@@ -122,7 +122,8 @@ func TestDecide(t *testing.T) {
 		{"a.corp.example", 22, true, "allow *.corp.example:22,private"},
 		{"pypi.org", 443, true, "map pypi.org=10.9.9.9:8443"},
 		{"files.test", 80, true, "map files.test=10.9.9.8"},
-		{"files.test", 81, false, "mode allow"},
+		{"files.test", 81, true, "allow files.test:80+81"},
+		{"pypi.org", 81, false, "mode allow"},
 	} {
 		d := p.Decide(tc.name, tc.port)
 		if d.Allowed != tc.allow || d.Rule != tc.rule {

@@ -124,6 +124,7 @@ type Attempt struct {
 	Address  netip.AddrPort // what was dialled; zero if nothing was
 	Rule     string         // that caused the verdict
 	Linked   bool           // the name leads to another sandbox, in which Address is
+	Mapped   bool           // the operator's map of names says where it leads
 	Proxied  bool           // it left through the upstream proxy, whose Address is
 	Private  bool           // the rule lets the name lead to what is not public
 	Verdict  Verdict

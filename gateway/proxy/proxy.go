@@ -201,6 +201,7 @@ type flow struct {
 	asked   netip.AddrPort // what the sandbox connected to
 	address netip.AddrPort // what was dialled
 	link    policy.Link    // that was followed; zero: none
+	mapped  bool           // the operator said where the name leads
 	proxied bool           // it leaves through the upstream proxy, whose address was dialled
 	left    func()         // says that the linked sandbox is left; nil: it was not entered
 	speaks  protocol       // in which the client can be told of a refusal
@@ -240,7 +241,7 @@ func (f *flow) target() string {
 // record is the Attempt of f, which is over.
 func (f *flow) record() Attempt {
 	a := f.attempt
-	a.Name, a.Asked, a.Address, a.Linked, a.Proxied = f.name, f.asked, f.address, f.link != policy.Link{}, f.proxied
+	a.Name, a.Asked, a.Address, a.Linked, a.Mapped, a.Proxied = f.name, f.asked, f.address, f.link != policy.Link{}, f.mapped, f.proxied
 	a.Duration = time.Since(a.Begun)
 	if c := f.cutBy; c != nil {
 		a.Verdict, a.Rule, a.Code, a.Reason = c.verdict, c.by.Rule, c.by.Code, c.by.Reason

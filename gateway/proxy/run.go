@@ -158,7 +158,8 @@ func (p *Proxy) addresses(f *flow) ([]netip.AddrPort, error) {
 		return []netip.AddrPort{f.asked}, nil
 	}
 	inForce := p.Policy()
-	if to, mapped := inForce.Mapped(f.name, port); mapped {
+	var to netip.AddrPort
+	if to, f.mapped = inForce.Mapped(f.name, port); f.mapped {
 		return []netip.AddrPort{to}, inForce.DecideResolved(f.name, port, to.Addr()).Err()
 	}
 	ctx, cancel := context.WithTimeout(f.ctx, p.config.Limits.Resolve)

@@ -33,7 +33,7 @@ type Entry struct {
 	Type     string        `json:"type,omitempty"`    // of a lookup: "A"
 	Address  string        `json:"address,omitempty"` // that was connected to, without the port; empty if none was
 	Peer     string        `json:"peer,omitempty"`    // of what came in: the address and port that it came from
-	Private  bool          `json:"private,omitempty"` // it led to an address that is not public
+	Private  bool          `json:"private,omitempty"` // it led to an address that is not public, as a rule has to say
 	Rule     string        `json:"rule,omitempty"`    // that caused the verdict
 	Code     sbxerr.Code   `json:"code,omitempty"`
 	Reason   string        `json:"reason,omitempty"`
@@ -57,6 +57,9 @@ func entryOfAttempt(a proxy.Attempt) Entry {
 		if a.Name == "" {
 			address = a.Asked
 		}
+	}
+	if a.Mapped {
+		e.Private = false // the operator led it there, and no rule has to
 	}
 	if a.Linked {
 		e.Kind, e.Private = Linked, false

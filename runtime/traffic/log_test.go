@@ -79,7 +79,6 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// TestRotation writes more than is kept and reads on across the change of files.
 // Of what left through a proxy, that one's address says nothing of the destination.
 func TestProxied(t *testing.T) {
 	named := attempt("x.example", 5)
@@ -101,6 +100,18 @@ func TestProxied(t *testing.T) {
 	}
 }
 
+// Where a mapped name leads, no rule has to say.
+func TestMappedIsNotPrivate(t *testing.T) {
+	for _, mapped := range []bool{false, true} {
+		a := attempt("x.example", 5)
+		a.Mapped = mapped
+		if seen, ok := entryOfAttempt(a).Seen(); seen.Private == mapped || !ok {
+			t.Errorf("mapped: %v, learnt as %+v, %v", mapped, seen, ok)
+		}
+	}
+}
+
+// TestRotation writes more than is kept and reads on across the change of files.
 func TestRotation(t *testing.T) {
 	l, dir := newLog(t)
 	var c Cursor
