@@ -156,7 +156,7 @@ func addressOf(t *testing.T, s sandbox) string {
 // within opens an echo server in s.
 func within(t *testing.T, s sandbox) {
 	t.Helper()
-	ns, err := netns.Open(filepath.Join(s.of.State, "sandboxes", s.id, "netns"))
+	ns, err := netns.Open(s.netns())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -79,7 +78,7 @@ func (s sandbox) endListeners(t *testing.T) {
 // /proc/net/tcp).
 func (s sandbox) listeners(t *testing.T) []string {
 	t.Helper()
-	ns := filepath.Join(s.of.State, "sandboxes", s.id, "netns")
+	ns := s.netns()
 	out, err := exec.Command("nsenter", "--net="+ns, "cat", "/proc/self/net/tcp").Output()
 	if err != nil {
 		t.Fatal(err)

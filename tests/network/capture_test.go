@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -117,7 +116,7 @@ func describe(p []byte) string {
 // tried there, and not in the host's.
 func TestPackets(t *testing.T) {
 	s := create(t, "--allow", "web.example")
-	inside, err := netns.Open(filepath.Join(daemon.State, "sandboxes", s.id, "netns"))
+	inside, err := netns.Open(s.netns())
 	if err != nil {
 		t.Fatal(err)
 	}

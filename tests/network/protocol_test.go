@@ -3,7 +3,6 @@ package network
 import (
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -132,7 +131,7 @@ func lacksProtocol(said string) bool {
 // inspected opens the namespace of s.
 func inspected(t *testing.T, s sandbox) *netns.Namespace {
 	t.Helper()
-	ns, err := netns.Open(filepath.Join(s.of.State, "sandboxes", s.id, "netns"))
+	ns, err := netns.Open(s.netns())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +142,7 @@ func inspected(t *testing.T, s sandbox) *netns.Namespace {
 // Commands with a network may list what there is of it, and change nothing.
 func TestChanges(t *testing.T) {
 	s := create(t, "--allow", "web.example")
-	own := []string{"nsenter", "--net=" + filepath.Join(s.of.State, "sandboxes", s.id, "netns"), "--"}
+	own := []string{"nsenter", "--net=" + s.netns(), "--"}
 	before := harness.NetworkTraces(t, own)
 	if list := s.of.Run(t, "exec", s.id, "--", "ip", "addr").Stdout; !strings.Contains(list, "127.0.0.1/8") {
 		t.Errorf("nothing is listed: %q", list)

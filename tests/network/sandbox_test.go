@@ -66,6 +66,9 @@ func createOn(t *testing.T, d *harness.Daemon, flags ...string) sandbox {
 	return sandbox{strings.TrimSpace(d.Run(t, args...).Stdout), d}
 }
 
+// netns is where the daemon has bound the network namespace of s.
+func (s sandbox) netns() string { return filepath.Join(s.of.State, "sandboxes", s.id, "netns") }
+
 // try runs the client in s.
 func (s sandbox) try(args ...string) string {
 	line := append([]string{"exec", s.id, "--", "/workspace/client"}, args...)
