@@ -26,6 +26,7 @@ SOURCES := $(shell find . \( -path ./.git -o -path ./$(BUILD) -o -path ./$(BIN) 
 ENGINE  := $(addprefix $(BIN)/,containerd containerd-shim-runc-v2 runc)
 OURS    := $(addprefix $(BIN)/,caisson caissond caisson-init caisson-gateway caisson-shim)
 OLD     := $(addprefix $(BUILD)/containerd17/,containerd containerd-shim-runc-v2)
+RUNSC   := $(BUILD)/gvisor/runsc
 BASE    := $(ASSETS)/busybox $(ASSETS)/applets.txt
 PLUGINS := $(addprefix $(BUILD)/protoc/,protoc-gen-go protoc-gen-connect-go)
 
@@ -101,6 +102,15 @@ $(OLD): $(BUILD)/containerd17/%: tools/containerd17/go.sum
 	  -ldflags "-s -w -X github.com/containerd/containerd/version.Version=$(call module_version,github.com/containerd/containerd)" \
 	  -o $(CURDIR)/$@ github.com/containerd/containerd/cmd/$*
 
+# Another OCI runtime, for the test that it is bound by the same network namespace.
+.PHONY: gvisor
+gvisor: $(RUNSC) ## build gVisor's runsc for a test of the network into build/gvisor/
+$(RUNSC): tools/gvisor/go.sum
+	@mkdir -p $(@D)
+	cd tools/gvisor && CGO_ENABLED=0 $(GO) build -trimpath \
+	  -ldflags "-s -w -X gvisor.dev/gvisor/runsc/version.version=$(call module_version,gvisor.dev/gvisor)" \
+	  -o $(CURDIR)/$@ gvisor.dev/gvisor/runsc
+
 # The base image is Debian's static busybox; the daemon embeds these two files.
 BUSYBOX := $(firstword $(wildcard /bin/busybox /usr/bin/busybox))
 $(ASSETS)/busybox: $(BUSYBOX)
@@ -140,7 +150,7 @@ test-unit: $(BASE) ## unit tests: no root, under 30 s
 
 # As root and with the engine at hand, tests that test-unit skips run too, and a
 # skip is a failure.
-STRICT := CAISSON_BIN_DIR=$(CURDIR)/$(BIN) CAISSON_CONTAINERD17_DIR=$(CURDIR)/$(BUILD)/containerd17 CAISSON_TEST_STRICT=1
+STRICT := CAISSON_BIN_DIR=$(CURDIR)/$(BIN) CAISSON_CONTAINERD17_DIR=$(CURDIR)/$(BUILD)/containerd17 CAISSON_RUNSC=$(CURDIR)/$(RUNSC) CAISSON_TEST_STRICT=1
 
 .PHONY: test-cover
 test-cover: build containerd17 ## tests of all packages, with those that need root, and their coverage (root)
@@ -149,7 +159,7 @@ test-cover: build containerd17 ## tests of all packages, with those that need ro
 	@echo 'coverage of all packages together:'; $(GO) tool cover -func=$(BUILD)/cover.out | tail -1
 
 .PHONY: test-root
-test-root: build containerd17 ## integration, escape, network and fault suites, against the real containerd and runc (root)
+test-root: build containerd17 gvisor ## integration, escape, network and fault suites, against the real containerd and runc (root)
 	@$(root)
 	$(STRICT) $(GO) test -count=1 -timeout 20m -p 1 -skip "^TestChaos$$" $(ROOT_SUITES)
 

@@ -34,15 +34,15 @@ generated() {
   return $status
 }
 
-tidy() { go mod tidy -diff; }
-tidy17() { (cd tools/containerd17 && go mod tidy -diff); }
+tidy() { (cd "$1" && go mod tidy -diff); }
 
 check gofmt formatted
 check vet go vet ./...
 check staticcheck go tool staticcheck ./...
 check layering go test -count=1 ./tests/layering/...
-check "go.mod" tidy
-check "tools/containerd17/go.mod" tidy17
+check "go.mod" tidy .
+check "tools/containerd17/go.mod" tidy tools/containerd17
+check "tools/gvisor/go.mod" tidy tools/gvisor
 check generated generated
 check "shell scripts" bash -n scripts/*.sh .ci/run
 
