@@ -14,11 +14,14 @@ type attempt struct {
 	want string // what is said; with "error:" it must fail
 }
 
-func check(t *testing.T, s sandbox, list []attempt) {
+// place is where the client may run.
+type place interface{ try(args ...string) string }
+
+func check(t *testing.T, at place, list []attempt) {
 	t.Helper()
 	for _, a := range list {
 		t.Run(a.name, func(t *testing.T) {
-			if said := s.try(a.args...); !strings.Contains(said, a.want) {
+			if said := at.try(a.args...); !strings.Contains(said, a.want) {
 				t.Errorf("%q: %q, want %q", a.args, said, a.want)
 			}
 		})
