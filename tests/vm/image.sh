@@ -14,11 +14,11 @@ plan=("${@:2}")
 suites=("${plan[@]#* }")
 
 # Programs of the host that busybox is no match for.
-programs=(nsenter {ip,ip6}tables{,-nft,-legacy}{,-save,-restore})
+programs=(nsenter ip {ip,ip6}tables{,-nft,-legacy}{,-save,-restore})
 # The parts of the kernel's modules that a host of ours may load.
-modules=(fs/overlayfs drivers/net/veth.ko drivers/net/dummy.ko net/netfilter net/ipv4 net/ipv6 net/bridge lib crypto arch)
+modules=(fs/overlayfs drivers/net/veth.ko drivers/net/dummy.ko net/{netfilter,ipv4,ipv6,bridge,sctp,dccp,vmw_vsock} lib crypto arch)
 # What tests build with the go command, which the virtual machine does not have.
-prebuilt=(runtime/posture/testdata/pid1 tests/escape/prober)
+prebuilt=(runtime/posture/testdata/pid1 tests/escape/prober tests/network/client)
 
 die() { echo "test-vm: $*" >&2; exit 1; }
 

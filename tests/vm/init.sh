@@ -32,8 +32,9 @@ cgroup_v2() {
     echo "+memory +pids" > /sys/fs/cgroup/cgroup.subtree_control
 }
 
-# What systemd gives a service, and a network that leads nowhere: a host without
-# either would hold attacks by what it lacks.
+# What systemd gives a service, a network that leads nowhere, and a protocol that
+# Debian's kernel has but does not load by itself: a host without them would hold
+# attacks by what it lacks.
 host_like() {
   ulimit -Hn 524288 && ulimit -l 8192 &&
     ip link set lo up &&
@@ -41,7 +42,7 @@ host_like() {
     ip addr add 10.0.2.15/24 dev eth0 && ip route add default via 10.0.2.2 &&
     ip -6 addr add fd00:2::15/64 dev eth0 && ip -6 route add default via fd00:2::2 &&
     hostname vm &&
-    modprobe -a iptable_filter ip6table_filter
+    modprobe -a iptable_filter ip6table_filter dccp_ipv4
 }
 
 run_suite() { # PACKAGE
