@@ -87,12 +87,14 @@ $(BIN)/containerd-shim-runc-v2: go.sum
 
 # runc needs cgo (nsexec, libseccomp) and is linked statically, so that it runs on
 # any host and cannot be made to load a library from a sandbox's root. It starts at a
-# random address, which packed relocations make cheaper (ld(1); glibc since 2.36).
-# Nothing is ever restored from a checkpoint, and without CRIU it cannot be.
+# random address, which packed relocations make cheaper where the C library knows them
+# (ld(1); glibc since 2.36). Nothing is ever restored from a checkpoint, and without
+# CRIU it cannot be.
+PACKED := $(shell printf 'glibc 2.36\n%s\n' "$$(getconf GNU_LIBC_VERSION 2>/dev/null)" | sort -CV && echo ' -Wl,-z,pack-relative-relocs')
 $(BIN)/runc: go.sum
 	@mkdir -p $(@D)
 	CGO_ENABLED=1 $(GO) build -trimpath -buildmode=pie -tags 'seccomp runc_nocriu netgo osusergo urfave_cli_no_docs' \
-	  -ldflags '-s -w -linkmode external -extldflags "-static-pie -Wl,-z,pack-relative-relocs"' -o $@ $(RUNC)
+	  -ldflags '-s -w -linkmode external -extldflags "-static-pie$(PACKED)"' -o $@ $(RUNC)
 
 # A second, older containerd for the compatibility tests.
 .PHONY: containerd17
