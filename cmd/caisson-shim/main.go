@@ -30,6 +30,7 @@ func run(args []string) error {
 	if call, ok := shimcall.Parse(args); ok {
 		if answer, ok := call.Answer(at); ok {
 			_, err := os.Stdout.Write(answer)
+			shimcall.Failpoint(call.Action + "/answered")
 			return err
 		}
 	}

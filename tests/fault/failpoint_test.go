@@ -31,7 +31,7 @@ func newBreakable(t *testing.T, settings string) *breakable {
 func newBreakableIn(t *testing.T, settings string, wrap ...string) *breakable {
 	t.Helper()
 	b := &breakable{Daemon: harness.New(t), file: filepath.Join(t.TempDir(), "failpoint"), flags: []string{"--bin-dir", os.Getenv("CAISSON_BIN_DIR")}}
-	b.Program, b.Env, b.Settings = failing, []string{"CAISSON_FAILPOINT=@" + b.file}, settings
+	b.Program, b.Env, b.Settings = filepath.Join(failing, "caissond"), []string{"CAISSON_FAILPOINT=@" + b.file}, settings
 	b.Wrap = wrap
 	b.Launch(t, b.flags...)
 	t.Cleanup(func() {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -18,7 +17,7 @@ import (
 // daemon serves the tests that break none.
 var daemon *harness.Daemon
 
-// failing is a caissond that was built with failpoints.
+// failing is where a caissond and a caisson-shim are that were built with failpoints.
 var failing string
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -30,11 +29,12 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	failing = filepath.Join(dir, "caissond")
-	build := exec.Command("go", "build", "-tags", "failpoints", "-o", failing, "github.com/caisson-run/caisson/cmd/caissond")
+	failing = dir
+	build := exec.Command("go", "build", "-tags", "failpoints", "-o", dir,
+		"github.com/caisson-run/caisson/cmd/caissond", "github.com/caisson-run/caisson/cmd/caisson-shim")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build caissond with failpoints: %v\n%s", err, out)
+		fmt.Fprintf(os.Stderr, "build with failpoints: %v\n%s", err, out)
 		return 1
 	}
 	return harness.Main(m, &daemon)

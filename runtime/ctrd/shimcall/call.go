@@ -54,6 +54,7 @@ type Place struct {
 // Answer returns what the shim's program would say to the call. Not ok is what only
 // the program itself can do.
 func (c Call) Answer(at Place) (answer []byte, ok bool) {
+	Failpoint(c.Action + "/called")
 	switch {
 	case c.Action == Start && at.Sockets != "":
 		return c.start(at)

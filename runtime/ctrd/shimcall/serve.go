@@ -27,10 +27,12 @@ func (c Call) serve(at Place, socket string) (err error) {
 			os.Remove(socket)
 		}
 	}()
+	Failpoint("start/listens")
 	// The shim finds its socket by this when it ends.
 	if err := os.Symlink(at.Sockets, filepath.Join(at.Bundle, "s")); err != nil {
 		return err
 	}
+	Failpoint("start/linked")
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -45,9 +47,11 @@ func (c Call) serve(at Place, socket string) (err error) {
 	if err != nil {
 		return err
 	}
+	Failpoint("start/served")
 	if err := endBefore(os.Getppid(), process.Pid); err != nil {
 		return errors.Join(err, process.Kill())
 	}
+	Failpoint("start/scored")
 	return process.Release()
 }
 
@@ -81,6 +85,7 @@ func listen(socket string) (*os.File, error) {
 		err = errors.Join(os.Remove(socket), unix.Bind(fd, at))
 	}
 	if err == nil {
+		Failpoint("start/bound")
 		err = errors.Join(os.Chmod(socket, 0o600), unix.Listen(fd, unix.SOMAXCONN))
 	}
 	if err != nil {

@@ -33,6 +33,7 @@ func (c Call) start(at Place) (answer []byte, ok bool) {
 	}
 	socket := filepath.Join(at.Sockets, SocketName(c.Address, c.Namespace, cmp.Or(group, c.ID)))
 	if !listens(socket) {
+		Failpoint("start/alone")
 		if err := c.serve(at, socket); err != nil {
 			return nil, false // the program says why, if it cannot either
 		}

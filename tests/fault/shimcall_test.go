@@ -1,0 +1,181 @@
+package fault
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/tests/harness"
+)
+
+// caller is a daemon whose containerd calls a shim program that ends, or waits, at
+// the point that it is told (runtime/ctrd/shimcall, Failpoint).
+type caller struct {
+	*harness.Daemon
+	file string
+}
+
+func newCaller(t *testing.T, settings string) *caller {
+	t.Helper()
+	bin := harness.ProgramsWithout(t, "caisson-shim")
+	program, err := os.ReadFile(filepath.Join(failing, "caisson-shim"))
+	if err == nil { // a link would not do: it looks for others where it lies itself
+		err = os.WriteFile(filepath.Join(bin, "caisson-shim"), program, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &caller{harness.New(t), filepath.Join(bin, "failpoint")}
+	c.Settings = "ids: {blocks: 64}\n" + settings
+	c.Launch(t, "--bin-dir", bin)
+	t.Cleanup(func() {
+		c.Stop(t)
+		c.CheckNothingLeft(t)
+	})
+	return c
+}
+
+// arm lets the next call that comes to a point end or wait there.
+func (c *caller) arm(t *testing.T, what string) {
+	t.Helper()
+	c.disarm(t)
+	if err := os.WriteFile(c.file+".new", []byte(what), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(c.file+".new", c.file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// disarm lets the call that waits go on.
+func (c *caller) disarm(t *testing.T) {
+	t.Helper()
+	for _, file := range glob(t, c.file+"*") {
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// came waits until a call has come to its point.
+func (c *caller) came(t *testing.T) {
+	t.Helper()
+	await(t, "call at its point", func() bool { return len(glob(t, c.file)) == 0 })
+}
+
+// waiting returns the process of a call that waits at its point.
+func (c *caller) waiting(t *testing.T) (pid int) {
+	t.Helper()
+	c.came(t)
+	for _, file := range glob(t, c.file+".*") {
+		pid, _ = strconv.Atoi(strings.TrimPrefix(filepath.Ext(file), "."))
+	}
+	if pid == 0 {
+		t.Fatal("no call waits")
+	}
+	return pid
+}
+
+// fails makes a request whose call is killed at a point. It is refused soon, with a
+// code.
+func (c *caller) fails(t *testing.T, point string, request ...string) {
+	t.Helper()
+	c.arm(t, point+"=kill")
+	r := c.Try(request...)
+	c.came(t)
+	checkTyped(t, r)
+	if r.Duration > patience/6 {
+		t.Errorf("the refusal took %s", r.Duration)
+	}
+}
+
+// awaitShim waits for a shim that serves, which it does soon after it has its log.
+func (c *caller) awaitShim(t *testing.T) {
+	t.Helper()
+	await(t, "shim", func() bool {
+		return slices.ContainsFunc(shims(t, c.Daemon), func(pid int) bool {
+			log, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/2", pid))
+			return filepath.Base(log) == "log"
+		})
+	})
+}
+
+// empty removes every sandbox, and checks that nothing is left of them.
+func (c *caller) empty(t *testing.T) {
+	t.Helper()
+	for _, s := range list(t, c.Daemon) {
+		c.Run(t, "rm", "--force", s.ID)
+	}
+	checkSound(t, c.Daemon)
+}
+
+// The steps of a call that starts a shim, and of one that finds the shim of its group.
+var (
+	startSteps = strings.Fields("start/called start/alone start/bound start/listens start/linked start/served start/scored start/answered")
+	joinSteps  = strings.Fields("start/called start/answered")
+)
+
+// A call of the shim program that is killed at any of its steps is a failure with a
+// code, and nothing is left of what it had made, no shim and no socket; the request
+// can be repeated. The daemon is not started again for that.
+func TestKilledShimCall(t *testing.T) {
+	t.Parallel() // beside tests that wait
+	for name, with := range map[string]struct {
+		settings string
+		request  []string
+	}{
+		"own shim":     {"sandboxes: {per_shim: 1}\n", strings.Fields("run --json -- true")},
+		"shared shims": {"sandboxes: {per_shim: 4}\n", strings.Fields("create --json --name made")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCaller(t, with.settings)
+			for _, step := range startSteps {
+				t.Run(step, func(t *testing.T) {
+					c.fails(t, step, with.request...)
+					if l := list(t, c.Daemon); len(l) != 0 {
+						t.Errorf("the failed request left %+v", l)
+					}
+					checkSound(t, c.Daemon)
+					c.Run(t, with.request...)
+					c.empty(t)
+				})
+			}
+			t.Run("late", func(t *testing.T) {
+				c.arm(t, "start/answered=wait")
+				request := begin(t, c.Daemon, with.request...)
+				pid := c.waiting(t)
+				c.awaitShim(t)
+				kill9(t, pid)
+				checkTyped(t, request.end(t))
+				checkSound(t, c.Daemon)
+			})
+		})
+	}
+}
+
+// Sandboxes that share a shim do not notice that a call for one more, or for one
+// less, is killed.
+func TestKilledShimCallOfGroup(t *testing.T) {
+	c := newCaller(t, "sandboxes: {per_shim: 8}\n")
+	c.Run(t, "create", "--name", "stays")
+	before := shims(t, c.Daemon)
+	for _, step := range joinSteps {
+		c.fails(t, step, "create", "--json")
+		checkSound(t, c.Daemon)
+		c.Run(t, "create", "--name", step[len("start/"):])
+	}
+	for _, end := range []struct{ name, step string }{{"called", "delete/answered"}, {"answered", "delete/called"}, {"stays", "delete/called"}} {
+		if after := shims(t, c.Daemon); len(before) != 1 || !slices.Equal(before, after) {
+			t.Errorf("there were the shims %v, and are %v; want one, and the same", before, after)
+		}
+		c.arm(t, end.step+"=kill")
+		c.Run(t, "rm", "--force", end.name)
+		c.came(t)
+		checkSound(t, c.Daemon)
+	}
+}
