@@ -53,6 +53,12 @@ func (e *Engine) deleteRemains(ctx context.Context, id, group string) error {
 			if group == "" {
 				e.dropSocket(e.socketName(id))
 			}
+			if unsettled {
+				// One that serves none of the others may never serve any; see awaitShimEnd.
+				if err := e.endIdle(e.socketName(group), e.gate.ifIdle); err != nil {
+					return err
+				}
+			}
 			return nil
 		}
 	}

@@ -79,7 +79,7 @@ func (e *Engine) endOrphans(ctx context.Context) (busy map[string]bool, err erro
 		if slices.ContainsFunc(held, func(name string) bool { return wanted[name] }) {
 			continue
 		}
-		ended, err := e.endShim(s, held)
+		ended, err := e.endShim(s, held, e.gate.ifIdle)
 		if err != nil {
 			return busy, err
 		}
@@ -96,9 +96,38 @@ func (e *Engine) socketOf(record containers.Container) string {
 	return e.socketName(record.ID)
 }
 
+// guard does fn if no container is being made in one of shims, and keeps that so.
+type guard func(shims []string, fn func() error) error
+
+// alone is the guard of who has a shim for itself.
+func alone(_ []string, fn func() error) error { return fn() }
+
+// endIdle kills the shim with that socket unless it has children, as it has while it
+// serves a container that lives.
+func (e *Engine) endIdle(socket string, guard guard) error {
+	shims, err := e.shims()
+	if err != nil {
+		return err
+	}
+	sockets, err := unixSockets()
+	if err != nil {
+		return err
+	}
+	for _, s := range shims {
+		held := heldSockets(s.pid, sockets)
+		if !slices.Contains(held, socket) {
+			continue
+		}
+		if _, err := e.endShim(s, held, guard); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // endShim kills s, which holds the given sockets, unless it has children or is about
 // to get some.
-func (e *Engine) endShim(s shim, held []string) (ended bool, err error) {
+func (e *Engine) endShim(s shim, held []string, guard guard) (ended bool, err error) {
 	fd, err := unix.PidfdOpen(s.pid, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return true, nil
@@ -110,7 +139,7 @@ func (e *Engine) endShim(s shim, held []string) (ended bool, err error) {
 	if id, ok := e.shimOf(s.pid); !ok || id != s.id { // looked at again: the pid is pinned now
 		return true, nil
 	}
-	err = e.gate.ifIdle(held, func() error {
+	err = guard(held, func() error {
 		if hasChildren(s.pid) {
 			return nil
 		}
@@ -130,7 +159,9 @@ func (e *Engine) endShim(s shim, held []string) (ended bool, err error) {
 const shimEndGrace = 3 * time.Second
 
 // awaitShimEnd waits until the socket of a shim that has lost its last container is
-// gone: the next shim of that name must not meet it. One that stays is tainted.
+// gone: the next shim of that name must not meet it. The caller has the shim for
+// itself, and one that stays is ended. It may be one that will never serve, as it waits
+// for containerd to read its log, and that takes connections all the same.
 func (e *Engine) awaitShimEnd(ctx context.Context, socket string) {
 	ctx, cancel := context.WithTimeout(ctx, shimEndGrace)
 	defer cancel()
@@ -144,7 +175,8 @@ func (e *Engine) awaitShimEnd(ctx context.Context, socket string) {
 			return
 		}
 		if !sleep(ctx, pause) {
-			e.taint(socket)
+			e.taint(socket) // until its end is seen
+			_ = e.endIdle(socket, alone)
 			return
 		}
 	}

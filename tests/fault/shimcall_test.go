@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/caisson-run/caisson/tests/harness"
@@ -104,6 +105,22 @@ func (c *caller) awaitShim(t *testing.T) {
 	})
 }
 
+// stopShim stops the shim that a killed call has started, which therefore never
+// serves.
+func (c *caller) stopShim(t *testing.T, call int) {
+	t.Helper()
+	awaitEnd(t, call) // it would end what it has started and is stopped (_exit(2))
+	for _, pid := range shims(t, c.Daemon) {
+		stopOrGo(t, pid, syscall.SIGSTOP)
+	}
+}
+
+// awaitEnd waits for the end of a process.
+func awaitEnd(t *testing.T, pid int) {
+	t.Helper()
+	await(t, "end of a process", func() bool { return read(fmt.Sprintf("/proc/%d/cmdline", pid)) == "" })
+}
+
 // empty removes every sandbox, and checks that nothing is left of them.
 func (c *caller) empty(t *testing.T) {
 	t.Helper()
@@ -178,4 +195,32 @@ func TestKilledShimCallOfGroup(t *testing.T) {
 		c.came(t)
 		checkSound(t, c.Daemon)
 	}
+}
+
+// Those of its group that wait for a call that is killed are made, even if the shim
+// that it has started never serves.
+func TestKilledShimCallOfBurst(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	c := newCaller(t, "sandboxes: {per_shim: 4}\n")
+	c.arm(t, "start/answered=wait")
+	creates := []*call{begin(t, c.Daemon, "create", "--json"), begin(t, c.Daemon, "create", "--json"), begin(t, c.Daemon, "create", "--json")}
+	pid := c.waiting(t)
+	c.awaitShim(t)
+	kill9(t, pid)
+	c.stopShim(t, pid)
+	failed := 0
+	for _, create := range creates {
+		if r := create.end(t); r.Code != 0 {
+			checkTyped(t, r)
+			failed++
+		}
+	}
+	if failed != 1 {
+		t.Errorf("%d of three creates failed, want that of the killed call", failed)
+	}
+	if n := len(shims(t, c.Daemon)); n != 1 {
+		t.Errorf("there are %d shims, want one", n)
+	}
+	checkSound(t, c.Daemon)
+	c.empty(t)
 }
