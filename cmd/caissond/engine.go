@@ -28,7 +28,8 @@ func newEngine(c config.Config, log *slog.Logger) (*engine, error) {
 	var private *ctrd.ServerConfig
 	if ec.Address == "" {
 		private = &ctrd.ServerConfig{Paths: paths, BinDir: c.BinDir, Logger: log}
-		ec.Address, ec.Shim, ec.Sockets = paths.Socket(), filepath.Join(c.BinDir, ctrd.ShimProgram), paths.ShimSockets()
+		ec.Address, ec.Shim = paths.Socket(), filepath.Join(c.BinDir, ctrd.ShimProgram)
+		ec.Sockets, ec.Bundles = paths.ShimSockets(), paths.Bundles()
 	}
 	e, err := ctrd.New(ec)
 	if err != nil {

@@ -43,6 +43,9 @@ type EngineConfig struct {
 	Runc      string // absolute path of the OCI runtime that the shim runs
 	RuncRoot  string // absolute directory of that runtime's state
 	Sockets   string // absolute directory of the shims' sockets; empty leaves it to the server
+	// Bundles are the absolute directories in which the server keeps something of each
+	// container; none leaves them to the server.
+	Bundles []string
 }
 
 // Engine makes containers and keeps images in one namespace of a containerd. Its
@@ -124,6 +127,9 @@ func (c EngineConfig) check() error {
 	}
 	if c.Sockets != "" {
 		errs = append(errs, checkPath("sockets", c.Sockets))
+	}
+	for _, dir := range c.Bundles {
+		errs = append(errs, checkPath("bundles", dir))
 	}
 	if err := identifiers.Validate(c.Namespace); err != nil {
 		errs = append(errs, fmt.Errorf("use namespace %q: %w", c.Namespace, err))

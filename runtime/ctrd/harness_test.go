@@ -181,6 +181,7 @@ func connect(t testing.TB, s *Supervisor) *Engine {
 		Runc:      filepath.Join(s.cfg.BinDir, "runc"),
 		RuncRoot:  s.cfg.RuncRoot(),
 		Sockets:   s.cfg.ShimSockets(),
+		Bundles:   s.cfg.Bundles(),
 	})
 }
 

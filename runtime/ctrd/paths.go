@@ -33,6 +33,13 @@ func (p Paths) RuncRoot() string { return filepath.Join(p.State, "runc") }
 // ShimSockets is where the shims listen.
 func (p Paths) ShimSockets() string { return filepath.Join(p.State, "s") }
 
+// Bundles are where the private containerd keeps something of each container, below
+// them one directory per namespace.
+func (p Paths) Bundles() []string {
+	const plugin = "io.containerd.runtime.v2.task"
+	return []string{filepath.Join(p.serverState(), plugin), filepath.Join(p.serverRoot(), plugin)}
+}
+
 func (p Paths) serverRoot() string  { return filepath.Join(p.Root, "containerd") }
 func (p Paths) serverState() string { return filepath.Join(p.State, "containerd") }
 func (p Paths) config() string      { return filepath.Join(p.serverState(), "config.toml") }

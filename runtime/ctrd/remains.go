@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/containerd/containerd/v2/pkg/identifiers"
 )
 
 const (
@@ -59,10 +62,30 @@ func (e *Engine) deleteRemains(ctx context.Context, id, group string) error {
 					return err
 				}
 			}
-			return nil
+			return e.dropBundle(id)
 		}
 	}
 	return nil // something else keeps its shim busy
+}
+
+// dropBundle removes the bundle of a container that is gone. The server removes it
+// itself once its shim program has seen to what a dead shim left. It calls that only
+// when the shim dies and when it starts: a call that fails leaves the bundle.
+func (e *Engine) dropBundle(id string) error {
+	if identifiers.Validate(id) != nil {
+		return nil // no container was ever called so
+	}
+	var errs []error
+	for _, dir := range e.cfg.Bundles {
+		bundle := filepath.Join(dir, e.cfg.Namespace, id)
+		// It is empty, as roots are elsewhere; one that is not is not entered.
+		err := os.Remove(filepath.Join(bundle, "rootfs"))
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			err = os.RemoveAll(bundle)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // taint notes that the shim with that socket may remember a container that is gone,

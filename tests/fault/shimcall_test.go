@@ -224,3 +224,37 @@ func TestKilledShimCallOfBurst(t *testing.T) {
 	checkSound(t, c.Daemon)
 	c.empty(t)
 }
+
+// A sandbox lives on without its shim where containerd's call to remove it was killed
+// as well. Its group gets other shims, whatever of their beginning is killed, and it
+// leaves nothing either when it is removed.
+func TestKilledShimCallAfterShim(t *testing.T) {
+	t.Parallel() // beside tests that wait
+	c := newCaller(t, "sandboxes: {per_shim: 32}\n")
+	c.Run(t, "create", "--name", "stays")
+	c.arm(t, "delete/called=kill")
+	for _, pid := range shims(t, c.Daemon) {
+		kill9(t, pid)
+	}
+	c.came(t)
+	for _, step := range startSteps {
+		c.fails(t, step, "create", "--json", "--name", "made")
+		checkSound(t, c.Daemon)
+		c.Run(t, "create", "--name", "made")
+		checkSound(t, c.Daemon)
+		c.Run(t, "rm", "--force", "made")
+		await(t, "end of the shim", func() bool { return len(shims(t, c.Daemon)) == 0 })
+	}
+	c.arm(t, "start/answered=wait")
+	create := begin(t, c.Daemon, "create", "--json")
+	pid := c.waiting(t)
+	c.awaitShim(t)
+	kill9(t, pid)
+	c.stopShim(t, pid)
+	checkTyped(t, create.end(t))
+	if r := c.Run(t, "create"); r.Duration > patience/6 {
+		t.Errorf("a create took %s", r.Duration)
+	}
+	c.fails(t, "start/answered", "create", "--json")
+	c.empty(t)
+}
