@@ -19,7 +19,7 @@ import (
 
 const (
 	startTimeout = 30 * time.Second // of the first start, which may have a database to recover
-	endTimeout   = 10 * time.Second // of a server that was killed
+	endTimeout   = 10 * time.Second // of a process that was killed
 	minBackoff   = 100 * time.Millisecond
 	maxBackoff   = 10 * time.Second
 	stable       = 30 * time.Second // a life this long starts the backoff anew
@@ -205,8 +205,12 @@ func (s *Supervisor) loop(firstExit chan<- error) {
 	}
 }
 
-// runOnce starts the server and returns how it ended, never nil.
+// runOnce starts the server, when what the one before had called is ended, and returns
+// how it ended, never nil.
 func (s *Supervisor) runOnce() error {
+	if err := endOldCalls(context.Background(), s.cfg.Paths); err != nil {
+		s.cfg.Logger.Warn("start containerd beside calls of an earlier one", "err", err)
+	}
 	cmd := s.command()
 	if err := s.start(cmd); err != nil {
 		return err

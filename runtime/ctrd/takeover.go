@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/runtime/ctrd/shimcall"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -18,14 +20,8 @@ import (
 // whose daemon was killed, and which still holds the socket or the database. It
 // refuses to go on if somebody else listens on our socket.
 func endOldServer(ctx context.Context, p Paths) error {
-	pids, err := processes(func(pid int) bool { return isServer(pid, p.config()) })
-	if err != nil {
-		return sbxerr.Wrap(sbxerr.Internal, "ctrd.takeover", err)
-	}
-	for _, pid := range pids {
-		if err := endServer(ctx, pid, p.config()); err != nil {
-			return sbxerr.Wrap(sbxerr.EngineDown, "ctrd.takeover", fmt.Errorf("end containerd %d of an earlier daemon: %w", pid, err))
-		}
+	if err := endAll(ctx, func(pid int) bool { return isServer(pid, p.config()) }); err != nil {
+		return sbxerr.Wrap(sbxerr.EngineDown, "ctrd.takeover", fmt.Errorf("end containerd of an earlier daemon: %w", err))
 	}
 	if pid, held := socketHolder(p.Socket()); held {
 		return sbxerr.New(sbxerr.Locked, "ctrd.takeover", "use socket %q: process %d listens on it", p.Socket(), pid)
@@ -38,9 +34,47 @@ func isServer(pid int, config string) bool {
 	return program(pid) == "containerd" && bytes.Contains(arguments(pid), []byte("\x00--config\x00"+config+"\x00"))
 }
 
-// endServer kills pid, as [Supervisor] says why. The pidfd is taken first and the
-// identity checked after, so a reused pid cannot be hit.
-func endServer(ctx context.Context, pid int, config string) error {
+// endOldCalls ends the calls of the shim program that a server with our socket made
+// and did not live to see answered. One that went on late would take the socket of a
+// shim that has begun since, and the server after that would not find that shim.
+func endOldCalls(ctx context.Context, p Paths) error {
+	if err := endAll(ctx, func(pid int) bool { return isCall(pid, p.Socket()) }); err != nil {
+		return fmt.Errorf("end calls of an earlier containerd: %w", err)
+	}
+	return nil
+}
+
+// isCall says whether pid is a call of the shim program, no shim, by the server at
+// address.
+func isCall(pid int, address string) bool {
+	if name := program(pid); name != ShimProgram && name != shimcall.Program {
+		return false
+	}
+	args := strings.Split(string(arguments(pid)), "\x00")
+	if len(args) < 2 {
+		return false
+	}
+	c, ok := shimcall.Parse(args[1 : len(args)-1])
+	return ok && c.Address == address
+}
+
+// endAll kills all that match.
+func endAll(ctx context.Context, match func(pid int) bool) error {
+	pids, err := processes(match)
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		if err := endProcess(ctx, pid, match); err != nil {
+			return fmt.Errorf("end process %d: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+// endProcess kills pid, as [Supervisor] says why of a server. The pidfd is taken first
+// and the identity checked after, so a reused pid cannot be hit.
+func endProcess(ctx context.Context, pid int, match func(pid int) bool) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
@@ -49,7 +83,7 @@ func endServer(ctx context.Context, pid int, config string) error {
 		return fmt.Errorf("pidfd_open: %w", err)
 	}
 	defer unix.Close(fd)
-	if !isServer(pid, config) {
+	if !match(pid) {
 		return nil
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {

@@ -258,3 +258,35 @@ func TestKilledShimCallAfterShim(t *testing.T) {
 	c.fails(t, "start/answered", "create", "--json")
 	c.empty(t)
 }
+
+// A call that is under way when its containerd dies does not go on beside those of
+// the next one: it would take the socket of a shim that serves, whose sandboxes the
+// containerd after that would take for dead.
+func TestOutlivedContainerd(t *testing.T) {
+	c := newCaller(t, "sandboxes: {per_shim: 32}\n")
+	endEngine := func() {
+		for _, pid := range programs(t, c.Daemon, "containerd") {
+			kill9(t, pid)
+		}
+	}
+	for _, step := range []string{"start/alone", "start/listens"} {
+		c.arm(t, step+"=wait")
+		create := begin(t, c.Daemon, "create", "--json")
+		pid := c.waiting(t)
+		endEngine()
+		if r := create.end(t); r.Code != 0 {
+			t.Fatalf("%s: %+v", step, r)
+		}
+		c.disarm(t) // it would go on now
+		awaitEnd(t, pid)
+		c.Run(t, "create")
+		endEngine()
+		c.Run(t, "create")
+		for _, s := range list(t, c.Daemon) {
+			if s.State != "running" {
+				t.Errorf("%s: sandbox %s is %s", step, s.ID, s.State)
+			}
+		}
+		c.empty(t)
+	}
+}
