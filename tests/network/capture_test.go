@@ -88,9 +88,15 @@ func (c *capture) take() []string {
 	return seen
 }
 
+// toItself is a packet to the IPv6 address that every loopback device may have.
+const toItself = "to ::1"
+
 // describe says what a packet is for: the begin of a connection, a datagram, or
 // something else. The rest of a connection is what its begin was.
 func describe(p []byte) string {
+	if len(p) >= 40 && p[0]>>4 == 6 && netip.AddrFrom16([16]byte(p[24:40])).IsLoopback() {
+		return toItself
+	}
 	if len(p) < 20 || p[0]>>4 != 4 {
 		return fmt.Sprintf("not IPv4: %x", p[:min(len(p), 8)])
 	}
@@ -144,16 +150,37 @@ func TestPackets(t *testing.T) {
 			t.Errorf("on the host: %s", what)
 		}
 	}
-	pool := netip.MustParsePrefix("198.18.0.0/15")
 	for _, what := range in.take() {
-		kind, to, _ := strings.Cut(what, " ")
-		addr, err := netip.ParseAddrPort(to)
-		switch {
-		case kind == "tcp" || kind == "answer":
-		case err == nil && kind == "syn" && pool.Contains(addr.Addr()):
-		case err == nil && addr.Addr().IsLoopback(), what == "protocol 1 to 127.0.0.1": // it talks to itself; the second says that nobody listens
-		default:
+		if !staysInside(what) {
 			t.Errorf("in the sandbox: %s", what)
 		}
 	}
+}
+
+// staysInside says whether a packet in a sandbox's namespace is for the gateway there,
+// or for the sandbox itself.
+func staysInside(what string) bool {
+	pool := netip.MustParsePrefix("198.18.0.0/15")
+	kind, to, _ := strings.Cut(what, " ")
+	addr, err := netip.ParseAddrPort(to)
+	switch {
+	case kind == "tcp" || kind == "answer" || what == toItself:
+		return true
+	case err == nil && kind == "syn" && pool.Contains(addr.Addr()):
+		return true
+	}
+	return err == nil && addr.Addr().IsLoopback() || what == "protocol 1 to 127.0.0.1" // it says that nobody listens
+}
+
+// watch looks at all packets in the namespace of s while t lasts.
+func (s sandbox) watch(t *testing.T) {
+	t.Helper()
+	c := startCapture(t, inspected(t, s))
+	t.Cleanup(func() {
+		for _, what := range c.take() {
+			if !staysInside(what) {
+				t.Errorf("in sandbox %s: %s", s.id, what)
+			}
+		}
+	})
 }

@@ -44,7 +44,7 @@ func crossings() (list []crossing) {
 	}
 	add("P089 mptcp", "", "error: no socket: protocol not supported", "packet", "mptcp", public)
 	add("P030 tcp by hand", "protocol 6 to "+public, noSocket, "packet", "rawtcp", public)
-	add("P030 icmp6", "not IPv4", noSocket, "packet", "icmp6", public)
+	add("P030 icmp6", toItself, noSocket, "packet", "icmp6", public)
 	add("P030 link", "protocol 1 to "+public, noSocket, "packet", "link", public)
 	add("P026 vsock", "", noSocket, "packet", "vsock", public)
 	add("P089 ping", "protocol 1 to "+public, "error:", "ping", public)

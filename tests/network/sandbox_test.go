@@ -56,6 +56,7 @@ func create(t *testing.T, flags ...string) sandbox {
 	t.Helper()
 	s := createOn(t, daemon, flags...)
 	t.Cleanup(func() { daemon.Run(t, "rm", "-f", s.id) })
+	s.watch(t)
 	return s
 }
 
