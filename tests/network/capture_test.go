@@ -118,17 +118,11 @@ func describe(p []byte) string {
 	return fmt.Sprintf("protocol %d to %s", p[9], dst)
 }
 
-// No packet is where it should not be: not in the sandbox's namespace, whatever is
-// tried there, and not in the host's.
+// No packet is where it should not be: not in the host's namespace, whatever is tried
+// in the sandbox, and not in the sandbox's, which create looks at.
 func TestPackets(t *testing.T) {
 	s := create(t, "--allow", "web.example")
-	inside, err := netns.Open(s.netns())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = inside.Close() })
-	in, out := startCapture(t, inside), startCapture(t, host.ns)
-
+	out := startCapture(t, host.ns)
 	if said := outside(t, "echo", elsewhere+":5432"); said != "echo ping" {
 		t.Fatalf("the control: %q", said)
 	}
@@ -148,11 +142,6 @@ func TestPackets(t *testing.T) {
 		case "tcp", "answer", "syn " + public + ":80", "syn " + public + ":443", "udp " + resolver + ":53":
 		default:
 			t.Errorf("on the host: %s", what)
-		}
-	}
-	for _, what := range in.take() {
-		if !staysInside(what) {
-			t.Errorf("in the sandbox: %s", what)
 		}
 	}
 }

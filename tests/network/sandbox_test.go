@@ -54,13 +54,19 @@ type sandbox struct {
 // create makes a sandbox with the given flags, which goes with t.
 func create(t *testing.T, flags ...string) sandbox {
 	t.Helper()
-	s := createOn(t, daemon, flags...)
-	t.Cleanup(func() { daemon.Run(t, "rm", "-f", s.id) })
+	return createFor(t, daemon, flags...)
+}
+
+// createFor makes a sandbox of d, which goes with t, and looks at all packets in it.
+func createFor(t *testing.T, d *harness.Daemon, flags ...string) sandbox {
+	t.Helper()
+	s := createOn(t, d, flags...)
+	t.Cleanup(func() { d.Run(t, "rm", "-f", s.id) })
 	s.watch(t)
 	return s
 }
 
-// createOn makes a sandbox of another daemon than that of most tests.
+// createOn makes a sandbox of d.
 func createOn(t *testing.T, d *harness.Daemon, flags ...string) sandbox {
 	t.Helper()
 	args := append([]string{"create", "--workspace", clientDir(t) + ":ro"}, flags...)

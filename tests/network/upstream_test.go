@@ -42,7 +42,7 @@ func TestUpstreamProxy(t *testing.T) {
 		}
 	})
 	d := launch(t, proxied(t, credentials))
-	s := onProxied(t, d, throughRules...)
+	s := createFor(t, d, throughRules...)
 	host.dns.questions()
 	for _, tt := range []struct {
 		attempt
@@ -80,14 +80,6 @@ func TestUpstreamProxy(t *testing.T) {
 	}
 	tellsOf(t, d, s)
 	nowhereToRead(t, d, s)
-}
-
-// onProxied makes a sandbox of d, which goes with t.
-func onProxied(t *testing.T, d *harness.Daemon, flags ...string) sandbox {
-	t.Helper()
-	s := createOn(t, d, flags...)
-	t.Cleanup(func() { d.Run(t, "rm", "-f", s.id) })
-	return s
 }
 
 // tellsOf looks for the proxy where people ask what a sandbox may and did.
@@ -164,7 +156,7 @@ func contents(t *testing.T, path string) string {
 func TestUpstreamProxyDies(t *testing.T) {
 	f := startForwarder(t, outer)
 	d := launch(t, proxied(t, credentials))
-	s := onProxied(t, d, "--allow", "late.example.com") // a name that no daemon found absent before
+	s := createFor(t, d, "--allow", "late.example.com") // a name that no daemon found absent before
 	if said := s.try("http", "http://late.example.com/"); !strings.Contains(said, "200 I am "+elsewhere) {
 		t.Fatalf("the control: %q", said)
 	}
@@ -212,7 +204,7 @@ func TestUpstreamProxyDies(t *testing.T) {
 func TestUpstreamProxyKnowsNobody(t *testing.T) {
 	startForwarder(t, outer)
 	d := launch(t, proxied(t, "agent:another-s3cret"))
-	s := onProxied(t, d, "--allow", "far.example.com")
+	s := createFor(t, d, "--allow", "far.example.com")
 	if said := s.try("http", "http://far.example.com/"); !strings.Contains(said, "502 SBX-708") || !strings.Contains(said, "407") || strings.Contains(said, "s3cret") {
 		t.Errorf("%q", said)
 	}
@@ -224,7 +216,7 @@ func TestUpstreamProxyAirGapped(t *testing.T) {
 	d := launch(t, "air_gapped: true\n"+proxied(t, credentials))
 	d.Refused(t, "SBX-404", "run", "--json", "--allow", "far.example.com", "--", "true")
 	d.Refused(t, "SBX-404", "run", "--json", "--network", "open", "--", "true")
-	s := onProxied(t, d, "--network", "allow")
+	s := createFor(t, d, "--network", "allow")
 	check(t, s, []attempt{
 		{"a mapped name", []string{"http", "http://mirror.example/"}, "200 I am " + private},
 		{"a name", []string{"http", "http://far.example.com/"}, "error:"},
