@@ -117,7 +117,7 @@ func TestNotThrough(t *testing.T) {
 		"10.1.2.3": "10.1.2.3:22", "9.9.9.200": "9.9.9.200:22",
 	} {
 		_ = b.dial(host, 22).Close()
-		if a := b.record(); a.Proxied || a.Address.String() != address || a.Verdict != Allowed {
+		if a := b.record(); a.Proxied || a.Mapped != (host == "mapped.example.com") || a.Address.String() != address || a.Verdict != Allowed {
 			t.Errorf("%s: %+v", host, a)
 		}
 	}
