@@ -240,8 +240,8 @@ func TestEngineConfigCheck(t *testing.T) {
 	if err := good.check(); err != nil {
 		t.Error(err)
 	}
-	if err := (EngineConfig{Shim: "shim", Sockets: "s"}).check(); count(err) != 6 {
-		t.Errorf("%v: want six reasons", err)
+	if err := (EngineConfig{Shim: "shim", Sockets: "s", Bundles: []string{"b"}}).check(); count(err) != 7 {
+		t.Errorf("%v: want seven reasons", err)
 	}
 }
 
