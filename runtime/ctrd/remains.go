@@ -53,19 +53,26 @@ func (e *Engine) deleteRemains(ctx context.Context, id, group string) error {
 			}
 		}
 		if !running && !orphans[id] && (!unsettled || try >= settleTries) {
-			if group == "" {
-				e.dropSocket(e.socketName(id))
-			}
-			if unsettled {
-				// One that serves none of the others may never serve any; see awaitShimEnd.
-				if err := e.endIdle(e.socketName(group), e.gate.ifIdle); err != nil {
-					return err
-				}
-			}
-			return e.dropBundle(id)
+			return e.dropRemains(id, group, unsettled)
 		}
 	}
 	return nil // something else keeps its shim busy
+}
+
+// dropRemains removes what no process holds of a container that is gone: its own
+// shim's socket, and its bundle. Unsettled is a shim of its group that may have served
+// it.
+func (e *Engine) dropRemains(id, group string, unsettled bool) error {
+	if group == "" {
+		e.dropSocket(e.socketName(id))
+	}
+	if unsettled {
+		// One that serves none of the others may never serve any; see awaitShimEnd.
+		if err := e.endIdle(e.socketName(group), e.gate.ifIdle); err != nil {
+			return err
+		}
+	}
+	return e.dropBundle(id)
 }
 
 // dropBundle removes the bundle of a container that is gone. The server removes it
