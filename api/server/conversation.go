@@ -31,20 +31,16 @@ type inbound struct {
 
 // dialect is how the messages of one call are read and made.
 type dialect[Req, Res any] struct {
-	verb     string // of the errors: "run"
-	hear     func(*Req) inbound
-	started  func(runtime.Info, runtime.ExecInfo) *Res
-	stdout   output[Res]
-	stderr   output[Res]
-	taken    func(total int64) *Res
-	moved    func() *Res
-	finished func(*runtime.Result) *Res
+	report report[Res]
+	verb   string // of the errors: "run"
+	hear   func(*Req) inbound
 }
 
-// conversation is the stream of one foreground command.
+// conversation is the stream of one foreground command, whose caller may say more
+// while it runs.
 type conversation[Req, Res any] struct {
 	dialect[Req, Res]
-	outlet[Res]
+	account[Res]
 	receive func() (*Req, error)
 	in      *stdin // nil: the command has no input of this caller's
 	signals chan syscall.Signal
@@ -52,41 +48,29 @@ type conversation[Req, Res any] struct {
 	screen  screen
 }
 
-// runner runs a command, or attaches to one, and returns when it has ended.
-type runner func(context.Context, runtime.IO) (*runtime.Result, error)
-
 // converse connects run with the caller until the command has ended. A nil
 // terminal is not known before the command is.
 func converse[Req, Res any](ctx context.Context, stream *connect.BidiStream[Req, Res], ls *lanes, d dialect[Req, Res], withInput bool, terminal *bool, run runner) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	c := &conversation[Req, Res]{
-		dialect: d, outlet: outlet[Res]{stream: stream, cancel: cancel, moved: d.moved}, receive: stream.Receive,
+		dialect: d, account: newAccount(d.report, stream, cancel), receive: stream.Receive,
 		signals: make(chan syscall.Signal, pendingSignals), resizes: make(chan runtime.WinSize, 1),
 		screen: screen{known: terminal},
 	}
-	defer c.close()
-	defer ls.offer(ctx, stream.ResponseHeader(), c.join)()
-	rio := runtime.IO{
-		Stdout: writer[Res]{d.stdout, c.sendOutput}, Stderr: writer[Res]{d.stderr, c.sendOutput},
-		Signals: c.signals, Resizes: c.resizes, Started: c.start,
-	}
+	rio := runtime.IO{Signals: c.signals, Resizes: c.resizes, Started: c.start}
 	if withInput {
-		c.in = newStdin(func(total int64) { _ = c.send(d.taken(total)) }) // send cancels the run itself
+		c.in = newStdin(func(total int64) { _ = c.send(d.report.taken(total)) }) // send cancels the run itself
 		rio.Stdin = c.in
 	}
-	go c.listen(ctx)
-	result, err := run(ctx, rio)
-	if cause := context.Cause(ctx); errors.Is(cause, sbxerr.APIUsage) {
-		return cause // the caller broke the protocol: that ended the call
-	}
-	if err != nil {
-		return err
-	}
-	if err := c.endOutput(); err != nil {
-		return err
-	}
-	return c.send(d.finished(result))
+	return c.tell(ctx, ls, rio, func(ctx context.Context, rio runtime.IO) (*runtime.Result, error) {
+		go c.listen(ctx)
+		result, err := run(ctx, rio)
+		if cause := context.Cause(ctx); errors.Is(cause, sbxerr.APIUsage) {
+			return nil, cause // the caller broke the protocol: that ended the call
+		}
+		return result, err
+	})
 }
 
 // start tells the caller that the command runs.

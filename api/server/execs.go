@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"syscall"
@@ -47,9 +46,9 @@ func (s execs) Exec(ctx context.Context, r *connect.Request[caissonv1.ExecReques
 	}
 	out := &caissonv1.ExecResponse{}
 	stdout, stderr := api.NewKept(*req.OutputLimit), api.NewKept(*req.OutputLimit)
-	rio := runtime.IO{Stdout: stdout, Stderr: stderr, Started: func(_ runtime.Info, e runtime.ExecInfo) { out.Exec = e.ID }}
-	if req.Stdin {
-		rio.Stdin = bytes.NewReader(r.Msg.Stdin)
+	rio := runtime.IO{
+		Stdin: given(req, r.Msg.Stdin), Stdout: stdout, Stderr: stderr,
+		Started: func(_ runtime.Info, e runtime.ExecInfo) { out.Exec = e.ID },
 	}
 	result, err := s.runtime.Exec(ctx, r.Msg.Ref, req, rio)
 	if err != nil {
@@ -74,13 +73,7 @@ func (s execs) unary(m *caissonv1.ExecRequest) (runtime.ExecRequest, error) {
 		errs = append(errs, sbxerr.New(sbxerr.Limits, "server.exec",
 			"output_limit_bytes of Exec is %d, give 2 to %d, or use StreamExec", *req.OutputLimit, maxUnaryOutputLimit))
 	}
-	if len(m.Stdin) > 0 && !req.Stdin {
-		errs = append(errs, sbxerr.New(sbxerr.APIUsage, "server.exec", "there is stdin, but exec.stdin is not set"))
-	}
-	if req.TTY != nil {
-		errs = append(errs, sbxerr.New(sbxerr.APIUsage, "server.exec", "a terminal needs StreamExec"))
-	}
-	return req, errors.Join(errs...)
+	return req, errors.Join(append(errs, checkGiven(req, m.Stdin, "StreamExec"))...)
 }
 
 func (s execs) StartExec(ctx context.Context, r *connect.Request[caissonv1.StartExecRequest]) (*connect.Response[caissonv1.StartExecResponse], error) {

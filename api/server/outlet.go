@@ -11,7 +11,7 @@ import (
 // outlet is what a call says to its caller: in the call, and its output in the lane
 // once there is one.
 type outlet[Res any] struct {
-	stream interface{ Send(*Res) error }
+	stream replies[Res]
 	cancel context.CancelCauseFunc // ends the call
 	moved  func() *Res             // says that the output comes in the lane
 

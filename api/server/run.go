@@ -35,7 +35,24 @@ func (s sandboxes) Run(ctx context.Context, stream *runStream) error {
 	}))
 }
 
-func (s sandboxes) start(ctx context.Context, req runtime.Request, stream *runStream) error {
+// FollowRun implements SandboxServiceHandler.
+func (s sandboxes) FollowRun(ctx context.Context, r *connect.Request[caissonv1.FollowRunRequest], stream *connect.ServerStream[caissonv1.RunResponse]) error {
+	req, err := requestOf(r.Msg.Spec)
+	if err == nil {
+		err = checkGiven(req.Exec, r.Msg.Stdin, "Run")
+	}
+	if err != nil {
+		return fail(err)
+	}
+	if r.Msg.Spec.Detach {
+		return fail(s.start(ctx, req, stream))
+	}
+	return fail(follow(ctx, stream, s.lanes, runReport, given(req.Exec, r.Msg.Stdin), func(ctx context.Context, rio runtime.IO) (*runtime.Result, error) {
+		return s.runtime.Run(ctx, req, rio)
+	}))
+}
+
+func (s sandboxes) start(ctx context.Context, req runtime.Request, stream replies[caissonv1.RunResponse]) error {
 	info, err := s.runtime.Start(ctx, req)
 	if err != nil {
 		return err
@@ -43,8 +60,10 @@ func (s sandboxes) start(ctx context.Context, req runtime.Request, stream *runSt
 	return stream.Send(runStarted(info, runtime.ExecInfo{}))
 }
 
-var runDialect = dialect[caissonv1.RunRequest, caissonv1.RunResponse]{
-	verb: "run", hear: hearRun, started: runStarted, stdout: stdoutOfRun, stderr: stderrOfRun,
+var runDialect = dialect[caissonv1.RunRequest, caissonv1.RunResponse]{report: runReport, verb: "run", hear: hearRun}
+
+var runReport = report[caissonv1.RunResponse]{
+	started: runStarted, stdout: stdoutOfRun, stderr: stderrOfRun,
 	moved: func() *caissonv1.RunResponse {
 		return &caissonv1.RunResponse{Kind: &caissonv1.RunResponse_OutputMoved{OutputMoved: true}}
 	},

@@ -38,6 +38,20 @@ func (s execs) stream(ctx context.Context, m *caissonv1.StreamExecStart, stream 
 	})
 }
 
+// FollowExec implements ExecServiceHandler.
+func (s execs) FollowExec(ctx context.Context, r *connect.Request[caissonv1.FollowExecRequest], stream *connect.ServerStream[caissonv1.StreamExecResponse]) error {
+	req, err := s.request(r.Msg.Ref, r.Msg.Exec)
+	if err == nil {
+		err = checkGiven(req, r.Msg.Stdin, "StreamExec")
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return fail(follow(ctx, stream, s.lanes, execReport, given(req, r.Msg.Stdin), func(ctx context.Context, rio runtime.IO) (*runtime.Result, error) {
+		return s.runtime.Exec(ctx, r.Msg.Ref, req, rio)
+	}))
+}
+
 func (s execs) attach(ctx context.Context, m *caissonv1.Attach, stream *execStream) error {
 	if m == nil {
 		m = &caissonv1.Attach{}
@@ -51,8 +65,10 @@ func (s execs) attach(ctx context.Context, m *caissonv1.Attach, stream *execStre
 	})
 }
 
-var execDialect = dialect[caissonv1.StreamExecRequest, caissonv1.StreamExecResponse]{
-	verb: "exec", hear: hearExec, stdout: stdoutOfExec, stderr: stderrOfExec,
+var execDialect = dialect[caissonv1.StreamExecRequest, caissonv1.StreamExecResponse]{report: execReport, verb: "exec", hear: hearExec}
+
+var execReport = report[caissonv1.StreamExecResponse]{
+	stdout: stdoutOfExec, stderr: stderrOfExec,
 	started: func(_ runtime.Info, exec runtime.ExecInfo) *caissonv1.StreamExecResponse {
 		return &caissonv1.StreamExecResponse{Kind: &caissonv1.StreamExecResponse_Started{Started: execPB(exec)}}
 	},

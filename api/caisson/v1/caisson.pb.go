@@ -1111,6 +1111,58 @@ func (*RunResponse_StderrSkipped) isRunResponse_Kind() {}
 
 func (*RunResponse_OutputMoved) isRunResponse_Kind() {}
 
+type FollowRunRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Spec          *RunSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	Stdin         []byte                 `protobuf:"bytes,2,opt,name=stdin,proto3" json:"stdin,omitempty"` // all of the command's input; it needs spec.exec.stdin
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowRunRequest) Reset() {
+	*x = FollowRunRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowRunRequest) ProtoMessage() {}
+
+func (x *FollowRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowRunRequest.ProtoReflect.Descriptor instead.
+func (*FollowRunRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *FollowRunRequest) GetSpec() *RunSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *FollowRunRequest) GetStdin() []byte {
+	if x != nil {
+		return x.Stdin
+	}
+	return nil
+}
+
 // Started is sent once, when the command runs.
 type Started struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1123,7 +1175,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[11]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1135,7 +1187,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[11]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1148,7 +1200,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{11}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Started) GetId() string {
@@ -1187,7 +1239,7 @@ type CreateRequest struct {
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[12]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +1251,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[12]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +1264,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{12}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CreateRequest) GetSpec() *SandboxSpec {
@@ -1245,7 +1297,7 @@ type CreateResponse struct {
 
 func (x *CreateResponse) Reset() {
 	*x = CreateResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[13]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1309,7 @@ func (x *CreateResponse) String() string {
 func (*CreateResponse) ProtoMessage() {}
 
 func (x *CreateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[13]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1322,7 @@ func (x *CreateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResponse.ProtoReflect.Descriptor instead.
 func (*CreateResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{13}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CreateResponse) GetSandbox() *Sandbox {
@@ -1300,7 +1352,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[14]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1312,7 +1364,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[14]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1325,7 +1377,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{14}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UpdateRequest) GetRef() string {
@@ -1408,7 +1460,7 @@ type Rules struct {
 
 func (x *Rules) Reset() {
 	*x = Rules{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[15]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1472,7 @@ func (x *Rules) String() string {
 func (*Rules) ProtoMessage() {}
 
 func (x *Rules) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[15]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1485,7 @@ func (x *Rules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rules.ProtoReflect.Descriptor instead.
 func (*Rules) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{15}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Rules) GetRules() []string {
@@ -1452,7 +1504,7 @@ type UpdateResponse struct {
 
 func (x *UpdateResponse) Reset() {
 	*x = UpdateResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[16]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1464,7 +1516,7 @@ func (x *UpdateResponse) String() string {
 func (*UpdateResponse) ProtoMessage() {}
 
 func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[16]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1477,7 +1529,7 @@ func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateResponse.ProtoReflect.Descriptor instead.
 func (*UpdateResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{16}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UpdateResponse) GetSandbox() *Sandbox {
@@ -1496,7 +1548,7 @@ type PauseRequest struct {
 
 func (x *PauseRequest) Reset() {
 	*x = PauseRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[17]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1508,7 +1560,7 @@ func (x *PauseRequest) String() string {
 func (*PauseRequest) ProtoMessage() {}
 
 func (x *PauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[17]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1521,7 +1573,7 @@ func (x *PauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
 func (*PauseRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{17}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PauseRequest) GetRef() string {
@@ -1540,7 +1592,7 @@ type PauseResponse struct {
 
 func (x *PauseResponse) Reset() {
 	*x = PauseResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[18]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1552,7 +1604,7 @@ func (x *PauseResponse) String() string {
 func (*PauseResponse) ProtoMessage() {}
 
 func (x *PauseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[18]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1565,7 +1617,7 @@ func (x *PauseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
 func (*PauseResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{18}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PauseResponse) GetSandbox() *Sandbox {
@@ -1584,7 +1636,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[19]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1596,7 +1648,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[19]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1609,7 +1661,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{19}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResumeRequest) GetRef() string {
@@ -1628,7 +1680,7 @@ type ResumeResponse struct {
 
 func (x *ResumeResponse) Reset() {
 	*x = ResumeResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[20]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1640,7 +1692,7 @@ func (x *ResumeResponse) String() string {
 func (*ResumeResponse) ProtoMessage() {}
 
 func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[20]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1653,7 +1705,7 @@ func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{20}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ResumeResponse) GetSandbox() *Sandbox {
@@ -1673,7 +1725,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[21]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1685,7 +1737,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[21]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1698,7 +1750,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{21}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StopRequest) GetRef() string {
@@ -1724,7 +1776,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[22]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1736,7 +1788,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[22]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1749,7 +1801,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{22}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StopResponse) GetSandbox() *Sandbox {
@@ -1768,7 +1820,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[23]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1780,7 +1832,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[23]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1793,7 +1845,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{23}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WaitRequest) GetRef() string {
@@ -1812,7 +1864,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[24]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1824,7 +1876,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[24]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1837,7 +1889,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{24}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WaitResponse) GetSandbox() *Sandbox {
@@ -1868,7 +1920,7 @@ type Exec struct {
 
 func (x *Exec) Reset() {
 	*x = Exec{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[25]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1880,7 +1932,7 @@ func (x *Exec) String() string {
 func (*Exec) ProtoMessage() {}
 
 func (x *Exec) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[25]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1893,7 +1945,7 @@ func (x *Exec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exec.ProtoReflect.Descriptor instead.
 func (*Exec) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{25}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Exec) GetId() string {
@@ -1991,7 +2043,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[26]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2003,7 +2055,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[26]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2016,7 +2068,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{26}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExecRequest) GetRef() string {
@@ -2052,7 +2104,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[27]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2064,7 +2116,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[27]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2077,7 +2129,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{27}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExecResponse) GetResult() *Result {
@@ -2125,7 +2177,7 @@ type StreamExecRequest struct {
 
 func (x *StreamExecRequest) Reset() {
 	*x = StreamExecRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[28]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2189,7 @@ func (x *StreamExecRequest) String() string {
 func (*StreamExecRequest) ProtoMessage() {}
 
 func (x *StreamExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[28]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2202,7 @@ func (x *StreamExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamExecRequest.ProtoReflect.Descriptor instead.
 func (*StreamExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{28}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StreamExecRequest) GetKind() isStreamExecRequest_Kind {
@@ -2264,7 +2316,7 @@ type StreamExecStart struct {
 
 func (x *StreamExecStart) Reset() {
 	*x = StreamExecStart{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[29]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2276,7 +2328,7 @@ func (x *StreamExecStart) String() string {
 func (*StreamExecStart) ProtoMessage() {}
 
 func (x *StreamExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[29]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2289,7 +2341,7 @@ func (x *StreamExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamExecStart.ProtoReflect.Descriptor instead.
 func (*StreamExecStart) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{29}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StreamExecStart) GetRef() string {
@@ -2320,7 +2372,7 @@ type Attach struct {
 
 func (x *Attach) Reset() {
 	*x = Attach{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[30]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2332,7 +2384,7 @@ func (x *Attach) String() string {
 func (*Attach) ProtoMessage() {}
 
 func (x *Attach) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[30]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2345,7 +2397,7 @@ func (x *Attach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attach.ProtoReflect.Descriptor instead.
 func (*Attach) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{30}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Attach) GetRef() string {
@@ -2402,7 +2454,7 @@ type StreamExecResponse struct {
 
 func (x *StreamExecResponse) Reset() {
 	*x = StreamExecResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[31]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2414,7 +2466,7 @@ func (x *StreamExecResponse) String() string {
 func (*StreamExecResponse) ProtoMessage() {}
 
 func (x *StreamExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[31]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2427,7 +2479,7 @@ func (x *StreamExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamExecResponse.ProtoReflect.Descriptor instead.
 func (*StreamExecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{31}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StreamExecResponse) GetKind() isStreamExecResponse_Kind {
@@ -2561,6 +2613,66 @@ func (*StreamExecResponse_StderrSkipped) isStreamExecResponse_Kind() {}
 
 func (*StreamExecResponse_OutputMoved) isStreamExecResponse_Kind() {}
 
+type FollowExecRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Exec          *ExecSpec              `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
+	Stdin         []byte                 `protobuf:"bytes,3,opt,name=stdin,proto3" json:"stdin,omitempty"` // all of its input; it needs exec.stdin
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowExecRequest) Reset() {
+	*x = FollowExecRequest{}
+	mi := &file_caisson_v1_caisson_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowExecRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowExecRequest) ProtoMessage() {}
+
+func (x *FollowExecRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_caisson_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowExecRequest.ProtoReflect.Descriptor instead.
+func (*FollowExecRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *FollowExecRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *FollowExecRequest) GetExec() *ExecSpec {
+	if x != nil {
+		return x.Exec
+	}
+	return nil
+}
+
+func (x *FollowExecRequest) GetStdin() []byte {
+	if x != nil {
+		return x.Stdin
+	}
+	return nil
+}
+
 type StartExecRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -2571,7 +2683,7 @@ type StartExecRequest struct {
 
 func (x *StartExecRequest) Reset() {
 	*x = StartExecRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[32]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2583,7 +2695,7 @@ func (x *StartExecRequest) String() string {
 func (*StartExecRequest) ProtoMessage() {}
 
 func (x *StartExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[32]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2596,7 +2708,7 @@ func (x *StartExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartExecRequest.ProtoReflect.Descriptor instead.
 func (*StartExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{32}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *StartExecRequest) GetRef() string {
@@ -2622,7 +2734,7 @@ type StartExecResponse struct {
 
 func (x *StartExecResponse) Reset() {
 	*x = StartExecResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[33]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2634,7 +2746,7 @@ func (x *StartExecResponse) String() string {
 func (*StartExecResponse) ProtoMessage() {}
 
 func (x *StartExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[33]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2647,7 +2759,7 @@ func (x *StartExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartExecResponse.ProtoReflect.Descriptor instead.
 func (*StartExecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{33}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *StartExecResponse) GetExec() *Exec {
@@ -2666,7 +2778,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[34]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2678,7 +2790,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[34]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2691,7 +2803,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{34}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListExecsRequest) GetRef() string {
@@ -2710,7 +2822,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[35]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2722,7 +2834,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[35]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2735,7 +2847,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{35}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListExecsResponse) GetExecs() []*Exec {
@@ -2755,7 +2867,7 @@ type WaitExecRequest struct {
 
 func (x *WaitExecRequest) Reset() {
 	*x = WaitExecRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[36]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2767,7 +2879,7 @@ func (x *WaitExecRequest) String() string {
 func (*WaitExecRequest) ProtoMessage() {}
 
 func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[36]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2780,7 +2892,7 @@ func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitExecRequest.ProtoReflect.Descriptor instead.
 func (*WaitExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{36}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WaitExecRequest) GetRef() string {
@@ -2806,7 +2918,7 @@ type WaitExecResponse struct {
 
 func (x *WaitExecResponse) Reset() {
 	*x = WaitExecResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[37]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2818,7 +2930,7 @@ func (x *WaitExecResponse) String() string {
 func (*WaitExecResponse) ProtoMessage() {}
 
 func (x *WaitExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[37]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2831,7 +2943,7 @@ func (x *WaitExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitExecResponse.ProtoReflect.Descriptor instead.
 func (*WaitExecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{37}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WaitExecResponse) GetExec() *Exec {
@@ -2853,7 +2965,7 @@ type SignalExecRequest struct {
 
 func (x *SignalExecRequest) Reset() {
 	*x = SignalExecRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[38]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2865,7 +2977,7 @@ func (x *SignalExecRequest) String() string {
 func (*SignalExecRequest) ProtoMessage() {}
 
 func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[38]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2878,7 +2990,7 @@ func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecRequest.ProtoReflect.Descriptor instead.
 func (*SignalExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{38}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SignalExecRequest) GetRef() string {
@@ -2917,7 +3029,7 @@ type SignalExecResponse struct {
 
 func (x *SignalExecResponse) Reset() {
 	*x = SignalExecResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[39]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2929,7 +3041,7 @@ func (x *SignalExecResponse) String() string {
 func (*SignalExecResponse) ProtoMessage() {}
 
 func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[39]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2942,7 +3054,7 @@ func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecResponse.ProtoReflect.Descriptor instead.
 func (*SignalExecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{39}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{41}
 }
 
 // FileInfo is one entry of a sandbox's file system.
@@ -2962,7 +3074,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[40]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2974,7 +3086,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[40]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2987,7 +3099,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{40}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FileInfo) GetPath() string {
@@ -3057,7 +3169,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[41]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3069,7 +3181,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[41]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3082,7 +3194,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{41}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *StatRequest) GetRef() string {
@@ -3115,7 +3227,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[42]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3127,7 +3239,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[42]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3140,7 +3252,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{42}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *StatResponse) GetFile() *FileInfo {
@@ -3161,7 +3273,7 @@ type ListDirRequest struct {
 
 func (x *ListDirRequest) Reset() {
 	*x = ListDirRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[43]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3173,7 +3285,7 @@ func (x *ListDirRequest) String() string {
 func (*ListDirRequest) ProtoMessage() {}
 
 func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[43]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3186,7 +3298,7 @@ func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirRequest.ProtoReflect.Descriptor instead.
 func (*ListDirRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{43}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListDirRequest) GetRef() string {
@@ -3220,7 +3332,7 @@ type ListDirResponse struct {
 
 func (x *ListDirResponse) Reset() {
 	*x = ListDirResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[44]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3232,7 +3344,7 @@ func (x *ListDirResponse) String() string {
 func (*ListDirResponse) ProtoMessage() {}
 
 func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[44]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3245,7 +3357,7 @@ func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirResponse.ProtoReflect.Descriptor instead.
 func (*ListDirResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{44}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListDirResponse) GetFiles() []*FileInfo {
@@ -3274,7 +3386,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[45]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3286,7 +3398,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[45]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3299,7 +3411,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{45}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReadFileRequest) GetRef() string {
@@ -3343,7 +3455,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[46]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3355,7 +3467,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[46]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3368,7 +3480,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{46}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ReadFileResponse) GetKind() isReadFileResponse_Kind {
@@ -3425,7 +3537,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[47]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3437,7 +3549,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[47]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3450,7 +3562,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{47}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WriteFileRequest) GetKind() isWriteFileRequest_Kind {
@@ -3506,7 +3618,7 @@ type WriteFileHeader struct {
 
 func (x *WriteFileHeader) Reset() {
 	*x = WriteFileHeader{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[48]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3518,7 +3630,7 @@ func (x *WriteFileHeader) String() string {
 func (*WriteFileHeader) ProtoMessage() {}
 
 func (x *WriteFileHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[48]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3531,7 +3643,7 @@ func (x *WriteFileHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileHeader.ProtoReflect.Descriptor instead.
 func (*WriteFileHeader) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{48}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WriteFileHeader) GetRef() string {
@@ -3571,7 +3683,7 @@ type WriteFileResponse struct {
 
 func (x *WriteFileResponse) Reset() {
 	*x = WriteFileResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[49]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3583,7 +3695,7 @@ func (x *WriteFileResponse) String() string {
 func (*WriteFileResponse) ProtoMessage() {}
 
 func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[49]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3596,7 +3708,7 @@ func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
 func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{49}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WriteFileResponse) GetFile() *FileInfo {
@@ -3618,7 +3730,7 @@ type MakeDirRequest struct {
 
 func (x *MakeDirRequest) Reset() {
 	*x = MakeDirRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[50]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3630,7 +3742,7 @@ func (x *MakeDirRequest) String() string {
 func (*MakeDirRequest) ProtoMessage() {}
 
 func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[50]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3643,7 +3755,7 @@ func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{50}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *MakeDirRequest) GetRef() string {
@@ -3683,7 +3795,7 @@ type MakeDirResponse struct {
 
 func (x *MakeDirResponse) Reset() {
 	*x = MakeDirResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[51]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3695,7 +3807,7 @@ func (x *MakeDirResponse) String() string {
 func (*MakeDirResponse) ProtoMessage() {}
 
 func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[51]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3708,7 +3820,7 @@ func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirResponse.ProtoReflect.Descriptor instead.
 func (*MakeDirResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{51}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *MakeDirResponse) GetFile() *FileInfo {
@@ -3730,7 +3842,7 @@ type MoveFileRequest struct {
 
 func (x *MoveFileRequest) Reset() {
 	*x = MoveFileRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[52]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3742,7 +3854,7 @@ func (x *MoveFileRequest) String() string {
 func (*MoveFileRequest) ProtoMessage() {}
 
 func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[52]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3755,7 +3867,7 @@ func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveFileRequest.ProtoReflect.Descriptor instead.
 func (*MoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{52}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *MoveFileRequest) GetRef() string {
@@ -3795,7 +3907,7 @@ type MoveFileResponse struct {
 
 func (x *MoveFileResponse) Reset() {
 	*x = MoveFileResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[53]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3807,7 +3919,7 @@ func (x *MoveFileResponse) String() string {
 func (*MoveFileResponse) ProtoMessage() {}
 
 func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[53]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3820,7 +3932,7 @@ func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveFileResponse.ProtoReflect.Descriptor instead.
 func (*MoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{53}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *MoveFileResponse) GetFile() *FileInfo {
@@ -3841,7 +3953,7 @@ type RemoveFileRequest struct {
 
 func (x *RemoveFileRequest) Reset() {
 	*x = RemoveFileRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[54]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3853,7 +3965,7 @@ func (x *RemoveFileRequest) String() string {
 func (*RemoveFileRequest) ProtoMessage() {}
 
 func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[54]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3866,7 +3978,7 @@ func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileRequest.ProtoReflect.Descriptor instead.
 func (*RemoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{54}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RemoveFileRequest) GetRef() string {
@@ -3898,7 +4010,7 @@ type RemoveFileResponse struct {
 
 func (x *RemoveFileResponse) Reset() {
 	*x = RemoveFileResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[55]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3910,7 +4022,7 @@ func (x *RemoveFileResponse) String() string {
 func (*RemoveFileResponse) ProtoMessage() {}
 
 func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[55]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3923,7 +4035,7 @@ func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileResponse.ProtoReflect.Descriptor instead.
 func (*RemoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{55}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{57}
 }
 
 type WatchFilesRequest struct {
@@ -3937,7 +4049,7 @@ type WatchFilesRequest struct {
 
 func (x *WatchFilesRequest) Reset() {
 	*x = WatchFilesRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[56]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3949,7 +4061,7 @@ func (x *WatchFilesRequest) String() string {
 func (*WatchFilesRequest) ProtoMessage() {}
 
 func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[56]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3962,7 +4074,7 @@ func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesRequest.ProtoReflect.Descriptor instead.
 func (*WatchFilesRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{56}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *WatchFilesRequest) GetRef() string {
@@ -3999,7 +4111,7 @@ type WatchFilesResponse struct {
 
 func (x *WatchFilesResponse) Reset() {
 	*x = WatchFilesResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[57]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4011,7 +4123,7 @@ func (x *WatchFilesResponse) String() string {
 func (*WatchFilesResponse) ProtoMessage() {}
 
 func (x *WatchFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[57]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4024,7 +4136,7 @@ func (x *WatchFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesResponse.ProtoReflect.Descriptor instead.
 func (*WatchFilesResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{57}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *WatchFilesResponse) GetKind() isWatchFilesResponse_Kind {
@@ -4079,7 +4191,7 @@ type FileEvent struct {
 
 func (x *FileEvent) Reset() {
 	*x = FileEvent{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[58]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4091,7 +4203,7 @@ func (x *FileEvent) String() string {
 func (*FileEvent) ProtoMessage() {}
 
 func (x *FileEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[58]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4104,7 +4216,7 @@ func (x *FileEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEvent.ProtoReflect.Descriptor instead.
 func (*FileEvent) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{58}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *FileEvent) GetPath() string {
@@ -4131,7 +4243,7 @@ type CopyOutRequest struct {
 
 func (x *CopyOutRequest) Reset() {
 	*x = CopyOutRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[59]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4143,7 +4255,7 @@ func (x *CopyOutRequest) String() string {
 func (*CopyOutRequest) ProtoMessage() {}
 
 func (x *CopyOutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[59]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4156,7 +4268,7 @@ func (x *CopyOutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyOutRequest.ProtoReflect.Descriptor instead.
 func (*CopyOutRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{59}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CopyOutRequest) GetRef() string {
@@ -4182,7 +4294,7 @@ type CopyOutResponse struct {
 
 func (x *CopyOutResponse) Reset() {
 	*x = CopyOutResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[60]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4194,7 +4306,7 @@ func (x *CopyOutResponse) String() string {
 func (*CopyOutResponse) ProtoMessage() {}
 
 func (x *CopyOutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[60]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4207,7 +4319,7 @@ func (x *CopyOutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyOutResponse.ProtoReflect.Descriptor instead.
 func (*CopyOutResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{60}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CopyOutResponse) GetChunk() []byte {
@@ -4230,7 +4342,7 @@ type CopyInRequest struct {
 
 func (x *CopyInRequest) Reset() {
 	*x = CopyInRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[61]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4242,7 +4354,7 @@ func (x *CopyInRequest) String() string {
 func (*CopyInRequest) ProtoMessage() {}
 
 func (x *CopyInRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[61]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4255,7 +4367,7 @@ func (x *CopyInRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyInRequest.ProtoReflect.Descriptor instead.
 func (*CopyInRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{61}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CopyInRequest) GetKind() isCopyInRequest_Kind {
@@ -4309,7 +4421,7 @@ type CopyInHeader struct {
 
 func (x *CopyInHeader) Reset() {
 	*x = CopyInHeader{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[62]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4321,7 +4433,7 @@ func (x *CopyInHeader) String() string {
 func (*CopyInHeader) ProtoMessage() {}
 
 func (x *CopyInHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[62]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4334,7 +4446,7 @@ func (x *CopyInHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyInHeader.ProtoReflect.Descriptor instead.
 func (*CopyInHeader) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{62}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CopyInHeader) GetRef() string {
@@ -4361,7 +4473,7 @@ type CopyInResponse struct {
 
 func (x *CopyInResponse) Reset() {
 	*x = CopyInResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[63]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4373,7 +4485,7 @@ func (x *CopyInResponse) String() string {
 func (*CopyInResponse) ProtoMessage() {}
 
 func (x *CopyInResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[63]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4386,7 +4498,7 @@ func (x *CopyInResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyInResponse.ProtoReflect.Descriptor instead.
 func (*CopyInResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{63}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CopyInResponse) GetEntries() int64 {
@@ -4438,7 +4550,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[64]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4450,7 +4562,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[64]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4463,7 +4575,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{64}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Result) GetSandboxId() string {
@@ -4638,7 +4750,7 @@ type Learned struct {
 
 func (x *Learned) Reset() {
 	*x = Learned{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[65]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4650,7 +4762,7 @@ func (x *Learned) String() string {
 func (*Learned) ProtoMessage() {}
 
 func (x *Learned) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[65]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4663,7 +4775,7 @@ func (x *Learned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Learned.ProtoReflect.Descriptor instead.
 func (*Learned) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{65}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Learned) GetRules() []string {
@@ -4698,7 +4810,7 @@ type Egress struct {
 
 func (x *Egress) Reset() {
 	*x = Egress{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[66]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4710,7 +4822,7 @@ func (x *Egress) String() string {
 func (*Egress) ProtoMessage() {}
 
 func (x *Egress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[66]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4723,7 +4835,7 @@ func (x *Egress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Egress.ProtoReflect.Descriptor instead.
 func (*Egress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{66}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Egress) GetOpen() int64 {
@@ -4800,7 +4912,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[67]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4812,7 +4924,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[67]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4825,7 +4937,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{67}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Stage) GetName() string {
@@ -4874,7 +4986,7 @@ type Sandbox struct {
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[68]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4886,7 +4998,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[68]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4899,7 +5011,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{68}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Sandbox) GetId() string {
@@ -5075,7 +5187,7 @@ type Port struct {
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[69]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5087,7 +5199,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[69]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5100,7 +5212,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{69}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Port) GetAddress() string {
@@ -5133,7 +5245,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[70]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5145,7 +5257,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[70]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5158,7 +5270,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{70}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListRequest) GetLabels() map[string]string {
@@ -5177,7 +5289,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[71]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5189,7 +5301,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[71]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5202,7 +5314,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{71}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListResponse) GetSandboxes() []*Sandbox {
@@ -5221,7 +5333,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[72]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5233,7 +5345,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[72]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5246,7 +5358,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{72}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *InspectRequest) GetRef() string {
@@ -5276,7 +5388,7 @@ type InspectResponse struct {
 
 func (x *InspectResponse) Reset() {
 	*x = InspectResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[73]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5288,7 +5400,7 @@ func (x *InspectResponse) String() string {
 func (*InspectResponse) ProtoMessage() {}
 
 func (x *InspectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[73]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5301,7 +5413,7 @@ func (x *InspectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectResponse.ProtoReflect.Descriptor instead.
 func (*InspectResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{73}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *InspectResponse) GetSandbox() *Sandbox {
@@ -5386,7 +5498,7 @@ type PostureCheck struct {
 
 func (x *PostureCheck) Reset() {
 	*x = PostureCheck{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[74]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5398,7 +5510,7 @@ func (x *PostureCheck) String() string {
 func (*PostureCheck) ProtoMessage() {}
 
 func (x *PostureCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[74]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5411,7 +5523,7 @@ func (x *PostureCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostureCheck.ProtoReflect.Descriptor instead.
 func (*PostureCheck) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{74}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *PostureCheck) GetName() string {
@@ -5445,7 +5557,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[75]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5457,7 +5569,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[75]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5470,7 +5582,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{75}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *RemoveRequest) GetRef() string {
@@ -5496,7 +5608,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[76]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5508,7 +5620,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[76]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5521,7 +5633,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{76}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *RemoveResponse) GetId() string {
@@ -5540,7 +5652,7 @@ type CleanupRequest struct {
 
 func (x *CleanupRequest) Reset() {
 	*x = CleanupRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[77]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5552,7 +5664,7 @@ func (x *CleanupRequest) String() string {
 func (*CleanupRequest) ProtoMessage() {}
 
 func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[77]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5565,7 +5677,7 @@ func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupRequest.ProtoReflect.Descriptor instead.
 func (*CleanupRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{77}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *CleanupRequest) GetDryRun() bool {
@@ -5584,7 +5696,7 @@ type CleanupResponse struct {
 
 func (x *CleanupResponse) Reset() {
 	*x = CleanupResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[78]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5596,7 +5708,7 @@ func (x *CleanupResponse) String() string {
 func (*CleanupResponse) ProtoMessage() {}
 
 func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[78]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5609,7 +5721,7 @@ func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupResponse.ProtoReflect.Descriptor instead.
 func (*CleanupResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{78}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *CleanupResponse) GetLeftovers() []*Leftover {
@@ -5632,7 +5744,7 @@ type Leftover struct {
 
 func (x *Leftover) Reset() {
 	*x = Leftover{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[79]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5644,7 +5756,7 @@ func (x *Leftover) String() string {
 func (*Leftover) ProtoMessage() {}
 
 func (x *Leftover) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[79]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5657,7 +5769,7 @@ func (x *Leftover) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leftover.ProtoReflect.Descriptor instead.
 func (*Leftover) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{79}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Leftover) GetKind() string {
@@ -5702,7 +5814,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[80]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5714,7 +5826,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[80]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5727,7 +5839,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{80}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *LogsRequest) GetRef() string {
@@ -5788,7 +5900,7 @@ type LogsResponse struct {
 
 func (x *LogsResponse) Reset() {
 	*x = LogsResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[81]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5800,7 +5912,7 @@ func (x *LogsResponse) String() string {
 func (*LogsResponse) ProtoMessage() {}
 
 func (x *LogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[81]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5813,7 +5925,7 @@ func (x *LogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsResponse.ProtoReflect.Descriptor instead.
 func (*LogsResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{81}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *LogsResponse) GetKind() isLogsResponse_Kind {
@@ -5911,7 +6023,7 @@ type SpecRequest struct {
 
 func (x *SpecRequest) Reset() {
 	*x = SpecRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[82]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5923,7 +6035,7 @@ func (x *SpecRequest) String() string {
 func (*SpecRequest) ProtoMessage() {}
 
 func (x *SpecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[82]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5936,7 +6048,7 @@ func (x *SpecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecRequest.ProtoReflect.Descriptor instead.
 func (*SpecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{82}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SpecRequest) GetSpec() *RunSpec {
@@ -5960,7 +6072,7 @@ type SpecResponse struct {
 
 func (x *SpecResponse) Reset() {
 	*x = SpecResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[83]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5972,7 +6084,7 @@ func (x *SpecResponse) String() string {
 func (*SpecResponse) ProtoMessage() {}
 
 func (x *SpecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[83]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5985,7 +6097,7 @@ func (x *SpecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecResponse.ProtoReflect.Descriptor instead.
 func (*SpecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{83}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SpecResponse) GetOciSpecJson() []byte {
@@ -6043,7 +6155,7 @@ type SeccompRule struct {
 
 func (x *SeccompRule) Reset() {
 	*x = SeccompRule{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[84]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6055,7 +6167,7 @@ func (x *SeccompRule) String() string {
 func (*SeccompRule) ProtoMessage() {}
 
 func (x *SeccompRule) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[84]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6068,7 +6180,7 @@ func (x *SeccompRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeccompRule.ProtoReflect.Descriptor instead.
 func (*SeccompRule) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{84}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *SeccompRule) GetSyscalls() []string {
@@ -6112,7 +6224,7 @@ type Image struct {
 
 func (x *Image) Reset() {
 	*x = Image{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[85]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6124,7 +6236,7 @@ func (x *Image) String() string {
 func (*Image) ProtoMessage() {}
 
 func (x *Image) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[85]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6137,7 +6249,7 @@ func (x *Image) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Image.ProtoReflect.Descriptor instead.
 func (*Image) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{85}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Image) GetName() string {
@@ -6183,7 +6295,7 @@ type ListImagesRequest struct {
 
 func (x *ListImagesRequest) Reset() {
 	*x = ListImagesRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[86]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6195,7 +6307,7 @@ func (x *ListImagesRequest) String() string {
 func (*ListImagesRequest) ProtoMessage() {}
 
 func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[86]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6208,7 +6320,7 @@ func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesRequest.ProtoReflect.Descriptor instead.
 func (*ListImagesRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{86}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{88}
 }
 
 type ListImagesResponse struct {
@@ -6220,7 +6332,7 @@ type ListImagesResponse struct {
 
 func (x *ListImagesResponse) Reset() {
 	*x = ListImagesResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[87]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6232,7 +6344,7 @@ func (x *ListImagesResponse) String() string {
 func (*ListImagesResponse) ProtoMessage() {}
 
 func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[87]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6245,7 +6357,7 @@ func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesResponse.ProtoReflect.Descriptor instead.
 func (*ListImagesResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{87}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListImagesResponse) GetImages() []*Image {
@@ -6264,7 +6376,7 @@ type InspectImageRequest struct {
 
 func (x *InspectImageRequest) Reset() {
 	*x = InspectImageRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[88]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6276,7 +6388,7 @@ func (x *InspectImageRequest) String() string {
 func (*InspectImageRequest) ProtoMessage() {}
 
 func (x *InspectImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[88]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6289,7 +6401,7 @@ func (x *InspectImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectImageRequest.ProtoReflect.Descriptor instead.
 func (*InspectImageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{88}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *InspectImageRequest) GetName() string {
@@ -6311,7 +6423,7 @@ type InspectImageResponse struct {
 
 func (x *InspectImageResponse) Reset() {
 	*x = InspectImageResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[89]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6323,7 +6435,7 @@ func (x *InspectImageResponse) String() string {
 func (*InspectImageResponse) ProtoMessage() {}
 
 func (x *InspectImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[89]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6336,7 +6448,7 @@ func (x *InspectImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectImageResponse.ProtoReflect.Descriptor instead.
 func (*InspectImageResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{89}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *InspectImageResponse) GetImage() *Image {
@@ -6376,7 +6488,7 @@ type RemoveImageRequest struct {
 
 func (x *RemoveImageRequest) Reset() {
 	*x = RemoveImageRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[90]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6388,7 +6500,7 @@ func (x *RemoveImageRequest) String() string {
 func (*RemoveImageRequest) ProtoMessage() {}
 
 func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[90]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6401,7 +6513,7 @@ func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageRequest.ProtoReflect.Descriptor instead.
 func (*RemoveImageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{90}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *RemoveImageRequest) GetName() string {
@@ -6419,7 +6531,7 @@ type RemoveImageResponse struct {
 
 func (x *RemoveImageResponse) Reset() {
 	*x = RemoveImageResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[91]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6431,7 +6543,7 @@ func (x *RemoveImageResponse) String() string {
 func (*RemoveImageResponse) ProtoMessage() {}
 
 func (x *RemoveImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[91]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6444,7 +6556,7 @@ func (x *RemoveImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageResponse.ProtoReflect.Descriptor instead.
 func (*RemoveImageResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{91}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{93}
 }
 
 type ImportImageRequest struct {
@@ -6460,7 +6572,7 @@ type ImportImageRequest struct {
 
 func (x *ImportImageRequest) Reset() {
 	*x = ImportImageRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[92]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6472,7 +6584,7 @@ func (x *ImportImageRequest) String() string {
 func (*ImportImageRequest) ProtoMessage() {}
 
 func (x *ImportImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[92]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6485,7 +6597,7 @@ func (x *ImportImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportImageRequest.ProtoReflect.Descriptor instead.
 func (*ImportImageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{92}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ImportImageRequest) GetKind() isImportImageRequest_Kind {
@@ -6538,7 +6650,7 @@ type ImportHeader struct {
 
 func (x *ImportHeader) Reset() {
 	*x = ImportHeader{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[93]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6550,7 +6662,7 @@ func (x *ImportHeader) String() string {
 func (*ImportHeader) ProtoMessage() {}
 
 func (x *ImportHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[93]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6563,7 +6675,7 @@ func (x *ImportHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportHeader.ProtoReflect.Descriptor instead.
 func (*ImportHeader) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{93}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ImportHeader) GetName() string {
@@ -6584,7 +6696,7 @@ type FromHostRequest struct {
 
 func (x *FromHostRequest) Reset() {
 	*x = FromHostRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[94]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6596,7 +6708,7 @@ func (x *FromHostRequest) String() string {
 func (*FromHostRequest) ProtoMessage() {}
 
 func (x *FromHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[94]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6609,7 +6721,7 @@ func (x *FromHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromHostRequest.ProtoReflect.Descriptor instead.
 func (*FromHostRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{94}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *FromHostRequest) GetName() string {
@@ -6645,7 +6757,7 @@ type ImageProgress struct {
 
 func (x *ImageProgress) Reset() {
 	*x = ImageProgress{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[95]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6657,7 +6769,7 @@ func (x *ImageProgress) String() string {
 func (*ImageProgress) ProtoMessage() {}
 
 func (x *ImageProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[95]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6670,7 +6782,7 @@ func (x *ImageProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageProgress.ProtoReflect.Descriptor instead.
 func (*ImageProgress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{95}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ImageProgress) GetMessage() string {
@@ -6706,7 +6818,7 @@ type ImportReport struct {
 
 func (x *ImportReport) Reset() {
 	*x = ImportReport{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[96]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6718,7 +6830,7 @@ func (x *ImportReport) String() string {
 func (*ImportReport) ProtoMessage() {}
 
 func (x *ImportReport) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[96]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6731,7 +6843,7 @@ func (x *ImportReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportReport.ProtoReflect.Descriptor instead.
 func (*ImportReport) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{96}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ImportReport) GetEntries() int64 {
@@ -6770,7 +6882,7 @@ type PolicyQuery struct {
 
 func (x *PolicyQuery) Reset() {
 	*x = PolicyQuery{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[97]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6782,7 +6894,7 @@ func (x *PolicyQuery) String() string {
 func (*PolicyQuery) ProtoMessage() {}
 
 func (x *PolicyQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[97]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6795,7 +6907,7 @@ func (x *PolicyQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyQuery.ProtoReflect.Descriptor instead.
 func (*PolicyQuery) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{97}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *PolicyQuery) GetRef() string {
@@ -6843,7 +6955,7 @@ type CheckPolicyRequest struct {
 
 func (x *CheckPolicyRequest) Reset() {
 	*x = CheckPolicyRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[98]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6855,7 +6967,7 @@ func (x *CheckPolicyRequest) String() string {
 func (*CheckPolicyRequest) ProtoMessage() {}
 
 func (x *CheckPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[98]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6868,7 +6980,7 @@ func (x *CheckPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPolicyRequest.ProtoReflect.Descriptor instead.
 func (*CheckPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{98}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *CheckPolicyRequest) GetPolicy() *PolicyQuery {
@@ -6902,7 +7014,7 @@ type CheckPolicyResponse struct {
 
 func (x *CheckPolicyResponse) Reset() {
 	*x = CheckPolicyResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[99]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6914,7 +7026,7 @@ func (x *CheckPolicyResponse) String() string {
 func (*CheckPolicyResponse) ProtoMessage() {}
 
 func (x *CheckPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[99]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6927,7 +7039,7 @@ func (x *CheckPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPolicyResponse.ProtoReflect.Descriptor instead.
 func (*CheckPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{99}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *CheckPolicyResponse) GetNetwork() string {
@@ -7002,7 +7114,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[100]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7014,7 +7126,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[100]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7027,7 +7139,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{100}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ExplainPolicyRequest) GetPolicy() *PolicyQuery {
@@ -7047,7 +7159,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[101]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7059,7 +7171,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[101]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7072,7 +7184,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{101}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ExplainPolicyResponse) GetNetwork() string {
@@ -7100,7 +7212,7 @@ type PolicyLine struct {
 
 func (x *PolicyLine) Reset() {
 	*x = PolicyLine{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[102]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7112,7 +7224,7 @@ func (x *PolicyLine) String() string {
 func (*PolicyLine) ProtoMessage() {}
 
 func (x *PolicyLine) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[102]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7125,7 +7237,7 @@ func (x *PolicyLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyLine.ProtoReflect.Descriptor instead.
 func (*PolicyLine) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{102}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *PolicyLine) GetRule() string {
@@ -7151,7 +7263,7 @@ type LearnPolicyRequest struct {
 
 func (x *LearnPolicyRequest) Reset() {
 	*x = LearnPolicyRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[103]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7163,7 +7275,7 @@ func (x *LearnPolicyRequest) String() string {
 func (*LearnPolicyRequest) ProtoMessage() {}
 
 func (x *LearnPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[103]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7176,7 +7288,7 @@ func (x *LearnPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LearnPolicyRequest.ProtoReflect.Descriptor instead.
 func (*LearnPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{103}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *LearnPolicyRequest) GetRef() string {
@@ -7195,7 +7307,7 @@ type LearnPolicyResponse struct {
 
 func (x *LearnPolicyResponse) Reset() {
 	*x = LearnPolicyResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[104]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7207,7 +7319,7 @@ func (x *LearnPolicyResponse) String() string {
 func (*LearnPolicyResponse) ProtoMessage() {}
 
 func (x *LearnPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[104]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7220,7 +7332,7 @@ func (x *LearnPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LearnPolicyResponse.ProtoReflect.Descriptor instead.
 func (*LearnPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{104}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *LearnPolicyResponse) GetRules() []string {
@@ -7241,7 +7353,7 @@ type TrafficRequest struct {
 
 func (x *TrafficRequest) Reset() {
 	*x = TrafficRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[105]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7253,7 +7365,7 @@ func (x *TrafficRequest) String() string {
 func (*TrafficRequest) ProtoMessage() {}
 
 func (x *TrafficRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[105]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7266,7 +7378,7 @@ func (x *TrafficRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrafficRequest.ProtoReflect.Descriptor instead.
 func (*TrafficRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{105}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *TrafficRequest) GetRef() string {
@@ -7317,7 +7429,7 @@ type TrafficResponse struct {
 
 func (x *TrafficResponse) Reset() {
 	*x = TrafficResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[106]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7329,7 +7441,7 @@ func (x *TrafficResponse) String() string {
 func (*TrafficResponse) ProtoMessage() {}
 
 func (x *TrafficResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[106]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7342,7 +7454,7 @@ func (x *TrafficResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrafficResponse.ProtoReflect.Descriptor instead.
 func (*TrafficResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{106}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *TrafficResponse) GetTime() *timestamppb.Timestamp {
@@ -7465,7 +7577,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[107]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7477,7 +7589,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[107]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7490,7 +7602,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{107}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{109}
 }
 
 type VersionResponse struct {
@@ -7509,7 +7621,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[108]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7521,7 +7633,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[108]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7534,7 +7646,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{108}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -7601,7 +7713,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[109]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7613,7 +7725,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[109]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7626,7 +7738,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{109}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{111}
 }
 
 type DoctorResponse struct {
@@ -7639,7 +7751,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[110]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7651,7 +7763,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[110]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7664,7 +7776,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{110}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *DoctorResponse) GetChecks() []*DoctorCheck {
@@ -7695,7 +7807,7 @@ type DoctorCheck struct {
 
 func (x *DoctorCheck) Reset() {
 	*x = DoctorCheck{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[111]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7707,7 +7819,7 @@ func (x *DoctorCheck) String() string {
 func (*DoctorCheck) ProtoMessage() {}
 
 func (x *DoctorCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[111]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7720,7 +7832,7 @@ func (x *DoctorCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorCheck.ProtoReflect.Descriptor instead.
 func (*DoctorCheck) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{111}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *DoctorCheck) GetName() string {
@@ -7766,7 +7878,7 @@ type CapabilitiesRequest struct {
 
 func (x *CapabilitiesRequest) Reset() {
 	*x = CapabilitiesRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[112]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7778,7 +7890,7 @@ func (x *CapabilitiesRequest) String() string {
 func (*CapabilitiesRequest) ProtoMessage() {}
 
 func (x *CapabilitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[112]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7791,7 +7903,7 @@ func (x *CapabilitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilitiesRequest.ProtoReflect.Descriptor instead.
 func (*CapabilitiesRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{112}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{114}
 }
 
 type CapabilitiesResponse struct {
@@ -7803,7 +7915,7 @@ type CapabilitiesResponse struct {
 
 func (x *CapabilitiesResponse) Reset() {
 	*x = CapabilitiesResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[113]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7815,7 +7927,7 @@ func (x *CapabilitiesResponse) String() string {
 func (*CapabilitiesResponse) ProtoMessage() {}
 
 func (x *CapabilitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[113]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7828,7 +7940,7 @@ func (x *CapabilitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilitiesResponse.ProtoReflect.Descriptor instead.
 func (*CapabilitiesResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{113}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *CapabilitiesResponse) GetCapabilities() []*Capability {
@@ -7850,7 +7962,7 @@ type Capability struct {
 
 func (x *Capability) Reset() {
 	*x = Capability{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[114]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7862,7 +7974,7 @@ func (x *Capability) String() string {
 func (*Capability) ProtoMessage() {}
 
 func (x *Capability) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[114]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7875,7 +7987,7 @@ func (x *Capability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capability.ProtoReflect.Descriptor instead.
 func (*Capability) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{114}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *Capability) GetField() string {
@@ -7914,7 +8026,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[115]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7926,7 +8038,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[115]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7939,7 +8051,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{115}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ErrorDetail) GetCode() string {
@@ -7992,7 +8104,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[116]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8004,7 +8116,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[116]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8017,7 +8129,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{116}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{118}
 }
 
 type StatsResponse struct {
@@ -8033,7 +8145,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[117]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8045,7 +8157,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[117]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8058,7 +8170,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{117}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *StatsResponse) GetSandboxes() map[string]int32 {
@@ -8109,7 +8221,7 @@ type NetworkStats struct {
 
 func (x *NetworkStats) Reset() {
 	*x = NetworkStats{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[118]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8121,7 +8233,7 @@ func (x *NetworkStats) String() string {
 func (*NetworkStats) ProtoMessage() {}
 
 func (x *NetworkStats) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[118]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8134,7 +8246,7 @@ func (x *NetworkStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkStats.ProtoReflect.Descriptor instead.
 func (*NetworkStats) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{118}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *NetworkStats) GetSandboxId() string {
@@ -8185,7 +8297,7 @@ type PoolStats struct {
 
 func (x *PoolStats) Reset() {
 	*x = PoolStats{}
-	mi := &file_caisson_v1_caisson_proto_msgTypes[119]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8197,7 +8309,7 @@ func (x *PoolStats) String() string {
 func (*PoolStats) ProtoMessage() {}
 
 func (x *PoolStats) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_caisson_proto_msgTypes[119]
+	mi := &file_caisson_v1_caisson_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8210,7 +8322,7 @@ func (x *PoolStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStats.ProtoReflect.Descriptor instead.
 func (*PoolStats) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{119}
+	return file_caisson_v1_caisson_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *PoolStats) GetProfile() string {
@@ -8400,7 +8512,10 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x0estdout_skipped\x18\x06 \x01(\x03H\x00R\rstdoutSkipped\x12'\n" +
 	"\x0estderr_skipped\x18\a \x01(\x03H\x00R\rstderrSkipped\x12#\n" +
 	"\foutput_moved\x18\b \x01(\bH\x00R\voutputMovedB\x06\n" +
-	"\x04kind\"A\n" +
+	"\x04kind\"Q\n" +
+	"\x10FollowRunRequest\x12'\n" +
+	"\x04spec\x18\x01 \x01(\v2\x13.caisson.v1.RunSpecR\x04spec\x12\x14\n" +
+	"\x05stdin\x18\x02 \x01(\fR\x05stdin\"A\n" +
 	"\aStarted\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -8506,7 +8621,11 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x0estdout_skipped\x18\x06 \x01(\x03H\x00R\rstdoutSkipped\x12'\n" +
 	"\x0estderr_skipped\x18\a \x01(\x03H\x00R\rstderrSkipped\x12#\n" +
 	"\foutput_moved\x18\b \x01(\bH\x00R\voutputMovedB\x06\n" +
-	"\x04kind\"N\n" +
+	"\x04kind\"e\n" +
+	"\x11FollowExecRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12(\n" +
+	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\x12\x14\n" +
+	"\x05stdin\x18\x03 \x01(\fR\x05stdin\"N\n" +
 	"\x10StartExecRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12(\n" +
 	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\"9\n" +
@@ -8933,9 +9052,10 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x06refill\x18\t \x01(\v2\x19.google.protobuf.DurationR\x06refill\x12\x16\n" +
 	"\x06target\x18\n" +
 	" \x01(\x05R\x06target\x12\x10\n" +
-	"\x03max\x18\v \x01(\x05R\x03max2\xbf\x06\n" +
+	"\x03max\x18\v \x01(\x05R\x03max2\x85\a\n" +
 	"\x0eSandboxService\x12:\n" +
-	"\x03Run\x12\x16.caisson.v1.RunRequest\x1a\x17.caisson.v1.RunResponse(\x010\x01\x12?\n" +
+	"\x03Run\x12\x16.caisson.v1.RunRequest\x1a\x17.caisson.v1.RunResponse(\x010\x01\x12D\n" +
+	"\tFollowRun\x12\x1c.caisson.v1.FollowRunRequest\x1a\x17.caisson.v1.RunResponse0\x01\x12?\n" +
 	"\x06Create\x12\x19.caisson.v1.CreateRequest\x1a\x1a.caisson.v1.CreateResponse\x129\n" +
 	"\x04List\x12\x17.caisson.v1.ListRequest\x1a\x18.caisson.v1.ListResponse\x12B\n" +
 	"\aInspect\x12\x1a.caisson.v1.InspectRequest\x1a\x1b.caisson.v1.InspectResponse\x12?\n" +
@@ -8947,11 +9067,13 @@ const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\x06Remove\x12\x19.caisson.v1.RemoveRequest\x1a\x1a.caisson.v1.RemoveResponse\x12B\n" +
 	"\aCleanup\x12\x1a.caisson.v1.CleanupRequest\x1a\x1b.caisson.v1.CleanupResponse\x12;\n" +
 	"\x04Logs\x12\x17.caisson.v1.LogsRequest\x1a\x18.caisson.v1.LogsResponse0\x01\x129\n" +
-	"\x04Spec\x12\x17.caisson.v1.SpecRequest\x1a\x18.caisson.v1.SpecResponse2\xc1\x03\n" +
+	"\x04Spec\x12\x17.caisson.v1.SpecRequest\x1a\x18.caisson.v1.SpecResponse2\x90\x04\n" +
 	"\vExecService\x129\n" +
 	"\x04Exec\x12\x17.caisson.v1.ExecRequest\x1a\x18.caisson.v1.ExecResponse\x12O\n" +
 	"\n" +
-	"StreamExec\x12\x1d.caisson.v1.StreamExecRequest\x1a\x1e.caisson.v1.StreamExecResponse(\x010\x01\x12H\n" +
+	"StreamExec\x12\x1d.caisson.v1.StreamExecRequest\x1a\x1e.caisson.v1.StreamExecResponse(\x010\x01\x12M\n" +
+	"\n" +
+	"FollowExec\x12\x1d.caisson.v1.FollowExecRequest\x1a\x1e.caisson.v1.StreamExecResponse0\x01\x12H\n" +
 	"\tStartExec\x12\x1c.caisson.v1.StartExecRequest\x1a\x1d.caisson.v1.StartExecResponse\x12H\n" +
 	"\tListExecs\x12\x1c.caisson.v1.ListExecsRequest\x1a\x1d.caisson.v1.ListExecsResponse\x12E\n" +
 	"\bWaitExec\x12\x1b.caisson.v1.WaitExecRequest\x1a\x1c.caisson.v1.WaitExecResponse\x12K\n" +
@@ -9000,7 +9122,7 @@ func file_caisson_v1_caisson_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_caisson_proto_rawDescData
 }
 
-var file_caisson_v1_caisson_proto_msgTypes = make([]protoimpl.MessageInfo, 127)
+var file_caisson_v1_caisson_proto_msgTypes = make([]protoimpl.MessageInfo, 129)
 var file_caisson_v1_caisson_proto_goTypes = []any{
 	(*Limits)(nil),                // 0: caisson.v1.Limits
 	(*Workspace)(nil),             // 1: caisson.v1.Workspace
@@ -9013,314 +9135,322 @@ var file_caisson_v1_caisson_proto_goTypes = []any{
 	(*RunSpec)(nil),               // 8: caisson.v1.RunSpec
 	(*RunRequest)(nil),            // 9: caisson.v1.RunRequest
 	(*RunResponse)(nil),           // 10: caisson.v1.RunResponse
-	(*Started)(nil),               // 11: caisson.v1.Started
-	(*CreateRequest)(nil),         // 12: caisson.v1.CreateRequest
-	(*CreateResponse)(nil),        // 13: caisson.v1.CreateResponse
-	(*UpdateRequest)(nil),         // 14: caisson.v1.UpdateRequest
-	(*Rules)(nil),                 // 15: caisson.v1.Rules
-	(*UpdateResponse)(nil),        // 16: caisson.v1.UpdateResponse
-	(*PauseRequest)(nil),          // 17: caisson.v1.PauseRequest
-	(*PauseResponse)(nil),         // 18: caisson.v1.PauseResponse
-	(*ResumeRequest)(nil),         // 19: caisson.v1.ResumeRequest
-	(*ResumeResponse)(nil),        // 20: caisson.v1.ResumeResponse
-	(*StopRequest)(nil),           // 21: caisson.v1.StopRequest
-	(*StopResponse)(nil),          // 22: caisson.v1.StopResponse
-	(*WaitRequest)(nil),           // 23: caisson.v1.WaitRequest
-	(*WaitResponse)(nil),          // 24: caisson.v1.WaitResponse
-	(*Exec)(nil),                  // 25: caisson.v1.Exec
-	(*ExecRequest)(nil),           // 26: caisson.v1.ExecRequest
-	(*ExecResponse)(nil),          // 27: caisson.v1.ExecResponse
-	(*StreamExecRequest)(nil),     // 28: caisson.v1.StreamExecRequest
-	(*StreamExecStart)(nil),       // 29: caisson.v1.StreamExecStart
-	(*Attach)(nil),                // 30: caisson.v1.Attach
-	(*StreamExecResponse)(nil),    // 31: caisson.v1.StreamExecResponse
-	(*StartExecRequest)(nil),      // 32: caisson.v1.StartExecRequest
-	(*StartExecResponse)(nil),     // 33: caisson.v1.StartExecResponse
-	(*ListExecsRequest)(nil),      // 34: caisson.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),     // 35: caisson.v1.ListExecsResponse
-	(*WaitExecRequest)(nil),       // 36: caisson.v1.WaitExecRequest
-	(*WaitExecResponse)(nil),      // 37: caisson.v1.WaitExecResponse
-	(*SignalExecRequest)(nil),     // 38: caisson.v1.SignalExecRequest
-	(*SignalExecResponse)(nil),    // 39: caisson.v1.SignalExecResponse
-	(*FileInfo)(nil),              // 40: caisson.v1.FileInfo
-	(*StatRequest)(nil),           // 41: caisson.v1.StatRequest
-	(*StatResponse)(nil),          // 42: caisson.v1.StatResponse
-	(*ListDirRequest)(nil),        // 43: caisson.v1.ListDirRequest
-	(*ListDirResponse)(nil),       // 44: caisson.v1.ListDirResponse
-	(*ReadFileRequest)(nil),       // 45: caisson.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),      // 46: caisson.v1.ReadFileResponse
-	(*WriteFileRequest)(nil),      // 47: caisson.v1.WriteFileRequest
-	(*WriteFileHeader)(nil),       // 48: caisson.v1.WriteFileHeader
-	(*WriteFileResponse)(nil),     // 49: caisson.v1.WriteFileResponse
-	(*MakeDirRequest)(nil),        // 50: caisson.v1.MakeDirRequest
-	(*MakeDirResponse)(nil),       // 51: caisson.v1.MakeDirResponse
-	(*MoveFileRequest)(nil),       // 52: caisson.v1.MoveFileRequest
-	(*MoveFileResponse)(nil),      // 53: caisson.v1.MoveFileResponse
-	(*RemoveFileRequest)(nil),     // 54: caisson.v1.RemoveFileRequest
-	(*RemoveFileResponse)(nil),    // 55: caisson.v1.RemoveFileResponse
-	(*WatchFilesRequest)(nil),     // 56: caisson.v1.WatchFilesRequest
-	(*WatchFilesResponse)(nil),    // 57: caisson.v1.WatchFilesResponse
-	(*FileEvent)(nil),             // 58: caisson.v1.FileEvent
-	(*CopyOutRequest)(nil),        // 59: caisson.v1.CopyOutRequest
-	(*CopyOutResponse)(nil),       // 60: caisson.v1.CopyOutResponse
-	(*CopyInRequest)(nil),         // 61: caisson.v1.CopyInRequest
-	(*CopyInHeader)(nil),          // 62: caisson.v1.CopyInHeader
-	(*CopyInResponse)(nil),        // 63: caisson.v1.CopyInResponse
-	(*Result)(nil),                // 64: caisson.v1.Result
-	(*Learned)(nil),               // 65: caisson.v1.Learned
-	(*Egress)(nil),                // 66: caisson.v1.Egress
-	(*Stage)(nil),                 // 67: caisson.v1.Stage
-	(*Sandbox)(nil),               // 68: caisson.v1.Sandbox
-	(*Port)(nil),                  // 69: caisson.v1.Port
-	(*ListRequest)(nil),           // 70: caisson.v1.ListRequest
-	(*ListResponse)(nil),          // 71: caisson.v1.ListResponse
-	(*InspectRequest)(nil),        // 72: caisson.v1.InspectRequest
-	(*InspectResponse)(nil),       // 73: caisson.v1.InspectResponse
-	(*PostureCheck)(nil),          // 74: caisson.v1.PostureCheck
-	(*RemoveRequest)(nil),         // 75: caisson.v1.RemoveRequest
-	(*RemoveResponse)(nil),        // 76: caisson.v1.RemoveResponse
-	(*CleanupRequest)(nil),        // 77: caisson.v1.CleanupRequest
-	(*CleanupResponse)(nil),       // 78: caisson.v1.CleanupResponse
-	(*Leftover)(nil),              // 79: caisson.v1.Leftover
-	(*LogsRequest)(nil),           // 80: caisson.v1.LogsRequest
-	(*LogsResponse)(nil),          // 81: caisson.v1.LogsResponse
-	(*SpecRequest)(nil),           // 82: caisson.v1.SpecRequest
-	(*SpecResponse)(nil),          // 83: caisson.v1.SpecResponse
-	(*SeccompRule)(nil),           // 84: caisson.v1.SeccompRule
-	(*Image)(nil),                 // 85: caisson.v1.Image
-	(*ListImagesRequest)(nil),     // 86: caisson.v1.ListImagesRequest
-	(*ListImagesResponse)(nil),    // 87: caisson.v1.ListImagesResponse
-	(*InspectImageRequest)(nil),   // 88: caisson.v1.InspectImageRequest
-	(*InspectImageResponse)(nil),  // 89: caisson.v1.InspectImageResponse
-	(*RemoveImageRequest)(nil),    // 90: caisson.v1.RemoveImageRequest
-	(*RemoveImageResponse)(nil),   // 91: caisson.v1.RemoveImageResponse
-	(*ImportImageRequest)(nil),    // 92: caisson.v1.ImportImageRequest
-	(*ImportHeader)(nil),          // 93: caisson.v1.ImportHeader
-	(*FromHostRequest)(nil),       // 94: caisson.v1.FromHostRequest
-	(*ImageProgress)(nil),         // 95: caisson.v1.ImageProgress
-	(*ImportReport)(nil),          // 96: caisson.v1.ImportReport
-	(*PolicyQuery)(nil),           // 97: caisson.v1.PolicyQuery
-	(*CheckPolicyRequest)(nil),    // 98: caisson.v1.CheckPolicyRequest
-	(*CheckPolicyResponse)(nil),   // 99: caisson.v1.CheckPolicyResponse
-	(*ExplainPolicyRequest)(nil),  // 100: caisson.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil), // 101: caisson.v1.ExplainPolicyResponse
-	(*PolicyLine)(nil),            // 102: caisson.v1.PolicyLine
-	(*LearnPolicyRequest)(nil),    // 103: caisson.v1.LearnPolicyRequest
-	(*LearnPolicyResponse)(nil),   // 104: caisson.v1.LearnPolicyResponse
-	(*TrafficRequest)(nil),        // 105: caisson.v1.TrafficRequest
-	(*TrafficResponse)(nil),       // 106: caisson.v1.TrafficResponse
-	(*VersionRequest)(nil),        // 107: caisson.v1.VersionRequest
-	(*VersionResponse)(nil),       // 108: caisson.v1.VersionResponse
-	(*DoctorRequest)(nil),         // 109: caisson.v1.DoctorRequest
-	(*DoctorResponse)(nil),        // 110: caisson.v1.DoctorResponse
-	(*DoctorCheck)(nil),           // 111: caisson.v1.DoctorCheck
-	(*CapabilitiesRequest)(nil),   // 112: caisson.v1.CapabilitiesRequest
-	(*CapabilitiesResponse)(nil),  // 113: caisson.v1.CapabilitiesResponse
-	(*Capability)(nil),            // 114: caisson.v1.Capability
-	(*ErrorDetail)(nil),           // 115: caisson.v1.ErrorDetail
-	(*StatsRequest)(nil),          // 116: caisson.v1.StatsRequest
-	(*StatsResponse)(nil),         // 117: caisson.v1.StatsResponse
-	(*NetworkStats)(nil),          // 118: caisson.v1.NetworkStats
-	(*PoolStats)(nil),             // 119: caisson.v1.PoolStats
-	nil,                           // 120: caisson.v1.SandboxSpec.LabelsEntry
-	nil,                           // 121: caisson.v1.UpdateRequest.LabelsEntry
-	nil,                           // 122: caisson.v1.Sandbox.LabelsEntry
-	nil,                           // 123: caisson.v1.ListRequest.LabelsEntry
-	nil,                           // 124: caisson.v1.SpecResponse.CgroupValuesEntry
-	nil,                           // 125: caisson.v1.ImportReport.StrippedEntry
-	nil,                           // 126: caisson.v1.StatsResponse.SandboxesEntry
-	(*durationpb.Duration)(nil),   // 127: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 128: google.protobuf.Timestamp
+	(*FollowRunRequest)(nil),      // 11: caisson.v1.FollowRunRequest
+	(*Started)(nil),               // 12: caisson.v1.Started
+	(*CreateRequest)(nil),         // 13: caisson.v1.CreateRequest
+	(*CreateResponse)(nil),        // 14: caisson.v1.CreateResponse
+	(*UpdateRequest)(nil),         // 15: caisson.v1.UpdateRequest
+	(*Rules)(nil),                 // 16: caisson.v1.Rules
+	(*UpdateResponse)(nil),        // 17: caisson.v1.UpdateResponse
+	(*PauseRequest)(nil),          // 18: caisson.v1.PauseRequest
+	(*PauseResponse)(nil),         // 19: caisson.v1.PauseResponse
+	(*ResumeRequest)(nil),         // 20: caisson.v1.ResumeRequest
+	(*ResumeResponse)(nil),        // 21: caisson.v1.ResumeResponse
+	(*StopRequest)(nil),           // 22: caisson.v1.StopRequest
+	(*StopResponse)(nil),          // 23: caisson.v1.StopResponse
+	(*WaitRequest)(nil),           // 24: caisson.v1.WaitRequest
+	(*WaitResponse)(nil),          // 25: caisson.v1.WaitResponse
+	(*Exec)(nil),                  // 26: caisson.v1.Exec
+	(*ExecRequest)(nil),           // 27: caisson.v1.ExecRequest
+	(*ExecResponse)(nil),          // 28: caisson.v1.ExecResponse
+	(*StreamExecRequest)(nil),     // 29: caisson.v1.StreamExecRequest
+	(*StreamExecStart)(nil),       // 30: caisson.v1.StreamExecStart
+	(*Attach)(nil),                // 31: caisson.v1.Attach
+	(*StreamExecResponse)(nil),    // 32: caisson.v1.StreamExecResponse
+	(*FollowExecRequest)(nil),     // 33: caisson.v1.FollowExecRequest
+	(*StartExecRequest)(nil),      // 34: caisson.v1.StartExecRequest
+	(*StartExecResponse)(nil),     // 35: caisson.v1.StartExecResponse
+	(*ListExecsRequest)(nil),      // 36: caisson.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),     // 37: caisson.v1.ListExecsResponse
+	(*WaitExecRequest)(nil),       // 38: caisson.v1.WaitExecRequest
+	(*WaitExecResponse)(nil),      // 39: caisson.v1.WaitExecResponse
+	(*SignalExecRequest)(nil),     // 40: caisson.v1.SignalExecRequest
+	(*SignalExecResponse)(nil),    // 41: caisson.v1.SignalExecResponse
+	(*FileInfo)(nil),              // 42: caisson.v1.FileInfo
+	(*StatRequest)(nil),           // 43: caisson.v1.StatRequest
+	(*StatResponse)(nil),          // 44: caisson.v1.StatResponse
+	(*ListDirRequest)(nil),        // 45: caisson.v1.ListDirRequest
+	(*ListDirResponse)(nil),       // 46: caisson.v1.ListDirResponse
+	(*ReadFileRequest)(nil),       // 47: caisson.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),      // 48: caisson.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),      // 49: caisson.v1.WriteFileRequest
+	(*WriteFileHeader)(nil),       // 50: caisson.v1.WriteFileHeader
+	(*WriteFileResponse)(nil),     // 51: caisson.v1.WriteFileResponse
+	(*MakeDirRequest)(nil),        // 52: caisson.v1.MakeDirRequest
+	(*MakeDirResponse)(nil),       // 53: caisson.v1.MakeDirResponse
+	(*MoveFileRequest)(nil),       // 54: caisson.v1.MoveFileRequest
+	(*MoveFileResponse)(nil),      // 55: caisson.v1.MoveFileResponse
+	(*RemoveFileRequest)(nil),     // 56: caisson.v1.RemoveFileRequest
+	(*RemoveFileResponse)(nil),    // 57: caisson.v1.RemoveFileResponse
+	(*WatchFilesRequest)(nil),     // 58: caisson.v1.WatchFilesRequest
+	(*WatchFilesResponse)(nil),    // 59: caisson.v1.WatchFilesResponse
+	(*FileEvent)(nil),             // 60: caisson.v1.FileEvent
+	(*CopyOutRequest)(nil),        // 61: caisson.v1.CopyOutRequest
+	(*CopyOutResponse)(nil),       // 62: caisson.v1.CopyOutResponse
+	(*CopyInRequest)(nil),         // 63: caisson.v1.CopyInRequest
+	(*CopyInHeader)(nil),          // 64: caisson.v1.CopyInHeader
+	(*CopyInResponse)(nil),        // 65: caisson.v1.CopyInResponse
+	(*Result)(nil),                // 66: caisson.v1.Result
+	(*Learned)(nil),               // 67: caisson.v1.Learned
+	(*Egress)(nil),                // 68: caisson.v1.Egress
+	(*Stage)(nil),                 // 69: caisson.v1.Stage
+	(*Sandbox)(nil),               // 70: caisson.v1.Sandbox
+	(*Port)(nil),                  // 71: caisson.v1.Port
+	(*ListRequest)(nil),           // 72: caisson.v1.ListRequest
+	(*ListResponse)(nil),          // 73: caisson.v1.ListResponse
+	(*InspectRequest)(nil),        // 74: caisson.v1.InspectRequest
+	(*InspectResponse)(nil),       // 75: caisson.v1.InspectResponse
+	(*PostureCheck)(nil),          // 76: caisson.v1.PostureCheck
+	(*RemoveRequest)(nil),         // 77: caisson.v1.RemoveRequest
+	(*RemoveResponse)(nil),        // 78: caisson.v1.RemoveResponse
+	(*CleanupRequest)(nil),        // 79: caisson.v1.CleanupRequest
+	(*CleanupResponse)(nil),       // 80: caisson.v1.CleanupResponse
+	(*Leftover)(nil),              // 81: caisson.v1.Leftover
+	(*LogsRequest)(nil),           // 82: caisson.v1.LogsRequest
+	(*LogsResponse)(nil),          // 83: caisson.v1.LogsResponse
+	(*SpecRequest)(nil),           // 84: caisson.v1.SpecRequest
+	(*SpecResponse)(nil),          // 85: caisson.v1.SpecResponse
+	(*SeccompRule)(nil),           // 86: caisson.v1.SeccompRule
+	(*Image)(nil),                 // 87: caisson.v1.Image
+	(*ListImagesRequest)(nil),     // 88: caisson.v1.ListImagesRequest
+	(*ListImagesResponse)(nil),    // 89: caisson.v1.ListImagesResponse
+	(*InspectImageRequest)(nil),   // 90: caisson.v1.InspectImageRequest
+	(*InspectImageResponse)(nil),  // 91: caisson.v1.InspectImageResponse
+	(*RemoveImageRequest)(nil),    // 92: caisson.v1.RemoveImageRequest
+	(*RemoveImageResponse)(nil),   // 93: caisson.v1.RemoveImageResponse
+	(*ImportImageRequest)(nil),    // 94: caisson.v1.ImportImageRequest
+	(*ImportHeader)(nil),          // 95: caisson.v1.ImportHeader
+	(*FromHostRequest)(nil),       // 96: caisson.v1.FromHostRequest
+	(*ImageProgress)(nil),         // 97: caisson.v1.ImageProgress
+	(*ImportReport)(nil),          // 98: caisson.v1.ImportReport
+	(*PolicyQuery)(nil),           // 99: caisson.v1.PolicyQuery
+	(*CheckPolicyRequest)(nil),    // 100: caisson.v1.CheckPolicyRequest
+	(*CheckPolicyResponse)(nil),   // 101: caisson.v1.CheckPolicyResponse
+	(*ExplainPolicyRequest)(nil),  // 102: caisson.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil), // 103: caisson.v1.ExplainPolicyResponse
+	(*PolicyLine)(nil),            // 104: caisson.v1.PolicyLine
+	(*LearnPolicyRequest)(nil),    // 105: caisson.v1.LearnPolicyRequest
+	(*LearnPolicyResponse)(nil),   // 106: caisson.v1.LearnPolicyResponse
+	(*TrafficRequest)(nil),        // 107: caisson.v1.TrafficRequest
+	(*TrafficResponse)(nil),       // 108: caisson.v1.TrafficResponse
+	(*VersionRequest)(nil),        // 109: caisson.v1.VersionRequest
+	(*VersionResponse)(nil),       // 110: caisson.v1.VersionResponse
+	(*DoctorRequest)(nil),         // 111: caisson.v1.DoctorRequest
+	(*DoctorResponse)(nil),        // 112: caisson.v1.DoctorResponse
+	(*DoctorCheck)(nil),           // 113: caisson.v1.DoctorCheck
+	(*CapabilitiesRequest)(nil),   // 114: caisson.v1.CapabilitiesRequest
+	(*CapabilitiesResponse)(nil),  // 115: caisson.v1.CapabilitiesResponse
+	(*Capability)(nil),            // 116: caisson.v1.Capability
+	(*ErrorDetail)(nil),           // 117: caisson.v1.ErrorDetail
+	(*StatsRequest)(nil),          // 118: caisson.v1.StatsRequest
+	(*StatsResponse)(nil),         // 119: caisson.v1.StatsResponse
+	(*NetworkStats)(nil),          // 120: caisson.v1.NetworkStats
+	(*PoolStats)(nil),             // 121: caisson.v1.PoolStats
+	nil,                           // 122: caisson.v1.SandboxSpec.LabelsEntry
+	nil,                           // 123: caisson.v1.UpdateRequest.LabelsEntry
+	nil,                           // 124: caisson.v1.Sandbox.LabelsEntry
+	nil,                           // 125: caisson.v1.ListRequest.LabelsEntry
+	nil,                           // 126: caisson.v1.SpecResponse.CgroupValuesEntry
+	nil,                           // 127: caisson.v1.ImportReport.StrippedEntry
+	nil,                           // 128: caisson.v1.StatsResponse.SandboxesEntry
+	(*durationpb.Duration)(nil),   // 129: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 130: google.protobuf.Timestamp
 }
 var file_caisson_v1_caisson_proto_depIdxs = []int32{
 	1,   // 0: caisson.v1.SandboxSpec.workspace:type_name -> caisson.v1.Workspace
 	0,   // 1: caisson.v1.SandboxSpec.limits:type_name -> caisson.v1.Limits
-	120, // 2: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
-	127, // 3: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
-	127, // 4: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
+	122, // 2: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
+	129, // 3: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
+	129, // 4: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
 	3,   // 5: caisson.v1.SandboxSpec.nested:type_name -> caisson.v1.Nested
 	5,   // 6: caisson.v1.ExecSpec.tty:type_name -> caisson.v1.WinSize
-	127, // 7: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
+	129, // 7: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
 	6,   // 8: caisson.v1.ExecSpec.rlimits:type_name -> caisson.v1.Rlimit
 	7,   // 9: caisson.v1.ExecSpec.limits:type_name -> caisson.v1.ExecLimits
 	2,   // 10: caisson.v1.RunSpec.sandbox:type_name -> caisson.v1.SandboxSpec
 	4,   // 11: caisson.v1.RunSpec.exec:type_name -> caisson.v1.ExecSpec
 	8,   // 12: caisson.v1.RunRequest.start:type_name -> caisson.v1.RunSpec
 	5,   // 13: caisson.v1.RunRequest.resize:type_name -> caisson.v1.WinSize
-	11,  // 14: caisson.v1.RunResponse.started:type_name -> caisson.v1.Started
-	64,  // 15: caisson.v1.RunResponse.result:type_name -> caisson.v1.Result
-	2,   // 16: caisson.v1.CreateRequest.spec:type_name -> caisson.v1.SandboxSpec
-	68,  // 17: caisson.v1.CreateResponse.sandbox:type_name -> caisson.v1.Sandbox
-	127, // 18: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
-	127, // 19: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
-	121, // 20: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
-	15,  // 21: caisson.v1.UpdateRequest.allow:type_name -> caisson.v1.Rules
-	15,  // 22: caisson.v1.UpdateRequest.deny:type_name -> caisson.v1.Rules
-	68,  // 23: caisson.v1.UpdateResponse.sandbox:type_name -> caisson.v1.Sandbox
-	68,  // 24: caisson.v1.PauseResponse.sandbox:type_name -> caisson.v1.Sandbox
-	68,  // 25: caisson.v1.ResumeResponse.sandbox:type_name -> caisson.v1.Sandbox
-	127, // 26: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	68,  // 27: caisson.v1.StopResponse.sandbox:type_name -> caisson.v1.Sandbox
-	68,  // 28: caisson.v1.WaitResponse.sandbox:type_name -> caisson.v1.Sandbox
-	128, // 29: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
-	128, // 30: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
-	64,  // 31: caisson.v1.Exec.result:type_name -> caisson.v1.Result
-	4,   // 32: caisson.v1.ExecRequest.exec:type_name -> caisson.v1.ExecSpec
-	64,  // 33: caisson.v1.ExecResponse.result:type_name -> caisson.v1.Result
-	29,  // 34: caisson.v1.StreamExecRequest.start:type_name -> caisson.v1.StreamExecStart
-	30,  // 35: caisson.v1.StreamExecRequest.attach:type_name -> caisson.v1.Attach
-	5,   // 36: caisson.v1.StreamExecRequest.resize:type_name -> caisson.v1.WinSize
-	4,   // 37: caisson.v1.StreamExecStart.exec:type_name -> caisson.v1.ExecSpec
-	25,  // 38: caisson.v1.StreamExecResponse.started:type_name -> caisson.v1.Exec
-	64,  // 39: caisson.v1.StreamExecResponse.result:type_name -> caisson.v1.Result
-	4,   // 40: caisson.v1.StartExecRequest.exec:type_name -> caisson.v1.ExecSpec
-	25,  // 41: caisson.v1.StartExecResponse.exec:type_name -> caisson.v1.Exec
-	25,  // 42: caisson.v1.ListExecsResponse.execs:type_name -> caisson.v1.Exec
-	25,  // 43: caisson.v1.WaitExecResponse.exec:type_name -> caisson.v1.Exec
-	128, // 44: caisson.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
-	40,  // 45: caisson.v1.StatResponse.file:type_name -> caisson.v1.FileInfo
-	40,  // 46: caisson.v1.ListDirResponse.files:type_name -> caisson.v1.FileInfo
-	40,  // 47: caisson.v1.ReadFileResponse.file:type_name -> caisson.v1.FileInfo
-	48,  // 48: caisson.v1.WriteFileRequest.header:type_name -> caisson.v1.WriteFileHeader
-	40,  // 49: caisson.v1.WriteFileResponse.file:type_name -> caisson.v1.FileInfo
-	40,  // 50: caisson.v1.MakeDirResponse.file:type_name -> caisson.v1.FileInfo
-	40,  // 51: caisson.v1.MoveFileResponse.file:type_name -> caisson.v1.FileInfo
-	58,  // 52: caisson.v1.WatchFilesResponse.event:type_name -> caisson.v1.FileEvent
-	62,  // 53: caisson.v1.CopyInRequest.header:type_name -> caisson.v1.CopyInHeader
-	127, // 54: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
-	127, // 55: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
-	67,  // 56: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
-	66,  // 57: caisson.v1.Result.egress:type_name -> caisson.v1.Egress
-	65,  // 58: caisson.v1.Result.learned:type_name -> caisson.v1.Learned
-	127, // 59: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
-	128, // 60: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	128, // 61: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
-	64,  // 62: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
-	122, // 63: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
-	1,   // 64: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
-	128, // 65: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
-	127, // 66: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
-	128, // 67: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
-	69,  // 68: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
-	123, // 69: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
-	68,  // 70: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
-	68,  // 71: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
-	0,   // 72: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
-	74,  // 73: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
-	66,  // 74: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
-	79,  // 75: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
-	8,   // 76: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
-	124, // 77: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
-	84,  // 78: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
-	128, // 79: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
-	85,  // 80: caisson.v1.ListImagesResponse.images:type_name -> caisson.v1.Image
-	85,  // 81: caisson.v1.InspectImageResponse.image:type_name -> caisson.v1.Image
-	96,  // 82: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
-	93,  // 83: caisson.v1.ImportImageRequest.header:type_name -> caisson.v1.ImportHeader
-	85,  // 84: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
-	96,  // 85: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
-	125, // 86: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
-	97,  // 87: caisson.v1.CheckPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
-	97,  // 88: caisson.v1.ExplainPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
-	102, // 89: caisson.v1.ExplainPolicyResponse.lines:type_name -> caisson.v1.PolicyLine
-	128, // 90: caisson.v1.TrafficResponse.time:type_name -> google.protobuf.Timestamp
-	127, // 91: caisson.v1.TrafficResponse.duration:type_name -> google.protobuf.Duration
-	111, // 92: caisson.v1.DoctorResponse.checks:type_name -> caisson.v1.DoctorCheck
-	114, // 93: caisson.v1.CapabilitiesResponse.capabilities:type_name -> caisson.v1.Capability
-	126, // 94: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.StatsResponse.SandboxesEntry
-	119, // 95: caisson.v1.StatsResponse.pools:type_name -> caisson.v1.PoolStats
-	118, // 96: caisson.v1.StatsResponse.networks:type_name -> caisson.v1.NetworkStats
-	66,  // 97: caisson.v1.NetworkStats.egress:type_name -> caisson.v1.Egress
-	127, // 98: caisson.v1.PoolStats.refill:type_name -> google.protobuf.Duration
-	9,   // 99: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
-	12,  // 100: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
-	70,  // 101: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
-	72,  // 102: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
-	14,  // 103: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
-	17,  // 104: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
-	19,  // 105: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
-	21,  // 106: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
-	23,  // 107: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
-	75,  // 108: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
-	77,  // 109: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
-	80,  // 110: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
-	82,  // 111: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
-	26,  // 112: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
-	28,  // 113: caisson.v1.ExecService.StreamExec:input_type -> caisson.v1.StreamExecRequest
-	32,  // 114: caisson.v1.ExecService.StartExec:input_type -> caisson.v1.StartExecRequest
-	34,  // 115: caisson.v1.ExecService.ListExecs:input_type -> caisson.v1.ListExecsRequest
-	36,  // 116: caisson.v1.ExecService.WaitExec:input_type -> caisson.v1.WaitExecRequest
-	38,  // 117: caisson.v1.ExecService.SignalExec:input_type -> caisson.v1.SignalExecRequest
-	41,  // 118: caisson.v1.FileService.Stat:input_type -> caisson.v1.StatRequest
-	43,  // 119: caisson.v1.FileService.ListDir:input_type -> caisson.v1.ListDirRequest
-	45,  // 120: caisson.v1.FileService.ReadFile:input_type -> caisson.v1.ReadFileRequest
-	47,  // 121: caisson.v1.FileService.WriteFile:input_type -> caisson.v1.WriteFileRequest
-	50,  // 122: caisson.v1.FileService.MakeDir:input_type -> caisson.v1.MakeDirRequest
-	52,  // 123: caisson.v1.FileService.MoveFile:input_type -> caisson.v1.MoveFileRequest
-	54,  // 124: caisson.v1.FileService.RemoveFile:input_type -> caisson.v1.RemoveFileRequest
-	56,  // 125: caisson.v1.FileService.WatchFiles:input_type -> caisson.v1.WatchFilesRequest
-	59,  // 126: caisson.v1.FileService.CopyOut:input_type -> caisson.v1.CopyOutRequest
-	61,  // 127: caisson.v1.FileService.CopyIn:input_type -> caisson.v1.CopyInRequest
-	98,  // 128: caisson.v1.NetworkService.CheckPolicy:input_type -> caisson.v1.CheckPolicyRequest
-	100, // 129: caisson.v1.NetworkService.ExplainPolicy:input_type -> caisson.v1.ExplainPolicyRequest
-	103, // 130: caisson.v1.NetworkService.LearnPolicy:input_type -> caisson.v1.LearnPolicyRequest
-	105, // 131: caisson.v1.NetworkService.Traffic:input_type -> caisson.v1.TrafficRequest
-	86,  // 132: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
-	88,  // 133: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
-	90,  // 134: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
-	92,  // 135: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
-	94,  // 136: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
-	107, // 137: caisson.v1.SystemService.Version:input_type -> caisson.v1.VersionRequest
-	109, // 138: caisson.v1.SystemService.Doctor:input_type -> caisson.v1.DoctorRequest
-	112, // 139: caisson.v1.SystemService.Capabilities:input_type -> caisson.v1.CapabilitiesRequest
-	116, // 140: caisson.v1.SystemService.Stats:input_type -> caisson.v1.StatsRequest
-	10,  // 141: caisson.v1.SandboxService.Run:output_type -> caisson.v1.RunResponse
-	13,  // 142: caisson.v1.SandboxService.Create:output_type -> caisson.v1.CreateResponse
-	71,  // 143: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
-	73,  // 144: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
-	16,  // 145: caisson.v1.SandboxService.Update:output_type -> caisson.v1.UpdateResponse
-	18,  // 146: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.PauseResponse
-	20,  // 147: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.ResumeResponse
-	22,  // 148: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.StopResponse
-	24,  // 149: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.WaitResponse
-	76,  // 150: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
-	78,  // 151: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
-	81,  // 152: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.LogsResponse
-	83,  // 153: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
-	27,  // 154: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
-	31,  // 155: caisson.v1.ExecService.StreamExec:output_type -> caisson.v1.StreamExecResponse
-	33,  // 156: caisson.v1.ExecService.StartExec:output_type -> caisson.v1.StartExecResponse
-	35,  // 157: caisson.v1.ExecService.ListExecs:output_type -> caisson.v1.ListExecsResponse
-	37,  // 158: caisson.v1.ExecService.WaitExec:output_type -> caisson.v1.WaitExecResponse
-	39,  // 159: caisson.v1.ExecService.SignalExec:output_type -> caisson.v1.SignalExecResponse
-	42,  // 160: caisson.v1.FileService.Stat:output_type -> caisson.v1.StatResponse
-	44,  // 161: caisson.v1.FileService.ListDir:output_type -> caisson.v1.ListDirResponse
-	46,  // 162: caisson.v1.FileService.ReadFile:output_type -> caisson.v1.ReadFileResponse
-	49,  // 163: caisson.v1.FileService.WriteFile:output_type -> caisson.v1.WriteFileResponse
-	51,  // 164: caisson.v1.FileService.MakeDir:output_type -> caisson.v1.MakeDirResponse
-	53,  // 165: caisson.v1.FileService.MoveFile:output_type -> caisson.v1.MoveFileResponse
-	55,  // 166: caisson.v1.FileService.RemoveFile:output_type -> caisson.v1.RemoveFileResponse
-	57,  // 167: caisson.v1.FileService.WatchFiles:output_type -> caisson.v1.WatchFilesResponse
-	60,  // 168: caisson.v1.FileService.CopyOut:output_type -> caisson.v1.CopyOutResponse
-	63,  // 169: caisson.v1.FileService.CopyIn:output_type -> caisson.v1.CopyInResponse
-	99,  // 170: caisson.v1.NetworkService.CheckPolicy:output_type -> caisson.v1.CheckPolicyResponse
-	101, // 171: caisson.v1.NetworkService.ExplainPolicy:output_type -> caisson.v1.ExplainPolicyResponse
-	104, // 172: caisson.v1.NetworkService.LearnPolicy:output_type -> caisson.v1.LearnPolicyResponse
-	106, // 173: caisson.v1.NetworkService.Traffic:output_type -> caisson.v1.TrafficResponse
-	87,  // 174: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
-	89,  // 175: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
-	91,  // 176: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
-	95,  // 177: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImageProgress
-	95,  // 178: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
-	108, // 179: caisson.v1.SystemService.Version:output_type -> caisson.v1.VersionResponse
-	110, // 180: caisson.v1.SystemService.Doctor:output_type -> caisson.v1.DoctorResponse
-	113, // 181: caisson.v1.SystemService.Capabilities:output_type -> caisson.v1.CapabilitiesResponse
-	117, // 182: caisson.v1.SystemService.Stats:output_type -> caisson.v1.StatsResponse
-	141, // [141:183] is the sub-list for method output_type
-	99,  // [99:141] is the sub-list for method input_type
-	99,  // [99:99] is the sub-list for extension type_name
-	99,  // [99:99] is the sub-list for extension extendee
-	0,   // [0:99] is the sub-list for field type_name
+	12,  // 14: caisson.v1.RunResponse.started:type_name -> caisson.v1.Started
+	66,  // 15: caisson.v1.RunResponse.result:type_name -> caisson.v1.Result
+	8,   // 16: caisson.v1.FollowRunRequest.spec:type_name -> caisson.v1.RunSpec
+	2,   // 17: caisson.v1.CreateRequest.spec:type_name -> caisson.v1.SandboxSpec
+	70,  // 18: caisson.v1.CreateResponse.sandbox:type_name -> caisson.v1.Sandbox
+	129, // 19: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
+	129, // 20: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
+	123, // 21: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
+	16,  // 22: caisson.v1.UpdateRequest.allow:type_name -> caisson.v1.Rules
+	16,  // 23: caisson.v1.UpdateRequest.deny:type_name -> caisson.v1.Rules
+	70,  // 24: caisson.v1.UpdateResponse.sandbox:type_name -> caisson.v1.Sandbox
+	70,  // 25: caisson.v1.PauseResponse.sandbox:type_name -> caisson.v1.Sandbox
+	70,  // 26: caisson.v1.ResumeResponse.sandbox:type_name -> caisson.v1.Sandbox
+	129, // 27: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	70,  // 28: caisson.v1.StopResponse.sandbox:type_name -> caisson.v1.Sandbox
+	70,  // 29: caisson.v1.WaitResponse.sandbox:type_name -> caisson.v1.Sandbox
+	130, // 30: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
+	130, // 31: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
+	66,  // 32: caisson.v1.Exec.result:type_name -> caisson.v1.Result
+	4,   // 33: caisson.v1.ExecRequest.exec:type_name -> caisson.v1.ExecSpec
+	66,  // 34: caisson.v1.ExecResponse.result:type_name -> caisson.v1.Result
+	30,  // 35: caisson.v1.StreamExecRequest.start:type_name -> caisson.v1.StreamExecStart
+	31,  // 36: caisson.v1.StreamExecRequest.attach:type_name -> caisson.v1.Attach
+	5,   // 37: caisson.v1.StreamExecRequest.resize:type_name -> caisson.v1.WinSize
+	4,   // 38: caisson.v1.StreamExecStart.exec:type_name -> caisson.v1.ExecSpec
+	26,  // 39: caisson.v1.StreamExecResponse.started:type_name -> caisson.v1.Exec
+	66,  // 40: caisson.v1.StreamExecResponse.result:type_name -> caisson.v1.Result
+	4,   // 41: caisson.v1.FollowExecRequest.exec:type_name -> caisson.v1.ExecSpec
+	4,   // 42: caisson.v1.StartExecRequest.exec:type_name -> caisson.v1.ExecSpec
+	26,  // 43: caisson.v1.StartExecResponse.exec:type_name -> caisson.v1.Exec
+	26,  // 44: caisson.v1.ListExecsResponse.execs:type_name -> caisson.v1.Exec
+	26,  // 45: caisson.v1.WaitExecResponse.exec:type_name -> caisson.v1.Exec
+	130, // 46: caisson.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	42,  // 47: caisson.v1.StatResponse.file:type_name -> caisson.v1.FileInfo
+	42,  // 48: caisson.v1.ListDirResponse.files:type_name -> caisson.v1.FileInfo
+	42,  // 49: caisson.v1.ReadFileResponse.file:type_name -> caisson.v1.FileInfo
+	50,  // 50: caisson.v1.WriteFileRequest.header:type_name -> caisson.v1.WriteFileHeader
+	42,  // 51: caisson.v1.WriteFileResponse.file:type_name -> caisson.v1.FileInfo
+	42,  // 52: caisson.v1.MakeDirResponse.file:type_name -> caisson.v1.FileInfo
+	42,  // 53: caisson.v1.MoveFileResponse.file:type_name -> caisson.v1.FileInfo
+	60,  // 54: caisson.v1.WatchFilesResponse.event:type_name -> caisson.v1.FileEvent
+	64,  // 55: caisson.v1.CopyInRequest.header:type_name -> caisson.v1.CopyInHeader
+	129, // 56: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
+	129, // 57: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
+	69,  // 58: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
+	68,  // 59: caisson.v1.Result.egress:type_name -> caisson.v1.Egress
+	67,  // 60: caisson.v1.Result.learned:type_name -> caisson.v1.Learned
+	129, // 61: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
+	130, // 62: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	130, // 63: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
+	66,  // 64: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
+	124, // 65: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
+	1,   // 66: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
+	130, // 67: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	129, // 68: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
+	130, // 69: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
+	71,  // 70: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
+	125, // 71: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
+	70,  // 72: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
+	70,  // 73: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
+	0,   // 74: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
+	76,  // 75: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
+	68,  // 76: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
+	81,  // 77: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
+	8,   // 78: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
+	126, // 79: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
+	86,  // 80: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
+	130, // 81: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	87,  // 82: caisson.v1.ListImagesResponse.images:type_name -> caisson.v1.Image
+	87,  // 83: caisson.v1.InspectImageResponse.image:type_name -> caisson.v1.Image
+	98,  // 84: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
+	95,  // 85: caisson.v1.ImportImageRequest.header:type_name -> caisson.v1.ImportHeader
+	87,  // 86: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
+	98,  // 87: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
+	127, // 88: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
+	99,  // 89: caisson.v1.CheckPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
+	99,  // 90: caisson.v1.ExplainPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
+	104, // 91: caisson.v1.ExplainPolicyResponse.lines:type_name -> caisson.v1.PolicyLine
+	130, // 92: caisson.v1.TrafficResponse.time:type_name -> google.protobuf.Timestamp
+	129, // 93: caisson.v1.TrafficResponse.duration:type_name -> google.protobuf.Duration
+	113, // 94: caisson.v1.DoctorResponse.checks:type_name -> caisson.v1.DoctorCheck
+	116, // 95: caisson.v1.CapabilitiesResponse.capabilities:type_name -> caisson.v1.Capability
+	128, // 96: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.StatsResponse.SandboxesEntry
+	121, // 97: caisson.v1.StatsResponse.pools:type_name -> caisson.v1.PoolStats
+	120, // 98: caisson.v1.StatsResponse.networks:type_name -> caisson.v1.NetworkStats
+	68,  // 99: caisson.v1.NetworkStats.egress:type_name -> caisson.v1.Egress
+	129, // 100: caisson.v1.PoolStats.refill:type_name -> google.protobuf.Duration
+	9,   // 101: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
+	11,  // 102: caisson.v1.SandboxService.FollowRun:input_type -> caisson.v1.FollowRunRequest
+	13,  // 103: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
+	72,  // 104: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
+	74,  // 105: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
+	15,  // 106: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
+	18,  // 107: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
+	20,  // 108: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
+	22,  // 109: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
+	24,  // 110: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
+	77,  // 111: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
+	79,  // 112: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
+	82,  // 113: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
+	84,  // 114: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
+	27,  // 115: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
+	29,  // 116: caisson.v1.ExecService.StreamExec:input_type -> caisson.v1.StreamExecRequest
+	33,  // 117: caisson.v1.ExecService.FollowExec:input_type -> caisson.v1.FollowExecRequest
+	34,  // 118: caisson.v1.ExecService.StartExec:input_type -> caisson.v1.StartExecRequest
+	36,  // 119: caisson.v1.ExecService.ListExecs:input_type -> caisson.v1.ListExecsRequest
+	38,  // 120: caisson.v1.ExecService.WaitExec:input_type -> caisson.v1.WaitExecRequest
+	40,  // 121: caisson.v1.ExecService.SignalExec:input_type -> caisson.v1.SignalExecRequest
+	43,  // 122: caisson.v1.FileService.Stat:input_type -> caisson.v1.StatRequest
+	45,  // 123: caisson.v1.FileService.ListDir:input_type -> caisson.v1.ListDirRequest
+	47,  // 124: caisson.v1.FileService.ReadFile:input_type -> caisson.v1.ReadFileRequest
+	49,  // 125: caisson.v1.FileService.WriteFile:input_type -> caisson.v1.WriteFileRequest
+	52,  // 126: caisson.v1.FileService.MakeDir:input_type -> caisson.v1.MakeDirRequest
+	54,  // 127: caisson.v1.FileService.MoveFile:input_type -> caisson.v1.MoveFileRequest
+	56,  // 128: caisson.v1.FileService.RemoveFile:input_type -> caisson.v1.RemoveFileRequest
+	58,  // 129: caisson.v1.FileService.WatchFiles:input_type -> caisson.v1.WatchFilesRequest
+	61,  // 130: caisson.v1.FileService.CopyOut:input_type -> caisson.v1.CopyOutRequest
+	63,  // 131: caisson.v1.FileService.CopyIn:input_type -> caisson.v1.CopyInRequest
+	100, // 132: caisson.v1.NetworkService.CheckPolicy:input_type -> caisson.v1.CheckPolicyRequest
+	102, // 133: caisson.v1.NetworkService.ExplainPolicy:input_type -> caisson.v1.ExplainPolicyRequest
+	105, // 134: caisson.v1.NetworkService.LearnPolicy:input_type -> caisson.v1.LearnPolicyRequest
+	107, // 135: caisson.v1.NetworkService.Traffic:input_type -> caisson.v1.TrafficRequest
+	88,  // 136: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
+	90,  // 137: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
+	92,  // 138: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
+	94,  // 139: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
+	96,  // 140: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
+	109, // 141: caisson.v1.SystemService.Version:input_type -> caisson.v1.VersionRequest
+	111, // 142: caisson.v1.SystemService.Doctor:input_type -> caisson.v1.DoctorRequest
+	114, // 143: caisson.v1.SystemService.Capabilities:input_type -> caisson.v1.CapabilitiesRequest
+	118, // 144: caisson.v1.SystemService.Stats:input_type -> caisson.v1.StatsRequest
+	10,  // 145: caisson.v1.SandboxService.Run:output_type -> caisson.v1.RunResponse
+	10,  // 146: caisson.v1.SandboxService.FollowRun:output_type -> caisson.v1.RunResponse
+	14,  // 147: caisson.v1.SandboxService.Create:output_type -> caisson.v1.CreateResponse
+	73,  // 148: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
+	75,  // 149: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
+	17,  // 150: caisson.v1.SandboxService.Update:output_type -> caisson.v1.UpdateResponse
+	19,  // 151: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.PauseResponse
+	21,  // 152: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.ResumeResponse
+	23,  // 153: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.StopResponse
+	25,  // 154: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.WaitResponse
+	78,  // 155: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
+	80,  // 156: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
+	83,  // 157: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.LogsResponse
+	85,  // 158: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
+	28,  // 159: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
+	32,  // 160: caisson.v1.ExecService.StreamExec:output_type -> caisson.v1.StreamExecResponse
+	32,  // 161: caisson.v1.ExecService.FollowExec:output_type -> caisson.v1.StreamExecResponse
+	35,  // 162: caisson.v1.ExecService.StartExec:output_type -> caisson.v1.StartExecResponse
+	37,  // 163: caisson.v1.ExecService.ListExecs:output_type -> caisson.v1.ListExecsResponse
+	39,  // 164: caisson.v1.ExecService.WaitExec:output_type -> caisson.v1.WaitExecResponse
+	41,  // 165: caisson.v1.ExecService.SignalExec:output_type -> caisson.v1.SignalExecResponse
+	44,  // 166: caisson.v1.FileService.Stat:output_type -> caisson.v1.StatResponse
+	46,  // 167: caisson.v1.FileService.ListDir:output_type -> caisson.v1.ListDirResponse
+	48,  // 168: caisson.v1.FileService.ReadFile:output_type -> caisson.v1.ReadFileResponse
+	51,  // 169: caisson.v1.FileService.WriteFile:output_type -> caisson.v1.WriteFileResponse
+	53,  // 170: caisson.v1.FileService.MakeDir:output_type -> caisson.v1.MakeDirResponse
+	55,  // 171: caisson.v1.FileService.MoveFile:output_type -> caisson.v1.MoveFileResponse
+	57,  // 172: caisson.v1.FileService.RemoveFile:output_type -> caisson.v1.RemoveFileResponse
+	59,  // 173: caisson.v1.FileService.WatchFiles:output_type -> caisson.v1.WatchFilesResponse
+	62,  // 174: caisson.v1.FileService.CopyOut:output_type -> caisson.v1.CopyOutResponse
+	65,  // 175: caisson.v1.FileService.CopyIn:output_type -> caisson.v1.CopyInResponse
+	101, // 176: caisson.v1.NetworkService.CheckPolicy:output_type -> caisson.v1.CheckPolicyResponse
+	103, // 177: caisson.v1.NetworkService.ExplainPolicy:output_type -> caisson.v1.ExplainPolicyResponse
+	106, // 178: caisson.v1.NetworkService.LearnPolicy:output_type -> caisson.v1.LearnPolicyResponse
+	108, // 179: caisson.v1.NetworkService.Traffic:output_type -> caisson.v1.TrafficResponse
+	89,  // 180: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
+	91,  // 181: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
+	93,  // 182: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
+	97,  // 183: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImageProgress
+	97,  // 184: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
+	110, // 185: caisson.v1.SystemService.Version:output_type -> caisson.v1.VersionResponse
+	112, // 186: caisson.v1.SystemService.Doctor:output_type -> caisson.v1.DoctorResponse
+	115, // 187: caisson.v1.SystemService.Capabilities:output_type -> caisson.v1.CapabilitiesResponse
+	119, // 188: caisson.v1.SystemService.Stats:output_type -> caisson.v1.StatsResponse
+	145, // [145:189] is the sub-list for method output_type
+	101, // [101:145] is the sub-list for method input_type
+	101, // [101:101] is the sub-list for extension type_name
+	101, // [101:101] is the sub-list for extension extendee
+	0,   // [0:101] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_caisson_proto_init() }
@@ -9349,8 +9479,8 @@ func file_caisson_v1_caisson_proto_init() {
 		(*RunResponse_StderrSkipped)(nil),
 		(*RunResponse_OutputMoved)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[14].OneofWrappers = []any{}
-	file_caisson_v1_caisson_proto_msgTypes[28].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[15].OneofWrappers = []any{}
+	file_caisson_v1_caisson_proto_msgTypes[29].OneofWrappers = []any{
 		(*StreamExecRequest_Start)(nil),
 		(*StreamExecRequest_Attach)(nil),
 		(*StreamExecRequest_Stdin)(nil),
@@ -9358,7 +9488,7 @@ func file_caisson_v1_caisson_proto_init() {
 		(*StreamExecRequest_Signal)(nil),
 		(*StreamExecRequest_Resize)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[31].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[32].OneofWrappers = []any{
 		(*StreamExecResponse_Started)(nil),
 		(*StreamExecResponse_Stdout)(nil),
 		(*StreamExecResponse_Stderr)(nil),
@@ -9368,32 +9498,32 @@ func file_caisson_v1_caisson_proto_init() {
 		(*StreamExecResponse_StderrSkipped)(nil),
 		(*StreamExecResponse_OutputMoved)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[46].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[48].OneofWrappers = []any{
 		(*ReadFileResponse_File)(nil),
 		(*ReadFileResponse_Chunk)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[47].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[49].OneofWrappers = []any{
 		(*WriteFileRequest_Header)(nil),
 		(*WriteFileRequest_Chunk)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[48].OneofWrappers = []any{}
 	file_caisson_v1_caisson_proto_msgTypes[50].OneofWrappers = []any{}
-	file_caisson_v1_caisson_proto_msgTypes[57].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[52].OneofWrappers = []any{}
+	file_caisson_v1_caisson_proto_msgTypes[59].OneofWrappers = []any{
 		(*WatchFilesResponse_Ready)(nil),
 		(*WatchFilesResponse_Event)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[61].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[63].OneofWrappers = []any{
 		(*CopyInRequest_Header)(nil),
 		(*CopyInRequest_Chunk)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[81].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[83].OneofWrappers = []any{
 		(*LogsResponse_Stdout)(nil),
 		(*LogsResponse_Stderr)(nil),
 		(*LogsResponse_StdoutSkipped)(nil),
 		(*LogsResponse_StderrSkipped)(nil),
 		(*LogsResponse_OutputMoved)(nil),
 	}
-	file_caisson_v1_caisson_proto_msgTypes[92].OneofWrappers = []any{
+	file_caisson_v1_caisson_proto_msgTypes[94].OneofWrappers = []any{
 		(*ImportImageRequest_Header)(nil),
 		(*ImportImageRequest_Chunk)(nil),
 	}
@@ -9403,7 +9533,7 @@ func file_caisson_v1_caisson_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_caisson_proto_rawDesc), len(file_caisson_v1_caisson_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   127,
+			NumMessages:   129,
 			NumExtensions: 0,
 			NumServices:   6,
 		},

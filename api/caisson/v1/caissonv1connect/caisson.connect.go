@@ -51,6 +51,9 @@ const (
 const (
 	// SandboxServiceRunProcedure is the fully-qualified name of the SandboxService's Run RPC.
 	SandboxServiceRunProcedure = "/caisson.v1.SandboxService/Run"
+	// SandboxServiceFollowRunProcedure is the fully-qualified name of the SandboxService's FollowRun
+	// RPC.
+	SandboxServiceFollowRunProcedure = "/caisson.v1.SandboxService/FollowRun"
 	// SandboxServiceCreateProcedure is the fully-qualified name of the SandboxService's Create RPC.
 	SandboxServiceCreateProcedure = "/caisson.v1.SandboxService/Create"
 	// SandboxServiceListProcedure is the fully-qualified name of the SandboxService's List RPC.
@@ -79,6 +82,8 @@ const (
 	ExecServiceExecProcedure = "/caisson.v1.ExecService/Exec"
 	// ExecServiceStreamExecProcedure is the fully-qualified name of the ExecService's StreamExec RPC.
 	ExecServiceStreamExecProcedure = "/caisson.v1.ExecService/StreamExec"
+	// ExecServiceFollowExecProcedure is the fully-qualified name of the ExecService's FollowExec RPC.
+	ExecServiceFollowExecProcedure = "/caisson.v1.ExecService/FollowExec"
 	// ExecServiceStartExecProcedure is the fully-qualified name of the ExecService's StartExec RPC.
 	ExecServiceStartExecProcedure = "/caisson.v1.ExecService/StartExec"
 	// ExecServiceListExecsProcedure is the fully-qualified name of the ExecService's ListExecs RPC.
@@ -149,6 +154,10 @@ type SandboxServiceClient interface {
 	// terminal. The sandbox is removed when the command ends or the caller goes
 	// away, unless start.detach is set: then the call ends after started.
 	Run(context.Context) *connect.BidiStreamForClient[v1.RunRequest, v1.RunResponse]
+	// FollowRun is Run for a caller that says all in its request: one answer after
+	// the other comes, and neither HTTP/2 nor a stream of requests is needed. The
+	// command has no terminal, and gets signals by SignalExec.
+	FollowRun(context.Context, *connect.Request[v1.FollowRunRequest]) (*connect.ServerStreamForClient[v1.RunResponse], error)
 	// Create makes a sandbox that lives until it is removed, its time is over, or
 	// it was idle for too long. Commands are run in it with ExecService.
 	Create(context.Context, *connect.Request[v1.CreateRequest]) (*connect.Response[v1.CreateResponse], error)
@@ -191,6 +200,12 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+SandboxServiceRunProcedure,
 			connect.WithSchema(sandboxServiceMethods.ByName("Run")),
+			connect.WithClientOptions(opts...),
+		),
+		followRun: connect.NewClient[v1.FollowRunRequest, v1.RunResponse](
+			httpClient,
+			baseURL+SandboxServiceFollowRunProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("FollowRun")),
 			connect.WithClientOptions(opts...),
 		),
 		create: connect.NewClient[v1.CreateRequest, v1.CreateResponse](
@@ -270,24 +285,30 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 
 // sandboxServiceClient implements SandboxServiceClient.
 type sandboxServiceClient struct {
-	run     *connect.Client[v1.RunRequest, v1.RunResponse]
-	create  *connect.Client[v1.CreateRequest, v1.CreateResponse]
-	list    *connect.Client[v1.ListRequest, v1.ListResponse]
-	inspect *connect.Client[v1.InspectRequest, v1.InspectResponse]
-	update  *connect.Client[v1.UpdateRequest, v1.UpdateResponse]
-	pause   *connect.Client[v1.PauseRequest, v1.PauseResponse]
-	resume  *connect.Client[v1.ResumeRequest, v1.ResumeResponse]
-	stop    *connect.Client[v1.StopRequest, v1.StopResponse]
-	wait    *connect.Client[v1.WaitRequest, v1.WaitResponse]
-	remove  *connect.Client[v1.RemoveRequest, v1.RemoveResponse]
-	cleanup *connect.Client[v1.CleanupRequest, v1.CleanupResponse]
-	logs    *connect.Client[v1.LogsRequest, v1.LogsResponse]
-	spec    *connect.Client[v1.SpecRequest, v1.SpecResponse]
+	run       *connect.Client[v1.RunRequest, v1.RunResponse]
+	followRun *connect.Client[v1.FollowRunRequest, v1.RunResponse]
+	create    *connect.Client[v1.CreateRequest, v1.CreateResponse]
+	list      *connect.Client[v1.ListRequest, v1.ListResponse]
+	inspect   *connect.Client[v1.InspectRequest, v1.InspectResponse]
+	update    *connect.Client[v1.UpdateRequest, v1.UpdateResponse]
+	pause     *connect.Client[v1.PauseRequest, v1.PauseResponse]
+	resume    *connect.Client[v1.ResumeRequest, v1.ResumeResponse]
+	stop      *connect.Client[v1.StopRequest, v1.StopResponse]
+	wait      *connect.Client[v1.WaitRequest, v1.WaitResponse]
+	remove    *connect.Client[v1.RemoveRequest, v1.RemoveResponse]
+	cleanup   *connect.Client[v1.CleanupRequest, v1.CleanupResponse]
+	logs      *connect.Client[v1.LogsRequest, v1.LogsResponse]
+	spec      *connect.Client[v1.SpecRequest, v1.SpecResponse]
 }
 
 // Run calls caisson.v1.SandboxService.Run.
 func (c *sandboxServiceClient) Run(ctx context.Context) *connect.BidiStreamForClient[v1.RunRequest, v1.RunResponse] {
 	return c.run.CallBidiStream(ctx)
+}
+
+// FollowRun calls caisson.v1.SandboxService.FollowRun.
+func (c *sandboxServiceClient) FollowRun(ctx context.Context, req *connect.Request[v1.FollowRunRequest]) (*connect.ServerStreamForClient[v1.RunResponse], error) {
+	return c.followRun.CallServerStream(ctx, req)
 }
 
 // Create calls caisson.v1.SandboxService.Create.
@@ -357,6 +378,10 @@ type SandboxServiceHandler interface {
 	// terminal. The sandbox is removed when the command ends or the caller goes
 	// away, unless start.detach is set: then the call ends after started.
 	Run(context.Context, *connect.BidiStream[v1.RunRequest, v1.RunResponse]) error
+	// FollowRun is Run for a caller that says all in its request: one answer after
+	// the other comes, and neither HTTP/2 nor a stream of requests is needed. The
+	// command has no terminal, and gets signals by SignalExec.
+	FollowRun(context.Context, *connect.Request[v1.FollowRunRequest], *connect.ServerStream[v1.RunResponse]) error
 	// Create makes a sandbox that lives until it is removed, its time is over, or
 	// it was idle for too long. Commands are run in it with ExecService.
 	Create(context.Context, *connect.Request[v1.CreateRequest]) (*connect.Response[v1.CreateResponse], error)
@@ -395,6 +420,12 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 		SandboxServiceRunProcedure,
 		svc.Run,
 		connect.WithSchema(sandboxServiceMethods.ByName("Run")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sandboxServiceFollowRunHandler := connect.NewServerStreamHandler(
+		SandboxServiceFollowRunProcedure,
+		svc.FollowRun,
+		connect.WithSchema(sandboxServiceMethods.ByName("FollowRun")),
 		connect.WithHandlerOptions(opts...),
 	)
 	sandboxServiceCreateHandler := connect.NewUnaryHandler(
@@ -473,6 +504,8 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 		switch r.URL.Path {
 		case SandboxServiceRunProcedure:
 			sandboxServiceRunHandler.ServeHTTP(w, r)
+		case SandboxServiceFollowRunProcedure:
+			sandboxServiceFollowRunHandler.ServeHTTP(w, r)
 		case SandboxServiceCreateProcedure:
 			sandboxServiceCreateHandler.ServeHTTP(w, r)
 		case SandboxServiceListProcedure:
@@ -508,6 +541,10 @@ type UnimplementedSandboxServiceHandler struct{}
 
 func (UnimplementedSandboxServiceHandler) Run(context.Context, *connect.BidiStream[v1.RunRequest, v1.RunResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Run is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) FollowRun(context.Context, *connect.Request[v1.FollowRunRequest], *connect.ServerStream[v1.RunResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.FollowRun is not implemented"))
 }
 
 func (UnimplementedSandboxServiceHandler) Create(context.Context, *connect.Request[v1.CreateRequest]) (*connect.Response[v1.CreateResponse], error) {
@@ -571,6 +608,8 @@ type ExecServiceClient interface {
 	// away can attach again where it was; a command that nobody attaches to
 	// within the daemon's attach_grace is ended, unless it was started detached.
 	StreamExec(context.Context) *connect.BidiStreamForClient[v1.StreamExecRequest, v1.StreamExecResponse]
+	// FollowExec is to StreamExec what FollowRun is to Run.
+	FollowExec(context.Context, *connect.Request[v1.FollowExecRequest]) (*connect.ServerStreamForClient[v1.StreamExecResponse], error)
 	// StartExec starts a command in the background.
 	StartExec(context.Context, *connect.Request[v1.StartExecRequest]) (*connect.Response[v1.StartExecResponse], error)
 	// ListExecs returns the commands of a sandbox, oldest first.
@@ -604,6 +643,12 @@ func NewExecServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(execServiceMethods.ByName("StreamExec")),
 			connect.WithClientOptions(opts...),
 		),
+		followExec: connect.NewClient[v1.FollowExecRequest, v1.StreamExecResponse](
+			httpClient,
+			baseURL+ExecServiceFollowExecProcedure,
+			connect.WithSchema(execServiceMethods.ByName("FollowExec")),
+			connect.WithClientOptions(opts...),
+		),
 		startExec: connect.NewClient[v1.StartExecRequest, v1.StartExecResponse](
 			httpClient,
 			baseURL+ExecServiceStartExecProcedure,
@@ -635,6 +680,7 @@ func NewExecServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 type execServiceClient struct {
 	exec       *connect.Client[v1.ExecRequest, v1.ExecResponse]
 	streamExec *connect.Client[v1.StreamExecRequest, v1.StreamExecResponse]
+	followExec *connect.Client[v1.FollowExecRequest, v1.StreamExecResponse]
 	startExec  *connect.Client[v1.StartExecRequest, v1.StartExecResponse]
 	listExecs  *connect.Client[v1.ListExecsRequest, v1.ListExecsResponse]
 	waitExec   *connect.Client[v1.WaitExecRequest, v1.WaitExecResponse]
@@ -649,6 +695,11 @@ func (c *execServiceClient) Exec(ctx context.Context, req *connect.Request[v1.Ex
 // StreamExec calls caisson.v1.ExecService.StreamExec.
 func (c *execServiceClient) StreamExec(ctx context.Context) *connect.BidiStreamForClient[v1.StreamExecRequest, v1.StreamExecResponse] {
 	return c.streamExec.CallBidiStream(ctx)
+}
+
+// FollowExec calls caisson.v1.ExecService.FollowExec.
+func (c *execServiceClient) FollowExec(ctx context.Context, req *connect.Request[v1.FollowExecRequest]) (*connect.ServerStreamForClient[v1.StreamExecResponse], error) {
+	return c.followExec.CallServerStream(ctx, req)
 }
 
 // StartExec calls caisson.v1.ExecService.StartExec.
@@ -684,6 +735,8 @@ type ExecServiceHandler interface {
 	// away can attach again where it was; a command that nobody attaches to
 	// within the daemon's attach_grace is ended, unless it was started detached.
 	StreamExec(context.Context, *connect.BidiStream[v1.StreamExecRequest, v1.StreamExecResponse]) error
+	// FollowExec is to StreamExec what FollowRun is to Run.
+	FollowExec(context.Context, *connect.Request[v1.FollowExecRequest], *connect.ServerStream[v1.StreamExecResponse]) error
 	// StartExec starts a command in the background.
 	StartExec(context.Context, *connect.Request[v1.StartExecRequest]) (*connect.Response[v1.StartExecResponse], error)
 	// ListExecs returns the commands of a sandbox, oldest first.
@@ -711,6 +764,12 @@ func NewExecServiceHandler(svc ExecServiceHandler, opts ...connect.HandlerOption
 		ExecServiceStreamExecProcedure,
 		svc.StreamExec,
 		connect.WithSchema(execServiceMethods.ByName("StreamExec")),
+		connect.WithHandlerOptions(opts...),
+	)
+	execServiceFollowExecHandler := connect.NewServerStreamHandler(
+		ExecServiceFollowExecProcedure,
+		svc.FollowExec,
+		connect.WithSchema(execServiceMethods.ByName("FollowExec")),
 		connect.WithHandlerOptions(opts...),
 	)
 	execServiceStartExecHandler := connect.NewUnaryHandler(
@@ -743,6 +802,8 @@ func NewExecServiceHandler(svc ExecServiceHandler, opts ...connect.HandlerOption
 			execServiceExecHandler.ServeHTTP(w, r)
 		case ExecServiceStreamExecProcedure:
 			execServiceStreamExecHandler.ServeHTTP(w, r)
+		case ExecServiceFollowExecProcedure:
+			execServiceFollowExecHandler.ServeHTTP(w, r)
 		case ExecServiceStartExecProcedure:
 			execServiceStartExecHandler.ServeHTTP(w, r)
 		case ExecServiceListExecsProcedure:
@@ -766,6 +827,10 @@ func (UnimplementedExecServiceHandler) Exec(context.Context, *connect.Request[v1
 
 func (UnimplementedExecServiceHandler) StreamExec(context.Context, *connect.BidiStream[v1.StreamExecRequest, v1.StreamExecResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.StreamExec is not implemented"))
+}
+
+func (UnimplementedExecServiceHandler) FollowExec(context.Context, *connect.Request[v1.FollowExecRequest], *connect.ServerStream[v1.StreamExecResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.FollowExec is not implemented"))
 }
 
 func (UnimplementedExecServiceHandler) StartExec(context.Context, *connect.Request[v1.StartExecRequest]) (*connect.Response[v1.StartExecResponse], error) {
