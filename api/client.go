@@ -59,6 +59,9 @@ type Options struct {
 	// Reconnect is how long the daemon may be away; 0 is DefaultReconnect, and
 	// less than 0 never connects again.
 	Reconnect time.Duration
+	// Brief is for a program that makes a call or two and ends: no connection is
+	// kept for calls that may follow, and the first one takes a millisecond less.
+	Brief bool
 }
 
 // Dial returns a client of the daemon on the unix socket. It connects with the
@@ -73,7 +76,7 @@ func New(o Options) *Client {
 	if o.Reconnect == 0 {
 		o.Reconnect = DefaultReconnect
 	}
-	transport := newTransport(o.Socket)
+	transport := newTransport(o)
 	httpClient := &http.Client{Transport: abortingTransport{transport}}
 	options := connect.WithClientOptions(
 		connect.WithInterceptors(decoder{}),

@@ -29,9 +29,26 @@ const patience = 10 * time.Second
 
 func dial(t *testing.T, f *servertest.Fake) *api.Client {
 	t.Helper()
-	c := api.Dial(servertest.Listen(t, f))
+	return dialWith(t, api.Options{}, f)
+}
+
+func dialWith(t *testing.T, o api.Options, f *servertest.Fake) *api.Client {
+	t.Helper()
+	c := connect(o, servertest.Listen(t, f))
 	t.Cleanup(c.Close)
 	return c
+}
+
+// connect is what o makes of a socket.
+func connect(o api.Options, socket string) *api.Client {
+	o.Socket = socket
+	return api.New(o)
+}
+
+// withEach runs a test for a client that keeps its connections, and for a brief one.
+func withEach(t *testing.T, test func(*testing.T, api.Options)) {
+	t.Run("kept", func(t *testing.T) { test(t, api.Options{}) })
+	t.Run("brief", func(t *testing.T) { test(t, api.Options{Brief: true}) })
 }
 
 func command(args ...string) *caissonv1.RunSpec {
@@ -50,11 +67,13 @@ func await[T any](t *testing.T, what string, c <-chan T) T {
 	panic("unreachable")
 }
 
-func TestErrorsCrossTheSocket(t *testing.T) {
+func TestErrorsCrossTheSocket(t *testing.T) { withEach(t, testErrorsCrossTheSocket) }
+
+func testErrorsCrossTheSocket(t *testing.T, o api.Options) {
 	f := &servertest.Fake{OnRun: func(context.Context, runtime.Request, runtime.IO) (*runtime.Result, error) {
 		return nil, sbxerr.WithRemedy(sbxerr.Mount, "a.b", fmt.Errorf("mount: %w", syscall.EACCES), "mend it")
 	}}
-	_, err := dial(t, f).Run(t.Context(), command("x"), api.IO{})
+	_, err := dialWith(t, o, f).Run(t.Context(), command("x"), api.IO{})
 	var e *api.Error
 	if !errors.As(err, &e) {
 		t.Fatalf("got %T %v", err, err)
@@ -172,7 +191,9 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-func TestDaemonOff(t *testing.T) {
+func TestDaemonOff(t *testing.T) { withEach(t, testDaemonOff) }
+
+func testDaemonOff(t *testing.T, o api.Options) {
 	dir := t.TempDir()
 	stale := filepath.Join(dir, "stale.sock")
 	l, err := net.Listen("unix", stale)
@@ -188,7 +209,7 @@ func TestDaemonOff(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := api.Dial(tt.socket)
+			c := connect(o, tt.socket)
 			_, unary := c.List(t.Context(), &caissonv1.ListRequest{})
 			_, stream := c.Run(t.Context(), command("x"), api.IO{Stdin: strings.NewReader("x")})
 			for _, err := range []error{unary, stream, api.Ping(t.Context(), tt.socket)} {
@@ -211,7 +232,9 @@ func TestPing(t *testing.T) {
 }
 
 // TestConnectionBreaks has daemons that are killed at any moment of a call.
-func TestConnectionBreaks(t *testing.T) {
+func TestConnectionBreaks(t *testing.T) { withEach(t, testConnectionBreaks) }
+
+func testConnectionBreaks(t *testing.T, o api.Options) {
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
@@ -232,7 +255,7 @@ func TestConnectionBreaks(t *testing.T) {
 		}
 	}()
 	for range 50 {
-		c := api.Dial(socket)
+		c := connect(o, socket)
 		_, run := c.Run(t.Context(), command("x"), api.IO{})
 		_, unary := c.List(t.Context(), &caissonv1.ListRequest{})
 		for _, err := range []error{run, unary} {
@@ -245,7 +268,9 @@ func TestConnectionBreaks(t *testing.T) {
 }
 
 // TestStranger has something else than caissond behind the socket.
-func TestStranger(t *testing.T) {
+func TestStranger(t *testing.T) { withEach(t, testStranger) }
+
+func testStranger(t *testing.T, o api.Options) {
 	dir, err := os.MkdirTemp("", "caisson")
 	if err != nil {
 		t.Fatal(err)
@@ -261,13 +286,15 @@ func TestStranger(t *testing.T) {
 	srv := &http.Server{Protocols: &protocols, Handler: http.NotFoundHandler()}
 	go srv.Serve(l)
 	defer srv.Close()
-	c := api.Dial(filepath.Join(dir, "s"))
+	c := connect(o, filepath.Join(dir, "s"))
 	if _, err := c.List(t.Context(), &caissonv1.ListRequest{}); !errors.Is(err, sbxerr.APIUsage) {
 		t.Errorf("got %v, want %v", err, sbxerr.APIUsage)
 	}
 }
 
-func TestUnaryCalls(t *testing.T) {
+func TestUnaryCalls(t *testing.T) { withEach(t, testUnaryCalls) }
+
+func testUnaryCalls(t *testing.T, o api.Options) {
 	f := &servertest.Fake{
 		Infos:        []runtime.Info{{ID: "a"}},
 		Details:      map[string]*runtime.Detail{"a": {Info: runtime.Info{ID: "a"}}},
@@ -276,7 +303,7 @@ func TestUnaryCalls(t *testing.T) {
 		Supports:     []runtime.Capability{{Field: "pids"}},
 		OnRemove:     func(ref string, _ bool) (string, error) { return ref, nil },
 	}
-	c := dial(t, f)
+	c := dialWith(t, o, f)
 	ctx := t.Context()
 	calls := map[string]func() (int, error){
 		"List": func() (int, error) {

@@ -24,6 +24,9 @@ const killTimeout = 2 * time.Second
 // (SBX-803), and the command runs on for another Attach.
 func (c *Client) Exec(ctx context.Context, ref string, spec *caissonv1.ExecSpec, rio IO) (*caissonv1.Result, error) {
 	f := c.foreground(ref, rio)
+	if saysNoMore(spec, rio) {
+		f.follow = c.followExec(f)
+	}
 	result, err := f.run(ctx, &caissonv1.StreamExecRequest{Kind: &caissonv1.StreamExecRequest_Start{
 		Start: &caissonv1.StreamExecStart{Ref: ref, Exec: withStdin(spec, rio.Stdin != nil)},
 	}})

@@ -42,12 +42,14 @@ func (e event) isOutput() bool {
 type foreground[Req, Res any] struct {
 	dialect[Req, Res]
 	open     func(context.Context) *connect.BidiStreamForClient[Req, Res]
+	follow   func(context.Context) stream[Req, Res]       // opens the first call, where its caller says no more; else nil
 	attach   func(exec string, stdout, stderr int64) *Req // nil: a call that breaks is over
 	openLane openLane                                     // nil: output is not to have one
 	rio      IO
 	retry    *retry
 
 	exec        string // ID; empty until the daemon said it
+	sandbox     string // ID, with it
 	told        bool   // rio.Started was called
 	out, errs   sink
 	input       *gate[*link[Req, Res]]
@@ -102,7 +104,7 @@ func (f *foreground[Req, Res]) comeBack(ctx context.Context, err error) error {
 // talk holds one connection, from its first message to its end.
 func (f *foreground[Req, Res]) talk(ctx context.Context, first *Req) (*caissonv1.Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	l := &link[Req, Res]{stream: f.open(ctx)}
+	l := &link[Req, Res]{stream: f.begin(ctx)}
 	side := f.laneOf(l, cancel)
 	defer side.leave()
 	defer l.end(cancel)
@@ -110,7 +112,7 @@ func (f *foreground[Req, Res]) talk(ctx context.Context, first *Req) (*caissonv1
 		return nil, err
 	}
 	defer f.input.leave()
-	if !f.reattaching {
+	if !f.waits() {
 		f.input.join(l) // input may follow at once
 	}
 	for {
@@ -130,6 +132,17 @@ func (f *foreground[Req, Res]) talk(ctx context.Context, first *Req) (*caissonv1
 		}
 	}
 }
+
+// begin opens the call of the next connection.
+func (f *foreground[Req, Res]) begin(ctx context.Context) stream[Req, Res] {
+	if f.follow != nil && !f.reattaching {
+		return f.follow(ctx)
+	}
+	return f.open(ctx)
+}
+
+// waits reports whether nothing can be said before it is known which command runs.
+func (f *foreground[Req, Res]) waits() bool { return f.follow != nil || f.reattaching }
 
 // laneOf returns what may become the lane of l.
 func (f *foreground[Req, Res]) laneOf(l *link[Req, Res], fail context.CancelFunc) *lane[Res] {
@@ -185,12 +198,12 @@ func (f *foreground[Req, Res]) write(e event) error {
 // the sides may not both know is said again.
 func (f *foreground[Req, Res]) start(exec *caissonv1.Exec, l *link[Req, Res]) {
 	f.retry.connected()
-	f.exec = exec.Id
+	f.exec, f.sandbox = exec.Id, exec.SandboxId
 	if !f.told && f.rio.Started != nil {
 		f.rio.Started(exec)
 	}
 	f.told = true
-	if !f.reattaching {
+	if !f.waits() {
 		return
 	}
 	size, ended := f.input.join(l)
@@ -204,7 +217,7 @@ func (f *foreground[Req, Res]) start(exec *caissonv1.Exec, l *link[Req, Res]) {
 
 // link is one connection.
 type link[Req, Res any] struct {
-	stream *connect.BidiStreamForClient[Req, Res]
+	stream stream[Req, Res]
 	mu     sync.Mutex // held while sending
 }
 

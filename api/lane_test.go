@@ -20,10 +20,11 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// between is a socket in front of a daemon's, which counts the lanes and may
-// spoil them.
+// between is a socket in front of a daemon's, which counts the connections, and the
+// lanes among them, and may spoil these.
 type between struct {
 	socket string
+	conns  atomic.Int32
 	lanes  atomic.Int32
 	bytes  atomic.Int64 // that came in lanes
 	// most is how much comes in a lane before it breaks; less than 0 is all, and
@@ -45,6 +46,7 @@ func inFrontOf(t *testing.T, socket string, most int64) *between {
 			if err != nil {
 				return
 			}
+			b.conns.Add(1)
 			go b.pass(conn, socket)
 		}
 	}()
@@ -150,7 +152,9 @@ func much(text []byte) *servertest.Fake {
 
 // TestLane has much output, which comes whole and once: in a lane, where that is
 // refused, and where it breaks.
-func TestLane(t *testing.T) {
+func TestLane(t *testing.T) { withEach(t, testLane) }
+
+func testLane(t *testing.T, o api.Options) {
 	text := laneOutput(8)
 	marked := string(text[:4<<20]) + api.Mark(1000) + string(text[4<<20:])
 	type call func(*api.Client, context.Context, api.IO) (*caissonv1.Result, error)
@@ -181,7 +185,7 @@ func TestLane(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := inFrontOf(t, servertest.Listen(t, much(text)), tt.most)
-			c := api.Dial(b.socket)
+			c := connect(o, b.socket)
 			defer c.Close()
 			var stdout, stderr bytes.Buffer
 			result, err := tt.call(c, t.Context(), api.IO{Stdout: &stdout, Stderr: &stderr})
@@ -226,10 +230,12 @@ func TestBrokenLaneOfRun(t *testing.T) {
 }
 
 // TestLaneSurvivesTheDaemon restarts the daemon while output comes in a lane.
-func TestLaneSurvivesTheDaemon(t *testing.T) {
+func TestLaneSurvivesTheDaemon(t *testing.T) { withEach(t, testLaneSurvivesTheDaemon) }
+
+func testLaneSurvivesTheDaemon(t *testing.T, o api.Options) {
 	text := laneOutput(12)
 	d := newRestartable(t, much(text))
-	c := api.Dial(d.socket)
+	c := connect(o, d.socket)
 	defer c.Close()
 	out := &breaking{at: []int{4 << 20, 8 << 20}, do: d.restart}
 	if _, err := c.Exec(t.Context(), "id", &caissonv1.ExecSpec{Args: []string{"x"}}, api.IO{Stdout: out, Stderr: io.Discard}); err != nil {
@@ -253,7 +259,9 @@ func (w *writing) Write(p []byte) (int, error) {
 
 // TestLaneEndsWithItsCaller has a caller's writer fail, and a caller cancel, in
 // the midst of what a lane brings.
-func TestLaneEndsWithItsCaller(t *testing.T) {
+func TestLaneEndsWithItsCaller(t *testing.T) { withEach(t, testLaneEndsWithItsCaller) }
+
+func testLaneEndsWithItsCaller(t *testing.T, o api.Options) {
 	for name, tt := range map[string]struct {
 		on   func(cancel func()) error
 		code sbxerr.Code
@@ -273,7 +281,7 @@ func TestLaneEndsWithItsCaller(t *testing.T) {
 				}
 				return nil
 			}}
-			_, err := dial(t, f).Exec(ctx, "id", &caissonv1.ExecSpec{Args: []string{"x"}}, api.IO{Stdout: out})
+			_, err := dialWith(t, o, f).Exec(ctx, "id", &caissonv1.ExecSpec{Args: []string{"x"}}, api.IO{Stdout: out})
 			if !errors.Is(err, tt.code) {
 				t.Errorf("got %v, want %s", err, tt.code)
 			}
@@ -283,18 +291,19 @@ func TestLaneEndsWithItsCaller(t *testing.T) {
 }
 
 // TestSignalsPassAStuckLane: a caller that does not take its output is heard.
-func TestSignalsPassAStuckLane(t *testing.T) {
+func TestSignalsPassAStuckLane(t *testing.T) { withEach(t, testSignalsPassAStuckLane) }
+
+func testSignalsPassAStuckLane(t *testing.T, o api.Options) {
 	heard := make(chan struct{})
-	f := &servertest.Fake{OnExec: func(ctx context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
-		execStarted(rio)
-		go func() {
-			<-rio.Signals
-			close(heard)
-		}()
-		return &runtime.Result{}, writeInPieces(rio.Stdout, laneOutput(16))
-	}}
+	f := &servertest.Fake{
+		OnExec: func(_ context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+			execStarted(rio)
+			return &runtime.Result{}, writeInPieces(rio.Stdout, laneOutput(16))
+		},
+		OnSignal: func(string, string, runtime.SignalRequest) error { close(heard); return nil },
+	}
 	b := inFrontOf(t, servertest.Listen(t, f), -1)
-	c := api.Dial(b.socket)
+	c := connect(o, b.socket)
 	defer c.Close()
 	signals := make(chan syscall.Signal, 1)
 	stuck := false

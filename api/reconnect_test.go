@@ -107,7 +107,9 @@ func execStarted(rio runtime.IO) {
 
 // TestExecSurvivesTheDaemon restarts the daemon again and again while a command
 // prints a counter: not a byte is lost, and not one comes twice.
-func TestExecSurvivesTheDaemon(t *testing.T) {
+func TestExecSurvivesTheDaemon(t *testing.T) { withEach(t, testExecSurvivesTheDaemon) }
+
+func testExecSurvivesTheDaemon(t *testing.T, o api.Options) {
 	var attached atomic.Int32
 	f := &servertest.Fake{
 		OnExec: func(ctx context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
@@ -124,7 +126,7 @@ func TestExecSurvivesTheDaemon(t *testing.T) {
 		},
 	}
 	d := newRestartable(t, f)
-	c := api.Dial(d.socket)
+	c := connect(o, d.socket)
 	defer c.Close()
 	started := 0
 	out := &breaking{at: []int{piece, 2 * piece}, do: d.restart}
@@ -254,7 +256,9 @@ func TestLostInputIsAnError(t *testing.T) {
 }
 
 // TestReconnectEnds has a daemon that does not come back.
-func TestReconnectEnds(t *testing.T) {
+func TestReconnectEnds(t *testing.T) { withEach(t, testReconnectEnds) }
+
+func testReconnectEnds(t *testing.T, o api.Options) {
 	for name, tt := range map[string]struct {
 		window time.Duration
 		code   sbxerr.Code
@@ -266,7 +270,7 @@ func TestReconnectEnds(t *testing.T) {
 				return nil, ctx.Err()
 			}}
 			d := newRestartable(t, f)
-			c := api.New(api.Options{Socket: d.socket, Reconnect: tt.window})
+			c := api.New(api.Options{Socket: d.socket, Reconnect: tt.window, Brief: o.Brief})
 			defer c.Close()
 			_, err := c.Exec(t.Context(), "id", &caissonv1.ExecSpec{Args: []string{"x"}}, api.IO{
 				Started: func(*caissonv1.Exec) { go d.end() },
@@ -317,7 +321,9 @@ func TestLogsAndWaitsSurviveTheDaemon(t *testing.T) {
 }
 
 // TestExecKillsWithItsCaller has a caller that cancels: nobody will attach.
-func TestExecKillsWithItsCaller(t *testing.T) {
+func TestExecKillsWithItsCaller(t *testing.T) { withEach(t, testExecKillsWithItsCaller) }
+
+func testExecKillsWithItsCaller(t *testing.T, o api.Options) {
 	killed := make(chan runtime.SignalRequest, 1)
 	f := &servertest.Fake{
 		OnExec: func(ctx context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
@@ -328,7 +334,7 @@ func TestExecKillsWithItsCaller(t *testing.T) {
 		OnSignal: func(_, _ string, req runtime.SignalRequest) error { killed <- req; return nil },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := dial(t, f).Exec(ctx, "id", &caissonv1.ExecSpec{Args: []string{"x"}}, api.IO{Started: func(*caissonv1.Exec) { cancel() }})
+	_, err := dialWith(t, o, f).Exec(ctx, "id", &caissonv1.ExecSpec{Args: []string{"x"}}, api.IO{Started: func(*caissonv1.Exec) { cancel() }})
 	if !errors.Is(err, sbxerr.Canceled) {
 		t.Errorf("got %v", err)
 	}

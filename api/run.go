@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
-	"io"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -21,36 +19,32 @@ func (c *Client) Run(ctx context.Context, spec *caissonv1.RunSpec, rio IO) (*cai
 	f := &foreground[caissonv1.RunRequest, caissonv1.RunResponse]{
 		dialect: runDialect, open: c.sandboxes().Run, openLane: c.openLane, rio: rio, retry: c.retry(),
 	}
+	if saysNoMore(spec.Exec, rio) {
+		f.follow = c.followRun(f)
+	}
 	return f.run(ctx, &caissonv1.RunRequest{Kind: &caissonv1.RunRequest_Start{Start: spec}})
 }
 
 // RunDetached executes spec in a sandbox that outlives the call.
 func (c *Client) RunDetached(ctx context.Context, spec *caissonv1.RunSpec) (*caissonv1.Started, error) {
-	ctx, cancel := context.WithCancel(ctx)
 	spec = proto.CloneOf(spec)
 	spec.Detach = true
-	l := &link[caissonv1.RunRequest, caissonv1.RunResponse]{stream: c.sandboxes().Run(ctx)}
-	defer l.end(cancel)
-	if err := l.send(&caissonv1.RunRequest{Kind: &caissonv1.RunRequest_Start{Start: spec}}); err != nil {
+	stream, err := c.sandboxes().FollowRun(ctx, connect.NewRequest(&caissonv1.FollowRunRequest{Spec: spec}))
+	if err != nil {
 		return nil, err
 	}
-	started, err := receiveStarted(l.stream)
-	if err != nil && !errors.Is(err, io.EOF) {
+	defer stream.Close()
+	var started *caissonv1.Started
+	for stream.Receive() { // to the end: a daemon that fails after all says so
+		started = stream.Msg().GetStarted()
+	}
+	if err := stream.Err(); err != nil {
 		return nil, err
 	}
 	if started == nil {
 		return nil, errNoResult
 	}
 	return started, nil
-}
-
-func receiveStarted(stream *connect.BidiStreamForClient[caissonv1.RunRequest, caissonv1.RunResponse]) (*caissonv1.Started, error) {
-	m, err := stream.Receive()
-	if err != nil {
-		return nil, err
-	}
-	_, err = stream.Receive() // a daemon that fails after all says so
-	return m.GetStarted(), err
 }
 
 // withStdin is spec with or without an input.

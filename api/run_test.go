@@ -144,7 +144,9 @@ func TestRunDoesNotWaitForInput(t *testing.T) {
 }
 
 // TestRunCancelled ends the context while both sides wait for each other.
-func TestRunCancelled(t *testing.T) {
+func TestRunCancelled(t *testing.T) { withEach(t, testRunCancelled) }
+
+func testRunCancelled(t *testing.T, o api.Options) {
 	gone := make(chan error, 1)
 	f := &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
 		rio.Started(runtime.Info{}, runtime.ExecInfo{})
@@ -152,7 +154,7 @@ func TestRunCancelled(t *testing.T) {
 		gone <- context.Cause(ctx)
 		return nil, ctx.Err()
 	}}
-	c := dial(t, f)
+	c := dialWith(t, o, f)
 	for _, in := range []io.Reader{nil, &zeroReader{}} {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -172,7 +174,9 @@ func TestRunCancelled(t *testing.T) {
 }
 
 // TestRunEndsWithItsOutput has a caller that cannot write what it gets.
-func TestRunEndsWithItsOutput(t *testing.T) {
+func TestRunEndsWithItsOutput(t *testing.T) { withEach(t, testRunEndsWithItsOutput) }
+
+func testRunEndsWithItsOutput(t *testing.T, o api.Options) {
 	gone := make(chan struct{})
 	f := &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
 		fmt.Fprint(rio.Stdout, "x")
@@ -181,7 +185,7 @@ func TestRunEndsWithItsOutput(t *testing.T) {
 		return nil, ctx.Err()
 	}}
 	broken := failingWriter{syscall.EPIPE}
-	_, err := dial(t, f).Run(t.Context(), command("yes"), api.IO{Stdout: broken})
+	_, err := dialWith(t, o, f).Run(t.Context(), command("yes"), api.IO{Stdout: broken})
 	if !errors.Is(err, syscall.EPIPE) || !errors.Is(err, sbxerr.ClientIO) {
 		t.Errorf("got %v", err)
 	}
@@ -194,7 +198,9 @@ func (f failingWriter) Write([]byte) (int, error) { return 0, f.err }
 
 // TestSlowReader has a caller that does not read: what the command writes
 // piles up neither here nor in the daemon, and all of it arrives in the end.
-func TestSlowReader(t *testing.T) {
+func TestSlowReader(t *testing.T) { withEach(t, testSlowReader) }
+
+func testSlowReader(t *testing.T, o api.Options) {
 	const total = 48 << 20
 	var written atomic.Int64
 	f := &servertest.Fake{OnRun: func(_ context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
@@ -217,7 +223,7 @@ func TestSlowReader(t *testing.T) {
 		slow.backlog = written.Load()
 		close(slow.open)
 	}()
-	if _, err := dial(t, f).Run(t.Context(), command("yes"), api.IO{Stdout: slow}); err != nil {
+	if _, err := dialWith(t, o, f).Run(t.Context(), command("yes"), api.IO{Stdout: slow}); err != nil {
 		t.Fatal(err)
 	}
 	if slow.got != total {
@@ -239,17 +245,19 @@ func (g *gatedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestRunDetached(t *testing.T) {
+func TestRunDetached(t *testing.T) { withEach(t, testRunDetached) }
+
+func testRunDetached(t *testing.T, o api.Options) {
 	f := &servertest.Fake{OnStart: func(_ context.Context, req runtime.Request) (runtime.Info, error) {
 		return runtime.Info{ID: "id", Name: req.Create.Name}, nil
 	}}
 	spec := command("sleep")
 	spec.Sandbox = &caissonv1.SandboxSpec{Name: "name"}
-	started, err := dial(t, f).RunDetached(t.Context(), spec)
+	started, err := dialWith(t, o, f).RunDetached(t.Context(), spec)
 	if err != nil || started.GetId() != "id" || started.GetName() != "name" {
 		t.Errorf("got %v, %v", started, err)
 	}
-	_, err = dial(t, &servertest.Fake{}).RunDetached(t.Context(), spec)
+	_, err = dialWith(t, o, &servertest.Fake{}).RunDetached(t.Context(), spec)
 	if !errors.Is(err, sbxerr.NotFound) {
 		t.Errorf("got %v, want the daemon's refusal", err)
 	}

@@ -15,18 +15,26 @@ const maxSingle = 32
 // while HTTP/2 hands every frame from one goroutine to the next, which takes a
 // quarter of a millisecond longer. Streams go both ways and need HTTP/2.
 type transport struct {
-	single, shared *http.Transport
-	busy           *atomic.Int32 // calls that single has
+	single http.RoundTripper
+	shared *http.Transport
+	idle   func()        // ends the connections of single that nobody uses
+	busy   *atomic.Int32 // calls that single has
 }
 
-func newTransport(socket string) transport {
-	t := transport{single: dialing(socket), shared: dialing(socket), busy: &atomic.Int32{}}
-	t.single.Protocols.SetHTTP1(true)
-	t.single.MaxIdleConnsPerHost = maxSingle
-	t.single.IdleConnTimeout = idleTimeout
-	t.single.DisableCompression = true
+func newTransport(o Options) transport {
+	t := transport{shared: dialing(o.Socket), busy: &atomic.Int32{}}
 	t.shared.Protocols.SetUnencryptedHTTP2(true)
 	t.shared.HTTP2 = &http.HTTP2Config{MaxReadFrameSize: maxFrame}
+	if o.Brief {
+		t.single, t.idle = brief{o.Socket}, func() {}
+		return t
+	}
+	single := dialing(o.Socket)
+	single.Protocols.SetHTTP1(true)
+	single.MaxIdleConnsPerHost = maxSingle
+	single.IdleConnTimeout = idleTimeout
+	single.DisableCompression = true
+	t.single, t.idle = single, single.CloseIdleConnections
 	return t
 }
 
@@ -52,7 +60,7 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 func streamed(req *http.Request) bool { return req.ContentLength < 0 }
 
 func (t transport) closeIdle() {
-	t.single.CloseIdleConnections()
+	t.idle()
 	t.shared.CloseIdleConnections()
 }
 

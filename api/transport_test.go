@@ -44,7 +44,7 @@ func protocols(t *testing.T) (socket string, release chan struct{}) {
 // many calls that wait leave room for more.
 func TestTransport(t *testing.T) {
 	socket, release := protocols(t)
-	tr := newTransport(socket)
+	tr := newTransport(Options{Socket: socket})
 	defer tr.closeIdle()
 	major := func(path string, length int64) string {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://caisson"+path, strings.NewReader("x"))

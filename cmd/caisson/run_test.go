@@ -166,8 +166,9 @@ func TestOutputStreams(t *testing.T) {
 
 // waiting is a daemon whose command waits for its caller to go or a signal.
 func waiting(running chan<- struct{}, onSignal func(syscall.Signal) *runtime.Result, gone chan<- struct{}) *servertest.Fake {
-	return &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
-		rio.Started(runtime.Info{}, runtime.ExecInfo{})
+	signals := make(chan syscall.Signal, 16)
+	wait := func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+		rio.Started(runtime.Info{ID: "id"}, runtime.ExecInfo{ID: "exec"})
 		if _, err := io.WriteString(rio.Stdout, "running\n"); err != nil {
 			return nil, err
 		}
@@ -176,7 +177,7 @@ func waiting(running chan<- struct{}, onSignal func(syscall.Signal) *runtime.Res
 		}
 		for {
 			select {
-			case s := <-rio.Signals:
+			case s := <-signals:
 				if r := onSignal(s); r != nil {
 					return r, nil
 				}
@@ -185,6 +186,13 @@ func waiting(running chan<- struct{}, onSignal func(syscall.Signal) *runtime.Res
 				return nil, ctx.Err()
 			}
 		}
+	}
+	return &servertest.Fake{OnRun: wait, OnSignal: func(ref, exec string, req runtime.SignalRequest) error {
+		if ref != "id" || exec != "exec" || req.All {
+			return fmt.Errorf("%v for %q %q", req, ref, exec)
+		}
+		signals <- req.Signal
+		return nil
 	}}
 }
 

@@ -15,6 +15,9 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
+// pendingSignals is how many signals wait until the daemon has taken those before.
+const pendingSignals = 64
+
 // relay passes the signals that this process gets on to the command. The first
 // SIGINT or SIGTERM is the command's to act on; a second one, or the end of the
 // grace, ends the call. Before the command runs, the first one does.
@@ -39,12 +42,13 @@ func (i *interruption) Error() string {
 	return fmt.Sprintf("%s %s: %s", unix.SignalName(i.signal), i.reason, i.then)
 }
 
-// newRelay starts to catch signals. cancel is called to end the call, with the
-// consequence.
+// newRelay starts to catch signals, for as long as the program lasts: to stop that for
+// one signal after the other takes the runtime a quarter of a millisecond. cancel is
+// called to end the call, with the consequence.
 func newRelay(grace time.Duration, consequence string, cancel context.CancelCauseFunc) *relay {
 	r := &relay{
 		caught:  make(chan os.Signal, 16),
-		forward: make(chan syscall.Signal),
+		forward: make(chan syscall.Signal, pendingSignals),
 		grace:   grace,
 		cancel:  cancel,
 
@@ -53,8 +57,6 @@ func newRelay(grace time.Duration, consequence string, cancel context.CancelCaus
 	signal.Notify(r.caught, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 	return r
 }
-
-func (r *relay) stop() { signal.Stop(r.caught) }
 
 // started says that there is a command now which signals can reach.
 func (r *relay) started() { r.running.Store(true) }
@@ -87,20 +89,21 @@ func (r *relay) run(ctx context.Context) {
 			if ends {
 				first, grace = sig, time.After(r.grace)
 			}
-			r.pass(ctx, sig)
+			r.pass(sig)
 		}
 	}
 }
 
-// pass hands sig to the client. Signals before the command runs, other than
-// those that end it, are nobody's.
-func (r *relay) pass(ctx context.Context, sig syscall.Signal) {
+// pass hands sig to the client. Signals before the command runs, other than those
+// that end it, are nobody's; and those beyond what may wait for a command that is
+// frozen are dropped, as the kernel does with a second one of a kind.
+func (r *relay) pass(sig syscall.Signal) {
 	if !r.running.Load() {
 		return
 	}
 	select {
 	case r.forward <- sig:
-	case <-ctx.Done():
+	default:
 	}
 }
 
