@@ -125,5 +125,5 @@ func (a *app) client(ctx context.Context) (*api.Client, error) {
 			return nil, err
 		}
 	}
-	return api.Dial(a.socket), nil
+	return api.New(api.Options{Socket: a.socket, Brief: true}), nil
 }

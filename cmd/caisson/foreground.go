@@ -28,7 +28,6 @@ func (a *app) foreground(ctx context.Context, t task) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	relay := newRelay(a.grace, t.consequence, cancel)
-	defer relay.stop()
 	go relay.run(ctx)
 
 	client, err := a.client(ctx)
@@ -46,7 +45,6 @@ func (a *app) foreground(ctx context.Context, t task) error {
 	}
 	if t.terminal || t.ends { // a write to a closed pipe must not end us before we have cleaned up
 		signal.Ignore(syscall.SIGPIPE)
-		defer signal.Reset(syscall.SIGPIPE)
 	}
 	var size *caissonv1.WinSize
 	if t.terminal {
