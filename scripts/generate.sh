@@ -11,7 +11,7 @@ protoc -I api \
   --plugin=build/protoc/protoc-gen-go --plugin=build/protoc/protoc-gen-connect-go \
   --go_out="$out/api" --go_opt=paths=source_relative \
   --connect-go_out="$out/api" --connect-go_opt=paths=source_relative \
-  api/caisson/v1/caisson.proto
+  api/caisson/v1/*.proto
 
 if [ -d sbxerr/gendoc ]; then
   go run ./sbxerr/gendoc > "$out/docs/errors.md"

@@ -73,7 +73,7 @@ func fieldNames(d protoreflect.MessageDescriptor, seen map[protoreflect.FullName
 	for i := range d.Fields().Len() {
 		f := d.Fields().Get(i)
 		names = append(names, string(f.Name()))
-		if f.Message() != nil && f.Message().ParentFile() == d.ParentFile() {
+		if f.Message() != nil && f.Message().ParentFile().Package() == d.ParentFile().Package() {
 			names = append(names, fieldNames(f.Message(), seen)...)
 		}
 	}
