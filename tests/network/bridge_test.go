@@ -20,6 +20,8 @@ const (
 	houseAddress = "93.184.216.1" // public, and the host's own
 	uplink       = "198.51.100.1" // the host's on its link to the world
 	farResolver  = "10.53.0.53"   // private, and in the configuration
+	hostControl  = "198.51.100.77"
+	worldControl = "198.51.100.78"
 	bridgeConfig = "network: {bridge: {subnet: 10.87.0.0/16, dns: [" + farResolver + "]}}\n"
 )
 
@@ -38,7 +40,8 @@ func newHouse(t *testing.T) *house {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeWorld(t, far) })
-	near := &world{dir: t.TempDir()}
+	far.source = worldControl + "," + controlV6
+	near := &world{dir: t.TempDir(), source: hostControl}
 	t.Cleanup(func() { closeWorld(t, near) })
 	if err := netns.Create(near.path()); err != nil {
 		t.Fatal(err)
@@ -74,13 +77,13 @@ func (h *house) join(t *testing.T) {
 	t.Helper()
 	h.host.run(t, "ip link add up0 type veth peer name e0 netns "+h.world.path())
 	for _, line := range []string{
-		"ip addr add " + uplink + "/24 dev up0", "ip link set up0 up", "ip route add default via 198.51.100.2", "ip addr add " + houseAddress + "/32 dev lo",
+		"ip addr add " + uplink + "/24 dev up0", "ip addr add " + hostControl + "/24 dev up0", "ip link set up0 up", "ip route add default via 198.51.100.2", "ip addr add " + houseAddress + "/32 dev lo",
 		"busybox sysctl -w net.ipv4.conf.up0.forwarding=1",
 	} {
 		h.host.run(t, line)
 	}
 	for _, line := range []string{
-		"ip addr add 198.51.100.2/24 dev e0", "ip link set e0 up", "ip addr add " + farResolver + "/32 dev lo",
+		"ip addr add 198.51.100.2/24 dev e0", "ip addr add " + worldControl + "/24 dev e0", "ip link set e0 up", "ip addr add " + farResolver + "/32 dev lo",
 		"ip route add 10.87.0.0/16 via " + uplink, "ip route add " + houseAddress + " via " + uplink,
 	} {
 		h.world.run(t, line)

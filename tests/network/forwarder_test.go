@@ -81,11 +81,11 @@ func (f *forwarder) forward(c net.Conn) {
 	}
 }
 
-// join dials, and carries all both ways.
+// join dials as a control does, and carries all both ways.
 func (f *forwarder) join(c net.Conn, heard io.Reader, address string) {
 	var out net.Conn
 	err := host.ns.Do(func() (err error) {
-		out, err = net.Dial("tcp4", address)
+		out, err = (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(control)}}).Dial("tcp4", address)
 		return err
 	})
 	if err != nil {

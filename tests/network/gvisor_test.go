@@ -19,6 +19,7 @@ func TestGVisor(t *testing.T) {
 	needRunsc(t)
 	s := create(t, "--allow", "web.example", "--allow", "db.example:5432")
 	inside, unbound := startGuest(t, s, s.netns()), startGuest(t, s, host.path())
+	unbound.source = host.source
 	if said := inside.run("/bin/dmesg"); !strings.Contains(said, "Starting gVisor") {
 		t.Fatalf("this is not gVisor: %q", said)
 	}
@@ -77,7 +78,10 @@ func needRunsc(t *testing.T) {
 }
 
 // guest is a container of gVisor.
-type guest struct{ dir string }
+type guest struct {
+	dir    string
+	source string // as the client wants it
+}
 
 // startGuest starts one that goes with t, with the files of s, in a network namespace.
 func startGuest(t *testing.T, s sandbox, netns string) guest {
@@ -98,7 +102,7 @@ func startGuest(t *testing.T, s sandbox, netns string) guest {
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), bundle, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g := guest{dir}
+	g := guest{dir: dir}
 	g.start(t)
 	return g
 }
@@ -162,5 +166,5 @@ func (g guest) run(command ...string) string {
 
 // try runs the client in g.
 func (g guest) try(args ...string) string {
-	return g.run(append([]string{"/workspace/client"}, args...)...)
+	return g.run(append([]string{"/workspace/client", "-source", g.source}, args...)...)
 }

@@ -158,11 +158,11 @@ func TestPublishSeen(t *testing.T) {
 		t.Errorf("no failure in %+v", list)
 	}
 	if !slices.ContainsFunc(list, func(e entry) bool {
-		return e.Kind == "inbound" && e.Verdict == "allowed" && e.Port == 8080 && e.Sent == 5 && strings.HasPrefix(e.Peer, "127.0.0.1:")
+		return e.Kind == "inbound" && e.Verdict == "allowed" && e.Port == 8080 && e.Sent == 5 && strings.HasPrefix(e.Peer, control+":")
 	}) {
 		t.Errorf("no visit in %+v", list)
 	}
-	if r := daemon.Run(t, "policy", "log", s.id); !strings.Contains(r.Stdout, "inbound") || !strings.Contains(r.Stdout, "port 8080 from 127.0.0.1:") {
+	if r := daemon.Run(t, "policy", "log", s.id); !strings.Contains(r.Stdout, "inbound") || !strings.Contains(r.Stdout, "port 8080 from "+control+":") {
 		t.Errorf("%s", r.Stdout)
 	}
 }

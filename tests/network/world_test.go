@@ -24,6 +24,10 @@ const (
 	metadata  = "169.254.169.254"
 	resolver  = "127.0.0.53"
 	publicV6  = "2606:4700:4700::1111" // the same
+
+	// Who runs unconfined comes from these.
+	control   = "192.0.2.77"
+	controlV6 = "2001:db8::77"
 )
 
 // metadataServices are those of other clouds.
@@ -31,11 +35,12 @@ var metadataServices = []string{"169.254.170.2", "100.100.100.200", "168.63.129.
 
 // world is a network namespace with servers in it.
 type world struct {
-	dir  string
-	ns   *netns.Namespace
-	dns  *zone
-	mu   sync.Mutex
-	open []io.Closer
+	dir    string
+	ns     *netns.Namespace
+	source string // of who runs in it unconfined, as the client wants it
+	dns    *zone
+	mu     sync.Mutex
+	open   []io.Closer
 }
 
 func newWorld() (*world, error) {
@@ -43,7 +48,7 @@ func newWorld() (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{dir: dir, dns: newZone()}
+	w := &world{dir: dir, dns: newZone(), source: control + "," + controlV6}
 	if err := w.build(); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
@@ -60,7 +65,7 @@ func (w *world) build() error {
 	if w.ns, err = netns.Open(w.path()); err != nil {
 		return err
 	}
-	for _, addr := range append([]string{public, elsewhere, private, metadata, publicV6}, metadataServices...) {
+	for _, addr := range append([]string{public, elsewhere, private, metadata, publicV6, control, controlV6}, metadataServices...) {
 		line := append(w.enter(), "ip", "addr", "add", addr, "dev", "lo")
 		if strings.Contains(addr, ":") {
 			line = append(line, "nodad") // it can be listened at, at once
@@ -181,7 +186,7 @@ func (w *world) listenPacket(addr string) (p net.PacketConn, err error) {
 
 // try runs the client in the world, unconfined.
 func (w *world) try(client string, args ...string) string {
-	line := append(append(w.enter(), client), args...)
+	line := append(append(w.enter(), client, "-source", w.source), args...)
 	out, _ := exec.Command(line[0], line[1:]...).CombinedOutput() // the client says how it went
 	return strings.TrimSpace(string(out))
 }

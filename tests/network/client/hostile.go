@@ -151,7 +151,7 @@ func fuzz(args []string) (string, error) {
 // throw sends once, and says whether there was an answer. A connection that ends while
 // it is written to was sent to.
 func (h hostile) throw(network, address string) (answered bool, err error) {
-	c, err := net.DialTimeout(network, address, timeout)
+	c, err := dialer.Dial(network, address)
 	if err != nil {
 		return false, err
 	}

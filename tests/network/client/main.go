@@ -1,6 +1,9 @@
 // Command client tries to reach something, and says on one line how it went: what
 // it was told, or "error:" and why. It runs inside of sandboxes and, as the
-// control, outside.
+// control, outside. What it sends comes from one of the addresses of -source, if there
+// are any.
+//
+//	client [-source IP,...] VERB ARGUMENT...
 //
 //	client http URL [HOST]      GET, with another Host header if it is given
 //	client tls ADDRESS NAME     a handshake that asks for NAME, and the first line
@@ -26,6 +29,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -47,11 +51,14 @@ func main() {
 		"http": get, "tls": handshake, "echo": echo, "hold": hold, "udp": datagram, "ping": ping, "spoof": spoof, "query": query, "names": names,
 		"many": many, "serve": serve, "from": from, "tcpquery": tcpQuery, "relay": relay, "request": request, "packet": packet, "fuzz": fuzz,
 	}
-	if len(os.Args) < 3 || verbs[os.Args[1]] == nil {
+	flag.Func("source", "where packets come from: IP,...", addSources)
+	flag.Parse()
+	args := flag.Args()
+	if len(args) < 2 || verbs[args[0]] == nil {
 		fmt.Println("error: usage")
 		os.Exit(2)
 	}
-	said, err := verbs[os.Args[1]](os.Args[2:])
+	said, err := verbs[args[0]](args[1:])
 	if err != nil {
 		fmt.Println("error:", strings.ReplaceAll(err.Error(), "\n", " "))
 		os.Exit(1)
@@ -68,7 +75,7 @@ func get(args []string) (string, error) {
 		req.Host = args[1]
 	}
 	client := &http.Client{Timeout: timeout, Transport: &http.Transport{
-		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // a sandbox knows no authorities
+		DialContext: dialer.DialContext, DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // a sandbox knows no authorities
 	}}
 	r, err := client.Do(req)
 	if err != nil {
@@ -80,8 +87,7 @@ func get(args []string) (string, error) {
 }
 
 func handshake(args []string) (string, error) {
-	d := &net.Dialer{Timeout: timeout}
-	c, err := tls.DialWithDialer(d, "tcp", args[0], &tls.Config{ServerName: args[1], InsecureSkipVerify: true}) // the name is what is looked at
+	c, err := tls.DialWithDialer(dialer, "tcp", args[0], &tls.Config{ServerName: args[1], InsecureSkipVerify: true}) // the name is what is looked at
 	if err != nil {
 		return "", err
 	}
@@ -91,7 +97,7 @@ func handshake(args []string) (string, error) {
 }
 
 func dial(network, address string) (net.Conn, error) {
-	c, err := net.DialTimeout(network, address, timeout)
+	c, err := dialer.Dial(network, address)
 	if err != nil {
 		return nil, err
 	}
@@ -221,6 +227,9 @@ func ping(args []string) (string, error) {
 	defer syscall.Close(fd)
 	wait := syscall.NsecToTimeval(timeout.Nanoseconds())
 	if err := syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &wait); err != nil {
+		return "", err
+	}
+	if err := bind(fd, syscall.AF_INET); err != nil {
 		return "", err
 	}
 	request := []byte{8, 0, 0, 0, 0, 0, 0, 1} // RFC 792

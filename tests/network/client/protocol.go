@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,6 +39,9 @@ func packet(args []string) (string, error) {
 	if w.family == unix.AF_VSOCK {
 		return "made", nil
 	}
+	if err := bind(fd, w.family); err != nil {
+		return "", err
+	}
 	if w.kind == unix.SOCK_STREAM || w.kind == unix.SOCK_DCCP {
 		err = unix.Connect(fd, w.address(to))
 	} else {
@@ -69,7 +73,10 @@ func (w wire) body(to netip.Addr) []byte {
 	if w.family != unix.AF_PACKET && w.protocol != unix.IPPROTO_RAW {
 		return payload
 	}
-	a := to.As4()
-	header := []byte{0x45, 0, 0, 28, 0, 0, 0, 0, 64, unix.IPPROTO_ICMP, 0, 0, 127, 0, 0, 1, a[0], a[1], a[2], a[3]}
-	return append(header, payload...)
+	from, to4 := netip.AddrFrom4([4]byte{127, 0, 0, 1}), to.As4()
+	if own := source(unix.AF_INET); own.IsValid() {
+		from = own
+	}
+	header := []byte{0x45, 0, 0, 28, 0, 0, 0, 0, 64, unix.IPPROTO_ICMP, 0, 0}
+	return slices.Concat(header, from.AsSlice(), to4[:], payload)
 }
