@@ -35,6 +35,7 @@ func (s sandbox) script(t *testing.T, text string) (exec string) {
 
 // An attempt is put down to the command that made it, where nobody else can have.
 func TestAuthors(t *testing.T) {
+	reaches(t, "web.example:80", "api.web.example:80", "db.example:5432")
 	s := create(t, "--allow", "web.example", "--allow", "api.web.example", "--allow", "db.example:5432")
 	first := s.script(t, "./client http http://web.example/; ./client http http://other.example/; true")
 	if got := authors(t, s, "web.example"); !slices.Equal(got, []string{first}) {
@@ -71,6 +72,7 @@ func TestAuthors(t *testing.T) {
 // A connection that waited for the gateway until another command ran is still of
 // the one that made it.
 func TestAuthorOfWhatWaited(t *testing.T) {
+	reaches(t, elsewhere+":5432")
 	s := create(t, "--allow", elsewhere+":5432")
 	pid := gateway(t, daemon)
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {

@@ -14,6 +14,7 @@ import (
 
 // A socket that ends is no secret: nothing gets out, and who looks is told why.
 func TestBrokenSocket(t *testing.T) {
+	reaches(t, "web.example:80")
 	s := create(t, "--allow", "web.example")
 	var detail struct {
 		Failure string `json:"network_failure"`

@@ -4,131 +4,161 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
+	"io"
+	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/netns"
 )
 
+// captureBuffer holds what passes until it is read.
+const captureBuffer = 32 << 20
+
+const loIndex = 1 // lo is the first device of each namespace
+
 // capture sees each packet of one namespace, whatever its protocol (packet(7)).
 type capture struct {
-	fd   int
-	done chan struct{}
+	file *os.File
+	fd   int // its own
 
-	mu   sync.Mutex
-	seen map[string]int // by what a packet is for
+	mu    sync.Mutex
+	buf   []byte
+	flows map[flow]bool
+	seen  []packet
 }
 
-func startCapture(t *testing.T, ns *netns.Namespace) *capture {
-	t.Helper()
-	c := &capture{done: make(chan struct{}), seen: map[string]int{}}
-	err := ns.Do(func() error {
-		var err error
-		c.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(htons(unix.ETH_P_ALL)))
+// newCapture begins one. The namespace may be closed.
+func newCapture(ns *netns.Namespace) (*capture, error) {
+	c := &capture{buf: make([]byte, 1<<16), flows: map[flow]bool{}}
+	err := ns.Do(func() (err error) {
+		c.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, int(htons(unix.ETH_P_ALL)))
 		return err
 	})
-	if err == nil { // so that the reader sees the end
-		err = unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000})
+	if err != nil {
+		return nil, err
 	}
+	c.file = os.NewFile(uintptr(c.fd), "capture")
+	err = unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, captureBuffer)
+	raw, rawErr := c.file.SyscallConn()
+	if err := errors.Join(err, rawErr); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	go func() {
+		_ = raw.Read(func(uintptr) bool { c.read(); return false }) // it ends with the file
+	}()
+	return c, nil
+}
+
+// startCapture begins one that lasts as long as t.
+func startCapture(t *testing.T, ns *netns.Namespace) *capture {
+	t.Helper()
+	c, err := newCapture(ns)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := make(chan struct{})
-	go c.read(stop)
 	t.Cleanup(func() {
-		close(stop)
-		<-c.done
+		if err := c.close(); err != nil {
+			t.Error(err)
+		}
 	})
 	return c
 }
 
 func htons(v uint16) uint16 { return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v)) }
 
-func (c *capture) read(stop chan struct{}) {
-	defer close(c.done)
-	defer unix.Close(c.fd)
-	buf := make([]byte, 1<<16)
+func (c *capture) close() error { return c.file.Close() }
+
+// read takes all that is there. A packet is, before who sent it goes on.
+func (c *capture) read() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for {
-		select {
-		case <-stop:
+		n, from, err := unix.Recvfrom(c.fd, c.buf, 0)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN):
+			return
+		case err != nil:
+			c.seen = append(c.seen, packet{what: "the capture fails: " + err.Error()})
 			return
 		default:
+			link := from.(*unix.SockaddrLinklayer)
+			arrives := link.Ifindex == loIndex && link.Pkttype != unix.PACKET_OUTGOING
+			c.note(parse(link.Ifindex, htons(link.Protocol), c.buf[:n]), arrives)
 		}
-		n, _, err := unix.Recvfrom(c.fd, buf, 0)
-		if err != nil {
-			if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
-				continue
-			}
-			return
-		}
-		c.note(describe(buf[:n]))
 	}
 }
 
-func (c *capture) note(what string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.seen[what]++
+// note remembers what begins something: the rest of a connection, and what answers, is
+// what its begin was. What arrives on lo was seen when it was sent there.
+func (c *capture) note(p packet, arrives bool) {
+	begins := strings.HasPrefix(p.what, kindBegin)
+	segment := strings.HasPrefix(p.what, kindSegment)
+	switch {
+	case (segment || arrives) && c.flows[p.flow]:
+	case !begins && c.flows[p.back()]:
+	case p.cites.to.IsValid() && (c.flows[p.cites] || c.flows[p.cites.back()]):
+	default:
+		c.flows[p.flow] = true
+		if !slices.Contains(c.seen, p) {
+			c.seen = append(c.seen, p)
+		}
+	}
 }
 
-// take returns what was seen until now, once it has had time to arrive.
-func (c *capture) take() []string {
-	time.Sleep(300 * time.Millisecond) // packets are queued to the socket as they pass; the reader needs a moment
+// take returns what was seen since the last call.
+func (c *capture) take() []packet {
+	c.read()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	seen := slices.Sorted(maps.Keys(c.seen))
-	clear(c.seen)
+	seen := c.seen
+	c.seen = nil
+	lost, err := unix.GetsockoptTpacketStats(c.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	if err != nil || lost.Drops > 0 {
+		seen = append(seen, packet{what: fmt.Sprintf("%d packets that were not seen, %v", lost.Drops, err)})
+	}
 	return seen
 }
 
-// toItself is a packet to the IPv6 address that every loopback device may have.
-const toItself = "to ::1"
-
-// describe says what a packet is for: the begin of a connection, a datagram, or
-// something else. The rest of a connection is what its begin was.
-func describe(p []byte) string {
-	if len(p) >= 40 && p[0]>>4 == 6 && netip.AddrFrom16([16]byte(p[24:40])).IsLoopback() {
-		return toItself
-	}
-	if len(p) < 20 || p[0]>>4 != 4 {
-		return fmt.Sprintf("not IPv4: %x", p[:min(len(p), 8)])
-	}
-	header := int(p[0]&0xf) * 4
-	dst, _ := netip.AddrFromSlice(p[16:20])
-	body := p[min(header, len(p)):]
-	switch {
-	case p[9] == unix.IPPROTO_TCP && len(body) >= 14:
-		if flags := body[13]; flags&0x12 != 0x02 { // SYN without ACK
-			return "tcp"
-		}
-		return fmt.Sprintf("syn %s:%d", dst, binary.BigEndian.Uint16(body[2:]))
-	case p[9] == unix.IPPROTO_UDP && len(body) >= 4:
-		if binary.BigEndian.Uint16(body) == 53 {
-			return "answer"
-		}
-		return fmt.Sprintf("udp %s:%d", dst, binary.BigEndian.Uint16(body[2:]))
-	}
-	return fmt.Sprintf("protocol %d to %s", p[9], dst)
+// saw reports whether one of the packets begins so.
+func saw(seen []packet, what string) bool {
+	return slices.ContainsFunc(seen, func(p packet) bool { return strings.HasPrefix(p.what, what) })
 }
 
-// No packet is where it should not be: not in the host's namespace, whatever is tried
-// in the sandbox, and not in the sandbox's, which create looks at.
+// No packet is where it should not be: not in the host's namespace, whatever is tried in
+// the sandbox, and not in the sandbox's, which create looks at. All tests look; here they
+// would see one.
 func TestPackets(t *testing.T) {
 	s := create(t, "--allow", "web.example")
-	out := startCapture(t, host.ns)
-	if said := outside(t, "echo", elsewhere+":5432"); said != "echo ping" {
-		t.Fatalf("the control: %q", said)
+	host.lookout.settle(t)
+	client := filepath.Join(clientDir(t), "client")
+	plain := &world{dir: host.dir} // with the sources that a gateway has
+	for _, a := range []struct {
+		args []string
+		seen string
+	}{
+		{[]string{"echo", elsewhere + ":5432"}, "on the host: syn " + elsewhere + ":5432 from " + elsewhere},
+		{[]string{"http", "http://" + metadata + "/"}, "on the host: syn " + metadata + ":80 from"},
+		{[]string{"echo", "[" + publicV6 + "]:5432"}, "on the host: syn [" + publicV6 + "]:5432 from"},
+		{[]string{"echo", control + ":5432"}, "on the host: syn " + control + ":5432 from"},
+		{[]string{"udp", public + ":9"}, "on the host: udp " + public + ":9 from"},
+		{[]string{"query", resolver + ":53", "other.example", "TXT"}, "on the host: " + question("TXT", "other.example", resolver)},
+		{[]string{"packet", "icmp", public}, "on the host: protocol 1 to " + public},
+	} {
+		plain.try(client, a.args...)
+		if said := host.lookout.unexpected(); !slices.ContainsFunc(said, func(text string) bool { return strings.HasPrefix(text, a.seen) }) {
+			t.Errorf("the control: %q: %q", a.args, said)
+		}
 	}
-	if seen := out.take(); !slices.Contains(seen, "syn "+elsewhere+":5432") {
-		t.Fatalf("the control was not seen: %q", seen)
-	}
+	reaches(t, "web.example:80", "web.example:443")
 	for _, args := range [][]string{
 		{"http", "http://web.example/"}, {"tls", "web.example:443", "web.example"}, {"tls", "web.example:443", "other.example"},
 		{"http", "http://other.example/"}, {"http", "http://" + public + "/"}, {"http", "http://" + metadata + "/"}, {"echo", private + ":5432"},
@@ -137,39 +167,38 @@ func TestPackets(t *testing.T) {
 	} {
 		s.try(args...)
 	}
-	for _, what := range out.take() {
-		switch what {
-		case "tcp", "answer", "syn " + public + ":80", "syn " + public + ":443", "udp " + resolver + ":53":
-		default:
-			t.Errorf("on the host: %s", what)
-		}
+}
+
+// What belongs to no connection whose begin was seen is seen.
+func TestPacketsOfNoConnection(t *testing.T) {
+	var c net.Conn
+	if err := host.ns.Do(func() (err error) {
+		c, err = (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(control)}}).Dial("tcp4", public+":5432")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	out := startCapture(t, host.ns)
+	if _, err := io.WriteString(c, "ping\n"); err != nil {
+		t.Fatal(err)
+	}
+	if seen := out.take(); !saw(seen, kindSegment+" "+public+":5432") {
+		t.Errorf("%s", seen)
 	}
 }
 
-// staysInside says whether a packet in a sandbox's namespace is for the gateway there,
+// staysInside reports whether a packet in a sandbox's namespace is for the gateway there,
 // or for the sandbox itself.
-func staysInside(what string) bool {
+func staysInside(p packet) bool {
 	pool := netip.MustParsePrefix("198.18.0.0/15")
-	kind, to, _ := strings.Cut(what, " ")
-	addr, err := netip.ParseAddrPort(to)
-	switch {
-	case kind == "tcp" || kind == "answer" || what == toItself:
-		return true
-	case err == nil && kind == "syn" && pool.Contains(addr.Addr()):
-		return true
-	}
-	return err == nil && addr.Addr().IsLoopback() || what == "protocol 1 to 127.0.0.1" // it says that nobody listens
+	to := p.to.Addr()
+	return to.IsLoopback() || pool.Contains(to) && strings.HasPrefix(p.what, kindBegin)
 }
 
 // watch looks at all packets in the namespace of s while t lasts.
 func (s sandbox) watch(t *testing.T) {
 	t.Helper()
-	c := startCapture(t, inspected(t, s))
-	t.Cleanup(func() {
-		for _, what := range c.take() {
-			if !staysInside(what) {
-				t.Errorf("in sandbox %s: %s", s.id, what)
-			}
-		}
-	})
+	l := &lookout{where: "in sandbox " + s.id, capture: startCapture(t, inspected(t, s)), harmless: staysInside}
+	t.Cleanup(func() { l.settle(t) })
 }

@@ -17,6 +17,7 @@ import (
 // told what runc's commands are told.
 func TestGVisor(t *testing.T) {
 	needRunsc(t)
+	reaches(t, "web.example:80", "web.example:443", "db.example:5432")
 	s := create(t, "--allow", "web.example", "--allow", "db.example:5432")
 	inside, unbound := startGuest(t, s, s.netns()), startGuest(t, s, host.path())
 	unbound.source = host.source

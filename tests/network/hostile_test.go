@@ -74,6 +74,7 @@ func (e *ear) take() []string {
 // Other spellings of the allowed one pass. Outside, all arrive.
 func TestSpellings(t *testing.T) {
 	e := newEar(t)
+	reaches(t, rawName+":80", rawName+":443")
 	s := create(t, "--allow", rawName, "--allow", "*."+rawName)
 	requests := func(lines ...string) (quoted []string) {
 		for _, line := range lines {
@@ -150,6 +151,7 @@ func hello(t *testing.T, name string) string {
 // goes on. Nothing of it reaches a server under a name that is not allowed.
 func TestHostileBytes(t *testing.T) {
 	e := newEar(t)
+	reaches(t, rawName+":80", "db.example:5432")
 	quiet := create(t, "--allow", "db.example:5432")
 	open := quiet.held(t, "db.example:5432")
 	loud := create(t, "--allow", rawName, "--allow", "db.example:5432")
@@ -192,6 +194,7 @@ func TestHostileBytes(t *testing.T) {
 // P102, P109: no program between a command and the gateway changes what is allowed, and
 // neither the gateway's own sockets nor what another sandbox was given lead anywhere.
 func TestAround(t *testing.T) {
+	reaches(t, "web.example:80", "other.example:80")
 	other := create(t, "--allow", "other.example")
 	address := other.try("names", "other.example")
 	if said := other.try("http", "http://"+address+"/", "other.example"); !strings.Contains(said, "200 I am "+elsewhere) {

@@ -50,6 +50,7 @@ func notReached(t *testing.T, address string) {
 // A port is reached when it is published, by the host alone, and nothing else is:
 // in every mode. Nothing gets out by it.
 func TestPublish(t *testing.T) {
+	asks(t, "inside.example")
 	closed := create(t)
 	closed.serve(t)
 	notReached(t, "127.0.0.1:"+insidePort)

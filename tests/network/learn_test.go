@@ -20,6 +20,8 @@ func learn(t *testing.T, script string, flags ...string) harness.Result {
 
 // What is learnt from a command is enough for it, and no rule of it is too many.
 func TestLearn(t *testing.T) {
+	reaches(t, "web.example:80", "db.example:5432", private+":80") // the last is the mirror
+	asks(t, "inside.example")
 	script := "cd /workspace; ./client http http://web.example/; ./client echo db.example:5432; ./client http http://inside.example/; ./client http http://mirror.example/; exit 5"
 	r := learn(t, script)
 	const rules = "db.example:5432\nweb.example:80\n" // inside is private, and the mirror the operator's
@@ -57,6 +59,7 @@ func successes(said string) int {
 
 // What is open when the command ends counts, and what it is told is told.
 func TestLearnOfOpenConnections(t *testing.T) {
+	reaches(t, "db.example:5432")
 	script := "/workspace/client hold db.example:5432 > /tmp/said & until grep -q held /tmp/said; do sleep 0.05; done"
 	var told struct {
 		ExitCode int `json:"exit_code"`
@@ -74,6 +77,7 @@ func TestLearnGeneralizes(t *testing.T) {
 	for i := range 5 {
 		name := fmt.Sprintf("n%d.web.example", i)
 		host.dns.set(name, public)
+		reaches(t, name+":80")
 		script += "; ./client http http://" + name + "/"
 	}
 	file := filepath.Join(t.TempDir(), "rules")

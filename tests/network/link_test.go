@@ -9,6 +9,7 @@ import (
 
 // A link leads to one port of one sandbox, by a name of its own, and nowhere else.
 func TestLinks(t *testing.T) {
+	reaches(t, "web.example:80")
 	db := create(t, "--name", "postgres", "--expose", insidePort)
 	db.serve(t)
 	stranger := create(t, "--allow", "web.example")

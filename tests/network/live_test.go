@@ -44,6 +44,7 @@ func (s sandbox) held(t *testing.T, address string) <-chan string {
 // P101: a rule that goes takes its connections with it, within a second; others
 // stay.
 func TestUpdateCuts(t *testing.T) {
+	reaches(t, "web.example:5432", "db.example:5432")
 	s := create(t, "--allow", "web.example:5432", "--allow", "db.example:5432")
 	web, db := s.held(t, "web.example:5432"), s.held(t, "db.example:5432")
 	begin := time.Now()
@@ -80,6 +81,7 @@ func TestUpdateCuts(t *testing.T) {
 // An address range is led to the gateway when a rule names it, and no longer when
 // the rule goes.
 func TestAddressRules(t *testing.T) {
+	reaches(t, elsewhere+":5432")
 	s := create(t, "--allow", "web.example")
 	literal := []string{"echo", elsewhere + ":5432"}
 	if said := s.try(literal...); !strings.Contains(said, "unreachable") {
@@ -100,6 +102,7 @@ func TestAddressRules(t *testing.T) {
 
 // A policy that is not one changes nothing.
 func TestBadUpdates(t *testing.T) {
+	reaches(t, "web.example:80")
 	s := create(t, "--allow", "web.example")
 	for _, rule := range []string{"*.com", "web.example:0", "web.example:70000", "10.0.0.1/8:80,private", "no name"} {
 		daemon.Refused(t, "SBX-404", "update", "--json", "--allow", rule, s.id)
@@ -141,6 +144,7 @@ func TestGatewayDies(t *testing.T) {
 		atMost time.Duration
 	}{{"killed", syscall.SIGKILL, 5 * time.Second}, {"hangs", syscall.SIGSTOP, 30 * time.Second}} {
 		t.Run(tt.name, func(t *testing.T) {
+			reaches(t, "web.example:80", "db.example:5432")
 			s := create(t, "--allow", "web.example")
 			held := create(t, "--allow", "db.example:5432").held(t, "db.example:5432")
 			address := s.try("names", "web.example")
@@ -170,6 +174,7 @@ func TestGatewayDies(t *testing.T) {
 // A killed daemon takes the gateway with it, and the next one opens the same way
 // out again, for the same names.
 func TestDaemonKilled(t *testing.T) {
+	reaches(t, "web.example:80")
 	s := create(t, "--allow", "web.example")
 	address := s.try("names", "web.example")
 	pid := gateway(t, daemon)

@@ -8,6 +8,7 @@
 package network
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -26,11 +27,14 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	code := harness.MainWith(m, &daemon, func(d *harness.Daemon) {
-		d.Wrap = host.enter()
-		d.Config = host.config()
-	})
-	if err := host.close(); err != nil {
+	code := 1
+	if err = host.watch(controls(control, controlV6)); err == nil {
+		code = harness.MainWith(m, &daemon, func(d *harness.Daemon) {
+			d.Wrap = host.enter()
+			d.Config = host.config()
+		})
+	}
+	if err := errors.Join(err, host.close()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}

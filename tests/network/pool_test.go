@@ -17,6 +17,7 @@ func launch(t *testing.T, config string) *harness.Daemon {
 	t.Cleanup(func() {
 		d.Stop(t)
 		d.CheckNothingLeft(t)
+		host.lookout.settle(t)
 	})
 	return d
 }
@@ -44,6 +45,7 @@ func ready(t *testing.T, d *harness.Daemon) int64 {
 
 // A ready sandbox gets the policy of who takes it, and no other.
 func TestPool(t *testing.T) {
+	reaches(t, "web.example:80", "other.example:80", elsewhere+":80")
 	d := launch(t, host.config()+"  - {profile: web, size: 1}\n")
 	for i, tt := range []struct {
 		flags           []string
@@ -75,6 +77,7 @@ func TestPool(t *testing.T) {
 
 // The operator's word is over all that profiles and requests say.
 func TestAirGapped(t *testing.T) {
+	reaches(t, private+":80")
 	d := launch(t, "air_gapped: true\nnetwork: {dns: ["+resolver+"], map: {mirror.example: \""+private+":80\"}}\n")
 	for _, flags := range [][]string{{"--network", "open"}, {"--allow", "web.example"}, {"--allow", "*.example.com"}, {"--allow", "93.184.215.14:80"}} {
 		d.Refused(t, "SBX-404", append(append([]string{"run", "--json"}, flags...), "--", "true")...)

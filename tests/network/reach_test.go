@@ -30,6 +30,7 @@ func check(t *testing.T, at place, list []attempt) {
 
 // What a rule names is reached, with any protocol, under its name.
 func TestAllowed(t *testing.T) {
+	reaches(t, "web.example:80", "web.example:443", "api.web.example:80", "db.example:5432", "inside.example:80")
 	s := create(t, "--allow", "web.example", "--allow", "*.web.example", "--allow", "db.example:5432", "--allow", "inside.example,private", "--deny", "bad.web.example")
 	check(t, s, []attempt{
 		{"HTTP", []string{"http", "http://web.example/"}, "200 I am " + public + ", you asked for web.example"},
@@ -46,6 +47,7 @@ func TestAllowed(t *testing.T) {
 // What no rule names is not, however it is asked for. Outside it answers: the same
 // attempt, or what the gateway would have to do to let it pass.
 func TestNotAllowed(t *testing.T) {
+	asks(t, "web.example", "inside.example", "metadata.example", "home.example", "db.example") // and nothing is connected to
 	s := create(t, "--allow", "web.example", "--allow", "*.web.example", "--deny", "bad.web.example",
 		"--allow", "inside.example", "--allow", "metadata.example,private", "--allow", "home.example", "--allow", "db.example:5432")
 	for _, a := range []struct {
@@ -95,6 +97,7 @@ func TestMetadata(t *testing.T) {
 	for i, addr := range metadataServices {
 		t.Run(addr, func(t *testing.T) {
 			name := fmt.Sprintf("metadata%d.example", i)
+			asks(t, name)
 			s := create(t, "--allow", name+",private")
 			literal := "http://" + addr + "/"
 			if strings.Contains(addr, ":") {
@@ -116,6 +119,7 @@ func TestMetadata(t *testing.T) {
 // P094, P095: names are a way out too. Nothing is asked for what is not allowed,
 // and nothing is told but addresses.
 func TestNames(t *testing.T) {
+	asks(t, "web.example")
 	s := create(t, "--allow", "web.example")
 	const own = "127.0.0.1:53"
 	check(t, s, []attempt{
@@ -144,6 +148,7 @@ func TestNames(t *testing.T) {
 func TestRebinding(t *testing.T) {
 	s := create(t, "--allow", "moves.example")
 	host.dns.set("moves.example", public, private)
+	reaches(t, "moves.example:80") // the first
 	for range 3 {
 		said := s.try("http", "http://moves.example/")
 		if !strings.Contains(said, "200 I am "+public) && !strings.Contains(said, "SBX-702") {
@@ -153,6 +158,8 @@ func TestRebinding(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
+	reaches(t, "web.example:80", "db.example:5432")
+	asks(t, "inside.example", "metadata.example")
 	s := create(t, "--network", "open", "--deny", "other.example")
 	check(t, s, []attempt{
 		{"a name", []string{"http", "http://web.example/"}, "200 I am " + public},

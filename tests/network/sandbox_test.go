@@ -61,7 +61,10 @@ func create(t *testing.T, flags ...string) sandbox {
 func createFor(t *testing.T, d *harness.Daemon, flags ...string) sandbox {
 	t.Helper()
 	s := createOn(t, d, flags...)
-	t.Cleanup(func() { d.Run(t, "rm", "-f", s.id) })
+	t.Cleanup(func() {
+		d.Run(t, "rm", "-f", s.id)
+		host.lookout.settle(t)
+	})
 	s.watch(t)
 	return s
 }

@@ -29,6 +29,8 @@ func traffic(t *testing.T, s sandbox) []entry {
 
 // Every attempt has a record, and the counters agree.
 func TestSeen(t *testing.T) {
+	reaches(t, "web.example:80", "db.example:5432")
+	asks(t, "inside.example")
 	s := create(t, "--network", "open", "--deny", "other.example")
 	s.try("http", "http://web.example/")
 	s.try("echo", "db.example:5432")
@@ -74,6 +76,7 @@ func TestSeen(t *testing.T) {
 }
 
 func TestPolicyQueries(t *testing.T) {
+	reaches(t, "web.example:80")
 	s := create(t, "--allow", "web.example")
 	if r := daemon.Run(t, "policy", "check", "--sandbox", s.id, "https://web.example/x"); !strings.Contains(r.Stdout, "allowed: web.example port 443, by: allow web.example") {
 		t.Errorf("%q", r.Stdout)

@@ -35,12 +35,13 @@ var metadataServices = []string{"169.254.170.2", "100.100.100.200", "168.63.129.
 
 // world is a network namespace with servers in it.
 type world struct {
-	dir    string
-	ns     *netns.Namespace
-	source string // of who runs in it unconfined, as the client wants it
-	dns    *zone
-	mu     sync.Mutex
-	open   []io.Closer
+	dir     string
+	ns      *netns.Namespace
+	source  string   // of who runs in it unconfined, as the client wants it
+	lookout *lookout // nil where nobody looks
+	dns     *zone
+	mu      sync.Mutex
+	open    []io.Closer
 }
 
 func newWorld() (*world, error) {
@@ -85,6 +86,25 @@ func (w *world) config() string {
 	return "network:\n  dns: [" + resolver + "]\n  map: {mirror.example: \"" + private + ":80\"}\n" +
 		"profiles:\n  web: {network: {mode: allow, allow: [web.example], deny: [bad.web.example]}}\n" +
 		"  ready: {}\npools:\n  - {profile: ready, size: 1}\n"
+}
+
+// watch begins to look at all packets in w, until it is closed.
+func (w *world) watch(harmless func(packet) bool) error {
+	c, err := newCapture(w.ns)
+	if err != nil {
+		return err
+	}
+	w.lookout = &lookout{where: "on the host", capture: c, harmless: harmless}
+	return nil
+}
+
+// unwatch ends with what was not said yet. The daemons have ended.
+func (w *world) unwatch() error {
+	var errs []error
+	for _, text := range w.lookout.unexpected() {
+		errs = append(errs, errors.New(text))
+	}
+	return errors.Join(append(errs, w.lookout.capture.close())...)
 }
 
 // serve opens the servers.
@@ -193,6 +213,9 @@ func (w *world) try(client string, args ...string) string {
 
 func (w *world) close() error {
 	var errs []error
+	if w.lookout != nil {
+		errs = append(errs, w.unwatch())
+	}
 	for _, c := range w.open {
 		errs = append(errs, c.Close())
 	}

@@ -36,6 +36,13 @@ func (z *zone) set(name string, addrs ...string) {
 	z.names[name+"."] = addrs
 }
 
+// address is the next answer for a name.
+func (z *zone) address(name string) string {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.names[name+"."][0]
+}
+
 // forget makes names unknown again.
 func (z *zone) forget(names ...string) {
 	z.mu.Lock()
