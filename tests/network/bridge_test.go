@@ -58,6 +58,7 @@ func newHouse(t *testing.T) *house {
 	h.serve(t)
 	h.daemon = harness.New(t)
 	h.daemon.Wrap, h.daemon.Config = near.enter(), bridgeConfig
+	near.watchInside(h.daemon)
 	h.daemon.Launch(t)
 	t.Cleanup(func() {
 		if !h.daemon.Runs() {
@@ -115,6 +116,7 @@ func (h *house) sends(t *testing.T, s sandbox, what ...string) {
 	t.Helper()
 	own, device := linkOf(t, s)
 	for _, w := range what {
+		h.host.inside[h.daemon].of(t, s).expect(t, expectation{what: w, from: own, must: true})
 		h.host.lookout.expect(t, expectation{what: w, device: device, from: own, must: true})
 	}
 }

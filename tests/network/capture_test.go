@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -133,28 +132,29 @@ func saw(seen []packet, what string) bool {
 	return slices.ContainsFunc(seen, func(p packet) bool { return strings.HasPrefix(p.what, what) })
 }
 
-// No packet is where it should not be: not in the host's namespace, whatever is tried in
-// the sandbox, and not in the sandbox's, which create looks at. All tests look; here they
-// would see one.
+// No packet is where it should not be, whatever is tried in a sandbox: all tests look, on
+// the host and in each sandbox. Here they would see one.
 func TestPackets(t *testing.T) {
 	s := create(t, "--allow", "web.example")
-	host.lookout.settle(t)
+	host.settle(t)
 	client := filepath.Join(clientDir(t), "client")
-	plain := &world{dir: host.dir} // with the sources that a gateway has
+	onHost, inside := &world{dir: host.dir}, &world{dir: filepath.Dir(s.netns())} // with the sources that a gateway has
 	for _, a := range []struct {
+		at   *world
 		args []string
 		seen string
 	}{
-		{[]string{"echo", elsewhere + ":5432"}, "on the host: syn " + elsewhere + ":5432 from " + elsewhere},
-		{[]string{"http", "http://" + metadata + "/"}, "on the host: syn " + metadata + ":80 from"},
-		{[]string{"echo", "[" + publicV6 + "]:5432"}, "on the host: syn [" + publicV6 + "]:5432 from"},
-		{[]string{"echo", control + ":5432"}, "on the host: syn " + control + ":5432 from"},
-		{[]string{"udp", public + ":9"}, "on the host: udp " + public + ":9 from"},
-		{[]string{"query", resolver + ":53", "other.example", "TXT"}, "on the host: " + question("TXT", "other.example", resolver)},
-		{[]string{"packet", "icmp", public}, "on the host: protocol 1 to " + public},
+		{onHost, []string{"echo", elsewhere + ":5432"}, "on the host: syn " + elsewhere + ":5432 from " + elsewhere},
+		{onHost, []string{"http", "http://" + metadata + "/"}, "on the host: syn " + metadata + ":80 from"},
+		{onHost, []string{"echo", "[" + publicV6 + "]:5432"}, "on the host: syn [" + publicV6 + "]:5432 from"},
+		{onHost, []string{"echo", control + ":5432"}, "on the host: syn " + control + ":5432 from"},
+		{onHost, []string{"udp", public + ":9"}, "on the host: udp " + public + ":9 from"},
+		{onHost, []string{"query", resolver + ":53", "other.example", "TXT"}, "on the host: " + question("TXT", "other.example", resolver)},
+		{onHost, []string{"packet", "icmp", public}, "on the host: protocol 1 to " + public},
+		{inside, []string{"packet", "link", public}, "in " + s.netns() + ": protocol 1 to " + public},
 	} {
-		plain.try(client, a.args...)
-		if said := host.lookout.unexpected(); !slices.ContainsFunc(said, func(text string) bool { return strings.HasPrefix(text, a.seen) }) {
+		a.at.try(client, a.args...)
+		if said := host.unexpected(); !slices.ContainsFunc(said, func(text string) bool { return strings.HasPrefix(text, a.seen) }) {
 			t.Errorf("the control: %q: %q", a.args, said)
 		}
 	}
@@ -186,19 +186,4 @@ func TestPacketsOfNoConnection(t *testing.T) {
 	if seen := out.take(); !saw(seen, kindSegment+" "+public+":5432") {
 		t.Errorf("%s", seen)
 	}
-}
-
-// staysInside reports whether a packet in a sandbox's namespace is for the gateway there,
-// or for the sandbox itself.
-func staysInside(p packet) bool {
-	pool := netip.MustParsePrefix("198.18.0.0/15")
-	to := p.to.Addr()
-	return to.IsLoopback() || pool.Contains(to) && strings.HasPrefix(p.what, kindBegin)
-}
-
-// watch looks at all packets in the namespace of s while t lasts.
-func (s sandbox) watch(t *testing.T) {
-	t.Helper()
-	l := &lookout{where: "in sandbox " + s.id, capture: startCapture(t, inspected(t, s)), harmless: staysInside}
-	t.Cleanup(func() { l.settle(t) })
 }

@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 		code = harness.MainWith(m, &daemon, func(d *harness.Daemon) {
 			d.Wrap = host.enter()
 			d.Config = host.config()
+			host.watchInside(d)
 		})
 	}
 	if err := errors.Join(err, host.close()); err != nil {

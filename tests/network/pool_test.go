@@ -11,13 +11,20 @@ import (
 // launch starts another daemon in the world, which goes with t.
 func launch(t *testing.T, config string) *harness.Daemon {
 	t.Helper()
+	return launchIn(t, host.enter(), config)
+}
+
+// launchIn starts another daemon by what is put before its command line.
+func launchIn(t *testing.T, enter []string, config string) *harness.Daemon {
+	t.Helper()
 	d := harness.New(t)
-	d.Wrap, d.Config = host.enter(), config
+	d.Wrap, d.Config = enter, config
+	host.watchInside(d)
 	d.Launch(t)
 	t.Cleanup(func() {
 		d.Stop(t)
 		d.CheckNothingLeft(t)
-		host.lookout.settle(t)
+		host.leave(t, d)
 	})
 	return d
 }

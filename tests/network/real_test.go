@@ -31,7 +31,7 @@ func TestRealWorld(t *testing.T) {
 	}
 	_ = r.Body.Close()
 
-	d := harness.Start(t) // in the host's own namespace
+	d := launchIn(t, nil, "") // in the host's own namespace
 	port := u.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]

@@ -57,15 +57,15 @@ func create(t *testing.T, flags ...string) sandbox {
 	return createFor(t, daemon, flags...)
 }
 
-// createFor makes a sandbox of d, which goes with t, and looks at all packets in it.
+// createFor makes a sandbox of d, which goes with t.
 func createFor(t *testing.T, d *harness.Daemon, flags ...string) sandbox {
 	t.Helper()
 	s := createOn(t, d, flags...)
 	t.Cleanup(func() {
 		d.Run(t, "rm", "-f", s.id)
-		host.lookout.settle(t)
+		host.settle(t)
 	})
-	s.watch(t)
+	host.inside[d].of(t, s) // fails if nobody looks
 	return s
 }
 

@@ -12,8 +12,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"testing"
 
 	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/tests/harness"
 )
 
 // Where the services of the world are.
@@ -37,8 +39,9 @@ var metadataServices = []string{"169.254.170.2", "100.100.100.200", "168.63.129.
 type world struct {
 	dir     string
 	ns      *netns.Namespace
-	source  string   // of who runs in it unconfined, as the client wants it
-	lookout *lookout // nil where nobody looks
+	source  string                       // of who runs in it unconfined, as the client wants it
+	lookout *lookout                     // nil where nobody looks
+	inside  map[*harness.Daemon]*watcher // those of the daemons in it
 	dns     *zone
 	mu      sync.Mutex
 	open    []io.Closer
@@ -95,14 +98,50 @@ func (w *world) watch(harmless func(packet) bool) error {
 		return err
 	}
 	w.lookout = &lookout{where: "on the host", capture: c, harmless: harmless}
+	w.inside = map[*harness.Daemon]*watcher{}
 	return nil
+}
+
+// watchInside begins to look at all packets in the sandboxes of a daemon that is not
+// started yet.
+func (w *world) watchInside(d *harness.Daemon) { w.inside[d] = watchInside(d) }
+
+// unexpected says what was seen since the last call and should not have been, on the host
+// and in sandboxes.
+func (w *world) unexpected() []string {
+	list := w.lookout.unexpected()
+	for _, i := range w.inside {
+		list = append(list, i.unexpected()...)
+	}
+	return list
+}
+
+// settle fails t for it.
+func (w *world) settle(t testing.TB) {
+	t.Helper()
+	for _, text := range w.unexpected() {
+		t.Error(text)
+	}
+}
+
+// leave ends to look into the sandboxes of a daemon that has ended.
+func (w *world) leave(t testing.TB, d *harness.Daemon) {
+	t.Helper()
+	w.settle(t)
+	if err := w.inside[d].close(); err != nil {
+		t.Error(err)
+	}
+	delete(w.inside, d)
 }
 
 // unwatch ends with what was not said yet. The daemons have ended.
 func (w *world) unwatch() error {
 	var errs []error
-	for _, text := range w.lookout.unexpected() {
+	for _, text := range w.unexpected() {
 		errs = append(errs, errors.New(text))
+	}
+	for _, i := range w.inside {
+		errs = append(errs, i.close())
 	}
 	return errors.Join(append(errs, w.lookout.capture.close())...)
 }

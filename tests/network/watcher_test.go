@@ -1,0 +1,146 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/tests/harness"
+)
+
+// watcher looks at all packets in each sandbox of a daemon, from the first one on until
+// it is gone.
+type watcher struct {
+	pattern string // of the files to which namespaces are bound
+	stop    chan struct{}
+
+	mu     sync.Mutex
+	inside map[string]*lookout // by that file
+	faults []string
+}
+
+// watchInside begins with a daemon that is not started yet.
+func watchInside(d *harness.Daemon) *watcher {
+	w := &watcher{pattern: sandbox{of: d, id: "*"}.netns(), stop: make(chan struct{}), inside: map[string]*lookout{}}
+	go w.follow()
+	return w
+}
+
+// follow looks for new namespaces, which nothing announces.
+func (w *watcher) follow() {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-w.stop:
+			return
+		case <-tick.C:
+			w.look()
+		}
+	}
+}
+
+func (w *watcher) look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	files, _ := filepath.Glob(w.pattern) // it is well-formed
+	for _, file := range files {
+		if w.inside[file] != nil {
+			continue
+		}
+		ns, err := netns.Open(file)
+		if err != nil { // it is not bound yet
+			continue
+		}
+		l, err := lookInto(file, ns)
+		if err != nil {
+			w.faults = append(w.faults, fmt.Sprintf("%s: %v", file, err))
+		}
+		if l != nil {
+			w.inside[file] = l
+		}
+	}
+}
+
+// lookInto begins before the first packet: that it is too late is an error beside the
+// lookout.
+func lookInto(file string, ns *netns.Namespace) (*lookout, error) {
+	defer ns.Close()
+	c, err := newCapture(ns)
+	if err != nil {
+		return nil, err
+	}
+	return &lookout{where: "in " + file, capture: c, harmless: staysInside}, ns.Do(carriedNothing)
+}
+
+// carriedNothing is an error unless no device of the calling thread's namespace has had
+// a packet (proc_pid_net(5)).
+func carriedNothing() error {
+	data, err := os.ReadFile("/proc/thread-self/net/dev")
+	for line := range strings.Lines(string(data)) {
+		name, counters, isDevice := strings.Cut(line, ":")
+		if f := strings.Fields(counters); isDevice && (f[1] != "0" || f[9] != "0") { // received, sent
+			err = errors.Join(err, fmt.Errorf("%s had packets before somebody looked: %s", strings.TrimSpace(name), counters))
+		}
+	}
+	return err
+}
+
+// staysInside reports whether a packet in a sandbox's namespace is for the gateway there,
+// or for the sandbox itself.
+func staysInside(p packet) bool {
+	pool := netip.MustParsePrefix("198.18.0.0/15")
+	to := p.to.Addr()
+	return to.IsLoopback() || p.device == loIndex && p.from.Addr() == to || pool.Contains(to) && strings.HasPrefix(p.what, kindBegin)
+}
+
+// unexpected says what was seen since the last call and should not have been. Sandboxes
+// that are gone are let go of.
+func (w *watcher) unexpected() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.faults
+	w.faults = nil
+	for file, l := range w.inside {
+		_, gone := os.Stat(file)
+		list = append(list, l.unexpected()...)
+		if gone == nil {
+			continue
+		}
+		delete(w.inside, file)
+		if err := l.capture.close(); err != nil {
+			list = append(list, err.Error())
+		}
+	}
+	return list
+}
+
+// of is the lookout in a sandbox that has been created.
+func (w *watcher) of(t testing.TB, s sandbox) *lookout {
+	t.Helper()
+	w.look()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.inside[s.netns()] == nil {
+		t.Fatalf("nobody looks into sandbox %s", s.id)
+	}
+	return w.inside[s.netns()]
+}
+
+// close ends to look for sandboxes. Those that there were are gone.
+func (w *watcher) close() (err error) {
+	close(w.stop)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for file := range w.inside {
+		err = errors.Join(err, fmt.Errorf("%s outlives its daemon", file))
+	}
+	return err
+}
