@@ -107,7 +107,7 @@ func (c *capture) note(p packet, arrives bool) {
 	case p.cites.to.IsValid() && (c.flows[p.cites] || c.flows[p.cites.back()]):
 	default:
 		c.flows[p.flow] = true
-		if !slices.Contains(c.seen, p) {
+		if !slices.ContainsFunc(c.seen, p.like) {
 			c.seen = append(c.seen, p)
 		}
 	}

@@ -118,7 +118,7 @@ func proxied(t *testing.T, secret string) string {
 		t.Fatal(err)
 	}
 	proxy := fmt.Sprintf("{url: http://%s, credentials: file:%s, except: [near.example.org, 93.184.215.14/31]}", forwarderAt, path)
-	return fmt.Sprintf("network: {dns: [%s], map: {mirror.example: %q}, upstream_proxy: %s}\n", resolver, private+":80", proxy)
+	return fmt.Sprintf("network: {dns: [%s], map: {mirror.example: %q}, upstream_proxy: %s}\n", resolver, mirror+":80", proxy)
 }
 
 // secrets are what nobody may read, however it is written.

@@ -20,7 +20,7 @@ func learn(t *testing.T, script string, flags ...string) harness.Result {
 
 // What is learnt from a command is enough for it, and no rule of it is too many.
 func TestLearn(t *testing.T) {
-	reaches(t, "web.example:80", "db.example:5432", private+":80") // the last is the mirror
+	reaches(t, "web.example:80", "db.example:5432", mirror+":80")
 	asks(t, "inside.example")
 	script := "cd /workspace; ./client http http://web.example/; ./client echo db.example:5432; ./client http http://inside.example/; ./client http http://mirror.example/; exit 5"
 	r := learn(t, script)

@@ -26,11 +26,20 @@ type packet struct {
 	cites flow   // that of the packet whose fate an ICMP packet tells
 }
 
+// like reports whether p differs from another by its source port alone.
+func (p packet) like(o packet) bool {
+	return p.what == o.what && p.device == o.device && p.from.Addr() == o.from.Addr()
+}
+
 func (p packet) String() string {
-	if !p.from.IsValid() {
-		return p.what
+	text := p.what
+	if p.from.IsValid() {
+		text += " from " + where(p.from)
 	}
-	return p.what + " from " + where(p.from)
+	if p.device > loIndex {
+		text += fmt.Sprintf(" on device %d", p.device)
+	}
+	return text
 }
 
 // where is an address, with its port if there is one.

@@ -84,8 +84,8 @@ func TestPool(t *testing.T) {
 
 // The operator's word is over all that profiles and requests say.
 func TestAirGapped(t *testing.T) {
-	reaches(t, private+":80")
-	d := launch(t, "air_gapped: true\nnetwork: {dns: ["+resolver+"], map: {mirror.example: \""+private+":80\"}}\n")
+	reaches(t, mirror+":80")
+	d := launch(t, "air_gapped: true\nnetwork: {dns: ["+resolver+"], map: {mirror.example: \""+mirror+":80\"}}\n")
 	for _, flags := range [][]string{{"--network", "open"}, {"--allow", "web.example"}, {"--allow", "*.example.com"}, {"--allow", "93.184.215.14:80"}} {
 		d.Refused(t, "SBX-404", append(append([]string{"run", "--json"}, flags...), "--", "true")...)
 	}
@@ -93,7 +93,7 @@ func TestAirGapped(t *testing.T) {
 		r := d.Try("run", "--network", "allow", "--workspace", clientDir(t)+":ro", "--", "/workspace/client", "http", url)
 		return r.Stdout + r.Stderr
 	}
-	if said := get("http://mirror.example/"); !strings.Contains(said, "200 I am "+private) {
+	if said := get("http://mirror.example/"); !strings.Contains(said, "200 I am "+mirror) {
 		t.Errorf("the mirror: %q", said)
 	}
 	if said := get("http://web.example/"); !strings.Contains(said, "error:") {

@@ -30,7 +30,7 @@ func check(t *testing.T, at place, list []attempt) {
 
 // What a rule names is reached, with any protocol, under its name.
 func TestAllowed(t *testing.T) {
-	reaches(t, "web.example:80", "web.example:443", "api.web.example:80", "db.example:5432", "inside.example:80")
+	reaches(t, "web.example:80", "web.example:443", "api.web.example:80", "db.example:5432", "inside.example:80", mirror+":80")
 	s := create(t, "--allow", "web.example", "--allow", "*.web.example", "--allow", "db.example:5432", "--allow", "inside.example,private", "--deny", "bad.web.example")
 	check(t, s, []attempt{
 		{"HTTP", []string{"http", "http://web.example/"}, "200 I am " + public + ", you asked for web.example"},
@@ -38,7 +38,7 @@ func TestAllowed(t *testing.T) {
 		{"below a wildcard", []string{"http", "http://api.web.example/"}, "200 I am " + public},
 		{"any protocol on another port", []string{"echo", "db.example:5432"}, "echo ping"},
 		{"what is not public, by a rule that says so", []string{"http", "http://inside.example/"}, "200 I am " + private},
-		{"a mapped name", []string{"http", "http://mirror.example/"}, "200 I am " + private},
+		{"a mapped name", []string{"http", "http://mirror.example/"}, "200 I am " + mirror},
 		{"another spelling", []string{"http", "http://WEB.example./"}, "200 I am " + public},
 		{"the sandbox's own loopback device", []string{"echo", "127.0.0.1:5432"}, "connection refused"},
 	})

@@ -42,7 +42,7 @@ func TestUpstreamProxy(t *testing.T) {
 			t.Errorf("the proxy was asked %q", asked)
 		}
 	})
-	reaches(t, forwarderAt, "near.example.org:80", public+":5432", "inside.example:80")
+	reaches(t, forwarderAt, "near.example.org:80", public+":5432", "inside.example:80", mirror+":80")
 	asks(t, "inner.example.org", "db.corp")
 	d := launch(t, proxied(t, credentials))
 	s := createFor(t, d, throughRules...)
@@ -59,7 +59,7 @@ func TestUpstreamProxy(t *testing.T) {
 		{attempt{"an exception by name", []string{"http", "http://near.example.org/"}, "200 I am " + public}, ""},
 		{attempt{"an exception by address", []string{"echo", public + ":5432"}, "echo ping"}, ""},
 		{attempt{"what is private", []string{"http", "http://inside.example/"}, "200 I am " + private}, ""},
-		{attempt{"a mapped name", []string{"http", "http://mirror.example/"}, "200 I am " + private}, ""},
+		{attempt{"a mapped name", []string{"http", "http://mirror.example/"}, "200 I am " + mirror}, ""},
 		{attempt{"what is public, by a rule for what is private", []string{"http", "http://inner.example.org/"}, "403 SBX-701"}, ""},
 		{attempt{"what is public, under a name of this site", []string{"http", "http://db.corp/"}, "403 SBX-701"}, ""},
 		{attempt{"a name that no rule allows", []string{"http", "http://other.example.org/"}, "error:"}, ""},
@@ -207,14 +207,14 @@ func TestUpstreamProxyKnowsNobody(t *testing.T) {
 
 // air_gapped is over the proxy too.
 func TestUpstreamProxyAirGapped(t *testing.T) {
-	reaches(t, private+":80")
+	reaches(t, mirror+":80")
 	f := startForwarder(t, outer)
 	d := launch(t, "air_gapped: true\n"+proxied(t, credentials))
 	d.Refused(t, "SBX-404", "run", "--json", "--allow", "far.example.com", "--", "true")
 	d.Refused(t, "SBX-404", "run", "--json", "--network", "open", "--", "true")
 	s := createFor(t, d, "--network", "allow")
 	check(t, s, []attempt{
-		{"a mapped name", []string{"http", "http://mirror.example/"}, "200 I am " + private},
+		{"a mapped name", []string{"http", "http://mirror.example/"}, "200 I am " + mirror},
 		{"a name", []string{"http", "http://far.example.com/"}, "error:"},
 	})
 	if asked := f.take(); len(asked) > 0 {

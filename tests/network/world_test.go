@@ -23,6 +23,7 @@ const (
 	public    = "93.184.215.14" // HTTP on 80, TLS on 443, an echo on 5432
 	elsewhere = "93.184.215.99" // the same, under other names
 	private   = "10.9.8.7"      // the same
+	mirror    = "10.9.8.8"      // the same; the operator's mirror.example
 	metadata  = "169.254.169.254"
 	resolver  = "127.0.0.53"
 	publicV6  = "2606:4700:4700::1111" // the same
@@ -69,7 +70,7 @@ func (w *world) build() error {
 	if w.ns, err = netns.Open(w.path()); err != nil {
 		return err
 	}
-	for _, addr := range append([]string{public, elsewhere, private, metadata, publicV6, control, controlV6}, metadataServices...) {
+	for _, addr := range append([]string{public, elsewhere, private, mirror, metadata, publicV6, control, controlV6}, metadataServices...) {
 		line := append(w.enter(), "ip", "addr", "add", addr, "dev", "lo")
 		if strings.Contains(addr, ":") {
 			line = append(line, "nodad") // it can be listened at, at once
@@ -86,7 +87,7 @@ func (w *world) enter() []string { return []string{"nsenter", "--net=" + w.path(
 
 // config is what the daemon has to know.
 func (w *world) config() string {
-	return "network:\n  dns: [" + resolver + "]\n  map: {mirror.example: \"" + private + ":80\"}\n" +
+	return "network:\n  dns: [" + resolver + "]\n  map: {mirror.example: \"" + mirror + ":80\"}\n" +
 		"profiles:\n  web: {network: {mode: allow, allow: [web.example], deny: [bad.web.example]}}\n" +
 		"  ready: {}\npools:\n  - {profile: ready, size: 1}\n"
 }
@@ -162,7 +163,7 @@ func (w *world) serve() error {
 	if err != nil {
 		return err
 	}
-	for _, addr := range append([]string{public, elsewhere, private, metadata, publicV6, "127.0.0.1"}, metadataServices...) {
+	for _, addr := range append([]string{public, elsewhere, private, mirror, metadata, publicV6, "127.0.0.1"}, metadataServices...) {
 		if err := w.serveAt(addr, cert); err != nil {
 			return err
 		}
