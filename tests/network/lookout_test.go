@@ -94,6 +94,7 @@ func question(kind, name, resolver string) string {
 // resolver for those that are names. It must.
 func reaches(t testing.TB, addresses ...string) {
 	t.Helper()
+	t.Cleanup(func() { host.settle(t) }) // of sandboxes too
 	for _, address := range addresses {
 		name, port, err := net.SplitHostPort(address)
 		if err != nil {

@@ -18,17 +18,18 @@ import (
 // watcher looks at all packets in each sandbox of a daemon, from the first one on until
 // it is gone.
 type watcher struct {
-	pattern string // of the files to which namespaces are bound
-	stop    chan struct{}
+	daemon *harness.Daemon
+	stop   chan struct{}
 
 	mu     sync.Mutex
-	inside map[string]*lookout // by that file
+	began  map[string]bool     // by the file to which a namespace is bound
+	inside map[string]*lookout // of those that are there
 	faults []string
 }
 
 // watchInside begins with a daemon that is not started yet.
 func watchInside(d *harness.Daemon) *watcher {
-	w := &watcher{pattern: sandbox{of: d, id: "*"}.netns(), stop: make(chan struct{}), inside: map[string]*lookout{}}
+	w := &watcher{daemon: d, stop: make(chan struct{}), began: map[string]bool{}, inside: map[string]*lookout{}}
 	go w.follow()
 	return w
 }
@@ -50,7 +51,7 @@ func (w *watcher) follow() {
 func (w *watcher) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	files, _ := filepath.Glob(w.pattern) // it is well-formed
+	files, _ := filepath.Glob(sandbox{of: w.daemon, id: "*"}.netns()) // it is well-formed
 	for _, file := range files {
 		if w.inside[file] != nil {
 			continue
@@ -64,7 +65,7 @@ func (w *watcher) look() {
 			w.faults = append(w.faults, fmt.Sprintf("%s: %v", file, err))
 		}
 		if l != nil {
-			w.inside[file] = l
+			w.inside[file], w.began[file] = l, true
 		}
 	}
 }
@@ -134,13 +135,21 @@ func (w *watcher) of(t testing.TB, s sandbox) *lookout {
 	return w.inside[s.netns()]
 }
 
-// close ends to look for sandboxes. Those that there were are gone.
+// close ends to look for sandboxes. The daemon has ended: those that there were are gone,
+// and its log names those in which something ran.
 func (w *watcher) close() (err error) {
 	close(w.stop)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for file := range w.inside {
 		err = errors.Join(err, fmt.Errorf("%s outlives its daemon", file))
+	}
+	for line := range strings.Lines(w.daemon.Log()) {
+		_, fields, ended := strings.Cut(line, `msg="command ended" sandbox=`)
+		id, _, _ := strings.Cut(fields, " ")
+		if ended && !w.began[sandbox{id, w.daemon}.netns()] {
+			err = errors.Join(err, fmt.Errorf("nobody looked into sandbox %s", id))
+		}
 	}
 	return err
 }
