@@ -121,8 +121,11 @@ func (c *capture) take() []packet {
 	seen := c.seen
 	c.seen = nil
 	lost, err := unix.GetsockoptTpacketStats(c.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
-	if err != nil || lost.Drops > 0 {
-		seen = append(seen, packet{what: fmt.Sprintf("%d packets that were not seen, %v", lost.Drops, err)})
+	switch {
+	case err != nil:
+		seen = append(seen, packet{what: "nobody knows whether all were seen: " + err.Error()})
+	case lost.Drops > 0:
+		seen = append(seen, packet{what: fmt.Sprintf("%d packets that were not seen", lost.Drops)})
 	}
 	return seen
 }
