@@ -91,7 +91,7 @@ func question(kind, name, resolver string) string {
 }
 
 // reaches lets the gateway connect to addresses while t lasts, HOST:PORT, and ask the
-// resolver for those that are names. It must.
+// resolver for those that are names. That it does not connect fails t.
 func reaches(t testing.TB, addresses ...string) {
 	t.Helper()
 	t.Cleanup(func() { host.settle(t) }) // of sandboxes too
