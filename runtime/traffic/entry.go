@@ -2,7 +2,6 @@ package traffic
 
 import (
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/caisson-run/caisson/gateway/dns"
@@ -34,6 +33,7 @@ type Entry struct {
 	Address  string        `json:"address,omitempty"` // that was connected to, without the port; empty if none was
 	Peer     string        `json:"peer,omitempty"`    // of what came in: the address and port that it came from
 	Private  bool          `json:"private,omitempty"` // it led to an address that is not public, as a rule has to say
+	Mapped   bool          `json:"mapped,omitempty"`  // the operator's map says where the name leads
 	Rule     string        `json:"rule,omitempty"`    // that caused the verdict
 	Code     sbxerr.Code   `json:"code,omitempty"`
 	Reason   string        `json:"reason,omitempty"`
@@ -50,7 +50,7 @@ func entryOfAttempt(a proxy.Attempt) Entry {
 	}
 	e := Entry{
 		Time: a.Begun, Kind: Connection, Verdict: string(a.Verdict), Name: string(a.Name), Port: a.Asked.Port(), Private: isPrivate(address),
-		Rule: a.Rule, Code: a.Code, Reason: a.Reason, Sent: a.Sent, Received: a.Received, Duration: a.Duration, Skipped: a.Skipped,
+		Mapped: a.Mapped, Rule: a.Rule, Code: a.Code, Reason: a.Reason, Sent: a.Sent, Received: a.Received, Duration: a.Duration, Skipped: a.Skipped,
 	}
 	if a.Proxied {
 		e.Private = false // where it led to, the proxy knows
@@ -91,7 +91,7 @@ func entryOfQuery(q dns.Query, now time.Time) Entry {
 // Seen is what a policy must allow for e to happen again, and false where e came
 // to nothing, or is the operator's to allow: a mapped name needs no rule.
 func (e Entry) Seen() (policy.Seen, bool) {
-	if strings.HasPrefix(e.Rule, "map ") || e.Kind != Connection || e.Verdict == string(proxy.Refused) || e.Verdict == string(proxy.Failed) {
+	if e.Mapped || e.Kind != Connection || e.Verdict == string(proxy.Refused) || e.Verdict == string(proxy.Failed) {
 		return policy.Seen{}, false
 	}
 	s := policy.Seen{Name: policy.Name(e.Name), Port: e.Port, Private: e.Private}

@@ -100,13 +100,15 @@ func TestProxied(t *testing.T) {
 	}
 }
 
-// Where a mapped name leads, no rule has to say.
-func TestMappedIsNotPrivate(t *testing.T) {
+// A mapped name needs no rule, whatever ended the connection.
+func TestMappedNeedsNoRule(t *testing.T) {
 	for _, mapped := range []bool{false, true} {
 		a := attempt("x.example", 5)
-		a.Mapped = mapped
-		if seen, ok := entryOfAttempt(a).Seen(); seen.Private == mapped || !ok {
-			t.Errorf("mapped: %v, learnt as %+v, %v", mapped, seen, ok)
+		a.Mapped, a.Verdict, a.Rule = mapped, proxy.Stopped, "end of the sandbox"
+		if e := entryOfAttempt(a); e.Private == mapped {
+			t.Errorf("mapped: %v, private: %v", mapped, e.Private)
+		} else if _, ok := e.Seen(); ok == mapped {
+			t.Errorf("mapped: %v, learnt: %v", mapped, ok)
 		}
 	}
 }
@@ -198,7 +200,7 @@ func TestSeen(t *testing.T) {
 		{Entry{Kind: Connection, Verdict: "refused", Name: "x.example", Port: 443}, policy.Seen{}, false},
 		{Entry{Kind: Connection, Verdict: "failed", Name: "x.example", Port: 443}, policy.Seen{}, false},
 		{Entry{Kind: Connection, Verdict: "allowed", Address: "nowhere", Port: 443}, policy.Seen{}, false},
-		{Entry{Kind: Connection, Verdict: "allowed", Name: "x.example", Port: 443, Private: true, Rule: "map x.example=10.0.0.1"}, policy.Seen{}, false},
+		{Entry{Kind: Connection, Verdict: "allowed", Name: "x.example", Port: 443, Mapped: true, Rule: "map x.example=10.0.0.1"}, policy.Seen{}, false},
 		{Entry{Kind: Inbound, Verdict: "allowed", Port: 8080}, policy.Seen{}, false},
 		{Entry{Kind: Lookup, Verdict: "answered", Name: "x.example"}, policy.Seen{}, false},
 	} {
