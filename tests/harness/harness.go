@@ -15,6 +15,7 @@ import (
 	goruntime "runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -42,7 +43,7 @@ type Daemon struct {
 	Config string
 
 	cmd *exec.Cmd
-	log *bytes.Buffer
+	log *record
 	// ended is closed when the process was collected.
 	ended chan struct{}
 }
@@ -148,7 +149,7 @@ func (d *Daemon) spawn(t testing.TB, flags ...string) {
 		t.Fatal(err)
 	}
 	args := append([]string{"--config", file, "--root", d.Root, "--state", d.State}, flags...)
-	d.log = &bytes.Buffer{}
+	d.log = &record{}
 	line := append(slices.Clone(d.Wrap), append([]string{cmp.Or(d.Program, Bin(t, "caissond"))}, args...)...)
 	d.cmd = exec.Command(line[0], line[1:]...)
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
@@ -226,6 +227,24 @@ func (d *Daemon) AwaitEnd(t testing.TB) {
 		t.Errorf("the daemon did not end within %s:\n%s", stopTimeout, d.log)
 		d.Kill(t)
 	}
+}
+
+// record keeps what a process writes while others read it.
+type record struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(p)
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
 }
 
 // Log returns what the daemon has logged. It is complete once it has ended.

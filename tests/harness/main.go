@@ -3,6 +3,7 @@ package harness
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"testing"
 )
 
@@ -19,10 +20,12 @@ func MainWith(m *testing.M, shared **Daemon, prepare func(*Daemon)) int {
 	t := &mainT{name: "shared daemon"}
 	*shared = New(t)
 	prepare(*shared)
-	(*shared).start(t)
-	code := m.Run()
-	printExceptions()
-	t.finish()
+	code := 1
+	if t.do(func() { (*shared).start(t) }); !t.Failed() {
+		code = m.Run()
+		printExceptions()
+	}
+	t.do(t.finish)
 	if t.Failed() {
 		return 1
 	}
@@ -54,11 +57,20 @@ func (t *mainT) Errorf(format string, args ...any) { t.Error(fmt.Sprintf(format,
 
 func (t *mainT) Fatal(args ...any) {
 	t.Error(args...)
-	t.finish()
-	os.Exit(1)
+	runtime.Goexit()
 }
 
 func (t *mainT) Fatalf(format string, args ...any) { t.Fatal(fmt.Sprintf(format, args...)) }
+
+// do does f until its end or a Fatal.
+func (t *mainT) do(f func()) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f()
+	}()
+	<-ended
+}
 
 func (t *mainT) finish() {
 	for len(t.cleanups) > 0 {
