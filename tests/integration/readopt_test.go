@@ -40,6 +40,7 @@ func TestNothingIsLost(t *testing.T) {
 	d := harness.StartWith(t, "")
 	id := box(t, d, "counter", "-m", "64M", "-l", "a=b")
 	number := start(t, d, "counter", "sh", "-c", counting)
+	await(t, "output to leave out", func() bool { return ps(t, d, "counter")[0].StdoutBytes >= 4 })
 	exec := beside(t, d, "exec", "counter", "--", "sh", "-c", counting)
 	follow := beside(t, d, "logs", "--exec", number, "--follow", "--offset", "4", "counter")
 	waiting := beside(t, d, "wait", "counter", number)
