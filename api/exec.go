@@ -15,7 +15,8 @@ const killTimeout = 2 * time.Second
 
 // Exec executes a command in the foreground of the sandbox ref and returns how
 // it ended. The end of ctx, or an error of the caller's own writers (wrapped
-// under SBX-804), kills it.
+// under SBX-804), kills it; where ctx has ended and it cannot be killed, the error
+// is why.
 //
 // A connection that breaks while the command runs is made again, for as long
 // as the client's Reconnect says, and the streams continue where they were: no
@@ -30,18 +31,26 @@ func (c *Client) Exec(ctx context.Context, ref string, spec *caissonv1.ExecSpec,
 	result, err := f.run(ctx, &caissonv1.StreamExecRequest{Kind: &caissonv1.StreamExecRequest_Start{
 		Start: &caissonv1.StreamExecStart{Ref: ref, Exec: withStdin(spec, rio.Stdin != nil)},
 	}})
-	if f.exec != "" && (ctx.Err() != nil || errors.Is(err, sbxerr.ClientIO)) && err != nil {
-		c.kill(ctx, ref, f.exec)
+	if f.exec == "" || err == nil || ctx.Err() == nil && !errors.Is(err, sbxerr.ClientIO) {
+		return result, err
 	}
-	return result, err
+	if left := c.End(ctx, ref, f.exec); left != nil && ctx.Err() != nil {
+		return nil, left
+	}
+	return nil, err
 }
 
-// kill ends a command that nobody will attach to. Where that fails, the
-// daemon's attach_grace ends it.
-func (c *Client) kill(ctx context.Context, ref, exec string) {
+// End kills a command and all that it started, for a caller who is leaving: also when
+// ctx has ended. One that has ended by itself is no error. Where it fails, as in a
+// sandbox that is paused, the daemon's attach_grace ends a command of the foreground.
+func (c *Client) End(ctx context.Context, ref, exec string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
 	defer cancel()
-	_ = c.Kill(ctx, ref, exec, syscall.SIGKILL, true)
+	err := c.Kill(ctx, ref, exec, syscall.SIGKILL, true)
+	if errors.Is(err, sbxerr.State) || errors.Is(err, sbxerr.NotFound) || errors.Is(err, sbxerr.ExecNotFound) {
+		return nil
+	}
+	return err
 }
 
 // Attach connects the caller with a command that runs, or ran, in the sandbox

@@ -17,6 +17,9 @@ import (
 // SIGTERM, before its sandbox is ended.
 const signalGrace = 10 * time.Second
 
+// stuckGrace is how long a call has to return once it is ended.
+const stuckGrace = 3 * time.Second
+
 // app is one invocation: what it reads and writes, and what it asks of its
 // host. Tests replace the latter.
 type app struct {
@@ -29,6 +32,7 @@ type app struct {
 	euid       int
 	autoSocket string // where a daemon may be started
 	grace      time.Duration
+	stuck      time.Duration
 	now        func() time.Time
 
 	socket string       // --socket
@@ -40,7 +44,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	return &app{
 		stdin: stdin, stdout: stdout, stderr: stderr,
 		lookupEnv: os.LookupEnv, exec: syscall.Exec, executable: os.Executable, euid: os.Geteuid(),
-		autoSocket: api.DefaultSocket, grace: signalGrace, now: time.Now, output: formatTable,
+		autoSocket: api.DefaultSocket, grace: signalGrace, stuck: stuckGrace, now: time.Now, output: formatTable,
 	}
 }
 

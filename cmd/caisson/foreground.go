@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/caisson-run/caisson/api"
@@ -15,6 +18,7 @@ type task struct {
 	limit            *int64 // of each stream that is kept for one object
 	stdout0, stderr0 int64  // offsets at which the output begins
 	consequence      string // of a second Ctrl-C
+	remedy           string // of that, where the usual one is none
 	ends             bool   // a caller that leaves has to end the command itself
 	// run runs it. A nil size is no terminal.
 	run func(ctx context.Context, c *api.Client, size *caissonv1.WinSize, rio api.IO) (*caissonv1.Result, error)
@@ -28,6 +32,7 @@ func (a *app) foreground(ctx context.Context, t task) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	relay := newRelay(a.grace, t.consequence, cancel)
+	relay.remedy = t.remedy
 	go relay.run(ctx)
 
 	client, err := a.client(ctx)
@@ -36,7 +41,9 @@ func (a *app) foreground(ctx context.Context, t task) error {
 	}
 	defer client.Close()
 	out := a.taskOutput(t)
+	var running atomic.Pointer[caissonv1.Exec]
 	rio := api.IO{Stdout: out.stdout, Stderr: out.stderr, Signals: relay.forward, Started: func(e *caissonv1.Exec) {
+		running.Store(e)
 		relay.started()
 		out.start(e)
 	}}
@@ -55,7 +62,10 @@ func (a *app) foreground(ctx context.Context, t task) error {
 		defer screen.close()
 		size, rio.Resizes = screen.size().Message(), screen.resizes
 	}
-	result, err := t.run(ctx, client, size, rio)
+	result, err := untilStuck(ctx, a.stuck, func() (*caissonv1.Result, error) { return t.run(ctx, client, size, rio) })
+	if e := running.Load(); errors.Is(err, errStuck) && t.ends && e != nil { // who is stuck cannot end it
+		err = cmp.Or(client.End(ctx, e.SandboxId, e.Id), err)
+	}
 	if err != nil {
 		return relay.explain(ctx, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -254,6 +255,87 @@ func TestSecondSignalEndsTheSandbox(t *testing.T) {
 	if code != 128+int(syscall.SIGTERM) || len(heard) != 1 || !strings.Contains(stderr, "SIGTERM came a second time") || !strings.Contains(stderr, "SBX-002") {
 		t.Errorf("exit code %d, heard %v, stderr %q", code, heard, stderr)
 	}
+}
+
+// leaving is a daemon whose command writes without end and hears no signal but KILL,
+// to which onKill answers, and what came to it.
+func leaving(onKill error) (f *servertest.Fake, killed chan struct{}) {
+	killed = make(chan struct{}, 1)
+	return &servertest.Fake{
+		OnExec: func(_ context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+			rio.Started(runtime.Info{ID: "id"}, runtime.ExecInfo{ID: "exec", SandboxID: "id"})
+			for {
+				if _, err := rio.Stdout.Write(make([]byte, 64<<10)); err != nil {
+					return nil, err
+				}
+			}
+		},
+		OnSignal: func(ref, exec string, req runtime.SignalRequest) error {
+			if req.Signal == syscall.SIGKILL && req.All && ref == "id" && exec == "exec" {
+				killed <- struct{}{}
+				return onKill
+			}
+			return nil
+		},
+	}, killed
+}
+
+// twice runs caisson exec in this process, with such an output, and interrupts it twice.
+func twice(t *testing.T, f *servertest.Fake, stdout io.Writer, written <-chan struct{}) (code int, stderr string) {
+	t.Helper()
+	t.Setenv("CAISSON_SOCKET", servertest.Listen(t, f))
+	var errOut bytes.Buffer
+	a := newApp(nil, stdout, &errOut)
+	a.stuck = 100 * time.Millisecond
+	exit := make(chan int, 1)
+	go func() { exit <- a.run(t.Context(), []string{"exec", "id", "--", "yes"}) }()
+	await(t, "output", written)
+	for range 2 {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond) // a second one at once is the same
+	}
+	return await(t, "exit", exit), errOut.String()
+}
+
+// tellingWriter closes begun with its first Write, and blocks where it is to.
+type tellingWriter struct {
+	begun  chan struct{}
+	once   sync.Once
+	blocks chan struct{}
+}
+
+func (w *tellingWriter) Write(p []byte) (int, error) {
+	w.once.Do(func() { close(w.begun) })
+	if w.blocks != nil {
+		<-w.blocks
+	}
+	return len(p), nil
+}
+
+// TestStuckOutput: a client whose output nobody takes ends with its second signal, and
+// kills the command first.
+func TestStuckOutput(t *testing.T) {
+	f, killed := leaving(nil)
+	w := &tellingWriter{begun: make(chan struct{}), blocks: make(chan struct{})}
+	defer close(w.blocks)
+	code, stderr := twice(t, f, w, w.begun)
+	if code != 130 || !strings.Contains(stderr, "SIGINT came a second time: the command is killed [SBX-002]") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	await(t, "kill", killed)
+}
+
+// TestLeavingAPausedSandbox: what cannot be killed is not said to be.
+func TestLeavingAPausedSandbox(t *testing.T) {
+	f, killed := leaving(sbxerr.New(sbxerr.Paused, "a.b", "sandbox id is paused"))
+	w := &tellingWriter{begun: make(chan struct{})}
+	code, stderr := twice(t, f, w, w.begun)
+	if code != 130 || !strings.Contains(stderr, "its sandbox is paused, so the command is ended when it goes on") || strings.Contains(stderr, "killed") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	await(t, "kill", killed)
 }
 
 func TestGraceEndsTheSandbox(t *testing.T) {

@@ -15,6 +15,9 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
+// relayed are the signals that a command gets instead of us.
+var relayed = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2}
+
 // pendingSignals is how many signals wait until the daemon has taken those before.
 const pendingSignals = 64
 
@@ -29,6 +32,7 @@ type relay struct {
 	cancel  context.CancelCauseFunc
 
 	consequence string // of cancel, for the message
+	remedy      string // where the usual one is none
 }
 
 // interruption is why a run was cancelled.
@@ -54,7 +58,7 @@ func newRelay(grace time.Duration, consequence string, cancel context.CancelCaus
 
 		consequence: consequence,
 	}
-	signal.Notify(r.caught, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	signal.Notify(r.caught, relayed...)
 	return r
 }
 
@@ -70,7 +74,7 @@ func (r *relay) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-grace:
-			r.cancel(&interruption{first, fmt.Sprintf("did not end the command within %v", r.grace), r.consequence})
+			r.end(first, fmt.Sprintf("did not end the command within %v", r.grace))
 			return
 		case s := <-r.caught:
 			sig, ok := s.(syscall.Signal)
@@ -79,11 +83,11 @@ func (r *relay) run(ctx context.Context) {
 			}
 			ends := sig == syscall.SIGINT || sig == syscall.SIGTERM
 			if ends && !r.running.Load() {
-				r.cancel(&interruption{sig, "came before the command ran", r.consequence})
+				r.end(sig, "came before the command ran")
 				return
 			}
 			if ends && first != 0 {
-				r.cancel(&interruption{sig, "came a second time", r.consequence})
+				r.end(sig, "came a second time")
 				return
 			}
 			if ends {
@@ -92,6 +96,12 @@ func (r *relay) run(ctx context.Context) {
 			r.pass(sig)
 		}
 	}
+}
+
+// end cancels the call. The next signal ends the program, whatever it waits for.
+func (r *relay) end(sig syscall.Signal, reason string) {
+	r.cancel(&interruption{sig, reason, r.consequence})
+	signal.Reset(relayed...)
 }
 
 // pass hands sig to the client. Signals before the command runs, other than those
@@ -113,5 +123,8 @@ func (r *relay) explain(ctx context.Context, err error) error {
 	if !errors.As(context.Cause(ctx), &why) {
 		return err
 	}
-	return &exitError{exitSignal + int(why.signal), sbxerr.Wrap(sbxerr.Canceled, "caisson.run", why)}
+	if errors.Is(err, sbxerr.Paused) {
+		why.then = "its sandbox is paused, so the command is ended when it goes on"
+	}
+	return &exitError{exitSignal + int(why.signal), sbxerr.WithRemedy(sbxerr.Canceled, "caisson.run", why, r.remedy)}
 }
