@@ -55,10 +55,13 @@ func Explain(err error) *Error {
 	return e
 }
 
-// codeOf is sbxerr.Of, with a code for the two errors of contexts.
+// codeOf is sbxerr.Of, with a code for the two errors of contexts: whose time is over
+// has not cancelled.
 func codeOf(err error) sbxerr.Code {
 	code := sbxerr.Of(err)
 	switch {
+	case code == sbxerr.Canceled && errors.Is(err, context.DeadlineExceeded):
+		return sbxerr.Deadline
 	case code != sbxerr.Unknown:
 		return code
 	case errors.Is(err, context.Canceled):

@@ -40,6 +40,7 @@ func TestExplain(t *testing.T) {
 		{"remedy of an inner code is not taken", sbxerr.Wrap(sbxerr.Config, "x.y", sbxerr.New(sbxerr.DaemonOff, "a.b", "off")),
 			sbxerr.Config, "off", "", "change what"},
 		{"cancelled", fmt.Errorf("wait: %w", context.Canceled), sbxerr.Canceled, "wait", "context canceled", "nothing"},
+		{"the time of a caller", sbxerr.Wrap(sbxerr.Canceled, "x.y", context.DeadlineExceeded), sbxerr.Deadline, "context deadline exceeded", "", "retry"},
 		{"deadline", context.DeadlineExceeded, sbxerr.Deadline, "context deadline exceeded", "", "retry"},
 		{"unclassified", errors.New("boom"), sbxerr.Unknown, "boom", "", "report"},
 		{"a bare code", sbxerr.Busy, sbxerr.Busy, "SBX-113", "", "retry later"},

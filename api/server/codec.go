@@ -58,7 +58,11 @@ func suggestField(err error, d protoreflect.MessageDescriptor) error {
 		return err
 	}
 	names := fieldNames(d, map[protoreflect.FullName]bool{})
-	if near := sbxerr.Nearest(match[1], names); near != "" {
+	near := sbxerr.Nearest(match[1], names)
+	if near == match[1] {
+		return fmt.Errorf("%w: it belongs into another object of the request", err)
+	}
+	if near != "" {
 		return fmt.Errorf("%w; did you mean %q?", err, near)
 	}
 	return err

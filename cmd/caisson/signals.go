@@ -125,6 +125,7 @@ func (r *relay) explain(ctx context.Context, err error) error {
 	}
 	if errors.Is(err, sbxerr.Paused) {
 		why.then = "its sandbox is paused, so the command is ended when it goes on"
+		r.remedy = "caisson resume lets it go on"
 	}
 	return &exitError{exitSignal + int(why.signal), sbxerr.WithRemedy(sbxerr.Canceled, "caisson.run", why, r.remedy)}
 }
