@@ -56,14 +56,14 @@ func (p *Policy) Decide(name Name, port uint16) Decision {
 	if p.mode == Open && name.public() {
 		return Decision{Allowed: true, Rule: "mode open"}
 	}
-	return p.refuse(Decision{Rule: "mode " + string(p.mode), Needs: needed(name, port)}, join(name, port), "is allowed by no rule")
+	return p.refuse(Decision{Rule: "mode " + string(p.mode), Needs: needed(name, port)}, join(name, port), "is allowed by no rule"+p.passedOver(name, port))
 }
 
 // allowing is the rule that allows port of name: the most exact, but one with
 // private before one without.
 func (p *Policy) allowing(name Name, port uint16) (best Rule, found bool) {
 	for r := range p.allow.about(name) {
-		if !r.covers(port) {
+		if !r.covers(port) || r.Wildcard && name.suffixBelow(r.Name) != "" {
 			continue
 		}
 		if !found || r.Private {
@@ -74,6 +74,17 @@ func (p *Policy) allowing(name Name, port uint16) (best Rule, found bool) {
 		}
 	}
 	return best, found
+}
+
+// passedOver says which rule looks as if it allowed port of name and does not,
+// empty where none does.
+func (p *Policy) passedOver(name Name, port uint16) string {
+	for r := range p.allow.about(name) {
+		if r.Wildcard && r.covers(port) {
+			return fmt.Sprintf(": %s is not about it, as anybody may have a name below the public suffix %s", r, name.suffixBelow(r.Name))
+		}
+	}
+	return ""
 }
 
 // public reports whether every resolver of the internet may know n. Where it

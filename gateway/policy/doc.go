@@ -12,8 +12,10 @@
 //	db.corp:5432,private       may lead to an address that is not public
 //
 // A rule that allows may not be a wildcard over a public suffix (publicsuffix.org):
-// nobody owns all names below it. One that denies may, and covers all ports
-// when it names none. Deny beats allow, whatever the order and however exact.
+// nobody owns all names below it. Where one lies further below, as s3.amazonaws.com
+// below *.amazonaws.com, it and the names below it are not covered. A rule that
+// denies covers every name, and all ports when it names none. Deny beats allow,
+// whatever the order and however exact.
 //
 // # Use
 //

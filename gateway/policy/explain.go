@@ -44,6 +44,8 @@ var effects = map[Mode]string{
 func (r Rule) what() string {
 	host := "the host " + string(r.Name)
 	switch {
+	case r.Wildcard && r.Action == ActAllow:
+		host = fmt.Sprintf("every name below %s (not %s itself, nor anything of a public suffix below it)", r.Name, r.Name)
 	case r.Wildcard:
 		host = fmt.Sprintf("every name below %s (not %s itself)", r.Name, r.Name)
 	case r.Name == "" && r.Prefix.IsSingleIP():

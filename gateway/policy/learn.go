@@ -105,7 +105,7 @@ func generalize(rules []Rule) []Rule {
 	families := map[family][]Rule{}
 	for _, r := range rules {
 		parent := r.Name.parent()
-		if parent == "" || r.Private || parent.checkWildcard() != nil {
+		if parent == "" || r.Private || parent.checkWildcard() != nil || r.Name.suffixBelow(parent) != "" {
 			kept = append(kept, r)
 			continue
 		}

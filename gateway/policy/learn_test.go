@@ -30,6 +30,7 @@ func TestLearn(t *testing.T) {
 		"and another":    {append(siblings(ManySiblings, 443, "example.com"), Seen{Name: "example.com", Port: 443}, Seen{Name: "x.example.com", Port: 22}), "*.example.com:443 example.com:443 x.example.com:22"},
 		"public suffix":  {siblings(ManySiblings, 443, "co.uk"), "h0.co.uk:443 h1.co.uk:443 h2.co.uk:443 h3.co.uk:443 h4.co.uk:443"},
 		"customers":      {siblings(ManySiblings, 443, "github.io"), "h0.github.io:443 h1.github.io:443 h2.github.io:443 h3.github.io:443 h4.github.io:443"},
+		"suffixes":       {append(siblings(ManySiblings, 443, "amazonaws.com"), Seen{Name: "s3.amazonaws.com", Port: 443}), "*.amazonaws.com:443 s3.amazonaws.com:443"},
 		"other ports":    {slices.Concat(siblings(3, 443, "example.com"), []Seen{{Name: "y.example.com", Port: 22}, {Name: "z.example.com", Port: 22}}), "h0.example.com:443 h1.example.com:443 h2.example.com:443 y.example.com:22 z.example.com:22"},
 		"hosts and kids": {append(siblings(ManySiblings, 443, "a.example.com"), siblings(2, 443, "example.com")...), "*.a.example.com:443 h0.example.com:443 h1.example.com:443"},
 	} {

@@ -164,10 +164,40 @@ func (n Name) checkExact() error {
 
 // checkWildcard refuses a wildcard below n where nobody owns all of n.
 func (n Name) checkWildcard() error {
-	if suffix, _ := publicsuffix.PublicSuffix(string(n)); suffix == string(n) {
-		return fmt.Errorf("*.%s covers a public suffix, below which anybody may have a name: name the hosts, or use *.NAME.%s", n, n)
+	const why = "below which anybody may have a name: name the hosts, or use"
+	switch {
+	case n.holdsSuffixes():
+		return fmt.Errorf("*.%s covers public suffixes, as every name directly below %s is one, %s *.NAME.SUFFIX.%s", n, n, why, n)
+	case n.suffix() == n:
+		return fmt.Errorf("*.%s covers a public suffix, %s *.NAME.%s", n, why, n)
 	}
 	return nil
+}
+
+// suffix is the public suffix of n, be it a registry's or a company's.
+func (n Name) suffix() Name {
+	suffix, _ := publicsuffix.PublicSuffix(string(n))
+	return Name(suffix)
+}
+
+// unlisted is a label that is in no entry of the list, so that only a wildcard
+// (*.compute.amazonaws.com) is about it.
+const unlisted = "unlisted--label"
+
+// holdsSuffixes reports whether the list has *.n: the names directly below n,
+// but for exceptions, are public suffixes.
+func (n Name) holdsSuffixes() bool {
+	child := unlisted + "." + n
+	return child.suffix() == child
+}
+
+// suffixBelow is the public suffix of n if that is below base, which n is below:
+// who owns base does not own n then. Else it is empty.
+func (n Name) suffixBelow(base Name) Name {
+	if suffix := n.suffix(); len(suffix) > len(base) { // both are ends of n
+		return suffix
+	}
+	return ""
 }
 
 // clip keeps a hostile text from filling a message.

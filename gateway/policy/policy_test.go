@@ -133,6 +133,36 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// Whoever owns a name does not own what a public suffix below parts from it.
+func TestDecideBelowPublicSuffix(t *testing.T) {
+	s := Spec{Mode: Allow, Allow: []string{"*.amazonaws.com:443", "*.mine.s3.amazonaws.com:443"}}
+	p := mustCompile(t, s)
+	for name, suffix := range map[Name]string{
+		"dynamodb.us-west-2.amazonaws.com": "", "compute.amazonaws.com": "", "a.mine.s3.amazonaws.com": "",
+		"s3.amazonaws.com": "s3.amazonaws.com", "evil.s3.amazonaws.com": "s3.amazonaws.com",
+		"ec2-1-2-3-4.us-east-1.compute.amazonaws.com": "us-east-1.compute.amazonaws.com",
+	} {
+		d := p.Decide(name, 443)
+		if d.Allowed != (suffix == "") || !strings.Contains(d.Reason, suffix) {
+			t.Errorf("%s: %+v", name, d)
+		}
+		if suffix != "" && (d.Rule != "mode allow" || !strings.Contains(d.Reason, "*.amazonaws.com:443 is not about it") || d.Needs != string(name)+":443") {
+			t.Errorf("%s: %+v does not say what is wrong", name, d)
+		}
+		if l := p.DecideLookup(name); l.Allowed != d.Allowed {
+			t.Errorf("look up %s: %+v", name, l)
+		}
+		checkRefusal(t, s, d, func(p *Policy) Decision { return p.Decide(name, 443) })
+	}
+	if d := p.Decide("evil.s3.amazonaws.com", 80); strings.Contains(d.Reason, "not about it") {
+		t.Errorf("on a port that the rule is not for: %+v", d)
+	}
+	s.Allow, s.Deny = []string{"evil.s3.amazonaws.com"}, []string{"*.amazonaws.com"}
+	if d := mustCompile(t, s).Decide("evil.s3.amazonaws.com", 443); d.Rule != "deny *.amazonaws.com" {
+		t.Errorf("a wildcard that denies: %+v", d)
+	}
+}
+
 // checkRefusal adds the rule that a refusal says is needed, and expects that it
 // is enough.
 func checkRefusal(t *testing.T, s Spec, d Decision, again func(*Policy) Decision) {

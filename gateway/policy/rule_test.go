@@ -21,6 +21,9 @@ func TestParseRule(t *testing.T) {
 		"*.a.github.io:443":            "*.a.github.io:443",
 		"github.io":                    "github.io:80+443", // a suffix of a company may be a host
 		"bücher.example":               "xn--bcher-kva.example:80+443",
+		"*.city.kawasaki.jp:443":       "*.city.kawasaki.jp:443", // an exception of *.kawasaki.jp
+		"*.a.b.kawasaki.jp:443":        "*.a.b.kawasaki.jp:443",
+		"*.amazonaws.com:443":          "*.amazonaws.com:443", // without the public suffixes below it
 		"*.bücher.example:1":           "*.xn--bcher-kva.example:1",
 		"9.9.9.0/24:443":               "9.9.9.0/24:443",
 		"9.9.9.9:53+65535":             "9.9.9.9:53+65535",
@@ -45,7 +48,7 @@ func TestParseRule(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		"evil.test": "evil.test", "evil.test:25": "evil.test:25", "*.com": "*.com", "co.uk": "co.uk",
+		"evil.test": "evil.test", "evil.test:25": "evil.test:25", "*.com": "*.com", "co.uk": "co.uk", "*.ck": "*.ck", "*.compute.amazonaws.com": "*.compute.amazonaws.com",
 		"0.0.0.0/0": "0.0.0.0/0", "10.0.0.0/8:22": "10.0.0.0/8:22", "[::/0]:25": "[::/0]:25", "224.0.0.0/4": "224.0.0.0/4",
 	} {
 		if r, err := ParseRule(ActDeny, in); err != nil || r.String() != want {
@@ -70,6 +73,11 @@ func TestParseRuleRefuses(t *testing.T) {
 		"*.co.uk":                    "*.co.uk covers a public suffix",
 		"*.github.io":                "*.github.io covers a public suffix",
 		"*.corp":                     "*.corp covers a public suffix",
+		"*.s3.amazonaws.com":         "*.s3.amazonaws.com covers a public suffix",
+		"*.compute.amazonaws.com":    "every name directly below compute.amazonaws.com is one", // the list has *.compute.amazonaws.com
+		"*.x.compute.amazonaws.com":  "*.x.compute.amazonaws.com covers a public suffix",
+		"*.kawasaki.jp,private":      "use *.NAME.SUFFIX.kawasaki.jp",
+		"*.ck":                       "use *.NAME.SUFFIX.ck",
 		"com":                        "com is a public suffix",
 		"CO.UK:443":                  "co.uk is a public suffix",
 		"*example.com":               "whole first label",
