@@ -52,6 +52,20 @@ func (r Rule) checkAddresses() error {
 	return nil
 }
 
+var loopback = netip.MustParsePrefix("127.0.0.0/8")
+
+// noWay says why connections to addresses of p, asked for without a name, never
+// come to the gateway, so that no rule can allow them. It is empty if they do.
+func noWay(p netip.Prefix) string {
+	switch {
+	case p.Addr().Is6():
+		return "connections to literal IPv6 addresses have no way to the gateway; to those behind an allowed name they have"
+	case p.Overlaps(loopback):
+		return fmt.Sprintf("connections to loopback addresses (%s) have no way to the gateway: inside they are the sandbox's own", loopback)
+	}
+	return ""
+}
+
 // lastOf is the last address of p.
 func lastOf(p netip.Prefix) netip.Addr {
 	b := p.Addr().AsSlice()

@@ -185,6 +185,9 @@ func (p *Policy) DecideAddress(addr netip.Addr, port uint16) Decision {
 	if r, ok := p.allowingAddress(addr, port); ok {
 		return Decision{Allowed: true, Rule: r.cited(), Private: r.Private}
 	}
+	if why := noWay(single(addr)); why != "" {
+		return p.refuse(refusal, target, "is refused: "+why)
+	}
 	if refusal.Needs == "" {
 		return p.refuse(refusal, target, "is refused: no rule reaches it ("+Classify(addr).Name+")")
 	}
@@ -251,12 +254,15 @@ func needed(name Name, port uint16) string {
 // neededAddress is the least rule for port of addr, empty if there can be none.
 func neededAddress(addr netip.Addr, port uint16) string {
 	class := Classify(addr)
-	if port == 0 || class.Grade == Never || addr.Is4In6() || Pool.Contains(addr) {
+	if port == 0 || class.Grade == Never || Pool.Contains(addr) || noWay(single(addr)) != "" {
 		return ""
 	}
-	r := Rule{Action: ActAllow, Prefix: netip.PrefixFrom(addr, addr.BitLen()), Ports: []uint16{port}, Private: class.Grade != Public}
+	r := Rule{Action: ActAllow, Prefix: single(addr), Ports: []uint16{port}, Private: class.Grade != Public}
 	return r.String()
 }
+
+// single is addr alone.
+func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
 
 // leading names a target by what its name leads to.
 func leading(name Name, port uint16, addr netip.Addr) string {

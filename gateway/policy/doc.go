@@ -8,7 +8,7 @@
 //	github.com                 one host, ports 80 and 443
 //	github.com:443+22          one host, these ports
 //	*.example.com              every name below example.com, not example.com itself
-//	9.9.9.0/24:443             addresses, without a name; [2620:fe::/48]:443 for IPv6
+//	9.9.9.0/24:443             addresses, without a name; [2620:fe::/48]:443 to deny
 //	db.corp:5432,private       may lead to an address that is not public
 //
 // A rule that allows may not be a wildcard over a public suffix (publicsuffix.org):

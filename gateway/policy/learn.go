@@ -61,7 +61,7 @@ func collect(seen []Seen) ([]Rule, error) {
 		for some := range slices.Chunk(slices.Compact(all), maxPorts) {
 			r := Rule{Action: ActAllow, Name: h.name, Ports: some, Private: h.private}
 			if h.name == "" {
-				r.Prefix = netip.PrefixFrom(h.address, h.address.BitLen())
+				r.Prefix = single(h.address)
 			}
 			rules = append(rules, r)
 		}

@@ -24,7 +24,7 @@ func TestLearn(t *testing.T) {
 		"one":            {[]Seen{{Name: "a.test", Port: 443}, {Name: "a.test", Port: 443}}, "a.test:443"},
 		"ports":          {[]Seen{{Name: "a.test", Port: 443}, {Name: "a.test", Port: 22}}, "a.test:22+443"},
 		"private":        {[]Seen{{Name: "db.corp", Port: 5432, Private: true}}, "db.corp:5432,private"},
-		"addresses":      {[]Seen{{Address: addr("9.9.9.9"), Port: 22}, {Address: addr("10.0.0.1"), Port: 1}, {Address: addr("2a00::1"), Port: 1}}, "10.0.0.1:1,private 9.9.9.9:22 [2a00::1]:1"},
+		"addresses":      {[]Seen{{Address: addr("9.9.9.9"), Port: 22}, {Address: addr("10.0.0.1"), Port: 1}}, "10.0.0.1:1,private 9.9.9.9:22"},
 		"few siblings":   {siblings(ManySiblings-1, 443, "example.com"), "h0.example.com:443 h1.example.com:443 h2.example.com:443 h3.example.com:443"},
 		"many siblings":  {siblings(ManySiblings, 443, "example.com"), "*.example.com:443"},
 		"and another":    {append(siblings(ManySiblings, 443, "example.com"), Seen{Name: "example.com", Port: 443}, Seen{Name: "x.example.com", Port: 22}), "*.example.com:443 example.com:443 x.example.com:22"},
@@ -42,11 +42,11 @@ func TestLearn(t *testing.T) {
 }
 
 func TestLearnReportsWhatNoRuleAllows(t *testing.T) {
-	got, err := Learn([]Seen{{Name: "a.test", Port: 443}, {Name: "co.uk", Port: 443}, {Address: netip.MustParseAddr("224.0.0.1"), Port: 1}, {Name: "b.test"}})
+	got, err := Learn([]Seen{{Name: "a.test", Port: 443}, {Name: "co.uk", Port: 443}, {Address: netip.MustParseAddr("224.0.0.1"), Port: 1}, {Address: netip.MustParseAddr("2a00::1"), Port: 1}, {Name: "b.test"}})
 	if len(got) != 1 || err == nil {
 		t.Fatalf("%q, %v", got, err)
 	}
-	for _, want := range []string{"co.uk:443", "224.0.0.1:1", "b.test:0"} {
+	for _, want := range []string{"co.uk:443", "224.0.0.1:1", "[2a00::1]:1", "b.test:0"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not name %s", err, want)
 		}

@@ -89,9 +89,9 @@ var rich = Spec{
 	Mode: Allow,
 	Allow: []string{
 		"example.com", "api.example.com:8443", "*.example.com:443", "db.corp:5432,private", "*.corp.example:22,private", "a.corp.example:22", "files.test:80+81",
-		"9.9.9.0/24:53", "10.1.0.0/16:5432,private", "169.254.169.254:80,private", "100.100.0.0/16:80,private", "[2a00::/16]:443",
+		"9.9.9.0/24:53", "10.1.0.0/16:5432,private", "169.254.169.254:80,private", "100.100.0.0/16:80,private",
 	},
-	Deny: []string{"bad.example.com", "half.example.com:443", "9.9.9.8", "9.9.9.7:53", "10.1.1.1"},
+	Deny: []string{"bad.example.com", "half.example.com:443", "9.9.9.8", "9.9.9.7:53", "10.1.1.1", "[2a00:1::/32]"},
 	Map:  map[string]string{"pypi.org": "10.9.9.9:8443", "files.test": "10.9.9.8", "denied.test": "10.1.1.1", "bad.example.com": "10.9.9.7"},
 }
 
@@ -205,6 +205,7 @@ func TestDecideResolved(t *testing.T) {
 	}{
 		{"example.com", 443, "9.9.9.1", "", "allow example.com:80+443"},
 		{"example.com", 443, "2a00::1", "", "allow example.com:80+443"},
+		{"example.com", 443, "2a00:1::1", sbxerr.EgressDenied, "deny [2a00:1::/32]"},
 		{"example.com", 22, "9.9.9.1", sbxerr.EgressDenied, "mode allow"},
 		{"example.com", 443, "127.0.0.1", sbxerr.EgressAddress, "allow example.com:80+443"},
 		{"example.com", 443, "10.2.0.1", sbxerr.EgressAddress, "allow example.com:80+443"},
@@ -264,7 +265,8 @@ func TestDecideAddress(t *testing.T) {
 		{"169.254.169.254", 443, false, "mode allow"},
 		{"100.100.1.1", 80, true, "allow 100.100.0.0/16:80,private"},
 		{"100.100.100.200", 80, false, "mode allow"}, // metadata inside of an allowed range
-		{"2a00::1", 443, true, "allow [2a00::/16]:443"},
+		{"2a00::1", 443, false, "mode allow"},
+		{"::1", 80, false, "mode allow"},
 		{"::ffff:9.9.9.9", 53, false, "mode allow"},
 		{"198.18.0.5", 443, false, "mode allow"},
 		{"224.0.0.1", 443, false, "mode allow"},
@@ -275,6 +277,26 @@ func TestDecideAddress(t *testing.T) {
 			t.Errorf("%s:%d: %+v, want %v by %q", addr, tc.port, d, tc.allow, tc.rule)
 		}
 		checkRefusal(t, rich, d, func(p *Policy) Decision { return p.DecideAddress(addr, tc.port) })
+	}
+}
+
+// What has no way to the gateway is not allowed, and no rule is recommended for it.
+func TestDecideAddressWithoutAWay(t *testing.T) {
+	p := mustCompile(t, rich)
+	for target, why := range map[string]string{
+		"http://127.0.0.1/": "inside they are the sandbox's own", "127.9.9.9:5432": "inside they are the sandbox's own",
+		"[2606:4700:4700::1111]:80": "literal IPv6", "http://[::1]/": "literal IPv6", "[fd00:ec2::254]:80": "literal IPv6", "[::ffff:9.9.9.9]:53": "literal IPv6",
+	} {
+		tgt, err := ParseTarget(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := p.Check(tgt); d.Allowed || d.Needs != "" || d.Remedy != "no rule can allow it" || !strings.Contains(d.Reason, why) {
+			t.Errorf("%s: %+v, want a refusal that says %q", target, d, why)
+		}
+	}
+	if d := p.DecideResolved("db.corp", 5432, netip.MustParseAddr("fd00:ec2::254")); d.Allowed || d.Needs != "" {
+		t.Errorf("a name that leads to an address for which there is no rule: %+v", d)
 	}
 }
 
@@ -348,7 +370,7 @@ func TestAirGapped(t *testing.T) {
 
 func TestPrefixes(t *testing.T) {
 	got := fmt.Sprint(mustCompile(t, rich).Prefixes())
-	if want := "[9.9.9.0/24 10.1.0.0/16 169.254.169.254/32 100.100.0.0/16 2a00::/16]"; got != want {
+	if want := "[9.9.9.0/24 10.1.0.0/16 169.254.169.254/32 100.100.0.0/16]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -63,7 +63,10 @@ func parse(action Action, text string) (Rule, error) {
 	if err := checkForm(text); err != nil {
 		return r, err
 	}
-	dest, options, _ := strings.Cut(text, ",")
+	dest, options, hasOptions := strings.Cut(text, ",")
+	if action == ActAllow && looksIPv6(dest) {
+		dest = "[" + dest + "]" // it is refused, but not for the brackets that it lacks
+	}
 	host, ports, hasPorts, err := splitPorts(dest)
 	if err != nil {
 		return r, err
@@ -74,7 +77,7 @@ func parse(action Action, text string) (Rule, error) {
 	if err := r.parsePorts(ports, hasPorts); err != nil {
 		return r, err
 	}
-	if len(dest) < len(text) {
+	if hasOptions {
 		err = r.parseOptions(options)
 	}
 	return r, err
@@ -105,7 +108,7 @@ func splitPorts(dest string) (host, ports string, hasPorts bool, err error) {
 	if inner, ok := strings.CutPrefix(dest, "["); ok {
 		host, rest, closed := strings.Cut(inner, "]")
 		if ports, hasPorts = strings.CutPrefix(rest, ":"); !closed || rest != "" && !hasPorts {
-			return "", "", false, errors.New("has brackets that do not close around the address: write [2001:db8::/32]:443")
+			return "", "", false, errors.New("has brackets that do not close around the address")
 		}
 		if !strings.Contains(host, ":") {
 			return "", "", false, errors.New("has brackets around what is no IPv6 address")
@@ -123,6 +126,9 @@ func splitPorts(dest string) (host, ports string, hasPorts bool, err error) {
 }
 
 func looksIPv6(s string) bool {
+	if !strings.Contains(s, ":") {
+		return false
+	}
 	if _, err := netip.ParsePrefix(s); err == nil {
 		return true
 	}
@@ -155,12 +161,15 @@ func (r *Rule) parsePrefix(host string) error {
 		if addr, _, _ := strings.Cut(host, "/"); !strings.Contains(addr, ":") && strings.Trim(addr, "0123456789.") != "" {
 			return errors.New("its host holds a slash: write the host alone, without a path")
 		}
-		return errors.New("its addresses are not ADDRESS/BITS, as in 10.1.0.0/16 or [2001:db8::/32]")
+		return errors.New("its addresses are not ADDRESS/BITS, as in 10.1.0.0/16")
+	}
+	if err := r.setPrefix(p.Addr(), p.Bits()); err != nil {
+		return err
 	}
 	if p != p.Masked() {
 		return fmt.Errorf("its addresses have bits set after the first %d; did you mean %s?", p.Bits(), p.Masked())
 	}
-	return r.setPrefix(p.Addr(), p.Bits())
+	return nil
 }
 
 func (r *Rule) setPrefix(addr netip.Addr, bits int) error {
@@ -171,6 +180,9 @@ func (r *Rule) setPrefix(addr netip.Addr, bits int) error {
 		return fmt.Errorf("its address is an IPv4 one inside IPv6: write %s", addr.Unmap())
 	}
 	r.Prefix = netip.PrefixFrom(addr, bits)
+	if why := noWay(r.Prefix); why != "" && r.Action == ActAllow && bits > 0 { // of all addresses there is more to say
+		return errors.New(why)
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -29,12 +30,8 @@ func TestParseRule(t *testing.T) {
 		"9.9.9.9:53+65535":             "9.9.9.9:53+65535",
 		"9.9.9.9/32":                   "9.9.9.9:80+443",
 		"10.0.0.0/8:5432,private":      "10.0.0.0/8:5432,private",
-		"0.0.0.0/1:443":                "0.0.0.0/1:443",
+		"128.0.0.0/2:443":              "128.0.0.0/2:443",
 		"169.254.169.254:80,private":   "169.254.169.254:80,private",
-		"[2a00:1450::/32]:443":         "[2a00:1450::/32]:443",
-		"[2a00:1450::5]":               "[2a00:1450::5]:80+443",
-		"[::1]:8080,private":           "[::1]:8080,private",
-		"[FD00::/8]:443,private":       "[fd00::/8]:443,private",
 		strings.Repeat("a", 63) + ".x": strings.Repeat("a", 63) + ".x:80+443",
 	} {
 		r, err := ParseRule(ActAllow, in)
@@ -49,7 +46,7 @@ func TestParseRule(t *testing.T) {
 	}
 	for in, want := range map[string]string{
 		"evil.test": "evil.test", "evil.test:25": "evil.test:25", "*.com": "*.com", "co.uk": "co.uk", "*.ck": "*.ck", "*.compute.amazonaws.com": "*.compute.amazonaws.com",
-		"0.0.0.0/0": "0.0.0.0/0", "10.0.0.0/8:22": "10.0.0.0/8:22", "[::/0]:25": "[::/0]:25", "224.0.0.0/4": "224.0.0.0/4",
+		"0.0.0.0/0": "0.0.0.0/0", "10.0.0.0/8:22": "10.0.0.0/8:22", "[::/0]:25": "[::/0]:25", "[2A00:1450::5]": "[2a00:1450::5]", "127.0.0.0/8": "127.0.0.0/8", "0.0.0.0/1": "0.0.0.0/1", "224.0.0.0/4": "224.0.0.0/4",
 	} {
 		if r, err := ParseRule(ActDeny, in); err != nil || r.String() != want {
 			t.Errorf("deny %q: %q, %v; want %q", in, r, err, want)
@@ -101,7 +98,7 @@ func TestParseRuleRefuses(t *testing.T) {
 		"example.com,private=true":                 `option "private=true"`,
 		"user@example.com":                         "user name",
 		"10.0.0.1/8":                               "did you mean 10.0.0.0/8",
-		"[2001:db8::1/32]":                         "did you mean 2001:db8::/32",
+		"[2001:db8::1/32]":                         "literal IPv6",
 		"10.0.0.0/33":                              "not ADDRESS/BITS",
 		"010.0.0.0/8":                              "not ADDRESS/BITS",
 		"10.0.0.0/":                                "not ADDRESS/BITS",
@@ -109,18 +106,21 @@ func TestParseRuleRefuses(t *testing.T) {
 		"0.0.0.0/0":                                "covers every address",
 		"[::/0]:443":                               "covers every address",
 		"10.0.0.0/8:5432":                          "write 10.0.0.0/8:5432,private",
-		"127.0.0.1":                                "write 127.0.0.1:80+443,private",
-		"[fd00::/8]":                               "write [fd00::/8]:80+443,private",
+		"127.0.0.1":                                "inside they are the sandbox's own",
+		"127.0.0.1:80,private":                     "inside they are the sandbox's own",
+		"0.0.0.0/1:443":                            "loopback addresses (127.0.0.0/8)",
+		"[fd00::/8]:443,private":                   "literal IPv6",
+		"[2a00:1450::5]":                           "literal IPv6",
 		"224.0.0.1,private":                        "never reached: multicast",
 		"0.0.0.0,private":                          "never reached: this network",
-		"[fd00:ec2::/64],private":                  "spelled",
+		"[fd00:ec2::/64],private":                  "literal IPv6",
 		"169.254.169.254":                          "write 169.254.169.254:80+443,private",
 		"198.18.0.0/16,private":                    "overlap 198.18.0.0/15",
 		"198.0.0.0/8":                              "overlap 198.18.0.0/15",
 		"2130706433":                               "IPv4 address",
 		"0x7f.1:80":                                "IPv4 address",
-		"2001:db8::1":                              "write [2001:db8::1]:443",
-		"2001:db8::/32":                            "write [2001:db8::/32]:443",
+		"2001:db8::1":                              "literal IPv6",
+		"2001:db8::/32":                            "literal IPv6",
 		"[2001:db8::1":                             "do not close",
 		"[2001:db8::1]443":                         "do not close",
 		"[2001:db8::]/32":                          "do not close",
@@ -139,7 +139,7 @@ func TestParseRuleRefuses(t *testing.T) {
 			t.Errorf("%q: no example in %q", in, remedy)
 		}
 	}
-	for in, want := range map[string]string{"*": "mode open", "evil.test,private": "for rules that allow"} {
+	for in, want := range map[string]string{"2001:db8::1": "write [2001:db8::1]:443", "[2001:db8::1/32]": "did you mean 2001:db8::/32", "*": "mode open", "evil.test,private": "for rules that allow"} {
 		if _, err := ParseRule(ActDeny, in); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("deny %q: %v", in, err)
 		}
@@ -185,6 +185,9 @@ func FuzzParseRule(f *testing.F) {
 		}
 		if !deny && (r.Prefix.IsValid() && (r.Prefix.Bits() == 0 || r.Prefix.Overlaps(Pool)) || r.Wildcard && !strings.Contains(string(r.Name), ".")) {
 			t.Fatalf("%q allows too much: %+v", s, r)
+		}
+		if !deny && r.Prefix.IsValid() && (r.Prefix.Addr().Is6() || r.Prefix.Overlaps(netip.MustParsePrefix("127.0.0.0/8"))) {
+			t.Fatalf("%q allows what has no way to the gateway: %+v", s, r)
 		}
 		if r.Name != "" {
 			checkCanonical(t, s, r.Name)
