@@ -300,6 +300,24 @@ func TestDecideAddressWithoutAWay(t *testing.T) {
 	}
 }
 
+// A denial of where a mapped name leads needs no resolver to be known.
+func TestCheckMapped(t *testing.T) {
+	p := mustCompile(t, Spec{
+		Mode: Allow, Allow: []string{"web.example"}, Deny: []string{"10.0.0.0/8", "192.168.0.1:8443"},
+		Map: map[string]string{"denied.example": "10.9.8.7:80", "port.example": "192.168.0.1:8443", "other.example": "192.168.0.1:8080"},
+	})
+	for name, rule := range map[Name]string{
+		"denied.example": "deny 10.0.0.0/8", "port.example": "deny 192.168.0.1:8443", "other.example": "map other.example=192.168.0.1:8080", "web.example": "allow web.example:80+443",
+	} {
+		if d := p.Check(Target{Name: name, Port: 80}); d.Rule != rule || d.Allowed == strings.HasPrefix(rule, "deny") {
+			t.Errorf("%s: %+v, want %q", name, d, rule)
+		}
+	}
+	if d := p.Check(Target{Name: "denied.example", Port: 22}); d.Rule != "mode allow" {
+		t.Errorf("on a port that nothing allows: %+v", d)
+	}
+}
+
 func TestModes(t *testing.T) {
 	open := Spec{Mode: Open, Allow: []string{"db.corp:5432,private", "9.9.9.9:22"}, Deny: []string{"*.evil.example", "*.com:25", "6.6.6.0/24"}}
 	p := mustCompile(t, open)

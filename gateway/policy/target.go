@@ -74,10 +74,14 @@ func (t *Target) parseHostPort(s string) error {
 }
 
 // Check says what p makes of t without resolving anything: a name that is
-// allowed may still lead to an address that is not.
+// allowed may still lead to an address that is not. Where a mapped name leads is
+// known.
 func (p *Policy) Check(t Target) Decision {
-	if t.Name != "" {
-		return p.Decide(t.Name, t.Port)
+	if t.Name == "" {
+		return p.DecideAddress(t.Address, t.Port)
 	}
-	return p.DecideAddress(t.Address, t.Port)
+	if to, mapped := p.Mapped(t.Name, t.Port); mapped {
+		return p.DecideResolved(t.Name, t.Port, to.Addr())
+	}
+	return p.Decide(t.Name, t.Port)
 }
