@@ -63,6 +63,9 @@ func parse(action Action, text string) (Rule, error) {
 	if err := checkForm(text); err != nil {
 		return r, err
 	}
+	if everyHost(text) {
+		return r, action.errEveryHost()
+	}
 	dest, options, hasOptions := strings.Cut(text, ",")
 	if action == ActAllow && looksIPv6(dest) {
 		dest = "[" + dest + "]" // it is refused, but not for the brackets that it lacks
@@ -97,10 +100,19 @@ func checkForm(text string) error {
 			return fmt.Errorf("is a URL; write the host alone: %s", clip(u.Hostname()))
 		}
 		return errors.New("is a URL; write the host alone")
-	case text == "*" || strings.HasPrefix(text, "*:") || strings.HasPrefix(text, "*,"):
-		return errors.New("covers every host; for that use the network mode open")
 	}
 	return nil
+}
+
+func everyHost(text string) bool {
+	return text == "*" || strings.HasPrefix(text, "*:") || strings.HasPrefix(text, "*,")
+}
+
+func (a Action) errEveryHost() error {
+	if a == ActDeny {
+		return errors.New("covers every host; leave out the rules that allow, or use the network mode none")
+	}
+	return errors.New("covers every host; for that use the network mode open")
 }
 
 // splitPorts parts HOST from PORT[+PORT…]. The host keeps no brackets.
