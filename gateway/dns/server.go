@@ -45,7 +45,7 @@ type Limits struct {
 
 // DefaultLimits are generous for tools and tight for tunnels.
 var DefaultLimits = Limits{
-	PerSecond: 200, Burst: 1000, NewPerSecond: 20, NewBurst: 300, Pending: 64, Connections: 32, NameBytes: 200, Labels: 16,
+	PerSecond: 200, Burst: 1000, NewPerSecond: 20, NewBurst: 300, Pending: 64, Connections: 32, NameBytes: policy.MaxAsked, Labels: policy.MaxAskedLabels,
 }
 
 // validate reports all limits that are absent.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -13,9 +14,10 @@ func (r Rule) check() error {
 	}
 	switch {
 	case r.Wildcard:
-		return r.Name.checkWildcard()
+		shortest := "a." + r.Name
+		return cmp.Or(shortest.checkAsked(), r.Name.checkWildcard())
 	case r.Name != "":
-		return r.Name.checkExact()
+		return cmp.Or(r.Name.checkAsked(), r.Name.checkExact())
 	}
 	return r.checkAddresses()
 }

@@ -14,7 +14,8 @@ import (
 type Decision struct {
 	Allowed bool
 	// Rule is what caused the decision: "allow github.com:443", "deny *.example.com",
-	// "map pypi.org=10.1.2.3", or "mode none" where no rule is about it.
+	// "map pypi.org=10.1.2.3", "mode none" where no rule is about it, or "name" where
+	// none could be.
 	Rule string
 	// Private tells that the rule lets a name lead to addresses that are not public.
 	Private bool
@@ -43,6 +44,9 @@ func (p *Policy) Decide(name Name, port uint16) Decision {
 		if r.covers(port) {
 			return p.denied(r, join(name, port))
 		}
+	}
+	if err := name.checkAsked(); err != nil {
+		return p.refuse(Decision{Rule: "name"}, join(name, port), "is refused: "+err.Error())
 	}
 	if l, ok := p.links[name]; ok {
 		return p.decideLink(l, name, port)
@@ -90,7 +94,7 @@ func (p *Policy) passedOver(name Name, port uint16) string {
 // public reports whether every resolver of the internet may know n. Where it
 // leads is looked at besides.
 func (n Name) public() bool {
-	return n.labels() > 1 && n.checkExact() == nil
+	return n.labels() > 1 && n.checkAsked() == nil && n.checkExact() == nil
 }
 
 // DecideLookup says whether name may be resolved: whether it may be connected

@@ -43,6 +43,9 @@ func parseMirror(host, target string) (Name, mirror, error) {
 	if err != nil {
 		return "", mirror{}, fmt.Errorf("the name %w", err)
 	}
+	if err := name.checkAsked(); err != nil {
+		return "", mirror{}, err
+	}
 	m, err := parseAddressPort(target)
 	if err != nil {
 		return "", mirror{}, err

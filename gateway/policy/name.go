@@ -19,6 +19,13 @@ const (
 	maxLabel = 63
 )
 
+// The bounds of a name that a sandbox may ask for; longer ones carry data out in
+// questions. No name is reached without its being asked for.
+const (
+	MaxAsked       = 200 // bytes
+	MaxAskedLabels = 16
+)
+
 // maxWritten bounds what is looked at before anything is known of it, in bytes.
 const maxWritten = 1024
 
@@ -149,6 +156,14 @@ func (n Name) labels() int { return strings.Count(string(n), ".") + 1 }
 func (n Name) parent() Name {
 	_, rest, _ := strings.Cut(string(n), ".")
 	return Name(rest)
+}
+
+// checkAsked refuses names for which no sandbox may ask.
+func (n Name) checkAsked() error {
+	if len(n) > MaxAsked || n.labels() > MaxAskedLabels {
+		return fmt.Errorf("names of more than %d bytes or %d labels are never resolved", MaxAsked, MaxAskedLabels)
+	}
+	return nil
 }
 
 // checkExact refuses names that can be no host: a suffix under which

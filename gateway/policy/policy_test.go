@@ -318,6 +318,28 @@ func TestCheckMapped(t *testing.T) {
 	}
 }
 
+// What the DNS of the gateway never answers is not allowed by a wildcard or a mode.
+func TestDecideNamesTooLongToAsk(t *testing.T) {
+	long := Name(strings.Repeat("a.", 16) + "com")
+	for _, s := range []Spec{{Mode: Allow, Allow: []string{"*.a.com"}}, {Mode: Open}} {
+		p := mustCompile(t, s)
+		for _, d := range []Decision{p.Decide(long, 443), p.DecideLookup(long)} {
+			if d.Allowed || d.Rule != "name" || d.Needs != "" || !strings.Contains(d.Reason, "16 labels") {
+				t.Errorf("%s: %+v", s.Mode, d)
+			}
+		}
+		if d := p.Decide(long[2:], 443); !d.Allowed {
+			t.Errorf("%s: %+v", s.Mode, d)
+		}
+	}
+	if _, err := Compile(Spec{Mode: Allow, Map: map[string]string{string(long): "10.0.0.1"}}); err == nil || !strings.Contains(err.Error(), "16 labels") {
+		t.Errorf("mapped: %v", err)
+	}
+	if d := mustCompile(t, Spec{Mode: Open, Deny: []string{string(long)}}).Decide(long, 443); d.Rule != "deny "+string(long) {
+		t.Errorf("denied: %+v", d)
+	}
+}
+
 func TestModes(t *testing.T) {
 	open := Spec{Mode: Open, Allow: []string{"db.corp:5432,private", "9.9.9.9:22"}, Deny: []string{"*.evil.example", "*.com:25", "6.6.6.0/24"}}
 	p := mustCompile(t, open)

@@ -149,6 +149,24 @@ func TestParseRuleRefuses(t *testing.T) {
 	}
 }
 
+// A rule that allows is of names that can be asked for; one that denies need not be.
+func TestParseRuleTooLongToAsk(t *testing.T) {
+	labels := func(n int) string { return strings.Repeat("a.", n-1) + "example" }
+	bytes := strings.Repeat(strings.Repeat("a", 49)+".", 4) // 200
+	for in, want := range map[string]bool{
+		labels(16): true, labels(17): false, "*." + labels(15): true, "*." + labels(16): false,
+		bytes[:199] + "a": true, bytes[:199] + "ab": false, "*." + bytes[:198]: true, "*." + bytes[:199]: false,
+	} {
+		_, err := ParseRule(ActAllow, in)
+		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "more than 200 bytes or 16 labels") {
+			t.Errorf("%q: %v, want %v", in, err, want)
+		}
+		if _, err := ParseRule(ActDeny, in); err != nil {
+			t.Errorf("deny %q: %v", in, err)
+		}
+	}
+}
+
 // The examples that refusals give must be rules.
 func TestExamplesAreRules(t *testing.T) {
 	for _, in := range []string{"github.com:443+22", "*.example.com", "10.1.0.0/16:5432,private"} {
