@@ -146,6 +146,23 @@ func TestChangeNetwork(t *testing.T) {
 	}
 }
 
+// TestChangeNoNetwork shows that who is refused reads the rule, the reason and an
+// example.
+func TestChangeNoNetwork(t *testing.T) {
+	have := record{Name: "app", Profile: "strict", Network: netns.ModeNone}
+	for want, r := range map[string]UpdateRequest{
+		`allow rule "A.example", deny rule "b.example:22" cannot be added: sandbox app has the network mode "none"`: {
+			Allow: &Rules{[]string{"A.example"}}, Deny: &Rules{[]string{"b.example:22"}},
+		},
+		`: sandbox app has the network mode "none", in which there is nothing to change`: {Network: ptr("allow")},
+	} {
+		_, err := (&Manager{}).changeNetwork(have, r)
+		if sbxerr.Of(err) != sbxerr.NetworkMode || !strings.Contains(err.Error(), want) || !strings.Contains(sbxerr.RemedyOf(err), "caisson create --allow github.com:443") {
+			t.Errorf("%v (%s), want %q", err, sbxerr.RemedyOf(err), want)
+		}
+	}
+}
+
 // TestNoGateway shows that a sandbox which needs a gateway is not made without
 // one.
 func TestNoGateway(t *testing.T) {

@@ -114,6 +114,24 @@ func gateOf(spec policy.Spec) (*netns.Gate, error) {
 	return &netns.Gate{Prefixes: append([]netip.Prefix{policy.Pool}, p.Prefixes()...)}, nil
 }
 
+// errNoWayOut refuses to change the network of a sandbox that has none.
+func (r UpdateRequest) errNoWayOut(rec record) error {
+	var asked policy.Spec
+	if r.Allow != nil {
+		asked.Allow = r.Allow.Rules
+	}
+	if r.Deny != nil {
+		asked.Deny = r.Deny.Rules
+	}
+	refused := ""
+	if given := asked.Given(); given != "" {
+		refused = given + " cannot be added: "
+	}
+	return sbxerr.WithRemedy(sbxerr.NetworkMode, "runtime.update",
+		fmt.Errorf("%ssandbox %s has the network mode %q, in which there is nothing to change: no way out was made", refused, rec.Name, rec.Network),
+		"make a sandbox that has one, as in caisson create --allow github.com:443; its rules can be changed while it lives")
+}
+
 // changeNetwork is rec with the network that r asks for, and rec where r says
 // nothing of it.
 func (m *Manager) changeNetwork(rec record, r UpdateRequest) (record, error) {
@@ -121,9 +139,7 @@ func (m *Manager) changeNetwork(rec record, r UpdateRequest) (record, error) {
 		return rec, nil
 	}
 	if rec.Network == netns.ModeNone {
-		return record{}, sbxerr.WithRemedy(sbxerr.NetworkMode, "runtime.update",
-			fmt.Errorf("sandbox %s has the network mode %q, in which there is nothing to change: no way out was made", rec.Name, rec.Network),
-			"make a sandbox with --allow; its rules can be changed while it lives")
+		return record{}, r.errNoWayOut(rec)
 	}
 	if r.Network != nil && (*r.Network == string(netns.ModeNone) || *r.Network == string(netns.ModeBridge)) {
 		return record{}, sbxerr.WithRemedy(sbxerr.NetworkMode, "runtime.update",

@@ -3,8 +3,10 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -71,7 +73,7 @@ func Compile(s Spec) (*Policy, error) {
 	p.mirrors, mapErr = parseMap(s.Map)
 	var linkErr error
 	p.links, linkErr = parseLinks(s.Links, p.mirrors)
-	errs = append(errs, allowErr, denyErr, mapErr, linkErr, p.checkMode())
+	errs = append(errs, allowErr, denyErr, mapErr, linkErr, s.checkMode(mode))
 	if s.AirGapped {
 		errs = append(errs, p.checkAirGap())
 	}
@@ -162,12 +164,35 @@ func (x index) within(addr netip.Addr) func(yield func(Rule) bool) {
 }
 
 // checkMode refuses rules that the mode makes void: somebody believes in them.
-func (p *Policy) checkMode() error {
-	if p.mode == None && len(p.allow.all)+len(p.deny.all)+len(p.mirrors)+len(p.links) > 0 {
-		return sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.compile",
-			fmt.Errorf("network mode %q has no rules and links, but some are given", None), fmt.Sprintf("use the network mode %q, or give no rules", Allow))
+func (s Spec) checkMode(mode Mode) error {
+	given := s.Given()
+	if mode != None || given == "" {
+		return nil
 	}
-	return nil
+	return sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.compile",
+		fmt.Errorf("network mode %q has no rules and links, but there is %s", None, given),
+		fmt.Sprintf("use the network mode %q, as in --network allow --allow github.com:443, or give none", Allow))
+}
+
+// Given names the rules of s as they are written, for messages: not more than a
+// few of many. It is empty if there are none.
+func (s Spec) Given() string {
+	const most = 3
+	var all []string
+	for _, of := range []struct {
+		kind  string
+		texts []string
+	}{
+		{"allow rule", s.Allow}, {"deny rule", s.Deny}, {"map", slices.Sorted(maps.Keys(s.Map))}, {"link", slices.Sorted(maps.Keys(s.Links))},
+	} {
+		for _, text := range of.texts {
+			all = append(all, fmt.Sprintf("%s %q", of.kind, clip(text)))
+		}
+	}
+	if more := len(all) - most; more > 0 {
+		all = append(all[:most], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(all, ", ")
 }
 
 // checkAirGap refuses all that would leave the site.
