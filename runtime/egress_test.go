@@ -35,6 +35,11 @@ func TestNetworkOf(t *testing.T) {
 			want: policy.Spec{Mode: policy.Allow, Allow: web.Allow, Deny: web.Deny, Map: web.Map},
 		},
 		{
+			name: "a profile that names a destination", profile: Network{Allow: web.Allow}, mode: netns.ModeAllow,
+			want: policy.Spec{Mode: policy.Allow, Allow: web.Allow},
+		},
+		{name: "a profile that only denies and maps", profile: Network{Deny: web.Deny, Map: web.Map}, mode: netns.ModeNone},
+		{
 			name: "what is allowed is replaced, what is denied stays", profile: web,
 			asked: networkRequest{Allow: []string{"x.example"}, Deny: []string{"y.example"}}, mode: netns.ModeAllow,
 			want: policy.Spec{Mode: policy.Allow, Allow: []string{"x.example"}, Deny: []string{"bad.example", "y.example"}, Map: web.Map},

@@ -19,12 +19,21 @@ import (
 // Network says how far sandboxes of a profile reach where their request does
 // not. Rules are written as package policy reads them.
 type Network struct {
-	Mode  string // empty is "none"
+	Mode  string // empty is "allow" where Allow names something, else "none"
 	Allow []string
 	Deny  []string // a request can add to these, and take none away
 	// Map leads names to addresses of the operator's choice: NAME to
 	// ADDRESS[:PORT].
 	Map map[string]string
+}
+
+// mode is that of a request which says nothing of the network: who names a
+// destination wants to reach it.
+func (n Network) mode() string {
+	if n.Mode == "" && len(n.Allow) > 0 {
+		return string(netns.ModeAllow)
+	}
+	return cmp.Or(n.Mode, string(netns.ModeNone))
 }
 
 // NetworkRules is the operator's word over all profiles and requests.
@@ -51,9 +60,9 @@ func (r CreateRequest) network() networkRequest {
 // networkOf answers how far a sandbox of profile p reaches that r asks for. It is
 // pure. The modes none and bridge have no policy.
 func (o NetworkRules) networkOf(p Network, r networkRequest) (netns.Mode, policy.Spec, error) {
-	wanted := cmp.Or(r.Mode, p.Mode)
-	if r.Mode == "" && len(r.Allow)+len(r.Links) > 0 && cmp.Or(p.Mode, string(netns.ModeNone)) == string(netns.ModeNone) {
-		wanted = string(netns.ModeAllow) // who names a destination wants to reach it
+	wanted := cmp.Or(r.Mode, p.mode())
+	if r.Mode == "" && len(r.Allow)+len(r.Links) > 0 && p.mode() == string(netns.ModeNone) {
+		wanted = string(netns.ModeAllow) // as in mode
 	}
 	mode, err := netns.ParseMode(wanted)
 	if err != nil {

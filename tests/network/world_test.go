@@ -88,7 +88,7 @@ func (w *world) enter() []string { return []string{"nsenter", "--net=" + w.path(
 // config is what the daemon has to know.
 func (w *world) config() string {
 	return "network:\n  dns: [" + resolver + "]\n  map: {mirror.example: \"" + mirror + ":80\"}\n" +
-		"profiles:\n  web: {network: {mode: allow, allow: [web.example], deny: [bad.web.example]}}\n" +
+		"profiles:\n  web: {network: {allow: [web.example], deny: [bad.web.example]}}\n" +
 		"  ready: {}\npools:\n  - {profile: ready, size: 1}\n"
 }
 
