@@ -97,8 +97,8 @@ func (n Network) Servers() ([]netip.AddrPort, error) {
 	var errs []error
 	for i, text := range n.DNS {
 		server, err := parseServer(text)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("network.dns[%d]: %q is no address, give one such as 192.0.2.53 or 192.0.2.53:53", i, text))
+		if err != nil || server.Port() == 0 {
+			errs = append(errs, fmt.Errorf("network.dns[%d]: %q is no ADDRESS or ADDRESS:PORT, give one such as 192.0.2.53 or 192.0.2.53:53", i, text))
 			continue
 		}
 		servers = append(servers, server)

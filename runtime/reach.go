@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -100,17 +99,6 @@ func (o NetworkRules) over(spec policy.Spec, mapped map[string]string) policy.Sp
 	}
 	maps.Copy(spec.Map, mapped)
 	return spec
-}
-
-// Validate refuses profiles whose network no sandbox could have.
-func (o NetworkRules) Validate(profiles map[string]Profile) error {
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(profiles)) {
-		if _, _, err := o.networkOf(profiles[name].Network, networkRequest{}); err != nil {
-			errs = append(errs, fmt.Errorf("profiles.%s.network: %w", name, err))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // gateOf is what the namespace of a sandbox with this policy needs besides lo,

@@ -31,15 +31,12 @@ func bridgeConfig(c config.Config) (netns.BridgeConfig, error) {
 	return b, b.Validate(c.IDs.Blocks)
 }
 
-// checkNetwork refuses profiles that no request could have the network of, and
+// checkNetwork refuses a map and profiles by which requests would be refused, and
 // resolvers and an upstream proxy that are none.
 func checkNetwork(c config.Config, known map[string]runtime.Profile) error {
 	_, err := c.Network.Servers()
 	rules, rulesErr := networkRules(c)
-	if err = errors.Join(err, rulesErr); err == nil {
-		err = rules.Validate(known)
-	}
-	return sbxerr.Wrap(sbxerr.DaemonConf, "caissond.network", err)
+	return sbxerr.Wrap(sbxerr.DaemonConf, "caissond.network", errors.Join(err, rulesErr, rules.Validate(known)))
 }
 
 // openNetwork gives the manager what carries the traffic of its sandboxes. It

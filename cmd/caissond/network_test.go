@@ -33,3 +33,56 @@ func TestCheckNetworkRefuses(t *testing.T) {
 		t.Errorf("a resolver that is no address: %v", err)
 	}
 }
+
+// TestNetworkRefusedAtStart: what no request could run with is refused before any, whether
+// or not a profile has a network, with the key, the reason and an example.
+func TestNetworkRefusedAtStart(t *testing.T) {
+	noEnvironment(t)
+	for _, tt := range []struct {
+		text string
+		want []string
+	}{
+		{"network: {map: {a.example: notaddr}}", []string{`network.map.a.example: `, `"notaddr": is not ADDRESS or ADDRESS:PORT`, "write for example pypi.org: 10.1.2.3"}},
+		{`network: {map: {a.example: "10.0.0.1:70000"}}`, []string{"network.map.a.example: ", "10.0.0.1:70000", "is not ADDRESS or ADDRESS:PORT"}},
+		{"network: {map: {a.example: 10.0.0.1, A.example: 10.0.0.2}}", []string{"network.map.a.example: ", "the name a.example is mapped twice"}},
+		{"network: {map: {A.example: 10.0.0.1}}\nprofiles: {p: {network: {map: {a.example: 10.0.0.2}}}}", []string{"profiles.p.network: ", "mapped twice"}},
+		{`profiles: {p: {network: {map: {a.example: "10.0.0.256"}}}}`, []string{"profiles.p.network.map.a.example: ", `"10.0.0.256"`, "write for example"}},
+		{"air_gapped: true\nnetwork: {map: {a.example: 93.184.215.14}}", []string{"network.map.a.example: ", "which is public", "map the name to an internal address"}},
+		{"air_gapped: true\nprofiles: {p: {network: {allow: [web.example]}}}", []string{"profiles.p.network: ", "it is about no mapped name", "map the name"}},
+		{"air_gapped: true\nprofiles: {p: {network: {map: {a.example: 8.8.8.8}}}}", []string{"profiles.p.network.map.a.example: ", "which is public"}},
+		{"profiles: {p: {network: {mode: none, allow: [web.example]}}}", []string{"profiles.p.network: ", `the mode "none" allows nothing`, "write mode: allow"}},
+		{`profiles: {p: {network: {mode: none, deny: [":::"]}}}`, []string{"profiles.p.network.deny[0]: ", "write for example github.com"}},
+		{`profiles: {p: {network: {allow: [a.example, "*.com"], deny: [":::"]}}}`, []string{"profiles.p.network.allow[1]: ", "public suffix", "profiles.p.network.deny[0]: ", "write for example github.com"}},
+		{"profiles: {p: {network: {mode: bridge}}}", []string{"profiles.p.network: ", "not offered"}},
+		{`network: {dns: ["1.1.1.1:0"]}`, []string{`network.dns[0]: "1.1.1.1:0" is no ADDRESS or ADDRESS:PORT`, "192.0.2.53:53"}},
+		{ // all of it at once
+			"log: {level: loud}\nnetwork: {dns: [x], map: {a.example: notaddr, b.example: 10.0.0.1}}\nprofiles: {p: {memory: 1X, network: {allow: [\"*.com\"]}}, q: {network: {mode: host}}}",
+			[]string{"log.level", "network.dns[0]", "network.map.a.example", "profiles.p: memory", "profiles.p.network.allow[0]", "profiles.q.network: "},
+		},
+	} {
+		_, err := settings(t, "--config", writeConfig(t, tt.text))
+		if sbxerr.Of(err) != sbxerr.DaemonConf {
+			t.Errorf("%s: %v", tt.text, err)
+			continue
+		}
+		for _, w := range tt.want {
+			if n := strings.Count(err.Error(), w); n == 0 || n > 1 && strings.HasPrefix(w, "network.") {
+				t.Errorf("%s: %v has %q %d times", tt.text, err, w, n)
+			}
+		}
+	}
+}
+
+func TestNetworkTakenAtStart(t *testing.T) {
+	noEnvironment(t)
+	for _, text := range []string{
+		"network: {map: {com: 10.0.0.1, printer: 10.0.0.2}}", // as requests do: a zone of the site may be called so
+		"air_gapped: true\nnetwork: {map: {a.example: 10.0.0.1}}\nprofiles: {p: {network: {allow: [\"a.example:22\"]}}}",
+		"profiles: {p: {network: {mode: none, deny: [a.example], map: {b.example: 10.0.0.1}}}}", // for requests that name a mode
+		"network: {map: {a.example: 10.0.0.1}}\nprofiles: {p: {network: {map: {a.example: 10.0.0.2}}}}",
+	} {
+		if _, err := settings(t, "--config", writeConfig(t, text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

@@ -160,16 +160,17 @@ func doorOf(c config.Config) (door, error) {
 	return door{mode: 0o660, gid: int(ids[0])}, nil
 }
 
-// checkNames refuses a configuration that names a profile, user or group that
-// there is not, before anything is made.
+// checkNames refuses a configuration that names a profile, user, group or
+// destination that there is not, before anything is made.
 func checkNames(c config.Config) error {
 	known, err := profiles(c.Profiles)
-	if err != nil {
-		return err
+	networkErr := checkNetwork(c, known)
+	if err != nil { // the rest asks for limits
+		return errors.Join(err, networkErr)
 	}
 	_, peersErr := peers(c, known)
 	_, doorErr := doorOf(c)
-	return errors.Join(peersErr, doorErr, checkPools(c.Pools, known), checkNetwork(c, known))
+	return errors.Join(peersErr, doorErr, checkPools(c.Pools, known), networkErr)
 }
 
 // listen opens the API's socket to root and the peers.
