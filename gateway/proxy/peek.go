@@ -6,10 +6,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"net/textproto"
 	"strconv"
 	"time"
 
@@ -103,44 +101,31 @@ func serverName(t *tape) (string, error) {
 // Host header, and in its target where that has one.
 func hostHeader(t *tape) (string, error) {
 	reader := bufio.NewReader(t)
-	request, err := http.ReadRequest(reader)
-	if err != nil {
+	if _, err := http.ReadRequest(reader); err != nil {
 		return "", fmt.Errorf("no HTTP request: %w", err)
 	}
-	head := t.kept.Bytes()
-	head = head[:len(head)-reader.Buffered()]
-	hosts, err := hostHeaders(head)
+	read := t.kept.Bytes()
+	h, err := parseHead(string(read[:len(read)-reader.Buffered()]))
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("no HTTP request: %w", err)
-	case len(hosts) != 1:
-		return "", fmt.Errorf("the HTTP request has %d Host headers", len(hosts))
-	case request.Host != hosts[0]:
-		return "", fmt.Errorf("the HTTP request names two hosts, %s and %s", strconv.QuoteToASCII(request.Host), strconv.QuoteToASCII(hosts[0]))
+	case len(h.hosts) != 1:
+		return "", fmt.Errorf("the HTTP request has %d Host headers", len(h.hosts))
 	}
-	return withoutPort(hosts[0])
+	if err := h.checkTarget(h.hosts[0]); err != nil {
+		return "", err
+	}
+	return withoutPort(h.hosts[0])
 }
 
-// hostHeaders are the Host headers of head as they are: net/http keeps one.
-func hostHeaders(head []byte) ([]string, error) {
-	r := textproto.NewReader(bufio.NewReader(bytes.NewReader(head)))
-	if _, err := r.ReadLine(); err != nil {
-		return nil, err
-	}
-	header, err := r.ReadMIMEHeader()
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	return header["Host"], nil
-}
-
+// withoutPort takes the port from a host. It may be empty (RFC 3986, 3.2.3).
 func withoutPort(host string) (string, error) {
 	name, port, err := net.SplitHostPort(host)
 	if err != nil {
 		return host, nil // it has none, or is no host at all, which the comparison finds out
 	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return "", fmt.Errorf("the Host header has the port %s", strconv.QuoteToASCII(port))
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil && port != "" {
+		return "", fmt.Errorf("the Host header has the port %s", quote(port))
 	}
 	return name, nil
 }
@@ -149,7 +134,7 @@ func withoutPort(host string) (string, error) {
 func compare(name policy.Name, host string) error {
 	said, err := policy.ParseWireName(host)
 	if err != nil {
-		return fmt.Errorf("it names %s, which is no host name", strconv.QuoteToASCII(clip(host)))
+		return fmt.Errorf("it names %s, which is no host name", quote(host))
 	}
 	if said != name {
 		return fmt.Errorf("it names %s", said)

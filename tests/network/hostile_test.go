@@ -82,6 +82,12 @@ func TestSpellings(t *testing.T) {
 		}
 		return quoted
 	}
+	targets := func(starts ...string) (quoted []string) {
+		for _, start := range starts {
+			quoted = append(quoted, strconv.Quote(start+" HTTP/1.1\r\nHost: raw.example\r\n\r\n"))
+		}
+		return quoted
+	}
 	hellos := func(names ...string) (quoted []string) {
 		right := hello(t, rawName)
 		for _, name := range names {
@@ -98,7 +104,7 @@ func TestSpellings(t *testing.T) {
 		texts  []string
 		passes bool
 	}{
-		{"Host", "80", requests("Host: raw.example", "Host: RAW.Example", "host:raw.example", "Host: raw.example.", "Host: raw.example:80", "Host: raw.example:81", "Host:\t raw.example "), true},
+		{"Host", "80", requests("Host: raw.example", "Host: RAW.Example", "host:raw.example", "Host: raw.example.", "Host: raw.example:80", "Host: raw.example:81", "Host: raw.example:", "Host:\t raw.example "), true},
 		{"no Host", "80", requests(
 			"Host: raw.example\x00.evil.example", "Host: evil.example\x00raw.example", "Host: raw.example\x00", "Host: raw.example evil.example", "Host: raw.example\tx", "Host: raw .example",
 			"Host: raw.example%00", "Host: raw%2eexample", "Host: evil.example#raw.example", "Host: evil.example/raw.example", "Host: u@raw.example", "Host: raw.example@evil.example",
@@ -107,6 +113,13 @@ func TestSpellings(t *testing.T) {
 			"Host: "+strings.Repeat("a", 64)+".raw.example", "Host: "+strings.Repeat("a.", 130)+"raw.example", "Host: -x.raw.example ;",
 			"Host: raw.example\r\nHost: evil.example", "Host: evil.example\r\nHost: raw.example", "Host : raw.example", "Host: raw.example\r\n evil.example", "Host: raw.example\rHost: evil.example",
 			"Host: raw.example, evil.example",
+			"Host : evil.example\r\nHost: raw.example", "Host: raw.example\r\nHost\t: evil.example", "X: a\r\n Host: evil.example\r\nHost: raw.example", "X: a\r\n\tHost: evil.example\r\nHost: raw.example",
+			"X: a\rHost: evil.example\r\nHost: raw.example", "X: a\nHost: raw.example\n\n\r\nHost: evil.example", "\x0bHost: evil.example\r\nHost: raw.example",
+		), false},
+		{"target", "80", targets("GET /", "GET //evil.example/", "GET http://raw.example/", "GET HTTP://raw.example", "OPTIONS *"), true},
+		{"no target", "80", targets(
+			"GET http:evil.example/", "GET http:/evil.example/", "GET http:///evil.example/", "GET http://evil.example/", "GET http://raw.example@evil.example/", "GET http://raw.example?@evil.example/",
+			"GET https://raw.example/", "GET evil.example:80", "GET evil.example/", "CONNECT evil.example:80", "GET *", "GET \thttp://evil.example/",
 		), false},
 		{"SNI", "443", hellos("raw.example", "RAW.EXAMPLE"), true},
 		{"no SNI", "443", hellos("evil.exampl", "raw.exampl\x00", "raw\x00example", "raw.exampl.", "raw.exampl ", " aw.example", "raw.exampl:", "r@w.example", "raw%2eexamp", "127.0.0.001", "[::1]......", "raw\r\nexampl", "raw.ex\u0430mpl"), false},
