@@ -75,7 +75,8 @@ func (o *opening) close() error {
 }
 
 // createEgress hands the way out of a sandbox, and its ports, to the gateway. Each
-// name has the address that it had with an earlier daemon.
+// name has the address that it had with an earlier daemon, and what was counted
+// there counts on.
 func (m *Manager) createEgress(ctx context.Context, s *sandbox) error {
 	return errors.Join(m.serveOpening(ctx, s), m.servePorts(ctx, s))
 }
@@ -89,13 +90,14 @@ func (m *Manager) serveOpening(ctx context.Context, s *sandbox) error {
 	if o.err != nil {
 		return o.err
 	}
-	names, err := m.opts.Traffic.Names(s.id)
-	if err != nil {
+	names, namesErr := m.opts.Traffic.Names(s.id)
+	before, countsErr := m.opts.Traffic.Counts(s.id)
+	if err := errors.Join(namesErr, countsErr); err != nil {
 		return err
 	}
 	sockets := o.sockets
 	o.sockets = nil
-	return m.opts.Egress.Add(ctx, egress.Sandbox{ID: s.id, Policy: s.kept().Policy, Names: names}, sockets.TCP, sockets.DNSPacket, sockets.DNSStream)
+	return m.opts.Egress.Add(ctx, egress.Sandbox{ID: s.id, Policy: s.kept().Policy, Names: names, Before: countersBefore(before)}, sockets.TCP, sockets.DNSPacket, sockets.DNSStream)
 }
 
 // readmit opens the way out of a sandbox of an earlier daemon again, by the

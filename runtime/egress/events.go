@@ -12,8 +12,8 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// Counters are what a sandbox did since it was added. A new process goes on
-// with them.
+// Counters are what a sandbox did since it was added, and what was before. A new
+// process goes on with them.
 type Counters struct {
 	Open     int    // connections now
 	Allowed  uint64 // connections that were carried, and are over

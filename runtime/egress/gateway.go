@@ -40,6 +40,7 @@ type Sandbox struct {
 	ID     string
 	Policy policy.Spec
 	Names  map[policy.Name]netip.Addr // given before a restart of the daemon; see Observer.Named
+	Before Counters                   // what it did before one
 }
 
 // Observer is told what sandboxes do, one thing after the other. It must not
@@ -124,7 +125,7 @@ func New(o Options) *Gateway {
 // with code sbxerr.Exists.
 func (g *Gateway) Add(ctx context.Context, s Sandbox, tcp, dnsPacket, dnsStream *os.File) (err error) {
 	const op = "egress.add"
-	e := &entry{policy: s.Policy, names: maps.Clone(s.Names), taken: map[netip.Addr]bool{}, files: []*os.File{tcp, dnsPacket, dnsStream}}
+	e := &entry{policy: s.Policy, names: maps.Clone(s.Names), taken: map[netip.Addr]bool{}, files: []*os.File{tcp, dnsPacket, dnsStream}, counters: s.Before}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.close())

@@ -91,7 +91,8 @@ func (l *Log) add(sandbox string, e Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	path := l.files.Entries(sandbox)
-	l.note(sandbox, errors.Join(rotate(path), appendLine(path, append(line, '\n'))))
+	first, err := rotate(path)
+	l.note(sandbox, errors.Join(err, appendLine(path, append(append(first, line...), '\n'))))
 	if c, ok := l.waiting[sandbox]; ok {
 		close(c)
 		delete(l.waiting, sandbox)
@@ -105,13 +106,19 @@ func (l *Log) note(sandbox string, err error) {
 	}
 }
 
-// rotate puts a full file aside.
-func rotate(path string) error {
+// rotate puts a full file aside, and returns what a new one begins with.
+func rotate(path string) ([]byte, error) {
 	info, err := os.Lstat(path)
-	if err != nil || info.Size() < maxFile {
-		return nil // a new one, or one that is looked at by who appends
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return firstLine(path)
+	case err != nil || info.Size() < maxFile:
+		return nil, nil // one that is looked at by who appends
 	}
-	return os.Rename(path, Older(path))
+	if err := os.Rename(path, Older(path)); err != nil {
+		return nil, err
+	}
+	return firstLine(path)
 }
 
 // appendLine adds line to the file at path. A sandbox that is being removed has
@@ -167,12 +174,12 @@ func (l *Log) Entries(sandbox string, c *Cursor) ([]Entry, error) {
 		if n := inode(file); n == c.file {
 			from = c.offset
 		}
-		err := eachLine(file, from, func(line []byte) {
-			var e Entry
-			if json.Unmarshal(line, &e) == nil {
-				entries = append(entries, e)
+		err := eachLine(file, from, func(text []byte) {
+			var e line
+			if json.Unmarshal(text, &e) == nil && e.Before == nil {
+				entries = append(entries, e.Entry)
 			}
-			from += int64(len(line)) + 1
+			from += int64(len(text)) + 1
 		})
 		if err != nil {
 			return nil, sbxerr.Wrap(sbxerr.StateDir, "traffic.read", err)

@@ -3,6 +3,7 @@ package network
 import (
 	"bufio"
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -172,11 +173,19 @@ func TestGatewayDies(t *testing.T) {
 }
 
 // A killed daemon takes the gateway with it, and the next one opens the same way
-// out again, for the same names.
+// out again, for the same names, and counts on.
 func TestDaemonKilled(t *testing.T) {
 	reaches(t, "web.example:80")
 	s := create(t, "--allow", "web.example")
 	address := s.try("names", "web.example")
+	if said := s.try("http", "http://web.example/"); !strings.Contains(said, "200") {
+		t.Fatalf("%q", said)
+	}
+	s.try("names", "other.example")
+	before := counters(t, s)
+	if before["allowed"] != 1 || before["sent_bytes"] == 0 || before["lookups_answered"] == 0 || before["lookups_refused"] == 0 {
+		t.Fatalf("counters %v", before)
+	}
 	pid := gateway(t, daemon)
 	daemon.Kill(t)
 	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
@@ -188,11 +197,25 @@ func TestDaemonKilled(t *testing.T) {
 		}
 	}
 	daemon.Launch(t)
+	if after := counters(t, s); !maps.Equal(after, before) {
+		t.Errorf("counters %v, and %v before", after, before)
+	}
 	s.await(t, 10*time.Second, "200 I am "+public, "http", "http://web.example/")
+	if after := counters(t, s); after["allowed"] != 2 {
+		t.Errorf("counters %v", after)
+	}
 	if again := s.try("names", "web.example"); again != address {
 		t.Errorf("web.example was %s and is %s", address, again)
 	}
 	if said := s.try("http", "http://other.example/"); !strings.Contains(said, "error:") {
 		t.Errorf("another name: %q", said)
 	}
+}
+
+// counters are what the daemon counted of s.
+func counters(t *testing.T, s sandbox) map[string]int64 {
+	t.Helper()
+	var detail struct{ Egress map[string]int64 }
+	s.of.Run(t, "inspect", s.id).JSON(t, &detail)
+	return detail.Egress
 }
