@@ -4,7 +4,9 @@
 package main
 
 import (
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -54,8 +56,9 @@ var attempts = map[string]func() error{
 	"listen":                   func() error { l, err := net.Listen("tcp4", "127.0.0.1:0"); return close(l, err) },
 	"a unix socket":            func() error { return socket(unix.AF_UNIX, unix.SOCK_STREAM, 0) },
 	"a netlink socket":         func() error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE) },
-	"a packet socket":          func() error { return socket(unix.AF_PACKET, unix.SOCK_RAW, 0) },
-	"a raw socket":             func() error { return socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP) },
+	"change a device by a netlink socket that was open": func() error { return setUp(opened) },
+	"a packet socket": func() error { return socket(unix.AF_PACKET, unix.SOCK_RAW, 0) },
+	"a raw socket":    func() error { return socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP) },
 	"executable memory": func() error {
 		p, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_ANON|unix.MAP_PRIVATE)
 		if err == nil {
@@ -128,7 +131,36 @@ func socket(family, kind, protocol int) error {
 	return err
 }
 
+// opened is a netlink socket, as the gateway has one.
+var opened int
+
+// setUp sets lo up, which it is: a question of rights (rtnetlink(7), RTM_NEWLINK).
+func setUp(fd int) error {
+	native := binary.NativeEndian
+	b := native.AppendUint32(nil, unix.SizeofNlMsghdr+unix.SizeofIfInfomsg)
+	b = native.AppendUint16(b, unix.RTM_NEWLINK)
+	b = native.AppendUint16(b, unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+	b = append(b, make([]byte, 8+4)...)
+	b = native.AppendUint32(b, 1) // lo
+	b = native.AppendUint32(b, unix.IFF_UP)
+	b = native.AppendUint32(b, unix.IFF_UP)
+	if err := unix.Sendto(fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
+	}
+	answer := make([]byte, 4096)
+	n, _, err := unix.Recvfrom(fd, answer, unix.MSG_DONTWAIT)
+	if err != nil || n < unix.SizeofNlMsghdr+4 {
+		return errors.Join(err, unix.EBADMSG)
+	}
+	return errnoOf(syscall.Errno(-int32(native.Uint32(answer[unix.SizeofNlMsghdr:]))))
+}
+
 func main() {
+	var err error
+	if opened, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	if os.Args[1] == "confined" {
 		if err := confine.Confine(confine.User{UID: 1879048191, GID: 1879048191}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
