@@ -97,6 +97,36 @@ func Classify(addr netip.Addr) Class {
 	return class
 }
 
+// Local reports whether an address is the host's own, so that what connects to it meets
+// the host's services.
+type Local func(netip.Addr) (bool, error)
+
+// On returns p as it is on a host that knows its own addresses. What would be public
+// elsewhere is not there.
+func (p *Policy) On(host Local) *Policy {
+	if p == nil {
+		return nil
+	}
+	there := *p
+	there.local = host
+	return &there
+}
+
+// classify says what addr is for, to p. What nobody can tell is not reached.
+func (p *Policy) classify(addr netip.Addr) Class {
+	class := Classify(addr)
+	if class.Grade != Public || p.local == nil {
+		return class
+	}
+	switch own, err := p.local(addr); {
+	case err != nil:
+		return Class{"nobody knows whether it is the host's own: " + err.Error(), Never}
+	case own:
+		return Class{"the host's own", Private}
+	}
+	return class
+}
+
 func lookup(addr netip.Addr) Class {
 	for _, c := range classes {
 		if c.prefix.Contains(addr) {

@@ -18,6 +18,7 @@ type Decision struct {
 	// none could be.
 	Rule string
 	// Private tells that the rule lets a name lead to addresses that are not public.
+	// Where the address is known, it is not public itself.
 	Private bool
 
 	Code   sbxerr.Code // of a refusal: EgressDenied or EgressAddress
@@ -153,12 +154,13 @@ func (p *Policy) DecideResolved(name Name, port uint16, addr netip.Addr) Decisio
 		}
 		return p.refuse(Decision{Rule: p.mirrors[name].cited(name)}, leading(name, port, addr), "is refused: the name is mapped")
 	}
-	class := Classify(addr)
+	class := p.classify(addr)
 	if class.Grade == Public || class.Grade == Private && d.Private {
+		d.Private = class.Grade == Private
 		return d
 	}
-	if by, ok := p.allowingAddress(addr, port); ok {
-		return Decision{Allowed: true, Rule: by.cited(), Private: by.Private}
+	if by, ok := p.allowingAddress(class, addr, port); ok {
+		return by
 	}
 	return p.notPublic(d, class, name, port, addr)
 }
@@ -170,7 +172,7 @@ func (p *Policy) notPublic(d Decision, class Class, name Name, port uint16, addr
 	case Private:
 		refusal.Needs = needed(name, port) + ",private"
 	case Spelled:
-		refusal.Needs = neededAddress(addr, port)
+		refusal.Needs = neededAddress(class, addr, port)
 	}
 	return p.refuse(refusal, leading(name, port, addr), "is refused: that address is not public ("+class.Name+")")
 }
@@ -179,36 +181,40 @@ func (p *Policy) notPublic(d Decision, class Class, name Name, port uint16, addr
 // Only a rule of addresses allows that, in every mode.
 func (p *Policy) DecideAddress(addr netip.Addr, port uint16) Decision {
 	target := netip.AddrPortFrom(addr, port).String()
-	refusal := Decision{Rule: "mode " + string(p.Mode()), Needs: neededAddress(addr, port)}
 	if p.Mode() == None || port == 0 {
+		refusal := Decision{Rule: "mode " + string(p.Mode()), Needs: neededAddress(Classify(addr), addr, port)}
 		return p.refuse(refusal, target, "is refused: nothing may be reached")
 	}
 	if r, ok := p.denying(addr, port); ok {
 		return p.denied(r, target)
 	}
-	if r, ok := p.allowingAddress(addr, port); ok {
-		return Decision{Allowed: true, Rule: r.cited(), Private: r.Private}
+	class := p.classify(addr)
+	if by, ok := p.allowingAddress(class, addr, port); ok {
+		return by
 	}
-	if why := noWay(single(addr)); why != "" {
+	refusal := Decision{Rule: "mode " + string(p.Mode()), Needs: neededAddress(class, addr, port)}
+	why := noWay(single(addr))
+	switch {
+	case why != "":
 		return p.refuse(refusal, target, "is refused: "+why)
-	}
-	if refusal.Needs == "" {
-		return p.refuse(refusal, target, "is refused: no rule reaches it ("+Classify(addr).Name+")")
+	case refusal.Needs == "":
+		return p.refuse(refusal, target, "is refused: no rule reaches it ("+class.Name+")")
+	case class.Grade != Public:
+		return p.refuse(refusal, target, "is an address that no rule allows, and not public ("+class.Name+")")
 	}
 	return p.refuse(refusal, target, "is an address that no rule allows; connect by name where you can")
 }
 
-// allowingAddress is the rule of addresses that allows port of addr, which
-// must be of the grade that the rule is for.
-func (p *Policy) allowingAddress(addr netip.Addr, port uint16) (Rule, bool) {
-	grade := Classify(addr).Grade
+// allowingAddress decides by the rules of addresses alone: one must be for the class of
+// addr.
+func (p *Policy) allowingAddress(class Class, addr netip.Addr, port uint16) (Decision, bool) {
 	for r := range p.allow.within(addr) {
-		enough := grade == Public || grade == Private && r.Private || grade == Spelled && r.Private && r.Prefix.IsSingleIP()
+		enough := class.Grade == Public || class.Grade == Private && r.Private || class.Grade == Spelled && r.Private && r.Prefix.IsSingleIP()
 		if enough && r.covers(port) {
-			return r, true
+			return Decision{Allowed: true, Rule: r.cited(), Private: class.Grade != Public}, true
 		}
 	}
-	return Rule{}, false
+	return Decision{}, false
 }
 
 // denying is the rule that denies port of addr, or of an IPv4 address inside it.
@@ -256,8 +262,7 @@ func needed(name Name, port uint16) string {
 }
 
 // neededAddress is the least rule for port of addr, empty if there can be none.
-func neededAddress(addr netip.Addr, port uint16) string {
-	class := Classify(addr)
+func neededAddress(class Class, addr netip.Addr, port uint16) string {
 	if port == 0 || class.Grade == Never || Pool.Contains(addr) || noWay(single(addr)) != "" {
 		return ""
 	}

@@ -1,5 +1,6 @@
 // Package policy decides what a sandbox may reach. It is pure: it opens
-// nothing, asks nobody, and the same policy gives the same decision anywhere.
+// nothing, asks nobody, and the same policy gives the same decision anywhere,
+// but for the addresses of the host on which it is (On).
 //
 // # Rules
 //

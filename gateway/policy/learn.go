@@ -78,7 +78,11 @@ func (s Seen) rule() (Rule, error) {
 		}
 		return ParseRule(ActAllow, join(s.Name, s.Port)+suffix)
 	}
-	text := neededAddress(s.Address, s.Port)
+	class := Classify(s.Address)
+	if s.Private {
+		class.Grade = min(class.Grade, Private) // on that host
+	}
+	text := neededAddress(class, s.Address, s.Port)
 	if text == "" {
 		return Rule{}, errors.New("no rule reaches it")
 	}

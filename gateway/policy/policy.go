@@ -48,6 +48,7 @@ type Policy struct {
 	deny    index
 	mirrors map[Name]mirror
 	links   map[Name]Link
+	local   Local // nil: no address is known to be the host's own
 }
 
 // index finds the rules about a name without looking at all rules.
