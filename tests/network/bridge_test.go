@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,44 +16,35 @@ import (
 
 // Where things are in the tests of the mode bridge, beside those of the world.
 const (
-	houseAddress = "93.184.216.1" // public, and the host's own
-	uplink       = "198.51.100.1" // the host's on its link to the world
-	farResolver  = "10.53.0.53"   // private, and in the configuration
-	hostControl  = "198.51.100.77"
-	worldControl = "198.51.100.78"
+	farResolver  = "10.53.0.53" // private, and in the configuration
 	bridgeConfig = "network: {bridge: {subnet: 10.87.0.0/16, dns: [" + farResolver + "]}}\n"
 )
 
-// house is a namespace that stands for the host's, with a link to a world of its
-// own. The world knows the way to the sandboxes' addresses: what leaves unmasked is
-// answered too.
+// house is a host of its own, with a daemon that offers the mode. The world knows the way
+// to the sandboxes' addresses: what leaves unmasked is answered too.
 type house struct {
 	world, host *world
-	up          int // the host's device to the world
 	daemon      *harness.Daemon
 }
 
 func newHouse(t *testing.T) *house {
 	t.Helper()
-	far, err := newWorld()
+	near, err := newHost()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { closeWorld(t, far) })
-	far.source = worldControl + "," + controlV6
-	near := &world{dir: t.TempDir(), source: hostControl}
-	t.Cleanup(func() { closeWorld(t, near) })
-	if err := netns.Create(near.path()); err != nil {
+	t.Cleanup(func() {
+		if err := near.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := near.watch(); err != nil {
 		t.Fatal(err)
 	}
-	if near.ns, err = netns.Open(near.path()); err != nil {
-		t.Fatal(err)
-	}
-	h := &house{world: far, host: near}
-	if err := near.watch(h.harmless); err != nil {
-		t.Fatal(err)
-	}
-	h.join(t)
+	h := &house{world: near.far, host: near}
+	near.run(t, "busybox sysctl -w net.ipv4.conf.up0.forwarding=1")
+	h.world.run(t, "ip addr add "+farResolver+"/32 dev lo")
+	h.world.run(t, "ip route add 10.87.0.0/16 via "+uplink)
 	h.serve(t)
 	h.daemon = harness.New(t)
 	h.daemon.Wrap, h.daemon.Config = near.enter(), bridgeConfig
@@ -70,44 +60,12 @@ func newHouse(t *testing.T) *house {
 	return h
 }
 
-func closeWorld(t *testing.T, w *world) {
-	t.Helper()
-	if err := w.close(); err != nil {
-		t.Error(err)
-	}
-}
-
-// join lays the link between both.
-func (h *house) join(t *testing.T) {
-	t.Helper()
-	h.host.run(t, "ip link add up0 type veth peer name e0 netns "+h.world.path())
-	h.up = h.host.device(t, "up0")
-	for _, line := range []string{
-		"ip addr add " + uplink + "/24 dev up0", "ip addr add " + hostControl + "/24 dev up0", "ip link set up0 up", "ip route add default via 198.51.100.2", "ip addr add " + houseAddress + "/32 dev lo",
-		"busybox sysctl -w net.ipv4.conf.up0.forwarding=1",
-	} {
-		h.host.run(t, line)
-	}
-	for _, line := range []string{
-		"ip addr add 198.51.100.2/24 dev e0", "ip addr add " + worldControl + "/24 dev e0", "ip link set e0 up", "ip addr add " + farResolver + "/32 dev lo",
-		"ip route add 10.87.0.0/16 via " + uplink, "ip route add " + houseAddress + " via " + uplink,
-	} {
-		h.world.run(t, line)
-	}
-}
-
-// harmless are the controls, but for what gets to a sandbox, and what asks for the
-// addresses on the link to the world.
-func (h *house) harmless(p packet) bool {
-	return (p.device == loIndex || p.device == h.up) && controls(hostControl, worldControl)(p) || p.device == h.up && p.what == "ethertype 0x0806"
-}
-
 // reaches has s send such packets while t lasts, which leave with the host's address.
 func (h *house) reaches(t *testing.T, s sandbox, what ...string) {
 	t.Helper()
 	h.sends(t, s, what...)
 	for _, w := range what {
-		h.host.lookout.expect(t, expectation{what: w, device: h.up, from: netip.MustParseAddr(uplink), must: true})
+		h.host.lookout.expect(t, expectation{what: w, device: h.host.up, from: netip.MustParseAddr(uplink), must: true})
 	}
 }
 
@@ -121,14 +79,9 @@ func (h *house) sends(t *testing.T, s sandbox, what ...string) {
 	}
 }
 
-// serve opens echo servers on the host, and those that are not TCP in the world.
+// serve opens what else is in the world: echo servers that are not TCP, and a resolver.
 func (h *house) serve(t *testing.T) {
 	t.Helper()
-	l, err := h.host.listen("0.0.0.0:5432")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go echoAll(l)
 	for _, addr := range []string{public, private} {
 		p, err := h.world.listenPacket(addr + ":5432")
 		if err != nil {
@@ -140,8 +93,8 @@ func (h *house) serve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go h.world.dns.serve(p)
-	l, err = h.world.listen(farResolver + ":5432")
+	go h.host.dns.serve(p)
+	l, err := h.world.listen(farResolver + ":5432")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,31 +110,6 @@ func echoPackets(p net.PacketConn) {
 		}
 		_, _ = p.WriteTo(buf[:n], from)
 	}
-}
-
-// device is the index of a network device of w.
-func (w *world) device(t *testing.T, name string) int {
-	t.Helper()
-	var device *net.Interface
-	err := w.ns.Do(func() (err error) {
-		device, err = net.InterfaceByName(name)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return device.Index
-}
-
-// run runs a command of the operator in w.
-func (w *world) run(t *testing.T, command string) string {
-	t.Helper()
-	line := append(w.enter(), strings.Fields(command)...)
-	out, err := exec.Command(line[0], line[1:]...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%q: %v\n%s", line, err, out)
-	}
-	return string(out)
 }
 
 func (h *house) create(t *testing.T, flags ...string) sandbox {
@@ -239,9 +167,9 @@ func TestBridge(t *testing.T) {
 	h := newHouse(t)
 	s, other := h.create(t), h.create(t)
 	within(t, other)
-	own, neighbour := addressOf(t, s), addressOf(t, other)
+	address, neighbour := addressOf(t, s), addressOf(t, other)
 	h.reaches(t, s, "syn "+public+":5432", "syn "+public+":80", "udp "+public+":5432", "protocol 1 to "+public, question("A", "web.example", farResolver), question("AAAA", "web.example", farResolver))
-	h.sends(t, s, "syn "+houseAddress+":5432") // it looks public
+	h.sends(t, s, "syn "+own+":5432") // it looks public
 	client := filepath.Join(clientDir(t), "client")
 	check(t, s, []attempt{
 		{"TCP", []string{"echo", public + ":5432"}, "echo ping"},
@@ -250,7 +178,7 @@ func TestBridge(t *testing.T) {
 		{"ICMP", []string{"ping", public}, "echo of"},
 		{"its resolver", []string{"query", farResolver + ":53", "web.example", "A"}, "A Success 1"},
 		{"a name, by the system's resolver", []string{"http", "http://web.example/"}, "200 I am " + public},
-		{"its own address", []string{"spoof", own, public + ":5432"}, "echo ping"},
+		{"its own address", []string{"spoof", address, public + ":5432"}, "echo ping"},
 	})
 	for _, a := range []struct {
 		attempt
@@ -260,7 +188,7 @@ func TestBridge(t *testing.T) {
 		{attempt{"P088 by UDP", []string{"udp", private + ":5432"}, "error:"}, h.host},
 		{attempt{"P090 the metadata service", []string{"http", "http://" + metadata + "/"}, "error:"}, h.host},
 		{attempt{"the resolver on another port", []string{"echo", farResolver + ":5432"}, "error:"}, h.host},
-		{attempt{"the host, by its public address", []string{"echo", houseAddress + ":5432"}, "error:"}, h.world},
+		{attempt{"the host, by its public address", []string{"echo", own + ":5432"}, "error:"}, h.world},
 		{attempt{"the host, by its uplink's", []string{"echo", uplink + ":5432"}, "error:"}, h.world},
 		{attempt{"P092 the neighbour", []string{"echo", neighbour + ":5432"}, "error:"}, nil},
 		{attempt{"P099 the neighbour's address", []string{"spoof", neighbour, public + ":5432"}, "error:"}, nil},

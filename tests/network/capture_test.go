@@ -147,9 +147,9 @@ func TestPackets(t *testing.T) {
 		args []string
 		seen string
 	}{
-		{onHost, []string{"echo", elsewhere + ":5432"}, "on the host: syn " + elsewhere + ":5432 from " + elsewhere},
-		{onHost, []string{"http", "http://" + metadata + "/"}, "on the host: syn " + metadata + ":80 from"},
-		{onHost, []string{"echo", "[" + publicV6 + "]:5432"}, "on the host: syn [" + publicV6 + "]:5432 from"},
+		{onHost, []string{"echo", elsewhere + ":5432"}, "on the host: syn " + elsewhere + ":5432 from " + uplink},
+		{onHost, []string{"http", "http://" + metadata + "/"}, "on the host: syn " + metadata + ":80 from " + uplink},
+		{onHost, []string{"echo", "[" + publicV6 + "]:5432"}, "on the host: syn [" + publicV6 + "]:5432 from [" + uplinkV6},
 		{onHost, []string{"echo", control + ":5432"}, "on the host: syn " + control + ":5432 from"},
 		{onHost, []string{"udp", public + ":9"}, "on the host: udp " + public + ":9 from"},
 		{onHost, []string{"query", resolver + ":53", "other.example", "TXT"}, "on the host: " + question("TXT", "other.example", resolver)},

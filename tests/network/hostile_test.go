@@ -28,12 +28,12 @@ type ear struct {
 
 func newEar(t *testing.T) *ear {
 	t.Helper()
-	host.run(t, "ip addr add "+rawHost+" dev lo")
-	t.Cleanup(func() { host.run(t, "ip addr del "+rawHost+"/32 dev lo") })
+	host.far.run(t, "ip addr add "+rawHost+" dev lo")
+	t.Cleanup(func() { host.far.run(t, "ip addr del "+rawHost+"/32 dev lo") })
 	host.dns.set(rawName, rawHost)
 	e := &ear{}
 	for _, port := range []string{":80", ":443"} {
-		l, err := listenFor(rawHost + port)
+		l, err := host.far.listenSoon(rawHost + port)
 		if err != nil {
 			t.Fatal(err)
 		}

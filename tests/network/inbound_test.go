@@ -3,6 +3,7 @@ package network
 import (
 	"net"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,7 +66,7 @@ func TestPublish(t *testing.T) {
 			if !at.Addr().IsLoopback() {
 				t.Errorf("published on %s", address)
 			}
-			for _, other := range []string{public, private} {
+			for _, other := range []string{own, uplink} {
 				notReached(t, netip.AddrPortFrom(netip.MustParseAddr(other), at.Port()).String())
 			}
 			if said := outside(t, "from", address); said != "from 127.0.0.1" {
@@ -99,7 +100,7 @@ func TestPublish(t *testing.T) {
 
 // Other addresses of the host are for who asks for them.
 func TestPublishAddress(t *testing.T) {
-	s := create(t, "-p", public+":0:"+insidePort)
+	s := create(t, "-p", own+":0:"+insidePort)
 	s.serve(t)
 	address := s.port(t)
 	reached(t, address)
@@ -114,8 +115,11 @@ func TestPublishAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, addr := range []string{"127.0.0.1", public, private} {
+	for _, addr := range []string{"127.0.0.1", own, uplink} {
 		reached(t, addr+":"+port)
+	}
+	if said := host.far.try(filepath.Join(clientDir(t), "client"), "echo", own+":"+port); said != "echo ping" {
+		t.Errorf("from the world: %q", said)
 	}
 }
 
@@ -191,7 +195,7 @@ func TestPublishDaemonKilled(t *testing.T) {
 	reached(t, lost)
 	daemon.Kill(t)
 	notReached(t, address)
-	thief, err := listenFor(lost)
+	thief, err := host.listenSoon(lost)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,20 +222,6 @@ func TestPublishDaemonKilled(t *testing.T) {
 		t.Errorf("when it is free again: %q", again)
 	}
 	reached(t, lost)
-}
-
-// listenFor listens in the world as soon as the address is free.
-func listenFor(address string) (l net.Listener, err error) {
-	for range 100 {
-		if err = host.ns.Do(func() error {
-			l, err = net.Listen("tcp4", address)
-			return err
-		}); err == nil {
-			return l, nil
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return nil, err
 }
 
 // A ready sandbox can be reached too.

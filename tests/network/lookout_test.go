@@ -80,7 +80,7 @@ func asks(t testing.TB, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		for _, kind := range []string{"A", "AAAA"} {
-			host.lookout.expect(t, expectation{what: question(kind, name, resolver)})
+			host.lookout.expect(t, host.sends(question(kind, name, resolver), netip.MustParseAddr(resolver)))
 		}
 	}
 }
@@ -105,7 +105,9 @@ func reaches(t testing.TB, addresses ...string) {
 			asks(t, name)
 			at = host.dns.address(name)
 		}
-		host.lookout.expect(t, expectation{what: kindBegin + " " + net.JoinHostPort(at, port), must: true})
+		e := host.sends(kindBegin+" "+net.JoinHostPort(at, port), netip.MustParseAddr(at))
+		e.must = true
+		host.lookout.expect(t, e)
 	}
 }
 

@@ -1,7 +1,7 @@
 // Package network tests what sandboxes reach, and do not, through the whole
 // daemon. The daemon of these tests lives in a network namespace that stands for
-// the host's: what the tests call public is an address of its loopback device, and
-// nothing in it leads anywhere else.
+// the host's: its only way out leads to another one, where what the tests call public
+// is, and nothing in that leads anywhere else.
 //
 // What a sandbox must not reach is reached first from outside of it: a probe that
 // could not succeed proves nothing.
@@ -23,12 +23,12 @@ var (
 
 func TestMain(m *testing.M) {
 	var err error
-	if host, err = newWorld(); err != nil {
+	if host, err = newHost(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	code := 1
-	if err = host.watch(controls(control, controlV6)); err == nil {
+	if err = host.watch(); err == nil {
 		code = harness.MainWith(m, &daemon, func(d *harness.Daemon) {
 			d.Wrap = host.enter()
 			d.Config = host.config()

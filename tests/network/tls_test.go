@@ -25,7 +25,7 @@ func selfSigned() (tls.Certificate, error) {
 }
 
 // greetTLS says where it is and which name it was asked for.
-func greetTLS(l net.Listener, cert tls.Certificate, addr string) {
+func greetTLS(l net.Listener, cert tls.Certificate) {
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -35,7 +35,7 @@ func greetTLS(l net.Listener, cert tls.Certificate, addr string) {
 			defer c.Close()
 			s := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}})
 			if s.Handshake() == nil {
-				fmt.Fprintf(s, "I am %s, you asked for %s\n", addr, s.ConnectionState().ServerName)
+				fmt.Fprintf(s, "I am %s, you asked for %s\n", c.LocalAddr().(*net.TCPAddr).IP, s.ConnectionState().ServerName)
 				_ = s.CloseWrite()
 			}
 		}()

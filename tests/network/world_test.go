@@ -13,48 +13,39 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/tests/harness"
 )
 
-// Where the services of the world are.
-const (
-	public    = "93.184.215.14" // HTTP on 80, TLS on 443, an echo on 5432
-	elsewhere = "93.184.215.99" // the same, under other names
-	private   = "10.9.8.7"      // the same
-	mirror    = "10.9.8.8"      // the same; the operator's mirror.example
-	metadata  = "169.254.169.254"
-	resolver  = "127.0.0.53"
-	publicV6  = "2606:4700:4700::1111" // the same
-
-	// Who runs unconfined comes from these.
-	control   = "192.0.2.77"
-	controlV6 = "2001:db8::77"
-)
-
-// metadataServices are those of other clouds.
-var metadataServices = []string{"169.254.170.2", "100.100.100.200", "168.63.129.16", "fd00:ec2::254"}
-
-// world is a network namespace with servers in it.
+// world is a network namespace, with servers in it. One in which a daemon lives stands
+// for the host's.
 type world struct {
 	dir     string
 	ns      *netns.Namespace
 	source  string                       // of who runs in it unconfined, as the client wants it
+	far     *world                       // to which a host has its only way
+	up      int                          // the device that leads there
 	lookout *lookout                     // nil where nobody looks
 	inside  map[*harness.Daemon]*watcher // those of the daemons in it
-	dns     *zone
+	dns     *zone                        // of a host
 	mu      sync.Mutex
 	open    []io.Closer
 }
 
-func newWorld() (*world, error) {
+// newWorld makes one that is empty. Who runs in it unconfined comes from sources.
+func newWorld(sources ...string) (*world, error) {
 	dir, err := os.MkdirTemp("/var/tmp", "caisson-world-")
 	if err != nil {
 		return nil, err
 	}
-	w := &world{dir: dir, dns: newZone(), source: control + "," + controlV6}
-	if err := w.build(); err != nil {
+	w := &world{dir: dir, source: strings.Join(sources, ",")}
+	err = netns.Create(w.path())
+	if err == nil {
+		w.ns, err = netns.Open(w.path())
+	}
+	if err != nil {
 		return nil, errors.Join(err, w.close())
 	}
 	return w, nil
@@ -62,43 +53,48 @@ func newWorld() (*world, error) {
 
 func (w *world) path() string { return filepath.Join(w.dir, "netns") }
 
-func (w *world) build() error {
-	if err := netns.Create(w.path()); err != nil {
-		return err
-	}
-	var err error
-	if w.ns, err = netns.Open(w.path()); err != nil {
-		return err
-	}
-	for _, addr := range append([]string{public, elsewhere, private, mirror, metadata, publicV6, control, controlV6}, metadataServices...) {
-		line := append(w.enter(), "ip", "addr", "add", addr, "dev", "lo")
-		if strings.Contains(addr, ":") {
-			line = append(line, "nodad") // it can be listened at, at once
-		}
-		if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
-			return fmt.Errorf("%q: %w\n%s", line, err, out)
-		}
-	}
-	return w.serve()
-}
-
 // enter is what is put before a command line that is to run in the world.
 func (w *world) enter() []string { return []string{"nsenter", "--net=" + w.path(), "--"} }
 
-// config is what the daemon has to know.
-func (w *world) config() string {
-	return "network:\n  dns: [" + resolver + "]\n  map: {mirror.example: \"" + mirror + ":80\"}\n" +
-		"profiles:\n  web: {network: {allow: [web.example], deny: [bad.web.example]}}\n" +
-		"  ready: {}\npools:\n  - {profile: ready, size: 1}\n"
+// command runs a command of the operator in w.
+func (w *world) command(text string) (string, error) {
+	line := append(w.enter(), strings.Fields(text)...)
+	out, err := exec.Command(line[0], line[1:]...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%q: %w\n%s", line, err, out)
+	}
+	return string(out), nil
 }
 
-// watch begins to look at all packets in w, until it is closed.
-func (w *world) watch(harmless func(packet) bool) error {
+// run fails t unless the command succeeds.
+func (w *world) run(t *testing.T, command string) string {
+	t.Helper()
+	out, err := w.command(command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// device is the index of a network device of w.
+func (w *world) device(name string) (index int, err error) {
+	err = w.ns.Do(func() error {
+		device, err := net.InterfaceByName(name)
+		if err == nil {
+			index = device.Index
+		}
+		return err
+	})
+	return index, err
+}
+
+// watch begins to look at all packets of a host, until it is closed.
+func (w *world) watch() error {
 	c, err := newCapture(w.ns)
 	if err != nil {
 		return err
 	}
-	w.lookout = &lookout{where: "on the host", capture: c, harmless: harmless}
+	w.lookout = &lookout{where: "on the host", capture: c, harmless: w.harmless}
 	w.inside = map[*harness.Daemon]*watcher{}
 	return nil
 }
@@ -147,47 +143,18 @@ func (w *world) unwatch() error {
 	return errors.Join(append(errs, w.lookout.capture.close())...)
 }
 
-// serve opens the servers.
-func (w *world) serve() error {
-	packet, err := w.listenPacket(resolver + ":53")
-	if err != nil {
-		return err
-	}
-	go w.dns.serve(packet)
-	stream, err := w.listen(resolver + ":53")
-	if err != nil {
-		return err
-	}
-	go w.dns.serveTCP(stream)
-	cert, err := selfSigned()
-	if err != nil {
-		return err
-	}
-	for _, addr := range append([]string{public, elsewhere, private, mirror, metadata, publicV6, "127.0.0.1"}, metadataServices...) {
-		if err := w.serveAt(addr, cert); err != nil {
-			return err
-		}
-	}
-	overTLS, err := w.listen(public + ":853")
-	if err != nil {
-		return err
-	}
-	go greetTLS(overTLS, cert, public)
-	return nil
-}
-
-// serveAt opens those that are at each address.
+// serveAt opens HTTP on port 80, TLS on 443, and an echo on 5432, at an address or all.
 func (w *world) serveAt(addr string, cert tls.Certificate) error {
 	web, err := w.listen(net.JoinHostPort(addr, "80"))
 	if err != nil {
 		return err
 	}
-	go http.Serve(web, greeter(addr)) //nolint:errcheck // it ends with its listener
+	go http.Serve(web, greeter()) //nolint:errcheck // it ends with its listener
 	safe, err := w.listen(net.JoinHostPort(addr, "443"))
 	if err != nil {
 		return err
 	}
-	go greetTLS(safe, cert, addr)
+	go greetTLS(safe, cert)
 	echo, err := w.listen(net.JoinHostPort(addr, "5432"))
 	if err != nil {
 		return err
@@ -197,9 +164,10 @@ func (w *world) serveAt(addr string, cert tls.Certificate) error {
 }
 
 // greeter answers with where it is and what it was called.
-func greeter(addr string) http.Handler {
+func greeter() http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(rw, "I am %s, you asked for %s", addr, r.Host)
+		own := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+		fmt.Fprintf(rw, "I am %s, you asked for %s", own.(*net.TCPAddr).IP, r.Host)
 	})
 }
 
@@ -233,6 +201,17 @@ func (w *world) listen(addr string) (l net.Listener, err error) {
 	return l, err
 }
 
+// listenSoon listens as soon as the address is free.
+func (w *world) listenSoon(addr string) (l net.Listener, err error) {
+	for range 100 {
+		if err = w.ns.Do(func() error { l, err = net.Listen("tcp4", addr); return err }); err == nil {
+			return l, nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return nil, err
+}
+
 func (w *world) listenPacket(addr string) (p net.PacketConn, err error) {
 	err = w.ns.Do(func() error {
 		p, err = net.ListenPacket("udp4", addr)
@@ -261,6 +240,9 @@ func (w *world) close() error {
 	}
 	if w.ns != nil {
 		errs = append(errs, w.ns.Close())
+	}
+	if w.far != nil {
+		errs = append(errs, w.far.close())
 	}
 	return errors.Join(append(errs, netns.Remove(w.path()), os.RemoveAll(w.dir))...)
 }
