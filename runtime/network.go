@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/caisson-run/caisson/gateway/hostaddr"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/traffic"
@@ -54,7 +55,12 @@ func (m *Manager) CheckPolicy(ctx context.Context, q PolicyQuery, target string)
 	if err != nil {
 		return PolicyVerdict{}, err
 	}
-	v := PolicyVerdict{Network: string(mode), Host: string(t.Name), Port: t.Port, Decision: p.Check(t)}
+	host, err := hostaddr.Open()
+	if err != nil {
+		return PolicyVerdict{}, sbxerr.Wrap(sbxerr.Network, "runtime.policy", err)
+	}
+	defer func() { _ = host.Close() }()
+	v := PolicyVerdict{Network: string(mode), Host: string(t.Name), Port: t.Port, Decision: p.On(host.Local).Check(t)}
 	if v.Allowed && m.opts.Network.Upstream.TakesTarget(p, t) {
 		v.Reason = "it is reached through the upstream proxy"
 	}

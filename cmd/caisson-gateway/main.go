@@ -25,6 +25,7 @@ import (
 
 	"github.com/caisson-run/caisson/cmd/caisson-gateway/confine"
 	"github.com/caisson-run/caisson/gateway/control"
+	"github.com/caisson-run/caisson/gateway/hostaddr"
 )
 
 var version, commit = "unknown", "unknown" // set by the linker
@@ -64,12 +65,16 @@ func serve(u confine.User) error {
 	if err != nil {
 		return fmt.Errorf("take over descriptor %d: %w", control.FD, err)
 	}
+	kernel, err := hostaddr.Open()
+	if err != nil {
+		return err
+	}
 	if err := confine.Confine(u); err != nil {
 		return err
 	}
 	debug.SetGCPercent(collectAt)
 	ended := make(chan error, 1)
-	go func() { ended <- newServer(conn).serve() }() // off the first thread, which is slow to wake
+	go func() { ended <- newServer(conn, kernel.Local).serve() }() // off the first thread, which is slow to wake
 	return <-ended
 }
 

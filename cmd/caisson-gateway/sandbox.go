@@ -12,7 +12,6 @@ import (
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
-	"github.com/caisson-run/caisson/gateway/upstream"
 )
 
 // sandbox is what is served for one sandbox.
@@ -30,7 +29,7 @@ type sandbox struct {
 	known map[policy.Name]bool // names that the daemon knows of
 }
 
-func newSandbox(q control.Request, resolver dns.Resolver, by *upstream.Proxy, link proxy.Linker, out *outbox) (*sandbox, error) {
+func (s *server) newSandbox(q control.Request) (*sandbox, error) {
 	p, err := policy.Compile(q.Policy)
 	if err != nil {
 		return nil, err
@@ -39,15 +38,17 @@ func newSandbox(q control.Request, resolver dns.Resolver, by *upstream.Proxy, li
 	if err != nil {
 		return nil, err
 	}
-	b := &sandbox{id: q.Sandbox, out: out, known: map[policy.Name]bool{}}
+	b := &sandbox{id: q.Sandbox, out: s.out, known: map[policy.Name]bool{}}
 	for name := range q.Names {
 		b.known[name] = true
 	}
-	b.proxy, err = proxy.New(proxy.Config{Sandbox: b.id, Names: pool, Resolver: resolver, Recorder: b, Upstream: by, Link: link, Limits: proxy.DefaultLimits}, p)
+	b.proxy, err = proxy.New(proxy.Config{
+		Sandbox: b.id, Names: pool, Resolver: s.resolver, Local: s.local, Recorder: b, Upstream: s.proxy, Link: s.link, Limits: proxy.DefaultLimits,
+	}, p)
 	if err != nil {
 		return nil, err
 	}
-	b.names = dns.Config{Sandbox: b.id, Policy: b.proxy.Policy, Pool: pool, Resolver: resolver, Elsewhere: by.Resolves, Observer: b, Limits: dns.DefaultLimits}
+	b.names = dns.Config{Sandbox: b.id, Policy: b.proxy.Policy, Pool: pool, Resolver: s.resolver, Elsewhere: s.proxy.Resolves, Observer: b, Limits: dns.DefaultLimits}
 	return b, nil
 }
 

@@ -20,6 +20,7 @@ import (
 type server struct {
 	in        *control.Receiver
 	out       *outbox
+	local     policy.Local
 	resolver  dns.Resolver
 	proxy     *upstream.Proxy // nil: there is none
 	sandboxes map[string]*sandbox
@@ -28,8 +29,8 @@ type server struct {
 	published map[string]*published
 }
 
-func newServer(conn *net.UnixConn) *server {
-	return &server{in: control.NewReceiver(conn), out: newOutbox(conn), sandboxes: map[string]*sandbox{}, published: map[string]*published{}}
+func newServer(conn *net.UnixConn, local policy.Local) *server {
+	return &server{in: control.NewReceiver(conn), out: newOutbox(conn), local: local, sandboxes: map[string]*sandbox{}, published: map[string]*published{}}
 }
 
 // serve returns nil when the daemon is gone.
@@ -114,7 +115,7 @@ func (s *server) add(q control.Request, files []*os.File) error {
 	if s.resolver == nil || s.sandboxes[q.Sandbox] != nil {
 		return sbxerr.New(sbxerr.Internal, op, "the sandbox %s is here already, or no resolver is set", q.Sandbox)
 	}
-	b, err := newSandbox(q, s.resolver, s.proxy, s.link, s.out)
+	b, err := s.newSandbox(q)
 	if err != nil {
 		return err
 	}

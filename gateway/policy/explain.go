@@ -38,7 +38,7 @@ func (p *Policy) Explain() []Line {
 var effects = map[Mode]string{
 	None:  "nothing may be reached",
 	Allow: "nothing else may be reached; TCP only",
-	Open:  "every other public name may be reached on every port, by addresses that are public; TCP only",
+	Open:  "every other public name may be reached on every port, by addresses that are public and not the host's own; TCP only",
 }
 
 func (r Rule) what() string {
@@ -68,7 +68,7 @@ func (r Rule) where() string {
 	case r.Private:
 		return ", also where that is not public"
 	case r.Name != "":
-		return ", by addresses that are public"
+		return ", by addresses that are public and not the host's own"
 	}
 	return ""
 }

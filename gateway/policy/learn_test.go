@@ -24,6 +24,7 @@ func TestLearn(t *testing.T) {
 		"one":            {[]Seen{{Name: "a.test", Port: 443}, {Name: "a.test", Port: 443}}, "a.test:443"},
 		"ports":          {[]Seen{{Name: "a.test", Port: 443}, {Name: "a.test", Port: 22}}, "a.test:22+443"},
 		"private":        {[]Seen{{Name: "db.corp", Port: 5432, Private: true}}, "db.corp:5432,private"},
+		"the host's own": {[]Seen{{Address: addr("9.9.9.9"), Port: 22, Private: true}}, "9.9.9.9:22,private"},
 		"addresses":      {[]Seen{{Address: addr("9.9.9.9"), Port: 22}, {Address: addr("10.0.0.1"), Port: 1}}, "10.0.0.1:1,private 9.9.9.9:22"},
 		"few siblings":   {siblings(ManySiblings-1, 443, "example.com"), "h0.example.com:443 h1.example.com:443 h2.example.com:443 h3.example.com:443"},
 		"many siblings":  {siblings(ManySiblings, 443, "example.com"), "*.example.com:443"},

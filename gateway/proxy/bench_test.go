@@ -75,6 +75,25 @@ func (d *fakeDialer) all() []string {
 	return slices.Clone(d.dialed)
 }
 
+// ownAddresses are those of a host.
+type ownAddresses struct {
+	mu    sync.Mutex
+	list  []string
+	fails error
+}
+
+func (o *ownAddresses) has(addr netip.Addr) (bool, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Contains(o.list, addr.String()), o.fails
+}
+
+func (o *ownAddresses) set(err error, list ...string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.list, o.fails = list, err
+}
+
 // bench is a running proxy and all around it.
 type bench struct {
 	*Proxy
@@ -82,6 +101,7 @@ type bench struct {
 	pool     *dns.Pool
 	resolver *fakeResolver
 	dialer   *fakeDialer
+	own      ownAddresses
 	records  chan Attempt
 	listener *net.TCPListener
 	origins  chan netip.AddrPort
@@ -148,7 +168,7 @@ func start(t testing.TB, spec policy.Spec, server func(*net.TCPConn), change fun
 		dialer:   &fakeDialer{to: serveEach(t, server)},
 	}
 	c := Config{
-		Sandbox: "box", Names: pool, Resolver: b.resolver, Recorder: b, Limits: DefaultLimits, Dialer: b.dialer,
+		Sandbox: "box", Names: pool, Resolver: b.resolver, Local: b.own.has, Recorder: b, Limits: DefaultLimits, Dialer: b.dialer,
 		Origin: func(*net.TCPConn) (netip.AddrPort, error) { return <-b.origins, nil },
 	}
 	if change != nil {

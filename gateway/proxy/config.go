@@ -45,7 +45,8 @@ type Config struct {
 	Sandbox  string // for records
 	Names    Names
 	Resolver Resolver
-	Recorder Recorder // nil: nobody looks
+	Local    policy.Local // what this process would meet its own host by
+	Recorder Recorder     // nil: nobody looks
 	Limits   Limits
 
 	Upstream *upstream.Proxy // nil: this process connects to all destinations itself
@@ -91,8 +92,8 @@ func (l Limits) validate() error {
 
 // complete checks c and fills in what has a default.
 func (c Config) complete() (Config, error) {
-	if c.Names == nil || c.Resolver == nil {
-		return c, sbxerr.New(sbxerr.Internal, "proxy.new", "a proxy without names or a resolver")
+	if c.Names == nil || c.Resolver == nil || c.Local == nil {
+		return c, sbxerr.New(sbxerr.Internal, "proxy.new", "a proxy without names, a resolver, or who knows the host's addresses")
 	}
 	if c.Origin == nil {
 		c.Origin = OriginalDestination
@@ -126,7 +127,7 @@ type Attempt struct {
 	Linked   bool           // the name leads to another sandbox, in which Address is
 	Mapped   bool           // the operator's map of names says where it leads
 	Proxied  bool           // it left through the upstream proxy, whose Address is
-	Private  bool           // the rule lets the name lead to what is not public
+	Private  bool           // it led to what is not public, as the rule lets it
 	Verdict  Verdict
 	Code     sbxerr.Code // of what was refused or failed
 	Reason   string

@@ -50,7 +50,7 @@ func newBox(t *testing.T) *box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.proxy, err = New(Config{Sandbox: "box", Names: pool, Resolver: up, Recorder: b, Limits: DefaultLimits}, b.live.Load()); err != nil {
+	if b.proxy, err = New(Config{Sandbox: "box", Names: pool, Resolver: up, Local: (&ownAddresses{}).has, Recorder: b, Limits: DefaultLimits}, b.live.Load()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -36,7 +36,7 @@ func New(c Config, p *policy.Policy) (*Proxy, error) {
 		return nil, err
 	}
 	return &Proxy{
-		config: c, policy: p, flows: map[*flow]struct{}{},
+		config: c, policy: p.On(c.Local), flows: map[*flow]struct{}{},
 		rate: rate.NewLimiter(rate.Limit(c.Limits.NewPerSecond), c.Limits.NewBurst),
 	}, nil
 }
@@ -53,6 +53,7 @@ func (p *Proxy) Policy() *policy.Policy {
 func (p *Proxy) SetPolicy(next *policy.Policy) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	next = next.On(p.config.Local)
 	p.policy = next
 	for f := range p.flows {
 		if !f.carried {

@@ -332,7 +332,7 @@ func TestNewRefuses(t *testing.T) {
 	if _, err := New(Config{}, nil); sbxerr.Of(err) != sbxerr.Internal {
 		t.Errorf("%v", err)
 	}
-	_, err := New(Config{Names: &bench{}, Resolver: &fakeResolver{}}, nil)
+	_, err := New(Config{Names: &bench{}, Resolver: &fakeResolver{}, Local: (&ownAddresses{}).has}, nil)
 	if err == nil || strings.Count(err.Error(), "never means unlimited") != 7 {
 		t.Errorf("%v", err)
 	}

@@ -66,7 +66,7 @@ func (p *Proxy) greet(f *flow) (said []byte, err error) {
 		return nil, sbxerr.Wrap(sbxerr.Gateway, "proxy.origin", err)
 	}
 	d := p.first(f)
-	f.attempt.Rule, f.attempt.Private = d.Rule, d.Private
+	f.attempt.Rule = d.Rule
 	if f.name == "" && d.Allowed {
 		return nil, nil // there is no name to compare with
 	}

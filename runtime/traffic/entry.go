@@ -49,7 +49,7 @@ func entryOfAttempt(a proxy.Attempt) Entry {
 		address = a.Asked
 	}
 	e := Entry{
-		Time: a.Begun, Kind: Connection, Verdict: string(a.Verdict), Name: string(a.Name), Port: a.Asked.Port(), Private: isPrivate(address),
+		Time: a.Begun, Kind: Connection, Verdict: string(a.Verdict), Name: string(a.Name), Port: a.Asked.Port(), Private: a.Private || isPrivate(address),
 		Mapped: a.Mapped, Rule: a.Rule, Code: a.Code, Reason: a.Reason, Sent: a.Sent, Received: a.Received, Duration: a.Duration, Skipped: a.Skipped,
 	}
 	if a.Proxied {

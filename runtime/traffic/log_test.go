@@ -100,6 +100,17 @@ func TestProxied(t *testing.T) {
 	}
 }
 
+// What the gateway found to be the host's own is not public, whatever it looks like.
+func TestHostsOwnNeedsPrivate(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		a := attempt("x.example", 5)
+		a.Address, a.Private = netip.MustParseAddrPort("9.9.9.9:443"), own
+		if seen, ok := entryOfAttempt(a).Seen(); !ok || seen.Private != own {
+			t.Errorf("%v: %+v, %v", own, seen, ok)
+		}
+	}
+}
+
 // A mapped name needs no rule, whatever ended the connection.
 func TestMappedNeedsNoRule(t *testing.T) {
 	for _, mapped := range []bool{false, true} {
