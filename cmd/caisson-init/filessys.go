@@ -77,7 +77,10 @@ func statAt(dir int, path string, flags int) (stat syscall.Stat_t, err error) {
 func readLinkAt(dir int, path string) (string, error) {
 	b := make([]byte, files.MaxPath+1)
 	n, err := pathCall(syscall.SYS_READLINKAT, dir, path, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
-	return string(b[:n]), err
+	if err != nil {
+		return "", err
+	}
+	return string(b[:n]), nil
 }
 
 func unlinkAt(dir int, path string, flags int) error {
