@@ -22,17 +22,35 @@ const (
 // These calls are those of section 2 of the manual. openat2(2) would resolve
 // beneath a directory by itself, but the default system call filter refuses it.
 
-func pathCall(number uintptr, dir int, path string, rest ...uintptr) (uintptr, error) {
+// pathCall makes a call that takes a path and one number.
+func pathCall(number uintptr, dir int, path string, arg uintptr) error {
+	p, err := syscall.BytePtrFromString(path)
+	if err != nil {
+		return err
+	}
+	for {
+		_, _, errno := syscall.Syscall(number, uintptr(dir), uintptr(unsafe.Pointer(p)), arg)
+		if errno != syscall.EINTR {
+			return asErrno(errno)
+		}
+	}
+}
+
+// fillCall makes a call that fills in what is at to, and returns its result. It
+// takes a pointer: as a number it would go wrong when the stack moves, which is
+// where callers have what is filled in.
+func fillCall(number uintptr, dir int, path string, to unsafe.Pointer, arg uintptr) (int, error) {
 	p, err := syscall.BytePtrFromString(path)
 	if err != nil {
 		return 0, err
 	}
-	var a [3]uintptr
-	copy(a[:], rest)
 	for {
-		n, _, errno := syscall.Syscall6(number, uintptr(dir), uintptr(unsafe.Pointer(p)), a[0], a[1], a[2], 0)
+		n, _, errno := syscall.Syscall6(number, uintptr(dir), uintptr(unsafe.Pointer(p)), uintptr(to), arg, 0, 0)
+		if errno == 0 {
+			return int(n), nil
+		}
 		if errno != syscall.EINTR {
-			return n, asErrno(errno)
+			return 0, errno
 		}
 	}
 }
@@ -70,13 +88,13 @@ func openDir(dir int, path string, follow bool) (int, error) {
 }
 
 func statAt(dir int, path string, flags int) (stat syscall.Stat_t, err error) {
-	_, err = pathCall(sysFstatat, dir, path, uintptr(unsafe.Pointer(&stat)), uintptr(flags))
+	_, err = fillCall(sysFstatat, dir, path, unsafe.Pointer(&stat), uintptr(flags))
 	return stat, err
 }
 
 func readLinkAt(dir int, path string) (string, error) {
 	b := make([]byte, files.MaxPath+1)
-	n, err := pathCall(syscall.SYS_READLINKAT, dir, path, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+	n, err := fillCall(syscall.SYS_READLINKAT, dir, path, unsafe.Pointer(&b[0]), uintptr(len(b)))
 	if err != nil {
 		return "", err
 	}
@@ -84,8 +102,7 @@ func readLinkAt(dir int, path string) (string, error) {
 }
 
 func unlinkAt(dir int, path string, flags int) error {
-	_, err := pathCall(syscall.SYS_UNLINKAT, dir, path, uintptr(flags))
-	return err
+	return pathCall(syscall.SYS_UNLINKAT, dir, path, uintptr(flags))
 }
 
 func renameAt(dir int, path string, toDir int, to string, flags uintptr) error {

@@ -17,8 +17,7 @@ func (s *fileServer) copyIn(path string) (done files.Done, err error) {
 	}
 	defer syscall.Close(target)
 	name, err := withTempName(func(name string) error {
-		_, err := pathCall(syscall.SYS_MKDIRAT, target, name, 0o700)
-		return err
+		return pathCall(syscall.SYS_MKDIRAT, target, name, 0o700)
 	})
 	if err != nil {
 		return done, failedAt(path, err)
@@ -125,7 +124,7 @@ func openBelow(root int, path string, create bool) (int, error) {
 		name, after, _ := strings.Cut(rest, "/")
 		next, err := openDir(fd, name, false)
 		if err == syscall.ENOENT && create {
-			if _, err = pathCall(syscall.SYS_MKDIRAT, fd, name, defaultDirMode); err == nil {
+			if err = pathCall(syscall.SYS_MKDIRAT, fd, name, defaultDirMode); err == nil {
 				next, err = openDir(fd, name, false)
 			}
 		}
@@ -157,7 +156,7 @@ func (u *unpacker) makeDir(name string, i files.Info) error {
 	if i.Mode&workable != workable {
 		u.closed = append(u.closed, i)
 	}
-	_, err := pathCall(syscall.SYS_MKDIRAT, u.parent, name, uintptr(i.Mode&permissions|workable))
+	err := pathCall(syscall.SYS_MKDIRAT, u.parent, name, uintptr(i.Mode&permissions|workable))
 	if err == syscall.EEXIST {
 		fd, err := openBelow(u.parent, name, false)
 		if err != nil {

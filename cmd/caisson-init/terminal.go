@@ -94,7 +94,7 @@ func openFile(path string, flags int) (int, error) {
 // mounted at /dev/pts.
 func openPeer(master int) (int, error) {
 	var unlock int32
-	if err := ioctl(master, tiocsptlck, uintptr(unsafe.Pointer(&unlock))); err != nil {
+	if err := ioctl(master, tiocsptlck, unsafe.Pointer(&unlock)); err != nil {
 		return -1, err
 	}
 	fd, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(master), tiocgptpeer, syscall.O_RDWR|syscall.O_NOCTTY|syscall.O_CLOEXEC)
@@ -107,11 +107,11 @@ func openPeer(master int) (int, error) {
 // setSize sends SIGWINCH to the foreground where the size changes.
 func setSize(master int, rows, cols uint16) error {
 	size := [4]uint16{rows, cols}
-	return ioctl(master, tiocswinsz, uintptr(unsafe.Pointer(&size)))
+	return ioctl(master, tiocswinsz, unsafe.Pointer(&size))
 }
 
-func ioctl(fd int, request, arg uintptr) error {
-	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), request, arg)
+func ioctl(fd int, request uintptr, arg unsafe.Pointer) error {
+	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), request, uintptr(arg))
 	return asError(errno)
 }
 
@@ -222,7 +222,7 @@ func (t *terminal) input() {
 // a line only ends the line's first part, and so comes twice there.
 func (t *terminal) eof() []byte {
 	var mode syscall.Termios
-	if ioctl(t.master, syscall.TCGETS, uintptr(unsafe.Pointer(&mode))) != nil {
+	if ioctl(t.master, syscall.TCGETS, unsafe.Pointer(&mode)) != nil {
 		return nil
 	}
 	char := mode.Cc[syscall.VEOF]
