@@ -21,15 +21,37 @@ func (s *fileServer) stat(path string, follow bool) error {
 	return s.send(i.Frame())
 }
 
-// infoAt describes an entry, without its path.
+// changes is how often an entry is looked at anew that became another between two
+// calls.
+const changes = 5
+
+// infoAt describes an entry, without its path. With the error of a symlink that is
+// there and cannot be read comes all but its target.
 func infoAt(dir int, name string, flags int) (files.Info, error) {
-	stat, err := statAt(dir, name, flags)
-	if err != nil {
-		return files.Info{}, err
-	}
-	i := infoOf(&stat)
-	if i.Type == files.TypeSymlink {
+	var i files.Info
+	for range changes {
+		stat, err := statAt(dir, name, flags)
+		if err != nil {
+			return files.Info{}, err
+		}
+		i = infoOf(&stat)
+		if i.Type != files.TypeSymlink {
+			return i, nil
+		}
 		i.Link, err = readLinkAt(dir, name)
+		if err != syscall.EINVAL && err != syscall.ENOENT { // it is none, or gone, by now
+			return i, err
+		}
+	}
+	return i, syscall.ENOENT // as the symlinks of a process that has ended (proc_pid_exe(5))
+}
+
+// listedAt describes an entry of a directory. A symlink that cannot be read comes
+// without its target: in /proc those of other users' processes.
+func listedAt(dir int, name string) (files.Info, error) {
+	i, err := infoAt(dir, name, atSymlinkNofollow)
+	if i.Type == files.TypeSymlink {
+		err = nil
 	}
 	return i, err
 }
@@ -107,8 +129,8 @@ type lister struct {
 }
 
 // dir sends the entries of one directory, then those below it, and closes fd.
-// What cannot be read or goes away meanwhile is left out; an errno means that
-// the directory itself cannot be read.
+// What goes away meanwhile is left out, as is what is in a directory that cannot be
+// read; an errno means that this one cannot.
 func (l *lister) dir(fd int, path string, depth uint32) error {
 	defer syscall.Close(fd)
 	list, err := names(fd)
@@ -117,11 +139,15 @@ func (l *lister) dir(fd int, path string, depth uint32) error {
 	}
 	var dirs []string
 	for _, name := range list {
-		i, err := infoAt(fd, name, atSymlinkNofollow)
+		i, err := listedAt(fd, name)
 		if err != nil {
 			continue
 		}
-		if i.Path = below(path, name); len(i.Path) > files.MaxPath || l.left <= 0 {
+		if i.Path = below(path, name); len(i.Path) > files.MaxPath {
+			l.truncated = true
+			continue
+		}
+		if l.left <= 0 {
 			l.truncated = true
 			return nil
 		}

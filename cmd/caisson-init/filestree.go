@@ -22,7 +22,7 @@ func (s *fileServer) sendTree(dir int, name, path string, depth int) error {
 	if len(path) > files.MaxPath {
 		return failedAt(path, syscall.ENAMETOOLONG)
 	}
-	i, err := infoAt(dir, name, atSymlinkNofollow)
+	i, err := listedAt(dir, name)
 	if err != nil {
 		return failedAt(path, err)
 	}
