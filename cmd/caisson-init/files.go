@@ -109,14 +109,15 @@ func failedAt(path string, err error) error {
 	case nil:
 		return nil
 	case syscall.Errno:
-		if len(path) > files.MaxPath {
-			path = path[:files.MaxPath]
-		}
-		return &fileFailure{Errno: err, Path: path}
+		return &fileFailure{Errno: err, Path: told(path)}
 	}
 	return err
 }
 
 func failedFor(reason files.Reason, path string) error {
-	return &fileFailure{Reason: reason, Path: path}
+	return &fileFailure{Reason: reason, Path: told(path)}
 }
+
+// told is as much of a path as an answer can hold: what is deep in a tree may have
+// a longer one.
+func told(path string) string { return path[:min(len(path), files.MaxPath)] }

@@ -3,6 +3,7 @@ package main
 import (
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -89,4 +90,18 @@ func TestUnreadableLink(t *testing.T) {
 		}
 	}
 	t.Errorf("it is not among %d entries", len(list))
+}
+
+// A failure can be told of any path, also of one that is longer than an answer holds.
+func TestFailureOfALongPath(t *testing.T) {
+	path := "/" + strings.Repeat("d/", files.MaxPath)
+	for _, err := range []error{failedAt(path, syscall.EIO), failedFor(files.ReasonDepth, path)} {
+		failed, ok := err.(*fileFailure)
+		if !ok {
+			t.Fatal(err)
+		}
+		if _, err := files.DecodeFailure(files.Failure(*failed).Frame()[files.HeaderSize:]); err != nil {
+			t.Errorf("reason %d: %v", failed.Reason, err)
+		}
+	}
 }
