@@ -23,7 +23,7 @@ func (s *fileServer) stat(path string, follow bool) error {
 
 // changes is how often an entry is looked at anew that became another between two
 // calls.
-const changes = 5
+const changes = 20
 
 // infoAt describes an entry, without its path. With the error of a symlink that is
 // there and cannot be read comes all but its target.

@@ -22,29 +22,66 @@ func (s *fileServer) sendTree(dir int, name, path string, depth int) error {
 	if len(path) > files.MaxPath {
 		return failedAt(path, syscall.ENAMETOOLONG)
 	}
-	i, err := listedAt(dir, name)
+	fd, i, err := openEntry(dir, name, path)
 	if err != nil {
-		return failedAt(path, err)
+		return err
 	}
 	i.Path = path
 	switch i.Type {
 	case files.TypeFile:
-		return s.sendFile(dir, name, path)
+		defer syscall.Close(fd)
+		return s.sendFile(fd, i)
 	case files.TypeDir:
+		defer syscall.Close(fd)
 		if depth == 0 {
 			return failedFor(files.ReasonDepth, path)
 		}
-		return s.sendDir(dir, name, i, depth)
+		return s.sendDir(fd, i, depth)
+	case files.TypeSymlink:
+		if path == "" { // it has just come; others were followed
+			return failedAt(path, syscall.ELOOP)
+		}
 	}
 	return s.send(i.Frame())
 }
 
-func (s *fileServer) sendDir(dir int, name string, i files.Info, depth int) error {
-	fd, err := openDir(dir, name, false)
-	if err != nil {
-		return failedAt(i.Path, err)
+// openEntry describes an entry, and opens it if it is a file or a directory. One
+// that becomes of another kind meanwhile is looked at again.
+func openEntry(dir int, name, path string) (fd int, i files.Info, err error) {
+	for range changes {
+		if i, err = listedAt(dir, name); err != nil {
+			return -1, i, failedAt(path, err)
+		}
+		switch i.Type {
+		case files.TypeFile:
+			fd, i, err = openRegular(dir, name, path, syscall.O_NOFOLLOW)
+		case files.TypeDir:
+			fd, err = openDir(dir, name, false)
+			err = failedAt(path, err)
+		default:
+			return -1, i, nil
+		}
+		if !isOtherKind(err) {
+			break
+		}
 	}
-	defer syscall.Close(fd)
+	return fd, i, err
+}
+
+// isOtherKind holds for the errors of opening what is no file, or no directory.
+func isOtherKind(err error) bool {
+	failed, ok := err.(*fileFailure)
+	if !ok {
+		return false
+	}
+	switch failed.Errno {
+	case syscall.EISDIR, syscall.ENOTDIR, syscall.ELOOP:
+		return true
+	}
+	return failed.Reason == files.ReasonNotFile
+}
+
+func (s *fileServer) sendDir(fd int, i files.Info, depth int) error {
 	list, err := names(fd)
 	if err != nil {
 		return failedAt(i.Path, err)
@@ -63,19 +100,13 @@ func (s *fileServer) sendDir(dir int, name string, i files.Info, depth int) erro
 
 // sendFile sends a file as long as it is when it is opened: an archive states
 // the length first.
-func (s *fileServer) sendFile(dir int, name, path string) error {
-	fd, i, err := openRegular(dir, name, path, syscall.O_NOFOLLOW)
-	if err != nil {
-		return err
-	}
-	defer syscall.Close(fd)
-	i.Path = path
+func (s *fileServer) sendFile(fd int, i files.Info) error {
 	if err := s.send(i.Frame()); err != nil {
 		return err
 	}
-	sent, err := s.sendFrom(fd, path, i.Size)
+	sent, err := s.sendFrom(fd, i.Path, i.Size)
 	if err == nil && sent < i.Size {
-		return failedFor(files.ReasonChanged, path)
+		return failedFor(files.ReasonChanged, i.Path)
 	}
 	return err
 }

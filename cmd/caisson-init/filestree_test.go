@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -102,6 +103,57 @@ func TestFailureOfALongPath(t *testing.T) {
 		}
 		if _, err := files.DecodeFailure(files.Failure(*failed).Frame()[files.HeaderSize:]); err != nil {
 			t.Errorf("reason %d: %v", failed.Reason, err)
+		}
+	}
+}
+
+// restless makes entries of all kinds under dir that take each other's names all the
+// time, and others that come and go, until the test ends.
+func restless(t *testing.T, dir string) {
+	t.Helper()
+	for i, err := range []error{
+		os.Mkdir(dir+"/0", 0o755), os.WriteFile(dir+"/0/in", nil, 0o644), os.WriteFile(dir+"/1", []byte("content"), 0o644),
+		os.Symlink("1", dir+"/2"), syscall.Mkfifo(dir+"/3", 0o600),
+	} {
+		if err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	const exchange = 2 // RENAME_EXCHANGE
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for n := 0; ; n++ {
+			select {
+			case <-end:
+				return
+			default:
+			}
+			_ = renameAt(atCwd, dir+"/"+strconv.Itoa(n%4), atCwd, dir+"/"+strconv.Itoa((n+1)%4), exchange)
+			link, sub := dir+"/link", dir+"/sub"
+			_, _ = os.Symlink("1", link), os.Mkdir(sub, 0o755)
+			_ = os.WriteFile(sub+"/file", []byte("content"), 0o644)
+			_, _, _ = os.Remove(link), os.Remove(sub+"/file"), os.Remove(sub)
+		}
+	}()
+	t.Cleanup(func() { close(end); <-ended })
+}
+
+// What comes, goes and becomes another kind of entry ends neither a listing nor a copy.
+func TestRestlessDirectory(t *testing.T) {
+	dir := t.TempDir()
+	restless(t, dir)
+	for range 300 {
+		list, _, err := answers(t, func(s *fileServer) error {
+			_, err := s.list(files.Request{Path: dir, Depth: 9, Limit: 10_000})
+			return err
+		})
+		if err != nil || len(list) < 4 {
+			t.Errorf("a listing of %d entries ends with %v", len(list), err)
+		}
+		list, _, err = answers(t, func(s *fileServer) error { return s.copyOut(dir) })
+		if err != nil || len(list) < 5 {
+			t.Errorf("a copy of %d entries ends with %v", len(list), err)
 		}
 	}
 }
