@@ -16,7 +16,7 @@ const (
 type fileConn struct {
 	fd        int
 	buf       []byte // of recv
-	out       []byte // of sendFrom
+	out       []byte // of room
 	inputOpen bool   // a write or copy in has not seen its End or Abort
 }
 
@@ -95,11 +95,8 @@ func (c *fileConn) send(b []byte) error {
 // sendFrom sends up to limit bytes of the file fd as data, and returns how many
 // there were. A limit of -1 is none.
 func (c *fileConn) sendFrom(fd int, path string, limit int64) (sent int64, err error) {
-	if c.out == nil {
-		c.out = make([]byte, files.HeaderSize+files.MaxData)
-	}
 	for limit < 0 || sent < limit {
-		room := c.out[files.HeaderSize:]
+		room := c.room()
 		if limit >= 0 && limit-sent < int64(len(room)) {
 			room = room[:limit-sent]
 		}
@@ -110,13 +107,41 @@ func (c *fileConn) sendFrom(fd int, path string, limit int64) (sent int64, err e
 		if n == 0 {
 			return sent, nil
 		}
-		files.PutHeader(c.out, files.KindData, n)
-		if err := c.send(c.out[:files.HeaderSize+n]); err != nil {
+		if err := c.sendRoom(n); err != nil {
 			return sent, err
 		}
 		sent += int64(n)
 	}
 	return sent, nil
+}
+
+// room is where the data of the next frame goes.
+func (c *fileConn) room() []byte {
+	if c.out == nil {
+		c.out = make([]byte, files.HeaderSize+files.MaxData)
+	}
+	return c.out[files.HeaderSize:]
+}
+
+// sendRoom sends the first n bytes of room, if there are any.
+func (c *fileConn) sendRoom(n int) error {
+	if n == 0 {
+		return nil
+	}
+	files.PutHeader(c.out, files.KindData, n)
+	return c.send(c.out[:files.HeaderSize+n])
+}
+
+// fillRoom reads from the file fd into room, until that is full or the file ends.
+func (c *fileConn) fillRoom(fd int) (n int, err error) {
+	for room := c.room(); n < len(room); {
+		more, err := readRetry(fd, room[n:])
+		if err != nil || more == 0 {
+			return n, err
+		}
+		n += more
+	}
+	return n, nil
 }
 
 func readRetry(fd int, b []byte) (int, error) {

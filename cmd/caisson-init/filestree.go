@@ -98,15 +98,46 @@ func (s *fileServer) sendDir(fd int, i files.Info, depth int) error {
 	return nil
 }
 
-// sendFile sends a file as long as it is when it is opened: an archive states
-// the length first.
+// sendFile sends a file. An archive states the length first, so of a file that fits
+// in one frame it is that of what was read: whatever becomes of it meanwhile, and
+// also where the file system does not know the length (proc(5), sysfs(5)). A longer
+// one is sent as long as it is when it is opened.
 func (s *fileServer) sendFile(fd int, i files.Info) error {
+	first, err := s.fillRoom(fd)
+	if err != nil {
+		return failedAt(i.Path, err)
+	}
+	if i.Size, err = sizeOf(fd, i, first); err != nil {
+		return err
+	}
 	if err := s.send(i.Frame()); err != nil {
 		return err
 	}
-	sent, err := s.sendFrom(fd, i.Path, i.Size)
-	if err == nil && sent < i.Size {
+	if err := s.sendRoom(first); err != nil {
+		return err
+	}
+	rest := i.Size - int64(first)
+	sent, err := s.sendFrom(fd, i.Path, rest)
+	if err == nil && sent < rest || isAbsent(err) { // which would be no failure for sendDir
 		return failedFor(files.ReasonChanged, i.Path)
 	}
 	return err
+}
+
+// sizeOf returns the length to state for a file of which first bytes were read.
+func sizeOf(fd int, i files.Info, first int) (int64, error) {
+	if first < files.MaxData {
+		return int64(first), nil
+	}
+	if i.Size >= int64(first) {
+		return i.Size, nil
+	}
+	var stat syscall.Stat_t
+	if err := syscall.Fstat(fd, &stat); err != nil {
+		return 0, failedAt(i.Path, err)
+	}
+	if stat.Size < int64(first) { // or its length is not known, and it does not fit
+		return 0, failedFor(files.ReasonChanged, i.Path)
+	}
+	return stat.Size, nil
 }

@@ -157,3 +157,45 @@ func TestRestlessDirectory(t *testing.T) {
 		}
 	}
 }
+
+// The length that is stated of a file is that of the content which comes, also where it
+// changes meanwhile and where the file system does not know it.
+func TestCopiedLengths(t *testing.T) {
+	path := t.TempDir() + "/file"
+	long := strings.Repeat("x", 3*files.MaxData+1)
+	for size := 0; size < len(long); size += files.MaxData / 2 {
+		if err := os.WriteFile(path, []byte(long[:size]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		list, content, err := answers(t, func(s *fileServer) error { return s.copyOut(path) })
+		if err != nil || len(list) != 1 || list[0].Size != int64(size) || content != long[:size] {
+			t.Errorf("of %d bytes came %d, %+v, %v", size, len(content), list, err)
+		}
+	}
+	list, content, err := answers(t, func(s *fileServer) error { return s.copyOut("/proc/self/status") })
+	if err != nil || content == "" || list[0].Size != int64(len(content)) {
+		t.Errorf("of a file in /proc came %d bytes, %+v, %v", len(content), list, err)
+	}
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for n := 0; ; n += 100 {
+			select {
+			case <-end:
+				return
+			default:
+				_ = os.WriteFile(path, []byte(long[:n%files.MaxData]), 0o644)
+			}
+		}
+	}()
+	defer func() { close(end); <-ended }()
+	for range 300 {
+		list, content, err := answers(t, func(s *fileServer) error { return s.copyOut(path) })
+		if err != nil || list[0].Size != int64(len(content)) {
+			t.Errorf("of a file that changes came %d bytes, %+v, %v", len(content), list, err)
+		}
+	}
+}
