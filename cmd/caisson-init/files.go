@@ -59,7 +59,7 @@ func (s *fileServer) answer(body []byte) error {
 		return err
 	}
 	s.inputOpen = r.Op == files.OpWrite || r.Op == files.OpCopyIn
-	done, err := s.do(r)
+	done, err := s.attempt(r)
 	if failed, ok := err.(*fileFailure); ok {
 		if err := s.send(files.Failure(*failed).Frame()); err != nil {
 			return err
@@ -70,6 +70,18 @@ func (s *fileServer) answer(body []byte) error {
 		return err
 	}
 	return s.send(done.Frame())
+}
+
+// attempt does what r asks. A panic fails that request alone: it comes between two
+// frames, and nothing but the connection is left of a request. The end of the process
+// would tell less, for the sandbox can end it too.
+func (s *fileServer) attempt(r files.Request) (done files.Done, err error) {
+	defer func() {
+		if recover() != nil {
+			err = failedFor(files.ReasonBug, r.Path)
+		}
+	}()
+	return s.do(r)
 }
 
 func (s *fileServer) do(r files.Request) (files.Done, error) {

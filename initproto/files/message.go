@@ -120,6 +120,7 @@ const (
 	ReasonChanged               // the file became shorter while it was read
 	ReasonAborted               // as the daemon asked
 	ReasonVersion               // the process does not know the Version of the Request
+	ReasonBug                   // the process has one, which showed while it worked on Path
 	reasonEnd
 )
 
