@@ -82,7 +82,7 @@ func TestCopyOutIsClean(t *testing.T) {
 // The file calls of the API, as curl makes them.
 func TestFileCalls(t *testing.T) {
 	box(t, daemon, "fs")
-	daemon.Run(t, "exec", "fs", "--", "sh", "-c", "mkdir -p /tmp/a/b; printf 0123456789 > /tmp/a/f; ln -s f /tmp/a/l")
+	daemon.Run(t, "exec", "fs", "--", "sh", "-c", "mkdir -p /tmp/a/b; printf 0123456789 > /tmp/a/f; ln -s f /tmp/a/l; mkdir /tmp/times; touch -d @99999999999999 /tmp/times/far")
 	for _, tt := range []struct {
 		method, body string
 		status       int
@@ -91,6 +91,7 @@ func TestFileCalls(t *testing.T) {
 		{"Stat", `{"ref":"fs","path":"/tmp/a/f"}`, 200, []string{`"size_bytes":"10"`}},
 		{"Stat", `{"ref":"fs","path":"/tmp/a/none"}`, 404, []string{"SBX-212"}},
 		{"ListDir", `{"ref":"fs","path":"/tmp/a"}`, 200, []string{`"b"`, `"f"`, `"l"`}},
+		{"ListDir", `{"ref":"fs","path":"/tmp/times"}`, 200, []string{"9999-12-31T"}},
 		{"MakeDir", `{"ref":"fs","path":"/tmp/a/x/y","make_parents":true}`, 200, nil},
 		{"MakeDir", `{"ref":"fs","path":"/etc/x"}`, 403, []string{"SBX-2"}},
 		{"MoveFile", `{"ref":"fs","from":"/tmp/a/f","to":"/tmp/a/g"}`, 200, nil},
