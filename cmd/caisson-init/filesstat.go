@@ -136,7 +136,7 @@ type lister struct {
 }
 
 // dir sends the entries of one directory, then those below it, and closes fd.
-// What goes away meanwhile is left out, as is what is in a directory that cannot be
+// What goes away meanwhile is left out, as is what is in a directory that may not be
 // read; an errno means that this one cannot.
 func (l *lister) dir(fd int, path string, depth uint32) error {
 	defer syscall.Close(fd)
@@ -181,8 +181,15 @@ func (l *lister) below(fd int, path string, dirs []string, depth uint32) error {
 		if _, unreadable := err.(syscall.Errno); err != nil && !unreadable {
 			return err
 		}
+		l.truncated = l.truncated || isShortage(err)
 	}
 	return nil
+}
+
+// isShortage holds for errors that are not about the directory that could not be read:
+// each level that is worked on takes a descriptor.
+func isShortage(err error) bool {
+	return err == syscall.EMFILE || err == syscall.ENFILE || err == syscall.ENOMEM
 }
 
 // splitPath returns the directory and the last element of an absolute path.

@@ -77,6 +77,9 @@ func (w *watcher) addBelow(path string, report bool) error {
 		return failedFor(files.ReasonDepth, w.top)
 	}
 	fd, err := openDir(atCwd, w.full(path), path == "")
+	if isShortage(err) {
+		return failedFor(files.ReasonWatches, w.top)
+	}
 	if err != nil {
 		return nil
 	}
