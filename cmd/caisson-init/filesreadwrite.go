@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"syscall"
 
 	"github.com/caisson-run/caisson/initproto/files"
@@ -126,19 +127,19 @@ func resolveLinks(path string) (string, error) {
 	const most = 40 // as the kernel
 	asked := path
 	for range most {
-		stat, err := statAt(atCwd, path, atSymlinkNofollow)
-		if err != nil || stat.Mode&syscall.S_IFMT != syscall.S_IFLNK {
+		i, err := infoAt(atCwd, path, atSymlinkNofollow)
+		if i.Type != files.TypeSymlink {
 			return path, nil // what is wrong shows when it is used
 		}
-		target, err := readLinkAt(atCwd, path)
 		if err != nil {
 			return "", failedAt(asked, err)
 		}
-		if target[0] != '/' {
-			dir, _ := splitPath(path)
-			target = dir + "/" + target
+		if strings.HasPrefix(i.Link, "/") {
+			path = i.Link
+			continue
 		}
-		path = target
+		dir, _ := splitPath(path)
+		path = below(dir, i.Link)
 	}
 	return "", failedAt(asked, syscall.ELOOP)
 }

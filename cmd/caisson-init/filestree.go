@@ -7,8 +7,8 @@ import (
 )
 
 // copyOut sends an entry and all below it. A symlink to it is followed, those
-// below are not. Directories come before what is in
-// them. A FIFO, socket or device is sent as what it is: it has no content.
+// below are not. Directories come before what is in them. A FIFO, socket or device
+// is sent as what it is: it has no content.
 func (s *fileServer) copyOut(path string) error {
 	path, err := resolveLinks(path)
 	if err != nil {
