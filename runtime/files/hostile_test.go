@@ -278,6 +278,7 @@ func TestFailuresHaveCodes(t *testing.T) {
 		{wire.Failure{Reason: wire.ReasonChanged}, sbxerr.FileFailed, "shorter"},
 		{wire.Failure{Reason: wire.ReasonAborted}, sbxerr.Canceled, "given up"},
 		{wire.Failure{Reason: wire.ReasonVersion}, sbxerr.Init, "another version"},
+		{wire.Failure{Reason: wire.ReasonBug}, sbxerr.Init, "a fault of its own"},
 	} {
 		c := hostile(t, DefaultLimits(), says(tc.f.Frame()))
 		_, err := c.Stat(testContext(t), "/x", false)

@@ -106,6 +106,8 @@ func explain(f wire.Failure) (sbxerr.Code, error) {
 		return sbxerr.FileFailed, errors.New("the file became shorter while it was read")
 	case wire.ReasonAborted:
 		return sbxerr.Canceled, errors.New("given up")
+	case wire.ReasonBug:
+		return sbxerr.Init, errors.New("the process that works on the sandbox's files met a fault of its own")
 	case wire.ReasonVersion:
 		return sbxerr.Init, errors.New("the sandbox was made by another version, which does not know this request")
 	}
