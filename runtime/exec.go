@@ -21,7 +21,7 @@ type execution struct {
 	stdout *output.Store
 	stderr *output.Store
 	pipes  []*os.File // the daemon's ends of stdout and stderr
-	stdin  *os.File   // the daemon's end; nil where the command has no input
+	stdin  *os.File   // the daemon's end; nil where the command has no input, or no more since before this daemon
 	group  *cgroups.Child
 	fills  sync.WaitGroup
 

@@ -82,7 +82,7 @@ func (m *Manager) Attach(ctx context.Context, ref, exec string, o AttachOptions,
 	if err := o.check(e); err != nil {
 		return nil, err
 	}
-	if streams.Stdin != nil && e.stdin == nil && !e.isDone() {
+	if streams.Stdin != nil && !e.record.Stdin && !e.isDone() { // to one whose input has ended it is dropped
 		return nil, sbxerr.New(sbxerr.State, "runtime.attach", "command %s of sandbox %s was started without an input", exec, ref)
 	}
 	if streams.Started != nil {

@@ -80,7 +80,7 @@ type record struct {
 type execRecord struct {
 	Number      uint32        `json:"-"` // under which it is kept
 	Args        []string      `json:"args"`
-	Stdin       bool          `json:"stdin"`
+	Stdin       bool          `json:"stdin"` // it was started with an input
 	TTY         bool          `json:"tty"`
 	Detached    bool          `json:"detached"`
 	OutputLimit int64         `json:"output_limit"`

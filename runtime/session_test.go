@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/runtime/output"
+	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -327,6 +329,41 @@ func TestCallersMayComeBack(t *testing.T) {
 	leave()
 	if e, err := f.WaitExec(ctx, "s", e.ID); err != nil || e.Result.Reason != ReasonCanceled {
 		t.Errorf("nobody came back: %+v, %v", e.Result, err)
+	}
+}
+
+// TestInputAfterItsEnd: a command that an earlier daemon started, and whose input
+// has ended, still is one with an input.
+func TestInputAfterItsEnd(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	s, err := f.find(ctx, f.session(t, CreateRequest{Name: "s"}).ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, withInput := range map[uint32]bool{1: true, 2: false} {
+		stdout, outErr := output.Create(f.paths.stdout(s.id, n), 10)
+		stderr, errErr := output.Create(f.paths.stderr(s.id, n), 10)
+		if err := errors.Join(outErr, errErr); err != nil {
+			t.Fatal(err)
+		}
+		e := newExecution(s, execRecord{Number: n, Stdin: withInput}, stdout, stderr)
+		e.take(pid1.Held{Exec: &pid1.Exec{}}) // PID 1 holds no input
+		s.update(func() { s.execs[n] = e })
+		told := make(chan error, 2) // that it is attached, and how that ended
+		go func() {
+			_, err := f.Attach(ctx, "s", number(n), AttachOptions{}, IO{Stdin: strings.NewReader("late"), Started: func(Info, ExecInfo) { told <- nil }})
+			told <- err
+		}()
+		switch err := within(t, "an answer", told); {
+		case !withInput:
+			wantError(t, err, sbxerr.State, "command 2 of sandbox s was started without an input")
+		case err != nil:
+			t.Errorf("a command whose input has ended: %v", err)
+		}
+		close(e.settled)
+		close(e.done)
+		close(e.kept)
 	}
 }
 

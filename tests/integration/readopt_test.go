@@ -93,6 +93,27 @@ func TestNothingIsLost(t *testing.T) {
 	checkCount(t, "logs", d.Run(t, "logs", "--exec", number, "counter").Stdout, 100)
 }
 
+// A command whose input has ended is attached to again as one with an input.
+func TestEndedInputSurvives(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "")
+	box(t, d, "deaf")
+	c := beside(t, d, "exec", "-i", "deaf", "--", "sh", "-c", "cat; "+counting)
+	c.send(t, "0\n1\n2\n")
+	c.awaitStdout(t, "2\n")
+	if err := c.stdin.Close(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "what comes after the input", func() bool { return strings.Count(c.stdout(), "\n") > 10 })
+	d.Kill(t)
+	d.Launch(t)
+	d.Run(t, "exec", "deaf", "--", "touch", "/tmp/stop")
+	if code := c.end(t); code != 9 {
+		t.Errorf("it ended with %d: %s", code, c.stderr())
+	}
+	checkCount(t, "exec -i", strings.TrimPrefix(c.stdout(), "0\n1\n2\n"), 10)
+}
+
 // What ends while there is no daemon is known to the next one, as is what had
 // ended before; a paused sandbox stays paused; the time of one that has a TTL
 // goes on.
