@@ -119,10 +119,7 @@ func (m *Manager) adoptLive(ctx context.Context, s *sandbox) error {
 		s.state = StatePaused
 		s.init.SetFrozen(true)
 	}
-	if len(running) > 0 {
-		s.busyLocked()
-	}
-	s.idleLocked()
+	s.idleAgainLocked()
 	s.mu.Unlock()
 	go m.supervise(context.WithoutCancel(ctx), s)
 	for _, e := range running {

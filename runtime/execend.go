@@ -199,14 +199,14 @@ func (m *Manager) concluded(s *sandbox, e *execution) {
 	idle := s.record
 	drop := s.surplusLocked(m.opts.KeptExecs, m.opts.KeptOutput)
 	s.mu.Unlock()
+	if idle.IdleTimeout > 0 || slices.Contains(drop, e) { // else its own record tells when it ended
+		m.keepRecord(s)
+		s.rearm()
+	}
 	for _, e := range drop {
 		if err := errors.Join(e.close(), s.log.Drop(e.number()), m.removeOutputs(s.id, e.number())); err != nil {
 			m.log.Warn("drop ended command", "sandbox", s.id, "exec", e.number(), "err", err)
 		}
-	}
-	if idle.IdleTimeout > 0 {
-		m.keepRecord(s)
-		s.rearm()
 	}
 	if idle.Main != 0 {
 		s.end(errMainEnded)

@@ -55,6 +55,21 @@ func (s *sandbox) idleLocked() {
 	}
 }
 
+// idleAgainLocked is for a sandbox that is adopted: its record may have been kept
+// before its last command.
+func (s *sandbox) idleAgainLocked() {
+	for _, e := range s.past {
+		s.record.IdleSince = max(s.record.IdleSince, e.record.over())
+	}
+	if s.running > 0 {
+		s.busyLocked()
+	}
+	s.idleLocked()
+}
+
+// over is when a command ended; when it began for one that was lost.
+func (r execRecord) over() moment { return r.Began + moment(r.Result.Duration) }
+
 // due is when the time of s will be over if nothing happens, and why; 0 is never.
 func (r record) due() (moment, error) {
 	at, why := r.Expires, ErrExpired

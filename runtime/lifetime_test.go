@@ -70,3 +70,60 @@ func TestMoments(t *testing.T) {
 		t.Error("the past has time left")
 	}
 }
+
+// TestIdleAgain: what ended after the record of a sandbox was kept counts as its
+// use for the daemon that comes next.
+func TestIdleAgain(t *testing.T) {
+	ended := func(began, took moment) *execution {
+		return &execution{record: execRecord{Began: began, Result: &Result{Duration: time.Duration(took)}}}
+	}
+	for _, tt := range []struct {
+		name    string
+		kept    moment
+		past    []*execution
+		running int
+		want    moment
+	}{
+		{"never used", 100, nil, 0, 100},
+		{"used since", 100, []*execution{ended(110, 50), ended(120, 5)}, 0, 160},
+		{"used before", 200, []*execution{ended(110, 50)}, 0, 200},
+		{"lost", 100, []*execution{ended(110, 0)}, 0, 110},
+		{"busy", 100, []*execution{ended(110, 50)}, 1, 0},
+	} {
+		s := &sandbox{record: record{IdleSince: tt.kept}, past: tt.past, running: tt.running}
+		s.idleAgainLocked()
+		if s.record.IdleSince != tt.want {
+			t.Errorf("%s: idle since %d, want %d", tt.name, s.record.IdleSince, tt.want)
+		}
+	}
+	before, s := now(), &sandbox{}
+	if s.idleAgainLocked(); s.record.IdleSince < before {
+		t.Errorf("nothing is known: idle since %d, want %d or later", s.record.IdleSince, before)
+	}
+}
+
+// TestDroppedCommandCountsAsUse: it leaves no record of its own.
+func TestDroppedCommandCountsAsUse(t *testing.T) {
+	f := newFixture(t)
+	f.opts.KeptOutput = 2
+	ctx := callerContext(t)
+	id := f.session(t, CreateRequest{Name: "s"}).ID
+	s, err := f.find(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := now()
+	e, err := f.StartExec(ctx, "s", script("await:10", "out:much", "exit:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := s.execution(e.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.engine.poke(t, id)
+	within(t, "the end of the command", x.kept)
+	if r, err := readRecord(f.paths.record(id), f.boot); err != nil || r.IdleSince < began {
+		t.Errorf("kept: idle since %d, want %d or later, %v", r.IdleSince, began, err)
+	}
+}

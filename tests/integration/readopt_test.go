@@ -156,6 +156,24 @@ func TestEndsWithoutDaemon(t *testing.T) {
 	await(t, "the end of the mortal one", func() bool { return len(list(t, d)) == 2 })
 }
 
+// A sandbox is idle from the end of its last command on, whatever daemon saw it.
+func TestIdleSinceSurvives(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "")
+	box(t, d, "lazy")
+	time.Sleep(time.Second) // of which the next daemon is to know that it is no idleness
+	d.Run(t, "exec", "lazy", "--", "true")
+	var before, after *time.Time
+	idle := func() bool { after = inspect(t, d, "lazy").IdleSince; return after != nil }
+	await(t, "its idleness", idle) // the result is told before
+	before = after
+	d.Kill(t)
+	d.Launch(t)
+	if !idle() || after.Sub(*before).Abs() > 500*time.Millisecond {
+		t.Errorf("idle since %v, then since %v", before, after)
+	}
+}
+
 // Sandboxes whose daemon never returns end by themselves.
 func TestOrphanGrace(t *testing.T) {
 	t.Parallel()

@@ -34,6 +34,7 @@ type listed struct {
 	Session, Task, Parent, Cgroup   string
 	ExpiresAt                       *time.Time `json:"expires_at"`
 	IdleTimeoutMS                   *float64   `json:"idle_timeout_ms"`
+	IdleSince                       *time.Time `json:"idle_since"`
 	OwnerUID                        uint32     `json:"owner_uid"`
 	Execs                           int
 	Workspace                       *struct{ Dir, Mode string }
