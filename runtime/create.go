@@ -31,7 +31,12 @@ func (m *Manager) make(ctx context.Context, p *plan, prepare func(*record)) (_ *
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	s.endBy(end)
+	place, err := m.making.enter() // first: what is refused here is not to count as a sandbox
+	if err != nil {
+		return nil, err
+	}
 	if err := m.admit(s); err != nil { // not yet deferred: a taken name must not destroy its holder
+		place.leave()
 		return nil, err
 	}
 	defer close(s.made)
@@ -41,11 +46,10 @@ func (m *Manager) make(ctx context.Context, p *plan, prepare func(*record)) (_ *
 			err = errors.Join(err, m.destroy(ctx, s))
 		}
 	}()
-	release, err := m.making.acquire(ctx)
-	if err != nil {
+	defer place.leave()
+	if err := place.pass(ctx); err != nil {
 		return nil, err
 	}
-	defer release()
 	if err := m.runStages(ctx, s); err != nil {
 		return nil, err
 	}

@@ -23,25 +23,51 @@ func newGate(slots, queue int) *gate {
 	return g
 }
 
-// acquire waits for its turn. It refuses at once when too many wait already.
-func (g *gate) acquire(ctx context.Context) (release func(), err error) {
+// place is that of one request at a gate: through it, or in the queue before it.
+type place struct {
+	gate    *gate
+	through bool
+}
+
+// enter takes a place, and refuses at once when too many wait already. The caller
+// leaves it in the end.
+func (g *gate) enter() (*place, error) {
 	if g.slots == nil {
-		return func() {}, nil
+		return &place{g, true}, nil
 	}
-	release = func() { <-g.slots }
 	select {
 	case g.slots <- struct{}{}:
-		return release, nil
+		return &place{g, true}, nil
 	default:
 	}
-	defer g.queued.Add(-1)
 	if g.queued.Add(1) > g.queue {
+		g.queued.Add(-1)
 		return nil, sbxerr.New(sbxerr.Busy, "runtime.create", "%d requests wait to make a sandbox, which is the most (sandboxes.queue)", g.queue)
 	}
+	return &place{g, false}, nil
+}
+
+// pass waits for its turn.
+func (p *place) pass(ctx context.Context) error {
+	if p.through {
+		return nil
+	}
 	select {
-	case g.slots <- struct{}{}:
-		return release, nil
+	case p.gate.slots <- struct{}{}:
+		p.gate.queued.Add(-1)
+		p.through = true
+		return nil
 	case <-ctx.Done():
-		return nil, sbxerr.Wrap(sbxerr.Canceled, "runtime.create", context.Cause(ctx))
+		return sbxerr.Wrap(sbxerr.Canceled, "runtime.create", context.Cause(ctx))
+	}
+}
+
+// leave makes room for another.
+func (p *place) leave() {
+	switch {
+	case !p.through:
+		p.gate.queued.Add(-1)
+	case p.gate.slots != nil:
+		<-p.gate.slots
 	}
 }
