@@ -36,10 +36,10 @@ func TestChildLimitsValidate(t *testing.T) {
 		want   []string // parts of the refusal; none: allowed
 	}{
 		{"none", ChildLimits{}, nil},
-		{"all", ChildLimits{ptr(int64(1 << 20)), ptr(int64(10)), ptr(int64(1))}, nil},
+		{"all", ChildLimits{ptr(int64(1 << 20)), ptr(int64(10)), ptr(int64(8))}, nil},
 		{"zero", ChildLimits{ptr(int64(0)), ptr(int64(0)), ptr(int64(0))}, []string{`"memory" is absent or zero`, `"cpu" is absent or zero`, `"pids" is absent or zero`}},
 		{"negative", ChildLimits{PIDs: ptr(int64(-1))}, []string{"negative"}},
-		{"little", ChildLimits{MemoryBytes: ptr(int64(4096)), MilliCPU: ptr(int64(9))}, []string{"below the minimum of 1048576", "below the minimum of 10"}},
+		{"little", ChildLimits{MemoryBytes: ptr(int64(4096)), MilliCPU: ptr(int64(9)), PIDs: ptr(int64(7))}, []string{"below the minimum of 1048576", "below the minimum of 10", "below the minimum of 8"}},
 		{"much", ChildLimits{MemoryBytes: ptr(int64(1 << 50))}, []string{"above the maximum"}},
 	} {
 		err := tt.limits.Validate()
@@ -83,7 +83,7 @@ func TestNewChildLeavesNothing(t *testing.T) {
 	f := newFakeHost(t).v1(usual...).hybrid()
 	h := f.detect()
 	g := f.group(h, inForce(h))
-	if _, err := g.NewChild("e1", ChildLimits{PIDs: ptr(int64(3))}); !errors.Is(err, fs.ErrNotExist) || sbxerr.Of(err) != sbxerr.Cgroup {
+	if _, err := g.NewChild("e1", ChildLimits{PIDs: ptr(int64(9))}); !errors.Is(err, fs.ErrNotExist) || sbxerr.Of(err) != sbxerr.Cgroup {
 		t.Errorf("NewChild = %v; want a missing file", err)
 	}
 	if names, err := g.Children(); len(names) > 0 || err != nil {

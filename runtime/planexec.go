@@ -33,7 +33,7 @@ type execPlan struct {
 
 // check reports every reason why no sandbox could run r.
 func (r ExecRequest) check() error {
-	errs := []error{r.checkCommand(), checkEnv(r.Env), checkCwd(r.Cwd), r.checkTimes(), r.checkTTY(), r.checkLimits()}
+	errs := []error{r.checkCommand(), checkEnv(r.Env), checkCwd(r.Cwd), r.checkTimes(), r.checkTTY(), r.Limits.child().Validate()}
 	_, err := r.rlimits()
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return sbxerr.Wrap(codeOf(err), "runtime.plan", err)
@@ -129,16 +129,6 @@ func (w WinSize) check() error {
 		return invalid("terminal of %d rows and %d columns: give at least 1 of each", w.Rows, w.Cols)
 	}
 	return nil
-}
-
-// checkLimits fills in what is not named, to have all of it judged by the same
-// rules as a sandbox's limits.
-func (r ExecRequest) checkLimits() error {
-	l := DefaultLimits().cgroup()
-	set(&l.MemoryBytes, r.Limits.MemoryBytes)
-	set(&l.MilliCPU, r.Limits.MilliCPU)
-	set(&l.PIDs, r.Limits.PIDs)
-	return l.Validate()
 }
 
 // set takes what was asked for, where it was.

@@ -86,6 +86,10 @@ func TestExecOwnLimits(t *testing.T) {
 	if !r.PIDsLimitHit || !r.TimedOut {
 		t.Errorf("result %+v", r)
 	}
+	if r := execJSON(t, daemon, "--pids", "8", "-m", "4M", "big", "--", "echo", "small"); r.ExitCode != 0 || r.Stdout != "small\n" {
+		t.Errorf("with little: %+v", r)
+	}
+	daemon.Refused(t, "SBX-102", "exec", "--json", "--pids", "7", "big", "--", "true")
 	// Of the bomb, which starts processes as others end, nothing is left.
 	out := daemon.Run(t, "exec", "big", "--", "ps", "-o", "args").Stdout
 	if strings.Contains(out, "bomb") || !strings.Contains(out, "sleep 1000") {
