@@ -24,6 +24,7 @@ const (
 	maxLabels     = 64
 	maxLabelBytes = 4096
 	maxTimeout    = 365 * 24 * time.Hour
+	atMostTimeout = "at most 8760h" // that, in a refusal
 	workspacePath = "/workspace"
 	homePath      = "/home/caisson"
 	defaultPath   = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -182,7 +183,7 @@ func (p *plan) planLifetime(r CreateRequest) error {
 	var errs []error
 	for name, d := range map[string]*time.Duration{"ttl": r.TTL, "idle timeout": r.IdleTimeout} {
 		if d != nil && (*d <= 0 || *d > maxTimeout) {
-			errs = append(errs, invalid("%s %s: give more than 0, such as 30m", name, *d))
+			errs = append(errs, invalid("%s %s: give more than 0 and %s, such as 30m", name, *d, atMostTimeout))
 		}
 	}
 	if r.Ensure && r.Name == "" {

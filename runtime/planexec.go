@@ -109,7 +109,7 @@ func checkCwd(cwd string) error {
 func (r ExecRequest) checkTimes() error {
 	var errs []error
 	if t := r.Timeout; t != nil && (*t <= 0 || *t > maxTimeout) {
-		errs = append(errs, invalid("timeout %s: give more than 0, such as 30s", *t))
+		errs = append(errs, invalid("timeout %s: give more than 0 and %s, such as 30s", *t, atMostTimeout))
 	}
 	if n := r.OutputLimit; n != nil && (*n < 2 || *n > 1<<40) {
 		errs = append(errs, sbxerr.New(sbxerr.Limits, "runtime.plan", "output limit %d: give at least 2 bytes, such as 10M", *n))

@@ -216,7 +216,7 @@ func (r UpdateRequest) apply(rec record) (record, error) {
 	errs := []error{rec.Limits.validate()}
 	for name, d := range map[string]*time.Duration{"ttl": r.TTL, "idle timeout": r.IdleTimeout} {
 		if d != nil && (*d < 0 || *d > maxTimeout) {
-			errs = append(errs, invalid("%s %s: give a time such as 30m, or 0 for never", name, *d))
+			errs = append(errs, invalid("%s %s: give %s, such as 30m, or 0 for never", name, *d, atMostTimeout))
 		}
 	}
 	if r.TTL != nil {
@@ -358,7 +358,7 @@ func (m *Manager) Stop(ctx context.Context, ref string, grace *time.Duration) (I
 	wait := m.opts.StopGrace
 	set(&wait, grace)
 	if wait < 0 || wait > maxTimeout {
-		return Info{}, invalid("grace %s: give a time such as 10s", wait)
+		return Info{}, invalid("grace %s: give %s, such as 10s", wait, atMostTimeout)
 	}
 	if s.beginStop() {
 		m.askToEnd(ctx, s, wait)
