@@ -152,7 +152,7 @@ func (m *Manager) Update(ctx context.Context, ref string, r UpdateRequest) (Info
 	if err := s.checkProcesses(rec.Limits.PIDs, next.Limits.PIDs); err != nil {
 		return Info{}, err
 	}
-	if err := m.permitUpdate(ctx, rec, next); err != nil {
+	if err := m.permitUpdate(ctx, rec, next, r.TTL); err != nil {
 		return Info{}, err
 	}
 	if err := m.changeLimits(s, rec.Limits, next.Limits); err != nil {
@@ -186,15 +186,18 @@ func (s *sandbox) checkProcesses(from, to int64) error {
 		"make a sandbox with more --pids; a live one can be given fewer, and as many as before again")
 }
 
-// permitUpdate checks that the caller may give the sandbox what it would get.
-func (m *Manager) permitUpdate(ctx context.Context, have, next record) error {
+// permitUpdate checks that the caller may give the sandbox what it would get, with
+// the time to live that was asked for.
+func (m *Manager) permitUpdate(ctx context.Context, have, next record, ttl *time.Duration) error {
 	g, err := m.grant(ctx)
 	if err != nil {
 		return err
 	}
-	ttl := next.Expires.remaining()
-	if next.Expires == have.Expires {
+	switch next.Expires {
+	case have.Expires:
 		ttl = new(time.Duration) // it was granted: what is left of it is not asked for again
+	case 0:
+		ttl = nil // without end
 	}
 	if err := errors.Join(g.CheckLimits(next.Limits.peer(), ttl), g.CheckNetwork(string(next.Network), !reflect.DeepEqual(next.Asked, have.Asked))); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/runtime/output"
+	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -428,6 +429,30 @@ func TestUpdateIsAllOrNothing(t *testing.T) {
 	st, err := f.Stats(ctx)
 	if err != nil || st.Sandboxes[StateRunning] != 1 {
 		t.Errorf("stats %+v, %v", st, err)
+	}
+}
+
+// TestUpdateWithinTheTimeToLive: its ceiling is compared with what is asked for,
+// not with what is left of that a moment later.
+func TestUpdateWithinTheTimeToLive(t *testing.T) {
+	f := newFixture(t)
+	rule := peer.Rule{UIDs: []uint32{1000}, Limits: peer.DefaultLimits(), TTL: 4 * time.Hour, Quota: peer.DefaultQuota()}
+	var err error
+	if f.opts.Peers, err = peer.NewPolicy([]peer.Rule{rule}); err != nil {
+		t.Fatal(err)
+	}
+	ctx := peer.NewContext(t.Context(), peer.User(1000, 1000, nil, 0))
+	if _, err := f.Create(ctx, CreateRequest{Name: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	for ttl, says := range map[time.Duration]string{5 * time.Hour: "ttl 5h0m0s is above the ceiling 4h0m0s", 0: "a sandbox without end is above the ceiling"} {
+		_, err = f.Update(ctx, "s", UpdateRequest{TTL: &ttl})
+		wantError(t, err, sbxerr.Peer, says)
+	}
+	for _, ttl := range []*time.Duration{nil, ptr(4 * time.Hour)} {
+		if _, err := f.Update(ctx, "s", UpdateRequest{TTL: ttl}); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

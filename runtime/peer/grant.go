@@ -69,7 +69,10 @@ func (g Grant) CheckProfile(name string) error {
 	if g.free {
 		return nil
 	}
-	allowed := append([]string{strict}, g.rule.Profiles...)
+	allowed := g.rule.Profiles
+	if !slices.Contains(allowed, strict) {
+		allowed = slices.Concat([]string{strict}, allowed)
+	}
 	if name == "" || slices.Contains(allowed, name) {
 		return g.refusal()
 	}

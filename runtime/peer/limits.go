@@ -70,13 +70,14 @@ func (g Grant) CheckLimits(l Limits, ttl *time.Duration) error {
 }
 
 func (g Grant) aboveTTL(ttl *time.Duration) error {
+	top := g.rule.TTL.Truncate(time.Millisecond) // it may be what is left of the time of a parent
 	switch {
 	case g.rule.TTL == endless || ttl != nil && *ttl <= g.rule.TTL:
 		return nil
 	case ttl == nil:
-		return fmt.Errorf("a sandbox without end is above the ceiling of its time to live, %s", g.rule.TTL)
+		return fmt.Errorf("a sandbox without end is above the ceiling of its time to live, %s", top)
 	}
-	return fmt.Errorf("ttl %s is above the ceiling %s", *ttl, g.rule.TTL)
+	return fmt.Errorf("ttl %s is above the ceiling %s", *ttl, top)
 }
 
 // TTL returns the time to live of a sandbox for which asked was asked: the

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,6 +113,27 @@ func TestGrantNested(t *testing.T) {
 	}
 	refused(t, "the budget", g.CheckQuota(Standing{Children: Usage{MemoryBytes: 1<<29 + 1}}, half), sbxerr.Busy, "the budget of sandbox p1")
 	refused(t, "the owner's quota", g.CheckQuota(Standing{Owner: Usage{Sandboxes: 16}}, half), sbxerr.Busy, "the quota of uid 1000")
+}
+
+// What a child is refused for is told without what nobody asked for.
+func TestNestedRefusalTexts(t *testing.T) {
+	left := 5*time.Hour - 5338*time.Nanosecond
+	g, err := policy(t, rule(func(*Rule) {})).GrantNested(User(70000, 70000, nil, 1).In("p1"), parent(func(p *Parent) {
+		p.Profile, p.Remaining, p.Owner = strict, &left, User(0, 0, nil, 1)
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 6 * time.Hour
+	for says, err := range map[string]error{
+		`profile "debug" is none of strict`:                                            g.CheckProfile("debug"),
+		"ttl 6h0m0s is above the ceiling 4h59m59.999s":                                 g.CheckLimits(Limits{}, &asked),
+		"a sandbox without end is above the ceiling of its time to live, 4h59m59.999s": g.CheckLimits(Limits{}, nil),
+	} {
+		if err == nil || !strings.HasSuffix(err.Error(), says) {
+			t.Errorf("%v does not end with %q", err, says)
+		}
+	}
 }
 
 func TestGrantNestedRefuses(t *testing.T) {
