@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -89,18 +90,30 @@ func (m *Manager) match(ctx context.Context, r CreateRequest) (*sandbox, error) 
 func (r CreateRequest) differs(s *sandbox) error {
 	have := s.kept().Settings
 	have.Ensure, have.Key = r.Ensure, r.Key // ways to ask, not settings
-	var names []string
-	a, b := reflect.ValueOf(normal(r)), reflect.ValueOf(normal(have))
-	for i := range a.NumField() {
-		if !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
-			names = append(names, strings.ToLower(a.Type().Field(i).Name))
-		}
-	}
+	names := differences("", reflect.ValueOf(normal(r)), reflect.ValueOf(normal(have)))
 	if len(names) == 0 {
 		return nil
 	}
 	return sbxerr.New(sbxerr.Exists, "runtime.create", "sandbox %s was made with other settings: %s", s.kept().Name, strings.Join(names, ", "))
 }
+
+// differences names the fields of two of a kind that are not alike, as the API
+// spells them: limits one by one.
+func differences(prefix string, a, b reflect.Value) (names []string) {
+	for i := range a.NumField() {
+		name := prefix + strings.ToLower(wordEnd.ReplaceAllString(a.Type().Field(i).Name, "${1}_${2}"))
+		switch x, y := a.Field(i), b.Field(i); {
+		case reflect.DeepEqual(x.Interface(), y.Interface()):
+		case x.Kind() == reflect.Struct:
+			names = append(names, differences(name+".", x, y)...)
+		default:
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+var wordEnd = regexp.MustCompile(`([a-z])([A-Z])`)
 
 // normal is r with the several ways to say nothing made one.
 func normal(r CreateRequest) CreateRequest {

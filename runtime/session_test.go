@@ -170,6 +170,9 @@ func TestEnsureAndKeys(t *testing.T) {
 	r.Labels = map[string]string{"a": "c"}
 	_, err := f.Create(ctx, r)
 	wantError(t, err, sbxerr.Exists, "other settings: labels")
+	r.IdleTimeout, r.Limits = ptr(time.Hour), LimitsRequest{MemoryBytes: ptr(int64(64 << 20)), PIDs: ptr(int64(64))}
+	_, err = f.Create(ctx, r)
+	wantError(t, err, sbxerr.Exists, "other settings: limits.memory_bytes, limits.pids, labels, idle_timeout")
 	_, err = f.Create(ctx, CreateRequest{Name: "s"})
 	wantError(t, err, sbxerr.Exists, `the name "s"`)
 

@@ -30,7 +30,7 @@ func TestEnsure(t *testing.T) {
 		t.Errorf("the same settings gave %s, not %s", again, id)
 	}
 	f := daemon.Refused(t, "SBX-106", "create", "--json", "--ensure", "--name", "one", "-m", "65M", "-l", "a=c")
-	if !strings.HasSuffix(f.Error.Message, "sandbox one was made with other settings: limits, labels") {
+	if !strings.HasSuffix(f.Error.Message, "sandbox one was made with other settings: limits.memory_bytes, labels") {
 		t.Errorf("message %q", f.Error.Message)
 	}
 	daemon.Refused(t, "SBX-106", "create", "--json", "--name", "one")
