@@ -28,7 +28,8 @@ func (a *app) attachCommand() *cobra.Command {
 				return err
 			}
 			return a.foreground(cmd.Context(), task{
-				terminal: terminal, stdin: stdin, stdout0: o.StdoutOffset, stderr0: o.StderrOffset, consequence: "the command runs on", remedy: "caisson attach shows its output again, caisson kill ends it",
+				terminal: terminal, stdin: stdin, stdout0: o.StdoutOffset, stderr0: o.StderrOffset, hints: attachHints,
+				consequence: "the command runs on", remedy: "caisson attach shows its output again, caisson kill ends it",
 				run: func(ctx context.Context, c *api.Client, size *caissonv1.WinSize, rio api.IO) (*caissonv1.Result, error) {
 					if size != nil {
 						rio.Resizes = startingWith(ctx, api.Size{Rows: uint16(size.Rows), Cols: uint16(size.Cols)}, rio.Resizes)

@@ -19,6 +19,7 @@ type task struct {
 	stdout0, stderr0 int64  // offsets at which the output begins
 	consequence      string // of a second Ctrl-C
 	remedy           string // of that, where the usual one is none
+	hints            hints  // where it ran into a limit
 	ends             bool   // a caller that leaves has to end the command itself
 	// run runs it. A nil size is no terminal.
 	run func(ctx context.Context, c *api.Client, size *caissonv1.WinSize, rio api.IO) (*caissonv1.Result, error)

@@ -92,7 +92,7 @@ func (a *app) learnCommand(cmd *cobra.Command, args []string, f *learnFlags) err
 	spec.Learn = true
 	var learned *caissonv1.Learned
 	err = a.foreground(cmd.Context(), task{
-		terminal: f.terminal, stdin: f.interactive, limit: spec.Exec.OutputLimitBytes, consequence: "the sandbox is removed",
+		terminal: f.terminal, stdin: f.interactive, limit: spec.Exec.OutputLimitBytes, consequence: "the sandbox is removed", hints: runHints,
 		run: func(ctx context.Context, c *api.Client, size *caissonv1.WinSize, rio api.IO) (*caissonv1.Result, error) {
 			spec.Exec.Tty = size
 			result, err := c.Run(ctx, spec, rio)

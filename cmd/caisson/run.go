@@ -31,7 +31,7 @@ func (a *app) runCommand() *cobra.Command {
 				return a.runDetached(cmd.Context(), spec)
 			}
 			return a.foreground(cmd.Context(), task{
-				terminal: f.terminal, stdin: f.interactive, limit: spec.Exec.OutputLimitBytes, consequence: "the sandbox is removed",
+				terminal: f.terminal, stdin: f.interactive, limit: spec.Exec.OutputLimitBytes, consequence: "the sandbox is removed", hints: runHints,
 				run: func(ctx context.Context, c *api.Client, size *caissonv1.WinSize, rio api.IO) (*caissonv1.Result, error) {
 					spec.Exec.Tty = size
 					return c.Run(ctx, spec, rio)

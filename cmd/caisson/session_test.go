@@ -67,6 +67,29 @@ func TestExecRequest(t *testing.T) {
 	}
 }
 
+// What a command ran into is said by whose limit it is, and what raises that.
+func TestLimitHints(t *testing.T) {
+	for line, want := range map[string][2]string{
+		"run -m 64M -- x":               {"the sandbox ran out of memory: -m gives it more", "the sandbox reached its limit of processes: --pids gives it more"},
+		"exec box -- x":                 {"the sandbox ran out of memory: caisson update -m gives it more", "the sandbox reached its limit of processes: create it with more --pids"},
+		"exec -m 16M box -- x":          {"the command ran out of its own memory: -m gives it more", "the sandbox reached its limit of processes: create it with more --pids"},
+		"exec -m 16M --pids 9 box -- x": {"the command ran out of its own memory: -m gives it more", "the command reached its own limit of processes: --pids gives it more"},
+		"attach box 1":                  {"the command ran out of memory: its own, or the sandbox's", "the command reached a limit of processes: its own, or the sandbox's"},
+	} {
+		for i, result := range []runtime.Result{{ExitCode: 137, OOMKilled: true}, {ExitCode: 1, PIDsLimitHit: true}} {
+			f := ends(result)
+			f.OnExec = running(func(context.Context, runtime.ExecRequest, runtime.IO) (*runtime.Result, error) { return &result, nil }).OnExec
+			f.OnAttach = func(_ context.Context, ref, exec string, _ runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error) {
+				rio.Started(runtime.Info{ID: ref}, runtime.ExecInfo{ID: exec, SandboxID: ref})
+				return &result, nil
+			}
+			if _, _, stderr := invoke(t, f, "", strings.Fields(line)...); stderr != "caisson: "+want[i]+"\n" {
+				t.Errorf("%s: %q, want %q", line, stderr, want[i])
+			}
+		}
+	}
+}
+
 func TestExecRefuses(t *testing.T) {
 	for line, want := range map[string]string{
 		"exec":                                "SANDBOX is missing",

@@ -27,7 +27,7 @@ func (a *app) taskOutput(t task) taskOutput {
 		return a.objectOutput(t.limit)
 	}
 	return taskOutput{a.stdout, a.stderr, func(*caissonv1.Exec) {}, func(r *caissonv1.Result) error {
-		if note := noteOf(r); note != "" {
+		if note := noteOf(r, t.hints); note != "" {
 			a.progress("caisson: " + note)
 		}
 		return nil
@@ -50,17 +50,51 @@ func (a *app) objectOutput(limit *int64) taskOutput {
 	}}
 }
 
+// hints say what a command ran into that was out of memory, or of processes.
+type hints struct{ memory, pids string }
+
+var (
+	runHints = hints{
+		"the sandbox ran out of memory: -m gives it more",
+		"the sandbox reached its limit of processes: --pids gives it more",
+	}
+	ownHints = hints{
+		"the command ran out of its own memory: -m gives it more",
+		"the command reached its own limit of processes: --pids gives it more",
+	}
+	sharedHints = hints{
+		"the sandbox ran out of memory: caisson update -m gives it more",
+		"the sandbox reached its limit of processes: create it with more --pids",
+	}
+	attachHints = hints{
+		"the command ran out of memory: its own, or the sandbox's",
+		"the command reached a limit of processes: its own, or the sandbox's",
+	}
+)
+
+// execHints are those of a command in a sandbox that is not for it alone.
+func execHints(own *caissonv1.ExecLimits) hints {
+	h := sharedHints
+	if own.GetMemoryBytes() > 0 {
+		h.memory = ownHints.memory
+	}
+	if own.GetPids() > 0 {
+		h.pids = ownHints.pids
+	}
+	return h
+}
+
 // noteOf says why a command ended, where its exit code alone does not.
-func noteOf(r *caissonv1.Result) string {
+func noteOf(r *caissonv1.Result, h hints) string {
 	switch {
 	case r.TimedOut:
 		return "the command was ended by its timeout"
 	case r.OomKilled:
-		return "the sandbox ran out of memory: -m gives it more"
+		return h.memory
 	case r.Reason == "lost":
 		return "the sandbox ended without a word about the command"
 	case r.PidsLimitHit:
-		return "the sandbox reached its limit of processes: --pids gives it more"
+		return h.pids
 	}
 	return ""
 }
