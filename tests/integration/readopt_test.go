@@ -1,7 +1,9 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -235,6 +237,58 @@ func TestStaleRecords(t *testing.T) {
 	d.Run(t, "exec", "whole", "--", "true")
 	d.Run(t, "rm", "--force", "whole")
 	d.AwaitNoSandbox(t)
+}
+
+// A sandbox whose limits were changed while there was no daemon is not gone on
+// with, and removed; its neighbour is.
+func TestChangedLimitsAreNotAdopted(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "")
+	box(t, d, "changed", "-m", "64M")
+	box(t, d, "whole", "-m", "64M")
+	changed := inspect(t, d, "changed")
+	d.Kill(t)
+	raiseMemory(t, changed.Cgroup)
+	d.Launch(t)
+	if l := list(t, d); len(l) != 1 || l[0].Name != "whole" {
+		t.Errorf("listed %+v", l)
+	}
+	refusal := regexp.MustCompile("do not go on with a sandbox.*" + changed.ID + ".*SBX-605.*memory")
+	if log := d.Log(); !refusal.MatchString(log) {
+		t.Errorf("the log does not match %q:\n%s", refusal, log)
+	}
+	await(t, "the end of what was changed", func() bool { return !alive(changed.PID) })
+	d.Run(t, "exec", "whole", "--", "true")
+	d.Run(t, "rm", "--force", "whole")
+	d.AwaitNoSandbox(t)
+}
+
+// raiseMemory gives a cgroup 1 GiB of memory, on any version. On v1 the limit with swap, where there is one, is never below the
+// other.
+func raiseMemory(t *testing.T, cgroup string) {
+	t.Helper()
+	raised := false
+	for _, file := range []string{
+		filepath.Join("/sys/fs/cgroup/memory", cgroup, "memory.memsw.limit_in_bytes"),
+		filepath.Join("/sys/fs/cgroup/memory", cgroup, "memory.limit_in_bytes"),
+		filepath.Join("/sys/fs/cgroup", cgroup, "memory.max"),
+	} {
+		f, err := os.OpenFile(file, os.O_WRONLY, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.WriteString("1073741824")
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		raised = true
+	}
+	if !raised {
+		t.Fatalf("cgroup %q has no limit of memory", cgroup)
+	}
 }
 
 // Much output, which comes beside its call, has no gap either when the daemon is
