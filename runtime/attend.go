@@ -14,7 +14,7 @@ import (
 // ended and all of its output was delivered, or ctx ends.
 func (m *Manager) attend(ctx context.Context, e *execution, o AttachOptions, streams IO) (*Result, error) {
 	e.attach()
-	defer e.detach(m.opts.AttachGrace)
+	defer func() { e.detach(m.attachGrace()) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if streams.Stdin != nil && e.stdin != nil {

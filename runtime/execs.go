@@ -22,10 +22,12 @@ func (m *Manager) Exec(ctx context.Context, ref string, r ExecRequest, streams I
 	if err != nil {
 		return nil, err
 	}
-	defer e.detach(m.opts.AttachGrace)
+	defer func() { e.detach(m.attachGrace()) }()
 	if streams.Started != nil {
 		streams.Started(s.info(), e.info())
 	}
+	ctx, stop := m.untilHandOver(ctx, s)
+	defer stop()
 	return m.attend(ctx, e, AttachOptions{}, streams)
 }
 
@@ -88,6 +90,8 @@ func (m *Manager) Attach(ctx context.Context, ref, exec string, o AttachOptions,
 	if streams.Started != nil {
 		streams.Started(s.info(), e.info())
 	}
+	ctx, stop := m.untilHandOver(ctx, s)
+	defer stop()
 	return m.attend(ctx, e, o, streams)
 }
 
@@ -131,10 +135,12 @@ func (m *Manager) Execs(ctx context.Context, ref string) ([]ExecInfo, error) {
 // WaitExec returns when a command has ended.
 func (m *Manager) WaitExec(ctx context.Context, ref, exec string) (ExecInfo, error) {
 	defer m.Busy()()
-	_, e, err := m.findExec(ctx, ref, exec)
+	s, e, err := m.findExec(ctx, ref, exec)
 	if err != nil {
 		return ExecInfo{}, err
 	}
+	ctx, stop := m.untilHandOver(ctx, s)
+	defer stop()
 	if err := e.wait(ctx); err != nil {
 		return ExecInfo{}, err
 	}
@@ -166,7 +172,7 @@ func (m *Manager) SignalExec(ctx context.Context, ref, exec string, r SignalRequ
 func (m *Manager) Logs(ctx context.Context, ref string, o LogOptions, stdout, stderr io.Writer) error {
 	const op = "runtime.logs"
 	defer m.Busy()()
-	_, e, err := m.findExec(ctx, ref, o.Exec)
+	s, e, err := m.findExec(ctx, ref, o.Exec)
 	if err != nil {
 		return err
 	}
@@ -176,6 +182,8 @@ func (m *Manager) Logs(ctx context.Context, ref string, o LogOptions, stdout, st
 	if err := (AttachOptions{o.StdoutOffset, o.StderrOffset}).check(e); err != nil {
 		return err
 	}
+	ctx, stop := m.untilHandOver(ctx, s)
+	defer stop()
 	defer e.read()()
 	var wg sync.WaitGroup
 	var errs [2]error
@@ -190,5 +198,8 @@ func (m *Manager) Logs(ctx context.Context, ref string, o LogOptions, stdout, st
 		}
 	}
 	wg.Wait()
+	if ctx.Err() != nil {
+		return sbxerr.Wrap(sbxerr.Canceled, op, context.Cause(ctx))
+	}
 	return sbxerr.Wrap(sbxerr.StateDir, op, errors.Join(errs[:]...))
 }

@@ -3,11 +3,49 @@ package runtime
 import (
 	"context"
 	"errors"
+	"time"
+
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // leaveTimeout bounds the wait for results that are being kept when the daemon
 // leaves: it is above what each step of that may take.
 const leaveTimeout = settleTimeout + initTimeout
+
+// HandOver ends the calls that wait for what the next daemon goes on with, where
+// sandboxes are left to it: nobody is to hold up the end of this one. The callers
+// are told to come back.
+func (m *Manager) HandOver() {
+	if m.keep.Load() {
+		m.handOver.Do(func() { close(m.leaving) })
+	}
+}
+
+var errHandOver = sbxerr.New(sbxerr.Canceled, "runtime.leave", "the daemon stops, and the next one goes on with the sandbox")
+
+// untilHandOver is ctx for a call that waits for what happens in s.
+func (m *Manager) untilHandOver(ctx context.Context, s *sandbox) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if s.kept().outlives() {
+		go func() {
+			select {
+			case <-m.leaving:
+				cancel(errHandOver)
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return ctx, func() { cancel(nil) }
+}
+
+// attachGrace is how long a command outlives its caller, who cannot come back to a
+// daemon that leaves.
+func (m *Manager) attachGrace() time.Duration {
+	if isClosed(m.leaving) {
+		return max(m.opts.AttachGrace, destroyTimeout)
+	}
+	return m.opts.AttachGrace
+}
 
 // leave lets go of s, which runs on: its PID 1 waits for the next daemon.
 func (m *Manager) leave(s *sandbox) {

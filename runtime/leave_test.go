@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/runtime/journal"
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // holdCounters makes the next one who reads how often a limit was hit in the
@@ -95,6 +97,56 @@ func TestLeaveKeepsResults(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHandOver: who waits for what the next daemon goes on with is sent there at
+// once, and nobody else.
+func TestHandOver(t *testing.T) {
+	f := newFixture(t)
+	f.opts.AttachGrace = time.Millisecond
+	ctx := callerContext(t)
+	id := f.commandIn(t, false, "await:10", "exit:0")
+	started := make(chan struct{}, 3)
+	streams := IO{Started: func(Info, ExecInfo) { started <- struct{}{} }}
+	runs := make(chan error, 1)
+	go func() { _, err := f.Run(ctx, request("await:10", "exit:0"), streams); runs <- err }()
+	sent := make(chan error, 5)
+	for _, call := range []func() error{
+		func() error { _, err := f.Exec(ctx, id, script("hang"), streams); return err },
+		func() error { _, err := f.Attach(ctx, id, "1", AttachOptions{}, streams); return err },
+		func() error { _, err := f.WaitExec(ctx, id, "1"); return err },
+		func() error { _, err := f.Wait(ctx, id); return err },
+		func() error { return f.Logs(ctx, id, LogOptions{Exec: "1", Follow: true}, io.Discard, io.Discard) },
+	} {
+		go func() { sent <- call() }()
+	}
+	for range cap(started) {
+		within(t, "the start", started)
+	}
+	f.HandOver() // which leaves nothing to another daemon
+	select {
+	case err := <-sent:
+		t.Fatalf("a call ended before its command: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	f.KeepOnExit()
+	f.HandOver()
+	f.HandOver()
+	for range cap(sent) {
+		wantError(t, within(t, "the end of a call", sent), sbxerr.Canceled, "the next one goes on with the sandbox")
+	}
+	time.Sleep(50 * time.Millisecond) // the grace of one whose caller left is long over
+	commands, err := f.Execs(ctx, id)
+	if err != nil || len(commands) != 2 || commands[0].Result != nil || commands[1].Result != nil {
+		t.Errorf("the commands do not run on: %+v, %v", commands, err)
+	}
+	for _, s := range f.all() {
+		f.engine.poke(t, s.id)
+	}
+	if err := within(t, "the end of the run", runs); err != nil {
+		t.Errorf("a run that is for its caller: %v", err)
+	}
+	f.keep.Store(false)
 }
 
 // TestLeftCommandIsNotTold: what ends after the daemon has begun to leave is for

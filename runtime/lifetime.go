@@ -34,6 +34,10 @@ func (r record) keeps(cause error) bool {
 	return byItself && !r.Pooled && (r.Detached || r.Main == 0)
 }
 
+// outlives reports whether a sandbox may be left to the next daemon: one that is
+// for a caller that waits here is not.
+func (r record) outlives() bool { return !r.Pooled && (r.Detached || r.Main == 0) }
+
 // endReason is what the commands of s tell that ended with it.
 func (s *sandbox) endReason() Reason {
 	switch cause := s.endCause(); {

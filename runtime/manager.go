@@ -101,6 +101,8 @@ type Manager struct {
 	work      sync.WaitGroup
 	keep      atomic.Bool // Close leaves the sandboxes to the next daemon
 	leftSome  atomic.Bool // it did
+	handOver  sync.Once
+	leaving   chan struct{} // closed when callers are to go to the next daemon
 
 	quotas   sync.Mutex // held while a command is counted and admitted
 	cleaning sync.Mutex
@@ -156,7 +158,7 @@ func New(engine Engine, images ImageStore, log *slog.Logger, o Options) (*Manage
 		engine: engine, images: images, opts: o, log: log, paths: p, blocks: blocks, host: host, rlimit: rlimits, oomScore: oomScore, init: program,
 		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
 		boot: boot, making: newGate(o.MaxCreating, o.Queue), pools: newPools(o.Pools), owners: mount.NewUserNSCache(maxOwners), shims: newShims(o.PerShim),
-		authors: newAuthors(),
+		authors: newAuthors(), leaving: make(chan struct{}),
 	}
 	m.keep.Store(o.KeepOnExit)
 	m.stages = m.allStages()
@@ -325,11 +327,10 @@ func (m *Manager) drain(ctx context.Context) error {
 	}
 }
 
-// dismiss ends s, or leaves it where it is to survive this daemon: one that is
-// for a caller that waits here is not.
+// dismiss ends s, or leaves it where it is to survive this daemon.
 func (m *Manager) dismiss(ctx context.Context, s *sandbox) {
 	r, state := s.kept(), s.info().State
-	stays := m.keep.Load() && !r.Pooled && (r.Detached || r.Main == 0) && state != StateCreating && state != StateRemoving
+	stays := m.keep.Load() && r.outlives() && state != StateCreating && state != StateRemoving
 	switch {
 	case stays && state == StateExited:
 		m.leftSome.Store(true)

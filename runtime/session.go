@@ -422,6 +422,8 @@ func (m *Manager) Wait(ctx context.Context, ref string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
+	ctx, stop := m.untilHandOver(ctx, s)
+	defer stop()
 	err = wait(ctx, s.ended)
 	return s.info(), err
 }

@@ -235,6 +235,7 @@ func (d *daemon) serveAPI(ctx context.Context, l net.Listener, m *runtime.Manage
 	}
 	handler := server.New(server.Deps{Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m, System: m, Network: m, Log: d.log, WriteTimeout: writeTimeout})
 	d.handler <- handler
+	defer context.AfterFunc(ctx, m.HandOver)()
 	err := server.Serve(ctx, l, handler, serverGrace)
 	if err != nil {
 		return fmt.Errorf("serve the API: %w", err)

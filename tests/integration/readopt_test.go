@@ -335,8 +335,11 @@ func TestKeepOnExit(t *testing.T) {
 	pid := inspect(t, d, "kept").PID
 	exec := beside(t, d, "exec", "kept", "--", "sh", "-c", counting)
 	waiting := beside(t, d, "wait", "kept", id)
-	exec.awaitStdout(t, "9\n")
-	d.Stop(t)
+	follow := beside(t, d, "logs", "--exec", id, "--follow", "kept")
+	for _, c := range []*client{exec, follow} {
+		c.awaitStdout(t, "9\n")
+	}
+	took := timeToStop(t, d)
 	if !alive(pid) {
 		t.Fatal("the sandbox ended with its daemon")
 	}
@@ -354,4 +357,20 @@ func TestKeepOnExit(t *testing.T) {
 	if code := waiting.end(t); code != 9 {
 		t.Errorf("wait ended with %d: %s", code, waiting.stderr())
 	}
+	if code := follow.end(t); code != 0 {
+		t.Errorf("logs ended with %d: %s", code, follow.stderr())
+	}
+	checkCount(t, "logs --follow", follow.stdout(), 10)
+	d.Run(t, "run", "--", "true")                              // it has an engine, as the first had
+	if alone := timeToStop(t, d); took > alone+4*time.Second { // calls that are waited for get 5
+		t.Errorf("stopping took %s, and %s without callers", took, alone)
+	}
+	d.Launch(t)
+}
+
+func timeToStop(t *testing.T, d *harness.Daemon) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	d.Stop(t)
+	return time.Since(begin)
 }
