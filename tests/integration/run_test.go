@@ -135,32 +135,6 @@ func TestOutputStreams(t *testing.T) {
 	daemon.AwaitNoSandbox(t) // a client that dies takes its run with it
 }
 
-func TestSignalReachesTheCommand(t *testing.T) {
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		cmd := daemon.Command(t.Context(), "run", "--", "sh", "-c", "trap 'echo got it; exit 5' INT TERM; echo ready; while :; do sleep 0.1; done")
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		line := make([]byte, 64)
-		if _, err := out.Read(line); err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
-		n, _ := out.Read(line)
-		_ = cmd.Wait()
-		if string(line[:n]) != "got it\n" || cmd.ProcessState.ExitCode() != 5 {
-			t.Errorf("%v: printed %q, exit code %d", sig, line[:n], cmd.ProcessState.ExitCode())
-		}
-	}
-	daemon.AwaitNoSandbox(t)
-}
-
 func TestTimeout(t *testing.T) {
 	start := time.Now()
 	r := daemon.Try("run", "--timeout", "1s", "--", "sh", "-c", "echo before; sleep 60 & sleep 60")
