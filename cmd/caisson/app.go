@@ -29,6 +29,7 @@ type app struct {
 	lookupEnv  func(string) (string, bool)
 	exec       func(path string, argv, env []string) error
 	executable func() (string, error)
+	exit       func(code int) // does not return
 	euid       int
 	autoSocket string // where a daemon may be started
 	grace      time.Duration
@@ -43,7 +44,7 @@ type app struct {
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	return &app{
 		stdin: stdin, stdout: stdout, stderr: stderr,
-		lookupEnv: os.LookupEnv, exec: syscall.Exec, executable: os.Executable, euid: os.Geteuid(),
+		lookupEnv: os.LookupEnv, exec: syscall.Exec, executable: os.Executable, exit: os.Exit, euid: os.Geteuid(),
 		autoSocket: api.DefaultSocket, grace: signalGrace, stuck: stuckGrace, now: time.Now, output: formatTable,
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"os/signal"
 	"sync/atomic"
 	"syscall"
@@ -63,10 +62,14 @@ func (a *app) foreground(ctx context.Context, t task) error {
 		defer screen.close()
 		size, rio.Resizes = screen.size().Message(), screen.resizes
 	}
-	result, err := untilStuck(ctx, a.stuck, func() (*caissonv1.Result, error) { return t.run(ctx, client, size, rio) })
-	if e := running.Load(); errors.Is(err, errStuck) && t.ends && e != nil { // who is stuck cannot end it
-		err = cmp.Or(client.End(ctx, e.SandboxId, e.Id), err)
-	}
+	defer a.leaveWhenStuck(ctx, func() error {
+		err := context.Cause(ctx)
+		if e := running.Load(); t.ends && e != nil { // who is stuck cannot end it
+			err = cmp.Or(client.End(ctx, e.SandboxId, e.Id), err)
+		}
+		return relay.explain(ctx, err)
+	})()
+	result, err := t.run(ctx, client, size, rio)
 	if err != nil {
 		return relay.explain(ctx, err)
 	}

@@ -288,6 +288,10 @@ func twice(t *testing.T, f *servertest.Fake, stdout io.Writer, written <-chan st
 	a := newApp(nil, stdout, &errOut)
 	a.stuck = 100 * time.Millisecond
 	exit := make(chan int, 1)
+	a.exit = func(code int) {
+		exit <- code
+		select {} // the real one does not return
+	}
 	go func() { exit <- a.run(t.Context(), []string{"exec", "id", "--", "yes"}) }()
 	await(t, "output", written)
 	for range 2 {
