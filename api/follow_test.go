@@ -96,11 +96,13 @@ func testSignalsOfFollowed(t *testing.T, o api.Options) {
 		},
 	}
 	c := dialWith(t, o, f)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	for _, call := range []func(api.IO) (*caissonv1.Result, error){
 		func(rio api.IO) (*caissonv1.Result, error) {
-			return c.Exec(t.Context(), "name", &caissonv1.ExecSpec{Args: []string{"x"}}, rio)
+			return c.Exec(ctx, "name", &caissonv1.ExecSpec{Args: []string{"x"}}, rio)
 		},
-		func(rio api.IO) (*caissonv1.Result, error) { return c.Run(t.Context(), command("x"), rio) },
+		func(rio api.IO) (*caissonv1.Result, error) { return c.Run(ctx, command("x"), rio) },
 	} {
 		got = nil
 		refused.Store(0)
