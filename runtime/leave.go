@@ -17,7 +17,7 @@ const leaveTimeout = settleTimeout + initTimeout
 // are told to come back.
 func (m *Manager) HandOver() {
 	if m.keep.Load() {
-		m.handOver.Do(func() { close(m.leaving) })
+		m.handOver()
 	}
 }
 
@@ -26,22 +26,20 @@ var errHandOver = sbxerr.New(sbxerr.Canceled, "runtime.leave", "the daemon stops
 // untilHandOver is ctx for a call that waits for what happens in s.
 func (m *Manager) untilHandOver(ctx context.Context, s *sandbox) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	stop := func() bool { return true }
 	if s.kept().outlives() {
-		go func() {
-			select {
-			case <-m.leaving:
-				cancel(errHandOver)
-			case <-ctx.Done():
-			}
-		}()
+		stop = context.AfterFunc(m.leaving, func() { cancel(errHandOver) })
 	}
-	return ctx, func() { cancel(nil) }
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // attachGrace is how long a command outlives its caller, who cannot come back to a
 // daemon that leaves.
 func (m *Manager) attachGrace() time.Duration {
-	if isClosed(m.leaving) {
+	if m.leaving.Err() != nil {
 		return max(m.opts.AttachGrace, destroyTimeout)
 	}
 	return m.opts.AttachGrace

@@ -99,10 +99,10 @@ type Manager struct {
 	lastUse   time.Time
 	active    int // calls under way
 	work      sync.WaitGroup
-	keep      atomic.Bool // Close leaves the sandboxes to the next daemon
-	leftSome  atomic.Bool // it did
-	handOver  sync.Once
-	leaving   chan struct{} // closed when callers are to go to the next daemon
+	keep      atomic.Bool     // Close leaves the sandboxes to the next daemon
+	leftSome  atomic.Bool     // it did
+	leaving   context.Context //nolint:containedctx // it ends when callers are to go to the next daemon
+	handOver  context.CancelFunc
 
 	quotas   sync.Mutex // held while a command is counted and admitted
 	cleaning sync.Mutex
@@ -158,8 +158,9 @@ func New(engine Engine, images ImageStore, log *slog.Logger, o Options) (*Manage
 		engine: engine, images: images, opts: o, log: log, paths: p, blocks: blocks, host: host, rlimit: rlimits, oomScore: oomScore, init: program,
 		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
 		boot: boot, making: newGate(o.MaxCreating, o.Queue), pools: newPools(o.Pools), owners: mount.NewUserNSCache(maxOwners), shims: newShims(o.PerShim),
-		authors: newAuthors(), leaving: make(chan struct{}),
+		authors: newAuthors(),
 	}
+	m.leaving, m.handOver = context.WithCancel(context.Background())
 	m.keep.Store(o.KeepOnExit)
 	m.stages = m.allStages()
 	if o.Traffic != nil {
