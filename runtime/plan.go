@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -24,11 +25,13 @@ const (
 	maxLabels     = 64
 	maxLabelBytes = 4096
 	maxTimeout    = 365 * 24 * time.Hour
-	atMostTimeout = "at most 8760h" // that, in a refusal
 	workspacePath = "/workspace"
 	homePath      = "/home/caisson"
 	defaultPath   = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
+
+// atMostTimeout is maxTimeout in a refusal.
+var atMostTimeout = fmt.Sprintf("at most %dh", maxTimeout/time.Hour)
 
 // plan is a request for a sandbox with every question answered. It is made
 // before anything else is, and everything that can be refused by looking is
