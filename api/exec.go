@@ -26,7 +26,7 @@ const killTimeout = 2 * time.Second
 func (c *Client) Exec(ctx context.Context, ref string, spec *caissonv1.ExecSpec, rio IO) (*caissonv1.Result, error) {
 	f := c.foreground(ref, rio)
 	if saysNoMore(spec, rio) {
-		f.follow = c.followExec(f)
+		f.follow = follow(c, f, c.followExec, (*caissonv1.StreamExecRequest).GetSignal)
 	}
 	result, err := f.run(ctx, &caissonv1.StreamExecRequest{Kind: &caissonv1.StreamExecRequest_Start{
 		Start: &caissonv1.StreamExecStart{Ref: ref, Exec: withStdin(spec, rio.Stdin != nil)},

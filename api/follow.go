@@ -27,11 +27,6 @@ type stream[Req, Res any] interface {
 	CloseResponse() error
 }
 
-type (
-	execStream = stream[caissonv1.StreamExecRequest, caissonv1.StreamExecResponse]
-	runStream  = stream[caissonv1.RunRequest, caissonv1.RunResponse]
-)
-
 // followed is a stream whose first message is the request of a call that takes no
 // others. What is said later is said in calls of their own.
 type followed[Req, Res any] struct {
@@ -79,28 +74,27 @@ func saysNoMore(spec *caissonv1.ExecSpec, rio IO) bool {
 	return rio.Stdin == nil && rio.Resizes == nil && spec.GetTty() == nil
 }
 
-func (c *Client) followExec(f *foreground[caissonv1.StreamExecRequest, caissonv1.StreamExecResponse]) func(context.Context) execStream {
-	return func(ctx context.Context) execStream {
-		return &followed[caissonv1.StreamExecRequest, caissonv1.StreamExecResponse]{
-			call: func(m *caissonv1.StreamExecRequest) (*connect.ServerStreamForClient[caissonv1.StreamExecResponse], error) {
-				return c.execs().FollowExec(ctx, connect.NewRequest(&caissonv1.FollowExecRequest{Ref: m.GetStart().Ref, Exec: m.GetStart().Exec}))
-			},
-			later: func(m *caissonv1.StreamExecRequest) error { return c.signal(ctx, f.sandbox, f.exec, m.GetSignal()) },
-			last:  func(m *caissonv1.StreamExecResponse) bool { return m.GetResult() != nil },
+// follow returns what opens a followed call of f. signal is what a message says to the
+// command.
+func follow[Req, Res any](c *Client, f *foreground[Req, Res], call followCall[Req, Res], signal func(*Req) int32) func(context.Context) stream[Req, Res] {
+	return func(ctx context.Context) stream[Req, Res] {
+		return &followed[Req, Res]{
+			call:  func(first *Req) (*connect.ServerStreamForClient[Res], error) { return call(ctx, first) },
+			later: func(m *Req) error { return c.signal(ctx, f.sandbox, f.exec, signal(m)) },
+			last:  func(m *Res) bool { return f.hear(m).result != nil },
 		}
 	}
 }
 
-func (c *Client) followRun(f *foreground[caissonv1.RunRequest, caissonv1.RunResponse]) func(context.Context) runStream {
-	return func(ctx context.Context) runStream {
-		return &followed[caissonv1.RunRequest, caissonv1.RunResponse]{
-			call: func(m *caissonv1.RunRequest) (*connect.ServerStreamForClient[caissonv1.RunResponse], error) {
-				return c.sandboxes().FollowRun(ctx, connect.NewRequest(&caissonv1.FollowRunRequest{Spec: m.GetStart()}))
-			},
-			later: func(m *caissonv1.RunRequest) error { return c.signal(ctx, f.sandbox, f.exec, m.GetSignal()) },
-			last:  func(m *caissonv1.RunResponse) bool { return m.GetResult() != nil },
-		}
-	}
+// followCall makes the call that a first message stands for.
+type followCall[Req, Res any] func(context.Context, *Req) (*connect.ServerStreamForClient[Res], error)
+
+func (c *Client) followExec(ctx context.Context, m *caissonv1.StreamExecRequest) (*connect.ServerStreamForClient[caissonv1.StreamExecResponse], error) {
+	return c.execs().FollowExec(ctx, connect.NewRequest(&caissonv1.FollowExecRequest{Ref: m.GetStart().Ref, Exec: m.GetStart().Exec}))
+}
+
+func (c *Client) followRun(ctx context.Context, m *caissonv1.RunRequest) (*connect.ServerStreamForClient[caissonv1.RunResponse], error) {
+	return c.sandboxes().FollowRun(ctx, connect.NewRequest(&caissonv1.FollowRunRequest{Spec: m.GetStart()}))
 }
 
 // signal sends a signal to a command whose call takes none. As in a stream, it waits

@@ -20,7 +20,7 @@ func (c *Client) Run(ctx context.Context, spec *caissonv1.RunSpec, rio IO) (*cai
 		dialect: runDialect, open: c.sandboxes().Run, openLane: c.openLane, rio: rio, retry: c.retry(),
 	}
 	if saysNoMore(spec.Exec, rio) {
-		f.follow = c.followRun(f)
+		f.follow = follow(c, f, c.followRun, (*caissonv1.RunRequest).GetSignal)
 	}
 	return f.run(ctx, &caissonv1.RunRequest{Kind: &caissonv1.RunRequest_Start{Start: spec}})
 }
