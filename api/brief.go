@@ -12,7 +12,7 @@ import (
 
 // brief makes a connection for each call and writes and reads it where the call is
 // made. What http.Transport does for the calls after the first one, with goroutines of
-// its own, is a fifth of the life of a program that makes one.
+// its own, is a tenth of the life of a program that makes one.
 type brief struct{ socket string }
 
 // RoundTrip implements http.RoundTripper.

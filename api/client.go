@@ -60,7 +60,7 @@ type Options struct {
 	// less than 0 never connects again.
 	Reconnect time.Duration
 	// Brief is for a program that makes a call or two and ends: no connection is
-	// kept for calls that may follow, and the first one takes a millisecond less.
+	// kept for calls that may follow, and the first one takes half a millisecond less.
 	Brief bool
 }
 
