@@ -7,13 +7,14 @@ import (
 	"os"
 	"slices"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Gate is what a namespace of the modes allow and open has besides lo: TCP
-// connections to Prefixes lead to the gateway's sockets.
+// connections to Prefixes lead to the gateway's sockets, and of the rest it is told.
 type Gate struct {
 	// Prefixes are IPv4 and lie outside of 127.0.0.0/8, which inside is the
 	// sandbox's own. They may overlap; none means that there is only DNS.
@@ -36,9 +37,9 @@ var (
 
 const gateRemedy = "name IPv4 addresses outside of 127.0.0.0/8, such as 10.1.0.0/16, or a host name"
 
-// plan returns the prefixes, each once and in order. What cannot be led is
-// refused with code sbxerr.NetPolicy, all of it at once.
-func (g Gate) plan(op string) ([]netip.Prefix, error) {
+// plan returns the routes: one for each prefix, in order, and those of strays. What
+// cannot be led is refused with code sbxerr.NetPolicy, all of it at once.
+func (g Gate) plan(op string) ([]netlink.Route, error) {
 	var errs []error
 	for _, p := range g.Prefixes {
 		switch {
@@ -53,7 +54,12 @@ func (g Gate) plan(op string) ([]netip.Prefix, error) {
 	if len(errs) > 0 {
 		return nil, sbxerr.WithRemedy(sbxerr.NetPolicy, op, errors.Join(errs...), gateRemedy)
 	}
-	return slices.Compact(slices.SortedFunc(slices.Values(g.Prefixes), netip.Prefix.Compare)), nil
+	var routes []netlink.Route
+	for _, p := range slices.Compact(slices.SortedFunc(slices.Values(g.Prefixes), netip.Prefix.Compare)) {
+		routes = append(routes, route(p))
+	}
+	known, err := families()
+	return append(routes, strays(known)...), sbxerr.Wrap(sbxerr.Network, op, err)
 }
 
 // Sockets are where the gateway serves one sandbox. They were opened inside its
@@ -62,12 +68,13 @@ type Sockets struct {
 	TCP       *os.File // listens on GatePort
 	DNSPacket *os.File // UDP on DNSPort
 	DNSStream *os.File // listens on DNSPort
+	Strays    *os.File // tells of packets that the rules let go nowhere; for nflog.NewReader
 }
 
 // Close closes all that are open.
 func (s *Sockets) Close() error {
 	var errs []error
-	for _, f := range []*os.File{s.TCP, s.DNSPacket, s.DNSStream} {
+	for _, f := range []*os.File{s.TCP, s.DNSPacket, s.DNSStream, s.Strays} {
 		if f != nil {
 			errs = append(errs, f.Close())
 		}
@@ -94,6 +101,9 @@ func openSockets() (_ *Sockets, err error) {
 		return nil, err
 	}
 	if s.DNSStream, err = openSocket("dns streams", unix.SOCK_STREAM, DNSPort); err != nil {
+		return nil, err
+	}
+	if s.Strays, err = OpenStrays(); err != nil {
 		return nil, err
 	}
 	return s, nil

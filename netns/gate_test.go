@@ -183,17 +183,17 @@ func TestTCPToThePrefixesReachesTheGateway(t *testing.T) {
 			wantLed(t, n, s, to)
 		}
 		for _, to := range []string{"192.0.2.8:80", "10.2.0.1:22", "198.20.0.1:80", "9.9.9.9:443"} {
-			if err := connectInside(t, n, to, false); !errors.Is(err, unix.ENETUNREACH) {
-				t.Errorf("connect to %s = %v; want %v", to, err, unix.ENETUNREACH)
+			if err := connectInside(t, n, to, false); !errors.Is(err, unix.ECONNREFUSED) {
+				t.Errorf("connect to %s = %v; want %v", to, err, unix.ECONNREFUSED)
 			}
 		}
 		wantNoDifference(t, path, pool, office, one)
 	})
 }
 
-// A socket that is bound to lo reaches lo with any destination, without a
-// route. The control is the gate with a rule that does not ask what is local.
-func TestLiteralAddressesAreNotLedWithoutARoute(t *testing.T) {
+// All that has no route of its own goes to lo. The control is the gate with a rule
+// that does not ask what is local.
+func TestLiteralAddressesAreNotLed(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		path := create(t)
 		n := open(t, path)
@@ -208,8 +208,10 @@ func TestLiteralAddressesAreNotLedWithoutARoute(t *testing.T) {
 			t.Fatalf("control: the gateway sees %s", got)
 		}
 		run("-t nat -D OUTPUT 1")
-		if err := connectInside(t, n, literal, true); err == nil {
-			t.Errorf("connect to %s bound to lo: it is led", literal)
+		for _, toLo := range []bool{true, false} {
+			if err := connectInside(t, n, literal, toLo); !errors.Is(err, unix.ECONNREFUSED) {
+				t.Errorf("connect to %s, bound to lo: %v = %v; want %v", literal, toLo, err, unix.ECONNREFUSED)
+			}
 		}
 		if err := connectInside(t, n, "198.18.0.5:443", true); err != nil {
 			t.Errorf("connect to the pool bound to lo: %v", err)
@@ -311,8 +313,8 @@ func TestIPv6IsDropped(t *testing.T) {
 		}
 		path := create(t)
 		mustLead(t, path, pool)
-		if err := connectInside(t, open(t, path), to, false); !errors.Is(err, unix.ENETUNREACH) {
-			t.Errorf("connect to %s = %v; want %v", to, err, unix.ENETUNREACH)
+		if err := connectInside(t, open(t, path), to, false); !errors.Is(err, unix.ECONNREFUSED) {
+			t.Errorf("connect to %s = %v; want %v", to, err, unix.ECONNREFUSED)
 		}
 		if err := try(path); err == nil {
 			t.Errorf("connect to %s with a route: it is answered", to)

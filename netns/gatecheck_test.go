@@ -51,8 +51,14 @@ func TestCheckFindsRoutesThatAreNotOfTheGate(t *testing.T) {
 			r.Src = nil
 			return netlink.RouteReplace(&r)
 		},
-		"default": func() error {
-			return netlink.RouteAdd(&netlink.Route{LinkIndex: loIndex, Dst: cidr("0.0.0.0/0"), Scope: netlink.SCOPE_LINK})
+		"half of all": func() error {
+			return netlink.RouteAdd(&netlink.Route{LinkIndex: loIndex, Dst: cidr("0.0.0.0/1"), Scope: netlink.SCOPE_LINK})
+		},
+		"of strays gone": func() error { r := strayRoutes[familyV4]; return netlink.RouteDel(&r) },
+		"of strays elsewhere": func() error {
+			r := strayRoutes[familyV4]
+			r.Src = nil
+			return netlink.RouteReplace(&r)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,8 +77,8 @@ func TestCheckFindsRoutesThatAreNotOfTheGate(t *testing.T) {
 	}
 	path := create(t)
 	mustLead(t, path, pool)
-	if diffs, err := Check(path, nil); err != nil || len(diffs) != 1 || diffs[0].Name != "route" {
-		t.Errorf("Check for mode none of a namespace with a gate = %v, %v; want the route", diffs, err)
+	if diffs, err := Check(path, nil); err != nil || len(diffs) != 3 || diffs[0].Name != "route" {
+		t.Errorf("Check for mode none of a namespace with a gate = %v, %v; want the routes of the pool and of strays", diffs, err)
 	}
 }
 

@@ -3,8 +3,6 @@ package netns
 import (
 	"errors"
 	"fmt"
-	"net/netip"
-	"slices"
 
 	"github.com/vishvananda/netlink"
 
@@ -30,7 +28,7 @@ type inside interface {
 // have code sbxerr.NetRule, prefixes that cannot be led sbxerr.NetPolicy.
 func Lead(path string, g Gate) (*Sockets, error) {
 	const op = "netns.lead"
-	prefixes, err := g.plan(op)
+	declared, err := g.plan(op)
 	if err != nil {
 		return nil, err
 	}
@@ -39,14 +37,14 @@ func Lead(path string, g Gate) (*Sockets, error) {
 		return nil, sbxerr.Wrap(sbxerr.Network, op, err)
 	}
 	defer n.Close()
-	s, err := lead(n, prefixes)
+	s, err := lead(n, declared)
 	return s, wrapInner(op, err)
 }
 
 // lead closes first, denies second, allows third and connects last, so that
 // wherever it fails nothing leads anywhere: without a route there is no way to
 // the sockets.
-func lead(n inside, prefixes []netip.Prefix) (_ *Sockets, err error) {
+func lead(n inside, declared []netlink.Route) (_ *Sockets, err error) {
 	before, err := n.Routes()
 	if err != nil {
 		return nil, err
@@ -61,7 +59,7 @@ func lead(n inside, prefixes []netip.Prefix) (_ *Sockets, err error) {
 	if err != nil {
 		return nil, err
 	}
-	added, err := addRoutes(n, prefixes)
+	added, err := addRoutes(n, declared)
 	if err != nil {
 		return nil, errors.Join(err, s.Close(), removeRoutes(n, added))
 	}
@@ -74,7 +72,7 @@ func lead(n inside, prefixes []netip.Prefix) (_ *Sockets, err error) {
 // Connections that are established are the gateway's to cut.
 func Relead(path string, g Gate) error {
 	const op = "netns.relead"
-	prefixes, err := g.plan(op)
+	declared, err := g.plan(op)
 	if err != nil {
 		return err
 	}
@@ -83,20 +81,18 @@ func Relead(path string, g Gate) error {
 		return sbxerr.Wrap(sbxerr.Network, op, err)
 	}
 	defer n.Close()
-	return wrapInner(op, relead(n, prefixes))
+	return wrapInner(op, relead(n, declared))
 }
 
-func relead(n inside, prefixes []netip.Prefix) error {
+func relead(n inside, declared []netlink.Route) error {
 	live, err := n.Routes()
 	if err != nil {
 		return err
 	}
-	gone := slices.DeleteFunc(slices.Clone(live), func(r netlink.Route) bool { return isDeclared(r, prefixes) })
-	if err := removeRoutes(n, gone); err != nil {
+	if err := removeRoutes(n, without(live, declared)); err != nil {
 		return err
 	}
-	missing := slices.DeleteFunc(slices.Clone(prefixes), func(p netip.Prefix) bool { return slices.ContainsFunc(live, route(p).Equal) })
-	_, err = addRoutes(n, missing)
+	_, err = addRoutes(n, without(declared, live))
 	return err
 }
 
@@ -112,11 +108,10 @@ func removeRoutes(n inside, routes []netlink.Route) error {
 }
 
 // addRoutes returns the routes that it added, also when it fails.
-func addRoutes(n inside, prefixes []netip.Prefix) (added []netlink.Route, err error) {
-	for _, p := range prefixes {
-		r := route(p)
+func addRoutes(n inside, routes []netlink.Route) (added []netlink.Route, err error) {
+	for _, r := range routes {
 		if err := n.AddRoute(r); err != nil {
-			return added, fmt.Errorf("add route to %s: %w", p, err)
+			return added, fmt.Errorf("add route to %v: %w", r.Dst, err)
 		}
 		added = append(added, r)
 	}

@@ -18,6 +18,14 @@ var (
 	one    = netip.MustParsePrefix("192.0.2.7/32")
 )
 
+// routesTo are those of prefixes.
+func routesTo(prefixes ...netip.Prefix) (routes []netlink.Route) {
+	for _, p := range prefixes {
+		routes = append(routes, route(p))
+	}
+	return routes
+}
+
 // fakeInside is a namespace in memory that fails at the n-th call.
 type fakeInside struct {
 	t       *testing.T
@@ -105,14 +113,14 @@ func TestLeadFailsClosed(t *testing.T) {
 		"led elsewhere": {{LinkIndex: loIndex, Dst: cidr("0.0.0.0/0")}},
 	} {
 		whole := &fakeInside{t: t, live: slices.Clone(before)}
-		s, err := lead(whole, []netip.Prefix{office, pool})
+		s, err := lead(whole, routesTo(office, pool))
 		if err != nil || !whole.dropped || s != whole.sockets || !slices.Equal(whole.leads(), []netip.Prefix{office, pool}) {
 			t.Fatalf("%s: leads %v, %v", name, whole.leads(), err)
 		}
 		_ = s.Close()
 		for n := 1; n <= whole.calls; n++ {
 			f := &fakeInside{t: t, live: slices.Clone(before), failAt: n}
-			s, err := lead(f, []netip.Prefix{office, pool})
+			s, err := lead(f, routesTo(office, pool))
 			if !errors.Is(err, errInjected) || s != nil {
 				t.Errorf("%s, call %d fails: %v, %v; want the cause", name, n, s, err)
 			}
@@ -134,7 +142,7 @@ func TestLeadFailsClosed(t *testing.T) {
 // but for what was there before it was first tried to remove it.
 func TestReleadNeverLeadsWhatIsNotWanted(t *testing.T) {
 	before := []netlink.Route{route(pool), route(one)}
-	want := []netip.Prefix{office, pool}
+	want := routesTo(office, pool)
 	whole := &fakeInside{t: t, live: slices.Clone(before)}
 	if err := relead(whole, want); err != nil || !slices.Equal(whole.leads(), []netip.Prefix{pool, office}) {
 		t.Fatalf("leads %v, %v", whole.leads(), err)
@@ -159,7 +167,8 @@ func TestReleadNeverLeadsWhatIsNotWanted(t *testing.T) {
 
 func TestPlan(t *testing.T) {
 	got, err := Gate{Prefixes: []netip.Prefix{pool, one, office, pool}}.plan("x")
-	if want := []netip.Prefix{office, one, pool}; err != nil || !slices.Equal(got, want) {
+	want := append(routesTo(office, one, pool), strayRoutes[familyV4], strayRoutes[familyV6])
+	if err != nil || !slices.EqualFunc(got, want, netlink.Route.Equal) {
 		t.Errorf("plan = %v, %v; want %v", got, err, want)
 	}
 	for _, bad := range []netip.Prefix{

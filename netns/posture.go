@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"slices"
 
@@ -31,15 +30,15 @@ func (d Difference) String() string {
 // Check reads the namespace at path from inside and returns every difference
 // from what was declared: only lo, up, with the loopback addresses, the sysctls,
 // and the host's user namespace as the owner. Without g, as in mode none, there
-// is no other route; with g there is one for each of its prefixes, and the
-// rules are the declared ones and no others. What cannot be read is an error:
+// is no other route; with g there is one for each of its prefixes, and for what
+// goes nowhere, and the rules are the declared ones and no others. What cannot be read is an error:
 // nobody can say that it is right.
 func Check(path string, g *Gate) ([]Difference, error) {
 	const op = "netns.check"
-	var prefixes []netip.Prefix
+	var declared []netlink.Route
 	if g != nil {
 		var err error
-		if prefixes, err = g.plan(op); err != nil {
+		if declared, err = g.plan(op); err != nil {
 			return nil, err
 		}
 	}
@@ -53,7 +52,7 @@ func Check(path string, g *Gate) ([]Difference, error) {
 		return nil, sbxerr.Wrap(sbxerr.Network, op, err)
 	}
 	err = k.Do(func() error {
-		diffs, err := inspect(k.Handle, prefixes)
+		diffs, err := inspect(k.Handle, declared)
 		found = append(found, diffs...)
 		return err
 	})
@@ -92,7 +91,7 @@ func checkOwner(f *os.File) ([]Difference, error) {
 }
 
 // inspect reads the calling thread's namespace, of which h is a socket.
-func inspect(h *netlink.Handle, prefixes []netip.Prefix) ([]Difference, error) {
+func inspect(h *netlink.Handle, declared []netlink.Route) ([]Difference, error) {
 	var found []Difference
 	var errs []error
 	for _, look := range []func(*netlink.Handle, ...string) ([]Difference, error){links, addresses} {
@@ -100,7 +99,7 @@ func inspect(h *netlink.Handle, prefixes []netip.Prefix) ([]Difference, error) {
 		found, errs = append(found, diffs...), append(errs, err)
 	}
 	routes, err := otherRoutes(h)
-	found, errs = append(found, compareRoutes(prefixes, routes)...), append(errs, err)
+	found, errs = append(found, compareRoutes(declared, routes)...), append(errs, err)
 	diffs, err := liveSysctls(sysctls)
 	return append(found, diffs...), errors.Join(append(errs, err)...)
 }

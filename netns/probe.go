@@ -79,7 +79,7 @@ func ProbeFilters() []Feature {
 		for _, b := range binaries {
 			found = append(found, b.probe()...)
 		}
-		return found
+		return append(found, probeStrays())
 	})
 }
 
@@ -185,6 +185,19 @@ func probeRestore(f family, want []table) Feature {
 	}
 	feature.Answer, feature.Detail = Yes, fmt.Sprintf("%s, %s: the rules of a gate take effect at once", r.restore.path, r.backend)
 	return feature
+}
+
+// probeStrays opens the socket that is told of what the rules let go nowhere.
+func probeStrays() Feature {
+	f := Feature{Name: "packet log", Answer: No}
+	socket, err := OpenStrays()
+	if err != nil {
+		f.Err = sbxerr.WithRemedy(sbxerr.NetRule, "netns.probe", err, "load the kernel module nfnetlink_log")
+		return f
+	}
+	_ = socket.Close() // nothing was written
+	f.Answer, f.Detail = Yes, "attempts that the rules refuse are recorded"
+	return f
 }
 
 // flavour tells which kernel interface the command at path programs. Both

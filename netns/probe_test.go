@@ -50,8 +50,8 @@ func TestProbeTables(t *testing.T) {
 	if f := probeTables("x", declaredTables(familyV4), all); f.Answer != Yes || f.Err != nil {
 		t.Errorf("all works: %+v; want yes", f)
 	}
-	if all.calls != 13 {
-		t.Errorf("made %d calls; want seven policies and three rules with their checks", all.calls)
+	if all.calls != 17 {
+		t.Errorf("made %d calls; want seven policies and five rules with their checks", all.calls)
 	}
 	for n := 1; n <= all.calls; n++ {
 		f := probeTables("x", declaredTables(familyV4), &fakeTables{failAt: n})

@@ -26,10 +26,31 @@ func route(p netip.Prefix) netlink.Route {
 	}
 }
 
-// isDeclared reports whether r is the route of one of prefixes, in all that a
-// route has.
-func isDeclared(r netlink.Route, prefixes []netip.Prefix) bool {
-	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return r.Equal(route(p)) })
+// strays are the routes of all that no other route leads: to lo, where the rules
+// log and refuse it. Without them the kernel finds no way, and nobody hears of it.
+// Without the rules lo drops it, as these addresses are not local.
+func strays(families []family) []netlink.Route {
+	var routes []netlink.Route
+	for _, f := range families {
+		routes = append(routes, strayRoutes[f])
+	}
+	return routes
+}
+
+var strayRoutes = map[family]netlink.Route{
+	familyV4: {
+		LinkIndex: loIndex, Dst: everything(net.IPv4len), Src: gateAddress.AsSlice(), Scope: netlink.SCOPE_LINK,
+		Table: unix.RT_TABLE_MAIN, Type: unix.RTN_UNICAST, Protocol: unix.RTPROT_STATIC, Family: netlink.FAMILY_V4,
+	},
+	familyV6: {
+		LinkIndex: loIndex, Dst: everything(net.IPv6len), Src: net.IPv6loopback, Priority: 1024,
+		Table: unix.RT_TABLE_MAIN, Type: unix.RTN_UNICAST, Protocol: unix.RTPROT_STATIC, Family: netlink.FAMILY_V6,
+	},
+}
+
+// everything is the prefix of all addresses of so many bytes.
+func everything(length int) *net.IPNet {
+	return &net.IPNet{IP: make(net.IP, length), Mask: make(net.IPMask, length)}
 }
 
 // otherRoutes lists the routes of all tables that lead elsewhere than to the
@@ -47,20 +68,21 @@ func otherRoutes(h *netlink.Handle) ([]netlink.Route, error) {
 	return found, nil
 }
 
-// compareRoutes returns how live differs from one route for each of prefixes.
-func compareRoutes(prefixes []netip.Prefix, live []netlink.Route) []Difference {
+// compareRoutes returns how live differs from what is declared.
+func compareRoutes(declared, live []netlink.Route) []Difference {
 	var found []Difference
-	for _, r := range live {
-		if !isDeclared(r, prefixes) {
-			found = append(found, Difference{Name: "route", Declared: "absent", Live: r.String()})
-		}
+	for _, r := range without(live, declared) {
+		found = append(found, Difference{Name: "route", Declared: "absent", Live: r.String()})
 	}
-	for _, p := range prefixes {
-		if !slices.ContainsFunc(live, route(p).Equal) {
-			found = append(found, Difference{Name: "route", Declared: p.String(), Live: "absent"})
-		}
+	for _, r := range without(declared, live) {
+		found = append(found, Difference{Name: "route", Declared: r.Dst.String(), Live: "absent"})
 	}
 	return found
+}
+
+// without returns those of routes that are not in others, in all that a route has.
+func without(routes, others []netlink.Route) []netlink.Route {
+	return slices.DeleteFunc(slices.Clone(routes), func(r netlink.Route) bool { return slices.ContainsFunc(others, r.Equal) })
 }
 
 // harmless reports whether r refuses, or leads to lo and a loopback address.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/caisson-run/caisson/netns/nflog"
 )
 
 // family is an address family: each has rules of its own. It is named as the
@@ -40,8 +42,9 @@ type table struct {
 // depend on its prefixes: the routes say which addresses are local, and only
 // TCP to these is led. So a change of prefixes programs no rule.
 //
-// A socket can be bound to lo and then send to any address without a route;
-// that is why the rule asks whether the destination is local.
+// All else goes to lo too, where filter logs and refuses it: by the routes of
+// strays, or because a socket was bound to lo. That is why the rule asks whether
+// the destination is local.
 //
 // nat comes first: with iptables-nft, reading a rule with a match after the
 // first commit waits until the kernel has tidied up (10 ms and more). No route
@@ -66,11 +69,18 @@ func declaredTables(f family) []table {
 
 // filterTable drops all but what goes to the loopback addresses. Connections
 // that the table nat leads go there too when the filter sees them.
+//
+// What it drops is told to the gateway, for the record. A connection is reset, as
+// a dropped one would wait for its timeout; other sockets get EPERM at once.
 func filterTable(loopback string) table {
 	return table{"filter", []chain{
 		{"INPUT", "DROP", []rule{{"-d " + loopback + " -i lo -j ACCEPT", "programs inside talk to each other, and to the gateway"}}},
 		{"FORWARD", "DROP", nil},
-		{"OUTPUT", "DROP", []rule{{"-d " + loopback + " -o lo -j ACCEPT", "programs inside talk to each other, and to the gateway"}}},
+		{"OUTPUT", "DROP", []rule{
+			{"-d " + loopback + " -o lo -j ACCEPT", "programs inside talk to each other, and to the gateway"},
+			{"-j NFLOG --nflog-group " + strconv.Itoa(nflog.Group), "the gateway hears of what goes nowhere, and records it"},
+			{"-p tcp -j REJECT --reject-with tcp-reset", "a connection that goes nowhere fails at once"},
+		}},
 	}}
 }
 

@@ -19,6 +19,8 @@ COMMIT
 :OUTPUT DROP [0:0]
 -A INPUT -d 127.0.0.0/8 -i lo -j ACCEPT
 -A OUTPUT -d 127.0.0.0/8 -o lo -j ACCEPT
+-A OUTPUT -j NFLOG --nflog-group 1
+-A OUTPUT -p tcp -j REJECT --reject-with tcp-reset
 COMMIT
 `
 
@@ -28,6 +30,8 @@ const wantV6 = `*filter
 :OUTPUT DROP [0:0]
 -A INPUT -d ::1/128 -i lo -j ACCEPT
 -A OUTPUT -d ::1/128 -o lo -j ACCEPT
+-A OUTPUT -j NFLOG --nflog-group 1
+-A OUTPUT -p tcp -j REJECT --reject-with tcp-reset
 COMMIT
 `
 

@@ -27,6 +27,7 @@ type era struct {
 	exec  uint32
 	begin time.Time
 	sole  bool // nobody else was there
+	heard bool // of all that was tried before
 }
 
 // maxEras is how many of a sandbox are kept. What was tried before has no author.
@@ -44,13 +45,14 @@ func (a *authors) begin(sandbox string, exec uint32) {
 }
 
 // alone notes that nobody but the command, which is not started yet, can try
-// anything, unless another one has begun by now.
-func (a *authors) alone(sandbox string, exec uint32) {
+// anything, unless another one has begun by now; and whether the gateway has heard of all
+// that was tried before.
+func (a *authors) alone(sandbox string, exec uint32, heard bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	eras := a.of[sandbox]
 	if last := len(eras) - 1; last >= 0 && eras[last].exec == exec {
-		eras[last].begin, eras[last].sole = time.Now(), true
+		eras[last].begin, eras[last].sole, eras[last].heard = time.Now(), true, heard
 	}
 }
 
@@ -62,20 +64,26 @@ func (a *authors) forget(sandbox string) {
 }
 
 // who is the command that tried something between two times, by the clock of the
-// host, and empty where that is not certain: the clock was set since, included.
+// host, and empty where that is not certain: the clock was set since, included. What
+// has no first time was heard of at the second: it is of the era in which that lies if
+// nothing of before was still to be heard of when that began.
 func (a *authors) who(sandbox string, after, before time.Time) string {
-	if after.IsZero() || before.Before(after) {
+	if before.IsZero() || before.Before(after) {
 		return ""
+	}
+	from, late := after, after.IsZero()
+	if late {
+		from = before
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	eras, now := a.of[sandbox], time.Now()
 	for i, e := range slices.Backward(eras) {
-		if after.Before(e.begin.Round(0)) {
+		if from.Before(e.begin.Round(0)) {
 			continue
 		}
 		over := i+1 < len(eras) && !before.Before(eras[i+1].begin.Round(0))
-		if !e.sole || over || slipped(now.Round(0).Sub(e.begin.Round(0)), now.Sub(e.begin)) {
+		if !e.sole || late && !e.heard || over || slipped(now.Round(0).Sub(e.begin.Round(0)), now.Sub(e.begin)) {
 			return ""
 		}
 		return number(e.exec)
@@ -110,7 +118,7 @@ func (m *Manager) beginEra(s *sandbox, exec uint32) {
 	if empty, err := m.onlyInit(s); err != nil {
 		m.log.Debug("look who could reach something", "sandbox", s.id, "err", err)
 	} else if empty {
-		m.authors.alone(s.id, exec)
+		m.authors.alone(s.id, exec, m.opts.Egress.Heard(s.id))
 	}
 }
 

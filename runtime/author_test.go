@@ -15,7 +15,7 @@ func TestAuthors(t *testing.T) {
 	a, begin := newAuthors(), time.Now()
 	second := time.Second
 	a.of["s"] = []era{
-		{1, begin, true}, {2, begin.Add(10 * second), false}, {3, begin.Add(20 * second), true}, {4, begin.Add(30 * second), true},
+		{1, begin, true, true}, {2, begin.Add(10 * second), false, true}, {3, begin.Add(20 * second), true, false}, {4, begin.Add(30 * second), true, true},
 	}
 	for _, tt := range []struct {
 		name          string
@@ -34,6 +34,11 @@ func TestAuthors(t *testing.T) {
 	} {
 		if got := a.who("s", at(begin, tt.after), at(begin, tt.before)); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	for after, want := range map[time.Duration]string{-second: "", second: "1", 11 * second: "", 21 * second: "", 31 * second: "4"} {
+		if got := a.who("s", time.Time{}, at(begin, after)); got != want {
+			t.Errorf("heard of after %s: %q, want %q", after, got, want)
 		}
 	}
 	if got := a.who("s", time.Time{}, time.Time{}); got != "" {
@@ -55,15 +60,15 @@ func TestAuthorsBegin(t *testing.T) {
 	if got := now(); got != "" {
 		t.Errorf("before it was looked who is there: %q", got)
 	}
-	if a.alone("s", 1); now() != "1" {
+	if a.alone("s", 1, true); now() != "1" {
 		t.Errorf("alone: %q", now())
 	}
 	a.begin("s", 2)
 	a.begin("s", 3)
-	if a.alone("s", 2); now() != "" {
+	if a.alone("s", 2, true); now() != "" {
 		t.Errorf("another one began meanwhile: %q", now())
 	}
-	a.alone("gone", 1)
+	a.alone("gone", 1, true)
 	for n := range uint32(2 * maxEras) {
 		a.begin("s", n)
 	}

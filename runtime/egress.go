@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"os"
 	"reflect"
 	"slices"
 
@@ -19,7 +18,7 @@ import (
 type Egress interface {
 	// Add serves a sandbox on sockets of its namespace, which are taken over also
 	// on an error.
-	Add(ctx context.Context, s egress.Sandbox, tcp, dnsPacket, dnsStream *os.File) error
+	Add(ctx context.Context, s egress.Sandbox, by netns.Sockets) error
 	// SetPolicy returns when the policy is in force, and what it does not allow
 	// is cut. On an error the old one stays.
 	SetPolicy(ctx context.Context, id string, p policy.Spec) error
@@ -31,6 +30,9 @@ type Egress interface {
 	// View returns what went through for a sandbox since Add, as far as that was told,
 	// and why it is not served if so; false for one that is not there. It asks nobody.
 	View(id string) (egress.View, bool)
+	// Heard reports whether nothing waits to be read of what the rules of the sandbox's
+	// namespace refused. It asks nobody.
+	Heard(id string) bool
 	// Refresh returns when all was told that happened before, or ctx ends.
 	Refresh(ctx context.Context) error
 }
@@ -97,7 +99,7 @@ func (m *Manager) serveOpening(ctx context.Context, s *sandbox) error {
 	}
 	sockets := o.sockets
 	o.sockets = nil
-	return m.opts.Egress.Add(ctx, egress.Sandbox{ID: s.id, Policy: s.kept().Policy, Names: names, Before: countersBefore(before)}, sockets.TCP, sockets.DNSPacket, sockets.DNSStream)
+	return m.opts.Egress.Add(ctx, egress.Sandbox{ID: s.id, Policy: s.kept().Policy, Names: names, Before: countersBefore(before)}, *sockets)
 }
 
 // readmit opens the way out of a sandbox of an earlier daemon again, by the

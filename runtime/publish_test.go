@@ -6,12 +6,12 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/traffic"
@@ -28,7 +28,7 @@ type fakeEgress struct {
 	fail      error
 }
 
-func (e *fakeEgress) Add(context.Context, egress.Sandbox, *os.File, *os.File, *os.File) error {
+func (e *fakeEgress) Add(context.Context, egress.Sandbox, netns.Sockets) error {
 	return errInjected // no sandbox of these tests has a way out
 }
 
@@ -56,6 +56,8 @@ func (e *fakeEgress) View(id string) (egress.View, bool) {
 	v, ok := e.views[id]
 	return v, ok
 }
+
+func (e *fakeEgress) Heard(string) bool { return true }
 
 func (e *fakeEgress) Refresh(ctx context.Context) error {
 	e.refreshed++

@@ -12,15 +12,18 @@ import (
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/stray"
+	"github.com/caisson-run/caisson/netns/nflog"
 )
 
 // sandbox is what is served for one sandbox.
 type sandbox struct {
-	id    string
-	proxy *proxy.Proxy // holds the policy, also for names
-	names dns.Config
-	out   *outbox
-	told  int // connections, when it was last said
+	id     string
+	proxy  *proxy.Proxy // holds the policy, also for names
+	names  dns.Config
+	strays stray.Config
+	out    *outbox
+	told   int // connections, when it was last said
 
 	stop   context.CancelFunc
 	served sync.WaitGroup
@@ -49,6 +52,7 @@ func (s *server) newSandbox(q control.Request) (*sandbox, error) {
 		return nil, err
 	}
 	b.names = dns.Config{Sandbox: b.id, Policy: b.proxy.Policy, Pool: pool, Resolver: s.resolver, Elsewhere: s.proxy.Resolves, Observer: b, Limits: dns.DefaultLimits}
+	b.strays = stray.Config{Sandbox: b.id, Policy: b.proxy.Policy, Names: pool, Recorder: b}
 	return b, nil
 }
 
@@ -62,10 +66,16 @@ func (b *sandbox) start(files []*os.File) error {
 	b.stop = stop
 	b.served.Go(func() { b.report(b.proxy.Serve(ctx, tcp)) })
 	b.served.Go(func() { b.report(dns.Serve(ctx, b.names, packets, stream)) })
+	strays, err := nflog.NewReader(files[3])
+	if err != nil {
+		b.end()
+		return err
+	}
+	b.served.Go(func() { b.report(stray.Serve(ctx, b.strays, strays)) })
 	return nil
 }
 
-// listeners are the sockets of control.Add, whose order is fixed.
+// listeners are the first sockets of control.Add, whose order is fixed.
 func listeners(files []*os.File) (tcp *net.TCPListener, packets net.PacketConn, stream net.Listener, err error) {
 	first, err1 := net.FileListener(files[0])
 	packets, err2 := net.FilePacketConn(files[1])

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"net"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -165,15 +167,16 @@ func (a *app) printTraffic(t *caissonv1.TrafficResponse) error {
 
 // trafficTarget is where an attempt went, on the line of a table.
 func trafficTarget(t *caissonv1.TrafficResponse) string {
-	name := t.Name
-	if name == "" {
-		name = t.Address
-	}
+	name, port := cmp.Or(t.Name, t.Address), strconv.Itoa(int(t.Port))
 	switch t.Kind {
 	case "connection", "link":
-		return name + ":" + strconv.Itoa(int(t.Port))
+		return net.JoinHostPort(name, port)
 	case "inbound":
 		return fmt.Sprintf("port %d from %s", t.Port, t.Peer)
+	case "packet":
+		if t.Port != 0 {
+			name = net.JoinHostPort(name, port)
+		}
 	}
 	return name + " " + t.Type
 }

@@ -120,6 +120,8 @@ func checkAttempt(a *proxy.Attempt) error {
 		return errors.New("an attempt with less than nothing")
 	case a.Name != "" && !canonical(a.Name):
 		return errors.New("an attempt to what is no name")
+	case a.Protocol != "" && a.Verdict != proxy.Refused:
+		return errors.New("an attempt that was not refused, by a protocol that nothing carries")
 	}
 	return errors.Join(checkID(a.Sandbox), checkCode(a.Code))
 }
@@ -173,7 +175,7 @@ func (r *Report) shorten() {
 	}
 	if r.Attempt != nil {
 		a := *r.Attempt
-		a.Rule, a.Reason = clean(a.Rule, maxText), clean(a.Reason, maxText)
+		a.Rule, a.Reason, a.Protocol = clean(a.Rule, maxText), clean(a.Reason, maxText), clean(a.Protocol, maxID)
 		a.Asked, a.Address = withoutZone(a.Asked), withoutZone(a.Address)
 		a.Begun, a.After, a.Before = notAfter(a.Begun, time.Now()), notAfter(a.After, time.Now()), notAfter(a.Before, time.Now())
 		r.Attempt = &a

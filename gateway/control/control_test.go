@@ -222,7 +222,7 @@ func pair(t *testing.T) (a, b *net.UnixConn) {
 func TestDescriptorsStayWithTheirRequest(t *testing.T) {
 	daemon, gateway := pair(t)
 	var files []*os.File
-	for i := range 3 {
+	for i := range 4 {
 		f, err := os.Create(fmt.Sprintf("%s/%d", t.TempDir(), i))
 		if err != nil {
 			t.Fatal(err)
@@ -275,7 +275,7 @@ func TestDescriptorsThatDoNotBelong(t *testing.T) {
 	for _, c := range []struct {
 		op    Op
 		files int
-	}{{Ping, 1}, {Add, 0}, {Add, 2}, {Add, 4}, {Publish, 0}, {Publish, 2}, {Supply, 1}, {Supply, 3}} {
+	}{{Ping, 1}, {Add, 0}, {Add, 3}, {Add, 5}, {Publish, 0}, {Publish, 2}, {Supply, 1}, {Supply, 3}} {
 		daemon, gateway := pair(t)
 		f, err := os.Open(os.DevNull)
 		if err != nil {

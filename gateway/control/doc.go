@@ -8,7 +8,7 @@
 // has some, and gets an Answer with the same number:
 //
 //	configure   the upstream resolvers and proxy; the first request, and once
-//	add         a sandbox: policy, given names, and three sockets
+//	add         a sandbox: policy, given names, and four sockets
 //	policy      another policy for a sandbox
 //	publish     the ports of a sandbox, added or not: a listener of the host for each,
 //	            and to which links of others may lead

@@ -25,12 +25,12 @@ const (
 )
 
 // Files is how many descriptors come with r. Those of Add are, in this order,
-// the TCP listener, the DNS socket and the DNS listener; those of Publish a
-// listener for each of Ports.
+// the TCP listener, the DNS socket, the DNS listener and the socket for strays;
+// those of Publish a listener for each of Ports.
 func (r Request) Files() int {
 	switch r.Op {
 	case Add:
-		return 3
+		return 4
 	case Publish:
 		return len(r.Ports)
 	case Supply:

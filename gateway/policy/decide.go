@@ -205,6 +205,26 @@ func (p *Policy) DecideAddress(addr netip.Addr, port uint16) Decision {
 	return p.refuse(refusal, target, "is an address that no rule allows; connect by name where you can")
 }
 
+// DecidePacket is the refusal of a packet of another protocol than TCP, such as "udp", to
+// what may have a name. A port of 0 is none.
+func (p *Policy) DecidePacket(protocol string, name Name, to netip.AddrPort) Decision {
+	target := to.String()
+	switch {
+	case to.Port() == 0:
+		target = to.Addr().String()
+	case name != "":
+		target = join(name, to.Port())
+	}
+	why := "is refused: only TCP leads out of a sandbox"
+	if protocol == "udp" && to.Port() == dnsPort {
+		why += ", and the resolver is the one in /etc/resolv.conf"
+	}
+	return p.refuse(Decision{Rule: "mode " + string(p.Mode())}, protocol+" to "+target, why)
+}
+
+// dnsPort is where resolvers listen.
+const dnsPort = 53
+
 // allowingAddress decides by the rules of addresses alone: one must be for the class of
 // addr.
 func (p *Policy) allowingAddress(class Class, addr netip.Addr, port uint16) (Decision, bool) {

@@ -117,9 +117,11 @@ const (
 	Stopped Verdict = "stopped" // ended with the sandbox
 )
 
-// Attempt is one connection of a sandbox and what became of it.
+// Attempt is one connection of a sandbox and what became of it; or a packet of another
+// protocol, which was refused.
 type Attempt struct {
 	Sandbox  string
+	Protocol string         // that nothing carries, "udp" and others; empty is TCP
 	Name     policy.Name    // empty for an address without a name
 	Asked    netip.AddrPort // what the sandbox connected to; for a name an address of its pool
 	Address  netip.AddrPort // what was dialled; zero if nothing was
@@ -136,6 +138,7 @@ type Attempt struct {
 	Begun    time.Time
 	Duration time.Duration
 	Skipped  uint64 // connections before this one that a limit ended at once and that have no record
-	// The kernel took the connection between these; zero: it is not known when.
+	// The kernel took the connection between these. Without After it is known that it
+	// was heard of at Before; without both, nothing.
 	After, Before time.Time
 }

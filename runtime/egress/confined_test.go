@@ -71,7 +71,7 @@ func checkDescriptors(t *testing.T, pid int) {
 	slices.Sort(kinds)
 	want := []string{
 		"/dev/null", "/dev/null", "anon_inode", "anon_inode", "pipe", // epoll and its eventfd; standard error
-		"socket", "socket", "socket", "socket", "socket", "socket", "socket", // the daemon, the kernel's routes, three of the sandbox, two of a connection
+		"socket", "socket", "socket", "socket", "socket", "socket", "socket", "socket", // the daemon, the kernel's routes, four of the sandbox, two of a connection
 	}
 	if !slices.Equal(kinds, want) {
 		t.Errorf("it holds %q, not %q", kinds, want)

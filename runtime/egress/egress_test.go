@@ -19,6 +19,7 @@ import (
 
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -69,17 +70,17 @@ func TestAddRefuses(t *testing.T) {
 		{"no policy", Sandbox{ID: "two", Policy: policy.Spec{Mode: policy.Allow, Allow: []string{"*"}}}, sbxerr.NetPolicy},
 		{"a name outside the pool", Sandbox{ID: "two", Names: map[policy.Name]netip.Addr{"a.test": netip.MustParseAddr("10.0.0.1")}}, sbxerr.Internal},
 	} {
-		_, files := newBox(t)
-		err := w.Add(t.Context(), c.s, files[0], files[1], files[2])
+		_, sockets := newBox(t)
+		err := w.Add(t.Context(), c.s, sockets)
 		if sbxerr.Of(err) != c.want {
 			t.Errorf("%s: %v, want code %s", c.name, err, c.want)
 		}
-		if err := files[0].Close(); !errors.Is(err, os.ErrClosed) {
+		if err := sockets.TCP.Close(); !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%s: the socket is still open: %v", c.name, err)
 		}
 	}
-	_, files := newBox(t)
-	if err := w.Add(t.Context(), Sandbox{ID: "two"}, files[1], files[0], files[2]); sbxerr.Of(err) != sbxerr.Gateway {
+	_, sockets := newBox(t)
+	if err := w.Add(t.Context(), Sandbox{ID: "two"}, swapped(sockets)); sbxerr.Of(err) != sbxerr.Gateway {
 		t.Errorf("sockets in another order: %v", err)
 	}
 	if n := w.Status().Starts; n != 1 {
@@ -243,13 +244,13 @@ func TestNothingGetsOutWhileItIsDown(t *testing.T) {
 func TestSocketThatBreaks(t *testing.T) {
 	w := newWorld(t, fast)
 	other := w.add(t, Sandbox{ID: "two", Policy: w.allow("web.example")})
-	_, files := newBox(t)
-	same, err := unix.Dup(int(files[0].Fd()))
+	_, sockets := newBox(t)
+	same, err := unix.Dup(int(sockets.TCP.Fd()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(same)
-	if err := w.Add(t.Context(), Sandbox{ID: "one", Policy: w.allow("web.example")}, files[0], files[1], files[2]); err != nil {
+	if err := w.Add(t.Context(), Sandbox{ID: "one", Policy: w.allow("web.example")}, sockets); err != nil {
 		t.Fatal(err)
 	}
 	failure := func(id string) error {
@@ -363,8 +364,8 @@ func TestProgramThatFails(t *testing.T) {
 		{"/nonexistent", sbxerr.Binary, "no such file"}, {"/bin/false", sbxerr.Gateway, "exit status 1"}, {"/bin/cat", sbxerr.Gateway, "cat: "},
 	} {
 		w.options.Program = c.program
-		_, files := newBox(t)
-		err := w.Add(t.Context(), Sandbox{ID: "one"}, files[0], files[1], files[2])
+		_, sockets := newBox(t)
+		err := w.Add(t.Context(), Sandbox{ID: "one"}, sockets)
 		if sbxerr.Of(err) != c.want || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", c.program, err)
 		}
@@ -409,8 +410,8 @@ func TestClosed(t *testing.T) {
 	if err := unix.Kill(pid, 0); !errors.Is(err, unix.ESRCH) {
 		t.Errorf("the process is still there: %v", err)
 	}
-	_, files := newBox(t)
-	if err := w.Add(t.Context(), Sandbox{ID: "two"}, files[0], files[1], files[2]); sbxerr.Of(err) != sbxerr.Gateway {
+	_, sockets := newBox(t)
+	if err := w.Add(t.Context(), Sandbox{ID: "two"}, sockets); sbxerr.Of(err) != sbxerr.Gateway {
 		t.Errorf("add: %v", err)
 	}
 }
@@ -441,16 +442,15 @@ const daemonEnv = "EGRESS_TEST_DAEMON"
 
 func playDaemon() {
 	g := New(Options{Program: os.Getenv(daemonEnv)})
-	var files []*os.File
-	for range 3 {
-		f, err := os.Open(os.DevNull)
-		if err != nil {
+	var sockets netns.Sockets
+	for _, f := range []**os.File{&sockets.TCP, &sockets.DNSPacket, &sockets.DNSStream, &sockets.Strays} {
+		var err error
+		if *f, err = os.Open(os.DevNull); err != nil {
 			panic(err)
 		}
-		files = append(files, f)
 	}
 	// It refuses such sockets, but serves.
-	_ = g.Add(context.Background(), Sandbox{ID: "one"}, files[0], files[1], files[2])
+	_ = g.Add(context.Background(), Sandbox{ID: "one"}, sockets)
 	fmt.Println(g.Status().PID)
 	select {}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/netns/nflog"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -45,6 +46,19 @@ func (g *Gateway) View(id string) (View, bool) {
 		return View{}, false
 	}
 	return View{e.counters, cmp.Or(g.outageLocked(), e.broken)}, true
+}
+
+// Heard reports whether nothing waits to be read of what the rules of a sandbox's
+// namespace refused. It is false where that cannot be told.
+func (g *Gateway) Heard(id string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.sandboxes[id]
+	if e == nil || e.strays == nil {
+		return false
+	}
+	waiting, err := nflog.Waiting(e.strays)
+	return !waiting && err == nil
 }
 
 // outageLocked is why no sandbox is served.

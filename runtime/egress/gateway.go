@@ -17,6 +17,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/gateway/upstream"
+	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -92,6 +93,7 @@ type entry struct {
 	names     map[policy.Name]netip.Addr
 	taken     map[netip.Addr]bool // the values of names
 	files     []*os.File          // in the order of control.Add; nil: nothing gets out
+	strays    *os.File            // one of them
 	counters  Counters
 	broken    error      // why the process that serves does not serve this one; nil: it does
 	published *published // nil: nothing gets in
@@ -119,13 +121,16 @@ func New(o Options) *Gateway {
 	}
 }
 
-// Add lets s send out what its policy allows, by three sockets in its network
-// namespace. It takes the files over: they are kept for later processes, and
+// Add lets s send out what its policy allows, by sockets in its network
+// namespace. It takes them over: they are kept for later processes, and
 // closed by Remove or with an error. An ID that is there already is refused
 // with code sbxerr.Exists.
-func (g *Gateway) Add(ctx context.Context, s Sandbox, tcp, dnsPacket, dnsStream *os.File) (err error) {
+func (g *Gateway) Add(ctx context.Context, s Sandbox, by netns.Sockets) (err error) {
 	const op = "egress.add"
-	e := &entry{policy: s.Policy, names: maps.Clone(s.Names), taken: map[netip.Addr]bool{}, files: []*os.File{tcp, dnsPacket, dnsStream}, counters: s.Before}
+	e := &entry{
+		policy: s.Policy, names: maps.Clone(s.Names), taken: map[netip.Addr]bool{}, counters: s.Before,
+		files: []*os.File{by.TCP, by.DNSPacket, by.DNSStream, by.Strays}, strays: by.Strays,
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.close())

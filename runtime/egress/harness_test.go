@@ -21,6 +21,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/dns/dnstest"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/tests/netbox"
 )
 
@@ -198,47 +199,55 @@ func serveEcho(t testing.TB) netip.AddrPort {
 // box is a sandbox's network namespace.
 type box struct{ netbox.Box }
 
-// newBox makes a namespace with its three sockets, and the rule that leads the
-// pool to the first of them.
-func newBox(t testing.TB) (box, []*os.File) {
+// newBox makes a namespace with its sockets, and the rules that lead the pool to
+// them.
+func newBox(t testing.TB) (box, netns.Sockets) {
 	t.Helper()
 	b := box{netbox.New(t)}
-	var files []*os.File
+	var sockets netns.Sockets
 	var err error
-	b.Do(func() { files, err = filesOf(netbox.Open()) })
+	b.Do(func() {
+		var s netbox.Sockets
+		if s, err = netbox.Open(); err == nil {
+			sockets, err = asFiles(s)
+		}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b, files
+	return b, sockets
 }
 
-// sockets are three that lead nowhere, in the namespace of the test.
-func sockets() ([]*os.File, error) { return filesOf(netbox.Listen(0)) }
-
-// filesOf turns sockets into files.
-func filesOf(s netbox.Sockets, err error) ([]*os.File, error) {
+// deadSockets lead nowhere, in the namespace of the test.
+func deadSockets() (netns.Sockets, error) {
+	s, err := netbox.Listen(0)
 	if err != nil {
-		return nil, err
+		return netns.Sockets{}, err
 	}
-	var files []*os.File
-	for _, s := range []interface {
-		File() (*os.File, error)
-		Close() error
-	}{s.TCP, s.DNS, s.DNSStream} {
-		f, err := s.File()
-		if err := errors.Join(err, s.Close()); err != nil {
-			return nil, err
-		}
-		files = append(files, f)
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0) // on which nothing ever comes
+	if err != nil {
+		return netns.Sockets{}, err
 	}
-	return files, nil
+	s.Strays = os.NewFile(uintptr(fd), "strays")
+	return asFiles(s)
+}
+
+// asFiles turns sockets into files.
+func asFiles(s netbox.Sockets) (netns.Sockets, error) {
+	files := netns.Sockets{Strays: s.Strays}
+	var errs [6]error
+	files.TCP, errs[0] = s.TCP.File()
+	files.DNSPacket, errs[1] = s.DNS.File()
+	files.DNSStream, errs[2] = s.DNSStream.File()
+	errs[3], errs[4], errs[5] = s.TCP.Close(), s.DNS.Close(), s.DNSStream.Close()
+	return files, errors.Join(errs[:]...)
 }
 
 // add makes a sandbox in a namespace of its own.
 func (w *world) add(t testing.TB, s Sandbox) box {
 	t.Helper()
-	b, files := newBox(t)
-	if err := w.Add(t.Context(), s, files[0], files[1], files[2]); err != nil {
+	b, sockets := newBox(t)
+	if err := w.Add(t.Context(), s, sockets); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -322,4 +331,10 @@ func until(t testing.TB, what string, ok func() bool) {
 		}
 		time.Sleep(5 * time.Millisecond) // for another process
 	}
+}
+
+// swapped has its sockets in another order.
+func swapped(s netns.Sockets) netns.Sockets {
+	s.TCP, s.DNSPacket = s.DNSPacket, s.TCP
+	return s
 }

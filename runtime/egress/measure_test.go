@@ -93,11 +93,11 @@ func TestTimeOfAnUpdate(t *testing.T) {
 		s.Allow = append(s.Allow, fmt.Sprintf("*.service%d.example:443+8443", i))
 	}
 	for i := range sandboxes {
-		files, err := sockets()
+		sockets, err := deadSockets()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Add(t.Context(), Sandbox{ID: fmt.Sprint("box", i), Policy: s}, files[0], files[1], files[2]); err != nil {
+		if err := w.Add(t.Context(), Sandbox{ID: fmt.Sprint("box", i), Policy: s}, sockets); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -32,10 +32,8 @@ type entrance struct {
 // says, and a listener on the host.
 func newEntrance(t *testing.T, id string) entrance {
 	t.Helper()
-	b, files := newBox(t)
-	for _, f := range files {
-		_ = f.Close()
-	}
+	b, sockets := newBox(t)
+	_ = sockets.Close() // nothing gets out
 	var server net.Listener
 	var err error
 	b.Do(func() { server, err = net.Listen("tcp4", "127.0.0.1:8080") })

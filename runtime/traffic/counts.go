@@ -26,7 +26,7 @@ func (c *Counts) add(e Entry) {
 	switch e.Kind {
 	case Lookup:
 		c.addLookup(e)
-	case Connection, Linked:
+	case Connection, Linked, Packet:
 		c.addConnection(e)
 	}
 }

@@ -19,6 +19,7 @@ const (
 	Lookup     Kind = "lookup"
 	Linked     Kind = "link"    // a connection to another sandbox
 	Inbound    Kind = "inbound" // a connection from outside to a published port
+	Packet     Kind = "packet"  // of another protocol than TCP, which nothing carries
 )
 
 // Entry is one attempt of a sandbox, or to reach it, and what became of it.
@@ -29,7 +30,7 @@ type Entry struct {
 	Verdict  string        `json:"verdict"`           // of proxy.Verdict or dns.Verdict
 	Name     string        `json:"name,omitempty"`    // empty for an address without a name
 	Port     uint16        `json:"port,omitempty"`    // 0 for a lookup; inside, of what came in
-	Type     string        `json:"type,omitempty"`    // of a lookup: "A"
+	Type     string        `json:"type,omitempty"`    // of a lookup: "A"; of a packet: "udp"
 	Address  string        `json:"address,omitempty"` // that was connected to, without the port; empty if none was
 	Peer     string        `json:"peer,omitempty"`    // of what came in: the address and port that it came from
 	Private  bool          `json:"private,omitempty"` // it led to an address that is not public, as a rule has to say
@@ -63,6 +64,9 @@ func entryOfAttempt(a proxy.Attempt) Entry {
 	}
 	if a.Linked {
 		e.Kind, e.Private = Linked, false
+	}
+	if a.Protocol != "" {
+		e.Kind, e.Type = Packet, a.Protocol
 	}
 	if address.IsValid() {
 		e.Address = address.Addr().String()

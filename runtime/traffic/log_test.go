@@ -54,8 +54,9 @@ func TestEntries(t *testing.T) {
 	l.Attempted(attempt("x.example", 5))
 	l.Queried(dns.Query{Sandbox: "a", Name: "y.example", Type: "A", Verdict: dns.Refused, Code: sbxerr.EgressDenied, Reason: "no"})
 	l.Arrived(proxy.Arrival{Sandbox: "a", Peer: netip.MustParseAddrPort("127.0.0.1:4000"), Port: 8080, Verdict: proxy.Failed, Code: sbxerr.EgressDial, Sent: 1, Received: 2})
+	l.Attempted(proxy.Attempt{Sandbox: "a", Protocol: "udp", Asked: netip.MustParseAddrPort("8.8.8.8:53"), Verdict: proxy.Refused, Code: sbxerr.EgressDenied})
 	got := read(t, l, &c)
-	if len(got) != 3 || got[0].Name != "x.example" || got[0].Port != 443 || got[0].Address != "10.1.2.3" || !got[0].Private || got[0].Sent != 5 {
+	if len(got) != 4 || got[0].Name != "x.example" || got[0].Port != 443 || got[0].Address != "10.1.2.3" || !got[0].Private || got[0].Sent != 5 {
 		t.Fatalf("got %+v", got)
 	}
 	if got[1].Kind != Lookup || got[1].Code != sbxerr.EgressDenied || got[1].Verdict != "refused" {
@@ -63,6 +64,12 @@ func TestEntries(t *testing.T) {
 	}
 	if e := got[2]; e.Kind != Inbound || e.Peer != "127.0.0.1:4000" || e.Port != 8080 || e.Verdict != "failed" || e.Code != sbxerr.EgressDial || e.Sent != 1 || e.Received != 2 {
 		t.Errorf("got %+v", e)
+	}
+	if e := got[3]; e.Kind != Packet || e.Type != "udp" || e.Address != "8.8.8.8" || e.Port != 53 || e.Verdict != "refused" || e.Code != sbxerr.EgressDenied {
+		t.Errorf("got %+v", e)
+	}
+	if counts, err := l.Counts("a"); err != nil || counts.Refused != 1 {
+		t.Errorf("counted %+v, %v", counts, err)
 	}
 	if again := read(t, l, &c); len(again) != 0 {
 		t.Errorf("the same %d entries again", len(again))

@@ -14,6 +14,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/netns/nflog"
 )
 
 // Need skips t unless network namespaces, and rules in them, can be made, and the
@@ -89,10 +92,12 @@ type Sockets struct {
 	TCP       *net.TCPListener // to which the rule leads all that goes to the pool
 	DNS       *net.UDPConn
 	DNSStream *net.TCPListener
+	Strays    *os.File // of Open alone: it is told of UDP to the pool
 }
 
 // Open sets up the namespace of the calling thread like a sandbox's: its way, its
-// sockets, and the rule that leads the pool of addresses to the first of them.
+// sockets, and the rules that lead the pool of addresses to the first of them and tell
+// the last one of UDP.
 func Open() (Sockets, error) {
 	// Without src the kernel finds no source address on lo, and takes 0.0.0.0.
 	for _, line := range []string{"ip link set lo up", "ip route add local 198.18.0.0/15 dev lo src 127.0.0.1"} {
@@ -104,7 +109,13 @@ func Open() (Sockets, error) {
 	if err != nil {
 		return Sockets{}, err
 	}
-	return s, command("iptables -w -t nat -A OUTPUT -p tcp -d 198.18.0.0/15 -j REDIRECT --to-ports " + strconv.Itoa(s.TCP.Addr().(*net.TCPAddr).Port))
+	if s.Strays, err = netns.OpenStrays(); err != nil {
+		return Sockets{}, err
+	}
+	return s, errors.Join(
+		command("iptables -w -t nat -A OUTPUT -p tcp -d 198.18.0.0/15 -j REDIRECT --to-ports "+strconv.Itoa(s.TCP.Addr().(*net.TCPAddr).Port)),
+		command("iptables -w -A OUTPUT -p udp -d 198.18.0.0/15 -j NFLOG --nflog-group "+strconv.Itoa(nflog.Group)),
+	)
 }
 
 // Listen opens the sockets in the namespace of the calling thread, those for

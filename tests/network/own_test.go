@@ -57,8 +57,8 @@ func TestHostIsRefused(t *testing.T) {
 	for _, tt := range []struct {
 		mode      string
 		s         sandbox
-		byAddress string // in the mode open nothing is led to the gateway
-	}{{"allow", closed, "SBX-701"}, {"open", open, "unreachable"}} {
+		byAddress string // in the mode open no address is led to the gateway
+	}{{"allow", closed, "SBX-701"}, {"open", open, "refused"}} {
 		t.Run(tt.mode, func(t *testing.T) {
 			check(t, tt.s, []attempt{
 				{"what is public", []string{"http", "http://web.example/"}, "200 I am " + public},

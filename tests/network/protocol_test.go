@@ -51,7 +51,7 @@ func crossings() (list []crossing) {
 	add("P089 QUIC", "udp "+public+":443", "error:", "udp", public+":443")
 	add("P089 UDP", "udp "+public+":5432", "error:", "udp", public+":5432")
 	for name, addr := range map[string]string{"P094 multicast DNS": "224.0.0.251", "P092 multicast": "239.255.255.250"} {
-		add(name, "udp "+addr+":80", "error: a socket, but: network is unreachable", "packet", "udp", addr)
+		add(name, "udp "+addr+":80", "error: a socket, but: operation not permitted", "packet", "udp", addr)
 	}
 	return list
 }

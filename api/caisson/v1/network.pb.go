@@ -562,14 +562,16 @@ func (x *TrafficRequest) GetExec() string {
 type TrafficResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"` // when it began
-	Kind  string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // "connection", "lookup", "link", or "inbound", which came to a published port
+	// "connection"; "lookup"; "link"; "inbound", which came to a published port; "packet", of another
+	// protocol than TCP, which is always refused.
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Of a connection, link or inbound: "allowed", "refused", "failed", "cut", "idle", "stopped". Of
 	// a lookup: "answered", "empty", "absent", "refused", "failed".
 	Verdict       string               `protobuf:"bytes,3,opt,name=verdict,proto3" json:"verdict,omitempty"`
 	Name          string               `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`       // empty for an address without a name
-	Port          uint32               `protobuf:"varint,5,opt,name=port,proto3" json:"port,omitempty"`      // of inbound: inside
-	Type          string               `protobuf:"bytes,6,opt,name=type,proto3" json:"type,omitempty"`       // of a lookup: "A"
-	Address       string               `protobuf:"bytes,7,opt,name=address,proto3" json:"address,omitempty"` // that was connected to
+	Port          uint32               `protobuf:"varint,5,opt,name=port,proto3" json:"port,omitempty"`      // of inbound: inside; 0 for a packet without ports
+	Type          string               `protobuf:"bytes,6,opt,name=type,proto3" json:"type,omitempty"`       // of a lookup: "A"; of a packet: "udp", "icmp" and others
+	Address       string               `protobuf:"bytes,7,opt,name=address,proto3" json:"address,omitempty"` // that was connected to, or that was meant where there is no name
 	Rule          string               `protobuf:"bytes,8,opt,name=rule,proto3" json:"rule,omitempty"`       // that caused the verdict
 	Code          string               `protobuf:"bytes,9,opt,name=code,proto3" json:"code,omitempty"`       // of what was refused or failed
 	Reason        string               `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/cmd/caisson-gateway/confine"
+	"github.com/caisson-run/caisson/netns"
 )
 
 func init() { runtime.LockOSThread() }
@@ -56,7 +57,8 @@ var attempts = map[string]func() error{
 	"listen":                   func() error { l, err := net.Listen("tcp4", "127.0.0.1:0"); return close(l, err) },
 	"a unix socket":            func() error { return socket(unix.AF_UNIX, unix.SOCK_STREAM, 0) },
 	"a netlink socket":         func() error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE) },
-	"change a device by a netlink socket that was open": func() error { return setUp(opened) },
+	"change a device by a netlink socket that was open":      func() error { return setUp(opened) },
+	"change what is logged by a netlink socket of a sandbox": func() error { return unlog(int(strays.Fd())) },
 	"a packet socket": func() error { return socket(unix.AF_PACKET, unix.SOCK_RAW, 0) },
 	"a raw socket":    func() error { return socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP) },
 	"executable memory": func() error {
@@ -134,16 +136,42 @@ func socket(family, kind, protocol int) error {
 // opened is a netlink socket, as the gateway has one.
 var opened int
 
+// strays is one that was opened in a sandbox's namespace, as the gateway has it.
+var strays *os.File
+
+// openStrays opens it in a namespace that is gone with it.
+func openStrays() error {
+	return onThread(func() (err error) {
+		if err = unix.Unshare(unix.CLONE_NEWNET); err == nil {
+			strays, err = netns.OpenStrays()
+		}
+		return err
+	})
+}
+
 // setUp sets lo up, which it is: a question of rights (rtnetlink(7), RTM_NEWLINK).
 func setUp(fd int) error {
+	body := make([]byte, 4, unix.SizeofIfInfomsg)
+	body = binary.NativeEndian.AppendUint32(body, 1) // lo
+	body = binary.NativeEndian.AppendUint32(body, unix.IFF_UP)
+	return ask(fd, unix.RTM_NEWLINK, binary.NativeEndian.AppendUint32(body, unix.IFF_UP))
+}
+
+// unlog ends the logging to group 1 (linux/netfilter/nfnetlink_log.h, NFULNL_CFG_CMD_UNBIND).
+func unlog(fd int) error {
+	body := []byte{unix.AF_UNSPEC, 0, 0, 1} // struct nfgenmsg
+	body = binary.NativeEndian.AppendUint16(body, unix.SizeofRtAttr+1)
+	body = binary.NativeEndian.AppendUint16(body, 1) // NFULA_CFG_CMD
+	return ask(fd, unix.NFNL_SUBSYS_ULOG<<8|1, append(body, 2, 0, 0, 0))
+}
+
+// ask sends a request and returns what the kernel says of it.
+func ask(fd int, kind uint16, body []byte) error {
 	native := binary.NativeEndian
-	b := native.AppendUint32(nil, unix.SizeofNlMsghdr+unix.SizeofIfInfomsg)
-	b = native.AppendUint16(b, unix.RTM_NEWLINK)
+	b := native.AppendUint32(nil, uint32(unix.SizeofNlMsghdr+len(body)))
+	b = native.AppendUint16(b, kind)
 	b = native.AppendUint16(b, unix.NLM_F_REQUEST|unix.NLM_F_ACK)
-	b = append(b, make([]byte, 8+4)...)
-	b = native.AppendUint32(b, 1) // lo
-	b = native.AppendUint32(b, unix.IFF_UP)
-	b = native.AppendUint32(b, unix.IFF_UP)
+	b = append(append(b, make([]byte, 8)...), body...)
 	if err := unix.Sendto(fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err
 	}
@@ -158,6 +186,10 @@ func setUp(fd int) error {
 func main() {
 	var err error
 	if opened, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if err := openStrays(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

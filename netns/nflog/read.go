@@ -1,0 +1,167 @@
+package nflog
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Group is the one that rules log to.
+const Group = 1
+
+const msgPacket = unix.NFNL_SUBSYS_ULOG << 8 // NFULNL_MSG_PACKET
+
+// The attributes of a packet's message, NFULA_ of linux/netfilter/nfnetlink_log.h.
+const (
+	attrPayload = 9
+	attrSeq     = 12
+)
+
+// Packet is what is known of one that a rule logged.
+type Packet struct {
+	Protocol    byte           // IPPROTO_TCP and others
+	Destination netip.AddrPort // without a port it is 0
+	// Opens tells that it is the first one of a connection. All of protocols without
+	// connections do.
+	Opens bool
+	// Missed is how many packets before it are not known of: nobody read them in time.
+	Missed uint64
+}
+
+// Reader reads packets. One goroutine uses it; Close may be called by others.
+type Reader struct {
+	file *os.File
+	raw  syscall.RawConn
+	buf  [4096]byte
+	next uint32 // number of the packet to come
+	any  bool   // one came already
+}
+
+// NewReader reads from a copy of a socket that packets are logged to, in whatever process it is.
+func NewReader(socket *os.File) (*Reader, error) {
+	fd, err := unix.FcntlInt(socket.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("copy the socket for logged packets", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil { // or it would not be polled
+		return nil, errors.Join(os.NewSyscallError("have the socket for logged packets not block", err), unix.Close(fd))
+	}
+	r := &Reader{file: os.NewFile(uintptr(fd), socket.Name())}
+	if r.raw, err = r.file.SyscallConn(); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// Close ends the reading.
+func (r *Reader) Close() error { return r.file.Close() }
+
+// Next waits for a packet, until r is closed, which is an error.
+func (r *Reader) Next() (Packet, error) {
+	for {
+		n, err := r.receive()
+		if err != nil {
+			return Packet{}, err
+		}
+		if p, ok := r.parse(r.buf[:n]); ok {
+			return p, nil
+		}
+	}
+}
+
+// receive waits for a message of the kernel. It has no bytes if it is another's.
+func (r *Reader) receive() (n int, err error) {
+	inner := r.raw.Read(func(fd uintptr) bool {
+		var from unix.Sockaddr
+		n, from, err = unix.Recvfrom(int(fd), r.buf[:], unix.MSG_DONTWAIT)
+		if sender, ok := from.(*unix.SockaddrNetlink); err == nil && (!ok || sender.Pid != 0) {
+			n = 0
+		}
+		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
+	})
+	return n, cmp.Or(inner, err)
+}
+
+// parse reads one message. The kernel makes one for each packet.
+func (r *Reader) parse(b []byte) (Packet, bool) {
+	messages, err := syscall.ParseNetlinkMessage(b)
+	if err != nil || len(messages) == 0 || messages[0].Header.Type != msgPacket || len(messages[0].Data) < 4 {
+		return Packet{}, false
+	}
+	var p Packet
+	ok := false
+	for kind, value := range attributes(messages[0].Data[4:]) { // after a struct nfgenmsg
+		switch {
+		case kind == attrSeq && len(value) == 4:
+			p.Missed = r.missed(binary.BigEndian.Uint32(value))
+		case kind == attrPayload:
+			ok = p.read(value)
+		}
+	}
+	return p, ok
+}
+
+// missed counts the packets between the one before and that with the number seq.
+func (r *Reader) missed(seq uint32) uint64 {
+	gap := seq - r.next
+	if !r.any {
+		gap = 0
+	}
+	r.next, r.any = seq+1, true
+	return uint64(gap)
+}
+
+// attributes goes through those of a message (netlink(7)): their types and what they hold.
+func attributes(b []byte) func(func(uint16, []byte) bool) {
+	return func(yield func(uint16, []byte) bool) {
+		for len(b) >= unix.SizeofRtAttr {
+			n := int(binary.NativeEndian.Uint16(b))
+			if n < unix.SizeofRtAttr || n > len(b) || !yield(binary.NativeEndian.Uint16(b[2:]), b[unix.SizeofRtAttr:n]) {
+				return
+			}
+			b = b[min((n+3)&^3, len(b)):]
+		}
+	}
+}
+
+// read takes what is known from the begin of a packet, and reports whether it is one.
+func (p *Packet) read(b []byte) bool {
+	var to netip.Addr
+	switch {
+	case len(b) >= 20 && b[0]>>4 == 4:
+		to, _ = netip.AddrFromSlice(b[16:20])
+		p.Protocol, b = b[9], b[min(int(b[0]&0xf)*4, len(b)):]
+	case len(b) >= 40 && b[0]>>4 == 6:
+		to, _ = netip.AddrFromSlice(b[24:40])
+		p.Protocol, b = b[6], b[40:]
+	default:
+		return false
+	}
+	port := uint16(0)
+	if ported := p.Protocol == unix.IPPROTO_TCP || p.Protocol == unix.IPPROTO_UDP; ported && len(b) >= 4 {
+		port = binary.BigEndian.Uint16(b[2:])
+	}
+	const syn, ack = 0x02, 0x10
+	p.Opens = p.Protocol != unix.IPPROTO_TCP || len(b) > 13 && b[13]&(syn|ack) == syn
+	p.Destination = netip.AddrPortFrom(to, port)
+	return true
+}
+
+// Waiting reports whether a packet waits on a socket to be read, by whoever reads.
+func Waiting(socket *os.File) (waiting bool, err error) {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return false, err
+	}
+	inner := raw.Control(func(fd uintptr) {
+		var n int
+		n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		waiting = n > 0
+	})
+	return waiting, errors.Join(inner, err)
+}

@@ -1,0 +1,99 @@
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/netns/nflog"
+)
+
+// Of linux/netfilter/nfnetlink_log.h.
+const (
+	msgConfig = unix.NFNL_SUBSYS_ULOG<<8 | 1 // NFULNL_MSG_CONFIG
+
+	cfgCmd     = 1 // NFULA_CFG_CMD
+	cfgMode    = 2 // NFULA_CFG_MODE
+	cfgBufSize = 3 // NFULA_CFG_NLBUFSIZ
+	cfgQThresh = 5 // NFULA_CFG_QTHRESH
+	cfgFlags   = 6 // NFULA_CFG_FLAGS
+
+	cmdBind    = 1 // NFULNL_CFG_CMD_BIND
+	copyPacket = 2 // NFULNL_COPY_PACKET
+	flagSeq    = 1 // NFULNL_CFG_F_SEQ
+)
+
+// snap is how much of a packet is passed on, in bytes: a header of IPv6, and of TCP up to
+// the flags.
+const snap = 40 + 14
+
+// messageSize is the room for one message. Without it each takes that of a page, and the
+// socket holds few.
+const messageSize = 256
+
+// OpenStrays opens a socket on which the packets come that the rules of the calling
+// thread's namespace log to nflog.Group. That takes CAP_NET_ADMIN in the user namespace which owns it.
+// While the socket is open, wherever it is passed to, there can be no other. It is not
+// for the poller of who opens it, whom each packet would wake.
+func OpenStrays() (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, fmt.Errorf("open a socket for logged packets: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "logged packets")
+	if err := bindStrays(fd); err != nil {
+		return nil, errors.Join(fmt.Errorf("have packets logged (nfnetlink_log): %w", err), f.Close())
+	}
+	return f, nil
+}
+
+// bindStrays makes the socket the one of the group. What does not fit into it is lost, and shows as
+// a gap in the numbers of the packets: that is no error of who reads.
+func bindStrays(fd int) error {
+	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_NO_ENOBUFS, 1); err != nil {
+		return err
+	}
+	if err := unix.Sendto(fd, straysRequest().Serialize(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
+	}
+	return acknowledged(fd)
+}
+
+// straysRequest asks for each packet by itself, with its number.
+func straysRequest() *nl.NetlinkRequest {
+	req := nl.NewNetlinkRequest(msgConfig, unix.NLM_F_ACK)
+	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, ResId: nl.NativeEndian().Uint16(nl.BEUint16Attr(nflog.Group))})
+	req.AddData(nl.NewRtAttr(cfgCmd, []byte{cmdBind}))
+	req.AddData(nl.NewRtAttr(cfgMode, append(nl.BEUint32Attr(snap), copyPacket, 0)))
+	req.AddData(nl.NewRtAttr(cfgBufSize, nl.BEUint32Attr(messageSize)))
+	req.AddData(nl.NewRtAttr(cfgQThresh, nl.BEUint32Attr(1)))
+	req.AddData(nl.NewRtAttr(cfgFlags, nl.BEUint16Attr(flagSeq)))
+	return req
+}
+
+// acknowledged reads the answer, which is there when the request is sent. Nothing else
+// can be before it.
+func acknowledged(fd int) error {
+	var buf [512]byte
+	n, _, err := unix.Recvfrom(fd, buf[:], unix.MSG_DONTWAIT)
+	if err != nil {
+		return err
+	}
+	messages, err := syscall.ParseNetlinkMessage(buf[:n])
+	if err != nil {
+		return err
+	}
+	for _, m := range messages {
+		if m.Header.Type == unix.NLMSG_ERROR && len(m.Data) >= 4 {
+			if errno := -int32(nl.NativeEndian().Uint32(m.Data)); errno != 0 {
+				return unix.Errno(errno)
+			}
+			return nil
+		}
+	}
+	return errors.New("the kernel does not answer")
+}

@@ -1,0 +1,109 @@
+package netns
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/netns/nflog"
+)
+
+// told returns the packets of which the socket of s tells until one goes to last.
+func told(t *testing.T, s *Sockets, last netip.AddrPort) []nflog.Packet {
+	t.Helper()
+	r, err := nflog.NewReader(s.Strays)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	late := time.AfterFunc(10*time.Second, func() { _ = r.Close() })
+	defer late.Stop()
+	var all []nflog.Packet
+	for {
+		p, err := r.Next()
+		if err != nil {
+			t.Fatalf("after %v: %v", all, err)
+		}
+		if p.Destination == last {
+			return all
+		}
+		all = append(all, p)
+	}
+}
+
+// What the rules let go nowhere is told of, whatever its protocol; what they lead, and
+// what stays inside, is not.
+func TestStraysAreTold(t *testing.T) {
+	eachBackend(t, func(t *testing.T, _ backend) {
+		path := create(t)
+		s := mustLead(t, path, pool)
+		n := open(t, path)
+		send := func(kind, proto int, to string, body []byte) nflog.Packet {
+			at := netip.MustParseAddrPort(to)
+			_ = unix.Sendto(socketInside(t, n, domain(at), kind, proto, false), body, 0, sockaddr(at)) // it may be refused
+			return nflog.Packet{Protocol: byte(proto), Destination: at, Opens: true}
+		}
+		connect := func(to string) nflog.Packet {
+			_ = connectInside(t, n, to, false)
+			return nflog.Packet{Protocol: unix.IPPROTO_TCP, Destination: netip.MustParseAddrPort(to), Opens: true}
+		}
+		for _, inside := range []string{"198.18.0.5:443", "127.0.0.1:53", "127.0.0.1:4000", "[::1]:4000"} {
+			connect(inside)
+		}
+		send(unix.SOCK_DGRAM, unix.IPPROTO_UDP, "127.0.0.1:53", []byte("question"))
+		echo := []byte{8, 0, 0xf7, 0xff, 0, 0, 0, 0} // RFC 792
+		want := []nflog.Packet{
+			connect("9.9.9.9:443"), connect("169.254.169.254:80"), connect("[2001:db8::1]:22"),
+			send(unix.SOCK_DGRAM, unix.IPPROTO_UDP, "8.8.8.8:53", []byte("question")),
+			send(unix.SOCK_DGRAM, unix.IPPROTO_UDP, "198.18.0.5:443", []byte("hello")), // QUIC to an allowed name
+			send(unix.SOCK_DGRAM, unix.IPPROTO_UDP, "[2001:db8::1]:53", []byte("question")),
+			send(unix.SOCK_DGRAM, unix.IPPROTO_UDP, "224.0.0.251:5353", []byte("who")),
+			send(unix.SOCK_RAW, unix.IPPROTO_ICMP, "1.1.1.1:0", echo),
+		}
+		got := told(t, s, connect("192.0.2.99:1").Destination)
+		if !slices.Equal(got, want) {
+			t.Errorf("told of\n%v, want\n%v", got, want)
+		}
+	})
+}
+
+// A sandbox that sends faster than anybody reads loses no count.
+func TestStraysThatAreMissedAreCounted(t *testing.T) {
+	needRoot(t)
+	path := create(t)
+	s := mustLead(t, path)
+	n := open(t, path)
+	fd := socketInside(t, n, unix.AF_INET, unix.SOCK_DGRAM, 0, false)
+	const many = 5000
+	for range many {
+		_ = unix.Sendto(fd, []byte("flood"), 0, sockaddr(netip.MustParseAddrPort("8.8.8.8:53"))) // it is refused
+	}
+	r, err := nflog.NewReader(s.Strays)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	read, missed := uint64(0), uint64(0)
+	late := time.AfterFunc(10*time.Second, func() { _ = r.Close() })
+	defer late.Stop()
+	for last := false; !last; {
+		waiting, err := nflog.Waiting(s.Strays)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !waiting { // what comes now has the number after those that were lost
+			_ = unix.Sendto(fd, []byte("last"), 0, sockaddr(netip.MustParseAddrPort("8.8.8.8:54")))
+		}
+		p, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, missed, last = read+1, missed+p.Missed, p.Destination.Port() == 54
+	}
+	if read+missed != many+1 || missed == 0 {
+		t.Errorf("%d were read and %d missed; want %d together, and some missed", read, missed, many+1)
+	}
+}
