@@ -81,10 +81,7 @@ func TestAuthorOfWhatWaited(t *testing.T) {
 	waited := s.script(t, "./client echo "+elsewhere+":5432 & sleep 0.3; kill -9 $!; wait; true")
 	time.AfterFunc(500*time.Millisecond, func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
 	other := s.script(t, "sleep 1.5; ./client echo "+elsewhere+":5432")
-	var list []entry
-	for begin := time.Now(); len(list) < 2 && time.Since(begin) < 5*time.Second; time.Sleep(20 * time.Millisecond) {
-		list = traffic(t, s) // a connection has its record when the gateway saw its end
-	}
+	list := s.recorded(t, func(list []entry) bool { return len(list) >= 2 })
 	if len(list) != 2 || list[0].Exec != waited || list[1].Exec != other {
 		t.Errorf("commands %s and %s: %+v", waited, other, list)
 	}

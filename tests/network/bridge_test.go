@@ -274,11 +274,8 @@ func TestBridgeFlushed(t *testing.T) {
 	whole := h.traces(t)
 	for _, table := range []string{"filter", "mangle", "nat"} {
 		h.host.run(t, "iptables -w -t "+table+" -F")
-		begin := time.Now()
-		for h.traces(t) != whole {
-			if time.Since(begin) > 2*time.Second {
-				t.Fatalf("%s is not as it was:\n%s\nbefore:\n%s", table, h.traces(t), whole)
-			}
+		if !until(2*time.Second, func() bool { return h.traces(t) == whole }) {
+			t.Fatalf("%s is not as it was:\n%s\nbefore:\n%s", table, h.traces(t), whole)
 		}
 		s.await(t, 5*time.Second, "echo ping", "udp", public+":5432")
 		if said := s.try("echo", private+":5432"); !strings.Contains(said, "error:") {

@@ -23,11 +23,8 @@ func TestBrokenSocket(t *testing.T) {
 		t.Fatalf("before: %+v", detail)
 	}
 	s.endListeners(t)
-	for begin := time.Now(); detail.Failure == ""; time.Sleep(20 * time.Millisecond) {
-		if time.Since(begin) > 10*time.Second {
-			t.Fatal("nobody is told")
-		}
-		daemon.Run(t, "inspect", s.id).JSON(t, &detail)
+	if !until(10*time.Second, func() bool { daemon.Run(t, "inspect", s.id).JSON(t, &detail); return detail.Failure != "" }) {
+		t.Fatal("nobody is told")
 	}
 	if !strings.Contains(detail.Failure, "SBX-707") {
 		t.Errorf("inspect: %q", detail.Failure)

@@ -153,10 +153,7 @@ func TestPublishSeen(t *testing.T) {
 	notReached(t, address) // nothing listens inside yet
 	s.serve(t)
 	reached(t, address)
-	var list []entry
-	for begin := time.Now(); len(list) < 2 && time.Since(begin) < 5*time.Second; time.Sleep(20 * time.Millisecond) {
-		list = traffic(t, s)
-	}
+	list := s.recorded(t, func(list []entry) bool { return len(list) >= 2 })
 	if !slices.ContainsFunc(list, func(e entry) bool {
 		return e.Kind == "inbound" && e.Verdict == "failed" && e.Port == 8080 && e.Code == "SBX-705"
 	}) {
@@ -226,21 +223,10 @@ func TestPublishDaemonKilled(t *testing.T) {
 
 // A ready sandbox can be reached too.
 func TestPublishFromPool(t *testing.T) {
-	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		var stats struct{ Pools []struct{ Ready int } }
-		daemon.Run(t, "stats", "--json").JSON(t, &stats)
-		if len(stats.Pools) == 1 && stats.Pools[0].Ready == 1 {
-			break
-		}
-		if time.Since(begin) > 30*time.Second {
-			t.Fatalf("no sandbox is ready: %+v", stats)
-		}
-	}
+	hits := ready(t, daemon, "ready")
 	s := create(t, "--profile", "ready", "-p", "0:"+insidePort)
-	var stats struct{ Pools []struct{ Hits int } }
-	daemon.Run(t, "stats", "--json").JSON(t, &stats)
-	if stats.Pools[0].Hits != 1 {
-		t.Errorf("it is not from the pool: %+v", stats)
+	if p := poolOf(t, daemon, "ready"); p.Hits != hits+1 {
+		t.Errorf("it is not from the pool: %+v, %d hits before", p, hits)
 	}
 	s.serve(t)
 	reached(t, s.port(t))

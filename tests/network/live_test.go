@@ -188,13 +188,8 @@ func TestDaemonKilled(t *testing.T) {
 	}
 	pid := gateway(t, daemon)
 	daemon.Kill(t)
-	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if syscall.Kill(pid, 0) != nil {
-			break
-		}
-		if time.Since(begin) > 5*time.Second {
-			t.Fatal("the gateway outlived its daemon")
-		}
+	if !until(5*time.Second, func() bool { return syscall.Kill(pid, 0) != nil }) {
+		t.Fatal("the gateway outlived its daemon")
 	}
 	daemon.Launch(t)
 	if after := counters(t, s); !maps.Equal(after, before) {

@@ -92,10 +92,7 @@ func TestHostByPrivate(t *testing.T) {
 	})
 	const want = own + ":5432,private\n" + ownName + ":80,private\n" + ownNameV6 + ":5432,private\n"
 	var rules string
-	for begin := time.Now(); rules != want && time.Since(begin) < 5*time.Second; time.Sleep(20 * time.Millisecond) {
-		rules = daemon.Run(t, "policy", "learn", s.id).Stdout // a connection has its record when the gateway saw its end
-	}
-	if rules != want {
+	if !until(5*time.Second, func() bool { rules = daemon.Run(t, "policy", "learn", s.id).Stdout; return rules == want }) {
 		t.Errorf("learnt %q, want %q", rules, want)
 	}
 	d := launch(t, "network: {dns: ["+resolver+"], map: {mapped.example: \""+own+":80\"}}\n")

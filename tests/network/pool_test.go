@@ -29,25 +29,33 @@ func launchIn(t *testing.T, enter []string, config string) *harness.Daemon {
 	return d
 }
 
-// ready waits until the pool of the profile web is full, and returns how many requests it has served.
-func ready(t *testing.T, d *harness.Daemon) int64 {
+// pool is what stats tell of one.
+type pool struct {
+	Profile           string
+	Ready, Size, Hits int64
+}
+
+// poolOf is that of a profile, which there is one of.
+func poolOf(t *testing.T, d *harness.Daemon, profile string) (p pool) {
 	t.Helper()
-	var st struct {
-		Pools []struct {
-			Profile           string
-			Ready, Size, Hits int64
+	var stats struct{ Pools []pool }
+	d.Run(t, "stats", "--json").JSON(t, &stats)
+	for _, other := range stats.Pools {
+		if other.Profile == profile {
+			p = other
 		}
 	}
-	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(20 * time.Millisecond) { // nothing announces it
-		d.Run(t, "stats", "--json").JSON(t, &st)
-		for _, p := range st.Pools {
-			if p.Profile == "web" && p.Ready == p.Size {
-				return p.Hits
-			}
-		}
+	return p
+}
+
+// ready waits until the pool of a profile is full, and returns how many requests it has served.
+func ready(t *testing.T, d *harness.Daemon, profile string) int64 {
+	t.Helper()
+	var p pool
+	if !until(time.Minute, func() bool { p = poolOf(t, d, profile); return p.Size > 0 && p.Ready == p.Size }) {
+		t.Fatalf("the pool is not full: %+v", p)
 	}
-	t.Fatalf("the pool is not full: %+v", st)
-	return 0
+	return p.Hits
 }
 
 // A ready sandbox gets the policy of who takes it, and no other.
@@ -63,7 +71,7 @@ func TestPool(t *testing.T) {
 		{[]string{"--allow", "93.184.215.96/29:80"}, "http://" + elsewhere + "/", "http://" + public + "/"},
 		{nil, "http://web.example/", "http://" + elsewhere + "/"},
 	} {
-		if hits := ready(t, d); hits != int64(i) {
+		if hits := ready(t, d, "web"); hits != int64(i) {
 			t.Fatalf("%d hits before request %d", hits, i)
 		}
 		id := strings.TrimSpace(d.Run(t, append([]string{"create", "--profile", "web", "--workspace", clientDir(t) + ":ro"}, tt.flags...)...).Stdout)

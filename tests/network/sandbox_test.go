@@ -90,10 +90,18 @@ func (s sandbox) try(args ...string) string {
 func (s sandbox) await(t *testing.T, atMost time.Duration, want string, args ...string) {
 	t.Helper()
 	var said string
-	for begin := time.Now(); time.Since(begin) < atMost; time.Sleep(50 * time.Millisecond) {
-		if said = s.try(args...); strings.Contains(said, want) {
-			return
+	if !until(atMost, func() bool { said = s.try(args...); return strings.Contains(said, want) }) {
+		t.Fatalf("%q: %q for %s, want %q", args, said, atMost, want)
+	}
+}
+
+// until repeats done until it says true, for what nothing announces, and reports whether
+// that came in time.
+func until(atMost time.Duration, done func() bool) bool {
+	for begin := time.Now(); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Since(begin) > atMost {
+			return false
 		}
 	}
-	t.Fatalf("%q: %q for %s, want %q", args, said, atMost, want)
+	return true
 }

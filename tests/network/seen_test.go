@@ -28,6 +28,14 @@ func traffic(t *testing.T, s sandbox) []entry {
 	return list
 }
 
+// recorded waits until the records of s are complete, and returns those that there are in
+// the end. A connection has its record when the gateway saw its end, after the client.
+func (s sandbox) recorded(t *testing.T, complete func([]entry) bool) (list []entry) {
+	t.Helper()
+	until(5*time.Second, func() bool { list = traffic(t, s); return complete(list) })
+	return list
+}
+
 // Every attempt has a record, and the counters agree.
 func TestSeen(t *testing.T) {
 	reaches(t, "web.example:80", "db.example:5432")
@@ -37,10 +45,9 @@ func TestSeen(t *testing.T) {
 	s.try("echo", "db.example:5432")
 	s.try("http", "http://other.example/")
 	s.try("http", "http://inside.example/")
-	list := traffic(t, s)
-	for begin := time.Now(); !slices.ContainsFunc(list, func(e entry) bool { return e.Kind == "connection" && e.Name == "inside.example" }) && time.Since(begin) < 5*time.Second; {
-		list = traffic(t, s) // a connection has its record when the gateway saw its end, after the client
-	}
+	list := s.recorded(t, func(list []entry) bool {
+		return slices.ContainsFunc(list, func(e entry) bool { return e.Kind == "connection" && e.Name == "inside.example" })
+	})
 	for _, want := range []entry{
 		{Kind: "connection", Verdict: "allowed", Name: "web.example", Port: 80, Address: public},
 		{Kind: "connection", Verdict: "allowed", Name: "db.example", Port: 5432, Address: public},
