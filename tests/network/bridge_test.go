@@ -180,6 +180,7 @@ func TestBridge(t *testing.T) {
 		{"a name, by the system's resolver", []string{"http", "http://web.example/"}, "200 I am " + public},
 		{"its own address", []string{"spoof", address, public + ":5432"}, "echo ping"},
 	})
+	checkSettings(t, s, settings+bridgeSettings)
 	for _, a := range []struct {
 		attempt
 		control *world // where the same succeeds; nil where nobody else could
