@@ -9,11 +9,11 @@ import (
 )
 
 type entry struct {
-	Kind, Verdict, Name, Address, Rule, Code, Reason, Peer, Exec string
-	Port                                                         int
-	Sent                                                         int64   `json:"sent_bytes"`
-	Received                                                     int64   `json:"received_bytes"`
-	Duration                                                     float64 `json:"duration_ms"`
+	Kind, Type, Verdict, Name, Address, Rule, Code, Reason, Peer, Exec string
+	Port                                                               int
+	Sent                                                               int64   `json:"sent_bytes"`
+	Received                                                           int64   `json:"received_bytes"`
+	Duration                                                           float64 `json:"duration_ms"`
 }
 
 func traffic(t *testing.T, s sandbox) []entry {
