@@ -174,6 +174,7 @@ func (m *Manager) dropExec(s *sandbox, e *execution) error {
 	close(e.kept)
 	s.idleLocked()
 	s.mu.Unlock()
+	s.rearm() // the alarm may have come while the command counted as one that runs
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("drop command %d of sandbox %s: %w", e.number(), s.id, err)
 	}

@@ -300,6 +300,43 @@ func TestBusySandboxIsNotIdle(t *testing.T) {
 	within(t, "the end", s.gone)
 }
 
+// TestIdleAfterAFailedStart: where the idle time is over while a start is under way
+// that fails, the sandbox ends after as much time again, without another command.
+func TestIdleAfterAFailedStart(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	idle := 200 * time.Millisecond
+	f.session(t, CreateRequest{Name: "s", IdleTimeout: &idle})
+	s, err := f.find(callerContext(t), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(callerContext(t))
+	defer leave()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := f.StartExec(ctx, "s", script("unanswered"))
+		failed <- err
+	}()
+	for deadline := time.Now().Add(soon); s.armed() || s.info().Execs == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the alarm does not come during the start")
+		}
+	}
+	leave()
+	wantError(t, within(t, "the failure", failed), sbxerr.Canceled)
+	within(t, "the end", s.gone)
+	if !errors.Is(s.endCause(), ErrIdle) {
+		t.Errorf("it ended because %v", s.endCause())
+	}
+}
+
+func (s *sandbox) armed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.alarm != nil
+}
+
 // TestCallersMayComeBack: a foreground command outlives its caller for a grace.
 func TestCallersMayComeBack(t *testing.T) {
 	f := newFixture(t)
