@@ -56,17 +56,10 @@ func listedAt(dir int, name string) (files.Info, error) {
 	return i, err
 }
 
-// The times that the API can tell: of the years 1 to 9999. Anyone can give a file
-// another one (utimensat(2)).
-const (
-	minTime = -62135596800
-	maxTime = 253402300799
-)
-
 func infoOf(stat *syscall.Stat_t) files.Info {
 	return files.Info{
 		Type: typeOf(stat.Mode), Mode: stat.Mode & 0o7777, UID: stat.Uid, GID: stat.Gid,
-		Size: max(stat.Size, 0), Mtime: min(max(int64(stat.Mtim.Sec), minTime), maxTime), Nanos: uint32(stat.Mtim.Nsec),
+		Size: max(stat.Size, 0), Mtime: files.BoundTime(int64(stat.Mtim.Sec)), Nanos: uint32(stat.Mtim.Nsec),
 	}
 }
 

@@ -87,6 +87,17 @@ func (t Type) String() string {
 	return names[t]
 }
 
+// The times that the API can tell: of the years 1 to 9999. Anyone can give a file
+// another one (utimensat(2)).
+const (
+	MinTime = -62135596800
+	MaxTime = 253402300799
+)
+
+// BoundTime is the nearest time to sec that the API can tell, both in seconds since
+// 1970.
+func BoundTime(sec int64) int64 { return min(max(sec, MinTime), MaxTime) }
+
 // Info describes an entry of a file system.
 type Info struct {
 	Path  string // list, copy: below the directory, "" is that itself; else as it was asked for
@@ -95,7 +106,7 @@ type Info struct {
 	UID   uint32 // in the sandbox
 	GID   uint32
 	Size  int64 // bytes
-	Mtime int64 // seconds since 1970
+	Mtime int64 // seconds since 1970, from MinTime to MaxTime; older builds' init told any
 	Nanos uint32
 	Link  string // target of a symlink or link
 }

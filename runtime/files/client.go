@@ -262,10 +262,11 @@ func broken(err error) error {
 
 func unexpected(kind wire.Kind) error { return broken(fmt.Errorf("unexpected frame %d", kind)) }
 
-// infoOf is i as callers see it, at path.
+// infoOf is i as callers see it, at path. DecodeInfo has bounded all but the time,
+// which no call of the API could tell otherwise.
 func infoOf(i wire.Info, path string) Info {
 	return Info{
 		Path: path, Type: i.Type.String(), Size: i.Size, Mode: i.Mode, UID: i.UID, GID: i.GID,
-		ModTime: time.Unix(i.Mtime, int64(i.Nanos)).UTC(), Link: i.Link,
+		ModTime: time.Unix(wire.BoundTime(i.Mtime), int64(i.Nanos)).UTC(), Link: i.Link,
 	}
 }

@@ -26,8 +26,8 @@ type Info struct {
 	Mode    uint32 // the lowest 12 bits
 	UID     uint32 // in the sandbox
 	GID     uint32
-	ModTime time.Time
-	Link    string // target of a symlink
+	ModTime time.Time // of the years 1 to 9999
+	Link    string    // target of a symlink; empty for one that a listing cannot read
 }
 
 // The types of an Info that callers tell apart.

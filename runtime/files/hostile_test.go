@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"strings"
 	"syscall"
@@ -188,6 +189,24 @@ func TestFloodsAreBounded(t *testing.T) {
 	} {
 		if err := requests[tc.op](testContext(t), hostile(t, limits, tc.act)); sbxerr.Of(err) != tc.code {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A time that no answer of the API can hold is told as the nearest that one can,
+// whatever the process says: older builds' pass on what a file has.
+func TestTimesAreBounded(t *testing.T) {
+	for sec, want := range map[int64]string{
+		math.MinInt64: "0001-01-01T00:00:00Z", -1: "1969-12-31T23:59:59Z", 1 << 33: "2242-03-16T12:56:32Z", math.MaxInt64: "9999-12-31T23:59:59Z",
+	} {
+		i := wire.Info{Type: wire.TypeFile, Path: "a", Mtime: sec}
+		found, err := hostile(t, DefaultLimits(), says(i.Frame(), aDone)).Stat(testContext(t), "/x", false)
+		if got := found.ModTime.Format(time.RFC3339); err != nil || got != want {
+			t.Errorf("stat: %d is told as %s, want %s, %v", sec, got, want, err)
+		}
+		list, _, err := hostile(t, DefaultLimits(), says(i.Frame(), aDone)).ListDir(testContext(t), "/x", 1)
+		if err != nil || len(list) != 1 || list[0].ModTime.Format(time.RFC3339) != want {
+			t.Errorf("list: %d is told as %+v, want %s, %v", sec, list, want, err)
 		}
 	}
 }

@@ -31,8 +31,8 @@ type FileInfo struct {
 	Mode          uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"` // permission bits
 	Uid           uint32                 `protobuf:"varint,5,opt,name=uid,proto3" json:"uid,omitempty"`   // in the sandbox
 	Gid           uint32                 `protobuf:"varint,6,opt,name=gid,proto3" json:"gid,omitempty"`
-	ModifiedAt    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
-	Link          string                 `protobuf:"bytes,8,opt,name=link,proto3" json:"link,omitempty"` // target of a symlink
+	ModifiedAt    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"` // of the years 1 to 9999: another is told as the nearest of these
+	Link          string                 `protobuf:"bytes,8,opt,name=link,proto3" json:"link,omitempty"`                               // target of a symlink; empty where a listing cannot read it, and for all else
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
