@@ -86,7 +86,8 @@ func (m *Manager) match(ctx context.Context, r CreateRequest) (*sandbox, error) 
 	return nil, nil
 }
 
-// differs says which settings of s are not those of r.
+// differs says which settings of s, as it was created, are not those of r: what
+// Update changed since does not count, so that a script can run again.
 func (r CreateRequest) differs(s *sandbox) error {
 	have := s.kept().Settings
 	have.Ensure, have.Key = r.Ensure, r.Key // ways to ask, not settings

@@ -167,7 +167,13 @@ func TestEnsureAndKeys(t *testing.T) {
 	if again := f.session(t, r); again.ID != first.ID {
 		t.Error("another one with the same settings")
 	}
-	r.Labels = map[string]string{"a": "c"}
+	if _, err := f.Update(ctx, "s", UpdateRequest{IdleTimeout: ptr(time.Hour), Labels: map[string]string{"a": "c"}}); err != nil {
+		t.Fatal(err)
+	}
+	if again := f.session(t, r); again.ID != first.ID || again.Labels["a"] != "c" || again.IdleTimeout != time.Hour {
+		t.Errorf("after an update: %+v", again)
+	}
+	r.Labels = map[string]string{"a": "c"} // what it has by now
 	_, err := f.Create(ctx, r)
 	wantError(t, err, sbxerr.Exists, "other settings: labels")
 	r.IdleTimeout, r.Limits = ptr(time.Hour), LimitsRequest{MemoryBytes: ptr(int64(64 << 20)), PIDs: ptr(int64(64))}

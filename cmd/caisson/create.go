@@ -11,7 +11,8 @@ const createLong = `Make a sandbox that lives until it is removed, its time is o
 ran in it for too long, and print its ID. caisson exec runs commands in it.
 
 With --ensure, a live sandbox of the same name that was made with the same
-settings is the answer; one with other settings is an error that names them.`
+settings is the answer; one with other settings is an error that names them.
+What caisson update changed since does not count: it stays as it is.`
 
 func (a *app) createCommand() *cobra.Command {
 	var f sandboxFlags

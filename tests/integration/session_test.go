@@ -29,6 +29,13 @@ func TestEnsure(t *testing.T) {
 	if again := box(t, daemon, "one", "--ensure", "-m", "64M", "-l", "a=b"); again != id {
 		t.Errorf("the same settings gave %s, not %s", again, id)
 	}
+	daemon.Run(t, "update", "-m", "65M", "-l", "a=c", "one") // a script that runs again does not know
+	if again := box(t, daemon, "one", "--ensure", "-m", "64M", "-l", "a=b"); again != id {
+		t.Errorf("after an update the settings of the creation gave %s, not %s", again, id)
+	}
+	if l := list(t, daemon); l[0].Labels["a"] != "c" {
+		t.Errorf("what update changed is undone: %+v", l[0])
+	}
 	f := daemon.Refused(t, "SBX-106", "create", "--json", "--ensure", "--name", "one", "-m", "65M", "-l", "a=c")
 	if !strings.HasSuffix(f.Error.Message, "sandbox one was made with other settings: limits.memory_bytes, labels") {
 		t.Errorf("message %q", f.Error.Message)

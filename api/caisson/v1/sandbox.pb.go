@@ -921,7 +921,7 @@ type CreateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Spec  *SandboxSpec           `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Return the live sandbox of the spec's name when it was made with the same
-	// settings.
+	// settings. What Update changed since does not count, and stays.
 	Ensure bool `protobuf:"varint,2,opt,name=ensure,proto3" json:"ensure,omitempty"`
 	// A repeated request with the same key returns the sandbox of the first. Up
 	// to 128 printable ASCII characters.
