@@ -48,17 +48,31 @@ func (a *app) finish(args []string, err error) int {
 	case errors.Is(err, syscall.EPIPE):
 		return exitSignal + int(syscall.SIGPIPE) // whoever read our output has left: nobody is there to tell
 	}
-	e := api.Explain(err)
+	view, err := failureOf(err)
+	e := view.Error
 	if a.stream == streamJSONL || wantsJSONL(args) && e.Code == sbxerr.APIUsage {
 		_ = newJSONL(a.stdout).line(errorLine{"error", e}) // there is no other place to tell
 	} else if a.output == formatJSON || wantsJSON(args) && e.Code == sbxerr.APIUsage {
-		_ = a.printJSON(struct { // there is no other place to tell
-			Error *api.Error `json:"error"`
-		}{e})
+		_ = a.printJSON(view) // there is no other place to tell
 	} else {
 		fmt.Fprint(a.stderr, errorText(e))
 	}
 	return exitCodeOf(err, e)
+}
+
+// failureView is what is printed of an error where JSON is asked for.
+type failureView struct {
+	Error    *api.Error `json:"error"`
+	*cutView            // nil where no command ran
+}
+
+// failureOf parts err from what is to be told beside it.
+func failureOf(err error) (failureView, error) {
+	var cut *cutError
+	if errors.As(err, &cut) {
+		return failureView{api.Explain(cut.err), &cut.view}, cut.err
+	}
+	return failureView{Error: api.Explain(err)}, err
 }
 
 func exitCodeOf(err error, e *api.Error) int {

@@ -67,11 +67,11 @@ func (a *app) foreground(ctx context.Context, t task) error {
 		if e := running.Load(); t.ends && e != nil { // who is stuck cannot end it
 			err = cmp.Or(client.End(ctx, e.SandboxId, e.Id), err)
 		}
-		return relay.explain(ctx, err)
+		return out.failed(relay.explain(ctx, err))
 	})()
 	result, err := t.run(ctx, client, size, rio)
 	if err != nil {
-		return relay.explain(ctx, err)
+		return out.failed(relay.explain(ctx, err))
 	}
 	if err := out.end(result); err != nil {
 		return err

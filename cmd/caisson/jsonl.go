@@ -89,11 +89,12 @@ func (j jsonl) line(v any) error { return j.e.Encode(v) }
 func (j jsonl) output(stdout, stderr int64) taskOutput {
 	out := &jsonlStream{lines: j, name: "stdout", offset: stdout}
 	errs := &jsonlStream{lines: j, name: "stderr", offset: stderr}
-	return taskOutput{out, errs,
-		func(e *caissonv1.Exec) { // a line that cannot be written shows with the next one
+	return taskOutput{
+		stdout: out, stderr: errs,
+		start: func(e *caissonv1.Exec) { // a line that cannot be written shows with the next one
 			_ = j.line(startLine{"start", e.GetSandboxId(), e.GetId(), e.GetPid(), orEmpty(e.GetArgs())})
 		},
-		func(r *caissonv1.Result) error { return ownOutput(j.end(r, out, errs)) },
+		end: func(r *caissonv1.Result) error { return ownOutput(j.end(r, out, errs)) },
 	}
 }
 

@@ -10,11 +10,26 @@ import (
 // runView is what run --json and exec --json print.
 type runView struct {
 	resultView
+	outputView
+	Exec string `json:"exec"` // ID of the command in the sandbox
+}
+
+// outputView is what a command wrote, as far as it was kept.
+type outputView struct {
 	Stdout         string `json:"stdout"`
 	StdoutEncoding string `json:"stdout_encoding"`
 	Stderr         string `json:"stderr"`
 	StderrEncoding string `json:"stderr_encoding"`
-	Exec           string `json:"exec"` // ID of the command in the sandbox
+}
+
+// cutView is what they print beside the error of a call that ended before its
+// command: what was known by then.
+type cutView struct {
+	SandboxID   string `json:"sandbox_id"`
+	Exec        string `json:"exec"`
+	StdoutBytes int64  `json:"stdout_bytes"` // offset up to which the stream came
+	StderrBytes int64  `json:"stderr_bytes"`
+	outputView
 }
 
 // resultView is how a command ended.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
@@ -15,6 +14,17 @@ type taskOutput struct {
 	stdout, stderr io.Writer
 	start          func(*caissonv1.Exec)
 	end            func(*caissonv1.Result) error
+	// fail adds to the error of the call what else is to be told. It may be called
+	// while the streams are written to. Nil adds nothing.
+	fail func(error) error
+}
+
+// failed is the outcome of a call that ended with err.
+func (o taskOutput) failed(err error) error {
+	if o.fail == nil {
+		return err
+	}
+	return o.fail(err)
 }
 
 // taskOutput chooses between passing output on as it comes, as it is or as
@@ -24,29 +34,13 @@ func (a *app) taskOutput(t task) taskOutput {
 	case a.stream == streamJSONL:
 		return newJSONL(a.stdout).output(t.stdout0, t.stderr0)
 	case a.output == formatJSON:
-		return a.objectOutput(t.limit)
+		return a.objectOutput(t)
 	}
-	return taskOutput{a.stdout, a.stderr, func(*caissonv1.Exec) {}, func(r *caissonv1.Result) error {
+	return taskOutput{stdout: a.stdout, stderr: a.stderr, start: func(*caissonv1.Exec) {}, end: func(r *caissonv1.Result) error {
 		if note := noteOf(r, t.hints); note != "" {
 			a.progress("caisson: " + note)
 		}
 		return nil
-	}}
-}
-
-// objectOutput keeps limit bytes of each stream; nil is the default.
-func (a *app) objectOutput(limit *int64) taskOutput {
-	n := int64(api.DefaultOutputLimit)
-	if limit != nil {
-		n = *limit
-	}
-	stdout, stderr := api.NewKept(n), api.NewKept(n)
-	exec := ""
-	return taskOutput{stdout, stderr, func(e *caissonv1.Exec) { exec = e.GetId() }, func(r *caissonv1.Result) error {
-		v := runView{resultView: *resultViewOf(r), Exec: exec}
-		v.Stdout, v.StdoutEncoding = encode(stdout.Bytes(r.StdoutBytes))
-		v.Stderr, v.StderrEncoding = encode(stderr.Bytes(r.StderrBytes))
-		return a.printJSON(v)
 	}}
 }
 

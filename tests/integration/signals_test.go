@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
 	"syscall"
 	"testing"
@@ -36,4 +37,40 @@ func TestExecSignals(t *testing.T) {
 	if code := c.end(t); code != 9 || c.stdout() != "ready\nheard\n" {
 		t.Errorf("when resumed: exit code %d, %q", code, c.stdout())
 	}
+}
+
+// A client that is interrupted twice ends its command, and tells what it knew of it.
+func TestInterruptedObject(t *testing.T) {
+	t.Parallel()
+	box(t, daemon, "cut")
+	c := beside(t, daemon, "exec", "--json", "cut", "--", "sh", "-c", "trap '' INT; echo so far; while :; do usleep 10000; done")
+	var execs []struct {
+		ID, State   string
+		StdoutBytes int64 `json:"stdout_bytes"`
+	}
+	running := func() bool {
+		daemon.Run(t, "ps", "cut", "-o", "json").JSON(t, &execs)
+		return len(execs) == 1 && execs[0].StdoutBytes > 0
+	}
+	await(t, "output", running)
+	for range 2 {
+		time.Sleep(200 * time.Millisecond) // for the output to reach the client, and the first signal the command
+		if err := c.cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code := c.end(t)
+	var got struct {
+		Error       struct{ Code string }
+		Exec        string
+		Stdout      string
+		StdoutBytes int64 `json:"stdout_bytes"`
+	}
+	if err := json.Unmarshal([]byte(c.stdout()), &got); err != nil {
+		t.Fatalf("%v: %s%s", err, c.stdout(), c.stderr())
+	}
+	if code != 130 || got.Error.Code != "SBX-002" || got.Exec != execs[0].ID || got.Stdout != "so far\n" || got.StdoutBytes != 7 {
+		t.Errorf("exit code %d, %+v", code, got)
+	}
+	await(t, "end of the command", func() bool { running(); return execs[0].State == "exited" })
 }

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+// objectOutput keeps what a command writes for one object, when it has ended or its
+// call has. It can be asked at any time: a call may hang that is to end.
+type objectOutput struct {
+	exec           atomic.Pointer[caissonv1.Exec] // nil before it runs
+	stdout, stderr *keptStream
+}
+
+// objectOutput keeps as much of each stream as t says; nil is the default.
+func (a *app) objectOutput(t task) taskOutput {
+	n := int64(api.DefaultOutputLimit)
+	if t.limit != nil {
+		n = *t.limit
+	}
+	o := &objectOutput{stdout: &keptStream{next: t.stdout0, kept: api.NewKept(n)}, stderr: &keptStream{next: t.stderr0, kept: api.NewKept(n)}}
+	return taskOutput{
+		stdout: o.stdout, stderr: o.stderr, start: o.exec.Store, fail: o.fail,
+		end: func(r *caissonv1.Result) error { return a.printJSON(o.result(r)) },
+	}
+}
+
+func (o *objectOutput) result(r *caissonv1.Result) runView {
+	return runView{resultView: *resultViewOf(r), outputView: o.view(r.StdoutBytes, r.StderrBytes), Exec: o.exec.Load().GetId()}
+}
+
+// view is what was kept, of streams that end at the given offsets.
+func (o *objectOutput) view(stdoutEnd, stderrEnd int64) outputView {
+	var v outputView
+	v.Stdout, v.StdoutEncoding = encode(o.stdout.until(stdoutEnd))
+	v.Stderr, v.StderrEncoding = encode(o.stderr.until(stderrEnd))
+	return v
+}
+
+// fail adds to err what is known of the command, once one runs.
+func (o *objectOutput) fail(err error) error {
+	exec := o.exec.Load()
+	if exec == nil {
+		return err
+	}
+	v := cutView{SandboxID: exec.SandboxId, Exec: exec.Id, StdoutBytes: o.stdout.reached(), StderrBytes: o.stderr.reached()}
+	v.outputView = o.view(v.StdoutBytes, v.StderrBytes)
+	return &cutError{err, v}
+}
+
+// cutError is why the call of a command ended without its result.
+type cutError struct {
+	err  error
+	view cutView
+}
+
+func (e *cutError) Error() string { return e.err.Error() }
+func (e *cutError) Unwrap() error { return e.err }
+
+// keptStream keeps a stream of a command within a bound.
+type keptStream struct {
+	mu   sync.Mutex // guards what follows
+	next int64      // offset in the stream, in bytes, of what comes next
+	kept *api.Kept
+}
+
+// Write implements io.Writer. It never fails.
+func (s *keptStream) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next += int64(len(p))
+	return s.kept.Write(p)
+}
+
+// Skip implements api.Skipper. It never fails.
+func (s *keptStream) Skip(n int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next += n
+	return s.kept.Skip(n)
+}
+
+// reached is the offset from which on another reader would have to go on.
+func (s *keptStream) reached() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next
+}
+
+// until is what was kept of the stream, which ends at an offset.
+func (s *keptStream) until(end int64) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kept.Bytes(end)
+}
