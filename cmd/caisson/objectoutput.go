@@ -21,7 +21,7 @@ func (a *app) objectOutput(t task) taskOutput {
 	if t.limit != nil {
 		n = *t.limit
 	}
-	o := &objectOutput{stdout: &keptStream{next: t.stdout0, kept: api.NewKept(n)}, stderr: &keptStream{next: t.stderr0, kept: api.NewKept(n)}}
+	o := &objectOutput{stdout: newKeptStream(t.stdout0, n), stderr: newKeptStream(t.stderr0, n)}
 	return taskOutput{
 		stdout: o.stdout, stderr: o.stderr, start: o.exec.Store, fail: o.fail,
 		end: func(r *caissonv1.Result) error { return a.printJSON(o.result(r)) },
@@ -62,9 +62,16 @@ func (e *cutError) Unwrap() error { return e.err }
 
 // keptStream keeps a stream of a command within a bound.
 type keptStream struct {
+	from int64 // offset in the stream, in bytes, at which it begins here
+
 	mu   sync.Mutex // guards what follows
-	next int64      // offset in the stream, in bytes, of what comes next
+	next int64      // offset of what comes next
 	kept *api.Kept
+}
+
+// newKeptStream keeps at most limit bytes of what comes from an offset on.
+func newKeptStream(from, limit int64) *keptStream {
+	return &keptStream{from: from, next: from, kept: api.NewKept(limit)}
 }
 
 // Write implements io.Writer. It never fails.
@@ -94,5 +101,5 @@ func (s *keptStream) reached() int64 {
 func (s *keptStream) until(end int64) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.kept.Bytes(end)
+	return s.kept.Bytes(end - s.from)
 }

@@ -118,3 +118,17 @@ func TestCutObjectOfAHungCall(t *testing.T) {
 		t.Errorf("exit code %d, %s", code, &out)
 	}
 }
+
+// TestObjectFromAnOffset: what the caller had before is not left out.
+func TestObjectFromAnOffset(t *testing.T) {
+	f := &servertest.Fake{OnAttach: func(_ context.Context, _, _ string, _ runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error) {
+		rio.Started(runtime.Info{ID: "id"}, runtime.ExecInfo{ID: "e1", SandboxID: "id"})
+		_, err := io.WriteString(rio.Stdout, "56789")
+		return &runtime.Result{StdoutBytes: 10}, err
+	}}
+	code, stdout, _ := invoke(t, f, "", "attach", "--json", "--offset", "5", "id", "e1")
+	var got runView
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != 0 || got.Stdout != "56789" || got.StdoutBytes != 10 {
+		t.Errorf("exit code %d, %v: %q of %d", code, err, got.Stdout, got.StdoutBytes)
+	}
+}
