@@ -281,7 +281,7 @@ func leaving(onKill error) (f *servertest.Fake, killed chan struct{}) {
 }
 
 // twice runs caisson exec in this process, with such an output, and interrupts it twice.
-func twice(t *testing.T, f *servertest.Fake, stdout io.Writer, written <-chan struct{}) (code int, stderr string) {
+func twice(t *testing.T, f *servertest.Fake, stdout io.Writer, written <-chan struct{}, flags ...string) (code int, stderr string) {
 	t.Helper()
 	t.Setenv("CAISSON_SOCKET", servertest.Listen(t, f))
 	var errOut bytes.Buffer
@@ -292,7 +292,9 @@ func twice(t *testing.T, f *servertest.Fake, stdout io.Writer, written <-chan st
 		exit <- code
 		select {} // the real one does not return
 	}
-	go func() { exit <- a.run(t.Context(), []string{"exec", "id", "--", "yes"}) }()
+	go func() {
+		exit <- a.run(t.Context(), slices.Concat([]string{"exec"}, flags, []string{"id", "--", "yes"}))
+	}()
 	await(t, "output", written)
 	for range 2 {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
@@ -327,6 +329,17 @@ func TestStuckOutput(t *testing.T) {
 	code, stderr := twice(t, f, w, w.begun)
 	if code != 130 || !strings.Contains(stderr, "SIGINT came a second time: the command is killed [SBX-002]") {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	await(t, "kill", killed)
+}
+
+// TestStuckLines: it does not wait either to tell that in an output which nobody takes.
+func TestStuckLines(t *testing.T) {
+	f, killed := leaving(nil)
+	w := &tellingWriter{begun: make(chan struct{}), blocks: make(chan struct{})}
+	defer close(w.blocks)
+	if code, _ := twice(t, f, w, w.begun, "--stream", "jsonl"); code != 130 {
+		t.Errorf("exit code %d", code)
 	}
 	await(t, "kill", killed)
 }
