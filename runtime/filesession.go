@@ -2,11 +2,13 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"os"
 	"syscall"
 
 	"github.com/caisson-run/caisson/runtime/files"
 	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Files returns what works on the files of the sandbox that ref names.
@@ -40,25 +42,57 @@ func (s *sandbox) ownCommand(args []string) pid1.Command {
 
 // fileProcesses starts processes that work on the files of s.
 func (m *Manager) fileProcesses(s *sandbox) files.Start {
-	return func(ctx context.Context, args []string, socket *os.File) (func(), error) {
+	return func(ctx context.Context, args []string, socket *os.File) (files.Started, error) {
 		s.mu.Lock()
 		err := s.acceptsLocked()
 		s.mu.Unlock()
 		if err != nil {
-			return nil, err
+			return files.Started{}, err
 		}
 		cmd := s.ownCommand(args)
 		cmd.Stdin = socket
 		proc, err := s.init.Start(ctx, cmd)
+		if errors.Is(err, sbxerr.Processes) {
+			err = errNoFileProcess
+		}
 		if err != nil {
-			return nil, err
+			return files.Started{}, err
 		}
 		_ = failpoint("files/started") // only to be killed at: nothing was asked of the process
-		return func() {
-			_ = failpoint("files/ended") // only to be killed at: the process did what was asked, the caller does not know
-			go m.endFileProcess(context.WithoutCancel(ctx), s, proc)
+		return files.Started{
+			Stop: func() {
+				_ = failpoint("files/ended") // only to be killed at: the process did what was asked, the caller does not know
+				go m.endFileProcess(context.WithoutCancel(ctx), s, proc)
+			},
+			Starved: func(ctx context.Context) error { return m.starved(ctx, s, proc) },
 		}, nil
 	}
+}
+
+// errNoFileProcess is why files cannot be worked on in a sandbox whose commands have
+// used up its processes.
+var errNoFileProcess = sbxerr.New(sbxerr.Processes, "runtime.files", "the sandbox's limit of processes leaves no room for the process that works on its files")
+
+// exitStarved is how the Go runtime ends a process that gets no thread.
+const exitStarved = 2
+
+// starved returns the error of a process that got no thread because of the limit of
+// processes: as it says itself, and the kernel's count of refusals allows.
+func (m *Manager) starved(ctx context.Context, s *sandbox, proc *pid1.Exec) error {
+	ctx, cancel := context.WithTimeout(ctx, lastWords)
+	defer cancel()
+	exit, err := proc.Wait(ctx)
+	if err != nil || exit.Signal != 0 || exit.Code != exitStarved {
+		return nil
+	}
+	group, err := m.group(s.id)
+	if err != nil {
+		return nil
+	}
+	if events, err := group.Events(); err != nil || events.PIDsMaxHits == 0 {
+		return nil
+	}
+	return errNoFileProcess
 }
 
 // endFileProcess ends a process whose connection was closed.

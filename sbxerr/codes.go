@@ -22,6 +22,7 @@ const (
 	Busy         Code = "SBX-113" // the limit of concurrent sandboxes is reached
 	Paused       Code = "SBX-114" // the sandbox is paused
 	ExecNotFound Code = "SBX-115" // the sandbox has no such command
+	Processes    Code = "SBX-116" // a limit of processes leaves no room for another
 
 	ImageNotFound Code = "SBX-201" // no such image
 	ImageFormat   Code = "SBX-202" // the archive is not an image in a known form

@@ -25,6 +25,7 @@ var table = []Description{
 	{Busy, "the limit of concurrent sandboxes is reached", ClassPolicy, 429, true, "retry later, or raise what the message names in the configuration: sandboxes.max, or the quota of the peer"},
 	{Paused, "the sandbox is paused", ClassSandbox, 409, true, "let it go on first: caisson resume NAME"},
 	{ExecNotFound, "the sandbox has no such command", ClassInput, 404, false, "caisson ps SANDBOX shows the commands there are"},
+	{Processes, "a limit of processes leaves no room for another", ClassPolicy, 429, true, "end what runs in the sandbox (caisson kill --all ends a command with all that it started), or make one with more --pids"},
 
 	{ImageNotFound, "no such image", ClassInput, 404, false, "caisson image ls shows what there is; caisson image import or from-host makes one"},
 	{ImageFormat, "the archive is not an image in a known form", ClassInput, 400, false, "give an OCI layout (tar or folder), a docker-archive (docker save), a root file system tar, or a folder"},

@@ -74,6 +74,16 @@ func DefaultLimits() Limits {
 
 // Start starts a command in the sandbox as the sandbox's user, with socket as
 // its standard input, and returns when it runs. It does not keep socket, and
-// the command outlives ctx. stop is called once, after the daemon's end of the
-// socket was closed: a command that still runs is then killed.
-type Start func(ctx context.Context, args []string, socket *os.File) (stop func(), err error)
+// the command outlives ctx.
+type Start func(ctx context.Context, args []string, socket *os.File) (Started, error)
+
+// Started is a command that was started.
+type Started struct {
+	// Stop is called once, after the daemon's end of the socket was closed: a
+	// command that still runs is then killed.
+	Stop func()
+	// Starved returns the error of a command that ended because the sandbox had not
+	// what it needs to run; nil for any other. It is called before Stop, where the
+	// connection was lost.
+	Starved func(context.Context) error
+}

@@ -38,11 +38,12 @@ type real struct {
 	running sync.WaitGroup
 	mu      sync.Mutex
 	last    *exec.Cmd
+	starved error // why the processes end
 }
 
 // start is a Start. Instead of ending a process by force, its stop waits for it:
 // a process that does not end by itself fails the test.
-func (r *real) start(_ context.Context, args []string, socket *os.File) (func(), error) {
+func (r *real) start(_ context.Context, args []string, socket *os.File) (Started, error) {
 	if want := initproto.Dir + "/" + initproto.BinaryName; args[0] != want {
 		r.t.Errorf("the command is %q, want %q", args[0], want)
 	}
@@ -52,7 +53,7 @@ func (r *real) start(_ context.Context, args []string, socket *os.File) (func(),
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: stranger}}
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, err
+		return Started{}, err
 	}
 	r.started.Add(1)
 	r.running.Add(1)
@@ -61,7 +62,7 @@ func (r *real) start(_ context.Context, args []string, socket *os.File) (func(),
 	r.mu.Unlock()
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait(); r.running.Done() }()
-	return func() { r.waitFor(cmd, done) }, nil
+	return Started{Stop: func() { r.waitFor(cmd, done) }, Starved: func(context.Context) error { return r.starved }}, nil
 }
 
 func (r *real) waitFor(cmd *exec.Cmd, done <-chan error) {

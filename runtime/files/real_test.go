@@ -407,6 +407,25 @@ func TestWatch(t *testing.T) {
 	refused(t, "nothing", err, sbxerr.FileAbsent, "/gone")
 }
 
+// TestSessionSaysWhyAProcessDied: why is asked for a process that is lost, and nothing
+// else is taken for that.
+func TestSessionSaysWhyAProcessDied(t *testing.T) {
+	s, r, dir := session(t)
+	r.starved = sbxerr.New(sbxerr.Processes, "test", "no thread")
+	if _, err := s.Stat(testContext(t), dir+"/none", false); !errors.Is(err, sbxerr.FileAbsent) {
+		t.Errorf("of a process that lives: %v", err)
+	}
+	err := s.Read(testContext(t), dir, 0, 0, func(Info) error { return nil }, io.Discard)
+	if !errors.Is(err, sbxerr.FileKind) {
+		t.Errorf("of a directory: %v", err)
+	}
+	write(t, dir+"/f", strings.Repeat("x", 1<<20), 0o644)
+	dies := func(Info) error { r.kill(); return nil }
+	refused(t, "a process that dies", s.Read(testContext(t), dir+"/f", 0, 0, dies, io.Discard), sbxerr.Processes, "no thread")
+	r.starved = nil
+	refused(t, "one that dies of something else", s.Read(testContext(t), dir+"/f", 0, 0, dies, io.Discard), sbxerr.Init, "ended")
+}
+
 // A process that was ended between two requests is replaced.
 func TestSessionReplacesADeadProcess(t *testing.T) {
 	s, r, dir := session(t)

@@ -1,7 +1,9 @@
 package files
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -40,12 +42,22 @@ func NewSession(start Start, limits Limits) *Session {
 // process is one process and the connection to it.
 type process struct {
 	*Client
-	stop func()
+	Started
 }
 
 func (p *process) end() {
 	p.Close()
-	p.stop()
+	p.Stop()
+}
+
+// ask makes a request. Where the process is lost with it, the error is why, if that
+// is known.
+func (p *process) ask(ctx context.Context, f func(*Client) error) error {
+	err := f(p.Client)
+	if !errors.Is(err, sbxerr.Init) {
+		return err
+	}
+	return cmp.Or(p.Starved(ctx), err)
 }
 
 // Close ends the process that is kept. Requests under way go on; later ones
@@ -123,12 +135,12 @@ func (s *Session) launch(ctx context.Context) (*process, error) {
 		return nil, sbxerr.Wrap(sbxerr.Internal, "files.launch", fmt.Errorf("make a socket pair: %w", err))
 	}
 	defer inside.Close()
-	stop, err := s.start(ctx, []string{initproto.Dir + "/" + initproto.BinaryName, wire.Mode}, inside)
+	started, err := s.start(ctx, []string{initproto.Dir + "/" + initproto.BinaryName, wire.Mode}, inside)
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
-	return &process{New(conn, s.limits), stop}, nil
+	return &process{New(conn, s.limits), started}, nil
 }
 
 // socketPair returns the daemon's end, and the one for the process: a blocking
@@ -158,7 +170,7 @@ func (s *Session) small(ctx context.Context, f func(*Client) error) error {
 		}
 	}
 	defer s.park(p)
-	return f(p.Client)
+	return p.ask(ctx, f)
 }
 
 // stream makes a request on a process of its own.
@@ -168,7 +180,7 @@ func (s *Session) stream(ctx context.Context, f func(*Client) error) error {
 		return err
 	}
 	defer p.end()
-	return f(p.Client)
+	return p.ask(ctx, f)
 }
 
 // Stat is Client.Stat.

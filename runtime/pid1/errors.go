@@ -22,7 +22,7 @@ func violation(format string, args ...any) error {
 }
 
 // StartError says why a command did not start. It comes under the code
-// CommandAbsent, NotExecutable, Limits or Config.
+// CommandAbsent, NotExecutable, Processes, Limits or Config.
 type StartError struct {
 	Stage string        // an initproto.Stage: "chdir", "lookup", "exec", ...
 	Errno syscall.Errno // as the kernel or the lookup gave it
@@ -41,6 +41,8 @@ func (e *StartError) reason() string {
 	switch {
 	case e.Stage == initproto.StageLookup.String() && e.Errno == syscall.ENOENT:
 		return "not found in PATH"
+	case e.Stage == initproto.StageFork.String() && e.Errno == syscall.EAGAIN:
+		return "the limit of processes is reached"
 	case e.Stage == initproto.StageExec.String() && e.Errno == syscall.ENOENT:
 		return "no such file, or its interpreter is absent"
 	}
@@ -81,14 +83,16 @@ var remedies = map[initproto.Stage]string{
 	initproto.StageStdio:    "raise the sandbox's limit of open files, or end and release some of its commands",
 	initproto.StageTerminal: "end some of the sandbox's commands that have a terminal",
 	initproto.StageHold:     "end and release some of the sandbox's commands",
-	initproto.StageFork:     "raise the sandbox's limit of processes, open files or memory",
+	initproto.StageFork:     "raise the sandbox's limit of open files or memory",
 }
 
 func startCode(f initproto.Failed) sbxerr.Code {
 	switch f.Stage {
 	case initproto.StageUser, initproto.StageChdir, initproto.StageRlimit:
 		return sbxerr.Config
-	case initproto.StageFork, initproto.StageHold:
+	case initproto.StageFork:
+		return forkCode(f.Errno)
+	case initproto.StageHold:
 		return sbxerr.Limits
 	case initproto.StageRequest, initproto.StageStdio, initproto.StageTerminal:
 		return resourceCode(f.Errno)
@@ -96,6 +100,15 @@ func startCode(f initproto.Failed) sbxerr.Code {
 		return execCode(f.Errno)
 	}
 	return sbxerr.Init
+}
+
+// forkCode tells a limit of processes, be it the sandbox's or the command's own,
+// from other shortages.
+func forkCode(errno syscall.Errno) sbxerr.Code {
+	if errno == syscall.EAGAIN {
+		return sbxerr.Processes
+	}
+	return sbxerr.Limits
 }
 
 // resourceCode tells a sandbox that has used up what it may have from one that

@@ -312,7 +312,7 @@ func TestPID1LauncherAtTheLimitOfProcesses(t *testing.T) {
 			break
 		}
 		var start *StartError
-		if !errors.As(err, &start) || start.Stage != initproto.StageFork.String() || !errors.Is(err, sbxerr.Limits) {
+		if !errors.As(err, &start) || start.Stage != initproto.StageFork.String() || !errors.Is(err, sbxerr.Processes) {
 			t.Fatalf("Start: %v", err)
 		}
 		if got := readAll(t, p.errs.r) + readAll(t, p.out.r); got != "" {

@@ -169,7 +169,7 @@ func TestPID1SurvivesTheLimitOfProcesses(t *testing.T) {
 	for range 50 {
 		_, err := r.Start(testContext(t), large)
 		var start *StartError
-		if !errors.As(err, &start) || start.Stage != initproto.StageFork.String() || !errors.Is(err, sbxerr.Limits) {
+		if !errors.As(err, &start) || start.Stage != initproto.StageFork.String() || !errors.Is(err, sbxerr.Processes) {
 			t.Fatalf("Start: %v", err)
 		}
 	}
@@ -181,7 +181,7 @@ func TestPID1SurvivesTheLimitOfProcesses(t *testing.T) {
 		change(&cmd)
 		_, err := r.Start(testContext(t), cmd)
 		var start *StartError
-		if !errors.As(err, &start) || start.Stage != initproto.StageFork.String() || !errors.Is(err, sbxerr.Limits) {
+		if !errors.As(err, &start) || start.Stage != initproto.StageFork.String() || !errors.Is(err, sbxerr.Processes) {
 			t.Fatalf("Start: %v", err)
 		}
 	}
