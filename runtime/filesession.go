@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"syscall"
 
 	"github.com/caisson-run/caisson/runtime/files"
@@ -28,15 +29,16 @@ func (m *Manager) Files(ctx context.Context, ref string) (*files.Session, error)
 	return s.files, nil
 }
 
-// ownCommand is a command of the daemon's own in s. It has no record: one that a
-// daemon leaves behind is ended by the next.
+// ownCommand is a command of the daemon's own in s: caisson-init in one of its modes.
+// It has no record: one that a daemon leaves behind is ended by the next. The Go
+// runtime starts with a thread less where it is told to use one processor.
 func (s *sandbox) ownCommand(args []string) pid1.Command {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastExec++
 	r := s.record
 	return pid1.Command{
-		Number: s.lastExec, Args: args, Env: r.Env, Cwd: "/", UID: r.User.UID, GID: r.User.GID, Groups: r.User.Groups,
+		Number: s.lastExec, Args: args, Env: slices.Concat([]string{"GOMAXPROCS=1"}, r.Env), Cwd: "/", UID: r.User.UID, GID: r.User.GID, Groups: r.User.Groups,
 	}
 }
 

@@ -39,8 +39,13 @@ var modes = map[string]func() int{
 // The first thread of PID 1 does nothing. The kernel drops a signal from inside
 // whose action is the default, which is what protects PID 1 from its commands,
 // only while the first thread does not block it; and a thread that forks blocks
-// all signals for as long.
-func init() { runtime.LockOSThread() }
+// all signals for as long. In another mode a locked thread would only cost one more,
+// which a sandbox may not have left.
+func init() {
+	if syscall.Getpid() == 1 {
+		runtime.LockOSThread()
+	}
+}
 
 func main() {
 	// Nothing here runs in parallel, and on a host with many CPUs the Go runtime
