@@ -238,6 +238,13 @@ func (e *execution) isRead() bool {
 	return e.readers+e.logs > 0
 }
 
+// isAttended reports whether a caller is connected with the command.
+func (e *execution) isAttended() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.readers > 0
+}
+
 // keptBytes is what the output of e takes at most.
 func (e *execution) keptBytes() int64 {
 	out, _ := e.stdout.Total()

@@ -66,7 +66,12 @@ func (m *Manager) fileProcesses(s *sandbox) files.Start {
 				_ = failpoint("files/ended") // only to be killed at: the process did what was asked, the caller does not know
 				go m.endFileProcess(context.WithoutCancel(ctx), s, proc)
 			},
-			Starved: func(ctx context.Context) error { return m.starved(ctx, s, proc) },
+			Why: func(ctx context.Context, err error) error {
+				if m.starved(ctx, s, proc) {
+					return errNoFileProcess
+				}
+				return s.orEnded(err)
+			},
 		}, nil
 	}
 }
@@ -78,23 +83,21 @@ var errNoFileProcess = sbxerr.New(sbxerr.Processes, "runtime.files", "the sandbo
 // exitStarved is how the Go runtime ends a process that gets no thread.
 const exitStarved = 2
 
-// starved returns the error of a process that got no thread because of the limit of
-// processes: as it says itself, and the kernel's count of refusals allows.
-func (m *Manager) starved(ctx context.Context, s *sandbox, proc *pid1.Exec) error {
+// starved reports whether a process got no thread because of the limit of processes:
+// as it says itself, and the kernel's count of refusals allows.
+func (m *Manager) starved(ctx context.Context, s *sandbox, proc *pid1.Exec) bool {
 	ctx, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
 	exit, err := proc.Wait(ctx)
 	if err != nil || exit.Signal != 0 || exit.Code != exitStarved {
-		return nil
+		return false
 	}
 	group, err := m.group(s.id)
 	if err != nil {
-		return nil
+		return false
 	}
-	if events, err := group.Events(); err != nil || events.PIDsMaxHits == 0 {
-		return nil
-	}
-	return errNoFileProcess
+	events, err := group.Events()
+	return err == nil && events.PIDsMaxHits > 0
 }
 
 // endFileProcess ends a process whose connection was closed.

@@ -3,6 +3,8 @@ package runtime
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/caisson-run/caisson/sbxerr"
@@ -12,23 +14,85 @@ import (
 // leaves: it is above what each step of that may take.
 const leaveTimeout = settleTimeout + initTimeout
 
-// HandOver ends the calls that wait for what the next daemon goes on with, where
-// sandboxes are left to it: nobody is to hold up the end of this one. The callers
-// are told to come back.
-func (m *Manager) HandOver() {
+// Leave ends the calls that wait for something, as the daemon is to end and nobody
+// to hold that up. The callers of sandboxes that are left to the next one are told to
+// come back; those that are being made have grace to be there. All others end now:
+// commands that have a caller are asked to first, and have grace for it, so that their
+// callers hear how they ended. It returns then, or when ctx ends.
+func (m *Manager) Leave(ctx context.Context, grace time.Duration) {
 	if m.keep.Load() {
 		m.handOver()
+	} else {
+		m.refuse()
+	}
+	var all sync.WaitGroup
+	for _, s := range m.all() {
+		switch r := s.kept(); {
+		case r.Pooled: // nobody's
+		case m.keep.Load() && r.outlives():
+			all.Go(func() { s.awaitMade(ctx, grace) })
+		default:
+			all.Go(func() { s.endFor(ctx, grace) })
+		}
+	}
+	all.Wait()
+	m.handOver()
+}
+
+func (s *sandbox) awaitMade(ctx context.Context, grace time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	_ = wait(ctx, s.made) // who asked for it hears how that went
+}
+
+// endFor ends s for the callers of its commands.
+func (s *sandbox) endFor(ctx context.Context, grace time.Duration) {
+	if s.beginStop() {
+		s.awaitCallers(ctx, grace)
+	}
+	s.end(ErrStopping)
+	select {
+	case <-s.ended:
+	case <-s.gone: // one that was being made
+	case <-ctx.Done():
 	}
 }
 
-var errHandOver = sbxerr.New(sbxerr.Canceled, "runtime.leave", "the daemon stops, and the next one goes on with the sandbox")
+// awaitCallers asks the commands that have a caller to end, and returns when they
+// have, but no later than after grace.
+func (s *sandbox) awaitCallers(ctx context.Context, grace time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	attended := slices.DeleteFunc(s.executions(), func(e *execution) bool { return e.isDone() || !e.isAttended() })
+	for _, e := range attended {
+		e.end(ErrStopping)
+	}
+	for _, e := range attended {
+		if e.wait(ctx) != nil {
+			return
+		}
+	}
+}
+
+var (
+	errHandOver = sbxerr.New(sbxerr.Canceled, "runtime.leave", "the daemon stops, and the next one goes on with the sandbox")
+	errOver     = sbxerr.Wrap(sbxerr.Canceled, "runtime.leave", ErrStopping)
+)
+
+// leaveCause is why a call ends before what it waits for.
+func (m *Manager) leaveCause() error {
+	if m.keep.Load() {
+		return errHandOver
+	}
+	return errOver
+}
 
 // untilHandOver is ctx for a call that waits for what happens in s.
 func (m *Manager) untilHandOver(ctx context.Context, s *sandbox) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := func() bool { return true }
 	if s.kept().outlives() {
-		stop = context.AfterFunc(m.leaving, func() { cancel(errHandOver) })
+		stop = context.AfterFunc(m.leaving, func() { cancel(m.leaveCause()) })
 	}
 	return ctx, func() {
 		stop()

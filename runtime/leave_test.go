@@ -1,8 +1,11 @@
 package runtime
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/runtime/journal"
+	"github.com/caisson-run/caisson/runtime/traffic"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -123,15 +127,14 @@ func TestHandOver(t *testing.T) {
 	for range cap(started) {
 		within(t, "the start", started)
 	}
-	f.HandOver() // which leaves nothing to another daemon
 	select {
 	case err := <-sent:
 		t.Fatalf("a call ended before its command: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	f.KeepOnExit()
-	f.HandOver()
-	f.HandOver()
+	left := make(chan struct{})
+	go func() { f.Leave(ctx, time.Hour); close(left) }()
 	for range cap(sent) {
 		wantError(t, within(t, "the end of a call", sent), sbxerr.Canceled, "the next one goes on with the sandbox")
 	}
@@ -146,7 +149,87 @@ func TestHandOver(t *testing.T) {
 	if err := within(t, "the end of the run", runs); err != nil {
 		t.Errorf("a run that is for its caller: %v", err)
 	}
+	within(t, "the end of the runs", left)
 	f.keep.Store(false)
+}
+
+// TestLeaveAwaitsCreation: who asked for a sandbox that the next daemon goes on with
+// hears of it.
+func TestLeaveAwaitsCreation(t *testing.T) {
+	f := newFixture(t)
+	making, made := make(chan struct{}), make(chan struct{})
+	f.replace(stage{name: "posture", create: func(context.Context, *sandbox) error {
+		close(making)
+		<-made
+		return nil
+	}})
+	f.KeepOnExit()
+	created := make(chan error, 1)
+	go func() { _, err := f.Create(callerContext(t), CreateRequest{Name: "s"}); created <- err }()
+	within(t, "the making", making)
+	left := make(chan struct{})
+	go func() { f.Leave(callerContext(t), time.Hour); close(left) }()
+	select {
+	case <-left:
+		t.Error("it is not waited for")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(made)
+	if err := within(t, "the sandbox", created); err != nil {
+		t.Error(err)
+	}
+	within(t, "the end of the wait", left)
+	f.keep.Store(false)
+}
+
+// TestLeaveEndsCalls: where nothing is left to another daemon, each call ends as that
+// does which it waits for.
+func TestLeaveEndsCalls(t *testing.T) {
+	f := newFixture(t)
+	absent := func(string) string { return filepath.Join(f.dir, "absent") }
+	f.opts.Traffic = traffic.New(traffic.Files{Entries: absent, Names: absent}, slog.New(slog.DiscardHandler))
+	ctx := callerContext(t)
+	id := f.commandIn(t, true, "out:x", "hang") // which nobody is connected with: it is not asked
+	deaf := f.session(t, CreateRequest{}).ID
+	started := make(chan struct{}, 3)
+	streams := IO{Started: func(Info, ExecInfo) { started <- struct{}{} }}
+	type end struct {
+		what string
+		r    *Result
+		err  error
+	}
+	ended := make(chan end, 6)
+	var out bytes.Buffer
+	for what, call := range map[string]func() (*Result, error){
+		"run":  func() (*Result, error) { return f.Run(ctx, request("await:15", "exit:3"), streams) },
+		"exec": func() (*Result, error) { return f.Exec(ctx, id, script("await:15", "exit:3"), streams) },
+		"deaf": func() (*Result, error) { return f.Exec(ctx, deaf, script("hang"), streams) },
+		"wait": func() (*Result, error) { _, err := f.Wait(ctx, id); return nil, err },
+		"logs": func() (*Result, error) {
+			return nil, f.Logs(ctx, id, LogOptions{Exec: "1", Follow: true}, &out, io.Discard)
+		},
+		"traffic": func() (*Result, error) {
+			return nil, f.Traffic(ctx, id, true, func(TrafficEntry) error { return nil })
+		},
+	} {
+		go func() { r, err := call(); ended <- end{what, r, err} }()
+	}
+	for range cap(started) {
+		within(t, "the start", started)
+	}
+	f.Leave(ctx, 300*time.Millisecond)
+	for range cap(ended) {
+		e := within(t, "the end of a call", ended)
+		want, isCommand := map[string]int{"run": 3, "exec": 3, "deaf": exitKilled}[e.what]
+		if e.err != nil || isCommand && (e.r.ExitCode != want || e.r.Reason != ReasonCanceled || e.r.Source != "runtime") {
+			t.Errorf("%s: %+v, %v", e.what, e.r, e.err)
+		}
+	}
+	if out.String() != "x" {
+		t.Errorf("logs showed %q", &out)
+	}
+	_, err := f.Create(ctx, CreateRequest{})
+	wantError(t, err, sbxerr.State, "the daemon is stopping")
 }
 
 // TestLeftCommandIsNotTold: what ends after the daemon has begun to leave is for

@@ -101,7 +101,7 @@ type Manager struct {
 	work      sync.WaitGroup
 	keep      atomic.Bool     // Close leaves the sandboxes to the next daemon
 	leftSome  atomic.Bool     // it did
-	leaving   context.Context //nolint:containedctx // it ends when callers are to go to the next daemon
+	leaving   context.Context //nolint:containedctx // it ends when no call is to wait any more
 	handOver  context.CancelFunc
 
 	quotas   sync.Mutex // held while a command is counted and admitted
@@ -309,11 +309,16 @@ func (m *Manager) Close(ctx context.Context) error {
 // options say.
 func (m *Manager) KeepOnExit() { m.keep.Store(true) }
 
+// refuse lets no more sandboxes come.
+func (m *Manager) refuse() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+}
+
 // drain ends or leaves every sandbox and lets none come.
 func (m *Manager) drain(ctx context.Context) error {
-	m.mu.Lock()
-	m.closed = true
-	m.mu.Unlock()
+	m.refuse()
 	m.stopPools()
 	for _, s := range m.all() {
 		m.dismiss(ctx, s)

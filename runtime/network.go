@@ -125,6 +125,8 @@ func (m *Manager) Traffic(ctx context.Context, ref string, follow bool, yield fu
 	if counts(s.kept().Network) {
 		_ = m.refreshEgress(ctx) // it is logged
 	}
+	ctx, stop := m.untilHandOver(ctx, s)
+	defer stop()
 	var c traffic.Cursor
 	for {
 		next, over := m.opts.Traffic.Next(s.id), s.isOver() // before it is looked at

@@ -21,13 +21,21 @@ const (
 	idleTimeout       = 2 * time.Minute
 )
 
-// Serve serves h on l, HTTP/1.1 and HTTP/2 without TLS, until ctx ends. Calls
-// under way then get grace to end; what is left is cut off, which ends
-// foreground runs. l is closed.
+// Serve is ServeUntil with a last that ends grace after ctx.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, grace time.Duration) error {
+	last, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, cut) })()
+	return ServeUntil(ctx, last, l, h)
+}
+
+// ServeUntil serves h on l, HTTP/1.1 and HTTP/2 without TLS, until ctx ends. Calls
+// under way then have until last ends; what is left is cut off, which ends
+// foreground runs. l is closed.
+func ServeUntil(ctx, last context.Context, l net.Listener, h http.Handler) error {
 	srv := NewHTTP(h)
 	stopped := make(chan error, 1)
-	stop := context.AfterFunc(ctx, func() { stopped <- shutdown(ctx, srv, grace) })
+	stop := context.AfterFunc(ctx, func() { stopped <- shutdown(last, srv) })
 	defer stop()
 	err := srv.Serve(netutil.LimitListener(l, maxConnections))
 	if errors.Is(err, http.ErrServerClosed) {
@@ -36,10 +44,8 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, grace time.Durat
 	return sbxerr.Wrap(sbxerr.StateDir, "server.serve", err)
 }
 
-func shutdown(ctx context.Context, srv *http.Server, grace time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-	defer cancel()
-	if err := srv.Shutdown(ctx); err == nil {
+func shutdown(last context.Context, srv *http.Server) error {
+	if err := srv.Shutdown(last); err == nil {
 		return nil
 	}
 	return sbxerr.Wrap(sbxerr.Internal, "server.shutdown", srv.Close())

@@ -27,7 +27,8 @@ import (
 // The time that stopping may take.
 const (
 	stopTimeout  = 60 * time.Second
-	serverGrace  = 5 * time.Second
+	callerGrace  = 5 * time.Second        // of commands that have a caller
+	lastAnswers  = 500 * time.Millisecond // of what is known by then
 	idleInterval = time.Second
 	// writeTimeout is long: a person may leave a pager open, and what a caller that
 	// does not read keeps is no more than the command's output on the disk.
@@ -235,12 +236,27 @@ func (d *daemon) serveAPI(ctx context.Context, l net.Listener, m *runtime.Manage
 	}
 	handler := server.New(server.Deps{Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m, System: m, Network: m, Log: d.log, WriteTimeout: writeTimeout})
 	d.handler <- handler
-	defer context.AfterFunc(ctx, m.HandOver)()
-	err := server.Serve(ctx, l, handler, serverGrace)
-	if err != nil {
+	last, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	defer context.AfterFunc(ctx, func() {
+		leave(last, m)
+		cut()
+	})()
+	if err := server.ServeUntil(ctx, last, l, handler); err != nil {
 		return fmt.Errorf("serve the API: %w", err)
 	}
 	return nil
+}
+
+// leave returns when callers have had the time to hear how their calls end.
+func leave(ctx context.Context, m *runtime.Manager) {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	m.Leave(ctx, callerGrace)
+	select {
+	case <-time.After(lastAnswers):
+	case <-ctx.Done():
+	}
 }
 
 // fileSessions opens the files of sandboxes.

@@ -82,8 +82,8 @@ type Started struct {
 	// Stop is called once, after the daemon's end of the socket was closed: a
 	// command that still runs is then killed.
 	Stop func()
-	// Starved returns the error of a command that ended because the sandbox had not
-	// what it needs to run; nil for any other. It is called before Stop, where the
-	// connection was lost.
-	Starved func(context.Context) error
+	// Why is called before Stop, where the connection was lost with err. It returns
+	// why the command ended where that is known, such as that the sandbox had not what
+	// it needs to run; else err.
+	Why func(ctx context.Context, err error) error
 }

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -38,7 +39,7 @@ type real struct {
 	running sync.WaitGroup
 	mu      sync.Mutex
 	last    *exec.Cmd
-	starved error // why the processes end
+	why     error // the processes end, where that is known
 }
 
 // start is a Start. Instead of ending a process by force, its stop waits for it:
@@ -62,7 +63,7 @@ func (r *real) start(_ context.Context, args []string, socket *os.File) (Started
 	r.mu.Unlock()
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait(); r.running.Done() }()
-	return Started{Stop: func() { r.waitFor(cmd, done) }, Starved: func(context.Context) error { return r.starved }}, nil
+	return Started{Stop: func() { r.waitFor(cmd, done) }, Why: func(_ context.Context, err error) error { return cmp.Or(r.why, err) }}, nil
 }
 
 func (r *real) waitFor(cmd *exec.Cmd, done <-chan error) {

@@ -411,7 +411,7 @@ func TestWatch(t *testing.T) {
 // else is taken for that.
 func TestSessionSaysWhyAProcessDied(t *testing.T) {
 	s, r, dir := session(t)
-	r.starved = sbxerr.New(sbxerr.Processes, "test", "no thread")
+	r.why = sbxerr.New(sbxerr.Processes, "test", "no thread")
 	if _, err := s.Stat(testContext(t), dir+"/none", false); !errors.Is(err, sbxerr.FileAbsent) {
 		t.Errorf("of a process that lives: %v", err)
 	}
@@ -422,7 +422,7 @@ func TestSessionSaysWhyAProcessDied(t *testing.T) {
 	write(t, dir+"/f", strings.Repeat("x", 1<<20), 0o644)
 	dies := func(Info) error { r.kill(); return nil }
 	refused(t, "a process that dies", s.Read(testContext(t), dir+"/f", 0, 0, dies, io.Discard), sbxerr.Processes, "no thread")
-	r.starved = nil
+	r.why = nil
 	refused(t, "one that dies of something else", s.Read(testContext(t), dir+"/f", 0, 0, dies, io.Discard), sbxerr.Init, "ended")
 }
 

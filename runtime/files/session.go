@@ -1,7 +1,6 @@
 package files
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +56,7 @@ func (p *process) ask(ctx context.Context, f func(*Client) error) error {
 	if !errors.Is(err, sbxerr.Init) {
 		return err
 	}
-	return cmp.Or(p.Starved(ctx), err)
+	return p.Why(ctx, err)
 }
 
 // Close ends the process that is kept. Requests under way go on; later ones

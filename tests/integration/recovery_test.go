@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/sbxerr"
 	"github.com/caisson-run/caisson/tests/harness"
 )
 
@@ -74,6 +78,51 @@ func TestStoppedDaemonEndsItsRuns(t *testing.T) {
 	}
 	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("stopping took %s", took)
+	}
+	d.CheckNothingLeft(t)
+}
+
+// Calls that are connected when the daemon is stopped do not hold it up: each ends as
+// what it waits for does, commands by TERM.
+func TestStoppedDaemonEndsItsCalls(t *testing.T) {
+	t.Parallel()
+	d := harness.New(t)
+	d.Launch(t)
+	d.Run(t, "create", "--name", "box")
+	job := strings.TrimSpace(d.Run(t, "exec", "-d", "box", "--", "sh", "-c", "echo up; sleep 1000").Stdout)
+	calls := []struct {
+		what, says string
+		code       int
+		client     *client
+	}{
+		{"wait", "", 0, beside(t, d, "wait", "box")},
+		{"policy log", "", 0, beside(t, d, "policy", "log", "--follow", "box")},
+		{"exec", "up\nasked\n", 9, beside(t, d, "exec", "box", "--", "sh", "-c", "trap 'echo asked; exit 9' TERM; echo up; while :; do usleep 10000; done")},
+		{"exec -i", "up\n", 143, beside(t, d, "exec", "-i", "box", "--", "sh", "-c", "echo up; exec cat")},
+		{"run", "up\n", 143, beside(t, d, "run", "--", "sh", "-c", "echo up; exec sleep 1000")},
+		{"logs", "up\n", 0, beside(t, d, "logs", "--follow", "--exec", job, "box")},
+	}
+	for _, c := range calls[2:] { // by then those before are connected too
+		c.client.awaitStdout(t, "up\n")
+	}
+	watching := make(chan error, 1)
+	ready := make(chan struct{})
+	go func() {
+		watching <- api.Dial(d.Socket).WatchFiles(t.Context(), &caissonv1.WatchFilesRequest{Ref: "box", Path: "/tmp"}, func() { close(ready) }, func(*caissonv1.FileEvent) error { return nil })
+	}()
+	<-ready
+	start := time.Now()
+	d.Stop(t)
+	if took := time.Since(start); took > 4*time.Second { // of the 5 that who is deaf has
+		t.Errorf("stopping took %s", took)
+	}
+	for _, c := range calls {
+		if code := c.client.end(t); code != c.code || c.client.stdout() != c.says {
+			t.Errorf("%s ended with %d, want %d: %q %q", c.what, code, c.code, c.client.stdout(), c.client.stderr())
+		}
+	}
+	if err := <-watching; !errors.Is(err, sbxerr.State) || !strings.Contains(err.Error(), "the daemon is stopping") {
+		t.Errorf("watch: %v", err)
 	}
 	d.CheckNothingLeft(t)
 }
