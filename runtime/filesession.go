@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/caisson-run/caisson/runtime/files"
 	"github.com/caisson-run/caisson/runtime/pid1"
@@ -102,6 +103,7 @@ func (m *Manager) starved(ctx context.Context, s *sandbox, proc *pid1.Exec) bool
 
 // endFileProcess ends a process whose connection was closed.
 func (m *Manager) endFileProcess(ctx context.Context, s *sandbox, proc *pid1.Exec) {
+	awaitUndone(ctx, s, proc)
 	ctx, cancel := context.WithTimeout(ctx, initTimeout)
 	defer cancel()
 	_, _ = proc.SignalAll(ctx, syscall.SIGKILL) // it may have ended with its connection
@@ -113,3 +115,19 @@ func (m *Manager) endFileProcess(ctx context.Context, s *sandbox, proc *pid1.Exe
 		m.log.Debug("release file process", "sandbox", s.id, "err", err)
 	}
 }
+
+// awaitUndone gives a process that was frozen the time to undo what it had begun, which
+// it was given before only while it could not.
+func awaitUndone(ctx context.Context, s *sandbox, proc *pid1.Exec) {
+	for s.init.FrozenWithin(files.DefaultLimits().Undo) {
+		ctx, cancel := context.WithTimeout(ctx, thawPoll)
+		_, err := proc.Wait(ctx)
+		cancel()
+		if !errors.Is(err, sbxerr.Deadline) { // it has ended, or PID 1 has
+			return
+		}
+	}
+}
+
+// thawPoll is how often it is looked whether a paused sandbox goes on.
+const thawPoll = 100 * time.Millisecond

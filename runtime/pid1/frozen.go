@@ -24,6 +24,10 @@ func (c *Client) SetFrozen(frozen bool) {
 	c.ice.frozen.Store(frozen)
 }
 
+// FrozenWithin reports whether PID 1 is frozen, or was so less than d ago. What is in
+// its sandbox is, and was, so too.
+func (c *Client) FrozenWithin(d time.Duration) bool { return c.ice.excuses(d) }
+
 // excuses reports whether PID 1 had less than d to answer.
 func (i *ice) excuses(d time.Duration) bool {
 	thawed := i.thawed.Load()
