@@ -47,7 +47,10 @@ func (c *Client) upload(what subject, patience time.Duration, feed func(*upload)
 	if fed != nil && !errors.Is(fed, errAnswered) {
 		end = wire.KindAbort
 	}
-	sent := c.send(wire.Frame(end))
+	sent := fed
+	if !u.lost { // with half a frame, the process would take another for the rest of it
+		sent = c.send(wire.Frame(end))
+	}
 	if sent == nil {
 		sent = c.arm(patience)
 	}
