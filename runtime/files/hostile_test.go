@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -225,6 +226,31 @@ func TestSilence(t *testing.T) {
 	}
 	_, err := hostile(t, limits, silent).Write(testContext(t), "/x", nil, false, zeros{})
 	refused(t, "a write that is not taken", err, sbxerr.Deadline, "does not answer")
+}
+
+// jammed is a connection that takes half of its second write in time.
+type jammed struct {
+	Conn
+	writes int
+}
+
+func (j *jammed) Write(p []byte) (int, error) {
+	if j.writes++; j.writes != 2 {
+		return j.Conn.Write(p)
+	}
+	n, err := j.Conn.Write(p[:len(p)/2])
+	return n, errors.Join(err, os.ErrDeadlineExceeded)
+}
+
+// Nothing follows half a frame: a process that goes on after all would take it for the
+// other half, and wait for more.
+func TestHalfAFrameIsTheLast(t *testing.T) {
+	limits := DefaultLimits()
+	limits.Patience = time.Hour
+	c := hostile(t, limits, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
+	c.conn = &jammed{Conn: c.conn}
+	_, err := c.Write(testContext(t), "/x", nil, false, zeros{})
+	refused(t, "a write that was taken in part", err, sbxerr.Deadline, "does not answer")
 }
 
 func TestCancelWhileSilent(t *testing.T) {
