@@ -7,8 +7,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestCopyBothWays(t *testing.T) {
@@ -42,6 +44,89 @@ func TestCopyBothWays(t *testing.T) {
 	}
 	if st, err := os.Stat(filepath.Join(back, "run.sh")); err != nil || st.Mode() != 0o755 {
 		t.Errorf("mode %v, %v", st, err)
+	}
+}
+
+// beginCopy copies the first half of an archive into /tmp of a sandbox, for now.
+func beginCopy(t *testing.T, ref string, archive []byte) *client {
+	t.Helper()
+	c := beside(t, daemon, "cp", "--json", "-", ref+":/tmp")
+	c.send(t, string(archive[:len(archive)/2]))
+	await(t, "the begin of the copy", func() bool { return strings.HasPrefix(inTmp(t, ref), ".caisson-") })
+	return c
+}
+
+func inTmp(t *testing.T, ref string) string {
+	t.Helper()
+	return daemon.Run(t, "exec", ref, "--", "ls", "-A", "/tmp").Stdout
+}
+
+// awaitCopied waits until no copy is under way in a sandbox, and fails t unless that is
+// what is in its /tmp.
+func awaitCopied(t *testing.T, ref, want string) {
+	t.Helper()
+	await(t, "the end of what copies", func() bool {
+		return !strings.Contains(daemon.Run(t, "exec", ref, "--", "ps", "-o", "args").Stdout, "caisson-init files")
+	})
+	if got := inTmp(t, ref); got != want {
+		t.Errorf("there is %q in /tmp, want %q", got, want)
+	}
+}
+
+// A copy waits while its sandbox is paused and goes on after that, in both directions;
+// none is begun meanwhile.
+func TestPausedCopy(t *testing.T) {
+	box(t, daemon, "still")
+	const large = 256 << 20 // more than lies between the ends of a copy
+	daemon.Run(t, "exec", "still", "--", "truncate", "-s", strconv.Itoa(large), "/tmp/large")
+	data := random(8 << 20)
+	archive := tarOf(t, []file{{name: "file", data: data, mode: 0o644}})
+	in := beginCopy(t, "still", archive)
+	out := daemon.Command(t.Context(), "cp", "still:/tmp/large", "-")
+	pipe, err := out.StdoutPipe()
+	if err == nil {
+		err = out.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := tar.NewReader(pipe)
+	if _, err := content.Next(); err != nil {
+		t.Fatal(err)
+	}
+	daemon.Run(t, "pause", "still")
+	daemon.Refused(t, "SBX-114", "cp", "--json", "/etc/hostname", "still:/tmp")
+	daemon.Refused(t, "SBX-114", "cp", "--json", "still:/tmp/large", t.TempDir())
+	rest := make(chan error, 1)
+	go func() {
+		_, err := in.stdin.Write(archive[len(archive)/2:])
+		rest <- errors.Join(err, in.stdin.Close())
+	}()
+	came := make(chan int64, 1)
+	go func() {
+		n, _ := io.Copy(io.Discard, content) // how many says it
+		came <- n
+	}()
+	select {
+	case <-in.ended:
+		t.Errorf("the copy in ended: %s%s", in.stdout(), in.stderr())
+	case <-came:
+		t.Error("the copy out ended")
+	case <-time.After(200 * time.Millisecond): // time in which a copy that is not held goes far
+	}
+	daemon.Run(t, "resume", "still")
+	if code := in.end(t); code != 0 || <-rest != nil {
+		t.Errorf("the copy in: code %d, %s%s", code, in.stdout(), in.stderr())
+	}
+	if n := <-came; n != large {
+		t.Errorf("%d bytes came out, want %d", n, large)
+	}
+	if err := out.Wait(); err != nil {
+		t.Errorf("the copy out: %v", err)
+	}
+	awaitCopied(t, "still", "file\nlarge\n")
+	if sum := daemon.Run(t, "exec", "still", "--", "sha256sum", "/tmp/file").Stdout; !strings.HasPrefix(sum, digest(data)) {
+		t.Errorf("what went in is another file: %s", sum)
 	}
 }
 

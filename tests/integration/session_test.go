@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -154,14 +155,23 @@ func TestPauseFreezes(t *testing.T) {
 }
 
 // A pause that lasts longer than PID 1 may take for an answer is not held
-// against it, and what was due meanwhile happens afterwards.
+// against it, and what was due meanwhile happens afterwards: what a copy that broke off
+// had begun is undone.
 func TestLongPause(t *testing.T) {
 	t.Parallel()
 	box(t, daemon, "long")
 	c := beside(t, daemon, "exec", "--json", "--timeout", "1s", "long", "--", "sleep", "1000")
 	await(t, "the command", func() bool { return len(ps(t, daemon, "long")) == 1 })
+	var many []file // they are not undone at once
+	for i := range 1000 {
+		many = append(many, file{name: strconv.Itoa(i)})
+	}
+	cp := beginCopy(t, "long", tarOf(t, many))
 	daemon.Run(t, "pause", "long")
-	time.Sleep(12 * time.Second) // PID 1 may take 10 s
+	if err := cp.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(12 * time.Second) // PID 1 may take 10 s, what copies 5 s to undo it
 	if jobs := ps(t, daemon, "long"); jobs[0].State != "running" {
 		t.Errorf("while it is paused: %+v", jobs)
 	}
@@ -169,7 +179,7 @@ func TestLongPause(t *testing.T) {
 	if code := c.end(t); code != 124 {
 		t.Errorf("the command ended with %d: %s%s", code, c.stdout(), c.stderr())
 	}
-	daemon.Run(t, "exec", "long", "--", "true")
+	awaitCopied(t, "long", "")
 }
 
 func TestStopKeepsTheOutput(t *testing.T) {
