@@ -215,6 +215,38 @@ func TestNestedBudget(t *testing.T) {
 	daemon.Refused(t, "SBX-102", "create", "-o", "json", "--nested-max", "0")
 }
 
+// Who pauses a sandbox pauses it alone: its children run on, or stay paused, and end with
+// it all the same.
+func TestNestedPause(t *testing.T) {
+	in := nestedBox(t, daemon, "outer")
+	in.run(t, smallBox("awake")...)
+	in.run(t, smallBox("asleep")...)
+	in.run(t, "exec", "-d", "awake", "--", "sh", "-c", "while :; do echo tick; sleep 0.02; done")
+	in.run(t, "pause", "asleep")
+	states := func(outer string) {
+		t.Helper()
+		for name, want := range map[string]string{"outer": outer, "awake": "running", "asleep": "paused"} {
+			if state := inspect(t, daemon, name).State; state != want {
+				t.Errorf("%s is %s, want %s", name, state, want)
+			}
+		}
+	}
+	daemon.Run(t, "pause", "outer")
+	states("paused")
+	daemon.Refused(t, "SBX-114", "exec", "--json", "outer", "--", "true")
+	before := ps(t, daemon, "awake")[0].StdoutBytes
+	await(t, "ticks of a child", func() bool { return ps(t, daemon, "awake")[0].StdoutBytes > before+20 }) // more than one in the pipe
+	daemon.Run(t, "exec", "awake", "--", "true")
+	daemon.Refused(t, "SBX-114", "exec", "--json", "asleep", "--", "true")
+	daemon.Run(t, "resume", "outer")
+	states("running")
+	in.refused(t, "SBX-114", "exec", "--json", "asleep", "--", "true")
+	in.run(t, "exec", "awake", "--", "true")
+	daemon.Run(t, "pause", "outer")
+	daemon.Run(t, "rm", "--force", "outer")
+	daemon.AwaitNoSandbox(t)
+}
+
 // Children end with their parent, also where that happens while no daemon is
 // there; and their parent goes on with them under the next daemon.
 func TestNestedEnd(t *testing.T) {
