@@ -43,17 +43,26 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// checkSettings fails t unless PID 1 of s has the settings. It is not read by a command
+// checkSettings fails t unless PID 1 of s has the settings. They are not read by a command
 // inside: groups have other numbers there.
 func checkSettings(t *testing.T, s sandbox, declared string) {
 	t.Helper()
 	var detail struct{ PID int }
 	s.of.Run(t, "inspect", s.id).JSON(t, &detail)
-	for line := range strings.Lines(declared) {
-		file, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		live, err := exec.Command("nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", detail.PID), "--", "cat", "/proc/sys/net/"+file).CombinedOutput()
-		if is := strings.Join(strings.Fields(string(live)), " "); err != nil || is != value {
-			t.Errorf("%s is %q, declared %q", file, is, value)
+	line := []string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", detail.PID), "--", "cat"}
+	var names, values []string
+	for setting := range strings.Lines(declared) {
+		name, value, _ := strings.Cut(strings.TrimSpace(setting), " ")
+		names, values, line = append(names, name), append(values, value), append(line, "/proc/sys/net/"+name)
+	}
+	out, err := exec.Command(line[0], line[1:]...).CombinedOutput()
+	live := strings.Split(strings.TrimSpace(string(out)), "\n") // a line each
+	if err != nil || len(live) != len(names) {
+		t.Fatalf("%q: %v\n%s", line, err, out)
+	}
+	for i, name := range names {
+		if is := strings.Join(strings.Fields(live[i]), " "); is != values[i] {
+			t.Errorf("%s is %q, declared %q", name, is, values[i])
 		}
 	}
 }
