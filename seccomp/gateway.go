@@ -83,10 +83,11 @@ var gatewayRules = []Rule{
 			{Index: 1, Name: "level", Mask: bits32, Values: []Value{{unix.SOL_SOCKET, "SOL_SOCKET"}}},
 			{Index: 2, Name: "option", Mask: bits32, Values: []Value{
 				{unix.SO_KEEPALIVE, "SO_KEEPALIVE"}, {unix.SO_LINGER, "SO_LINGER"}, {unix.SO_BROADCAST, "SO_BROADCAST"},
+				{unix.SO_SNDBUF, "SO_SNDBUF"}, {unix.SO_RCVBUF, "SO_RCVBUF"}, {unix.SO_BUF_LOCK, "SO_BUF_LOCK"},
 			}},
 		},
 		Allow: true,
-		Why:   "keeping alive, resetting, and what Go sets on each UDP socket",
+		Why:   "keeping alive, resetting, what Go sets on each UDP socket, and bounds of what the kernel queues",
 	},
 	{
 		Syscalls: fields(`setsockopt`),
@@ -94,6 +95,7 @@ var gatewayRules = []Rule{
 			{Index: 1, Name: "level", Mask: bits32, Values: []Value{ipprotoTCP}},
 			{Index: 2, Name: "option", Mask: bits32, Values: []Value{
 				{unix.TCP_NODELAY, "TCP_NODELAY"}, {unix.TCP_KEEPIDLE, "TCP_KEEPIDLE"}, {unix.TCP_KEEPINTVL, "TCP_KEEPINTVL"}, {unix.TCP_KEEPCNT, "TCP_KEEPCNT"},
+				{unix.TCP_WINDOW_CLAMP, "TCP_WINDOW_CLAMP"},
 			}},
 		},
 		Allow: true,

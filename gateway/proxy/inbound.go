@@ -52,6 +52,7 @@ type Inbound struct {
 	config  InboundConfig
 	rate    *rate.Limiter
 	skipped atomic.Uint64
+	room    *room
 
 	mu      sync.Mutex
 	arrived map[*arrival]struct{}
@@ -62,6 +63,7 @@ type Inbound struct {
 // arrival is one accepted connection.
 type arrival struct {
 	client *net.TCPConn
+	seat   *seat
 	port   uint16
 	record Arrival
 
@@ -78,7 +80,10 @@ func NewInbound(c InboundConfig) (*Inbound, error) {
 	if err := c.Limits.validate(); err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Internal, "proxy.inbound", err)
 	}
-	return &Inbound{config: c, rate: rate.NewLimiter(rate.Limit(c.Limits.NewPerSecond), c.Limits.NewBurst), arrived: map[*arrival]struct{}{}, guests: map[*net.TCPConn]struct{}{}}, nil
+	return &Inbound{
+		config: c, rate: rate.NewLimiter(rate.Limit(c.Limits.NewPerSecond), c.Limits.NewBurst), room: newRoom(),
+		arrived: map[*arrival]struct{}{}, guests: map[*net.TCPConn]struct{}{},
+	}, nil
 }
 
 // Serve accepts connections at doors, whose listeners it closes, until ctx ends (the
@@ -135,7 +140,11 @@ func (in *Inbound) begin(c *net.TCPConn, port uint16) (*arrival, bool) {
 	if !in.roomLocked() {
 		return nil, false
 	}
-	a := &arrival{client: c, port: port, record: Arrival{Sandbox: in.config.Sandbox, Port: port, Begun: time.Now()}}
+	seat, err := in.room.enter(socket{c, false})
+	if err != nil {
+		return nil, false // it is gone already
+	}
+	a := &arrival{client: c, seat: seat, port: port, record: Arrival{Sandbox: in.config.Sandbox, Port: port, Begun: time.Now()}}
 	if peer, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		a.record.Peer = peer.AddrPort()
 	}
@@ -182,7 +191,7 @@ func (in *Inbound) run(ctx context.Context, a *arrival, all *sync.WaitGroup) {
 		return
 	}
 	a.record.Verdict = Allowed
-	relay(a.client, inside, nil, nil, all, func(c tally) {
+	relay{one: a.client, other: inside, seat: a.seat}.start(all, func(c tally) {
 		a.record.Received, a.record.Sent = c.sent, c.received
 		if c.broken {
 			a.record.Reason = brokeOff
@@ -211,7 +220,7 @@ func (in *Inbound) admit(a *arrival, inside *net.TCPConn) error {
 		return sbxerr.New(sbxerr.Canceled, "proxy.inbound", "the sandbox ended")
 	}
 	a.inside = inside
-	return nil
+	return sbxerr.Wrap(sbxerr.Gateway, "proxy.inbound", a.seat.add(socket{inside, true}))
 }
 
 // end cuts all connections for good.
@@ -252,6 +261,7 @@ func (in *Inbound) cutIdle(limit time.Duration) {
 // finish forgets a and tells of it.
 func (in *Inbound) finish(a *arrival) {
 	_ = a.client.Close()
+	a.seat.leave()
 	in.mu.Lock()
 	if a.inside != nil {
 		_ = a.inside.Close()

@@ -28,6 +28,12 @@ type entrance struct {
 
 func enter(t *testing.T, change func(*Limits)) *entrance {
 	t.Helper()
+	return enterBefore(t, func(c net.Conn) { _, _ = io.Copy(c, c) }, change)
+}
+
+// enterBefore is an Inbound before a server that runs handle for each connection.
+func enterBefore(t *testing.T, handle func(net.Conn), change func(*Limits)) *entrance {
+	t.Helper()
 	server, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -38,10 +44,10 @@ func enter(t *testing.T, change func(*Limits)) *entrance {
 			if err != nil {
 				return
 			}
-			go func() { _, _ = io.Copy(c, c); _ = c.Close() }()
+			go func() { handle(c); _ = c.Close() }()
 		}
 	}()
-	e := &entrance{t: t, server: server, needs: make(chan struct{}, 8), records: make(chan Arrival, 64)}
+	e := &entrance{t: t, server: server, needs: make(chan struct{}, 8), records: make(chan Arrival, 256)}
 	e.stock = NewStock(func() { e.needs <- struct{}{} })
 	limits := DefaultLimits
 	if change != nil {

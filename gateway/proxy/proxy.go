@@ -22,6 +22,7 @@ type Proxy struct {
 	config  Config
 	rate    *rate.Limiter
 	skipped atomic.Uint64
+	room    *room
 
 	mu     sync.Mutex
 	policy *policy.Policy
@@ -36,7 +37,7 @@ func New(c Config, p *policy.Policy) (*Proxy, error) {
 		return nil, err
 	}
 	return &Proxy{
-		config: c, policy: p.On(c.Local), flows: map[*flow]struct{}{},
+		config: c, policy: p.On(c.Local), flows: map[*flow]struct{}{}, room: newRoom(),
 		rate: rate.NewLimiter(rate.Limit(c.Limits.NewPerSecond), c.Limits.NewBurst),
 	}, nil
 }
@@ -135,7 +136,11 @@ func (p *Proxy) begin(ctx context.Context, c *net.TCPConn) (*flow, bool) {
 	if p.closed || len(p.flows) >= p.config.Limits.Connections || !p.rate.Allow() {
 		return nil, false
 	}
-	f := &flow{client: c, attempt: Attempt{Sandbox: p.config.Sandbox, Begun: time.Now()}}
+	seat, err := p.room.enter(socket{c, true})
+	if err != nil {
+		return nil, false // it is gone already
+	}
+	f := &flow{client: c, seat: seat, attempt: Attempt{Sandbox: p.config.Sandbox, Begun: time.Now()}}
 	f.attempt.After, f.attempt.Before = came(c)
 	f.ctx, f.cancel = context.WithCancel(ctx)
 	p.flows[f] = struct{}{}
@@ -159,6 +164,7 @@ func (p *Proxy) finish(f *flow) {
 	if f.upstream != nil {
 		_ = f.upstream.Close()
 	}
+	f.seat.leave()
 	if f.left != nil {
 		f.left()
 	}
@@ -178,6 +184,9 @@ func (p *Proxy) admit(f *flow, upstream *net.TCPConn) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f.upstream = upstream
+	if err := f.seat.add(socket{upstream, f.link != policy.Link{}}); err != nil {
+		return sbxerr.Wrap(sbxerr.Gateway, "proxy.admit", err)
+	}
 	if f.cutBy != nil {
 		return sbxerr.New(sbxerr.Canceled, "proxy.admit", "the connection was ended: %s", f.cutBy.verdict)
 	}
@@ -195,6 +204,7 @@ func (p *Proxy) admit(f *flow, upstream *net.TCPConn) error {
 // is carried.
 type flow struct {
 	client *net.TCPConn
+	seat   *seat
 	ctx    context.Context // ends what is done before bytes flow
 	cancel context.CancelFunc
 

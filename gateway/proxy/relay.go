@@ -26,35 +26,43 @@ type tally struct {
 	broken         bool  // one direction failed
 }
 
-// relay carries bytes both ways until both sides have said that they are done,
-// or one fails, which ends both; then it calls over. What the one side said, and
-// was heard of the other, already, goes first. Each way has a goroutine of its own that calls little: one
-// that resolved and dialled has a grown stack, which a connection that waits
-// would keep for as long as it lives.
-func relay(one, other *net.TCPConn, said, heard []byte, all *sync.WaitGroup, over func(tally)) {
+// relay is a connection of two sides. What the one said, and was heard of the other,
+// already, goes first.
+type relay struct {
+	one, other  *net.TCPConn
+	said, heard []byte
+	seat        *seat
+}
+
+// start carries bytes both ways until both sides have said that they are done,
+// or one fails, which ends both; then it calls over. Each way has a goroutine of
+// its own that calls little: one that resolved and dialled has a grown stack, which a
+// connection that waits would keep for as long as it lives.
+func (r relay) start(all *sync.WaitGroup, over func(tally)) {
 	var left atomic.Int32
 	var broken atomic.Bool
 	var c tally
 	left.Store(2)
 	way := func(dst, src *net.TCPConn, said []byte, moved *int64) {
-		n, err := carry(dst, src, said)
+		n, err := carry(dst, src, said, r.seat)
 		*moved = n
 		if err != nil {
 			broken.Store(true)
 		}
 		if left.Add(-1) == 0 {
+			r.seat.drain()
 			c.broken = broken.Load()
 			over(c)
 		}
 	}
-	all.Go(func() { way(other, one, said, &c.sent) })
-	all.Go(func() { way(one, other, heard, &c.received) })
+	all.Go(func() { way(r.other, r.one, r.said, &c.sent) })
+	all.Go(func() { way(r.one, r.other, r.heard, &c.received) })
 }
 
 // carry moves said and then all that src sends to dst, and tells dst of the
 // end. A failure resets both, so that the other direction ends too.
-func carry(dst, src *net.TCPConn, said []byte) (int64, error) {
-	moved, err := move(dst, src, said)
+func carry(dst, src *net.TCPConn, said []byte, s *seat) (int64, error) {
+	moved, err := move(dst, src, said, s)
 	if err == nil {
 		err = dst.CloseWrite()
 	}
@@ -68,7 +76,7 @@ func carry(dst, src *net.TCPConn, said []byte) (int64, error) {
 	return moved, err
 }
 
-func move(dst, src *net.TCPConn, said []byte) (int64, error) {
+func move(dst, src *net.TCPConn, said []byte, s *seat) (int64, error) {
 	var moved int64
 	if len(said) > 0 {
 		n, err := dst.Write(said)
@@ -76,22 +84,36 @@ func move(dst, src *net.TCPConn, said []byte) (int64, error) {
 			return moved, err
 		}
 	}
-	for moved < spliceAfter {
-		n, err := moveSome(dst, src)
-		moved += int64(n)
+	for due := int64(spliceAfter); ; {
+		n, err := some(dst, src, moved)
+		moved += n
 		if errors.Is(err, io.EOF) {
 			return moved, nil
 		}
 		if err != nil {
 			return moved, err
 		}
+		if moved >= due {
+			s.tend()
+			due = moved + spliceAfter
+		}
 	}
-	n, err := dst.ReadFrom(src) // splice(2)
-	return moved + n, err
+}
+
+// some moves what src has, after so much was moved.
+func some(dst, src *net.TCPConn, moved int64) (int64, error) {
+	if moved < spliceAfter {
+		return moveSome(dst, src)
+	}
+	n, err := dst.ReadFrom(&io.LimitedReader{R: src, N: spliceAfter}) // splice(2)
+	if n == 0 && err == nil {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // moveSome waits until src has bytes, and only then takes a buffer.
-func moveSome(dst, src *net.TCPConn) (int, error) {
+func moveSome(dst, src *net.TCPConn) (int64, error) {
 	raw, err := src.SyscallConn()
 	if err != nil {
 		return 0, err
@@ -124,5 +146,6 @@ func moveSome(dst, src *net.TCPConn) (int, error) {
 	case n == 0:
 		return 0, io.EOF
 	}
-	return dst.Write(buffer[:n])
+	n, err = dst.Write(buffer[:n])
+	return int64(n), err
 }

@@ -38,7 +38,7 @@ func (p *Proxy) run(f *flow, all *sync.WaitGroup) {
 	if f.proxied {
 		f.attempt.Reason = byProxy
 	}
-	relay(f.client, f.upstream, said, heard, all, func(c tally) {
+	relay{f.client, f.upstream, said, heard, f.seat}.start(all, func(c tally) {
 		f.attempt.Sent, f.attempt.Received = c.sent, c.received
 		if c.broken {
 			f.attempt.Reason = strings.TrimPrefix(f.attempt.Reason+"; "+brokeOff, "; ")

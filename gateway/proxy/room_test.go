@@ -1,0 +1,229 @@
+package proxy
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/gateway/policy"
+)
+
+// pour sends without end.
+func pour(c *net.TCPConn) {
+	chunk := make([]byte, 64<<10)
+	for {
+		if _, err := c.Write(chunk); err != nil {
+			return
+		}
+	}
+}
+
+// held is what the kernel queues for the connections, in bytes.
+func (b *bench) held() (sum int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for f := range b.flows {
+		sum += f.seat.queued()
+	}
+	return sum
+}
+
+// settled waits until held does not grow any more, and fails when it passes bound.
+func settled(t *testing.T, held func() int, bound int) int {
+	t.Helper()
+	last := -1
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		now := held()
+		if now > bound {
+			t.Fatalf("%d MB are queued, want at most %d", now>>20, bound>>20)
+		}
+		if now > 1<<20 && now == last {
+			break
+		}
+		last = now
+		<-time.After(300 * time.Millisecond)
+	}
+	return last
+}
+
+// Who does not read has little queued, however many connections it has.
+func TestQueuesAreBounded(t *testing.T) {
+	const count = 300
+	const bound = wideConnections*(2*farBuffer+2*nearBuffer) + fewConnections*4*narrow + count*4*narrowest
+	b := start(t, allow("a.test:22"), pour, nil)
+	for range count {
+		b.dial("a.test", 22)
+	}
+	t.Logf("%d MB are queued, of %d", settled(t, b.held, bound)>>20, bound>>20)
+}
+
+// The same for what comes in: the server inside does not read.
+func TestQueuesFromOutsideAreBounded(t *testing.T) {
+	const count = 100
+	const bound = wideConnections*(2*farBuffer+2*nearBuffer) + fewConnections*4*narrow + count*4*narrowest
+	e := enterBefore(t, func(c net.Conn) { <-t.Context().Done() }, nil)
+	for range count / Batch {
+		e.supply(Batch)
+		for range Batch {
+			go pour(e.dial())
+		}
+	}
+	held := func() (sum int) {
+		e.in.mu.Lock()
+		defer e.in.mu.Unlock()
+		for a := range e.in.arrived {
+			sum += a.seat.queued()
+		}
+		return sum
+	}
+	t.Logf("%d MB are queued, of %d", settled(t, held, bound)>>20, bound>>20)
+}
+
+// A connection of which both sides are done counts until what they were sent is taken.
+func TestUnreadEndIsCounted(t *testing.T) {
+	const size = 300 << 10
+	b := start(t, allow("a.test:22"), func(c *net.TCPConn) { _, _ = c.Write(make([]byte, size)) }, nil)
+	c := b.dial("a.test", 22)
+	_ = c.SetReadBuffer(4 << 10)
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(300 * time.Millisecond)
+	if n := b.Connections(); n != 1 || b.held() < size/4 {
+		t.Errorf("%d connections, %d bytes queued", n, b.held())
+	}
+	if got, err := io.ReadAll(c); len(got) != size || err != nil {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if a := b.record(); a.Verdict != Allowed || a.Received != size || a.Reason != "" {
+		t.Errorf("%+v", a)
+	}
+	unread := b.dial("a.test", 22)
+	_ = unread.CloseWrite()
+	<-time.After(300 * time.Millisecond)
+	b.SetPolicy(nil)
+	if a := b.record(); a.Verdict != Cut {
+		t.Errorf("%+v", a)
+	}
+}
+
+// bounce sends so many bytes to who sends them back.
+func bounce(t *testing.T, c *net.TCPConn, size int) {
+	t.Helper()
+	go func() { _, _ = c.Write(make([]byte, size)) }()
+	if n, err := io.CopyN(io.Discard, c, int64(size)); err != nil {
+		t.Fatalf("%d bytes of %d, %v", n, size, err)
+	}
+}
+
+// A place is for who moves bytes: one that waits gives its own up, and one that is stuck
+// keeps it, with all that is queued for it.
+func TestPlacesMoveOn(t *testing.T) {
+	b := start(t, allow("a.test:22", "b.test:22"), func(c *net.TCPConn) {
+		first := make([]byte, 1)
+		if _, err := io.ReadFull(c, first); err == nil && first[0] == 'p' {
+			pour(c)
+		}
+		echo(c)
+	}, nil)
+	say := func(c *net.TCPConn, what string) {
+		if _, err := c.Write([]byte(what)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var wide []*net.TCPConn
+	for range wideConnections {
+		c := b.dial("a.test", 22)
+		say(c, "p")
+		wide = append(wide, c)
+	}
+	late := b.dial("b.test", 22)
+	say(late, "e")
+	settled(t, b.held, 1<<30)
+	move := func() { bounce(t, late, 4*spliceAfter) }
+	<-time.After(restful + time.Second/2)
+	if move(); b.isWide("b.test") {
+		t.Error("a stuck connection lost its place, with all that is queued for it")
+	}
+	_ = wide[0].Close()
+	b.record()
+	if move(); !b.isWide("b.test") {
+		t.Error("a connection that moves much stays narrow beside a free place")
+	}
+}
+
+// Waiting ones give their places up, and are bounded from then on.
+func TestPlacesOfTheIdle(t *testing.T) {
+	b := start(t, allow("a.test:22", "b.test:22"), echo, nil)
+	for range wideConnections {
+		if _, err := b.dial("a.test", 22).Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	late := b.dial("b.test", 22)
+	move := func() { bounce(t, late, 4*spliceAfter) }
+	if move(); b.isWide("b.test") {
+		t.Error("it took the place of one that just spoke")
+	}
+	<-time.After(restful + time.Second/2)
+	if move(); !b.isWide("b.test") {
+		t.Error("it got no place, and others wait with theirs")
+	}
+	b.room.mu.Lock()
+	defer b.room.mu.Unlock()
+	if n := len(b.room.wide); n != wideConnections {
+		t.Errorf("%d are wide", n)
+	}
+}
+
+// One that becomes wide is adapted as one that always was, up to a bound.
+func TestLatePlaceIsAsWide(t *testing.T) {
+	b := start(t, allow("a.test:22", "b.test:22"), pour, nil)
+	var first []*net.TCPConn
+	for range wideConnections {
+		first = append(first, b.dial("a.test", 22))
+	}
+	late := b.dial("b.test", 22)
+	receive := func() (buffer int) {
+		if _, err := io.ReadFull(late, make([]byte, 64<<20)); err != nil {
+			t.Fatal(err)
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for f := range b.flows {
+			if f.name == "b.test" {
+				m, _ := f.seat.sockets[1].memory()
+				return int(m[unix.SK_MEMINFO_RCVBUF])
+			}
+		}
+		return 0
+	}
+	if n := receive(); n != 2*narrow {
+		t.Errorf("narrow, it has %d bytes", n)
+	}
+	for _, c := range first {
+		_ = c.Close()
+		b.record()
+	}
+	if n := receive(); n <= 8*narrow || n > 2*farBuffer {
+		t.Errorf("wide, it has %d bytes", n)
+	}
+}
+
+// isWide reports whether the connection to name has a place.
+func (b *bench) isWide(name policy.Name) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for f := range b.flows {
+		if f.name == name {
+			b.room.mu.Lock()
+			defer b.room.mu.Unlock()
+			return f.seat.wide
+		}
+	}
+	b.t.Fatal("there is no such connection")
+	return false
+}
