@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A direction begins by copying with buffers that it holds only while there
-// are bytes, and goes over to splice(2), which needs a pipe, once it has moved
-// spliceAfter bytes: a connection that waits costs two sockets and no buffer.
+// A direction copies with buffers that it holds only while there are bytes, and once it
+// has moved spliceAfter bytes it goes over to splice(2), with a pipe that it holds no
+// longer: a connection that waits costs two sockets and no buffer.
 const (
 	spliceAfter = 512 << 10
 	bufferSize  = 32 << 10
@@ -85,7 +85,7 @@ func move(dst, src *net.TCPConn, said []byte, s *seat) (int64, error) {
 		}
 	}
 	for due := int64(spliceAfter); ; {
-		n, err := some(dst, src, moved)
+		n, err := some(dst, src, moved, s.room)
 		moved += n
 		if errors.Is(err, io.EOF) {
 			return moved, nil
@@ -101,15 +101,11 @@ func move(dst, src *net.TCPConn, said []byte, s *seat) (int64, error) {
 }
 
 // some moves what src has, after so much was moved.
-func some(dst, src *net.TCPConn, moved int64) (int64, error) {
+func some(dst, src *net.TCPConn, moved int64, r *room) (int64, error) {
 	if moved < spliceAfter {
 		return moveSome(dst, src)
 	}
-	n, err := dst.ReadFrom(&io.LimitedReader{R: src, N: spliceAfter}) // splice(2)
-	if n == 0 && err == nil {
-		err = io.EOF
-	}
-	return n, err
+	return r.moveMuch(dst, src)
 }
 
 // moveSome waits until src has bytes, and only then takes a buffer.

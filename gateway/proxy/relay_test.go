@@ -19,9 +19,20 @@ func splicing() int {
 	return strings.Count(string(stacks), "internal/poll.Splice(")
 }
 
-// Every byte arrives, in order, on both sides of the change to splice(2); and a
-// long stream does go over to it, for which it needs a pipe, while a connection
-// that has moved little does not.
+// expectSplicing waits until n goroutines are in splice(2).
+func expectSplicing(t *testing.T, what string, n int) {
+	t.Helper()
+	got := splicing()
+	for deadline := time.Now().Add(5 * time.Second); got != n && time.Now().Before(deadline); got = splicing() {
+		<-time.After(5 * time.Millisecond)
+	}
+	if got != n {
+		t.Errorf("%d splices %s, want %d", got, what, n)
+	}
+}
+
+// Every byte arrives, in order, on both sides of the change to splice(2); and nothing
+// waits for bytes there, with a pipe.
 func TestStreams(t *testing.T) {
 	const size = 8 << 20
 	half := make(chan struct{})
@@ -39,20 +50,12 @@ func TestStreams(t *testing.T) {
 	if _, err := c.Write(data[:1000]); err != nil {
 		t.Fatal(err)
 	}
-	got := splicing()
-	for deadline := time.Now().Add(5 * time.Second); got != 0 && time.Now().Before(deadline); got = splicing() {
-		<-time.After(5 * time.Millisecond) // servers of earlier tests end
-	}
-	if got != 0 {
-		t.Errorf("%d splices for a connection that has moved little", got)
-	}
+	expectSplicing(t, "for a connection that has moved little", 0)
 	if _, err := c.Write(data[1000 : size*3/4]); err != nil {
 		t.Fatal(err)
 	}
 	<-half
-	if got := splicing(); got != 1 {
-		t.Errorf("%d splices for a long stream in one direction", got)
-	}
+	expectSplicing(t, "for a long stream that waits", 0)
 	if _, err := c.Write(data[size*3/4:]); err != nil {
 		t.Fatal(err)
 	}
@@ -83,6 +86,38 @@ func TestBackpressure(t *testing.T) {
 	}
 	if got, err := talk(b.dial("a.test", 22), "x"); got != "x" || err != nil {
 		t.Errorf("another connection: %q, %v", got, err)
+	}
+}
+
+// Streams that are stuck hold a pipe each, so a sandbox has few: others are carried
+// without.
+func TestPipesAreBounded(t *testing.T) {
+	expectSplicing(t, "before", 0)
+	b := start(t, allow("a.test:22", "b.test:22"), func(c *net.TCPConn) {
+		first := make([]byte, 1)
+		if _, err := io.ReadFull(c, first); err == nil && first[0] == 'p' {
+			pour(c)
+		}
+		echo(c)
+	}, nil)
+	for range 2 * maxRoomPipes {
+		c := b.dial("a.test", 22)
+		if _, err := c.Write([]byte("p")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, make([]byte, 4*spliceAfter)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expectSplicing(t, "for stuck streams", maxRoomPipes)
+	other := b.dial("b.test", 22)
+	if _, err := other.Write([]byte("e")); err != nil {
+		t.Fatal(err)
+	}
+	bounce(t, other, 8*spliceAfter)
+	b.stop()
+	if n, all := b.room.pipes.taken.Load(), pipes.taken.Load(); n != 0 || all != 0 {
+		t.Errorf("%d places are taken after the end, and %d of all", n, all)
 	}
 }
 

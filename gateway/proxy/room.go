@@ -26,6 +26,8 @@ type room struct {
 	mu    sync.Mutex
 	taken int
 	wide  map[*seat]struct{}
+
+	pipes places
 }
 
 // seat is one connection's part of a room.
