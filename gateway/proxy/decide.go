@@ -2,19 +2,97 @@ package proxy
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// decide asks policy by about f, with where it was connected to.
+// first decides on what the sandbox asked for, before anything is resolved. From then on
+// a change of the policy cuts f.
+func (p *Proxy) first(f *flow, asked netip.AddrPort) policy.Decision {
+	name, known := policy.Name(""), true
+	if policy.Pool.Contains(asked.Addr()) {
+		name, known = p.config.Names.Name(asked.Addr())
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.asked, f.name = asked, name
+	if !known {
+		return policy.Decision{
+			Rule: "pool", Code: sbxerr.EgressDenied, Reason: fmt.Sprintf("the address %s means no name in this sandbox", asked.Addr()), Remedy: "resolve the name again",
+		}
+	}
+	d := p.decide(f, p.policy)
+	f.wanted = d.Allowed
+	return d
+}
+
+// route decides once more before anything leaves, and by which way it does.
+func (p *Proxy) route(f *flow) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := f.ended(); err != nil {
+		return err
+	}
+	if d := p.decide(f, p.policy); !d.Allowed {
+		return d.Err()
+	}
+	f.link, _ = p.policy.Linked(f.name)
+	f.proxied = p.leavesBy(f, p.policy)
+	f.routed = true
+	return nil
+}
+
+// try decides on addr, which f is to be connected to next.
+func (p *Proxy) try(f *flow, addr netip.AddrPort) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := f.ended(); err != nil {
+		return err
+	}
+	f.address = addr
+	return p.decide(f, p.policy).Err()
+}
+
+// untry says that f was connected to nobody.
+func (p *Proxy) untry(f *flow) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.address = netip.AddrPort{}
+}
+
+// hold has a change of the policy reset c, by which f leaves.
+func (p *Proxy) hold(f *flow, c *net.TCPConn) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.upstream = c
+	return f.ended()
+}
+
+// ours reports whether err is a decision, or an end from outside, and no failure of a
+// destination.
+func ours(err error) bool {
+	code := sbxerr.Of(err)
+	return code == sbxerr.EgressDenied || code == sbxerr.EgressAddress || code == sbxerr.Canceled
+}
+
+// ended is why f was ended from outside, nil if it was not. The caller holds the lock.
+func (f *flow) ended() error {
+	if f.cutBy == nil {
+		return nil
+	}
+	return sbxerr.New(sbxerr.Canceled, "proxy.admit", "the connection was ended: %s", f.cutBy.verdict)
+}
+
+// decide asks policy by about f, with as much as is known of where it goes.
 func (p *Proxy) decide(f *flow, by *policy.Policy) policy.Decision {
-	if l, _ := by.Linked(f.name); l != f.link {
+	if l, _ := by.Linked(f.name); f.routed && l != f.link {
 		return elsewhere("change of a link", f)
 	}
 	d := p.decideTarget(f, by)
-	if d.Allowed && p.leavesBy(f, by) != f.proxied {
+	if d.Allowed && f.routed && p.leavesBy(f, by) != f.proxied {
 		return elsewhere("change of what leaves through the upstream proxy", f)
 	}
 	return d
@@ -24,7 +102,7 @@ func (p *Proxy) decideTarget(f *flow, by *policy.Policy) policy.Decision {
 	switch {
 	case f.name == "":
 		return by.DecideAddress(f.asked.Addr(), f.asked.Port())
-	case f.proxied:
+	case f.proxied, !f.address.IsValid():
 		return by.Decide(f.name, f.asked.Port())
 	}
 	return p.decideResolved(f, by, f.address.Addr())

@@ -13,9 +13,12 @@
 //     a second time. What leaves through an upstream proxy (package upstream) is
 //     neither resolved nor judged by its address here: the proxy is dialled, and
 //     asked to connect to the name.
-//  6. The policy, which may be another by now, is asked once more, and from
-//     then on a change of it cuts the connection.
+//  6. The policy is asked once more: of an address that became the host's own
+//     meanwhile nobody was told.
 //  7. Bytes go both ways until both sides are done.
+//
+// From step 2 on a change of the policy ends what it does not allow any more, in
+// whichever step that is.
 //
 // A refusal is readable: an HTTP response on port 80, a TLS alert on port 443,
 // a reset on others. Every connection that is not refused by a limit alone has

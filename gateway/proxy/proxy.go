@@ -50,18 +50,23 @@ func (p *Proxy) Policy() *policy.Policy {
 }
 
 // SetPolicy puts next in force. When it returns, every connection that next
-// does not allow is cut, and none that was being made can come through.
+// does not allow is cut, also while it is being made: nothing more leaves for it.
 func (p *Proxy) SetPolicy(next *policy.Policy) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	next = next.On(p.config.Local)
 	p.policy = next
 	for f := range p.flows {
-		if !f.carried {
-			continue // asks again when it is admitted
+		if !f.wanted {
+			continue // asks when it is known where it goes, or is refused already
 		}
-		if d := p.decide(f, next); !d.Allowed {
+		d := p.decide(f, next)
+		switch {
+		case d.Allowed:
+		case f.carried:
 			f.cut(Cut, d)
+		default:
+			f.cut(Refused, d)
 		}
 	}
 }
@@ -187,8 +192,8 @@ func (p *Proxy) admit(f *flow, upstream *net.TCPConn) error {
 	if err := f.seat.add(socket{upstream, f.link != policy.Link{}}); err != nil {
 		return sbxerr.Wrap(sbxerr.Gateway, "proxy.admit", err)
 	}
-	if f.cutBy != nil {
-		return sbxerr.New(sbxerr.Canceled, "proxy.admit", "the connection was ended: %s", f.cutBy.verdict)
+	if err := f.ended(); err != nil {
+		return err
 	}
 	d := p.decide(f, p.policy)
 	f.attempt.Rule, f.attempt.Private = d.Rule, d.Private
@@ -208,16 +213,20 @@ type flow struct {
 	ctx    context.Context // ends what is done before bytes flow
 	cancel context.CancelFunc
 
-	name    policy.Name    // empty for an address without a name
-	asked   netip.AddrPort // what the sandbox connected to
-	address netip.AddrPort // what was dialled
-	link    policy.Link    // that was followed; zero: none
-	mapped  bool           // the operator said where the name leads
-	proxied bool           // it leaves through the upstream proxy, whose address was dialled
-	left    func()         // says that the linked sandbox is left; nil: it was not entered
-	speaks  protocol       // in which the client can be told of a refusal
+	mapped bool     // the operator said where the name leads
+	left   func()   // says that the linked sandbox is left; nil: it was not entered
+	speaks protocol // in which the client can be told of a refusal
 
 	attempt Attempt // the rest of the record
+
+	// Set under the proxy's lock, by the goroutine that runs the flow.
+	name    policy.Name    // empty for an address without a name
+	asked   netip.AddrPort // what the sandbox connected to
+	wanted  bool           // the policy allows that
+	routed  bool           // the next two are known
+	link    policy.Link    // that is followed; zero: none
+	proxied bool           // it leaves through the upstream proxy, whose address is dialled
+	address netip.AddrPort // what is dialled
 
 	// Under the proxy's lock.
 	upstream *net.TCPConn

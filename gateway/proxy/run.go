@@ -28,7 +28,7 @@ const brokeOff = "the connection broke"
 func (p *Proxy) run(f *flow, all *sync.WaitGroup) {
 	said, heard, err := p.open(f)
 	if err != nil {
-		f.fail(err)
+		p.fail(f, err)
 		refuse(f.client, f.speaks, err)
 		p.finish(f)
 		return
@@ -62,10 +62,11 @@ func (p *Proxy) open(f *flow) (said, heard []byte, err error) {
 // greet finds out where f was meant to go and hears what the client says first,
 // which also a client that is refused must have said before it can be told.
 func (p *Proxy) greet(f *flow) (said []byte, err error) {
-	if f.asked, err = p.config.Origin(f.client); err != nil {
+	asked, err := p.config.Origin(f.client)
+	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Gateway, "proxy.origin", err)
 	}
-	d := p.first(f)
+	d := p.first(f, asked)
 	f.attempt.Rule = d.Rule
 	if f.name == "" && d.Allowed {
 		return nil, nil // there is no name to compare with
@@ -83,12 +84,14 @@ func (p *Proxy) greet(f *flow) (said []byte, err error) {
 
 // connect dials where f may go. It returns what the destination said already.
 func (p *Proxy) connect(f *flow) (c *net.TCPConn, heard []byte, err error) {
-	inForce := p.Policy()
-	if l, linked := inForce.Linked(f.name); linked {
-		c, err = p.follow(f, l)
+	if err := p.route(f); err != nil {
+		return nil, nil, err
+	}
+	if f.link != (policy.Link{}) {
+		c, err = p.follow(f, f.link)
 		return c, nil, err
 	}
-	if f.proxied = p.leavesBy(f, inForce); f.proxied {
+	if f.proxied {
 		return p.through(f)
 	}
 	addresses, err := p.addresses(f)
@@ -101,7 +104,6 @@ func (p *Proxy) connect(f *flow) (c *net.TCPConn, heard []byte, err error) {
 
 // follow connects to the port of another sandbox to which the name of f leads.
 func (p *Proxy) follow(f *flow, l policy.Link) (*net.TCPConn, error) {
-	f.link = l
 	if p.config.Link == nil {
 		return nil, sbxerr.New(sbxerr.EgressDial, "proxy.link", "no link leads anywhere here")
 	}
@@ -112,24 +114,10 @@ func (p *Proxy) follow(f *flow, l policy.Link) (*net.TCPConn, error) {
 		return nil, err
 	}
 	f.left = left
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	f.address = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), l.Port)
 	return c, nil
-}
-
-// first decides on what the sandbox asked for, before anything is resolved.
-func (p *Proxy) first(f *flow) policy.Decision {
-	addr, port := f.asked.Addr(), f.asked.Port()
-	if !policy.Pool.Contains(addr) {
-		return p.Policy().DecideAddress(addr, port)
-	}
-	name, ok := p.config.Names.Name(addr)
-	if !ok {
-		return policy.Decision{
-			Rule: "pool", Code: sbxerr.EgressDenied, Reason: fmt.Sprintf("the address %s means no name in this sandbox", addr), Remedy: "resolve the name again",
-		}
-	}
-	f.name = name
-	return p.Policy().Decide(name, port)
 }
 
 // matches refuses a client that does not name the host that it connected to.
@@ -191,19 +179,26 @@ func (p *Proxy) dial(f *flow, addresses []netip.AddrPort) (*net.TCPConn, error) 
 	ctx, cancel := context.WithTimeout(f.ctx, p.config.Limits.Connect)
 	defer cancel()
 	c, err := p.dialAny(ctx, f, addresses)
-	if err != nil {
+	if err != nil && !ours(err) {
 		return nil, sbxerr.Wrap(sbxerr.EgressDial, "proxy.dial", fmt.Errorf("connect to %s: %w", f.target(), err))
 	}
-	return c, nil
+	return c, err
 }
 
-func (p *Proxy) dialAny(ctx context.Context, f *flow, addresses []netip.AddrPort) (*net.TCPConn, error) {
+func (p *Proxy) dialAny(ctx context.Context, f *flow, addresses []netip.AddrPort) (_ *net.TCPConn, err error) {
+	defer func() {
+		if err != nil {
+			p.untry(f)
+		}
+	}()
 	each := max(p.config.Limits.Connect/time.Duration(len(addresses)), leastTry)
 	var errs []error
 	for _, addr := range addresses {
+		if err := p.try(f, addr); err != nil {
+			return nil, err
+		}
 		c, err := p.dialOne(ctx, addr, each)
 		if err == nil {
-			f.address = addr
 			return c, nil
 		}
 		errs = append(errs, err)
@@ -225,8 +220,11 @@ func (p *Proxy) dialOne(ctx context.Context, addr netip.AddrPort, limit time.Dur
 	return tcp, nil
 }
 
-// fail notes why f came to nothing.
-func (f *flow) fail(err error) {
+// fail notes why f came to nothing, whatever the policy will be.
+func (p *Proxy) fail(f *flow, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.wanted = false
 	a := &f.attempt
 	a.Code, a.Reason, a.Verdict = sbxerr.Of(err), notice.Cause(err), Refused
 	switch a.Code {

@@ -16,8 +16,14 @@ const byProxy = "through the upstream proxy"
 
 // through connects f by way of the upstream proxy, and by no other.
 func (p *Proxy) through(f *flow) (c *net.TCPConn, heard []byte, err error) {
-	if c, err = p.dialUpstream(f); err != nil {
-		return nil, nil, sbxerr.Wrap(sbxerr.EgressProxyDown, "proxy.through", fmt.Errorf("connect to the upstream proxy %s: %w", p.config.Upstream, err))
+	if c, err = p.dialUpstream(f); err == nil {
+		err = p.hold(f, c)
+	}
+	if err != nil && !ours(err) {
+		err = sbxerr.Wrap(sbxerr.EgressProxyDown, "proxy.through", fmt.Errorf("connect to the upstream proxy %s: %w", p.config.Upstream, err))
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(f.ctx, p.config.Limits.Resolve+p.config.Limits.Connect, errors.New("it took too long")) // what it does both for us
 	defer cancel()
