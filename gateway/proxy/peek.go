@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -59,22 +60,48 @@ func (t *tape) Read(p []byte) (int, error) {
 
 func (t *tape) Write(p []byte) (int, error) { return len(p), nil }
 
-// peek reads what the client says first, for at most limit. It returns the host
+// maxPeeks is how many clients of a sandbox are listened to at once: each costs some
+// 150 KB until it has named its host, for which one that means it needs no time. What
+// the others say waits in the kernel.
+const maxPeeks = 64
+
+// peek reads what the client says first, for as long as is allowed. It returns the host
 // that it names, as written, and all bytes that were read, for the destination.
-func peek(c net.Conn, speaks protocol, limit time.Duration) (host string, said []byte, err error) {
-	if speaks == other {
+func (p *Proxy) peek(f *flow) (host string, said []byte, err error) {
+	if f.speaks == other {
 		return "", nil, nil
 	}
-	if err := c.SetReadDeadline(time.Now().Add(limit)); err != nil {
+	ctx, cancel := context.WithTimeout(f.ctx, p.config.Limits.Peek)
+	defer cancel()
+	deadline, _ := ctx.Deadline()
+	if err := f.client.SetReadDeadline(deadline); err != nil {
 		return "", nil, err
 	}
+	if _, err := available(f.client); err != nil { // nothing is held for one that is silent
+		return "", nil, err
+	}
+	select {
+	case p.peeks <- struct{}{}:
+		defer func() { <-p.peeks }()
+	case <-ctx.Done():
+		return "", nil, errTooMany
+	}
+	host, said, err = listenTo(f.client, f.speaks)
+	return host, said, errors.Join(err, f.client.SetReadDeadline(time.Time{}))
+}
+
+// errTooMany ends a peek that never began.
+var errTooMany = fmt.Errorf("%d other connections of the sandbox have not finished what names their host", maxPeeks)
+
+// listenTo reads up to the name of the host.
+func listenTo(c net.Conn, speaks protocol) (host string, said []byte, err error) {
 	t := &tape{Conn: c}
 	if speaks == http1 {
 		host, err = hostHeader(t)
 	} else {
 		host, err = serverName(t)
 	}
-	return host, t.kept.Bytes(), errors.Join(err, c.SetReadDeadline(time.Time{}))
+	return host, bytes.Clone(t.kept.Bytes()), err // no larger than it is: the destination may be long in coming
 }
 
 // errSeen ends the handshake when the hello has been read.

@@ -284,6 +284,62 @@ func TestPeekHasADeadline(t *testing.T) {
 	}
 }
 
+// Few unfinished heads are held at once, however many there are; one that is silent
+// keeps nobody waiting, and one that waited is carried when its turn comes.
+func TestPeeksAreBounded(t *testing.T) {
+	const count = 3 * maxPeeks
+	b := start(t, allow("a.test"), echo, nil)
+	said := hello(t, "a.test", func(c *tls.Config) {
+		for range 60 {
+			c.NextProtos = append(c.NextProtos, strings.Repeat("p", 200))
+		}
+	})
+	carried := func(c *net.TCPConn) {
+		t.Helper()
+		if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, said) {
+			t.Errorf("%d bytes of %d, %v", len(got), len(said), err)
+		}
+	}
+	var clients []*net.TCPConn
+	for range count {
+		clients = append(clients, b.dial("a.test", 443))
+	}
+	beside := b.dial("a.test", 443)
+	_, _ = beside.Write(said)
+	_ = beside.CloseWrite()
+	carried(beside)
+	for _, c := range clients {
+		if _, err := c.Write(said[:len(said)-1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(5 * time.Second); b.waiting() != count-maxPeeks && time.Now().Before(deadline); {
+		<-time.After(time.Millisecond)
+	}
+	if n := b.waiting(); n != count-maxPeeks {
+		t.Errorf("%d of %d wait in the kernel, want all but %d", n, count, maxPeeks)
+	}
+	for _, c := range clients {
+		_, _ = c.Write(said[len(said)-1:])
+		_ = c.CloseWrite()
+	}
+	for _, c := range clients {
+		carried(c)
+	}
+}
+
+// waiting counts the connections of which bytes wait in the kernel.
+func (b *bench) waiting() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for f := range b.flows {
+		if f.seat.queued() > 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // FuzzPeek: what is kept is what was sent, and a host that is found was there.
 func FuzzPeek(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: a.test\r\n\r\nbody"), false)

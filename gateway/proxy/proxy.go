@@ -23,6 +23,7 @@ type Proxy struct {
 	rate    *rate.Limiter
 	skipped atomic.Uint64
 	room    *room
+	peeks   chan struct{} // one for each client that is listened to
 
 	mu     sync.Mutex
 	policy *policy.Policy
@@ -37,7 +38,7 @@ func New(c Config, p *policy.Policy) (*Proxy, error) {
 		return nil, err
 	}
 	return &Proxy{
-		config: c, policy: p.On(c.Local), flows: map[*flow]struct{}{}, room: newRoom(),
+		config: c, policy: p.On(c.Local), flows: map[*flow]struct{}{}, room: newRoom(), peeks: make(chan struct{}, maxPeeks),
 		rate: rate.NewLimiter(rate.Limit(c.Limits.NewPerSecond), c.Limits.NewBurst),
 	}, nil
 }

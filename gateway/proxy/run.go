@@ -72,7 +72,7 @@ func (p *Proxy) greet(f *flow) (said []byte, err error) {
 		return nil, nil // there is no name to compare with
 	}
 	f.speaks = spoken(f.asked.Port())
-	host, said, silent := peek(f.client, f.speaks, p.config.Limits.Peek)
+	host, said, silent := p.peek(f)
 	switch {
 	case !d.Allowed:
 		return nil, d.Err()
