@@ -30,6 +30,9 @@ func parseHead(text string) (head, error) {
 	if len(start) != 3 {
 		return head{}, errors.New("its first line is not METHOD TARGET VERSION (RFC 9112, 3)")
 	}
+	if version := start[2]; version != "HTTP/1.1" && version != "HTTP/1.0" {
+		return head{}, fmt.Errorf("its version is %s, and not HTTP/1.0 or HTTP/1.1", quote(version)) // of which each server thinks its own
+	}
 	h := head{method: start[0], target: start[1]}
 	for _, line := range lines[1:] {
 		name, value, err := parseField(line)

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caisson-run/caisson/gateway/policy"
@@ -147,6 +149,12 @@ func hostHeader(t *tape) (string, error) {
 
 // withoutPort takes the port from a host. It may be empty (RFC 3986, 3.2.3).
 func withoutPort(host string) (string, error) {
+	if inside, bracket := strings.CutPrefix(host, "["); bracket { // which net.SplitHostPort takes away from a name, too
+		inside, _, _ = strings.Cut(inside, "]")
+		if addr, err := netip.ParseAddr(inside); err != nil || !addr.Is6() {
+			return "", fmt.Errorf("the Host header %s has brackets around what is no IPv6 address", quote(host))
+		}
+	}
 	name, port, err := net.SplitHostPort(host)
 	if err != nil {
 		return host, nil // it has none, or is no host at all, which the comparison finds out
