@@ -7,9 +7,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -47,7 +49,8 @@ var errTooLong = fmt.Errorf("it is longer than %d bytes", maxPeek)
 // nothing is written.
 type tape struct {
 	net.Conn
-	kept bytes.Buffer
+	kept   bytes.Buffer
+	failed error // why nothing more was read
 }
 
 func (t *tape) Read(p []byte) (int, error) {
@@ -57,6 +60,7 @@ func (t *tape) Read(p []byte) (int, error) {
 	}
 	n, err := t.Conn.Read(p[:min(len(p), room)])
 	t.kept.Write(p[:n])
+	t.failed = err
 	return n, err
 }
 
@@ -79,8 +83,8 @@ func (p *Proxy) peek(f *flow) (host string, said []byte, err error) {
 	if err := f.client.SetReadDeadline(deadline); err != nil {
 		return "", nil, err
 	}
-	if _, err := available(f.client); err != nil { // nothing is held for one that is silent
-		return "", nil, err
+	if n, err := available(f.client); err != nil || n == 0 { // nothing is held for one that is silent
+		return "", nil, p.silence(errors.Join(err, io.EOF), "said nothing")
 	}
 	select {
 	case p.peeks <- struct{}{}:
@@ -89,7 +93,22 @@ func (p *Proxy) peek(f *flow) (host string, said []byte, err error) {
 		return "", nil, errTooMany
 	}
 	host, said, err = listenTo(f.client, f.speaks)
-	return host, said, errors.Join(err, f.client.SetReadDeadline(time.Time{}))
+	return host, said, errors.Join(p.silence(err, "did not finish what names its host"), f.client.SetReadDeadline(time.Time{}))
+}
+
+// silence says plainly why a client was not heard, whose what is what it did: the
+// texts of the network tell addresses that mean nothing to anybody.
+func (p *Proxy) silence(err error, what string) error {
+	var network *net.OpError
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("the client %s within %v", what, p.config.Limits.Peek)
+	case errors.As(err, &network):
+		return fmt.Errorf("the client %s before it broke the connection off", what)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("the client %s before it was done", what)
+	}
+	return err
 }
 
 // errTooMany ends a peek that never began.
@@ -102,6 +121,9 @@ func listenTo(c net.Conn, speaks protocol) (host string, said []byte, err error)
 		host, err = hostHeader(t)
 	} else {
 		host, err = serverName(t)
+	}
+	if err != nil && t.failed != nil {
+		err = t.failed // and not what a parser makes of half a line
 	}
 	return host, bytes.Clone(t.kept.Bytes()), err // no larger than it is: the destination may be long in coming
 }

@@ -290,6 +290,31 @@ func TestPeekHasADeadline(t *testing.T) {
 	}
 }
 
+// Why a client was not heard is said without addresses, which mean nothing to anybody.
+func TestSilenceIsToldPlainly(t *testing.T) {
+	b := start(t, allow("a.test"), echo, func(c *Config) { c.Limits.Peek = 100 * time.Millisecond })
+	for name, tc := range map[string]struct {
+		says string
+		ends bool
+		want string
+	}{
+		"nothing":             {"", false, "the client said nothing within 100ms"},
+		"a part":              {"GET / HT", false, "the client did not finish what names its host within 100ms"},
+		"nothing, and an end": {"", true, "the client said nothing before it was done"},
+		"a part, and an end":  {"GET / HT", true, "the client did not finish what names its host before it was done"},
+	} {
+		c := b.dial("a.test", 80)
+		_, _ = io.WriteString(c, tc.says)
+		if tc.ends {
+			_ = c.CloseWrite()
+		}
+		got, _ := io.ReadAll(c)
+		if a := b.record(); !strings.HasSuffix(a.Reason, ", but "+tc.want) || a.Code != sbxerr.EgressMismatch || !strings.Contains(string(got), tc.want) {
+			t.Errorf("%s: %s, %q", name, a.Reason, got)
+		}
+	}
+}
+
 // Few unfinished heads are held at once, however many there are; one that is silent
 // keeps nobody waiting, and one that waited is carried when its turn comes.
 func TestPeeksAreBounded(t *testing.T) {
