@@ -19,10 +19,9 @@ func (c *Client) ExplainPolicy(ctx context.Context, req *caissonv1.ExplainPolicy
 }
 
 // LearnPolicy returns the rules of the smallest policy that would have allowed
-// what a sandbox reached.
-func (c *Client) LearnPolicy(ctx context.Context, ref string) ([]string, error) {
-	r, err := call(ctx, c.network().LearnPolicy, &caissonv1.LearnPolicyRequest{Ref: ref})
-	return r.GetRules(), err
+// what a sandbox reached, and warnings of what they may not cover.
+func (c *Client) LearnPolicy(ctx context.Context, ref string) (*caissonv1.LearnPolicyResponse, error) {
+	return call(ctx, c.network().LearnPolicy, &caissonv1.LearnPolicyRequest{Ref: ref})
 }
 
 // Traffic calls yield with each attempt of a sandbox to reach something that req asks

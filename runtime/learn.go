@@ -15,7 +15,8 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// Learned is the smallest policy that would have allowed what a command reached.
+// Learned is the smallest policy that would have allowed what a command, or a sandbox
+// so far, reached.
 type Learned struct {
 	Rules    []string `json:"rules"`    // sorted
 	Warnings []string `json:"warnings"` // what it may not cover
@@ -49,15 +50,19 @@ type learner struct {
 	cursor traffic.Cursor
 	seen   map[policy.Seen]bool
 	more   bool // there were more than maxLearned
+	gone   bool // entries were dropped before they were read
 	err    error
 }
 
 func newLearner(log *traffic.Log, sandbox string) *learner {
-	l := &learner{log: log, sandbox: sandbox, seen: map[policy.Seen]bool{}}
+	return &learner{log: log, sandbox: sandbox, cancel: func() {}, seen: map[policy.Seen]bool{}}
+}
+
+// start has l read along until it is stopped.
+func (l *learner) start() {
 	var ctx context.Context
 	ctx, l.cancel = context.WithCancel(context.Background())
 	l.done.Go(func() { l.follow(ctx) })
-	return l
 }
 
 // follow reads what is logged until ctx ends.
@@ -74,8 +79,9 @@ func (l *learner) follow(ctx context.Context) {
 }
 
 func (l *learner) read() {
-	entries, err := l.log.Entries(l.sandbox, &l.cursor)
+	entries, gone, err := l.log.Entries(l.sandbox, &l.cursor)
 	l.err = cmp.Or(l.err, err)
+	l.gone = l.gone || gone.Reached
 	for _, e := range entries {
 		s, ok := e.Seen()
 		switch {
@@ -96,9 +102,9 @@ func (l *learner) stop() {
 	}
 }
 
-// finish reads what is left, and says what was learnt. lost are the attempts of
-// which nothing is known.
-func (l *learner) finish(lost int64) *Learned {
+// finish reads what is left, and says what was learnt. counted is what is known of the
+// sandbox besides; nil is nothing.
+func (l *learner) finish(counted *EgressCounters) *Learned {
 	l.stop()
 	l.read()
 	rules, err := policy.Learn(slices.Collect(maps.Keys(l.seen)))
@@ -106,13 +112,28 @@ func (l *learner) finish(lost int64) *Learned {
 	if l.err != nil {
 		out.Warnings = append(out.Warnings, "not all that it reached is known: "+l.err.Error())
 	}
-	if lost > 0 {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("%d attempts have no record: what they reached is not allowed", lost))
+	out.Warnings = append(out.Warnings, counted.unrecorded()...)
+	if l.gone {
+		out.Warnings = append(out.Warnings, "the oldest connections are no longer kept: what they alone reached is not allowed")
 	}
 	if l.more {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("it reached more than %d destinations: the rest is not allowed", maxLearned))
 	}
 	return out
+}
+
+// unrecorded warns of connections that have no entry.
+func (c *EgressCounters) unrecorded() (warnings []string) {
+	switch {
+	case c == nil:
+		return nil
+	case c.Lost > 0:
+		warnings = append(warnings, fmt.Sprintf("%d attempts have no record: what they reached is not allowed", c.Lost))
+	}
+	if c.Open > 0 {
+		warnings = append(warnings, fmt.Sprintf("%d connections are open, and have their record when they end: what they alone reached is not allowed", c.Open))
+	}
+	return warnings
 }
 
 // reasons are the lines of an error that was joined of several.
@@ -146,13 +167,30 @@ func (m *Manager) learned(ctx context.Context, s *sandbox, counted *EgressCounte
 		return nil
 	}
 	err := m.opts.Egress.Remove(ctx, s.id)
-	lost := int64(0)
 	if counted != nil {
-		lost = counted.Lost
+		counted.Open = 0 // it ended them
 	}
-	out := l.finish(lost)
+	out := l.finish(counted)
 	if err != nil {
 		out.Warnings = append(out.Warnings, "not all that it reached is known: "+err.Error())
 	}
 	return out
+}
+
+// LearnPolicy says what a sandbox reached so far. A connection that is open has no
+// record yet.
+func (m *Manager) LearnPolicy(ctx context.Context, ref string) (*Learned, error) {
+	defer m.Busy()()
+	s, err := m.find(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	r := s.kept()
+	if m.opts.Traffic == nil {
+		return &Learned{Rules: []string{}, Warnings: []string{}}, nil
+	}
+	if counts(r.Network) {
+		_ = m.refreshEgress(ctx) // it is logged
+	}
+	return newLearner(m.opts.Traffic, s.id).finish(m.egressOf(r)), nil
 }

@@ -5,13 +5,17 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/traffic"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -68,9 +72,9 @@ func TestLearnIsGranted(t *testing.T) {
 func learning(t *testing.T) (*learner, *traffic.Log) {
 	t.Helper()
 	dir := t.TempDir()
-	path := func(string) string { return dir + "/traffic" }
-	log := traffic.New(traffic.Files{Entries: path, Names: path}, slog.New(slog.DiscardHandler))
-	return &learner{log: log, sandbox: "a", cancel: func() {}, seen: map[policy.Seen]bool{}}, log
+	in := func(name string) func(string) string { return func(string) string { return filepath.Join(dir, name) } }
+	log := traffic.New(traffic.Files{Carried: in("carried"), Rest: in("traffic"), Names: in("names")}, slog.New(slog.DiscardHandler))
+	return newLearner(log, "a"), log
 }
 
 func reached(name string, port uint16) proxy.Attempt {
@@ -81,8 +85,8 @@ func reached(name string, port uint16) proxy.Attempt {
 func TestLearnerReadsAlong(t *testing.T) {
 	l, log := learning(t)
 	log.Attempted(reached("first.example", 443))
-	for range 5 { // of which the log keeps the last two, about
-		for range 3000 {
+	for range 9 { // of which the log keeps the last four, about
+		for range 1500 {
 			log.Attempted(reached("many.example", 80))
 		}
 		l.read()
@@ -91,11 +95,11 @@ func TestLearnerReadsAlong(t *testing.T) {
 	refused.Verdict = proxy.Refused
 	log.Attempted(refused)
 	log.Attempted(reached("last.example", 22))
-	got := l.finish(0)
+	got := l.finish(nil)
 	if want := []string{"first.example:443", "last.example:22", "many.example:80"}; !slices.Equal(got.Rules, want) || len(got.Warnings) != 0 {
 		t.Errorf("%+v, want %q", got, want)
 	}
-	if again, err := log.Entries("a", &traffic.Cursor{}); err != nil || again[0].Name == "first.example" {
+	if again, _, err := log.Entries("a", &traffic.Cursor{}); err != nil || again[0].Name == "first.example" {
 		t.Errorf("the log holds everything (%v): this shows nothing", err)
 	}
 }
@@ -105,13 +109,14 @@ func TestLearnerFollows(t *testing.T) {
 	_, log := learning(t)
 	for pause := time.Millisecond; ; pause *= 2 { // nothing says that it has read
 		l := newLearner(log, "a")
+		l.start()
 		time.Sleep(pause)
 		log.Attempted(reached("a.example", 443))
 		time.Sleep(pause)
 		l.stop()
 		if len(l.seen) == 1 {
 			log.Attempted(reached("b.example", 443))
-			if got := l.finish(0).Rules; !slices.Equal(got, []string{"a.example:443", "b.example:443"}) {
+			if got := l.finish(nil).Rules; !slices.Equal(got, []string{"a.example:443", "b.example:443"}) {
 				t.Errorf("%q", got)
 			}
 			return
@@ -126,13 +131,102 @@ func TestLearnerWarns(t *testing.T) {
 	l, log := learning(t)
 	for i := range maxLearned + 1 {
 		log.Attempted(reached(fmt.Sprintf("h%d.example", i), 443))
+		if i%1000 == 0 {
+			l.read()
+		}
 	}
-	got := l.finish(3)
-	if len(got.Warnings) != 2 || !strings.Contains(got.Warnings[0], "3 attempts") || !strings.Contains(got.Warnings[1], fmt.Sprint(maxLearned)) {
-		t.Errorf("%q", got.Warnings)
+	l.read()
+	for range 5 * 1500 { // the first ones are dropped
+		log.Attempted(reached("again.example", 443))
+	}
+	got := l.finish(&EgressCounters{Lost: 3, Open: 2})
+	if len(got.Warnings) != 4 {
+		t.Fatalf("%q", got.Warnings)
+	}
+	for i, want := range []string{"3 attempts", "2 connections are open", "no longer kept", fmt.Sprint(maxLearned)} {
+		if !strings.Contains(got.Warnings[i], want) {
+			t.Errorf("%q, want %q", got.Warnings[i], want)
+		}
 	}
 	if !slices.Equal(got.Rules, []string{"*.example:443"}) && len(got.Rules) != maxLearned {
 		t.Errorf("%d rules", len(got.Rules))
+	}
+}
+
+// long makes entries that are soon dropped.
+var long = strings.Repeat("long ", 60)
+
+// What was reached in a session is learnt: what cannot be a rule, what is open and what is gone leave the
+// other rules there, and are warned of.
+func TestLearnPolicyWarns(t *testing.T) {
+	f, gateway := newPublishing(t)
+	f.opts.Traffic = traffic.New(TrafficFiles(f.paths.root, f.paths.state), slog.New(slog.DiscardHandler))
+	id := f.session(t, CreateRequest{}).ID
+	attempt := func(a proxy.Attempt) {
+		a.Sandbox = id
+		f.opts.Traffic.Attempted(a)
+	}
+	attempt(reached("a.example", 443))
+	attempt(proxy.Attempt{Asked: netip.MustParseAddrPort("198.18.3.4:80"), Address: netip.MustParseAddrPort("198.18.3.4:80"), Verdict: proxy.Allowed})
+	for range 6000 {
+		f.opts.Traffic.Queried(dns.Query{Sandbox: id, Name: "nope.example", Verdict: dns.Refused, Reason: long})
+	}
+	want := func(rules []string, warnings ...string) {
+		t.Helper()
+		got, err := f.LearnPolicy(callerContext(t), id)
+		if err != nil || !slices.Equal(got.Rules, rules) || len(got.Warnings) != len(warnings) {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		for i, w := range warnings {
+			if !strings.Contains(got.Warnings[i], w) {
+				t.Errorf("%q, want %q", got.Warnings[i], w)
+			}
+		}
+	}
+	want([]string{"a.example:443"}, "no rule reaches it")
+	counted(t, f, gateway, id, netns.ModeOpen)
+	want([]string{"a.example:443"}, "no rule reaches it", "2 attempts have no record")
+	gateway.views[id] = egress.View{Counters: egress.Counters{Open: 1}}
+	want([]string{"a.example:443"}, "no rule reaches it", "1 connections are open")
+	for range 6000 {
+		b := reached("b.example", 443)
+		b.Rule = long
+		attempt(b)
+	}
+	want([]string{"b.example:443"}, "1 connections are open", "no longer kept")
+}
+
+// Who reads the log is told that entries are gone, before the first that is left.
+func TestTrafficTellsOfGaps(t *testing.T) {
+	f, _ := newPublishing(t)
+	f.opts.Traffic = traffic.New(TrafficFiles(f.paths.root, f.paths.state), slog.New(slog.DiscardHandler))
+	id := f.session(t, CreateRequest{}).ID
+	read := func() (list []TrafficEntry) {
+		t.Helper()
+		if err := f.Traffic(callerContext(t), id, false, func(e TrafficEntry) error { list = append(list, e); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	for range 6000 {
+		f.opts.Traffic.Queried(dns.Query{Sandbox: id, Name: "nope.example", Verdict: dns.Refused, Reason: long})
+	}
+	few := read()
+	if few[0].Kind != TrafficGap || few[0].Reason == "" || !few[0].Time.Equal(few[1].Time) || len(few) == 6001 {
+		t.Errorf("%d entries, the first %+v", len(few), few[0])
+	}
+	for _, e := range few[1:] {
+		if e.Kind != traffic.Lookup {
+			t.Fatalf("%+v", e)
+		}
+	}
+	for range 6000 {
+		a := reached("b.example", 443)
+		a.Sandbox, a.Rule = id, long
+		f.opts.Traffic.Attempted(a)
+	}
+	if all := read(); all[0].Kind != TrafficGap || all[0].Reason == few[0].Reason {
+		t.Errorf("the first %+v", all[0])
 	}
 }
 

@@ -42,6 +42,9 @@ type (
 	TrafficEntry = traffic.Entry
 )
 
+// TrafficGap is the kind of an entry that is no attempt: older ones are no longer kept.
+const TrafficGap = traffic.Gap
+
 // CheckPolicy says what a policy makes of a URL, HOST or HOST:PORT. Nothing is
 // resolved or tried: a name that is allowed may still lead to an address that is
 // not.
@@ -113,7 +116,8 @@ func (m *Manager) specFor(ctx context.Context, q PolicyQuery) (netns.Mode, polic
 }
 
 // Traffic calls yield with each attempt of a sandbox to reach something, the
-// oldest first, and with follow goes on until the sandbox is gone or ctx ends.
+// oldest first, and with follow goes on until the sandbox is gone or ctx ends. Where
+// entries are no longer kept, one says so that is no attempt.
 func (m *Manager) Traffic(ctx context.Context, ref string, follow bool, yield func(TrafficEntry) error) error {
 	s, err := m.find(ctx, ref)
 	if err != nil {
@@ -130,9 +134,12 @@ func (m *Manager) Traffic(ctx context.Context, ref string, follow bool, yield fu
 	var c traffic.Cursor
 	for {
 		next, over := m.opts.Traffic.Next(s.id), s.isOver() // before it is looked at
-		entries, err := m.opts.Traffic.Entries(s.id, &c)
+		entries, gone, err := m.opts.Traffic.Entries(s.id, &c)
 		if err != nil {
 			return err
+		}
+		if gone.Entries {
+			entries = slices.Insert(entries, 0, gone.Gap(entries))
 		}
 		for _, e := range entries {
 			if err := yield(e); err != nil {
@@ -159,22 +166,4 @@ func (s *sandbox) isOver() bool {
 	default:
 		return false
 	}
-}
-
-// LearnPolicy returns the rules of the smallest policy that would have allowed
-// what a sandbox reached.
-func (m *Manager) LearnPolicy(ctx context.Context, ref string) ([]string, error) {
-	defer m.Busy()()
-	var seen []policy.Seen
-	err := m.Traffic(ctx, ref, false, func(e TrafficEntry) error {
-		if s, ok := e.Seen(); ok && !slices.Contains(seen, s) {
-			seen = append(seen, s)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	rules, err := policy.Learn(seen)
-	return rules, sbxerr.Wrap(sbxerr.NetPolicy, "runtime.learn", err)
 }

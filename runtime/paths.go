@@ -22,7 +22,7 @@ func ClaimsDir(state string) string { return paths{state: state}.ids() }
 // tried to reach.
 func TrafficFiles(root, state string) traffic.Files {
 	p := paths{root: root, state: state}
-	return traffic.Files{Entries: p.traffic, Names: p.names}
+	return traffic.Files{Carried: p.carried, Rest: p.traffic, Names: p.names}
 }
 
 func (p paths) sandboxes() string { return filepath.Join(p.state, "sandboxes") }
@@ -46,7 +46,10 @@ func (p paths) init(id string) string      { return filepath.Join(p.sandbox(id),
 
 func (p paths) output(id string) string { return filepath.Join(p.outputs(), id) }
 
-// traffic is where package traffic keeps what the sandbox tried to reach.
+// carried is where package traffic keeps the connections of the sandbox.
+func (p paths) carried(id string) string { return filepath.Join(p.output(id), "carried.jsonl") }
+
+// traffic is where it keeps what else the sandbox tried.
 func (p paths) traffic(id string) string { return filepath.Join(p.output(id), "traffic.jsonl") }
 
 func (p paths) stdout(id string, n uint32) string {

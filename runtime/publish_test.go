@@ -73,7 +73,7 @@ func newPublishing(t *testing.T) (*fixture, *fakeEgress) {
 	gateway := &fakeEgress{published: map[string]egress.Published{}}
 	f.opts.Egress = gateway
 	absent := func(string) string { return f.dir + "/absent/file" }
-	f.opts.Traffic = traffic.New(traffic.Files{Entries: absent, Names: absent}, slog.New(slog.DiscardHandler))
+	f.opts.Traffic = traffic.New(traffic.Files{Carried: absent, Rest: absent, Names: absent}, slog.New(slog.DiscardHandler))
 	return f, gateway
 }
 

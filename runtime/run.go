@@ -59,6 +59,7 @@ func (m *Manager) startMain(ctx context.Context, r Request, detached bool) (*san
 	}
 	if r.Learn {
 		l := newLearner(m.opts.Traffic, s.id)
+		l.start()
 		s.update(func() { s.learner = l })
 	}
 	e, err := m.startExec(ctx, s, command, detached)

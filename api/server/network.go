@@ -40,8 +40,11 @@ func (n network) LearnPolicy(ctx context.Context, req *connect.Request[caissonv1
 	if err := checkRef("ref", req.Msg.Ref); err != nil {
 		return nil, fail(err)
 	}
-	rules, err := n.runtime.LearnPolicy(ctx, req.Msg.Ref)
-	return reply(&caissonv1.LearnPolicyResponse{Rules: rules}, err)
+	l, err := n.runtime.LearnPolicy(ctx, req.Msg.Ref)
+	if err != nil {
+		return nil, fail(err)
+	}
+	return reply(&caissonv1.LearnPolicyResponse{Rules: l.Rules, Warnings: l.Warnings}, nil)
 }
 
 func (n network) Traffic(ctx context.Context, req *connect.Request[caissonv1.TrafficRequest], stream *connect.ServerStream[caissonv1.TrafficResponse]) error {
@@ -49,7 +52,7 @@ func (n network) Traffic(ctx context.Context, req *connect.Request[caissonv1.Tra
 		return fail(err)
 	}
 	return fail(n.runtime.Traffic(ctx, req.Msg.Ref, req.Msg.Follow, func(e runtime.TrafficEntry) error {
-		if req.Msg.Exec != "" && e.Exec != req.Msg.Exec {
+		if req.Msg.Exec != "" && e.Exec != req.Msg.Exec && e.Kind != runtime.TrafficGap {
 			return nil
 		}
 		return stream.Send(trafficPB(e))

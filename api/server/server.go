@@ -78,7 +78,7 @@ type Images interface {
 type Network interface {
 	CheckPolicy(ctx context.Context, q runtime.PolicyQuery, target string) (runtime.PolicyVerdict, error)
 	ExplainPolicy(ctx context.Context, q runtime.PolicyQuery) (runtime.PolicyView, error)
-	LearnPolicy(ctx context.Context, ref string) ([]string, error)
+	LearnPolicy(ctx context.Context, ref string) (*runtime.Learned, error)
 	Traffic(ctx context.Context, ref string, follow bool, yield func(runtime.TrafficEntry) error) error
 }
 

@@ -207,7 +207,9 @@ func sample() *servertest.Fake {
 				{Time: time.Unix(1_760_000_001, 0), Kind: "connection", Verdict: "allowed", Name: "a.example", Port: 443, Address: "192.0.2.7", Rule: "allow a.example", Sent: 10, Received: 20, Duration: 1500 * time.Microsecond},
 			}, nil
 		},
-		OnLearn: func(string) ([]string, error) { return []string{"a.example:443", "*.b.example"}, nil },
+		OnLearn: func(string) (*runtime.Learned, error) {
+			return &runtime.Learned{Rules: []string{"a.example:443", "*.b.example"}}, nil
+		},
 		OnRemove: func(ref string, force bool) (string, error) {
 			switch {
 			case ref == "gone":

@@ -128,7 +128,7 @@ func (a *app) policyLogCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "log [flags] SANDBOX",
 		Short:             "Show what a sandbox tried to reach, and what became of it",
-		Long:              "Show what a sandbox tried to reach, and what became of it, the oldest first, and the\ncommand that tried it (#ID), where it is certain which one did.\nWith --json each attempt is an object on a line of its own.",
+		Long:              "Show what a sandbox tried to reach, and what became of it, the oldest first, and the\ncommand that tried it (#ID), where it is certain which one did.\nWith --json each attempt is an object on a line of its own. Where entries are no\nlonger kept, a warning says so, or an object of the kind \"gap\".",
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -145,6 +145,10 @@ func (a *app) policyLogCommand() *cobra.Command {
 func (a *app) printTraffic(t *caissonv1.TrafficResponse) error {
 	if a.output == formatJSON {
 		return a.printJSONLine(trafficViewOf(t))
+	}
+	if t.Kind == "gap" {
+		a.progress("caisson: warning: " + t.Reason)
+		return nil
 	}
 	line := fmt.Sprintf("%s %-10s %-8s %s", t.Time.AsTime().UTC().Format("15:04:05.000"), t.Kind, t.Verdict, trafficTarget(t))
 	carried := fmt.Sprintf("%d bytes out, %d in, %.1f ms", t.SentBytes, t.ReceivedBytes, milliseconds(t.Duration))

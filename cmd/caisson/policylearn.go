@@ -22,7 +22,10 @@ exit code are the command's; the rules follow on standard error, or go to the
 file of --write, or are "learned" in the object of --json.
 
 With a SANDBOX, the rules are for what that one reached so far. Make it with
---network open and let it do its work.`
+--network open and let it do its work. Connections that are open have their
+record when they end: what they alone reached is left out.
+
+What the rules may not cover is a warning on standard error.`
 
 // learnFlags are those of run, and where the rules go.
 type learnFlags struct {
@@ -73,11 +76,14 @@ func (a *app) learnSandbox(cmd *cobra.Command, args []string) error {
 	return ask(cmd.Context(), a, (*api.Client).LearnPolicy, args[0], a.printRules)
 }
 
-func (a *app) printRules(rules []string) error {
-	if a.output == formatJSON {
-		return a.printJSON(orEmpty(rules))
+func (a *app) printRules(r *caissonv1.LearnPolicyResponse) error {
+	for _, w := range r.Warnings {
+		a.progress("caisson: warning: " + w)
 	}
-	return a.printLines(rules)
+	if a.output == formatJSON {
+		return a.printJSON(orEmpty(r.Rules))
+	}
+	return a.printLines(r.Rules)
 }
 
 // learnCommand runs a command and tells the rules for what it reached.

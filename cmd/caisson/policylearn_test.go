@@ -46,3 +46,32 @@ func TestLearnWrites(t *testing.T) {
 		t.Errorf("to where no file can be: %d, %q", code, stderr)
 	}
 }
+
+// What the rules of a sandbox may not cover is told, and is no failure.
+func TestLearnOfASandboxWarns(t *testing.T) {
+	fake := &servertest.Fake{OnLearn: func(string) (*runtime.Learned, error) {
+		return &runtime.Learned{Rules: []string{"a.example:443"}, Warnings: []string{"some are gone"}}, nil
+	}}
+	for _, tt := range []struct{ format, want string }{{"--output=table", "a.example:443\n"}, {"--json", "[\n  \"a.example:443\"\n]\n"}} {
+		code, stdout, stderr := invoke(t, fake, "", "policy", "learn", tt.format, "agent")
+		if code != 0 || stdout != tt.want || stderr != "caisson: warning: some are gone\n" {
+			t.Errorf("%s: %d, %q, %q", tt.format, code, stdout, stderr)
+		}
+	}
+}
+
+// That entries are no longer kept is said, whatever is asked for, and is no entry.
+func TestLogTellsOfGaps(t *testing.T) {
+	fake := &servertest.Fake{OnTraffic: func(string, bool) ([]runtime.TrafficEntry, error) {
+		return []runtime.TrafficEntry{{Kind: runtime.TrafficGap, Reason: "some are gone"}, {Kind: "lookup", Verdict: "refused", Name: "x.example", Type: "A", Exec: "2"}}, nil
+	}}
+	for _, exec := range []string{"--exec=2", "--exec=3"} {
+		code, stdout, stderr := invoke(t, fake, "", "policy", "log", exec, "agent")
+		if code != 0 || stderr != "caisson: warning: some are gone\n" || strings.Contains(stdout, "gap") || strings.Count(stdout, "\n") != strings.Count(exec, "2") {
+			t.Errorf("%s: %d, %q, %q", exec, code, stdout, stderr)
+		}
+	}
+	if _, stdout, stderr := invoke(t, fake, "", "policy", "log", "--json", "agent"); strings.Count(stdout, "\n") != 2 || !strings.Contains(stdout, `"kind":"gap"`) || stderr != "" {
+		t.Errorf("%q, %q", stdout, stderr)
+	}
+}

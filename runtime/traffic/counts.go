@@ -1,12 +1,10 @@
 package traffic
 
 import (
-	"encoding/json"
 	"math"
 
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/proxy"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Counts are what the entries of a sandbox come to, with those that are no longer
@@ -57,51 +55,16 @@ func (c *Counts) addConnection(e Entry) {
 // add adds n, and stays at the most there can be: n may be a lie.
 func add(to *uint64, n uint64) { *to += min(n, math.MaxUint64-*to) }
 
-// line is one of a file: an entry, or as the first of a file that follows an older
-// one, what all entries before it come to.
-type line struct {
-	Entry
-	Before *Counts `json:"before,omitempty"`
-}
-
-// Counts returns what the entries of a sandbox come to.
-func (l *Log) Counts(sandbox string) (Counts, error) {
-	l.mu.Lock() // no rotation in between
-	defer l.mu.Unlock()
-	path := l.files.Entries(sandbox)
-	if inode(path) == 0 { // the daemon ended while it put the older one aside
-		path = Older(path)
+// plus is c and what d comes to.
+func (c Counts) plus(d Counts) Counts {
+	for _, sum := range []struct {
+		to *uint64
+		n  uint64
+	}{
+		{&c.Allowed, d.Allowed}, {&c.Refused, d.Refused}, {&c.Failed, d.Failed}, {&c.Sent, d.Sent},
+		{&c.Received, d.Received}, {&c.Answered, d.Answered}, {&c.Denied, d.Denied},
+	} {
+		add(sum.to, sum.n)
 	}
-	c, err := count(path)
-	return c, sbxerr.Wrap(sbxerr.StateDir, "traffic.counts", err)
-}
-
-func count(path string) (Counts, error) {
-	var c Counts
-	err := eachLine(path, 0, func(text []byte) {
-		var l line
-		switch err := json.Unmarshal(text, &l); {
-		case err != nil:
-		case l.Before != nil:
-			c = *l.Before
-		default:
-			c.add(l.Entry)
-		}
-	})
-	return c, err
-}
-
-// firstLine is that of the file at path, which is not there yet.
-func firstLine(path string) ([]byte, error) {
-	if inode(Older(path)) == 0 {
-		return nil, nil
-	}
-	c, err := count(Older(path))
-	if err != nil {
-		return nil, err
-	}
-	text, err := json.Marshal(struct {
-		Before Counts `json:"before"`
-	}{c})
-	return append(text, '\n'), err
+	return c
 }

@@ -20,6 +20,7 @@ const (
 	Linked     Kind = "link"    // a connection to another sandbox
 	Inbound    Kind = "inbound" // a connection from outside to a published port
 	Packet     Kind = "packet"  // of another protocol than TCP, which nothing carries
+	Gap        Kind = "gap"     // no attempt: entries that were here are no longer kept
 )
 
 // Entry is one attempt of a sandbox, or to reach it, and what became of it.
@@ -92,10 +93,20 @@ func entryOfQuery(q dns.Query, now time.Time) Entry {
 	}
 }
 
+// carried reports whether e is a connection that came about. What did not costs a
+// sandbox nothing, so it may not be the reason why the entry of one that did is dropped.
+func (e Entry) carried() bool {
+	switch e.Kind {
+	case Connection, Linked, Inbound:
+		return e.Verdict != string(proxy.Refused) && e.Verdict != string(proxy.Failed)
+	}
+	return false
+}
+
 // Seen is what a policy must allow for e to happen again, and false where e came
 // to nothing, or is the operator's to allow: a mapped name needs no rule.
 func (e Entry) Seen() (policy.Seen, bool) {
-	if e.Mapped || e.Kind != Connection || e.Verdict == string(proxy.Refused) || e.Verdict == string(proxy.Failed) {
+	if e.Mapped || e.Kind != Connection || !e.carried() {
 		return policy.Seen{}, false
 	}
 	s := policy.Seen{Name: policy.Name(e.Name), Port: e.Port, Private: e.Private}

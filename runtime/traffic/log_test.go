@@ -26,7 +26,7 @@ func newLog(t *testing.T) (*Log, string) {
 	in := func(name string) func(string) string {
 		return func(id string) string { return filepath.Join(dir, id, name) }
 	}
-	return New(Files{Entries: in("traffic"), Names: in("names")}, slog.New(slog.DiscardHandler)), dir
+	return New(Files{Carried: in("carried"), Rest: in("traffic"), Names: in("names")}, slog.New(slog.DiscardHandler)), dir
 }
 
 func attempt(name string, sent int64) proxy.Attempt {
@@ -38,9 +38,12 @@ func attempt(name string, sent int64) proxy.Attempt {
 
 func read(t *testing.T, l *Log, c *Cursor) []Entry {
 	t.Helper()
-	entries, err := l.Entries("a", c)
+	entries, gone, err := l.Entries("a", c)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if gone != (Gone{}) {
+		t.Errorf("some are gone: %+v", gone)
 	}
 	return entries
 }
@@ -128,83 +131,6 @@ func TestMappedNeedsNoRule(t *testing.T) {
 		} else if _, ok := e.Seen(); ok == mapped {
 			t.Errorf("mapped: %v, learnt: %v", mapped, ok)
 		}
-	}
-}
-
-// TestRotation writes more than is kept and reads on across the change of files.
-func TestRotation(t *testing.T) {
-	l, dir := newLog(t)
-	var c Cursor
-	const all = 12_000
-	var seen int64
-	for n := range int64(all) {
-		l.Attempted(attempt("x.example", n))
-		if n%1000 != 0 {
-			continue
-		}
-		for _, e := range read(t, l, &c) {
-			if e.Sent != seen {
-				t.Fatalf("entry %d after %d", e.Sent, seen-1)
-			}
-			seen++
-		}
-	}
-	var whole Cursor
-	kept := read(t, l, &whole)
-	if got, err := l.Counts("a"); err != nil || got != (Counts{Allowed: all, Sent: all * (all - 1) / 2}) {
-		t.Errorf("counts %+v, %v", got, err)
-	}
-	if len(kept) == 0 || len(kept) == all || kept[len(kept)-1].Sent != all-1 {
-		t.Errorf("%d entries of %d are kept", len(kept), all)
-	}
-	for _, name := range []string{"traffic", "traffic.1"} {
-		info, err := os.Stat(filepath.Join(dir, "a", name))
-		if err != nil || info.Size() > maxFile+4096 {
-			t.Errorf("%s: %v, %v", name, info, err)
-		}
-	}
-}
-
-// TestCounts: as runtime/egress counts, and also where a daemon was killed between two
-// files.
-func TestCounts(t *testing.T) {
-	l, dir := newLog(t)
-	if got, err := l.Counts("a"); err != nil || got != (Counts{}) {
-		t.Errorf("counts before there is anything: %+v, %v", got, err)
-	}
-	for _, verdict := range []proxy.Verdict{proxy.Allowed, proxy.Cut, proxy.Refused, proxy.Failed} {
-		a := attempt("x.example", 5)
-		a.Verdict, a.Received, a.Skipped = verdict, 2, 1
-		l.Attempted(a)
-	}
-	undialled := attempt("x.example", 0)
-	undialled.Verdict, undialled.Address = proxy.Stopped, netip.AddrPort{}
-	l.Attempted(undialled)
-	for _, verdict := range []dns.Verdict{dns.Answered, dns.Refused} {
-		l.Queried(dns.Query{Sandbox: "a", Name: "y.example", Type: "A", Verdict: verdict, Skipped: 3})
-	}
-	l.Arrived(proxy.Arrival{Sandbox: "a", Verdict: proxy.Allowed, Sent: 9})
-	want := Counts{Allowed: 2, Refused: 5, Failed: 2, Sent: 20, Received: 8, Answered: 1, Denied: 7}
-	if got, err := l.Counts("a"); err != nil || got != want {
-		t.Errorf("counts %+v, %v, want %+v", got, err, want)
-	}
-	path := filepath.Join(dir, "a", "traffic")
-	if err := os.Rename(path, Older(path)); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := l.Counts("a"); err != nil || got != want {
-		t.Errorf("counts between two files: %+v, %v, want %+v", got, err, want)
-	}
-	l.Attempted(attempt("x.example", 5))
-	want.Allowed, want.Sent = want.Allowed+1, want.Sent+5
-	if got, err := l.Counts("a"); err != nil || got != want {
-		t.Errorf("counts of both: %+v, %v, want %+v", got, err, want)
-	}
-	if err := os.Remove(Older(path)); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := l.Counts("a"); err != nil || got != want {
-		t.Errorf("counts when the older half is gone: %+v, %v, want %+v", got, err, want)
 	}
 }
 

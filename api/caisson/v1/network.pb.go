@@ -456,7 +456,8 @@ func (x *LearnPolicyRequest) GetRef() string {
 
 type LearnPolicyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rules         []string               `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
+	Rules         []string               `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`       // sorted
+	Warnings      []string               `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"` // what they may not cover; none where they cover all that was reached
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -494,6 +495,13 @@ func (*LearnPolicyResponse) Descriptor() ([]byte, []int) {
 func (x *LearnPolicyResponse) GetRules() []string {
 	if x != nil {
 		return x.Rules
+	}
+	return nil
+}
+
+func (x *LearnPolicyResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -563,7 +571,8 @@ type TrafficResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"` // when it began
 	// "connection"; "lookup"; "link"; "inbound", which came to a published port; "packet", of another
-	// protocol than TCP, which is always refused.
+	// protocol than TCP, which is always refused. "gap" is no attempt: entries that were here are no
+	// longer kept, which ones is the reason.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Of a connection, link or inbound: "allowed", "refused", "failed", "cut", "idle", "stopped". Of
 	// a lookup: "answered", "empty", "absent", "refused", "failed".
@@ -762,9 +771,10 @@ const file_caisson_v1_network_proto_rawDesc = "" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x16\n" +
 	"\x06effect\x18\x02 \x01(\tR\x06effect\"&\n" +
 	"\x12LearnPolicyRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\"+\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"G\n" +
 	"\x13LearnPolicyResponse\x12\x14\n" +
-	"\x05rules\x18\x01 \x03(\tR\x05rules\"N\n" +
+	"\x05rules\x18\x01 \x03(\tR\x05rules\x12\x1a\n" +
+	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"N\n" +
 	"\x0eTrafficRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x12\n" +

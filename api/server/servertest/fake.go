@@ -44,7 +44,7 @@ type Fake struct {
 	OnPolicy  func(q runtime.PolicyQuery) (runtime.PolicyView, error)
 	OnCheck   func(q runtime.PolicyQuery, target string) (runtime.PolicyVerdict, error)
 	OnTraffic func(ref string, follow bool) ([]runtime.TrafficEntry, error)
-	OnLearn   func(ref string) ([]string, error)
+	OnLearn   func(ref string) (*runtime.Learned, error)
 	OnSignal  func(ref, exec string, req runtime.SignalRequest) error
 
 	Infos        []runtime.Info
@@ -174,7 +174,7 @@ func (f *Fake) CheckPolicy(_ context.Context, q runtime.PolicyQuery, target stri
 }
 
 // LearnPolicy implements server.Network.
-func (f *Fake) LearnPolicy(_ context.Context, ref string) ([]string, error) {
+func (f *Fake) LearnPolicy(_ context.Context, ref string) (*runtime.Learned, error) {
 	if f.OnLearn == nil {
 		return nil, absent("sandbox", ref)
 	}

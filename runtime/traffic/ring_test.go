@@ -1,0 +1,244 @@
+package traffic
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/proxy"
+)
+
+// TestRotation writes more than is kept and reads on across the change of files.
+func TestRotation(t *testing.T) {
+	l, dir := newLog(t)
+	var c Cursor
+	const all = 12_000
+	var seen int64
+	for n := range int64(all) {
+		l.Attempted(attempt("x.example", n))
+		if n%1000 != 0 {
+			continue
+		}
+		entries, gone, err := l.Entries("a", &c)
+		if err != nil || gone != (Gone{}) {
+			t.Fatalf("%+v, %v: it was read all along", gone, err)
+		}
+		for _, e := range entries {
+			if e.Sent != seen {
+				t.Fatalf("entry %d after %d", e.Sent, seen-1)
+			}
+			seen++
+		}
+	}
+	kept, gone, err := l.Entries("a", &Cursor{})
+	if err != nil || gone != (Gone{Entries: true, Reached: true}) {
+		t.Errorf("%+v, %v: who reads late is told", gone, err)
+	}
+	if got, err := l.Counts("a"); err != nil || got != (Counts{Allowed: all, Sent: all * (all - 1) / 2}) {
+		t.Errorf("counts %+v, %v", got, err)
+	}
+	if len(kept) == 0 || len(kept) == all || kept[len(kept)-1].Sent != all-1 {
+		t.Errorf("%d entries of %d are kept", len(kept), all)
+	}
+	for _, name := range []string{"carried", "carried.1"} {
+		info, err := os.Stat(filepath.Join(dir, "a", name))
+		if err != nil || info.Size() > maxFile+4096 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+}
+
+// Nothing that costs a sandbox nothing makes the log forget a connection: attempts that
+// came to nothing, lookups, packets. What is dropped of them is told.
+func TestFloodDropsNoConnection(t *testing.T) {
+	l, _ := newLog(t)
+	l.Attempted(attempt("first.example", 1))
+	refused, failed := attempt("x.example", 0), attempt("x.example", 0)
+	refused.Verdict, failed.Verdict = proxy.Refused, proxy.Failed
+	reason := strings.Repeat("because ", 20)
+	for range 2000 {
+		for _, verdict := range []dns.Verdict{dns.Refused, dns.Answered, dns.Absent} {
+			l.Queried(dns.Query{Sandbox: "a", Name: "nope.example", Type: "A", Verdict: verdict, Reason: reason})
+		}
+		l.Attempted(refused)
+		l.Attempted(failed)
+		l.Attempted(proxy.Attempt{Sandbox: "a", Protocol: "udp", Asked: netip.MustParseAddrPort("8.8.8.8:53"), Verdict: proxy.Refused, Reason: reason})
+		l.Arrived(proxy.Arrival{Sandbox: "a", Verdict: proxy.Failed, Reason: reason})
+	}
+	l.Attempted(attempt("last.example", 1))
+	entries, gone, err := l.Entries("a", &Cursor{})
+	if err != nil || gone != (Gone{Entries: true}) {
+		t.Errorf("%+v, %v", gone, err)
+	}
+	var names []string
+	for _, e := range entries {
+		if _, ok := e.Seen(); ok {
+			names = append(names, e.Name)
+		}
+	}
+	if fmt.Sprint(names) != "[first.example last.example]" || len(entries) == 14002 {
+		t.Errorf("kept %v of %d entries", names, len(entries))
+	}
+	want := Counts{Allowed: 2, Refused: 4000, Failed: 2000, Sent: 2, Answered: 4000, Denied: 2000}
+	if got, err := l.Counts("a"); err != nil || got != want {
+		t.Errorf("counts %+v, %v, want %+v", got, err, want)
+	}
+	if again, gone, err := l.Entries("a", &Cursor{}); err != nil || len(again) != len(entries) || !gone.Entries {
+		t.Errorf("a second reader: %d, %+v, %v", len(again), gone, err)
+	}
+}
+
+// The entries of both rings are told in the order of what they tell of.
+func TestEntriesAreMerged(t *testing.T) {
+	l, _ := newLog(t)
+	begun := time.Now()
+	for i := range 6 {
+		name := fmt.Sprint("n", i, ".example")
+		a := attempt(name, 1)
+		a.Begun, a.Duration = begun.Add(-time.Hour), time.Hour+time.Duration(i)*time.Second // by their ends
+		if i%3 != 0 {
+			a.Verdict = proxy.Refused
+		}
+		l.Attempted(a)
+	}
+	var c Cursor
+	for i, e := range read(t, l, &c) {
+		if e.Name != fmt.Sprint("n", i, ".example") {
+			t.Errorf("the entry %d is of %s", i, e.Name)
+		}
+	}
+}
+
+// A reader that comes back too late is told, one that is in time is not.
+func TestGoneWhileFollowed(t *testing.T) {
+	l, _ := newLog(t)
+	var early, late Cursor
+	for n := range int64(6000) {
+		l.Attempted(attempt("x.example", n))
+		if n == 0 {
+			read(t, l, &late)
+		}
+		if n%1000 != 0 {
+			continue
+		}
+		if _, gone, _ := l.Entries("a", &early); gone != (Gone{}) {
+			t.Errorf("in time, at %d: %+v", n, gone)
+		}
+	}
+	if entries, gone, err := l.Entries("a", &late); err != nil || !gone.Reached || entries[len(entries)-1].Sent != 5999 {
+		t.Errorf("late: %d, %+v, %v", len(entries), gone, err)
+	}
+	if _, gone, _ := l.Entries("a", &late); gone != (Gone{}) {
+		t.Errorf("told twice: %+v", gone)
+	}
+}
+
+// earlier writes a file as an earlier daemon did: one for entries of all kinds, without
+// positions.
+func earlier(t *testing.T, dir, name, first string, entries ...string) {
+	t.Helper()
+	text := first
+	for _, name := range entries {
+		text += fmt.Sprintf(`{"time":"2026-01-01T00:00:00Z","kind":"connection","verdict":"allowed","name":%q,"port":443,"address":"9.9.9.9"}`+"\n", name)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "a", name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What an earlier daemon wrote is read, and it is told when that is no longer there.
+func TestEntriesOfAnEarlierDaemon(t *testing.T) {
+	l, dir := newLog(t)
+	earlier(t, dir, "traffic.1", "", "one.example", "two.example")
+	earlier(t, dir, "traffic", `{"before":{"allowed":2}}`+"\n", "three.example")
+	var c Cursor
+	if got := read(t, l, &c); len(got) != 3 || got[0].Name != "one.example" || got[2].Name != "three.example" {
+		t.Errorf("read %+v", got)
+	}
+	l.Attempted(attempt("four.example", 0))
+	for range 12_000 {
+		l.Queried(dns.Query{Sandbox: "a", Name: "nope.example", Type: "A", Verdict: dns.Refused})
+	}
+	if got, gone, err := l.Entries("a", &c); err != nil || !gone.Entries || got[0].Name != "four.example" && got[len(got)-1].Name != "four.example" {
+		t.Errorf("%d more, %+v, %v", len(got), gone, err)
+	}
+	if _, gone, err := l.Entries("a", &Cursor{}); err != nil || !gone.Reached {
+		t.Errorf("those of the earlier daemon are gone: %+v, %v", gone, err)
+	}
+	if got, err := l.Counts("a"); err != nil || got != (Counts{Allowed: 4, Denied: 12_000}) {
+		t.Errorf("counts %+v, %v", got, err)
+	}
+}
+
+// A follower goes on where an earlier daemon's file is put aside.
+func TestFollowAcrossAnEarlierDaemonsFile(t *testing.T) {
+	l, dir := newLog(t)
+	earlier(t, dir, "traffic.1", `{"before":{"allowed":7}}`+"\n", "one.example")
+	full := make([]string, maxFile/100)
+	for i := range full {
+		full[i] = "many.example"
+	}
+	earlier(t, dir, "traffic", `{"before":{"allowed":8}}`+"\n", full...)
+	var c Cursor
+	if got, gone, err := l.Entries("a", &c); err != nil || !gone.Reached || len(got) != 1+len(full) {
+		t.Errorf("%d entries, %+v, %v", len(got), gone, err)
+	}
+	l.Queried(dns.Query{Sandbox: "a", Name: "next.example", Type: "A", Verdict: dns.Refused})
+	if got, gone, err := l.Entries("a", &c); err != nil || gone != (Gone{}) || len(got) != 1 || got[0].Name != "next.example" {
+		t.Errorf("%+v, %+v, %v", got, gone, err)
+	}
+}
+
+// TestCounts: as runtime/egress counts, and also where a daemon was killed between two
+// files.
+func TestCounts(t *testing.T) {
+	l, dir := newLog(t)
+	if got, err := l.Counts("a"); err != nil || got != (Counts{}) {
+		t.Errorf("counts before there is anything: %+v, %v", got, err)
+	}
+	for _, verdict := range []proxy.Verdict{proxy.Allowed, proxy.Cut, proxy.Refused, proxy.Failed} {
+		a := attempt("x.example", 5)
+		a.Verdict, a.Received, a.Skipped = verdict, 2, 1
+		l.Attempted(a)
+	}
+	undialled := attempt("x.example", 0)
+	undialled.Verdict, undialled.Address = proxy.Stopped, netip.AddrPort{}
+	l.Attempted(undialled)
+	for _, verdict := range []dns.Verdict{dns.Answered, dns.Refused} {
+		l.Queried(dns.Query{Sandbox: "a", Name: "y.example", Type: "A", Verdict: verdict, Skipped: 3})
+	}
+	l.Arrived(proxy.Arrival{Sandbox: "a", Verdict: proxy.Allowed, Sent: 9})
+	want := Counts{Allowed: 2, Refused: 5, Failed: 2, Sent: 20, Received: 8, Answered: 1, Denied: 7}
+	wantCounts(t, l, want, "at first")
+	carried, rest := filepath.Join(dir, "a", "carried"), filepath.Join(dir, "a", "traffic")
+	for _, path := range []string{carried, rest} {
+		if err := os.Rename(path, Older(path)); err != nil {
+			t.Fatal(err)
+		}
+		wantCounts(t, l, want, "between two files")
+	}
+	refused := attempt("x.example", 0)
+	refused.Verdict = proxy.Refused
+	l.Attempted(attempt("x.example", 5))
+	l.Attempted(refused)
+	want.Allowed, want.Refused, want.Sent = want.Allowed+1, want.Refused+1, want.Sent+5
+	wantCounts(t, l, want, "of both files")
+	for _, path := range []string{carried, rest} {
+		if err := os.Remove(Older(path)); err != nil {
+			t.Fatal(err)
+		}
+		wantCounts(t, l, want, "when the older file is gone")
+	}
+}
+
+func wantCounts(t *testing.T, l *Log, want Counts, when string) {
+	t.Helper()
+	if got, err := l.Counts("a"); err != nil || got != want {
+		t.Errorf("counts %s: %+v, %v, want %+v", when, got, err, want)
+	}
+}
