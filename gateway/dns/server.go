@@ -126,12 +126,12 @@ func Serve(ctx context.Context, c Config, pc net.PacketConn, l net.Listener) err
 	s := newServer(ctx, c)
 	servers := []*miekg.Server{
 		{PacketConn: withStamps(pc), UDPSize: miekg.MinMsgSize * 2},
-		{Listener: netutil.LimitListener(l, c.Limits.Connections), MaxTCPQueries: 1024},
+		{Listener: netutil.LimitListener(ending{l, ctx}, c.Limits.Connections), MaxTCPQueries: 1024},
 	}
 	ended := make(chan error, len(servers))
 	for _, m := range servers {
 		m.Handler, m.MsgAcceptFunc = s, accept
-		m.ReadTimeout, m.WriteTimeout = readTimeout, writeTimeout
+		m.ReadTimeout = readTimeout
 		m.IdleTimeout = func() time.Duration { return idleTimeout }
 		go func() { ended <- m.ActivateAndServe() }()
 	}

@@ -28,6 +28,7 @@ type zone struct {
 	records map[string][]string
 	rcode   int           // of every answer
 	silent  uint16        // type that is never answered
+	mute    string        // network over which nothing is answered
 	big     bool          // answers over UDP are truncated
 	gate    chan struct{} // if set, answers wait for it
 	asked   []string
@@ -40,7 +41,7 @@ func (z *zone) ServeDNS(w miekg.ResponseWriter, q *miekg.Msg) {
 	rcode := z.rcode
 	r := new(miekg.Msg).SetRcode(q, rcode)
 	records, known := z.records[key]
-	silent, big, gate := z.silent == q.Question[0].Qtype, z.big && w.LocalAddr().Network() == "udp", z.gate
+	silent, big, gate := z.silent == q.Question[0].Qtype || z.mute == w.LocalAddr().Network(), z.big && w.LocalAddr().Network() == "udp", z.gate
 	z.mu.Unlock()
 	if gate != nil {
 		<-gate
@@ -142,6 +143,8 @@ type bench struct {
 	seen   *records
 	policy atomic.Pointer[policy.Policy]
 	addr   string
+	stop   context.CancelFunc
+	over   chan struct{} // closed when Serve has returned
 }
 
 func start(t *testing.T, spec policy.Spec, change func(*Config)) *bench {
@@ -164,14 +167,15 @@ func start(t *testing.T, spec policy.Spec, change func(*Config)) *bench {
 	pc, l := sockets(t)
 	b.addr = pc.LocalAddr().String()
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, c, pc, l) }()
+	b.stop, b.over = cancel, make(chan struct{})
+	var ended error
+	go func() { ended = Serve(ctx, c, pc, l); close(b.over) }()
 	t.Cleanup(func() {
 		cancel()
 		select {
-		case err := <-ended:
-			if err != nil {
-				t.Error(err)
+		case <-b.over:
+			if ended != nil {
+				t.Error(ended)
 			}
 		case <-time.After(5 * time.Second):
 			t.Error("Serve did not end")

@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,7 +136,7 @@ func (u *Upstream) lookup(ctx context.Context, name policy.Name, qtype uint16) f
 			}
 			errs = append(errs, fmt.Errorf("ask %s: %w", server, err))
 			if ctx.Err() != nil {
-				return found{err: errors.Join(append(errs, context.Cause(ctx))...)}
+				return found{err: errors.Join(errs...)}
 			}
 		}
 	}
@@ -150,9 +151,8 @@ func ask(ctx context.Context, server netip.AddrPort, name policy.Name, qtype uin
 	q.SetEdns0(udpSize, false)
 	var r *miekg.Msg
 	for _, network := range []string{"udp", "tcp"} {
-		client := miekg.Client{Net: network, Timeout: tryTimeout}
 		var err error
-		if r, _, err = client.ExchangeContext(ctx, q, server.String()); err != nil {
+		if r, err = exchange(ctx, network, server, q); err != nil {
 			return found{}, err
 		}
 		if !r.Truncated {
@@ -160,4 +160,22 @@ func ask(ctx context.Context, server netip.AddrPort, name policy.Name, qtype uin
 		}
 	}
 	return read(q, r)
+}
+
+// exchange sends q and waits for what comes back, at most until ctx ends: the library
+// looks at the deadline of a context, not at its end.
+func exchange(ctx context.Context, network string, server netip.AddrPort, q *miekg.Msg) (*miekg.Msg, error) {
+	client := miekg.Client{Net: network, Timeout: tryTimeout}
+	conn, err := client.DialContext(ctx, server.String())
+	if err != nil {
+		return nil, cmp.Or(context.Cause(ctx), err)
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // a deadline is set anew
+	defer stop()
+	r, _, err := client.ExchangeWithConnContext(ctx, q, conn)
+	if err != nil {
+		return nil, cmp.Or(context.Cause(ctx), err)
+	}
+	return r, nil
 }
