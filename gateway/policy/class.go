@@ -28,6 +28,10 @@ type Class struct {
 // name addresses in it.
 var Pool = netip.MustParsePrefix("198.18.0.0/15")
 
+// linkLocal holds the metadata services of clouds, each at an address of its own
+// choice: 169.254.42.42 of Scaleway, 169.254.0.23 of Tencent.
+var linkLocal = Class{"link-local (cloud metadata)", Spelled}
+
 // classes are looked up in order; the first that holds the address counts.
 // Sources: the IANA special-purpose address registries (RFC 6890), and the
 // documentation of the clouds for the addresses of their metadata services.
@@ -52,7 +56,7 @@ var classes = []struct {
 	{netip.MustParsePrefix("172.16.0.0/12"), Class{"private (RFC 1918)", Private}},
 	{netip.MustParsePrefix("192.168.0.0/16"), Class{"private (RFC 1918)", Private}},
 	{netip.MustParsePrefix("127.0.0.0/8"), Class{"loopback", Private}},
-	{netip.MustParsePrefix("169.254.0.0/16"), Class{"link-local", Private}},
+	{netip.MustParsePrefix("169.254.0.0/16"), linkLocal},
 	{netip.MustParsePrefix("100.64.0.0/10"), Class{"carrier NAT (RFC 6598)", Private}},
 	{Pool, Class{"benchmark (RFC 2544)", Private}},
 	{netip.MustParsePrefix("192.0.0.0/24"), Class{"protocol assignments", Private}},
@@ -75,7 +79,7 @@ var classes = []struct {
 	{netip.MustParsePrefix("2001:db8::/32"), Class{"documentation", Private}},
 	{netip.MustParsePrefix("3fff::/20"), Class{"documentation", Private}},
 	{netip.MustParsePrefix("fc00::/7"), Class{"unique local (RFC 4193)", Private}},
-	{netip.MustParsePrefix("fe80::/10"), Class{"link-local", Private}},
+	{netip.MustParsePrefix("fe80::/10"), linkLocal},
 	{netip.MustParsePrefix("fec0::/10"), Class{"site-local", Private}},
 	{netip.MustParsePrefix("2000::/3"), Class{"public", Public}}, // all that IANA gives out
 	{netip.MustParsePrefix("::/0"), Class{"outside of global unicast", Private}},

@@ -224,6 +224,8 @@ func TestDecideResolved(t *testing.T) {
 		{"db.corp", 5432, "fd00::1", "", "allow db.corp:5432,private"},
 		{"db.corp", 5432, "10.1.1.1", sbxerr.EgressDenied, "deny 10.1.1.1"},
 		{"db.corp", 5432, "169.254.169.254", sbxerr.EgressAddress, "allow db.corp:5432,private"},
+		{"db.corp", 5432, "169.254.42.42", sbxerr.EgressAddress, "allow db.corp:5432,private"}, // Scaleway's metadata
+		{"db.corp", 5432, "fe80::1", sbxerr.EgressAddress, "allow db.corp:5432,private"},
 		{"db.corp", 5432, "fd00:ec2::254", sbxerr.EgressAddress, "allow db.corp:5432,private"},
 		{"db.corp", 5432, "0.0.0.0", sbxerr.EgressAddress, "allow db.corp:5432,private"},
 		{"db.corp", 5432, "224.0.0.1", sbxerr.EgressAddress, "allow db.corp:5432,private"},

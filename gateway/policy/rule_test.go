@@ -115,6 +115,7 @@ func TestParseRuleRefuses(t *testing.T) {
 		"0.0.0.0,private":                          "never reached: this network",
 		"[fd00:ec2::/64],private":                  "literal IPv6",
 		"169.254.169.254":                          "write 169.254.169.254:80+443,private",
+		"169.254.42.0/24,private":                  "each must be spelled",
 		"198.18.0.0/16,private":                    "overlap 198.18.0.0/15",
 		"198.0.0.0/8":                              "overlap 198.18.0.0/15",
 		"2130706433":                               "IPv4 address",
