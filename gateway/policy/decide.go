@@ -47,7 +47,9 @@ func (p *Policy) Decide(name Name, port uint16) Decision {
 		}
 	}
 	if err := name.checkAsked(); err != nil {
-		return p.refuse(Decision{Rule: "name"}, join(name, port), "is refused: "+err.Error())
+		d := p.refuse(Decision{Rule: "name"}, join(name, port), "is refused: "+err.Error())
+		d.Remedy = remedyFor(err, d.Remedy)
+		return d
 	}
 	if l, ok := p.links[name]; ok {
 		return p.decideLink(l, name, port)
@@ -275,7 +277,7 @@ func (p *Policy) refuse(d Decision, target, why string) Decision {
 
 // needed is the least rule for port of name, empty if there can be none.
 func needed(name Name, port uint16) string {
-	if name == "" || port == 0 || name.checkExact() != nil {
+	if name == "" || port == 0 || name.checkAsked() != nil || name.checkExact() != nil {
 		return ""
 	}
 	return join(name, port)

@@ -48,7 +48,7 @@ func ParseLinkName(text string) (Name, error) {
 		err = fmt.Errorf("is written %q", name)
 	case name.labels() > 1:
 		err = errors.New("has a dot: it could hide a public host")
-	case name == "localhost":
+	case name.checkOwn() != nil:
 		err = errors.New("is the sandbox's own")
 	}
 	return name, sbxerr.WithRemedy(sbxerr.NetPolicy, op, wrapName(text, err), "write a name without a dot, such as db")

@@ -60,7 +60,7 @@ func TestLinks(t *testing.T) {
 
 func TestLinksRefused(t *testing.T) {
 	for name, word := range map[string]string{
-		"": "is empty", "db.example": "has a dot", "DB": `is written "db"`, "db.": `is written "db"`, "a b": "white space", "localhost": "own", "127": "ends in a number",
+		"": "is empty", "db.example": "has a dot", "DB": `is written "db"`, "db.": `is written "db"`, "a b": "white space", "localhost": "own", "ip6-localhost": "own", "ip6-loopback": "own", "127": "ends in a number",
 		"-x": "hyphen", "*": "wildcard",
 	} {
 		_, err := Compile(Spec{Mode: Allow, Links: map[string]Link{name: {"abc", 5432}}})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -158,8 +159,36 @@ func (n Name) parent() Name {
 	return Name(rest)
 }
 
+// ownNames are those by which a sandbox means itself, besides all names below localhost
+// (RFC 6761).
+var ownNames = []Name{"localhost", "ip6-localhost", "ip6-loopback"}
+
+var errOwn = errors.New("it means the sandbox's own loopback, about which there are no rules")
+
+// remedyOwn is for whatever a rule about an own name was meant to do.
+const remedyOwn = "inside, connect without a rule; to lead into the sandbox use --publish, to another sandbox --link; for a service of the host use another name, such as one of network.map"
+
+// checkOwn refuses names that mean the sandbox itself: nobody else is asked for them.
+func (n Name) checkOwn() error {
+	if slices.Contains(ownNames, n) || strings.HasSuffix(string(n), ".localhost") {
+		return errOwn
+	}
+	return nil
+}
+
+// remedyFor is what to do about err: own names have their remedy.
+func remedyFor(err error, other string) string {
+	if errors.Is(err, errOwn) {
+		return remedyOwn
+	}
+	return other
+}
+
 // checkAsked refuses names for which no sandbox may ask.
 func (n Name) checkAsked() error {
+	if err := n.checkOwn(); err != nil {
+		return err
+	}
 	if len(n) > MaxAsked || n.labels() > MaxAskedLabels {
 		return fmt.Errorf("names of more than %d bytes or %d labels are never resolved", MaxAsked, MaxAskedLabels)
 	}

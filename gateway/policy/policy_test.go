@@ -348,7 +348,7 @@ func TestModes(t *testing.T) {
 	for target, want := range map[string]string{
 		"a.example:9999": "", "www.example.co.uk:443": "", "github.io:443": "", "x.com:443": "", "db.corp:5432": "", "9.9.9.9:22": "",
 		"x.evil.example:443": "deny *.evil.example", "x.com:25": "deny *.com:25",
-		"localhost:80": "mode open", "co.uk:443": "mode open", "9.9.9.9:23": "mode open", "6.6.6.6:22": "deny 6.6.6.0/24",
+		"localhost:80": "name", "x.localhost:80": "name", "co.uk:443": "mode open", "9.9.9.9:23": "mode open", "6.6.6.6:22": "deny 6.6.6.0/24",
 	} {
 		tgt, err := ParseTarget(target)
 		if err != nil {

@@ -50,7 +50,7 @@ func ParseRule(action Action, text string) (Rule, error) {
 		err = r.check()
 	}
 	if err != nil {
-		return Rule{}, sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.rule", fmt.Errorf("%s rule %q: %w", action, clip(text), err), exampleRule)
+		return Rule{}, sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.rule", fmt.Errorf("%s rule %q: %w", action, clip(text), err), remedyFor(err, exampleRule))
 	}
 	return r, nil
 }
