@@ -38,21 +38,26 @@ func (d Decision) Err() error {
 // Decide says whether port of name may be connected to. Where it leads is
 // decided by DecideResolved.
 func (p *Policy) Decide(name Name, port uint16) Decision {
+	return p.decide(name, port, join(name, port), needed(name, port))
+}
+
+// decide is Decide, whose refusals are about target, and say that it needs the rule needs.
+func (p *Policy) decide(name Name, port uint16, target, needs string) Decision {
 	if p.Mode() == None || name == "" || port == 0 {
-		return p.refuse(Decision{Rule: "mode " + string(p.Mode()), Needs: needed(name, port)}, join(name, port), "is refused: nothing may be reached")
+		return p.refuse(Decision{Rule: "mode " + string(p.Mode()), Needs: needs}, target, "is refused: nothing may be reached")
 	}
 	for r := range p.deny.about(name) {
 		if r.covers(port) {
-			return p.denied(r, join(name, port))
+			return p.denied(r, target)
 		}
 	}
 	if err := name.checkAsked(); err != nil {
-		d := p.refuse(Decision{Rule: "name"}, join(name, port), "is refused: "+err.Error())
+		d := p.refuse(Decision{Rule: "name"}, target, "is refused: "+err.Error())
 		d.Remedy = remedyFor(err, d.Remedy)
 		return d
 	}
 	if l, ok := p.links[name]; ok {
-		return p.decideLink(l, name, port)
+		return p.decideLink(l, name, port, target)
 	}
 	if m, ok := p.mirrors[name]; ok && slices.Contains(defaultPorts, port) {
 		return Decision{Allowed: true, Rule: m.cited(name)}
@@ -63,7 +68,7 @@ func (p *Policy) Decide(name Name, port uint16) Decision {
 	if p.mode == Open && name.public() {
 		return Decision{Allowed: true, Rule: "mode open"}
 	}
-	return p.refuse(Decision{Rule: "mode " + string(p.mode), Needs: needed(name, port)}, join(name, port), "is allowed by no rule"+p.passedOver(name, port))
+	return p.refuse(Decision{Rule: "mode " + string(p.mode), Needs: needs}, target, "is allowed by no rule"+p.passedOver(name, port))
 }
 
 // allowing is the rule that allows port of name: the most exact, but one with
@@ -101,15 +106,17 @@ func (n Name) public() bool {
 }
 
 // DecideLookup says whether name may be resolved: whether it may be connected
-// to on any port.
+// to on any port. Which one is wanted is not known, so a refusal names none.
 func (p *Policy) DecideLookup(name Name) Decision {
-	d := p.Decide(name, defaultPorts[1])
-	if d.Allowed || p.Mode() == None {
+	if p.Mode() == None {
+		return p.refuseLookup(name)
+	}
+	if d := p.Decide(name, defaultPorts[1]); d.Allowed {
 		return d
 	}
 	for r := range p.deny.about(name) {
 		if r.Ports == nil {
-			return d
+			return p.denied(r, string(name))
 		}
 	}
 	if p.mode == Open && name.public() {
@@ -118,6 +125,17 @@ func (p *Policy) DecideLookup(name Name) Decision {
 	for _, port := range p.named(name) {
 		if other := p.Decide(name, port); other.Allowed {
 			return other
+		}
+	}
+	return p.refuseLookup(name)
+}
+
+// refuseLookup is the refusal of a name of which no port is allowed.
+func (p *Policy) refuseLookup(name Name) (d Decision) {
+	for _, port := range slices.Backward(defaultPorts) {
+		d = p.decide(name, port, string(name), neededName(name))
+		if d.Needs != "" {
+			break // on the other port it is denied
 		}
 	}
 	return d
@@ -277,10 +295,19 @@ func (p *Policy) refuse(d Decision, target, why string) Decision {
 
 // needed is the least rule for port of name, empty if there can be none.
 func needed(name Name, port uint16) string {
-	if name == "" || port == 0 || name.checkAsked() != nil || name.checkExact() != nil {
+	if port == 0 || neededName(name) == "" {
 		return ""
 	}
 	return join(name, port)
+}
+
+// neededName is the rule for name on the ports that rules mean which name none, empty
+// if there can be none.
+func neededName(name Name) string {
+	if name == "" || name.checkAsked() != nil || name.checkExact() != nil {
+		return ""
+	}
+	return string(name)
 }
 
 // neededAddress is the least rule for port of addr, empty if there can be none.

@@ -78,12 +78,12 @@ func (p *Policy) Links() map[Name]Link {
 	return p.links
 }
 
-// decideLink is about a name that is a link.
-func (p *Policy) decideLink(l Link, name Name, port uint16) Decision {
+// decideLink is about a name that is a link. See decide.
+func (p *Policy) decideLink(l Link, name Name, port uint16, target string) Decision {
 	if port == l.Port {
 		return Decision{Allowed: true, Rule: l.cited(name)}
 	}
-	return p.refuse(Decision{Rule: l.cited(name)}, join(name, port), fmt.Sprintf("is refused: the link is for port %d", l.Port))
+	return p.refuse(Decision{Rule: l.cited(name)}, target, fmt.Sprintf("is refused: the link is for port %d", l.Port))
 }
 
 // cited is the link of name as decisions name it.

@@ -396,6 +396,38 @@ func TestDecideLookup(t *testing.T) {
 	}
 }
 
+// A refused lookup is about a name, whatever port is wanted: what it says is needed
+// allows a web server on both.
+func TestRefusedLookup(t *testing.T) {
+	s := Spec{
+		Mode: Allow, Deny: []string{"no.example", "half.example:443", "web.example:80+443", "db:5432"}, Allow: []string{"*.amazonaws.com:443"},
+		Links: map[string]Link{"db": {Sandbox: "s", Port: 5432}},
+	}
+	p := mustCompile(t, s)
+	for name, want := range map[Name]struct{ rule, reason, needs string }{
+		"x.example":             {"mode allow", "x.example is allowed by no rule", "x.example"},
+		"half.example":          {"mode allow", "half.example is allowed by no rule", "half.example"},
+		"no.example":            {"deny no.example", "no.example is denied", ""},
+		"web.example":           {"deny web.example:80+443", "web.example is denied", ""},
+		"db":                    {"link db=s:5432", "db is refused: the link is for port 5432", ""},
+		"com":                   {"mode allow", "com is allowed by no rule", ""},
+		"evil.s3.amazonaws.com": {"mode allow", "evil.s3.amazonaws.com is allowed by no rule: *.amazonaws.com:443 is not about it, as anybody may have a name below the public suffix s3.amazonaws.com", "evil.s3.amazonaws.com"},
+	} {
+		d := p.DecideLookup(name)
+		if d.Allowed || d.Rule != want.rule || d.Reason != want.reason || d.Needs != want.needs || want.needs != "" && d.Remedy != "allow it with --allow "+want.needs {
+			t.Errorf("%s: %+v", name, d)
+		}
+		checkRefusal(t, s, d, func(p *Policy) Decision { return p.DecideLookup(name) })
+	}
+	for _, port := range []uint16{80, 443} {
+		checkRefusal(t, s, p.DecideLookup("x.example"), func(p *Policy) Decision { return p.Decide("x.example", port) })
+	}
+	none := mustCompile(t, Spec{}).DecideLookup("x.example")
+	if none.Remedy != "start the sandbox with --network allow --allow x.example" || none.Reason != "x.example is refused: nothing may be reached" {
+		t.Errorf("mode none: %+v", none)
+	}
+}
+
 func TestAirGapped(t *testing.T) {
 	p := mustCompile(t, Spec{Mode: Allow, AirGapped: true, Allow: []string{"pypi.org:8080"}, Map: map[string]string{"pypi.org": "10.0.0.1"}})
 	for target, want := range map[string]bool{"pypi.org:443": true, "pypi.org:8080": true, "pypi.org:22": false, "example.com:443": false, "10.0.0.1:443": false} {
