@@ -1,18 +1,12 @@
 package traffic
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/caisson-run/caisson/gateway/dns"
-	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Files says where what is kept of a sandbox lies. The directories are others'
@@ -64,13 +58,6 @@ func (l *Log) Queried(q dns.Query) {
 	l.add(q.Sandbox, e)
 }
 
-// Named keeps the address that a name got.
-func (l *Log) Named(sandbox string, name policy.Name, addr netip.Addr) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.note(sandbox, appendLines(l.files.Names(sandbox), []byte(addr.String()+" "+string(name)+"\n")))
-}
-
 func (l *Log) add(sandbox string, e Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,25 +102,4 @@ func (l *Log) Forget(sandbox string) {
 		close(c)
 		delete(l.waiting, sandbox)
 	}
-}
-
-// Names returns the addresses that the names of a sandbox got.
-func (l *Log) Names(sandbox string) (map[policy.Name]netip.Addr, error) {
-	const op = "traffic.names"
-	names := map[policy.Name]netip.Addr{}
-	var bad error
-	for line, err := range lines(l.files.Names(sandbox), 0) {
-		if err != nil {
-			return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
-		}
-		address, text, _ := bytes.Cut(line, []byte(" "))
-		addr, addrErr := netip.ParseAddr(string(address))
-		name, nameErr := policy.ParseName(string(text))
-		if err := errors.Join(addrErr, nameErr); err != nil {
-			bad = errors.Join(bad, fmt.Errorf("line %q: %w", line, err))
-			continue
-		}
-		names[name] = addr
-	}
-	return names, sbxerr.Wrap(sbxerr.StateDir, op, bad)
 }

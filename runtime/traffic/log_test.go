@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -147,23 +146,6 @@ func TestNext(t *testing.T) {
 	gone := l.Next("a")
 	l.Forget("a")
 	<-gone
-}
-
-func TestNames(t *testing.T) {
-	l, dir := newLog(t)
-	addr := netip.MustParseAddr("198.18.0.7")
-	l.Named("a", "x.example", addr)
-	l.Named("a", "y.example", addr.Next())
-	names, err := l.Names("a")
-	if err != nil || len(names) != 2 || names["x.example"] != addr {
-		t.Errorf("names %v, %v", names, err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "a", "names"), []byte("198.18.0.7 not a name\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.Names("a"); sbxerr.Of(err) != sbxerr.StateDir || !strings.Contains(err.Error(), "not a name") {
-		t.Errorf("a line that is none: %v", err)
-	}
 }
 
 // TestGoneSandbox shows that nothing is made for a sandbox that has no
