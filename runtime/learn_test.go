@@ -216,7 +216,7 @@ func TestTrafficTellsOfGaps(t *testing.T) {
 		t.Errorf("%d entries, the first %+v", len(few), few[0])
 	}
 	for _, e := range few[1:] {
-		if e.Kind != traffic.Lookup {
+		if e.Kind != traffic.Lookup || e.Sandbox != id || few[0].Sandbox != id {
 			t.Fatalf("%+v", e)
 		}
 	}

@@ -142,6 +142,7 @@ func (m *Manager) Traffic(ctx context.Context, ref string, follow bool, yield fu
 			entries = slices.Insert(entries, 0, gone.Gap(entries))
 		}
 		for _, e := range entries {
+			e.Sandbox = s.id
 			if err := yield(e); err != nil {
 				return err
 			}

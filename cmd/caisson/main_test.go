@@ -203,7 +203,7 @@ func sample() *servertest.Fake {
 		},
 		OnTraffic: func(string, bool) ([]runtime.TrafficEntry, error) {
 			return []runtime.TrafficEntry{
-				{Time: time.Unix(1_760_000_000, 0), Kind: "lookup", Verdict: "refused", Name: "x.bad.example", Type: "A", Code: sbxerr.EgressDenied, Reason: "denied", Skipped: 3, Exec: "2"},
+				{Time: time.Unix(1_760_000_000, 0), Kind: "lookup", Verdict: "refused", Name: "x.bad.example", Type: "A", Code: sbxerr.EgressDenied, Reason: "denied", Skipped: 3, Exec: "2", Sandbox: "abcdefghijklmnopqrstuvwxyz"},
 				{Time: time.Unix(1_760_000_001, 0), Kind: "connection", Verdict: "allowed", Name: "a.example", Port: 443, Address: "192.0.2.7", Rule: "allow a.example", Sent: 10, Received: 20, Duration: 1500 * time.Microsecond},
 			}, nil
 		},

@@ -25,6 +25,7 @@ const (
 
 // Entry is one attempt of a sandbox, or to reach it, and what became of it.
 type Entry struct {
+	Sandbox  string        `json:"-"`    // its ID; not kept, as each sandbox has files of its own
 	Time     time.Time     `json:"time"` // when it began
 	Kind     Kind          `json:"kind"`
 	Exec     string        `json:"exec,omitempty"`    // ID of the command that tried it; empty: it is not certain

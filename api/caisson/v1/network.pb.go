@@ -590,6 +590,7 @@ type TrafficResponse struct {
 	Skipped       uint64               `protobuf:"varint,14,opt,name=skipped,proto3" json:"skipped,omitempty"` // attempts before this one that a limit ended at once and that have no record
 	Peer          string               `protobuf:"bytes,15,opt,name=peer,proto3" json:"peer,omitempty"`        // of inbound: the address and port that it came from
 	Exec          string               `protobuf:"bytes,16,opt,name=exec,proto3" json:"exec,omitempty"`        // ID of the command that tried it; empty where that is not certain
+	SandboxId     string               `protobuf:"bytes,17,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -736,6 +737,13 @@ func (x *TrafficResponse) GetExec() string {
 	return ""
 }
 
+func (x *TrafficResponse) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
 var File_caisson_v1_network_proto protoreflect.FileDescriptor
 
 const file_caisson_v1_network_proto_rawDesc = "" +
@@ -778,7 +786,7 @@ const file_caisson_v1_network_proto_rawDesc = "" +
 	"\x0eTrafficRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x12\n" +
-	"\x04exec\x18\x03 \x01(\tR\x04exec\"\xc4\x03\n" +
+	"\x04exec\x18\x03 \x01(\tR\x04exec\"\xe3\x03\n" +
 	"\x0fTrafficResponse\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
@@ -797,7 +805,9 @@ const file_caisson_v1_network_proto_rawDesc = "" +
 	"\bduration\x18\r \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x18\n" +
 	"\askipped\x18\x0e \x01(\x04R\askipped\x12\x12\n" +
 	"\x04peer\x18\x0f \x01(\tR\x04peer\x12\x12\n" +
-	"\x04exec\x18\x10 \x01(\tR\x04exec2\xcc\x02\n" +
+	"\x04exec\x18\x10 \x01(\tR\x04exec\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x11 \x01(\tR\tsandboxId2\xcc\x02\n" +
 	"\x0eNetworkService\x12N\n" +
 	"\vCheckPolicy\x12\x1e.caisson.v1.CheckPolicyRequest\x1a\x1f.caisson.v1.CheckPolicyResponse\x12T\n" +
 	"\rExplainPolicy\x12 .caisson.v1.ExplainPolicyRequest\x1a!.caisson.v1.ExplainPolicyResponse\x12N\n" +
