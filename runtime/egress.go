@@ -112,7 +112,10 @@ func (m *Manager) readmit(ctx context.Context, s *sandbox) error {
 	case netns.ModeBridge:
 		return m.relink(s)
 	}
-	spec := m.opts.Network.over(r.Policy, m.opts.Profiles[r.Profile].Network.Map)
+	spec, refused := m.opts.Network.over(r.Policy, m.opts.Profiles[r.Profile].Network.Map).Kept()
+	if refused != nil {
+		m.log.Warn("leave out rules that are no longer taken", "sandbox", r.ID, "err", refused)
+	}
 	s.update(func() { s.record.Policy = spec })
 	return errors.Join(m.open(s), m.serveOpening(ctx, s))
 }

@@ -180,3 +180,19 @@ func TestNoGateway(t *testing.T) {
 		t.Errorf("%v, %v are left", entries, err)
 	}
 }
+
+// A sandbox of an earlier daemon goes on, without the rules that are refused by now.
+func TestReadmitLeavesOutRefusedRules(t *testing.T) {
+	f, _ := newPublishing(t)
+	s, err := f.find(callerContext(t), f.session(t, CreateRequest{}).ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.update(func() {
+		s.record.Network, s.record.Policy = netns.ModeAllow, policy.Spec{Mode: policy.Allow, Allow: []string{"localhost,private", "x.example"}}
+	})
+	_ = f.readmit(callerContext(t), s) // there is no namespace here
+	if got := s.kept().Policy.Allow; !slices.Equal(got, []string{"x.example"}) {
+		t.Errorf("it may reach %q", got)
+	}
+}

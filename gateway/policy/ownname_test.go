@@ -54,4 +54,26 @@ func TestOwnNamesAreRefused(t *testing.T) {
 	}
 }
 
+// A policy of an earlier version goes on without what is refused now.
+func TestKept(t *testing.T) {
+	link := Link{Sandbox: "s", Port: 5432}
+	s := Spec{Mode: Allow, Allow: []string{"a.example", "localhost:7000,private", "169.254.0.0/16,private"}, Links: map[string]Link{"db": link, "ip6-loopback": link}, Deny: []string{"b.example"}}
+	got, err := s.Kept()
+	if len(got.Allow) != 1 || got.Allow[0] != "a.example" || len(got.Links) != 1 || got.Links["db"] != link || len(got.Deny) != 1 || len(s.Allow) != 3 || len(s.Links) != 2 {
+		t.Errorf("%+v of %+v", got, s)
+	}
+	for _, what := range []string{"localhost:7000", "169.254.0.0/16", "ip6-loopback"} {
+		if err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%v says nothing of %s", err, what)
+		}
+	}
+	mustCompile(t, got)
+	if got, err := (Spec{Mode: Open}).Kept(); err != nil || got.Allow != nil || got.Links != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := (Spec{Mode: Open, Deny: []string{"*"}}).Kept(); err != nil {
+		t.Errorf("without a denial more would be allowed: %v", err)
+	}
+}
+
 func second[T any](_ T, err error) error { return err }

@@ -164,6 +164,24 @@ func (x index) within(addr netip.Addr) func(yield func(Rule) bool) {
 	}
 }
 
+// Kept is s, which an earlier version took, without what allows and is refused now: with
+// less, nothing more is allowed. The error says what that is.
+func (s Spec) Kept() (Spec, error) {
+	var errs []error
+	s.Allow = slices.DeleteFunc(slices.Clone(s.Allow), func(text string) bool {
+		_, err := ParseRule(ActAllow, text)
+		errs = append(errs, err)
+		return err != nil
+	})
+	s.Links = maps.Clone(s.Links)
+	maps.DeleteFunc(s.Links, func(text string, _ Link) bool {
+		_, err := ParseLinkName(text)
+		errs = append(errs, err)
+		return err != nil
+	})
+	return s, errors.Join(errs...)
+}
+
 // checkMode refuses rules that the mode makes void: somebody believes in them.
 func (s Spec) checkMode(mode Mode) error {
 	given := s.Given()
