@@ -13,22 +13,19 @@ import (
 // kind, else a new one. prepare sets what its record holds beyond the plan.
 func (m *Manager) obtain(ctx context.Context, p *plan, prepare func(*record)) (*sandbox, error) {
 	for _, pool := range m.pools {
-		s := pool.take(kindOf(p))
+		s, was, err := m.claim(pool, p)
+		if err != nil {
+			return nil, err
+		}
 		if s == nil {
 			continue
 		}
-		ready := s.kept()
-		err := m.assign(ctx, s, p, prepare)
+		err = m.assign(ctx, s, was, p, prepare)
+		pool.refill()
 		if err == nil {
-			pool.refill()
 			return s, nil
 		}
-		m.unpublish(ctx, s)                   // its ports are for that one too
-		s.update(func() { s.record = ready }) // its name is for the one that is made instead
-		m.keepRecord(s)
-		s.end(errSpoiled)
-		pool.refill()
-		if code := sbxerr.Of(err); code == sbxerr.Workspace || code == sbxerr.Peer || code == sbxerr.Busy || code == sbxerr.PortTaken || errors.Is(err, errTaken) { // a new one would not help
+		if code := sbxerr.Of(err); code == sbxerr.Workspace || code == sbxerr.Peer || code == sbxerr.Busy || code == sbxerr.PortTaken { // a new one would not help
 			return nil, err
 		}
 		m.log.Warn("use ready sandbox", "sandbox", s.id, "err", err)
@@ -37,21 +34,58 @@ func (m *Manager) obtain(ctx context.Context, p *plan, prepare func(*record)) (*
 	return m.make(ctx, p, prepare)
 }
 
-// assign makes a ready sandbox that of p: its limits, its workspace, its name.
-// Its ID stays, and with it all that is named after it.
-func (m *Manager) assign(ctx context.Context, s *sandbox, p *plan, prepare func(*record)) error {
-	s.changing.Lock() // who looks at it sees all of the change, or nothing
-	defer s.changing.Unlock()
+// claim makes a ready sandbox of pool known under the names of p, and returns what
+// its record was. It takes none where a name is taken or a quota is used up. Until
+// assign returns s.changing is held: who looks at it sees all of the change, or
+// nothing.
+func (m *Manager) claim(pool *pool, p *plan) (s *sandbox, was record, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := p.record(m.boot, time.Time{})
+	if err := m.claimNameLocked(r); err != nil {
+		return nil, record{}, err
+	}
+	if err := m.admitGrantedLocked(p.grant, r); err != nil {
+		return nil, record{}, err
+	}
+	if s = pool.take(kindOf(p)); s == nil {
+		return nil, record{}, nil
+	}
+	s.changing.Lock() // nobody has it for long: what is in a pool is not seen
+	was = s.kept()
 	p.become(s.id)
+	s.update(func() {
+		s.record.Name, s.record.Key, s.record.Limits, s.record.Pooled = p.name, r.Key, r.Limits, false
+		s.record.OwnerUID, s.record.OwnerSystem, s.record.Parent = r.OwnerUID, r.OwnerSystem, r.Parent
+	})
+	return s, was, nil
+}
+
+// assign makes a claimed sandbox that of p, or ends it.
+func (m *Manager) assign(ctx context.Context, s *sandbox, was record, p *plan, prepare func(*record)) error {
+	defer s.changing.Unlock()
+	err := m.outfit(ctx, s, was, p, prepare)
+	if err == nil {
+		return nil
+	}
+	m.unpublish(ctx, s)                 // its ports are for the one that is made instead
+	s.update(func() { s.record = was }) // so is its name
+	m.keepRecord(s)
+	s.end(errSpoiled)
+	return err
+}
+
+// outfit gives a claimed sandbox what p asks for: its limits, its workspace, its
+// record. Its ID stays, and with it all that is named after it.
+func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan, prepare func(*record)) error {
 	r := p.record(m.boot, time.Now().Round(0))
 	if prepare != nil {
 		prepare(&r)
 	}
-	have := s.kept()
 	r.HostIDBase, r.Ready, r.Stages, r.Warnings = have.HostIDBase, true, nil, have.Warnings
 	r.PID, r.PIDBegan = have.PID, have.PIDBegan
 	begin := time.Now()
-	if err := errors.Join(m.rename(s, p, r), failpoint("assign/renamed")); err != nil {
+	if err := failpoint("assign/renamed"); err != nil {
 		return err
 	}
 	if err := errors.Join(m.setLimits(s, have.Limits, p.limits), failpoint("assign/limits")); err != nil {
@@ -116,21 +150,4 @@ func (p *plan) become(id string) {
 		}
 	}
 	p.id = id
-}
-
-// rename makes s known under the names of r, unless they are taken.
-func (m *Manager) rename(s *sandbox, p *plan, r record) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := m.claimNameLocked(s, r); err != nil {
-		return err
-	}
-	if err := m.admitGrantedLocked(p.grant, r); err != nil {
-		return err
-	}
-	s.update(func() {
-		s.record.Name, s.record.Key, s.record.Limits, s.record.Pooled = r.Name, r.Key, r.Limits, false
-		s.record.OwnerUID, s.record.OwnerSystem, s.record.Parent = r.OwnerUID, r.OwnerSystem, r.Parent
-	})
-	return nil
 }

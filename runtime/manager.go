@@ -199,7 +199,7 @@ func (m *Manager) admit(s *sandbox) error {
 	if most := m.opts.MaxSandboxes; most > 0 && len(m.sandboxes) >= most {
 		return sbxerr.New(sbxerr.Busy, op, "there are %d sandboxes, which is the most (sandboxes.max)", len(m.sandboxes))
 	}
-	if err := m.claimNameLocked(s, s.record); err != nil {
+	if err := m.claimNameLocked(s.record); err != nil {
 		return err
 	}
 	if s.plan != nil && !s.record.Pooled { // one that is adopted has been granted

@@ -1,37 +1,52 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// errTaken says that a name or a key is another sandbox's.
-var errTaken = errors.New("taken")
+var (
+	// errTaken says that a name or a key is another sandbox's.
+	errTaken = errors.New("taken")
+	// errMeant says so of the sandbox that match finds for the same request.
+	errMeant = fmt.Errorf("%w", errTaken)
+)
 
 // claimNameLocked refuses a name or a key that another sandbox of the same owner
 // has. Owners do not see each other's sandboxes, so their names do not meet.
-func (m *Manager) claimNameLocked(s *sandbox, r record) error {
+func (m *Manager) claimNameLocked(r record) error {
+	var taken error
 	for _, other := range m.sandboxes {
-		if other == s {
-			continue
+		err := r.clash(other.kept())
+		if errors.Is(err, errMeant) { // before any other reason
+			return err
 		}
-		have := other.kept()
-		if r.Name == other.id {
-			return sbxerr.New(sbxerr.Exists, "runtime.create", "the name %q is %w by sandbox %s", r.Name, errTaken, other.id)
+		taken = cmp.Or(taken, err)
+	}
+	return taken
+}
+
+// clash is why r cannot be beside have. An ID is a name to everybody; whose it is
+// tells only who sees it.
+func (r record) clash(have record) error {
+	const op = "runtime.create"
+	own := !have.Pooled && have.OwnerUID == r.OwnerUID && have.Parent == r.Parent
+	switch {
+	case own && r.Settings.means(have):
+		if r.Name != have.Name {
+			return sbxerr.New(sbxerr.Exists, op, "the idempotency key is %w by sandbox %s", errMeant, have.ID)
 		}
-		if have.OwnerUID != r.OwnerUID || have.Parent != r.Parent {
-			continue
-		}
-		if r.Name == have.Name {
-			return sbxerr.New(sbxerr.Exists, "runtime.create", "the name %q is %w by sandbox %s", r.Name, errTaken, other.id)
-		}
-		if r.Key != "" && r.Key == have.Key {
-			return sbxerr.New(sbxerr.Exists, "runtime.create", "the idempotency key is %w by sandbox %s", errTaken, other.id)
-		}
+		return sbxerr.New(sbxerr.Exists, op, "the name %q is %w by sandbox %s", r.Name, errMeant, have.ID)
+	case own && (r.Name == have.Name || r.Name == have.ID):
+		return sbxerr.New(sbxerr.Exists, op, "the name %q is %w by sandbox %s", r.Name, errTaken, have.ID)
+	case r.Name == have.ID:
+		return sbxerr.New(sbxerr.Exists, op, "the name %q is %w", r.Name, errTaken)
 	}
 	return nil
 }

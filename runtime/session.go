@@ -30,7 +30,7 @@ func (m *Manager) Create(ctx context.Context, r CreateRequest) (Info, error) {
 			return s.info(), nil
 		}
 		// Another request for the same was faster: it is found now, or it failed.
-		if again := r.Ensure || r.Key != ""; !again || !errors.Is(err, errTaken) {
+		if !errors.Is(err, errMeant) {
 			return Info{}, err
 		}
 	}
@@ -52,7 +52,11 @@ func (m *Manager) ensured(ctx context.Context, r CreateRequest) (*sandbox, error
 		if s == nil || err != nil {
 			return nil, err
 		}
-		if err := r.differs(s); err != nil {
+		have := s.settled()
+		if !r.means(have) { // it was ready in a pool, and could not be made what was asked for
+			continue
+		}
+		if err := r.differs(have); err != nil {
 			return nil, err
 		}
 		switch state := s.info().State; state {
@@ -63,9 +67,16 @@ func (m *Manager) ensured(ctx context.Context, r CreateRequest) (*sandbox, error
 				return nil, err
 			}
 		default:
-			return nil, sbxerr.New(sbxerr.State, "runtime.create", "sandbox %s is %s: remove it first", s.kept().Name, state)
+			return nil, sbxerr.New(sbxerr.State, "runtime.create", "sandbox %s is %s: remove it first", have.Name, state)
 		}
 	}
+}
+
+// settled returns the record of s when nobody is changing it.
+func (s *sandbox) settled() record {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	return s.kept()
 }
 
 // match finds the sandbox that a repeated request means.
@@ -75,27 +86,28 @@ func (m *Manager) match(ctx context.Context, r CreateRequest) (*sandbox, error) 
 		return nil, err
 	}
 	for _, s := range m.all() {
-		rec := s.kept()
-		if !s.identity().of(g) { // what another made is not what the caller asked for before
-			continue
-		}
-		if (r.Key != "" && rec.Key == r.Key) || (r.Ensure && rec.Name == r.Name) {
+		if s.identity().of(g) && r.means(s.kept()) { // what another made is not what the caller asked for before
 			return s, nil
 		}
 	}
 	return nil, nil
 }
 
-// differs says which settings of s, as it was created, are not those of r: what
-// Update changed since does not count, so that a script can run again.
-func (r CreateRequest) differs(s *sandbox) error {
-	have := s.kept().Settings
+// means reports whether r, if it is a repeated request, is for the sandbox of have.
+func (r CreateRequest) means(have record) bool {
+	return (r.Key != "" && have.Key == r.Key) || (r.Ensure && have.Name == r.Name)
+}
+
+// differs says which settings of a sandbox, as it was created, are not those of r:
+// what Update changed since does not count, so that a script can run again.
+func (r CreateRequest) differs(rec record) error {
+	have := rec.Settings
 	have.Ensure, have.Key = r.Ensure, r.Key // ways to ask, not settings
 	names := differences("", reflect.ValueOf(normal(r)), reflect.ValueOf(normal(have)))
 	if len(names) == 0 {
 		return nil
 	}
-	return sbxerr.New(sbxerr.Exists, "runtime.create", "sandbox %s was made with other settings: %s", s.kept().Name, strings.Join(names, ", "))
+	return sbxerr.New(sbxerr.Exists, "runtime.create", "sandbox %s was made with other settings: %s", rec.Name, strings.Join(names, ", "))
 }
 
 // differences names the fields of two of a kind that are not alike, as the API

@@ -1,0 +1,100 @@
+package runtime
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// pooled gives f a pool with n ready sandboxes.
+func (f *fixture) pooled(t *testing.T, n int) *pool {
+	t.Helper()
+	p := &pool{cfg: PoolConfig{Size: n}}
+	f.inspectPool(callerContext(t), p)
+	for range n {
+		if err := f.fillOne(peer.NewContext(t.Context(), peer.System), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Manager.pools = []*pool{p}
+	return p
+}
+
+// A name that is taken is told at once, whatever makes the request a repeatable
+// one, and costs no ready sandbox.
+func TestTakenNamesEndARepeatableCreate(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	mine := f.session(t, CreateRequest{Name: "mine", Key: "k1"})
+	foreign := f.anothers(t)
+	p := f.pooled(t, 1)
+	waiting := p.ready[0]
+	for name, tt := range map[string]struct {
+		r     CreateRequest
+		words string
+	}{
+		"another key":      {CreateRequest{Name: "mine", Key: "k2"}, `the name "mine" is taken by sandbox ` + mine.ID},
+		"an ID":            {CreateRequest{Name: mine.ID, Ensure: true}, "is taken by sandbox " + mine.ID},
+		"an ID and a key":  {CreateRequest{Name: mine.ID, Key: "k2"}, "is taken by sandbox " + mine.ID},
+		"another's ID":     {CreateRequest{Name: foreign.ID, Ensure: true}, `the name "` + foreign.ID + `" is taken`},
+		"a ready one's ID": {CreateRequest{Name: waiting.id, Ensure: true}, `the name "` + waiting.id + `" is taken`},
+		"a key's name":     {CreateRequest{Name: "other", Key: "k1"}, "other settings: name"},
+		"no repetition":    {CreateRequest{Name: "mine"}, `the name "mine" is taken`},
+	} {
+		failed := make(chan error, 1)
+		go func() { _, err := f.Create(ctx, tt.r); failed <- err }()
+		err := within(t, "an answer to "+name, failed)
+		wantError(t, err, sbxerr.Exists, tt.words)
+		if tt.r.Name == foreign.ID && strings.Contains(err.Error(), "by sandbox") {
+			t.Errorf("it tells of a sandbox that the caller does not see: %v", err)
+		}
+	}
+	if st := p.stats(); st.Ready != 1 || st.Misses != 0 || st.Hits != 0 || waiting.endCause() != nil {
+		t.Errorf("the pool: %+v, %v", st, waiting.endCause())
+	}
+}
+
+// anothers is a sandbox of another user than root.
+func (f *fixture) anothers(t *testing.T) Info {
+	t.Helper()
+	rule := peer.Rule{UIDs: []uint32{1000}, Limits: peer.DefaultLimits(), TTL: peer.DefaultTTL, Quota: peer.DefaultQuota()}
+	var err error
+	if f.opts.Peers, err = peer.NewPolicy([]peer.Rule{rule}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := f.Create(peer.NewContext(t.Context(), peer.User(1000, 1000, nil, 0)), CreateRequest{Name: "theirs"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// Equal requests at once are for one sandbox, and use up one.
+func TestEqualRequestsShareAReadySandbox(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	p := f.pooled(t, 3)
+	for _, r := range []CreateRequest{{Name: "s", Ensure: true}, {Key: "k"}} {
+		made := make(chan Info, 8)
+		for range cap(made) {
+			go func() {
+				info, err := f.Create(ctx, r)
+				if err != nil {
+					t.Error(err)
+				}
+				made <- info
+			}()
+		}
+		id := within(t, "a sandbox", made).ID
+		for range cap(made) - 1 {
+			if other := within(t, "a sandbox", made); other.ID != id {
+				t.Errorf("%+v: another sandbox, %s beside %s", r, other.ID, id)
+			}
+		}
+	}
+	if st := p.stats(); st.Ready != 1 || st.Hits != 2 {
+		t.Errorf("the pool: %+v", st)
+	}
+}
