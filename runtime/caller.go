@@ -132,7 +132,8 @@ func (m *Manager) planFor(ctx context.Context, r CreateRequest) (*plan, error) {
 			return nil, err
 		}
 	}
-	r.TTL, r.Network = g.TTL(r.TTL), g.Network(r.Network)
+	asked := r
+	r = r.granted(g)
 	links, linkErr := m.resolveLinks(ctx, g, r.Links)
 	pl := m.planner(ctx)
 	pl.links = links
@@ -140,7 +141,7 @@ func (m *Manager) planFor(ctx context.Context, r CreateRequest) (*plan, error) {
 	if err := joinReasons(linkErr, err); err != nil {
 		return nil, err
 	}
-	p.grant = g
+	p.grant, p.settings = g, asked
 	if err := g.CheckProfile(r.Profile); err != nil {
 		return nil, err
 	}
@@ -153,6 +154,12 @@ func (m *Manager) planFor(ctx context.Context, r CreateRequest) (*plan, error) {
 		}
 	}
 	return p, nil
+}
+
+// granted is r with what g says where r says nothing.
+func (r CreateRequest) granted(g peer.Grant) CreateRequest {
+	r.TTL, r.Network = g.TTL(r.TTL), g.Network(r.Network)
+	return r
 }
 
 // openWorkspace opens the directory that p names as its caller, who must have

@@ -28,7 +28,10 @@ func TestTakenNamesEndARepeatableCreate(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
 	mine := f.session(t, CreateRequest{Name: "mine", Key: "k1"})
-	foreign := f.anothers(t)
+	foreign, err := f.Create(f.peer(t), CreateRequest{Name: "theirs"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	p := f.pooled(t, 1)
 	waiting := p.ready[0]
 	for name, tt := range map[string]struct {
@@ -54,21 +57,6 @@ func TestTakenNamesEndARepeatableCreate(t *testing.T) {
 	if st := p.stats(); st.Ready != 1 || st.Misses != 0 || st.Hits != 0 || waiting.endCause() != nil {
 		t.Errorf("the pool: %+v, %v", st, waiting.endCause())
 	}
-}
-
-// anothers is a sandbox of another user than root.
-func (f *fixture) anothers(t *testing.T) Info {
-	t.Helper()
-	rule := peer.Rule{UIDs: []uint32{1000}, Limits: peer.DefaultLimits(), TTL: peer.DefaultTTL, Quota: peer.DefaultQuota()}
-	var err error
-	if f.opts.Peers, err = peer.NewPolicy([]peer.Rule{rule}); err != nil {
-		t.Fatal(err)
-	}
-	info, err := f.Create(peer.NewContext(t.Context(), peer.User(1000, 1000, nil, 0)), CreateRequest{Name: "theirs"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info
 }
 
 // Equal requests at once are for one sandbox, and use up one.

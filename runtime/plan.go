@@ -37,9 +37,10 @@ var atMostTimeout = fmt.Sprintf("at most %dh", maxTimeout/time.Hour)
 // before anything else is, and everything that can be refused by looking is
 // refused here.
 type plan struct {
-	id      string
-	name    string
-	request CreateRequest
+	id       string
+	name     string
+	request  CreateRequest // as it is granted
+	settings CreateRequest // as it was asked for
 
 	image       StoredImage
 	profileName string
@@ -270,7 +271,7 @@ func (p *plan) record(boot string, created time.Time) record {
 		Version: recordVersion, Boot: boot, ID: p.id, Name: p.name, Image: p.image.Name, ImageDigest: p.image.Digest, ChainID: p.image.ChainID,
 		Profile: p.profileName, Network: p.network, Asked: p.asked(), Policy: p.policy, Exposed: p.exposed, User: p.user, Env: p.env, Cwd: p.cwd, CreatedAt: created,
 		Labels: maps.Clone(r.Labels), Session: r.Session, Task: r.Task, Workspace: r.Workspace, Limits: p.limits,
-		Key: r.Key, Settings: r,
+		Key: r.Key, Settings: p.settings,
 	}
 	set(&rec.IdleTimeout, r.IdleTimeout)
 	if r.Nested != nil {

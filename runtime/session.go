@@ -47,16 +47,20 @@ func (m *Manager) create(ctx context.Context, r CreateRequest) (*sandbox, error)
 // ensured returns the sandbox that r asks for where there is one: by its key, or
 // by its name where that is to be ensured. One that is being made is waited for.
 func (m *Manager) ensured(ctx context.Context, r CreateRequest) (*sandbox, error) {
+	g, err := m.grant(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for {
-		s, err := m.match(ctx, r)
-		if s == nil || err != nil {
-			return nil, err
+		s := m.match(g, r)
+		if s == nil {
+			return nil, nil
 		}
 		have := s.settled()
 		if !r.means(have) { // it was ready in a pool, and could not be made what was asked for
 			continue
 		}
-		if err := r.differs(have); err != nil {
+		if err := r.differs(have, g); err != nil {
 			return nil, err
 		}
 		switch state := s.info().State; state {
@@ -80,17 +84,13 @@ func (s *sandbox) settled() record {
 }
 
 // match finds the sandbox that a repeated request means.
-func (m *Manager) match(ctx context.Context, r CreateRequest) (*sandbox, error) {
-	g, err := m.grant(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (m *Manager) match(g peer.Grant, r CreateRequest) *sandbox {
 	for _, s := range m.all() {
 		if s.identity().of(g) && r.means(s.kept()) { // what another made is not what the caller asked for before
-			return s, nil
+			return s
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // means reports whether r, if it is a repeated request, is for the sandbox of have.
@@ -99,9 +99,12 @@ func (r CreateRequest) means(have record) bool {
 }
 
 // differs says which settings of a sandbox, as it was created, are not those of r:
-// what Update changed since does not count, so that a script can run again.
-func (r CreateRequest) differs(rec record) error {
-	have := rec.Settings
+// what Update changed since does not count, so that a script can run again. Who
+// asks for what g says anyway asks for no other, and neither does a record of an
+// older daemon, which kept that with the request.
+func (r CreateRequest) differs(rec record, g peer.Grant) error {
+	have := rec.Settings.granted(g)
+	r = r.granted(g)
 	have.Ensure, have.Key = r.Ensure, r.Key // ways to ask, not settings
 	names := differences("", reflect.ValueOf(normal(r)), reflect.ValueOf(normal(have)))
 	if len(names) == 0 {

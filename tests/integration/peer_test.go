@@ -117,6 +117,39 @@ func TestPeerCeilingsAndQuotas(t *testing.T) {
 	s.Refused(t, "SBX-805", "create", "--json")
 }
 
+// Whoever asks again for the same, by its name or by a key, gets the same, also
+// from another daemon: a peer as well as a command in a sandbox.
+func TestPeersMayRepeatThemselves(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, peers)
+	b := d.User(t, bob)
+	in := nestedBox(t, d, "outer")
+	ways := [][]string{append([]string{"create", "--ensure", "--name", "e"}, small...), append([]string{"create", "--key", "k"}, small...)}
+	callers := map[string]func(...string) string{
+		"a peer":  func(args ...string) string { return b.Run(t, args...).Stdout },
+		"a child": func(args ...string) string { return in.run(t, args...) },
+	}
+	made := map[string]string{}
+	for who, run := range callers {
+		for _, args := range ways {
+			id := run(args...)
+			made[who+args[1]] = id
+			if again := run(args...); again != id {
+				t.Errorf("%s: %q made %s and %s", who, args, id, again)
+			}
+		}
+	}
+	d.Kill(t)
+	d.Launch(t)
+	for who, run := range callers {
+		for _, args := range ways {
+			if again := run(args...); again != made[who+args[1]] {
+				t.Errorf("%s: %q made %s, and %s after a restart", who, args, made[who+args[1]], again)
+			}
+		}
+	}
+}
+
 // A workspace is what the user itself may read and write, also by way of a
 // symlink and of directories that are closed to it.
 func TestPeerWorkspaces(t *testing.T) {
