@@ -79,9 +79,13 @@ func (l Limits) peer() peer.Limits {
 	return peer.Limits{MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU, PIDs: l.PIDs, TmpfsBytes: l.TmpfsBytes}
 }
 
-// usage is what a sandbox of these limits adds to a quota.
-func (l Limits) usage() peer.Usage {
-	return peer.Usage{Sandboxes: 1, MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU}
+// usage is what a sandbox adds to a quota: while its limits change, the higher ones.
+func (r record) usage() peer.Usage {
+	u := peer.Usage{Sandboxes: 1, MemoryBytes: r.Limits.MemoryBytes, MilliCPU: r.Limits.MilliCPU}
+	if to := r.Changing; to != nil {
+		u.MemoryBytes, u.MilliCPU = max(u.MemoryBytes, to.MemoryBytes), max(u.MilliCPU, to.MilliCPU)
+	}
+	return u
 }
 
 // visible lists the sandboxes that the caller of ctx may see, oldest first.
@@ -102,7 +106,7 @@ func (m *Manager) standingLocked(g peer.Grant) peer.Standing {
 		if r.Pooled || state.State == StateExited {
 			continue
 		}
-		u := r.Limits.usage()
+		u := r.usage()
 		u.Execs = int64(state.Execs)
 		if r.OwnerUID == owner.UID && r.OwnerSystem == owner.IsSystem() {
 			add(&st.Owner, u)

@@ -218,7 +218,7 @@ func (m *Manager) admitGrantedLocked(g peer.Grant, r record) error {
 	if err := m.checkParentLocked(r); err != nil {
 		return err
 	}
-	return g.CheckQuota(m.standingLocked(g), r.Limits.usage())
+	return g.CheckQuota(m.standingLocked(g), r.usage())
 }
 
 // forget drops what admit took in.

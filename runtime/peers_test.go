@@ -2,6 +2,8 @@ package runtime
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,7 +14,12 @@ import (
 // peer lets the user 1000 in, and is the context of its calls.
 func (f *fixture) peer(t *testing.T) context.Context {
 	t.Helper()
-	rule := peer.Rule{UIDs: []uint32{1000}, Limits: peer.DefaultLimits(), TTL: peer.DefaultTTL, Quota: peer.DefaultQuota()}
+	return f.peerWith(t, peer.DefaultQuota())
+}
+
+func (f *fixture) peerWith(t *testing.T, quota peer.Usage) context.Context {
+	t.Helper()
+	rule := peer.Rule{UIDs: []uint32{1000}, Limits: peer.DefaultLimits(), TTL: peer.DefaultTTL, Quota: quota}
 	var err error
 	if f.opts.Peers, err = peer.NewPolicy([]peer.Rule{rule}); err != nil {
 		t.Fatal(err)
@@ -74,4 +81,78 @@ func TestRepeatedCreateAfterAnOlderDaemon(t *testing.T) {
 	if again, err := f.Create(ctx, r); err != nil || again.ID != first.ID {
 		t.Errorf("again: %v", err)
 	}
+}
+
+// Of updates at once as many succeed as there is room for, and one that fails
+// takes none.
+func TestUpdatesAtOnceStayWithinTheQuota(t *testing.T) {
+	const low, high, room = 128 << 20, 256 << 20, 512 << 20 // of three, one can be raised
+	quota := peer.DefaultQuota()
+	quota.MemoryBytes = room
+	for who, caller := range map[string]func(*fixture) context.Context{
+		"a peer": func(f *fixture) context.Context { return f.peerWith(t, quota) },
+		"a child": func(f *fixture) context.Context {
+			ctx := f.inside(t, f.peer(t))
+			c, _ := peer.FromContext(ctx)
+			s := f.sandboxes[c.Sandbox]
+			s.update(func() { s.record.Nested.MemoryBytes = room })
+			return ctx
+		},
+	} {
+		t.Run(who, func(t *testing.T) {
+			f := newFixture(t)
+			ctx := caller(f)
+			names := []string{"a", "b", "c"}
+			for _, name := range names {
+				info, err := f.Create(ctx, CreateRequest{Name: name, Limits: LimitsRequest{MemoryBytes: ptr[int64](low), MilliCPU: ptr[int64](100)}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.engine.count(t, info.ID, "memory.max", "")
+			}
+			for range 20 {
+				if n := f.raise(ctx, t, names, high); n != 1 {
+					t.Fatalf("%d of 3 were raised, in the room for one", n)
+				}
+				f.raise(ctx, t, names, low)
+			}
+			f.failToRaise(ctx, t, "a", high)
+			if n := f.raise(ctx, t, names[1:], high); n != 1 {
+				t.Errorf("%d were raised after a failure", n)
+			}
+		})
+	}
+}
+
+// raise gives all of names so much memory at once, and counts which got it.
+func (f *fixture) raise(ctx context.Context, t *testing.T, names []string, memory int64) (n int) {
+	t.Helper()
+	done := make(chan error, len(names))
+	for _, name := range names {
+		go func() { _, err := f.Update(ctx, name, UpdateRequest{MemoryBytes: &memory}); done <- err }()
+	}
+	for range names {
+		switch err := within(t, "an update", done); {
+		case err == nil:
+			n++
+		default:
+			wantError(t, err, sbxerr.Busy, "memory")
+		}
+	}
+	return n
+}
+
+// failToRaise has the kernel refuse what was granted.
+func (f *fixture) failToRaise(ctx context.Context, t *testing.T, name string, memory int64) {
+	t.Helper()
+	s, err := f.find(ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(f.engine.cgroups, s.id, "memory.max")); err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Update(ctx, name, UpdateRequest{MemoryBytes: &memory})
+	wantError(t, err, sbxerr.Cgroup, "memory.max")
+	f.engine.count(t, s.id, "memory.max", "")
 }

@@ -181,7 +181,7 @@ func (m *Manager) Update(ctx context.Context, ref string, r UpdateRequest) (Info
 	if err := s.checkProcesses(rec.Limits.PIDs, next.Limits.PIDs); err != nil {
 		return Info{}, err
 	}
-	if err := m.permitUpdate(ctx, rec, next, r.TTL); err != nil {
+	if err := m.permitUpdate(ctx, s, next, r.TTL); err != nil {
 		return Info{}, err
 	}
 	if err := m.changeLimits(s, rec.Limits, next.Limits); err != nil {
@@ -192,9 +192,7 @@ func (m *Manager) Update(ctx context.Context, ref string, r UpdateRequest) (Info
 	}
 	s.update(func() {
 		s.record.Network, s.record.Asked, s.record.Policy = next.Network, next.Asked, next.Policy
-		s.record.Changing = nil
-		s.record.Limits, s.record.Labels = next.Limits, next.Labels
-		s.record.Expires, s.record.IdleTimeout = next.Expires, next.IdleTimeout
+		s.record.Labels, s.record.Expires, s.record.IdleTimeout = next.Labels, next.Expires, next.IdleTimeout
 	})
 	m.keepRecord(s)
 	s.rearm()
@@ -215,9 +213,10 @@ func (s *sandbox) checkProcesses(from, to int64) error {
 		"make a sandbox with more --pids; a live one can be given fewer, and as many as before again")
 }
 
-// permitUpdate checks that the caller may give the sandbox what it would get, with
-// the time to live that was asked for.
-func (m *Manager) permitUpdate(ctx context.Context, have, next record, ttl *time.Duration) error {
+// permitUpdate checks that the caller may give s what it would get, with the time to
+// live that was asked for. What it gets counts from here on.
+func (m *Manager) permitUpdate(ctx context.Context, s *sandbox, next record, ttl *time.Duration) error {
+	have := s.kept()
 	g, err := m.grant(ctx)
 	if err != nil {
 		return err
@@ -237,7 +236,13 @@ func (m *Manager) permitUpdate(ctx context.Context, have, next record, ttl *time
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return g.CheckQuota(m.standingLocked(g), more)
+	if err := g.CheckQuota(m.standingLocked(g), more); err != nil {
+		return err
+	}
+	if next.Limits != have.Limits {
+		s.update(func() { s.record.Changing = &next.Limits })
+	}
+	return nil
 }
 
 // apply returns what rec would be after r.
@@ -271,7 +276,8 @@ func (r UpdateRequest) apply(rec record) (record, error) {
 }
 
 // changeLimits sets the limits of a sandbox that is in use. What they are to be
-// is kept before, as a daemon that comes after this one compares them.
+// is kept before, as a daemon that comes after this one compares them. What they
+// are counts until they are others.
 func (m *Manager) changeLimits(s *sandbox, from, to Limits) error {
 	if from == to {
 		return nil
@@ -279,10 +285,13 @@ func (m *Manager) changeLimits(s *sandbox, from, to Limits) error {
 	s.update(func() { s.record.Changing = &to })
 	m.keepRecord(s)
 	err := errors.Join(m.setLimits(s, from, to), failpoint("update/limits"))
-	if err != nil {
-		s.update(func() { s.record.Changing = nil })
-		m.keepRecord(s)
-	}
+	s.update(func() {
+		s.record.Changing = nil
+		if err == nil {
+			s.record.Limits = to
+		}
+	})
+	m.keepRecord(s)
 	return err
 }
 
