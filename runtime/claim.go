@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/caisson-run/caisson/rootfs/mount"
@@ -144,10 +145,15 @@ func (p *plan) become(id string) {
 	if p.name == old {
 		p.name = id
 	}
-	for i, kv := range p.env {
-		if kv == "HOSTNAME="+old {
-			p.env[i] = "HOSTNAME=" + id
-		}
-	}
+	p.env = renamed(p.env, old, id)
 	p.id = id
+}
+
+// renamed is env with another HOSTNAME. Records hold what it was.
+func renamed(env []string, from, to string) []string {
+	env = slices.Clone(env)
+	if i := slices.Index(env, "HOSTNAME="+from); i >= 0 {
+		env[i] = "HOSTNAME=" + to
+	}
+	return env
 }

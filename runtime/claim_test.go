@@ -1,8 +1,11 @@
 package runtime
 
 import (
+	"context"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -84,5 +87,36 @@ func TestEqualRequestsShareAReadySandbox(t *testing.T) {
 	}
 	if st := p.stats(); st.Ready != 1 || st.Hits != 2 {
 		t.Errorf("the pool: %+v", st)
+	}
+}
+
+// TestListingWhileSandboxesAreClaimed is for the race detector.
+func TestListingWhileSandboxesAreClaimed(t *testing.T) {
+	f := newFixture(t)
+	f.pooled(t, 4)
+	ctx, cancel := context.WithCancel(callerContext(t))
+	var onlooker sync.WaitGroup
+	onlooker.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = f.List(ctx)
+		}
+	})
+	for range 4 {
+		f.session(t, CreateRequest{})
+	}
+	cancel()
+	onlooker.Wait()
+}
+
+// A plan that gets another sandbox leaves alone what was recorded of the one before.
+func TestBecomeChangesNoRecord(t *testing.T) {
+	p := &plan{id: idA1, name: idA1, env: []string{"A=b", "HOSTNAME=" + idA1}}
+	before := p.record("boot", time.Time{})
+	p.become(idB)
+	if got := before.Env[1]; got != "HOSTNAME="+idA1 {
+		t.Errorf("the record has %s", got)
+	}
+	if p.id != idB || p.name != idB || p.env[1] != "HOSTNAME="+idB {
+		t.Errorf("the plan has %s, %s, %s", p.id, p.name, p.env)
 	}
 }

@@ -237,7 +237,7 @@ func (m *Manager) all() []*sandbox {
 	list := slices.Collect(maps.Values(m.sandboxes))
 	m.mu.Unlock()
 	slices.SortFunc(list, func(a, b *sandbox) int {
-		return cmp.Or(a.record.CreatedAt.Compare(b.record.CreatedAt), strings.Compare(a.id, b.id))
+		return cmp.Or(a.createdAt().Compare(b.createdAt()), strings.Compare(a.id, b.id))
 	})
 	return list
 }

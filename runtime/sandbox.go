@@ -148,6 +148,12 @@ func (s *sandbox) kept() record {
 	return s.record
 }
 
+func (s *sandbox) createdAt() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record.CreatedAt
+}
+
 // timed runs one step of the making and keeps what it took.
 func (s *sandbox) timed(name string, step func() error) error {
 	start := time.Now()
