@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"bytes"
 	"context"
 	"strings"
 	"sync"
@@ -118,5 +119,18 @@ func TestBecomeChangesNoRecord(t *testing.T) {
 	}
 	if p.id != idB || p.name != idB || p.env[1] != "HOSTNAME="+idB {
 		t.Errorf("the plan has %s, %s, %s", p.id, p.name, p.env)
+	}
+}
+
+// The environment of a run names the sandbox that it is in.
+func TestRunInAReadySandboxKnowsItsName(t *testing.T) {
+	f := newFixture(t)
+	ready := f.pooled(t, 1).ready[0].id
+	var out bytes.Buffer
+	if _, err := f.Run(callerContext(t), request("env", "exit:0"), IO{Stdout: &out}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "HOSTNAME="+ready) {
+		t.Errorf("in sandbox %s:\n%s", ready, &out)
 	}
 }

@@ -51,12 +51,14 @@ func (m *Manager) startMain(ctx context.Context, r Request, detached bool) (*san
 	if err != nil {
 		return nil, nil, err
 	}
+	planned := p.id
 	s, err := m.obtain(ctx, p, func(rec *record) {
 		rec.Main, rec.MainArgs, rec.Detached = mainExec, command.args, detached
 	})
 	if err != nil {
 		return nil, nil, err
 	}
+	command.env = renamed(command.env, planned, s.id) // a ready one has an ID already
 	if r.Learn {
 		l := newLearner(m.opts.Traffic, s.id)
 		l.start()
