@@ -22,7 +22,7 @@ func (m *Manager) obtain(ctx context.Context, p *plan, prepare func(*record)) (*
 			continue
 		}
 		err = m.assign(ctx, s, was, p, prepare)
-		pool.refill()
+		pool.used(err == nil)
 		if err == nil {
 			return s, nil
 		}

@@ -134,3 +134,19 @@ func TestRunInAReadySandboxKnowsItsName(t *testing.T) {
 		t.Errorf("in sandbox %s:\n%s", ready, &out)
 	}
 }
+
+// A ready sandbox that cannot be made what was asked for has served nobody.
+func TestSpoiltSandboxIsNoHit(t *testing.T) {
+	f := newFixture(t)
+	p := f.pooled(t, 2)
+	spoilt := p.ready[0]
+	// its cgroup is without the file of the limit that is to change
+	info := f.session(t, CreateRequest{Name: "s", Limits: LimitsRequest{MemoryBytes: ptr[int64](64 << 20)}})
+	if st := p.stats(); info.ID == spoilt.id || st.Hits != 0 || st.Misses != 1 {
+		t.Errorf("made %s, the pool %+v", info.ID, st)
+	}
+	within(t, "the end of the spoilt one", spoilt.gone)
+	if info := f.session(t, CreateRequest{}); p.stats().Hits != 1 {
+		t.Errorf("made %s, the pool %+v", info.ID, p.stats())
+	}
+}

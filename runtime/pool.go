@@ -290,7 +290,8 @@ func (m *Manager) warm(ctx context.Context, s *sandbox) error {
 	return proc.Release()
 }
 
-// take removes a ready sandbox from p if it is of the kind k.
+// take removes a ready sandbox from p if it is of the kind k. What becomes of it is
+// told to used.
 func (p *pool) take(k kind) *sandbox {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -302,7 +303,6 @@ func (p *pool) take(k kind) *sandbox {
 		s := p.ready[0]
 		p.ready = p.ready[1:]
 		if s.endCause() == nil && s.init.Err() == nil {
-			p.hits++
 			return s
 		}
 	}
@@ -310,6 +310,18 @@ func (p *pool) take(k kind) *sandbox {
 	p.demand = p.demand.miss(time.Now())
 	p.refill()
 	return nil
+}
+
+// used counts a sandbox that was taken, and whether it served.
+func (p *pool) used(served bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if served {
+		p.hits++
+	} else {
+		p.misses++
+	}
+	p.refill()
 }
 
 // rest returns how long nothing is to be made for p.
