@@ -26,7 +26,7 @@ func (m *Manager) obtain(ctx context.Context, p *plan, prepare func(*record)) (*
 		if err == nil {
 			return s, nil
 		}
-		if code := sbxerr.Of(err); code == sbxerr.Workspace || code == sbxerr.Peer || code == sbxerr.Busy || code == sbxerr.PortTaken { // a new one would not help
+		if code := sbxerr.Of(err); code == sbxerr.Canceled || code == sbxerr.Workspace || code == sbxerr.Peer || code == sbxerr.Busy || code == sbxerr.PortTaken { // a new one would not help
 			return nil, err
 		}
 		m.log.Warn("use ready sandbox", "sandbox", s.id, "err", err)
@@ -68,6 +68,9 @@ func (m *Manager) assign(ctx context.Context, s *sandbox, was record, p *plan, p
 	err := m.outfit(ctx, s, was, p, prepare)
 	if err == nil {
 		return nil
+	}
+	if cause := s.endCause(); !errors.Is(cause, errInitLost) {
+		err = interrupted(cause, err)
 	}
 	m.unpublish(ctx, s)                 // its ports are for the one that is made instead
 	s.update(func() { s.record = was }) // so is its name

@@ -150,3 +150,25 @@ func TestSpoiltSandboxIsNoHit(t *testing.T) {
 		t.Errorf("made %s, the pool %+v", info.ID, p.stats())
 	}
 }
+
+// A ready sandbox that is removed while it is claimed is not replaced by another.
+func TestRemovedWhileItIsClaimed(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	f.pooled(t, 1)
+	p, err := f.planFor(ctx, CreateRequest{Name: "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, was, err := f.claim(f.pools[0], p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	removed := make(chan error, 1)
+	go func() { _, err := f.Remove(ctx, "s", true); removed <- err }()
+	within(t, "the wish for its end", s.asked)
+	wantError(t, f.assign(ctx, s, was, p, nil), sbxerr.Canceled, "the sandbox was removed")
+	if err := within(t, "its removal", removed); err != nil {
+		t.Error(err)
+	}
+}

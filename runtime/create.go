@@ -80,7 +80,7 @@ func (m *Manager) begin(ctx context.Context, s *sandbox) error {
 	s.cancel = nil
 	s.mu.Unlock()
 	if ended != nil {
-		return sbxerr.Wrap(sbxerr.Canceled, "runtime.create", ended)
+		return interrupted(ended, ended)
 	}
 	if err := errors.Join(writeRecord(m.paths.record(s.id), r), failpoint("create/record")); err != nil {
 		return err
@@ -91,17 +91,25 @@ func (m *Manager) begin(ctx context.Context, s *sandbox) error {
 	return nil
 }
 
-// stageError names the stage and keeps the reason for which ctx ended, which
-// is what the caller wants to know, not that some call was interrupted.
+// stageError names the stage and keeps the reason for which ctx ended.
 func stageError(ctx context.Context, name string, s *sandbox, err error) error {
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-		code := sbxerr.Of(cause)
-		if code == sbxerr.Unknown {
-			code = sbxerr.Canceled
-		}
-		err = sbxerr.Wrap(code, "runtime.create", errors.Join(cause, err))
+	return fmt.Errorf("create %s of sandbox %s: %w", name, s.id, interrupted(context.Cause(ctx), err))
+}
+
+// interrupted is err of a creation that was to end for cause, if it was: that is what
+// the caller wants to know, not which call was in the way.
+func interrupted(cause, err error) error {
+	if cause == nil {
+		return err
 	}
-	return fmt.Errorf("create %s of sandbox %s: %w", name, s.id, err)
+	if !errors.Is(err, cause) {
+		err = errors.Join(cause, err)
+	}
+	code := sbxerr.Of(cause)
+	if code == sbxerr.Unknown {
+		code = sbxerr.Canceled
+	}
+	return sbxerr.Wrap(code, "runtime.create", err)
 }
 
 // startInit starts PID 1. Nothing of the caller's runs before the last stage

@@ -139,6 +139,19 @@ func TestCreateStopsWithItsCaller(t *testing.T) {
 	f.wantNothingLeft(t)
 }
 
+// Who asked for a sandbox that another call removed meanwhile reads that, whatever
+// broke down in between.
+func TestCreateOfOneThatIsRemovedMeanwhile(t *testing.T) {
+	f := newFixture(t)
+	f.replace(stage{name: "start", create: func(ctx context.Context, s *sandbox) error {
+		go func() { _, _ = f.Remove(callerContext(t), s.id, true) }()
+		<-ctx.Done()
+		return sbxerr.Wrap(sbxerr.Engine, "ctrd.start", fmt.Errorf("%w (shim is gone)", context.Cause(ctx)))
+	}})
+	_, err := f.Create(callerContext(t), CreateRequest{})
+	wantError(t, err, sbxerr.Canceled, "the sandbox was removed", "shim is gone")
+}
+
 func TestStageErrorKeepsTheCauseOnce(t *testing.T) {
 	s := &sandbox{id: "x"}
 	live := callerContext(t)

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -37,6 +38,20 @@ func (r record) keeps(cause error) bool {
 // outlives reports whether a sandbox may be left to the next daemon: one that is
 // for a caller that waits here is not.
 func (r record) outlives() bool { return !r.Pooled && (r.Detached || r.Main == 0) }
+
+// untilEnding is ctx for what is of no more use, or never comes to pass, once s is to
+// end: a freezer of cgroup v1 waits in vain for a PID 1 that was killed.
+func (s *sandbox) untilEnding(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-s.asked:
+			cancel(s.endCause())
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
 
 // endReason is what the commands of s tell that ended with it.
 func (s *sandbox) endReason() Reason {
@@ -129,7 +144,7 @@ func (s *sandbox) endedLocked() error {
 	return sbxerr.Wrap(sbxerr.State, op, err)
 }
 
-// orEnded is why a command could not be started: err, or that s was ended
+// orEnded is why something could not be done with s: err, or that it was ended
 // meanwhile, and with it PID 1 and the cgroup that err misses.
 func (s *sandbox) orEnded(err error) error {
 	s.mu.Lock()

@@ -358,6 +358,8 @@ func (m *Manager) freeze(ctx context.Context, ref string, from, to State) (Info,
 	if err != nil {
 		return Info{}, err
 	}
+	ctx, stop := s.untilEnding(ctx)
+	defer stop()
 	if to == StatePaused { // first, so that no command is asked for from a frozen PID 1, nor by a daemon that comes after this one
 		s.setPaused(true)
 		m.keepRecord(s)
@@ -371,7 +373,7 @@ func (m *Manager) freeze(ctx context.Context, ref string, from, to State) (Info,
 		s.setPaused(from == StatePaused)
 	}
 	m.keepRecord(s)
-	return s.info(), err
+	return s.info(), s.orEnded(err)
 }
 
 func (s *sandbox) setPaused(paused bool) {

@@ -502,6 +502,29 @@ func TestUpdateWithinTheTimeToLive(t *testing.T) {
 	}
 }
 
+// A pause of a sandbox that is removed does not wait for what will not freeze.
+func TestPauseOfOneThatIsRemoved(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	info := f.session(t, CreateRequest{Name: "s"})
+	f.engine.count(t, info.ID, "cgroup.freeze", "0")
+	f.engine.count(t, info.ID, "cgroup.events", "populated 1\nfrozen 0\n")
+	paused := make(chan error, 1)
+	go func() { _, err := f.Pause(ctx, "s"); paused <- err }()
+	s := f.sandboxes[info.ID]
+	for !s.kept().Paused {
+		time.Sleep(time.Millisecond)
+	}
+	begin := time.Now()
+	if _, err := f.Remove(ctx, "s", true); err != nil {
+		t.Error(err)
+	}
+	wantError(t, within(t, "an answer", paused), sbxerr.State, "the sandbox was removed")
+	if took := time.Since(begin); took > 4*time.Second {
+		t.Errorf("the removal took %s", took)
+	}
+}
+
 // TestNobodyIsRefused: a call that does not say who makes it gets nothing.
 func TestNobodyIsRefused(t *testing.T) {
 	f := newFixture(t)
