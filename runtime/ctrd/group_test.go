@@ -311,3 +311,28 @@ func TestParseUnix(t *testing.T) {
 		t.Errorf("%q", held)
 	}
 }
+
+// A create that is cancelled in an empty group does not take down the one that waits
+// for its shim.
+func TestGroupCreateCancelled(t *testing.T) {
+	e := connect(t, supervise(t))
+	for i, moment := range []time.Duration{1, 5, 10, 15, 20, 25, 30, 40, 50, 60, 80} { // spread over what a create takes
+		first, second := groupedSandbox(t, "a"+strconv.Itoa(i), "all"), groupedSandbox(t, "b"+strconv.Itoa(i), "all")
+		ctx, cancel := context.WithTimeout(t.Context(), moment*time.Millisecond)
+		cancelled := make(chan error, 1)
+		go func() { _, err := e.Create(ctx, first); cancelled <- err }()
+		sleep(t.Context(), moment*time.Millisecond/2)
+		if _, err := e.Create(t.Context(), second); err != nil {
+			t.Errorf("beside one that was cancelled after %dms: %v", moment, err)
+		}
+		if err := <-cancelled; err != nil {
+			t.Logf("after %dms: %v", moment, err)
+		}
+		cancel()
+		for _, id := range []string{first.ID, second.ID} {
+			if err := e.Delete(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

@@ -70,12 +70,30 @@ func (e *Engine) createOnce(ctx context.Context, record containers.Container) (u
 	if err != nil {
 		return 0, err
 	}
+	ctx, cancel := outlast(ctx, shimEndGrace) // a shim that is cut short ends while the next create meets it
+	defer cancel()
 	pid, err := e.createTask(ctx, record)
 	if err != nil && e.gate.empty(shim) {
-		e.awaitShimEnd(ctx, shim)
+		e.awaitShimEnd(context.WithoutCancel(ctx), shim)
 	}
 	made(err == nil)
 	return pid, err
+}
+
+// outlast is a context that ends for the reason of ctx, but a grace later.
+func outlast(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
+	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-late.Done():
+			return
+		}
+		if sleep(late, grace) {
+			cancel(context.Cause(ctx))
+		}
+	}()
+	return late, func() { cancel(nil) }
 }
 
 func (e *Engine) createTask(ctx context.Context, record containers.Container) (uint32, error) {
