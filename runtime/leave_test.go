@@ -187,7 +187,7 @@ func TestLeaveAwaitsCreation(t *testing.T) {
 func TestLeaveEndsCalls(t *testing.T) {
 	f := newFixture(t)
 	absent := func(string) string { return filepath.Join(f.dir, "absent") }
-	f.opts.Traffic = traffic.New(traffic.Files{Entries: absent, Names: absent}, slog.New(slog.DiscardHandler))
+	f.opts.Traffic = traffic.New(traffic.Files{Carried: absent, Rest: absent, Names: absent}, slog.New(slog.DiscardHandler))
 	ctx := callerContext(t)
 	id := f.commandIn(t, true, "out:x", "hang") // which nobody is connected with: it is not asked
 	deaf := f.session(t, CreateRequest{}).ID
