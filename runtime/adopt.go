@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"sync"
 	"syscall"
-	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -19,87 +17,52 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-const (
-	adoptTimeout = 10 * time.Second // for PID 1 to come back
-	adoptAtOnce  = 32
-)
-
-// Recover goes on with the sandboxes that an earlier daemon left. It is called
-// before anything is served, and needs no engine. What cannot be gone on with is
-// left to Cleanup: what was half made, what does not answer, and what is no longer
-// as it was declared.
-func (m *Manager) Recover(ctx context.Context) (adopted int, err error) {
-	ids, err := m.sandboxDirs()
-	if err != nil {
-		return 0, err
-	}
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	slots := make(chan struct{}, adoptAtOnce)
-	for _, id := range ids {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			err := m.adopt(ctx, id)
-			mu.Lock()
-			defer mu.Unlock()
-			if err == nil {
-				adopted++
-				return
-			}
-			m.log.Warn("do not go on with a sandbox of an earlier daemon", "sandbox", id, "reason", err)
-		})
-	}
-	wg.Wait()
-	m.endOrphans()
-	return adopted, m.settleBridge()
-}
-
-// adopt goes on with one sandbox. On an error it is unknown again, and so left
-// to Cleanup.
-func (m *Manager) adopt(ctx context.Context, id string) (err error) {
+// know makes a sandbox of an earlier daemon known again, and opens what needs no
+// word of its PID 1. On an error it is unknown, and so left to Cleanup.
+func (m *Manager) know(ctx context.Context, id string) (*sandbox, error) {
 	r, err := readRecord(m.paths.record(id), m.boot)
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case r.ID != id:
-		return sbxerr.New(sbxerr.StateDir, "runtime.adopt", "its record is that of %s", r.ID)
+		return nil, sbxerr.New(sbxerr.StateDir, "runtime.adopt", "its record is that of %s", r.ID)
 	case !r.Ready:
-		return sbxerr.New(sbxerr.State, "runtime.adopt", "it was not finished")
+		return nil, sbxerr.New(sbxerr.State, "runtime.adopt", "it was not finished")
 	case r.Pooled:
-		return sbxerr.New(sbxerr.State, "runtime.adopt", "it waited in a pool")
+		return nil, sbxerr.New(sbxerr.State, "runtime.adopt", "it waited in a pool")
 	}
 	s := m.newSandbox(nil, r)
-	close(s.made)
-	s.stages, s.warnings, s.block = r.Stages, r.Warnings, idblock.Block{Base: r.HostIDBase}
+	s.state, s.stages, s.warnings, s.block = StateAdopting, r.Stages, r.Warnings, idblock.Block{Base: r.HostIDBase}
 	if err := m.admit(s); err != nil {
-		return err
+		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.closeHandles(), s.closeExecs())
-			m.forget(s)
-		}
-	}()
+	open := m.reopen
 	if !r.ExitedAt.IsZero() {
-		return m.adoptExited(s)
+		open = m.adoptExited
 	}
-	return m.adoptLive(ctx, s)
+	if err := open(ctx, s); err != nil {
+		m.disregard(s)
+		return nil, err
+	}
+	return s, nil
 }
 
 // adoptExited goes on with what is kept of an ended sandbox.
-func (m *Manager) adoptExited(s *sandbox) error {
+func (m *Manager) adoptExited(_ context.Context, s *sandbox) error {
 	if _, err := m.loadExecs(s, nil); err != nil {
 		return err
 	}
 	s.end(errMainEnded)
 	close(s.ended)
+	close(s.made)
 	s.setState(StateExited)
 	return nil
 }
 
-func (m *Manager) adoptLive(ctx context.Context, s *sandbox) error {
-	held, err := m.reconnect(ctx, s)
+// adoptLive goes on with a sandbox whose PID 1 has the time to come back.
+func (m *Manager) adoptLive(ctx context.Context, s *sandbox, atOnce slots) error {
+	m.republish(ctx, s)
+	held, err := m.connect(ctx, s, adoptTimeout)
 	if err != nil {
 		return err
 	}
@@ -107,17 +70,17 @@ func (m *Manager) adoptLive(ctx context.Context, s *sandbox) error {
 	if err != nil {
 		return err
 	}
-	if err := m.loadGroups(ctx, s, running); err != nil {
+	if err := atOnce.do(func() error { return m.compare(ctx, s, running) }); err != nil {
 		return err
 	}
-	if err := errors.Join(m.finishChange(s), m.checkPosture(ctx, s)); err != nil {
+	s.init.SetFrozen(s.kept().Paused)
+	if err := m.freezeAgain(ctx, s); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	s.state = StateRunning
 	if s.record.Paused {
 		s.state = StatePaused
-		s.init.SetFrozen(true)
 	}
 	s.idleAgainLocked()
 	s.mu.Unlock()
@@ -134,10 +97,24 @@ func (m *Manager) adoptLive(ctx context.Context, s *sandbox) error {
 		s.end(errCallerLeft)
 	}
 	s.rearm()
-	if s.kept().Paused {
-		return m.withGroup(s, func(g freezer) error { return g.Freeze(ctx) })
-	}
 	return nil
+}
+
+// compare finds the cgroups of the running commands, and whether the live sandbox
+// is as it was declared.
+func (m *Manager) compare(ctx context.Context, s *sandbox, running []*execution) error {
+	if err := m.loadGroups(ctx, s, running); err != nil {
+		return err
+	}
+	return errors.Join(m.finishChange(s), m.checkPosture(ctx, s))
+}
+
+// freezeAgain freezes a paused sandbox, which went on for its PID 1 to come back.
+func (m *Manager) freezeAgain(ctx context.Context, s *sandbox) error {
+	if !s.kept().Paused {
+		return nil
+	}
+	return m.withGroup(s, func(g freezer) error { return g.Freeze(ctx) })
 }
 
 // loadGroups goes on with the cgroups of the running commands, and ends and
@@ -182,32 +159,29 @@ func (m *Manager) withGroup(s *sandbox, do func(freezer) error) error {
 	return do(group)
 }
 
-// reconnect lets PID 1 come back. A frozen one is let go on for it.
-func (m *Manager) reconnect(ctx context.Context, s *sandbox) ([]pid1.Held, error) {
+// reopen opens what a live sandbox has on the host, and lets its PID 1 come back. A
+// frozen one is let go on for it.
+func (m *Manager) reopen(ctx context.Context, s *sandbox) error {
 	r := s.kept()
 	var spec specs.Spec
 	if err := readJSON(m.paths.spec(s.id), &spec); err != nil {
-		return nil, err
+		return err
 	}
 	process, err := openKnown(r.PID, r.PIDBegan)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.update(func() { s.process, s.spec = process, &spec })
 	s.listener, err = pid1.Listen(m.paths.init(s.id), int(r.HostIDBase+r.User.UID), int(r.HostIDBase+r.User.GID))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if r.Paused {
 		if err := m.withGroup(s, func(g freezer) error { return g.Thaw(ctx) }); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if err := errors.Join(m.createNested(ctx, s), m.readmit(ctx, s)); err != nil {
-		return nil, err
-	}
-	m.republish(ctx, s)
-	return m.connect(ctx, s, adoptTimeout)
+	return errors.Join(m.createNested(ctx, s), m.readmit(ctx, s))
 }
 
 // loadExecs goes on with the commands of s: with those that ended as they are
@@ -246,7 +220,7 @@ func (m *Manager) loadExecs(s *sandbox, held []pid1.Held) (running []*execution,
 		}
 	}
 	slices.SortFunc(s.past, func(a, b *execution) int { return cmp.Compare(a.number(), b.number()) })
-	s.running = len(running)
+	s.update(func() { s.running = len(running) })
 	for _, h := range byNumber { // of which there is no record: nobody can ask for it
 		errs = append(errs, disown(h))
 	}

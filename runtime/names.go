@@ -51,10 +51,24 @@ func (r record) clash(have record) error {
 	return nil
 }
 
-// find resolves a name, an ID, or the unique beginning of an ID, among what the
+// find returns the sandbox that ref names. One of an earlier daemon is waited for
+// until it is known whether this one goes on with it.
+func (m *Manager) find(ctx context.Context, ref string) (*sandbox, error) {
+	for {
+		s, err := m.resolve(ctx, ref)
+		if err != nil || !s.awaited() {
+			return s, err
+		}
+		if err := m.settled(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// resolve resolves a name, an ID, or the unique beginning of an ID, among what the
 // caller may see. A name is first that of the caller's own sandbox: somebody
 // else's of the same name must not be taken for it.
-func (m *Manager) find(ctx context.Context, ref string) (*sandbox, error) {
+func (m *Manager) resolve(ctx context.Context, ref string) (*sandbox, error) {
 	g, err := m.grant(ctx)
 	if err != nil {
 		return nil, err

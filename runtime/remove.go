@@ -12,7 +12,7 @@ import (
 func (m *Manager) Remove(ctx context.Context, ref string, force bool) (string, error) {
 	const op = "runtime.remove"
 	defer m.Busy()()
-	s, err := m.find(ctx, ref)
+	s, err := m.resolve(ctx, ref) // one that does not answer is removed too
 	if err != nil {
 		return "", err
 	}

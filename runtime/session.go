@@ -66,7 +66,7 @@ func (m *Manager) ensured(ctx context.Context, r CreateRequest) (*sandbox, error
 		switch state := s.info().State; state {
 		case StateRunning, StatePaused:
 			return s, nil
-		case StateCreating:
+		case StateCreating, StateAdopting:
 			if err := wait(ctx, s.made); err != nil {
 				return nil, err
 			}

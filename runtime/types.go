@@ -131,6 +131,7 @@ type State string
 // The states, in the order in which a sandbox passes them.
 const (
 	StateCreating State = "creating"
+	StateAdopting State = "adopting" // an earlier daemon's, which has not yet answered this one
 	StateRunning  State = "running"
 	StatePaused   State = "paused"
 	StateStopping State = "stopping"

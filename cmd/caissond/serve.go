@@ -113,15 +113,15 @@ func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, 
 		return nil, nil, err
 	}
 	d.onStop(manager.Close)
-	adopted, err := manager.Recover(ctx)
+	known, err := manager.Recover(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	go manager.WatchBridge(ctx)
-	if adopted == 0 {
+	if known == 0 {
 		return manager, func(context.Context) error { return nil }, d.settle(ctx, engine, manager, 1)
 	}
-	d.log.Info("went on with sandboxes of an earlier daemon", "sandboxes", adopted)
+	d.log.Info("went on with sandboxes of an earlier daemon", "sandboxes", known)
 	return manager, func(ctx context.Context) error { return d.settle(ctx, engine, manager, startTries) }, nil
 }
 

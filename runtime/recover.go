@@ -1,0 +1,196 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+const (
+	adoptTimeout = 10 * time.Second // for PID 1 to come back
+	adoptSoon    = time.Second      // of that, the time before others are served
+	adoptAtOnce  = 32
+)
+
+// recovery is the work of Recover, some of which goes on after it.
+type recovery struct {
+	*Manager
+	atOnce slots
+
+	mu   sync.Mutex
+	over bool // Recover has returned: Cleanup takes no notice of what is still known
+}
+
+// slots bounds how many do the same at once.
+type slots chan struct{}
+
+func (s slots) do(f func() error) error {
+	s <- struct{}{}
+	defer func() { <-s }()
+	return f()
+}
+
+// Recover goes on with the sandboxes that an earlier daemon left, and returns how
+// many it knows again. It is called before anything is served, and needs no engine.
+// What cannot be gone on with is left to Cleanup: what was half made, what has
+// ended, and what is no longer as it was declared.
+//
+// Whatever depends on a sandbox's own PID 1 holds up the others no longer than
+// adoptSoon. One whose PID 1 does not answer by then is known by its name, counts,
+// and is StateAdopting; it is gone on with when it answers, and removed when it
+// does not within adoptTimeout.
+func (m *Manager) Recover(ctx context.Context) (known int, err error) {
+	ids, err := m.sandboxDirs()
+	if err != nil {
+		return 0, err
+	}
+	r := &recovery{Manager: m, atOnce: make(slots, adoptAtOnce)}
+	r.await(ctx, r.knowAll(ctx, ids))
+	m.endOrphans()
+	err = m.settleBridge()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	return len(m.all()), err
+}
+
+// knowAll makes the sandboxes known again, and returns those whose PID 1 is to be
+// awaited. All that they have on the host is theirs again then.
+func (r *recovery) knowAll(ctx context.Context, ids []string) (live []*sandbox) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, id := range ids {
+		wg.Go(func() {
+			var s *sandbox
+			err := r.atOnce.do(func() (err error) { s, err = r.know(ctx, id); return err })
+			switch {
+			case err != nil:
+				r.refused(id, err)
+			case !s.retired():
+				mu.Lock()
+				defer mu.Unlock()
+				live = append(live, s)
+			}
+		})
+	}
+	wg.Wait()
+	return live
+}
+
+// refused says why a sandbox is not gone on with.
+func (m *Manager) refused(id string, err error) {
+	m.log.Warn("do not go on with a sandbox of an earlier daemon", "sandbox", id, "reason", err)
+}
+
+// await returns when it is known of all sandboxes whether they are gone on with, or
+// after adoptSoon.
+func (r *recovery) await(ctx context.Context, live []*sandbox) {
+	soon := time.NewTimer(adoptSoon)
+	defer soon.Stop()
+	for _, s := range live {
+		go r.adopt(context.WithoutCancel(ctx), s) // who ends the daemon ends the sandbox, or leaves it
+	}
+	for i, s := range live {
+		select {
+		case <-s.made:
+		case <-soon.C:
+			r.tellSilent(live[i:])
+			return
+		}
+	}
+}
+
+func (r *recovery) tellSilent(live []*sandbox) {
+	for _, s := range live {
+		if s.awaited() {
+			r.log.Warn("serve before a sandbox of an earlier daemon answers", "sandbox", s.id)
+		}
+	}
+}
+
+// adopt goes on with a sandbox, or lets go of it.
+func (r *recovery) adopt(ctx context.Context, s *sandbox) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s.endBy(cancel)
+	err := r.adoptLive(ctx, s, r.atOnce)
+	s.endBy(nil)
+	if err == nil || r.drop(s, err) {
+		close(s.made)
+		return
+	}
+	s.end(err)
+	s.setState(StateStopping)
+	close(s.made)
+	r.giveUp(context.WithoutCancel(ctx), s, err)
+}
+
+// drop makes s unknown, and so leaves it to Cleanup. It reports false where it is
+// too late for that.
+func (r *recovery) drop(s *sandbox, reason error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return false
+	}
+	r.refused(s.id, reason)
+	r.disregard(s)
+	return true
+}
+
+// disregard makes a sandbox of an earlier daemon unknown again.
+func (m *Manager) disregard(s *sandbox) {
+	if err := errors.Join(s.closeHandles(), s.closeExecs()); err != nil {
+		m.log.Error("let go of a sandbox of an earlier daemon", "sandbox", s.id, "err", err)
+	}
+	m.forget(s)
+}
+
+// giveUp ends and removes a sandbox that did not come back while others were
+// served, unless it is left to the next daemon.
+func (m *Manager) giveUp(ctx context.Context, s *sandbox, reason error) {
+	if errors.Is(s.endCause(), errLeft) {
+		if err := m.freezeAgain(ctx, s); err != nil {
+			m.log.Error("pause again", "sandbox", s.id, "err", err)
+		}
+		m.leave(s)
+		close(s.ended)
+		return
+	}
+	m.refused(s.id, reason)
+	m.endChildren(s)
+	if err := m.killSilent(ctx, s); err != nil {
+		m.log.Error("end processes", "sandbox", s.id, "err", err)
+	}
+	close(s.ended)
+	_ = m.destroy(ctx, s) // logs what fails
+}
+
+// killSilent ends all processes of a sandbox without a word from its PID 1.
+func (m *Manager) killSilent(ctx context.Context, s *sandbox) error {
+	ctx, cancel := context.WithTimeout(ctx, destroyTimeout)
+	defer cancel()
+	return errors.Join(s.process.kill(), m.thawKilled(ctx, s), s.process.wait(ctx))
+}
+
+// awaited reports whether it is not yet known if this daemon goes on with s.
+func (s *sandbox) awaited() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state == StateAdopting
+}
+
+// settled waits until it is known whether this daemon goes on with s.
+func (m *Manager) settled(ctx context.Context, s *sandbox) error {
+	ctx, stop := m.untilHandOver(ctx, s)
+	defer stop()
+	select {
+	case <-s.made:
+		return nil
+	case <-ctx.Done():
+		return sbxerr.Wrap(sbxerr.Canceled, "runtime.adopt", context.Cause(ctx))
+	}
+}

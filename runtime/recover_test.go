@@ -1,0 +1,76 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// adopting makes a sandbox known that an earlier daemon left and that has not yet
+// answered.
+func adopting(t *testing.T, m *Manager) *sandbox {
+	t.Helper()
+	s := m.newSandbox(nil, record{ID: idA1, Name: "one"})
+	s.state = StateAdopting
+	if err := m.admit(s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func emptyManager() *Manager {
+	m := &Manager{sandboxes: map[string]*sandbox{}, log: slog.New(slog.DiscardHandler)}
+	m.leaving, m.handOver = context.WithCancel(context.Background())
+	return m
+}
+
+// Who asks for a sandbox of an earlier daemon waits until it is known what becomes of
+// it, and no longer than the call or the daemon.
+func TestFindWaitsForAdoption(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		then func(m *Manager, s *sandbox, hangUp func())
+		code sbxerr.Code // "": it is found
+	}{
+		{"gone on with", func(_ *Manager, s *sandbox, _ func()) { s.setState(StateRunning); close(s.made) }, ""},
+		{"given up", func(_ *Manager, s *sandbox, _ func()) { s.setState(StateStopping); close(s.made) }, ""},
+		{"let go of", func(m *Manager, s *sandbox, _ func()) { m.forget(s); close(s.made) }, sbxerr.NotFound},
+		{"the caller leaves", func(_ *Manager, _ *sandbox, hangUp func()) { hangUp() }, sbxerr.Canceled},
+		{"the daemon leaves", func(m *Manager, _ *sandbox, _ func()) { m.handOver() }, sbxerr.Canceled},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := emptyManager()
+			s := adopting(t, m)
+			ctx, hangUp := context.WithCancel(callerContext(t))
+			defer hangUp()
+			found := make(chan error, 1)
+			go func() {
+				_, err := m.find(ctx, "one")
+				found <- err
+			}()
+			tt.then(m, s, hangUp)
+			if err := within(t, "the answer", found); sbxerr.Of(err) != tt.code {
+				t.Errorf("found: %v, want %q", err, tt.code)
+			}
+		})
+	}
+}
+
+// What does not come back is left to Cleanup only while that is still to be done.
+func TestDropOnlyBeforeServing(t *testing.T) {
+	m := emptyManager()
+	r := &recovery{Manager: m}
+	s := adopting(t, m)
+	s.end(errors.New("silent"))
+	if !r.drop(s, errInjected) || m.known(s.id) {
+		t.Error("it is known while nothing is served")
+	}
+	s = adopting(t, m)
+	r.over = true
+	if r.drop(s, errInjected) || !m.known(s.id) {
+		t.Error("it was left to a Cleanup that may be over")
+	}
+}
