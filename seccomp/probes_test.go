@@ -89,6 +89,7 @@ func probes() []probe {
 	}
 	out = append(out, refusedOutright()...)
 	out = append(out, personalities()...)
+	out = append(out, limits()...)
 	out = append(out, modes()...)
 	for bit := range 64 {
 		if flag := uint64(1) << bit; flag&0x7e020000 != 0 {
@@ -139,6 +140,19 @@ func refusedOutright() []probe {
 	}
 	for _, name := range fields("memfd_create execveat landlock_create_ruleset landlock_restrict_self") {
 		out = append(out, same("P043", name, allowed))
+	}
+	return out
+}
+
+// limits are the attempts to set the limits of another process, PID 1 first.
+func limits() []probe {
+	const nofile, pair = uint64(unix.RLIMIT_NOFILE), uint64(0x7ffe_0000_0000)
+	out := []probe{
+		same("P128", "prlimit64", allowed, 0, nofile, pair),
+		same("P128", "prlimit64", allowed, 1<<32, nofile, pair), // the kernel reads 32 bits: the caller
+	}
+	for _, pid := range []uint64{1, 2, bits32, 1<<32 | 1} {
+		out = append(out, same("P128", "prlimit64", refused, pid, nofile, pair))
 	}
 	return out
 }

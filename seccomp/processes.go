@@ -65,12 +65,19 @@ var processRules = []Rule{
 			getpriority setpriority ioprio_get ioprio_set`),
 		Allow: true,
 		Why: "counting CPUs, pinning threads, nice and batch; real-time classes and negative nice need CAP_SYS_NICE or a limit above 0," +
-			" and cpu.max bounds the rest",
+			" and cpu.max bounds the rest. All take the number of any thread, so threads of PID 1 can be slowed down: nobody else waits for it",
 	},
 	{
-		Syscalls: fields(`getrlimit setrlimit prlimit64 getrusage times sysinfo uname`),
+		Syscalls: fields(`getrlimit setrlimit getrusage times sysinfo uname`),
 		Allow:    true,
 		Why:      "limits (only downwards: CAP_SYS_RESOURCE is not held), use of resources, and the system's name",
+	},
+	{
+		Syscalls: fields(`prlimit64`),
+		Args:     []Arg{{Index: 0, Name: "pid", Mask: bits32, Values: []Value{{0, "0 (the caller)"}}}},
+		Allow:    true,
+		Why: "the caller's own limits, which C libraries' setrlimit and the shells' ulimit set in this way. Not by a number, be it the caller's own:" +
+			" a command has the user id of PID 1 and of the process for files, and would take away their descriptors. prlimit(1) works without --pid, and /proc/PID/limits tells those of others",
 	},
 	{
 		Syscalls: fields(`getuid geteuid getgid getegid getresuid getresgid getgroups`),

@@ -51,6 +51,7 @@ func sweeps() []sweep {
 	out := []sweep{
 		{call: "clone", values: bitValues(), format: hex},
 		{call: "personality", values: append(bitValues(), 8, 0x20000, 0x20008, 0x40008, bits32), format: hex},
+		{call: "prlimit64", values: append(bitValues(), bits32), format: hex},
 		{call: "ioctl", index: 1, values: requests, format: hex},
 		{call: "prctl", values: options, format: "%d"},
 		{call: "prctl", args: [6]uint64{unix.PR_CAP_AMBIENT}, index: 1, values: span(0, 8), format: "%d"},

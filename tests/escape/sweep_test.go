@@ -12,8 +12,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files again")
 
-// refusedNumbers are the system calls of x86-64 that strict refuses with EPERM
-// whatever their arguments are.
+// refusedNumbers are the system calls of x86-64 that strict refuses with EPERM: all
+// but prlimit64 whatever their arguments are.
 //
 //go:embed testdata/refused_amd64.golden
 var refusedNumbers string

@@ -55,6 +55,7 @@ func identityProbes() []probe {
 		{id: "P128", name: "limit of locked memory", try: rlimit(unix.RLIMIT_MEMLOCK, 64<<10), want: []string{"bounded"}},
 		{id: "P128", name: "limit of pending signals", try: rlimit(unix.RLIMIT_SIGPENDING, 1024), want: []string{"bounded"}},
 		{id: "P128", name: "limit of open files", try: rlimit(unix.RLIMIT_NOFILE, 4096), want: []string{"bounded"}},
+		{id: "P128", name: "set PID 1's limit of open files", try: limitInit, want: refused},
 		{id: "P040", name: "nice -20", try: func() string { return raw(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, negative(20)) }, want: []string{"EACCES", "EPERM"}},
 		{id: "P040", name: "real-time scheduling", try: func() string { return scheduler(1) }, want: refused},
 		{id: "P040", name: "round-robin scheduling", try: func() string { return scheduler(2) }, want: refused},
@@ -220,6 +221,20 @@ func rlimit(which int, most uint64) func() string {
 		}
 		return fmt.Sprintf("%d:%d", l.Cur, l.Max)
 	}
+}
+
+// limitInit sets a limit of PID 1 to what it is: that one may is enough.
+func limitInit() string {
+	var have unix.Rlimit
+	for l := range strings.Lines(readText(ofInit("limits"))) {
+		if values, found := strings.CutPrefix(l, "Max open files"); found {
+			_, _ = fmt.Sscan(values, &have.Cur, &have.Max)
+		}
+	}
+	if have.Cur == 0 {
+		return "not told"
+	}
+	return outcome(unix.Prlimit(around.initPID, unix.RLIMIT_NOFILE, &have, nil))
 }
 
 func scheduler(policy uintptr) string {

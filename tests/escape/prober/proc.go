@@ -60,6 +60,9 @@ func procProbes() []probe {
 	for _, name := range []string{"environ", "root", "cwd", "exe", "fd", "mem", "maps", "auxv", "syscall", "map_files", "fdinfo"} {
 		out = append(out, probe{id: "P057", name: "look into PID 1's " + name, try: lookInto(name), want: hidden})
 	}
+	for _, name := range []string{"comm", "oom_score_adj"} {
+		out = append(out, probe{id: "P057", name: "open PID 1's " + name + " for writing", try: func() string { return tryOpen(ofInit(name), unix.O_WRONLY) }, want: hidden})
+	}
 	for _, ns := range []string{"mnt", "net", "user", "pid"} {
 		out = append(out, probe{id: "P009", name: "open PID 1's namespace " + ns, try: lookInto("ns/" + ns), want: hidden})
 	}
@@ -216,9 +219,12 @@ func canaryInEnvironment() string {
 	return none
 }
 
+// ofInit is a path in PID 1's directory of /proc.
+func ofInit(name string) string { return filepath.Join("/proc", strconv.Itoa(around.initPID), name) }
+
 // lookInto opens what /proc has of PID 1, and reads nothing of it.
 func lookInto(name string) func() string {
-	path := filepath.Join("/proc", strconv.Itoa(around.initPID), name)
+	path := ofInit(name)
 	return func() string {
 		switch name {
 		case "root", "cwd", "exe":
