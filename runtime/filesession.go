@@ -25,7 +25,7 @@ func (m *Manager) Files(ctx context.Context, ref string) (*files.Session, error)
 		return nil, err
 	}
 	if s.files == nil {
-		s.files = files.NewSession(m.fileProcesses(s), files.DefaultLimits())
+		s.files = files.NewSession(m.fileProcesses(s), func() func() { return m.workOnFiles(s) }, files.DefaultLimits())
 	}
 	return s.files, nil
 }
@@ -59,7 +59,7 @@ func (m *Manager) fileProcesses(s *sandbox) files.Start {
 			err = errNoFileProcess
 		}
 		if err != nil {
-			return files.Started{}, err
+			return files.Started{}, s.orEnded(err)
 		}
 		_ = failpoint("files/started") // only to be killed at: nothing was asked of the process
 		return files.Started{

@@ -67,9 +67,9 @@ func (s *sandbox) endReason() Reason {
 // busyLocked notes that a command is about to run.
 func (s *sandbox) busyLocked() { s.record.IdleSince = 0 }
 
-// idleLocked notes the time from which no command runs.
+// idleLocked notes the time from which no command runs and nobody works on files.
 func (s *sandbox) idleLocked() {
-	if s.record.IdleSince == 0 && s.running == 0 {
+	if s.record.IdleSince == 0 && s.running+s.filework == 0 {
 		s.record.IdleSince = now()
 	}
 }
@@ -84,6 +84,31 @@ func (s *sandbox) idleAgainLocked() {
 		s.busyLocked()
 	}
 	s.idleLocked()
+}
+
+// workOnFiles notes that somebody works on the files of s, until done is called. A
+// daemon that comes next has no other word of it.
+func (m *Manager) workOnFiles(s *sandbox) (done func()) {
+	s.mu.Lock()
+	s.filework++
+	s.busyLocked()
+	s.mu.Unlock()
+	m.keepUse(s)
+	return func() {
+		s.mu.Lock()
+		s.filework--
+		s.idleLocked()
+		s.mu.Unlock()
+		m.keepUse(s)
+		s.rearm()
+	}
+}
+
+// keepUse keeps whether s is idle, where that may end it.
+func (m *Manager) keepUse(s *sandbox) {
+	if s.kept().IdleTimeout > 0 && s.endCause() == nil {
+		m.keepRecord(s)
+	}
 }
 
 // over is when a command ended; when it began for one that was lost.

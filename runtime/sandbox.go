@@ -52,6 +52,7 @@ type sandbox struct {
 	stale    bool   // it was declared anew since posture was compared
 	execs    map[uint32]*execution
 	running  int          // of these
+	filework int          // requests about files, but those that only watch
 	past     []*execution // of these: all but the main one that are over, oldest first
 	lastExec uint32
 	files    *files.Session // nil before the first request

@@ -66,7 +66,7 @@ func (f *sandboxFlags) registerTTL(cmd *cobra.Command) {
 // registerLife adds the flags of a sandbox that outlives its first command.
 func (f *sandboxFlags) registerLife(cmd *cobra.Command) {
 	f.registerTTL(cmd)
-	cmd.Flags().StringVar(&f.idle, "idle-timeout", "", "end the sandbox when no command ran for `DURATION`, such as 10m (default never)")
+	cmd.Flags().StringVar(&f.idle, "idle-timeout", "", "end the sandbox when no command ran and nobody worked on its files for `DURATION`, such as 10m (default never)")
 }
 
 // spec is what the flags say. The environment is the sandbox's, or that of the

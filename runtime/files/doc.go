@@ -87,3 +87,6 @@ type Started struct {
 	// it needs to run; else err.
 	Why func(ctx context.Context, err error) error
 }
+
+// Use notes that files are worked on, until done is called.
+type Use func() (done func())

@@ -40,6 +40,15 @@ type real struct {
 	mu      sync.Mutex
 	last    *exec.Cmd
 	why     error // the processes end, where that is known
+	uses    atomic.Int64
+	using   atomic.Int64
+}
+
+// use is a Use.
+func (r *real) use() func() {
+	r.uses.Add(1)
+	r.using.Add(1)
+	return func() { r.using.Add(-1) }
 }
 
 // start is a Start. Instead of ending a process by force, its stop waits for it:
@@ -90,7 +99,7 @@ func (r *real) kill() {
 func session(t testing.TB) (*Session, *real, string) {
 	t.Helper()
 	r := &real{t: t}
-	s := NewSession(r.start, DefaultLimits())
+	s := NewSession(r.start, r.use, DefaultLimits())
 	t.Cleanup(func() { s.Close(); r.running.Wait() })
 	return s, r, sandboxDir(t)
 }

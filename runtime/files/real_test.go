@@ -426,6 +426,37 @@ func TestSessionSaysWhyAProcessDied(t *testing.T) {
 	refused(t, "one that dies of something else", s.Read(testContext(t), dir+"/f", 0, 0, dies, io.Discard), sbxerr.Init, "ended")
 }
 
+// All work on files is noted while it goes on, a watch is not.
+func TestSessionNotesUse(t *testing.T) {
+	s, r, dir := session(t)
+	ctx := testContext(t)
+	write(t, dir+"/f", "content", 0o644)
+	noted := func(what string, want int64) {
+		t.Helper()
+		if uses, using := r.uses.Load(), r.using.Load(); uses != want || using != 0 {
+			t.Errorf("after %s: %d uses, %d of them go on; want %d, 0", what, uses, using, want)
+		}
+	}
+	if _, err := s.Stat(ctx, dir, false); err != nil {
+		t.Fatal(err)
+	}
+	noted("a small request", 1)
+	during := func(Info) error {
+		if r.using.Load() != 1 {
+			t.Error("a stream is not noted")
+		}
+		return nil
+	}
+	if err := s.Read(ctx, dir+"/f", 0, 0, during, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	noted("a stream", 2)
+	if err := s.Watch(ctx, dir+"/gone", false, func() {}, nil); !errors.Is(err, sbxerr.FileAbsent) {
+		t.Error(err)
+	}
+	noted("a watch", 2)
+}
+
 // A process that was ended between two requests is replaced.
 func TestSessionReplacesADeadProcess(t *testing.T) {
 	s, r, dir := session(t)

@@ -24,6 +24,7 @@ const keepIdle = 5 * time.Second
 // its own. It is safe for concurrent use. Its methods are those of Client.
 type Session struct {
 	start  Start
+	use    Use
 	limits Limits
 	keep   time.Duration
 
@@ -33,9 +34,10 @@ type Session struct {
 	closed bool
 }
 
-// NewSession returns a session that starts processes with start.
-func NewSession(start Start, limits Limits) *Session {
-	return &Session{start: start, limits: limits, keep: keepIdle}
+// NewSession returns a session that starts processes with start. All requests but
+// Watch, which may go on for ever without one, are noted with use.
+func NewSession(start Start, use Use, limits Limits) *Session {
+	return &Session{start: start, use: use, limits: limits, keep: keepIdle}
 }
 
 // process is one process and the connection to it.
@@ -161,6 +163,7 @@ func socketPair() (*net.UnixConn, *os.File, error) {
 
 // small makes a request on the kept process, or on a new one that is then kept.
 func (s *Session) small(ctx context.Context, f func(*Client) error) error {
+	defer s.use()()
 	p := s.take()
 	if p == nil {
 		var err error
@@ -174,6 +177,12 @@ func (s *Session) small(ctx context.Context, f func(*Client) error) error {
 
 // stream makes a request on a process of its own.
 func (s *Session) stream(ctx context.Context, f func(*Client) error) error {
+	defer s.use()()
+	return s.alone(ctx, f)
+}
+
+// alone is stream for what is no use of the sandbox.
+func (s *Session) alone(ctx context.Context, f func(*Client) error) error {
 	p, err := s.launch(ctx)
 	if err != nil {
 		return err
@@ -224,7 +233,7 @@ func (s *Session) Write(ctx context.Context, path string, mode *uint32, parents 
 
 // Watch is Client.Watch.
 func (s *Session) Watch(ctx context.Context, path string, recursive bool, ready func(), event func(Event) error) error {
-	return s.stream(ctx, func(c *Client) error { return c.Watch(ctx, path, recursive, ready, event) })
+	return s.alone(ctx, func(c *Client) error { return c.Watch(ctx, path, recursive, ready, event) })
 }
 
 // CopyOut is Client.CopyOut.

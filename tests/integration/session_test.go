@@ -1,6 +1,10 @@
 package integration
 
 import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
 	"strconv"
 	"strings"
 	"testing"
@@ -127,6 +131,55 @@ func TestIdleTimeout(t *testing.T) {
 		t.Errorf("printed %q", out)
 	}
 	await(t, "its end", func() bool { return len(list(t, daemon)) == 0 })
+	daemon.AwaitNoSandbox(t)
+}
+
+// archiveOfOne returns a tar of one file.
+func archiveOfOne(t *testing.T, name, content string) string {
+	t.Helper()
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content))})
+	_, writeErr := io.WriteString(w, content)
+	if err := errors.Join(err, writeErr, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return archive.String()
+}
+
+// A copy is use for as long as it takes.
+func TestCopyIsUse(t *testing.T) {
+	box(t, daemon, "lazy", "--idle-timeout", "700ms")
+	archive := archiveOfOne(t, "big", strings.Repeat("x", 1<<20))
+	c := beside(t, daemon, "cp", "-", "lazy:/tmp")
+	c.send(t, archive[:len(archive)/2])
+	time.Sleep(2 * time.Second) // the copy is to take longer than the sandbox may be idle
+	c.send(t, archive[len(archive)/2:])
+	if err := c.stdin.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.end(t); code != 0 {
+		t.Fatalf("the copy ended with %d: %s", code, c.stderr())
+	}
+	if out := daemon.Run(t, "exec", "lazy", "--", "wc", "-c", "/tmp/big").Stdout; out != "1048576 /tmp/big\n" {
+		t.Errorf("there is %q", out)
+	}
+	await(t, "its end", func() bool { return len(list(t, daemon)) == 0 })
+	daemon.AwaitNoSandbox(t)
+}
+
+// A copy that a sandbox does not outlive says why the sandbox ended.
+func TestCopyInOneThatEnds(t *testing.T) {
+	box(t, daemon, "short", "--ttl", "2s")
+	c := beside(t, daemon, "cp", "-", "short:/tmp")
+	archive := archiveOfOne(t, "big", strings.Repeat("x", 1<<20))
+	c.send(t, archive[:len(archive)/2])
+	await(t, "the end of the sandbox", func() bool { return len(list(t, daemon)) == 0 })
+	_, _ = io.WriteString(c.stdin, archive[len(archive)/2:]) // the client learns of it when it goes on, and reads no more
+	_ = c.stdin.Close()
+	if code := c.end(t); code != 125 || !strings.Contains(c.stderr(), "SBX-108") || !strings.Contains(c.stderr(), "time to live is over") {
+		t.Errorf("the copy ended with %d: %s", code, c.stderr())
+	}
 	daemon.AwaitNoSandbox(t)
 }
 
