@@ -77,6 +77,9 @@ func (s *sandbox) idleLocked() {
 // idleAgainLocked is for a sandbox that is adopted: its record may have been kept
 // before its last command.
 func (s *sandbox) idleAgainLocked() {
+	if s.record.FileWork { // until the earlier daemon ended
+		s.record.IdleSince, s.record.FileWork = now(), false
+	}
 	for _, e := range s.past {
 		s.record.IdleSince = max(s.record.IdleSince, e.record.over())
 	}
@@ -89,16 +92,18 @@ func (s *sandbox) idleAgainLocked() {
 // workOnFiles notes that somebody works on the files of s, until done is called. A
 // daemon that comes next has no other word of it.
 func (m *Manager) workOnFiles(s *sandbox) (done func()) {
-	s.mu.Lock()
-	s.filework++
-	s.busyLocked()
-	s.mu.Unlock()
+	s.update(func() {
+		s.filework++
+		s.record.FileWork = true
+		s.busyLocked()
+	})
 	m.keepUse(s)
 	return func() {
-		s.mu.Lock()
-		s.filework--
-		s.idleLocked()
-		s.mu.Unlock()
+		s.update(func() {
+			s.filework--
+			s.record.FileWork = s.filework > 0
+			s.idleLocked()
+		})
 		m.keepUse(s)
 		s.rearm()
 	}

@@ -96,7 +96,11 @@ func TestIdleAgain(t *testing.T) {
 			t.Errorf("%s: idle since %d, want %d", tt.name, s.record.IdleSince, tt.want)
 		}
 	}
-	before, s := now(), &sandbox{}
+	before, s := now(), &sandbox{record: record{FileWork: true}, past: []*execution{ended(110, 50)}}
+	if s.idleAgainLocked(); s.record.IdleSince < before || s.record.FileWork {
+		t.Errorf("files were worked on: idle since %d, want %d or later", s.record.IdleSince, before)
+	}
+	before, s = now(), &sandbox{}
 	if s.idleAgainLocked(); s.record.IdleSince < before {
 		t.Errorf("nothing is known: idle since %d, want %d or later", s.record.IdleSince, before)
 	}

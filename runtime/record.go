@@ -58,7 +58,8 @@ type record struct {
 
 	Expires     moment        `json:"expires"` // by its TTL
 	IdleTimeout time.Duration `json:"idle_timeout"`
-	IdleSince   moment        `json:"idle_since"` // 0 while a command runs
+	IdleSince   moment        `json:"idle_since"`          // 0 while a command runs or somebody works on files
+	FileWork    bool          `json:"file_work,omitempty"` // somebody does the latter
 
 	// Main is the command that the sandbox is for: it ends with it. 0 is none.
 	Main     uint32   `json:"main"`

@@ -35,8 +35,8 @@ func (s slots) do(f func() error) error {
 
 // Recover goes on with the sandboxes that an earlier daemon left, and returns how
 // many it knows again. It is called before anything is served, and needs no engine.
-// What cannot be gone on with is left to Cleanup: what was half made, what has
-// ended, and what is no longer as it was declared.
+// What cannot be gone on with is left to Cleanup: what was half made, what lost its
+// PID 1, and what is no longer as it was declared.
 //
 // Whatever depends on a sandbox's own PID 1 holds up the others no longer than
 // adoptSoon. One whose PID 1 does not answer by then is known by its name, counts,
