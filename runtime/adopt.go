@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"syscall"
 
@@ -246,22 +245,6 @@ func (s *sandbox) passed(e *execution) {
 	close(e.kept)
 	if e.number() != s.record.Main {
 		s.past = append(s.past, e)
-	}
-}
-
-// take goes on with a command that PID 1 holds.
-func (e *execution) take(h pid1.Held) {
-	e.proc, e.pid, e.stdin, e.state = h.Exec, h.Exec.PID, h.Stdin, ExecRunning
-	e.inputEnd = h.Stdin == nil
-	for _, stream := range []struct {
-		store *output.Store
-		pipe  *os.File
-	}{{e.stdout, h.Stdout}, {e.stderr, h.Stderr}} {
-		if stream.pipe == nil {
-			stream.store.Finish()
-			continue
-		}
-		e.fill(stream.store, stream.pipe)
 	}
 }
 

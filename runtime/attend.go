@@ -15,12 +15,12 @@ import (
 func (m *Manager) attend(ctx context.Context, e *execution, o AttachOptions, streams IO) (*Result, error) {
 	e.attach()
 	defer func() { e.detach(m.attachGrace()) }()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if streams.Stdin != nil && e.stdin != nil {
-		go m.feed(e, streams.Stdin) // not waited for: the caller may never end its input
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if streams.Stdin != nil {
+		go m.beside(cancel, func() { m.feed(ctx, e, streams.Stdin) }) // not waited for: the caller may never end its input
 	}
-	go m.relay(ctx, e, streams)
+	go m.beside(cancel, func() { m.relay(ctx, e, streams) })
 	var readers sync.WaitGroup
 	var errs [2]error
 	for i, from := range []struct {
@@ -29,7 +29,9 @@ func (m *Manager) attend(ctx context.Context, e *execution, o AttachOptions, str
 		to     io.Writer
 	}{{e.stdout, o.StdoutOffset, streams.Stdout}, {e.stderr, o.StderrOffset, streams.Stderr}} {
 		if from.to != nil {
-			readers.Go(func() { errs[i] = e.deliver(ctx, from.store, from.to, from.offset) })
+			readers.Go(func() {
+				m.beside(cancel, func() { errs[i] = e.deliver(ctx, from.store, from.to, from.offset) })
+			})
 		}
 	}
 	err := e.wait(ctx)
@@ -61,8 +63,15 @@ func (e *execution) deliver(ctx context.Context, store *output.Store, w io.Write
 }
 
 // feed copies the caller's input to the command's.
-func (m *Manager) feed(e *execution, from io.Reader) {
-	_, err := io.Copy(e.stdin, from) // the command may close its end at any time
+func (m *Manager) feed(ctx context.Context, e *execution, from io.Reader) {
+	if _, err := e.begun(ctx); err != nil {
+		return // there is nobody to feed
+	}
+	to := e.input()
+	if to == nil {
+		return
+	}
+	_, err := io.Copy(to, from) // the command may close its end at any time
 	if errors.Is(err, errInputLeft) {
 		return // the caller went away: another may go on
 	}
@@ -74,8 +83,12 @@ func (m *Manager) feed(e *execution, from io.Reader) {
 // errInputLeft marks an input whose caller went away before its end.
 var errInputLeft = sbxerr.New(sbxerr.Canceled, "runtime.stdin", "the caller went away before the end of its input")
 
-// relay passes the caller's signals and sizes on.
+// relay passes the caller's signals and sizes on, from when the command runs.
 func (m *Manager) relay(ctx context.Context, e *execution, streams IO) {
+	proc, err := e.begun(ctx)
+	if err != nil {
+		return // there is nobody to tell
+	}
 	signals, sizes := streams.Signals, streams.Resizes
 	for {
 		select {
@@ -90,7 +103,7 @@ func (m *Manager) relay(ctx context.Context, e *execution, streams IO) {
 				sizes = nil
 				continue
 			}
-			if err := e.proc.Resize(size.Rows, size.Cols); err != nil {
+			if err := proc.Resize(size.Rows, size.Cols); err != nil {
 				m.log.Debug("resize terminal", "sandbox", e.s.id, "exec", e.number(), "err", err)
 			}
 		case <-e.done:

@@ -17,22 +17,23 @@ import (
 // which holds the pipes and the exit until it is told that they are safe.
 type execution struct {
 	s      *sandbox
-	proc   *pid1.Exec
 	stdout *output.Store
 	stderr *output.Store
-	pipes  []*os.File // the daemon's ends of stdout and stderr
-	stdin  *os.File   // the daemon's end; nil where the command has no input, or no more since before this daemon
 	group  *cgroups.Child
 	fills  sync.WaitGroup
 
 	concluding bool // watch has begun to tell how it ended; guarded by s.mu
 
 	ending  chan error    // asks watch to end the command, for a reason
+	started chan struct{} // closed when it runs; never for one that ended before this daemon, or was never started
 	settled chan struct{} // closed when all that the command itself wrote is kept
 	done    chan struct{} // closed when the result is known
 	kept    chan struct{} // closed when a later daemon would know it too, and nothing is left to do
 
 	mu       sync.Mutex // guards what follows
+	proc     *pid1.Exec // nil until started is closed
+	pipes    []*os.File // the daemon's ends of stdout and stderr
+	stdin    *os.File   // the daemon's end; nil where the command has no input, or no more since before this daemon
 	record   execRecord
 	state    ExecState
 	pid      int           // inside the sandbox
@@ -47,7 +48,7 @@ type execution struct {
 func newExecution(s *sandbox, r execRecord, stdout, stderr *output.Store) *execution {
 	return &execution{
 		s: s, record: r, stdout: stdout, stderr: stderr, state: ExecStarting,
-		ending: make(chan error, 1), settled: make(chan struct{}), done: make(chan struct{}), kept: make(chan struct{}),
+		ending: make(chan error, 1), started: make(chan struct{}), settled: make(chan struct{}), done: make(chan struct{}), kept: make(chan struct{}),
 	}
 }
 
@@ -85,8 +86,8 @@ func (e *execution) info() ExecInfo {
 	return info
 }
 
-// fill keeps what the command writes, until the last writer is gone.
-func (e *execution) fill(store *output.Store, pipe *os.File) {
+// fillLocked keeps what the command writes, until the last writer is gone.
+func (e *execution) fillLocked(store *output.Store, pipe *os.File) {
 	e.pipes = append(e.pipes, pipe)
 	e.fills.Go(func() {
 		_ = store.Fill(pipe) // ends with the last writer; the store knows what it could not keep
@@ -98,20 +99,22 @@ func (e *execution) fill(store *output.Store, pipe *os.File) {
 // closeInput ends the command's input, here and with PID 1, which holds a copy.
 func (e *execution) closeInput() error {
 	e.mu.Lock()
-	file, ended := e.stdin, e.inputEnd
+	file, ended, proc := e.stdin, e.inputEnd, e.proc
 	e.inputEnd = true
 	e.mu.Unlock()
 	if file == nil || ended {
 		return nil
 	}
-	return errors.Join(ignoreClosed(file.Close()), e.proc.CloseStdin())
+	return errors.Join(ignoreClosed(file.Close()), proc.CloseStdin())
 }
 
 // stopFilling lets go of pipes that a process may still hold open.
 func (e *execution) stopFilling() {
+	e.mu.Lock()
 	for _, pipe := range e.pipes {
 		_ = pipe.SetReadDeadline(past)
 	}
+	e.mu.Unlock()
 	e.fills.Wait()
 }
 
@@ -191,11 +194,15 @@ func (e *execution) close() error {
 		e.orphaned.Stop()
 	}
 	e.mu.Unlock()
-	var err error
-	if e.stdin != nil {
-		err = ignoreClosed(e.stdin.Close())
+	return errors.Join(e.hangUpInput(), e.stdout.Close(), e.stderr.Close())
+}
+
+// hangUpInput closes the daemon's end of the command's input.
+func (e *execution) hangUpInput() error {
+	if stdin := e.input(); stdin != nil {
+		return ignoreClosed(stdin.Close())
 	}
-	return errors.Join(err, e.stdout.Close(), e.stderr.Close())
+	return nil
 }
 
 // wait returns when the command is done or ctx ends.

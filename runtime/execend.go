@@ -43,9 +43,10 @@ func (m *Manager) await(ctx context.Context, e *execution) ending {
 	deadline, stop := after(e.record.Deadline)
 	defer stop()
 	var grace <-chan time.Time
+	exited := e.process().Exited()
 	for {
 		select {
-		case <-e.proc.Exited():
+		case <-exited:
 			return end.settle(ctx, e)
 		case <-e.s.init.Done():
 			return end.settle(ctx, e)
@@ -65,7 +66,7 @@ func (m *Manager) await(ctx context.Context, e *execution) ending {
 // reason as far as the command itself tells it.
 func (end ending) settle(ctx context.Context, e *execution) ending {
 	var err error
-	end.exit, err = e.proc.Wait(ctx)
+	end.exit, err = e.process().Wait(ctx)
 	end.known = err == nil
 	switch {
 	case end.timedOut:
@@ -96,12 +97,16 @@ func (m *Manager) terminate(ctx context.Context, e *execution) <-chan time.Time 
 	return time.After(m.opts.StopGrace)
 }
 
-// signal passes a signal to the command's process group. A command that has
-// ended meanwhile is no failure.
+// signal passes a signal to the command's process group, once it runs. A command
+// that has ended meanwhile is no failure.
 func (m *Manager) signal(ctx context.Context, e *execution, sig syscall.Signal) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	if err := e.proc.Signal(ctx, sig); err != nil {
+	proc, err := e.begun(ctx)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		err = proc.Signal(ctx, sig)
+	}
+	if err != nil {
 		m.log.Debug("signal command", "sandbox", e.s.id, "exec", e.number(), "signal", int(sig), "err", err)
 	}
 }
@@ -120,7 +125,7 @@ func (m *Manager) killExec(ctx context.Context, e *execution) <-chan time.Time {
 	case e.group != nil:
 		err = e.group.Kill(ctx)
 	default:
-		_, err = e.proc.SignalAll(ctx, syscall.SIGKILL)
+		_, err = e.process().SignalAll(ctx, syscall.SIGKILL)
 	}
 	if err == nil || errors.Is(err, sbxerr.State) { // or it has ended
 		return nil
@@ -166,13 +171,11 @@ func (m *Manager) conclude(ctx context.Context, e *execution, end ending, durati
 	}
 	_ = failpoint("exec/kept") // only to be killed at: the command has ended
 	if end.known {
-		if err := e.proc.Release(); err != nil {
+		if err := e.process().Release(); err != nil {
 			m.log.Debug("release command", "sandbox", s.id, "exec", e.number(), "err", err)
 		}
 	}
-	if e.stdin != nil {
-		_ = ignoreClosed(e.stdin.Close()) // its reader is gone
-	}
+	_ = e.hangUpInput() // its reader is gone
 	m.log.Info("command ended", "sandbox", s.id, "exec", e.number(), "code", result.ExitCode, "reason", string(result.Reason), "dur", result.Duration)
 	m.concluded(s, e)
 	close(e.kept)

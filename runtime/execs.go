@@ -147,8 +147,8 @@ func (m *Manager) WaitExec(ctx context.Context, ref, exec string) (ExecInfo, err
 	return e.info(), nil
 }
 
-// SignalExec sends a signal to a command. One that has ended is an error, and so
-// is one that is frozen: nobody is there to deliver it.
+// SignalExec sends a signal to a command, once it runs. One that has ended is an
+// error, and so is one that is frozen: nobody is there to deliver it.
 func (m *Manager) SignalExec(ctx context.Context, ref, exec string, r SignalRequest) error {
 	s, e, err := m.findExec(ctx, ref, exec)
 	if err != nil {
@@ -160,10 +160,14 @@ func (m *Manager) SignalExec(ctx context.Context, ref, exec string, r SignalRequ
 	if err := s.checkThawed(); err != nil {
 		return err
 	}
-	if !r.All {
-		return e.proc.Signal(ctx, r.Signal)
+	proc, err := e.begun(ctx)
+	if err != nil {
+		return err
 	}
-	_, err = e.proc.SignalAll(ctx, r.Signal)
+	if !r.All {
+		return proc.Signal(ctx, r.Signal)
+	}
+	_, err = proc.SignalAll(ctx, r.Signal)
 	return err
 }
 
@@ -184,6 +188,8 @@ func (m *Manager) Logs(ctx context.Context, ref string, o LogOptions, stdout, st
 	}
 	ctx, stop := m.untilHandOver(ctx, s)
 	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	defer e.read()()
 	var wg sync.WaitGroup
 	var errs [2]error
@@ -194,7 +200,9 @@ func (m *Manager) Logs(ctx context.Context, ref string, o LogOptions, stdout, st
 		offset int64
 	}{{"stdout", e.stdout, stdout, o.StdoutOffset}, {"stderr", e.stderr, stderr, o.StderrOffset}} {
 		if o.Stream == "" || o.Stream == from.name {
-			wg.Go(func() { _, errs[i] = from.store.Follow(ctx, from.to, from.offset, o.Follow) })
+			wg.Go(func() {
+				m.beside(cancel, func() { _, errs[i] = from.store.Follow(ctx, from.to, from.offset, o.Follow) })
+			})
 		}
 	}
 	wg.Wait()

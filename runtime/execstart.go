@@ -31,7 +31,7 @@ func (m *Manager) startExec(ctx context.Context, s *sandbox, p *execPlan, detach
 	}
 	_ = failpoint("exec/started") // only to be killed at: the command runs
 	e.mu.Lock()
-	e.state, e.pid, e.took = ExecRunning, e.proc.PID, time.Since(begin)
+	e.took = time.Since(begin)
 	if e.record.Deadline == 0 && p.timeout > 0 {
 		e.record.Deadline = in(&p.timeout)
 	}
@@ -125,18 +125,12 @@ func (m *Manager) launch(ctx context.Context, s *sandbox, e *execution, p *execP
 	ctx, cancel := context.WithTimeoutCause(ctx, initTimeout,
 		sbxerr.New(sbxerr.Init, "runtime.exec", "caisson-init did not start the command within %s", initTimeout))
 	defer cancel()
-	e.proc, err = s.init.Start(ctx, cmd)
+	proc, err := s.init.Start(ctx, cmd)
 	err = errors.Join(err, pipes.closeInside())
 	if err != nil {
 		return errors.Join(err, pipes.closeOutside())
 	}
-	e.fill(e.stdout, pipes.stdout)
-	if pipes.stderr != nil {
-		e.fill(e.stderr, pipes.stderr)
-	} else {
-		e.stderr.Finish()
-	}
-	e.stdin = pipes.stdin
+	e.take(pid1.Held{Exec: proc, Stdin: pipes.stdin, Stdout: pipes.stdout, Stderr: pipes.stderr})
 	return nil
 }
 

@@ -137,6 +137,19 @@ func (a *actor) start(m initproto.Start, fds []int) {
 	for _, fd := range rest { // what PID 1 would hold
 		_ = unix.Close(fd)
 	}
+	if p.Args[0] == "late" { // the rest is for when it is poked
+		p.Args = p.Args[1:]
+		go func() {
+			<-a.signals
+			a.begin(m, p, streams)
+		}()
+		return
+	}
+	a.begin(m, p, streams)
+}
+
+// begin answers a Start.
+func (a *actor) begin(m initproto.Start, p initproto.Payload, streams []*os.File) {
 	if what, ok := strings.CutPrefix(p.Args[0], "fail:"); ok {
 		errno, _ := strconv.Atoi(what)
 		closeFiles(streams)

@@ -3,8 +3,11 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -46,6 +49,7 @@ type conversation[Req, Res any] struct {
 	signals chan syscall.Signal
 	resizes chan runtime.WinSize
 	screen  screen
+	bug     atomic.Pointer[string] // with which listen panicked
 }
 
 // converse connects run with the caller until the command has ended. A nil
@@ -66,6 +70,9 @@ func converse[Req, Res any](ctx context.Context, stream *connect.BidiStream[Req,
 	return c.tell(ctx, ls, rio, func(ctx context.Context, rio runtime.IO) (*runtime.Result, error) {
 		go c.listen(ctx)
 		result, err := run(ctx, rio)
+		if bug := c.bug.Load(); bug != nil {
+			panic(*bug) // which ends this call alone
+		}
 		if cause := context.Cause(ctx); errors.Is(cause, sbxerr.APIUsage) {
 			return nil, cause // the caller broke the protocol: that ended the call
 		}
@@ -86,6 +93,7 @@ func (c *conversation[Req, Res]) start(info runtime.Info, exec runtime.ExecInfo)
 // listen passes on what the caller says until it closes its side or goes away.
 // The end of its side is the end of its input, not of the call.
 func (c *conversation[Req, Res]) listen(ctx context.Context) {
+	defer c.carry()
 	for {
 		m, err := c.receive()
 		if err == nil {
@@ -101,6 +109,16 @@ func (c *conversation[Req, Res]) listen(ctx context.Context) {
 			c.cancel(receiveError(err))
 		}
 		return
+	}
+}
+
+// carry hands a panic of listen over to the call's own goroutine, where it is
+// recovered from: in this one it would end the daemon.
+func (c *conversation[Req, Res]) carry() {
+	if value := recover(); value != nil {
+		bug := fmt.Sprintf("%v\n%s", value, debug.Stack())
+		c.bug.Store(&bug)
+		c.cancel(sbxerr.New(sbxerr.Internal, "server."+c.verb, "the reading of the caller's messages panicked"))
 	}
 }
 

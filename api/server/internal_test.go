@@ -17,6 +17,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -247,5 +248,20 @@ func TestCheckRef(t *testing.T) {
 		if err := checkRef("ref", ref); (err == nil) != ok {
 			t.Errorf("%q: %v", ref, err)
 		}
+	}
+}
+
+// TestListenPanics: a bug in what reads the caller's messages is for the call to
+// end with, and not for the daemon.
+func TestListenPanics(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	type message = caissonv1.RunRequest
+	c := &conversation[message, message]{receive: func() (*message, error) { panic("bug") }}
+	c.cancel = cancel
+	done := make(chan struct{})
+	go func() { defer close(done); c.listen(ctx) }()
+	<-done
+	if err := context.Cause(ctx); !errors.Is(err, sbxerr.Internal) || c.bug.Load() == nil || !strings.HasPrefix(*c.bug.Load(), "bug\n") {
+		t.Errorf("the call ends with %v", err)
 	}
 }

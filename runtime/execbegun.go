@@ -1,0 +1,59 @@
+package runtime
+
+import (
+	"context"
+	"os"
+
+	"github.com/caisson-run/caisson/runtime/output"
+	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// take goes on with a command that PID 1 has started, for this daemon or for an
+// earlier one, and holds.
+func (e *execution) take(h pid1.Held) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.proc, e.pid, e.stdin, e.state = h.Exec, h.Exec.PID, h.Stdin, ExecRunning
+	e.inputEnd = h.Stdin == nil
+	for _, stream := range []struct {
+		store *output.Store
+		pipe  *os.File
+	}{{e.stdout, h.Stdout}, {e.stderr, h.Stderr}} {
+		if stream.pipe == nil {
+			stream.store.Finish()
+			continue
+		}
+		e.fillLocked(stream.store, stream.pipe)
+	}
+	close(e.started)
+}
+
+// process returns the command as PID 1 knows it: nil where it is not, or not yet.
+func (e *execution) process() *pid1.Exec {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.proc
+}
+
+// input returns the daemon's end of the command's input, nil where there is none.
+func (e *execution) input() *os.File {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.stdin
+}
+
+// begun is process for what is said to a command. Others know of a command from
+// its admission on: what they say while it is being started waits for it.
+func (e *execution) begun(ctx context.Context) (*pid1.Exec, error) {
+	select {
+	case <-e.started:
+	case <-e.done:
+	case <-ctx.Done():
+		return nil, sbxerr.New(sbxerr.Canceled, "runtime.begun", "command %d is being started: %w", e.number(), context.Cause(ctx))
+	}
+	if proc := e.process(); proc != nil {
+		return proc, nil
+	}
+	return nil, sbxerr.New(sbxerr.State, "runtime.begun", "command %d of sandbox %s has ended", e.number(), e.s.kept().Name)
+}

@@ -1,0 +1,164 @@
+package runtime
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// starting makes a sandbox in which a command is being started, until it is poked.
+func (f *fixture) starting(t *testing.T, r ExecRequest) (id string, e *execution, started <-chan error) {
+	t.Helper()
+	ctx := callerContext(t)
+	id = f.session(t, CreateRequest{}).ID
+	s, err := f.find(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Args = append([]string{"late"}, r.Args...)
+	begun := make(chan error, 1)
+	go func() {
+		_, err := f.StartExec(ctx, id, r)
+		begun <- err
+	}()
+	eventually(t, "a command is being started", func() bool { return len(s.executions()) == 1 })
+	return id, s.executions()[0], begun
+}
+
+// eventually waits for what must become true.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(soon); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not so: %s", what)
+		}
+	}
+}
+
+// TestWordsToWhatIsBeingStarted: they are for the command once it runs, and none
+// of them is lost.
+func TestWordsToWhatIsBeingStarted(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	id, e, started := f.starting(t, ExecRequest{Args: []string{"await:12", "cat", "exit:3"}, Stdin: true})
+	signals, sizes := make(chan syscall.Signal, 1), make(chan WinSize, 1)
+	signals <- syscall.SIGUSR2
+	sizes <- WinSize{Rows: 24, Cols: 80}
+	var out bytes.Buffer
+	streams := IO{Stdin: strings.NewReader("typed"), Signals: signals, Resizes: sizes, Stdout: &out}
+	attached := make(chan *Result, 1)
+	go func() {
+		r, err := f.Attach(ctx, id, "1", AttachOptions{}, streams)
+		if err != nil {
+			t.Error(err)
+		}
+		attached <- r
+	}()
+	time.Sleep(20 * time.Millisecond) // most likely it is attached by now
+	if e.process() != nil || e.isDone() {
+		t.Error("it began early")
+	}
+	f.engine.poke(t, id)
+	if err := within(t, "the start", started); err != nil {
+		t.Fatal(err)
+	}
+	if r := within(t, "the end", attached); r == nil || r.ExitCode != 3 || out.String() != "typed" {
+		t.Errorf("%+v: %q", r, &out)
+	}
+}
+
+// TestSignalWhileStarting: it reaches the command, however long the start takes.
+func TestSignalWhileStarting(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	id, _, started := f.starting(t, script("await:15", "exit:4"))
+	signalled := make(chan error, 1)
+	go func() { signalled <- f.SignalExec(ctx, id, "1", SignalRequest{Signal: syscall.SIGTERM}) }()
+	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	wantError(t, f.SignalExec(short, id, "1", SignalRequest{Signal: syscall.SIGTERM}), sbxerr.Canceled, "command 1 is being started")
+	f.engine.poke(t, id)
+	if err := within(t, "the start", started); err != nil {
+		t.Fatal(err)
+	}
+	if err := within(t, "the signal", signalled); err != nil {
+		t.Error(err)
+	}
+	if e, err := f.WaitExec(ctx, id, "1"); err != nil || e.Result.ExitCode != 4 {
+		t.Errorf("%+v, %v", e.Result, err)
+	}
+}
+
+// TestStopWhileStarting: a command that is being started has the grace of those
+// that run.
+func TestStopWhileStarting(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	id, e, started := f.starting(t, script("await:15", "out:bye", "exit:5"))
+	stopped := make(chan error, 1)
+	go func() {
+		_, err := f.Stop(ctx, id, nil)
+		stopped <- err
+	}()
+	eventually(t, "it is to stop", func() bool { return e.s.info().State != StateRunning })
+	f.engine.poke(t, id)
+	if err := within(t, "the start", started); err != nil {
+		t.Fatal(err)
+	}
+	if err := within(t, "the end", stopped); err != nil {
+		t.Error(err)
+	}
+	if r := e.result(); r == nil || r.ExitCode != 5 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestWordsToWhatHasEnded: a command of which only an earlier daemon knew more
+// than its end takes no word.
+func TestWordsToWhatHasEnded(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	s, err := f.find(ctx, f.session(t, CreateRequest{Name: "s"}).ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.log.Put(1, execRecord{Number: 1, OutputLimit: 10, Result: &Result{ExitCode: 3}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.loadExecs(s, []pid1.Held{}); err != nil {
+		t.Fatal(err)
+	}
+	for range 50 { // a word and the end are there at once: either may be seen first
+		sizes, signals := make(chan WinSize, 1), make(chan syscall.Signal, 1)
+		sizes <- WinSize{Rows: 1, Cols: 1}
+		signals <- syscall.SIGTERM
+		r, err := f.Attach(ctx, "s", "1", AttachOptions{}, IO{Signals: signals, Resizes: sizes})
+		if err != nil || r.ExitCode != 3 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+	}
+	e, err := s.execution("1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.signal(ctx, e, syscall.SIGTERM) // as Stop would, had it not ended
+}
+
+// TestPanicBesideACall: it ends that call, and not the daemon.
+func TestPanicBesideACall(t *testing.T) {
+	f := newFixture(t)
+	ctx, end := context.WithCancelCause(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f.beside(end, func() { panic("bug") })
+	}()
+	within(t, "its end", done)
+	wantError(t, context.Cause(ctx), sbxerr.Internal, "a part of the call panicked")
+}
