@@ -150,6 +150,34 @@ func TestWordsToWhatHasEnded(t *testing.T) {
 	f.signal(ctx, e, syscall.SIGTERM) // as Stop would, had it not ended
 }
 
+// TestStopWithoutItsCaller: a caller that leaves does not cut the grace short.
+func TestStopWithoutItsCaller(t *testing.T) {
+	f := newFixture(t)
+	id := f.commandIn(t, false, "await:15", "await:10", "exit:6") // asked to end, it takes its time
+	s, err := f.find(callerContext(t), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(callerContext(t))
+	stopped := make(chan error, 1)
+	go func() {
+		_, err := f.Stop(ctx, id, nil)
+		stopped <- err
+	}()
+	eventually(t, "it is to stop", func() bool { return s.info().State != StateRunning })
+	leave()
+	wantError(t, within(t, "the caller's end", stopped), sbxerr.Canceled)
+	time.Sleep(50 * time.Millisecond)
+	if err := s.endCause(); err != nil {
+		t.Errorf("it is to end at once: %v", err)
+	}
+	f.engine.poke(t, id)
+	within(t, "the end", s.ended)
+	if r := s.executions()[0].result(); r == nil || r.ExitCode != 6 {
+		t.Errorf("its command: %+v", r)
+	}
+}
+
 // TestPanicBesideACall: it ends that call, and not the daemon.
 func TestPanicBesideACall(t *testing.T) {
 	f := newFixture(t)

@@ -403,15 +403,21 @@ func (m *Manager) Stop(ctx context.Context, ref string, grace *time.Duration) (I
 	if wait < 0 || wait > maxTimeout {
 		return Info{}, invalid("grace %s: give %s, such as 10s", wait, atMostTimeout)
 	}
-	if s.beginStop() {
-		m.askToEnd(ctx, s, wait)
-	}
-	s.end(ErrStopped)
+	go m.beside(s.end, func() { m.stop(context.WithoutCancel(ctx), s, wait) })
 	select {
 	case <-s.ended:
 		return s.info(), nil
 	case <-ctx.Done():
 		return Info{}, sbxerr.Wrap(sbxerr.Canceled, "runtime.stop", context.Cause(ctx))
+	}
+}
+
+// stop ends s, after a grace for its commands which a caller that leaves does not
+// cut short. Whatever happens, s ends: one that is stopping has no other way on.
+func (m *Manager) stop(ctx context.Context, s *sandbox, grace time.Duration) {
+	defer s.end(ErrStopped)
+	if s.beginStop() {
+		m.askToEnd(ctx, s, grace)
 	}
 }
 
@@ -426,17 +432,21 @@ func (s *sandbox) beginStop() bool {
 	return s.state == StateStopping && s.ending == nil
 }
 
-// askToEnd sends TERM to every command and waits for their end, no longer than
-// grace.
+// askToEnd sends TERM to every command, to one that is being started once it runs,
+// and waits for their end, no longer than grace and until s is to end at once.
 func (m *Manager) askToEnd(ctx context.Context, s *sandbox, grace time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	running := slices.DeleteFunc(s.executions(), func(e *execution) bool { return e.isDone() })
 	for _, e := range running {
-		m.signal(ctx, e, syscall.SIGTERM)
+		go m.beside(s.end, func() { m.signal(ctx, e, syscall.SIGTERM) })
 	}
 	for _, e := range running {
-		if e.wait(ctx) != nil {
+		select {
+		case <-e.done:
+		case <-ctx.Done():
+			return
+		case <-s.asked:
 			return
 		}
 	}
