@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -36,7 +37,7 @@ func (m *Manager) attend(ctx context.Context, e *execution, o AttachOptions, str
 	}
 	err := e.wait(ctx)
 	readers.Wait()
-	if err != nil {
+	if err := cmp.Or(err, e.notStarted()); err != nil {
 		return nil, err
 	}
 	return e.result(), nil // a reader that left is the caller's affair: the store keeps the output

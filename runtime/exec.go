@@ -35,6 +35,7 @@ type execution struct {
 	pipes    []*os.File // the daemon's ends of stdout and stderr
 	stdin    *os.File   // the daemon's end; nil where the command has no input, or no more since before this daemon
 	record   execRecord
+	failure  error // why it was never started, once that is known
 	state    ExecState
 	pid      int           // inside the sandbox
 	took     time.Duration // to start
@@ -62,11 +63,18 @@ func (e *execution) end(cause error) {
 	}
 }
 
-// result returns how the command ended, once done is closed.
+// result returns how the command ended, nil while it has not.
 func (e *execution) result() *Result {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.record.Result
+}
+
+// notStarted returns why the command was never started, nil where it was or may be.
+func (e *execution) notStarted() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.failure
 }
 
 func (e *execution) info() ExecInfo {

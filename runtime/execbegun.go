@@ -55,5 +55,21 @@ func (e *execution) begun(ctx context.Context) (*pid1.Exec, error) {
 	if proc := e.process(); proc != nil {
 		return proc, nil
 	}
+	if err := e.notStarted(); err != nil {
+		return nil, err
+	}
 	return nil, sbxerr.New(sbxerr.State, "runtime.begun", "command %d of sandbox %s has ended", e.number(), e.s.kept().Name)
+}
+
+// fail notes why the command was not started, for those who wait for it. That the
+// caller went away who wanted it started is an end of that one's call, not of theirs.
+func (e *execution) fail(err error) {
+	code := sbxerr.Of(err)
+	if code == sbxerr.Canceled {
+		code = sbxerr.State
+	}
+	err = sbxerr.New(code, "runtime.exec", "command %d of sandbox %s was not started: %w", e.number(), e.s.kept().Name, err)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.failure = err
 }

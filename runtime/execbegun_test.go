@@ -3,6 +3,7 @@ package runtime
 import (
 	"bytes"
 	"context"
+	"io"
 	"strings"
 	"syscall"
 	"testing"
@@ -116,6 +117,38 @@ func TestStopWhileStarting(t *testing.T) {
 	}
 	if r := e.result(); r == nil || r.ExitCode != 5 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestWhatWasNeverStarted: who waits for a command that cannot be started is told
+// why, as its caller is.
+func TestWhatWasNeverStarted(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	id, e, started := f.starting(t, script("fail:2"))
+	read := make(chan struct{}, 2)
+	streams := IO{Stdout: io.Discard, Started: func(Info, ExecInfo) { read <- struct{}{} }}
+	calls := map[string]func() error{
+		"wait":   func() error { read <- struct{}{}; _, err := f.WaitExec(ctx, id, "1"); return err },
+		"attach": func() error { _, err := f.Attach(ctx, id, "1", AttachOptions{}, streams); return err },
+		"logs":   func() error { return f.Logs(ctx, id, LogOptions{Exec: "1", Follow: true}, io.Discard, nil) },
+		"signal": func() error { return f.SignalExec(ctx, id, "1", SignalRequest{Signal: syscall.SIGTERM}) },
+	}
+	answers := map[string]chan error{}
+	for name, call := range calls {
+		answer := make(chan error, 1)
+		go func() { answer <- call() }()
+		answers[name] = answer
+	}
+	within(t, "a call", read)
+	within(t, "a call", read)
+	eventually(t, "somebody reads", func() bool { e.mu.Lock(); defer e.mu.Unlock(); return e.logs > 0 })
+	time.Sleep(20 * time.Millisecond) // most likely all of them have found the command
+	f.engine.poke(t, id)
+	wantError(t, within(t, "the failure", started), sbxerr.CommandAbsent)
+	for name, answer := range answers {
+		t.Log(name)
+		wantError(t, within(t, name, answer), sbxerr.CommandAbsent, "command 1 of sandbox "+id+" was not started")
 	}
 }
 

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -141,7 +142,7 @@ func (m *Manager) WaitExec(ctx context.Context, ref, exec string) (ExecInfo, err
 	}
 	ctx, stop := m.untilHandOver(ctx, s)
 	defer stop()
-	if err := e.wait(ctx); err != nil {
+	if err := cmp.Or(e.wait(ctx), e.notStarted()); err != nil {
 		return ExecInfo{}, err
 	}
 	return e.info(), nil
@@ -208,6 +209,9 @@ func (m *Manager) Logs(ctx context.Context, ref string, o LogOptions, stdout, st
 	wg.Wait()
 	if ctx.Err() != nil {
 		return sbxerr.Wrap(sbxerr.Canceled, op, context.Cause(ctx))
+	}
+	if err := e.notStarted(); err != nil {
+		return err
 	}
 	return sbxerr.Wrap(sbxerr.StateDir, op, errors.Join(errs[:]...))
 }

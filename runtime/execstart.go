@@ -27,7 +27,9 @@ func (m *Manager) startExec(ctx context.Context, s *sandbox, p *execPlan, detach
 		err = m.launch(ctx, s, e, p)
 	}
 	if err != nil {
-		return nil, errors.Join(s.orEnded(err), m.dropExec(s, e))
+		err = s.orEnded(err)
+		e.fail(err)
+		return nil, errors.Join(err, m.dropExec(s, e))
 	}
 	_ = failpoint("exec/started") // only to be killed at: the command runs
 	e.mu.Lock()
