@@ -84,6 +84,11 @@ func (m *Manager) adoptLive(ctx context.Context, s *sandbox, atOnce slots) error
 	s.idleAgainLocked()
 	s.mu.Unlock()
 	go m.supervise(context.WithoutCancel(ctx), s)
+	for _, e := range s.executions() {
+		if e.isDone() && e.process() != nil {
+			m.letGo(e)
+		}
+	}
 	for _, e := range running {
 		if !e.record.Detached && !s.isMain(e) {
 			e.mu.Lock()
@@ -206,16 +211,19 @@ func (m *Manager) loadExecs(s *sandbox, held []pid1.Held) (running []*execution,
 		delete(byNumber, r.Number)
 		switch {
 		case r.Result != nil:
-			if known { // the daemon ended between keeping the result and saying so
-				errs = append(errs, closeAll(h.Stdin, h.Stdout, h.Stderr), h.Exec.Release())
-			}
 			s.passed(e)
+			if known { // what it left may write still, or the daemon ended before it said that the result is kept
+				e.take(h)
+			} else {
+				e.finish()
+			}
 		case known:
 			e.take(h)
 			running = append(running, e)
 		default:
 			e.record.Result = lostResult(s, e)
 			s.passed(e)
+			e.finish()
 		}
 	}
 	slices.SortFunc(s.past, func(a, b *execution) int { return cmp.Compare(a.number(), b.number()) })
@@ -238,14 +246,19 @@ func (m *Manager) loadExec(s *sandbox, r execRecord) (*execution, error) {
 // passed is for a command that had ended before this daemon.
 func (s *sandbox) passed(e *execution) {
 	e.state = ExecExited
-	e.stdout.Finish()
-	e.stderr.Finish()
 	close(e.settled)
 	close(e.done)
 	close(e.kept)
 	if e.number() != s.record.Main {
 		s.past = append(s.past, e)
 	}
+}
+
+// finish is for a command that nothing is left of to write.
+func (e *execution) finish() {
+	e.stdout.Finish()
+	e.stderr.Finish()
+	close(e.drained)
 }
 
 func lostResult(s *sandbox, e *execution) *Result {

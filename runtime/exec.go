@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caisson-run/caisson/cgroups"
@@ -21,14 +22,17 @@ type execution struct {
 	stderr *output.Store
 	group  *cgroups.Child
 	fills  sync.WaitGroup
+	open   atomic.Int32 // of pipes, those that something may still write to
 
 	concluding bool // watch has begun to tell how it ended; guarded by s.mu
+	lingers    bool // it is over, and what it left may still write to its pipes; guarded by s.mu
 
 	ending  chan error    // asks watch to end the command, for a reason
 	started chan struct{} // closed when it runs; never for one that ended before this daemon, or was never started
 	settled chan struct{} // closed when all that the command itself wrote is kept
 	done    chan struct{} // closed when the result is known
-	kept    chan struct{} // closed when a later daemon would know it too, and nothing is left to do
+	kept    chan struct{} // closed when a later daemon would know it too
+	drained chan struct{} // closed when nothing can write to its pipes any more
 
 	mu       sync.Mutex // guards what follows
 	proc     *pid1.Exec // nil until started is closed
@@ -49,7 +53,7 @@ type execution struct {
 func newExecution(s *sandbox, r execRecord, stdout, stderr *output.Store) *execution {
 	return &execution{
 		s: s, record: r, stdout: stdout, stderr: stderr, state: ExecStarting,
-		ending: make(chan error, 1), started: make(chan struct{}), settled: make(chan struct{}), done: make(chan struct{}), kept: make(chan struct{}),
+		ending: make(chan error, 1), started: make(chan struct{}), settled: make(chan struct{}), done: make(chan struct{}), kept: make(chan struct{}), drained: make(chan struct{}),
 	}
 }
 
@@ -97,11 +101,20 @@ func (e *execution) info() ExecInfo {
 // fillLocked keeps what the command writes, until the last writer is gone.
 func (e *execution) fillLocked(store *output.Store, pipe *os.File) {
 	e.pipes = append(e.pipes, pipe)
+	e.open.Add(1)
 	e.fills.Go(func() {
 		_ = store.Fill(pipe) // ends with the last writer; the store knows what it could not keep
 		store.Finish()
 		_ = pipe.Close() // nothing is written to this end
+		e.hungUp()
 	})
+}
+
+// hungUp notes that one pipe has no writer any more.
+func (e *execution) hungUp() {
+	if e.open.Add(-1) == 0 {
+		close(e.drained)
+	}
 }
 
 // closeInput ends the command's input, here and with PID 1, which holds a copy.

@@ -10,12 +10,17 @@ import (
 )
 
 // take goes on with a command that PID 1 has started, for this daemon or for an
-// earlier one, and holds.
+// earlier one, and holds: because it runs, or because what it left may write.
 func (e *execution) take(h pid1.Held) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.proc, e.pid, e.stdin, e.state = h.Exec, h.Exec.PID, h.Stdin, ExecRunning
+	e.proc, e.pid, e.stdin = h.Exec, h.Exec.PID, h.Stdin
+	if e.record.Result == nil {
+		e.state = ExecRunning
+	}
 	e.inputEnd = h.Stdin == nil
+	e.open.Add(1) // so that it is not drained before all of its pipes are there
+	defer e.hungUp()
 	for _, stream := range []struct {
 		store *output.Store
 		pipe  *os.File

@@ -171,9 +171,7 @@ func (m *Manager) conclude(ctx context.Context, e *execution, end ending, durati
 	}
 	_ = failpoint("exec/kept") // only to be killed at: the command has ended
 	if end.known {
-		if err := e.process().Release(); err != nil {
-			m.log.Debug("release command", "sandbox", s.id, "exec", e.number(), "err", err)
-		}
+		m.letGo(e)
 	}
 	_ = e.hangUpInput() // its reader is gone
 	m.log.Info("command ended", "sandbox", s.id, "exec", e.number(), "code", result.ExitCode, "reason", string(result.Reason), "dur", result.Duration)
@@ -206,39 +204,23 @@ func (m *Manager) concluded(s *sandbox, e *execution) {
 		m.keepRecord(s)
 		s.rearm()
 	}
-	for _, e := range drop {
-		if err := errors.Join(e.close(), s.log.Drop(e.number()), m.removeOutputs(s.id, e.number())); err != nil {
-			m.log.Warn("drop ended command", "sandbox", s.id, "exec", e.number(), "err", err)
-		}
+	m.drop(s, drop)
+	for _, old := range s.lingering(maxLingering) {
+		m.log.Warn("close the pipes of what an ended command left", "sandbox", s.id, "exec", old.number())
+		old.stopFilling()
 	}
 	if idle.Main != 0 {
 		s.end(errMainEnded)
 	}
 }
 
-// surplusLocked takes the oldest ended commands out of s, those that somebody
-// reads excepted, until what is left is within the bounds.
-func (s *sandbox) surplusLocked(maxCount int, maxBytes int64) (drop []*execution) {
-	count, bytes := len(s.past), int64(0)
-	for _, e := range s.past {
-		bytes += e.keptBytes()
-	}
-	s.past = slices.DeleteFunc(s.past, func(e *execution) bool {
-		if count <= maxCount && bytes <= maxBytes || e.isRead() {
-			return false
+// drop forgets ended commands, and what they wrote.
+func (m *Manager) drop(s *sandbox, surplus []*execution) {
+	for _, e := range surplus {
+		if err := errors.Join(e.close(), s.log.Drop(e.number()), m.removeOutputs(s.id, e.number())); err != nil {
+			m.log.Warn("drop ended command", "sandbox", s.id, "exec", e.number(), "err", err)
 		}
-		count, bytes = count-1, bytes-e.keptBytes()
-		delete(s.execs, e.number())
-		drop = append(drop, e)
-		return true
-	})
-	return drop
-}
-
-func (e *execution) isRead() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.readers+e.logs > 0
+	}
 }
 
 // isAttended reports whether a caller is connected with the command.
@@ -246,11 +228,4 @@ func (e *execution) isAttended() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.readers > 0
-}
-
-// keptBytes is what the output of e takes at most.
-func (e *execution) keptBytes() int64 {
-	out, _ := e.stdout.Total()
-	errOut, _ := e.stderr.Total()
-	return min(out, e.record.OutputLimit) + min(errOut, e.record.OutputLimit)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -181,6 +182,13 @@ func closeFiles(files []*os.File) {
 	}
 }
 
+func (a *actor) child(text string, streams []*os.File) {
+	<-a.signals
+	fmt.Fprint(streams[1], text)
+	<-a.signals
+	closeFiles(streams)
+}
+
 // play does the steps of a script.
 func (a *actor) play(exec uint32, p initproto.Payload, streams []*os.File) {
 	exit := initproto.Exited{Exec: exec, MaxRSSKiB: 7}
@@ -204,6 +212,9 @@ func (a *actor) play(exec uint32, p initproto.Payload, streams []*os.File) {
 					break
 				}
 			}
+		case "child": // outlives the command, writes when it is poked, and ends when that is done again
+			go a.child(rest, slices.Clone(streams))
+			clear(streams)
 		case "hang":
 			select {}
 		case "die":
