@@ -68,7 +68,7 @@ func (c *Config) validateSandboxes() error {
 		{"queue", s.Queue, 0, 1 << 20},
 		{"per_shim", s.PerShim, 1, 256},
 		{"kept_execs", s.KeptExecs, 1, 1 << 16},
-		{"kept_output", int64(s.KeptOutput), 1 << 20, 1 << 40},
+		{"kept_output", int64(s.KeptOutput), 2 << 20, 1 << 40}, // two streams of what Exec keeps of each
 	} {
 		if f.value < f.low || f.value > f.high {
 			errs = append(errs, fmt.Errorf("sandboxes.%s: %d is not in %d to %d", f.key, f.value, f.low, f.high))

@@ -101,6 +101,7 @@ func (e *execution) info() ExecInfo {
 // fillLocked keeps what the command writes, until the last writer is gone.
 func (e *execution) fillLocked(store *output.Store, pipe *os.File) {
 	e.pipes = append(e.pipes, pipe)
+	store.Within(e.s.room)
 	e.open.Add(1)
 	e.fills.Go(func() {
 		_ = store.Fill(pipe) // ends with the last writer; the store knows what it could not keep

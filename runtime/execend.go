@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	goruntime "runtime"
-	"slices"
 	"syscall"
 	"time"
 
@@ -194,32 +193,23 @@ func (m *Manager) endGroup(ctx context.Context, e *execution) {
 func (m *Manager) concluded(s *sandbox, e *execution) {
 	s.mu.Lock()
 	if e.number() != s.record.Main {
-		s.past = append(s.past, e)
+		s.passedLocked(e)
 	}
 	s.idleLocked()
 	idle := s.record
-	drop := s.surplusLocked(m.opts.KeptExecs, m.opts.KeptOutput)
+	surplus := s.surplusLocked(m.opts.KeptExecs, m.opts.KeptOutput)
 	s.mu.Unlock()
-	if idle.IdleTimeout > 0 || slices.Contains(drop, e) { // else its own record tells when it ended
+	if idle.IdleTimeout > 0 { // else its own record tells when it ended
 		m.keepRecord(s)
 		s.rearm()
 	}
-	m.drop(s, drop)
+	m.drop(s, surplus)
 	for _, old := range s.lingering(maxLingering) {
 		m.log.Warn("close the pipes of what an ended command left", "sandbox", s.id, "exec", old.number())
 		old.stopFilling()
 	}
 	if idle.Main != 0 {
 		s.end(errMainEnded)
-	}
-}
-
-// drop forgets ended commands, and what they wrote.
-func (m *Manager) drop(s *sandbox, surplus []*execution) {
-	for _, e := range surplus {
-		if err := errors.Join(e.close(), s.log.Drop(e.number()), m.removeOutputs(s.id, e.number())); err != nil {
-			m.log.Warn("drop ended command", "sandbox", s.id, "exec", e.number(), "err", err)
-		}
 	}
 }
 

@@ -52,6 +52,9 @@ func (m *Manager) exec(ctx context.Context, ref string, r ExecRequest, detached 
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := m.boundOutput(r, p); err != nil {
+		return nil, nil, err
+	}
 	e, err := m.startExec(ctx, s, p, detached)
 	return s, e, err
 }
@@ -213,5 +216,9 @@ func (m *Manager) Logs(ctx context.Context, ref string, o LogOptions, stdout, st
 	if err := e.notStarted(); err != nil {
 		return err
 	}
-	return sbxerr.Wrap(sbxerr.StateDir, op, errors.Join(errs[:]...))
+	err = errors.Join(errs[:]...)
+	if errors.Is(err, sbxerr.Limits) { // which the store says better: nothing is broken
+		return err
+	}
+	return sbxerr.Wrap(sbxerr.StateDir, op, err)
 }

@@ -1,27 +1,72 @@
 package runtime
 
-import "slices"
+import (
+	"errors"
+	"slices"
+)
 
-// surplusLocked takes the oldest ended commands out of s until what is left is
-// within the bounds. Those that somebody reads stay, and those that left something
-// behind which may write still: it would die of its next word.
-func (s *sandbox) surplusLocked(maxCount int, maxBytes int64) (drop []*execution) {
+// surplus is what is too much of the ended commands of a sandbox.
+type surplus struct {
+	commands []*execution // that are forgotten
+	outputs  []*execution // of which only the result is kept
+}
+
+// passedLocked takes e, which is over, among those that are, in the order of their
+// ends: two that end at once may be concluded in the other one.
+func (s *sandbox) passedLocked(e *execution) {
+	at := len(s.past)
+	for at > 0 && s.past[at-1].record.EndedAt.After(e.record.EndedAt) {
+		at--
+	}
+	s.past = slices.Insert(s.past, at, e)
+}
+
+// surplusLocked takes out of s what is above the bounds, the oldest first: commands
+// where there are too many, and else no more than what they wrote. Never dropped
+// are the command that ended last, as somebody is about to ask for it, and what may
+// be written to still. What somebody reads stays, up to twice the bytes.
+func (s *sandbox) surplusLocked(maxCount int, maxBytes int64) (over surplus) {
+	if len(s.past) == 0 {
+		return over
+	}
 	count, bytes := 0, int64(0)
 	for _, e := range s.past {
 		if !e.lingers {
 			count, bytes = count+1, bytes+e.keptBytes()
 		}
 	}
+	last := s.past[len(s.past)-1]
+	stays := func(e *execution) bool { return e == last || e.lingers }
 	s.past = slices.DeleteFunc(s.past, func(e *execution) bool {
-		if e.lingers || count <= maxCount && bytes <= maxBytes || e.isRead() {
+		if stays(e) || count <= maxCount || e.isRead() {
 			return false
 		}
 		count, bytes = count-1, bytes-e.keptBytes()
 		delete(s.execs, e.number())
-		drop = append(drop, e)
+		over.commands = append(over.commands, e)
 		return true
 	})
-	return drop
+	for _, e := range s.past {
+		if kept := e.keptBytes(); kept > 0 && !stays(e) && bytes > maxBytes && (!e.isRead() || bytes > 2*maxBytes) {
+			bytes -= kept
+			over.outputs = append(over.outputs, e)
+		}
+	}
+	return over
+}
+
+// drop forgets what is too much.
+func (m *Manager) drop(s *sandbox, over surplus) {
+	for _, e := range over.outputs {
+		if err := errors.Join(e.stdout.Drop(), e.stderr.Drop()); err != nil {
+			m.log.Warn("drop the output of an ended command", "sandbox", s.id, "exec", e.number(), "err", err)
+		}
+	}
+	for _, e := range over.commands {
+		if err := errors.Join(e.close(), s.log.Drop(e.number()), m.removeOutputs(s.id, e.number())); err != nil {
+			m.log.Warn("drop ended command", "sandbox", s.id, "exec", e.number(), "err", err)
+		}
+	}
 }
 
 func (e *execution) isRead() bool {
@@ -30,9 +75,5 @@ func (e *execution) isRead() bool {
 	return e.readers+e.logs > 0
 }
 
-// keptBytes is what the output of e takes at most.
-func (e *execution) keptBytes() int64 {
-	out, _ := e.stdout.Total()
-	errOut, _ := e.stderr.Total()
-	return min(out, e.record.OutputLimit) + min(errOut, e.record.OutputLimit)
-}
+// keptBytes is what the output of e takes.
+func (e *execution) keptBytes() int64 { return e.stdout.Kept() + e.stderr.Kept() }

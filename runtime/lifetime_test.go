@@ -105,29 +105,3 @@ func TestIdleAgain(t *testing.T) {
 		t.Errorf("nothing is known: idle since %d, want %d or later", s.record.IdleSince, before)
 	}
 }
-
-// TestDroppedCommandCountsAsUse: it leaves no record of its own.
-func TestDroppedCommandCountsAsUse(t *testing.T) {
-	f := newFixture(t)
-	f.opts.KeptOutput = 2
-	ctx := callerContext(t)
-	id := f.session(t, CreateRequest{Name: "s"}).ID
-	s, err := f.find(ctx, id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	began := now()
-	e, err := f.StartExec(ctx, "s", script("await:10", "out:much", "exit:0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	x, err := s.execution(e.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.engine.poke(t, id)
-	within(t, "the end of the command", x.kept)
-	if r, err := readRecord(f.paths.record(id), f.boot); err != nil || r.IdleSince < began {
-		t.Errorf("kept: idle since %d, want %d or later, %v", r.IdleSince, began, err)
-	}
-}

@@ -20,12 +20,12 @@ func (m *Manager) letGo(e *execution) {
 		m.releaseExec(e)
 		s.mu.Lock()
 		e.lingers = false
-		var surplus []*execution
+		var over surplus
 		if s.ending == nil { // else what there is stays, or all of it goes
-			surplus = s.surplusLocked(m.opts.KeptExecs, m.opts.KeptOutput)
+			over = s.surplusLocked(m.opts.KeptExecs, m.opts.KeptOutput)
 		}
 		s.mu.Unlock()
-		m.drop(s, surplus)
+		m.drop(s, over)
 	}()
 }
 

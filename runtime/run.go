@@ -86,5 +86,8 @@ func (m *Manager) planMain(ctx context.Context, r Request) (*plan, *execPlan, er
 	}
 	lookup := func(name string) (user, error) { return m.userIn(ctx, p.image, name) }
 	command, err := r.Exec.plan(record{Env: p.env, Cwd: p.cwd, User: p.user}, lookup)
+	if err == nil {
+		err = m.boundOutput(r.Exec, command)
+	}
 	return p, command, err
 }

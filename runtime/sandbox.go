@@ -15,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/files"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/journal"
+	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -33,7 +34,8 @@ type sandbox struct {
 	opening  *opening     // of its way out; nil where it has none
 	nested   net.Listener // of its own API socket; nil where it has none
 
-	log *journal.Journal[execRecord] // of its commands, by number
+	log  *journal.Journal[execRecord] // of its commands, by number
+	room *output.Room                 // of what they write
 
 	changing sync.Mutex // held while limits or the freezer change
 
@@ -76,7 +78,7 @@ type sandbox struct {
 
 func (m *Manager) newSandbox(p *plan, r record) *sandbox {
 	return &sandbox{
-		id: r.ID, plan: p, record: r, state: StateCreating, execs: map[uint32]*execution{}, log: journal.New[execRecord](m.paths.execs(r.ID)),
+		id: r.ID, plan: p, record: r, state: StateCreating, execs: map[uint32]*execution{}, log: journal.New[execRecord](m.paths.execs(r.ID)), room: m.opts.outputRoom(),
 		made: make(chan struct{}), asked: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}),
 	}
 }

@@ -124,7 +124,8 @@ func (s *Store) step(fd int) error {
 		return io.EOF
 	}
 	s.count(int(n), int(n))
-	s.trim()
+	s.trim(false)
+	s.occupy()
 	s.widen(fd, n)
 	return nil
 }

@@ -180,7 +180,7 @@ func (r *reader) read(buf []byte, at span) (whole bool, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.bound.punched(at, s.gone), nil
+	return !s.bound.punched(at, s.gone) && !s.forgotten(), nil
 }
 
 // file returns the store's file, or one of the reader's own where the stream is

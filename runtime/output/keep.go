@@ -41,7 +41,8 @@ func (s *Store) append(p []byte) {
 		s.lose(err)
 		s.count(len(p)-n, 0)
 	}
-	s.trim()
+	s.trim(false)
+	s.occupy()
 }
 
 // state is what decides what to do with the next bytes.
@@ -91,7 +92,9 @@ func (s *Store) count(seen, kept int) {
 
 // lose gives up keeping: what comes from now on is only counted.
 func (s *Store) lose(err error) {
-	err = sbxerr.Wrap(sbxerr.StateDir, "output.keep", fmt.Errorf("keep output in %q: %w", s.path, err))
+	if !errors.Is(err, errFull) {
+		err = sbxerr.Wrap(sbxerr.StateDir, "output.keep", fmt.Errorf("keep output in %q: %w", s.path, err))
+	}
 	var f *os.File
 	s.change(func() {
 		f = s.file
@@ -104,12 +107,12 @@ func (s *Store) lose(err error) {
 	}
 }
 
-// trim punches a hole where that is worth a call. Where it cannot, the bound
-// would not hold, so nothing more is kept.
-func (s *Store) trim() {
+// trim punches a hole where that is worth a call; now makes each page worth one.
+// Where it cannot, the bound would not hold, so nothing more is kept.
+func (s *Store) trim(now bool) {
 	st := s.state()
-	hole, ok := s.bound.hole(st.gone, st.kept, false)
-	if !ok || st.lost {
+	hole, ok := s.bound.hole(st.gone, st.kept, now)
+	if !ok || st.lost || st.file == nil {
 		return
 	}
 	if err := s.punch(hole); err != nil {

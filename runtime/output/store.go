@@ -53,8 +53,10 @@ type Store struct {
 
 	// work is held while bytes are moved and counted, so that who holds it sees
 	// each byte either in the pipe or in the total. It comes before mu.
-	work sync.Mutex
-	wide bool // the pipe was enlarged; guarded by work
+	work    sync.Mutex
+	wide    bool  // the pipe was enlarged; guarded by work
+	room    *Room // that it shares with others; guarded by work, as is
+	charged int64 // what of it is counted there
 
 	mu      sync.Mutex    // guards what follows; held for no system call
 	changed chan struct{} // closed at the next change; nil when nobody waits
@@ -125,6 +127,10 @@ func (s *Store) adopt(f *os.File) error {
 		return err
 	}
 	s.file, s.total, s.kept = f, st.Size, st.Size
+	if st.Mode&0o777 == modeDropped {
+		s.kept, s.lost = 0, errDropped
+		return hollow(f, s.total)
+	}
 	if st.Mode&0o777 == modeLost {
 		s.lost = sbxerr.New(sbxerr.StateDir, "output.open", "output past byte %d could not be kept by an earlier daemon", st.Size)
 		return nil
@@ -151,7 +157,7 @@ func checkOwn(f *os.File, path string) (*unix.Stat_t, error) {
 		return nil, fmt.Errorf("%q belongs to uid %d", path, st.Uid)
 	case st.Nlink != 1:
 		return nil, fmt.Errorf("%q has %d names", path, st.Nlink)
-	case mode != modeWhole && mode != modeLost:
+	case mode != modeWhole && mode != modeLost && mode != modeDropped:
 		return nil, fmt.Errorf("%q has mode %#o, not %#o", path, mode, modeWhole)
 	}
 	return &st, nil
@@ -176,8 +182,10 @@ func openFile(path string, flags int, mode uint32) (*os.File, error) {
 func (s *Store) Finish() {
 	s.work.Lock() // a byte that is being moved is still counted
 	defer s.work.Unlock()
+	s.trim(true) // what exceeds the limit would stay with it
 	var f *os.File
 	s.change(func() { f, s.file, s.done = s.file, nil, true })
+	s.occupy()
 	if f != nil {
 		_ = f.Close() // all was written by calls that succeeded
 	}
@@ -191,6 +199,7 @@ func (s *Store) Close() error {
 	defer s.work.Unlock()
 	var f *os.File
 	s.change(func() { f, s.file, s.closed = s.file, nil, true })
+	s.occupy()
 	if f == nil {
 		return nil
 	}

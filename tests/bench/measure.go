@@ -135,7 +135,7 @@ type Throughput struct {
 
 const (
 	absorbedMiB  = 1024
-	deliveredMiB = 256
+	deliveredMiB = 128 // what is kept of one stream
 )
 
 func (s *stand) throughput() Throughput {
@@ -151,7 +151,7 @@ func (s *stand) throughput() Throughput {
 		s.t.Fatalf("%d bytes were counted, %d written", past.StdoutBytes, absorbedMiB<<20)
 	}
 	var arrived counter
-	cmd := s.daemon.Command(s.t.Context(), append([]string{"run", "--output-limit", "1G"}, write(deliveredMiB)...)...)
+	cmd := s.daemon.Command(s.t.Context(), append([]string{"run", "--output-limit", strconv.Itoa(deliveredMiB) + "M"}, write(deliveredMiB)...)...)
 	cmd.Stdout = &arrived
 	start := time.Now()
 	if err := cmd.Run(); err != nil || arrived != deliveredMiB<<20 {

@@ -32,8 +32,8 @@ func (s *suite) output() {
 
 const (
 	outputRounds = 5
-	outputMiB    = 512
-	unreadMiB    = 192     // below what is kept of a sandbox
+	outputMiB    = 128     // what is kept of one stream
+	unreadMiB    = 128     // likewise
 	stopAfter    = 8 << 20 // bytes: by then the output comes in a lane
 )
 

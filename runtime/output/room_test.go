@@ -1,0 +1,105 @@
+package output
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// A room bounds what stores keep together, whatever each of them may keep alone.
+func TestRoom(t *testing.T) {
+	room := NewRoom(1 << 20)
+	stores := []*Store{create(t, 1<<30), create(t, 1<<30), create(t, 1<<30)}
+	for _, s := range stores {
+		s.Within(room)
+	}
+	flood, quiet, late := stores[0], stores[1], stores[2]
+	put(t, flood, 3<<20)
+	if err := flood.Lost(); !errors.Is(err, sbxerr.Limits) || !strings.Contains(sbxerr.RemedyOf(err), "sandboxes.kept_output") {
+		t.Errorf("past the room: %v", err)
+	}
+	if n, cut := flood.Total(); n != 3<<20 || !cut || flood.Kept() > 1<<20+maxChunk {
+		t.Errorf("Total = %d, %v, kept %d", n, cut, flood.Kept())
+	}
+	put(t, quiet, 10<<10)
+	if err := quiet.Lost(); err != nil || quiet.Kept() != 10<<10 {
+		t.Errorf("a few lines in a full room: kept %d, %v", quiet.Kept(), err)
+	}
+	flood.Finish()
+	put(t, late, 512<<10)
+	if err := late.Lost(); err != nil {
+		t.Errorf("there is room again: %v", err)
+	}
+	quiet.Finish()
+	late.Finish()
+	if n := room.used.Load(); n != 0 {
+		t.Errorf("%d bytes stay counted", n)
+	}
+}
+
+// What a limit cuts takes no room.
+func TestRoomOfACutStream(t *testing.T) {
+	room := NewRoom(4 << 20)
+	s := create(t, 1<<20)
+	s.Within(room)
+	put(t, s, 32<<20)
+	s.Finish()
+	if err := s.Lost(); err != nil || s.Kept() != 1<<20 {
+		t.Errorf("kept %d, %v", s.Kept(), err)
+	}
+	if n := blocks(t, s); n > 1<<20+2*page {
+		t.Errorf("%d bytes are on the disk, %d are kept", n, s.Kept())
+	}
+}
+
+// A dropped stream frees the disk, and its readers know what they miss; so does
+// a store that is opened later.
+func TestDrop(t *testing.T) {
+	s := create(t, 1<<20)
+	put(t, s, 100<<10)
+	s.Finish()
+	if err := s.Drop(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(s.path, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Finish()
+	for who, s := range map[string]*Store{"dropped": s, "opened": again} {
+		if n, cut := s.Total(); n != 100<<10 || !cut || s.Kept() != 0 || blocks(t, s) != 0 {
+			t.Errorf("%s: Total = %d, %v, kept %d, %d on the disk", who, n, cut, s.Kept(), blocks(t, s))
+		}
+		var out bytes.Buffer
+		next, err := s.Follow(t.Context(), &out, 10, true)
+		if !errors.Is(err, sbxerr.Limits) || next != 100<<10 || out.String() != Mark(100<<10-10) {
+			t.Errorf("%s: a reader got %q, stands at %d: %v", who, out.String(), next, err)
+		}
+	}
+	empty := create(t, 10)
+	empty.Finish()
+	if err := empty.Drop(); err != nil {
+		t.Errorf("of a stream without bytes: %v", err)
+	}
+}
+
+func put(t testing.TB, s *Store, n int) {
+	t.Helper()
+	if _, err := s.Write(make([]byte, n)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func blocks(t testing.TB, s *Store) int64 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(s.path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Blocks * 512
+}

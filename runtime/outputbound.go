@@ -1,0 +1,42 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/caisson-run/caisson/runtime/output"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// boundOutput refuses a command that may keep more than is kept of all of its
+// sandbox: it would be lost as soon as the command ends. Where none is asked for,
+// the limit is what fits.
+func (m *Manager) boundOutput(r ExecRequest, p *execPlan) error {
+	most := m.opts.KeptOutput
+	if p.tty == nil { // there are two streams
+		most /= 2
+	}
+	most = max(most, 2)
+	if r.OutputLimit == nil {
+		p.outputLimit = min(p.outputLimit, most)
+	}
+	if p.outputLimit <= most {
+		return nil
+	}
+	return sbxerr.WithRemedy(sbxerr.Limits, "runtime.plan", fmt.Errorf("output limit %d: %w", p.outputLimit, errors.New(m.keptSays(p))),
+		fmt.Sprintf("give at most %d bytes, write to a file in the sandbox, or raise sandboxes.kept_output", most))
+}
+
+func (m *Manager) keptSays(p *execPlan) string {
+	if p.tty != nil {
+		return fmt.Sprintf("of one sandbox %d bytes are kept (sandboxes.kept_output)", m.opts.KeptOutput)
+	}
+	return fmt.Sprintf("it is for each of two streams, and of one sandbox %d bytes are kept (sandboxes.kept_output)", m.opts.KeptOutput)
+}
+
+// outputRoom is what the commands of one sandbox may have on the disk together
+// while they run, or something that they left may write: as much as is kept of ended
+// ones, and what one command at its limits has beyond them before that is cut.
+func (o Options) outputRoom() *output.Room {
+	return output.NewRoom(o.KeptOutput + o.KeptOutput/4 + 4<<20)
+}
