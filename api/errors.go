@@ -107,22 +107,39 @@ func plain(err error) string {
 		return err.text()
 	}
 	text := err.Error()
-	for _, inner := range children(err) {
-		if at := strings.LastIndex(text, inner.Error()); at >= 0 {
-			text = text[:at] + plain(inner) + text[at+len(inner.Error()):]
+	switch err := err.(type) { //nolint:errorlint // one layer at a time
+	case interface{ Unwrap() error }:
+		if inner := err.Unwrap(); inner != nil {
+			text = plainWithin(text, inner)
 		}
+	case interface{ Unwrap() []error }:
+		text = plainAmong(text, err.Unwrap())
 	}
 	return strings.ReplaceAll(text, "\n", "; ")
 }
 
-func children(err error) []error {
-	switch err := err.(type) { //nolint:errorlint // one layer at a time
-	case interface{ Unwrap() error }:
-		if inner := err.Unwrap(); inner != nil {
-			return []error{inner}
-		}
-	case interface{ Unwrap() []error }:
-		return err.Unwrap()
+// plainWithin is text with its last mention of inner made plain.
+func plainWithin(text string, inner error) string {
+	said := inner.Error()
+	if at := strings.LastIndex(text, said); at >= 0 {
+		return text[:at] + plain(inner) + text[at+len(said):]
 	}
-	return nil
+	return text
+}
+
+// plainAmong is text with its mentions of several errors, which come in their
+// order, made plain in one pass: there may be many.
+func plainAmong(text string, several []error) string {
+	var b strings.Builder
+	for _, inner := range several {
+		before, after, found := strings.Cut(text, inner.Error())
+		if !found {
+			continue
+		}
+		b.WriteString(before)
+		b.WriteString(plain(inner))
+		text = after
+	}
+	b.WriteString(text)
+	return b.String()
 }

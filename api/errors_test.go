@@ -8,9 +8,27 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson/sbxerr"
 )
+
+// TestExplainMany has as many reasons as one message can hold: the time must not
+// grow with their square.
+func TestExplainMany(t *testing.T) {
+	var all []error
+	for i := range 50_000 {
+		all = append(all, sbxerr.New(sbxerr.Config, "a.b", "reason %d", i))
+	}
+	begun := time.Now()
+	e := Explain(sbxerr.Wrap(sbxerr.Config, "runtime.plan", errors.Join(all...)))
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if !strings.HasPrefix(e.Message, "reason 0; reason 1; ") || !strings.HasSuffix(e.Message, "; reason 49999") {
+		t.Errorf("%.100q", e.Message)
+	}
+}
 
 func TestExplain(t *testing.T) {
 	denied := &fs.PathError{Op: "open", Path: "/x", Err: syscall.EACCES}
@@ -45,6 +63,8 @@ func TestExplain(t *testing.T) {
 		{"unclassified", errors.New("boom"), sbxerr.Unknown, "boom", "", "report"},
 		{"a bare code", sbxerr.Busy, sbxerr.Busy, "SBX-113", "", "retry later"},
 		{"no text", sbxerr.New(sbxerr.Busy, "x.y", ""), sbxerr.Busy, "the limit of concurrent sandboxes is reached", "", "retry later"},
+		{"several in one text", fmt.Errorf("first %w, then %w.", sbxerr.New(sbxerr.State, "x.y", "a"), sbxerr.New(sbxerr.NotFound, "x.y", "a")),
+			sbxerr.State, "first a, then a.", "", "inspect"},
 		{"several of ours", errors.Join(&Error{Code: sbxerr.State, Message: "a", Cause: "b"}, &Error{Code: sbxerr.NotFound, Message: "c"}),
 			sbxerr.State, "a: b; c", "", "inspect"},
 	}
