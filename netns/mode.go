@@ -45,7 +45,7 @@ func ParseMode(s string) (Mode, error) {
 	}
 	i := slices.IndexFunc(modes, func(m ModeInfo) bool { return string(m.Mode) == s })
 	if i < 0 {
-		return "", sbxerr.New(sbxerr.NetworkMode, op, "use network mode %q: %s", clip(s), suggest(s))
+		return "", sbxerr.New(sbxerr.NetworkMode, op, "use network mode %q: %s", sbxerr.Clip(s), suggest(s))
 	}
 	return modes[i].Mode, nil
 }
@@ -114,17 +114,8 @@ func modeNames() []string {
 // suggest names the nearest mode if one is near enough to be a slip of the hand,
 // else all.
 func suggest(s string) string {
-	if near := sbxerr.Nearest(strings.ToLower(clip(s)), modeNames()); near != "" {
+	if near := sbxerr.Nearest(strings.ToLower(sbxerr.Clip(s)), modeNames()); near != "" {
 		return fmt.Sprintf("there is no such mode; did you mean %q?", near)
 	}
 	return fmt.Sprintf("there is no such mode; there are %q", modeNames())
-}
-
-// clip keeps a hostile name from filling the message.
-func clip(s string) string {
-	const most = 32
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
 }

@@ -185,7 +185,7 @@ func (m *Manager) Logs(ctx context.Context, ref string, o LogOptions, stdout, st
 		return err
 	}
 	if !slices.Contains([]string{"", "stdout", "stderr"}, o.Stream) {
-		return sbxerr.New(sbxerr.Config, op, "stream %q is none of stdout, stderr", o.Stream)
+		return sbxerr.New(sbxerr.Config, op, "stream %q is none of stdout, stderr", sbxerr.Clip(o.Stream))
 	}
 	if err := (AttachOptions{o.StdoutOffset, o.StderrOffset}).check(e); err != nil {
 		return err

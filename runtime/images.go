@@ -61,7 +61,7 @@ func (m *Manager) image(ctx context.Context, ref string) (StoredImage, error) {
 	for _, i := range list {
 		names = append(names, i.Name)
 	}
-	msg := fmt.Sprintf("no image %q; there are: %s", ref, strings.Join(names, ", "))
+	msg := fmt.Sprintf("no image %q; there are: %s", sbxerr.Clip(ref), strings.Join(names, ", "))
 	if near := sbxerr.Nearest(ref, names); near != "" {
 		msg += fmt.Sprintf("; did you mean %q?", near)
 	}

@@ -21,11 +21,11 @@ const linkRemedy = "write NAME=SANDBOX:PORT, such as db=postgres:5432, where tha
 
 // checkExposed refuses ports on which nothing inside can listen.
 func checkExposed(list []uint32) ([]uint16, error) {
+	if err := atMost(len(list), ports.Max, "exposed ports"); err != nil {
+		return nil, err
+	}
 	var exposed []uint16
 	var errs []error
-	if len(list) > ports.Max {
-		errs = append(errs, invalid("%d exposed ports are more than %d", len(list), ports.Max))
-	}
 	for _, n := range list {
 		if n < ports.Low || n > 65535 {
 			errs = append(errs, invalid("expose %d: give a port from %d to 65535", n, ports.Low))
@@ -41,23 +41,23 @@ func (m *Manager) resolveLinks(ctx context.Context, g peer.Grant, texts []string
 	if len(texts) == 0 {
 		return nil, nil
 	}
-	links := map[string]policy.Link{}
-	var errs []error
-	if len(texts) > maxLinks {
-		errs = append(errs, fmt.Errorf("%d links are more than %d", len(texts), maxLinks))
+	if err := atMost(len(texts), maxLinks, "links"); err != nil {
+		return nil, sbxerr.WithRemedy(sbxerr.NetPolicy, "runtime.link", err, linkRemedy)
 	}
+	links := map[string]policy.Link{}
+	var reasons sbxerr.Reasons
 	for _, text := range texts {
 		name, l, err := m.resolveLink(ctx, g, text)
 		if _, twice := links[name]; err == nil && twice {
 			err = errors.New("the name is linked twice")
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("link %.200q: %w", text, err))
+			reasons.Add(fmt.Errorf("link %q: %w", sbxerr.Clip(text), err))
 			continue
 		}
 		links[name] = l
 	}
-	return links, sbxerr.WithRemedy(sbxerr.NetPolicy, "runtime.link", errors.Join(errs...), linkRemedy)
+	return links, sbxerr.WithRemedy(sbxerr.NetPolicy, "runtime.link", reasons.Err(), linkRemedy)
 }
 
 func (m *Manager) resolveLink(ctx context.Context, g peer.Grant, text string) (string, policy.Link, error) {
@@ -77,7 +77,7 @@ func (m *Manager) resolveLink(ctx context.Context, g peer.Grant, text string) (s
 	state := s.info().State
 	switch {
 	case !s.identity().of(g):
-		return "", policy.Link{}, fmt.Errorf("sandbox %s is another's", ref)
+		return "", policy.Link{}, fmt.Errorf("sandbox %s is another's", sbxerr.Clip(ref))
 	case state != StateRunning && state != StatePaused:
 		return "", policy.Link{}, fmt.Errorf("sandbox %s is %s", ref, state)
 	case !slices.Contains(s.kept().Exposed, uint16(port)):

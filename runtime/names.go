@@ -103,7 +103,7 @@ func single(found []*sandbox, ref, format string) (*sandbox, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return nil, sbxerr.New(sbxerr.NotFound, op, "no sandbox %q", ref)
+		return nil, sbxerr.New(sbxerr.NotFound, op, "no sandbox %q", sbxerr.Clip(ref))
 	}
 	return nil, sbxerr.New(sbxerr.NotFound, op, format, ref, len(found))
 }

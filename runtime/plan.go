@@ -110,27 +110,27 @@ func (p *plan) planIdentity(r CreateRequest) error {
 	if r.Name != "" {
 		p.name = r.Name
 		if !nameForm.MatchString(r.Name) {
-			errs = append(errs, invalid("name %q: give 1 to 63 lower-case letters, digits, and _ . - after the first", r.Name))
+			errs = append(errs, invalid("name %q: give 1 to 63 lower-case letters, digits, and _ . - after the first", sbxerr.Clip(r.Name)))
 		}
 	}
 	return errors.Join(append(errs, checkLabels(r.Labels), checkCallerID("session", r.Session), checkCallerID("task", r.Task))...)
 }
 
 func checkLabels(labels map[string]string) error {
-	var errs []error
-	if len(labels) > maxLabels {
-		errs = append(errs, invalid("%d labels are more than %d", len(labels), maxLabels))
+	if err := atMost(len(labels), maxLabels, "labels"); err != nil {
+		return err
 	}
+	var reasons sbxerr.Reasons
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		v, lower := labels[k], strings.ToLower(k)
 		if !nameForm.MatchString(lower) || strings.HasPrefix(lower, "caisson.") {
-			errs = append(errs, invalid("label %q: give 1 to 63 letters, digits, and _ . - after the first; caisson. is reserved", k))
+			reasons.Add(invalid("label %q: give 1 to 63 letters, digits, and _ . - after the first; caisson. is reserved", sbxerr.Clip(k)))
 		}
 		if len(v) > maxLabelBytes || !utf8.ValidString(v) {
-			errs = append(errs, invalid("label %q: its value must be at most %d bytes of UTF-8", k, maxLabelBytes))
+			reasons.Add(invalid("label %q: its value must be at most %d bytes of UTF-8", sbxerr.Clip(k), maxLabelBytes))
 		}
 	}
-	return errors.Join(errs...)
+	return reasons.Err()
 }
 
 func checkCallerID(field, v string) error {
@@ -214,7 +214,7 @@ func checkWorkspaceMode(mode string) error {
 	case "cow", "clone":
 		return sbxerr.New(sbxerr.Workspace, "runtime.plan", "workspace mode %q is not offered yet: use rw or ro", mode)
 	}
-	return sbxerr.New(sbxerr.Workspace, "runtime.plan", "workspace mode %q is none of rw, ro", mode)
+	return sbxerr.New(sbxerr.Workspace, "runtime.plan", "workspace mode %q is none of rw, ro", sbxerr.Clip(mode))
 }
 
 func (p *plan) planLimits(r CreateRequest) error {

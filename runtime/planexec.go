@@ -17,6 +17,13 @@ import (
 // (MAX_ARG_STRLEN, execve(2)).
 const maxScript = 128<<10 - 1
 
+// How many entries the lists of a command may have. They are looked at one by one,
+// so the bound comes first.
+const (
+	maxWords   = 64 << 10 // of the arguments, and of an environment
+	maxRlimits = 16       // as many as Linux has
+)
+
 // execPlan is a request for a command with every question answered.
 type execPlan struct {
 	args        []string
@@ -41,41 +48,55 @@ func (r ExecRequest) check() error {
 	return nil
 }
 
+// atMost refuses a list by its length alone.
+func atMost(n, most int, what string) error {
+	if n > most {
+		return invalid("%d %s are more than %d", n, what, most)
+	}
+	return nil
+}
+
 func (r ExecRequest) checkCommand() error {
-	var errs []error
+	if err := atMost(len(r.Args), maxWords, "arguments"); err != nil {
+		return err
+	}
+	var reasons sbxerr.Reasons
 	switch {
 	case r.Shell != "" && len(r.Args) > 0:
-		errs = append(errs, invalid("give a command or a script for the shell, not both"))
+		reasons.Add(invalid("give a command or a script for the shell, not both"))
 	case len(r.Shell) > maxScript:
-		errs = append(errs, invalid("the script takes %d bytes, more than %d: write it to a file first", len(r.Shell), maxScript))
+		reasons.Add(invalid("the script takes %d bytes, more than %d: write it to a file first", len(r.Shell), maxScript))
 	case strings.ContainsRune(r.Shell, 0):
-		errs = append(errs, invalid("the script holds a NUL byte"))
+		reasons.Add(invalid("the script holds a NUL byte"))
 	case r.Shell == "" && (len(r.Args) == 0 || r.Args[0] == ""):
-		errs = append(errs, invalid("no command: give it after --"))
+		reasons.Add(invalid("no command: give it after --"))
 	}
 	for i, arg := range r.Args {
 		if strings.ContainsRune(arg, 0) {
-			errs = append(errs, invalid("argument %d holds a NUL byte", i))
+			reasons.Add(invalid("argument %d holds a NUL byte", i))
 		}
 	}
-	return errors.Join(errs...)
+	return reasons.Err()
 }
 
 // checkEnv names the variables only: a value may be a secret.
 func checkEnv(env []string) error {
-	var errs []error
+	if err := atMost(len(env), maxWords, "entries of the environment"); err != nil {
+		return err
+	}
+	var reasons sbxerr.Reasons
 	for i, kv := range env {
 		name, _, ok := strings.Cut(kv, "=")
 		switch {
 		case !ok:
-			errs = append(errs, invalid("environment entry %d is not NAME=VALUE", i))
+			reasons.Add(invalid("environment entry %d is not NAME=VALUE", i))
 		case name == "":
-			errs = append(errs, invalid("environment entry %d has no name", i))
+			reasons.Add(invalid("environment entry %d has no name", i))
 		case strings.ContainsRune(kv, 0):
-			errs = append(errs, invalid("environment variable %.40q holds a NUL byte", name))
+			reasons.Add(invalid("environment variable %.40q holds a NUL byte", name))
 		}
 	}
-	return errors.Join(errs...)
+	return reasons.Err()
 }
 
 // checkSize bounds what a command is started with: execve(2) would refuse
@@ -98,10 +119,10 @@ func checkCwd(cwd string) error {
 		return nil
 	}
 	if !path.IsAbs(cwd) || path.Clean(cwd) != cwd || strings.ContainsRune(cwd, 0) {
-		return invalid("working directory %q is not a clean absolute path", cwd)
+		return invalid("working directory %q is not a clean absolute path", sbxerr.Clip(cwd))
 	}
 	if cwd == "/proc" || strings.HasPrefix(cwd, "/proc/") {
-		return invalid("working directory %q lies in /proc", cwd)
+		return invalid("working directory %q lies in /proc", sbxerr.Clip(cwd))
 	}
 	return nil
 }
@@ -145,6 +166,9 @@ func (l ExecLimits) child() cgroups.ChildLimits {
 }
 
 func (r ExecRequest) rlimits() ([]pid1.Rlimit, error) {
+	if err := atMost(len(r.Rlimits), maxRlimits, "resource limits"); err != nil {
+		return nil, err
+	}
 	var out []pid1.Rlimit
 	var errs []error
 	for _, l := range r.Rlimits {
@@ -165,7 +189,7 @@ func invalidName(what, name string, names []string) error {
 	if near := sbxerr.Nearest(name, names); near != "" {
 		return invalid("no %s %q, did you mean %q?", what, name, near)
 	}
-	return invalid("no %s %q; there are %s", what, name, strings.Join(names, ", "))
+	return invalid("no %s %q; there are %s", what, sbxerr.Clip(name), strings.Join(names, ", "))
 }
 
 // plan answers r for the sandbox of base. lookup resolves a user by name in the

@@ -77,10 +77,10 @@ func (u user) check(name string) error {
 		switch {
 		case id == 0:
 			return sbxerr.WithRemedy(sbxerr.ImageUser, "runtime.plan",
-				fmt.Errorf("user %q is root inside the sandbox, or in its group, which no profile of this version grants", name),
+				fmt.Errorf("user %q is root inside the sandbox, or in its group, which no profile of this version grants", sbxerr.Clip(name)),
 				"name another user, such as 1000:1000")
 		case id > maxID:
-			return sbxerr.New(sbxerr.ImageUser, "runtime.plan", "user %q: id %d is above %d", name, id, maxID)
+			return sbxerr.New(sbxerr.ImageUser, "runtime.plan", "user %q: id %d is above %d", sbxerr.Clip(name), id, maxID)
 		}
 	}
 	return nil
@@ -93,8 +93,8 @@ func (u user) checkOther(other user, name string) error {
 		return nil
 	}
 	return sbxerr.WithRemedy(sbxerr.Config, "runtime.plan",
-		fmt.Errorf("user %q is %s, and every command of the sandbox runs as %s", name, other.text(), u.text()),
-		"leave the user out, or make a sandbox of that user's: caisson create --user "+name)
+		fmt.Errorf("user %q is %s, and every command of the sandbox runs as %s", sbxerr.Clip(name), other.text(), u.text()),
+		"leave the user out, or make a sandbox of that user's: caisson create --user "+sbxerr.Clip(name))
 }
 
 // text names u, with the groups that it has besides.

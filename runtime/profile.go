@@ -54,7 +54,7 @@ func lookupProfile(profiles map[string]Profile, name string) (Profile, error) {
 		return p, nil
 	}
 	names := slices.Sorted(maps.Keys(profiles))
-	msg := fmt.Sprintf("no profile %q; there are %s", name, strings.Join(names, ", "))
+	msg := fmt.Sprintf("no profile %q; there are %s", sbxerr.Clip(name), strings.Join(names, ", "))
 	if near := sbxerr.Nearest(name, names); near != "" {
 		msg = fmt.Sprintf("no profile %q, did you mean %q?", name, near)
 	}

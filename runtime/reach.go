@@ -140,7 +140,7 @@ func (m *Manager) changeNetwork(rec record, r UpdateRequest) (record, error) {
 	}
 	if r.Network != nil && (*r.Network == string(netns.ModeNone) || *r.Network == string(netns.ModeBridge)) {
 		return record{}, sbxerr.WithRemedy(sbxerr.NetworkMode, "runtime.update",
-			fmt.Errorf("a live sandbox cannot be given the network mode %q", *r.Network), "change its rules instead: in the mode allow nothing is reached without one")
+			fmt.Errorf("a live sandbox cannot be given the network mode %q", sbxerr.Clip(*r.Network)), "change its rules instead: in the mode allow nothing is reached without one")
 	}
 	if rec.Network == netns.ModeBridge {
 		return record{}, errNoPolicy()

@@ -264,7 +264,7 @@ func (s *sandbox) execution(id string) (*execution, error) {
 	if id == "" {
 		return nil, sbxerr.New(sbxerr.ExecNotFound, "runtime.find", "sandbox %s is for no single command: name one", s.record.Name)
 	}
-	return nil, sbxerr.New(sbxerr.ExecNotFound, "runtime.find", "sandbox %s has no command %q", s.record.Name, id)
+	return nil, sbxerr.New(sbxerr.ExecNotFound, "runtime.find", "sandbox %s has no command %q", s.record.Name, sbxerr.Clip(id))
 }
 
 // executions lists the commands of s, oldest first.

@@ -260,6 +260,7 @@ func (r UpdateRequest) apply(rec record) (record, error) {
 		rec.Expires = in(r.TTL)
 	}
 	set(&rec.IdleTimeout, r.IdleTimeout)
+	errs = append(errs, atMost(len(r.Labels), 2*maxLabels, "labels")) // those that there are can be taken away at once
 	rec.Labels = maps.Clone(rec.Labels)
 	for k, v := range r.Labels {
 		if rec.Labels == nil {

@@ -35,7 +35,8 @@ func (strictJSON) Unmarshal(data []byte, message any) error {
 		return sbxerr.New(sbxerr.APIUsage, "server.decode", "the body is empty, send a JSON object such as {}")
 	}
 	if err := protojson.Unmarshal(data, m); err != nil {
-		return sbxerr.Wrap(sbxerr.APIUsage, "server.decode", suggestField(err, m.ProtoReflect().Descriptor()))
+		err = suggestField(err, m.ProtoReflect().Descriptor())
+		return sbxerr.New(sbxerr.APIUsage, "server.decode", "%s", clipped(err.Error())) // which quotes names of any length
 	}
 	return nil
 }

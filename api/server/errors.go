@@ -22,9 +22,9 @@ func fail(err error) error {
 		return nil
 	}
 	e := api.Explain(err)
-	out := connect.NewError(statusOf(e.Code), errors.New(text(e.Error())))
+	out := connect.NewError(statusOf(e.Code), errors.New(clipped(e.Error())))
 	detail, err := connect.NewErrorDetail(&caissonv1.ErrorDetail{
-		Code: string(e.Code), Message: text(e.Message), Cause: text(e.Cause), Remedy: text(e.Remedy),
+		Code: string(e.Code), Message: clipped(e.Message), Cause: clipped(e.Cause), Remedy: clipped(e.Remedy),
 		Class: string(e.Class), Retryable: e.Retryable,
 	})
 	if err == nil { // it only fails for what is not UTF-8
@@ -32,6 +32,13 @@ func fail(err error) error {
 	}
 	return out
 }
+
+// maxText bounds each text of an error, in bytes. What writes messages clips what
+// it quotes and counts its reasons; this holds where one forgot.
+const maxText = 4 << 10
+
+// clipped is text for an error: what is too long for anybody is cut.
+func clipped(s string) string { return text(sbxerr.ClipTo(s, maxText)) }
 
 // text makes s fit for a message: a path in it may be any bytes.
 func text(s string) string { return strings.ToValidUTF8(s, "\ufffd") }

@@ -265,3 +265,16 @@ func TestListenPanics(t *testing.T) {
 		t.Errorf("the call ends with %v", err)
 	}
 }
+
+// TestLongText checks that no error is longer than anybody reads, whatever is in it.
+func TestLongText(t *testing.T) {
+	long := errors.New(strings.Repeat("é", 1<<20))
+	err := fail(sbxerr.WithRemedy(sbxerr.Config, "x.y", fmt.Errorf("%w: %w", long, long), long.Error()))
+	var e *connect.Error
+	if !errors.As(err, &e) || len(e.Message()) > maxText || !strings.HasSuffix(e.Message(), "…") {
+		t.Errorf("%.100q of %d bytes", err, len(err.Error()))
+	}
+	if n := len(e.Details()[0].Bytes()); n > 3*maxText {
+		t.Errorf("the detail has %d bytes", n)
+	}
+}

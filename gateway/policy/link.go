@@ -58,7 +58,7 @@ func wrapName(text string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("link name %q: %w", clip(text), err)
+	return fmt.Errorf("link name %q: %w", sbxerr.Clip(text), err)
 }
 
 // Linked returns where a name leads that is a link.

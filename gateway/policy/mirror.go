@@ -30,7 +30,7 @@ func parseMap(written map[string]string) (map[Name]mirror, error) {
 		}
 		if err != nil {
 			errs = append(errs, sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.map",
-				fmt.Errorf("map %q: %q: %w", clip(host), clip(written[host]), err), remedyFor(err, exampleMap)))
+				fmt.Errorf("map %q: %q: %w", sbxerr.Clip(host), sbxerr.Clip(written[host]), err), remedyFor(err, exampleMap)))
 			continue
 		}
 		mirrors[name] = m

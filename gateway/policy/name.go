@@ -46,7 +46,7 @@ var profile = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckJoiners(t
 func ParseName(s string) (Name, error) {
 	name, err := canonical(s)
 	if err != nil {
-		return "", sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.name", fmt.Errorf("host %q: %w", clip(s), err), exampleName)
+		return "", sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.name", fmt.Errorf("host %q: %w", sbxerr.Clip(s), err), exampleName)
 	}
 	return name, nil
 }
@@ -55,7 +55,7 @@ func ParseName(s string) (Name, error) {
 // SNI), where a name is ASCII already.
 func ParseWireName(s string) (Name, error) {
 	if strings.IndexFunc(s, func(r rune) bool { return r > '~' }) >= 0 {
-		return "", sbxerr.New(sbxerr.NetPolicy, "policy.name", "host %q: a name on the wire is ASCII", clip(s))
+		return "", sbxerr.New(sbxerr.NetPolicy, "policy.name", "host %q: a name on the wire is ASCII", sbxerr.Clip(s))
 	}
 	return ParseName(s)
 }
@@ -242,13 +242,4 @@ func (n Name) suffixBelow(base Name) Name {
 		return suffix
 	}
 	return ""
-}
-
-// clip keeps a hostile text from filling a message.
-func clip(s string) string {
-	const most = 80
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
 }

@@ -94,7 +94,7 @@ func ParseMode(s string) (Mode, error) {
 		return Mode(s), nil
 	}
 	return None, sbxerr.WithRemedy(sbxerr.NetworkMode, "policy.mode",
-		fmt.Errorf("network mode %q has no policy", clip(s)), fmt.Sprintf("use one of %q", known))
+		fmt.Errorf("network mode %q has no policy", sbxerr.Clip(s)), fmt.Sprintf("use one of %q", known))
 }
 
 func (s Spec) checkBounds() error {
@@ -111,16 +111,16 @@ func (s Spec) checkBounds() error {
 
 func compile(action Action, texts []string) (index, error) {
 	x := index{exact: map[Name][]Rule{}, below: map[Name][]Rule{}}
-	var errs []error
+	var reasons sbxerr.Reasons
 	for _, text := range texts {
 		r, err := ParseRule(action, text)
 		if err != nil {
-			errs = append(errs, err)
+			reasons.Add(err)
 			continue
 		}
 		x.add(r)
 	}
-	return x, errors.Join(errs...)
+	return x, reasons.Err()
 }
 
 func (x *index) add(r Rule) {
@@ -197,21 +197,23 @@ func (s Spec) checkMode(mode Mode) error {
 // few of many. It is empty if there are none.
 func (s Spec) Given() string {
 	const most = 3
-	var all []string
+	var first []string
+	count := 0
 	for _, of := range []struct {
 		kind  string
 		texts []string
 	}{
 		{"allow rule", s.Allow}, {"deny rule", s.Deny}, {"map", slices.Sorted(maps.Keys(s.Map))}, {"link", slices.Sorted(maps.Keys(s.Links))},
 	} {
-		for _, text := range of.texts {
-			all = append(all, fmt.Sprintf("%s %q", of.kind, clip(text)))
+		for _, text := range of.texts[:min(len(of.texts), most-len(first))] {
+			first = append(first, fmt.Sprintf("%s %q", of.kind, sbxerr.Clip(text)))
 		}
+		count += len(of.texts)
 	}
-	if more := len(all) - most; more > 0 {
-		all = append(all[:most], fmt.Sprintf("%d more", more))
+	if more := count - len(first); more > 0 {
+		first = append(first, fmt.Sprintf("%d more", more))
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(first, ", ")
 }
 
 // checkAirGap refuses all that would leave the site.
@@ -220,21 +222,21 @@ func (p *Policy) checkAirGap() error {
 	refuse := func(format string, args ...any) error {
 		return sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.air_gap", fmt.Errorf("air-gapped: "+format, args...), remedy)
 	}
-	var errs []error
+	var reasons sbxerr.Reasons
 	if p.mode == Open {
-		errs = append(errs, refuse("network mode %q is refused", Open))
+		reasons.Add(refuse("network mode %q is refused", Open))
 	}
 	for _, r := range p.allow.all {
 		if _, mapped := p.mirrors[r.Name]; !mapped || r.Wildcard {
-			errs = append(errs, refuse("rule %q is refused: it is about no mapped name", r))
+			reasons.Add(refuse("rule %q is refused: it is about no mapped name", r))
 		}
 	}
 	for name, m := range p.mirrors {
 		if c := Classify(m.addr); c.Grade == Public {
-			errs = append(errs, refuse("%s is mapped to %s, which is public", name, m.addr))
+			reasons.Add(refuse("%s is mapped to %s, which is public", name, m.addr))
 		}
 	}
-	return errors.Join(errs...)
+	return reasons.Err()
 }
 
 // Mode returns the policy's mode.

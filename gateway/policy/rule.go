@@ -50,7 +50,7 @@ func ParseRule(action Action, text string) (Rule, error) {
 		err = r.check()
 	}
 	if err != nil {
-		return Rule{}, sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.rule", fmt.Errorf("%s rule %q: %w", action, clip(text), err), remedyFor(err, exampleRule))
+		return Rule{}, sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.rule", fmt.Errorf("%s rule %q: %w", action, sbxerr.Clip(text), err), remedyFor(err, exampleRule))
 	}
 	return r, nil
 }
@@ -97,7 +97,7 @@ func checkForm(text string) error {
 		return errors.New("holds white space or a NUL")
 	case strings.Contains(text, "://"):
 		if u, err := url.Parse(text); err == nil && u.Hostname() != "" {
-			return fmt.Errorf("is a URL; write the host alone: %s", clip(u.Hostname()))
+			return fmt.Errorf("is a URL; write the host alone: %s", sbxerr.Clip(u.Hostname()))
 		}
 		return errors.New("is a URL; write the host alone")
 	}
@@ -130,7 +130,7 @@ func splitPorts(dest string) (host, ports string, hasPorts bool, err error) {
 	host, ports, hasPorts = strings.Cut(dest, ":")
 	if strings.Contains(ports, ":") {
 		if looksIPv6(dest) {
-			return "", "", false, fmt.Errorf("holds an IPv6 address without brackets: write [%s]:443", clip(dest))
+			return "", "", false, fmt.Errorf("holds an IPv6 address without brackets: write [%s]:443", sbxerr.Clip(dest))
 		}
 		return "", "", false, errors.New("has two colons; several ports are joined by +: HOST:443+22")
 	}
@@ -224,7 +224,7 @@ func (r *Rule) parsePorts(text string, has bool) error {
 func parsePort(s string) (uint16, error) {
 	port, err := strconv.ParseUint(s, 10, 16)
 	if err != nil || port == 0 || s[0] == '0' {
-		return 0, fmt.Errorf("port %q is not a number from 1 to 65535; several are joined by +", clip(s))
+		return 0, fmt.Errorf("port %q is not a number from 1 to 65535; several are joined by +", sbxerr.Clip(s))
 	}
 	return uint16(port), nil
 }
@@ -233,7 +233,7 @@ func (r *Rule) parseOptions(options string) error {
 	for option := range strings.SplitSeq(options, ",") {
 		switch {
 		case option != "private":
-			return fmt.Errorf("option %q is not known; there is only %q", clip(option), "private")
+			return fmt.Errorf("option %q is not known; there is only %q", sbxerr.Clip(option), "private")
 		case r.Private:
 			return fmt.Errorf("option %q is given twice", option)
 		}

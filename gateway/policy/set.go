@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/publicsuffix"
+
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Set is hosts without ports. The zero Set is empty.
@@ -20,7 +22,7 @@ func ParseSet(texts []string) (Set, error) {
 	for _, text := range texts {
 		var r Rule
 		if err := r.parseMember(text); err != nil {
-			errs = append(errs, fmt.Errorf("%q: %w", clip(text), err))
+			errs = append(errs, fmt.Errorf("%q: %w", sbxerr.Clip(text), err))
 			continue
 		}
 		s.hosts.add(r)

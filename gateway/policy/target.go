@@ -28,7 +28,7 @@ const exampleTarget = "write for example https://api.example.com/, api.example.c
 func ParseTarget(s string) (Target, error) {
 	t, err := parseTarget(s)
 	if err != nil {
-		return Target{}, sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.target", fmt.Errorf("destination %q: %w", clip(s), err), exampleTarget)
+		return Target{}, sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.target", fmt.Errorf("destination %q: %w", sbxerr.Clip(s), err), exampleTarget)
 	}
 	return t, nil
 }
@@ -45,7 +45,7 @@ func parseTarget(s string) (Target, error) {
 		}
 		port, known := portOf[u.Scheme]
 		if !known && u.Port() == "" {
-			return t, fmt.Errorf("has the scheme %q, whose port is not known: write HOST:PORT", clip(u.Scheme))
+			return t, fmt.Errorf("has the scheme %q, whose port is not known: write HOST:PORT", sbxerr.Clip(u.Scheme))
 		}
 		t.Port, s = port, u.Host
 	}

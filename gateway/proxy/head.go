@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // head is the head of an HTTP/1 request as it is written. net/http takes more than
@@ -85,4 +87,4 @@ func (h head) checkTarget(host string) error {
 }
 
 // quote shows hostile text.
-func quote(s string) string { return strconv.QuoteToASCII(clip(s)) }
+func quote(s string) string { return strconv.QuoteToASCII(sbxerr.Clip(s)) }

@@ -198,12 +198,3 @@ func compare(name policy.Name, host string) error {
 	}
 	return nil
 }
-
-// clip keeps a hostile name from filling a message.
-func clip(s string) string {
-	const most = 80
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
-}

@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Place is a part of the host that is never copied.
@@ -127,13 +129,13 @@ func isShared(p string) bool {
 func checkPath(p string) error {
 	switch {
 	case !path.IsAbs(p):
-		return fmt.Errorf("path %q is relative: give an absolute one", p)
+		return fmt.Errorf("path %q is relative: give an absolute one", sbxerr.Clip(p))
 	case strings.ContainsRune(p, 0):
-		return fmt.Errorf("path %q holds a NUL byte", p)
+		return fmt.Errorf("path %q holds a NUL byte", sbxerr.Clip(p))
 	case path.Clean(p) != trimSlashes(p):
-		return fmt.Errorf("path %q is not clean: give %q", p, path.Clean(p))
+		return fmt.Errorf("path %q is not clean: give %q", sbxerr.Clip(p), sbxerr.Clip(path.Clean(p)))
 	case path.Clean(p) == "/":
-		return fmt.Errorf("path %q is the whole host: name the software in it", p)
+		return fmt.Errorf("path %q is the whole host: name the software in it", sbxerr.Clip(p))
 	}
 	return checkPlace(p, path.Clean(p))
 }

@@ -32,21 +32,27 @@ func DefaultLimits() Limits { return Limits{Bytes: 8 << 30, Entries: 500_000} }
 // packageName is what dpkg and rpm allow: no blanks, slashes or leading dash.
 var packageName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9+._~-]*(:[a-z0-9-]+)?$`)
 
+// maxAsked is how many packages, and how many paths, can be asked for.
+const maxAsked = 4096
+
 // Validate reports every reason why the request can never succeed.
 func (r Request) Validate() error {
-	var errs []error
-	if len(r.Packages)+len(r.Paths) == 0 {
-		errs = append(errs, errors.New("nothing is asked for: name at least one package or path"))
+	var reasons sbxerr.Reasons
+	switch most := max(len(r.Packages), len(r.Paths)); {
+	case most == 0:
+		reasons.Add(errors.New("nothing is asked for: name at least one package or path"))
+	case most > maxAsked:
+		return sbxerr.New(sbxerr.Config, "fromhost.request", "%d packages or paths are more than %d", most, maxAsked)
 	}
 	for _, p := range r.Packages {
 		if !packageName.MatchString(p) {
-			errs = append(errs, fmt.Errorf("package name %q is malformed", p))
+			reasons.Add(fmt.Errorf("package name %q is malformed", sbxerr.Clip(p)))
 		}
 	}
 	for _, p := range r.Paths {
-		errs = append(errs, checkPath(p))
+		reasons.Add(checkPath(p))
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := reasons.Err(); err != nil {
 		return sbxerr.Wrap(sbxerr.Config, "fromhost.request", err)
 	}
 	return r.Limits.validate()

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	wire "github.com/caisson-run/caisson/initproto/files"
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // maxTime is the latest time that a plain tar header can hold, in the year 2242.
@@ -43,11 +44,11 @@ func (t *tree) place(i wire.Info) (skip bool, err error) {
 		t.dirs = t.dirs[:len(t.dirs)-1]
 	}
 	if len(t.dirs) == 0 {
-		return false, broken(fmt.Errorf("it sends %q out of order", clip(i.Path)))
+		return false, broken(fmt.Errorf("it sends %q out of order", sbxerr.Clip(i.Path)))
 	}
 	parent := &t.dirs[len(t.dirs)-1]
 	if name <= parent.last {
-		return false, broken(fmt.Errorf("it sends %q after %q", clip(i.Path), clip(parent.last)))
+		return false, broken(fmt.Errorf("it sends %q after %q", sbxerr.Clip(i.Path), sbxerr.Clip(parent.last)))
 	}
 	parent.last = name
 	skip = parent.skip || !plainName(name) || !copied(i, len(t.dirs)-1)
@@ -60,7 +61,7 @@ func (t *tree) place(i wire.Info) (skip bool, err error) {
 // top checks the entry that was asked for. Symlinks to it were followed inside.
 func (t *tree) top(i wire.Info) error {
 	if i.Path != "" || i.Type == wire.TypeSymlink {
-		return broken(fmt.Errorf("it starts with the %s %q", i.Type, clip(i.Path)))
+		return broken(fmt.Errorf("it starts with the %s %q", i.Type, sbxerr.Clip(i.Path)))
 	}
 	if i.Type == wire.TypeDir {
 		t.dirs = append(t.dirs, level{})

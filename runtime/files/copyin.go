@@ -96,7 +96,7 @@ func (in *copyIn) entry(u *upload, h *tar.Header, content io.Reader) error {
 	n, err := u.data(io.LimitReader(archiveContent{content}, i.Size))
 	in.bytes += n
 	if err == nil && n != i.Size {
-		return archiveError("%q has %d bytes of %d", clip(h.Name), n, i.Size)
+		return archiveError("%q has %d bytes of %d", sbxerr.Clip(h.Name), n, i.Size)
 	}
 	return err
 }
@@ -137,7 +137,7 @@ func entryFrom(h *tar.Header) (*wire.Info, error) {
 	case tar.TypeLink:
 		i.Type = wire.TypeLink
 	default:
-		return nil, archiveError("%q is neither a file, a directory nor a link (type %q)", clip(h.Name), h.Typeflag)
+		return nil, archiveError("%q is neither a file, a directory nor a link (type %q)", sbxerr.Clip(h.Name), h.Typeflag)
 	}
 	name, err := cleanName(h.Name)
 	if err != nil {
@@ -145,7 +145,7 @@ func entryFrom(h *tar.Header) (*wire.Info, error) {
 	}
 	if i.Path = name; name == "" {
 		if i.Type != wire.TypeDir {
-			return nil, archiveError("%q names no entry", clip(h.Name))
+			return nil, archiveError("%q names no entry", sbxerr.Clip(h.Name))
 		}
 		return nil, nil // the target itself
 	}
@@ -155,29 +155,29 @@ func entryFrom(h *tar.Header) (*wire.Info, error) {
 // cleanName returns a name as a plain path below the target: "" is the target.
 func cleanName(name string) (string, error) {
 	if strings.ContainsRune(name, 0) {
-		return "", archiveError("the name %q holds a NUL", clip(name))
+		return "", archiveError("the name %q holds a NUL", sbxerr.Clip(name))
 	}
 	if strings.HasPrefix(name, "/") {
-		return "", archiveError("the name %q is absolute", clip(name))
+		return "", archiveError("the name %q is absolute", sbxerr.Clip(name))
 	}
 	var elements []string
 	for element := range strings.SplitSeq(name, "/") {
 		switch {
 		case element == "" || element == ".":
 		case element == "..":
-			return "", archiveError("the name %q holds \"..\"", clip(name))
+			return "", archiveError("the name %q holds \"..\"", sbxerr.Clip(name))
 		case len(element) > wire.MaxName:
-			return "", archiveError("the name %q has an element of %d bytes, %d is the most", clip(name), len(element), wire.MaxName)
+			return "", archiveError("the name %q has an element of %d bytes, %d is the most", sbxerr.Clip(name), len(element), wire.MaxName)
 		default:
 			elements = append(elements, element)
 		}
 	}
 	if len(elements) > wire.MaxDepth {
-		return "", archiveError("the name %q is more than %d directories deep", clip(name), wire.MaxDepth)
+		return "", archiveError("the name %q is more than %d directories deep", sbxerr.Clip(name), wire.MaxDepth)
 	}
 	clean := strings.Join(elements, "/")
 	if len(clean) > wire.MaxPath {
-		return "", archiveError("the name %q has %d bytes, %d is the most", clip(name), len(clean), wire.MaxPath)
+		return "", archiveError("the name %q has %d bytes, %d is the most", sbxerr.Clip(name), len(clean), wire.MaxPath)
 	}
 	return clean, nil
 }
@@ -188,7 +188,7 @@ func cleanLink(i *wire.Info, h *tar.Header) error {
 	switch i.Type {
 	case wire.TypeSymlink:
 		if i.Link == "" || len(i.Link) > wire.MaxPath || strings.ContainsRune(i.Link, 0) {
-			return archiveError("the target of %q is empty, too long or holds a NUL", clip(h.Name))
+			return archiveError("the target of %q is empty, too long or holds a NUL", sbxerr.Clip(h.Name))
 		}
 	case wire.TypeLink:
 		target, err := cleanName(h.Linkname)
@@ -196,7 +196,7 @@ func cleanLink(i *wire.Info, h *tar.Header) error {
 			return err
 		}
 		if target == "" {
-			return archiveError("the hard link %q leads nowhere", clip(h.Name))
+			return archiveError("the hard link %q leads nowhere", sbxerr.Clip(h.Name))
 		}
 		i.Link = target
 	}

@@ -27,7 +27,7 @@ func (c *Client) CopyOut(ctx context.Context, path string, w io.Writer) (Copied,
 	}
 	base := baseOf(path)
 	if !plainName(base) {
-		return Copied{}, pathError("the name %q has control characters or is not UTF-8, which no archive gets", clip(base))
+		return Copied{}, pathError("the name %q has control characters or is not UTF-8, which no archive gets", sbxerr.Clip(base))
 	}
 	o := copyOut{
 		client: c, what: subject{"copy", path, true}, base: base,
@@ -87,7 +87,7 @@ func (o *copyOut) entry(i wire.Info) error {
 		return err
 	}
 	if o.sent == 1 && i.Type != wire.TypeDir && i.Type != wire.TypeFile {
-		return sbxerr.New(sbxerr.FileKind, "files.copy", "copy %q: it is a %s, only files and directories are copied", clip(o.what.path), i.Type)
+		return sbxerr.New(sbxerr.FileKind, "files.copy", "copy %q: it is a %s, only files and directories are copied", sbxerr.Clip(o.what.path), i.Type)
 	}
 	if skip {
 		o.leaveOut(i)
@@ -104,7 +104,7 @@ func (o *copyOut) entry(i wire.Info) error {
 
 func (o *copyOut) count(i wire.Info) error {
 	if o.sent++; o.sent > o.client.limits.ArchiveEntries {
-		return sbxerr.New(sbxerr.FileTooBig, "files.copy", "copy %q: there are more than %d entries", clip(o.what.path), o.client.limits.ArchiveEntries)
+		return sbxerr.New(sbxerr.FileTooBig, "files.copy", "copy %q: there are more than %d entries", sbxerr.Clip(o.what.path), o.client.limits.ArchiveEntries)
 	}
 	if i.Type == wire.TypeFile {
 		if i.Size > o.bytes {
@@ -132,7 +132,7 @@ func (o *copyOut) content(i wire.Info, skip bool) error {
 			return unexpected(kind)
 		}
 		if left -= int64(len(body)); left < 0 {
-			return broken(fmt.Errorf("%q is longer than it said", clip(i.Path)))
+			return broken(fmt.Errorf("%q is longer than it said", sbxerr.Clip(i.Path)))
 		}
 		if skip {
 			continue

@@ -17,15 +17,15 @@ func checkPath(p string) error {
 	case p == "":
 		return pathError("the path is empty")
 	case strings.ContainsRune(p, 0):
-		return pathError("path %q holds a NUL", clip(p))
+		return pathError("path %q holds a NUL", sbxerr.Clip(p))
 	case p[0] != '/':
-		return pathError("path %q is not absolute", clip(p))
+		return pathError("path %q is not absolute", sbxerr.Clip(p))
 	case len(p) > wire.MaxPath:
-		return pathError("path %q has %d bytes, %d is the most", clip(p), len(p), wire.MaxPath)
+		return pathError("path %q has %d bytes, %d is the most", sbxerr.Clip(p), len(p), wire.MaxPath)
 	}
 	for element := range strings.SplitSeq(p, "/") {
 		if len(element) > wire.MaxName {
-			return pathError("path %q has an element of %d bytes, %d is the most", clip(p), len(element), wire.MaxName)
+			return pathError("path %q has an element of %d bytes, %d is the most", sbxerr.Clip(p), len(element), wire.MaxName)
 		}
 	}
 	return nil
@@ -40,7 +40,7 @@ func checkTarget(p string) (string, error) {
 	trimmed := strings.TrimRight(p, "/")
 	switch path.Base(trimmed) {
 	case ".", "..": // of "/", too
-		return "", pathError("path %q names no entry of a directory", clip(p))
+		return "", pathError("path %q names no entry of a directory", sbxerr.Clip(p))
 	}
 	return trimmed, nil
 }
@@ -49,21 +49,12 @@ func pathError(format string, args ...any) error {
 	return sbxerr.New(sbxerr.FilePath, "files.check", format, args...)
 }
 
-// clip keeps messages short.
-func clip(s string) string {
-	const most = 200
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
-}
-
 // checkBelow refuses a path of an answer that is not plainly below a directory.
 // No honest process sends such a one.
 func checkBelow(p string) error {
 	for element := range strings.SplitSeq(p, "/") {
 		if element == "" || element == "." || element == ".." || len(element) > wire.MaxName {
-			return broken(fmt.Errorf("it names %q", clip(p)))
+			return broken(fmt.Errorf("it names %q", sbxerr.Clip(p)))
 		}
 	}
 	return nil
@@ -87,7 +78,7 @@ func (s subject) failure(f wire.Failure) error {
 	}
 	code, why := explain(f)
 	verb, _, _ := strings.Cut(s.verb, " ")
-	return sbxerr.Wrap(code, "files."+verb, fmt.Errorf("%s %q: %w", s.verb, clip(at), why))
+	return sbxerr.Wrap(code, "files."+verb, fmt.Errorf("%s %q: %w", s.verb, sbxerr.Clip(at), why))
 }
 
 func explain(f wire.Failure) (sbxerr.Code, error) {

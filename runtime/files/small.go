@@ -86,7 +86,7 @@ func checkListed(i wire.Info, n int64, r wire.Request) error {
 		return broken(fmt.Errorf("it lists more than %d entries", r.Limit))
 	}
 	if uint32(strings.Count(i.Path, "/")) >= r.Depth {
-		return broken(fmt.Errorf("it lists %q, deeper than asked", clip(i.Path)))
+		return broken(fmt.Errorf("it lists %q, deeper than asked", sbxerr.Clip(i.Path)))
 	}
 	return checkBelow(i.Path)
 }

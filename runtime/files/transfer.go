@@ -62,7 +62,7 @@ func (c *Client) content(what subject, most int64, told bool, w io.Writer) error
 }
 
 func tooManyBytes(what subject, most int64) error {
-	return sbxerr.New(sbxerr.FileTooBig, "files."+what.verb, "%s %q: there are more than %d bytes", what.verb, clip(what.path), most)
+	return sbxerr.New(sbxerr.FileTooBig, "files."+what.verb, "%s %q: there are more than %d bytes", what.verb, sbxerr.Clip(what.path), most)
 }
 
 // Write replaces the file at path, or makes it, with all of content: in one step
@@ -105,7 +105,7 @@ func (c *Client) Write(ctx context.Context, path string, mode *uint32, parents b
 func checkFile(path string) (string, error) {
 	trimmed, err := checkTarget(path)
 	if err == nil && trimmed != path {
-		return "", pathError("path %q ends with a slash, which no file's does", clip(path))
+		return "", pathError("path %q ends with a slash, which no file's does", sbxerr.Clip(path))
 	}
 	return trimmed, err
 }

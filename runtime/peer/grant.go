@@ -76,7 +76,7 @@ func (g Grant) CheckProfile(name string) error {
 	if name == "" || slices.Contains(allowed, name) {
 		return g.refusal()
 	}
-	return g.refusal(fmt.Errorf("profile %q is none of %s", name, strings.Join(allowed, ", ")))
+	return g.refusal(fmt.Errorf("profile %q is none of %s", sbxerr.Clip(name), strings.Join(allowed, ", ")))
 }
 
 // Network is the network mode of a sandbox whose request names none: empty, which

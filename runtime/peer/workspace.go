@@ -47,7 +47,7 @@ func (g Grant) CheckWorkspace(ctx context.Context, dir string, write bool) (*Dir
 	if err := g.NameWorkspace(dir); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, checkTimeout, fmt.Errorf("the file system of %q did not answer in %s", dir, checkTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, checkTimeout, fmt.Errorf("the file system of %q did not answer in %s", sbxerr.Clip(dir), checkTimeout))
 	defer cancel()
 	o, err := g.open(ctx, dir, write)
 	if err != nil {
@@ -59,7 +59,7 @@ func (g Grant) CheckWorkspace(ctx context.Context, dir string, write bool) (*Dir
 	}
 	d.UID, d.GID, d.Groups = g.caller.UID, g.caller.GID, g.caller.Groups
 	if err := errors.Join(ownsToWrite(g.caller, o.stat, write), coversNothing(d.File)); err != nil {
-		return nil, sbxerr.Wrap(sbxerr.Peer, op, errors.Join(fmt.Errorf("workspace %q: %w", dir, err), d.Close()))
+		return nil, sbxerr.Wrap(sbxerr.Peer, op, errors.Join(fmt.Errorf("workspace %q: %w", sbxerr.Clip(dir), err), d.Close()))
 	}
 	return d, nil
 }
@@ -81,14 +81,14 @@ func (g Grant) asRoot() bool { return g.rank == system || g.rank == root }
 // that could tell of the host.
 func (g Grant) NameWorkspace(dir string) error {
 	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || strings.ContainsRune(dir, 0) {
-		return sbxerr.New(sbxerr.Workspace, "peer.workspace", "workspace %q is not a clean absolute path", dir)
+		return sbxerr.New(sbxerr.Workspace, "peer.workspace", "workspace %q is not a clean absolute path", sbxerr.Clip(dir))
 	}
 	if g.rank == nested {
 		return g.refusal(errors.New("there are no workspaces of the host inside of a sandbox"))
 	}
 	roots := g.rule.Workspaces
 	if len(roots) > 0 && !slices.ContainsFunc(roots, func(r string) bool { return within(dir, r) }) {
-		return g.refusal(fmt.Errorf("workspace %q lies outside of %q", dir, roots))
+		return g.refusal(fmt.Errorf("workspace %q lies outside of %q", sbxerr.Clip(dir), roots))
 	}
 	return g.refusal()
 }
@@ -119,15 +119,15 @@ func explain(c Caller, dir string, write bool, err error) error {
 	}
 	switch {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return fmt.Errorf("%s may not %s workspace %q: %w", c, verb, dir, err)
+		return fmt.Errorf("%s may not %s workspace %q: %w", c, verb, sbxerr.Clip(dir), err)
 	case errors.Is(err, unix.EROFS):
-		return fmt.Errorf("workspace %q lies on a read-only file system: %w", dir, err)
+		return fmt.Errorf("workspace %q lies on a read-only file system: %w", sbxerr.Clip(dir), err)
 	case errors.Is(err, unix.ENOENT):
-		return fmt.Errorf("workspace %q does not exist: %w", dir, err)
+		return fmt.Errorf("workspace %q does not exist: %w", sbxerr.Clip(dir), err)
 	case errors.Is(err, unix.ENOTDIR):
-		return fmt.Errorf("workspace %q is not a directory: %w", dir, err)
+		return fmt.Errorf("workspace %q is not a directory: %w", sbxerr.Clip(dir), err)
 	case errors.Is(err, unix.ELOOP):
-		return fmt.Errorf("workspace %q has a symbolic link in its path; give the real path: %w", dir, err)
+		return fmt.Errorf("workspace %q has a symbolic link in its path; give the real path: %w", sbxerr.Clip(dir), err)
 	}
-	return fmt.Errorf("open workspace %q: %w", dir, err)
+	return fmt.Errorf("open workspace %q: %w", sbxerr.Clip(dir), err)
 }

@@ -33,25 +33,25 @@ type Port struct {
 // ParseAll reads what one request publishes. All that is wrong is refused at once,
 // with code sbxerr.Config.
 func ParseAll(texts []string) ([]Port, error) {
-	var all []Port
-	var errs []error
 	if len(texts) > Max {
-		errs = append(errs, fmt.Errorf("%d ports are more than %d", len(texts), Max))
+		return nil, sbxerr.New(sbxerr.Config, "ports.parse", "%d ports are more than %d", len(texts), Max)
 	}
+	var all []Port
+	var reasons sbxerr.Reasons // two ports can be in each other's way
 	for _, text := range texts {
 		p, err := parse(text)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("publish %.100q: %w", text, err))
+			reasons.Add(fmt.Errorf("publish %.100q: %w", text, err))
 			continue
 		}
 		for _, q := range all {
 			if p.meets(q) {
-				errs = append(errs, fmt.Errorf("publish %q: port %d of the host is published already, by %q", text, p.Host, q))
+				reasons.Add(fmt.Errorf("publish %q: port %d of the host is published already, by %q", sbxerr.Clip(text), p.Host, q))
 			}
 		}
 		all = append(all, p)
 	}
-	return all, sbxerr.WithRemedy(sbxerr.Config, "ports.parse", errors.Join(errs...), remedy)
+	return all, sbxerr.WithRemedy(sbxerr.Config, "ports.parse", reasons.Err(), remedy)
 }
 
 // parse reads [ADDRESS:]PORT:PORT.
@@ -91,7 +91,7 @@ func parseAddress(text string) (netip.Addr, error) {
 	case err != nil:
 		return a, fmt.Errorf("%.100q is no address", text)
 	case a.Zone() != "" || a.Is4In6() || a.IsMulticast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-		return a, fmt.Errorf("nothing can listen on the address %q", text)
+		return a, fmt.Errorf("nothing can listen on the address %q", sbxerr.Clip(text))
 	}
 	return a, nil
 }

@@ -164,3 +164,18 @@ func (d *Daemon) OpenFiles(t testing.TB) int {
 	}
 	return len(entries)
 }
+
+// PeakMemory is the most memory that the daemon had so far, in bytes.
+func (d *Daemon) PeakMemory(t testing.TB) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(status), "VmHWM:")
+	var kib int64
+	if _, err := fmt.Sscan(after, &kib); err != nil {
+		t.Fatalf("the daemon's status says no VmHWM: %v", err)
+	}
+	return kib << 10
+}
