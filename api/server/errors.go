@@ -1,7 +1,6 @@
 package server
 
 import (
-	"errors"
 	"net/http"
 	"strings"
 
@@ -21,10 +20,11 @@ func fail(err error) error {
 	if err == nil {
 		return nil
 	}
-	e := api.Explain(err)
-	out := connect.NewError(statusOf(e.Code), errors.New(clipped(e.Error())))
+	e := *api.Explain(err)
+	e.Message, e.Cause, e.Remedy = clipped(e.Message), clipped(e.Cause), clipped(e.Remedy)
+	out := connect.NewError(statusOf(e.Code), &e)
 	detail, err := connect.NewErrorDetail(&caissonv1.ErrorDetail{
-		Code: string(e.Code), Message: clipped(e.Message), Cause: clipped(e.Cause), Remedy: clipped(e.Remedy),
+		Code: string(e.Code), Message: e.Message, Cause: e.Cause, Remedy: e.Remedy,
 		Class: string(e.Class), Retryable: e.Retryable,
 	})
 	if err == nil { // it only fails for what is not UTF-8

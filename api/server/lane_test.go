@@ -294,7 +294,7 @@ func TestQuietLane(t *testing.T) {
 	t.Parallel()
 	s := told{stdout: make(chan string)}
 	const timeout = 200 * time.Millisecond
-	h := boundBody(New(Deps{Sandboxes: s, WriteTimeout: timeout}), timeout)
+	h := New(Deps{Sandboxes: s, WriteTimeout: timeout, ReadTimeout: timeout})
 	socket := serveSlow(t, h, time.Hour, time.Hour)
 	stream := startRun(t, socket)
 	s.stdout <- "x"

@@ -30,13 +30,13 @@ type Admit func(peer.Caller) error
 // says. Serve then puts the caller into the context of its requests, or answers
 // with admit's refusal before the body is read.
 func Identify(l *net.UnixListener, admit Admit) net.Listener {
-	return &identified{UnixListener: l, admit: admit, held: map[string]int{}}
+	return &identified{UnixListener: l, admit: admit, held: newAmounts()}
 }
 
 // IdentifyNested is Identify for the socket that lies inside of a sandbox:
 // whoever reaches it is that sandbox, whatever its ids are.
 func IdentifyNested(l *net.UnixListener, sandbox string, admit Admit) net.Listener {
-	return &identified{UnixListener: l, admit: admit, sandbox: sandbox, held: map[string]int{}}
+	return &identified{UnixListener: l, admit: admit, sandbox: sandbox, held: newAmounts()}
 }
 
 // identified is a listener that knows its callers.
@@ -44,9 +44,7 @@ type identified struct {
 	*net.UnixListener
 	admit   Admit
 	sandbox string
-
-	mu   sync.Mutex
-	held map[string]int // connections by the name of their bound
+	held    *amounts // connections
 }
 
 // Accept returns the next connection that does not exceed its caller's bounds.
@@ -77,12 +75,6 @@ func (l *identified) identify(conn *net.UnixConn) *peerAddr {
 	return &peerAddr{caller: c, refusal: l.admit(c)}
 }
 
-// bound is a number of connections that some callers share.
-type bound struct {
-	name string
-	most int
-}
-
 func boundsOf(who *peerAddr) []bound {
 	switch {
 	case who.refusal != nil:
@@ -98,27 +90,10 @@ func boundsOf(who *peerAddr) []bound {
 // enter counts a connection, if it is within all of its bounds.
 func (l *identified) enter(who *peerAddr) (leave func(), ok bool) {
 	bounds := boundsOf(who)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, b := range bounds {
-		if l.held[b.name] >= b.most {
-			return nil, false
-		}
+	if !l.held.take(bounds, 1) {
+		return nil, false
 	}
-	for _, b := range bounds {
-		l.held[b.name]++
-	}
-	return sync.OnceFunc(func() { l.leave(bounds) }), true
-}
-
-func (l *identified) leave(bounds []bound) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, b := range bounds {
-		if l.held[b.name]--; l.held[b.name] == 0 {
-			delete(l.held, b.name)
-		}
-	}
+	return sync.OnceFunc(func() { l.held.give(bounds, 1) }), true
 }
 
 // peerConn is a connection that knows its caller.

@@ -478,9 +478,9 @@ func TestPeerFlood(t *testing.T) {
 	}
 	deadline := time.Now().Add(30 * time.Second)
 	for {
-		listener.mu.Lock()
-		left := len(listener.held)
-		listener.mu.Unlock()
+		listener.held.mu.Lock()
+		left := len(listener.held.held)
+		listener.held.mu.Unlock()
 		if left == 0 {
 			break
 		}

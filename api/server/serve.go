@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"time"
@@ -17,8 +16,8 @@ const (
 	maxConnections    = 1024
 	maxHeaderBytes    = 64 << 10
 	readHeaderTimeout = 10 * time.Second
-	readBodyTimeout   = 30 * time.Second // of HTTP/1, where no body is a stream
 	idleTimeout       = 2 * time.Minute
+	maxStreams        = 100 // of one connection; RFC 9113 advises against fewer
 )
 
 // Serve is ServeUntil with a last that ends grace after ctx.
@@ -58,43 +57,15 @@ func NewHTTP(h http.Handler) *http.Server {
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           refusePeers(boundBody(h, readBodyTimeout)),
+		Handler:           refusePeers(h),
 		ConnContext:       withPeer,
 		Protocols:         &protocols,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
-		HTTP2:             &http.HTTP2Config{WriteByteTimeout: writeTimeout}, // closes what boundWrites cannot reach
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams,
+			WriteByteTimeout:     writeTimeout, // closes what boundWrites cannot reach
+		},
 	}
-}
-
-// boundBody gives the body of an HTTP/1 request a time in which it must have
-// come. An HTTP/2 body may be standard input, which takes as long as it takes.
-func boundBody(h http.Handler, timeout time.Duration) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ProtoMajor == 1 {
-			control := http.NewResponseController(w)
-			if err := control.SetReadDeadline(time.Now().Add(timeout)); err != nil {
-				http.Error(w, "no read deadline", http.StatusInternalServerError)
-				return
-			}
-			r.Body = &bodyUntilEnd{r.Body, control}
-		}
-		h.ServeHTTP(w, r)
-	})
-}
-
-// bodyUntilEnd lifts the read deadline where the body ends: from there on, the
-// server reads only to notice that the caller went away.
-type bodyUntilEnd struct {
-	io.ReadCloser
-	control *http.ResponseController
-}
-
-func (b *bodyUntilEnd) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if errors.Is(err, io.EOF) {
-		_ = b.control.SetReadDeadline(time.Time{}) // it worked when the deadline was set
-	}
-	return n, err
 }

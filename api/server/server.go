@@ -102,6 +102,8 @@ type Deps struct {
 	// WriteTimeout ends a call whose caller takes nothing of its answer for so
 	// long; 0 is 30 s.
 	WriteTimeout time.Duration
+	// ReadTimeout is how long a message of a caller may take to come; 0 is 30 s.
+	ReadTimeout time.Duration
 }
 
 // New returns the API as an HTTP handler. Serve says how to serve it.
@@ -115,6 +117,7 @@ func New(d Deps) http.Handler {
 		connect.WithCodec(strictJSON{"json"}),
 		connect.WithCodec(strictJSON{"json; charset=utf-8"}),
 		connect.WithRecover(recovered(d.Log)),
+		connect.WithInterceptors(decodes{}),
 	)
 	lanes := newLanes()
 	mux := http.NewServeMux()
@@ -125,7 +128,7 @@ func New(d Deps) http.Handler {
 	mux.Handle(caissonv1connect.NewSystemServiceHandler(system{d.System}, options))
 	mux.Handle(caissonv1connect.NewNetworkServiceHandler(network{d.Network}, options))
 	mux.Handle(caissonv1connect.NewFileServiceHandler(fileService{d.Files}, options))
-	return boundWrites(mux, d.WriteTimeout)
+	return boundWrites(newIntake(d.ReadTimeout).serve(mux), d.WriteTimeout)
 }
 
 // recovered turns a panic of a handler into SBX-001 for its caller, and keeps

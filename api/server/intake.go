@@ -1,0 +1,219 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// readTimeout is how long a message of a caller may take to come. A caller that
+// sends a stream may say nothing for ever between two messages, after the first.
+const readTimeout = 30 * time.Second
+
+// How much of messages that are not decoded yet the daemon holds for whom, in
+// bytes. Their buffers are up to three times as large. Who sends one message after
+// the other never comes near.
+const (
+	maxUndecoded     = 128 << 20
+	maxUndecodedUser = 32 << 20              // of one user, or one sandbox
+	maxUndecodedBox  = 48 << 20              // of all sandboxes together
+	maxUndecodedRest = maxUndecoded - 32<<20 // of all but root
+)
+
+// openCost is counted for a call before its first message is there: about what the
+// server needs for it.
+const openCost = 16 << 10
+
+// intake bounds what callers send: a message must come soon, and those that are on
+// their way must fit into the daemon.
+type intake struct {
+	timeout time.Duration
+	held    *amounts
+}
+
+func newIntake(timeout time.Duration) *intake {
+	if timeout == 0 {
+		timeout = readTimeout
+	}
+	return &intake{timeout: timeout, held: newAmounts()}
+}
+
+func undecodedOf(ctx context.Context) []bound {
+	all, rest := bound{"all", maxUndecoded}, bound{"not root", maxUndecodedRest}
+	c, known := peer.FromContext(ctx)
+	switch own := (bound{c.String(), maxUndecodedUser}); {
+	case !known || c.Sandbox == "" && c.UID == 0:
+		return []bound{all}
+	case c.Sandbox != "":
+		return []bound{own, {"sandboxes", maxUndecodedBox}, rest, all}
+	default:
+		return []bound{own, rest, all}
+	}
+}
+
+// serve puts the bounds on the body of each request for h.
+func (i *intake) serve(h http.Handler) http.Handler {
+	writer := connect.NewErrorWriter()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength == 0 {
+			h.ServeHTTP(w, r)
+			return
+		}
+		b := &incoming{ReadCloser: r.Body, intake: i, bounds: undecodedOf(r.Context()), control: http.NewResponseController(w), http1: r.ProtoMajor == 1}
+		defer b.end()
+		if err := b.begin(); err != nil {
+			_ = writer.Write(w, r, fail(err)) // who does not read it knows no better
+			return
+		}
+		r = r.WithContext(context.WithValue(r.Context(), incomingKey{}, b))
+		r.Body = b
+		h.ServeHTTP(w, r)
+	})
+}
+
+type incomingKey struct{}
+
+// incoming is the body of a request.
+type incoming struct {
+	io.ReadCloser
+	intake  *intake
+	bounds  []bound
+	control *http.ResponseController
+	http1   bool
+
+	mu      sync.Mutex
+	held    int // bytes that are counted
+	timer   *time.Timer
+	awaited bool // the timer runs: a message is due
+	late    bool // it rang
+	read    bool // there is no more of the body
+	ended   bool // and nobody may touch the response any more
+}
+
+func (b *incoming) begin() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.countLocked(openCost); err != nil {
+		return err
+	}
+	b.awaited = true
+	b.timer = time.AfterFunc(b.intake.timeout, b.giveUp)
+	return nil
+}
+
+func (b *incoming) countLocked(n int) error {
+	if !b.intake.held.take(b.bounds, n) {
+		return sbxerr.WithRemedy(sbxerr.Busy, "server.read", errors.New("too much of other requests of this caller, or of others, is on its way"),
+			"retry later, or send fewer large requests at once")
+	}
+	b.held += n
+	return nil
+}
+
+// Read implements [io.Reader].
+func (b *incoming) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n > 0 && b.held < maxMessage && !b.ended { // the rest of one that is too large is dropped
+		if err := b.countLocked(n); err != nil {
+			return 0, fail(err)
+		}
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		b.read = true
+		b.restLocked()
+	case err != nil && b.late:
+		err = fail(sbxerr.New(sbxerr.Deadline, "server.read", "the request did not come whole within %v", b.intake.timeout))
+	case n > 0 && !b.awaited:
+		b.awaited = true
+		b.timer.Reset(b.intake.timeout)
+	}
+	return n, err
+}
+
+// decoded says that what came makes a message, and is held by nobody else any more.
+func (b *incoming) decoded() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.restLocked()
+	b.intake.held.give(b.bounds, b.held)
+	b.held = 0
+}
+
+func (b *incoming) restLocked() {
+	if b.timer != nil && b.awaited {
+		b.timer.Stop()
+		b.awaited = false
+	}
+}
+
+// giveUp ends the reading, unless the timer rang for what has come by now.
+func (b *incoming) giveUp() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.awaited && !b.ended {
+		b.late = true
+		_ = b.control.SetReadDeadline(time.Unix(1, 0)) // every server that there is can
+	}
+}
+
+// end is the end of the handler. An HTTP/1 server then reads what is left of a
+// body, to go on with the connection: that has its time too.
+func (b *incoming) end() {
+	b.decoded()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = true
+	if b.http1 && !b.read && !b.late {
+		_ = b.control.SetReadDeadline(time.Now().Add(b.intake.timeout))
+	}
+}
+
+// decodes is the interceptor that tells a body what was decoded of it.
+type decodes struct{}
+
+// WrapUnary implements [connect.Interceptor].
+func (decodes) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+		if b, ok := ctx.Value(incomingKey{}).(*incoming); ok {
+			b.decoded()
+		}
+		return next(ctx, r)
+	}
+}
+
+// WrapStreamingClient implements [connect.Interceptor].
+func (decodes) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// WrapStreamingHandler implements [connect.Interceptor].
+func (decodes) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		if b, ok := ctx.Value(incomingKey{}).(*incoming); ok {
+			conn = &decodedConn{conn, b}
+		}
+		return next(ctx, conn)
+	}
+}
+
+type decodedConn struct {
+	connect.StreamingHandlerConn
+	body *incoming
+}
+
+// Receive implements [connect.StreamingHandlerConn].
+func (c *decodedConn) Receive(m any) error {
+	defer c.body.decoded()
+	return c.StreamingHandlerConn.Receive(m)
+}

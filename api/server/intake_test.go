@@ -1,0 +1,208 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net/http"
+	goruntime "runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/peer"
+)
+
+// listing is a runtime that lists nothing, and whose runs end with their input.
+type listing struct{ Sandboxes }
+
+func (listing) List(context.Context) ([]runtime.Info, error) { return nil, nil }
+
+func (listing) Run(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+	_, err := io.Copy(io.Discard, rio.Stdin)
+	return &runtime.Result{}, errors.Join(err, context.Cause(ctx))
+}
+
+// serveUsers serves on a socket where X-User says whose call it is, and root's is
+// one without.
+func serveUsers(t *testing.T, timeout time.Duration) (socket string) {
+	h := New(Deps{Sandboxes: listing{}, ReadTimeout: timeout})
+	return serveSlow(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := peer.User(0, 0, nil, 1)
+		if sandbox := r.Header.Get("X-User"); sandbox != "" {
+			c = peer.User(1000, 1000, nil, 1).In(sandbox)
+		}
+		h.ServeHTTP(w, r.WithContext(peer.NewContext(r.Context(), c)))
+	}), time.Hour, time.Hour)
+}
+
+// stalled is a body that ends only with its request.
+type stalled struct {
+	io.Reader
+	ctx context.Context
+}
+
+func (s stalled) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if errors.Is(err, io.EOF) {
+		<-s.ctx.Done()
+		err = s.ctx.Err()
+	}
+	return n, err
+}
+
+// stall posts n bytes and does not end the body. It returns the answer.
+func stall(t *testing.T, c *http.Client, user string, n int64) (status int, answer string) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	body := stalled{io.LimitReader(zeros{}, n), ctx}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://x/caisson.v1.SandboxService/List", body)
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	req.Header.Set("Content-Type", "application/proto")
+	req.Header.Set("X-User", user)
+	res, err := c.Do(req)
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	defer res.Body.Close()
+	text, _ := io.ReadAll(res.Body)
+	cancel() // the client waits for what sends the body
+	return res.StatusCode, string(text)
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// TestStalledBodies has a sandbox that sends 400 large requests and ends none. The
+// memory stays bounded, others are served meanwhile, and each gets its answer.
+func TestStalledBodies(t *testing.T) {
+	socket := serveUsers(t, 3*time.Second)
+	client := client2(t, socket, new(atomic.Bool))
+	goruntime.GC()
+	var before goruntime.MemStats
+	goruntime.ReadMemStats(&before)
+	var busy, late atomic.Int32
+	var calls sync.WaitGroup
+	for range 400 {
+		calls.Go(func() {
+			switch status, answer := stall(t, client, "a", maxMessage-64<<10); {
+			case status == http.StatusTooManyRequests && strings.Contains(answer, "on its way"):
+				busy.Add(1)
+			case status == http.StatusGatewayTimeout && strings.Contains(answer, "did not come whole within 3s"):
+				late.Add(1)
+			default:
+				t.Errorf("%d %.200s", status, answer)
+			}
+		})
+	}
+	ended := make(chan struct{})
+	go func() { calls.Wait(); close(ended) }()
+	peak := uint64(0)
+	other := caissonv1connect.NewSandboxServiceClient(client2(t, socket, new(atomic.Bool)), "http://x")
+	for open := true; open; {
+		select {
+		case <-ended:
+			open = false
+		case <-time.After(20 * time.Millisecond):
+		}
+		begun := time.Now()
+		if _, err := other.List(t.Context(), connect.NewRequest(&caissonv1.ListRequest{})); err != nil || time.Since(begun) > 2*time.Second {
+			t.Errorf("another caller: %v after %v", err, time.Since(begun))
+		}
+		var now goruntime.MemStats
+		goruntime.ReadMemStats(&now)
+		peak = max(peak, now.HeapAlloc)
+	}
+	if grown := int64(peak) - int64(before.HeapAlloc); grown > 384<<20 {
+		t.Errorf("the heap grew by %d MiB", grown>>20)
+	}
+	if busy.Load() == 0 || late.Load() == 0 {
+		t.Errorf("%d were refused, %d were late", busy.Load(), late.Load())
+	}
+	if status, answer := stall(t, client, "a", 1<<10); status != http.StatusGatewayTimeout { // all is given back
+		t.Errorf("afterwards: %d %s", status, answer)
+	}
+}
+
+// TestStalledMessage has a stream whose second message does not come whole, and
+// one that says nothing for long.
+func TestStalledMessage(t *testing.T) {
+	const timeout = 300 * time.Millisecond
+	socket := serveUsers(t, timeout)
+	for name, whole := range map[string]bool{"a part of a message": false, "silence": true} {
+		t.Run(name, func(t *testing.T) {
+			r, w := io.Pipe()
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/caisson.v1.SandboxService/Run", r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", "application/connect+json")
+			start := `{"start": {"exec": {"args": ["x"], "stdin": true}}}`
+			go func() {
+				_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(start))), start...))
+				if whole {
+					time.Sleep(4 * timeout)
+					_ = w.Close()
+				} else {
+					_, _ = w.Write([]byte{0, 0, 0, 1, 0, '{'})
+				}
+			}()
+			res, err := client2(t, socket, new(atomic.Bool)).Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			answer, err := io.ReadAll(res.Body)
+			if err != nil || bytes.Contains(answer, []byte("SBX-003")) == whole || bytes.Contains(answer, []byte(`"result"`)) != whole {
+				t.Errorf("%q, %v", answer, err)
+			}
+		})
+	}
+}
+
+// TestUndecodedBounds: a caller has a bound of its own, and cannot use up root's.
+func TestUndecodedBounds(t *testing.T) {
+	ann, bob := peer.User(1001, 1001, nil, 1), peer.User(1002, 1002, nil, 1)
+	in := newIntake(0)
+	as := func(c peer.Caller, mib int) bool {
+		return in.held.take(undecodedOf(peer.NewContext(t.Context(), c)), mib<<20)
+	}
+	for _, step := range []struct {
+		name string
+		c    peer.Caller
+		mib  int
+		ok   bool
+	}{
+		{"a sandbox", ann.In("one"), 32, true},
+		{"more of it, as somebody else", bob.In("one"), 1, false},
+		{"sandboxes together", ann.In("two"), 17, false},
+		{"another sandbox", ann.In("two"), 16, true},
+		{"who made them", ann, 32, true},
+		{"more of that", ann, 1, false},
+		{"another user", bob, 16, true},
+		{"all but root", bob, 1, false},
+		{"root", peer.User(0, 0, nil, 1), 32, true},
+		{"all", peer.User(0, 0, nil, 1), 1, false},
+	} {
+		if as(step.c, step.mib) != step.ok {
+			t.Errorf("%s: want %v", step.name, step.ok)
+		}
+	}
+}
