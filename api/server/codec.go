@@ -34,6 +34,9 @@ func (strictJSON) Unmarshal(data []byte, message any) error {
 	if len(data) == 0 {
 		return sbxerr.New(sbxerr.APIUsage, "server.decode", "the body is empty, send a JSON object such as {}")
 	}
+	if len(data) > smallMessage && jsonElements(data) > maxElements {
+		return errElements()
+	}
 	if err := protojson.Unmarshal(data, m); err != nil {
 		err = suggestField(err, m.ProtoReflect().Descriptor())
 		return sbxerr.New(sbxerr.APIUsage, "server.decode", "%s", clipped(err.Error())) // which quotes names of any length

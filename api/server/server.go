@@ -114,6 +114,7 @@ func New(d Deps) http.Handler {
 	options := connect.WithHandlerOptions(
 		connect.WithReadMaxBytes(maxMessage),
 		connect.WithCompression("gzip", nil, nil), // costs more than it saves on a local socket
+		connect.WithCodec(plainProto{}),
 		connect.WithCodec(strictJSON{"json"}),
 		connect.WithCodec(strictJSON{"json; charset=utf-8"}),
 		connect.WithRecover(recovered(d.Log)),
