@@ -40,13 +40,12 @@ func (s *fileServer) read(r files.Request) error {
 		return err
 	}
 	defer syscall.Close(fd)
-	if r.Offset > 0 {
-		if _, err := syscall.Seek(fd, r.Offset, 0); err != nil {
-			return failedAt(r.Path, err)
-		}
+	beyond, err := seek(fd, r.Offset, i.Size)
+	if err != nil {
+		return failedAt(r.Path, err)
 	}
 	i.Path = r.Path
-	if err := s.send(i.Frame()); err != nil {
+	if err := s.send(i.Frame()); err != nil || beyond {
 		return err
 	}
 	limit := r.Limit
@@ -55,6 +54,23 @@ func (s *fileServer) read(r files.Request) error {
 	}
 	_, err = s.sendFrom(fd, r.Path, limit)
 	return err
+}
+
+// seek goes to an offset of a file, and tells where that is beyond all that there
+// is. The kernel calls it invalid where no file can be so long.
+func seek(fd int, offset, size int64) (beyond bool, err error) {
+	if offset == 0 {
+		return false, nil
+	}
+	const last = 1<<63 - 1 - files.MaxData // from which on nothing can be read
+	if size > 0 && offset >= size || offset > last {
+		return true, nil
+	}
+	_, err = syscall.Seek(fd, offset, 0)
+	if err == syscall.EINVAL {
+		return true, nil
+	}
+	return false, err
 }
 
 // write replaces a file in one step: readers see the old one or the new one,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -109,7 +110,7 @@ func TestRead(t *testing.T) {
 		want           string
 	}{
 		{0, 0, content}, {5, 3, "567"}, {int64(len(content)) - 2, 0, "ef"}, {int64(len(content)) - 2, 100, "ef"},
-		{int64(len(content)) + 5, 0, ""}, {1, 300000, content[1:300001]},
+		{int64(len(content)) + 5, 0, ""}, {math.MaxInt64, 0, ""}, {math.MaxInt64, math.MaxInt64, ""}, {1, 300000, content[1:300001]},
 	} {
 		var b bytes.Buffer
 		var info Info
@@ -121,6 +122,13 @@ func TestRead(t *testing.T) {
 	var b bytes.Buffer
 	if err := s.Read(ctx, "/proc/self/comm", 0, 0, func(Info) error { return nil }, &b); err != nil || b.String() != "caisson-init\n" {
 		t.Errorf("a file without a size: %q, %v", &b, err)
+	}
+	write(t, dir+"/empty", "", 0o644)
+	for _, path := range []string{"/proc/self/comm", dir + "/empty"} {
+		b.Reset()
+		if err := s.Read(ctx, path, math.MaxInt64, 0, func(Info) error { return nil }, &b); err != nil || b.Len() > 0 {
+			t.Errorf("beyond %s: %q, %v", path, &b, err)
+		}
 	}
 	if err := syscall.Mkfifo(dir+"/fifo", 0o666); err != nil {
 		t.Fatal(err)
