@@ -8,7 +8,9 @@ import (
 
 // copyOut sends an entry and all below it. A symlink to it is followed, those
 // below are not. Directories come before what is in them. A FIFO, socket or device
-// is sent as what it is: it has no content.
+// is sent as what it is: it has no content. So is, as if it were a device, what the
+// sandbox's user may not read, and a file system of the kernel's own, such as that at
+// /proc: who copies is told that it was left out.
 func (s *fileServer) copyOut(path string) error {
 	path, err := resolveLinks(path)
 	if err != nil {
@@ -23,16 +25,22 @@ func (s *fileServer) sendTree(dir int, name, path string, depth int) error {
 		return failedAt(path, syscall.ENAMETOOLONG)
 	}
 	fd, i, err := openEntry(dir, name, path)
+	i.Path = path
+	if path != "" && isDenied(err) {
+		return s.sendClosed(i)
+	}
 	if err != nil {
 		return err
 	}
-	i.Path = path
 	switch i.Type {
 	case files.TypeFile:
 		defer syscall.Close(fd)
 		return s.sendFile(fd, i)
 	case files.TypeDir:
 		defer syscall.Close(fd)
+		if path != "" && isKernels(fd) && !isKernels(dir) {
+			return s.sendClosed(i)
+		}
 		if depth == 0 {
 			return failedFor(files.ReasonDepth, path)
 		}
@@ -43,6 +51,32 @@ func (s *fileServer) sendTree(dir int, name, path string, depth int) error {
 		}
 	}
 	return s.send(i.Frame())
+}
+
+// sendClosed sends an entry as one whose content nobody gets.
+func (s *fileServer) sendClosed(i files.Info) error {
+	i.Type = files.TypeDevice
+	return s.send(i.Frame())
+}
+
+// isDenied holds for the errors of opening what its owner keeps from others.
+func isDenied(err error) bool {
+	failed, ok := err.(*fileFailure)
+	return ok && (failed.Errno == syscall.EACCES || failed.Errno == syscall.EPERM)
+}
+
+// isKernels holds in proc(5), sysfs(5) and cgroups(7).
+func isKernels(fd int) bool {
+	const proc, sysfs, cgroup, cgroup2 = 0x9fa0, 0x62656572, 0x27e0eb, 0x63677270 // statfs(2)
+	var stat syscall.Statfs_t
+	if syscall.Fstatfs(fd, &stat) != nil {
+		return false
+	}
+	switch stat.Type {
+	case proc, sysfs, cgroup, cgroup2:
+		return true
+	}
+	return false
 }
 
 // openEntry describes an entry, and opens it if it is a file or a directory. One

@@ -19,7 +19,8 @@ const maxLeftOut = 10
 // regular files, directories, and symlinks that stay in the tree; named below
 // the last element of path, or "." where that is "/", "." or ".."; without
 // owners and set-id bits, times in whole seconds. A further name of a file is a
-// copy. A symlink at path is followed. What is left out is in Copied. An error
+// copy. A symlink at path is followed. What is left out is in Copied; below path,
+// that is also what the sandbox's user may not read, and /proc and /sys. An error
 // of w is returned as it is; after any error, the tar has no proper end.
 func (c *Client) CopyOut(ctx context.Context, path string, w io.Writer) (Copied, error) {
 	if err := checkPath(path); err != nil {
