@@ -3,8 +3,10 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +30,9 @@ const (
 	maxUndecodedRest = maxUndecoded - 32<<20 // of all but root
 )
 
+// keptFactor is how much more of what is decoded is held, while calls use it.
+const keptFactor = 4
+
 // openCost is counted for a call before its first message is there: about what the
 // server needs for it.
 const openCost = 16 << 10
@@ -36,14 +41,15 @@ const openCost = 16 << 10
 // their way must fit into the daemon.
 type intake struct {
 	timeout time.Duration
-	held    *amounts
+	coming  *amounts // bytes that are not decoded
+	kept    *amounts // bytes that are, and in use
 }
 
 func newIntake(timeout time.Duration) *intake {
 	if timeout == 0 {
 		timeout = readTimeout
 	}
-	return &intake{timeout: timeout, held: newAmounts()}
+	return &intake{timeout: timeout, coming: newAmounts(), kept: newAmounts()}
 }
 
 func undecodedOf(ctx context.Context) []bound {
@@ -57,6 +63,15 @@ func undecodedOf(ctx context.Context) []bound {
 	default:
 		return []bound{own, rest, all}
 	}
+}
+
+// wider is bounds for what is decoded.
+func wider(bounds []bound) []bound {
+	wide := slices.Clone(bounds)
+	for i := range wide {
+		wide[i].most *= keptFactor
+	}
+	return wide
 }
 
 // serve puts the bounds on the body of each request for h.
@@ -90,7 +105,8 @@ type incoming struct {
 	http1   bool
 
 	mu      sync.Mutex
-	held    int // bytes that are counted
+	held    int // bytes that came
+	kept    int // bytes that are decoded
 	timer   *time.Timer
 	awaited bool // the timer runs: a message is due
 	late    bool // it rang
@@ -110,12 +126,16 @@ func (b *incoming) begin() error {
 }
 
 func (b *incoming) countLocked(n int) error {
-	if !b.intake.held.take(b.bounds, n) {
-		return sbxerr.WithRemedy(sbxerr.Busy, "server.read", errors.New("too much of other requests of this caller, or of others, is on its way"),
-			"retry later, or send fewer large requests at once")
+	if !b.intake.coming.take(b.bounds, n) {
+		return errTooMuch("on its way from")
 	}
 	b.held += n
 	return nil
+}
+
+func errTooMuch(where string) error {
+	return sbxerr.WithRemedy(sbxerr.Busy, "server.read", fmt.Errorf("too much is %s other calls of this caller, or of others", where),
+		"retry later, or make fewer calls with large requests at once")
 }
 
 // Read implements [io.Reader].
@@ -141,13 +161,33 @@ func (b *incoming) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decoded says that what came makes a message, and is held by nobody else any more.
-func (b *incoming) decoded() {
+// decoded says that what came is a message now. A large one counts until it is
+// forgotten: it may hold the input of a command that reads none.
+func (b *incoming) decoded() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.restLocked()
-	b.intake.held.give(b.bounds, b.held)
+	size := b.held
+	b.intake.coming.give(b.bounds, size)
 	b.held = 0
+	if size < smallMessage || b.ended {
+		return nil
+	}
+	if !b.intake.kept.take(wider(b.bounds), size) {
+		return errTooMuch("held for")
+	}
+	b.kept += size
+	return nil
+}
+
+// forget says that nobody needs what was decoded any more.
+func (b *incoming) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.kept > 0 {
+		b.intake.kept.give(wider(b.bounds), b.kept)
+		b.kept = 0
+	}
 }
 
 func (b *incoming) restLocked() {
@@ -170,50 +210,14 @@ func (b *incoming) giveUp() {
 // end is the end of the handler. An HTTP/1 server then reads what is left of a
 // body, to go on with the connection: that has its time too.
 func (b *incoming) end() {
-	b.decoded()
+	b.forget()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ended = true
+	b.restLocked()
+	b.intake.coming.give(b.bounds, b.held)
+	b.held = 0
 	if b.http1 && !b.read && !b.late {
 		_ = b.control.SetReadDeadline(time.Now().Add(b.intake.timeout))
 	}
-}
-
-// decodes is the interceptor that tells a body what was decoded of it.
-type decodes struct{}
-
-// WrapUnary implements [connect.Interceptor].
-func (decodes) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
-	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
-		if b, ok := ctx.Value(incomingKey{}).(*incoming); ok {
-			b.decoded()
-		}
-		return next(ctx, r)
-	}
-}
-
-// WrapStreamingClient implements [connect.Interceptor].
-func (decodes) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
-	return next
-}
-
-// WrapStreamingHandler implements [connect.Interceptor].
-func (decodes) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
-	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		if b, ok := ctx.Value(incomingKey{}).(*incoming); ok {
-			conn = &decodedConn{conn, b}
-		}
-		return next(ctx, conn)
-	}
-}
-
-type decodedConn struct {
-	connect.StreamingHandlerConn
-	body *incoming
-}
-
-// Receive implements [connect.StreamingHandlerConn].
-func (c *decodedConn) Receive(m any) error {
-	defer c.body.decoded()
-	return c.StreamingHandlerConn.Receive(m)
 }

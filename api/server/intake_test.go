@@ -20,6 +20,7 @@ import (
 	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // listing is a runtime that lists nothing, and whose runs end with their input.
@@ -93,7 +94,7 @@ func (zeros) Read(p []byte) (int, error) {
 // TestStalledBodies has a sandbox that sends 400 large requests and ends none. The
 // memory stays bounded, others are served meanwhile, and each gets its answer.
 func TestStalledBodies(t *testing.T) {
-	socket := serveUsers(t, 3*time.Second)
+	socket := serveUsers(t, 1500*time.Millisecond)
 	client := client2(t, socket, new(atomic.Bool))
 	goruntime.GC()
 	var before goruntime.MemStats
@@ -103,9 +104,9 @@ func TestStalledBodies(t *testing.T) {
 	for range 400 {
 		calls.Go(func() {
 			switch status, answer := stall(t, client, "a", maxMessage-64<<10); {
-			case status == http.StatusTooManyRequests && strings.Contains(answer, "on its way"):
+			case status == http.StatusTooManyRequests && strings.Contains(answer, "on its way from other calls"):
 				busy.Add(1)
-			case status == http.StatusGatewayTimeout && strings.Contains(answer, "did not come whole within 3s"):
+			case status == http.StatusGatewayTimeout && strings.Contains(answer, "did not come whole within 1.5s"):
 				late.Add(1)
 			default:
 				t.Errorf("%d %.200s", status, answer)
@@ -177,12 +178,75 @@ func TestStalledMessage(t *testing.T) {
 	}
 }
 
+// TestUnendedRequest has a call of one request, which is there whole and does not
+// end.
+func TestUnendedRequest(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	m := `{"spec": {"exec": {"args": ["x"]}}}`
+	whole := strings.NewReader(string(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(m))), m...)))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://x/caisson.v1.SandboxService/FollowRun", stalled{whole, ctx})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/connect+json")
+	res, err := client2(t, serveUsers(t, 300*time.Millisecond), new(atomic.Bool)).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, _ := io.ReadAll(res.Body)
+	cancel()
+	if res.Body.Close(); !bytes.Contains(answer, []byte("SBX-003")) {
+		t.Errorf("%q", answer)
+	}
+}
+
+// TestKept: what is decoded counts until its call is over, where it is large.
+func TestKept(t *testing.T) {
+	in := newIntake(time.Hour)
+	bounds := []bound{{"a", 1 << 20}}
+	open := func(size int) (*incoming, error) {
+		b := &incoming{ReadCloser: io.NopCloser(io.LimitReader(zeros{}, int64(size))), intake: in, bounds: bounds}
+		if err := b.begin(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := io.Copy(io.Discard, b)
+		return b, errors.Join(err, b.decoded())
+	}
+	var all []*incoming
+	refused := 0
+	for range 10 * keptFactor { // twice as many as fit
+		b, err := open(200 << 10)
+		all = append(all, b)
+		switch {
+		case err == nil:
+		case sbxerr.Of(err) == sbxerr.Busy:
+			refused++
+		default:
+			t.Error(err)
+		}
+	}
+	if refused < 5*keptFactor || refused == len(all) {
+		t.Errorf("%d of %d were refused", refused, len(all))
+	}
+	small, err := open(10 << 10)
+	if err != nil {
+		t.Errorf("a small one: %v", err)
+	}
+	for _, b := range append(all, small) {
+		b.end()
+	}
+	if left := len(in.coming.held) + len(in.kept.held); left > 0 {
+		t.Errorf("left: %v, %v", in.coming.held, in.kept.held)
+	}
+}
+
 // TestUndecodedBounds: a caller has a bound of its own, and cannot use up root's.
 func TestUndecodedBounds(t *testing.T) {
 	ann, bob := peer.User(1001, 1001, nil, 1), peer.User(1002, 1002, nil, 1)
 	in := newIntake(0)
 	as := func(c peer.Caller, mib int) bool {
-		return in.held.take(undecodedOf(peer.NewContext(t.Context(), c)), mib<<20)
+		return in.coming.take(undecodedOf(peer.NewContext(t.Context(), c)), mib<<20)
 	}
 	for _, step := range []struct {
 		name string

@@ -1,0 +1,62 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"connectrpc.com/connect"
+)
+
+// decodes is the interceptor that tells a body what was decoded of it.
+type decodes struct{}
+
+// WrapUnary implements [connect.Interceptor].
+func (decodes) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+		if b, ok := ctx.Value(incomingKey{}).(*incoming); ok {
+			if err := b.decoded(); err != nil {
+				return nil, fail(err)
+			}
+		}
+		return next(ctx, r)
+	}
+}
+
+// WrapStreamingClient implements [connect.Interceptor].
+func (decodes) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// WrapStreamingHandler implements [connect.Interceptor].
+func (decodes) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		if b, ok := ctx.Value(incomingKey{}).(*incoming); ok {
+			conn = &decodedConn{conn, b}
+		}
+		return next(ctx, conn)
+	}
+}
+
+type decodedConn struct {
+	connect.StreamingHandlerConn
+	body *incoming
+}
+
+// Receive implements [connect.StreamingHandlerConn]. A call of one request is not
+// there before its end is, which Connect receives too; of a stream, who receives
+// the next message is done with the one before.
+func (c *decodedConn) Receive(m any) error {
+	stream := c.Spec().StreamType&connect.StreamTypeClient != 0
+	if stream {
+		c.body.forget()
+	}
+	err := c.StreamingHandlerConn.Receive(m)
+	if !stream && err == nil {
+		return nil
+	}
+	if refusal := c.body.decoded(); refusal != nil && (err == nil || errors.Is(err, io.EOF)) {
+		return fail(refusal)
+	}
+	return err
+}
