@@ -21,8 +21,8 @@ import (
 const readTimeout = 30 * time.Second
 
 // How much of messages that are not decoded yet the daemon holds for whom, in
-// bytes. Their buffers are up to three times as large. Who sends one message after
-// the other never comes near.
+// bytes. Their buffers, with what those leave to be collected, take up to seven times
+// as much. Who sends one message after the other never comes near.
 const (
 	maxUndecoded     = 128 << 20
 	maxUndecodedUser = 32 << 20              // of one user, or one sandbox
