@@ -29,7 +29,7 @@ func TestParseMode(t *testing.T) {
 			t.Errorf("ParseMode(%.20q) = %q, %v; want a refusal with %s", s, m, err, sbxerr.NetworkMode)
 			continue
 		}
-		if !strings.Contains(err.Error(), want) || len(err.Error()) > 300 {
+		if !strings.Contains(err.Error(), want) || len(err.Error()) > 400 {
 			t.Errorf("ParseMode(%.20q) = %v; want it short and with %s", s, err, want)
 		}
 	}
