@@ -148,8 +148,6 @@ var compatOpens = map[string]string{
 	"family 16":                         "listing of interfaces; the type is the kernel's to refuse",
 	"netlink protocol 0":                "listing of interfaces",
 	"which sockets there are":           "NETLINK_ROUTE is one more",
-	"route to IPv4 (TEST-NET-1)":        "it leads to lo, where what is sent is refused and recorded",
-	"route to IPv6 (documentation)":     "as IPv4",
 }
 
 // networkOpens are all the attempts that a network lets reach the kernel. What a
