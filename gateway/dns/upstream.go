@@ -78,17 +78,19 @@ func HostServers(path string) ([]netip.AddrPort, error) {
 }
 
 // Resolve returns the addresses of name, those of IPv4 first.
-func (u *Upstream) Resolve(ctx context.Context, name policy.Name) ([]netip.Addr, error) {
+func (u *Upstream) Resolve(caller context.Context, name policy.Name) ([]netip.Addr, error) {
 	if found, ok := u.cache.get(name); ok {
 		return slices.Clone(found.addresses), found.err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, resolveTimeout, errors.New("the upstream resolvers took too long"))
+	ctx, cancel := context.WithTimeoutCause(caller, resolveTimeout, errors.New("the upstream resolvers took too long"))
 	defer cancel()
 	found := u.resolve(ctx, name)
 	if found.err != nil {
 		found.err = sbxerr.Wrap(sbxerr.EgressResolve, "dns.resolve", fmt.Errorf("resolve %s: %w", name, found.err))
 	}
-	u.cache.put(name, found)
+	if caller.Err() == nil { // else it may be the half of an answer, and others have the same cache
+		u.cache.put(name, found)
+	}
 	return slices.Clone(found.addresses), found.err
 }
 
