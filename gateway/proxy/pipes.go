@@ -45,7 +45,7 @@ func (r *room) moveMuch(dst, src *net.TCPConn) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if n <= bufferSize || !r.pipes.take(maxRoomPipes) {
+	if n <= bufferSize || hasUrgent(src) || !r.pipes.take(maxRoomPipes) {
 		return moveSome(dst, src)
 	}
 	defer r.pipes.give()
@@ -54,6 +54,20 @@ func (r *room) moveMuch(dst, src *net.TCPConn) (int64, error) {
 	}
 	defer pipes.give()
 	return dst.ReadFrom(&io.LimitedReader{R: src, N: int64(n)}) // no more than is there, or it would wait
+}
+
+// hasUrgent reports whether src has a byte of urgent data (tcp(7), MSG_OOB), or had one
+// that is not passed yet. splice(2) stops at it, where the bytes behind it count as
+// there; read(2) passes over it. One that comes later is behind what was counted.
+func hasUrgent(src *net.TCPConn) bool {
+	none := false
+	err := control(src, func(fd int) error {
+		var b [1]byte
+		_, _, err := unix.Recvfrom(fd, b[:], unix.MSG_OOB|unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		none = errors.Is(err, unix.EINVAL)
+		return nil
+	})
+	return err != nil || !none
 }
 
 // nowhere is where bytes would go that are counted alone. Nothing is ever written to it.
