@@ -63,15 +63,15 @@ func TestValidate(t *testing.T) {
 	}{
 		{"nothing", Request{Limits: ok}, sbxerr.Config, []string{"nothing is asked for"}},
 		{"limits", Request{Packages: []string{"git"}}, sbxerr.Limits, []string{"bytes", "entries"}},
-		{"all reasons", Request{
-			Packages: []string{"git", "-rf", "a/b", "x y", ""},
+		{"all reasons of packages", Request{Packages: []string{"git", "-rf", "a/b", "x y", ""}, Limits: ok}, sbxerr.Config, []string{`"-rf"`, `"a/b"`, `"x y"`, `""`}},
+		{"all reasons of paths", Request{
 			Paths: []string{
 				"usr/bin", "/", "/proc", "/sys/x", "/dev/null", "/run/x", "/home/ann/go", "/root", "/var/lib", "/etc/ssl", "/tmp/x",
 				"/usr/../etc", "/usr/local/.ssh", "/usr//bin", "/opt/x\x00",
 			},
 			Limits: ok,
 		}, sbxerr.Config, []string{
-			`"-rf"`, `"a/b"`, `"x y"`, `""`, `"usr/bin" is relative`, `"/" is the whole host`, `"/proc"`, `"/sys/x"`, `"/dev/null"`, `"/run/x"`,
+			`"usr/bin" is relative`, `"/" is the whole host`, `"/proc"`, `"/sys/x"`, `"/dev/null"`, `"/run/x"`,
 			`"/home/ann/go"`, `"/root"`, `"/var/lib"`, `"/etc/ssl"`, `"/tmp/x"`, `give "/etc"`, `"/usr/local/.ssh"`, `give "/usr/bin"`, "NUL",
 		}},
 		{"good", Request{Packages: []string{"git", "libc6:amd64", "g++", "perl-base"}, Paths: []string{"/usr/local/go", "/opt/x/"}, Limits: ok}, "", nil},
