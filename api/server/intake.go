@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,8 +17,9 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// readTimeout is how long a message of a caller may take to come. A caller that
-// sends a stream may say nothing for ever between two messages, after the first.
+// readTimeout is how long the first message of a caller may take to come. A caller that
+// sends a stream may say nothing for ever between two messages, and has for each of
+// them the time that it has to read: it may be suspended.
 const readTimeout = 30 * time.Second
 
 // How much of messages that are not decoded yet the daemon holds for whom, in
@@ -40,16 +42,14 @@ const openCost = 16 << 10
 // intake bounds what callers send: a message must come soon, and those that are on
 // their way must fit into the daemon.
 type intake struct {
-	timeout time.Duration
-	coming  *amounts // bytes that are not decoded
-	kept    *amounts // bytes that are, and in use
+	timeout time.Duration // for the first message
+	later   time.Duration // for each other one
+	coming  *amounts      // bytes that are not decoded
+	kept    *amounts      // bytes that are, and in use
 }
 
-func newIntake(timeout time.Duration) *intake {
-	if timeout == 0 {
-		timeout = readTimeout
-	}
-	return &intake{timeout: timeout, coming: newAmounts(), kept: newAmounts()}
+func newIntake(timeout, later time.Duration) *intake {
+	return &intake{timeout: cmp.Or(timeout, readTimeout), later: cmp.Or(later, writeTimeout), coming: newAmounts(), kept: newAmounts()}
 }
 
 func undecodedOf(ctx context.Context) []bound {
@@ -108,10 +108,11 @@ type incoming struct {
 	held    int // bytes that came
 	kept    int // bytes that are decoded
 	timer   *time.Timer
-	awaited bool // the timer runs: a message is due
-	late    bool // it rang
-	read    bool // there is no more of the body
-	ended   bool // and nobody may touch the response any more
+	limit   time.Duration // of the message that is due
+	awaited bool          // the timer runs: a message is due
+	late    bool          // it rang
+	read    bool          // there is no more of the body
+	ended   bool          // and nobody may touch the response any more
 }
 
 func (b *incoming) begin() error {
@@ -121,7 +122,8 @@ func (b *incoming) begin() error {
 		return err
 	}
 	b.awaited = true
-	b.timer = time.AfterFunc(b.intake.timeout, b.giveUp)
+	b.limit = b.intake.timeout
+	b.timer = time.AfterFunc(b.limit, b.giveUp)
 	return nil
 }
 
@@ -153,10 +155,11 @@ func (b *incoming) Read(p []byte) (int, error) {
 		b.read = true
 		b.restLocked()
 	case err != nil && b.late:
-		err = fail(sbxerr.New(sbxerr.Deadline, "server.read", "the request did not come whole within %v", b.intake.timeout))
+		err = fail(sbxerr.New(sbxerr.Deadline, "server.read", "the request did not come whole within %v", b.limit))
 	case n > 0 && !b.awaited:
 		b.awaited = true
-		b.timer.Reset(b.intake.timeout)
+		b.limit = b.intake.later
+		b.timer.Reset(b.limit)
 	}
 	return n, err
 }

@@ -29,14 +29,16 @@ type listing struct{ Sandboxes }
 func (listing) List(context.Context) ([]runtime.Info, error) { return nil, nil }
 
 func (listing) Run(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
-	_, err := io.Copy(io.Discard, rio.Stdin)
-	return &runtime.Result{}, errors.Join(err, context.Cause(ctx))
+	if _, err := io.Copy(io.Discard, rio.Stdin); err != nil {
+		<-ctx.Done() // as a command waits for another caller
+	}
+	return &runtime.Result{}, context.Cause(ctx)
 }
 
 // serveUsers serves on a socket where X-User says whose call it is, and root's is
 // one without.
 func serveUsers(t *testing.T, timeout time.Duration) (socket string) {
-	h := New(Deps{Sandboxes: listing{}, ReadTimeout: timeout})
+	h := New(Deps{Sandboxes: listing{}, ReadTimeout: timeout, WriteTimeout: timeout})
 	return serveSlow(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := peer.User(0, 0, nil, 1)
 		if sandbox := r.Header.Get("X-User"); sandbox != "" {
@@ -203,7 +205,7 @@ func TestUnendedRequest(t *testing.T) {
 
 // TestKept: what is decoded counts until its call is over, where it is large.
 func TestKept(t *testing.T) {
-	in := newIntake(time.Hour)
+	in := newIntake(time.Hour, 0)
 	bounds := []bound{{"a", 1 << 20}}
 	open := func(size int) (*incoming, error) {
 		b := &incoming{ReadCloser: io.NopCloser(io.LimitReader(zeros{}, int64(size))), intake: in, bounds: bounds}
@@ -244,7 +246,7 @@ func TestKept(t *testing.T) {
 // TestUndecodedBounds: a caller has a bound of its own, and cannot use up root's.
 func TestUndecodedBounds(t *testing.T) {
 	ann, bob := peer.User(1001, 1001, nil, 1), peer.User(1002, 1002, nil, 1)
-	in := newIntake(0)
+	in := newIntake(0, 0)
 	as := func(c peer.Caller, mib int) bool {
 		return in.coming.take(undecodedOf(peer.NewContext(t.Context(), c)), mib<<20)
 	}

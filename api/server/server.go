@@ -129,7 +129,7 @@ func New(d Deps) http.Handler {
 	mux.Handle(caissonv1connect.NewSystemServiceHandler(system{d.System}, options))
 	mux.Handle(caissonv1connect.NewNetworkServiceHandler(network{d.Network}, options))
 	mux.Handle(caissonv1connect.NewFileServiceHandler(fileService{d.Files}, options))
-	return boundWrites(newIntake(d.ReadTimeout).serve(mux), d.WriteTimeout)
+	return boundWrites(newIntake(d.ReadTimeout, d.WriteTimeout).serve(mux), d.WriteTimeout)
 }
 
 // recovered turns a panic of a handler into SBX-001 for its caller, and keeps
