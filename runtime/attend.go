@@ -73,7 +73,7 @@ func (m *Manager) feed(ctx context.Context, e *execution, from io.Reader) {
 		return
 	}
 	_, err := io.Copy(to, from) // the command may close its end at any time
-	if errors.Is(err, errInputLeft) {
+	if errors.Is(err, ErrInputLeft) {
 		return // the caller went away: another may go on
 	}
 	if err := e.closeInput(); err != nil {
@@ -81,8 +81,9 @@ func (m *Manager) feed(ctx context.Context, e *execution, from io.Reader) {
 	}
 }
 
-// errInputLeft marks an input whose caller went away before its end.
-var errInputLeft = sbxerr.New(sbxerr.Canceled, "runtime.stdin", "the caller went away before the end of its input")
+// ErrInputLeft is what IO.Stdin returns where its caller went away before its end: the
+// command's input stays open for another caller.
+var ErrInputLeft = sbxerr.New(sbxerr.Canceled, "runtime.stdin", "the caller went away before the end of its input")
 
 // relay passes the caller's signals and sizes on, from when the command runs.
 func (m *Manager) relay(ctx context.Context, e *execution, streams IO) {

@@ -102,13 +102,27 @@ func (c *conversation[Req, Res]) listen(ctx context.Context) {
 		if err == nil {
 			continue
 		}
-		if c.in != nil {
-			c.in.end()
+		if errors.Is(err, io.EOF) {
+			c.endInput()
+			return
 		}
-		if !errors.Is(err, io.EOF) {
-			c.cancel(receiveError(err))
-		}
+		c.leaveInput()
+		c.cancel(receiveError(err))
 		return
+	}
+}
+
+// endInput is the end of what the caller has for the command.
+func (c *conversation[Req, Res]) endInput() {
+	if c.in != nil {
+		c.in.end()
+	}
+}
+
+// leaveInput is the end of a caller that did not say so.
+func (c *conversation[Req, Res]) leaveInput() {
+	if c.in != nil {
+		c.in.leave()
 	}
 }
 
@@ -116,6 +130,7 @@ func (c *conversation[Req, Res]) listen(ctx context.Context) {
 // recovered from: in this one it would end the daemon.
 func (c *conversation[Req, Res]) carry() {
 	if value := recover(); value != nil {
+		c.leaveInput()
 		bug := fmt.Sprintf("%v\n%s", value, debug.Stack())
 		c.bug.Store(&bug)
 		c.cancel(sbxerr.New(sbxerr.Internal, "server."+c.verb, "the reading of the caller's messages panicked"))
@@ -129,9 +144,7 @@ func (c *conversation[Req, Res]) deliver(ctx context.Context, m inbound) error {
 	case m.input != nil:
 		c.in.push(ctx, *m.input)
 	case m.closeInput:
-		if c.in != nil {
-			c.in.end()
-		}
+		c.endInput()
 	case m.signal != nil:
 		if err := checkSignal(*m.signal); err != nil {
 			return err

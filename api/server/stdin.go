@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"sync"
+
+	"github.com/caisson-run/caisson/runtime"
 )
 
 const (
@@ -24,6 +26,7 @@ type stdin struct {
 	total int64 // bytes taken by the reader
 	told  int64 // of those, what taken was told
 	ended bool
+	left  bool // by a caller who may have had more to say
 	taken func(total int64)
 }
 
@@ -36,7 +39,7 @@ func newStdin(taken func(total int64)) *stdin {
 // push appends p, waiting while the buffer is full. It drops p once ended, and
 // when ctx is done: then there is no reader any more.
 func (s *stdin) push(ctx context.Context, p []byte) {
-	stop := context.AfterFunc(ctx, s.end)
+	stop := context.AfterFunc(ctx, s.leave)
 	defer stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,6 +60,18 @@ func (s *stdin) end() {
 	s.moved.Broadcast()
 }
 
+// leave lets the reader see that the caller went away, unless that had ended before.
+// What was not read is dropped: the caller was not told that it is taken, and would
+// send it again.
+func (s *stdin) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.ended, s.left, s.data = true, true, nil
+		s.moved.Broadcast()
+	}
+}
+
 // Read implements io.Reader. Whoever reads again has passed on what it read
 // before: only then the sender is told, who may forget it.
 func (s *stdin) Read(p []byte) (int, error) {
@@ -66,11 +81,14 @@ func (s *stdin) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	n := s.next(p)
-	if n == 0 {
-		return 0, io.EOF
+	n, left := s.next(p)
+	switch {
+	case n > 0:
+		return n, nil
+	case left:
+		return 0, runtime.ErrInputLeft
 	}
-	return n, nil
+	return 0, io.EOF
 }
 
 func (s *stdin) due() (total int64, due bool) {
@@ -83,18 +101,18 @@ func (s *stdin) due() (total int64, due bool) {
 	return s.total, true
 }
 
-func (s *stdin) next(p []byte) int {
+func (s *stdin) next(p []byte) (n int, left bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.data) == 0 && !s.ended {
 		s.moved.Wait()
 	}
-	n := copy(p, s.data)
+	n = copy(p, s.data)
 	s.data = s.data[n:]
 	if len(s.data) == 0 {
 		s.data = nil // the array is as large as the most that waited
 	}
 	s.total += int64(n)
 	s.moved.Broadcast()
-	return n
+	return n, s.left
 }

@@ -339,6 +339,9 @@ func TestKeepOnExit(t *testing.T) {
 	for _, c := range []*client{exec, follow} {
 		c.awaitStdout(t, "9\n")
 	}
+	typed := beside(t, d, "exec", "-i", "kept", "--", "cat")
+	typed.say(t, "before\n")
+	typed.awaitStdout(t, "before\n")
 	took := timeToStop(t, d)
 	if !alive(pid) {
 		t.Fatal("the sandbox ended with its daemon")
@@ -361,6 +364,11 @@ func TestKeepOnExit(t *testing.T) {
 		t.Errorf("logs ended with %d: %s", code, follow.stderr())
 	}
 	checkCount(t, "logs --follow", follow.stdout(), 10)
+	typed.say(t, "after\n")
+	_ = typed.stdin.Close()
+	if code := typed.end(t); code != 0 || typed.stdout() != "before\nafter\n" {
+		t.Errorf("exec -i ended with %d: %q %s", code, typed.stdout(), typed.stderr())
+	}
 	d.Run(t, "run", "--", "true")                              // it has an engine, as the first had
 	if alone := timeToStop(t, d); took > alone+4*time.Second { // calls that are waited for get 5
 		t.Errorf("stopping took %s, and %s without callers", took, alone)

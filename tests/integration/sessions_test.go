@@ -171,3 +171,11 @@ func (c *client) awaitStdout(t *testing.T, text string) {
 
 // ownerOf returns the user to whom a file belongs.
 func ownerOf(st os.FileInfo) uint32 { return st.Sys().(*syscall.Stat_t).Uid }
+
+// say writes to the client's standard input.
+func (c *client) say(t *testing.T, text string) {
+	t.Helper()
+	if _, err := io.WriteString(c.stdin, text); err != nil {
+		t.Fatal(err)
+	}
+}
