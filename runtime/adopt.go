@@ -221,7 +221,7 @@ func (m *Manager) loadExecs(s *sandbox, held []pid1.Held) (running []*execution,
 			e.take(h)
 			running = append(running, e)
 		default:
-			e.record.Result = lostResult(s, e)
+			e.record.Result = lostResult(s, e, "the daemon ended while the command was started or ended")
 			s.passed(e)
 			e.finish()
 		}
@@ -261,10 +261,10 @@ func (e *execution) finish() {
 	close(e.drained)
 }
 
-func lostResult(s *sandbox, e *execution) *Result {
+func lostResult(s *sandbox, e *execution, warning string) *Result {
 	r := &Result{
 		SandboxID: s.id, ExecID: number(e.number()), ExitCode: exitKilled, Signal: int(syscall.SIGKILL), Reason: ReasonLost,
-		Source: "runtime", Network: string(s.kept().Network), Warnings: []string{"the daemon ended while the command was started or ended"},
+		Source: "runtime", Network: string(s.kept().Network), Warnings: []string{warning},
 	}
 	r.StdoutBytes, _ = e.stdout.Total()
 	r.StderrBytes, _ = e.stderr.Total()

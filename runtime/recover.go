@@ -165,8 +165,32 @@ func (m *Manager) giveUp(ctx context.Context, s *sandbox, reason error) {
 	if err := m.killSilent(ctx, s); err != nil {
 		m.log.Error("end processes", "sandbox", s.id, "err", err)
 	}
+	m.loseExecs(ctx, s)
 	close(s.ended)
+	for _, e := range s.executions() { // who reads has time, as after any other end
+		<-e.left()
+	}
 	_ = m.destroy(ctx, s) // logs what fails
+}
+
+// loseExecs tells those who wait for a command of s, all of which have ended, that
+// nobody knows how: callers find the commands before it is known what becomes of s.
+func (m *Manager) loseExecs(ctx context.Context, s *sandbox) {
+	for _, e := range s.executions() {
+		if e.isDone() {
+			continue
+		}
+		m.settle(ctx, e)
+		e.stopFilling() // a writer may live on: do not wait for it
+		result := lostResult(s, e, "the daemon that came after the one which started the command could not go on with its sandbox")
+		e.mu.Lock()
+		e.record.Result, e.record.EndedAt, e.state = result, time.Now().Round(0), ExecExited
+		e.mu.Unlock()
+		s.update(func() { s.running-- })
+		close(e.settled)
+		close(e.done)
+		close(e.kept)
+	}
 }
 
 // killSilent ends all processes of a sandbox without a word from its PID 1.

@@ -3,9 +3,15 @@ package runtime
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
+	"os"
+	"os/exec"
 	"testing"
 
+	"github.com/caisson-run/caisson/runtime/journal"
+	"github.com/caisson-run/caisson/runtime/output"
+	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -73,4 +79,57 @@ func TestDropOnlyBeforeServing(t *testing.T) {
 	if r.drop(s, errInjected) || !m.known(s.id) {
 		t.Error("it was left to a Cleanup that may be over")
 	}
+}
+
+// Who waits for a command of a sandbox that does not come back after all gets an
+// answer, and what the command wrote.
+func TestGiveUpTellsOfCommands(t *testing.T) {
+	m := emptyManager()
+	s := adopting(t, m)
+	s.log = journal.New[execRecord](t.TempDir() + "/execs")
+	first := exec.Command("sleep", "3600")
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = first.Wait() }() // killed
+	process, err := openProcess(first.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.process = process
+	e := newExecution(s, execRecord{Number: 1}, newStore(t), newStore(t))
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close() // a writer that lives on
+	if _, err := io.WriteString(w, "told"); err != nil {
+		t.Fatal(err)
+	}
+	e.take(pid1.Held{Exec: &pid1.Exec{}, Stdout: r})
+	s.update(func() { s.execs[1], s.running = e, 1 })
+	s.end(errInjected)
+	s.setState(StateStopping)
+	waited := make(chan error, 1)
+	go func() { waited <- e.wait(t.Context()) }()
+	go m.giveUp(context.Background(), s, errInjected)
+	if err := within(t, "the end of the command", waited); err != nil {
+		t.Error(err)
+	}
+	if got := e.result(); got == nil || got.Reason != ReasonLost || got.StdoutBytes != 4 || e.info().State != ExecExited {
+		t.Errorf("told %+v", got)
+	}
+	within(t, "the removal", s.gone)
+	if !isClosed(e.settled) || !isClosed(e.kept) || !isClosed(s.ended) || s.running != 0 {
+		t.Error("somebody may still wait")
+	}
+}
+
+func newStore(t *testing.T) *output.Store {
+	t.Helper()
+	store, err := output.Create(t.TempDir()+"/out", 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
 }
