@@ -21,7 +21,7 @@ type recovery struct {
 	atOnce slots
 
 	mu   sync.Mutex
-	over bool // Recover has returned: Cleanup takes no notice of what is still known
+	over bool // nothing is waited for: Cleanup takes no notice of what is still known
 }
 
 // slots bounds how many do the same at once.
@@ -49,12 +49,17 @@ func (m *Manager) Recover(ctx context.Context) (known int, err error) {
 	}
 	r := &recovery{Manager: m, atOnce: make(slots, adoptAtOnce)}
 	r.await(ctx, r.knowAll(ctx, ids))
+	r.conclude() // first: the children of what is dropped after endOrphans would live on
 	m.endOrphans()
 	err = m.settleBridge()
+	return len(m.all()), err
+}
+
+// conclude lets nothing be dropped any more: what does not come back is given up.
+func (r *recovery) conclude() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over = true
-	return len(m.all()), err
 }
 
 // knowAll makes the sandboxes known again, and returns those whose PID 1 is to be

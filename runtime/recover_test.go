@@ -75,7 +75,7 @@ func TestDropOnlyBeforeServing(t *testing.T) {
 		t.Error("it is known while nothing is served")
 	}
 	s = adopting(t, m)
-	r.over = true
+	r.conclude()
 	if r.drop(s, errInjected) || !m.known(s.id) {
 		t.Error("it was left to a Cleanup that may be over")
 	}
