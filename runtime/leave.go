@@ -110,12 +110,15 @@ func (m *Manager) attachGrace() time.Duration {
 }
 
 // leave lets go of s, which runs on: its PID 1 waits for the next daemon.
+// One that is being removed meanwhile is not left.
 func (m *Manager) leave(s *sandbox) {
-	m.keepRecord(s)
-	if err := errors.Join(s.closeHandles(), s.closeExecs(), m.published.Close(s.id)); err != nil {
-		m.log.Error("leave sandbox", "sandbox", s.id, "err", err)
-	}
-	m.forget(s)
+	s.removal.Do(func() {
+		m.keepRecord(s)
+		if err := errors.Join(s.closeHandles(), s.closeExecs(), m.published.Close(s.id)); err != nil {
+			m.log.Error("leave sandbox", "sandbox", s.id, "err", err)
+		}
+		m.forget(s)
+	})
 }
 
 // concludes reports whether this daemon tells how e ended. From when it leaves

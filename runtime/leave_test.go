@@ -283,3 +283,20 @@ func TestFinishEnds(t *testing.T) {
 		}
 	}
 }
+
+// TestLeaveAndRemoveAtOnce: only one of the two is done.
+func TestLeaveAndRemoveAtOnce(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	s := f.sandboxes[f.session(t, CreateRequest{Name: "s"}).ID]
+	if _, err := f.Stop(ctx, "s", ptr(time.Duration(0))); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.destroy(ctx, s); err != nil {
+		t.Error(err)
+	}
+	f.Manager.leave(s)
+	if err := f.destroy(ctx, s); err != nil {
+		t.Error(err)
+	}
+}
