@@ -68,10 +68,20 @@ func (m *Manager) startMain(ctx context.Context, r Request, detached bool) (*san
 	if err != nil {
 		s.learning().stop()
 		s.end(errCallerLeft)
-		<-s.gone
-		return nil, nil, errors.Join(err, s.removeErr)
+		return nil, nil, errors.Join(err, m.vanish(ctx, s))
 	}
 	return s, e, nil
+}
+
+// vanish returns when s, which is to end, is gone: also where it ended for a reason
+// for which it would stay.
+func (m *Manager) vanish(ctx context.Context, s *sandbox) error {
+	<-s.ended
+	if s.retired() {
+		return m.destroy(context.WithoutCancel(ctx), s)
+	}
+	<-s.gone
+	return s.removeErr
 }
 
 // planMain plans a sandbox and the one command that it is for.

@@ -316,3 +316,23 @@ func TestStartOutlivesItsCaller(t *testing.T) {
 		t.Errorf("logs %q, %v", out.String(), err)
 	}
 }
+
+// TestStartInAStoppedSandbox: a run whose sandbox ends before its command starts is
+// told so, and nothing stays, also where the sandbox ended as one that is kept.
+func TestStartInAStoppedSandbox(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	ended := make(chan error, 1)
+	go func() { _, err := f.Start(ctx, request("unanswered")); ended <- err }()
+	var s *sandbox
+	eventually(t, "the command is being started", func() bool {
+		all := f.all()
+		if len(all) == 1 && all[0].info().Execs == 1 {
+			s = all[0]
+		}
+		return s != nil
+	})
+	s.end(ErrStopped)
+	wantError(t, within(t, "the refusal", ended), sbxerr.State, "the sandbox was stopped")
+	f.wantNothingLeft(t)
+}
