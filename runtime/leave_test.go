@@ -300,3 +300,31 @@ func TestLeaveAndRemoveAtOnce(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestStopOutlastsTheDaemon: a sandbox that is stopped when its daemon leaves is
+// left as one that has ended.
+func TestStopOutlastsTheDaemon(t *testing.T) {
+	f := newFixture(t)
+	f.KeepOnExit()
+	ctx := callerContext(t)
+	id := f.commandIn(t, false, "hang")
+	s := f.sandboxes[id]
+	stopped := make(chan error, 1)
+	go func() { _, err := f.Stop(ctx, id, ptr(time.Hour)); stopped <- err }()
+	eventually(t, "it stops", func() bool { return s.info().State == StateStopping })
+	if err := f.drain(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := within(t, "the end", stopped); err != nil {
+		t.Error(err)
+	}
+	if !errors.Is(s.endCause(), ErrStopped) || !f.leftSome.Load() {
+		t.Errorf("it ended because %v", s.endCause())
+	}
+	if r, err := readRecord(f.paths.record(id), f.boot); err != nil || r.ExitedAt.IsZero() {
+		t.Errorf("kept %+v, %v", r, err)
+	}
+	if _, err := f.Cleanup(ctx, false); err != nil {
+		t.Error(err)
+	}
+}
