@@ -29,17 +29,20 @@ func (droppedError) Error() string {
 func (s *Store) Drop() error {
 	s.work.Lock()
 	defer s.work.Unlock()
+	s.mu.Lock()
+	total := s.total
+	s.mu.Unlock()
+	if total == 0 { // nothing was written: its readers miss nothing
+		return nil
+	}
 	f, err := openFile(s.path, unix.O_RDWR|unix.O_NONBLOCK, 0)
 	s.change(func() { s.kept, s.lost = 0, errDropped })
-	if errors.Is(err, fs.ErrNotExist) { // nothing was written
+	if errors.Is(err, fs.ErrNotExist) { // no byte could be kept
 		return nil
 	}
 	if err != nil {
 		return sbxerr.Wrap(sbxerr.StateDir, "output.drop", err)
 	}
-	s.mu.Lock()
-	total := s.total
-	s.mu.Unlock()
 	err = f.Chmod(modeDropped) // first: bytes that are gone must not be taken for zeros
 	if err == nil {
 		err = hollow(f, total)

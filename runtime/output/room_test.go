@@ -3,6 +3,7 @@ package output
 import (
 	"bytes"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -85,6 +86,9 @@ func TestDrop(t *testing.T) {
 	empty.Finish()
 	if err := empty.Drop(); err != nil {
 		t.Errorf("of a stream without bytes: %v", err)
+	}
+	if _, err := empty.Follow(t.Context(), io.Discard, 0, true); err != nil || empty.Lost() != nil {
+		t.Errorf("a reader of a stream without bytes: %v", err)
 	}
 }
 
