@@ -42,6 +42,9 @@ func (m *Manager) obtain(ctx context.Context, p *plan, prepare func(*record)) (*
 func (m *Manager) claim(pool *pool, p *plan) (s *sandbox, was record, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := m.openLocked(); err != nil {
+		return nil, record{}, err
+	}
 	r := p.record(m.boot, time.Time{})
 	if err := m.claimNameLocked(r); err != nil {
 		return nil, record{}, err

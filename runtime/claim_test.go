@@ -172,3 +172,15 @@ func TestRemovedWhileItIsClaimed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A daemon that stops gives no ready sandbox away: it would end a moment later.
+func TestNothingIsClaimedOnceClosed(t *testing.T) {
+	f := newFixture(t)
+	p := f.pooled(t, 1)
+	f.refuse()
+	_, err := f.Create(callerContext(t), CreateRequest{})
+	wantError(t, err, sbxerr.State, "the daemon is stopping")
+	if st := p.stats(); st.Ready != 1 || st.Hits != 0 {
+		t.Errorf("the pool: %+v", st)
+	}
+}

@@ -193,8 +193,8 @@ func (m *Manager) admit(s *sandbox) error {
 	const op = "runtime.create"
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed {
-		return sbxerr.New(sbxerr.State, op, "the daemon is stopping")
+	if err := m.openLocked(); err != nil {
+		return err
 	}
 	if most := m.opts.MaxSandboxes; most > 0 && len(m.sandboxes) >= most {
 		return sbxerr.New(sbxerr.Busy, op, "there are %d sandboxes, which is the most (sandboxes.max)", len(m.sandboxes))
@@ -209,6 +209,14 @@ func (m *Manager) admit(s *sandbox) error {
 	}
 	m.sandboxes[s.id] = s
 	m.work.Add(1) // while open: Close waits for no more than it can see
+	return nil
+}
+
+// openLocked refuses a sandbox for anybody once none are to come.
+func (m *Manager) openLocked() error {
+	if m.closed {
+		return sbxerr.New(sbxerr.State, "runtime.create", "the daemon is stopping")
+	}
 	return nil
 }
 
