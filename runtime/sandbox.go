@@ -65,6 +65,9 @@ type sandbox struct {
 	ending   error          // why the sandbox is to end, once it is
 	alarm    *time.Timer    // fires when its time may be over
 
+	stopBy    time.Time // when the stop that is under way ends it
+	yieldStop func()    // has that stop give way to another; nil before the first
+
 	made  chan struct{} // closed when it is live, or failed to be
 	asked chan struct{} // closed when ending is set
 	ended chan struct{} // closed when all its processes ended and all results are known

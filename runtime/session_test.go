@@ -113,6 +113,38 @@ func TestStop(t *testing.T) {
 	f.wantNothingLeft(t)
 }
 
+// TestStopsJoin: of the stops of a sandbox only that with the least grace goes on.
+func TestStopsJoin(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	id := f.commandIn(t, false, "hang")
+	s := f.sandboxes[id]
+	over := make(chan struct{}, 3)
+	begin := func(grace time.Duration) { go func() { f.stop(ctx, s, grace); over <- struct{}{} }() }
+	leads := func() time.Time {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.stopBy
+	}
+	begin(2 * time.Hour)
+	eventually(t, "it stops", func() bool { return !leads().IsZero() })
+	first := leads()
+	begin(3 * time.Hour)
+	within(t, "the end of a stop with more grace", over)
+	if leads() != first {
+		t.Error("a stop with more grace is waited for")
+	}
+	begin(time.Hour)
+	within(t, "the end of the first stop", over)
+	if s.endCause() != nil || !leads().Before(first) {
+		t.Errorf("with an hour left it ends because %v", s.endCause())
+	}
+	if _, err := f.Stop(ctx, id, ptr(time.Duration(0))); err != nil || !errors.Is(s.endCause(), ErrStopped) {
+		t.Errorf("stopped at once: %v, %v", s.endCause(), err)
+	}
+	within(t, "the end of the last stop", over)
+}
+
 // TestStoppingTakesNothing: from when a sandbox is to stop, nothing begins in it,
 // while what runs there has its grace.
 func TestStoppingTakesNothing(t *testing.T) {
