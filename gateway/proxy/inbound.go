@@ -68,8 +68,9 @@ type arrival struct {
 	record Arrival
 
 	// Under the lock of Inbound.
-	inside *net.TCPConn // nil before it is connected
-	cutBy  *Arrival     // the verdict and the reason; nil unless it was ended from here
+	inside  *net.TCPConn // nil before it is connected
+	settled bool         // what became of it is known: a cut does not change that
+	cutBy   *Arrival     // the verdict, code and reason; nil unless it was ended from here
 }
 
 // NewInbound makes an Inbound, which serves once.
@@ -185,6 +186,7 @@ func (in *Inbound) run(ctx context.Context, a *arrival, all *sync.WaitGroup) {
 		err = in.admit(a, inside)
 	}
 	if err != nil {
+		in.settle(a)
 		a.record.Verdict, a.record.Code, a.record.Reason = Failed, sbxerr.Of(err), notice.Cause(err)
 		reset(a.client)
 		in.finish(a)
@@ -229,7 +231,11 @@ func (in *Inbound) end() {
 	defer in.mu.Unlock()
 	in.closed = true
 	for a := range in.arrived {
-		a.cut(Stopped, "the sandbox ended")
+		if a.inside != nil {
+			a.cut(Arrival{Verdict: Stopped, Reason: "the sandbox ended"})
+		} else {
+			a.cut(Arrival{Verdict: Failed, Code: sbxerr.Canceled, Reason: endedBefore})
+		}
 	}
 	for c := range in.guests {
 		reset(c)
@@ -237,9 +243,9 @@ func (in *Inbound) end() {
 }
 
 // cut ends a from outside. The caller holds the lock.
-func (a *arrival) cut(v Verdict, reason string) {
-	if a.cutBy == nil {
-		a.cutBy = &Arrival{Verdict: v, Reason: reason}
+func (a *arrival) cut(by Arrival) {
+	if a.cutBy == nil && !a.settled {
+		a.cutBy = &by
 	}
 	reset(a.client)
 	reset(a.inside)
@@ -253,9 +259,16 @@ func (in *Inbound) cutIdle(limit time.Duration) {
 			continue
 		}
 		if quiet, ok := quietFor(a.client); ok && quiet >= limit {
-			a.cut(Idle, fmt.Sprintf("nothing was sent for %v", limit))
+			a.cut(Arrival{Verdict: Idle, Reason: fmt.Sprintf("nothing was sent for %v", limit)})
 		}
 	}
+}
+
+// settle says that what became of a is known.
+func (in *Inbound) settle(a *arrival) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	a.settled = true
 }
 
 // finish forgets a and tells of it.
@@ -268,7 +281,7 @@ func (in *Inbound) finish(a *arrival) {
 	}
 	delete(in.arrived, a)
 	if a.cutBy != nil {
-		a.record.Verdict, a.record.Code, a.record.Reason = a.cutBy.Verdict, "", a.cutBy.Reason
+		a.record.Verdict, a.record.Code, a.record.Reason = a.cutBy.Verdict, a.cutBy.Code, a.cutBy.Reason
 	}
 	in.mu.Unlock()
 	a.record.Duration = time.Since(a.record.Begun)

@@ -229,6 +229,26 @@ func TestInboundLimits(t *testing.T) {
 	}
 }
 
+// What did not come about before the end is no connection.
+func TestInboundEndsBefore(t *testing.T) {
+	e := enter(t, nil)
+	e.dial()
+	<-e.needs
+	for deadline := time.Now().Add(5 * time.Second); e.arrivals() == 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	e.stop()
+	if a := e.record(); a.Verdict != Failed {
+		t.Errorf("%+v", a)
+	}
+}
+
+func (e *entrance) arrivals() int {
+	e.in.mu.Lock()
+	defer e.in.mu.Unlock()
+	return len(e.in.arrived)
+}
+
 // The end of the sandbox ends its connections and leaves no socket.
 func TestInboundEnds(t *testing.T) {
 	e := enter(t, nil)

@@ -148,18 +148,27 @@ func (p *Proxy) begin(ctx context.Context, c *net.TCPConn) (*flow, bool) {
 	}
 	f := &flow{client: c, seat: seat, attempt: Attempt{Sandbox: p.config.Sandbox, Begun: time.Now()}}
 	f.attempt.After, f.attempt.Before = came(c)
-	f.ctx, f.cancel = context.WithCancel(ctx)
+	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx)) // cut ends it, which knows why
 	p.flows[f] = struct{}{}
 	return f, true
 }
+
+// endedBefore is the reason in the record of a connection that the end of the sandbox
+// left no time to come about.
+const endedBefore = "the sandbox ended before the connection came about"
 
 // end cuts all connections for good.
 func (p *Proxy) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
+	const rule = "end of the sandbox"
 	for f := range p.flows {
-		f.cut(Stopped, policy.Decision{Rule: "end of the sandbox"})
+		if f.carried {
+			f.cut(Stopped, policy.Decision{Rule: rule})
+		} else {
+			f.cut(Failed, policy.Decision{Rule: rule, Code: sbxerr.Canceled, Reason: endedBefore})
+		}
 	}
 }
 
@@ -232,6 +241,7 @@ type flow struct {
 	// Under the proxy's lock.
 	upstream *net.TCPConn
 	carried  bool
+	settled  bool // what became of it is known: a cut does not change that
 	cutBy    *cutting
 }
 
@@ -243,7 +253,7 @@ type cutting struct {
 
 // cut ends f from outside: both sides learn of it at once.
 func (f *flow) cut(v Verdict, by policy.Decision) {
-	if f.cutBy == nil {
+	if f.cutBy == nil && !f.settled {
 		f.cutBy = &cutting{v, by}
 	}
 	f.cancel()

@@ -319,6 +319,30 @@ func TestServeEnds(t *testing.T) {
 	}
 }
 
+// What did not come about before the end is no connection, and what was refused stays so.
+func TestServeEndsBefore(t *testing.T) {
+	s := stuck{make(chan string, 8)}
+	b := start(t, allow("a.test:22"), echo, func(c *Config) { c.Dialer = s })
+	b.dial("a.test", 22)
+	<-s.asked
+	b.stop()
+	if a := b.record(); a.Verdict != Failed || a.Code != sbxerr.Canceled || a.Reason != endedBefore {
+		t.Errorf("while it is dialled: %+v", a)
+	}
+	b = start(t, allow("a.test"), echo, nil)
+	c := b.dial("b.test", 80)
+	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: b.test\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil { // it is being told
+		t.Fatal(err)
+	}
+	b.stop()
+	if a := b.record(); a.Verdict != Refused || a.Code != sbxerr.EgressDenied {
+		t.Errorf("while it is refused: %+v", a)
+	}
+}
+
 func TestOriginFails(t *testing.T) {
 	b := start(t, allow("a.test:22"), echo, func(c *Config) { c.Origin = OriginalDestination })
 	b.expectReset()

@@ -224,7 +224,7 @@ func (p *Proxy) dialOne(ctx context.Context, addr netip.AddrPort, limit time.Dur
 func (p *Proxy) fail(f *flow, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	f.wanted = false
+	f.wanted, f.settled = false, true
 	a := &f.attempt
 	a.Code, a.Reason, a.Verdict = sbxerr.Of(err), notice.Cause(err), Refused
 	switch a.Code {
