@@ -198,7 +198,7 @@ func (in *Inbound) run(ctx context.Context, a *arrival, all *sync.WaitGroup) {
 		if c.broken {
 			a.record.Reason = brokeOff
 		}
-		in.finish(a)
+		in.over(a)
 	})
 }
 
@@ -230,6 +230,7 @@ func (in *Inbound) end() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.closed = true
+	defer in.room.end()
 	for a := range in.arrived {
 		if a.inside != nil {
 			a.cut(Arrival{Verdict: Stopped, Reason: "the sandbox ended"})
@@ -271,15 +272,39 @@ func (in *Inbound) settle(a *arrival) {
 	a.settled = true
 }
 
+// over ends a, both sides of which are done. It is told of before they have taken what
+// they were sent, until when it counts.
+func (in *Inbound) over(a *arrival) {
+	in.settle(a)
+	if a.seat.drained() {
+		in.finish(a)
+		return
+	}
+	in.tell(a)
+	a.seat.drain()
+	in.forget(a)
+}
+
 // finish forgets a and tells of it.
 func (in *Inbound) finish(a *arrival) {
+	in.forget(a)
+	in.tell(a)
+}
+
+// forget closes what a has open.
+func (in *Inbound) forget(a *arrival) {
 	_ = a.client.Close()
 	a.seat.leave()
 	in.mu.Lock()
+	defer in.mu.Unlock()
 	if a.inside != nil {
 		_ = a.inside.Close()
 	}
 	delete(in.arrived, a)
+}
+
+func (in *Inbound) tell(a *arrival) {
+	in.mu.Lock()
 	if a.cutBy != nil {
 		a.record.Verdict, a.record.Code, a.record.Reason = a.cutBy.Verdict, a.cutBy.Code, a.cutBy.Reason
 	}

@@ -162,6 +162,7 @@ func (p *Proxy) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
+	defer p.room.end()
 	const rule = "end of the sandbox"
 	for f := range p.flows {
 		if f.carried {
@@ -172,8 +173,34 @@ func (p *Proxy) end() {
 	}
 }
 
+// over ends f, both sides of which are done. It is told of before they have taken what
+// they were sent, until when it counts.
+func (p *Proxy) over(f *flow) {
+	p.settle(f)
+	if f.seat.drained() {
+		p.finish(f)
+		return
+	}
+	p.tell(f)
+	f.seat.drain()
+	p.forget(f)
+}
+
+// settle says that what became of f is known.
+func (p *Proxy) settle(f *flow) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.settled = true
+}
+
 // finish forgets f and tells of it.
 func (p *Proxy) finish(f *flow) {
+	p.forget(f)
+	p.tell(f)
+}
+
+// forget closes what f has open.
+func (p *Proxy) forget(f *flow) {
 	f.cancel()
 	_ = f.client.Close()
 	if f.upstream != nil {
@@ -184,7 +211,12 @@ func (p *Proxy) finish(f *flow) {
 		f.left()
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	delete(p.flows, f)
+}
+
+func (p *Proxy) tell(f *flow) {
+	p.mu.Lock()
 	a := f.record()
 	p.mu.Unlock()
 	if p.config.Recorder != nil {
@@ -269,7 +301,7 @@ func (f *flow) target() string {
 	return fmt.Sprintf("%s:%d", f.name, f.asked.Port())
 }
 
-// record is the Attempt of f, which is over.
+// record is the Attempt of f, of which all is known.
 func (f *flow) record() Attempt {
 	a := f.attempt
 	a.Name, a.Asked, a.Address, a.Linked, a.Mapped, a.Proxied = f.name, f.asked, f.address, f.link != policy.Link{}, f.mapped, f.proxied

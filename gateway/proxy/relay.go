@@ -50,7 +50,6 @@ func (r relay) start(all *sync.WaitGroup, over func(tally)) {
 			broken.Store(true)
 		}
 		if left.Add(-1) == 0 {
-			r.seat.drain()
 			c.broken = broken.Load()
 			over(c)
 		}

@@ -82,7 +82,8 @@ func TestQueuesFromOutsideAreBounded(t *testing.T) {
 	t.Logf("%d MB are queued, of %d", settled(t, held, bound)>>20, bound>>20)
 }
 
-// A connection of which both sides are done counts until what they were sent is taken.
+// A connection of which both sides are done is told of at once, and counts until what
+// they were sent is taken.
 func TestUnreadEndIsCounted(t *testing.T) {
 	const size = 300 << 10
 	b := start(t, allow("a.test:22"), func(c *net.TCPConn) { _, _ = c.Write(make([]byte, size)) }, nil)
@@ -91,22 +92,42 @@ func TestUnreadEndIsCounted(t *testing.T) {
 	if err := c.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(300 * time.Millisecond)
+	if a := b.record(); a.Verdict != Allowed || a.Received != size || a.Reason != "" {
+		t.Errorf("%+v", a)
+	}
 	if n := b.Connections(); n != 1 || b.held() < size/4 {
 		t.Errorf("%d connections, %d bytes queued", n, b.held())
 	}
 	if got, err := io.ReadAll(c); len(got) != size || err != nil {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
-	if a := b.record(); a.Verdict != Allowed || a.Received != size || a.Reason != "" {
-		t.Errorf("%+v", a)
+	b.expectNone()
+	for _, cut := range []func(){func() { b.SetPolicy(nil) }, b.stop} {
+		b.SetPolicy(compile(t, allow("a.test:22")))
+		unread := b.dial("a.test", 22)
+		_ = unread.SetReadBuffer(4 << 10)
+		_ = unread.CloseWrite()
+		if a := b.record(); a.Verdict != Allowed || a.Received != size {
+			t.Errorf("%+v", a)
+		}
+		cut()
+		if _, err := io.ReadAll(unread); err == nil {
+			t.Error("it outlives what ends it")
+		}
+		b.expectNone()
 	}
-	unread := b.dial("a.test", 22)
-	_ = unread.CloseWrite()
-	<-time.After(300 * time.Millisecond)
-	b.SetPolicy(nil)
-	if a := b.record(); a.Verdict != Cut {
-		t.Errorf("%+v", a)
+	if len(b.records) > 0 {
+		t.Errorf("told of once more: %+v", b.record())
+	}
+}
+
+// expectNone waits until no connection counts.
+func (b *bench) expectNone() {
+	b.t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); b.Connections() > 0; <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.t.Fatal("a connection counts that is over")
+		}
 	}
 }
 

@@ -43,7 +43,7 @@ func (p *Proxy) run(f *flow, all *sync.WaitGroup) {
 		if c.broken {
 			f.attempt.Reason = strings.TrimPrefix(f.attempt.Reason+"; "+brokeOff, "; ")
 		}
-		p.finish(f)
+		p.over(f)
 	})
 }
 
