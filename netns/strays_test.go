@@ -30,6 +30,7 @@ func told(t *testing.T, s *Sockets, last netip.AddrPort) []nflog.Packet {
 		if p.Destination == last {
 			return all
 		}
+		p.Read = time.Time{}
 		all = append(all, p)
 	}
 }

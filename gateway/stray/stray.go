@@ -70,10 +70,9 @@ func (c Config) record(r *nflog.Reader) error {
 	}
 }
 
-// attempt is the record of p, which was read right now. When it was sent is not known.
+// attempt is the record of p. When it was sent is not known.
 func (c Config) attempt(p nflog.Packet, skipped uint64) proxy.Attempt {
-	now := time.Now()
-	a := proxy.Attempt{Sandbox: c.Sandbox, Asked: p.Destination, Verdict: proxy.Refused, Begun: now, Before: now, Skipped: skipped}
+	a := proxy.Attempt{Sandbox: c.Sandbox, Asked: p.Destination, Verdict: proxy.Refused, Begun: p.Read, Before: p.Read, Skipped: skipped}
 	a.Name, _ = c.Names.Name(p.Destination.Addr())
 	var d policy.Decision
 	if p.Protocol == unix.IPPROTO_TCP {

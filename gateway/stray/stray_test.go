@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,6 +24,7 @@ func TestAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := Config{Sandbox: "a", Policy: func() *policy.Policy { return p }, Names: names{netip.MustParseAddr("198.18.0.9"): "web.example"}}
+	read := time.Now()
 	for _, tt := range []struct {
 		protocol byte
 		to       string
@@ -40,10 +42,10 @@ func TestAttempt(t *testing.T) {
 		{47, "1.1.1.1:0", proxy.Attempt{Protocol: "protocol 47", Rule: "mode allow", Code: sbxerr.EgressDenied}, "protocol 47 to"},
 	} {
 		to := netip.MustParseAddrPort(tt.to)
-		got := c.attempt(nflog.Packet{Protocol: tt.protocol, Destination: to, Opens: true}, 3)
+		got := c.attempt(nflog.Packet{Protocol: tt.protocol, Destination: to, Opens: true, Read: read}, 3)
 		tt.want.Sandbox, tt.want.Asked, tt.want.Verdict, tt.want.Skipped = "a", to, proxy.Refused, 3
-		tt.want.Reason, tt.want.Begun, tt.want.Before = got.Reason, got.Begun, got.Before
-		if got != tt.want || !strings.Contains(got.Reason, tt.says) || got.Before.IsZero() {
+		tt.want.Reason, tt.want.Begun, tt.want.Before = got.Reason, read, read
+		if got != tt.want || !strings.Contains(got.Reason, tt.says) {
 			t.Errorf("%d to %s: %+v, want %+v that says %q", tt.protocol, to, got, tt.want, tt.says)
 		}
 	}

@@ -73,6 +73,29 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// The time of a packet is after it was sent, however long it was waited for.
+func TestReadIsWhenItWaited(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pair[1])
+	socket := os.NewFile(uintptr(pair[0]), "socket")
+	defer socket.Close()
+	r, err := NewReader(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	times := make(chan time.Time, 1)
+	time.AfterFunc(20*time.Millisecond, func() { times <- time.Now(); _, _ = unix.Write(pair[1], []byte{1}) })
+	_, at, err := r.receive() // which began before it was sent
+	sent := <-times
+	if waiting, waitErr := Waiting(socket); err != nil || waitErr != nil || waiting || at.Before(sent) || !at.Before(time.Now()) {
+		t.Errorf("sent at %v, read at %v; %v, %v, %v", sent, at, waiting, err, waitErr)
+	}
+}
+
 func TestReaderEndsWithItsSocket(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +32,9 @@ type Packet struct {
 	Opens bool
 	// Missed is how many packets before it are not known of: nobody read them in time.
 	Missed uint64
+	// Read is a time at which it waited to be read: it was sent before, and whoever finds
+	// that nothing waits does so later.
+	Read time.Time
 }
 
 // Reader reads packets. One goroutine uses it; Close may be called by others.
@@ -64,27 +68,32 @@ func (r *Reader) Close() error { return r.file.Close() }
 // Next waits for a packet, until r is closed, which is an error.
 func (r *Reader) Next() (Packet, error) {
 	for {
-		n, err := r.receive()
+		n, at, err := r.receive()
 		if err != nil {
 			return Packet{}, err
 		}
 		if p, ok := r.parse(r.buf[:n]); ok {
+			p.Read = at
 			return p, nil
 		}
 	}
 }
 
-// receive waits for a message of the kernel. It has no bytes if it is another's.
-func (r *Reader) receive() (n int, err error) {
+// receive waits for a message of the kernel, and takes it, which at that time waited. It
+// has no bytes if it is another's.
+func (r *Reader) receive() (n int, at time.Time, err error) {
 	inner := r.raw.Read(func(fd uintptr) bool {
 		var from unix.Sockaddr
-		n, from, err = unix.Recvfrom(int(fd), r.buf[:], unix.MSG_DONTWAIT)
+		if _, _, err = unix.Recvfrom(int(fd), r.buf[:1], unix.MSG_DONTWAIT|unix.MSG_PEEK); err == nil {
+			at = time.Now()
+			n, from, err = unix.Recvfrom(int(fd), r.buf[:], unix.MSG_DONTWAIT)
+		}
 		if sender, ok := from.(*unix.SockaddrNetlink); err == nil && (!ok || sender.Pid != 0) {
 			n = 0
 		}
 		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
 	})
-	return n, cmp.Or(inner, err)
+	return n, at, cmp.Or(inner, err)
 }
 
 // parse reads one message. The kernel makes one for each packet.
