@@ -100,9 +100,9 @@ type Deps struct {
 	Files     Files
 	Log       *slog.Logger // nil discards
 	// WriteTimeout ends a call whose caller takes nothing of its answer for so
-	// long; 0 is 30 s.
+	// long, or has not sent the whole of a message after the first; 0 is 30 s.
 	WriteTimeout time.Duration
-	// ReadTimeout is how long a message of a caller may take to come; 0 is 30 s.
+	// ReadTimeout is how long the first message of a caller may take to come; 0 is 30 s.
 	ReadTimeout time.Duration
 }
 
