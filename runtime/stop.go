@@ -1,0 +1,98 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Stop ends all processes of a sandbox: TERM to its commands, and KILL to all
+// that is left after the grace. Nil is the daemon's grace. What the commands
+// wrote stays until Remove. One that has ended is no error. Of several stops the
+// one whose grace is over first counts.
+func (m *Manager) Stop(ctx context.Context, ref string, grace *time.Duration) (Info, error) {
+	defer m.Busy()()
+	s, err := m.find(ctx, ref)
+	if err != nil {
+		return Info{}, err
+	}
+	wait := m.opts.StopGrace
+	set(&wait, grace)
+	if wait < 0 || wait > maxTimeout {
+		return Info{}, invalid("grace %s: give %s, such as 10s", wait, atMostTimeout)
+	}
+	go m.beside(s.end, func() { m.stop(context.WithoutCancel(ctx), s, wait) })
+	select {
+	case <-s.ended:
+		return s.info(), nil
+	case <-ctx.Done():
+		return Info{}, sbxerr.Wrap(sbxerr.Canceled, "runtime.stop", context.Cause(ctx))
+	}
+}
+
+// stop ends s, after a grace for its commands which a caller that leaves does not
+// cut short. Whatever happens, s ends: one that is stopping has no other way on. It
+// is left to another stop where that ends s no later.
+func (m *Manager) stop(ctx context.Context, s *sandbox, grace time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	if s.beginStop() {
+		if !s.leadStop(ctx, cancel) {
+			return
+		}
+		m.askToEnd(ctx, s)
+		if errors.Is(ctx.Err(), context.Canceled) { // by one with less grace
+			return
+		}
+	}
+	s.end(ErrStopped)
+}
+
+// leadStop makes a stop the only one of s, and reports whether it is: not where one
+// is under way that ends s no later. So those whose callers leave do not add up.
+func (s *sandbox) leadStop(ctx context.Context, cancel context.CancelFunc) bool {
+	by, _ := ctx.Deadline()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.yieldStop != nil {
+		if !by.Before(s.stopBy) {
+			return false
+		}
+		s.yieldStop()
+	}
+	s.stopBy, s.yieldStop = by, cancel
+	return true
+}
+
+// beginStop lets no more commands in, and reports whether those that there are can
+// be asked to end.
+func (s *sandbox) beginStop() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == StateRunning {
+		s.state = StateStopping
+	}
+	return s.state == StateStopping && s.ending == nil
+}
+
+// askToEnd sends TERM to every command, to one that is being started once it runs,
+// and waits for their end, no longer than until ctx ends or s is to end at once.
+func (m *Manager) askToEnd(ctx context.Context, s *sandbox) {
+	running := slices.DeleteFunc(s.executions(), func(e *execution) bool { return e.isDone() })
+	for _, e := range running {
+		go m.beside(s.end, func() { m.signal(ctx, e, syscall.SIGTERM) })
+	}
+	for _, e := range running {
+		select {
+		case <-e.done:
+		case <-ctx.Done():
+			return
+		case <-s.asked:
+			return
+		}
+	}
+}

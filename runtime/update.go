@@ -1,0 +1,188 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"time"
+
+	"github.com/caisson-run/caisson/oci"
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Update changes limits, times and labels of a live sandbox: all that is named,
+// or nothing.
+func (m *Manager) Update(ctx context.Context, ref string, r UpdateRequest) (Info, error) {
+	defer m.Busy()()
+	s, err := m.find(ctx, ref)
+	if err != nil {
+		return Info{}, err
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	rec := s.kept()
+	if state := s.info().State; state != StateRunning && state != StatePaused {
+		return Info{}, sbxerr.New(sbxerr.State, "runtime.update", "sandbox %s is %s", rec.Name, state)
+	}
+	next, err := r.apply(rec)
+	if err != nil {
+		return Info{}, err
+	}
+	if next, err = m.changeNetwork(next, r); err != nil {
+		return Info{}, err
+	}
+	if err := s.checkProcesses(rec.Limits.PIDs, next.Limits.PIDs); err != nil {
+		return Info{}, err
+	}
+	if err := m.permitUpdate(ctx, s, next, r.TTL); err != nil {
+		return Info{}, err
+	}
+	if err := m.changeLimits(s, rec.Limits, next.Limits); err != nil {
+		return Info{}, err
+	}
+	if err := m.setPolicy(ctx, s, rec.Policy, next.Policy); err != nil {
+		return Info{}, errors.Join(err, m.changeLimits(s, next.Limits, rec.Limits))
+	}
+	s.update(func() {
+		s.record.Network, s.record.Asked, s.record.Policy = next.Network, next.Asked, next.Policy
+		s.record.Labels, s.record.Expires, s.record.IdleTimeout = next.Labels, next.Expires, next.IdleTimeout
+	})
+	m.keepRecord(s)
+	s.rearm()
+	return s.info(), nil
+}
+
+// checkProcesses refuses more processes than the resource limit allows that those
+// of s got at its creation, which cannot be raised.
+func (s *sandbox) checkProcesses(from, to int64) error {
+	s.mu.Lock()
+	most := oci.MaxPIDs(s.spec.Process.Rlimits)
+	s.mu.Unlock()
+	if to <= from || uint64(to) <= most {
+		return nil
+	}
+	return sbxerr.WithRemedy(sbxerr.Limits, "runtime.update",
+		fmt.Errorf("pids %d is above %d: the RLIMIT_NPROC of a live sandbox is that of its creation", to, most),
+		"make a sandbox with more --pids; a live one can be given fewer, and as many as before again")
+}
+
+// permitUpdate checks that the caller may give s what it would get, with the time to
+// live that was asked for. What it gets counts from here on.
+func (m *Manager) permitUpdate(ctx context.Context, s *sandbox, next record, ttl *time.Duration) error {
+	have := s.kept()
+	g, err := m.grant(ctx)
+	if err != nil {
+		return err
+	}
+	switch next.Expires {
+	case have.Expires:
+		ttl = new(time.Duration) // it was granted: what is left of it is not asked for again
+	case 0:
+		ttl = nil // without end
+	}
+	if err := errors.Join(g.CheckLimits(next.Limits.peer(), ttl), g.CheckNetwork(string(next.Network), !reflect.DeepEqual(next.Asked, have.Asked))); err != nil {
+		return err
+	}
+	more := peer.Usage{
+		MemoryBytes: max(0, next.Limits.MemoryBytes-have.Limits.MemoryBytes),
+		MilliCPU:    max(0, next.Limits.MilliCPU-have.Limits.MilliCPU),
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := g.CheckQuota(m.standingLocked(g), more); err != nil {
+		return err
+	}
+	if next.Limits != have.Limits {
+		s.update(func() { s.record.Changing = &next.Limits })
+	}
+	return nil
+}
+
+// apply returns what rec would be after r.
+func (r UpdateRequest) apply(rec record) (record, error) {
+	set(&rec.Limits.MemoryBytes, r.MemoryBytes)
+	set(&rec.Limits.MilliCPU, r.MilliCPU)
+	set(&rec.Limits.PIDs, r.PIDs)
+	errs := []error{rec.Limits.validate()}
+	for name, d := range map[string]*time.Duration{"ttl": r.TTL, "idle timeout": r.IdleTimeout} {
+		if d != nil && (*d < 0 || *d > maxTimeout) {
+			errs = append(errs, invalid("%s %s: give %s, such as 30m, or 0 for never", name, *d, atMostTimeout))
+		}
+	}
+	if r.TTL != nil {
+		rec.Expires = in(r.TTL)
+	}
+	set(&rec.IdleTimeout, r.IdleTimeout)
+	errs = append(errs, atMost(len(r.Labels), 2*maxLabels, "labels")) // those that there are can be taken away at once
+	rec.Labels = maps.Clone(rec.Labels)
+	for k, v := range r.Labels {
+		if rec.Labels == nil {
+			rec.Labels = map[string]string{}
+		}
+		if rec.Labels[k] = v; v == "" {
+			delete(rec.Labels, k)
+		}
+	}
+	if err := errors.Join(append(errs, checkLabels(rec.Labels))...); err != nil {
+		return record{}, sbxerr.Wrap(codeOf(err), "runtime.update", err)
+	}
+	return rec, nil
+}
+
+// changeLimits sets the limits of a sandbox that is in use. What they are to be
+// is kept before, as a daemon that comes after this one compares them. What they
+// are counts until they are others.
+func (m *Manager) changeLimits(s *sandbox, from, to Limits) error {
+	if from == to {
+		return nil
+	}
+	s.update(func() { s.record.Changing = &to })
+	m.keepRecord(s)
+	err := errors.Join(m.setLimits(s, from, to), failpoint("update/limits"))
+	s.update(func() {
+		s.record.Changing = nil
+		if err == nil {
+			s.record.Limits = to
+		}
+	})
+	m.keepRecord(s)
+	return err
+}
+
+// finishChange completes a change of limits that an earlier daemon began, or
+// takes it back where the host does not allow it.
+func (m *Manager) finishChange(s *sandbox) error {
+	r := s.kept()
+	if r.Changing == nil {
+		return nil
+	}
+	group, err := m.group(s.id)
+	if err != nil {
+		return err
+	}
+	limits := *r.Changing
+	if err := group.Set(limits.cgroup()); err != nil {
+		limits = r.Limits
+		if back := group.Set(limits.cgroup()); back != nil {
+			return errors.Join(err, back)
+		}
+	}
+	s.update(func() { s.record.Limits, s.record.Changing = limits, nil })
+	m.keepRecord(s)
+	return nil
+}
+
+// setLimits changes the cgroup of a live sandbox.
+func (m *Manager) setLimits(s *sandbox, from, to Limits) error {
+	if from == to {
+		return nil
+	}
+	group, err := m.group(s.id)
+	if err != nil {
+		return err
+	}
+	return group.Change(from.cgroup(), to.cgroup())
+}
