@@ -59,7 +59,7 @@ func (m *Manager) find(ctx context.Context, ref string) (*sandbox, error) {
 		if err != nil || !s.awaited() {
 			return s, err
 		}
-		if err := m.settled(ctx, s); err != nil {
+		if err := m.awaitAdopted(ctx, s); err != nil {
 			return nil, err
 		}
 	}

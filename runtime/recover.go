@@ -212,8 +212,8 @@ func (s *sandbox) awaited() bool {
 	return s.state == StateAdopting
 }
 
-// settled waits until it is known whether this daemon goes on with s.
-func (m *Manager) settled(ctx context.Context, s *sandbox) error {
+// awaitAdopted waits until it is known whether this daemon goes on with s.
+func (m *Manager) awaitAdopted(ctx context.Context, s *sandbox) error {
 	ctx, stop := m.untilHandOver(ctx, s)
 	defer stop()
 	select {

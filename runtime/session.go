@@ -50,7 +50,7 @@ func (m *Manager) ensured(ctx context.Context, r CreateRequest) (*sandbox, error
 		if s == nil {
 			return nil, nil
 		}
-		have := s.settled()
+		have := s.keptAtRest()
 		if !r.means(have) { // it was ready in a pool, and could not be made what was asked for
 			continue
 		}
@@ -70,8 +70,8 @@ func (m *Manager) ensured(ctx context.Context, r CreateRequest) (*sandbox, error
 	}
 }
 
-// settled returns the record of s when nobody is changing it.
-func (s *sandbox) settled() record {
+// keptAtRest returns the record of s when nobody is changing it.
+func (s *sandbox) keptAtRest() record {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	return s.kept()
