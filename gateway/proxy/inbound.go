@@ -272,17 +272,10 @@ func (in *Inbound) settle(a *arrival) {
 	a.settled = true
 }
 
-// over ends a, both sides of which are done. It is told of before they have taken what
-// they were sent, until when it counts.
+// over ends a, both sides of which are done.
 func (in *Inbound) over(a *arrival) {
 	in.settle(a)
-	if a.seat.drained() {
-		in.finish(a)
-		return
-	}
-	in.tell(a)
-	a.seat.drain()
-	in.forget(a)
+	a.seat.conclude(func() { in.tell(a) }, func() { in.forget(a) })
 }
 
 // finish forgets a and tells of it.

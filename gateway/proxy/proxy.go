@@ -173,17 +173,10 @@ func (p *Proxy) end() {
 	}
 }
 
-// over ends f, both sides of which are done. It is told of before they have taken what
-// they were sent, until when it counts.
+// over ends f, both sides of which are done.
 func (p *Proxy) over(f *flow) {
 	p.settle(f)
-	if f.seat.drained() {
-		p.finish(f)
-		return
-	}
-	p.tell(f)
-	f.seat.drain()
-	p.forget(f)
+	f.seat.conclude(func() { p.tell(f) }, func() { p.forget(f) })
 }
 
 // settle says that what became of f is known.

@@ -129,6 +129,19 @@ const lastWords = 4 << 10
 // maxPause is how long is waited at most before a peer is found to have taken all.
 const maxPause = time.Second
 
+// conclude ends a connection, both sides of which are done. It is told of before they
+// have taken what they were sent, until when it counts.
+func (t *seat) conclude(tell, forget func()) {
+	if t.drained() {
+		forget()
+		tell()
+		return
+	}
+	tell()
+	t.drain()
+	forget()
+}
+
 // drain waits until both sides have taken what they were sent, or are reset. What a
 // socket still sends when it is closed is nobody's, and who does not read could have as
 // much of that as of connections that end.
