@@ -3,7 +3,9 @@ package dns
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
@@ -104,11 +106,36 @@ func TestResolveIsCancelled(t *testing.T) {
 		for len(z.questions()) == 0 {
 			time.Sleep(time.Millisecond)
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // over TCP it is asked again
 		begun := time.Now()
 		cancel(enough)
 		if err := <-ended; time.Since(begun) > soon || !errors.Is(err, enough) {
 			t.Errorf("%s: %v after %v", network, err, time.Since(begun))
 		}
+	}
+}
+
+// What was found when its caller left may be half of an answer: the next one, of another
+// sandbox maybe, gets the whole.
+func TestHalfAnAnswerIsNotKept(t *testing.T) {
+	z := &zone{records: dual, silent: miekg.TypeA}
+	u := upstream(t, z)
+	ctx, cancel := context.WithCancel(t.Context())
+	left := make(chan []netip.Addr, 1)
+	go func() {
+		found, _ := u.Resolve(ctx, "a.test")
+		left <- found
+	}()
+	for len(z.questions()) < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(100 * time.Millisecond) // for the answer that does come
+	cancel()
+	if found := <-left; fmt.Sprint(found) != "[2a00::1]" {
+		t.Fatalf("who left got %v", found) // else this would show nothing
+	}
+	z.change(func() { z.silent = 0 })
+	if found, err := u.Resolve(t.Context(), "a.test"); err != nil || fmt.Sprint(found) != "[9.9.9.9 2a00::1]" {
+		t.Errorf("the next got %v, %v", found, err)
 	}
 }
