@@ -9,6 +9,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -160,11 +161,14 @@ func (s *stand) compare(r *Report, rounds int) {
 }
 
 // sideBySide runs everybody once in every round, so that what else the machine
-// does weighs on all alike. before is called before each run.
+// does weighs on all alike. Their order changes from round to round, and is the same in
+// each bench: what a daemon still does when its client has ended falls on all the others. before
+// is called before each run.
 func (s *stand) sideBySide(all []contender, rounds int, before func()) []Run {
-	took := map[string][]time.Duration{}
+	took, order := map[string][]time.Duration{}, rand.New(rand.NewPCG(0, 0))
 	for i := range rounds {
-		for _, c := range all {
+		for _, k := range order.Perm(len(all)) {
+			c := all[k]
 			if c.skipped != "" {
 				continue
 			}
