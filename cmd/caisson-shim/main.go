@@ -1,6 +1,12 @@
 // Command caisson-shim is what the daemon's containerd runs as its shim program.
 // It answers at once what needs no shim's program, see package shimcall, and
 // becomes that program, which lies beside it, for all else.
+//
+// The Go runtime is told not to look for the CPU limit of its cgroup again and again: the
+// program ends before that matters, and what would look is a thread more.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
 package main
 
 import (

@@ -1,4 +1,10 @@
 // Command caisson runs commands in sandboxes. It is a thin client of caissond.
+//
+// The Go runtime is told not to look for the CPU limit of its cgroup again and again: the
+// program ends before that matters, and what would look is a thread more.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
 package main
 
 import (
