@@ -15,6 +15,10 @@ func TestLearn(t *testing.T) {
 		}
 		return all
 	}
+	internal := siblings(ManySiblings, 443, "example.com")
+	for i := range internal {
+		internal[i].Private = true
+	}
 	addr := netip.MustParseAddr
 	for name, tc := range map[string]struct {
 		seen []Seen
@@ -28,6 +32,7 @@ func TestLearn(t *testing.T) {
 		"addresses":      {[]Seen{{Address: addr("9.9.9.9"), Port: 22}, {Address: addr("10.0.0.1"), Port: 1}}, "10.0.0.1:1,private 9.9.9.9:22"},
 		"few siblings":   {siblings(ManySiblings-1, 443, "example.com"), "h0.example.com:443 h1.example.com:443 h2.example.com:443 h3.example.com:443"},
 		"many siblings":  {siblings(ManySiblings, 443, "example.com"), "*.example.com:443"},
+		"private ones":   {internal, "h0.example.com:443,private h1.example.com:443,private h2.example.com:443,private h3.example.com:443,private h4.example.com:443,private"},
 		"and another":    {append(siblings(ManySiblings, 443, "example.com"), Seen{Name: "example.com", Port: 443}, Seen{Name: "x.example.com", Port: 22}), "*.example.com:443 example.com:443 x.example.com:22"},
 		"public suffix":  {siblings(ManySiblings, 443, "co.uk"), "h0.co.uk:443 h1.co.uk:443 h2.co.uk:443 h3.co.uk:443 h4.co.uk:443"},
 		"customers":      {siblings(ManySiblings, 443, "github.io"), "h0.github.io:443 h1.github.io:443 h2.github.io:443 h3.github.io:443 h4.github.io:443"},
