@@ -408,6 +408,21 @@ func TestLimits(t *testing.T) {
 			t.Errorf("a known name: %s", miekg.RcodeToString[r.Rcode])
 		}
 	})
+	t.Run("length", func(t *testing.T) {
+		for _, change := range []func(*Config){func(c *Config) { c.Limits.NameBytes = 22 }, func(c *Config) { c.Limits.Labels = 3 }} {
+			b := start(t, allowed, change)
+			if r := b.ask(t, "udp", question("a.test.", miekg.TypeA)); len(r.Answer) != 1 {
+				t.Errorf("a short name: %v", r)
+			}
+			r := b.ask(t, "udp", question("data1.wild.test.example.", miekg.TypeA))
+			if _, text := extended(r); r.Rcode != miekg.RcodeRefused || !strings.Contains(text, "the name has more than") {
+				t.Errorf("%s %q", miekg.RcodeToString[r.Rcode], text)
+			}
+			if slices.Contains(b.zone.questions(), "udp data1.wild.test.example. A") {
+				t.Error("the long name went upstream")
+			}
+		}
+	})
 	t.Run("pending", func(t *testing.T) {
 		b := start(t, allowed, func(c *Config) { c.Limits.Pending = 1 })
 		gate := make(chan struct{})
