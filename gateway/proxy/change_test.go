@@ -92,6 +92,33 @@ func TestPolicyChangeInEachState(t *testing.T) {
 	}
 }
 
+// What never answers holds up a connection for no longer than is allowed.
+func TestTimesToConnect(t *testing.T) {
+	for name, tc := range map[string]struct {
+		sticks func(*Config, stuck)
+		asked  string
+		code   sbxerr.Code
+	}{
+		"resolve": {func(c *Config, s stuck) { c.Resolver, c.Limits.Resolve = s, time.Second/4 }, "resolve a.test", sbxerr.EgressResolve},
+		"dial":    {func(c *Config, s stuck) { c.Dialer, c.Limits.Connect = s, time.Second/4 }, "dial 9.9.9.9:22", sbxerr.EgressDial},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := stuck{make(chan string, 8)}
+			b := start(t, allow("a.test:22"), echo, func(c *Config) { tc.sticks(c, s) })
+			c := b.dial("a.test", 22)
+			if got := <-s.asked; got != tc.asked {
+				t.Fatalf("asked to %s, want %s", got, tc.asked)
+			}
+			if got, err := io.ReadAll(c); err == nil || len(got) > 0 {
+				t.Errorf("%q, %v; want a reset", got, err)
+			}
+			if a := b.record(); a.Verdict != Failed || a.Code != tc.code || a.Duration < time.Second/4 || a.Duration >= leastTry {
+				t.Errorf("%+v", a)
+			}
+		})
+	}
+}
+
 // expectWanted waits until as many connections are known to be allowed.
 func (b *bench) expectWanted(n int) {
 	b.t.Helper()
