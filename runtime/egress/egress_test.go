@@ -455,28 +455,39 @@ func playDaemon() {
 	select {}
 }
 
-// The gateway does not outlive a daemon that is killed.
+// The gateway does not outlive a daemon that is killed, also where it hangs and so does
+// not hear of that.
 func TestDaemonKilled(t *testing.T) {
-	daemon := exec.Command(os.Args[0])
-	daemon.Env = append(os.Environ(), daemonEnv+"="+need(t))
-	out, err := daemon.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
+	for name, hangs := range map[string]bool{"it serves": false, "it hangs": true} {
+		t.Run(name, func(t *testing.T) {
+			daemon := exec.Command(os.Args[0])
+			daemon.Env = append(os.Environ(), daemonEnv+"="+need(t))
+			out, err := daemon.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := daemon.Start(); err != nil {
+				t.Fatal(err)
+			}
+			line, err := bufio.NewReader(out).ReadString('\n')
+			pid, numErr := strconv.Atoi(strings.TrimSpace(line))
+			if err := errors.Join(err, numErr); err != nil || pid == 0 {
+				t.Fatalf("the daemon said %q: %v", line, err)
+			}
+			if err := unix.Kill(pid, 0); err != nil {
+				t.Fatalf("the gateway does not live: %v", err)
+			}
+			if hangs {
+				if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGCONT) }) // where it lives, it ends then
+			}
+			if err := daemon.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = daemon.Wait() // killed by us
+			until(t, "the end of the gateway", func() bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) })
+		})
 	}
-	if err := daemon.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	pid, numErr := strconv.Atoi(strings.TrimSpace(line))
-	if err := errors.Join(err, numErr); err != nil || pid == 0 {
-		t.Fatalf("the daemon said %q: %v", line, err)
-	}
-	if err := unix.Kill(pid, 0); err != nil {
-		t.Fatalf("the gateway does not live: %v", err)
-	}
-	if err := daemon.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = daemon.Wait() // killed by us
-	until(t, "the end of the gateway", func() bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) })
 }
