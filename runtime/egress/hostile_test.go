@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"bufio"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -144,6 +145,39 @@ func TestHostileDeafness(t *testing.T) {
 	big := control.Request{Op: control.SetPolicy, Sandbox: "one", Policy: policy.Spec{Allow: []string{strings.Repeat("a", control.MaxPolicy)}}}
 	if err := h.ask(big); !errors.Is(err, errGone) || h.killed.Load() == 0 {
 		t.Errorf("%v", err)
+	}
+}
+
+// A policy that is refused is not the one that the next process begins with, and one
+// that will not let go of a sandbox is killed.
+func TestHostileRefusals(t *testing.T) {
+	g := New(Options{})
+	e := &entry{policy: policy.Spec{Mode: policy.Allow, Allow: []string{"a.test"}}}
+	if err := g.put("one", e); err != nil {
+		t.Fatal(err)
+	}
+	h := newHostile(t, g)
+	h.patience = time.Minute
+	h.kill = func() { h.killed.Add(1); _ = h.to.Close() }
+	g.link = h.link
+	refuse := func() { // what it is asked next
+		body, err := control.ReadFrame(bufio.NewReader(h.to), control.MaxRequest)
+		var q control.Request
+		if err = errors.Join(err, json.Unmarshal(body, &q)); err != nil {
+			t.Errorf("%q: %v", body, err)
+		}
+		h.report(t, control.Report{Answer: &control.Answer{Seq: q.Seq, Code: sbxerr.Gateway, Message: "no"}})
+	}
+	go refuse()
+	if err := g.SetPolicy(t.Context(), "one", policy.Spec{Mode: policy.Open}); sbxerr.Of(err) != sbxerr.Gateway || e.policy.Mode != policy.Allow {
+		t.Errorf("%v, and %+v is in force", err, e.policy)
+	}
+	if h.killed.Load() > 0 {
+		t.Error("killed for the refusal of a policy")
+	}
+	go refuse()
+	if err := g.Remove(t.Context(), "one"); err != nil || h.killed.Load() == 0 || g.get("one") != nil {
+		t.Errorf("%v, killed %d times, %v", err, h.killed.Load(), g.get("one"))
 	}
 }
 
