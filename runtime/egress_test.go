@@ -113,6 +113,29 @@ func TestNetworkOfRefuses(t *testing.T) {
 	}
 }
 
+// What the operator says now is over what a sandbox was given by an earlier daemon.
+func TestReadmit(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		rules NetworkRules
+		code  sbxerr.Code
+		word  string
+	}{
+		{"the control", NetworkRules{}, sbxerr.Gateway, "no gateway"}, // it gets as far as that
+		{"air-gapped since", NetworkRules{AirGapped: true}, sbxerr.NetPolicy, "air-gapped"},
+		{"mapped since", NetworkRules{Map: map[string]string{"a.example": "10.0.0.1"}}, sbxerr.Gateway, "no gateway"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := &Manager{opts: Options{Network: tt.rules, Profiles: BuiltinProfiles()}}
+			s := &sandbox{record: record{Network: netns.ModeAllow, Profile: DefaultProfile, Policy: policy.Spec{Mode: policy.Allow, Allow: []string{"a.example"}}}}
+			wantError(t, m.readmit(t.Context(), s), tt.code, tt.word)
+			if p := s.kept().Policy; p.AirGapped != tt.rules.AirGapped || p.Map["a.example"] != tt.rules.Map["a.example"] {
+				t.Errorf("its policy is %+v", p)
+			}
+		})
+	}
+}
+
 func TestGateOf(t *testing.T) {
 	if g, err := gateOf(policy.Spec{}); g != nil || err != nil {
 		t.Errorf("the mode none has the gate %v, %v", g, err)
