@@ -26,13 +26,14 @@ type fakeEgress struct {
 	refreshed int
 	silent    bool // it does not answer to Refresh
 	fail      error
+	refuse    error // a policy
 }
 
 func (e *fakeEgress) Add(context.Context, egress.Sandbox, netns.Sockets) error {
 	return errInjected // no sandbox of these tests has a way out
 }
 
-func (e *fakeEgress) SetPolicy(context.Context, string, policy.Spec) error { return nil }
+func (e *fakeEgress) SetPolicy(context.Context, string, policy.Spec) error { return e.refuse }
 
 func (e *fakeEgress) Publish(_ context.Context, p egress.Published) error {
 	e.mu.Lock()

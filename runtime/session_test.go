@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/pid1"
@@ -507,6 +510,37 @@ func TestUpdateIsAllOrNothing(t *testing.T) {
 	st, err := f.Stats(ctx)
 	if err != nil || st.Sandboxes[StateRunning] != 1 {
 		t.Errorf("stats %+v, %v", st, err)
+	}
+}
+
+// Limits that were changed before the gateway refused the rules are what they were.
+func TestRefusedRulesChangeNoLimits(t *testing.T) {
+	f, gateway := newPublishing(t)
+	ctx := callerContext(t)
+	info := f.session(t, CreateRequest{Name: "s", Limits: LimitsRequest{MemoryBytes: ptr[int64](128 << 20)}})
+	f.engine.count(t, info.ID, "memory.max", "")
+	s := f.sandboxes[info.ID]
+	s.update(func() {
+		s.record.Network = netns.ModeAllow
+		s.record.Policy = policy.Spec{Mode: policy.Allow, Allow: []string{"a.example"}, Map: map[string]string{}}
+	})
+	memory := func() string {
+		text, err := os.ReadFile(filepath.Join(f.engine.cgroups, s.id, "memory.max"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	r := UpdateRequest{MemoryBytes: ptr[int64](256 << 20), Network: ptr("allow"), Allow: &Rules{[]string{"b.example"}}}
+	gateway.refuse = sbxerr.New(sbxerr.Gateway, "test", "no")
+	_, err := f.Update(ctx, "s", r)
+	wantError(t, err, sbxerr.Gateway, "no")
+	if have := s.kept(); have.Limits.MemoryBytes != 128<<20 || have.Policy.Allow[0] != "a.example" || memory() != "134217728" {
+		t.Errorf("%+v and %+v, limited to %s", have.Limits, have.Policy, memory())
+	}
+	gateway.refuse = nil
+	if _, err := f.Update(ctx, "s", r); err != nil || s.kept().Policy.Allow[0] != "b.example" || memory() != "268435456" {
+		t.Errorf("the control: %v, %+v, limited to %s", err, s.kept().Policy, memory())
 	}
 }
 
