@@ -236,6 +236,60 @@ func TestMendAndClean(t *testing.T) {
 	}
 }
 
+// What one of these rules refuses another does as well, or a route that is not there, so
+// that no packet tells of one that is gone.
+func TestBridgeRefusesTwice(t *testing.T) {
+	c := bridgeConfig()
+	w, err := c.wire(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]string{}
+	for _, f := range []family{familyV4, familyV6} {
+		for _, h := range c.hostTables(f) {
+			for _, chain := range h.chains {
+				have[string(f)+" "+h.table+" "+chain.name] = specs(chain.rules)
+			}
+			for _, j := range h.jumps {
+				have[string(f)+" "+h.table+" "+j.from] = j.to
+			}
+		}
+		for _, table := range c.innerTables(f, w) {
+			for _, chain := range table.chains {
+				have[string(f)+" inside "+chain.name] = chain.policy + "; " + specs(chain.rules)
+			}
+		}
+	}
+	in, out := "-i "+c.linkPrefix()+"+", "-o "+c.linkPrefix()+"+"
+	for _, tt := range []struct{ where, what string }{
+		{"iptables mangle " + c.chain("PRE"), "-m addrtype ! --dst-type UNICAST -j DROP"}, // the host
+		{"iptables filter " + c.chain("IN"), in + " -j DROP"},
+		{"iptables filter " + c.chain("FWD"), in + " " + out + " -j DROP"}, // other sandboxes
+		{"iptables mangle " + c.chain("PRE"), "-d 10.0.0.0/8 -j DROP"},
+		{"iptables filter " + c.chain("FWD"), in + " -j DROP"}, // what is not marked
+		{"iptables filter " + c.chain("FWD"), out + " -j DROP"},
+		{"iptables filter INPUT", c.chain("IN")},
+		{"iptables filter FORWARD", c.chain("FWD")},
+		{"ip6tables filter " + c.chain("IN"), in + " -j DROP"}, // IPv6
+		{"ip6tables filter " + c.chain("FWD"), in + " -j DROP"},
+		{"ip6tables filter " + c.chain("FWD"), out + " -j DROP"},
+		{"ip6tables filter INPUT", c.chain("IN")},
+		{"ip6tables filter FORWARD", c.chain("FWD")},
+		{"iptables inside OUTPUT", "! -s " + w.address.String() + "/32 -j DROP"}, // another's address
+		{"iptables inside OUTPUT", "-d 169.254.0.0/16 -o " + innerLink + " -j REJECT"},
+		{"iptables inside INPUT", "DROP; "},
+		{"iptables inside FORWARD", "DROP; "},
+		{"iptables inside OUTPUT", "DROP; "},
+		{"ip6tables inside INPUT", "DROP; "},
+		{"ip6tables inside FORWARD", "DROP; "},
+		{"ip6tables inside OUTPUT", "DROP; "},
+	} {
+		if !strings.Contains(have[tt.where], tt.what) {
+			t.Errorf("%s: there is no %q in %q", tt.where, tt.what, have[tt.where])
+		}
+	}
+}
+
 func TestBridgeDescribe(t *testing.T) {
 	c := bridgeConfig()
 	text := strings.Join(c.Describe(4), "\n")
