@@ -64,11 +64,16 @@ func TestDamagedExecs(t *testing.T) {
 			id := strings.TrimSpace(d.Run(t, "create").Stdout)
 			exec := strings.TrimSpace(d.Run(t, "exec", "-d", id, "--", "sh", "-c", "echo x; sleep 1000").Stdout)
 			await(t, "output", func() bool { return d.Run(t, "logs", "--exec", exec, id).Stdout == "x\n" })
+			runs := []string{"exec", id, "--", "sh", "-c", "pidof sleep >/dev/null"}
+			d.Run(t, runs...)
 			d.Kill(t)
 			if err := os.Truncate(path(id, exec), 0); err != nil {
 				t.Fatal(err)
 			}
 			d.Launch(t)
+			if name == "record" { // nobody could ask for it
+				await(t, "end of a command of which nothing is known", func() bool { return d.Try(runs...).Code == 1 })
+			}
 			checkSound(t, d)
 			for _, s := range list(t, d) {
 				d.Run(t, "rm", "--force", s.ID)
