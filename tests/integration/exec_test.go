@@ -215,6 +215,25 @@ func TestClientThatDies(t *testing.T) {
 	}
 }
 
+// So does one whose client and daemon die: the next daemon waits for the client as long.
+func TestClientThatDiesWithTheDaemon(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "sandboxes: {attach_grace: 1s}\n")
+	box(t, d, "left")
+	dies := beside(t, d, "exec", "left", "--", "sleep", "1000")
+	await(t, "a command", func() bool { return len(ps(t, d, "left")) == 1 })
+	other := start(t, d, "left", "sleep", "1000")
+	d.Kill(t)
+	if err := dies.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	d.Launch(t)
+	await(t, "its end", func() bool { return ps(t, d, "left")[0].State == "exited" })
+	if j := ps(t, d, "left"); j[0].Result.Reason != "canceled" || j[1].ID != other || j[1].State != "running" {
+		t.Errorf("commands %+v", j)
+	}
+}
+
 // The output of a command is capped, on disk too, and continues by offsets.
 func TestExecOutputCap(t *testing.T) {
 	id := box(t, daemon, "loud")
