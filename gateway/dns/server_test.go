@@ -423,6 +423,34 @@ func TestLimits(t *testing.T) {
 			}
 		}
 	})
+	t.Run("connections", func(t *testing.T) {
+		b := start(t, allowed, func(c *Config) { c.Limits.Connections = 1 })
+		ask := func() *miekg.Conn {
+			c, err := miekg.Dial("tcp", b.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			if err := c.WriteMsg(question("a.test.", miekg.TypeA)); err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		first := ask()
+		if r, err := first.ReadMsg(); err != nil || len(r.Answer) != 1 {
+			t.Fatalf("%v, %v", r, err)
+		}
+		second := ask()
+		_ = second.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+		if r, err := second.ReadMsg(); err == nil {
+			t.Errorf("one too many: %v", r)
+		}
+		_ = first.Close()
+		_ = second.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if r, err := second.ReadMsg(); err != nil || len(r.Answer) != 1 {
+			t.Errorf("with room again: %v, %v", r, err)
+		}
+	})
 	t.Run("pending", func(t *testing.T) {
 		b := start(t, allowed, func(c *Config) { c.Limits.Pending = 1 })
 		gate := make(chan struct{})
