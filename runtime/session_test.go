@@ -492,6 +492,20 @@ func TestSandboxesAreBounded(t *testing.T) {
 	f.session(t, CreateRequest{})
 }
 
+func TestCommandsAreBounded(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	s := f.sandboxes[f.session(t, CreateRequest{Name: "s"}).ID]
+	running := func(n int) { s.update(func() { s.running = n }) }
+	running(maxExecs)
+	_, err := f.StartExec(ctx, "s", script("exit:0"))
+	wantError(t, err, sbxerr.Busy, "256 commands, which is the most")
+	running(0)
+	if _, err := f.Exec(ctx, "s", script("exit:0"), IO{}); err != nil {
+		t.Errorf("the control: %v", err)
+	}
+}
+
 func TestUpdateIsAllOrNothing(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
