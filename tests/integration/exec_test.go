@@ -90,9 +90,11 @@ func TestExecOwnLimits(t *testing.T) {
 		t.Errorf("with little: %+v", r)
 	}
 	daemon.Refused(t, "SBX-102", "exec", "--json", "--pids", "7", "big", "--", "true")
+	daemon.Run(t, "exec", "--pids", "8", "big", "--", "sh", "-c", "sleep 2000 >/dev/null 2>&1 &")
+	daemon.Run(t, "exec", "big", "--", "sh", "-c", "sleep 3000 >/dev/null 2>&1 &") // the control: one without limits leaves what it likes
 	// Of the bomb, which starts processes as others end, nothing is left.
 	out := daemon.Run(t, "exec", "big", "--", "ps", "-o", "args").Stdout
-	if strings.Contains(out, "bomb") || !strings.Contains(out, "sleep 1000") {
+	if strings.Contains(out, "bomb") || strings.Contains(out, "sleep 2000") || !strings.Contains(out, "sleep 1000") || !strings.Contains(out, "sleep 3000") {
 		t.Errorf("processes:\n%s", out)
 	}
 	if jobs := ps(t, daemon, "big"); jobs[0].ID != id || jobs[0].State != "running" {
