@@ -80,6 +80,16 @@ func (s socket) queued() int {
 	return int(m[unix.SK_MEMINFO_RMEM_ALLOC]) + int(m[unix.SK_MEMINFO_WMEM_QUEUED])
 }
 
+// drain waits until no more than rest is queued for the peer of s, which was told of the
+// end, or s is reset. The kernel says when the last byte was acknowledged.
+func (s socket) drain(rest int) {
+	raw, err := s.conn.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Write(func(uintptr) bool { return s.queued() <= rest }) // fails where it is closed
+}
+
 // memory is the first part of SO_MEMINFO (sock_diag(7), SK_MEMINFO_*).
 func (s socket) memory() (m [8]uint32, err error) {
 	err = control(s.conn, func(fd int) error {

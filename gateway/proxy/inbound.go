@@ -70,6 +70,7 @@ type arrival struct {
 	// Under the lock of Inbound.
 	inside  *net.TCPConn // nil before it is connected
 	settled bool         // what became of it is known: a cut does not change that
+	done    bool         // both sides are: nor does it once they have all
 	cutBy   *Arrival     // the verdict, code and reason; nil unless it was ended from here
 }
 
@@ -230,7 +231,6 @@ func (in *Inbound) end() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.closed = true
-	defer in.room.end()
 	for a := range in.arrived {
 		if a.inside != nil {
 			a.cut(Arrival{Verdict: Stopped, Reason: "the sandbox ended"})
@@ -245,7 +245,7 @@ func (in *Inbound) end() {
 
 // cut ends a from outside. The caller holds the lock.
 func (a *arrival) cut(by Arrival) {
-	if a.cutBy == nil && !a.settled {
+	if a.cutBy == nil && !a.settled && !(a.done && a.seat.delivered()) {
 		a.cutBy = &by
 	}
 	reset(a.client)
@@ -272,10 +272,13 @@ func (in *Inbound) settle(a *arrival) {
 	a.settled = true
 }
 
-// over ends a, both sides of which are done.
+// over ends a, both sides of which are done, when they have taken what they were sent.
 func (in *Inbound) over(a *arrival) {
-	in.settle(a)
-	a.seat.conclude(func() { in.tell(a) }, func() { in.forget(a) })
+	in.mu.Lock()
+	a.done = true
+	in.mu.Unlock()
+	a.seat.drain()
+	in.finish(a)
 }
 
 // finish forgets a and tells of it.

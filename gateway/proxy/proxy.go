@@ -162,7 +162,6 @@ func (p *Proxy) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	defer p.room.end()
 	const rule = "end of the sandbox"
 	for f := range p.flows {
 		if f.carried {
@@ -173,17 +172,13 @@ func (p *Proxy) end() {
 	}
 }
 
-// over ends f, both sides of which are done.
+// over ends f, both sides of which are done, when they have taken what they were sent.
 func (p *Proxy) over(f *flow) {
-	p.settle(f)
-	f.seat.conclude(func() { p.tell(f) }, func() { p.forget(f) })
-}
-
-// settle says that what became of f is known.
-func (p *Proxy) settle(f *flow) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	f.settled = true
+	f.done = true
+	p.mu.Unlock()
+	f.seat.drain()
+	p.finish(f)
 }
 
 // finish forgets f and tells of it.
@@ -267,6 +262,7 @@ type flow struct {
 	upstream *net.TCPConn
 	carried  bool
 	settled  bool // what became of it is known: a cut does not change that
+	done     bool // both sides are: nor does it once they have all
 	cutBy    *cutting
 }
 
@@ -278,7 +274,7 @@ type cutting struct {
 
 // cut ends f from outside: both sides learn of it at once.
 func (f *flow) cut(v Verdict, by policy.Decision) {
-	if f.cutBy == nil && !f.settled {
+	if f.cutBy == nil && !f.settled && !(f.done && f.seat.delivered()) {
 		f.cutBy = &cutting{v, by}
 	}
 	f.cancel()

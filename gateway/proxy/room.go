@@ -23,8 +23,6 @@ const restful = 2 * time.Second
 
 // room is for the connections of one sandbox, out or in.
 type room struct {
-	over chan struct{} // closed when the sandbox ends
-
 	mu    sync.Mutex
 	taken int
 	wide  map[*seat]struct{}
@@ -42,7 +40,7 @@ type seat struct {
 	wide    bool
 }
 
-func newRoom() *room { return &room{over: make(chan struct{}), wide: map[*seat]struct{}{}} }
+func newRoom() *room { return &room{wide: map[*seat]struct{}{}} }
 
 // enter gives a seat to the connection that s is the first socket of.
 func (r *room) enter(s socket) (*seat, error) {
@@ -126,39 +124,17 @@ func (t *seat) rests() bool {
 // lastWords is how much a closed socket may go on sending, in bytes.
 const lastWords = 4 << 10
 
-// maxPause is how long is waited at most before a peer is found to have taken all.
-const maxPause = time.Second
-
-// conclude ends a connection, both sides of which are done. It is told of before they
-// have taken what they were sent, until when it counts.
-func (t *seat) conclude(tell, forget func()) {
-	if t.drained() {
-		forget()
-		tell()
-		return
-	}
-	tell()
-	t.drain()
-	forget()
-}
-
-// drain waits until both sides have taken what they were sent, or are reset. What a
-// socket still sends when it is closed is nobody's, and who does not read could have as
-// much of that as of connections that end.
+// drain waits until both sides of a connection that are done have taken what they were
+// sent, or are reset. What a socket still sends when it is closed is nobody's, and who
+// does not read could have as much of that as of connections that end.
 func (t *seat) drain() {
-	for pause := time.Millisecond; !t.drained(); pause = min(2*pause, maxPause) {
-		select {
-		case <-time.After(pause):
-		case <-t.room.over:
-			return
-		}
+	for _, s := range t.sockets {
+		s.drain(lastWords)
 	}
 }
 
-func (t *seat) drained() bool { return t.queued() <= lastWords }
-
-// end lets nobody wait any more, once all connections are reset.
-func (r *room) end() { close(r.over) }
+// delivered reports whether nothing of what both sides were sent is still on its way.
+func (t *seat) delivered() bool { return t.queued() == 0 }
 
 func (t *seat) queued() (sum int) {
 	t.room.mu.Lock()

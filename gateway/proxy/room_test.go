@@ -82,53 +82,119 @@ func TestQueuesFromOutsideAreBounded(t *testing.T) {
 	t.Logf("%d MB are queued, of %d", settled(t, held, bound)>>20, bound>>20)
 }
 
-// A connection of which both sides are done is told of at once, and counts until what
-// they were sent is taken.
+// unread is a connection both sides of which are done, and of which the client takes
+// nothing. The server's answer of size bytes is more than fits between.
+func (b *bench) unread(size int) *net.TCPConn {
+	b.t.Helper()
+	c := b.dial("a.test", 22)
+	if err := c.CloseWrite(); err != nil {
+		b.t.Fatal(err)
+	}
+	for deadline := time.Now().Add(5 * time.Second); b.done() == 0; <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.t.Fatal("the sides are not done")
+		}
+	}
+	if n := b.Connections(); n != 1 || b.held() < size/4 || len(b.records) > 0 {
+		b.t.Errorf("%d connections, %d bytes queued, %d records", n, b.held(), len(b.records))
+	}
+	return c
+}
+
+// done counts the connections both sides of which are.
+func (b *bench) done() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for f := range b.flows {
+		if f.done {
+			n++
+		}
+	}
+	return n
+}
+
+func give(size int) func(*net.TCPConn) {
+	return func(c *net.TCPConn) { _, _ = c.Write(make([]byte, size)) }
+}
+
+// A connection counts, and is not told of, until what its sides were sent is taken. It
+// was not delivered if something ends it before, and was if that comes after.
 func TestUnreadEndIsCounted(t *testing.T) {
 	const size = 300 << 10
-	b := start(t, allow("a.test:22"), func(c *net.TCPConn) { _, _ = c.Write(make([]byte, size)) }, nil)
-	c := b.dial("a.test", 22)
-	_ = c.SetReadBuffer(4 << 10)
-	if err := c.CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	if a := b.record(); a.Verdict != Allowed || a.Received != size || a.Reason != "" {
-		t.Errorf("%+v", a)
-	}
-	if n := b.Connections(); n != 1 || b.held() < size/4 {
-		t.Errorf("%d connections, %d bytes queued", n, b.held())
-	}
-	if got, err := io.ReadAll(c); len(got) != size || err != nil {
-		t.Errorf("%d bytes, %v", len(got), err)
-	}
-	b.expectNone()
-	for _, cut := range []func(){func() { b.SetPolicy(nil) }, b.stop} {
-		b.SetPolicy(compile(t, allow("a.test:22")))
-		unread := b.dial("a.test", 22)
-		_ = unread.SetReadBuffer(4 << 10)
-		_ = unread.CloseWrite()
-		if a := b.record(); a.Verdict != Allowed || a.Received != size {
-			t.Errorf("%+v", a)
-		}
-		cut()
-		if _, err := io.ReadAll(unread); err == nil {
-			t.Error("it outlives what ends it")
-		}
-		b.expectNone()
-	}
-	if len(b.records) > 0 {
-		t.Errorf("told of once more: %+v", b.record())
+	for name, tc := range map[string]struct {
+		read    bool
+		cut     func(*bench)
+		verdict Verdict
+	}{
+		"read":                          {true, func(*bench) {}, Allowed},
+		"read, then the rule goes":      {true, func(b *bench) { b.SetPolicy(nil) }, Allowed},
+		"read, then the sandbox ends":   {true, func(b *bench) { b.stop() }, Allowed},
+		"unread, and the rule goes":     {false, func(b *bench) { b.SetPolicy(nil) }, Cut},
+		"unread, and nothing is sent":   {false, func(b *bench) { b.cutIdle(0) }, Idle},
+		"unread, and the sandbox ends":  {false, func(b *bench) { b.stop() }, Stopped},
+		"unread, and the client is off": {false, nil, Allowed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := start(t, allow("a.test:22"), give(size), nil)
+			c := b.unread(size)
+			if tc.read {
+				if got, err := io.ReadAll(c); len(got) != size || err != nil {
+					t.Errorf("%d bytes, %v", len(got), err)
+				}
+			}
+			if tc.cut == nil {
+				_ = c.Close()
+			} else if tc.cut(b); !tc.read {
+				if _, err := io.ReadAll(c); err == nil {
+					t.Error("it outlives what ends it")
+				}
+			}
+			if a := b.record(); a.Verdict != tc.verdict || a.Received != size {
+				t.Errorf("%+v", a)
+			}
+			if b.stop(); len(b.records) > 0 {
+				t.Errorf("told of once more: %+v", b.record())
+			}
+		})
 	}
 }
 
-// expectNone waits until no connection counts.
-func (b *bench) expectNone() {
-	b.t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); b.Connections() > 0; <-time.After(time.Millisecond) {
-		if time.Now().After(deadline) {
-			b.t.Fatal("a connection counts that is over")
+// The same for what comes in.
+func TestUnreadArrivalIsCounted(t *testing.T) {
+	const size = 300 << 10
+	for _, read := range []bool{true, false} {
+		e := enterBefore(t, func(c net.Conn) { _, _ = c.Write(make([]byte, size)) }, nil)
+		e.supply(Batch)
+		c := e.dial()
+		_ = c.CloseWrite()
+		for deadline := time.Now().Add(5 * time.Second); e.done() == 0; <-time.After(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("the sides are not done")
+			}
+		}
+		want := Stopped
+		if read {
+			want = Allowed
+			if got, err := io.ReadAll(c); len(got) != size || err != nil {
+				t.Errorf("%d bytes, %v", len(got), err)
+			}
+		}
+		e.stop()
+		if a := e.record(); a.Verdict != want || a.Sent != size || len(e.records) > 0 {
+			t.Errorf("%+v, want %s, and %d more", a, want, len(e.records))
 		}
 	}
+}
+
+func (e *entrance) done() (n int) {
+	e.in.mu.Lock()
+	defer e.in.mu.Unlock()
+	for a := range e.in.arrived {
+		if a.done {
+			n++
+		}
+	}
+	return n
 }
 
 // bounce sends so many bytes to who sends them back.
