@@ -2,6 +2,7 @@ package dns
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net/netip"
 	"strings"
@@ -50,7 +51,7 @@ func (s *server) decide(question miekg.Question) (policy.Name, outcome) {
 	p := s.Policy()
 	d := p.DecideLookup(name)
 	if !d.Allowed {
-		return name, outcome{verdict: Refused, rule: d.Rule, err: d.Err()}
+		return name, refusal(d)
 	}
 	if question.Qtype != miekg.TypeA {
 		return name, outcome{verdict: Empty, rule: d.Rule}
@@ -59,6 +60,8 @@ func (s *server) decide(question miekg.Question) (policy.Name, outcome) {
 	o.rule = cmp.Or(o.rule, d.Rule)
 	return name, o
 }
+
+func refusal(d policy.Decision) outcome { return outcome{verdict: Refused, rule: d.Rule, err: d.Err()} }
 
 // nameOf checks the question's form.
 func (s *server) nameOf(question miekg.Question) (policy.Name, error) {
@@ -76,9 +79,14 @@ func (s *server) nameOf(question miekg.Question) (policy.Name, error) {
 	return name, nil
 }
 
-// resolve gives an allowed name its address, if it exists.
+// resolve gives an allowed name its address, if it exists, and is allowed still when
+// that is known.
 func (s *server) resolve(p *policy.Policy, name policy.Name) outcome {
-	if o, ok := s.known(p, name); !ok {
+	o, ok := s.known(p, name)
+	if d := s.Policy().DecideLookup(name); !d.Allowed {
+		return refusal(d)
+	}
+	if !ok {
 		return o
 	}
 	addr, err := s.Pool.Address(name)
@@ -114,7 +122,9 @@ func (s *server) exists(name policy.Name) (outcome, bool) {
 	default:
 		return outcome{verdict: Refused, rule: "limit of pending questions", err: sbxerr.New(sbxerr.EgressBusy, "dns.answer", "too many questions wait; ask again later")}, false
 	}
-	_, err := s.Resolver.Resolve(s.ctx, name)
+	ctx, cancel := s.whileAllowed(name)
+	defer cancel()
+	_, err := s.Resolver.Resolve(ctx, name)
 	switch {
 	case err == nil:
 		return outcome{}, true
@@ -124,6 +134,26 @@ func (s *server) exists(name policy.Name) (outcome, bool) {
 		return outcome{verdict: Empty, err: err}, false
 	}
 	return outcome{verdict: Failed, err: err}, false
+}
+
+// whileAllowed is a context that ends when the policy in force does not allow name.
+func (s *server) whileAllowed(name policy.Name) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	go func() {
+		defer cancel()
+		for {
+			p := s.Policy()
+			if !p.DecideLookup(name).Allowed {
+				return
+			}
+			select {
+			case <-p.Over():
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return ctx, cancel
 }
 
 // write makes a message of o.

@@ -190,7 +190,7 @@ func (b *bench) set(t *testing.T, spec policy.Spec) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.policy.Store(p)
+	b.policy.Swap(p.On(nil)).End()
 }
 
 func (b *bench) ask(t *testing.T, network string, q *miekg.Msg) *miekg.Msg {
@@ -482,6 +482,78 @@ func TestPolicyChangesLive(t *testing.T) {
 	after := b.ask(t, "udp", question("a.test.", miekg.TypeA))
 	if len(after.Answer) != 1 || after.Answer[0].String() != before.Answer[0].String() {
 		t.Errorf("the address changed from %v to %v", before.Answer, after.Answer)
+	}
+}
+
+// A lookup ends with the rule that allowed it: at once, without an address, and nobody is
+// asked for it any more. One of a name that is still allowed goes on.
+func TestPolicyChangesWhileAsked(t *testing.T) {
+	for name, tc := range map[string]struct {
+		after   string
+		verdict Verdict
+	}{"it goes": {"six.test", Refused}, "it stays": {"a.test", Answered}} {
+		t.Run(name, func(t *testing.T) {
+			b := start(t, allowed, nil)
+			gate := make(chan struct{})
+			open := sync.OnceFunc(func() { close(gate) })
+			t.Cleanup(open)
+			b.zone.change(func() { b.zone.gate = gate })
+			answer := make(chan *miekg.Msg, 1)
+			go func() {
+				r, _, _ := (&miekg.Client{Timeout: 10 * time.Second}).Exchange(question("a.test.", miekg.TypeA), b.addr)
+				answer <- r
+			}()
+			for len(b.zone.questions()) < 2 { // of both families
+				<-time.After(time.Millisecond)
+			}
+			b.set(t, policy.Spec{Mode: policy.Allow, Allow: []string{tc.after}})
+			if tc.verdict == Answered {
+				<-time.After(50 * time.Millisecond)
+				open()
+			}
+			select {
+			case r := <-answer:
+				if r == nil || (r.Rcode == miekg.RcodeRefused) != (tc.verdict == Refused) {
+					t.Errorf("%v", r)
+				}
+			case <-time.After(soon):
+				t.Fatal("it goes on")
+			}
+			if got := b.seen.last(); got.Verdict != tc.verdict || tc.verdict == Refused && (got.Rule != "mode allow" || got.Code != sbxerr.EgressDenied) {
+				t.Errorf("%+v", got)
+			}
+			if _, named := b.pool.Lookup("a.test"); named != (tc.verdict == Answered) {
+				t.Errorf("it has an address: %t", named)
+			}
+		})
+	}
+}
+
+// resolverFunc is a Resolver.
+type resolverFunc func() error
+
+func (f resolverFunc) Resolve(context.Context, policy.Name) ([]netip.Addr, error) { return nil, f() }
+
+// What a rule allowed that went while it was resolved is refused, whatever was found.
+func TestPolicyChangesBeforeTheAnswer(t *testing.T) {
+	for _, found := range []error{nil, ErrNoName, errors.New("nobody answers")} {
+		var changed atomic.Bool
+		b := start(t, allowed, func(c *Config) {
+			inForce := c.Policy
+			c.Policy = func() *policy.Policy {
+				if changed.Load() {
+					return nil
+				}
+				return inForce()
+			}
+			c.Resolver = resolverFunc(func() error { changed.Store(true); return found })
+		})
+		if r := b.ask(t, "udp", question("a.test.", miekg.TypeA)); r.Rcode != miekg.RcodeRefused || b.seen.last().Verdict != Refused {
+			t.Errorf("%v: %v, %+v", found, r, b.seen.last())
+		}
+		if addr, named := b.pool.Lookup("a.test"); named {
+			t.Errorf("%v: it has the address %s", found, addr)
+		}
 	}
 }
 

@@ -105,14 +105,14 @@ func Classify(addr netip.Addr) Class {
 // the host's services.
 type Local func(netip.Addr) (bool, error)
 
-// On returns p as it is on a host that knows its own addresses. What would be public
-// elsewhere is not there.
+// On returns p as it is on a host that knows its own addresses, to be put in force there.
+// What would be public elsewhere is not there.
 func (p *Policy) On(host Local) *Policy {
 	if p == nil {
 		return nil
 	}
 	there := *p
-	there.local = host
+	there.local, there.over = host, make(chan struct{})
 	return &there
 }
 

@@ -49,6 +49,8 @@ type Policy struct {
 	mirrors map[Name]mirror
 	links   map[Name]Link
 	local   Local // nil: no address is known to be the host's own
+
+	over chan struct{} // closed by End; nil: it was never put in force
 }
 
 // index finds the rules about a name without looking at all rules.
@@ -258,4 +260,20 @@ func (p *Policy) Prefixes() []netip.Prefix {
 		prefixes = append(prefixes, r.Prefix)
 	}
 	return prefixes
+}
+
+// Over is closed when p, which On returned, is no longer in force: who waits for
+// something that p allows then asks the next one.
+func (p *Policy) Over() <-chan struct{} {
+	if p == nil {
+		return nil
+	}
+	return p.over
+}
+
+// End says, once, that p is no longer in force.
+func (p *Policy) End() {
+	if p != nil && p.over != nil {
+		close(p.over)
+	}
 }

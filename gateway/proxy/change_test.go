@@ -182,3 +182,21 @@ func TestPolicyChangeBeforeTheProxyIsAsked(t *testing.T) {
 		})
 	}
 }
+
+// Who waits for what a policy allows learns that another one took its place.
+func TestPolicyChangeEndsTheOneBefore(t *testing.T) {
+	b := start(t, allow("a.test"), echo, nil)
+	before := b.Policy()
+	b.SetPolicy(nil)
+	select {
+	case <-before.Over():
+	default:
+		t.Error("it is not over")
+	}
+	b.SetPolicy(compile(t, allow("a.test")))
+	select {
+	case <-b.Policy().Over():
+		t.Error("the one in force is over")
+	default:
+	}
+}

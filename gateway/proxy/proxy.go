@@ -50,12 +50,14 @@ func (p *Proxy) Policy() *policy.Policy {
 	return p.policy
 }
 
-// SetPolicy puts next in force. When it returns, every connection that next
-// does not allow is cut, also while it is being made: nothing more leaves for it.
+// SetPolicy puts next in force, and ends the one before. When it returns, every
+// connection that next does not allow is cut, also while it is being made: nothing more
+// leaves for it.
 func (p *Proxy) SetPolicy(next *policy.Policy) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	next = next.On(p.config.Local)
+	defer p.policy.End()
 	p.policy = next
 	for f := range p.flows {
 		if !f.wanted {
