@@ -3,6 +3,7 @@ package proxy
 import (
 	"io"
 	"net"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -80,6 +81,51 @@ func TestQueuesFromOutsideAreBounded(t *testing.T) {
 		return sum
 	}
 	t.Logf("%d MB are queued, of %d", settled(t, held, bound)>>20, bound>>20)
+}
+
+// Nobody waits for a timer of the kernel where more is sent than the narrowest
+// connections hold.
+func TestNarrowestDoNotStall(t *testing.T) {
+	const size = 1 << 20
+	upload := func() time.Duration {
+		b := start(t, allow("a.test:22", "b.test:22"), func(c *net.TCPConn) {
+			if n, _ := io.CopyN(io.Discard, c, size); n == size {
+				_, _ = c.Write([]byte("k"))
+			}
+			_, _ = io.Copy(io.Discard, c)
+		}, nil)
+		defer b.stop()
+		for range fewConnections {
+			b.dial("a.test", 22)
+		}
+		addr, err := b.pool.Address("b.test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		for range 15 { // they are over before places move on
+			go func() { b.origins <- netip.AddrPortFrom(addr, 22) }() // the client does not wait for it
+			c, err := net.Dial("tcp", b.listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, first := c.Write([]byte("x"))
+			if got, err := talk(c.(*net.TCPConn), string(make([]byte, size-1))); got != "k" || err != nil || first != nil {
+				t.Fatalf("%q, %v, %v", got, err, first)
+			}
+			_ = c.Close()
+		}
+		return time.Since(begun)
+	}
+	const most = 800 * time.Millisecond
+	var took []time.Duration
+	for range 3 { // for a machine that is busy
+		took = append(took, upload())
+		if took[len(took)-1] < most {
+			return
+		}
+	}
+	t.Errorf("15 uploads of 1 MiB take %v, want less than %v", took, most)
 }
 
 // unread is a connection both sides of which are done, and of which the client takes
