@@ -56,7 +56,7 @@ type Inbound struct {
 
 	mu      sync.Mutex
 	arrived map[*arrival]struct{}
-	guests  map[*net.TCPConn]struct{} // of linked sandboxes, inside
+	guests  map[*guest]struct{}
 	closed  bool
 }
 
@@ -74,6 +74,11 @@ type arrival struct {
 	cutBy   *Arrival     // the verdict, code and reason; nil unless it was ended from here
 }
 
+// guest is a connection of a linked sandbox.
+type guest struct {
+	inside *net.TCPConn // under the lock of Inbound; nil before it is connected
+}
+
 // NewInbound makes an Inbound, which serves once.
 func NewInbound(c InboundConfig) (*Inbound, error) {
 	if c.Stock == nil || c.Record == nil {
@@ -84,7 +89,7 @@ func NewInbound(c InboundConfig) (*Inbound, error) {
 	}
 	return &Inbound{
 		config: c, rate: rate.NewLimiter(rate.Limit(c.Limits.NewPerSecond), c.Limits.NewBurst), room: newRoom(),
-		arrived: map[*arrival]struct{}{}, guests: map[*net.TCPConn]struct{}{},
+		arrived: map[*arrival]struct{}{}, guests: map[*guest]struct{}{},
 	}, nil
 }
 
@@ -162,23 +167,41 @@ func (in *Inbound) roomLocked() bool {
 // Enter connects to a port inside for a sandbox that is linked to this one. The
 // connection is reset when this one ends; the function is called when it is over.
 func (in *Inbound) Enter(ctx context.Context, port uint16) (*net.TCPConn, func(), error) {
-	const op = "proxy.link"
+	full := sbxerr.New(sbxerr.EgressBusy, "proxy.link", "the linked sandbox ends, or has too many connections")
+	g := &guest{}
+	if !in.receive(g) { // before it costs that sandbox anything
+		return nil, nil, full
+	}
+	leave := func() {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		delete(in.guests, g)
+	}
 	c, err := in.connect(ctx, port)
 	if err != nil {
+		leave()
 		return nil, nil, err
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if !in.roomLocked() {
+	if in.closed {
 		reset(c)
-		return nil, nil, sbxerr.New(sbxerr.EgressBusy, op, "the linked sandbox ends, or has too many connections")
+		delete(in.guests, g)
+		return nil, nil, full
 	}
-	in.guests[c] = struct{}{}
-	return c, func() {
-		in.mu.Lock()
-		defer in.mu.Unlock()
-		delete(in.guests, c)
-	}, nil
+	g.inside = c
+	return c, leave, nil
+}
+
+// receive counts g, unless there is no room.
+func (in *Inbound) receive(g *guest) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.roomLocked() {
+		return false
+	}
+	in.guests[g] = struct{}{}
+	return true
 }
 
 func (in *Inbound) run(ctx context.Context, a *arrival, all *sync.WaitGroup) {
@@ -238,8 +261,8 @@ func (in *Inbound) end() {
 			a.cut(Arrival{Verdict: Failed, Code: sbxerr.Canceled, Reason: endedBefore})
 		}
 	}
-	for c := range in.guests {
-		reset(c)
+	for g := range in.guests {
+		reset(g.inside)
 	}
 }
 

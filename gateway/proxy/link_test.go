@@ -86,6 +86,36 @@ func TestLink(t *testing.T) {
 	}
 }
 
+// A sandbox that has no room is not connected to, and one that is not reached has as much
+// room as before.
+func TestLinkNeedsRoom(t *testing.T) {
+	var came atomic.Int64
+	other := enterBefore(t, func(c net.Conn) { came.Add(1); _, _ = io.Copy(c, c) }, func(l *Limits) { l.Connections = 1 })
+	other.supply(Batch)
+	port := uint16(other.server.Addr().(*net.TCPAddr).Port)
+	c, leave, err := other.in.Enter(t.Context(), port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := talk(c, "x"); got != "x" || err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+	left := len(other.stock.sockets)
+	if _, _, err := other.in.Enter(t.Context(), port); sbxerr.Of(err) != sbxerr.EgressBusy {
+		t.Errorf("%v, want %s", err, sbxerr.EgressBusy)
+	}
+	if n := len(other.stock.sockets); n != left || came.Load() != 1 {
+		t.Errorf("%d sockets of %d, %d connections", n, left, came.Load())
+	}
+	_, _ = c.Close(), other.server.Close()
+	leave()
+	for range 2 {
+		if _, _, err := other.in.Enter(t.Context(), port); sbxerr.Of(err) != sbxerr.EgressDial {
+			t.Errorf("with nobody inside: %v, want %s", err, sbxerr.EgressDial)
+		}
+	}
+}
+
 // Without somebody who follows links there are none.
 func TestLinkNowhere(t *testing.T) {
 	spec := allow()
