@@ -21,20 +21,24 @@ func parseLinks(written map[string]Link, mirrors map[Name]mirror) (map[Name]Link
 	links := map[Name]Link{}
 	var errs []error
 	for _, text := range slices.Sorted(maps.Keys(written)) {
-		name, err := ParseLinkName(text)
+		name, err := parseLink(text, mirrors)
 		l := written[text]
-		_, mapped := mirrors[name]
-		switch {
-		case err != nil:
-		case mapped:
-			err = fmt.Errorf("link %q: the name is mapped already", text)
-		case l.Sandbox == "" || l.Port == 0:
+		if err == nil && (l.Sandbox == "" || l.Port == 0) {
 			err = fmt.Errorf("link %q leads to no port of a sandbox", text)
 		}
 		errs = append(errs, err)
 		links[name] = l
 	}
 	return links, errors.Join(errs...)
+}
+
+// parseLink reads the name of a link beside those that the operator mapped.
+func parseLink(text string, mirrors map[Name]mirror) (Name, error) {
+	name, err := ParseLinkName(text)
+	if _, mapped := mirrors[name]; err == nil && mapped {
+		err = fmt.Errorf("link %q: the name is mapped already", text)
+	}
+	return name, err
 }
 
 // ParseLinkName reads the name of a link, in its canonical form. Others are refused

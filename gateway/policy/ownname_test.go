@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,6 +75,46 @@ func TestKept(t *testing.T) {
 	}
 	if _, err := (Spec{Mode: Open, Deny: []string{"*"}}).Kept(); err != nil {
 		t.Errorf("without a denial more would be allowed: %v", err)
+	}
+}
+
+// The same when the operator's word is another one by now.
+func TestKeptUnderAnotherWord(t *testing.T) {
+	link := Link{Sandbox: "s", Port: 5432}
+	before := Spec{Mode: Allow, Allow: []string{"a.example", "db.corp:22", "*.x.corp", "10.0.0.0/8,private"}, Links: map[string]Link{"db": link, "other": link}, Deny: []string{"c.corp"}}
+	mustCompile(t, before)
+	mapped, gapped, open := before, before, Spec{Mode: Open, Allow: []string{"b.example:22"}}
+	mapped.Map = map[string]string{"db": "10.0.0.1"}
+	gapped.Map, gapped.AirGapped = map[string]string{"db.corp": "10.0.0.1"}, true
+	open.AirGapped = true
+	for name, tc := range map[string]struct {
+		spec  Spec
+		mode  Mode
+		allow []string
+		links []string
+		gone  []string
+	}{
+		"a link is mapped":    {mapped, Allow, before.Allow, []string{"other"}, []string{`link "db": the name is mapped`}},
+		"air-gapped":          {gapped, Allow, []string{"db.corp:22"}, []string{"db", "other"}, []string{"a.example", "*.x.corp", "10.0.0.0/8"}},
+		"air-gapped, open":    {open, Allow, nil, nil, []string{`mode "open"`, "b.example"}},
+		"nothing was changed": {before, Allow, before.Allow, []string{"db", "other"}, nil},
+	} {
+		if _, err := Compile(tc.spec); (err == nil) != (tc.gone == nil) {
+			t.Errorf("%s: the control: %v", name, err)
+		}
+		got, err := tc.spec.Kept()
+		if got.Mode != tc.mode || !slices.Equal(got.Allow, tc.allow) || !slices.Equal(slices.Sorted(maps.Keys(got.Links)), tc.links) || len(got.Deny) != len(tc.spec.Deny) {
+			t.Errorf("%s: %+v", name, got)
+		}
+		for _, what := range tc.gone {
+			if err == nil || !strings.Contains(err.Error(), what) {
+				t.Errorf("%s: %v says nothing of %s", name, err, what)
+			}
+		}
+		if err != nil && tc.gone == nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		mustCompile(t, got)
 	}
 }
 

@@ -166,22 +166,33 @@ func (x index) within(addr netip.Addr) func(yield func(Rule) bool) {
 	}
 }
 
-// Kept is s, which an earlier version took, without what allows and is refused now: with
-// less, nothing more is allowed. The error says what that is.
+// Kept is s, which an earlier version took, or another word of the operator, without what
+// allows and is refused now: with less, nothing more is allowed. The error says what that
+// is.
 func (s Spec) Kept() (Spec, error) {
-	var errs []error
-	s.Allow = slices.DeleteFunc(slices.Clone(s.Allow), func(text string) bool {
-		_, err := ParseRule(ActAllow, text)
-		errs = append(errs, err)
+	mirrors, _ := parseMap(s.Map) // what is wrong with it, Compile says
+	var reasons sbxerr.Reasons
+	refused := func(err error) bool {
+		reasons.Add(err)
 		return err != nil
+	}
+	if s.AirGapped && s.Mode == Open {
+		_ = refused(airGapMode(s.Mode))
+		s.Mode = Allow
+	}
+	s.Allow = slices.DeleteFunc(slices.Clone(s.Allow), func(text string) bool {
+		r, err := ParseRule(ActAllow, text)
+		if err == nil && s.AirGapped {
+			err = r.checkAirGap(mirrors)
+		}
+		return refused(err)
 	})
 	s.Links = maps.Clone(s.Links)
 	maps.DeleteFunc(s.Links, func(text string, _ Link) bool {
-		_, err := ParseLinkName(text)
-		errs = append(errs, err)
-		return err != nil
+		_, err := parseLink(text, mirrors)
+		return refused(err)
 	})
-	return s, errors.Join(errs...)
+	return s, reasons.Err()
 }
 
 // checkMode refuses rules that the mode makes void: somebody believes in them.
@@ -220,25 +231,36 @@ func (s Spec) Given() string {
 
 // checkAirGap refuses all that would leave the site.
 func (p *Policy) checkAirGap() error {
-	const remedy = "map the name to an internal address, or ask the operator: air_gapped in the daemon's configuration"
-	refuse := func(format string, args ...any) error {
-		return sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.air_gap", fmt.Errorf("air-gapped: "+format, args...), remedy)
-	}
 	var reasons sbxerr.Reasons
-	if p.mode == Open {
-		reasons.Add(refuse("network mode %q is refused", Open))
-	}
+	reasons.Add(airGapMode(p.mode))
 	for _, r := range p.allow.all {
-		if _, mapped := p.mirrors[r.Name]; !mapped || r.Wildcard {
-			reasons.Add(refuse("rule %q is refused: it is about no mapped name", r))
-		}
+		reasons.Add(r.checkAirGap(p.mirrors))
 	}
 	for name, m := range p.mirrors {
 		if c := Classify(m.addr); c.Grade == Public {
-			reasons.Add(refuse("%s is mapped to %s, which is public", name, m.addr))
+			reasons.Add(refuseAirGap("%s is mapped to %s, which is public", name, m.addr))
 		}
 	}
 	return reasons.Err()
+}
+
+func airGapMode(m Mode) error {
+	if m == Open {
+		return refuseAirGap("network mode %q is refused", m)
+	}
+	return nil
+}
+
+func (r Rule) checkAirGap(mirrors map[Name]mirror) error {
+	if _, mapped := mirrors[r.Name]; !mapped || r.Wildcard {
+		return refuseAirGap("rule %q is refused: it is about no mapped name", r)
+	}
+	return nil
+}
+
+func refuseAirGap(format string, args ...any) error {
+	return sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.air_gap", fmt.Errorf("air-gapped: "+format, args...),
+		"map the name to an internal address, or ask the operator: air_gapped in the daemon's configuration")
 }
 
 // Mode returns the policy's mode.
