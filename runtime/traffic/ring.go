@@ -21,7 +21,12 @@ type file struct {
 	size   int64
 	from   int64   // the position at which it begins
 	before *Counts // what the entries before it come to; nil if there are none
+	torn   bool    // its first line is none, as a loss of power can leave it
 }
+
+// unknown are the counts of entries of which nothing is known but that they were there:
+// connections may have been among them.
+var unknown = Counts{Allowed: 1}
 
 // line is one of a file: an entry, or as the first of a file that follows another one,
 // what all entries before it come to.
@@ -45,13 +50,19 @@ func (r ring) files() ([]file, error) {
 		if err != nil {
 			return nil, err
 		}
-		first, err := head(path)
+		first, torn, err := head(path)
 		if err != nil {
 			return nil, err
 		}
-		f := file{path: path, size: info.Size(), from: first.From, before: first.Before}
+		f := file{path: path, size: info.Size(), from: first.From, before: first.Before, torn: torn}
+		if torn {
+			f.before = &unknown
+		}
 		switch {
 		case f.from > 0: // it says so
+			if len(list) > 0 && list[0].torn {
+				list[0].from = f.from - list[0].size
+			}
 		case len(list) > 0:
 			f.from = list[0].end()
 		case f.before != nil:
@@ -65,16 +76,16 @@ func (r ring) files() ([]file, error) {
 // end is the position after the last byte of f.
 func (f file) end() int64 { return f.from + f.size }
 
-// head is the first line of the file at path, empty where that is an entry.
-func head(path string) (line, error) {
+// head is the first line of the file at path, empty where that is an entry, or torn.
+func head(path string) (_ line, torn bool, err error) {
 	for text, err := range lines(path, 0) {
 		var first line
 		if err != nil || json.Unmarshal(text, &first) != nil {
-			return line{}, err
+			return line{}, err == nil, err
 		}
-		return line{Before: first.Before, From: first.From}, nil
+		return line{Before: first.Before, From: first.From}, false, nil
 	}
-	return line{}, nil
+	return line{}, true, nil
 }
 
 // add appends an entry.
@@ -96,26 +107,20 @@ func (r ring) rotate() ([]byte, error) {
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
-	last := list[len(list)-1]
-	if last.path == r.path {
-		last.path = Older(r.path)
-		if err := os.Rename(r.path, last.path); err != nil {
-			return nil, err
-		}
-	}
-	return last.follower()
-}
-
-// follower is the first line of the file that comes after f.
-func (f file) follower() ([]byte, error) {
-	c, err := count(f.path)
+	c, err := total(list)
 	if err != nil {
 		return nil, err
+	}
+	last := list[len(list)-1]
+	if last.path == r.path {
+		if err := os.Rename(r.path, Older(r.path)); err != nil {
+			return nil, err
+		}
 	}
 	text, err := json.Marshal(struct {
 		Before Counts `json:"before"`
 		From   int64  `json:"from"`
-	}{c, f.end()})
+	}{c, last.end()})
 	return append(text, '\n'), err
 }
 
@@ -150,10 +155,26 @@ func (r ring) read(at int64, do func(Entry)) (to int64, gone *Counts, err error)
 // counts is what all entries that there ever were come to.
 func (r ring) counts() (Counts, error) {
 	list, err := r.files()
-	if err != nil || len(list) == 0 {
+	if err != nil {
 		return Counts{}, err
 	}
-	return count(list[len(list)-1].path)
+	return total(list)
+}
+
+// total is what the entries of list and all before it come to, as far as that is known:
+// the last file says it, unless it is torn.
+func total(list []file) (sum Counts, err error) {
+	if n := len(list); n > 1 && !list[n-1].torn {
+		list = list[n-1:]
+	}
+	for _, f := range list {
+		c, err := count(f.path)
+		if err != nil {
+			return sum, err
+		}
+		sum = sum.plus(c)
+	}
+	return sum, nil
 }
 
 // count is what the entries of the file at path and all before it come to.

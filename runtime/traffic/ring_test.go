@@ -194,6 +194,61 @@ func TestFollowAcrossAnEarlierDaemonsFile(t *testing.T) {
 	}
 }
 
+// A file whose begin was lost with the power costs what it said of those before it, once
+// they are gone, and nothing else: it has its place, and who reads is told.
+func TestTornFirstLine(t *testing.T) {
+	l, dir := newLog(t)
+	carried := filepath.Join(dir, "a", "carried")
+	sent := int64(0)
+	rotate := func() {
+		t.Helper()
+		before, _ := os.Stat(carried)
+		for {
+			l.Attempted(attempt("x.example", sent))
+			sent++
+			if now, err := os.Stat(carried); err != nil || before != nil && !os.SameFile(before, now) {
+				return
+			}
+			before, _ = os.Stat(carried)
+		}
+	}
+	for range 2 { // so that some are gone
+		rotate()
+	}
+	text, err := os.ReadFile(carried)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := strings.IndexByte(string(text), '\n')
+	if err := os.WriteFile(carried, append([]byte(strings.Repeat("\x00", end)), text[end:]...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var middle Cursor
+	kept, gone, err := l.Entries("a", &middle)
+	if err != nil || !gone.Reached || len(kept) == 0 {
+		t.Fatalf("%d, %+v, %v", len(kept), gone, err)
+	}
+	next := kept[len(kept)-1].Sent + 1
+	rotate() // the torn one is the older by now
+	late, gone, err := l.Entries("a", &Cursor{})
+	if err != nil || gone != (Gone{Entries: true, Reached: true}) || len(late) == 0 || late[len(late)-1].Sent != sent-1 {
+		t.Errorf("a late reader: %d, %+v, %v", len(late), gone, err)
+	}
+	for _, e := range read(t, l, &middle) {
+		if e.Sent != next {
+			t.Fatalf("entry %d, want %d", e.Sent, next)
+		}
+		next++
+	}
+	if next != sent {
+		t.Errorf("read up to %d of %d", next, sent)
+	}
+	// The file before it, which was still there, said what it said.
+	if got, err := l.Counts("a"); err != nil || got.Allowed != uint64(sent) {
+		t.Errorf("%d of %d are counted, %v", got.Allowed, sent, err)
+	}
+}
+
 // TestCounts: as runtime/egress counts, and also where a daemon was killed between two
 // files.
 func TestCounts(t *testing.T) {
