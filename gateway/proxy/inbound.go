@@ -149,7 +149,7 @@ func (in *Inbound) begin(c *net.TCPConn, port uint16) (*arrival, bool) {
 	}
 	seat, err := in.room.enter(socket{c, false})
 	if err != nil {
-		return nil, false // it is gone already
+		return nil, false // it is gone already, or there is no place
 	}
 	a := &arrival{client: c, seat: seat, port: port, record: Arrival{Sandbox: in.config.Sandbox, Port: port, Begun: time.Now()}}
 	if peer, ok := c.RemoteAddr().(*net.TCPAddr); ok {

@@ -146,7 +146,7 @@ func (p *Proxy) begin(ctx context.Context, c *net.TCPConn) (*flow, bool) {
 	}
 	seat, err := p.room.enter(socket{c, true})
 	if err != nil {
-		return nil, false // it is gone already
+		return nil, false // it is gone already, or there is no place
 	}
 	f := &flow{client: c, seat: seat, attempt: Attempt{Sandbox: p.config.Sandbox, Begun: time.Now()}}
 	f.attempt.After, f.attempt.Before = came(c)

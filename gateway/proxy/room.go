@@ -23,6 +23,8 @@ const restful = 2 * time.Second
 
 // room is for the connections of one sandbox, out or in.
 type room struct {
+	hall *hall
+
 	mu    sync.Mutex
 	taken int
 	wide  map[*seat]struct{}
@@ -40,7 +42,7 @@ type seat struct {
 	wide    bool
 }
 
-func newRoom() *room { return &room{wide: map[*seat]struct{}{}} }
+func newRoom() *room { return &room{hall: everybody, wide: map[*seat]struct{}{}} }
 
 // enter gives a seat to the connection that s is the first socket of.
 func (r *room) enter(s socket) (*seat, error) {
@@ -50,7 +52,11 @@ func (r *room) enter(s socket) (*seat, error) {
 	if r.taken >= fewConnections {
 		t.size = narrowest
 	}
+	if err := r.hall.enter(r.taken); err != nil {
+		return nil, err
+	}
 	if err := t.addLocked(s); err != nil {
+		r.hall.leave()
 		return nil, err
 	}
 	if t.wide {
@@ -150,5 +156,6 @@ func (t *seat) leave() {
 	t.room.mu.Lock()
 	defer t.room.mu.Unlock()
 	t.room.taken--
+	t.room.hall.leave()
 	delete(t.room.wide, t)
 }
