@@ -180,7 +180,7 @@ func (g *Gateway) arrived(a proxy.Arrival, lost uint64) {
 func (g *Gateway) named(n control.Named) {
 	g.mu.Lock()
 	e := g.sandboxes[n.Sandbox]
-	if e == nil || len(e.names) >= control.MaxNames || e.taken[n.Address] || e.names[n.Name].IsValid() {
+	if e == nil || e.names == nil || len(e.names) >= control.MaxNames || e.taken[n.Address] || e.names[n.Name].IsValid() {
 		g.mu.Unlock()
 		return
 	}

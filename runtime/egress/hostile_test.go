@@ -190,6 +190,9 @@ func TestHostileLies(t *testing.T) {
 	if err := g.put("one", e); err != nil {
 		t.Fatal(err)
 	}
+	if err := g.put("door", &entry{}); err != nil { // it only has ports
+		t.Fatal(err)
+	}
 	h := newHostile(t, g)
 	h.report(t, control.Report{Confined: true})
 	// Other sandboxes do not come to be.
@@ -198,6 +201,8 @@ func TestHostileLies(t *testing.T) {
 	h.report(t, control.Report{Named: &control.Named{Sandbox: "two", Name: "x.test", Address: at(9)}})
 	h.report(t, control.Report{Open: &control.Open{Sandbox: "two", Connections: 5}})
 	h.report(t, control.Report{Broken: &control.Broken{Sandbox: "two"}})
+	// Who resolves nothing gets no names.
+	h.report(t, control.Report{Named: &control.Named{Sandbox: "door", Name: "x.test", Address: at(9)}})
 	// No name and no address changes its meaning.
 	h.report(t, control.Report{Named: &control.Named{Sandbox: "one", Name: "a.test", Address: at(2)}})
 	h.report(t, control.Report{Named: &control.Named{Sandbox: "one", Name: "b.test", Address: at(1)}})
@@ -213,7 +218,7 @@ func TestHostileLies(t *testing.T) {
 	defer told.mu.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.sandboxes) != 1 || len(e.names) != 2 || e.names["a.test"] != at(1) || e.names["c.test"] != at(3) {
+	if len(g.sandboxes) != 2 || len(e.names) != 2 || e.names["a.test"] != at(1) || e.names["c.test"] != at(3) {
 		t.Errorf("%d sandboxes, names %v", len(g.sandboxes), e.names)
 	}
 	if c := e.counters; c.Refused != math.MaxUint64 || c.Sent != math.MaxUint64 || c.Lost != math.MaxUint64 {
