@@ -78,7 +78,7 @@ func filterTable(loopback string) table {
 		{"FORWARD", "DROP", nil},
 		{"OUTPUT", "DROP", []rule{
 			{"-d " + loopback + " -o lo -j ACCEPT", "programs inside talk to each other, and to the gateway"},
-			{"-j NFLOG --nflog-group " + strconv.Itoa(nflog.Group), "the gateway hears of what goes nowhere, and records it"},
+			{"-j NFLOG --nflog-group " + strconv.Itoa(nflog.Refused), "the gateway hears of what goes nowhere, and records it"},
 			{"-p tcp -j REJECT --reject-with tcp-reset", "a connection that goes nowhere fails at once"},
 		}},
 	}}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/netns/nflog"
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Of linux/netfilter/nfnetlink_log.h.
@@ -36,7 +37,8 @@ const snap = 40 + 14
 const messageSize = 256
 
 // OpenStrays opens a socket on which the packets come that the rules of the calling
-// thread's namespace log to nflog.Group. That takes CAP_NET_ADMIN in the user namespace which owns it.
+// thread's namespace log to the groups of package nflog. That takes CAP_NET_ADMIN in the
+// user namespace which owns it.
 // While the socket is open, wherever it is passed to, there can be no other. It is not
 // for the poller of who opens it, whom each packet would wake.
 func OpenStrays() (*os.File, error) {
@@ -51,22 +53,40 @@ func OpenStrays() (*os.File, error) {
 	return f, nil
 }
 
-// bindStrays makes the socket the one of the group. What does not fit into it is lost, and shows as
+// Overhear opens the socket of OpenStrays in the namespace at path: in the mode bridge it
+// tells of what leaves, and of what is refused. One of before must be closed.
+func Overhear(path string) (socket *os.File, err error) {
+	const op = "netns.overhear"
+	ns, err := Open(path)
+	if err != nil {
+		return nil, sbxerr.Wrap(sbxerr.Network, op, err)
+	}
+	defer ns.Close()
+	err = ns.Do(func() error { socket, err = OpenStrays(); return err })
+	return socket, wrapInner(op, err)
+}
+
+// bindStrays makes the socket the one of both groups. What does not fit into it is lost, and shows as
 // a gap in the numbers of the packets: that is no error of who reads.
 func bindStrays(fd int) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_NO_ENOBUFS, 1); err != nil {
 		return err
 	}
-	if err := unix.Sendto(fd, straysRequest().Serialize(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return err
+	for _, group := range []uint16{nflog.Refused, nflog.Passed} {
+		if err := unix.Sendto(fd, straysRequest(group).Serialize(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+			return err
+		}
+		if err := acknowledged(fd); err != nil {
+			return err
+		}
 	}
-	return acknowledged(fd)
+	return nil
 }
 
-// straysRequest asks for each packet by itself, with its number.
-func straysRequest() *nl.NetlinkRequest {
+// straysRequest asks for each packet of the group by itself, with its number.
+func straysRequest(group uint16) *nl.NetlinkRequest {
 	req := nl.NewNetlinkRequest(msgConfig, unix.NLM_F_ACK)
-	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, ResId: nl.NativeEndian().Uint16(nl.BEUint16Attr(nflog.Group))})
+	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, ResId: nl.NativeEndian().Uint16(nl.BEUint16Attr(group))})
 	req.AddData(nl.NewRtAttr(cfgCmd, []byte{cmdBind}))
 	req.AddData(nl.NewRtAttr(cfgMode, append(nl.BEUint32Attr(snap), copyPacket, 0)))
 	req.AddData(nl.NewRtAttr(cfgBufSize, nl.BEUint32Attr(messageSize)))
@@ -75,25 +95,27 @@ func straysRequest() *nl.NetlinkRequest {
 	return req
 }
 
-// acknowledged reads the answer, which is there when the request is sent. Nothing else
-// can be before it.
+// acknowledged reads the answer, which is there when the request is sent. Packets of a
+// group that is bound already may be before it: they are lost.
 func acknowledged(fd int) error {
 	var buf [512]byte
-	n, _, err := unix.Recvfrom(fd, buf[:], unix.MSG_DONTWAIT)
-	if err != nil {
-		return err
-	}
-	messages, err := syscall.ParseNetlinkMessage(buf[:n])
-	if err != nil {
-		return err
-	}
-	for _, m := range messages {
-		if m.Header.Type == unix.NLMSG_ERROR && len(m.Data) >= 4 {
+	for {
+		n, _, err := unix.Recvfrom(fd, buf[:], unix.MSG_DONTWAIT)
+		if err != nil {
+			return fmt.Errorf("read the kernel's answer: %w", err)
+		}
+		messages, err := syscall.ParseNetlinkMessage(buf[:n])
+		if err != nil {
+			return err
+		}
+		for _, m := range messages {
+			if m.Header.Type != unix.NLMSG_ERROR || len(m.Data) < 4 {
+				continue
+			}
 			if errno := -int32(nl.NativeEndian().Uint32(m.Data)); errno != 0 {
 				return unix.Errno(errno)
 			}
 			return nil
 		}
 	}
-	return errors.New("the kernel does not answer")
 }

@@ -2,6 +2,7 @@ package netns
 
 import (
 	"net/netip"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -11,10 +12,10 @@ import (
 	"github.com/caisson-run/caisson/netns/nflog"
 )
 
-// told returns the packets of which the socket of s tells until one goes to last.
-func told(t *testing.T, s *Sockets, last netip.AddrPort) []nflog.Packet {
+// told returns the packets of which the socket tells until one goes to last.
+func told(t *testing.T, socket *os.File, last netip.AddrPort) []nflog.Packet {
 	t.Helper()
-	r, err := nflog.NewReader(s.Strays)
+	r, err := nflog.NewReader(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,7 @@ func TestStraysAreTold(t *testing.T) {
 			send(unix.SOCK_DGRAM, unix.IPPROTO_UDP, "224.0.0.251:5353", []byte("who")),
 			send(unix.SOCK_RAW, unix.IPPROTO_ICMP, "1.1.1.1:0", echo),
 		}
-		got := told(t, s, connect("192.0.2.99:1").Destination)
+		got := told(t, s.Strays, connect("192.0.2.99:1").Destination)
 		if !slices.Equal(got, want) {
 			t.Errorf("told of\n%v, want\n%v", got, want)
 		}

@@ -12,8 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Group is the one that rules log to.
-const Group = 1
+// The groups that rules log to.
+const (
+	Refused = 1 // what goes nowhere
+	Passed  = 2 // the first packet of what leaves, in the mode bridge
+)
 
 const msgPacket = unix.NFNL_SUBSYS_ULOG << 8 // NFULNL_MSG_PACKET
 
@@ -29,8 +32,10 @@ type Packet struct {
 	Destination netip.AddrPort // without a port it is 0
 	// Opens tells that it is the first one of a connection. All of protocols without
 	// connections do.
-	Opens bool
-	// Missed is how many packets before it are not known of: nobody read them in time.
+	Opens  bool
+	Passed bool // the rules let it out; else they refused it
+	// Missed is how many packets of its group before it are not known of: nobody read them
+	// in time.
 	Missed uint64
 	// Read is a time at which it waited to be read: it was sent before, and whoever finds
 	// that nothing waits does so later.
@@ -39,9 +44,14 @@ type Packet struct {
 
 // Reader reads packets. One goroutine uses it; Close may be called by others.
 type Reader struct {
-	file *os.File
-	raw  syscall.RawConn
-	buf  [4096]byte
+	file            *os.File
+	raw             syscall.RawConn
+	buf             [4096]byte
+	refused, passed count
+}
+
+// count finds gaps in the numbers of a group's packets.
+type count struct {
 	next uint32 // number of the packet to come
 	any  bool   // one came already
 }
@@ -102,12 +112,17 @@ func (r *Reader) parse(b []byte) (Packet, bool) {
 	if err != nil || len(messages) == 0 || messages[0].Header.Type != msgPacket || len(messages[0].Data) < 4 {
 		return Packet{}, false
 	}
-	var p Packet
+	head, rest := messages[0].Data[:4], messages[0].Data[4:] // a struct nfgenmsg, which ends with the group
+	p := Packet{Passed: binary.BigEndian.Uint16(head[2:]) == Passed}
+	of := &r.refused
+	if p.Passed {
+		of = &r.passed
+	}
 	ok := false
-	for kind, value := range attributes(messages[0].Data[4:]) { // after a struct nfgenmsg
+	for kind, value := range attributes(rest) {
 		switch {
 		case kind == attrSeq && len(value) == 4:
-			p.Missed = r.missed(binary.BigEndian.Uint32(value))
+			p.Missed = of.missed(binary.BigEndian.Uint32(value))
 		case kind == attrPayload:
 			ok = p.read(value)
 		}
@@ -116,12 +131,12 @@ func (r *Reader) parse(b []byte) (Packet, bool) {
 }
 
 // missed counts the packets between the one before and that with the number seq.
-func (r *Reader) missed(seq uint32) uint64 {
-	gap := seq - r.next
-	if !r.any {
+func (c *count) missed(seq uint32) uint64 {
+	gap := seq - c.next
+	if !c.any {
 		gap = 0
 	}
-	r.next, r.any = seq+1, true
+	c.next, c.any = seq+1, true
 	return uint64(gap)
 }
 

@@ -114,7 +114,7 @@ func Open() (Sockets, error) {
 	}
 	return s, errors.Join(
 		command("iptables -w -t nat -A OUTPUT -p tcp -d 198.18.0.0/15 -j REDIRECT --to-ports "+strconv.Itoa(s.TCP.Addr().(*net.TCPAddr).Port)),
-		command("iptables -w -A OUTPUT -p udp -d 198.18.0.0/15 -j NFLOG --nflog-group "+strconv.Itoa(nflog.Group)),
+		command("iptables -w -A OUTPUT -p udp -d 198.18.0.0/15 -j NFLOG --nflog-group "+strconv.Itoa(nflog.Refused)),
 	)
 }
 
