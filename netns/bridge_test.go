@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caisson-run/caisson/netns/reserved"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -107,13 +108,13 @@ func TestBridgeRefusesWhatIsNotPublic(t *testing.T) {
 		"192.0.2.1", "192.88.99.1", "192.168.1.1", "198.18.0.1", "198.51.100.1", "203.0.113.1", "224.0.0.251", "239.255.255.250", "240.0.0.1", "255.255.255.255",
 	} {
 		a := netip.MustParseAddr(addr)
-		if !slices.ContainsFunc(refusedRanges, func(r refusedRange) bool { return r.prefix.Contains(a) }) {
+		if _, refused := reserved.Of(a); !refused {
 			t.Errorf("%s is not refused", addr)
 		}
 	}
 	for _, addr := range []string{"1.1.1.1", "93.184.215.14", "172.32.0.1", "192.0.1.1", "168.63.129.17", "100.128.0.1", "223.255.255.255"} {
 		a := netip.MustParseAddr(addr)
-		if slices.ContainsFunc(refusedRanges, func(r refusedRange) bool { return r.prefix.Contains(a) }) {
+		if _, refused := reserved.Of(a); refused {
 			t.Errorf("%s is refused", addr)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/netns/nflog"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -209,6 +210,55 @@ func TestBridgeReaches(t *testing.T) {
 		}
 		runInside(t, town.host, fmt.Sprintf("iptables-%s -w -t mangle -D %s -d 10.0.0.0/8 -j DROP", b, town.cfg.chain("PRE")))
 		wantReached(t, n, worldPrivate, "control, without the rule of the host")
+	})
+}
+
+// What leaves is told of once for each connection or exchange, answered or not, and what is
+// refused each time.
+func TestBridgeIsOverheard(t *testing.T) {
+	eachBackend(t, func(t *testing.T, _ backend) {
+		town := newTown(t)
+		path, n := town.attach(t, 0)
+		socket, err := Overhear(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer socket.Close()
+		if _, err := Overhear(path); !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EPERM) {
+			t.Errorf("a second one: %v", err)
+		}
+		tell := func(passed bool, proto byte, to string) nflog.Packet {
+			return nflog.Packet{Protocol: proto, Destination: netip.MustParseAddrPort(to), Opens: true, Passed: passed}
+		}
+		var want []nflog.Packet
+		for to, passed := range map[string]bool{worldPublic: true, worldPrivate: false, worldMetadata: false, hostPublic: true, "[2606:4700::1]:80": false} {
+			want = append(want, tell(passed, unix.IPPROTO_TCP, to))
+			if err := connectInside(t, n, to, false); (err == nil) != (to == worldPublic) {
+				t.Errorf("connect to %s: %v", to, err)
+			}
+		}
+		connect := connectInside(t, n, "127.0.0.1:9", false) // it stays inside
+		for to, passed := range map[string]bool{"93.184.215.14:9": true, "10.53.0.1:53": true, "10.53.0.1:54": false, "224.0.0.251:5353": false} {
+			at := netip.MustParseAddrPort(to)
+			fd := socketInside(t, n, unix.AF_INET, unix.SOCK_DGRAM, 0, false)
+			for i := range 3 { // nobody answers
+				if i == 0 || !passed {
+					want = append(want, tell(passed, unix.IPPROTO_UDP, to))
+				}
+				_ = unix.Sendto(fd, []byte("hello"), 0, sockaddr(at)) // it may be refused
+			}
+		}
+		town.busybox(t, n, "ip addr add 10.87.0.99/32 dev lo")
+		want = append(want, tell(false, unix.IPPROTO_TCP, worldPublic))
+		if err := connectFrom(t, n, "10.87.0.99", worldPublic); err == nil || connect == nil {
+			t.Errorf("from another address: %v; to nobody inside: %v", err, connect)
+		}
+		_ = connectInside(t, n, "10.1.1.1:1", false) // the last one
+		byText := func(a, b nflog.Packet) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }
+		got := slices.SortedFunc(slices.Values(told(t, socket, netip.MustParseAddrPort("10.1.1.1:1"))), byText)
+		if want := slices.SortedFunc(slices.Values(want), byText); !slices.Equal(got, want) {
+			t.Errorf("told of\n%v, want\n%v", got, want)
+		}
 	})
 }
 

@@ -2,38 +2,12 @@ package netns
 
 import (
 	"fmt"
-	"net/netip"
+	"slices"
 	"strings"
+
+	"github.com/caisson-run/caisson/netns/nflog"
+	"github.com/caisson-run/caisson/netns/reserved"
 )
-
-// refusedRange is a range of addresses that no sandbox of the mode bridge
-// reaches.
-type refusedRange struct {
-	prefix netip.Prefix
-	why    string
-}
-
-// refusedRanges are sent nothing. Sources: the IANA special-purpose address
-// registry (RFC 6890), and the documentation of the clouds for addresses of
-// their metadata services that lie elsewhere.
-var refusedRanges = []refusedRange{
-	{netip.MustParsePrefix("0.0.0.0/8"), "this network"},
-	{netip.MustParsePrefix("10.0.0.0/8"), "private (RFC 1918): the operator's machines, and other sandboxes"},
-	{netip.MustParsePrefix("100.64.0.0/10"), "carrier NAT (RFC 6598), with a metadata service of Alibaba"},
-	{netip.MustParsePrefix("127.0.0.0/8"), "loopback"},
-	{netip.MustParsePrefix("168.63.129.16/32"), "the host of Azure's machines"},
-	{netip.MustParsePrefix("169.254.0.0/16"), "link-local, with the metadata services of most clouds"},
-	{netip.MustParsePrefix("172.16.0.0/12"), "private (RFC 1918): the operator's machines"},
-	{netip.MustParsePrefix("192.0.0.0/24"), "protocol assignments, with a metadata service of Oracle"},
-	{netip.MustParsePrefix("192.0.2.0/24"), "documentation"},
-	{netip.MustParsePrefix("192.88.99.0/24"), "6to4 relays"},
-	{netip.MustParsePrefix("192.168.0.0/16"), "private (RFC 1918): the operator's machines"},
-	{netip.MustParsePrefix("198.18.0.0/15"), "benchmarks (RFC 2544)"},
-	{netip.MustParsePrefix("198.51.100.0/24"), "documentation"},
-	{netip.MustParsePrefix("203.0.113.0/24"), "documentation"},
-	{netip.MustParsePrefix("224.0.0.0/4"), "multicast"},
-	{netip.MustParsePrefix("240.0.0.0/4"), "reserved, with broadcast"},
-}
 
 // maxFlows is how many connections, or exchanges of datagrams, one sandbox may have
 // at the same time, those included that the host has not forgotten yet
@@ -96,8 +70,8 @@ func (c BridgeConfig) mangleHook(in string) hook {
 		}
 	}
 	rules = append(rules, rule{"-m addrtype ! --dst-type UNICAST -j DROP", "the host itself, whatever its addresses are; broadcast and multicast"})
-	for _, r := range refusedRanges {
-		rules = append(rules, rule{"-d " + r.prefix.String() + " -j DROP", r.why})
+	for _, r := range reserved.Ranges {
+		rules = append(rules, rule{"-d " + r.Prefix.String() + " -j DROP", r.Why})
 	}
 	rules = append(rules, rule{"-g " + c.chain("PASS"), "all else is public"})
 	return hook{"mangle", []jump{{"PREROUTING", c.chain("PRE"), false}}, []chain{
@@ -136,28 +110,23 @@ func (c BridgeConfig) filterHook(in, out string) hook {
 
 func setMark(bits int) string { return fmt.Sprintf("MARK --set-xmark %#x/%#x", bits, bits) }
 
+// The chains of our own in the namespace of a sandbox of the mode bridge.
+const (
+	chainPass   = "PASS"
+	chainRefuse = "REFUSE"
+)
+
 // innerTables are the rules in the namespace of a sandbox of the mode bridge.
 // Nothing of the host's flushes these, and nothing inside can. Refusals are said
 // at once here; the host's own would keep a program waiting.
+//
+// The gateway is told of what is refused, and of each connection or exchange that
+// leaves: nflog loses what nobody reads, and holds up nothing.
 func (c BridgeConfig) innerTables(f family, w wire) []table {
 	if f == familyV6 {
 		return []table{filterTable("::1/128")}
 	}
 	const self = "programs inside talk to each other"
-	output := []rule{
-		{"-d 127.0.0.0/8 -o lo -j ACCEPT", self},
-		{fmt.Sprintf("-d %s/32 -o lo -j ACCEPT", w.address), self},
-		{fmt.Sprintf("! -s %s/32 -j DROP", w.address), "no packet has another's address"},
-	}
-	for _, r := range c.Resolvers {
-		for _, proto := range []string{"udp", "tcp"} {
-			output = append(output, rule{fmt.Sprintf("-d %s/32 -o %s -p %s -m %s --dport 53 -j ACCEPT", r, innerLink, proto, proto), "a resolver of the configuration"})
-		}
-	}
-	for _, r := range refusedRanges {
-		output = append(output, rule{fmt.Sprintf("-d %s -o %s -j REJECT --reject-with icmp-admin-prohibited", r.prefix, innerLink), r.why})
-	}
-	output = append(output, rule{"-o " + innerLink + " -j ACCEPT", "all else is public; the host refuses its own addresses"})
 	return []table{{"filter", []chain{
 		{"INPUT", "DROP", []rule{
 			{"-d 127.0.0.0/8 -i lo -j ACCEPT", self},
@@ -165,8 +134,38 @@ func (c BridgeConfig) innerTables(f family, w wire) []table {
 			{"-i " + innerLink + " -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT", "answers, and nothing that was not asked for"},
 		}},
 		{"FORWARD", "DROP", nil},
-		{"OUTPUT", "DROP", output},
+		{"OUTPUT", "DROP", slices.Concat([]rule{
+			{"-d 127.0.0.0/8 -o lo -j ACCEPT", self},
+			{fmt.Sprintf("-d %s/32 -o lo -j ACCEPT", w.address), self},
+			{fmt.Sprintf("! -s %s/32 -j %s", w.address, chainRefuse), "no packet has another's address"},
+		}, c.judge())},
+		{chainPass, "-", []rule{
+			{fmt.Sprintf("-m conntrack ! --ctstatus CONFIRMED -j NFLOG --nflog-group %d", nflog.Passed), "the gateway hears of the first packet of each connection or exchange, and records it"},
+			{"-j ACCEPT", "it leaves"},
+		}},
+		{chainRefuse, "-", []rule{
+			{fmt.Sprintf("-j NFLOG --nflog-group %d", nflog.Refused), "the gateway hears of what is refused, and records it"},
+			{fmt.Sprintf("! -s %s/32 -j DROP", w.address), "no packet answers another's address"},
+			{"-p tcp -j REJECT --reject-with tcp-reset", "a connection fails at once: what ICMP says of it is not heeded while it is begun"},
+			{"-j REJECT --reject-with icmp-admin-prohibited", "all else fails at once"},
+		}},
 	}}}
+}
+
+// judge are the rules that say what leaves.
+func (c BridgeConfig) judge() []rule {
+	var rules []rule
+	for _, r := range c.Resolvers {
+		for _, proto := range []string{"udp", "tcp"} {
+			rules = append(rules, rule{fmt.Sprintf("-d %s/32 -o %s -p %s -m %s --dport 53 -j %s", r, innerLink, proto, proto, chainPass), "a resolver of the configuration"})
+		}
+	}
+	for _, r := range reserved.Ranges {
+		rules = append(rules, rule{fmt.Sprintf("-d %s -j %s", r.Prefix, chainRefuse), r.Why})
+	}
+	return append(rules,
+		rule{"-o " + innerLink + " -j " + chainPass, "all else is public; the host refuses its own addresses"},
+		rule{"-j " + chainRefuse, "there is no other way out"})
 }
 
 // Describe lists, as a person reads them, the facts that enforce the mode bridge
@@ -179,7 +178,7 @@ func (c BridgeConfig) Describe(number uint32) []string {
 	lines := []string{
 		"links lo and " + innerLink + ", up: no others, with 127.0.0.1/8, ::1/128 and " + w.address.String() + "/32",
 		"the other end of " + innerLink + " is " + w.outer + " on the host: a link of two ends, with nobody else on it",
-		"one route, which leads through " + innerLink,
+		"one route, which leads through " + innerLink + ", and for IPv6 one to lo, to be logged and refused",
 		"owned by the host's user namespace: root inside cannot change it",
 	}
 	for _, f := range []family{familyV4, familyV6} {

@@ -86,7 +86,8 @@ func raise(h *netlink.Handle, name string) error {
 	return nil
 }
 
-// configure gives the sandbox's end its address and its only route.
+// configure gives the sandbox's end its address and its only route, and IPv6, which has
+// none, the one to lo where it is logged and refused.
 func (k *kernel) configure(w wire) error {
 	link, err := k.LinkByName(innerLink)
 	if err != nil {
@@ -99,6 +100,13 @@ func (k *kernel) configure(w wire) error {
 		return err
 	}
 	if err := raise(k.Handle, innerLink); err != nil {
+		return err
+	}
+	lost, err := wireStrays()
+	if err != nil {
+		return err
+	}
+	if _, err := addRoutes(k, lost); err != nil {
 		return err
 	}
 	r := defaultRoute(link.Attrs().Index, w)
@@ -118,6 +126,12 @@ func defaultRoute(link int, w wire) netlink.Route {
 		LinkIndex: link, Gw: net.ParseIP(gatewayIP).To4(), Src: w.address.AsSlice(), Flags: int(netlink.FLAG_ONLINK),
 		Table: unix.RT_TABLE_MAIN, Type: unix.RTN_UNICAST, Family: netlink.FAMILY_V4,
 	}
+}
+
+// wireStrays are the routes of what has no way through the link: IPv6.
+func wireStrays() ([]netlink.Route, error) {
+	known, err := families()
+	return strays(slices.DeleteFunc(known, func(f family) bool { return f == familyV4 })), err
 }
 
 // connect adds the route to the sandbox, without which none of its packets is
@@ -197,11 +211,15 @@ func inspectWire(h *netlink.Handle, w wire) ([]Difference, error) {
 	addressDiffs, addressErr := addresses(h, hostNet(w).String())
 	sysctlDiffs, sysctlErr := liveSysctls(innerSysctls())
 	live, routeErr := otherRoutes(h)
+	lost, strayErr := wireStrays()
 	found := slices.Concat(linkDiffs, addressDiffs, sysctlDiffs)
 	if linkErr == nil && len(linkDiffs) == 0 {
-		found = append(found, compareWireRoutes(h, w, live)...)
+		for _, r := range without(lost, live) {
+			found = append(found, Difference{Name: "route", Declared: r.Dst.String(), Live: "absent"})
+		}
+		found = append(found, compareWireRoutes(h, w, without(live, lost))...)
 	}
-	return found, errors.Join(linkErr, addressErr, sysctlErr, routeErr)
+	return found, errors.Join(linkErr, addressErr, sysctlErr, routeErr, strayErr)
 }
 
 // compareWireRoutes expects the default route, and the kernel's own for the

@@ -27,10 +27,11 @@ var rules = []struct {
 	{"oci", []string{"sbxerr"}},
 	{"seccomp", []string{"sbxerr"}},
 	{"netns/nflog", nil},
-	{"netns", []string{"sbxerr", "netns/nflog"}},
+	{"netns/reserved", nil},
+	{"netns", []string{"sbxerr", "netns/nflog", "netns/reserved"}},
 	{"cgroups", []string{"sbxerr"}},
 	{"rootfs", []string{"sbxerr"}},
-	{"gateway", []string{"sbxerr", "netns/nflog"}}, // the other end of a socket that netns opens
+	{"gateway", []string{"sbxerr", "netns/nflog", "netns/reserved"}}, // the other end of a socket that netns opens, and the reasons of its rules
 	{"initproto", []string{}},
 	{"config", []string{"sbxerr", "cgroups/units"}},
 	{"runtime/files", []string{"sbxerr", "initproto"}},

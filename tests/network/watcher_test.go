@@ -95,11 +95,12 @@ func carriedNothing() error {
 }
 
 // staysInside reports whether a packet in a sandbox's namespace is for the gateway there,
-// or for the sandbox itself.
+// or for the sandbox itself: a reset by its own rules has the address of who was not reached.
 func staysInside(p packet) bool {
 	pool := netip.MustParsePrefix("198.18.0.0/15")
 	to := p.to.Addr()
-	return to.IsLoopback() || p.device == loIndex && p.from.Addr() == to || pool.Contains(to) && strings.HasPrefix(p.what, kindBegin)
+	own := p.device == loIndex && (p.from.Addr() == to || strings.HasPrefix(p.what, kindSegment))
+	return to.IsLoopback() || own || pool.Contains(to) && strings.HasPrefix(p.what, kindBegin)
 }
 
 // unexpected says what was seen since the last call and should not have been. Sandboxes
