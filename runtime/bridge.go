@@ -95,6 +95,26 @@ func (m *Manager) relink(s *sandbox) error {
 	return m.opts.Bridge.Adopt(m.blocks.Number(s.block))
 }
 
+// watchLink has what a sandbox of the mode bridge tries recorded from here on. Without that
+// there is none.
+func (m *Manager) watchLink(ctx context.Context, s *sandbox) error {
+	if s.kept().Network != netns.ModeBridge {
+		return nil
+	}
+	if m.opts.Egress == nil {
+		return sbxerr.New(sbxerr.Gateway, "runtime.bridge", "this daemon has no gateway")
+	}
+	before, err := m.opts.Traffic.Counts(s.id)
+	if err != nil {
+		return err
+	}
+	strays, err := netns.Overhear(m.paths.netns(s.id))
+	if err != nil {
+		return err
+	}
+	return m.opts.Egress.Watch(ctx, s.id, countersBefore(before), strays)
+}
+
 // settleBridge removes what sandboxes of an earlier daemon left on the host.
 func (m *Manager) settleBridge() error {
 	if m.opts.Bridge == nil {

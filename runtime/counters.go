@@ -12,7 +12,8 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// EgressCounters counts what went through the gateway for one sandbox.
+// EgressCounters counts what went through the gateway for one sandbox. In the mode bridge
+// Allowed counts what left, Refused what did not, and the rest is zero but for Lost.
 type EgressCounters struct {
 	Open            int64 `json:"open"` // connections now
 	Allowed         int64 `json:"allowed"`
@@ -60,7 +61,8 @@ func (m *Manager) egressOf(r record) *EgressCounters {
 }
 
 // networkFailure is why nothing of a sandbox gets out at the moment, or in, where
-// it publishes; nil while it is served, or has nothing to do with the gateway.
+// it publishes; nil while it is served, or has nothing to do with the gateway. In the
+// mode bridge it is why nothing is recorded.
 func (m *Manager) networkFailure(s *sandbox) error {
 	r := s.kept()
 	if m.opts.Egress == nil || s.isOver() || !counts(r.Network) && len(r.Ports)+len(r.Exposed) == 0 {
@@ -90,8 +92,8 @@ func (m *Manager) networkStats(ctx context.Context, sandboxes []*sandbox) []Netw
 	return list
 }
 
-// counts reports whether the gateway sees what a sandbox of this mode sends.
-func counts(mode netns.Mode) bool { return mode == netns.ModeAllow || mode == netns.ModeOpen }
+// counts reports whether the gateway sees what a sandbox of this mode sends, or is told.
+func counts(mode netns.Mode) bool { return mode != netns.ModeNone }
 
 func countersOf(c egress.Counters) *EgressCounters {
 	return &EgressCounters{

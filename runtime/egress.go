@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
 	"reflect"
 	"slices"
 
@@ -19,6 +20,9 @@ type Egress interface {
 	// Add serves a sandbox on sockets of its namespace, which are taken over also
 	// on an error.
 	Add(ctx context.Context, s egress.Sandbox, by netns.Sockets) error
+	// Watch records what a sandbox of the mode bridge sends, of which a socket of its
+	// namespace tells. That is taken over also on an error.
+	Watch(ctx context.Context, id string, before egress.Counters, strays *os.File) error
 	// SetPolicy returns when the policy is in force, and what it does not allow
 	// is cut. On an error the old one stays.
 	SetPolicy(ctx context.Context, id string, p policy.Spec) error
@@ -80,7 +84,7 @@ func (o *opening) close() error {
 // name has the address that it had with an earlier daemon, and what was counted
 // there counts on.
 func (m *Manager) createEgress(ctx context.Context, s *sandbox) error {
-	return errors.Join(m.serveOpening(ctx, s), m.servePorts(ctx, s))
+	return errors.Join(m.serveOpening(ctx, s), m.watchLink(ctx, s), m.servePorts(ctx, s))
 }
 
 func (m *Manager) serveOpening(ctx context.Context, s *sandbox) error {
@@ -110,7 +114,7 @@ func (m *Manager) readmit(ctx context.Context, s *sandbox) error {
 	case netns.ModeNone:
 		return nil
 	case netns.ModeBridge:
-		return m.relink(s)
+		return errors.Join(m.relink(s), m.watchLink(ctx, s))
 	}
 	spec, refused := m.opts.Network.over(r.Policy, m.opts.Profiles[r.Profile].Network.Map).Kept()
 	if refused != nil {

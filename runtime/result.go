@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/output"
 )
 
@@ -39,7 +40,7 @@ func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end endi
 	r.Remaining = max(0, end.exit.Remaining)
 	r.Warnings = m.addUsage(s, e, r, main)
 	if failure != nil {
-		r.Warnings = append(r.Warnings, "the network was not served when the command ended: "+failure.Error())
+		r.Warnings = append(r.Warnings, notServed(rec.Network)+" when the command ended: "+failure.Error())
 	}
 	if r.OOMKilled && r.ExitCode == exitKilled && !end.timedOut && end.reason != ReasonCanceled {
 		r.Reason = ReasonOOM
@@ -64,6 +65,14 @@ func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end endi
 		r.Warnings = append(slices.Clone(rec.Warnings), r.Warnings...)
 	}
 	return r
+}
+
+// notServed says what there is not without a gateway.
+func notServed(mode netns.Mode) string {
+	if mode == netns.ModeBridge {
+		return "attempts were not recorded"
+	}
+	return "the network was not served"
 }
 
 // exitCode gives the code that a shell would: 128+n on signal n.

@@ -244,9 +244,10 @@ type Detail struct {
 	HostIDSize  uint32
 	SpecJSON    []byte
 	Posture     []PostureCheck
-	Egress      *EgressCounters // what went through the gateway; nil in the modes none and bridge
+	Egress      *EgressCounters // what went through the gateway, or past it in the mode bridge; nil in the mode none
 	// NetworkFailure is why nothing gets out by the gateway at the moment, or in by
-	// it; empty while it serves the sandbox.
+	// it; empty while it serves the sandbox. In the mode bridge it is why nothing is
+	// recorded.
 	NetworkFailure string
 }
 

@@ -52,7 +52,7 @@ func (s *server) newSandbox(q control.Request) (*sandbox, error) {
 		return nil, err
 	}
 	b.names = dns.Config{Sandbox: b.id, Policy: b.proxy.Policy, Pool: pool, Resolver: s.resolver, Elsewhere: s.proxy.Resolves, Observer: b, Limits: dns.DefaultLimits}
-	b.strays = stray.Config{Sandbox: b.id, Policy: b.proxy.Policy, Names: pool, Recorder: b}
+	b.strays = stray.Config{Sandbox: b.id, Rules: stray.Gate{Policy: b.proxy.Policy, Names: pool}, Recorder: b}
 	return b, nil
 }
 

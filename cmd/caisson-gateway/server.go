@@ -24,13 +24,17 @@ type server struct {
 	resolver  dns.Resolver
 	proxy     *upstream.Proxy // nil: there is none
 	sandboxes map[string]*sandbox
+	watched   map[string]*watched
 
 	mu        sync.Mutex // connections of linked sandboxes look at these
 	published map[string]*published
 }
 
 func newServer(conn *net.UnixConn, local policy.Local) *server {
-	return &server{in: control.NewReceiver(conn), out: newOutbox(conn), local: local, sandboxes: map[string]*sandbox{}, published: map[string]*published{}}
+	return &server{
+		in: control.NewReceiver(conn), out: newOutbox(conn), local: local,
+		sandboxes: map[string]*sandbox{}, watched: map[string]*watched{}, published: map[string]*published{},
+	}
 }
 
 // serve returns nil when the daemon is gone.
@@ -73,6 +77,8 @@ func (s *server) do(q control.Request, files []*os.File) error {
 		return s.configure(q.Servers, q.Proxy)
 	case control.Add:
 		return s.add(q, files)
+	case control.Watch:
+		return s.watch(q.Sandbox, files[0])
 	case control.SetPolicy:
 		return s.setPolicy(q.Sandbox, q.Policy)
 	case control.Publish:
@@ -112,7 +118,7 @@ func (u unresolved) Resolve(context.Context, policy.Name) ([]netip.Addr, error) 
 
 func (s *server) add(q control.Request, files []*os.File) error {
 	const op = "gateway.add"
-	if s.resolver == nil || s.sandboxes[q.Sandbox] != nil {
+	if s.resolver == nil || s.sandboxes[q.Sandbox] != nil || s.watched[q.Sandbox] != nil {
 		return sbxerr.New(sbxerr.Internal, op, "the sandbox %s is here already, or no resolver is set", q.Sandbox)
 	}
 	b, err := s.newSandbox(q)
@@ -144,6 +150,10 @@ func (s *server) remove(id string) {
 	if b := s.sandboxes[id]; b != nil {
 		b.end()
 		delete(s.sandboxes, id)
+	}
+	if w := s.watched[id]; w != nil {
+		w.end()
+		delete(s.watched, id)
 	}
 	s.out.forget(id)
 }

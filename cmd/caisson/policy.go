@@ -155,6 +155,8 @@ func (a *app) printTraffic(t *caissonv1.TrafficResponse) error {
 	switch {
 	case t.Code != "":
 		line += fmt.Sprintf(" [%s] %s", t.Code, t.Reason)
+	case t.Kind == "packet" || t.Kind == "connection" && t.Duration.AsDuration() == 0: // it left, in the mode bridge
+		line += " by " + t.Rule
 	case t.Kind == "connection" || t.Kind == "link":
 		line += fmt.Sprintf(" by %s, %s, %s", t.Rule, t.Address, carried)
 	case t.Kind == "inbound":

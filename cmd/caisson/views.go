@@ -96,7 +96,8 @@ type inspectView struct {
 	HostIDSize  uint32        `json:"host_id_size"`
 	Posture     []postureView `json:"posture"`
 	Egress      *egressView   `json:"egress"` // null without a network
-	// NetworkFailure is why the gateway serves the sandbox not; empty while it does.
+	// NetworkFailure is why the gateway serves the sandbox not, or in the mode bridge
+	// records nothing of it; empty while it does.
 	NetworkFailure string          `json:"network_failure"`
 	OCISpec        json.RawMessage `json:"oci_spec"`
 }

@@ -35,7 +35,7 @@ func (r Request) check() error {
 		if r.Sandbox != "" {
 			return fmt.Errorf("the operation %q is not about a sandbox", r.Op)
 		}
-	case Add, SetPolicy, Publish, Supply, Remove:
+	case Add, Watch, SetPolicy, Publish, Supply, Remove:
 		if err := checkID(r.Sandbox); err != nil {
 			return err
 		}
@@ -120,8 +120,10 @@ func checkAttempt(a *proxy.Attempt) error {
 		return errors.New("an attempt with less than nothing")
 	case a.Name != "" && !canonical(a.Name):
 		return errors.New("an attempt to what is no name")
-	case a.Protocol != "" && a.Verdict != proxy.Refused:
+	case a.Protocol != "" && a.Verdict != proxy.Refused && !a.Left:
 		return errors.New("an attempt that was not refused, by a protocol that nothing carries")
+	case a.Left && a.Verdict != proxy.Refused && a.Verdict != proxy.Allowed:
+		return errors.New("an attempt that nobody here carried, and its end")
 	}
 	return errors.Join(checkID(a.Sandbox), checkCode(a.Code))
 }

@@ -33,6 +33,7 @@ var requests = []Request{
 	{Seq: 6, Op: Publish, Sandbox: "abc", Ports: []uint16{8080, 3000}, Exposed: []uint16{5432}},
 	{Seq: 8, Op: Publish, Sandbox: "abc", Exposed: []uint16{5432}},
 	{Seq: 7, Op: Supply, Sandbox: "abc", Sockets: proxy.Batch},
+	{Seq: 10, Op: Watch, Sandbox: "abc"},
 	{Seq: 5, Op: Add, Sandbox: "abc", Policy: policy.Spec{AirGapped: true}, Names: map[policy.Name]netip.Addr{"a.test": netip.MustParseAddr("198.18.0.9")}},
 }
 
@@ -41,6 +42,7 @@ var reports = []Report{
 	{Answer: &Answer{Seq: 7}},
 	{Answer: Answered(8, sbxerr.New(sbxerr.NetPolicy, "test", "no"))},
 	{Attempt: &proxy.Attempt{Sandbox: "abc", Name: "a.test", Asked: netip.MustParseAddrPort("198.18.0.9:443"), Verdict: proxy.Allowed, Begun: time.Unix(1700000000, 5).UTC(), Sent: 3}, Lost: 4},
+	{Attempt: &proxy.Attempt{Sandbox: "abc", Protocol: "udp", Asked: netip.MustParseAddrPort("9.9.9.9:53"), Address: netip.MustParseAddrPort("9.9.9.9:53"), Left: true, Verdict: proxy.Allowed, Begun: time.Unix(1700000000, 5).UTC()}},
 	{Query: &dns.Query{Sandbox: "abc", Name: "A.test", Type: "A", Verdict: dns.Refused, Code: sbxerr.EgressDenied}},
 	{Arrival: &proxy.Arrival{Sandbox: "abc", Peer: netip.MustParseAddrPort("[::1]:4000"), Port: 8080, Verdict: proxy.Failed, Code: sbxerr.EgressDial, Begun: time.Unix(1700000000, 5).UTC(), Sent: 3}},
 	{Need: &Need{"abc"}},
@@ -275,7 +277,7 @@ func TestDescriptorsThatDoNotBelong(t *testing.T) {
 	for _, c := range []struct {
 		op    Op
 		files int
-	}{{Ping, 1}, {Add, 0}, {Add, 3}, {Add, 5}, {Publish, 0}, {Publish, 2}, {Supply, 1}, {Supply, 3}} {
+	}{{Ping, 1}, {Add, 0}, {Add, 3}, {Add, 5}, {Watch, 0}, {Watch, 2}, {Publish, 0}, {Publish, 2}, {Supply, 1}, {Supply, 3}} {
 		daemon, gateway := pair(t)
 		f, err := os.Open(os.DevNull)
 		if err != nil {

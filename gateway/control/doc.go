@@ -9,6 +9,8 @@
 //
 //	configure   the upstream resolvers and proxy; the first request, and once
 //	add         a sandbox: policy, given names, and four sockets
+//	watch       a sandbox of the mode bridge: the socket on which its namespace tells what
+//	            it sends, which goes through nobody
 //	policy      another policy for a sandbox
 //	publish     the ports of a sandbox, added or not: a listener of the host for each,
 //	            and to which links of others may lead

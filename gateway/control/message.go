@@ -17,6 +17,7 @@ type Op string
 const (
 	Configure Op = "configure"
 	Add       Op = "add"
+	Watch     Op = "watch"
 	SetPolicy Op = "policy"
 	Publish   Op = "publish"
 	Supply    Op = "supply"
@@ -26,11 +27,13 @@ const (
 
 // Files is how many descriptors come with r. Those of Add are, in this order,
 // the TCP listener, the DNS socket, the DNS listener and the socket for strays;
-// those of Publish a listener for each of Ports.
+// that of Watch the last of these; those of Publish a listener for each of Ports.
 func (r Request) Files() int {
 	switch r.Op {
 	case Add:
 		return 4
+	case Watch:
+		return 1
 	case Publish:
 		return len(r.Ports)
 	case Supply:

@@ -118,10 +118,11 @@ const (
 )
 
 // Attempt is one connection of a sandbox and what became of it; or a packet of another
-// protocol, which was refused.
+// protocol, which was refused. In the mode bridge it is what is known of either when it
+// begins.
 type Attempt struct {
 	Sandbox  string
-	Protocol string         // that nothing carries, "udp" and others; empty is TCP
+	Protocol string         // that no gateway carries, "udp" and others; empty is TCP
 	Name     policy.Name    // empty for an address without a name
 	Asked    netip.AddrPort // what the sandbox connected to; for a name an address of its pool
 	Address  netip.AddrPort // what was dialled; zero if nothing was
@@ -130,6 +131,7 @@ type Attempt struct {
 	Mapped   bool           // the operator's map of names says where it leads
 	Proxied  bool           // it left through the upstream proxy, whose Address is
 	Private  bool           // it led to what is not public, as the rule lets it
+	Left     bool           // by the sandbox's own link, in the mode bridge: nobody here carried it
 	Verdict  Verdict
 	Code     sbxerr.Code // of what was refused or failed
 	Reason   string
@@ -137,7 +139,7 @@ type Attempt struct {
 	Received int64
 	Begun    time.Time
 	Duration time.Duration
-	Skipped  uint64 // connections before this one that a limit ended at once and that have no record
+	Skipped  uint64 // attempts before this one that have no record: a limit ended them at once, or they left as well
 	// The kernel took the connection between these. Without After it is known that it
 	// was heard of at Before; without both, nothing.
 	After, Before time.Time

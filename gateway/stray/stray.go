@@ -1,6 +1,8 @@
-// Package stray records what one sandbox sends to where nothing leads: to literal
-// addresses that no rule names, by IPv6, with other protocols than TCP. The rules of its
-// namespace refuse it; here is only told that they did, and why.
+// Package stray records what one sandbox sends past the gateway, of which the rules of its
+// namespace tell. With a gate that is what they refuse: literal addresses that no rule
+// names, IPv6, other protocols than TCP. In the mode bridge, in which nothing goes through
+// the gateway, it is also each connection or exchange that leaves. The rules decide; here is
+// only told what they did, and why.
 package stray
 
 import (
@@ -20,10 +22,21 @@ import (
 
 // Config is what is known of the sandbox.
 type Config struct {
-	Sandbox  string                // for records
-	Policy   func() *policy.Policy // the one in force; asked for each packet
-	Names    proxy.Names
+	Sandbox  string // for records
+	Rules    Rules
 	Recorder proxy.Recorder
+}
+
+// Rules know why those of a namespace did with a packet what they did.
+type Rules interface {
+	// judge fills in what a is missing, and must not block.
+	judge(p nflog.Packet, a *proxy.Attempt)
+}
+
+// Gate are those of a namespace whose way out is the gateway.
+type Gate struct {
+	Policy func() *policy.Policy // the one in force; asked for each packet
+	Names  proxy.Names
 }
 
 // How many packets of a sandbox are recorded: more than that is no attempt any more. The
@@ -50,39 +63,56 @@ func Serve(ctx context.Context, c Config, r *nflog.Reader) error {
 }
 
 func (c Config) record(r *nflog.Reader) error {
-	allowed := rate.NewLimiter(perSecond, burst)
-	var skipped uint64
+	var refused, passed lot
+	refused.most, passed.most = rate.NewLimiter(perSecond, burst), rate.NewLimiter(perSecond, burst)
 	for {
 		p, err := r.Next()
 		if err != nil {
 			return err
 		}
-		skipped += p.Missed
+		of := &refused
+		if p.Passed {
+			of = &passed
+		}
+		of.skipped += p.Missed
 		switch {
 		case !p.Opens: // the rest of what was cut
-		case allowed.Allow():
-			c.Recorder.Record(c.attempt(p, skipped))
-			skipped = 0
+		case of.most.Allow():
+			c.Recorder.Record(c.attempt(p, of.skipped))
+			of.skipped = 0
 		default:
-			skipped++
+			of.skipped++
 			time.Sleep(pause)
 		}
 	}
 }
 
+// lot are the packets that had the same verdict: those that leave and those that are refused
+// are bounded by themselves, so that neither hides the other.
+type lot struct {
+	most    *rate.Limiter
+	skipped uint64
+}
+
 // attempt is the record of p. When it was sent is not known.
 func (c Config) attempt(p nflog.Packet, skipped uint64) proxy.Attempt {
 	a := proxy.Attempt{Sandbox: c.Sandbox, Asked: p.Destination, Verdict: proxy.Refused, Begun: p.Read, Before: p.Read, Skipped: skipped}
-	a.Name, _ = c.Names.Name(p.Destination.Addr())
-	var d policy.Decision
-	if p.Protocol == unix.IPPROTO_TCP {
-		d = decideTCP(c.Policy(), p.Destination)
-	} else {
+	if p.Protocol != unix.IPPROTO_TCP {
 		a.Protocol = protocol(p.Protocol)
-		d = c.Policy().DecidePacket(a.Protocol, a.Name, p.Destination)
+	}
+	c.Rules.judge(p, &a)
+	return a
+}
+
+func (g Gate) judge(p nflog.Packet, a *proxy.Attempt) {
+	a.Name, _ = g.Names.Name(p.Destination.Addr())
+	var d policy.Decision
+	if a.Protocol == "" {
+		d = decideTCP(g.Policy(), p.Destination)
+	} else {
+		d = g.Policy().DecidePacket(a.Protocol, a.Name, p.Destination)
 	}
 	a.Rule, a.Code, a.Reason = d.Rule, d.Code, d.Reason
-	return a
 }
 
 // decideTCP says why a connection was not led to the gateway.

@@ -23,7 +23,7 @@ func TestAttempt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Sandbox: "a", Policy: func() *policy.Policy { return p }, Names: names{netip.MustParseAddr("198.18.0.9"): "web.example"}}
+	c := Config{Sandbox: "a", Rules: Gate{Policy: func() *policy.Policy { return p }, Names: names{netip.MustParseAddr("198.18.0.9"): "web.example"}}}
 	read := time.Now()
 	for _, tt := range []struct {
 		protocol byte

@@ -17,7 +17,7 @@ import (
 // process goes on with them.
 type Counters struct {
 	Open     int    // connections now
-	Allowed  uint64 // connections that were carried, and are over
+	Allowed  uint64 // connections that were carried, and are over; in the mode bridge what left
 	Refused  uint64 // by the policy or a limit
 	Failed   uint64 // allowed, but the destination was not to be had
 	Sent     uint64 // bytes of connections that are over
@@ -116,10 +116,19 @@ func (g *Gateway) event(r control.Report) {
 		g.needed(r.Need.Sandbox)
 	case r.Open != nil:
 		g.count(r.Open.Sandbox, func(c *Counters) { c.Open = r.Open.Connections })
-	case r.Broken != nil && g.get(r.Broken.Sandbox) != nil:
-		g.options.Log.Error("the gateway serves a sandbox no more; nothing of it gets out", "sandbox", r.Broken.Sandbox, "err", r.Broken.Reason)
-		g.brokenBy(r.Broken.Sandbox, sbxerr.New(sbxerr.Gateway, "egress.serve", "the gateway serves the sandbox no more: %s", r.Broken.Reason))
+	case r.Broken != nil:
+		g.broke(r.Broken.Sandbox, r.Broken.Reason)
 	}
+}
+
+// broke notes that the process serves a sandbox no more.
+func (g *Gateway) broke(id, reason string) {
+	e := g.get(id)
+	if e == nil {
+		return
+	}
+	g.options.Log.Error("the gateway serves a sandbox no more; "+e.lost(), "sandbox", id, "err", reason)
+	g.brokenBy(id, sbxerr.New(sbxerr.Gateway, "egress.serve", "the gateway serves the sandbox no more: %s", reason))
 }
 
 // count changes the counters of a sandbox, if it is one.
@@ -143,7 +152,11 @@ func (g *Gateway) attempted(a proxy.Attempt, lost uint64) {
 		default:
 			add(&c.Allowed, 1)
 		}
-		add(&c.Refused, a.Skipped)
+		if a.Left {
+			add(&c.Allowed, a.Skipped)
+		} else {
+			add(&c.Refused, a.Skipped)
+		}
 		add(&c.Sent, uint64(a.Sent))
 		add(&c.Received, uint64(a.Received))
 		add(&c.Lost, lost)

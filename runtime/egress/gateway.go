@@ -92,8 +92,9 @@ type entry struct {
 	policy    policy.Spec // read and changed by who holds Gateway.op
 	names     map[policy.Name]netip.Addr
 	taken     map[netip.Addr]bool // the values of names
-	files     []*os.File          // in the order of control.Add; nil: nothing gets out
+	files     []*os.File          // in the order of op; nil: nothing gets out
 	strays    *os.File            // one of them
+	op        control.Op          // by which a process gets files: Add, or Watch, of which nothing goes through it
 	counters  Counters
 	broken    error      // why the process that serves does not serve this one; nil: it does
 	published *published // nil: nothing gets in
@@ -125,31 +126,43 @@ func New(o Options) *Gateway {
 // namespace. It takes them over: they are kept for later processes, and
 // closed by Remove or with an error. An ID that is there already is refused
 // with code sbxerr.Exists.
-func (g *Gateway) Add(ctx context.Context, s Sandbox, by netns.Sockets) (err error) {
+func (g *Gateway) Add(ctx context.Context, s Sandbox, by netns.Sockets) error {
 	const op = "egress.add"
 	e := &entry{
 		policy: s.Policy, names: maps.Clone(s.Names), taken: map[netip.Addr]bool{}, counters: s.Before,
-		files: []*os.File{by.TCP, by.DNSPacket, by.DNSStream, by.Strays}, strays: by.Strays,
+		files: []*os.File{by.TCP, by.DNSPacket, by.DNSStream, by.Strays}, strays: by.Strays, op: control.Add,
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, e.close())
-		}
-	}()
 	if err := e.check(); err != nil {
-		return err
+		return errors.Join(err, e.close())
 	}
-	q := e.request(s.ID) // before reports can change e
-	return g.with(ctx, op, func(l *link) error {
-		if err := g.put(s.ID, e); err != nil {
+	return g.admit(ctx, op, s.ID, e)
+}
+
+// Watch records what a sandbox of the mode bridge sends, of which strays tells. Nothing of
+// it goes through the gateway: without one, it is only not recorded. The socket is taken
+// over, as those of Add are; before is what the sandbox did before a restart of the daemon.
+func (g *Gateway) Watch(ctx context.Context, id string, before Counters, strays *os.File) error {
+	e := &entry{counters: before, files: []*os.File{strays}, strays: strays, op: control.Watch}
+	return g.admit(ctx, "egress.watch", id, e)
+}
+
+// admit has the gateway serve e, which is closed with an error.
+func (g *Gateway) admit(ctx context.Context, op, id string, e *entry) error {
+	q := e.request(id) // before reports can change e
+	err := g.with(ctx, op, func(l *link) error {
+		if err := g.put(id, e); err != nil {
 			return err
 		}
 		err := l.ask(q, e.files...)
 		if err != nil {
-			g.take(s.ID)
+			g.take(id)
 		}
 		return err
 	})
+	if err != nil {
+		return errors.Join(err, e.close())
+	}
+	return nil
 }
 
 // SetPolicy puts another policy in force. When it returns, connections that it
@@ -268,7 +281,15 @@ func checkPolicy(s policy.Spec) error {
 }
 
 func (e *entry) request(id string) control.Request {
-	return control.Request{Op: control.Add, Sandbox: id, Policy: e.policy, Names: maps.Clone(e.names)}
+	return control.Request{Op: e.op, Sandbox: id, Policy: e.policy, Names: maps.Clone(e.names)}
+}
+
+// lost says what there is not while no process serves e.
+func (e *entry) lost() string {
+	if e.op == control.Watch {
+		return "what it sends has no record"
+	}
+	return "nothing of it gets out"
 }
 
 func (e *entry) close() error {

@@ -3,6 +3,8 @@ package egress
 import (
 	"net"
 	"net/netip"
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,5 +89,53 @@ func TestStraysFlood(t *testing.T) {
 	}
 	if v, _ := w.View("one"); v.Counters.Refused != many+1 {
 		t.Errorf("counted %+v", v.Counters)
+	}
+}
+
+// What a sandbox sends by a link of its own is recorded, whoever serves: here all that
+// leaves is UDP to one address, and all that is refused UDP to the pool.
+func TestWatch(t *testing.T) {
+	w := newWorld(t, fast)
+	b, sockets := newBox(t)
+	out := netip.MustParseAddrPort("9.9.9.9:443")
+	b.Do(func() {
+		for _, line := range []string{"ip route add local 9.9.9.9 dev lo", "iptables -w -A OUTPUT -p udp -d 9.9.9.9 -j NFLOG --nflog-group 2"} {
+			args := strings.Fields(line)
+			if said, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+				t.Errorf("%s: %v: %s", line, err, said)
+			}
+		}
+	})
+	strays := sockets.Strays
+	sockets.Strays = nil
+	if err := sockets.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Watch(t.Context(), "one", Counters{Allowed: 10}, strays); err != nil {
+		t.Fatal(err)
+	}
+	b.send(t, out, 1)
+	b.send(t, netip.MustParseAddrPort("198.18.0.9:53"), 1)
+	until(t, "both records", func() bool { records, _ := w.seen.strays(); return len(records) == 2 })
+	records, _ := w.seen.strays()
+	if a := records[0]; a.Sandbox != "one" || a.Verdict != proxy.Allowed || a.Address != out || !a.Left || a.Rule != "mode bridge" {
+		t.Errorf("recorded %+v", a)
+	}
+	if a := records[1]; a.Verdict != proxy.Refused || a.Address.IsValid() || a.Left || a.Rule != "mode bridge: 198.18.0.0/15" {
+		t.Errorf("recorded %+v", a)
+	}
+	if err := unix.Kill(w.pid(), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	b.send(t, out, 1)
+	until(t, "the record of the next process", func() bool { records, _ := w.seen.strays(); return len(records) == 3 })
+	if v, ok := w.View("one"); !ok || v.Failure != nil || v.Counters.Allowed != 12 || v.Counters.Refused != 1 {
+		t.Errorf("%+v", v)
+	}
+	if err := w.Remove(t.Context(), "one"); err != nil {
+		t.Fatal(err)
+	}
+	if _, there := w.View("one"); there {
+		t.Error("it is there after it was removed")
 	}
 }

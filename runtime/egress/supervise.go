@@ -98,7 +98,7 @@ func (g *Gateway) handOver(p *process) error {
 			return err
 		}
 		if err != nil { // it stays shut off, the others need not
-			g.options.Log.Error("the gateway does not take a sandbox; nothing of it gets out", "sandbox", id, "err", err)
+			g.options.Log.Error("the gateway does not take a sandbox; "+e.lost(), "sandbox", id, "err", err)
 			g.brokenBy(id, err)
 		}
 	}
@@ -113,7 +113,7 @@ func (g *Gateway) all() func(yield func(string, *entry) bool) {
 	defer g.mu.Unlock()
 	copies := map[string]*entry{}
 	for id, e := range g.sandboxes {
-		copies[id] = &entry{policy: e.policy, names: maps.Clone(e.names), files: e.files, published: e.published}
+		copies[id] = &entry{policy: e.policy, names: maps.Clone(e.names), files: e.files, op: e.op, published: e.published}
 	}
 	return func(yield func(string, *entry) bool) {
 		for _, id := range slices.Sorted(maps.Keys(copies)) {

@@ -47,7 +47,11 @@ func (c *Counts) addConnection(e Entry) {
 	default:
 		add(&c.Allowed, 1)
 	}
-	add(&c.Refused, e.Skipped)
+	if e.Left {
+		add(&c.Allowed, e.Skipped)
+	} else {
+		add(&c.Refused, e.Skipped)
+	}
 	add(&c.Sent, uint64(max(e.Sent, 0)))
 	add(&c.Received, uint64(max(e.Received, 0)))
 }

@@ -19,7 +19,7 @@ const (
 	Lookup     Kind = "lookup"
 	Linked     Kind = "link"    // a connection to another sandbox
 	Inbound    Kind = "inbound" // a connection from outside to a published port
-	Packet     Kind = "packet"  // of another protocol than TCP, which nothing carries
+	Packet     Kind = "packet"  // of another protocol than TCP, which no gateway carries; the first of an exchange
 	Gap        Kind = "gap"     // no attempt: entries that were here are no longer kept
 )
 
@@ -37,13 +37,14 @@ type Entry struct {
 	Peer     string        `json:"peer,omitempty"`    // of what came in: the address and port that it came from
 	Private  bool          `json:"private,omitempty"` // it led to an address that is not public, as a rule has to say
 	Mapped   bool          `json:"mapped,omitempty"`  // the operator's map says where the name leads
+	Left     bool          `json:"left,omitempty"`    // by the sandbox's own link, in the mode bridge: more is not known of it
 	Rule     string        `json:"rule,omitempty"`    // that caused the verdict
 	Code     sbxerr.Code   `json:"code,omitempty"`
 	Reason   string        `json:"reason,omitempty"`
 	Sent     int64         `json:"sent,omitempty"` // bytes from the sandbox
 	Received int64         `json:"received,omitempty"`
 	Duration time.Duration `json:"duration"`
-	Skipped  uint64        `json:"skipped,omitempty"` // attempts before this one that have no entry: a limit ended them at once
+	Skipped  uint64        `json:"skipped,omitempty"` // attempts before this one that have no entry: a limit ended them at once, or they left as well
 }
 
 func entryOfAttempt(a proxy.Attempt) Entry {
@@ -53,7 +54,7 @@ func entryOfAttempt(a proxy.Attempt) Entry {
 	}
 	e := Entry{
 		Time: a.Begun, Kind: Connection, Verdict: string(a.Verdict), Name: string(a.Name), Port: a.Asked.Port(), Private: a.Private || isPrivate(address),
-		Mapped: a.Mapped, Rule: a.Rule, Code: a.Code, Reason: a.Reason, Sent: a.Sent, Received: a.Received, Duration: a.Duration, Skipped: a.Skipped,
+		Mapped: a.Mapped, Left: a.Left, Rule: a.Rule, Code: a.Code, Reason: a.Reason, Sent: a.Sent, Received: a.Received, Duration: a.Duration, Skipped: a.Skipped,
 	}
 	if a.Proxied {
 		e.Private = false // where it led to, the proxy knows
@@ -94,20 +95,21 @@ func entryOfQuery(q dns.Query, now time.Time) Entry {
 	}
 }
 
-// carried reports whether e is a connection that came about. What did not costs a
-// sandbox nothing, so it may not be the reason why the entry of one that did is dropped.
+// carried reports whether e is something that came about. What did not costs a
+// sandbox nothing, so it may not be the reason why the entry of what did is dropped.
 func (e Entry) carried() bool {
 	switch e.Kind {
-	case Connection, Linked, Inbound:
+	case Connection, Linked, Inbound, Packet:
 		return e.Verdict != string(proxy.Refused) && e.Verdict != string(proxy.Failed)
 	}
 	return false
 }
 
 // Seen is what a policy must allow for e to happen again, and false where e came
-// to nothing, or is the operator's to allow: a mapped name needs no rule.
+// to nothing, or is the operator's to allow: a mapped name needs no rule. Nor is it known
+// what came of what left by a link.
 func (e Entry) Seen() (policy.Seen, bool) {
-	if e.Mapped || e.Kind != Connection || !e.carried() {
+	if e.Mapped || e.Left || e.Kind != Connection || !e.carried() {
 		return policy.Seen{}, false
 	}
 	s := policy.Seen{Name: policy.Name(e.Name), Port: e.Port, Private: e.Private}

@@ -170,6 +170,7 @@ func TestSeen(t *testing.T) {
 		{Entry{Kind: Connection, Verdict: "allowed", Name: "x.example", Port: 443}, policy.Seen{Name: "x.example", Port: 443}, true},
 		{Entry{Kind: Connection, Verdict: "cut", Address: "9.9.9.9", Port: 53}, policy.Seen{Address: netip.MustParseAddr("9.9.9.9"), Port: 53}, true},
 		{Entry{Kind: Connection, Verdict: "refused", Name: "x.example", Port: 443}, policy.Seen{}, false},
+		{Entry{Kind: Connection, Verdict: "allowed", Address: "9.9.9.9", Port: 443, Left: true}, policy.Seen{}, false},
 		{Entry{Kind: Connection, Verdict: "failed", Name: "x.example", Port: 443}, policy.Seen{}, false},
 		{Entry{Kind: Connection, Verdict: "allowed", Address: "nowhere", Port: 443}, policy.Seen{}, false},
 		{Entry{Kind: Connection, Verdict: "allowed", Name: "x.example", Port: 443, Mapped: true, Rule: "map x.example=10.0.0.1"}, policy.Seen{}, false},

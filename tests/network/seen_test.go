@@ -19,7 +19,7 @@ type entry struct {
 func traffic(t *testing.T, s sandbox) []entry {
 	t.Helper()
 	var list []entry
-	d := json.NewDecoder(strings.NewReader(daemon.Run(t, "policy", "log", "--json", s.id).Stdout))
+	d := json.NewDecoder(strings.NewReader(s.of.Run(t, "policy", "log", "--json", s.id).Stdout))
 	for d.More() {
 		var e entry
 		if err := d.Decode(&e); err != nil {

@@ -571,7 +571,7 @@ type TrafficResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"` // when it began
 	// "connection"; "lookup"; "link"; "inbound", which came to a published port; "packet", of another
-	// protocol than TCP, which is always refused. "gap" is no attempt: entries that were here are no
+	// protocol than TCP, refused but in the mode bridge, where it is the first one of what leaves. "gap" is no attempt: entries that were here are no
 	// longer kept, which ones is the reason.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Of a connection, link or inbound: "allowed", "refused", "failed", "cut", "idle", "stopped". Of
@@ -584,10 +584,10 @@ type TrafficResponse struct {
 	Rule          string               `protobuf:"bytes,8,opt,name=rule,proto3" json:"rule,omitempty"`       // that caused the verdict
 	Code          string               `protobuf:"bytes,9,opt,name=code,proto3" json:"code,omitempty"`       // of what was refused or failed
 	Reason        string               `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
-	SentBytes     int64                `protobuf:"varint,11,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"`
+	SentBytes     int64                `protobuf:"varint,11,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"` // in the mode bridge neither bytes nor the duration are known
 	ReceivedBytes int64                `protobuf:"varint,12,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
 	Duration      *durationpb.Duration `protobuf:"bytes,13,opt,name=duration,proto3" json:"duration,omitempty"`
-	Skipped       uint64               `protobuf:"varint,14,opt,name=skipped,proto3" json:"skipped,omitempty"` // attempts before this one that a limit ended at once and that have no record
+	Skipped       uint64               `protobuf:"varint,14,opt,name=skipped,proto3" json:"skipped,omitempty"` // attempts before this one that have no record: a limit ended them at once, or they left as well
 	Peer          string               `protobuf:"bytes,15,opt,name=peer,proto3" json:"peer,omitempty"`        // of inbound: the address and port that it came from
 	Exec          string               `protobuf:"bytes,16,opt,name=exec,proto3" json:"exec,omitempty"`        // ID of the command that tried it; empty where that is not certain
 	SandboxId     string               `protobuf:"bytes,17,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`

@@ -2018,7 +2018,7 @@ type InspectResponse struct {
 	Posture     []*PostureCheck        `protobuf:"bytes,8,rep,name=posture,proto3" json:"posture,omitempty"`
 	Egress      *Egress                `protobuf:"bytes,9,opt,name=egress,proto3" json:"egress,omitempty"` // absent without a network
 	// Why nothing gets out by the gateway at the moment, or in by it; empty while it
-	// serves the sandbox.
+	// serves the sandbox. In the mode bridge: why nothing is recorded.
 	NetworkFailure string `protobuf:"bytes,10,opt,name=network_failure,json=networkFailure,proto3" json:"network_failure,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache

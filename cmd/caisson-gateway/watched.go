@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"os"
+	"sync"
+
+	"github.com/caisson-run/caisson/gateway/control"
+	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/stray"
+	"github.com/caisson-run/caisson/netns/nflog"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// watched is a sandbox of the mode bridge: what it sends goes its own way, and is recorded.
+type watched struct {
+	id     string
+	out    *outbox
+	stop   context.CancelFunc
+	served sync.WaitGroup
+}
+
+func (s *server) watch(id string, socket *os.File) error {
+	const op = "gateway.watch"
+	if s.sandboxes[id] != nil || s.watched[id] != nil {
+		return sbxerr.New(sbxerr.Internal, op, "the sandbox %s is here already", id)
+	}
+	r, err := nflog.NewReader(socket)
+	if err != nil {
+		return sbxerr.Wrap(sbxerr.Gateway, op, err)
+	}
+	w := &watched{id: id, out: s.out}
+	var ctx context.Context
+	ctx, w.stop = context.WithCancel(context.Background())
+	c := stray.Config{Sandbox: id, Rules: stray.Link{Local: s.local}, Recorder: w}
+	w.served.Go(func() { w.report(stray.Serve(ctx, c, r)) })
+	s.watched[id] = w
+	return nil
+}
+
+// Record passes on what was tried.
+func (w *watched) Record(a proxy.Attempt) { w.out.event(w.id, control.Report{Attempt: &a}) }
+
+// report says that nothing of the sandbox is recorded any more, unless that was asked for.
+func (w *watched) report(err error) {
+	if err != nil {
+		w.out.push(control.Report{Broken: &control.Broken{Sandbox: w.id, Reason: err.Error()}})
+	}
+}
+
+func (w *watched) end() {
+	w.stop()
+	w.served.Wait()
+}

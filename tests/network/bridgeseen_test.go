@@ -1,0 +1,104 @@
+package network
+
+import (
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// missing are those of want that there is no entry of, with the command that tried it.
+func missing(list, want []entry, exec string) []entry {
+	return slices.DeleteFunc(slices.Clone(want), func(w entry) bool {
+		return slices.ContainsFunc(list, func(e entry) bool {
+			return e.Kind == w.Kind && e.Type == w.Type && e.Verdict == w.Verdict && e.Address == w.Address && e.Port == w.Port &&
+				e.Rule == w.Rule && e.Code == w.Code && strings.Contains(e.Reason, w.Reason) && e.Exec == exec
+		})
+	})
+}
+
+// What leaves by a link, and what is refused there, has a record: with the command that
+// tried it, and by whichever daemon and gateway there is.
+func TestBridgeRecords(t *testing.T) {
+	h := newHouse(t)
+	s := h.create(t)
+	address := addressOf(t, s)
+	h.reaches(t, s, "syn "+public+":5432", "udp "+public+":5432", "protocol 1 to "+public, question("A", "web.example", farResolver))
+	h.sends(t, s, "syn "+own+":5432")
+	begun := len(traffic(t, s))
+	id := s.script(t, strings.Join([]string{
+		"./client echo " + public + ":5432", "./client udp " + public + ":5432", "./client ping " + public, "./client query " + farResolver + ":53 web.example A",
+		"./client echo " + private + ":5432", "./client udp " + private + ":9", "./client http http://" + metadata + "/", "./client echo " + own + ":5432",
+		"./client echo '[" + publicV6 + "]:5432'", "./client udp '[" + publicV6 + "]:53'", "./client udp 224.0.0.251:5353", "./client echo 127.0.0.1:4000", "./client echo " + address + ":4000", "true",
+	}, "; "))
+	const denied = "SBX-701"
+	want := []entry{
+		{Kind: "connection", Verdict: "allowed", Address: public, Port: 5432, Rule: "mode bridge"},
+		{Kind: "packet", Type: "udp", Verdict: "allowed", Address: public, Port: 5432, Rule: "mode bridge"},
+		{Kind: "packet", Type: "icmp", Verdict: "allowed", Address: public, Rule: "mode bridge"},
+		{Kind: "packet", Type: "udp", Verdict: "allowed", Address: farResolver, Port: 53, Rule: "network.bridge.dns"},
+		{Kind: "connection", Verdict: "refused", Address: private, Port: 5432, Rule: "mode bridge: 10.0.0.0/8", Code: denied, Reason: "private"},
+		{Kind: "packet", Type: "udp", Verdict: "refused", Address: private, Port: 9, Rule: "mode bridge: 10.0.0.0/8", Code: denied, Reason: "private"},
+		{Kind: "connection", Verdict: "refused", Address: metadata, Port: 80, Rule: "mode bridge: 169.254.0.0/16", Code: denied, Reason: "metadata"},
+		{Kind: "connection", Verdict: "refused", Address: own, Port: 5432, Rule: "mode bridge", Code: denied, Reason: "the host's own"},
+		{Kind: "connection", Verdict: "refused", Address: publicV6, Port: 5432, Rule: "mode bridge", Code: denied, Reason: "IPv6"},
+		{Kind: "packet", Type: "udp", Verdict: "refused", Address: publicV6, Port: 53, Rule: "mode bridge", Code: denied, Reason: "IPv6"},
+		{Kind: "packet", Type: "udp", Verdict: "refused", Address: "224.0.0.251", Port: 5353, Rule: "mode bridge: 224.0.0.0/4", Code: denied, Reason: "multicast"},
+	}
+	list := s.recorded(t, func(list []entry) bool { return len(missing(list, want, id)) == 0 })
+	if left := missing(list, want, id); len(left) > 0 || len(list) != begun+len(want) {
+		t.Errorf("no records %+v, or others, in %+v", left, list)
+	}
+	h.counted(t, s, 4, 7)
+	if said := s.of.Run(t, "policy", "log", "--exec", id, s.id).Stdout; !strings.Contains(said, "allowed  "+public+":5432 by mode bridge #"+id) || strings.Contains(said, " bytes ") {
+		t.Errorf("the log says %q", said)
+	}
+	t.Run("the gateway is killed", func(t *testing.T) {
+		if err := syscall.Kill(gateway(t, h.daemon), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		h.recordsOn(t, s)
+	})
+	t.Run("the daemon is killed", func(t *testing.T) {
+		h.daemon.Kill(t)
+		h.daemon.Launch(t)
+		h.recordsOn(t, s)
+		h.counted(t, s, 6, 9)
+	})
+}
+
+// recordsOn expects that what s tries from now on is recorded too.
+func (h *house) recordsOn(t *testing.T, s sandbox) {
+	t.Helper()
+	before := len(traffic(t, s))
+	id := s.script(t, "./client echo "+public+":5432; ./client echo "+private+":5432; true")
+	want := []entry{
+		{Kind: "connection", Verdict: "allowed", Address: public, Port: 5432, Rule: "mode bridge"},
+		{Kind: "connection", Verdict: "refused", Address: private, Port: 5432, Rule: "mode bridge: 10.0.0.0/8", Code: "SBX-701"},
+	}
+	var list []entry
+	if !until(10*time.Second, func() bool { list = traffic(t, s)[before:]; return len(missing(list, want, id)) == 0 }) {
+		t.Errorf("no records %+v in %+v", missing(list, want, id), list)
+	}
+}
+
+// counted expects that so much left and was refused, wherever it is told.
+func (h *house) counted(t *testing.T, s sandbox, allowed, refused int64) {
+	t.Helper()
+	type counters struct{ Allowed, Refused, Failed, Lost int64 }
+	want := counters{Allowed: allowed, Refused: refused}
+	var detail, result struct{ Egress counters }
+	s.of.Run(t, "inspect", s.id).JSON(t, &detail)
+	s.of.Run(t, "exec", "--json", s.id, "--", "true").JSON(t, &result)
+	var stats struct {
+		Networks []struct {
+			Network string
+			Egress  counters
+		}
+	}
+	s.of.Run(t, "stats", "--json").JSON(t, &stats)
+	if detail.Egress != want || result.Egress != want || len(stats.Networks) != 1 || stats.Networks[0].Network != "bridge" || stats.Networks[0].Egress != want {
+		t.Errorf("want %+v; inspect %+v, result %+v, stats %+v", want, detail.Egress, result.Egress, stats)
+	}
+}
