@@ -262,6 +262,56 @@ func TestBridgeIsOverheard(t *testing.T) {
 	})
 }
 
+// How much it was that left is told when the kernel forgets it, and nothing of what stays
+// inside.
+func TestBridgeEndsAreTold(t *testing.T) {
+	eachBackend(t, func(t *testing.T, _ backend) {
+		town := newTown(t)
+		path, n := town.attach(t, 0)
+		town.listen(t, n)
+		socket, err := Overhear(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer socket.Close()
+		wantReached(t, n, "127.0.0.1:80", "from a sandbox")
+		if err := EndFlows(path); err != nil {
+			t.Fatal(err)
+		}
+		if waiting, err := nflog.Waiting(socket); waiting || err != nil {
+			t.Errorf("the kernel tells of what stays inside: %t, %v", waiting, err)
+		}
+		begun := time.Now()
+		for _, to := range []string{"127.0.0.1:80", "10.87.0.1:80", worldPublic} {
+			wantReached(t, n, to, "from a sandbox")
+		}
+		_ = unix.Sendto(socketInside(t, n, unix.AF_INET, unix.SOCK_DGRAM, 0, false), []byte("hello"), 0, sockaddr(netip.MustParseAddrPort("93.184.215.14:9")))
+		time.Sleep(20 * time.Millisecond)
+		if err := EndFlows(path); err != nil {
+			t.Fatal(err)
+		}
+		_ = connectInside(t, n, "10.1.1.1:1", false) // the last one
+		ends := map[netip.AddrPort]nflog.Packet{}
+		for _, p := range told(t, socket, netip.MustParseAddrPort("10.1.1.1:1")) {
+			if p.Ended != nil {
+				ends[p.Destination] = p
+			}
+		}
+		tcp, udp := ends[netip.MustParseAddrPort(worldPublic)], ends[netip.MustParseAddrPort("93.184.215.14:9")]
+		if len(ends) != 2 || tcp.Protocol != unix.IPPROTO_TCP || udp.Protocol != unix.IPPROTO_UDP {
+			t.Fatalf("told of %v", ends)
+		}
+		if tcp.Ended.Sent < 40 || tcp.Ended.Received < 40 || udp.Ended.Sent != 20+8+5 {
+			t.Errorf("counted %+v and %+v", tcp.Ended, udp.Ended)
+		}
+		for _, f := range []*nflog.Flow{tcp.Ended, udp.Ended} {
+			if f.Begun.Before(begun.Add(-time.Second)) || f.Ended.Sub(f.Begun) < 20*time.Millisecond || f.Ended.After(time.Now().Add(time.Second)) {
+				t.Errorf("it was from %v to %v", f.Begun, f.Ended)
+			}
+		}
+	})
+}
+
 func connectFrom(t *testing.T, n *Namespace, source, to string) error {
 	t.Helper()
 	addr := netip.MustParseAddrPort(to)

@@ -34,6 +34,9 @@ func innerSysctls() []Sysctl {
 		{Key: "net.ipv4.conf." + innerLink + ".accept_redirects", Value: "0", Why: "no packet changes a route"},
 		{Key: "net.ipv4.conf." + innerLink + ".route_localnet", Value: "0", Why: "127.0.0.0/8 never leaves lo"},
 		{Key: "net.ipv6.conf." + innerLink + ".disable_ipv6", Value: "1", Why: "the link has no IPv6", IPv6: true},
+		{Key: "net.netfilter.nf_conntrack_acct", Value: "1", Why: "bytes are counted, for the records", Optional: true},
+		{Key: "net.netfilter.nf_conntrack_timestamp", Value: "1", Why: "it is known how long it was, for the records", Optional: true},
+		{Key: "net.netfilter.nf_conntrack_events", Value: "1", Why: "what is forgotten is told, for the records", Optional: true},
 	}
 	others := slices.DeleteFunc(Sysctls(), func(s Sysctl) bool {
 		return slices.ContainsFunc(own, func(o Sysctl) bool { return o.Key == s.Key })

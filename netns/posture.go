@@ -3,6 +3,7 @@ package netns
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"slices"
@@ -157,6 +158,9 @@ func liveSysctls(want []Sysctl) ([]Difference, error) {
 			continue
 		}
 		live, err := s.read()
+		if s.Optional && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -53,8 +54,9 @@ func OpenStrays() (*os.File, error) {
 	return f, nil
 }
 
-// Overhear opens the socket of OpenStrays in the namespace at path: in the mode bridge it
-// tells of what leaves, and of what is refused. One of before must be closed.
+// Overhear opens the socket of OpenStrays in the namespace at path, of the mode bridge: it
+// tells of what leaves, of what is refused, and of each flow that the kernel forgets, how
+// much it was. One of before must be closed.
 func Overhear(path string) (socket *os.File, err error) {
 	const op = "netns.overhear"
 	ns, err := Open(path)
@@ -62,8 +64,80 @@ func Overhear(path string) (socket *os.File, err error) {
 		return nil, sbxerr.Wrap(sbxerr.Network, op, err)
 	}
 	defer ns.Close()
-	err = ns.Do(func() error { socket, err = OpenStrays(); return err })
+	err = ns.Do(func() error {
+		if socket, err = OpenStrays(); err != nil {
+			return err
+		}
+		if err := followFlows(socket); err != nil {
+			return errors.Join(fmt.Errorf("have the kernel tell what it forgets (nf_conntrack_netlink): %w", err), socket.Close())
+		}
+		return nil
+	})
 	return socket, wrapInner(op, err)
+}
+
+// flowRoom is how many bytes may wait to be read: the end of a sandbox ends all its flows
+// at once.
+const flowRoom = 1 << 20
+
+// followFlows has the ends of flows told on the socket too, but for those to loopback
+// addresses, which may be many.
+func followFlows(socket *os.File) error {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return err
+	}
+	filter := leaveOutLoopback()
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	inner := raw.Control(func(fd uintptr) {
+		err = errors.Join(
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, flowRoom),
+			unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program),
+			unix.SetsockoptInt(int(fd), unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, unix.NFNLGRP_CONNTRACK_DESTROY))
+	})
+	return errors.Join(inner, err)
+}
+
+// leaveOutLoopback is a filter (socket(7), SO_ATTACH_FILTER) that drops messages about flows
+// to 127.0.0.0/8, and no others. Their first attribute is where the flow led.
+func leaveOutLoopback() []unix.SockFilter {
+	const (
+		load   = unix.BPF_LD | unix.BPF_B | unix.BPF_ABS
+		branch = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		done   = unix.BPF_RET | unix.BPF_K
+		target = unix.SizeofNlMsghdr + nl.SizeofNfgenmsg + 5*unix.SizeofNlAttr // the tuple, its addresses, the source of 4 bytes
+	)
+	subsystem := uint32(5) // the upper byte of the type
+	if nl.NativeEndian().Uint16([]byte{0, 1}) == 1 {
+		subsystem = 4
+	}
+	return []unix.SockFilter{
+		{Code: load, K: subsystem},
+		{Code: branch, K: unix.NFNL_SUBSYS_CTNETLINK, Jf: 2},
+		{Code: load, K: target},
+		{Code: branch, K: 127, Jt: 1},
+		{Code: done, K: ^uint32(0)},
+		{Code: done, K: 0},
+	}
+}
+
+// EndFlows has the kernel forget all flows of the namespace at path, and so tell how much
+// they were. Nothing there may go on.
+func EndFlows(path string) error {
+	const op = "netns.end_flows"
+	ns, err := Open(path)
+	if err != nil {
+		return sbxerr.Wrap(sbxerr.Network, op, err)
+	}
+	defer ns.Close()
+	return wrapInner(op, ns.Do(func() error {
+		h, err := netlink.NewHandle(unix.NETLINK_NETFILTER)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		return h.ConntrackTableFlush(netlink.ConntrackTable)
+	}))
 }
 
 // bindStrays makes the socket the one of both groups. What does not fit into it is lost, and shows as

@@ -21,6 +21,8 @@ type Sysctl struct {
 	Why   string
 	// IPv6 settings do not exist, and are not needed, on a kernel without it.
 	IPv6 bool
+	// Optional settings are records' alone: a kernel may lack them.
+	Optional bool
 }
 
 // sysctls are written in this order: changing ip_forward resets others.
@@ -68,7 +70,7 @@ func writeSysctls(want []Sysctl) error {
 		if s.IPv6 && !v6 {
 			continue
 		}
-		if err := s.write(); err != nil {
+		if err := s.write(); err != nil && !(s.Optional && errors.Is(err, fs.ErrNotExist)) {
 			return fmt.Errorf("set sysctl %q to %q: %w", s.Key, s.Value, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -108,11 +109,25 @@ func (m *Manager) watchLink(ctx context.Context, s *sandbox) error {
 	if err != nil {
 		return err
 	}
-	strays, err := netns.Overhear(m.paths.netns(s.id))
+	path := m.paths.netns(s.id)
+	strays, err := netns.Overhear(path)
 	if err != nil {
 		return err
 	}
-	return m.opts.Egress.Watch(ctx, s.id, countersBefore(before), strays)
+	return m.opts.Egress.Watch(ctx, egress.Watched{
+		ID: s.id, Before: countersBefore(before), Strays: strays, End: func() error { return netns.EndFlows(path) },
+	})
+}
+
+// endFlows has all told that a sandbox of the mode bridge sent, in which nothing goes on any
+// more.
+func (m *Manager) endFlows(r record) {
+	if r.Network != netns.ModeBridge {
+		return
+	}
+	if err := netns.EndFlows(m.paths.netns(r.ID)); err != nil {
+		m.log.Debug("end the flows of a sandbox", "sandbox", r.ID, "err", err)
+	}
 }
 
 // settleBridge removes what sandboxes of an earlier daemon left on the host.

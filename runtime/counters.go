@@ -13,7 +13,7 @@ import (
 )
 
 // EgressCounters counts what went through the gateway for one sandbox. In the mode bridge
-// Allowed counts what left, Refused what did not, and the rest is zero but for Lost.
+// Allowed counts what left, Refused what did not; the bytes are those of what is over.
 type EgressCounters struct {
 	Open            int64 `json:"open"` // connections now
 	Allowed         int64 `json:"allowed"`

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"os"
 	"reflect"
 	"slices"
 
@@ -22,7 +21,7 @@ type Egress interface {
 	Add(ctx context.Context, s egress.Sandbox, by netns.Sockets) error
 	// Watch records what a sandbox of the mode bridge sends, of which a socket of its
 	// namespace tells. That is taken over also on an error.
-	Watch(ctx context.Context, id string, before egress.Counters, strays *os.File) error
+	Watch(ctx context.Context, w egress.Watched) error
 	// SetPolicy returns when the policy is in force, and what it does not allow
 	// is cut. On an error the old one stays.
 	SetPolicy(ctx context.Context, id string, p policy.Spec) error

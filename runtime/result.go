@@ -27,6 +27,7 @@ func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end endi
 	r := &Result{SandboxID: s.id, ExecID: number(e.number()), Duration: duration, Reason: end.reason, TimedOut: end.timedOut, Source: "command"}
 	rec, main := s.kept(), s.isMain(e)
 	if main && counts(rec.Network) { // all that it started is over, so this is the whole of it
+		m.endFlows(rec)
 		_ = m.refreshEgress(ctx) // it is logged
 	}
 	r.Network, r.Egress = string(rec.Network), m.egressOf(rec)

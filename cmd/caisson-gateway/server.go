@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/dns"
@@ -88,6 +89,7 @@ func (s *server) do(q control.Request, files []*os.File) error {
 	case control.Remove:
 		s.remove(q.Sandbox)
 	case control.Ping:
+		s.settle()
 		s.tellOpen()
 	}
 	return nil
@@ -156,6 +158,17 @@ func (s *server) remove(id string) {
 		delete(s.watched, id)
 	}
 	s.out.forget(id)
+}
+
+// settleSoon is how long an answer may wait for what was tried before the question.
+const settleSoon = 20 * time.Millisecond
+
+// settle returns when what sandboxes tried by links of their own is recorded, or soon.
+func (s *server) settle() {
+	latest := time.Now().Add(settleSoon)
+	for _, w := range s.watched {
+		w.settle(latest)
+	}
 }
 
 // tellOpen reports each number of connections that changed.

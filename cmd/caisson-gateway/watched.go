@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/proxy"
@@ -16,6 +17,7 @@ import (
 type watched struct {
 	id     string
 	out    *outbox
+	reader *nflog.Reader
 	stop   context.CancelFunc
 	served sync.WaitGroup
 }
@@ -29,7 +31,7 @@ func (s *server) watch(id string, socket *os.File) error {
 	if err != nil {
 		return sbxerr.Wrap(sbxerr.Gateway, op, err)
 	}
-	w := &watched{id: id, out: s.out}
+	w := &watched{id: id, out: s.out, reader: r}
 	var ctx context.Context
 	ctx, w.stop = context.WithCancel(context.Background())
 	c := stray.Config{Sandbox: id, Rules: stray.Link{Local: s.local}, Recorder: w}
@@ -41,6 +43,16 @@ func (s *server) watch(id string, socket *os.File) error {
 // Record passes on what was tried.
 func (w *watched) Record(a proxy.Attempt) { w.out.event(w.id, control.Report{Attempt: &a}) }
 
+// settle returns when all that was told is read, or the time has come.
+func (w *watched) settle(latest time.Time) {
+	for time.Now().Before(latest) {
+		if settled, err := w.reader.Settled(); settled || err != nil {
+			return
+		}
+		time.Sleep(time.Millisecond) // for another goroutine
+	}
+}
+
 // report says that nothing of the sandbox is recorded any more, unless that was asked for.
 func (w *watched) report(err error) {
 	if err != nil {
@@ -48,7 +60,11 @@ func (w *watched) report(err error) {
 	}
 }
 
+// endSoon is how long what was told is read on when the sandbox goes.
+const endSoon = 200 * time.Millisecond
+
 func (w *watched) end() {
+	w.settle(time.Now().Add(endSoon))
 	w.stop()
 	w.served.Wait()
 }

@@ -159,7 +159,7 @@ func (a *app) printTraffic(t *caissonv1.TrafficResponse) error {
 		line += " by " + t.Rule
 	case t.Kind == "connection" || t.Kind == "link":
 		line += fmt.Sprintf(" by %s, %s, %s", t.Rule, t.Address, carried)
-	case t.Kind == "inbound":
+	case t.Kind == "inbound" || t.Kind == "end":
 		line += ", " + carried
 	}
 	if t.Exec != "" {
@@ -179,7 +179,7 @@ func trafficTarget(t *caissonv1.TrafficResponse) string {
 		return net.JoinHostPort(name, port)
 	case "inbound":
 		return fmt.Sprintf("port %d from %s", t.Port, t.Peer)
-	case "packet":
+	case "packet", "end":
 		if t.Port != 0 {
 			name = net.JoinHostPort(name, port)
 		}

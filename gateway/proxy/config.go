@@ -132,6 +132,7 @@ type Attempt struct {
 	Proxied  bool           // it left through the upstream proxy, whose Address is
 	Private  bool           // it led to what is not public, as the rule lets it
 	Left     bool           // by the sandbox's own link, in the mode bridge: nobody here carried it
+	Ended    bool           // no attempt, but the end of one that left: how much it was, and how long
 	Verdict  Verdict
 	Code     sbxerr.Code // of what was refused or failed
 	Reason   string

@@ -2,6 +2,10 @@ package stray
 
 import (
 	"fmt"
+	"math"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
@@ -51,6 +55,17 @@ func (Link) refused(p nflog.Packet, a *proxy.Attempt) {
 	}
 }
 
+// recordEnd tells how much it was that left, unless there is too much to tell.
+func (c Config) recordEnd(p nflog.Packet, most *rate.Limiter) {
+	if !most.Allow() {
+		time.Sleep(pause)
+		return
+	}
+	if a := c.attempt(p, 0); a.Verdict == proxy.Allowed {
+		c.Recorder.Record(ended(a, p.Ended))
+	}
+}
+
 // refusal is the begin of a reason.
 func refusal(p nflog.Packet, a *proxy.Attempt) string {
 	target := p.Destination.String()
@@ -61,4 +76,16 @@ func refusal(p nflog.Packet, a *proxy.Attempt) string {
 		target = a.Protocol + " to " + target
 	}
 	return fmt.Sprintf("%s is refused: ", target)
+}
+
+// ended is a with all that is known of it when it is over. It was tried when it began, by the
+// kernel's clock.
+func ended(a proxy.Attempt, f *nflog.Flow) proxy.Attempt {
+	a.Ended = true
+	a.Sent, a.Received = int64(min(f.Sent, math.MaxInt64)), int64(min(f.Received, math.MaxInt64))
+	a.After, a.Before = f.Begun, f.Begun
+	if !f.Begun.IsZero() {
+		a.Begun, a.Duration = f.Begun, max(0, f.Ended.Sub(f.Begun))
+	}
+	return a
 }

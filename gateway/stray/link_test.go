@@ -2,12 +2,14 @@ package stray
 
 import (
 	"errors"
+	"math"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/netns/nflog"
@@ -55,3 +57,31 @@ func TestLink(t *testing.T) {
 		}
 	}
 }
+
+// The end of what left says how much it was. What the host refused has none.
+func TestEnds(t *testing.T) {
+	var records recorder
+	c := Config{Sandbox: "a", Recorder: &records, Rules: Link{Local: func(a netip.Addr) (bool, error) { return a == netip.MustParseAddr("8.8.4.4"), nil }}}
+	begun := time.Now().Add(-time.Hour)
+	f := &nflog.Flow{Sent: 7, Received: math.MaxUint64, Begun: begun, Ended: begun.Add(time.Minute)}
+	most := rate.NewLimiter(0, 3)
+	for _, to := range []string{"8.8.4.4:22", "1.1.1.1:443", "1.1.1.1:443", "9.9.9.9:443"} {
+		c.recordEnd(nflog.Packet{Protocol: unix.IPPROTO_TCP, Destination: netip.MustParseAddrPort(to), Passed: true, Ended: f, Read: time.Now()}, most)
+		f = &nflog.Flow{Begun: begun, Ended: begun.Add(-time.Minute)} // of a clock that was set
+	}
+	to := netip.MustParseAddrPort("1.1.1.1:443")
+	want := proxy.Attempt{Sandbox: "a", Asked: to, Address: to, Rule: "mode bridge", Left: true, Ended: true, Verdict: proxy.Allowed, Begun: begun, After: begun, Before: begun}
+	if len(records) != 2 || records[0] != want || records[1] != want {
+		t.Errorf("%+v, want %+v twice", records, want)
+	}
+	records = nil
+	c.recordEnd(nflog.Packet{Protocol: unix.IPPROTO_UDP, Destination: to, Passed: true, Ended: &nflog.Flow{Sent: 7, Received: math.MaxUint64, Begun: begun, Ended: begun.Add(time.Minute)}}, rate.NewLimiter(0, 1))
+	want.Protocol, want.Sent, want.Received, want.Duration = "udp", 7, math.MaxInt64, time.Minute
+	if len(records) != 1 || records[0] != want {
+		t.Errorf("%+v, want %+v", records, want)
+	}
+}
+
+type recorder []proxy.Attempt
+
+func (r *recorder) Record(a proxy.Attempt) { *r = append(*r, a) }

@@ -46,6 +46,9 @@ const (
 	burst     = 200
 )
 
+// endsBurst is how many ends are recorded at once: all that a sandbox can have.
+const endsBurst = 4096
+
 // pause is how long nothing is read once there are too many, so that a flood takes next
 // to nothing from other sandboxes. The kernel counts what it has no room for.
 const pause = time.Millisecond
@@ -65,10 +68,15 @@ func Serve(ctx context.Context, c Config, r *nflog.Reader) error {
 func (c Config) record(r *nflog.Reader) error {
 	var refused, passed lot
 	refused.most, passed.most = rate.NewLimiter(perSecond, burst), rate.NewLimiter(perSecond, burst)
+	ends := rate.NewLimiter(perSecond, endsBurst)
 	for {
 		p, err := r.Next()
 		if err != nil {
 			return err
+		}
+		if p.Ended != nil {
+			c.recordEnd(p, ends)
+			continue
 		}
 		of := &refused
 		if p.Passed {

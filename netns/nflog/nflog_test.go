@@ -123,6 +123,42 @@ func TestReadIsWhenItWaited(t *testing.T) {
 	}
 }
 
+// What was taken from the socket is not done with until the next one is asked for.
+func TestSettled(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pair[1])
+	socket := os.NewFile(uintptr(pair[0]), "socket")
+	defer socket.Close()
+	r, err := NewReader(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(when string, want bool) {
+		t.Helper()
+		if got, err := r.Settled(); got != want || err != nil {
+			t.Errorf("%s: %t, %v", when, got, err)
+		}
+	}
+	expect("at first", true)
+	if _, err := unix.Write(pair[1], []byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	expect("while it waits", false)
+	if _, _, err := r.receive(); err != nil {
+		t.Fatal(err)
+	}
+	expect("when it is read", false)
+	late := time.AfterFunc(50*time.Millisecond, func() { _ = r.Close() })
+	defer late.Stop()
+	_, _, _ = r.receive() // which ends by that
+	if r.busy.Load() {
+		t.Error("when the next one is asked for")
+	}
+}
+
 func TestReaderEndsWithItsSocket(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,14 +27,15 @@ const (
 	attrSeq     = 12
 )
 
-// Packet is what is known of one that a rule logged.
+// Packet is what is known of one that a rule logged, or of all of a flow when it is over.
 type Packet struct {
 	Protocol    byte           // IPPROTO_TCP and others
 	Destination netip.AddrPort // without a port it is 0
 	// Opens tells that it is the first one of a connection. All of protocols without
 	// connections do.
 	Opens  bool
-	Passed bool // the rules let it out; else they refused it
+	Passed bool  // the rules let it out; else they refused it
+	Ended  *Flow // of what is no packet: the end of what was let out
 	// Missed is how many packets of its group before it are not known of: nobody read them
 	// in time.
 	Missed uint64
@@ -48,6 +50,7 @@ type Reader struct {
 	raw             syscall.RawConn
 	buf             [4096]byte
 	refused, passed count
+	busy            atomic.Bool // with something that was taken from the socket
 }
 
 // count finds gaps in the numbers of a group's packets.
@@ -92,10 +95,12 @@ func (r *Reader) Next() (Packet, error) {
 // receive waits for a message of the kernel, and takes it, which at that time waited. It
 // has no bytes if it is another's.
 func (r *Reader) receive() (n int, at time.Time, err error) {
+	r.busy.Store(false) // who asks for the next one is done with the one before
 	inner := r.raw.Read(func(fd uintptr) bool {
 		var from unix.Sockaddr
 		if _, _, err = unix.Recvfrom(int(fd), r.buf[:1], unix.MSG_DONTWAIT|unix.MSG_PEEK); err == nil {
 			at = time.Now()
+			r.busy.Store(true)
 			n, from, err = unix.Recvfrom(int(fd), r.buf[:], unix.MSG_DONTWAIT)
 		}
 		if sender, ok := from.(*unix.SockaddrNetlink); err == nil && (!ok || sender.Pid != 0) {
@@ -109,7 +114,14 @@ func (r *Reader) receive() (n int, at time.Time, err error) {
 // parse reads one message. The kernel makes one for each packet.
 func (r *Reader) parse(b []byte) (Packet, bool) {
 	messages, err := syscall.ParseNetlinkMessage(b)
-	if err != nil || len(messages) == 0 || messages[0].Header.Type != msgPacket || len(messages[0].Data) < 4 {
+	if err != nil || len(messages) == 0 || len(messages[0].Data) < 4 {
+		return Packet{}, false
+	}
+	switch messages[0].Header.Type {
+	case msgForgotten:
+		return parseFlow(messages[0].Data[4:])
+	case msgPacket:
+	default:
 		return Packet{}, false
 	}
 	head, rest := messages[0].Data[:4], messages[0].Data[4:] // a struct nfgenmsg, which ends with the group
@@ -140,12 +152,13 @@ func (c *count) missed(seq uint32) uint64 {
 	return uint64(gap)
 }
 
-// attributes goes through those of a message (netlink(7)): their types and what they hold.
+// attributes goes through those of a message (netlink(7)): their types, without what says
+// how to read them, and what they hold.
 func attributes(b []byte) func(func(uint16, []byte) bool) {
 	return func(yield func(uint16, []byte) bool) {
 		for len(b) >= unix.SizeofRtAttr {
 			n := int(binary.NativeEndian.Uint16(b))
-			if n < unix.SizeofRtAttr || n > len(b) || !yield(binary.NativeEndian.Uint16(b[2:]), b[unix.SizeofRtAttr:n]) {
+			if n < unix.SizeofRtAttr || n > len(b) || !yield(binary.NativeEndian.Uint16(b[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER), b[unix.SizeofRtAttr:n]) {
 				return
 			}
 			b = b[min((n+3)&^3, len(b)):]
@@ -174,6 +187,19 @@ func (p *Packet) read(b []byte) bool {
 	p.Opens = p.Protocol != unix.IPPROTO_TCP || len(b) > 13 && b[13]&(syn|ack) == syn
 	p.Destination = netip.AddrPortFrom(to, port)
 	return true
+}
+
+// Settled reports whether all that was told is read, and who reads is done with it. It needs
+// no system call that reading does not need.
+func (r *Reader) Settled() (settled bool, err error) {
+	var first [1]byte
+	inner := r.raw.Control(func(fd uintptr) {
+		_, _, err = unix.Recvfrom(int(fd), first[:], unix.MSG_DONTWAIT|unix.MSG_PEEK)
+	})
+	if errors.Is(err, unix.EAGAIN) {
+		return !r.busy.Load(), inner
+	}
+	return false, errors.Join(inner, err)
 }
 
 // Waiting reports whether a packet waits on a socket to be read, by whoever reads.

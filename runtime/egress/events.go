@@ -145,6 +145,7 @@ func (g *Gateway) count(id string, change func(*Counters)) bool {
 func (g *Gateway) attempted(a proxy.Attempt, lost uint64) {
 	ours := g.count(a.Sandbox, func(c *Counters) {
 		switch {
+		case a.Ended: // it was counted when it began
 		case a.Verdict == proxy.Refused:
 			add(&c.Refused, 1)
 		case a.Verdict == proxy.Failed || !a.Address.IsValid():

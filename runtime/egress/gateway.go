@@ -94,6 +94,7 @@ type entry struct {
 	taken     map[netip.Addr]bool // the values of names
 	files     []*os.File          // in the order of op; nil: nothing gets out
 	strays    *os.File            // one of them
+	end       func() error        // see Watched
 	op        control.Op          // by which a process gets files: Add, or Watch, of which nothing goes through it
 	counters  Counters
 	broken    error      // why the process that serves does not serve this one; nil: it does
@@ -138,12 +139,22 @@ func (g *Gateway) Add(ctx context.Context, s Sandbox, by netns.Sockets) error {
 	return g.admit(ctx, op, s.ID, e)
 }
 
-// Watch records what a sandbox of the mode bridge sends, of which strays tells. Nothing of
-// it goes through the gateway: without one, it is only not recorded. The socket is taken
-// over, as those of Add are; before is what the sandbox did before a restart of the daemon.
-func (g *Gateway) Watch(ctx context.Context, id string, before Counters, strays *os.File) error {
-	e := &entry{counters: before, files: []*os.File{strays}, strays: strays, op: control.Watch}
-	return g.admit(ctx, "egress.watch", id, e)
+// Watched is a sandbox of the mode bridge.
+type Watched struct {
+	ID     string
+	Before Counters // what it did before a restart of the daemon
+	Strays *os.File // tells what it sends
+	// End has all of that told which is not over yet, and nothing of it goes on then. Remove
+	// calls it; Close does not, as sandboxes may outlive the daemon.
+	End func() error
+}
+
+// Watch records what a sandbox of the mode bridge sends. Nothing of it goes through the
+// gateway: without one, it is only not recorded. The socket is taken over, as those of Add
+// are.
+func (g *Gateway) Watch(ctx context.Context, w Watched) error {
+	e := &entry{counters: w.Before, files: []*os.File{w.Strays}, strays: w.Strays, end: w.End, op: control.Watch}
+	return g.admit(ctx, "egress.watch", w.ID, e)
 }
 
 // admit has the gateway serve e, which is closed with an error.
@@ -200,6 +211,11 @@ func (g *Gateway) Remove(ctx context.Context, id string) error {
 		return err
 	}
 	defer g.release()
+	if e := g.get(id); e != nil && e.end != nil {
+		if err := e.end(); err != nil {
+			g.options.Log.Warn("not all that a sandbox sent is recorded", "sandbox", id, "err", err)
+		}
+	}
 	return sbxerr.Wrap(sbxerr.Gateway, op, g.remove(id))
 }
 

@@ -106,12 +106,12 @@ func TestWatch(t *testing.T) {
 			}
 		}
 	})
-	strays := sockets.Strays
+	strays, ended := sockets.Strays, false
 	sockets.Strays = nil
 	if err := sockets.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Watch(t.Context(), "one", Counters{Allowed: 10}, strays); err != nil {
+	if err := w.Watch(t.Context(), Watched{ID: "one", Before: Counters{Allowed: 10}, Strays: strays, End: func() error { ended = true; return nil }}); err != nil {
 		t.Fatal(err)
 	}
 	b.send(t, out, 1)
@@ -132,10 +132,19 @@ func TestWatch(t *testing.T) {
 	if v, ok := w.View("one"); !ok || v.Failure != nil || v.Counters.Allowed != 12 || v.Counters.Refused != 1 {
 		t.Errorf("%+v", v)
 	}
+	for i := range uint64(20) { // what is asked for is there at once
+		b.send(t, out, 1)
+		if err := w.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if v, _ := w.View("one"); v.Counters.Allowed != 13+i {
+			t.Fatalf("packet %d: %+v", i, v.Counters)
+		}
+	}
 	if err := w.Remove(t.Context(), "one"); err != nil {
 		t.Fatal(err)
 	}
-	if _, there := w.View("one"); there {
+	if _, there := w.View("one"); there || !ended {
 		t.Error("it is there after it was removed")
 	}
 }

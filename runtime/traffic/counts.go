@@ -26,6 +26,8 @@ func (c *Counts) add(e Entry) {
 		c.addLookup(e)
 	case Connection, Linked, Packet:
 		c.addConnection(e)
+	case End:
+		c.addBytes(e)
 	}
 }
 
@@ -52,6 +54,10 @@ func (c *Counts) addConnection(e Entry) {
 	} else {
 		add(&c.Refused, e.Skipped)
 	}
+	c.addBytes(e)
+}
+
+func (c *Counts) addBytes(e Entry) {
 	add(&c.Sent, uint64(max(e.Sent, 0)))
 	add(&c.Received, uint64(max(e.Received, 0)))
 }

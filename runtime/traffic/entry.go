@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"net/netip"
 	"time"
 
@@ -20,6 +21,7 @@ const (
 	Linked     Kind = "link"    // a connection to another sandbox
 	Inbound    Kind = "inbound" // a connection from outside to a published port
 	Packet     Kind = "packet"  // of another protocol than TCP, which no gateway carries; the first of an exchange
+	End        Kind = "end"     // no attempt: how much one was that left in the mode bridge, and how long
 	Gap        Kind = "gap"     // no attempt: entries that were here are no longer kept
 )
 
@@ -32,7 +34,7 @@ type Entry struct {
 	Verdict  string        `json:"verdict"`           // of proxy.Verdict or dns.Verdict
 	Name     string        `json:"name,omitempty"`    // empty for an address without a name
 	Port     uint16        `json:"port,omitempty"`    // 0 for a lookup; inside, of what came in
-	Type     string        `json:"type,omitempty"`    // of a lookup: "A"; of a packet: "udp"
+	Type     string        `json:"type,omitempty"`    // of a lookup: "A"; of a packet or an end: "udp"
 	Address  string        `json:"address,omitempty"` // that was connected to, without the port; empty if none was
 	Peer     string        `json:"peer,omitempty"`    // of what came in: the address and port that it came from
 	Private  bool          `json:"private,omitempty"` // it led to an address that is not public, as a rule has to say
@@ -71,6 +73,9 @@ func entryOfAttempt(a proxy.Attempt) Entry {
 	if a.Protocol != "" {
 		e.Kind, e.Type = Packet, a.Protocol
 	}
+	if a.Ended {
+		e.Kind, e.Type = End, cmp.Or(a.Protocol, "tcp")
+	}
 	if address.IsValid() {
 		e.Address = address.Addr().String()
 	}
@@ -99,7 +104,7 @@ func entryOfQuery(q dns.Query, now time.Time) Entry {
 // sandbox nothing, so it may not be the reason why the entry of what did is dropped.
 func (e Entry) carried() bool {
 	switch e.Kind {
-	case Connection, Linked, Inbound, Packet:
+	case Connection, Linked, Inbound, Packet, End:
 		return e.Verdict != string(proxy.Refused) && e.Verdict != string(proxy.Failed)
 	}
 	return false

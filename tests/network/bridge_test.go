@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -127,7 +128,11 @@ func addressOf(t *testing.T, s sandbox) string {
 // linkOf is the address of s on its link, and the host's end of that.
 func linkOf(t *testing.T, s sandbox) (address netip.Addr, device int) {
 	t.Helper()
-	said := s.of.Run(t, "exec", s.id, "--", "ip", "addr", "show", "dev", "eth0").Stdout
+	out, err := exec.Command("nsenter", "--net="+s.netns(), "busybox", "ip", "addr", "show", "dev", "eth0").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	said := string(out)
 	_, text, _ := strings.Cut(said, "eth0@if")
 	if _, err := fmt.Sscanf(text, "%d:", &device); err != nil {
 		t.Fatalf("no other end in %q: %v", said, err)

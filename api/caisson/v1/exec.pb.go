@@ -1760,7 +1760,7 @@ func (x *Learned) GetWarnings() []string {
 }
 
 // Egress counts what went through the gateway for one sandbox. In the mode bridge allowed
-// counts what left, refused what did not, and the rest is zero but for lost.
+// counts what left, refused what did not; the bytes are those of what is over.
 type Egress struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Open            int64                  `protobuf:"varint,1,opt,name=open,proto3" json:"open,omitempty"` // connections now
