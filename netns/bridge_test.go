@@ -276,8 +276,10 @@ func TestBridgeRefusesTwice(t *testing.T) {
 		{"ip6tables filter " + c.chain("FWD"), out + " -j DROP"},
 		{"ip6tables filter INPUT", c.chain("IN")},
 		{"ip6tables filter FORWARD", c.chain("FWD")},
-		{"iptables inside OUTPUT", "! -s " + w.address.String() + "/32 -j DROP"}, // another's address
-		{"iptables inside OUTPUT", "-d 169.254.0.0/16 -o " + innerLink + " -j REJECT"},
+		{"iptables inside OUTPUT", "! -s " + w.address.String() + "/32 -j " + chainRefuse}, // another's address
+		{"iptables inside OUTPUT", "-d 169.254.0.0/16 -j " + chainRefuse},
+		{"iptables inside " + chainRefuse, "! -s " + w.address.String() + "/32 -j DROP"},
+		{"iptables inside " + chainRefuse, "; -j REJECT"},
 		{"iptables inside INPUT", "DROP; "},
 		{"iptables inside FORWARD", "DROP; "},
 		{"iptables inside OUTPUT", "DROP; "},

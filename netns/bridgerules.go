@@ -140,11 +140,11 @@ func (c BridgeConfig) innerTables(f family, w wire) []table {
 			{fmt.Sprintf("! -s %s/32 -j %s", w.address, chainRefuse), "no packet has another's address"},
 		}, c.judge())},
 		{chainPass, "-", []rule{
-			{fmt.Sprintf("-m conntrack ! --ctstatus CONFIRMED -j NFLOG --nflog-group %d", nflog.Passed), "the gateway hears of the first packet of each connection or exchange, and records it"},
+			{"-m conntrack ! --ctstatus CONFIRMED " + logged(nflog.Passed), "the gateway hears of the first packet of each connection or exchange, and records it"},
 			{"-j ACCEPT", "it leaves"},
 		}},
 		{chainRefuse, "-", []rule{
-			{fmt.Sprintf("-j NFLOG --nflog-group %d", nflog.Refused), "the gateway hears of what is refused, and records it"},
+			{logged(nflog.Refused), "the gateway hears of what is refused, and records it"},
 			{fmt.Sprintf("! -s %s/32 -j DROP", w.address), "no packet answers another's address"},
 			{"-p tcp -j REJECT --reject-with tcp-reset", "a connection fails at once: what ICMP says of it is not heeded while it is begun"},
 			{"-j REJECT --reject-with icmp-admin-prohibited", "all else fails at once"},

@@ -101,7 +101,8 @@ func socketInside(t *testing.T, n *Namespace, domain, kind, proto int, toLo bool
 	t.Helper()
 	fd := -1
 	err := n.Do(func() (err error) {
-		if fd, err = unix.Socket(domain, kind|unix.SOCK_CLOEXEC, proto); err != nil {
+		asSandbox(func() { fd, err = unix.Socket(domain, kind|unix.SOCK_CLOEXEC, proto) })
+		if err != nil {
 			return err
 		}
 		wait := unix.Timeval{Usec: 300_000}
@@ -116,6 +117,14 @@ func socketInside(t *testing.T, n *Namespace, domain, kind, proto int, toLo bool
 		t.Fatal(err)
 	}
 	return fd
+}
+
+// asSandbox lets what open opens belong to a user of a sandbox, none of whom is root.
+func asSandbox(open func()) {
+	const somebody = 100_000
+	_ = unix.Setfsuid(somebody) // of this thread alone
+	defer func() { _ = unix.Setfsuid(0) }()
+	open()
 }
 
 func sockaddr(to netip.AddrPort) unix.Sockaddr {

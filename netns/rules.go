@@ -2,6 +2,7 @@ package netns
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,10 +79,18 @@ func filterTable(loopback string) table {
 		{"FORWARD", "DROP", nil},
 		{"OUTPUT", "DROP", []rule{
 			{"-d " + loopback + " -o lo -j ACCEPT", "programs inside talk to each other, and to the gateway"},
-			{"-j NFLOG --nflog-group " + strconv.Itoa(nflog.Refused), "the gateway hears of what goes nowhere, and records it"},
+			{logged(nflog.Refused), "the gateway hears of what goes nowhere, and records it"},
 			{"-p tcp -j REJECT --reject-with tcp-reset", "a connection that goes nowhere fails at once"},
 		}},
 	}}
+}
+
+// logged is the rule that logs to a group what a program of the sandbox sends. What the
+// kernel says by itself, such as resets and reports of multicast, is no attempt: it has no
+// socket of anybody's. The gateway's answers are not either: its sockets are root's, whom
+// no sandbox has (iptables-extensions(8), owner).
+func logged(group int) string {
+	return fmt.Sprintf("-m owner --uid-owner 1-%d -j NFLOG --nflog-group %d", uint32(math.MaxUint32-1), group)
 }
 
 // render writes tables as iptables-restore reads them. Each is replaced as a

@@ -19,7 +19,7 @@ COMMIT
 :OUTPUT DROP [0:0]
 -A INPUT -d 127.0.0.0/8 -i lo -j ACCEPT
 -A OUTPUT -d 127.0.0.0/8 -o lo -j ACCEPT
--A OUTPUT -j NFLOG --nflog-group 1
+-A OUTPUT -m owner --uid-owner 1-4294967294 -j NFLOG --nflog-group 1
 -A OUTPUT -p tcp -j REJECT --reject-with tcp-reset
 COMMIT
 `
@@ -30,7 +30,7 @@ const wantV6 = `*filter
 :OUTPUT DROP [0:0]
 -A INPUT -d ::1/128 -i lo -j ACCEPT
 -A OUTPUT -d ::1/128 -o lo -j ACCEPT
--A OUTPUT -j NFLOG --nflog-group 1
+-A OUTPUT -m owner --uid-owner 1-4294967294 -j NFLOG --nflog-group 1
 -A OUTPUT -p tcp -j REJECT --reject-with tcp-reset
 COMMIT
 `

@@ -29,9 +29,9 @@ const (
 	flagSeq    = 1 // NFULNL_CFG_F_SEQ
 )
 
-// snap is how much of a packet is passed on, in bytes: a header of IPv6, and of TCP up to
-// the flags.
-const snap = 40 + 14
+// snap is how much of a packet is passed on, in bytes: the longest header of IPv4, with
+// options that anybody may set (ip(7), IP_OPTIONS), and of TCP up to the flags.
+const snap = 60 + 14
 
 // messageSize is the room for one message. Without it each takes that of a page, and the
 // socket holds few.

@@ -1,9 +1,11 @@
 package netns
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,10 +66,63 @@ func TestStraysAreTold(t *testing.T) {
 			send(unix.SOCK_DGRAM, unix.IPPROTO_UDP, "[2001:db8::1]:53", []byte("question")),
 			send(unix.SOCK_DGRAM, unix.IPPROTO_UDP, "224.0.0.251:5353", []byte("who")),
 			send(unix.SOCK_RAW, unix.IPPROTO_ICMP, "1.1.1.1:0", echo),
+			connectWithOptions(t, n, "9.9.9.9:444"),
 		}
 		got := told(t, s.Strays, connect("192.0.2.99:1").Destination)
 		if !slices.Equal(got, want) {
 			t.Errorf("told of\n%v, want\n%v", got, want)
+		}
+	})
+}
+
+// connectWithOptions makes the header of the packet as long as can be (ip(7), IP_OPTIONS).
+func connectWithOptions(t *testing.T, n *Namespace, to string) nflog.Packet {
+	t.Helper()
+	at := netip.MustParseAddrPort(to)
+	fd := socketInside(t, n, unix.AF_INET, unix.SOCK_STREAM, 0, false)
+	const noOperation = "\x01" // RFC 791
+	if err := unix.SetsockoptString(fd, unix.IPPROTO_IP, unix.IP_OPTIONS, strings.Repeat(noOperation, 40)); err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Connect(fd, sockaddr(at)) // it is refused
+	return nflog.Packet{Protocol: unix.IPPROTO_TCP, Destination: at, Opens: true}
+}
+
+// What no program of the sandbox sends is no attempt of it: the kernel's resets and reports,
+// and the gateway's answers to where they cannot go.
+func TestOthersPacketsAreNotTold(t *testing.T) {
+	eachBackend(t, func(t *testing.T, _ backend) {
+		path := create(t)
+		s := mustLead(t, path, pool)
+		n := open(t, path)
+		from := func(kind int, to string) int { // from an address that has no way back
+			fd := socketInside(t, n, unix.AF_INET, kind, 0, false)
+			if err := unix.Bind(fd, sockaddr(netip.MustParseAddrPort("198.18.0.9:4444"))); err != nil {
+				t.Fatal(err)
+			}
+			_ = unix.Connect(fd, sockaddr(netip.MustParseAddrPort(to))) // nobody answers
+			return fd
+		}
+		from(unix.SOCK_STREAM, "127.0.0.1:9999") // whose reset is the kernel's
+		if _, err := unix.Write(from(unix.SOCK_DGRAM, "127.0.0.1:53"), []byte("question")); err != nil {
+			t.Fatal(err)
+		}
+		question := make([]byte, 16)
+		_, asker, err := unix.Recvfrom(int(s.DNSPacket.Fd()), question, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Sendto(int(s.DNSPacket.Fd()), []byte("answer"), 0, asker); !errors.Is(err, unix.EPERM) {
+			t.Errorf("the answer to 198.18.0.9: %v, want it refused", err)
+		}
+		group := socketInside(t, n, unix.AF_INET, unix.SOCK_DGRAM, 0, false) // whose reports are the kernel's
+		if err := unix.SetsockoptIPMreq(group, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &unix.IPMreq{Multiaddr: [4]byte{239, 1, 2, 3}, Interface: gateAddress.As4()}); err != nil {
+			t.Fatal(err)
+		}
+		last := netip.MustParseAddrPort("192.0.2.99:1")
+		_ = connectInside(t, n, last.String(), false)
+		if got := told(t, s.Strays, last); len(got) > 0 {
+			t.Errorf("told of %v", got)
 		}
 	})
 }
