@@ -25,10 +25,10 @@ func (m *Manager) know(ctx context.Context, id string) (*sandbox, error) {
 		return nil, err
 	case r.ID != id:
 		return nil, sbxerr.New(sbxerr.StateDir, "runtime.adopt", "its record is that of %s", r.ID)
-	case !r.Ready:
-		return nil, sbxerr.New(sbxerr.State, "runtime.adopt", "it was not finished")
 	case r.Pooled:
 		return nil, sbxerr.New(sbxerr.State, "runtime.adopt", "it waited in a pool")
+	case !r.Ready:
+		return nil, sbxerr.New(sbxerr.State, "runtime.adopt", "it was not finished")
 	}
 	s := m.newSandbox(nil, r)
 	s.state, s.stages, s.warnings, s.block = StateAdopting, r.Stages, r.Warnings, idblock.Block{Base: r.HostIDBase}

@@ -89,7 +89,7 @@ func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan, 
 	if prepare != nil {
 		prepare(&r)
 	}
-	r.HostIDBase, r.Ready, r.Stages, r.Warnings = have.HostIDBase, true, nil, have.Warnings
+	r.HostIDBase, r.Stages, r.Warnings = have.HostIDBase, nil, have.Warnings
 	r.PID, r.PIDBegan = have.PID, have.PIDBegan
 	begin := time.Now()
 	if err := failpoint("assign/renamed"); err != nil {
@@ -119,16 +119,16 @@ func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan, 
 		return err
 	}
 	r.Stages = []Stage{{Name: "pool", Duration: time.Since(begin)}}
-	r.IdleSince, r.Expires = now(), in(p.request.TTL)
+	r.Expires = in(p.request.TTL)
 	s.update(func() { s.record = r })
-	if err := errors.Join(writeRecord(m.paths.record(s.id), r), failpoint("assign/record")); err != nil {
-		return err
-	}
 	if err := errors.Join(m.createNested(ctx, s), m.servePorts(ctx, s)); err != nil {
 		return err
 	}
+	if err := errors.Join(m.complete(s), failpoint("assign/record")); err != nil {
+		return err
+	}
 	s.rearm()
-	return s.endCause()
+	return nil
 }
 
 // declare makes the spec of s that of p, against which another daemon checks it,

@@ -39,11 +39,11 @@ func (m *Manager) make(ctx context.Context, p *plan, prepare func(*record)) (_ *
 		place.leave()
 		return nil, err
 	}
-	defer close(s.made)
 	defer func() {
 		if err != nil {
 			close(s.ended)
 			err = errors.Join(err, m.destroy(ctx, s))
+			close(s.made)
 		}
 	}()
 	defer place.leave()
@@ -69,25 +69,48 @@ func (m *Manager) runStages(ctx context.Context, s *sandbox) error {
 	return nil
 }
 
-// begin makes s a live sandbox: it is known to be sound, and looked after.
+// begin has s looked after, which is known to be sound.
 func (m *Manager) begin(ctx context.Context, s *sandbox) error {
 	s.mu.Lock()
-	s.record.Ready, s.record.Stages, s.record.Warnings = true, s.stages, s.warnings
+	s.record.Stages, s.record.Warnings = s.stages, s.warnings
 	s.record.Expires = in(s.plan.request.TTL)
-	s.idleLocked()
-	s.state = StateRunning
-	r, ended := s.record, s.ending
 	s.cancel = nil
+	err := interrupted(s.ending, m.completeLocked(s))
+	stages := s.record.Stages
 	s.mu.Unlock()
-	if ended != nil {
-		return interrupted(ended, ended)
-	}
-	if err := errors.Join(writeRecord(m.paths.record(s.id), r), failpoint("create/record")); err != nil {
+	if err != nil {
 		return err
 	}
-	m.log.Debug("sandbox created", "sandbox", s.id, "stages", r.Stages)
+	m.log.Debug("sandbox created", "sandbox", s.id, "stages", stages)
 	s.rearm()
 	go m.supervise(context.WithoutCancel(ctx), s)
+	return nil
+}
+
+// complete is completeLocked.
+func (m *Manager) complete(s *sandbox) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return m.completeLocked(s)
+}
+
+// completeLocked makes s live where it is all that was asked for: it takes commands
+// from here on, and a later daemon goes on with it. What waits in a pool is for nobody
+// yet.
+func (m *Manager) completeLocked(s *sandbox) error {
+	if s.ending != nil {
+		return s.ending
+	}
+	if s.record.Pooled {
+		return nil
+	}
+	s.record.Ready = true
+	s.idleLocked()
+	if err := errors.Join(m.writeLocked(s), failpoint("create/record")); err != nil {
+		return err
+	}
+	s.state = StateRunning
+	close(s.made)
 	return nil
 }
 

@@ -66,7 +66,7 @@ type record struct {
 	MainArgs []string `json:"main_args"`
 	Detached bool     `json:"detached"` // it stays after its end until it is removed
 	Pooled   bool     `json:"pooled"`   // it waits for its request
-	Ready    bool     `json:"ready"`    // it passed its checks
+	Ready    bool     `json:"ready"`    // it is all that was asked for
 	Paused   bool     `json:"paused"`
 
 	PID      int    `json:"pid"`       // of PID 1, on the host
@@ -106,6 +106,12 @@ func writeRecord(path string, r any) error {
 		return sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
 	return sbxerr.Wrap(sbxerr.StateDir, op, os.Rename(tmp, path))
+}
+
+// writeLocked writes the record of s as it is now: with s.mu held, so that of two who
+// write it the later one has the last word.
+func (m *Manager) writeLocked(s *sandbox) error {
+	return writeRecord(m.paths.record(s.id), s.record)
 }
 
 // readRecord reads what writeRecord wrote. What is torn, of another version or

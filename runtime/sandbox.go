@@ -68,7 +68,7 @@ type sandbox struct {
 	stopBy    time.Time // when the stop that is under way ends it
 	yieldStop func()    // has that stop give way to another; nil before the first
 
-	made  chan struct{} // closed when it is live, or failed to be
+	made  chan struct{} // closed when it is live, or never will be
 	asked chan struct{} // closed when ending is set
 	ended chan struct{} // closed when all its processes ended and all results are known
 	gone  chan struct{} // closed when nothing is left of the sandbox

@@ -91,8 +91,10 @@ func (m *Manager) createIDs(_ context.Context, s *sandbox) error {
 	if err := m.admitRoot(s.id, block.Base); err != nil {
 		return err
 	}
-	s.update(func() { s.record.HostIDBase = block.Base })
-	return writeRecord(m.paths.record(s.id), s.kept())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.record.HostIDBase = block.Base
+	return m.writeLocked(s)
 }
 
 // admitRoot lets the sandbox's root, to the host an unprivileged user, walk

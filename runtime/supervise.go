@@ -22,11 +22,7 @@ func (m *Manager) supervise(ctx context.Context, s *sandbox) {
 		return
 	}
 	cause := s.endCause()
-	s.update(func() {
-		if s.state == StateRunning || s.state == StatePaused {
-			s.state = StateStopping
-		}
-	})
+	lived := s.beginEnd()
 	m.endChildren(s)
 	m.endProcesses(ctx, s)
 	for _, e := range s.executions() { // each ends with PID 1
@@ -35,7 +31,7 @@ func (m *Manager) supervise(ctx context.Context, s *sandbox) {
 	if !errors.Is(cause, errMainEnded) {
 		m.log.Info("sandbox ended", "sandbox", s.id, "cause", cause)
 	}
-	if s.kept().keeps(cause) {
+	if lived && s.kept().keeps(cause) {
 		m.retire(ctx, s)
 		close(s.ended)
 		return
@@ -46,6 +42,19 @@ func (m *Manager) supervise(ctx context.Context, s *sandbox) {
 		<-e.left()
 	}
 	_ = m.destroy(ctx, s) // logs what fails; whoever removes it gets the error too
+}
+
+// beginEnd lets nothing more begin in s, and reports whether it was ever live: nobody
+// was told of one that was not.
+func (s *sandbox) beginEnd() (lived bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lived = s.state != StateCreating
+	s.state = StateStopping
+	if !lived {
+		close(s.made)
+	}
+	return lived
 }
 
 // endProcesses kills whatever still runs in the sandbox and returns when nothing
@@ -125,7 +134,7 @@ func (m *Manager) keepRecord(s *sandbox) {
 	if s.state == StateRemoving { // its directory goes
 		return
 	}
-	if err := writeRecord(m.paths.record(s.id), s.record); err != nil {
+	if err := m.writeLocked(s); err != nil {
 		m.log.Error("keep record", "sandbox", s.id, "err", err)
 	}
 }
