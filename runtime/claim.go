@@ -10,8 +10,9 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// obtain returns a live sandbox for p: a ready one where there is one of its
-// kind, else a new one. prepare sets what its record holds beyond the plan.
+// obtain returns a sandbox for p, live unless the command is to come that it is for: a
+// ready one where there is one of its kind, else a new one. prepare sets what its record
+// holds beyond the plan.
 func (m *Manager) obtain(ctx context.Context, p *plan, prepare func(*record)) (*sandbox, error) {
 	for _, pool := range m.pools {
 		s, was, err := m.claim(pool, p)

@@ -11,6 +11,36 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
+// coldAndPooled does test with sandboxes that are made for their request, and with such
+// as were ready.
+func coldAndPooled(t *testing.T, test func(*testing.T, *fixture)) {
+	t.Run("cold", func(t *testing.T) { test(t, newFixture(t)) })
+	t.Run("out of a pool", func(t *testing.T) {
+		f := newFixture(t)
+		f.pooled(t, 1)
+		test(t, f)
+		if st := f.pools[0].stats(); st.Hits != 1 {
+			t.Errorf("the pool served nobody: %+v", st)
+		}
+	})
+}
+
+// toCome makes a sandbox named s whose command is still to be admitted.
+func (f *fixture) toCome(t *testing.T, steps ...string) (*sandbox, *execPlan) {
+	t.Helper()
+	r := request(steps...)
+	r.Create.Name = "s"
+	p, command, err := f.planMain(callerContext(t), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := f.obtain(callerContext(t), p, func(rec *record) { rec.Main, rec.Detached = mainToCome, true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, command
+}
+
 // onDisk is the record of s that a later daemon would find.
 func (f *fixture) onDisk(t *testing.T, s *sandbox) record {
 	t.Helper()
@@ -38,6 +68,55 @@ func (f *fixture) wantNothingTaken(t *testing.T, s *sandbox) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+}
+
+// The command that a sandbox is for is the first that it takes, and the only one that
+// ends it.
+func TestNothingPrecedesTheMainCommand(t *testing.T) {
+	coldAndPooled(t, func(t *testing.T, f *fixture) {
+		ctx := callerContext(t)
+		s, command := f.toCome(t, "await:10", "out:own", "exit:3")
+		f.wantNothingTaken(t, s)
+		_, err := f.Update(ctx, "s", UpdateRequest{Labels: map[string]string{"a": "b"}})
+		wantError(t, err, sbxerr.State, "sandbox s is creating")
+		_, err = f.Pause(ctx, "s")
+		wantError(t, err, sbxerr.State, "sandbox s is creating")
+		wantError(t, f.Logs(ctx, "s", LogOptions{}, nil, nil), sbxerr.State, "sandbox s is creating")
+		e, err := f.startExec(ctx, s, command, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := f.onDisk(t, s); !r.Ready || r.Main != e.number() || r.IdleSince != 0 || s.info().State != StateRunning {
+			t.Errorf("with command %d: %+v", e.number(), r)
+		}
+		if r, err := f.Exec(ctx, "s", script("exit:9"), IO{}); err != nil || r.ExitCode != 9 {
+			t.Errorf("another command: %+v, %v", r, err)
+		}
+		if info := s.info(); info.State != StateRunning || s.endCause() != nil {
+			t.Errorf("after it the sandbox is %s, because %v", info.State, s.endCause())
+		}
+		f.engine.poke(t, s.id)
+		if info := f.over(t, s.id); info.Result == nil || info.Result.ExitCode != 3 || info.Result.Reason != ReasonExited {
+			t.Errorf("ended as %+v", info.Result)
+		}
+		var out bytes.Buffer
+		if err := f.Logs(ctx, "s", LogOptions{}, &out, nil); err != nil || out.String() != "own" {
+			t.Errorf("logs %q, %v", &out, err)
+		}
+	})
+}
+
+// A run tells the same of a sandbox that was ready as of one that was made for it.
+func TestRunsAreToldAlike(t *testing.T) {
+	coldAndPooled(t, func(t *testing.T, f *fixture) {
+		r, err := f.Run(callerContext(t), request("out:x", "exit:4"), IO{})
+		if err != nil || r.ExitCode != 4 || r.PeakMemoryBytes != 4096 || r.CPU != 1500*time.Microsecond || r.ThrottledPeriods != 3 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if n := len(r.Stages); n < 2 || r.Stages[n-1].Name != "exec" {
+			t.Errorf("stages %+v", r.Stages)
+		}
+	})
 }
 
 // What is claimed is nobody's to use before it is what was asked for.
@@ -84,6 +163,45 @@ func TestClaimedSandboxThatEnds(t *testing.T) {
 	within(t, "its end", s.made)
 	wantError(t, f.assign(callerContext(t), s, was, p, nil), sbxerr.Canceled, "the sandbox was stopped")
 	within(t, "its removal", s.gone)
+}
+
+// Nobody was told of a sandbox that ends before it is live, so nothing of it is kept,
+// whatever it ends for.
+func TestEndBeforeItIsLive(t *testing.T) {
+	for _, cause := range []error{ErrStopped, errInitLost} {
+		coldAndPooled(t, func(t *testing.T, f *fixture) {
+			s, command := f.toCome(t, "exit:0")
+			s.end(cause)
+			within(t, "its end", s.made)
+			_, err := f.startExec(callerContext(t), s, command, true)
+			wantError(t, err, sbxerr.State, cause.Error())
+			within(t, "its removal", s.gone)
+		})
+	}
+}
+
+// Who asks for a sandbox again waits until it is what was asked for.
+func TestEnsureWaitsForTheMainCommand(t *testing.T) {
+	coldAndPooled(t, func(t *testing.T, f *fixture) {
+		ctx := callerContext(t)
+		s, command := f.toCome(t, "await:10", "exit:0")
+		ensured := make(chan Info, 1)
+		go func() {
+			info, err := f.Create(ctx, CreateRequest{Name: "s", Ensure: true})
+			if err != nil {
+				t.Error(err)
+			}
+			ensured <- info
+		}()
+		if _, err := f.startExec(ctx, s, command, true); err != nil {
+			t.Fatal(err)
+		}
+		if info := within(t, "an answer", ensured); info.ID != s.id || info.State != StateRunning {
+			t.Errorf("ensured %+v", info)
+		}
+		f.engine.poke(t, s.id)
+		f.over(t, s.id)
+	})
 }
 
 // What is changed in a sandbox as soon as that is possible is in its record for good.

@@ -96,12 +96,12 @@ func (m *Manager) complete(s *sandbox) error {
 
 // completeLocked makes s live where it is all that was asked for: it takes commands
 // from here on, and a later daemon goes on with it. What waits in a pool is for nobody
-// yet.
+// yet, and what is for one command lacks that until it is admitted.
 func (m *Manager) completeLocked(s *sandbox) error {
 	if s.ending != nil {
 		return s.ending
 	}
-	if s.record.Pooled {
+	if s.record.Pooled || s.record.Main == mainToCome {
 		return nil
 	}
 	s.record.Ready = true

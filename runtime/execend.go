@@ -208,7 +208,7 @@ func (m *Manager) concluded(s *sandbox, e *execution) {
 		m.log.Warn("close the pipes of what an ended command left", "sandbox", s.id, "exec", old.number())
 		old.stopFilling()
 	}
-	if idle.Main != 0 {
+	if idle.Main == e.number() {
 		s.end(errMainEnded)
 	}
 }

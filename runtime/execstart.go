@@ -21,12 +21,7 @@ func (m *Manager) startExec(ctx context.Context, s *sandbox, p *execPlan, detach
 		return nil, err
 	}
 	begin := time.Now()
-	err = failpoint("exec/recorded")
-	if err == nil {
-		m.beginEra(s, e.number())
-		err = m.launch(ctx, s, e, p)
-	}
-	if err != nil {
+	if err := m.beginExec(ctx, s, e, p); err != nil {
 		err = s.orEnded(err)
 		e.fail(err)
 		return nil, errors.Join(err, m.dropExec(s, e))
@@ -40,6 +35,31 @@ func (m *Manager) startExec(ctx context.Context, s *sandbox, p *execPlan, detach
 	e.mu.Unlock()
 	go m.watch(context.WithoutCancel(ctx), e)
 	return e, nil
+}
+
+// beginExec starts an admitted command.
+func (m *Manager) beginExec(ctx context.Context, s *sandbox, e *execution, p *execPlan) error {
+	if p.main {
+		if err := m.admitMain(s, e); err != nil {
+			return err
+		}
+	}
+	if err := failpoint("exec/recorded"); err != nil {
+		return err
+	}
+	m.beginEra(s, e.number())
+	return m.launch(ctx, s, e, p)
+}
+
+// admitMain makes e, which s was still waiting for, the command that s is for.
+func (m *Manager) admitMain(s *sandbox, e *execution) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending != nil {
+		return s.endedLocked()
+	}
+	s.record.Main = e.number()
+	return m.completeLocked(s)
 }
 
 // admitWithin is admitExec within the quota of the caller of ctx.
@@ -67,7 +87,7 @@ func (m *Manager) admitWithin(ctx context.Context, s *sandbox, p *execPlan, deta
 func (m *Manager) admitExec(s *sandbox, p *execPlan, detached bool) (*execution, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.acceptsLocked(); err != nil {
+	if err := s.takesLocked(p); err != nil {
 		return nil, err
 	}
 	if s.running >= maxExecs {
@@ -100,6 +120,15 @@ func (m *Manager) admitExec(s *sandbox, p *execPlan, detached bool) (*execution,
 	s.running++
 	s.busyLocked()
 	return e, nil
+}
+
+// takesLocked refuses a command where the sandbox cannot run it. One that is being made
+// takes that which it is for.
+func (s *sandbox) takesLocked(p *execPlan) error {
+	if p.main && s.state == StateCreating && s.ending == nil {
+		return nil
+	}
+	return s.acceptsLocked()
 }
 
 // maxExecs bounds the commands that run in one sandbox at once: each costs the

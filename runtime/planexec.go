@@ -36,6 +36,7 @@ type execPlan struct {
 	outputLimit int64
 	rlimits     []pid1.Rlimit
 	limits      ExecLimits
+	main        bool // the sandbox is for this command alone
 }
 
 // check reports every reason why no sandbox could run r.

@@ -3,12 +3,14 @@ package runtime
 import (
 	"context"
 	"errors"
+	"math"
 
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// mainExec is the number of the command that a sandbox is made for: the first.
-const mainExec = 1
+// mainToCome is record.Main of a sandbox that is for one command, until that has its
+// number.
+const mainToCome = math.MaxUint32
 
 // Run makes a sandbox, runs one command in it, and removes the sandbox. When
 // it returns a result, every process of the sandbox has ended and all output
@@ -53,7 +55,7 @@ func (m *Manager) startMain(ctx context.Context, r Request, detached bool) (*san
 	}
 	planned := p.id
 	s, err := m.obtain(ctx, p, func(rec *record) {
-		rec.Main, rec.MainArgs, rec.Detached = mainExec, command.args, detached
+		rec.Main, rec.MainArgs, rec.Detached = mainToCome, command.args, detached
 	})
 	if err != nil {
 		return nil, nil, err
@@ -96,8 +98,9 @@ func (m *Manager) planMain(ctx context.Context, r Request) (*plan, *execPlan, er
 	}
 	lookup := func(name string) (user, error) { return m.userIn(ctx, p.image, name) }
 	command, err := r.Exec.plan(record{Env: p.env, Cwd: p.cwd, User: p.user}, lookup)
-	if err == nil {
-		err = m.boundOutput(r.Exec, command)
+	if err != nil {
+		return nil, nil, err
 	}
-	return p, command, err
+	command.main = true
+	return p, command, m.boundOutput(r.Exec, command)
 }

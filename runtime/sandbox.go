@@ -256,7 +256,11 @@ func (s *sandbox) isMain(e *execution) bool {
 func (s *sandbox) execution(id string) (*execution, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if id == "" && s.record.Main != 0 {
+	switch {
+	case id != "" || s.record.Main == 0:
+	case s.record.Main == mainToCome:
+		return nil, s.endedLocked()
+	default:
 		id = number(s.record.Main)
 	}
 	for n, e := range s.execs {

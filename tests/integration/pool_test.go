@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -164,6 +165,82 @@ func TestPooledSandboxIsUsedOnce(t *testing.T) {
 	d.Launch(t)
 	awaitReady(t, d, 2)
 	d.Run(t, "run", "--", "true")
+}
+
+// kinds are flags with which a sandbox is taken from the pool, and is not.
+var kinds = map[string][]string{"warm": nil, "cold": {"--pids", "77"}}
+
+// A sandbox that is for one command ends with that, and tells how it ended, whatever
+// else ran there, and whether it was ready or made for it.
+func TestMainCommandInAPooledSandbox(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "pools:\n  - {size: 1}\n")
+	const await = "until [ -e /tmp/go ]; do sleep 0.05; done; "
+	others := func(name string) {
+		t.Helper()
+		for range 2 {
+			d.Run(t, "exec", name, "--", "true")
+		}
+		if l := list(t, d); len(l) != 1 || l[0].State != "running" {
+			t.Errorf("after other commands: %+v", l)
+		}
+		d.Run(t, "exec", name, "--", "touch", "/tmp/go")
+	}
+	for name, flags := range kinds {
+		awaitReady(t, d, 1)
+		d.Run(t, append(append([]string{"run", "-d", "--name", name}, flags...), "--", "sh", "-c", "echo out; "+await+"exit 3")...)
+		others(name)
+		if r := d.Try("wait", name); r.Code != 3 {
+			t.Errorf("wait: %+v", r)
+		}
+		if out := d.Run(t, "logs", name).Stdout; out != "out\n" {
+			t.Errorf("logs %q", out)
+		}
+		for _, show := range [][]string{{"inspect", name}, {"ls", "-o", "json"}} {
+			text := d.Run(t, show...).Stdout
+			var one struct{ Result *harness.RunResult }
+			text = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(text), "["), "]")
+			if err := json.Unmarshal([]byte(text), &one); err != nil || one.Result == nil || one.Result.ExitCode != 3 || one.Result.Reason != "exited" {
+				t.Errorf("%v, %v: %s", show, err, text)
+			}
+		}
+		d.Run(t, "rm", name)
+		awaitReady(t, d, 1)
+		ended := make(chan harness.Result, 1)
+		go func() {
+			ended <- d.Try(append(append([]string{"run", "--name", name}, flags...), "--", "sh", "-c", await+"exit 5")...)
+		}()
+		awaitRunning(t, d, name)
+		others(name)
+		if r := <-ended; r.Code != 5 {
+			t.Errorf("an attached run: %+v", r)
+		}
+	}
+	if p := poolOf(t, d); p.Hits != 2 {
+		t.Errorf("pool %+v", p)
+	}
+}
+
+func awaitRunning(t *testing.T, d *harness.Daemon, name string) {
+	t.Helper()
+	await(t, "a sandbox that runs", func() bool { l := list(t, d); return len(l) == 1 && l[0].Name == name && l[0].State == "running" })
+}
+
+// The result of a run tells what it took, out of the pool too.
+func TestResultOutOfThePool(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "pools:\n  - {size: 1}\n")
+	for name, flags := range kinds {
+		awaitReady(t, d, 1)
+		var r struct {
+			harness.RunResult
+			Stages []struct{ Name string }
+		}
+		d.Try(append(append([]string{"run", "--json"}, flags...), "--", "sh", "-c", "exit 4")...).JSON(t, &r)
+		if n := len(r.Stages); r.ExitCode != 4 || r.PeakMemory == 0 || n < 2 || r.Stages[n-1].Name != "exec" {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
 }
 
 // The sandboxes of an image that is replaced or removed are not given out.

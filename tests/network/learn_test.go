@@ -57,6 +57,20 @@ func successes(said string) int {
 	return strings.Count(said, "200 I am") + strings.Count(said, "echo ping")
 }
 
+// A policy is learnt in a ready sandbox as in one that is made for it.
+func TestLearnOutOfThePool(t *testing.T) {
+	d := launch(t, "network: {dns: ["+resolver+"]}\nprofiles: {reaching: {network: {mode: open}}}\npools: [{profile: reaching, size: 1}]\n")
+	reaches(t, "web.example:80")
+	hits := ready(t, d, "reaching")
+	r := d.Try("policy", "learn", "--profile", "reaching", "--workspace", clientDir(t)+":ro", "--", "/workspace/client", "http", "http://web.example/")
+	if r.Code != 0 || !strings.HasSuffix(r.Stderr, "caisson: it would have sufficed to allow:\nweb.example:80\n") {
+		t.Errorf("%d, %q, %q", r.Code, r.Stdout, r.Stderr)
+	}
+	if p := poolOf(t, d, "reaching"); p.Hits != hits+1 {
+		t.Errorf("the pool did not serve it: %+v", p)
+	}
+}
+
 // What is open when the command ends counts, and what it is told is told.
 func TestLearnOfOpenConnections(t *testing.T) {
 	reaches(t, "db.example:5432")
