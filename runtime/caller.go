@@ -102,20 +102,42 @@ func (m *Manager) standingLocked(g peer.Grant) peer.Standing {
 	var st peer.Standing
 	owner, parent := g.Owner(), g.Parent()
 	for _, s := range m.sandboxes {
-		r, state := s.kept(), s.info()
-		if r.Pooled || state.State == StateExited {
-			continue
-		}
-		u := r.usage()
-		u.Execs = int64(state.Execs)
+		r := s.kept()
+		u, ended := s.usage()
 		if r.OwnerUID == owner.UID && r.OwnerSystem == owner.IsSystem() {
 			add(&st.Owner, u)
+			st.OwnerEnded += ended
 		}
 		if parent != "" && r.Parent == parent {
 			add(&st.Children, u)
+			st.ChildrenEnded += ended
 		}
 	}
 	return st
+}
+
+// usage is what s adds to a quota, and how many of its sandboxes have ended, one or
+// none. One that has ended counts by its number until it is removed: it takes a place
+// among all, and its output takes the disk.
+func (s *sandbox) usage() (u peer.Usage, ended int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.record.Pooled || s.deliveredLocked():
+		return peer.Usage{}, 0
+	case s.state == StateExited:
+		return peer.Usage{Sandboxes: 1}, 1
+	}
+	u = s.record.usage()
+	u.Execs = int64(s.running)
+	return u, 0
+}
+
+// deliveredLocked reports whether s is the sandbox of a run that is over and whose
+// caller has had all of it: it goes by itself.
+func (s *sandbox) deliveredLocked() bool {
+	main := s.execs[s.record.Main]
+	return main != nil && !s.record.Detached && main.isDone() && !main.isRead()
 }
 
 func add(to *peer.Usage, u peer.Usage) {

@@ -47,7 +47,7 @@ type Options struct {
 	AttachGrace  time.Duration // that a command outlives its caller
 	OrphanGrace  time.Duration // that a sandbox outlives its daemon
 	KeepOnExit   bool          // Close leaves the sandboxes to the next daemon
-	MaxSandboxes int           // live ones; 0 is no bound but the blocks of ids
+	MaxSandboxes int           // those that have ended too; 0 is no bound but the blocks of ids
 	MaxCreating  int           // sandboxes that are made at once
 	Queue        int           // requests that wait to make one
 	KeptExecs    int           // ended commands of a sandbox whose output is kept
@@ -190,14 +190,13 @@ func (m *Manager) blockNS(b idblock.Block) (*mount.UserNS, error) {
 // admit makes s known under its ID and name, or refuses a name that is taken,
 // be it as another's name or ID, and one sandbox too many.
 func (m *Manager) admit(s *sandbox) error {
-	const op = "runtime.create"
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.openLocked(); err != nil {
 		return err
 	}
-	if most := m.opts.MaxSandboxes; most > 0 && len(m.sandboxes) >= most {
-		return sbxerr.New(sbxerr.Busy, op, "there are %d sandboxes, which is the most (sandboxes.max)", len(m.sandboxes))
+	if err := m.checkRoomLocked(s); err != nil {
+		return err
 	}
 	if err := m.claimNameLocked(s.record); err != nil {
 		return err
@@ -211,6 +210,27 @@ func (m *Manager) admit(s *sandbox) error {
 	m.work.Add(1) // while open: Close waits for no more than it can see
 	return nil
 }
+
+// checkRoomLocked refuses one sandbox too many. The last few are for root's own
+// requests: whatever peers, sandboxes and pools have made, root can make one.
+func (m *Manager) checkRoomLocked(s *sandbox) error {
+	const op = "runtime.create"
+	most, there := m.opts.MaxSandboxes, len(m.sandboxes)
+	if most <= 0 {
+		return nil
+	}
+	if there >= most {
+		return sbxerr.New(sbxerr.Busy, op, "there are %d sandboxes, which is the most (sandboxes.max)", there)
+	}
+	if last := forRoot(most); s.plan != nil && !s.plan.grant.IsRoot() && there >= most-last {
+		return sbxerr.New(sbxerr.Busy, op, "there are %d sandboxes, and the last %d of %d (sandboxes.max) are for root", there, last, most)
+	}
+	return nil
+}
+
+// forRoot is how many of the most sandboxes there may be are left to root: a tenth,
+// at least one, but not the only one.
+func forRoot(most int) int { return min(max(1, most/10), most-1) }
 
 // openLocked refuses a sandbox for anybody once none are to come.
 func (m *Manager) openLocked() error {

@@ -87,21 +87,36 @@ func (m *Manager) checkParentLocked(r record) error {
 }
 
 // endOrphans ends the sandboxes whose parent ended while no daemon saw it.
-func (m *Manager) endOrphans() {
+func (m *Manager) endOrphans(ctx context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, s := range m.sandboxes {
 		if m.checkParentLocked(s.kept()) != nil {
-			s.end(errParentEnded)
+			m.endChild(ctx, s)
 		}
 	}
 }
 
 // endChildren ends the sandboxes that s made.
-func (m *Manager) endChildren(s *sandbox) {
+func (m *Manager) endChildren(ctx context.Context, s *sandbox) {
 	for _, other := range m.all() {
 		if other.kept().Parent == s.id {
-			other.end(errParentEnded)
+			m.endChild(ctx, other)
 		}
 	}
+}
+
+// endChild ends a sandbox whose parent ended, and has it removed, also where it had
+// ended before for a reason for which it would stay.
+func (m *Manager) endChild(ctx context.Context, s *sandbox) {
+	s.end(errParentEnded)
+	go func() {
+		select {
+		case <-s.ended:
+		case <-s.gone: // it was not gone on with
+		}
+		if s.retired() {
+			_ = m.destroy(ctx, s) // logs what fails
+		}
+	}()
 }

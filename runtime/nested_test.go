@@ -49,12 +49,12 @@ func TestNoChildOfAnEndingParent(t *testing.T) {
 func TestOrphansEnd(t *testing.T) {
 	m := &Manager{sandboxes: map[string]*sandbox{}}
 	known(t, m, record{ID: idA1, Name: "parent"}, record{ID: idA2, Name: "child", Parent: idA1})
-	m.endOrphans()
+	m.endOrphans(t.Context())
 	if err := m.sandboxes[idA2].endCause(); err != nil {
 		t.Errorf("the child of one that lives: %v", err)
 	}
 	m.forget(m.sandboxes[idA1])
-	m.endOrphans()
+	m.endOrphans(t.Context())
 	if err := m.sandboxes[idA2].endCause(); err != errParentEnded {
 		t.Errorf("the child of one that is gone: %v", err)
 	}

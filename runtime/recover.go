@@ -50,7 +50,7 @@ func (m *Manager) Recover(ctx context.Context) (known int, err error) {
 	r := &recovery{Manager: m, atOnce: make(slots, adoptAtOnce)}
 	r.await(ctx, r.knowAll(ctx, ids))
 	r.conclude() // first: the children of what is dropped after endOrphans would live on
-	m.endOrphans()
+	m.endOrphans(ctx)
 	err = m.settleBridge()
 	return len(m.all()), err
 }
@@ -166,7 +166,7 @@ func (m *Manager) giveUp(ctx context.Context, s *sandbox, reason error) {
 		return
 	}
 	m.refused(s.id, reason)
-	m.endChildren(s)
+	m.endChildren(ctx, s)
 	if err := m.killSilent(ctx, s); err != nil {
 		m.log.Error("end processes", "sandbox", s.id, "err", err)
 	}

@@ -23,7 +23,7 @@ func (m *Manager) supervise(ctx context.Context, s *sandbox) {
 	}
 	cause := s.endCause()
 	lived := s.beginEnd()
-	m.endChildren(s)
+	m.endChildren(ctx, s)
 	m.endProcesses(ctx, s)
 	for _, e := range s.executions() { // each ends with PID 1
 		<-e.kept

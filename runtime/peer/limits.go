@@ -19,7 +19,7 @@ type Limits struct {
 
 // Usage is what several sandboxes have together, or may have.
 type Usage struct {
-	Sandboxes   int64 // those being made too
+	Sandboxes   int64 // those being made too, and those that have ended until they are removed
 	MemoryBytes int64 // the sum of their limits
 	MilliCPU    int64 // the sum of their limits
 	Execs       int64 // commands that run
@@ -30,6 +30,8 @@ type Usage struct {
 type Standing struct {
 	Owner    Usage // of all sandboxes of the grant's Owner, their children too
 	Children Usage // of the calling sandbox; only read for a nested grant
+	// Of their sandboxes, those that have ended: of them nothing else counts.
+	OwnerEnded, ChildrenEnded int64
 }
 
 // endless stands for "no bound", for those who have none.
@@ -90,6 +92,9 @@ func (g Grant) TTL(asked *time.Duration) *time.Duration {
 	return &ttl
 }
 
+// IsRoot reports whether the grant is root's own, bound by an entry or not.
+func (g Grant) IsRoot() bool { return g.rank == root }
+
 // Unbounded reports whether the grant has no quota: it is root's or the
 // daemon's own, where no entry binds root.
 func (g Grant) Unbounded() bool { return g.free && g.rank != nested }
@@ -102,30 +107,37 @@ func (g Grant) CheckQuota(now Standing, asked Usage) error {
 	if g.rank == nobody {
 		return g.refusal()
 	}
-	errs := []error{exceeds("the quota of "+g.Owner().String(), now.Owner, asked, g.rule.Quota)}
+	errs := []error{exceeds("the quota of "+g.Owner().String(), now.Owner, now.OwnerEnded, asked, g.rule.Quota)}
 	if g.rank == nested {
-		errs = append(errs, exceeds("the budget of "+g.caller.String(), now.Children, asked, g.parent.Budget))
+		errs = append(errs, exceeds("the budget of "+g.caller.String(), now.Children, now.ChildrenEnded, asked, g.parent.Budget))
 	}
 	err := errors.Join(errs...)
-	code := sbxerr.Busy
-	if errors.Is(err, sbxerr.Peer) {
-		code = sbxerr.Peer
+	switch {
+	case errors.Is(err, sbxerr.Peer):
+		return sbxerr.Wrap(sbxerr.Peer, "peer.quota", err)
+	case errors.Is(err, errHaveEnded):
+		return sbxerr.WithRemedy(sbxerr.Busy, "peer.quota", err, "remove sandboxes that have ended: caisson rm SANDBOX")
 	}
-	return sbxerr.Wrap(code, "peer.quota", err)
+	return sbxerr.Wrap(sbxerr.Busy, "peer.quota", err)
 }
 
-// exceeds compares field by field, without a sum that could overflow.
-func exceeds(of string, now, asked, most Usage) error {
+// errHaveEnded says of sandboxes that are in the way of another one that it is enough
+// to remove them.
+var errHaveEnded = errors.New("have ended and were not removed")
+
+// exceeds compares field by field, without a sum that could overflow. Of the
+// sandboxes that there are now, so many have ended.
+func exceeds(of string, now Usage, ended int64, asked, most Usage) error {
 	var errs []error
 	for _, f := range []struct {
-		name             string
-		now, asked, most int64
-		format           func(int64) string
+		name                    string
+		now, ended, asked, most int64
+		format                  func(int64) string
 	}{
-		{"sandboxes", now.Sandboxes, asked.Sandboxes, most.Sandboxes, plain},
-		{"memory", now.MemoryBytes, asked.MemoryBytes, most.MemoryBytes, bytes},
-		{"cpus", now.MilliCPU, asked.MilliCPU, most.MilliCPU, cpus},
-		{"execs", now.Execs, asked.Execs, most.Execs, plain},
+		{"sandboxes", now.Sandboxes, ended, asked.Sandboxes, most.Sandboxes, plain},
+		{"memory", now.MemoryBytes, 0, asked.MemoryBytes, most.MemoryBytes, bytes},
+		{"cpus", now.MilliCPU, 0, asked.MilliCPU, most.MilliCPU, cpus},
+		{"execs", now.Execs, 0, asked.Execs, most.Execs, plain},
 	} {
 		switch {
 		case f.asked < 0 || f.now < 0:
@@ -134,11 +146,19 @@ func exceeds(of string, now, asked, most Usage) error {
 		case f.asked > f.most:
 			errs = append(errs, sbxerr.New(sbxerr.Peer, "peer.quota", "%s %s alone is above %s, %s", f.name, f.format(f.asked), of, f.format(f.most)))
 		case f.asked > f.most-f.now:
-			errs = append(errs, fmt.Errorf("%s %s is above what is left of %s: %s of %s are in use",
-				f.name, f.format(f.asked), of, f.format(f.now), f.format(f.most)))
+			errs = append(errs, withEnded(f.ended, fmt.Errorf("%s %s is above what is left of %s: %s of %s are in use",
+				f.name, f.format(f.asked), of, f.format(f.now), f.format(f.most))))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// withEnded says with a refusal how many of what is in the way have ended.
+func withEnded(n int64, err error) error {
+	if n == 0 {
+		return err
+	}
+	return fmt.Errorf("%w, and %d of them %w", err, n, errHaveEnded)
 }
 
 func above(name string, value, top int64, format func(int64) string) error {

@@ -62,6 +62,17 @@ func TestCheckQuota(t *testing.T) {
 		}
 		refused(t, name, err, tt.code, tt.words...)
 	}
+	ended := Standing{Owner: Usage{Sandboxes: 2, MemoryBytes: 3 << 20}, OwnerEnded: 1}
+	err := g.CheckQuota(ended, Usage{Sandboxes: 1})
+	refused(t, "one that has ended in the way", err, sbxerr.Busy, "2 of 2 are in use, and 1 of them have ended and were not removed")
+	if remedy := sbxerr.RemedyOf(err); !strings.Contains(remedy, "caisson rm") {
+		t.Errorf("the remedy is %q", remedy)
+	}
+	err = g.CheckQuota(ended, Usage{MemoryBytes: 2 << 20})
+	refused(t, "what it is not in the way of", err, sbxerr.Busy, "memory 2M")
+	if remedy := sbxerr.RemedyOf(err); strings.Contains(remedy, "caisson rm") {
+		t.Errorf("the remedy is %q", remedy)
+	}
 	big := Usage{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}
 	if err := grant(t, p, User(0, 0, nil, 1)).CheckQuota(Standing{}, big); err != nil {
 		t.Errorf("root: %v", err)

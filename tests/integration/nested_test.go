@@ -247,8 +247,8 @@ func TestNestedPause(t *testing.T) {
 	daemon.AwaitNoSandbox(t)
 }
 
-// Children end with their parent, also where that happens while no daemon is
-// there; and their parent goes on with them under the next daemon.
+// Children end with their parent, and those that had ended go with it, also where
+// that happens while no daemon is there; and their parent goes on with them under the next daemon.
 func TestNestedEnd(t *testing.T) {
 	t.Parallel()
 	d := harness.StartWith(t, "")
@@ -258,12 +258,16 @@ func TestNestedEnd(t *testing.T) {
 	d.Launch(t)
 	in.run(t, "exec", "first", "--", "true")
 	in.run(t, smallBox("second")...)
+	in.run(t, smallBox("over")...)
+	in.run(t, "stop", "over")
 	d.Run(t, "rm", "--force", "outer")
 	await(t, "the end of the children", func() bool { return len(list(t, d)) == 0 })
 	d.AwaitNoSandbox(t)
 
 	in = nestedBox(t, d, "outer")
 	in.run(t, smallBox("orphan")...)
+	in.run(t, smallBox("over")...)
+	in.run(t, "stop", "over")
 	box(t, d, "other")
 	pid := inspect(t, d, "outer").PID
 	d.Kill(t)

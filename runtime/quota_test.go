@@ -1,0 +1,120 @@
+package runtime
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// ended makes a sandbox for ctx's caller that has ended and stays.
+func (f *fixture) ended(t *testing.T, ctx context.Context) string {
+	t.Helper()
+	info, err := f.Start(ctx, request("exit:0"))
+	if err == nil {
+		_, err = f.Wait(ctx, info.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.ID
+}
+
+// TestEndedSandboxesCount: they take a place until they are removed, and nothing else.
+func TestEndedSandboxesCount(t *testing.T) {
+	quota := peer.DefaultQuota()
+	quota.Sandboxes, quota.MemoryBytes = 3, DefaultLimits().MemoryBytes
+	for who, caller := range map[string]func(*fixture) context.Context{
+		"a peer": func(f *fixture) context.Context {
+			ctx := f.peerWith(t, quota)
+			f.ended(t, ctx)
+			return ctx
+		},
+		"a child": func(f *fixture) context.Context {
+			ctx := f.inside(t, callerContext(t))
+			c, _ := peer.FromContext(ctx)
+			s := f.sandboxes[c.Sandbox]
+			s.update(func() { s.record.Nested.Sandboxes = 2 })
+			return ctx
+		},
+	} {
+		f := newFixture(t)
+		ctx := caller(f)
+		first := f.ended(t, ctx)
+		f.ended(t, ctx)
+		for range 2 { // one of the pool is refused like a new one
+			_, err := f.Create(ctx, CreateRequest{})
+			wantError(t, err, sbxerr.Busy, "sandboxes 1 is above what is left", "have ended")
+			if remedy := sbxerr.RemedyOf(err); !strings.Contains(remedy, "caisson rm") {
+				t.Errorf("%s: the remedy is %q", who, remedy)
+			}
+			f.pooled(t, 1)
+		}
+		if _, err := f.Remove(ctx, first, false); err != nil {
+			t.Error(err)
+		}
+		if _, err := f.Create(ctx, CreateRequest{}); err != nil {
+			t.Errorf("%s: where one was removed: %v", who, err)
+		}
+	}
+}
+
+// TestRunsThatAreOverDoNotCount: one that its caller has had goes by itself, and is
+// not in the way of the next while it does.
+func TestRunsThatAreOverDoNotCount(t *testing.T) {
+	f := newFixture(t)
+	quota := peer.DefaultQuota()
+	quota.Sandboxes = 1
+	ctx := f.peerWith(t, quota)
+	f.engine.deleting.Lock()
+	for range 3 {
+		if r, err := f.Run(ctx, request("out:x", "exit:0"), IO{}); err != nil || r.ExitCode != 0 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	if n := len(f.all()); n != 3 {
+		t.Errorf("%d sandboxes are being removed", n)
+	}
+	f.engine.deleting.Unlock()
+}
+
+// TestEndedChildrenGo: what a sandbox made goes with it, also what had ended before.
+func TestEndedChildrenGo(t *testing.T) {
+	f := newFixture(t)
+	inside := f.inside(t, callerContext(t))
+	c, _ := peer.FromContext(inside)
+	parent := c.Sandbox
+	child := f.sandboxes[f.ended(t, inside)]
+	if _, err := f.Remove(callerContext(t), parent, true); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the end of the child", child.gone)
+	f.wantNothingLeft(t)
+}
+
+// TestLastSandboxesAreRoots: neither peers nor the commands in sandboxes nor pools
+// take the last of all, whatever their quotas are.
+func TestLastSandboxesAreRoots(t *testing.T) {
+	f := newFixture(t)
+	f.opts.MaxSandboxes = 3
+	user := f.peer(t)
+	inside := f.inside(t, callerContext(t))
+	f.ended(t, user)
+	for who, ctx := range map[string]context.Context{"a peer": user, "a child": inside, "a pool": peer.NewContext(t.Context(), peer.System)} {
+		_, err := f.Create(ctx, CreateRequest{})
+		wantError(t, err, sbxerr.Busy, "there are 2 sandboxes, and the last 1 of 3 (sandboxes.max) are for root")
+		if sbxerr.Of(err) != sbxerr.Busy {
+			t.Errorf("%s: %v", who, err)
+		}
+	}
+	f.session(t, CreateRequest{})
+	_, err := f.Create(callerContext(t), CreateRequest{})
+	wantError(t, err, sbxerr.Busy, "which is the most")
+	for most, want := range map[int]int{1: 0, 2: 1, 10: 1, 19: 1, 20: 2, 512: 51} {
+		if got := forRoot(most); got != want {
+			t.Errorf("of %d root has %d", most, got)
+		}
+	}
+}
