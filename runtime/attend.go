@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"sync"
+	"time"
 
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -72,13 +74,45 @@ func (m *Manager) feed(ctx context.Context, e *execution, from io.Reader) {
 	if to == nil {
 		return
 	}
-	_, err := io.Copy(to, from) // the command may close its end at any time
+	write := func(p []byte) (int, error) { return e.writeInput(ctx, to, p) }
+	_, err := io.Copy(writerFunc(write), from) // the command may close its end at any time
 	if errors.Is(err, ErrInputLeft) {
 		return // the caller went away: another may go on
 	}
 	if err := e.closeInput(); err != nil {
 		m.log.Debug("close input", "sandbox", e.s.id, "exec", e.number(), "err", err)
 	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// writeInput writes what one caller sent to the command's input, in its turn. When
+// ctx ends, which is when that caller leaves, it returns ErrInputLeft, also where the
+// command reads nothing: what was written stays written, and the next caller's input
+// comes behind it.
+func (e *execution) writeInput(ctx context.Context, to *os.File, p []byte) (int, error) {
+	select {
+	case e.feeding <- struct{}{}:
+	case <-ctx.Done():
+		return 0, ErrInputLeft
+	}
+	defer func() { <-e.feeding }()
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		_ = to.SetWriteDeadline(past) // one that is closed needs none
+	})
+	n, err := to.Write(p)
+	if !stop() {
+		<-interrupted
+		_ = to.SetWriteDeadline(time.Time{}) // for who has the next turn
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = ErrInputLeft
+	}
+	return n, err
 }
 
 // ErrInputLeft is what IO.Stdin returns where its caller went away before its end: the

@@ -33,6 +33,7 @@ type execution struct {
 	done    chan struct{} // closed when the result is known
 	kept    chan struct{} // closed when a later daemon would know it too
 	drained chan struct{} // closed when nothing can write to its pipes any more
+	feeding chan struct{} // full while a caller's input is written to the command's
 
 	mu       sync.Mutex // guards what follows
 	proc     *pid1.Exec // nil until started is closed
@@ -54,6 +55,7 @@ func newExecution(s *sandbox, r execRecord, stdout, stderr *output.Store) *execu
 	return &execution{
 		s: s, record: r, stdout: stdout, stderr: stderr, state: ExecStarting,
 		ending: make(chan error, 1), started: make(chan struct{}), settled: make(chan struct{}), done: make(chan struct{}), kept: make(chan struct{}), drained: make(chan struct{}),
+		feeding: make(chan struct{}, 1),
 	}
 }
 
