@@ -96,14 +96,18 @@ func (s *Store) lose(err error) {
 		err = sbxerr.Wrap(sbxerr.StateDir, "output.keep", fmt.Errorf("keep output in %q: %w", s.path, err))
 	}
 	var f *os.File
+	var mode os.FileMode = modeLost
 	s.change(func() {
 		f = s.file
 		if s.lost == nil {
 			s.lost = err
 		}
+		if s.lost == errFull {
+			mode = modeFull
+		}
 	})
 	if f != nil {
-		_ = f.Chmod(modeLost) // for a daemon after this one; on a file system that went read-only there is none to tell
+		_ = f.Chmod(mode) // for a daemon after this one; on a file system that went read-only there is none to tell
 	}
 }
 

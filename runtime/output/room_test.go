@@ -107,3 +107,46 @@ func blocks(t testing.TB, s *Store) int64 {
 	}
 	return st.Blocks * 512
 }
+
+// What a store that lost bytes has on the disk is what counts in the room of a later
+// daemon, not the holes in it; and why they were lost stays known.
+func TestRoomAfterARestart(t *testing.T) {
+	requireRoot(t) // who opens what may not be written
+	const limit = 1 << 20
+	full, broken := create(t, limit), create(t, limit)
+	room := NewRoom(4 << 20)
+	other := create(t, 1<<30)
+	other.Within(room)
+	put(t, other, 3<<20)
+	full.Within(room)
+	put(t, full, 16<<20)
+	put(t, broken, 16<<20)
+	broken.lose(unix.ENOSPC)
+
+	room = NewRoom(4 << 20)
+	again := map[*Store]error{open(t, full.path, limit): sbxerr.Limits, open(t, broken.path, limit): sbxerr.StateDir}
+	for s, why := range again {
+		s.Within(room)
+		if n, cut := s.Total(); !errors.Is(s.Lost(), why) || n < limit || !cut {
+			t.Errorf("Total = %d, %v, lost because %v", n, cut, s.Lost())
+		}
+		if n := blocks(t, s); n > limit+2*page {
+			t.Errorf("%d bytes are on the disk, %d are kept", n, s.Kept())
+		}
+	}
+	if n := room.used.Load(); n > 2*(limit+2*page) {
+		t.Errorf("%d bytes count", n)
+	}
+	late := create(t, 1<<30)
+	late.Within(room)
+	put(t, late, 1<<20)
+	if err := late.Lost(); err != nil {
+		t.Errorf("another one, with room for it: %v", err)
+	}
+	for s := range again {
+		s.Finish()
+	}
+	if n := room.used.Load(); n != late.Kept() {
+		t.Errorf("%d bytes count of what is finished", n-late.Kept())
+	}
+}

@@ -39,6 +39,8 @@ const (
 	// no space on a full disk, and it keeps a later daemon from adding to the
 	// file what does not belong there.
 	modeLost = 0o400
+	// modeFull is that of one that met a full room: the host's disk is not to blame.
+	modeFull = 0o500
 )
 
 // errClosed is what those get who still use a store that was closed.
@@ -127,13 +129,14 @@ func (s *Store) adopt(f *os.File) error {
 		return err
 	}
 	s.file, s.total, s.kept = f, st.Size, st.Size
-	if st.Mode&0o777 == modeDropped {
+	switch st.Mode & 0o777 {
+	case modeDropped:
 		s.kept, s.lost = 0, errDropped
 		return hollow(f, s.total)
-	}
-	if st.Mode&0o777 == modeLost {
+	case modeLost:
 		s.lost = sbxerr.New(sbxerr.StateDir, "output.open", "output past byte %d could not be kept by an earlier daemon", st.Size)
-		return nil
+	case modeFull:
+		s.lost = errFull
 	}
 	if hole, ok := s.bound.hole(0, s.kept, true); ok {
 		if err := s.punch(hole); err != nil {
@@ -157,7 +160,7 @@ func checkOwn(f *os.File, path string) (*unix.Stat_t, error) {
 		return nil, fmt.Errorf("%q belongs to uid %d", path, st.Uid)
 	case st.Nlink != 1:
 		return nil, fmt.Errorf("%q has %d names", path, st.Nlink)
-	case mode != modeWhole && mode != modeLost && mode != modeDropped:
+	case mode != modeWhole && mode != modeLost && mode != modeFull && mode != modeDropped:
 		return nil, fmt.Errorf("%q has mode %#o, not %#o", path, mode, modeWhole)
 	}
 	return &st, nil
