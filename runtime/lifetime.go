@@ -135,6 +135,10 @@ func (r record) due() (moment, error) {
 func (s *sandbox) rearm() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.rearmLocked()
+}
+
+func (s *sandbox) rearmLocked() {
 	if s.alarm != nil {
 		s.alarm.Stop()
 		s.alarm = nil
@@ -146,14 +150,16 @@ func (s *sandbox) rearm() {
 	s.alarm = time.AfterFunc(at.left(), s.checkTime)
 }
 
-// checkTime ends s if its time is over.
+// checkTime ends s if its time is over. A command that is admitted comes before or
+// after that, and never between the look and the end.
 func (s *sandbox) checkTime() {
-	at, why := s.kept().due()
-	if at != 0 && at.left() == 0 {
-		s.end(why)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at, why := s.record.due(); at != 0 && at.left() == 0 {
+		s.endLocked(why)
 		return
 	}
-	s.rearm()
+	s.rearmLocked()
 }
 
 // endedLocked is the refusal of a command in a sandbox that does not run, and says

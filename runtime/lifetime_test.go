@@ -2,6 +2,8 @@ package runtime
 
 import (
 	"errors"
+	goruntime "runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -103,5 +105,34 @@ func TestIdleAgain(t *testing.T) {
 	before, s = now(), &sandbox{}
 	if s.idleAgainLocked(); s.record.IdleSince < before {
 		t.Errorf("nothing is known: idle since %d, want %d or later", s.record.IdleSince, before)
+	}
+}
+
+// TestCommandAtTheLastMoment: what is admitted before the time of a sandbox is over
+// for idleness is not ended by that.
+func TestCommandAtTheLastMoment(t *testing.T) {
+	m := &Manager{}
+	for i := range 10000 {
+		s := m.newSandbox(nil, record{IdleTimeout: 1, IdleSince: 1})
+		s.state = StateRunning
+		var begun atomic.Int32
+		looked := make(chan struct{})
+		go func() { begun.Store(1); s.checkTime(); close(looked) }()
+		for begun.Load() == 0 && i%8 > 0 { // some begin before it does
+			goruntime.Gosched()
+		}
+		for range i % 200 { // and some at each point of what it does
+			begun.Add(1)
+		}
+		var refused error
+		s.update(func() {
+			if refused = s.acceptsLocked(); refused == nil {
+				s.busyLocked()
+			}
+		})
+		<-looked
+		if cause := s.endCause(); (cause == nil) != (refused == nil) {
+			t.Fatalf("a command was told %v, and the sandbox ended because %v", refused, cause)
+		}
 	}
 }

@@ -181,6 +181,10 @@ func (s *sandbox) warn(warnings ...string) {
 func (s *sandbox) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.endLocked(cause)
+}
+
+func (s *sandbox) endLocked(cause error) {
 	if s.ending != nil {
 		return
 	}
