@@ -191,7 +191,7 @@ func (m *Manager) dropExec(s *sandbox, e *execution) error {
 	if e.group != nil {
 		errs = append(errs, e.group.Remove(context.Background()))
 	}
-	errs = append(errs, e.close(), s.log.Drop(e.number()), m.removeOutputs(s.id, e.number()))
+	errs = append(errs, m.forgetExec(s, e))
 	s.mu.Lock()
 	delete(s.execs, e.number())
 	s.running--

@@ -24,7 +24,8 @@ func (s *sandbox) passedLocked(e *execution) {
 // surplusLocked takes out of s what is above the bounds, the oldest first: commands
 // where there are too many, and else no more than what they wrote. Never dropped
 // are the command that ended last, as somebody is about to ask for it, and what may
-// be written to still. What somebody reads stays, up to twice the bytes.
+// be written to still; nor is the newest forgotten, so that a later daemon gives its
+// number to no other. What somebody reads stays, up to twice the bytes.
 func (s *sandbox) surplusLocked(maxCount int, maxBytes int64) (over surplus) {
 	if len(s.past) == 0 {
 		return over
@@ -38,7 +39,7 @@ func (s *sandbox) surplusLocked(maxCount int, maxBytes int64) (over surplus) {
 	last := s.past[len(s.past)-1]
 	stays := func(e *execution) bool { return e == last || e.lingers }
 	s.past = slices.DeleteFunc(s.past, func(e *execution) bool {
-		if stays(e) || count <= maxCount || e.isRead() {
+		if stays(e) || e.number() == s.lastExec || count <= maxCount || e.isRead() {
 			return false
 		}
 		count, bytes = count-1, bytes-e.keptBytes()
@@ -63,10 +64,19 @@ func (m *Manager) drop(s *sandbox, over surplus) {
 		}
 	}
 	for _, e := range over.commands {
-		if err := errors.Join(e.close(), s.log.Drop(e.number()), m.removeOutputs(s.id, e.number())); err != nil {
+		if err := m.forgetExec(s, e); err != nil {
 			m.log.Warn("drop ended command", "sandbox", s.id, "exec", e.number(), "err", err)
 		}
 	}
+}
+
+// forgetExec removes what is kept of a command, its record last: a later daemon that
+// found output of a number without one would give that to another command.
+func (m *Manager) forgetExec(s *sandbox, e *execution) error {
+	if err := errors.Join(e.close(), m.removeOutputs(s.id, e.number())); err != nil {
+		return err
+	}
+	return s.log.Drop(e.number())
 }
 
 func (e *execution) isRead() bool {
