@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -179,6 +180,9 @@ func (m *Manager) freeze(ctx context.Context, ref string, from, to State) (Info,
 	if err != nil {
 		return Info{}, err
 	}
+	if to == StateRunning { // it cannot be taken back: who leaves does not cut it short
+		ctx = context.WithoutCancel(ctx)
+	}
 	ctx, stop := s.untilEnding(ctx)
 	defer stop()
 	if to == StatePaused { // first, so that no command is asked for from a frozen PID 1, nor by a daemon that comes after this one
@@ -186,7 +190,7 @@ func (m *Manager) freeze(ctx context.Context, ref string, from, to State) (Info,
 		m.keepRecord(s)
 		err = errors.Join(group.Freeze(ctx), failpoint("pause/frozen"))
 	} else {
-		err = errors.Join(group.Thaw(ctx), failpoint("resume/thawed"))
+		err = errors.Join(thaw(ctx, group), failpoint("resume/thawed"))
 	}
 	if err == nil {
 		s.setPaused(to == StatePaused)
@@ -195,6 +199,18 @@ func (m *Manager) freeze(ctx context.Context, ref string, from, to State) (Info,
 	}
 	m.keepRecord(s)
 	return s.info(), s.orEnded(err)
+}
+
+// thaw lets a group go on. Whether it does is what counts, not whether that took long.
+func thaw(ctx context.Context, g *cgroups.Group) error {
+	err := g.Thaw(ctx)
+	if err == nil {
+		return nil
+	}
+	if frozen, unknown := g.Frozen(); frozen || unknown != nil {
+		return err
+	}
+	return nil
 }
 
 func (s *sandbox) setPaused(paused bool) {

@@ -605,6 +605,35 @@ func TestPauseOfOneThatIsRemoved(t *testing.T) {
 	}
 }
 
+// A caller who leaves while a sandbox is thawed does not make it one that is paused
+// and runs.
+func TestResumeOfACallerThatLeaves(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	id := f.session(t, CreateRequest{Name: "s"}).ID
+	f.engine.count(t, id, "cgroup.freeze", "0")
+	f.engine.count(t, id, "cgroup.events", "populated 1\nfrozen 1\n")
+	if info, err := f.Pause(ctx, "s"); err != nil || info.State != StatePaused {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	left, leave := context.WithCancel(ctx)
+	resumed := make(chan error, 1)
+	go func() { _, err := f.Resume(left, "s"); resumed <- err }()
+	eventually(t, "the thaw begins", func() bool {
+		asked, err := os.ReadFile(filepath.Join(f.engine.cgroups, id, "cgroup.freeze"))
+		return err == nil && string(asked) == "0"
+	})
+	leave()
+	time.Sleep(20 * time.Millisecond) // in which it would give up
+	f.engine.count(t, id, "cgroup.events", "populated 1\nfrozen 0\n")
+	if err := within(t, "an answer", resumed); err != nil {
+		t.Error(err)
+	}
+	if r, err := f.Exec(ctx, "s", script("exit:0"), IO{}); err != nil || r.ExitCode != 0 {
+		t.Errorf("a command in what was resumed: %+v, %v", r, err)
+	}
+}
+
 // TestNobodyIsRefused: a call that does not say who makes it gets nothing.
 func TestNobodyIsRefused(t *testing.T) {
 	f := newFixture(t)
