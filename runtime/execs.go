@@ -113,8 +113,25 @@ func (o AttachOptions) check(e *execution) error {
 	return nil
 }
 
-func (m *Manager) findExec(ctx context.Context, ref, exec string) (*sandbox, *execution, error) {
+// findHeard is find for who asks for the commands of a sandbox. Of one of an earlier
+// daemon that is given up, and never said which it has, it is not told that there
+// are none.
+func (m *Manager) findHeard(ctx context.Context, ref string) (*sandbox, error) {
 	s, err := m.find(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ends := s.state == StateStopping || s.state == StateRemoving
+	if ends && s.plan == nil && s.lastExec == 0 {
+		return nil, s.endedLocked()
+	}
+	return s, nil
+}
+
+func (m *Manager) findExec(ctx context.Context, ref, exec string) (*sandbox, *execution, error) {
+	s, err := m.findHeard(ctx, ref)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -125,7 +142,7 @@ func (m *Manager) findExec(ctx context.Context, ref, exec string) (*sandbox, *ex
 // Execs lists the commands of a sandbox, oldest first: those that run, and as
 // many of those that ended as are kept.
 func (m *Manager) Execs(ctx context.Context, ref string) ([]ExecInfo, error) {
-	s, err := m.find(ctx, ref)
+	s, err := m.findHeard(ctx, ref)
 	if err != nil {
 		return nil, err
 	}

@@ -65,6 +65,26 @@ func TestFindWaitsForAdoption(t *testing.T) {
 	}
 }
 
+// Of a sandbox that was given up before it said which commands it has, nobody is told
+// that there are none.
+func TestCommandsOfOneThatIsGivenUp(t *testing.T) {
+	m := emptyManager()
+	s := adopting(t, m)
+	listed, waited := make(chan error, 1), make(chan error, 1)
+	go func() { _, err := m.Execs(callerContext(t), "one"); listed <- err }()
+	go func() { _, err := m.WaitExec(callerContext(t), "one", "1"); waited <- err }()
+	s.end(errInjected)
+	s.setState(StateStopping)
+	close(s.made)
+	for what, answer := range map[string]<-chan error{"list": listed, "wait": waited} {
+		wantError(t, within(t, "the answer to "+what, answer), sbxerr.State, "sandbox one is stopping: injected")
+	}
+	s.setState(StateRunning)
+	if list, err := m.Execs(callerContext(t), "one"); err != nil || len(list) != 0 {
+		t.Errorf("of one that is gone on with: %+v, %v", list, err)
+	}
+}
+
 // What does not come back is left to Cleanup only while that is still to be done.
 func TestDropOnlyBeforeServing(t *testing.T) {
 	m := emptyManager()
