@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -65,4 +66,34 @@ func ExampleClient_Attach() {
 		log.Fatal(err)
 	}
 	fmt.Println(result.ExitCode)
+}
+
+// Files go in and out with the rights of the sandbox's user.
+func ExampleClient_WriteFile() {
+	ctx := context.Background()
+	client := api.Dial(api.DefaultSocket)
+	defer client.Close()
+	header := &caissonv1.WriteFileHeader{Ref: "agent", Path: "/tmp/in/data.csv", MakeParents: true}
+	if _, err := client.WriteFile(ctx, header, strings.NewReader("a,b\n")); err != nil {
+		log.Fatal(err)
+	}
+	file, err := client.ReadFile(ctx, &caissonv1.ReadFileRequest{Ref: "agent", Path: "/tmp/in/data.csv"}, os.Stdout)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(file.SizeBytes)
+}
+
+// What a sandbox tried to reach, until it ends.
+func ExampleClient_Traffic() {
+	ctx := context.Background()
+	client := api.Dial(api.DefaultSocket)
+	defer client.Close()
+	err := client.Traffic(ctx, &caissonv1.TrafficRequest{Ref: "agent", Follow: true}, func(t *caissonv1.TrafficResponse) error {
+		_, err := fmt.Println(t.Verdict, t.Name, t.Port, t.Rule)
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
 }

@@ -15,11 +15,18 @@ import (
 // shellBlocks are the fenced blocks of a page that say they are shell.
 var shellBlocks = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
 
-// prelude makes every caisson that fails end the script: a command of a
-// sandbox may fail, caisson itself may not, unless the page shows a refusal.
+// shellFunctions are those that a block defines, for the later blocks of its page.
+var shellFunctions = regexp.MustCompile(`(?ms)^\w+\(\) \{(?: [^\n]*; \}\n|.*?^\}\n)`)
+
+// refusals are what calls of the API are refused with.
+var refusals = regexp.MustCompile(`"code":"[a-z_]+","message"`)
+
+// prelude makes whatever fails end the script: a command of a sandbox may fail,
+// caisson itself may not, unless the page shows a refusal: its line says absent.
 const prelude = `
+set -e
 caisson() {
-  "$CAISSON_BIN_DIR/caisson" "$@"; code=$?
+  code=0; "$CAISSON_BIN_DIR/caisson" "$@" || code=$?
   [ $code != 125 ] || case "$*" in *absent*) ;; *) echo "caisson $*: refused" >&2; exit 125;; esac
   return 0
 }
@@ -30,7 +37,7 @@ func TestDocumentedCommands(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		harness.Except(t, "this machine has no curl and no dpkg", os.Getenv("CAISSON_VM") != "")
 	}
-	for page, blocks := range map[string]int{"README.md": 2, "docs/cli.md": 5, "docs/api.md": 4, "docs/images.md": 1, "docs/network.md": 3} {
+	for page, blocks := range map[string]int{"README.md": 2, "docs/cli.md": 5, "docs/api.md": 6, "docs/images.md": 1, "docs/network.md": 3} {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("../..", page))
 			if err != nil {
@@ -40,11 +47,13 @@ func TestDocumentedCommands(t *testing.T) {
 			if len(found) != blocks {
 				t.Fatalf("%d shell blocks, want %d", len(found), blocks)
 			}
+			var helpers string
 			for i, block := range found {
 				if strings.Contains(block[1], "make ") || strings.Contains(block[1], "/usr/local/go") {
 					continue // what make does and the demo shows
 				}
-				runBlock(t, fmt.Sprintf("%s, block %d", page, i+1), block[1])
+				runBlock(t, fmt.Sprintf("%s, block %d", page, i+1), helpers+block[1])
+				helpers += strings.Join(shellFunctions.FindAllString(block[1], -1), "")
 			}
 		})
 	}
@@ -63,8 +72,12 @@ func runBlock(t *testing.T, name, script string) {
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", prelude+script)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CAISSON_SOCKET="+daemon.Socket)
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
 		t.Errorf("%s: %v\n%s\n%s", name, err, script, out)
+	}
+	if got, want := len(refusals.FindAll(out, -1)), strings.Count(script, `"absent"`); got != want {
+		t.Errorf("%s: %d calls were refused, want the %d of what is absent\n%s", name, got, want, out)
 	}
 	for _, image := range []string{"tools", "mine"} {
 		daemon.Try("image", "rm", image) // made by some of the blocks
