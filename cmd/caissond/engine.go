@@ -18,9 +18,20 @@ type engine struct {
 	server  *ctrd.Supervisor   // of the private one, once it is started
 }
 
+// enginePaths are the directories of a private containerd.
+func enginePaths(c config.Config) ctrd.Paths { return ctrd.Paths{Root: c.Root, State: c.State} }
+
+// checkEngine refuses directories with which the engine could not start.
+func checkEngine(c config.Config) error {
+	if c.Containerd.Address != "" {
+		return nil
+	}
+	return enginePaths(c).Check()
+}
+
 // newEngine returns an engine that is still to be started.
 func newEngine(c config.Config, log *slog.Logger) (*engine, error) {
-	paths := ctrd.Paths{Root: c.Root, State: c.State}
+	paths := enginePaths(c)
 	ec := ctrd.EngineConfig{
 		Address: c.Containerd.Address, Namespace: c.Instance(),
 		Runc: filepath.Join(c.BinDir, "runc"), RuncRoot: paths.RuncRoot(),

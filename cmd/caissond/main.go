@@ -113,8 +113,11 @@ func (f *flags) config(cmd *cobra.Command) (config.Config, error) {
 			return config.Config{}, err
 		}
 	}
-	err = checkNames(c)
-	return c, errors.Join(c.Complete(), err)
+	err = errors.Join(c.Complete(), checkNames(c))
+	if err == nil { // of what is no path that is said already
+		err = checkEngine(c)
+	}
+	return c, err
 }
 
 func schemaCommand() *cobra.Command {

@@ -169,6 +169,15 @@ func TestUnfitHost(t *testing.T) {
 	}
 
 	errOut.Reset()
+	long := append(args, "--state", filepath.Join(dir, strings.Repeat("a", 40)))
+	if code := run(long, &out, &errOut); code != exitRuntime || !strings.Contains(errOut.String(), "SBX-105") || !strings.Contains(errOut.String(), "longer than 40 bytes") {
+		t.Errorf("a state that is too long: code %d, %s", code, errOut.String())
+	}
+	if made, _ := os.ReadDir(dir); len(made) > 0 {
+		t.Errorf("a refused configuration made %v", made)
+	}
+
+	errOut.Reset()
 	if code := run(append(args, "doctor", "--json"), &out, &errOut); code != exitRuntime || !strings.Contains(errOut.String(), errUnhealthy.Error()) {
 		t.Errorf("doctor: code %d, %s", code, errOut.String())
 	}

@@ -44,7 +44,8 @@ func (p Paths) serverRoot() string  { return filepath.Join(p.Root, "containerd")
 func (p Paths) serverState() string { return filepath.Join(p.State, "containerd") }
 func (p Paths) config() string      { return filepath.Join(p.serverState(), "config.toml") }
 
-func (p Paths) check() error {
+// Check refuses directories that a private containerd cannot have.
+func (p Paths) Check() error {
 	errs := []error{checkPath("root", p.Root), checkPath("state", p.State)}
 	if len(p.State) > maxState {
 		errs = append(errs, fmt.Errorf("use state %q: longer than %d bytes, too long for the sockets below it", p.State, maxState))

@@ -110,7 +110,7 @@ func (s *Supervisor) Stop() {
 // prepare makes the directories and the configuration, and ends a server of an
 // earlier daemon.
 func prepare(ctx context.Context, cfg ServerConfig) error {
-	if err := cfg.check(); err != nil {
+	if err := cfg.Check(); err != nil {
 		return err
 	}
 	if err := checkBinaries(cfg.BinDir, append(EnginePrograms(), "runc")...); err != nil {

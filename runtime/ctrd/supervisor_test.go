@@ -209,7 +209,7 @@ func TestPaths(t *testing.T) {
 		{"/a\nb", `/a"b`, 2},
 		{`/a\b`, "/a'b", 2},
 	} {
-		err := Paths{tt.root, tt.state}.check()
+		err := Paths{tt.root, tt.state}.Check()
 		if got := count(err); got != tt.reasons {
 			t.Errorf("%q, %q: %d reasons, want %d: %v", tt.root, tt.state, got, tt.reasons, err)
 		}
