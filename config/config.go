@@ -86,7 +86,7 @@ type Profile struct {
 	Image   string         `yaml:"image" json:"image"`
 	Seccomp string         `yaml:"seccomp" json:"seccomp" jsonschema:"enum=strict,enum=compat,enum=debug"`
 	User    string         `yaml:"user" json:"user"`
-	Env     []string       `yaml:"env" json:"env"`
+	Env     []string       `yaml:"env" json:"env" jsonschema:"description=Variables\\, NAME=VALUE each"`
 	Memory  string         `yaml:"memory" json:"memory" jsonschema:"example=512M"`
 	CPUs    string         `yaml:"cpus" json:"cpus" jsonschema:"example=1.5"`
 	PIDs    int64          `yaml:"pids" json:"pids"`
@@ -114,6 +114,9 @@ func Default() Config {
 	}
 }
 
+// remedyFile is what to do about a file that cannot be read.
+const remedyFile = "name a file that is there and can be read, or leave --config out: then " + DefaultFile + " is read if it is there"
+
 // Load reads file over the defaults. An absent file is an error only where
 // required is set: the default file need not exist.
 func Load(file string, required bool) (Config, error) {
@@ -123,7 +126,7 @@ func Load(file string, required bool) (Config, error) {
 	case errors.Is(err, fs.ErrNotExist) && !required:
 		return c, nil
 	case err != nil:
-		return Config{}, sbxerr.Wrap(sbxerr.DaemonConf, "config.load", err)
+		return Config{}, sbxerr.WithRemedy(sbxerr.DaemonConf, "config.load", fmt.Errorf("the file of the configuration: %w", err), remedyFile)
 	}
 	if err := c.merge(data); err != nil {
 		return Config{}, sbxerr.Wrap(sbxerr.DaemonConf, "config.load", fmt.Errorf("file %q: %w", file, err))
@@ -139,7 +142,7 @@ func (c *Config) merge(data []byte) error {
 		return nil
 	}
 	if err != nil {
-		return explainUnknown(err)
+		return explain(err, data)
 	}
 	if err := dec.Decode(new(Config)); !errors.Is(err, io.EOF) {
 		return errors.New("the file holds more than one document")

@@ -45,8 +45,19 @@ func TestLoadRefuses(t *testing.T) {
 		"profiles: {a: {memroy: 1G}}":                     `did you mean "memory"?`,
 		"network: {upstream_proxy: {excpt: [a.example]}}": `did you mean "except"?`,
 		"containerd: {root: /x}":                          `unknown key "root"`,
-		"idle_timeout: soon":                              "not a duration such as 30s",
-		"ids: {blocks: -1}":                               "line 1",
+		"idle_timeout: soon":                              `idle_timeout: line 1: "soon" is not a duration such as 30s`,
+		"stop_grace: [1]":                                 "line 1: stop_grace: is a list, must be one value",
+		"profiles:\n  a:\n    env: {A: b}":                "line 3: profiles.a.env: is keys and values, must be a list, such as [A, B] (Variables, NAME=VALUE each)",
+		"profiles: {a: {env: [[A]]}}":                     "profiles.a.env[0]: is a list, must be one value",
+		"x: &x {A: b}\nprofiles: {a: {env: *x}}":          `unknown key "x"`,
+		"profiles: {a: &x {pids: x}, b: *x}":              `line 1: profiles.b.pids: is "x", must be a whole number`,
+		"profiles: [a]":                                   "profiles: is a list, must be names and their values",
+		"sandboxes: 4":                                    `sandboxes: is "4", must be keys and their values`,
+		"pools: {size: 3}":                                "pools: is keys and values, must be a list, such as [{KEY: VALUE}]",
+		"peers: [{}, {uids: 5}]":                          `peers[1].uids: is "5", must be a list`,
+		"air_gapped: maybe":                               `air_gapped: is "maybe", must be true or false`,
+		"plain":                                           `the file: is "plain", must be keys and their values`,
+		"ids: {blocks: -1}":                               `line 1: ids.blocks: is "-1", must be a whole number, not below 0`,
 		"root: /a\n---\nroot: /b":                         "more than one document",
 		"root: [":                                         "line",
 		"zzzzzzzzz: 1":                                    `unknown key "zzzzzzzzz"`,
@@ -57,8 +68,8 @@ func TestLoadRefuses(t *testing.T) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	if _, err := Load("/absent/config.yaml", true); !errors.Is(err, sbxerr.DaemonConf) {
-		t.Errorf("an absent file: %v", err)
+	if _, err := Load("/absent/config.yaml", true); !errors.Is(err, sbxerr.DaemonConf) || sbxerr.RemedyOf(err) != remedyFile {
+		t.Errorf("an absent file: %v, remedy %q", err, sbxerr.RemedyOf(err))
 	}
 	if _, err := Load("/absent/config.yaml", false); err != nil {
 		t.Errorf("an absent default file: %v", err)
@@ -101,6 +112,11 @@ func TestValidate(t *testing.T) {
 		}
 	}
 	c := Default()
+	c.Sandboxes.Max, c.Pools = -2, []Pool{{Size: 2}}
+	if err := c.Complete(); err == nil || strings.Contains(err.Error(), "pools") {
+		t.Errorf("pools of a refused maximum: %v", err)
+	}
+	c = Default()
 	if err := c.Complete(); err != nil || c.Instance() != "caisson" {
 		t.Errorf("the defaults: %v, instance %q", err, c.Instance())
 	}

@@ -92,13 +92,16 @@ func (c *Config) validateSandboxes() error {
 func (c *Config) validatePools() error {
 	var errs []error
 	seen := map[[2]string]int{}
-	var all int64
+	most, all := c.Sandboxes.Max, int64(0)
+	if most < 1 { // which is refused already
+		most = int64(c.IDs.Blocks)
+	}
 	for i, p := range c.Pools {
 		if !profileName.MatchString(p.Profile) {
 			errs = append(errs, fmt.Errorf("pools[%d].profile: %q is no name", i, p.Profile))
 		}
-		if p.Size < 1 || p.Max < p.Size || p.Max > c.Sandboxes.Max {
-			errs = append(errs, fmt.Errorf("pools[%d]: size %d and max %d must be 1 to sandboxes.max, %d, and max not below size", i, p.Size, p.Max, c.Sandboxes.Max))
+		if p.Size < 1 || p.Max < p.Size || p.Max > most {
+			errs = append(errs, fmt.Errorf("pools[%d]: size %d and max %d must be 1 to sandboxes.max, %d, and max not below size", i, p.Size, p.Max, most))
 			continue
 		}
 		key := [2]string{p.Profile, p.Image}
@@ -108,8 +111,8 @@ func (c *Config) validatePools() error {
 		seen[key] = i
 		all += p.Size
 	}
-	if all > c.Sandboxes.Max {
-		errs = append(errs, fmt.Errorf("pools: their sizes are %d together, above sandboxes.max, %d", all, c.Sandboxes.Max))
+	if all > most {
+		errs = append(errs, fmt.Errorf("pools: their sizes are %d together, above sandboxes.max, %d", all, most))
 	}
 	return errors.Join(errs...)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/invopop/jsonschema"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -23,12 +24,24 @@ func Schema() ([]byte, error) {
 // unknownKey is how the YAML library reports a key that no field has.
 var unknownKey = regexp.MustCompile(`line (\d+): field (\S+) not found in type config\.(\w+)`)
 
-// explainUnknown adds the nearest right key to the YAML library's report.
-func explainUnknown(err error) error {
-	m := unknownKey.FindStringSubmatch(err.Error())
-	if m == nil {
+// explain says of what key of data the YAML library reported err: it names none
+// where a value has the wrong form.
+func explain(err error, data []byte) error {
+	if m := unknownKey.FindStringSubmatch(err.Error()); m != nil {
+		return explainUnknown(m)
+	}
+	var file yaml.Node
+	if yaml.Unmarshal(data, &file) != nil || len(file.Content) == 0 { // it is no YAML
 		return err
 	}
+	if wrong := misshapen(file.Content[0], reflect.TypeFor[Config](), "", ""); len(wrong) > 0 {
+		return errors.Join(wrong...)
+	}
+	return err
+}
+
+// explainUnknown adds the nearest right key to the YAML library's report.
+func explainUnknown(m []string) error {
 	msg := fmt.Sprintf("line %s: unknown key %q", m[1], m[2])
 	if near := sbxerr.Nearest(m[2], keysOf(m[3])); near != "" {
 		msg += fmt.Sprintf(", did you mean %q?", near)

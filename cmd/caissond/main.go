@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -42,7 +43,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
 	if err := cmd.ExecuteContext(ctx); err != nil {
-		fmt.Fprintf(stderr, "caissond: %v\n  remedy: %s\n", err, sbxerr.RemedyOf(err))
+		fmt.Fprintf(stderr, "caissond: %v\n  remedy: %s\n", api.Explain(err), sbxerr.RemedyOf(err))
 		return exitRuntime
 	}
 	return 0
@@ -114,8 +115,8 @@ func (f *flags) config(cmd *cobra.Command) (config.Config, error) {
 		}
 	}
 	err = errors.Join(c.Complete(), checkNames(c))
-	if err == nil { // of what is no path that is said already
-		err = checkEngine(c)
+	if err == nil { // of what is no path, or for nobody, that is said already
+		err = errors.Join(checkEngine(c), checkPeers(c))
 	}
 	return c, err
 }

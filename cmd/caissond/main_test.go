@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -105,6 +106,25 @@ func TestSettingsRefused(t *testing.T) {
 			if !strings.Contains(err.Error(), w) {
 				t.Errorf("%q: %v lacks %q", tt.args, err, w)
 			}
+		}
+	}
+}
+
+// TestRefusedOnce: what is wrong is told once, without the operations that met it.
+func TestRefusedOnce(t *testing.T) {
+	noEnvironment(t)
+	for text, want := range map[string]string{
+		"peers: [{}]":                     "caissond: peers[0].uids: the entry is for nobody: name uids or groups [SBX-105]\n",
+		"sandboxes: {max: -2}":            "caissond: sandboxes.max: -2 is not in 1 to 512 [SBX-105]\n",
+		"network: {map: {mirror: 1.2.3}}": `caissond: network.map.mirror: map "mirror": "1.2.3": is not ADDRESS or ADDRESS:PORT`,
+		"peers: [{uids: [no.such.user]}]": `caissond: peers[0]: no user "no.such.user" on this host: `,
+	} {
+		var errOut bytes.Buffer
+		if code := run([]string{"--bin-dir", t.TempDir(), "--config", writeConfig(t, text)}, io.Discard, &errOut); code != exitRuntime || !strings.HasPrefix(errOut.String(), want) {
+			t.Errorf("%s: code %d, %s", text, code, errOut.String())
+		}
+		if n := strings.Count(errOut.String(), "SBX-"); n != 1 {
+			t.Errorf("%s: %d codes in %s", text, n, errOut.String())
 		}
 	}
 }

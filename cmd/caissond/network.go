@@ -36,7 +36,9 @@ func bridgeConfig(c config.Config) (netns.BridgeConfig, error) {
 func checkNetwork(c config.Config, known map[string]runtime.Profile) error {
 	_, err := c.Network.Servers()
 	rules, rulesErr := networkRules(c)
-	return sbxerr.Wrap(sbxerr.DaemonConf, "caissond.network", errors.Join(err, rulesErr, rules.Validate(known)))
+	err = errors.Join(err, rulesErr, rules.Validate(known))
+	row, _ := sbxerr.Describe(sbxerr.DaemonConf)
+	return sbxerr.WithRemedy(sbxerr.DaemonConf, "caissond.network", err, row.Remedy) // each has its own in its text
 }
 
 // openNetwork gives the manager what carries the traffic of its sandboxes. It

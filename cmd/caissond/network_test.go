@@ -65,6 +65,9 @@ func TestNetworkRefusedAtStart(t *testing.T) {
 			t.Errorf("%s: %v", tt.text, err)
 			continue
 		}
+		if remedy := sbxerr.RemedyOf(err); strings.Contains(remedy, "write for example") {
+			t.Errorf("%s: the remedy of one, %q, is that of all", tt.text, remedy)
+		}
 		for _, w := range tt.want {
 			if n := strings.Count(err.Error(), w); n == 0 || n > 1 && strings.HasPrefix(w, "network.") {
 				t.Errorf("%s: %v has %q %d times", tt.text, err, w, n)

@@ -19,9 +19,18 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// peers turns the configured peers into the policy of the daemon. Names are
-// looked up now: a user that is made or renamed later needs a restart.
+// peers turns the configured peers into the policy of the daemon.
 func peers(c config.Config, known map[string]runtime.Profile) (peer.Policy, error) {
+	rules, err := peerRules(c, known)
+	if err != nil {
+		return peer.Policy{}, err
+	}
+	return peer.NewPolicy(rules)
+}
+
+// peerRules looks up the names of the configured peers: a user that is made or
+// renamed later needs a restart.
+func peerRules(c config.Config, known map[string]runtime.Profile) ([]peer.Rule, error) {
 	var rules []peer.Rule
 	var errs []error
 	for i, p := range c.Peers {
@@ -31,10 +40,7 @@ func peers(c config.Config, known map[string]runtime.Profile) (peer.Policy, erro
 		}
 		rules = append(rules, rule)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return peer.Policy{}, sbxerr.Wrap(sbxerr.DaemonConf, "caissond.peers", err)
-	}
-	return peer.NewPolicy(rules)
+	return rules, sbxerr.Wrap(sbxerr.DaemonConf, "caissond.peers", errors.Join(errs...))
 }
 
 func peerRule(p config.Peer, known map[string]runtime.Profile) (peer.Rule, error) {
@@ -168,9 +174,19 @@ func checkNames(c config.Config) error {
 	if err != nil { // the rest asks for limits
 		return errors.Join(err, networkErr)
 	}
-	_, peersErr := peers(c, known)
+	_, peersErr := peerRules(c, known)
 	_, doorErr := doorOf(c)
 	return errors.Join(peersErr, doorErr, checkPools(c.Pools, known), networkErr)
+}
+
+// checkPeers refuses peers that a name led to and that there may not be.
+func checkPeers(c config.Config) error {
+	known, err := profiles(c.Profiles)
+	if err != nil {
+		return err
+	}
+	_, err = peers(c, known)
+	return err
 }
 
 // listen opens the API's socket to root and the peers.
