@@ -1,10 +1,12 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -42,6 +44,41 @@ func (strictJSON) Unmarshal(data []byte, message any) error {
 		return sbxerr.New(sbxerr.APIUsage, "server.decode", "%s", clipped(err.Error())) // which quotes names of any length
 	}
 	return nil
+}
+
+// markingJSON is strictJSON for Connect, whose own error for what a codec refuses has
+// no ErrorDetail: the message says itself that it could not be read, and the
+// interceptor refuses it.
+type markingJSON struct{ strictJSON }
+
+// unreadField is a number that no field of the API has.
+const unreadField = protowire.MaxValidNumber
+
+func (c markingJSON) Unmarshal(data []byte, message any) error {
+	err := c.strictJSON.Unmarshal(data, message)
+	m, ok := message.(proto.Message)
+	var refusal *sbxerr.Error
+	if !ok || !errors.As(err, &refusal) {
+		return err
+	}
+	proto.Reset(m)
+	mark := protowire.AppendTag(nil, unreadField, protowire.BytesType)
+	m.ProtoReflect().SetUnknown(protowire.AppendString(mark, refusal.Err.Error()))
+	return nil
+}
+
+// unread is why a message could not be read; nil: it was.
+func unread(message any) error {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return nil
+	}
+	number, kind, head := protowire.ConsumeTag(m.ProtoReflect().GetUnknown())
+	if head < 0 || number != unreadField || kind != protowire.BytesType {
+		return nil
+	}
+	why, _ := protowire.ConsumeString(m.ProtoReflect().GetUnknown()[head:])
+	return sbxerr.New(sbxerr.APIUsage, "server.decode", "%s", why)
 }
 
 func protoMessage(message any) (proto.Message, error) {

@@ -8,7 +8,8 @@ import (
 	"connectrpc.com/connect"
 )
 
-// decodes is the interceptor that tells a body what was decoded of it.
+// decodes is the interceptor that tells a body what was decoded of it, and refuses
+// what could not be.
 type decodes struct{}
 
 // WrapUnary implements [connect.Interceptor].
@@ -18,6 +19,9 @@ func (decodes) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			if err := b.decoded(); err != nil {
 				return nil, fail(err)
 			}
+		}
+		if err := unread(r.Any()); err != nil {
+			return nil, fail(err)
 		}
 		return next(ctx, r)
 	}
@@ -34,8 +38,22 @@ func (decodes) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.S
 		if b, ok := ctx.Value(incomingKey{}).(*incoming); ok {
 			conn = &decodedConn{conn, b}
 		}
-		return next(ctx, conn)
+		return next(ctx, &readConn{conn})
 	}
+}
+
+// readConn refuses the messages that could not be read.
+type readConn struct{ connect.StreamingHandlerConn }
+
+// Receive implements [connect.StreamingHandlerConn].
+func (c *readConn) Receive(m any) error {
+	if err := c.StreamingHandlerConn.Receive(m); err != nil {
+		return err
+	}
+	if err := unread(m); err != nil {
+		return fail(err)
+	}
+	return nil
 }
 
 type decodedConn struct {

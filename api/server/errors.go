@@ -20,9 +20,14 @@ func fail(err error) error {
 	if err == nil {
 		return nil
 	}
+	return failAs(statusOf(api.Explain(err).Code), err)
+}
+
+// failAs is fail with a status of Connect that the code does not tell.
+func failAs(status connect.Code, err error) error {
 	e := *api.Explain(err)
 	e.Message, e.Cause, e.Remedy = clipped(e.Message), clipped(e.Cause), clipped(e.Remedy)
-	out := connect.NewError(statusOf(e.Code), &e)
+	out := connect.NewError(status, &e)
 	detail, err := connect.NewErrorDetail(&caissonv1.ErrorDetail{
 		Code: string(e.Code), Message: e.Message, Cause: e.Cause, Remedy: e.Remedy,
 		Class: string(e.Class), Retryable: e.Retryable,

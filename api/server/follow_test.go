@@ -122,6 +122,7 @@ func TestFollowRefuses(t *testing.T) {
 		"a terminal of a run":    {"SandboxService/FollowRun", `{"spec":{"exec":{"args":["x"],"tty":{"rows":1,"cols":1}}}}`, `a terminal needs Run`},
 		"input of nobody":        {"SandboxService/FollowRun", `{"spec":{"exec":{"args":["x"],"stdin":true},"detach":true}}`, `a detached run has no standard input`},
 		"a misspelt field":       {"SandboxService/FollowRun", `{"spek":{}}`, `did you mean \"spec\"?`},
+		"one in the details":     {"SandboxService/FollowRun", `{"spek":{}}`, `"type":"caisson.v1.ErrorDetail"`},
 		"a misplaced field":      {"SandboxService/FollowRun", `{"spec":{"name":"x"}}`, `it belongs into another object`},
 		"one in an exec":         {"SandboxService/FollowRun", `{"spec":{"exec":{"argz":["x"]}}}`, `did you mean \"args\"?`},
 	} {

@@ -115,8 +115,8 @@ func New(d Deps) http.Handler {
 		connect.WithReadMaxBytes(maxMessage),
 		connect.WithCompression("gzip", nil, nil), // costs more than it saves on a local socket
 		connect.WithCodec(plainProto{}),
-		connect.WithCodec(strictJSON{"json"}),
-		connect.WithCodec(strictJSON{"json; charset=utf-8"}),
+		connect.WithCodec(markingJSON{strictJSON{"json"}}),
+		connect.WithCodec(markingJSON{strictJSON{"json; charset=utf-8"}}),
 		connect.WithRecover(recovered(d.Log)),
 		connect.WithInterceptors(decodes{}),
 	)
@@ -129,7 +129,7 @@ func New(d Deps) http.Handler {
 	mux.Handle(caissonv1connect.NewSystemServiceHandler(system{d.System}, options))
 	mux.Handle(caissonv1connect.NewNetworkServiceHandler(network{d.Network}, options))
 	mux.Handle(caissonv1connect.NewFileServiceHandler(fileService{d.Files}, options))
-	return boundWrites(newIntake(d.ReadTimeout, d.WriteTimeout).serve(mux), d.WriteTimeout)
+	return boundWrites(newIntake(d.ReadTimeout, d.WriteTimeout).serve(knownCalls(mux)), d.WriteTimeout)
 }
 
 // recovered turns a panic of a handler into SBX-001 for its caller, and keeps
