@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"unicode/utf8"
 
 	"connectrpc.com/connect"
 
@@ -136,7 +137,7 @@ func (s fileService) WatchFiles(ctx context.Context, r *connect.Request[caissonv
 	}
 	event := func(e files.Event) error {
 		return sent(stream.Send(&caissonv1.WatchFilesResponse{Kind: &caissonv1.WatchFilesResponse_Event{
-			Event: &caissonv1.FileEvent{Path: text(e.Path), Type: e.Type},
+			Event: &caissonv1.FileEvent{Path: text(e.Path), PathBytes: unlessText(e.Path), Type: e.Type},
 		}}))
 	}
 	return fail(session.Watch(ctx, r.Msg.Path, r.Msg.Recursive, ready, event))
@@ -187,13 +188,20 @@ func (s fileService) CopyIn(ctx context.Context, stream *connect.ClientStream[ca
 	return reply(&caissonv1.CopyInResponse{Entries: copied.Entries, Bytes: copied.Bytes}, err)
 }
 
-// filePB is i as a message. A name that is not UTF-8 cannot be told exactly;
-// copies leave such a one out.
+// filePB is i as a message. A path that is not UTF-8 is told exactly as bytes alone.
 func filePB(i files.Info) *caissonv1.FileInfo {
 	return &caissonv1.FileInfo{
-		Path: text(i.Path), Type: i.Type, SizeBytes: i.Size, Mode: i.Mode, Uid: i.UID, Gid: i.GID,
+		Path: text(i.Path), PathBytes: unlessText(i.Path), Type: i.Type, SizeBytes: i.Size, Mode: i.Mode, Uid: i.UID, Gid: i.GID,
 		ModifiedAt: timestamp(i.ModTime), Link: text(i.Link),
 	}
+}
+
+// unlessText is the bytes of a path that is not UTF-8.
+func unlessText(path string) []byte {
+	if utf8.ValidString(path) {
+		return nil
+	}
+	return []byte(path)
 }
 
 // fileChunk is the most of a file or archive in one message.

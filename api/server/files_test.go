@@ -181,7 +181,7 @@ func TestFilesSmall(t *testing.T) {
 		}, []any{"/p", true}},
 		"list": {func() error {
 			r, err := c.ListDir(ctx, &caissonv1.ListDirRequest{Ref: "box", Path: "/p", Depth: 3})
-			if err == nil && (len(r.Files) != 2 || !r.Truncated || r.Files[1].Path != "b\ufffd") {
+			if err == nil && (len(r.Files) != 2 || !r.Truncated || r.Files[0].PathBytes != nil || r.Files[1].Path != "b\ufffd" || string(r.Files[1].PathBytes) != "b\xff") {
 				t.Errorf("list: %v", r)
 			}
 			return err
@@ -340,7 +340,7 @@ func TestFilesWatch(t *testing.T) {
 		cancel()
 		return nil
 	})
-	if !errors.Is(err, sbxerr.Canceled) || !ready || len(events) != 1 || events[0].Path != "/p/x\ufffd" || events[0].Type != "create" {
+	if !errors.Is(err, sbxerr.Canceled) || !ready || len(events) != 1 || events[0].Path != "/p/x\ufffd" || string(events[0].PathBytes) != "/p/x\xff" || events[0].Type != "create" {
 		t.Errorf("%v, %v, %v", err, ready, events)
 	}
 	<-f.watching // the daemon's side ends with its caller

@@ -24,15 +24,18 @@ const (
 
 // FileInfo is one entry of a sandbox's file system.
 type FileInfo struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // absolute, or below the listed directory
-	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"` // "file", "directory", "symlink", "fifo", "socket", "device"
-	SizeBytes     int64                  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	Mode          uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"` // permission bits
-	Uid           uint32                 `protobuf:"varint,5,opt,name=uid,proto3" json:"uid,omitempty"`   // in the sandbox
-	Gid           uint32                 `protobuf:"varint,6,opt,name=gid,proto3" json:"gid,omitempty"`
-	ModifiedAt    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"` // of the years 1 to 9999: another is told as the nearest of these
-	Link          string                 `protobuf:"bytes,8,opt,name=link,proto3" json:"link,omitempty"`                               // target of a symlink; empty where a listing cannot read it, and for all else
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Path       string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // absolute, or below the listed directory
+	Type       string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"` // "file", "directory", "symlink", "fifo", "socket", "device"
+	SizeBytes  int64                  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	Mode       uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"` // permission bits
+	Uid        uint32                 `protobuf:"varint,5,opt,name=uid,proto3" json:"uid,omitempty"`   // in the sandbox
+	Gid        uint32                 `protobuf:"varint,6,opt,name=gid,proto3" json:"gid,omitempty"`
+	ModifiedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"` // of the years 1 to 9999: another is told as the nearest of these
+	Link       string                 `protobuf:"bytes,8,opt,name=link,proto3" json:"link,omitempty"`                               // target of a symlink; empty where a listing cannot read it, and for all else
+	// The path where it is not UTF-8, so that two of one path are told apart; else empty. No call
+	// takes it, and copies leave it out: such a file is worked on by a command.
+	PathBytes     []byte `protobuf:"bytes,9,opt,name=path_bytes,json=pathBytes,proto3" json:"path_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -121,6 +124,13 @@ func (x *FileInfo) GetLink() string {
 		return x.Link
 	}
 	return ""
+}
+
+func (x *FileInfo) GetPathBytes() []byte {
+	if x != nil {
+		return x.PathBytes
+	}
+	return nil
 }
 
 type StatRequest struct {
@@ -1149,7 +1159,8 @@ func (*WatchFilesResponse_Event) isWatchFilesResponse_Kind() {}
 type FileEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"` // "create", "write", "remove", "rename", "chmod", "overflow"
+	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`                            // "create", "write", "remove", "rename", "chmod", "overflow"
+	PathBytes     []byte                 `protobuf:"bytes,3,opt,name=path_bytes,json=pathBytes,proto3" json:"path_bytes,omitempty"` // as in FileInfo
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1196,6 +1207,13 @@ func (x *FileEvent) GetType() string {
 		return x.Type
 	}
 	return ""
+}
+
+func (x *FileEvent) GetPathBytes() []byte {
+	if x != nil {
+		return x.PathBytes
+	}
+	return nil
 }
 
 type CopyOutRequest struct {
@@ -1485,7 +1503,7 @@ var File_caisson_v1_file_proto protoreflect.FileDescriptor
 const file_caisson_v1_file_proto_rawDesc = "" +
 	"\n" +
 	"\x15caisson/v1/file.proto\x12\n" +
-	"caisson.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\x01\n" +
+	"caisson.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf9\x01\n" +
 	"\bFileInfo\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x1d\n" +
@@ -1496,7 +1514,9 @@ const file_caisson_v1_file_proto_rawDesc = "" +
 	"\x03gid\x18\x06 \x01(\rR\x03gid\x12;\n" +
 	"\vmodified_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"modifiedAt\x12\x12\n" +
-	"\x04link\x18\b \x01(\tR\x04link\"K\n" +
+	"\x04link\x18\b \x01(\tR\x04link\x12\x1d\n" +
+	"\n" +
+	"path_bytes\x18\t \x01(\fR\tpathBytes\"K\n" +
 	"\vStatRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
@@ -1558,10 +1578,12 @@ const file_caisson_v1_file_proto_rawDesc = "" +
 	"\x12WatchFilesResponse\x12\x16\n" +
 	"\x05ready\x18\x01 \x01(\bH\x00R\x05ready\x12-\n" +
 	"\x05event\x18\x02 \x01(\v2\x15.caisson.v1.FileEventH\x00R\x05eventB\x06\n" +
-	"\x04kind\"3\n" +
+	"\x04kind\"R\n" +
 	"\tFileEvent\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04type\x18\x02 \x01(\tR\x04type\"6\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12\x1d\n" +
+	"\n" +
+	"path_bytes\x18\x03 \x01(\fR\tpathBytes\"6\n" +
 	"\x0eCopyOutRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"'\n" +
