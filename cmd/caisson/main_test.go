@@ -335,6 +335,20 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestNoLog: a sandbox that tried nothing is told from one of which nothing is recorded.
+func TestNoLog(t *testing.T) {
+	for mode, warned := range map[string]bool{"none": true, "bridge": true, "allow": false} {
+		f := &servertest.Fake{
+			Details:   map[string]*runtime.Detail{"a": {Info: runtime.Info{ID: "a", Network: mode}}},
+			OnTraffic: func(string, bool) ([]runtime.TrafficEntry, error) { return nil, nil },
+		}
+		code, stdout, stderr := invoke(t, f, "", "policy", "log", "--json", "a")
+		if code != 0 || stdout != "" || (stderr != "") != warned || warned && !strings.Contains(stderr, fmt.Sprintf("mode %q", mode)) {
+			t.Errorf("%s: %d, %q, %q", mode, code, stdout, stderr)
+		}
+	}
+}
+
 func TestEmptyListsAreEmptyArrays(t *testing.T) {
 	for _, args := range []string{"ls --json", "image ls --json", "cleanup --json", "capabilities --json"} {
 		if code, stdout, stderr := invoke(t, &servertest.Fake{}, "", strings.Fields(args)...); code != 0 || stdout != "[]\n" {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net"
 	"strconv"
@@ -133,13 +134,31 @@ func (a *app) policyLogCommand() *cobra.Command {
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := &caissonv1.TrafficRequest{Ref: args[0], Follow: follow, Exec: exec}
-			return a.with(cmd.Context(), func(client *api.Client) error { return client.Traffic(cmd.Context(), req, a.printTraffic) })
+			return a.with(cmd.Context(), func(client *api.Client) error { return a.tellTraffic(cmd.Context(), client, req) })
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the sandbox has ended")
 	cmd.Flags().StringVar(&exec, "exec", "", "only what the command with this `ID` tried, as far as that is certain")
 	a.outputFlags(cmd)
 	return cmd
+}
+
+// tellTraffic prints what a sandbox tried, and where there is nothing to print as
+// nothing is recorded, that.
+func (a *app) tellTraffic(ctx context.Context, client *api.Client, req *caissonv1.TrafficRequest) error {
+	some := false
+	err := client.Traffic(ctx, req, func(t *caissonv1.TrafficResponse) error {
+		some = true
+		return a.printTraffic(t)
+	})
+	if err != nil || some || req.Follow {
+		return err
+	}
+	d, err := client.Inspect(ctx, &caissonv1.InspectRequest{Ref: req.Ref})
+	if mode := d.GetSandbox().GetNetwork(); mode == "none" || mode == "bridge" {
+		a.progress(fmt.Sprintf("caisson: warning: in the network mode %q no log is kept of what a sandbox tries", mode))
+	}
+	return err
 }
 
 func (a *app) printTraffic(t *caissonv1.TrafficResponse) error {

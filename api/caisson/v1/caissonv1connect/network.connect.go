@@ -57,7 +57,8 @@ type NetworkServiceClient interface {
 	// allowed what a sandbox reached.
 	LearnPolicy(context.Context, *connect.Request[v1.LearnPolicyRequest]) (*connect.Response[v1.LearnPolicyResponse], error)
 	// Traffic returns each attempt of a sandbox to reach something, the oldest
-	// first.
+	// first. In the modes "none" and "bridge" only what came to published ports is
+	// recorded.
 	Traffic(context.Context, *connect.Request[v1.TrafficRequest]) (*connect.ServerStreamForClient[v1.TrafficResponse], error)
 }
 
@@ -138,7 +139,8 @@ type NetworkServiceHandler interface {
 	// allowed what a sandbox reached.
 	LearnPolicy(context.Context, *connect.Request[v1.LearnPolicyRequest]) (*connect.Response[v1.LearnPolicyResponse], error)
 	// Traffic returns each attempt of a sandbox to reach something, the oldest
-	// first.
+	// first. In the modes "none" and "bridge" only what came to published ports is
+	// recorded.
 	Traffic(context.Context, *connect.Request[v1.TrafficRequest], *connect.ServerStream[v1.TrafficResponse]) error
 }
 
