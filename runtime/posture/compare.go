@@ -248,6 +248,7 @@ func compareLimits(w want) []Result {
 			r.OK = l.Hard <= d.Hard && l.Soft <= l.Hard
 		case d.Type == "RLIMIT_NOFILE":
 			r.OK = l.Hard == d.Hard && l.Soft <= l.Hard
+			r.Declared = fmt.Sprintf("up to %d:%d", d.Hard, d.Hard)
 		}
 		out = append(out, r)
 	}

@@ -22,6 +22,9 @@ func TestRecordedSandboxIsAsDeclared(t *testing.T) {
 			t.Errorf("two results are called %q", r.Name)
 		}
 		seen[r.Name] = true
+		if r.Name == "rlimit.RLIMIT_NOFILE" && (r.Declared != "up to 4096:4096" || r.Live != "4095:4096") { // which Go raised
+			t.Errorf("%+v reads like a difference", r)
+		}
 	}
 	if len(results) < 80 {
 		t.Errorf("only %d results", len(results))
