@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/runtime"
@@ -49,7 +50,11 @@ func (h hostDoctor) capabilities(context.Context) ([]runtime.Capability, error) 
 	if err != nil {
 		return nil, err
 	}
-	return doctor.Capabilities(host, runtime.MayRaiseLimits(), patient(h.config).Bridge.Ready()), nil
+	var bridge error
+	if why := patient(h.config).Bridge.Ready(); why != nil {
+		bridge = api.Explain(why) // for people
+	}
+	return doctor.Capabilities(host, runtime.MayRaiseLimits(), bridge), nil
 }
 
 func patient(c config.Config) doctor.Host {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,6 +74,22 @@ func TestNetworkRefusedAtStart(t *testing.T) {
 				t.Errorf("%s: %v has %q %d times", tt.text, err, w, n)
 			}
 		}
+	}
+}
+
+// TestCapabilitiesArePlain: why a mode is not offered is for people.
+func TestCapabilitiesArePlain(t *testing.T) {
+	list, err := hostDoctor{config: config.Default()}.capabilities(t.Context())
+	if err != nil {
+		t.Skip(err) // a host without cgroups
+	}
+	for _, c := range list {
+		if c.Detail == "" || strings.Contains(c.Detail, "netns.") {
+			t.Errorf("%+v", c)
+		}
+	}
+	if !slices.ContainsFunc(list, func(c runtime.Capability) bool { return c.Field == "network=bridge" && c.Support == "unsupported" }) {
+		t.Errorf("the mode bridge is offered: %+v", list)
 	}
 }
 
