@@ -338,6 +338,13 @@ func (p *pool) refill() {
 	}
 }
 
+// statsOf returns what p counts, with the image that its requests have.
+func (m *Manager) statsOf(p *pool) PoolStats {
+	st := p.stats()
+	st.Image = cmp.Or(st.Image, m.opts.Profiles[st.Profile].Image)
+	return st
+}
+
 func (p *pool) stats() PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -45,6 +45,16 @@ func TestPoolComplainsOnce(t *testing.T) {
 	}
 }
 
+// What a pool's requests get is told of a pool that names no image too.
+func TestPoolStatsNameTheImage(t *testing.T) {
+	f := newFixture(t)
+	for named, want := range map[string]string{"": f.Manager.opts.Profiles[DefaultProfile].Image, "other": "other"} {
+		if st := f.statsOf(&pool{cfg: PoolConfig{Image: named, Size: 1}}); st.Image != want || want == "" || st.Profile != DefaultProfile {
+			t.Errorf("image %q: %+v, want %q", named, st, want)
+		}
+	}
+}
+
 // A pool that shrinks ends what it no longer is to have.
 func TestPoolShrinks(t *testing.T) {
 	f := newFixture(t)

@@ -80,7 +80,7 @@ func (m *Manager) Stats(ctx context.Context) (Stats, error) {
 	}
 	st.Queued = int(m.making.queued.Load())
 	for _, p := range m.pools {
-		st.Pools = append(st.Pools, p.stats())
+		st.Pools = append(st.Pools, m.statsOf(p))
 	}
 	return st, nil
 }

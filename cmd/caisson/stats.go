@@ -54,7 +54,7 @@ func (a *app) statsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats",
 		Short: "Show what the daemon counts: sandboxes, commands, pools, traffic",
-		Long:  "Show what the daemon counts: sandboxes, commands, pools, and for each live sandbox\nof yours in the network modes allow and open what went through the gateway.",
+		Long:  "Show what the daemon counts: sandboxes, commands, pools, and for each live sandbox\nof yours in the network modes allow and open what went through the gateway.\n\nREADY of a pool is READY/TARGET+FILLING: the sandboxes that are ready, how many are to\nbe, and how many are being made. MISSES are requests that found none.",
 		Args:  exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(cmd.Context(), func(client *api.Client) error {

@@ -649,9 +649,9 @@ func (x *NetworkStats) GetEgress() *Egress {
 type PoolStats struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Profile       string                 `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
-	Image         string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
+	Image         string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"` // the profile's where the pool names none
 	Ready         int32                  `protobuf:"varint,3,opt,name=ready,proto3" json:"ready,omitempty"`
-	Filling       int32                  `protobuf:"varint,4,opt,name=filling,proto3" json:"filling,omitempty"`
+	Filling       int32                  `protobuf:"varint,4,opt,name=filling,proto3" json:"filling,omitempty"` // that are being made
 	Size          int32                  `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`
 	Hits          int64                  `protobuf:"varint,6,opt,name=hits,proto3" json:"hits,omitempty"`
 	Misses        int64                  `protobuf:"varint,7,opt,name=misses,proto3" json:"misses,omitempty"`
