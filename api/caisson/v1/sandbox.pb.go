@@ -162,8 +162,8 @@ type SandboxSpec struct {
 	Profile string                 `protobuf:"bytes,3,opt,name=profile,proto3" json:"profile,omitempty"` // empty is "strict"
 	User    string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`       // name, uid, or uid:gid; empty is the profile's
 	Env     []string               `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty"`         // K=V, of all its commands, added to the image's
-	// "none", "allow" or "open"; empty is "allow" where allow is given, else the
-	// profile's.
+	// "none", "allow", "open", or "bridge" where the operator offers it; empty is
+	// "allow" where allow is given, else the profile's.
 	Network string `protobuf:"bytes,6,opt,name=network,proto3" json:"network,omitempty"`
 	// HOST[:PORT][+PORT…][,private], instead of the profile's; without a port 80
 	// and 443. HOST is a name, *.NAME, an address or a CIDR.
