@@ -36,11 +36,19 @@ func resultOf(r *runtime.Result) *caissonv1.Result {
 		TimedOut: r.TimedOut, OomKilled: r.OOMKilled, PidsLimitHit: r.PIDsLimitHit,
 		StdoutBytes: r.StdoutBytes, StderrBytes: r.StderrBytes, Truncated: r.Truncated,
 		Duration: durationpb.New(r.Duration), Cpu: durationpb.New(r.CPU),
-		PeakMemoryBytes: r.PeakMemoryBytes, MaxRssBytes: r.MaxRSSBytes, CpuThrottledPeriods: r.ThrottledPeriods,
+		PeakMemoryBytes: counted(r.PeakMemoryBytes), MaxRssBytes: r.MaxRSSBytes, CpuThrottledPeriods: r.ThrottledPeriods,
 		Network: r.Network, Source: r.Source, Reason: string(r.Reason),
 		Stages: each(r.Stages, stagePB), Warnings: r.Warnings, ExecId: r.ExecID, Remaining: int64(r.Remaining),
 		Egress: egressPB(r.Egress), Learned: learnedPB(r.Learned),
 	}
+}
+
+// counted is n where it was counted: what runs has used some.
+func counted(n int64) *int64 {
+	if n == 0 {
+		return nil
+	}
+	return &n
 }
 
 func learnedPB(l *runtime.Learned) *caissonv1.Learned {

@@ -60,7 +60,7 @@ type usageLine struct {
 	DurationMS          float64 `json:"duration_ms"`
 	CPUMS               float64 `json:"cpu_ms"`
 	MaxRSSBytes         int64   `json:"max_rss_bytes"`
-	PeakMemoryBytes     int64   `json:"peak_memory_bytes"`
+	PeakMemoryBytes     *int64  `json:"peak_memory_bytes"`
 	CPUThrottledPeriods int64   `json:"cpu_throttled_periods"`
 }
 

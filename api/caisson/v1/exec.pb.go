@@ -1484,28 +1484,30 @@ func (*SignalExecResponse) Descriptor() ([]byte, []int) {
 
 // Result is how a command ended.
 type Result struct {
-	state               protoimpl.MessageState `protogen:"open.v1"`
-	SandboxId           string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	ExitCode            int32                  `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"` // 128+n on signal n, 124 on timeout, 126, 127
-	Signal              int32                  `protobuf:"varint,3,opt,name=signal,proto3" json:"signal,omitempty"`                     // 0: it exited by itself
-	TimedOut            bool                   `protobuf:"varint,4,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
-	OomKilled           bool                   `protobuf:"varint,5,opt,name=oom_killed,json=oomKilled,proto3" json:"oom_killed,omitempty"`
-	PidsLimitHit        bool                   `protobuf:"varint,6,opt,name=pids_limit_hit,json=pidsLimitHit,proto3" json:"pids_limit_hit,omitempty"`
-	StdoutBytes         int64                  `protobuf:"varint,7,opt,name=stdout_bytes,json=stdoutBytes,proto3" json:"stdout_bytes,omitempty"` // true totals, also past the limit
-	StderrBytes         int64                  `protobuf:"varint,8,opt,name=stderr_bytes,json=stderrBytes,proto3" json:"stderr_bytes,omitempty"`
-	Truncated           bool                   `protobuf:"varint,9,opt,name=truncated,proto3" json:"truncated,omitempty"`
-	Duration            *durationpb.Duration   `protobuf:"bytes,10,opt,name=duration,proto3" json:"duration,omitempty"`                                         // of the command
-	Cpu                 *durationpb.Duration   `protobuf:"bytes,11,opt,name=cpu,proto3" json:"cpu,omitempty"`                                                   // user and system, all processes
-	PeakMemoryBytes     int64                  `protobuf:"varint,12,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3" json:"peak_memory_bytes,omitempty"` // of the whole sandbox
-	MaxRssBytes         int64                  `protobuf:"varint,13,opt,name=max_rss_bytes,json=maxRssBytes,proto3" json:"max_rss_bytes,omitempty"`             // of the largest process
-	CpuThrottledPeriods int64                  `protobuf:"varint,14,opt,name=cpu_throttled_periods,json=cpuThrottledPeriods,proto3" json:"cpu_throttled_periods,omitempty"`
-	Network             string                 `protobuf:"bytes,15,opt,name=network,proto3" json:"network,omitempty"`
-	Source              string                 `protobuf:"bytes,16,opt,name=source,proto3" json:"source,omitempty"`               // "command" or "runtime"
-	Reason              string                 `protobuf:"bytes,17,opt,name=reason,proto3" json:"reason,omitempty"`               // "exited", "signaled", "timeout", "oom", "canceled", "lost"
-	Stages              []*Stage               `protobuf:"bytes,18,rep,name=stages,proto3" json:"stages,omitempty"`               // where the time went, in order
-	Warnings            []string               `protobuf:"bytes,19,rep,name=warnings,proto3" json:"warnings,omitempty"`           // what was clamped or reported, e.g. an rlimit
-	ExecId              string                 `protobuf:"bytes,20,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // of the command in the sandbox
-	Remaining           int64                  `protobuf:"varint,21,opt,name=remaining,proto3" json:"remaining,omitempty"`        // processes that went on running in the sandbox, by PID 1's word
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId    string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	ExitCode     int32                  `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"` // 128+n on signal n, 124 on timeout, 126, 127
+	Signal       int32                  `protobuf:"varint,3,opt,name=signal,proto3" json:"signal,omitempty"`                     // 0: it exited by itself
+	TimedOut     bool                   `protobuf:"varint,4,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
+	OomKilled    bool                   `protobuf:"varint,5,opt,name=oom_killed,json=oomKilled,proto3" json:"oom_killed,omitempty"`
+	PidsLimitHit bool                   `protobuf:"varint,6,opt,name=pids_limit_hit,json=pidsLimitHit,proto3" json:"pids_limit_hit,omitempty"`
+	StdoutBytes  int64                  `protobuf:"varint,7,opt,name=stdout_bytes,json=stdoutBytes,proto3" json:"stdout_bytes,omitempty"` // true totals, also past the limit
+	StderrBytes  int64                  `protobuf:"varint,8,opt,name=stderr_bytes,json=stderrBytes,proto3" json:"stderr_bytes,omitempty"`
+	Truncated    bool                   `protobuf:"varint,9,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	Duration     *durationpb.Duration   `protobuf:"bytes,10,opt,name=duration,proto3" json:"duration,omitempty"` // of the command
+	Cpu          *durationpb.Duration   `protobuf:"bytes,11,opt,name=cpu,proto3" json:"cpu,omitempty"`           // user and system, all processes
+	// Of the whole sandbox, or of a command with limits of its own. Absent where it is not
+	// counted, as of other commands of a session.
+	PeakMemoryBytes     *int64   `protobuf:"varint,12,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3,oneof" json:"peak_memory_bytes,omitempty"`
+	MaxRssBytes         int64    `protobuf:"varint,13,opt,name=max_rss_bytes,json=maxRssBytes,proto3" json:"max_rss_bytes,omitempty"` // of the largest process
+	CpuThrottledPeriods int64    `protobuf:"varint,14,opt,name=cpu_throttled_periods,json=cpuThrottledPeriods,proto3" json:"cpu_throttled_periods,omitempty"`
+	Network             string   `protobuf:"bytes,15,opt,name=network,proto3" json:"network,omitempty"`
+	Source              string   `protobuf:"bytes,16,opt,name=source,proto3" json:"source,omitempty"`               // "command" or "runtime"
+	Reason              string   `protobuf:"bytes,17,opt,name=reason,proto3" json:"reason,omitempty"`               // "exited", "signaled", "timeout", "oom", "canceled", "lost"
+	Stages              []*Stage `protobuf:"bytes,18,rep,name=stages,proto3" json:"stages,omitempty"`               // where the time went, in order
+	Warnings            []string `protobuf:"bytes,19,rep,name=warnings,proto3" json:"warnings,omitempty"`           // what was clamped or reported, e.g. an rlimit
+	ExecId              string   `protobuf:"bytes,20,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // of the command in the sandbox
+	Remaining           int64    `protobuf:"varint,21,opt,name=remaining,proto3" json:"remaining,omitempty"`        // processes that went on running in the sandbox, by PID 1's word
 	// Of the sandbox so far; absent without a network. After Run it is complete. After
 	// a command of a session it is what was told by then: connections that are over
 	// some milliseconds after their end, open ones every two seconds.
@@ -1623,8 +1625,8 @@ func (x *Result) GetCpu() *durationpb.Duration {
 }
 
 func (x *Result) GetPeakMemoryBytes() int64 {
-	if x != nil {
-		return x.PeakMemoryBytes
+	if x != nil && x.PeakMemoryBytes != nil {
+		return *x.PeakMemoryBytes
 	}
 	return 0
 }
@@ -2035,7 +2037,7 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x04exec\x18\x02 \x01(\tR\x04exec\x12\x16\n" +
 	"\x06signal\x18\x03 \x01(\x05R\x06signal\x12\x10\n" +
 	"\x03all\x18\x04 \x01(\bR\x03all\"\x14\n" +
-	"\x12SignalExecResponse\"\xad\x06\n" +
+	"\x12SignalExecResponse\"\xc8\x06\n" +
 	"\x06Result\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1b\n" +
@@ -2050,8 +2052,8 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\ttruncated\x18\t \x01(\bR\ttruncated\x125\n" +
 	"\bduration\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\bduration\x12+\n" +
-	"\x03cpu\x18\v \x01(\v2\x19.google.protobuf.DurationR\x03cpu\x12*\n" +
-	"\x11peak_memory_bytes\x18\f \x01(\x03R\x0fpeakMemoryBytes\x12\"\n" +
+	"\x03cpu\x18\v \x01(\v2\x19.google.protobuf.DurationR\x03cpu\x12/\n" +
+	"\x11peak_memory_bytes\x18\f \x01(\x03H\x00R\x0fpeakMemoryBytes\x88\x01\x01\x12\"\n" +
 	"\rmax_rss_bytes\x18\r \x01(\x03R\vmaxRssBytes\x122\n" +
 	"\x15cpu_throttled_periods\x18\x0e \x01(\x03R\x13cpuThrottledPeriods\x12\x18\n" +
 	"\anetwork\x18\x0f \x01(\tR\anetwork\x12\x16\n" +
@@ -2062,7 +2064,8 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\aexec_id\x18\x14 \x01(\tR\x06execId\x12\x1c\n" +
 	"\tremaining\x18\x15 \x01(\x03R\tremaining\x12*\n" +
 	"\x06egress\x18\x16 \x01(\v2\x12.caisson.v1.EgressR\x06egress\x12-\n" +
-	"\alearned\x18\x17 \x01(\v2\x13.caisson.v1.LearnedR\alearned\";\n" +
+	"\alearned\x18\x17 \x01(\v2\x13.caisson.v1.LearnedR\alearnedB\x14\n" +
+	"\x12_peak_memory_bytes\";\n" +
 	"\aLearned\x12\x14\n" +
 	"\x05rules\x18\x01 \x03(\tR\x05rules\x12\x1a\n" +
 	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"\x96\x02\n" +
@@ -2206,6 +2209,7 @@ func file_caisson_v1_exec_proto_init() {
 		(*StreamExecResponse_StderrSkipped)(nil),
 		(*StreamExecResponse_OutputMoved)(nil),
 	}
+	file_caisson_v1_exec_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
