@@ -155,7 +155,7 @@ func (a *app) tellTraffic(ctx context.Context, client *api.Client, req *caissonv
 		return err
 	}
 	d, err := client.Inspect(ctx, &caissonv1.InspectRequest{Ref: req.Ref})
-	if mode := d.GetSandbox().GetNetwork(); mode == "none" || mode == "bridge" {
+	if mode := d.GetSandbox().GetNetwork(); mode == "none" {
 		a.progress(fmt.Sprintf("caisson: warning: in the network mode %q no log is kept of what a sandbox tries", mode))
 	}
 	return err

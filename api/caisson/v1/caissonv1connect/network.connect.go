@@ -57,8 +57,7 @@ type NetworkServiceClient interface {
 	// allowed what a sandbox reached.
 	LearnPolicy(context.Context, *connect.Request[v1.LearnPolicyRequest]) (*connect.Response[v1.LearnPolicyResponse], error)
 	// Traffic returns each attempt of a sandbox to reach something, the oldest
-	// first. In the modes "none" and "bridge" only what came to published ports is
-	// recorded.
+	// first. In the mode "none" only what came to published ports is recorded.
 	Traffic(context.Context, *connect.Request[v1.TrafficRequest]) (*connect.ServerStreamForClient[v1.TrafficResponse], error)
 }
 
@@ -139,8 +138,7 @@ type NetworkServiceHandler interface {
 	// allowed what a sandbox reached.
 	LearnPolicy(context.Context, *connect.Request[v1.LearnPolicyRequest]) (*connect.Response[v1.LearnPolicyResponse], error)
 	// Traffic returns each attempt of a sandbox to reach something, the oldest
-	// first. In the modes "none" and "bridge" only what came to published ports is
-	// recorded.
+	// first. In the mode "none" only what came to published ports is recorded.
 	Traffic(context.Context, *connect.Request[v1.TrafficRequest], *connect.ServerStream[v1.TrafficResponse]) error
 }
 
