@@ -100,6 +100,47 @@ func TestCleanup(t *testing.T) {
 	}
 }
 
+// TestCleanupOfWhatEnded: what an ended sandbox does not keep, and what was not freed
+// with its end, goes without it.
+func TestCleanupOfWhatEnded(t *testing.T) {
+	for name, restarted := range map[string]bool{"by its daemon": false, "by the next one": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			ctx := callerContext(t)
+			f.engine.fail = map[string]error{"delete": errInjected}
+			id := f.start(t, request("out:told", "exit:3")).ID
+			f.over(t, id)
+			f.engine.fail = nil
+			if restarted {
+				f.KeepOnExit()
+				if err := f.drain(ctx); err != nil {
+					t.Error(err)
+				}
+				f = f.next(t)
+				f.recover(t, 1)
+			}
+			for _, removed := range []bool{false, true} {
+				want := []Leftover{{Kind: "remains", ID: id, Reason: "its sandbox has ended, and stays with its output only", Removed: removed}}
+				if got, err := f.Cleanup(ctx, !removed); err != nil || !slices.Equal(got, want) {
+					t.Errorf("cleanup: %+v, %v", got, err)
+				}
+			}
+			if got, err := f.Cleanup(ctx, false); err != nil || len(got) > 0 {
+				t.Errorf("a second cleanup: %+v, %v", got, err)
+			}
+			held, err := f.blocks.Held(id)
+			if containers, _ := f.engine.Containers(ctx); err != nil || len(held)+len(containers) > 0 {
+				t.Errorf("it holds %v, and there are %v, %v", held, containers, err)
+			}
+			f.wantEnded(t, id, 3, ReasonExited, "told")
+			if _, err := f.Remove(ctx, id, false); err != nil {
+				t.Error(err)
+			}
+			f.wantNothingLeft(t)
+		})
+	}
+}
+
 func (f *fixture) mustFind(t *testing.T, ref string) *sandbox {
 	t.Helper()
 	s, err := f.find(callerContext(t), ref)

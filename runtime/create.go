@@ -190,8 +190,10 @@ func closeHeld(held []pid1.Held) error {
 func (m *Manager) destroy(ctx context.Context, s *sandbox) error {
 	s.removal.Do(func() {
 		s.setState(StateRemoving)
+		s.stripping.Lock()
+		defer s.stripping.Unlock()
 		stages := m.stages
-		if s.stripped {
+		if s.kept().Stripped {
 			stages = stages[:keptStages]
 		}
 		s.removeErr = errors.Join(s.closeHandles(), s.closeExecs(), m.removeStages(ctx, s.id, stages))

@@ -10,8 +10,9 @@ import (
 )
 
 // Cleanup finds what belongs to this daemon and to no live sandbox, and
-// removes it unless dryRun is set. What is not this daemon's is never looked
-// at: everything is found by its place or its containerd namespace.
+// removes it unless dryRun is set. Of a sandbox that has ended that is what it
+// does not keep. What is not this daemon's is never looked at: everything is
+// found by its place or its containerd namespace.
 func (m *Manager) Cleanup(ctx context.Context, dryRun bool) ([]Leftover, error) {
 	defer m.Busy()()
 	if err := m.permit(ctx, peer.Grant.CheckAdmin); err != nil {
@@ -33,16 +34,29 @@ func (m *Manager) Cleanup(ctx context.Context, dryRun bool) ([]Leftover, error) 
 }
 
 func (m *Manager) removeLeftover(ctx context.Context, l Leftover) error {
-	if l.Kind == "snapshot" {
+	switch l.Kind {
+	case kindSnapshot:
 		return m.images.ReleaseView(ctx, l.ID)
+	case kindRemains:
+		if s := m.byID(l.ID); s != nil { // else it was removed meanwhile, whole
+			return m.strip(ctx, s)
+		}
+		return nil
 	}
 	return m.teardown(ctx, l.ID, 0)
 }
 
-// leftovers lists half-made and orphaned sandboxes once each, whatever it is
-// that is left of them, and then views of images that nobody needs.
+// The kinds of what is not removed as a sandbox of which nothing is known.
+const (
+	kindRemains  = "remains" // of a sandbox that ended
+	kindSnapshot = "snapshot"
+)
+
+// leftovers lists what ended sandboxes still hold, half-made and orphaned sandboxes
+// once each, whatever it is that is left of them, and then views of images that
+// nobody needs.
 func (m *Manager) leftovers(ctx context.Context) ([]Leftover, error) {
-	found := []Leftover{}
+	found := m.remains()
 	var errs []error
 	seen := map[string]bool{}
 	for _, source := range []struct {
@@ -69,11 +83,25 @@ func (m *Manager) leftovers(ctx context.Context) ([]Leftover, error) {
 	return append(found, views...), errors.Join(append(errs, err)...)
 }
 
-func (m *Manager) known(id string) bool {
+// remains lists the ended sandboxes that hold more than they keep: the daemon was
+// killed before it freed that, or could not.
+func (m *Manager) remains() []Leftover {
+	found := []Leftover{}
+	for _, s := range m.all() {
+		if s.retired() && !s.kept().Stripped {
+			found = append(found, Leftover{Kind: kindRemains, ID: s.id, Reason: "its sandbox has ended, and stays with its output only"})
+		}
+	}
+	return found
+}
+
+func (m *Manager) known(id string) bool { return m.byID(id) != nil }
+
+// byID returns the sandbox with this ID, nil where there is none.
+func (m *Manager) byID(id string) *sandbox {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	_, ok := m.sandboxes[id]
-	return ok
+	return m.sandboxes[id]
 }
 
 func (m *Manager) unusedViews(ctx context.Context) ([]Leftover, error) {
@@ -97,7 +125,7 @@ func (m *Manager) unusedViews(ctx context.Context) ([]Leftover, error) {
 	var found []Leftover
 	for _, v := range views {
 		if !slices.Contains(needed, v) {
-			found = append(found, Leftover{Kind: "snapshot", ID: v, Reason: "no image and no sandbox needs it"})
+			found = append(found, Leftover{Kind: kindSnapshot, ID: v, Reason: "no image and no sandbox needs it"})
 		}
 	}
 	return found, nil

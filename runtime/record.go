@@ -75,6 +75,7 @@ type record struct {
 	Warnings []string  `json:"warnings"`
 	Stages   []Stage   `json:"stages"`
 	ExitedAt time.Time `json:"exited_at"` // zero while it lives
+	Stripped bool      `json:"stripped"`  // it holds nothing but what it keeps after its end
 }
 
 // execRecord is what is kept of one command.

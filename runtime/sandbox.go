@@ -73,8 +73,8 @@ type sandbox struct {
 	ended chan struct{} // closed when all its processes ended and all results are known
 	gone  chan struct{} // closed when nothing is left of the sandbox
 
-	dead      sync.Once // over the end of all processes
-	stripped  bool      // only what an ended sandbox keeps is left; set before ended is closed
+	dead      sync.Once  // over the end of all processes
+	stripping sync.Mutex // held while what an ended sandbox does not keep goes, by itself or with the rest
 	removal   sync.Once
 	removeErr error // of the removal
 }

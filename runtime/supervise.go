@@ -36,7 +36,7 @@ func (m *Manager) supervise(ctx context.Context, s *sandbox) {
 		close(s.ended)
 		return
 	}
-	m.strip(ctx, s)
+	_ = m.strip(ctx, s) // removal tries again
 	close(s.ended)
 	for _, e := range s.executions() { // who reads has time: what is left to read costs little
 		<-e.left()
@@ -113,17 +113,27 @@ func (m *Manager) kill(s *sandbox) {
 func (m *Manager) retire(ctx context.Context, s *sandbox) {
 	s.update(func() { s.record.ExitedAt = time.Now().Round(0) })
 	m.keepRecord(s)
-	m.strip(ctx, s)
+	_ = m.strip(ctx, s) // Cleanup and removal try again
 	s.setState(StateExited)
 }
 
-// strip frees all of an ended sandbox but its record and its output.
-func (m *Manager) strip(ctx context.Context, s *sandbox) {
-	if err := errors.Join(s.closeHandles(), m.teardown(ctx, s.id, keptStages)); err != nil { // removal tries again
-		m.log.Error("strip sandbox", "sandbox", s.id, "err", err)
-		return
+// strip frees all of an ended sandbox but its record and its output, and logs what
+// fails. One that is being removed is left to that.
+func (m *Manager) strip(ctx context.Context, s *sandbox) error {
+	s.stripping.Lock()
+	defer s.stripping.Unlock()
+	if s.kept().Stripped || s.info().State == StateRemoving {
+		return nil
 	}
-	s.stripped = true
+	if err := errors.Join(s.closeHandles(), m.teardown(ctx, s.id, keptStages)); err != nil {
+		m.log.Error("strip sandbox", "sandbox", s.id, "err", err)
+		return err
+	}
+	s.update(func() { s.record.Stripped = true })
+	if s.kept().outlives() {
+		m.keepRecord(s)
+	}
+	return nil
 }
 
 // keepRecord writes the record of s as it is now. A failure is logged: the

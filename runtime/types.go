@@ -260,7 +260,7 @@ type PostureCheck struct {
 
 // Leftover is something of this daemon's that no live sandbox owns.
 type Leftover struct {
-	Kind    string // "sandbox", "container", "cgroup", "mount", "directory", "snapshot"
+	Kind    string // "remains" of a sandbox that ended, "sandbox", "container", "cgroup", "output", "snapshot"
 	ID      string
 	Reason  string
 	Removed bool

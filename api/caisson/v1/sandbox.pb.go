@@ -2372,7 +2372,7 @@ func (x *CleanupResponse) GetLeftovers() []*Leftover {
 // Leftover is something of the daemon's that no live sandbox owns.
 type Leftover struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // "sandbox", "container", "cgroup", "mount", "directory", "snapshot"
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // "remains" of a sandbox that ended, "sandbox", "container", "cgroup", "output", "snapshot"
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Removed       bool                   `protobuf:"varint,4,opt,name=removed,proto3" json:"removed,omitempty"`
