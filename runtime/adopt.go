@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -29,6 +30,8 @@ func (m *Manager) know(ctx context.Context, id string) (*sandbox, error) {
 		return nil, sbxerr.New(sbxerr.State, "runtime.adopt", "it waited in a pool")
 	case !r.Ready:
 		return nil, sbxerr.New(sbxerr.State, "runtime.adopt", "it was not finished")
+	case r.Removing:
+		return nil, sbxerr.New(sbxerr.State, "runtime.adopt", "it was being removed")
 	}
 	s := m.newSandbox(nil, r)
 	s.state, s.stages, s.warnings, s.block = StateAdopting, r.Stages, r.Warnings, idblock.Block{Base: r.HostIDBase}
@@ -39,7 +42,11 @@ func (m *Manager) know(ctx context.Context, id string) (*sandbox, error) {
 	if !r.ExitedAt.IsZero() {
 		open = m.adoptExited
 	}
-	if err := open(ctx, s); err != nil {
+	err = open(ctx, s)
+	if errors.Is(err, errProcessEnded) && r.outlives() {
+		err = m.adoptEnded(ctx, s)
+	}
+	if err != nil {
 		m.disregard(s)
 		return nil, err
 	}
@@ -47,14 +54,36 @@ func (m *Manager) know(ctx context.Context, id string) (*sandbox, error) {
 }
 
 // adoptExited goes on with what is kept of an ended sandbox.
-func (m *Manager) adoptExited(_ context.Context, s *sandbox) error {
-	if _, err := m.loadExecs(s, nil); err != nil {
+func (m *Manager) adoptExited(ctx context.Context, s *sandbox) error {
+	if _, err := m.loadExecs(ctx, s, nil); err != nil {
 		return err
 	}
+	s.settleExited()
+	return nil
+}
+
+// settleExited makes s one that has ended, as retire does.
+func (s *sandbox) settleExited() {
 	s.end(errMainEnded)
+	s.setState(StateExited)
 	close(s.ended)
 	close(s.made)
-	s.setState(StateExited)
+}
+
+// adoptEnded goes on with what is kept of a sandbox that ended while no daemon was
+// there to see it, or to keep that it did.
+func (m *Manager) adoptEnded(ctx context.Context, s *sandbox) error {
+	if _, err := m.loadExecs(ctx, s, nil); err != nil {
+		return err
+	}
+	at := time.Now().Round(0)
+	if main := s.execs[s.kept().Main]; main != nil && !main.record.EndedAt.IsZero() {
+		at = main.record.EndedAt
+	}
+	s.update(func() { s.record.ExitedAt = at })
+	m.keepRecord(s)
+	m.log.Info("a sandbox of an earlier daemon has ended", "sandbox", s.id)
+	s.settleExited()
 	return nil
 }
 
@@ -62,10 +91,13 @@ func (m *Manager) adoptExited(_ context.Context, s *sandbox) error {
 func (m *Manager) adoptLive(ctx context.Context, s *sandbox, atOnce slots) error {
 	m.republish(ctx, s)
 	held, err := m.connect(ctx, s, adoptTimeout)
+	if err != nil && s.process.ended() {
+		return errors.Join(errProcessEnded, err)
+	}
 	if err != nil {
 		return err
 	}
-	running, err := m.loadExecs(s, held)
+	running, err := m.loadExecs(ctx, s, held)
 	if err != nil {
 		return err
 	}
@@ -97,12 +129,33 @@ func (m *Manager) adoptLive(ctx context.Context, s *sandbox, atOnce slots) error
 		}
 		go m.watch(context.WithoutCancel(ctx), e)
 	}
-	if r := s.kept(); r.Main != 0 && !r.Detached { // its caller's connection ended with the earlier daemon
-		s.end(errCallerLeft)
+	if over := s.overBefore(); over != nil {
+		s.end(over)
 	}
 	s.rearm()
 	return nil
 }
+
+// overBefore is why a sandbox that is for one command ends now that an earlier
+// daemon did, nil where it does not.
+func (s *sandbox) overBefore() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.record
+	switch main := s.execs[r.Main]; {
+	case !r.forCommand():
+		return nil
+	case !r.Detached: // its caller's connection ended with the earlier daemon
+		return errCallerLeft
+	case main == nil || main.isDone():
+		return errMainEnded
+	}
+	return nil
+}
+
+// forCommand reports whether a sandbox is for one command, which may not have a
+// number yet.
+func (r record) forCommand() bool { return r.Main != 0 || len(r.MainArgs) > 0 }
 
 // compare finds the cgroups of the running commands, and whether the live sandbox
 // is as it was declared.
@@ -167,15 +220,15 @@ func (m *Manager) withGroup(s *sandbox, do func(freezer) error) error {
 // frozen one is let go on for it.
 func (m *Manager) reopen(ctx context.Context, s *sandbox) error {
 	r := s.kept()
-	var spec specs.Spec
-	if err := readJSON(m.paths.spec(s.id), &spec); err != nil {
-		return err
-	}
 	process, err := openKnown(r.PID, r.PIDBegan)
 	if err != nil {
 		return err
 	}
+	var spec specs.Spec
 	s.update(func() { s.process, s.spec = process, &spec })
+	if err := readJSON(m.paths.spec(s.id), &spec); err != nil {
+		return err
+	}
 	s.listener, err = pid1.Listen(m.paths.init(s.id), int(r.HostIDBase+r.User.UID), int(r.HostIDBase+r.User.GID))
 	if err != nil {
 		return err
@@ -190,8 +243,8 @@ func (m *Manager) reopen(ctx context.Context, s *sandbox) error {
 
 // loadExecs goes on with the commands of s: with those that ended as they are
 // kept, with those that PID 1 holds where they are. It returns the latter. One
-// that neither knows of is lost.
-func (m *Manager) loadExecs(s *sandbox, held []pid1.Held) (running []*execution, err error) {
+// that neither knows of is lost, unless an earlier daemon kept how it ended.
+func (m *Manager) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held) (running []*execution, err error) {
 	byNumber := map[uint32]pid1.Held{}
 	for _, h := range held {
 		byNumber[h.Exec.Number()] = h
@@ -220,8 +273,12 @@ func (m *Manager) loadExecs(s *sandbox, held []pid1.Held) (running []*execution,
 		case known:
 			e.take(h)
 			running = append(running, e)
+		case r.Ending != nil:
+			m.completeEnding(ctx, e)
+			s.passed(e)
+			e.finish()
 		default:
-			e.record.Result = lostResult(s, e, "the daemon ended while the command was started or ended")
+			e.record.Result = lostResult(s, e, "no daemon saw how the command ended, or that it began")
 			s.passed(e)
 			e.finish()
 		}
@@ -231,7 +288,34 @@ func (m *Manager) loadExecs(s *sandbox, held []pid1.Held) (running []*execution,
 	for _, h := range byNumber { // of which there is no record: nobody can ask for it
 		errs = append(errs, disown(h))
 	}
-	return running, errors.Join(append(errs, err)...)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, err
+	}
+	return running, m.loseMain(s)
+}
+
+// loseMain notes the command of a detached run whose daemon ended before it noted
+// that itself: whoever asks for it is to hear that it never ran.
+func (m *Manager) loseMain(s *sandbox) error {
+	r := s.kept()
+	if !r.Detached || s.execs[r.Main] != nil {
+		return nil
+	}
+	e, err := m.loadExec(s, execRecord{
+		Number: s.lastExec + 1, Args: r.MainArgs, Detached: true, OutputLimit: DefaultOutputLimit, Began: now(), StartedAt: time.Now().Round(0),
+	})
+	if err != nil {
+		return err
+	}
+	e.record.Result = lostResult(s, e, "the daemon ended before it started the command")
+	if err := s.log.Put(e.number(), e.record); err != nil {
+		return err
+	}
+	s.update(func() { s.execs[e.number()], s.lastExec, s.record.Main = e, e.number(), e.number() })
+	s.passed(e)
+	e.finish()
+	m.keepRecord(s)
+	return nil
 }
 
 func (m *Manager) loadExec(s *sandbox, r execRecord) (*execution, error) {

@@ -3,11 +3,14 @@ package runtime
 import (
 	"bytes"
 	"context"
+	"errors"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/idblock"
+	"github.com/caisson-run/caisson/runtime/pid1"
 )
 
 // next is the daemon that comes after f.
@@ -24,6 +27,26 @@ func (f *fixture) next(t testing.TB) *fixture {
 	n.withoutRoot()
 	t.Cleanup(func() { n.end(t) })
 	return n
+}
+
+// die ends the daemon f as a kill would, with the PID 1 of the sandbox id.
+func (f *fixture) die(t testing.TB, id string) {
+	t.Helper()
+	f.KeepOnExit()
+	if err := f.drain(callerContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := readRecord(f.paths.record(id), f.boot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "PID 1 has ended", func() bool {
+		p, err := openKnown(r.PID, r.PIDBegan)
+		if err == nil {
+			err = p.close()
+		}
+		return errors.Is(err, errProcessEnded)
+	})
 }
 
 // recover has f go on with what is there, and expects as many sandboxes.
@@ -52,5 +75,131 @@ func (f *fixture) wantEnded(t *testing.T, id string, code int, reason Reason, ou
 	}
 	if r := f.mustFind(t, id).kept(); r.Main != 0 && info.Result != e.Result {
 		t.Errorf("the sandbox ended with %+v", info.Result)
+	}
+}
+
+// TestEndedWithoutDaemon: what ends while no daemon sees it is known to the next
+// ones, with its output, until it is removed.
+func TestEndedWithoutDaemon(t *testing.T) {
+	for name, detached := range map[string]bool{"a session": false, "a detached run": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			id := f.commandIn(t, detached, "out:told", "hang")
+			eventually(t, "it writes", func() bool { return f.mustFind(t, id).executions()[0].info().StdoutBytes == 4 })
+			f.die(t, id)
+			for range 2 {
+				n := f.next(t)
+				n.recover(t, 1)
+				n.wantEnded(t, id, exitKilled, ReasonLost, "told")
+				if _, err := n.Cleanup(callerContext(t), false); err != nil {
+					t.Error(err)
+				}
+				n.KeepOnExit()
+				if err := n.drain(callerContext(t)); err != nil {
+					t.Error(err)
+				}
+				f = n
+			}
+			n := f.next(t)
+			n.recover(t, 1)
+			if _, err := n.Remove(callerContext(t), id, false); err != nil {
+				t.Error(err)
+			}
+			n.wantNothingLeft(t)
+		})
+	}
+}
+
+// TestEndingIsKept: how a detached command ended is known to the next daemon, also
+// where PID 1 has ended and the result was still to be put together.
+func TestEndingIsKept(t *testing.T) {
+	f := newFixture(t)
+	id := f.commandIn(t, true, "out:told", "hang")
+	e := f.mustFind(t, id).executions()[0]
+	eventually(t, "it writes", func() bool { return e.info().StdoutBytes == 4 })
+	f.keepEnding(e, ending{exit: pid1.Exit{Code: 3, MaxRSSBytes: 7}, known: true, reason: ReasonExited}, time.Minute)
+	f.die(t, id)
+	for range 2 {
+		n := f.next(t)
+		n.recover(t, 1)
+		n.wantEnded(t, id, 3, ReasonExited, "told")
+		info, err := n.Wait(callerContext(t), id)
+		if r := info.Result; err != nil || r.Duration != time.Minute || r.MaxRSSBytes != 7 || r.PeakMemoryBytes != 4096 || r.StdoutBytes != 4 || len(r.Warnings) > 0 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if _, err := n.Cleanup(callerContext(t), false); err != nil {
+			t.Error(err)
+		}
+		n.KeepOnExit()
+		if err := n.drain(callerContext(t)); err != nil {
+			t.Error(err)
+		}
+		f = n
+	}
+	n := f.next(t)
+	n.recover(t, 1)
+}
+
+// TestRunThatNeverBegan: a detached run whose daemon ended before its command was
+// admitted has ended, and says that the command is lost.
+func TestRunThatNeverBegan(t *testing.T) {
+	for name, number := range map[string]uint32{"its number was kept": 1, "its number was not kept": 0} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			id := f.start(t, request("hang")).ID
+			f.die(t, id)
+			r, err := readRecord(f.paths.record(id), f.boot)
+			r.Main = number
+			if err := errors.Join(err, writeRecord(f.paths.record(id), r), os.Truncate(f.paths.execs(id), 0)); err != nil {
+				t.Fatal(err)
+			}
+			n := f.next(t)
+			n.recover(t, 1)
+			n.wantEnded(t, id, exitKilled, ReasonLost, "")
+		})
+	}
+}
+
+// TestOverBefore: what is for one command ends where that cannot end any more.
+func TestOverBefore(t *testing.T) {
+	for name, tt := range map[string]struct {
+		r    record
+		done bool
+		want error
+	}{
+		"a session":                          {record{}, false, nil},
+		"a run, for its caller":              {record{Main: 1}, false, errCallerLeft},
+		"a run that has not begun":           {record{MainArgs: []string{"true"}}, false, errCallerLeft},
+		"a detached run":                     {record{Main: 1, Detached: true}, false, nil},
+		"a detached run that is over":        {record{Main: 1, Detached: true}, true, errMainEnded},
+		"a detached run without its command": {record{Main: 2, MainArgs: []string{"true"}, Detached: true}, false, errMainEnded},
+		"a detached run that has not begun":  {record{MainArgs: []string{"true"}, Detached: true}, false, errMainEnded},
+	} {
+		s := &sandbox{record: tt.r}
+		e := newExecution(s, execRecord{Number: 1}, nil, nil)
+		s.execs = map[uint32]*execution{1: e}
+		if tt.done {
+			close(e.done)
+		}
+		if got := s.overBefore(); !errors.Is(got, tt.want) {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// TestRemovalIsKept: what does not stay when it has ended is not taken for something
+// that ended by itself.
+func TestRemovalIsKept(t *testing.T) {
+	f := newFixture(t)
+	f.engine.fail = map[string]error{"delete": errInjected}
+	id := f.session(t, CreateRequest{}).ID
+	if _, err := f.Remove(callerContext(t), id, true); !errors.Is(err, errInjected) {
+		t.Error(err)
+	}
+	f.engine.fail = nil
+	n := f.next(t)
+	n.recover(t, 0)
+	if left, err := n.Cleanup(callerContext(t), false); err != nil || len(left) != 1 {
+		t.Errorf("left %+v, %v", left, err)
 	}
 }

@@ -61,11 +61,11 @@ func (m *Manager) egressOf(r record) *EgressCounters {
 }
 
 // networkFailure is why nothing of a sandbox gets out at the moment, or in, where
-// it publishes; nil while it is served, or has nothing to do with the gateway. In the
-// mode bridge it is why nothing is recorded.
+// it publishes; nil while it is served, has nothing to do with the gateway, or is an
+// earlier daemon's that has not come back. In the mode bridge it is why nothing is recorded.
 func (m *Manager) networkFailure(s *sandbox) error {
 	r := s.kept()
-	if m.opts.Egress == nil || s.isOver() || !counts(r.Network) && len(r.Ports)+len(r.Exposed) == 0 {
+	if m.opts.Egress == nil || s.isOver() || s.awaited() || !counts(r.Network) && len(r.Ports)+len(r.Exposed) == 0 {
 		return nil
 	}
 	v, ok := m.opts.Egress.View(r.ID)

@@ -27,6 +27,7 @@ func (m *Manager) watch(ctx context.Context, e *execution) {
 	}
 	duration := time.Duration(now() - e.record.Began)
 	if e.s.isMain(e) { // the result counts all that it started, so that ends first
+		m.keepEnding(e, ending, duration)
 		m.endProcesses(ctx, e.s)
 	}
 	m.settle(ctx, e)

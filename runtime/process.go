@@ -29,23 +29,37 @@ func openProcess(pid int) (*process, error) {
 	return &process{pid: pid, file: os.NewFile(uintptr(fd), fmt.Sprintf("pidfd %d", pid))}, nil
 }
 
+// errProcessEnded is why nobody goes on with a process that is no more.
+var errProcessEnded = errors.New("it has ended")
+
 // openKnown opens the process that had this pid and began at this tick of the
-// host's clock. One that ended is an error, also where its pid is another's now.
+// host's clock. One that ended is errProcessEnded, also where its pid is another's
+// now.
 func openKnown(pid int, began uint64) (*process, error) {
 	const op = "runtime.process"
 	p, err := openProcess(pid)
 	if err != nil {
-		return nil, err
+		return nil, sbxerr.Wrap(sbxerr.Init, op, orProcessEnded(err))
 	}
 	state, at, err := processStat(pid) // of the process that p holds, or of nothing that began then
 	switch {
 	case err != nil:
+		err = orProcessEnded(err)
 	case state == 'Z' || state == 'X' || at != began:
-		err = errors.New("it has ended")
+		err = errProcessEnded
 	default:
 		return p, nil
 	}
 	return nil, sbxerr.Wrap(sbxerr.Init, op, errors.Join(fmt.Errorf("open process %d: %w", pid, err), p.close()))
+}
+
+// orProcessEnded adds to an error that there is no process with the pid, where it
+// says so: pidfd_open(2) says EINVAL, or ENOENT, of one that is a thread's by now.
+func orProcessEnded(err error) error {
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("%w: %w", errProcessEnded, err)
+	}
+	return err
 }
 
 // processStat returns the state of a process and when it began, in ticks since
@@ -105,6 +119,16 @@ func (p *process) wait(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	return nil
+}
+
+// ended reports whether PID 1 has ended.
+func (p *process) ended() bool {
+	raw, err := p.file.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var over bool
+	return raw.Control(func(fd uintptr) { over = readable(int(fd)) }) == nil && over
 }
 
 // readable reports whether a pidfd says that its process ended.

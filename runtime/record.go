@@ -68,6 +68,7 @@ type record struct {
 	Pooled   bool     `json:"pooled"`   // it waits for its request
 	Ready    bool     `json:"ready"`    // it is all that was asked for
 	Paused   bool     `json:"paused"`
+	Removing bool     `json:"removing"` // it does not stay when it has ended
 
 	PID      int    `json:"pid"`       // of PID 1, on the host
 	PIDBegan uint64 `json:"pid_began"` // in ticks since the boot
@@ -91,8 +92,9 @@ type execRecord struct {
 	Began       moment        `json:"began"`
 	StartedAt   time.Time     `json:"started_at"`
 	EndedAt     time.Time     `json:"ended_at"`
-	Cgroup      string        `json:"cgroup"` // of its own, below the sandbox's; empty is none
-	Result      *Result       `json:"result"` // nil until it ended
+	Cgroup      string        `json:"cgroup"`           // of its own, below the sandbox's; empty is none
+	Ending      *keptEnding   `json:"ending,omitempty"` // of a main command, before it is known what it took
+	Result      *Result       `json:"result"`           // nil until it ended
 }
 
 // writeRecord replaces the record at path in one step.

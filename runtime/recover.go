@@ -35,8 +35,9 @@ func (s slots) do(f func() error) error {
 
 // Recover goes on with the sandboxes that an earlier daemon left, and returns how
 // many it knows again. It is called before anything is served, and needs no engine.
-// What cannot be gone on with is left to Cleanup: what was half made, what lost its
-// PID 1, and what is no longer as it was declared.
+// One whose PID 1 has ended is gone on with as one that ended. What cannot be gone on
+// with is left to Cleanup: what was half made or was being removed, what is for a
+// caller that waited for it, and what is no longer as it was declared.
 //
 // Whatever depends on a sandbox's own PID 1 holds up the others no longer than
 // adoptSoon. One whose PID 1 does not answer by then is known by its name, counts,
@@ -123,6 +124,13 @@ func (r *recovery) adopt(ctx context.Context, s *sandbox) {
 	s.endBy(cancel)
 	err := r.adoptLive(ctx, s, r.atOnce)
 	s.endBy(nil)
+	if errors.Is(err, errProcessEnded) && s.endCause() == nil && s.kept().outlives() {
+		if err = r.adoptEnded(ctx, s); err == nil {
+			r.endChildren(s)
+			_ = r.strip(ctx, s) // Cleanup and removal try again
+			return
+		}
+	}
 	if err == nil || r.drop(s, err) {
 		close(s.made)
 		return
@@ -166,6 +174,7 @@ func (m *Manager) giveUp(ctx context.Context, s *sandbox, reason error) {
 		return
 	}
 	m.refused(s.id, reason)
+	m.keepRemoval(s)
 	m.endChildren(ctx, s)
 	if err := m.killSilent(ctx, s); err != nil {
 		m.log.Error("end processes", "sandbox", s.id, "err", err)

@@ -23,6 +23,9 @@ func (m *Manager) supervise(ctx context.Context, s *sandbox) {
 	}
 	cause := s.endCause()
 	lived := s.beginEnd()
+	if r := s.kept(); lived && r.outlives() && !r.keeps(cause) {
+		m.keepRemoval(s)
+	}
 	m.endChildren(ctx, s)
 	m.endProcesses(ctx, s)
 	for _, e := range s.executions() { // each ends with PID 1
@@ -108,6 +111,13 @@ func (m *Manager) kill(s *sandbox) {
 	}
 }
 
+// keepRemoval keeps that s is to be removed: a daemon that comes after this one
+// would take it for one that ended by itself.
+func (m *Manager) keepRemoval(s *sandbox) {
+	s.update(func() { s.record.Removing = true })
+	m.keepRecord(s)
+}
+
 // retire frees what an ended sandbox no longer needs, and keeps its record and
 // the output of its commands.
 func (m *Manager) retire(ctx context.Context, s *sandbox) {
@@ -130,7 +140,7 @@ func (m *Manager) strip(ctx context.Context, s *sandbox) error {
 		return err
 	}
 	s.update(func() { s.record.Stripped = true })
-	if s.kept().outlives() {
+	if r := s.kept(); r.outlives() && !r.Removing {
 		m.keepRecord(s)
 	}
 	return nil

@@ -145,11 +145,12 @@ func TestKilledTogether(t *testing.T) {
 	d.AwaitNoSandbox(t)
 }
 
-// A sandbox that ends while no daemon is there is found ended, and frees what it
-// had (F12).
+// A sandbox that ends while no daemon is there is found ended, keeps what its
+// commands wrote, and frees what it had (F12).
 func TestEndedWhileAway(t *testing.T) {
 	d := harness.Start(t)
 	d.Run(t, "create", "--name", "victim")
+	d.Run(t, "exec", "victim", "--", "echo", "told")
 	pid := initOf(t, d, "victim")
 	d.Kill(t)
 	kill9(t, pid)
@@ -158,7 +159,10 @@ func TestEndedWhileAway(t *testing.T) {
 	if r := d.Try("exec", "--json", "victim", "--", "true"); r.Code != 125 {
 		t.Errorf("a dead sandbox runs commands: %+v", r)
 	}
-	_ = d.Try("rm", "--force", "victim")
+	if out := d.Run(t, "logs", "victim", "--exec", "1").Stdout; out != "told\n" {
+		t.Errorf("kept %q", out)
+	}
+	d.Run(t, "rm", "victim")
 	d.AwaitNoSandbox(t)
 }
 

@@ -6,12 +6,15 @@ import (
 	"testing"
 )
 
-// A detached run whose daemon is killed after its start is known to the next one
+// A detached run whose daemon is killed at any point of it is known to the next one
 // by what it wrote and how it ended, and holds nothing else (F03, F04, F12).
 func TestKilledInDetachedRun(t *testing.T) {
 	b := newBreakable(t, "")
-	whole := kept{3, "exited"}
-	for point, want := range map[string]kept{"exec/started": whole, "remove/container": whole, "remove/ids": whole} {
+	lost, whole := kept{137, "lost"}, kept{3, "exited"}
+	for point, want := range map[string]kept{
+		"create/record": lost, "exec/recorded": lost,
+		"exec/started": whole, "exec/settled": whole, "exec/kept": whole, "remove/container": whole, "remove/ids": whole,
+	} {
 		t.Run(point, func(t *testing.T) {
 			b.arm(t, point+"=kill")
 			run := begin(t, b.Daemon, "run", "--json", "-d", "--name", "job", "--", "sh", "-c", counts)
@@ -36,7 +39,11 @@ func checkEnded(t *testing.T, b *breakable, ref string, want kept) {
 	if r := b.Try("wait", ref); r.Code != want.ExitCode {
 		t.Errorf("wait: %+v", r)
 	}
-	if out := b.Run(t, "logs", ref).Stdout; out != counted {
+	output := counted
+	if want.Reason == "lost" {
+		output = ""
+	}
+	if out := b.Run(t, "logs", ref).Stdout; out != output {
 		t.Errorf("the output that was kept is %q", out)
 	}
 	var detail struct {

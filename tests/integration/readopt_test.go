@@ -176,12 +176,14 @@ func TestIdleSinceSurvives(t *testing.T) {
 	}
 }
 
-// Sandboxes whose daemon never returns end by themselves.
+// Sandboxes whose daemon never returns end by themselves. One that returns after all
+// finds what they wrote.
 func TestOrphanGrace(t *testing.T) {
 	t.Parallel()
 	d := harness.StartWith(t, "sandboxes: {orphan_grace: 1s}\n")
 	box(t, d, "orphan")
-	start(t, d, "orphan", "sleep", "1000")
+	number := start(t, d, "orphan", "sh", "-c", "echo told; sleep 1000")
+	await(t, "output", func() bool { return ps(t, d, "orphan")[0].StdoutBytes == 5 })
 	pid := inspect(t, d, "orphan").PID
 	if !alive(pid) {
 		t.Fatal("PID 1 is not found while it lives")
@@ -189,6 +191,13 @@ func TestOrphanGrace(t *testing.T) {
 	d.Kill(t)
 	await(t, "the end of the orphan", func() bool { return !alive(pid) })
 	d.Launch(t)
+	if l := list(t, d); len(l) != 1 || l[0].State != "exited" {
+		t.Errorf("there are %+v, want the one that ended", l)
+	}
+	if out := d.Run(t, "logs", "orphan", "--exec", number).Stdout; out != "told\n" {
+		t.Errorf("kept %q", out)
+	}
+	d.Run(t, "rm", "orphan")
 	d.AwaitNoSandbox(t)
 }
 
