@@ -25,6 +25,7 @@ type execution struct {
 	open   atomic.Int32 // of pipes, those that something may still write to
 
 	concluding bool // watch has begun to tell how it ended; guarded by s.mu
+	leftAlone  bool // watch left its end to the next daemon; guarded by s.mu
 	lingers    bool // it is over, and what it left may still write to its pipes; guarded by s.mu
 
 	ending  chan error    // asks watch to end the command, for a reason

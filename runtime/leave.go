@@ -126,11 +126,9 @@ func (m *Manager) leave(s *sandbox) {
 func (s *sandbox) concludes(e *execution) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if errors.Is(s.ending, errLeft) {
-		return false
-	}
-	e.concluding = true
-	return true
+	e.leftAlone = errors.Is(s.ending, errLeft)
+	e.concluding = !e.leftAlone
+	return e.concluding
 }
 
 // finishEnds returns when all that this daemon has begun to tell of the commands
@@ -150,9 +148,25 @@ func (m *Manager) finishEnds(ctx context.Context, s *sandbox) (over bool) {
 		over = over || s.isMain(e)
 	}
 	if over {
-		s.update(func() { s.ending = errMainEnded })
+		for _, e := range s.stay() {
+			go m.watch(context.WithoutCancel(ctx), e)
+		}
 	}
 	return over
+}
+
+// stay has s, whose own command has ended, end here and not be left. It returns the
+// commands whose ends were left to the next daemon, which has nobody to ask any more.
+func (s *sandbox) stay() (alone []*execution) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ending = errMainEnded
+	for _, e := range s.execs {
+		if e.leftAlone {
+			alone = append(alone, e)
+		}
+	}
+	return alone
 }
 
 func (s *sandbox) isConcluding(e *execution) bool {

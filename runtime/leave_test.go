@@ -284,6 +284,42 @@ func TestFinishEnds(t *testing.T) {
 	}
 }
 
+// TestFinishEndsOfOthers: of a sandbox that is not left after all, as its own command
+// has ended, those ends are told too that were left to the next daemon.
+func TestFinishEndsOfOthers(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	id := f.session(t, CreateRequest{}).ID
+	if _, err := f.StartExec(ctx, id, ExecRequest{Args: []string{"cat", "exit:4"}, Stdin: true}); err != nil {
+		t.Fatal(err)
+	}
+	s := f.mustFind(t, id)
+	other := s.executions()[0]
+	main := newExecution(s, execRecord{Number: 7}, nil, nil)
+	main.concluding = true
+	close(main.kept)
+	s.update(func() { s.ending, s.record.Main, s.execs[7] = errLeft, 7, main })
+	if err := other.closeInput(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "it is left to the next daemon", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return other.leftAlone
+	})
+	if !f.finishEnds(ctx, s) {
+		t.Error("it is left")
+	}
+	within(t, "the word of its end", other.kept)
+	if r := other.result(); r.ExitCode != 4 || r.Reason != ReasonExited {
+		t.Errorf("it ended with %+v", r)
+	}
+	s.update(func() {
+		s.ending, s.record.Main = nil, 0 // a session again
+		delete(s.execs, 7)
+	})
+}
+
 // TestLeaveAndRemoveAtOnce: only one of the two is done.
 func TestLeaveAndRemoveAtOnce(t *testing.T) {
 	f := newFixture(t)
