@@ -11,6 +11,7 @@ import (
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // next is the daemon that comes after f.
@@ -185,6 +186,20 @@ func TestOverBefore(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
 		}
 	}
+}
+
+// TestLoweredMaximum: sandboxes that there are do not go because fewer may be made now.
+func TestLoweredMaximum(t *testing.T) {
+	f := newFixture(t)
+	ids := []string{f.commandIn(t, false, "hang"), f.commandIn(t, false, "hang")}
+	for _, id := range ids {
+		f.die(t, id)
+	}
+	n := f.next(t)
+	n.opts.MaxSandboxes = 1
+	n.recover(t, 2)
+	_, err := n.Create(callerContext(t), CreateRequest{})
+	wantError(t, err, sbxerr.Busy, "there are 2 sandboxes")
 }
 
 // TestRemovalIsKept: what does not stay when it has ended is not taken for something

@@ -188,15 +188,18 @@ func (m *Manager) blockNS(b idblock.Block) (*mount.UserNS, error) {
 }
 
 // admit makes s known under its ID and name, or refuses a name that is taken,
-// be it as another's name or ID, and one sandbox too many.
+// be it as another's name or ID, and one sandbox too many. One that is adopted was
+// not too many when it was made.
 func (m *Manager) admit(s *sandbox) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.openLocked(); err != nil {
 		return err
 	}
-	if err := m.checkRoomLocked(s); err != nil {
-		return err
+	if s.plan != nil {
+		if err := m.checkRoomLocked(s); err != nil {
+			return err
+		}
 	}
 	if err := m.claimNameLocked(s.record); err != nil {
 		return err
