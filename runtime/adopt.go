@@ -109,9 +109,13 @@ func (m *Manager) adoptLive(ctx context.Context, s *sandbox, atOnce slots) error
 		return err
 	}
 	s.mu.Lock()
-	s.state = StateRunning
-	if s.record.Paused {
+	switch {
+	case s.record.Paused:
 		s.state = StatePaused
+	case s.record.StopBy != 0:
+		s.state = StateStopping
+	default:
+		s.state = StateRunning
 	}
 	s.idleAgainLocked()
 	s.mu.Unlock()
@@ -132,6 +136,7 @@ func (m *Manager) adoptLive(ctx context.Context, s *sandbox, atOnce slots) error
 	if over := s.overBefore(); over != nil {
 		s.end(over)
 	}
+	m.stopAgain(ctx, s)
 	s.rearm()
 	return nil
 }

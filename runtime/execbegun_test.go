@@ -186,7 +186,7 @@ func TestWordsToWhatHasEnded(t *testing.T) {
 // TestStopWithoutItsCaller: a caller that leaves does not cut the grace short.
 func TestStopWithoutItsCaller(t *testing.T) {
 	f := newFixture(t)
-	id := f.commandIn(t, false, "await:15", "await:10", "exit:6") // asked to end, it takes its time
+	id := f.commandIn(t, false, "await:15", "out:asked", "await:10", "exit:6") // asked to end, it takes its time
 	s, err := f.find(callerContext(t), id)
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func TestStopWithoutItsCaller(t *testing.T) {
 		_, err := f.Stop(ctx, id, nil)
 		stopped <- err
 	}()
-	eventually(t, "it is to stop", func() bool { return s.info().State != StateRunning })
+	eventually(t, "its command is asked to end", func() bool { return s.executions()[0].info().StdoutBytes > 0 })
 	leave()
 	wantError(t, within(t, "the caller's end", stopped), sbxerr.Canceled)
 	time.Sleep(50 * time.Millisecond)

@@ -68,6 +68,7 @@ type record struct {
 	Pooled   bool     `json:"pooled"`   // it waits for its request
 	Ready    bool     `json:"ready"`    // it is all that was asked for
 	Paused   bool     `json:"paused"`
+	StopBy   moment   `json:"stop_by"`  // when the stop that is under way ends it; 0 is none
 	Removing bool     `json:"removing"` // it does not stay when it has ended
 
 	PID      int    `json:"pid"`       // of PID 1, on the host

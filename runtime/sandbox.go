@@ -65,8 +65,7 @@ type sandbox struct {
 	ending   error          // why the sandbox is to end, once it is
 	alarm    *time.Timer    // fires when its time may be over
 
-	stopBy    time.Time // when the stop that is under way ends it
-	yieldStop func()    // has that stop give way to another; nil before the first
+	yieldStop func() // has the stop that is under way give way to another; nil before the first
 
 	made  chan struct{} // closed when it is live, or never will be
 	asked chan struct{} // closed when ending is set

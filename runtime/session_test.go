@@ -124,13 +124,12 @@ func TestStopsJoin(t *testing.T) {
 	s := f.sandboxes[id]
 	over := make(chan struct{}, 3)
 	begin := func(grace time.Duration) { go func() { f.stop(ctx, s, grace); over <- struct{}{} }() }
-	leads := func() time.Time {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.stopBy
-	}
+	leads := func() moment { return s.kept().StopBy }
 	begin(2 * time.Hour)
-	eventually(t, "it stops", func() bool { return !leads().IsZero() })
+	eventually(t, "the next daemon would go on with it", func() bool {
+		r, err := readRecord(f.paths.record(id), f.boot)
+		return err == nil && r.StopBy != 0 && r.StopBy == leads()
+	})
 	first := leads()
 	begin(3 * time.Hour)
 	within(t, "the end of a stop with more grace", over)
@@ -139,7 +138,7 @@ func TestStopsJoin(t *testing.T) {
 	}
 	begin(time.Hour)
 	within(t, "the end of the first stop", over)
-	if s.endCause() != nil || !leads().Before(first) {
+	if s.endCause() != nil || leads() >= first {
 		t.Errorf("with an hour left it ends because %v", s.endCause())
 	}
 	if _, err := f.Stop(ctx, id, ptr(time.Duration(0))); err != nil || !errors.Is(s.endCause(), ErrStopped) {
@@ -153,7 +152,7 @@ func TestStopsJoin(t *testing.T) {
 func TestStoppingTakesNothing(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
-	id := f.commandIn(t, false, "await:15", "await:10", "exit:0") // asked to end, it takes its time
+	id := f.commandIn(t, false, "await:15", "out:asked", "await:10", "exit:0") // asked to end, it takes its time
 	stopped := make(chan error, 1)
 	go func() {
 		grace := time.Hour
@@ -188,6 +187,7 @@ func TestStoppingTakesNothing(t *testing.T) {
 	if entries, err := os.ReadDir(f.paths.output(id)); err != nil || len(entries) > 2 {
 		t.Errorf("kept of what never began: %v, %v", entries, err)
 	}
+	eventually(t, "its command is asked to end", func() bool { return s.executions()[0].info().StdoutBytes > 0 })
 	f.engine.poke(t, id)
 	if err := within(t, "the end", stopped); err != nil {
 		t.Error(err)

@@ -36,14 +36,17 @@ func (m *Manager) Stop(ctx context.Context, ref string, grace *time.Duration) (I
 
 // stop ends s, after a grace for its commands which a caller that leaves does not
 // cut short. Whatever happens, s ends: one that is stopping has no other way on. It
-// is left to another stop where that ends s no later.
+// is left to another stop where that ends s no later. A daemon that comes after this
+// one goes on with it.
 func (m *Manager) stop(ctx context.Context, s *sandbox, grace time.Duration) {
+	by := now() + moment(grace)
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	if s.beginStop() {
-		if !s.leadStop(ctx, cancel) {
+		if !s.leadStop(by, cancel) {
 			return
 		}
+		m.keepRecord(s)
 		m.askToEnd(ctx, s)
 		if errors.Is(ctx.Err(), context.Canceled) { // by one with less grace
 			return
@@ -54,18 +57,24 @@ func (m *Manager) stop(ctx context.Context, s *sandbox, grace time.Duration) {
 
 // leadStop makes a stop the only one of s, and reports whether it is: not where one
 // is under way that ends s no later. So those whose callers leave do not add up.
-func (s *sandbox) leadStop(ctx context.Context, cancel context.CancelFunc) bool {
-	by, _ := ctx.Deadline()
+func (s *sandbox) leadStop(by moment, yield func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.yieldStop != nil {
-		if !by.Before(s.stopBy) {
+		if by >= s.record.StopBy {
 			return false
 		}
 		s.yieldStop()
 	}
-	s.stopBy, s.yieldStop = by, cancel
+	s.record.StopBy, s.yieldStop = by, yield
 	return true
+}
+
+// stopAgain goes on with the stop of an earlier daemon, if one was under way.
+func (m *Manager) stopAgain(ctx context.Context, s *sandbox) {
+	if by := s.kept().StopBy; by != 0 {
+		go m.beside(s.end, func() { m.stop(context.WithoutCancel(ctx), s, by.left()) })
+	}
 }
 
 // beginStop lets no more commands in, and reports whether those that there are can

@@ -166,6 +166,36 @@ func TestEndedWhileAway(t *testing.T) {
 	d.AwaitNoSandbox(t)
 }
 
+// A stop goes on when the daemon is killed in it: the sandbox takes nothing more, and
+// ends when it was to end.
+func TestKilledInStop(t *testing.T) {
+	d := harness.Start(t)
+	d.Run(t, "create", "--name", "box")
+	deaf := strings.TrimSpace(d.Run(t, "exec", "-d", "box", "--", "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done").Stdout)
+	await(t, "command", func() bool { return d.Run(t, "logs", "box", "--exec", deaf).Stdout != "" })
+	start := time.Now()
+	const grace = 6 * time.Second
+	stop := begin(t, d, "stop", "--json", "--grace", grace.String(), "box")
+	await(t, "stop", func() bool { return list(t, d)[0].State == "stopping" })
+	d.Kill(t)
+	d.Launch(t)
+	if time.Since(start) < grace {
+		d.Refused(t, "SBX-108", "exec", "--json", "box", "--", "true")
+	}
+	if r := stop.end(t); r.Code != 0 {
+		checkTyped(t, r)
+	}
+	await(t, "end", func() bool { return list(t, d)[0].State == "exited" })
+	if took := time.Since(start); took < grace {
+		t.Errorf("it ended after %s", took)
+	}
+	if r := d.Try("wait", "box", deaf); r.Code != 137 {
+		t.Errorf("wait: %+v", r)
+	}
+	d.Run(t, "rm", "box")
+	d.AwaitNoSandbox(t)
+}
+
 // A paused sandbox can be killed, stopped and removed, also after the daemon's
 // death (F51, F52).
 func TestPausedThenEnded(t *testing.T) {
