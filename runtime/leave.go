@@ -18,7 +18,8 @@ const leaveTimeout = settleTimeout + initTimeout
 // to hold that up. The callers of sandboxes that are left to the next one are told to
 // come back; those that are being made have grace to be there. All others end now:
 // commands that have a caller are asked to first, and have grace for it, so that their
-// callers hear how they ended. It returns then, or when ctx ends.
+// callers hear how they ended. So do those who stop a sandbox, whose commands were
+// asked already. It returns then, or when ctx ends.
 func (m *Manager) Leave(ctx context.Context, grace time.Duration) {
 	if m.keep.Load() {
 		m.handOver()
@@ -30,7 +31,10 @@ func (m *Manager) Leave(ctx context.Context, grace time.Duration) {
 		switch r := s.kept(); {
 		case r.Pooled: // nobody's
 		case m.keep.Load() && r.outlives():
-			all.Go(func() { s.awaitMade(ctx, grace) })
+			all.Go(func() {
+				s.awaitMade(ctx, grace)
+				s.awaitStop(ctx, grace)
+			})
 		default:
 			all.Go(func() { s.endFor(ctx, grace) })
 		}
@@ -43,6 +47,21 @@ func (s *sandbox) awaitMade(ctx context.Context, grace time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	_ = wait(ctx, s.made) // who asked for it hears how that went
+}
+
+// awaitStop returns when s has ended, where it is being stopped: by itself within
+// grace, or at once after it.
+func (s *sandbox) awaitStop(ctx context.Context, grace time.Duration) {
+	if s.info().State != StateStopping {
+		return
+	}
+	short, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	if wait(short, s.ended) == nil {
+		return
+	}
+	s.end(ErrStopped)
+	_ = wait(ctx, s.ended) // longer than that nobody waits
 }
 
 // endFor ends s for the callers of its commands.

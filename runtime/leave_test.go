@@ -337,6 +337,53 @@ func TestLeaveAndRemoveAtOnce(t *testing.T) {
 	}
 }
 
+// TestLeaveAwaitsStops: who stops a sandbox hears of its end from the daemon that
+// leaves, also where the grace is longer than that waits.
+func TestLeaveAwaitsStops(t *testing.T) {
+	for name, deaf := range map[string]bool{"it obeys": false, "it does not": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.KeepOnExit()
+			ctx := callerContext(t)
+			id := f.commandIn(t, false, "await:15", "out:asked", "await:10", "exit:6")
+			s := f.mustFind(t, id)
+			type end struct {
+				Info
+				err error
+			}
+			stopped := make(chan end, 1)
+			go func() { info, err := f.Stop(ctx, id, ptr(time.Hour)); stopped <- end{info, err} }()
+			eventually(t, "it stops", func() bool { return s.executions()[0].info().StdoutBytes > 0 })
+			left, grace := make(chan struct{}), soon
+			if deaf {
+				grace = 10 * time.Millisecond
+			}
+			go func() { f.Leave(ctx, grace); close(left) }()
+			if !deaf {
+				time.Sleep(10 * time.Millisecond) // most likely it waits by now
+				f.engine.poke(t, id)
+			}
+			within(t, "the end of the wait", left)
+			if !isClosed(s.ended) {
+				t.Error("it was not waited for")
+			}
+			if got := within(t, "the end of the stop", stopped); got.err != nil || got.State != StateExited {
+				t.Errorf("stopped %+v", got)
+			}
+			if r := s.executions()[0].result(); deaf != (r.Reason == ReasonCanceled) {
+				t.Errorf("its command: %+v", r)
+			}
+			late := f.mustFind(t, f.commandIn(t, false, "hang"))
+			_, err := f.Stop(ctx, late.id, nil)
+			wantError(t, err, sbxerr.Canceled, "the next one goes on with the sandbox")
+			if info := late.info(); info.State != StateRunning {
+				t.Errorf("one that is stopped later is %s", info.State)
+			}
+			f.keep.Store(false)
+		})
+	}
+}
+
 // TestStopOutlastsTheDaemon: a sandbox that is stopped when its daemon leaves is
 // left as one that has ended.
 func TestStopOutlastsTheDaemon(t *testing.T) {

@@ -25,6 +25,9 @@ func (m *Manager) Stop(ctx context.Context, ref string, grace *time.Duration) (I
 	if wait < 0 || wait > maxTimeout {
 		return Info{}, invalid("grace %s: give %s, such as 10s", wait, atMostTimeout)
 	}
+	if m.leaving.Err() != nil && s.kept().outlives() { // nobody would wait for its end
+		return Info{}, m.leaveCause()
+	}
 	go m.beside(s.end, func() { m.stop(context.WithoutCancel(ctx), s, wait) })
 	select {
 	case <-s.ended:
