@@ -140,6 +140,19 @@ func (m *Manager) leave(s *sandbox) {
 	})
 }
 
+// endLeft ends s, which is left to the next daemon. That is not to take one that is
+// being stopped for one that runs: what remains of it is left. A stop comes before
+// or after this.
+func (s *sandbox) endLeft() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == StateStopping {
+		s.endLocked(ErrStopped)
+		return
+	}
+	s.endLocked(errLeft)
+}
+
 // concludes reports whether this daemon tells how e ended. From when it leaves
 // s on, the next one does: PID 1 holds the exit and the pipes for it.
 func (s *sandbox) concludes(e *execution) bool {

@@ -384,6 +384,34 @@ func TestLeaveAwaitsStops(t *testing.T) {
 	}
 }
 
+// TestStopOfWhatIsLeft: a stop that comes as its sandbox is left already changes
+// nothing of it, and says so.
+func TestStopOfWhatIsLeft(t *testing.T) {
+	f := newFixture(t)
+	f.KeepOnExit()
+	ctx := callerContext(t)
+	id := f.commandIn(t, false, "hang")
+	s := f.mustFind(t, id)
+	held := newExecution(s, execRecord{Number: 7}, newStore(t), newStore(t))
+	held.concluding = true // until its result is kept, s is not left
+	s.update(func() { s.execs[7] = held })
+	s.endLeft()
+	stopped := make(chan error, 1)
+	go func() { _, err := f.Stop(ctx, id, ptr(time.Hour)); stopped <- err }()
+	eventually(t, "it is asked to stop", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.active > 0 })
+	time.Sleep(50 * time.Millisecond) // most likely it waits by now
+	close(held.kept)
+	wantError(t, within(t, "the end of the stop", stopped), sbxerr.Canceled, "the next one goes on with the sandbox")
+	within(t, "the daemon's end", s.gone)
+	if r, err := readRecord(f.paths.record(id), f.boot); err != nil || r.StopBy != 0 || !r.ExitedAt.IsZero() {
+		t.Errorf("kept %+v, %v", r, err)
+	}
+	if _, err := f.Cleanup(ctx, false); err != nil { // nobody goes on with it
+		t.Error(err)
+	}
+	f.keep.Store(false)
+}
+
 // TestStopOutlastsTheDaemon: a sandbox that is stopped when its daemon leaves is
 // left as one that has ended.
 func TestStopOutlastsTheDaemon(t *testing.T) {

@@ -374,11 +374,7 @@ func (m *Manager) dismiss(ctx context.Context, s *sandbox) {
 		m.leave(s)
 	case stays:
 		m.leftSome.Store(true)
-		cause := errLeft
-		if state == StateStopping { // the next daemon is not to take it for one that runs: what remains of it is left
-			cause = ErrStopped
-		}
-		s.end(cause)
+		s.endLeft()
 		go m.dismissEnded(ctx, s)
 	case state == StateExited:
 		go m.destroy(ctx, s) // logs what fails

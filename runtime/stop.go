@@ -31,6 +31,9 @@ func (m *Manager) Stop(ctx context.Context, ref string, grace *time.Duration) (I
 	go m.beside(s.end, func() { m.stop(context.WithoutCancel(ctx), s, wait) })
 	select {
 	case <-s.ended:
+		if errors.Is(s.endCause(), errLeft) { // before the stop began
+			return Info{}, errHandOver
+		}
 		return s.info(), nil
 	case <-ctx.Done():
 		return Info{}, sbxerr.Wrap(sbxerr.Canceled, "runtime.stop", context.Cause(ctx))
@@ -85,10 +88,13 @@ func (m *Manager) stopAgain(ctx context.Context, s *sandbox) {
 func (s *sandbox) beginStop() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ending != nil {
+		return false
+	}
 	if s.state == StateRunning {
 		s.state = StateStopping
 	}
-	return s.state == StateStopping && s.ending == nil
+	return s.state == StateStopping
 }
 
 // askToEnd sends TERM to every command, to one that is being started once it runs,
