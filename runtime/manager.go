@@ -188,18 +188,15 @@ func (m *Manager) blockNS(b idblock.Block) (*mount.UserNS, error) {
 }
 
 // admit makes s known under its ID and name, or refuses a name that is taken,
-// be it as another's name or ID, and one sandbox too many. One that is adopted was
-// not too many when it was made.
+// be it as another's name or ID, and one sandbox too many.
 func (m *Manager) admit(s *sandbox) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.openLocked(); err != nil {
 		return err
 	}
-	if s.plan != nil {
-		if err := m.checkRoomLocked(s); err != nil {
-			return err
-		}
+	if err := m.checkRoomLocked(s); err != nil {
+		return err
 	}
 	if err := m.claimNameLocked(s.record); err != nil {
 		return err
@@ -219,13 +216,13 @@ func (m *Manager) admit(s *sandbox) error {
 func (m *Manager) checkRoomLocked(s *sandbox) error {
 	const op = "runtime.create"
 	most, there := m.opts.MaxSandboxes, len(m.sandboxes)
-	if most <= 0 {
+	if most <= 0 || s.plan == nil { // one that is adopted was not too many when it was made
 		return nil
 	}
 	if there >= most {
 		return sbxerr.New(sbxerr.Busy, op, "there are %d sandboxes, which is the most (sandboxes.max)", there)
 	}
-	if last := forRoot(most); s.plan != nil && !s.plan.grant.IsRoot() && there >= most-last {
+	if last := forRoot(most); !s.plan.grant.IsRoot() && there >= most-last {
 		return sbxerr.New(sbxerr.Busy, op, "there are %d sandboxes, and the last %d of %d (sandboxes.max) are for root", there, last, most)
 	}
 	return nil

@@ -126,7 +126,7 @@ func (r *recovery) adopt(ctx context.Context, s *sandbox) {
 	s.endBy(nil)
 	if errors.Is(err, errProcessEnded) && s.endCause() == nil && s.kept().outlives() {
 		if err = r.adoptEnded(ctx, s); err == nil {
-			r.endChildren(s)
+			r.endChildren(ctx, s)
 			_ = r.strip(ctx, s) // Cleanup and removal try again
 			return
 		}
