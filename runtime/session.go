@@ -226,7 +226,8 @@ func (s *sandbox) setPaused(paused bool) {
 	})
 }
 
-// Wait returns when the sandbox has ended.
+// Wait returns when the sandbox has ended: with the result of the command that it
+// was for, where there is one.
 func (m *Manager) Wait(ctx context.Context, ref string) (Info, error) {
 	defer m.Busy()()
 	s, err := m.find(ctx, ref)
@@ -235,6 +236,28 @@ func (m *Manager) Wait(ctx context.Context, ref string) (Info, error) {
 	}
 	ctx, stop := m.untilHandOver(ctx, s)
 	defer stop()
-	err = wait(ctx, s.ended)
-	return s.info(), err
+	if err := wait(ctx, s.ended); err != nil {
+		return Info{}, err
+	}
+	return s.info(), m.missedEnd(s)
+}
+
+// missedEnd is why it is not known here how the command ended that s, which is
+// over for this daemon, was for. Nil where it is, or where there was none.
+func (m *Manager) missedEnd(s *sandbox) error {
+	cause := s.endCause()
+	if errors.Is(cause, errLeft) { // it runs on
+		return m.leaveCause()
+	}
+	if s.kept().Main == 0 {
+		return nil
+	}
+	main, err := s.execution("")
+	if err != nil || main.result() != nil {
+		return err
+	}
+	if err := main.notStarted(); err != nil {
+		return err
+	}
+	return sbxerr.New(sbxerr.State, "runtime.wait", "sandbox %s ended, and it is not known how its command did: %w", s.kept().Name, cause)
 }

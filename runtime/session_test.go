@@ -256,6 +256,47 @@ func TestTimesEndSandboxes(t *testing.T) {
 	f.wantNothingLeft(t)
 }
 
+// TestWaitKnowsTheResult: also of a sandbox that is removed as it ends, whatever
+// ended it, and never says nothing of a command that there was.
+func TestWaitKnowsTheResult(t *testing.T) {
+	t.Parallel()
+	for cause, want := range map[error]Reason{ErrExpired: ReasonExpired, ErrRemoved: ReasonCanceled, ErrStopped: ReasonCanceled, errInitLost: ReasonLost} {
+		f := newFixture(t)
+		ctx := callerContext(t)
+		started, err := f.Start(ctx, request("hang"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := f.find(ctx, started.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info := s.info(); info.Result != nil {
+			t.Errorf("while it runs: %+v", info.Result)
+		}
+		main, err := s.execution("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := main.read() // what is read is not removed
+		s.end(cause)
+		within(t, "the end", s.ended)
+		info, err := f.Wait(ctx, s.id)
+		read()
+		if err != nil {
+			t.Errorf("%v: %v", cause, err)
+		}
+		if info.Result == nil || info.Result.ExitCode != 128+9 || info.Result.Reason != want || info.Result.Source != "runtime" {
+			t.Errorf("%v: %s, %+v", cause, info.State, info.Result)
+		}
+	}
+	s := &sandbox{record: record{Name: "s", Main: 1}, ending: ErrRemoved, execs: map[uint32]*execution{1: {}}}
+	f := newFixture(t)
+	wantError(t, f.missedEnd(s), sbxerr.State, "it is not known how its command did: the sandbox was removed")
+	s.ending = errLeft
+	wantError(t, f.missedEnd(s), sbxerr.Canceled, "the daemon is stopping")
+}
+
 // TestTimeBeginsWhenReady: what a slow host takes to make a sandbox is not time
 // that its user had.
 func TestTimeBeginsWhenReady(t *testing.T) {

@@ -200,7 +200,7 @@ type Info struct {
 	Args      []string
 	CreatedAt time.Time
 	ExitedAt  time.Time // zero while it runs
-	Result    *Result   // nil until it exited
+	Result    *Result   // nil until its one command ended, and where it is for none
 	Labels    map[string]string
 	Session   string
 	Task      string

@@ -141,7 +141,12 @@ func sample() *servertest.Fake {
 		OnSignal: func(_, exec string, _ runtime.SignalRequest) error {
 			return sbxerr.New(sbxerr.NotFound, "fake.kill", "no command %q", exec)
 		},
-		OnWait:   func(_ context.Context, ref string) (runtime.Info, error) { return known(ref) },
+		OnWait: func(_ context.Context, ref string) (runtime.Info, error) {
+			if ref == "build" { // of which no result is known
+				return runtime.Info{ID: live.ID, Name: live.Name, State: runtime.StateRemoving, Args: live.Args}, nil
+			}
+			return ended, nil
+		},
 		OnWaitEx: func(context.Context, string, string) (runtime.ExecInfo, error) { return e2, nil },
 		OnPause:  known,
 		OnResume: known,
@@ -290,7 +295,8 @@ func TestGolden(t *testing.T) {
 		{"ps", "ps build", 0},
 		{"ps-json", "ps --json build", 0},
 		{"kill-absent", "kill build absent", 125},
-		{"wait", "wait build", 0},
+		{"wait", "wait ended", 137},
+		{"wait-unknown", "wait build", 125},
 		{"wait-exec-json", "wait --json build e2", 3},
 		{"stop", "stop --grace 0s build", 0},
 		{"stop-json", "stop --json build", 0},

@@ -7,10 +7,12 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 const waitLong = `Wait until a sandbox, or a command of it, has ended. The exit code is the
-command's; for a sandbox, that of the command which it was made for, if any.`
+command's; for a sandbox, that of the command which it was made for, if any:
+also where the sandbox is removed meanwhile.`
 
 func (a *app) waitCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -56,5 +58,8 @@ func wait(c *api.Client, ctx context.Context, args []string) (ended, error) {
 		return ended{execViewOf(e), e.GetResult()}, err
 	}
 	s, err := c.Wait(ctx, args[0])
+	if err == nil && s.GetResult() == nil && len(s.GetArgs()) > 0 { // no exit code is not 0
+		err = sbxerr.New(sbxerr.State, "caisson.wait", "sandbox %s ended, and it is not known how its command did", s.GetName())
+	}
 	return ended{sandboxViewOf(s), s.GetResult()}, err
 }

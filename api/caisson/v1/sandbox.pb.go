@@ -1603,7 +1603,7 @@ type Sandbox struct {
 	Args          []string               `protobuf:"bytes,6,rep,name=args,proto3" json:"args,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	ExitedAt      *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=exited_at,json=exitedAt,proto3" json:"exited_at,omitempty"`
-	Result        *Result                `protobuf:"bytes,9,opt,name=result,proto3" json:"result,omitempty"` // when exited
+	Result        *Result                `protobuf:"bytes,9,opt,name=result,proto3" json:"result,omitempty"` // of the command that it was made for, once that has ended
 	Labels        map[string]string      `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Session       string                 `protobuf:"bytes,11,opt,name=session,proto3" json:"session,omitempty"`
 	Task          string                 `protobuf:"bytes,12,opt,name=task,proto3" json:"task,omitempty"`

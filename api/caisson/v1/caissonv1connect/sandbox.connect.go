@@ -90,7 +90,9 @@ type SandboxServiceClient interface {
 	// Stop ends all processes of a sandbox: TERM, then KILL after a grace. What
 	// its commands wrote stays until Remove.
 	Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.StopResponse], error)
-	// Wait returns when a sandbox has ended.
+	// Wait returns when a sandbox has ended. The sandbox holds the result of the
+	// command that it was made for, also where it is removed by then; a result that
+	// nobody knows is an error.
 	Wait(context.Context, *connect.Request[v1.WaitRequest]) (*connect.Response[v1.WaitResponse], error)
 	// Remove ends one sandbox and removes all of it.
 	Remove(context.Context, *connect.Request[v1.RemoveRequest]) (*connect.Response[v1.RemoveResponse], error)
@@ -314,7 +316,9 @@ type SandboxServiceHandler interface {
 	// Stop ends all processes of a sandbox: TERM, then KILL after a grace. What
 	// its commands wrote stays until Remove.
 	Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.StopResponse], error)
-	// Wait returns when a sandbox has ended.
+	// Wait returns when a sandbox has ended. The sandbox holds the result of the
+	// command that it was made for, also where it is removed by then; a result that
+	// nobody knows is an error.
 	Wait(context.Context, *connect.Request[v1.WaitRequest]) (*connect.Response[v1.WaitResponse], error)
 	// Remove ends one sandbox and removes all of it.
 	Remove(context.Context, *connect.Request[v1.RemoveRequest]) (*connect.Response[v1.RemoveResponse], error)
