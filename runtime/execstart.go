@@ -137,6 +137,9 @@ const maxExecs = 256
 
 // launch passes the command to PID 1.
 func (m *Manager) launch(ctx context.Context, s *sandbox, e *execution, p *execPlan) (err error) {
+	if err := s.checkRlimits(p.rlimits); err != nil {
+		return err
+	}
 	pipes, err := newPipes(p.stdin, p.tty == nil)
 	if err != nil {
 		return err

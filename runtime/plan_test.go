@@ -97,7 +97,7 @@ func TestPlanRefuses(t *testing.T) {
 		{"script and command", func(r *Request) { r.Exec.Shell = "x" }, sbxerr.Config, []string{"not both"}},
 		{"long script", func(r *Request) { r.Exec.Args, r.Exec.Shell = nil, strings.Repeat("x", maxScript+1) }, sbxerr.Config, []string{"the script takes 131072 bytes"}},
 		{"NUL in the script", func(r *Request) { r.Exec.Args, r.Exec.Shell = nil, "a\x00" }, sbxerr.Config, []string{"the script holds a NUL byte"}},
-		{"unknown resource limit", func(r *Request) { r.Exec.Rlimits = []Rlimit{{Name: "RLIMIT_NOFILES"}} }, sbxerr.Config, []string{`did you mean "RLIMIT_NOFILE"?`}},
+		{"unknown resource limit", func(r *Request) { r.Exec.Rlimits = []Rlimit{{Name: "RLIMIT_NOFILES"}} }, sbxerr.Config, []string{"there are RLIMIT_AS, RLIMIT_CORE, RLIMIT_CPU, RLIMIT_DATA, RLIMIT_FSIZE, RLIMIT_LOCKS, ", `did you mean "RLIMIT_NOFILE"?`}},
 		{"soft above hard", func(r *Request) { r.Exec.Rlimits = []Rlimit{{Name: "RLIMIT_NOFILE", Soft: 2, Hard: 1}} }, sbxerr.Config, []string{"the soft limit 2 is above the hard limit 1"}},
 		{"few tasks of the command", func(r *Request) { r.Exec.Limits.PIDs = ptr(int64(4)) }, sbxerr.Limits, []string{`of a command: limit "pids" is 4, below the minimum of 8 tasks, because the threads that start the command count`}},
 		{"no memory of the command", func(r *Request) { r.Exec.Limits.MemoryBytes = ptr(int64(0)) }, sbxerr.Limits, []string{"memory"}},

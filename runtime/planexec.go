@@ -2,7 +2,7 @@ package runtime
 
 import (
 	"errors"
-	"maps"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -166,31 +166,12 @@ func (l ExecLimits) child() cgroups.ChildLimits {
 	return cgroups.ChildLimits{MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU, PIDs: l.PIDs}
 }
 
-func (r ExecRequest) rlimits() ([]pid1.Rlimit, error) {
-	if err := atMost(len(r.Rlimits), maxRlimits, "resource limits"); err != nil {
-		return nil, err
-	}
-	var out []pid1.Rlimit
-	var errs []error
-	for _, l := range r.Rlimits {
-		n, ok := rlimitNumbers[l.Name]
-		if !ok {
-			errs = append(errs, invalidName("resource limit", l.Name, slices.Sorted(maps.Keys(rlimitNumbers))))
-			continue
-		}
-		if l.Soft > l.Hard {
-			errs = append(errs, invalid("%s: the soft limit %d is above the hard limit %d", l.Name, l.Soft, l.Hard))
-		}
-		out = append(out, pid1.Rlimit{Resource: n, Soft: l.Soft, Hard: l.Hard})
-	}
-	return out, errors.Join(errs...)
-}
-
 func invalidName(what, name string, names []string) error {
+	msg := fmt.Sprintf("no %s %q; there are %s", what, sbxerr.Clip(name), strings.Join(names, ", "))
 	if near := sbxerr.Nearest(name, names); near != "" {
-		return invalid("no %s %q, did you mean %q?", what, name, near)
+		msg += fmt.Sprintf("; did you mean %q?", near)
 	}
-	return invalid("no %s %q; there are %s", what, sbxerr.Clip(name), strings.Join(names, ", "))
+	return invalid("%s", msg)
 }
 
 // plan answers r for the sandbox of base. lookup resolves a user by name in the

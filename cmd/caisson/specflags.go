@@ -98,6 +98,9 @@ type commandFlags struct {
 	ulimits                              []string
 }
 
+// limitNames are those that --ulimit takes: all that Linux has.
+const limitNames = "as, core, cpu, data, fsize, locks, memlock, msgqueue, nice, nofile, nproc, rss, rtprio, rttime, sigpending or stack"
+
 func (f *commandFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
@@ -108,7 +111,7 @@ func (f *commandFlags) register(cmd *cobra.Command) {
 	flags.BoolVarP(&f.interactive, "interactive", "i", false, "forward standard input")
 	flags.BoolVarP(&f.terminal, "tty", "t", false, "give the command a terminal")
 	flags.BoolVar(&f.shell, "shell", false, "run a script for /bin/sh, which is read from standard input")
-	flags.StringArrayVar(&f.ulimits, "ulimit", nil, "resource limit `NAME=SOFT[:HARD]`, below the sandbox's, such as nofile=64:128")
+	flags.StringArrayVar(&f.ulimits, "ulimit", nil, "resource limit `NAME=SOFT[:HARD]` of setrlimit(2), below the sandbox's, such as nofile=64:128: "+limitNames)
 }
 
 func (f *commandFlags) spec(p *parser) *caissonv1.ExecSpec {

@@ -134,7 +134,7 @@ func TestStartErrors(t *testing.T) {
 		{initproto.StageFork, syscall.EAGAIN, sbxerr.Processes, `fork for "prog": the limit of processes is reached`},
 		{initproto.StageFork, syscall.ENOMEM, sbxerr.Limits, `fork for "prog": cannot allocate memory`},
 		{initproto.StageStdio, syscall.ENOENT, sbxerr.Init, `open /dev/null for "prog": no such file or directory`},
-		{initproto.StageRlimit, syscall.EPERM, sbxerr.Config, `set a resource limit of "prog": operation not permitted`},
+		{initproto.StageRlimit, syscall.EPERM, sbxerr.Config, `lower the resource limits of "prog": operation not permitted`},
 		{initproto.StageTerminal, syscall.ENOSPC, sbxerr.Limits, `make a terminal for "prog": no space left on device`},
 		{initproto.StageTerminal, syscall.ENOENT, sbxerr.Init, `make a terminal for "prog": no such file or directory`},
 		{initproto.StageHold, syscall.ENOSPC, sbxerr.Limits, `keep in mind "prog": no space left on device`},

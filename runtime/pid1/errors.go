@@ -57,7 +57,7 @@ var stageVerbs = map[string]string{
 	initproto.StageLookup.String():   "look up",
 	initproto.StageFork.String():     "fork for",
 	initproto.StageExec.String():     "execute",
-	initproto.StageRlimit.String():   "set a resource limit of",
+	initproto.StageRlimit.String():   "lower the resource limits of",
 	initproto.StagePlace.String():    "place",
 	initproto.StageTerminal.String(): "make a terminal for",
 	initproto.StageHold.String():     "keep in mind",
@@ -72,7 +72,7 @@ func startError(f initproto.Failed, name, cwd string) error {
 	}
 	const op = "pid1.start"
 	code := startCode(f)
-	if code == sbxerr.Limits {
+	if code == sbxerr.Limits || f.Stage == initproto.StageRlimit {
 		return sbxerr.WithRemedy(code, op, e, remedies[f.Stage])
 	}
 	return sbxerr.Wrap(code, op, e)
@@ -83,6 +83,7 @@ var remedies = map[initproto.Stage]string{
 	initproto.StageStdio:    "raise the sandbox's limit of open files, or end and release some of its commands",
 	initproto.StageTerminal: "end some of the sandbox's commands that have a terminal",
 	initproto.StageHold:     "end and release some of the sandbox's commands",
+	initproto.StageRlimit:   "ask for no more than the sandbox has: a command may only lower its limits",
 	initproto.StageFork:     "raise the sandbox's limit of open files or memory",
 }
 

@@ -46,7 +46,8 @@ func TestBadExec(t *testing.T) {
 		{"root", "SBX-205", `user "root" is root inside the sandbox`, []string{"-u", "root", "bad", "--", "true"}},
 		{"a user above all", "SBX-205", `resolve user "65536"`, []string{"-u", "65536", "bad", "--", "true"}},
 		{"absent command", "SBX-608", `look up "no-such": not found in PATH`, []string{"bad", "--", "no-such"}},
-		{"unknown rlimit", "SBX-101", `no resource limit "RLIMIT_NOFILES", did you mean "RLIMIT_NOFILE"?`, []string{"--ulimit", "nofiles=1", "bad", "--", "true"}},
+		{"unknown rlimit", "SBX-101", `no resource limit "RLIMIT_NOFILES"; there are RLIMIT_AS, `, []string{"--ulimit", "nofiles=1", "bad", "--", "true"}},
+		{"rlimit above the sandbox's", "SBX-101", "RLIMIT_NOFILE: 64:99999 was asked for, and the sandbox's hard limit is 4096", []string{"--ulimit", "nofile=64:99999", "bad", "--", "true"}},
 		{"memory above the sandbox's", "SBX-102", "", []string{"-m", "64G", "bad", "--", "true"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

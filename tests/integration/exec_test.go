@@ -49,6 +49,51 @@ func TestExecOptions(t *testing.T) {
 	}
 }
 
+// TestExecRlimits: every limit that Linux has may be lowered, and none raised.
+func TestExecRlimits(t *testing.T) {
+	box(t, daemon, "limited")
+	want := map[string]string{ // 2 of what the sandbox bounds itself, else more than a command needs
+		"cpu=100:101": "Max cpu time 100 101", "fsize=1000:2000": "Max file size 1000 2000", "data=50000000": "Max data size 50000000 50000000",
+		"as=100000000": "Max address space 100000000 100000000", "rss=1000": "Max resident set 1000 1000", "rttime=7:8": "Max realtime timeout 7 8",
+		"locks=5": "Max file locks 5 5", "stack=100000": "Max stack size 100000 100000", "core=0": "Max core file size 0 0", "nofile=64": "Max open files 64 64",
+		"nproc=20": "Max processes 20 20", "memlock=0": "Max locked memory 0 0", "sigpending=9": "Max pending signals 9 9",
+		"msgqueue=0": "Max msgqueue size 0 0", "nice=0": "Max nice priority 0 0", "rtprio=0": "Max realtime priority 0 0",
+	}
+	args := []string{"exec"}
+	for limit := range want {
+		args = append(args, "--ulimit", limit)
+	}
+	out := daemon.Run(t, append(args, "limited", "--", "cat", "/proc/self/limits")...).Stdout
+	have := map[string]bool{}
+	for line := range strings.Lines(out) {
+		words := strings.Fields(line)
+		have[strings.Join(words, " ")] = true
+		have[strings.Join(words[:len(words)-1], " ")] = true // without the unit
+	}
+	for limit, line := range want {
+		if !have[line] {
+			t.Errorf("%s gave no %q in:\n%s", limit, line, out)
+		}
+	}
+	if r := execJSON(t, daemon, "--ulimit", "fsize=1000", "limited", "--", "dd", "if=/dev/zero", "of=/tmp/f", "bs=2000", "count=2"); r.ExitCode == 0 {
+		t.Errorf("a file above its limit was written: %+v", r)
+	}
+	f := daemon.Refused(t, "SBX-101", "run", "--json", "--ulimit", "nofile=99999", "--ulimit", "memlock=unlimited", "--", "true")
+	for _, part := range []string{
+		"RLIMIT_NOFILE: 99999:99999 was asked for, and the sandbox's hard limit is 4096",
+		"RLIMIT_MEMLOCK: unlimited:unlimited was asked for, and the sandbox's hard limit is 65536",
+	} {
+		if !strings.Contains(f.Error.Message, part) {
+			t.Errorf("message %q lacks %q", f.Error.Message, part)
+		}
+	}
+	if !strings.Contains(f.Error.Remedy, "may only lower") {
+		t.Errorf("remedy %q", f.Error.Remedy)
+	}
+	daemon.Run(t, "rm", "--force", "limited")
+	daemon.AwaitNoSandbox(t)
+}
+
 // What a command leaves running does not hold its result back.
 func TestExecChildDoesNotHoldTheResult(t *testing.T) {
 	box(t, daemon, "parent")

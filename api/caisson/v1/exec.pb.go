@@ -201,10 +201,10 @@ func (x *WinSize) GetCols() uint32 {
 	return 0
 }
 
-// Rlimit is one resource limit by its name in setrlimit(2).
+// Rlimit is one resource limit of setrlimit(2), in its units. 2^64-1 is unlimited.
 type Rlimit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // such as "RLIMIT_NOFILE"
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // any of that call's, such as "RLIMIT_NOFILE"
 	Soft          uint64                 `protobuf:"varint,2,opt,name=soft,proto3" json:"soft,omitempty"`
 	Hard          uint64                 `protobuf:"varint,3,opt,name=hard,proto3" json:"hard,omitempty"`
 	unknownFields protoimpl.UnknownFields
