@@ -158,6 +158,9 @@ func (m *Manager) planFor(ctx context.Context, r CreateRequest) (*plan, error) {
 			return nil, err
 		}
 	}
+	if err := g.CheckDestinations(len(r.Allow)+len(r.Deny)+len(r.Links) > 0); err != nil {
+		return nil, err
+	}
 	asked := r
 	r = r.granted(g)
 	links, linkErr := m.resolveLinks(ctx, g, r.Links)

@@ -601,6 +601,22 @@ func TestRefusedRulesChangeNoLimits(t *testing.T) {
 
 // TestUpdateWithinTheTimeToLive: its ceiling is compared with what is asked for,
 // not with what is left of that a moment later.
+// TestLimitsBelowUse names the limits that what is in use does not fit into, and
+// nothing that would end it.
+func TestLimitsBelowUse(t *testing.T) {
+	from := Limits{MemoryBytes: 64 << 20, PIDs: 100, MilliCPU: 1000}
+	for want, to := range map[string]Limits{
+		"more is in use than memory 16777216 bytes":            {MemoryBytes: 16 << 20, PIDs: 100, MilliCPU: 500},
+		"more is in use than memory 16777216 bytes or pids 16": {MemoryBytes: 16 << 20, PIDs: 16, MilliCPU: 1000},
+	} {
+		err := to.errInUse(from)
+		wantError(t, err, sbxerr.State, want)
+		if remedy := sbxerr.RemedyOf(err); !strings.Contains(remedy, "end what uses it") {
+			t.Errorf("remedy %q", remedy)
+		}
+	}
+}
+
 func TestUpdateWithinTheTimeToLive(t *testing.T) {
 	f := newFixture(t)
 	rule := peer.Rule{UIDs: []uint32{1000}, Limits: peer.DefaultLimits(), TTL: 4 * time.Hour, Quota: peer.DefaultQuota()}

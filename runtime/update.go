@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/caisson-run/caisson/oci"
@@ -184,5 +185,22 @@ func (m *Manager) setLimits(s *sandbox, from, to Limits) error {
 	if err != nil {
 		return err
 	}
-	return group.Change(from.cgroup(), to.cgroup())
+	err = group.Change(from.cgroup(), to.cgroup())
+	if errors.Is(err, sbxerr.State) {
+		return to.errInUse(from)
+	}
+	return err
+}
+
+// errInUse refuses limits, lower than from, into which what is in use does not fit.
+func (l Limits) errInUse(from Limits) error {
+	var lower []string
+	if l.MemoryBytes < from.MemoryBytes {
+		lower = append(lower, fmt.Sprintf("memory %d bytes", l.MemoryBytes))
+	}
+	if l.PIDs < from.PIDs {
+		lower = append(lower, fmt.Sprintf("pids %d", l.PIDs))
+	}
+	return sbxerr.WithRemedy(sbxerr.State, "runtime.update", fmt.Errorf("more is in use than %s", strings.Join(lower, " or ")),
+		"end what uses it first, or ask for more; the limits are as they were")
 }

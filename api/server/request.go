@@ -206,7 +206,7 @@ func durationOf(field string, d *durationpb.Duration) (*time.Duration, error) {
 func positive(field string, d *durationpb.Duration) (*time.Duration, error) {
 	v, err := durationOf(field, d)
 	if v != nil && *v <= 0 {
-		return nil, sbxerr.New(sbxerr.Limits, "server.request", "%s of %v is not a positive duration; leave it out for none", field, *v)
+		return nil, sbxerr.WithRemedy(sbxerr.Limits, "server.request", fmt.Errorf("%s of %v is not a positive duration", field, *v), "give one such as 30s, or leave it out for none")
 	}
 	return v, err
 }
@@ -214,7 +214,7 @@ func positive(field string, d *durationpb.Duration) (*time.Duration, error) {
 func notNegative(field string, d *durationpb.Duration) (*time.Duration, error) {
 	v, err := durationOf(field, d)
 	if v != nil && *v < 0 {
-		return nil, sbxerr.New(sbxerr.Limits, "server.request", "%s of %v is negative", field, *v)
+		return nil, sbxerr.WithRemedy(sbxerr.Limits, "server.request", fmt.Errorf("%s of %v is negative", field, *v), "give one such as 30s")
 	}
 	return v, err
 }

@@ -68,10 +68,14 @@ func (p *parser) duration(name, text string) *durationpb.Duration {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 {
-		p.refuse(sbxerr.New(sbxerr.Limits, "caisson.duration", "--%s: %q is not a positive duration, give one such as 500ms, 30s or 5m", name, text))
+		p.refuse(noDuration("--%s: %q is not a positive duration", name, text))
 		return nil
 	}
 	return durationpb.New(d)
+}
+
+func noDuration(format string, args ...any) error {
+	return sbxerr.WithRemedy(sbxerr.Limits, "caisson.duration", fmt.Errorf(format, args...), "give a number and its unit, such as 500ms, 30s, 5m or 2h")
 }
 
 // environment completes names without a value from caisson's own environment,

@@ -128,6 +128,11 @@ func TestExecRefuses(t *testing.T) {
 	if code, _, stderr := invoke(t, &servertest.Fake{}, "", "exec", "--shell", "box"); code != exitRuntime || !strings.Contains(stderr, "is empty") {
 		t.Errorf("an empty script: %d %q", code, stderr)
 	}
+	for _, line := range []string{"run --timeout 0 -- x", "create --ttl 5", "update --ttl -1s box", "stop --grace soon box"} {
+		if _, _, stderr := invoke(t, &servertest.Fake{}, "", strings.Fields(line)...); !strings.Contains(stderr, "remedy: give a number and its unit, such as 500ms") {
+			t.Errorf("%s: %q", line, stderr)
+		}
+	}
 	large := strings.Repeat("x", maxScript+1)
 	if code, _, stderr := invoke(t, &servertest.Fake{}, large, "exec", "--shell", "box"); code != exitRuntime || !strings.Contains(stderr, "more than 1048576 bytes") {
 		t.Errorf("a large script: %d %q", code, stderr)

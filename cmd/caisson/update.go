@@ -9,7 +9,6 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cgroups/units"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // updateFlags say what to change of a live sandbox.
@@ -97,7 +96,7 @@ func (p *parser) lifetime(name, text string) *durationpb.Duration {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		p.refuse(sbxerr.New(sbxerr.Limits, "caisson.duration", "--%s: %q is not a duration, give one such as 30s, 5m or 2h", name, text))
+		p.refuse(noDuration("--%s: %q is not a duration", name, text))
 		return nil
 	}
 	return durationpb.New(d)

@@ -283,6 +283,8 @@ func (p *Policy) refuse(d Decision, target, why string) Decision {
 	}
 	d.Reason = target + " " + why
 	switch {
+	case d.Needs != "" && !p.mayHave(d.Needs):
+		d.Needs, d.Remedy = "", "the host is air-gapped: only the operator can let it be reached, by mapping the name to an internal address (network.map)"
 	case d.Needs == "":
 		d.Remedy = "no rule can allow it"
 	case p.Mode() == None:
@@ -291,6 +293,15 @@ func (p *Policy) refuse(d Decision, target, why string) Decision {
 		d.Remedy = "allow it with --allow " + d.Needs
 	}
 	return d
+}
+
+// mayHave reports whether a rule that allows can be added at all.
+func (p *Policy) mayHave(rule string) bool {
+	if p == nil || !p.airGapped {
+		return true
+	}
+	r, err := ParseRule(ActAllow, rule)
+	return err == nil && r.checkAirGap(p.mirrors) == nil
 }
 
 // needed is the least rule for port of name, empty if there can be none.

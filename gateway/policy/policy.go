@@ -43,12 +43,13 @@ type Spec struct {
 
 // Policy is a compiled Spec. It is never changed, so it can be shared.
 type Policy struct {
-	mode    Mode
-	allow   index
-	deny    index
-	mirrors map[Name]mirror
-	links   map[Name]Link
-	local   Local // nil: no address is known to be the host's own
+	mode      Mode
+	allow     index
+	deny      index
+	mirrors   map[Name]mirror
+	links     map[Name]Link
+	local     Local // nil: no address is known to be the host's own
+	airGapped bool
 
 	over chan struct{} // closed by End; nil: it was never put in force
 }
@@ -65,7 +66,7 @@ type index struct {
 // sbxerr.NetPolicy; an unknown mode has sbxerr.NetworkMode.
 func Compile(s Spec) (*Policy, error) {
 	mode, modeErr := ParseMode(string(s.Mode))
-	p := &Policy{mode: mode}
+	p := &Policy{mode: mode, airGapped: s.AirGapped}
 	errs := []error{modeErr, s.checkBounds()}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

@@ -435,8 +435,16 @@ func TestAirGapped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := p.Check(tgt); d.Allowed != want {
+		d := p.Check(tgt)
+		if d.Allowed != want {
 			t.Errorf("%s: %+v", target, d)
+		}
+		needs, remedy := "", "only the operator can let it be reached"
+		if tgt.Name == "pypi.org" {
+			needs, remedy = "pypi.org:22", "allow it with --allow pypi.org:22"
+		}
+		if !want && (d.Needs != needs || !strings.Contains(d.Remedy, remedy)) { // a rule that would be refused is none
+			t.Errorf("%s: needs %q, %q", target, d.Needs, d.Remedy)
 		}
 	}
 	mustCompile(t, Spec{AirGapped: true})

@@ -72,11 +72,12 @@ func versionCheck(name, version string, f ctrd.VersionFinding) runtime.Check {
 		return c
 	}
 	c.Status = Fail
-	if f.Severity == ctrd.Warned {
-		c.Status = Warn
-	}
 	d, _ := sbxerr.Describe(sbxerr.EngineVersion)
 	c.Detail, c.Code, c.Remedy = version+": "+f.Reason, string(sbxerr.EngineVersion), d.Remedy
+	if f.Severity == ctrd.Warned {
+		c.Status = Warn
+		c.Remedy = "sandboxes run: other barriers cover it. Update caisson, or a containerd or runc of the host, when there is a newer one"
+	}
 	return c
 }
 

@@ -231,7 +231,7 @@ func TestCopyInRefuses(t *testing.T) {
 		"write through old symlink": {archive(t, good, tar.Header{Name: "link/x"}), sbxerr.FileKind, `/link": a symbolic link is in the way`},
 		"directory over file":       {archive(t, good, tar.Header{Name: "file/x"}), sbxerr.FileKind, "not a directory"},
 		"file over directory":       {archive(t, good, tar.Header{Name: "dir"}), sbxerr.FileKind, "is a directory"},
-		"not an archive":            {strings.NewReader(strings.Repeat("x", 2000)), sbxerr.Archive, "read the archive"},
+		"not an archive":            {strings.NewReader(strings.Repeat("x", 2000)), sbxerr.Archive, "it is no tar, perhaps a compressed one"},
 		"cut off in a file":         {bytes.NewReader(archive(t, good, tar.Header{Name: strings.Repeat("n", 90)}).Bytes()[:1024+512+50]), sbxerr.Archive, "unexpected EOF"},
 		"broken off":                {io.MultiReader(bytes.NewReader(archive(t, good).Bytes()[:1024]), iotest.ErrReader(context.Canceled)), sbxerr.Canceled, "canceled"},
 		"broken off at the end":     {io.MultiReader(archive(t, good), iotest.ErrReader(sbxerr.New(sbxerr.APIBroken, "x", "gone"))), sbxerr.APIBroken, "gone"},

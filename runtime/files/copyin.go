@@ -118,7 +118,10 @@ func archiveReadError(err error) error {
 	if sbxerr.Of(err) != sbxerr.Unknown || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return sourceError(err)
 	}
-	return sbxerr.Wrap(sbxerr.Archive, "files.copy", fmt.Errorf("read the archive: %w", err))
+	if errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("it is no tar, perhaps a compressed one, or it is cut short: %w", err)
+	}
+	return sbxerr.WithRemedy(sbxerr.Archive, "files.copy", fmt.Errorf("read the archive: %w", err), "give a whole tar that is not compressed, as tar c makes it")
 }
 
 // entryFrom is the clean form of an entry; nil is one that is nothing to make.

@@ -78,7 +78,19 @@ func (s subject) failure(f wire.Failure) error {
 	}
 	code, why := explain(f)
 	verb, _, _ := strings.Cut(s.verb, " ")
-	return sbxerr.Wrap(code, "files."+verb, fmt.Errorf("%s %q: %w", s.verb, sbxerr.Clip(at), why))
+	return sbxerr.WithRemedy(code, "files."+verb, fmt.Errorf("%s %q: %w", s.verb, sbxerr.Clip(at), why), s.remedy(f))
+}
+
+// remedy is what to do about a failure of this very request; empty is its code's.
+func (s subject) remedy(f wire.Failure) string {
+	switch {
+	case f.Reason != wire.ReasonErrno:
+	case f.Errno == syscall.EXDEV:
+		return "the two paths are on different file systems: copy, and remove what was copied"
+	case f.Errno == syscall.ENOENT && (s.verb == "write" || s.verb == "make"):
+		return "make the directory that it lies in, or ask for missing parents: make_parents"
+	}
+	return ""
 }
 
 func explain(f wire.Failure) (sbxerr.Code, error) {

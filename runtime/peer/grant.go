@@ -98,12 +98,23 @@ func (g Grant) CheckNetwork(mode string, own bool) error {
 	case mode == noNetwork || g.rank == root || g.rank == system:
 		return g.refusal()
 	case g.rank == nested:
-		return g.refusal(errors.New("a child gets no network: it would be another way out than its parent's"))
+		return g.refusal(errChildNetwork)
 	case own && !g.rule.Network:
 		return g.refusal(errors.New("naming a network mode or destinations is not granted; a profile that has them can be"))
 	}
 	return g.refusal()
 }
+
+// CheckDestinations refuses them to who gets no network, before a mode is looked for
+// in which they could be reached.
+func (g Grant) CheckDestinations(named bool) error {
+	if g.rank == nested && named {
+		return g.refusal(errChildNetwork)
+	}
+	return g.refusal()
+}
+
+var errChildNetwork = errors.New("a child gets no network: it would be another way out than its parent's")
 
 // CheckPublish refuses ports of the host to who may not have them. wide tells that
 // others than the host itself can connect to one, low that one is below 1024.
@@ -115,13 +126,15 @@ func (g Grant) CheckPublish(wide, low bool) error {
 		return g.refusal(errors.New("a child publishes no port: it would be a way out of its parent's sandbox"))
 	}
 	var reasons []error
+	remedy := ""
 	if low {
 		reasons = append(reasons, errors.New("a port below 1024 is for root alone to publish"))
+		remedy = "publish a port of the host from 1024 on, or have root publish this one: no entry of peers: can grant it"
 	}
 	if wide && !g.rule.Network {
 		reasons = append(reasons, errors.New("publishing on an address that is not loopback is not granted"))
 	}
-	return g.refusal(reasons...)
+	return g.refusalWith(remedy, reasons...)
 }
 
 // CheckImages refuses who may not change the images that all sandboxes are
@@ -143,7 +156,7 @@ func (g Grant) CheckAdmin() error {
 	if g.rank == root || g.rank == system {
 		return nil
 	}
-	return g.refusal(errors.New("this is for root alone"))
+	return g.refusalWith("have root do it: no entry of peers: can grant this", errors.New("this is for root alone"))
 }
 
 // CheckHost refuses, to a caller inside of a sandbox, what tells of more than
@@ -166,7 +179,11 @@ func (g Grant) CheckNested() error {
 
 // refusal joins the reasons under the code Peer. Without a reason only the zero
 // Grant is refused.
-func (g Grant) refusal(reasons ...error) error {
+func (g Grant) refusal(reasons ...error) error { return g.refusalWith("", reasons...) }
+
+// refusalWith is refusal with a remedy other than the code's, which is to ask for
+// an entry of peers; empty is that. To a nested caller no entry gives anything.
+func (g Grant) refusalWith(remedy string, reasons ...error) error {
 	if g.rank == nobody {
 		reasons = append(reasons, errors.New("nothing is granted"))
 	}
@@ -174,5 +191,8 @@ func (g Grant) refusal(reasons ...error) error {
 	if err == nil {
 		return nil
 	}
-	return sbxerr.Wrap(sbxerr.Peer, "peer.check", fmt.Errorf("%s: %w", g.caller, err))
+	if g.rank == nested {
+		remedy = "do it from outside of the sandbox: inside of one, a child can be given no more than its parent has, and no way to the network or the host"
+	}
+	return sbxerr.WithRemedy(sbxerr.Peer, "peer.check", fmt.Errorf("%s: %w", g.caller, err), remedy)
 }

@@ -107,18 +107,23 @@ func (g Grant) CheckQuota(now Standing, asked Usage) error {
 	if g.rank == nobody {
 		return g.refusal()
 	}
-	errs := []error{exceeds("the quota of "+g.Owner().String(), now.Owner, now.OwnerEnded, asked, g.rule.Quota)}
+	err := exceeds("the quota of "+g.Owner().String(), now.Owner, now.OwnerEnded, asked, g.rule.Quota)
+	remedy := ""
 	if g.rank == nested {
-		errs = append(errs, exceeds("the budget of "+g.caller.String(), now.Children, now.ChildrenEnded, asked, g.parent.Budget))
+		own := exceeds("the budget of "+g.caller.String(), now.Children, now.ChildrenEnded, asked, g.parent.Budget)
+		if own != nil {
+			remedy = "end what runs in the children, give one less by -m and --cpus, or remove another one; the budget is set when the parent is made (create --nested)"
+		}
+		err = errors.Join(err, own)
 	}
-	err := errors.Join(errs...)
+	code := sbxerr.Busy
 	switch {
 	case errors.Is(err, sbxerr.Peer):
-		return sbxerr.Wrap(sbxerr.Peer, "peer.quota", err)
+		code = sbxerr.Peer
 	case errors.Is(err, errHaveEnded):
-		return sbxerr.WithRemedy(sbxerr.Busy, "peer.quota", err, "remove sandboxes that have ended: caisson rm SANDBOX")
+		remedy = "remove sandboxes that have ended: caisson rm SANDBOX"
 	}
-	return sbxerr.Wrap(sbxerr.Busy, "peer.quota", err)
+	return sbxerr.WithRemedy(code, "peer.quota", err, remedy)
 }
 
 // errHaveEnded says of sandboxes that are in the way of another one that it is enough

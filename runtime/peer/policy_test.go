@@ -281,3 +281,39 @@ func TestCheckPublish(t *testing.T) {
 		}
 	}
 }
+
+// TestRemedies: an entry of peers is named only to those whom it can give what they lack.
+func TestRemedies(t *testing.T) {
+	p := policy(t, rule(func(*Rule) {}))
+	user := grant(t, p, User(1000, 1, nil, 1))
+	child, err := p.GrantNested(User(70000, 70000, nil, 1).In("p1"), parent(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const inside = "outside of the sandbox"
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{user.CheckProfile("debug"), "ask the operator"},
+		{user.CheckPublish(true, false), "ask the operator"},
+		{user.CheckPublish(false, true), "from 1024 on"},
+		{user.CheckPublish(true, true), "from 1024 on"},
+		{user.CheckAdmin(), "have root do it"},
+		{child.CheckNested(), inside},
+		{child.CheckAdmin(), inside},
+		{child.CheckDestinations(true), inside},
+		{child.CheckNetwork("open", true), inside},
+		{child.CheckPublish(false, false), inside},
+		{child.CheckLimits(Limits{MemoryBytes: 1 << 40}, nil), inside},
+		{child.CheckQuota(Standing{Children: Usage{Sandboxes: 8}}, Usage{Sandboxes: 1}), "or remove another one"},
+		{child.CheckQuota(Standing{Owner: Usage{Sandboxes: 16}}, Usage{Sandboxes: 1}), "retry later"},
+	} {
+		if got := sbxerr.RemedyOf(tt.err); tt.err == nil || !strings.Contains(got, tt.want) {
+			t.Errorf("%v: remedy %q, want %q", tt.err, got, tt.want)
+		}
+	}
+	if err := errors.Join(child.CheckDestinations(false), user.CheckDestinations(true)); err != nil {
+		t.Error(err)
+	}
+}

@@ -152,8 +152,8 @@ func TestBadArchive(t *testing.T) {
 		{"device", "SBX-218", archiveOf(t, good, tar.Header{Name: "null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}), `"null" is neither a file, a directory nor a link (type '3')`},
 		{"pipe", "SBX-218", archiveOf(t, good, tar.Header{Name: "fifo", Typeflag: tar.TypeFifo}), `"fifo" is neither a file, a directory nor a link (type '6')`},
 		{"through a symlink", "SBX-215", archiveOf(t, good, tar.Header{Name: "link", Typeflag: tar.TypeSymlink, Linkname: "/tmp"}, tar.Header{Name: "link/out", Typeflag: tar.TypeReg}), `copy into "/tmp/in/link": a symbolic link is in the way`},
-		{"torn", "SBX-218", archiveOf(t, good)[:700], "read the archive: unexpected EOF"},
-		{"no archive", "SBX-218", strings.Repeat("nothing of the kind", 100), "read the archive: archive/tar: invalid tar header"},
+		{"torn", "SBX-218", archiveOf(t, good)[:700], "read the archive: it is no tar, perhaps a compressed one, or it is cut short: unexpected EOF"},
+		{"no archive", "SBX-218", strings.Repeat("nothing of the kind", 100), "read the archive: it is no tar, perhaps a compressed one, or it is cut short: archive/tar: invalid tar header"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			daemon.Run(t, "exec", "files", "--", "mkdir", "-p", "/tmp/in")
