@@ -74,6 +74,8 @@ func (end ending) settle(ctx context.Context, e *execution) ending {
 	case end.reason != "":
 	case !end.known:
 		end.reason = e.s.endReason()
+	case end.exit.Signal == syscall.SIGTERM && e.s.isStopping(): // which asked it to
+		end.reason = ReasonCanceled
 	case end.exit.Signal != 0:
 		end.reason = ReasonSignaled
 	default:

@@ -90,12 +90,19 @@ func TestStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	plain, err := f.StartExec(ctx, "s", script("await:15", "signal:15")) // as one that does nothing about it
+	if err != nil {
+		t.Fatal(err)
+	}
 	grace := time.Second // so that only the deaf one needs it
 	info, err := f.Stop(ctx, "s", &grace)
 	if err != nil || info.State != StateExited || info.ExitedAt.IsZero() {
 		t.Errorf("stopped %+v, %v", info, err)
 	}
-	if e, err := f.WaitExec(ctx, "s", asked.ID); err != nil || e.Result.ExitCode != 5 {
+	if e, err := f.WaitExec(ctx, "s", plain.ID); err != nil || e.Result.ExitCode != 143 || e.Result.Reason != ReasonCanceled || e.Result.Source != "runtime" {
+		t.Errorf("a command that TERM ends: %+v, %v", e.Result, err) // it did not crash
+	}
+	if e, err := f.WaitExec(ctx, "s", asked.ID); err != nil || e.Result.ExitCode != 5 || e.Result.Reason != ReasonExited {
 		t.Errorf("a command that ends when asked: %+v, %v", e.Result, err)
 	}
 	if e, err := f.WaitExec(ctx, "s", deaf.ID); err != nil || e.Result.Reason != ReasonCanceled || e.Result.Signal != int(syscall.SIGKILL) {

@@ -97,6 +97,12 @@ func (s *sandbox) beginStop() bool {
 	return s.state == StateStopping
 }
 
+func (s *sandbox) isStopping() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state == StateStopping
+}
+
 // askToEnd sends TERM to every command, to one that is being started once it runs,
 // and waits for their end, no longer than until ctx ends or s is to end at once.
 func (m *Manager) askToEnd(ctx context.Context, s *sandbox) {

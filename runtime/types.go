@@ -145,12 +145,12 @@ type Reason string
 // The reasons.
 const (
 	ReasonExited   Reason = "exited"   // by itself
-	ReasonSignaled Reason = "signaled" // by a signal, its own or the caller's
+	ReasonSignaled Reason = "signaled" // by a signal, its own or that of a command or a caller
 	ReasonTimeout  Reason = "timeout"  // its time was over
 	ReasonOOM      Reason = "oom"      // out of the sandbox's memory
-	ReasonCanceled Reason = "canceled" // the caller went away or cancelled
+	ReasonCanceled Reason = "canceled" // its sandbox was stopped or removed, its daemon ended, or its caller went away
 	ReasonLost     Reason = "lost"     // PID 1 ended without a word
-	ReasonExpired  Reason = "expired"  // the sandbox's time was over
+	ReasonExpired  Reason = "expired"  // the sandbox's time was over: its TTL, or its idle timeout
 )
 
 // Stage is one step of the making of a sandbox and what it took.

@@ -67,6 +67,21 @@ func TestExecRequest(t *testing.T) {
 	}
 }
 
+// A command that did not end by itself is said to have been ended, and why.
+func TestEndNotes(t *testing.T) {
+	for want, result := range map[string]runtime.Result{
+		"caisson: the command was ended by its timeout\n":                                                                {ExitCode: 124, TimedOut: true, Reason: runtime.ReasonTimeout},
+		"caisson: the command was ended with its sandbox, whose time was over (--ttl, --idle-timeout)\n":                 {ExitCode: 137, Reason: runtime.ReasonExpired},
+		"caisson: the command was ended: its sandbox was stopped or removed, its daemon ended, or its caller had left\n": {ExitCode: 143, Reason: runtime.ReasonCanceled},
+		"caisson: the sandbox ended without a word about the command\n":                                                  {ExitCode: 137, Reason: runtime.ReasonLost},
+		"": {ExitCode: 143, Reason: runtime.ReasonSignaled},
+	} {
+		if code, _, stderr := invoke(t, ends(result), "", "run", "--", "x"); code != result.ExitCode || stderr != want {
+			t.Errorf("%s: %d, %q", result.Reason, code, stderr)
+		}
+	}
+}
+
 // What a command ran into is said by whose limit it is, and what raises that.
 func TestLimitHints(t *testing.T) {
 	for line, want := range map[string][2]string{

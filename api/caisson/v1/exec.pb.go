@@ -1498,16 +1498,19 @@ type Result struct {
 	Cpu          *durationpb.Duration   `protobuf:"bytes,11,opt,name=cpu,proto3" json:"cpu,omitempty"`           // user and system, all processes
 	// Of the whole sandbox, or of a command with limits of its own. Absent where it is not
 	// counted, as of other commands of a session.
-	PeakMemoryBytes     *int64   `protobuf:"varint,12,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3,oneof" json:"peak_memory_bytes,omitempty"`
-	MaxRssBytes         int64    `protobuf:"varint,13,opt,name=max_rss_bytes,json=maxRssBytes,proto3" json:"max_rss_bytes,omitempty"` // of the largest process
-	CpuThrottledPeriods int64    `protobuf:"varint,14,opt,name=cpu_throttled_periods,json=cpuThrottledPeriods,proto3" json:"cpu_throttled_periods,omitempty"`
-	Network             string   `protobuf:"bytes,15,opt,name=network,proto3" json:"network,omitempty"`
-	Source              string   `protobuf:"bytes,16,opt,name=source,proto3" json:"source,omitempty"`               // "command" or "runtime"
-	Reason              string   `protobuf:"bytes,17,opt,name=reason,proto3" json:"reason,omitempty"`               // "exited", "signaled", "timeout", "oom", "canceled", "lost"
-	Stages              []*Stage `protobuf:"bytes,18,rep,name=stages,proto3" json:"stages,omitempty"`               // where the time went, in order
-	Warnings            []string `protobuf:"bytes,19,rep,name=warnings,proto3" json:"warnings,omitempty"`           // what was clamped or reported, e.g. an rlimit
-	ExecId              string   `protobuf:"bytes,20,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // of the command in the sandbox
-	Remaining           int64    `protobuf:"varint,21,opt,name=remaining,proto3" json:"remaining,omitempty"`        // processes that went on running in the sandbox, by PID 1's word
+	PeakMemoryBytes     *int64 `protobuf:"varint,12,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3,oneof" json:"peak_memory_bytes,omitempty"`
+	MaxRssBytes         int64  `protobuf:"varint,13,opt,name=max_rss_bytes,json=maxRssBytes,proto3" json:"max_rss_bytes,omitempty"` // of the largest process
+	CpuThrottledPeriods int64  `protobuf:"varint,14,opt,name=cpu_throttled_periods,json=cpuThrottledPeriods,proto3" json:"cpu_throttled_periods,omitempty"`
+	Network             string `protobuf:"bytes,15,opt,name=network,proto3" json:"network,omitempty"`
+	Source              string `protobuf:"bytes,16,opt,name=source,proto3" json:"source,omitempty"` // "command" or "runtime"
+	// "exited", "signaled", "timeout", "oom"; by the runtime "canceled" (the sandbox
+	// was stopped or removed, the daemon ended, or the caller went away), "expired"
+	// (the sandbox's time was over) and "lost" (the sandbox ended without a word).
+	Reason    string   `protobuf:"bytes,17,opt,name=reason,proto3" json:"reason,omitempty"`
+	Stages    []*Stage `protobuf:"bytes,18,rep,name=stages,proto3" json:"stages,omitempty"`               // where the time went, in order
+	Warnings  []string `protobuf:"bytes,19,rep,name=warnings,proto3" json:"warnings,omitempty"`           // what was clamped or reported, e.g. an rlimit
+	ExecId    string   `protobuf:"bytes,20,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // of the command in the sandbox
+	Remaining int64    `protobuf:"varint,21,opt,name=remaining,proto3" json:"remaining,omitempty"`        // processes that went on running in the sandbox, by PID 1's word
 	// Of the sandbox so far; absent without a network. After Run it is complete. After
 	// a command of a session it is what was told by then: connections that are over
 	// some milliseconds after their end, open ones every two seconds.
