@@ -79,7 +79,8 @@ var runDialect = dialect[caissonv1.RunRequest, caissonv1.RunResponse]{
 func hearRun(m *caissonv1.RunResponse) event {
 	switch kind := m.Kind.(type) {
 	case *caissonv1.RunResponse_Started:
-		return event{started: &caissonv1.Exec{Id: kind.Started.GetExec(), SandboxId: kind.Started.GetId()}}
+		s := kind.Started
+		return event{started: &caissonv1.Exec{Id: s.GetExec(), SandboxId: s.GetId(), Pid: s.GetPid(), Args: s.GetArgs()}}
 	case *caissonv1.RunResponse_Stdout:
 		return event{stdout: kind.Stdout}
 	case *caissonv1.RunResponse_Stderr:

@@ -57,7 +57,7 @@ func (s sandboxes) start(ctx context.Context, req runtime.Request, stream replie
 	if err != nil {
 		return err
 	}
-	return stream.Send(runStarted(info, runtime.ExecInfo{}))
+	return stream.Send(runStarted(info, runtime.ExecInfo{Args: info.Args}))
 }
 
 var runDialect = dialect[caissonv1.RunRequest, caissonv1.RunResponse]{report: runReport, verb: "run", hear: hearRun}
@@ -77,7 +77,7 @@ var runReport = report[caissonv1.RunResponse]{
 
 func runStarted(info runtime.Info, exec runtime.ExecInfo) *caissonv1.RunResponse {
 	return &caissonv1.RunResponse{Kind: &caissonv1.RunResponse_Started{
-		Started: &caissonv1.Started{Id: info.ID, Name: info.Name, Exec: exec.ID},
+		Started: &caissonv1.Started{Id: info.ID, Name: info.Name, Exec: exec.ID, Pid: int64(exec.PID), Args: exec.Args},
 	}}
 }
 

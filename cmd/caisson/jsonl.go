@@ -66,6 +66,7 @@ type usageLine struct {
 
 type exitLine struct {
 	Type string `json:"type"`
+	Exec string `json:"exec"`
 	resultView
 }
 
@@ -108,7 +109,7 @@ func (j jsonl) end(r *caissonv1.Result, streams ...*jsonlStream) error {
 	if err := j.line(usageLine{"usage", v.DurationMS, v.CPUMS, v.MaxRSSBytes, v.PeakMemoryBytes, v.CPUThrottledPeriods}); err != nil {
 		return err
 	}
-	return j.line(exitLine{"exit", *v})
+	return j.line(exitLine{"exit", r.GetExecId(), *v})
 }
 
 // jsonlStream is one stream of a command. A character that is cut by the end

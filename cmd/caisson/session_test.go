@@ -220,6 +220,31 @@ func TestStreamJSONL(t *testing.T) {
 	}
 }
 
+// TestStreamJSONLIsOneFormat: run, exec and attach say the same of their command.
+func TestStreamJSONLIsOneFormat(t *testing.T) {
+	say := func(rio runtime.IO) (*runtime.Result, error) {
+		rio.Started(runtime.Info{ID: "box"}, runtime.ExecInfo{ID: "1", SandboxID: "box", PID: 7, Args: []string{"make"}})
+		return &runtime.Result{ExecID: "1"}, nil
+	}
+	f := &servertest.Fake{
+		OnRun: func(_ context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) { return say(rio) },
+		OnExec: func(_ context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+			return say(rio)
+		},
+		OnAttach: func(_ context.Context, _, _ string, _ runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error) {
+			return say(rio)
+		},
+	}
+	want := map[string]any{"type": "start", "sandbox_id": "box", "exec": "1", "pid": 7.0, "args": []any{"make"}}
+	for _, line := range []string{"run --stream jsonl -- make", "run -i --stream jsonl -- make", "exec --stream jsonl box -- make", "attach --stream jsonl box 1"} {
+		_, stdout, stderr := invoke(t, f, "", strings.Fields(line)...)
+		lines := jsonLines(t, stdout)
+		if len(lines) != 3 || !reflect.DeepEqual(lines[0], want) || lines[2]["type"] != "exit" || lines[2]["exec"] != "1" {
+			t.Errorf("%s: %v, %q", line, lines, stderr)
+		}
+	}
+}
+
 func TestStreamJSONLErrors(t *testing.T) {
 	f := &servertest.Fake{OnExec: func(context.Context, string, runtime.ExecRequest, runtime.IO) (*runtime.Result, error) {
 		return nil, sbxerr.New(sbxerr.CommandAbsent, "a.b", "no such command")

@@ -862,6 +862,8 @@ type Started struct {
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Exec          string                 `protobuf:"bytes,3,opt,name=exec,proto3" json:"exec,omitempty"` // ID of the command in the sandbox
+	Pid           int64                  `protobuf:"varint,4,opt,name=pid,proto3" json:"pid,omitempty"`  // inside the sandbox; absent with detach
+	Args          []string               `protobuf:"bytes,5,rep,name=args,proto3" json:"args,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -915,6 +917,20 @@ func (x *Started) GetExec() string {
 		return x.Exec
 	}
 	return ""
+}
+
+func (x *Started) GetPid() int64 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *Started) GetArgs() []string {
+	if x != nil {
+		return x.Args
+	}
+	return nil
 }
 
 type CreateRequest struct {
@@ -2932,11 +2948,13 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x04kind\"Q\n" +
 	"\x10FollowRunRequest\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.caisson.v1.RunSpecR\x04spec\x12\x14\n" +
-	"\x05stdin\x18\x02 \x01(\fR\x05stdin\"A\n" +
+	"\x05stdin\x18\x02 \x01(\fR\x05stdin\"g\n" +
 	"\aStarted\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
-	"\x04exec\x18\x03 \x01(\tR\x04exec\"}\n" +
+	"\x04exec\x18\x03 \x01(\tR\x04exec\x12\x10\n" +
+	"\x03pid\x18\x04 \x01(\x03R\x03pid\x12\x12\n" +
+	"\x04args\x18\x05 \x03(\tR\x04args\"}\n" +
 	"\rCreateRequest\x12+\n" +
 	"\x04spec\x18\x01 \x01(\v2\x17.caisson.v1.SandboxSpecR\x04spec\x12\x16\n" +
 	"\x06ensure\x18\x02 \x01(\bR\x06ensure\x12'\n" +
