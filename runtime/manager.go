@@ -95,6 +95,7 @@ type Manager struct {
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox // by ID
+	expired   expired
 	closed    bool
 	lastUse   time.Time
 	active    int // calls under way
@@ -255,6 +256,7 @@ func (m *Manager) forget(s *sandbox) {
 	defer m.mu.Unlock()
 	m.lastUse = time.Now()
 	delete(m.sandboxes, s.id)
+	m.expired.note(s)
 	close(s.gone)
 	m.work.Done()
 }

@@ -86,15 +86,23 @@ func (m *Manager) resolve(ctx context.Context, ref string) (*sandbox, error) {
 			return s, nil
 		case who.name == ref:
 			named = append(named, s)
-		case len(ref) >= 4 && strings.HasPrefix(id, ref):
+		case len(ref) >= minPrefix && strings.HasPrefix(id, ref):
 			begun = append(begun, s)
 		}
 	}
 	if len(named) > 0 {
 		return single(named, ref, "%q is the name of %d sandboxes, none of them yours: give an ID")
 	}
+	if len(begun) == 0 {
+		if err := m.expired.missing(g, ref); err != nil {
+			return nil, err
+		}
+	}
 	return single(begun, ref, "%q is the beginning of %d IDs")
 }
+
+// minPrefix is how much of an ID names it at least.
+const minPrefix = 4
 
 // single returns the one of found; format tells of several.
 func single(found []*sandbox, ref, format string) (*sandbox, error) {

@@ -37,7 +37,8 @@ type CreateRequest struct {
 	Session   string // the caller's session ID
 	Task      string // the caller's task ID
 	// TTL ends the sandbox so long after its creation, IdleTimeout so long after
-	// its last command ended. Nil is never.
+	// its last command ended, and removes it with what its commands wrote, also
+	// while it is paused. Nil is never.
 	TTL         *time.Duration
 	IdleTimeout *time.Duration
 	// Nested gives the sandbox a socket by which it can make sandboxes of its

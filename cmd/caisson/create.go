@@ -8,7 +8,8 @@ import (
 )
 
 const createLong = `Make a sandbox that lives until it is removed, its time is over, or no command
-ran in it for too long, and print its ID. caisson exec runs commands in it.
+ran in it for too long, and print its ID. caisson exec runs commands in it. One
+whose time is over is removed, paused or not, with what its commands wrote.
 
 With --ensure, a live sandbox of the same name that was made with the same
 settings is the answer; one with other settings is an error that names them.

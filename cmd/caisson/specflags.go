@@ -60,13 +60,13 @@ func registerNetwork(cmd *cobra.Command, mode *string, allow, deny *[]string) {
 }
 
 func (f *sandboxFlags) registerTTL(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.ttl, "ttl", "", "end the sandbox `DURATION` after it is ready, such as 2h (default never)")
+	cmd.Flags().StringVar(&f.ttl, "ttl", "", "end and remove the sandbox `DURATION` after it is ready, such as 2h (default never)")
 }
 
 // registerLife adds the flags of a sandbox that outlives its first command.
 func (f *sandboxFlags) registerLife(cmd *cobra.Command) {
 	f.registerTTL(cmd)
-	cmd.Flags().StringVar(&f.idle, "idle-timeout", "", "end the sandbox when no command ran and nobody worked on its files for `DURATION`, such as 10m (default never)")
+	cmd.Flags().StringVar(&f.idle, "idle-timeout", "", "end and remove the sandbox when no command ran and nobody worked on its files for `DURATION`, such as 10m (default never)")
 }
 
 // spec is what the flags say. The environment is the sandbox's, or that of the

@@ -49,8 +49,8 @@ func (f *updateFlags) register(cmd *cobra.Command) {
 	flags.StringVarP(&f.memory, "memory", "m", "", "memory `SIZE`, no swap, such as 512M")
 	flags.StringVar(&f.cpus, "cpus", "", "`N` CPUs, such as 1.5")
 	flags.StringVar(&f.pids, "pids", "", "`N` processes and threads, such as 256")
-	flags.StringVar(&f.ttl, "ttl", "", "end the sandbox `DURATION` from now, or never")
-	flags.StringVar(&f.idle, "idle-timeout", "", "end the sandbox when no command ran and nobody worked on its files for `DURATION`, or never")
+	flags.StringVar(&f.ttl, "ttl", "", "end and remove the sandbox `DURATION` from now, or never")
+	flags.StringVar(&f.idle, "idle-timeout", "", "end and remove the sandbox when no command ran and nobody worked on its files for `DURATION`, or never")
 	flags.StringArrayVarP(&f.labels, "label", "l", nil, "label `K=V`; K= removes it")
 	registerNetwork(cmd, &f.network, &f.allow, &f.deny)
 	flags.Lookup("network").Usage = "network `MODE`: allow or open"

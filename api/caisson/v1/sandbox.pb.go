@@ -167,14 +167,17 @@ type SandboxSpec struct {
 	Network string `protobuf:"bytes,6,opt,name=network,proto3" json:"network,omitempty"`
 	// HOST[:PORT][+PORT…][,private], instead of the profile's; without a port 80
 	// and 443. HOST is a name, *.NAME, an address or a CIDR.
-	Allow       []string             `protobuf:"bytes,7,rep,name=allow,proto3" json:"allow,omitempty"`
-	Workspace   *Workspace           `protobuf:"bytes,8,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	Limits      *Limits              `protobuf:"bytes,9,opt,name=limits,proto3" json:"limits,omitempty"`
-	Labels      map[string]string    `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Session     string               `protobuf:"bytes,11,opt,name=session,proto3" json:"session,omitempty"`
-	Task        string               `protobuf:"bytes,12,opt,name=task,proto3" json:"task,omitempty"`
+	Allow     []string          `protobuf:"bytes,7,rep,name=allow,proto3" json:"allow,omitempty"`
+	Workspace *Workspace        `protobuf:"bytes,8,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Limits    *Limits           `protobuf:"bytes,9,opt,name=limits,proto3" json:"limits,omitempty"`
+	Labels    map[string]string `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Session   string            `protobuf:"bytes,11,opt,name=session,proto3" json:"session,omitempty"`
+	Task      string            `protobuf:"bytes,12,opt,name=task,proto3" json:"task,omitempty"`
+	// When its time is over a sandbox is ended and removed, paused or not, with the
+	// output and the results of its commands. Calls for it then have SBX-107, which
+	// says so for as long as the daemon remembers it: the last 1024.
 	Ttl         *durationpb.Duration `protobuf:"bytes,13,opt,name=ttl,proto3" json:"ttl,omitempty"`                                    // from when it is ready; absent is none, zero an error
-	IdleTimeout *durationpb.Duration `protobuf:"bytes,14,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"` // absent is none, zero an error
+	IdleTimeout *durationpb.Duration `protobuf:"bytes,14,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"` // since no command ran and nobody worked on its files; absent is none, zero an error
 	Nested      *Nested              `protobuf:"bytes,15,opt,name=nested,proto3" json:"nested,omitempty"`                              // a socket to make sandboxes of its own; absent is none
 	Deny        []string             `protobuf:"bytes,16,rep,name=deny,proto3" json:"deny,omitempty"`                                  // as allow, beside the profile's; deny beats allow
 	// [ADDRESS:]PORT:PORT: TCP port of the host and port inside. The address is

@@ -1,0 +1,70 @@
+package runtime
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// TestExpiredIsNotNever: who asks for a sandbox that was removed because its time
+// was over hears that; whoever could not see it does not.
+func TestExpiredIsNotNever(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx := callerContext(t)
+	short := 20 * time.Millisecond
+	for name, tt := range map[string]struct {
+		r    CreateRequest
+		want string
+	}{
+		"old":  {CreateRequest{Name: "old", TTL: &short}, "time to live is over"},
+		"idle": {CreateRequest{Name: "idle", IdleTimeout: &short}, "idle for too long"},
+	} {
+		id := f.session(t, tt.r).ID
+		for f.known(id) {
+			time.Sleep(time.Millisecond)
+		}
+		for _, ref := range []string{name, id, id[:6]} {
+			_, err := f.Inspect(ctx, ref)
+			wantError(t, err, sbxerr.NotFound, fmt.Sprintf("sandbox %q was removed at 20", ref))
+			wantError(t, err, sbxerr.NotFound, tt.want)
+			if !strings.Contains(sbxerr.RemedyOf(err), "caisson update --ttl") {
+				t.Errorf("remedy %q", sbxerr.RemedyOf(err))
+			}
+			_, err = f.Inspect(peer.NewContext(t.Context(), peer.User(0, 0, nil, 0).In("another")), ref)
+			if err == nil || strings.Contains(err.Error(), "removed") {
+				t.Errorf("who does not see it: %v", err)
+			}
+			_, err = f.Inspect(f.peer(t), ref)
+			wantError(t, err, sbxerr.NotFound, "no sandbox")
+		}
+	}
+	f.session(t, CreateRequest{Name: "old"}) // one that lives comes first
+	if _, err := f.Inspect(ctx, "old"); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Remove(ctx, "old", true); err != nil {
+		t.Error(err)
+	}
+	removed := f.session(t, CreateRequest{})
+	if _, err := f.Remove(ctx, removed.ID, true); err != nil {
+		t.Error(err)
+	}
+	_, err := f.Inspect(ctx, removed.ID)
+	wantError(t, err, sbxerr.NotFound, "no sandbox")
+}
+
+func TestExpiredAreBounded(t *testing.T) {
+	var x expired
+	for i := range maxExpired + 10 {
+		x.note(&sandbox{id: fmt.Sprintf("id-%04d", i), ending: ErrIdle})
+	}
+	g := rootGrant(t)
+	if n := len(x.list); n != maxExpired || x.missing(g, "id-0009") != nil || x.missing(g, "id-0010") == nil || x.missing(g, fmt.Sprintf("id-%04d", maxExpired+9)) == nil {
+		t.Errorf("%d are remembered", n)
+	}
+}
