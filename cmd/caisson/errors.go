@@ -62,15 +62,35 @@ func (a *app) finish(args []string, err error) int {
 
 // failureView is what is printed of an error where JSON is asked for.
 type failureView struct {
-	Error    *api.Error `json:"error"`
-	*cutView            // nil where no command ran
+	Error     *api.Error `json:"error"`
+	*cutView             // nil where no command ran
+	*partView            // nil where nothing was done
 }
+
+// partView is what a call did that failed for others of what it was for.
+type partView struct {
+	Changed []sandboxView `json:"changed,omitempty"`
+	Removed []string      `json:"removed,omitempty"`
+}
+
+// partError is why not all was done.
+type partError struct {
+	err  error
+	view partView
+}
+
+func (e *partError) Error() string { return e.err.Error() }
+func (e *partError) Unwrap() error { return e.err }
 
 // failureOf parts err from what is to be told beside it.
 func failureOf(err error) (failureView, error) {
 	var cut *cutError
 	if errors.As(err, &cut) {
-		return failureView{api.Explain(cut.err), &cut.view}, cut.err
+		return failureView{Error: api.Explain(cut.err), cutView: &cut.view}, cut.err
+	}
+	var part *partError
+	if errors.As(err, &part) {
+		return failureView{Error: api.Explain(part.err), partView: &part.view}, part.err
 	}
 	return failureView{Error: api.Explain(err)}, err
 }

@@ -82,8 +82,18 @@ func (a *app) changeEach(refs []string, change func(ref string) (*caissonv1.Sand
 	case len(errs) == 0:
 		told = a.printJSON(each(changed, sandboxViewOf))
 	}
+	return failedEach(errs, told, partView{Changed: each(changed, sandboxViewOf)}, len(changed))
+}
+
+// failedEach is the outcome of a call that did something for each of several and
+// failed for those of errs; done is how many it did it for, which part tells.
+func failedEach(errs []error, told error, part partView, done int) error {
+	err := errors.Join(append(errs, told)...)
 	if len(errs) == 1 {
-		return errors.Unwrap(errs[0])
+		err = errors.Unwrap(errs[0])
 	}
-	return errors.Join(append(errs, told)...)
+	if len(errs) == 0 || done == 0 {
+		return err
+	}
+	return &partError{err, part}
 }

@@ -56,8 +56,5 @@ func (a *app) removeEach(refs []string, remove func(ref string) (string, error))
 			Removed []string `json:"removed"`
 		}{removed})
 	}
-	if len(errs) == 1 {
-		return errors.Unwrap(errs[0])
-	}
-	return errors.Join(append(errs, told)...)
+	return failedEach(errs, told, partView{Removed: removed}, len(removed))
 }
