@@ -92,7 +92,7 @@ func (f *foreground[Req, Res]) comeBack(ctx context.Context, err error) error {
 	lost := f.input.unacknowledged()
 	if lost > 0 && f.retry.broken(err) && ctx.Err() == nil {
 		return Explain(sbxerr.WithRemedy(sbxerr.APIBroken, "api.attach",
-			fmt.Errorf("%d bytes of input were on their way and may be lost: %v", lost, err), //nolint:errorlint // its code is not the call's
+			fmt.Errorf("%d bytes of input were on their way and may be lost: %s", lost, Explain(err).text()),
 			"the command runs on as "+f.exec+": attach to it, and send what it has not got"))
 	}
 	if !f.retry.again(ctx, err) {

@@ -250,7 +250,7 @@ func TestLostInputIsAnError(t *testing.T) {
 	defer w.Close()
 	go io.WriteString(w, "line\n")
 	_, err := c.Exec(t.Context(), "id", &caissonv1.ExecSpec{Args: []string{"cat"}}, api.IO{Stdin: in})
-	if !errors.Is(err, sbxerr.APIBroken) || !strings.Contains(err.Error(), "5 bytes of input were on their way") {
+	if !errors.Is(err, sbxerr.APIBroken) || !strings.Contains(err.Error(), "5 bytes of input were on their way") || strings.Count(err.Error(), "SBX-803") != 1 {
 		t.Errorf("got %v", err)
 	}
 }
