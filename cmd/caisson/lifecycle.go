@@ -31,16 +31,26 @@ func (a *app) stopCommand() *cobra.Command {
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p := parser{flags: cmd.Flags()}
-		if d := p.lifetime("grace", text); d != nil {
-			v := d.AsDuration()
-			grace = &v
-		}
+		grace = p.grace("grace", text)
 		if err := errors.Join(p.errs...); err != nil {
 			return err
 		}
 		return run(cmd, args)
 	}
 	return cmd
+}
+
+// grace is a duration that may be zero.
+func (p *parser) grace(name, text string) *time.Duration {
+	if !p.flags.Changed(name) {
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		p.refuse(noDuration("--%s: %q is not a duration", name, text))
+		return nil
+	}
+	return &d
 }
 
 // lifecycleCommand is a verb that changes the state of sandboxes.

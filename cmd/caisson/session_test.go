@@ -116,7 +116,10 @@ func TestExecRefuses(t *testing.T) {
 		"run --shell -i":                      "standard input is the script",
 		"run --ulimit nofile=9:8 -- x":        "SOFT up to HARD",
 		"run --ttl 0s -- x":                   "is not a positive duration",
-		"exec -d -i box -- x":                 "-d and -i exclude each other",
+		"run -d -i -- x":                      "-d and -i exclude each other",
+		"update --ttl 0 box":                  "is not a positive duration",
+		"update --idle-timeout 0s box":        "is not a positive duration",
+		"stop --grace never box":              "is not a duration",
 		"exec -t --json box -- x":             "-t and --json exclude each other",
 		"exec --stream jsonl --json box -- x": "--stream and --json exclude each other",
 		"exec --stream jsonl -d box -- x":     "--stream and -d exclude each other",
@@ -129,7 +132,7 @@ func TestExecRefuses(t *testing.T) {
 		"logs --offset -1 box":                "counts bytes from 0",
 		"attach --stderr-offset -1 box e":     "counts bytes from 0",
 		"update box":                          "nothing to update",
-		"update --ttl -1s box":                "is not a duration",
+		"update --ttl -1s box":                "is not a positive duration",
 		"create --ensure":                     "--ensure needs --name",
 		"create --ttl 0s":                     "is not a positive duration",
 		"wait box e more":                     "one argument too many",
@@ -168,6 +171,25 @@ func TestExecDetached(t *testing.T) {
 	}
 }
 
+	if code, _, stderr := invoke(t, f, "", "exec", "-d", "-i", "box", "--", "cat"); code != 0 || !stdin {
+		t.Errorf("with an input: %d %q, %v", code, stderr, stdin)
+	}
+}
+
+// TestNever: it is the word for no end wherever a time is given, and zero is none.
+func TestNever(t *testing.T) {
+	var made runtime.CreateRequest
+	var changed runtime.UpdateRequest
+	f := &servertest.Fake{
+		OnCreate: func(r runtime.CreateRequest) (runtime.Info, error) { made = r; return runtime.Info{}, nil },
+		OnUpdate: func(_ string, r runtime.UpdateRequest) (runtime.Info, error) { changed = r; return runtime.Info{}, nil },
+	}
+	if code, _, stderr := invoke(t, f, "", "create", "--ttl", "never", "--idle-timeout", "never"); code != 0 || made.TTL != nil || made.IdleTimeout != nil {
+		t.Errorf("create: %d %q, %v, %v", code, stderr, made.TTL, made.IdleTimeout)
+	}
+	if code, _, stderr := invoke(t, f, "", "update", "--ttl", "never", "--idle-timeout", "never", "box"); code != 0 || *changed.TTL != 0 || *changed.IdleTimeout != 0 {
+		t.Errorf("update: %d %q, %v, %v", code, stderr, changed.TTL, changed.IdleTimeout)
+	}
 // jsonLines are the lines of an output, each an object.
 func jsonLines(t *testing.T, out string) []map[string]any {
 	t.Helper()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cgroups/units"
@@ -60,13 +61,13 @@ func registerNetwork(cmd *cobra.Command, mode *string, allow, deny *[]string) {
 }
 
 func (f *sandboxFlags) registerTTL(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.ttl, "ttl", "", "end and remove the sandbox `DURATION` after it is ready, such as 2h (default never)")
+	cmd.Flags().StringVar(&f.ttl, "ttl", "", "end and remove the sandbox `DURATION` after it is ready, such as 2h, or never (the default)")
 }
 
 // registerLife adds the flags of a sandbox that outlives its first command.
 func (f *sandboxFlags) registerLife(cmd *cobra.Command) {
 	f.registerTTL(cmd)
-	cmd.Flags().StringVar(&f.idle, "idle-timeout", "", "end and remove the sandbox when no command ran and nobody worked on its files for `DURATION`, such as 10m (default never)")
+	cmd.Flags().StringVar(&f.idle, "idle-timeout", "", "end and remove the sandbox when no command ran and nobody worked on its files for `DURATION`, such as 10m, or never (the default)")
 }
 
 // spec is what the flags say. The environment is the sandbox's, or that of the
@@ -86,8 +87,8 @@ func (f *sandboxFlags) spec(p *parser) *caissonv1.SandboxSpec {
 		},
 		Labels:      p.labels(f.labels),
 		Workspace:   p.workspace(f.workspace),
-		Ttl:         p.duration("ttl", f.ttl),
-		IdleTimeout: p.duration("idle-timeout", f.idle),
+		Ttl:         p.unlessNever("ttl", f.ttl),
+		IdleTimeout: p.unlessNever("idle-timeout", f.idle),
 	}
 }
 
@@ -96,6 +97,14 @@ type commandFlags struct {
 	cwd, timeout, outputLimit            string
 	interactive, terminal, detach, shell bool
 	ulimits                              []string
+}
+
+// unlessNever is duration where "never" may be said too, which is to say nothing.
+func (p *parser) unlessNever(name, text string) *durationpb.Duration {
+	if text == never {
+		return nil
+	}
+	return p.duration(name, text)
 }
 
 // limitNames are those that --ulimit takes: all that Linux has.

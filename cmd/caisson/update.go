@@ -1,8 +1,6 @@
 package main
 
 import (
-	"time"
-
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -62,8 +60,8 @@ func (f *updateFlags) request(p *parser) *caissonv1.UpdateRequest {
 		MemoryBytes: p.number("memory", f.memory, units.ParseSize),
 		MilliCpu:    p.number("cpus", f.cpus, units.ParseCPU),
 		Pids:        p.number("pids", f.pids, parseCount),
-		Ttl:         p.lifetime("ttl", f.ttl),
-		IdleTimeout: p.lifetime("idle-timeout", f.idle),
+		Ttl:         p.orNever("ttl", f.ttl),
+		IdleTimeout: p.orNever("idle-timeout", f.idle),
 		Labels:      p.labels(f.labels),
 		Allow:       p.rules("allow", f.allow),
 		Deny:        p.rules("deny", f.deny),
@@ -86,18 +84,13 @@ func (p *parser) rules(name string, list []string) *caissonv1.Rules {
 	return &caissonv1.Rules{Rules: list}
 }
 
-// lifetime is duration where 0 and "never" may be said too.
-func (p *parser) lifetime(name, text string) *durationpb.Duration {
-	if !p.flags.Changed(name) {
-		return nil
-	}
-	if text == "never" {
+// orNever is duration where "never" may be said too, which is zero.
+func (p *parser) orNever(name, text string) *durationpb.Duration {
+	if p.flags.Changed(name) && text == never {
 		return durationpb.New(0)
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 {
-		p.refuse(noDuration("--%s: %q is not a duration", name, text))
-		return nil
-	}
-	return durationpb.New(d)
+	return p.duration(name, text)
 }
+
+// never is the word for no end: a zero is none.
+const never = "never"
