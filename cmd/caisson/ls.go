@@ -16,6 +16,7 @@ const commandCell = 40
 
 func (a *app) lsCommand() *cobra.Command {
 	var labels []string
+	var quiet bool
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
@@ -27,15 +28,31 @@ func (a *app) lsCommand() *cobra.Command {
 			if len(p.errs) > 0 {
 				return p.errs[0]
 			}
+			if quiet && a.output == formatJSON {
+				return usage("-q and --json exclude each other: IDs alone, or all that is known")
+			}
 			return ask(cmd.Context(), a, (*api.Client).List, req, func(r *caissonv1.ListResponse) error {
+				if quiet {
+					return a.printIDs(r.Sandboxes)
+				}
 				headings := []string{"ID", "NAME", "STATE", "EXIT", "IMAGE", "CREATED", "TTL", "IDLE", "COMMAND"}
 				return printList(a, r.Sandboxes, sandboxViewOf, headings, a.sandboxRow)
 			})
 		},
 	}
 	cmd.Flags().StringArrayVarP(&labels, "label", "l", nil, "only those with this label `K=V`")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the IDs alone, one a line")
 	a.outputFlags(cmd)
 	return cmd
+}
+
+func (a *app) printIDs(list []*caissonv1.Sandbox) error {
+	for _, s := range list {
+		if err := a.printLine("%s", s.Id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *app) sandboxRow(s *caissonv1.Sandbox) []string {

@@ -262,6 +262,7 @@ func TestGolden(t *testing.T) {
 		{"inspect-absent-json", "inspect --json nobody", 125},
 		{"rm", "rm one two", 0},
 		{"rm-json", "rm --json --force build", 0},
+		{"ls-quiet", "ls -q", 0},
 		{"rm-part-json", "rm --json --force build gone", 125},
 		{"rm-running", "rm build", 125},
 		{"rm-several", "rm gone one build", 125},
