@@ -15,8 +15,9 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// maxScript bounds a script of --shell, in bytes.
-const maxScript = 1 << 20
+// maxScript bounds a script of --shell, in bytes: it is one argument of /bin/sh, and
+// the kernel bounds those (MAX_ARG_STRLEN, execve(2)).
+const maxScript = 128<<10 - 1
 
 // execFlags are the flags of exec.
 type execFlags struct {

@@ -152,7 +152,7 @@ func TestExecRefuses(t *testing.T) {
 		}
 	}
 	large := strings.Repeat("x", maxScript+1)
-	if code, _, stderr := invoke(t, &servertest.Fake{}, large, "exec", "--shell", "box"); code != exitRuntime || !strings.Contains(stderr, "more than 1048576 bytes") {
+	if code, _, stderr := invoke(t, &servertest.Fake{}, large, "exec", "--shell", "box"); code != exitRuntime || !strings.Contains(stderr, "more than 131071 bytes") {
 		t.Errorf("a large script: %d %q", code, stderr)
 	}
 }
