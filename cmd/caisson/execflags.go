@@ -30,7 +30,7 @@ type execFlags struct {
 func (f *execFlags) register(cmd *cobra.Command) {
 	f.commandFlags.register(cmd)
 	flags := cmd.Flags()
-	flags.BoolVarP(&f.detach, "detach", "d", false, "leave the command running and print its ID")
+	flags.BoolVarP(&f.detach, "detach", "d", false, "leave the command running and print its ID; with -i its input stays open for attach -i")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `K=V`; K alone takes the value that it has here")
 	flags.StringVarP(&f.user, "user", "u", "", "`USER` inside: name, uid or uid:gid (default: the sandbox's)")
 	flags.StringVarP(&f.memory, "memory", "m", "", "memory `SIZE` of this command, below the sandbox's")

@@ -158,7 +158,9 @@ func TestExecRefuses(t *testing.T) {
 }
 
 func TestExecDetached(t *testing.T) {
+	stdin := false
 	f := &servertest.Fake{OnStartEx: func(ref string, req runtime.ExecRequest) (runtime.ExecInfo, error) {
+		stdin = req.Stdin
 		return runtime.ExecInfo{ID: "e9", SandboxID: ref, Args: req.Args, State: runtime.ExecRunning}, nil
 	}}
 	if code, stdout, _ := invoke(t, f, "", "exec", "-d", "box", "--", "sleep", "1"); code != 0 || stdout != "e9\n" {
@@ -169,8 +171,6 @@ func TestExecDetached(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &v); err != nil || v.ID != "e9" || v.SandboxID != "box" || v.State != "running" {
 		t.Errorf("%q %v", stdout, err)
 	}
-}
-
 	if code, _, stderr := invoke(t, f, "", "exec", "-d", "-i", "box", "--", "cat"); code != 0 || !stdin {
 		t.Errorf("with an input: %d %q, %v", code, stderr, stdin)
 	}
@@ -190,6 +190,8 @@ func TestNever(t *testing.T) {
 	if code, _, stderr := invoke(t, f, "", "update", "--ttl", "never", "--idle-timeout", "never", "box"); code != 0 || *changed.TTL != 0 || *changed.IdleTimeout != 0 {
 		t.Errorf("update: %d %q, %v, %v", code, stderr, changed.TTL, changed.IdleTimeout)
 	}
+}
+
 // jsonLines are the lines of an output, each an object.
 func jsonLines(t *testing.T, out string) []map[string]any {
 	t.Helper()

@@ -125,9 +125,6 @@ func (f *commandFlags) register(cmd *cobra.Command) {
 
 func (f *commandFlags) spec(p *parser) *caissonv1.ExecSpec {
 	p.notEmpty("workdir")
-	if f.detach && f.interactive {
-		p.refuse(usage("-d and -i exclude each other: nobody is left to send input"))
-	}
 	spec := &caissonv1.ExecSpec{
 		Cwd: f.cwd, Stdin: f.interactive,
 		OutputLimitBytes: p.number("output-limit", f.outputLimit, units.ParseSize),
@@ -177,6 +174,9 @@ func (f *runFlags) register(cmd *cobra.Command) {
 // spec is the request that the flags make, or all reasons why they make none.
 func (f *runFlags) spec(flags *pflag.FlagSet, args []string, a *app) (*caissonv1.RunSpec, error) {
 	p := parser{flags: flags}
+	if f.detach && f.interactive {
+		p.refuse(usage("-d and -i exclude each other: nobody is left to send input; in a sandbox that create made, exec -d -i starts a command for attach -i"))
+	}
 	spec := &caissonv1.RunSpec{Sandbox: f.sandboxFlags.spec(&p), Exec: f.commandFlags.spec(&p), Detach: f.detach}
 	spec.Exec.Env = p.environment(f.env, a.lookupEnv)
 	f.command(&p, spec.Exec, args, a.stdin, "caisson run [flags] -- CMD [ARG…]")
