@@ -182,6 +182,15 @@ func TestBackgroundExec(t *testing.T) {
 	}
 }
 
+// A command in the background may be sent its input later.
+func TestBackgroundInput(t *testing.T) {
+	box(t, daemon, "later")
+	id := strings.TrimSpace(daemon.Run(t, "exec", "-d", "-i", "later", "--", "sh", "-c", "cat; exit 4").Stdout)
+	if r := daemon.TryWith("sent later", "attach", "-i", "later", id); r.Code != 4 || r.Stdout != "sent later" {
+		t.Errorf("code %d, %q\n%s", r.Code, r.Stdout, r.Stderr)
+	}
+}
+
 func TestKillAll(t *testing.T) {
 	box(t, daemon, "k")
 	id := start(t, daemon, "k", "sh", "-c", "setsid sleep 1111 & sleep 1111")
@@ -214,6 +223,10 @@ func TestStreamJSONL(t *testing.T) {
 	r := daemon.Try("exec", "--stream", "jsonl", "jl", "--", "sh", "-c", `echo out; echo err >&2; sleep 0.1; printf '\377'; exit 3`)
 	if r.Code != 3 {
 		t.Errorf("code %d", r.Code)
+	}
+	r2 := daemon.Run(t, "run", "--stream", "jsonl", "--", "true")
+	if !strings.Contains(r2.Stdout, `"args":["true"]`) || strings.Contains(r2.Stdout, `"pid":0`) || strings.Count(r2.Stdout, `"exec":"1"`) != 2 {
+		t.Errorf("of a run: %s", r2.Stdout)
 	}
 	var types []string
 	data := map[string]string{}

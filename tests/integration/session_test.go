@@ -29,6 +29,30 @@ func TestSessionKeepsItsState(t *testing.T) {
 	daemon.AwaitNoSandbox(t)
 }
 
+// TestWaitForOneThatIsRemoved: a job whose sandbox goes with it has an exit code.
+func TestWaitForOneThatIsRemoved(t *testing.T) {
+	daemon.Run(t, "run", "-d", "--name", "short", "--ttl", "1s", "--", "sleep", "20")
+	if r := daemon.Try("wait", "--json", "short"); r.Code != 137 || !strings.Contains(r.Stdout, `"reason": "expired"`) {
+		t.Errorf("of one whose time is over: %d\n%s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	daemon.AwaitNoSandbox(t)
+	f := daemon.Refused(t, "SBX-107", "inspect", "-o", "json", "short")
+	if !strings.Contains(f.Error.Message, `sandbox "short" was removed at 2`) {
+		t.Errorf("afterwards: %q", f.Error.Message)
+	}
+	daemon.Run(t, "run", "-d", "--name", "long", "--", "sleep", "20")
+	c := beside(t, daemon, "wait", "long")
+	time.Sleep(100 * time.Millisecond) // until it waits
+	daemon.Run(t, "rm", "--force", "long")
+	if code := c.end(t); code != 137 {
+		t.Errorf("of one that is removed: %d\n%s", code, c.stderr())
+	}
+	if r := daemon.Try("run", "--ttl", "1s", "--", "sleep", "20"); r.Code != 137 || !strings.Contains(r.Stderr, "whose time was over") {
+		t.Errorf("in the foreground: %d, %q", r.Code, r.Stderr)
+	}
+	daemon.AwaitNoSandbox(t)
+}
+
 func TestEnsure(t *testing.T) {
 	id := box(t, daemon, "one", "--ensure", "-m", "64M", "-l", "a=b")
 	if again := box(t, daemon, "one", "--ensure", "-m", "64M", "-l", "a=b"); again != id {
