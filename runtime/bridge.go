@@ -37,6 +37,10 @@ func (o NetworkRules) bridgeOf(p Network, r networkRequest) error {
 	if err := o.Bridge.Offered(); err != nil {
 		return err
 	}
+	if len(r.Links) > 0 {
+		return sbxerr.WithRemedy(sbxerr.NetPolicy, op,
+			fmt.Errorf("use links in the network mode %q: sandboxes do not reach each other in it", netns.ModeBridge), "use the mode allow")
+	}
 	if len(p.Allow)+len(p.Deny)+len(p.Map)+len(r.Allow)+len(r.Deny) > 0 {
 		return sbxerr.WithRemedy(sbxerr.NetPolicy, op,
 			fmt.Errorf("use rules in the network mode %q: there is nobody who would know the names of its packets", netns.ModeBridge),

@@ -94,6 +94,7 @@ func TestNetworkOfRefuses(t *testing.T) {
 		{name: "rules in the mode bridge", rules: linked, asked: networkRequest{Mode: "bridge", Allow: []string{"a.example"}}, code: sbxerr.NetPolicy, word: "rules in the network mode"},
 		{name: "a denial in the mode bridge", rules: linked, asked: networkRequest{Mode: "bridge", Deny: []string{"a.example"}}, code: sbxerr.NetPolicy, word: "rules in the network mode"},
 		{name: "a profile's rules in the mode bridge", rules: linked, profile: Network{Mode: "bridge", Allow: []string{"a.example"}}, code: sbxerr.NetPolicy, word: "rules in the network mode"},
+		{name: "a link in the mode bridge", rules: linked, asked: networkRequest{Mode: "bridge", Links: map[string]policy.Link{"db": {}}}, code: sbxerr.NetPolicy, word: "links in the network mode"},
 		{name: "a public suffix", asked: networkRequest{Allow: []string{"*.co.uk"}}, code: sbxerr.NetPolicy, word: "co.uk"},
 		{name: "port 0", asked: networkRequest{Allow: []string{"a.example:0"}}, code: sbxerr.NetPolicy, word: "a.example:0"},
 		{name: "port 70000", asked: networkRequest{Allow: []string{"a.example:70000"}}, code: sbxerr.NetPolicy, word: "70000"},
