@@ -53,10 +53,12 @@ func (s *server) serve() error {
 func (s *server) read() error {
 	for {
 		q, files, err := s.in.Next()
-		if err != nil {
+		switch {
+		case err == nil:
+			err = s.do(q, files)
+		case !errors.Is(err, control.ErrDescriptors): // which is no reason to end the traffic of all sandboxes
 			return err
 		}
-		err = s.do(q, files)
 		if q.Op != control.Supply { // which takes them over
 			err = errors.Join(err, closeFiles(files))
 		}

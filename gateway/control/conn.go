@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // maxFiles is the most descriptors that come with a frame.
@@ -56,9 +57,13 @@ type Receiver struct {
 // NewReceiver reads from c.
 func NewReceiver(c *net.UnixConn) *Receiver { return &Receiver{conn: c} }
 
+// ErrDescriptors says that this process has too many descriptors open to take those of
+// a request.
+var ErrDescriptors = sbxerr.New(sbxerr.Gateway, "control.receive", "the gateway has too many descriptors open")
+
 // Next returns the next request, and its files, which the caller closes. A process
-// that has too many open gets fewer of Supply's, and an error for others. The error is
-// io.EOF when the daemon is gone.
+// that has too many open gets fewer of Supply's; others come without theirs, with
+// ErrDescriptors, and the next one may fit. The error is io.EOF when the daemon is gone.
 func (r *Receiver) Next() (Request, []*os.File, error) {
 	body, err := ReadFrame(r, MaxRequest)
 	files, lost := r.files, r.lost
@@ -69,6 +74,9 @@ func (r *Receiver) Next() (Request, []*os.File, error) {
 	}
 	if err == nil && lost && q.Op == Supply {
 		return q, files, nil // fewer sockets are no reason to end the traffic of all sandboxes
+	}
+	if err == nil && lost {
+		return q, nil, errors.Join(ErrDescriptors, closeAll(files))
 	}
 	if err == nil && len(files) != q.Files() {
 		err = fmt.Errorf("the operation %q comes with %d descriptors, not %d", q.Op, q.Files(), len(files))
