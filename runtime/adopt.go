@@ -5,7 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -290,6 +294,9 @@ func (m *Manager) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held) (
 	}
 	slices.SortFunc(s.past, func(a, b *execution) int { return cmp.Compare(a.number(), b.number()) })
 	s.update(func() { s.running = len(running) })
+	last, lastErr := m.lastOutput(s.id)
+	errs = append(errs, lastErr)
+	s.update(func() { s.lastExec = max(s.lastExec, last) })
 	for _, h := range byNumber { // of which there is no record: nobody can ask for it
 		errs = append(errs, disown(h))
 	}
@@ -297,6 +304,23 @@ func (m *Manager) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held) (
 		return nil, err
 	}
 	return running, m.loseMain(s)
+}
+
+// lastOutput is the number of the newest command that output is kept of. Where the records
+// of commands are lost, it is not given to another one.
+func (m *Manager) lastOutput(id string) (uint32, error) {
+	entries, err := os.ReadDir(m.paths.output(id))
+	if err != nil {
+		return 0, fmt.Errorf("look for kept output: %w", err)
+	}
+	last := uint64(0)
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), filepath.Ext(m.paths.stdout(id, 0)))
+		if n, err := strconv.ParseUint(name, 10, 32); ok && err == nil {
+			last = max(last, n)
+		}
+	}
+	return uint32(last), nil
 }
 
 // loseMain notes the command of a detached run whose daemon ended before it noted

@@ -98,12 +98,19 @@ func TestMissingParts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := strings.TrimSpace(d.Run(t, "create").Stdout)
-			d.Run(t, "exec", id, "--", "true")
+			for range 2 {
+				d.Run(t, "exec", id, "--", "echo", "kept")
+			}
 			d.Kill(t)
 			if err := part(id); err != nil {
 				t.Fatal(err)
 			}
 			d.Launch(t)
+			if name == "execs" { // and it has commands again, none with a number of before
+				for range 3 {
+					d.Run(t, "exec", id, "--", "echo", "more")
+				}
+			}
 			for _, s := range list(t, d) {
 				d.Run(t, "rm", "--force", s.ID)
 			}
