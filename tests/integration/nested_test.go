@@ -275,6 +275,7 @@ func TestNestedEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Launch(t)
-	await(t, "the end of the orphan", func() bool { return len(list(t, d)) == 1 })
+	await(t, "the end of the orphan", func() bool { return len(list(t, d)) == 2 })
 	d.Run(t, "exec", "other", "--", "true")
+	d.Run(t, "rm", "outer") // which has ended, and kept what it wrote
 }
