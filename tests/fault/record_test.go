@@ -95,6 +95,7 @@ func TestMissingParts(t *testing.T) {
 		"spec":   func(id string) error { return os.Remove(filepath.Join(d.State, "sandboxes", id, "spec.json")) },
 		"output": func(id string) error { return os.RemoveAll(filepath.Join(d.Root, "output", id)) },
 		"execs":  func(id string) error { return os.RemoveAll(filepath.Join(d.State, "sandboxes", id, "execs.jsonl")) },
+		"lines":  func(id string) error { return os.Truncate(filepath.Join(d.State, "sandboxes", id, "execs.jsonl"), 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := strings.TrimSpace(d.Run(t, "create").Stdout)
@@ -106,7 +107,7 @@ func TestMissingParts(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.Launch(t)
-			if name == "execs" { // and it has commands again, none with a number of before
+			if name == "lines" { // no command has a number of before
 				for range 3 {
 					d.Run(t, "exec", id, "--", "echo", "more")
 				}
