@@ -9,16 +9,18 @@ import (
 
 // A connection takes two descriptors, of which this process may have few: no more is
 // counted on than the hard limit that it was started with. So all rooms share a hall of as
-// many connections as four fifths of that are enough for. A room may have a quarter of what
-// is left free: the fuller the hall, the less, and one with few connections finds a place
-// whatever others have.
+// many connections as four fifths of that are enough for. The last tenth of the places is for
+// rooms that have few: of it, a room that has a quarter of what is left gets no more. The
+// fuller the hall, the less that is, so there is a place whatever others have.
 type hall struct {
 	most  int64
 	taken atomic.Int64
 }
 
-// roomPart of what is free is what one room may have.
-const roomPart = 4
+const (
+	lastPart = 10 // of the places, is for rooms with few
+	roomPart = 4  // of what is free of that, is few
+)
 
 // everybody is the hall of this process, which once it is confined is told no limit.
 var everybody = newHall()
@@ -35,7 +37,7 @@ var errHallFull = errors.New("the gateway has too many connections, and the sand
 
 // enter takes a place for a room that has as many as held.
 func (h *hall) enter(held int) error {
-	if free := h.most - h.taken.Add(1); free < int64(held)*roomPart {
+	if free := h.most - h.taken.Add(1); free < 0 || free < h.most/lastPart && free < int64(held)*roomPart {
 		h.leave()
 		return errHallFull
 	}
