@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
@@ -351,6 +352,9 @@ func TestLaneIsLive(t *testing.T) {
 		ended <- err
 	}()
 	await(t, "much", came)
+	for deadline := time.Now().Add(5 * time.Second); b.lanes.Load() == 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond) // it is opened beside the output
+	}
 	for range 3 {
 		more <- strings.Repeat("line", 3) + "\n"
 		await(t, "line", came)
