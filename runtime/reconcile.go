@@ -28,7 +28,9 @@ func (m *Manager) Cleanup(ctx context.Context, dryRun bool) ([]Leftover, error) 
 	for i, l := range found {
 		err := m.removeLeftover(ctx, l)
 		found[i].Removed = err == nil
-		errs = append(errs, err)
+		if l.Kind != kindRemains { // whose sandbox is known, and keeps nobody from being served
+			errs = append(errs, err)
+		}
 	}
 	return found, errors.Join(errs...)
 }

@@ -146,7 +146,9 @@ func (d *daemon) settle(ctx context.Context, engine *engine, manager *runtime.Ma
 		return err
 	}
 	for _, l := range left {
-		d.log.Warn("removed what an earlier daemon left", "kind", l.Kind, "id", l.ID)
+		if l.Removed { // else it is logged why not
+			d.log.Warn("removed what an earlier daemon left", "kind", l.Kind, "id", l.ID)
+		}
 	}
 	if err := manager.EnsureBase(ctx); err != nil {
 		return err
