@@ -315,8 +315,8 @@ func (m *Manager) lastOutput(id string) (uint32, error) {
 	}
 	last := uint64(0)
 	for _, e := range entries {
-		name, ok := strings.CutSuffix(e.Name(), filepath.Ext(m.paths.stdout(id, 0)))
-		if n, err := strconv.ParseUint(name, 10, 32); ok && err == nil {
+		name := strings.TrimSuffix(e.Name(), filepath.Ext(e.Name()))
+		if n, err := strconv.ParseUint(name, 10, 32); err == nil {
 			last = max(last, n)
 		}
 	}

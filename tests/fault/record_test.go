@@ -100,7 +100,7 @@ func TestMissingParts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			id := strings.TrimSpace(d.Run(t, "create").Stdout)
 			for range 2 {
-				d.Run(t, "exec", id, "--", "echo", "kept")
+				d.Run(t, "exec", id, "--", "sh", "-c", "echo kept >&2")
 			}
 			d.Kill(t)
 			if err := part(id); err != nil {
@@ -109,7 +109,7 @@ func TestMissingParts(t *testing.T) {
 			d.Launch(t)
 			if name == "lines" { // no command has a number of before
 				for range 3 {
-					d.Run(t, "exec", id, "--", "echo", "more")
+					d.Run(t, "exec", id, "--", "sh", "-c", "echo more >&2")
 				}
 			}
 			for _, s := range list(t, d) {
