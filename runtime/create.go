@@ -189,6 +189,9 @@ func closeHeld(held []pid1.Held) error {
 // not be removed is found by Cleanup.
 func (m *Manager) destroy(ctx context.Context, s *sandbox) error {
 	s.removal.Do(func() {
+		if s.retired() {
+			m.keepRemoval(s)
+		}
 		s.setState(StateRemoving)
 		s.stripping.Lock()
 		defer s.stripping.Unlock()
