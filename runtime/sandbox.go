@@ -307,7 +307,7 @@ func (s *sandbox) info() Info {
 		ExpiresAt: r.Expires.wall(), IdleTimeout: r.IdleTimeout, IdleSince: r.IdleSince.wall(),
 		Network: string(r.Network), OwnerUID: r.OwnerUID, Parent: r.Parent, Execs: s.running,
 	}
-	if main := s.execs[r.Main]; main != nil && s.state != StateRunning && s.state != StatePaused {
+	if main := s.execs[r.Main]; main != nil && s.state != StateAdopting && s.state != StateRunning && s.state != StatePaused {
 		info.Result = main.result()
 	}
 	if s.process != nil && s.state != StateExited {
