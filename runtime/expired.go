@@ -3,6 +3,7 @@ package runtime
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,8 @@ type expiry struct {
 
 // note remembers s, which is removed, if it was for that reason.
 func (x *expired) note(s *sandbox) {
+	who := s.identity()
+	x.list = slices.DeleteFunc(x.list, func(e expiry) bool { return who.name != "" && e.identity == who }) // of one name the last one counts
 	why := s.endCause()
 	if !errors.Is(why, ErrExpired) && !errors.Is(why, ErrIdle) {
 		return
@@ -34,7 +37,7 @@ func (x *expired) note(s *sandbox) {
 	if len(x.list) >= maxExpired {
 		x.list = x.list[1:]
 	}
-	x.list = append(x.list, expiry{s.identity(), s.id, time.Now(), why})
+	x.list = append(x.list, expiry{who, s.id, time.Now(), why})
 }
 
 // missing says why there is no sandbox ref, where it was one that g sees. The last
