@@ -155,10 +155,10 @@ func (a *app) tellTraffic(ctx context.Context, client *api.Client, req *caissonv
 		return err
 	}
 	d, err := client.Inspect(ctx, &caissonv1.InspectRequest{Ref: req.Ref})
-	if mode := d.GetSandbox().GetNetwork(); mode == "none" {
+	if mode := d.GetSandbox().GetNetwork(); err == nil && mode == "none" {
 		a.progress(fmt.Sprintf("caisson: warning: in the network mode %q no log is kept of what a sandbox tries", mode))
 	}
-	return err
+	return nil // what was asked for is told
 }
 
 func (a *app) printTraffic(t *caissonv1.TrafficResponse) error {
