@@ -30,7 +30,7 @@ func newHall() *hall {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
 		return &hall{} // has no place: nothing is carried
 	}
-	return &hall{most: int64(min(l.Max, 1<<30) / 5 * 2)}
+	return &hall{most: int64(min(l.Max, 1<<20) / 5 * 2)}
 }
 
 var errHallFull = errors.New("the gateway has too many connections, and the sandbox its part of them")
