@@ -165,11 +165,16 @@ func (s *server) remove(id string) {
 // settleSoon is how long an answer may wait for what was tried before the question.
 const settleSoon = 20 * time.Millisecond
 
+// behindPause is how long a sandbox that sends more than is read is not waited for again.
+const behindPause = time.Second
+
 // settle returns when what sandboxes tried by links of their own is recorded, or soon.
 func (s *server) settle() {
 	latest := time.Now().Add(settleSoon)
 	for _, w := range s.watched {
-		w.settle(latest)
+		if time.Since(w.behind) > behindPause { // all requests wait meanwhile
+			w.settle(latest)
+		}
 	}
 }
 

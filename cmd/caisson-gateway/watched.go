@@ -20,6 +20,7 @@ type watched struct {
 	reader *nflog.Reader
 	stop   context.CancelFunc
 	served sync.WaitGroup
+	behind time.Time // when there was more to read than could be waited for
 }
 
 func (s *server) watch(id string, socket *os.File) error {
@@ -45,8 +46,12 @@ func (w *watched) Record(a proxy.Attempt) { w.out.event(w.id, control.Report{Att
 
 // settle returns when all that was told is read, or the time has come.
 func (w *watched) settle(latest time.Time) {
-	for time.Now().Before(latest) {
+	for {
 		if settled, err := w.reader.Settled(); settled || err != nil {
+			return
+		}
+		if time.Now().After(latest) {
+			w.behind = time.Now()
 			return
 		}
 		time.Sleep(time.Millisecond) // for another goroutine
