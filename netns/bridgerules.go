@@ -144,7 +144,7 @@ func (c BridgeConfig) innerTables(f family, w wire) []table {
 			{"-j ACCEPT", "it leaves"},
 		}},
 		{chainRefuse, "-", []rule{
-			{logged(nflog.Refused), "the gateway hears of what is refused, and records it"},
+			{"-m limit --limit 100/sec --limit-burst 400 " + logged(nflog.Refused), "the gateway hears of what is refused, and records it: what costs nothing must not hide what leaves"},
 			{fmt.Sprintf("! -s %s/32 -j DROP", w.address), "no packet answers another's address"},
 			{"-p tcp -j REJECT --reject-with tcp-reset", "a connection fails at once: what ICMP says of it is not heeded while it is begun"},
 			{"-j REJECT --reject-with icmp-admin-prohibited", "all else fails at once"},
