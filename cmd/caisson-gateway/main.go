@@ -32,7 +32,7 @@ var version, commit = "unknown", "unknown" // set by the linker
 
 // collectAt is how much memory may grow, in percent, before it is gone through:
 // connections that wait are most of it, and not garbage.
-const collectAt = 50
+const collectAt = 25
 
 // The first thread is the one that the kernel keeps the parent's death for.
 func init() { runtime.LockOSThread() }
