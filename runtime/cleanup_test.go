@@ -119,6 +119,11 @@ func TestCleanupOfWhatEnded(t *testing.T) {
 				f = f.next(t)
 				f.recover(t, 1)
 			}
+			f.engine.fail = map[string]error{"delete": errInjected}
+			if got, err := f.Cleanup(ctx, false); err != nil || len(got) != 1 || got[0].Removed { // a daemon serves all the same
+				t.Errorf("a cleanup that cannot: %+v, %v", got, err)
+			}
+			f.engine.fail = nil
 			for _, removed := range []bool{false, true} {
 				want := []Leftover{{Kind: "remains", ID: id, Reason: "its sandbox has ended, and stays with its output only", Removed: removed}}
 				if got, err := f.Cleanup(ctx, !removed); err != nil || !slices.Equal(got, want) {
