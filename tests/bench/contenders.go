@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -35,6 +36,8 @@ type stand struct {
 	scratch string
 	rootfs  string // for those without an image store of containerd
 	stock_  *stock
+
+	podmanOnce sync.Once
 }
 
 const busybox = "rootfs/base/assets/busybox" // what the image base is made of
@@ -182,16 +185,7 @@ func (s *stand) podman() contender {
 		return c
 	}
 	store, group := filepath.Join(s.scratch, "podman"), "/"+filepath.Base(s.scratch)
-	_, hadRunc := os.Stat(runcDefaultRoot)
-	s.t.Cleanup(func() {
-		errs := []error{awaitGone(group), unmount(filepath.Join(store, "overlay"))} // podman keeps both
-		if hadRunc != nil {
-			errs = append(errs, removeEmpty(runcDefaultRoot))
-		}
-		if err := errors.Join(errs...); err != nil {
-			s.t.Error(err)
-		}
-	})
+	s.podmanOnce.Do(func() { s.cleanPodman(store, group) })
 	c.command = func(int) *exec.Cmd {
 		return exec.Command("podman", "--root", store, "--runroot", filepath.Join(s.scratch, "podman-run"), "--tmpdir", filepath.Join(s.scratch, "podman-tmp"),
 			"--cgroup-manager", "cgroupfs", "--events-backend", "none",
@@ -199,6 +193,21 @@ func (s *stand) podman() contender {
 			"--rootfs", s.rootfs+":O", "/bin/true")
 	}
 	return c
+}
+
+// cleanPodman has what podman keeps removed when all its containers are, which it may have in
+// several measurements: it is to be called before the first.
+func (s *stand) cleanPodman(store, group string) {
+	_, hadRunc := os.Stat(runcDefaultRoot)
+	s.t.Cleanup(func() {
+		errs := []error{awaitGone(group), unmount(filepath.Join(store, "overlay"))}
+		if hadRunc != nil {
+			errs = append(errs, removeEmpty(runcDefaultRoot))
+		}
+		if err := errors.Join(errs...); err != nil {
+			s.t.Error(err)
+		}
+	})
 }
 
 // runcDefaultRoot is where podman lets runc keep its state.
