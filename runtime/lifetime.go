@@ -32,7 +32,7 @@ var (
 // commands wrote, until it is removed. One in a pool is nobody's to remove.
 func (r record) keeps(cause error) bool {
 	byItself := errors.Is(cause, errMainEnded) || errors.Is(cause, errInitLost) || errors.Is(cause, ErrStopped)
-	return byItself && !r.Pooled && (r.Detached || r.Main == 0)
+	return byItself && r.outlives()
 }
 
 // outlives reports whether a sandbox may be left to the next daemon: one that is
