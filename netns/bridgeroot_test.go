@@ -286,7 +286,7 @@ func TestBridgeEndsAreTold(t *testing.T) {
 			wantReached(t, n, to, "from a sandbox")
 		}
 		_ = unix.Sendto(socketInside(t, n, unix.AF_INET, unix.SOCK_DGRAM, 0, false), []byte("hello"), 0, sockaddr(netip.MustParseAddrPort("93.184.215.14:9")))
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // which the flows last at least
 		if err := EndFlows(path); err != nil {
 			t.Fatal(err)
 		}

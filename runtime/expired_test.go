@@ -25,9 +25,7 @@ func TestExpiredIsNotNever(t *testing.T) {
 		"idle": {CreateRequest{Name: "idle", IdleTimeout: &short}, "idle for too long"},
 	} {
 		id := f.session(t, tt.r).ID
-		for f.known(id) {
-			time.Sleep(time.Millisecond)
-		}
+		eventually(t, "it is removed", func() bool { return !f.known(id) })
 		for _, ref := range []string{name, id, id[:6]} {
 			_, err := f.Inspect(ctx, ref)
 			wantError(t, err, sbxerr.NotFound, fmt.Sprintf("sandbox %q was removed at 20", ref))

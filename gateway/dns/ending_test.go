@@ -127,7 +127,7 @@ func TestHalfAnAnswerIsNotKept(t *testing.T) {
 		left <- found
 	}()
 	for len(z.questions()) < 2 {
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // nothing announces a question
 	}
 	time.Sleep(100 * time.Millisecond) // for the answer that does come
 	cancel()

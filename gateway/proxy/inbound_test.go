@@ -235,7 +235,7 @@ func TestInboundEndsBefore(t *testing.T) {
 	e.dial()
 	<-e.needs
 	for deadline := time.Now().Add(5 * time.Second); e.arrivals() == 0 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // nothing announces an arrival
 	}
 	e.stop()
 	if a := e.record(); a.Verdict != Failed {

@@ -58,7 +58,7 @@ func (Link) refused(p nflog.Packet, a *proxy.Attempt) {
 // recordEnd tells how much it was that left, unless there is too much to tell.
 func (c Config) recordEnd(p nflog.Packet, most *rate.Limiter) {
 	if !most.Allow() {
-		time.Sleep(pause)
+		time.Sleep(pause) // as for attempts
 		return
 	}
 	if a := c.attempt(p, 0); a.Verdict == proxy.Allowed {
