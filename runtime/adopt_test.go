@@ -92,13 +92,7 @@ func TestEndedWithoutDaemon(t *testing.T) {
 				n := f.next(t)
 				n.recover(t, 1)
 				n.wantEnded(t, id, exitKilled, ReasonLost, "told")
-				if _, err := n.Cleanup(callerContext(t), false); err != nil {
-					t.Error(err)
-				}
-				n.KeepOnExit()
-				if err := n.drain(callerContext(t)); err != nil {
-					t.Error(err)
-				}
+				n.passOn(t)
 				f = n
 			}
 			n := f.next(t)
@@ -108,6 +102,18 @@ func TestEndedWithoutDaemon(t *testing.T) {
 			}
 			n.wantNothingLeft(t)
 		})
+	}
+}
+
+// passOn is a whole life of a daemon after its start, up to the next one.
+func (f *fixture) passOn(t *testing.T) {
+	t.Helper()
+	if _, err := f.Cleanup(callerContext(t), false); err != nil {
+		t.Error(err)
+	}
+	f.KeepOnExit()
+	if err := f.drain(callerContext(t)); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -128,13 +134,7 @@ func TestEndingIsKept(t *testing.T) {
 		if r := info.Result; err != nil || r.Duration != time.Minute || r.MaxRSSBytes != 7 || r.PeakMemoryBytes != 4096 || r.StdoutBytes != 4 || len(r.Warnings) > 0 {
 			t.Errorf("%+v, %v", r, err)
 		}
-		if _, err := n.Cleanup(callerContext(t), false); err != nil {
-			t.Error(err)
-		}
-		n.KeepOnExit()
-		if err := n.drain(callerContext(t)); err != nil {
-			t.Error(err)
-		}
+		n.passOn(t)
 		f = n
 	}
 	n := f.next(t)
