@@ -319,7 +319,7 @@ func connectFrom(t *testing.T, n *Namespace, source, to string) error {
 	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: netip.MustParseAddr(source).As4()}); err != nil {
 		t.Fatal(err)
 	}
-	return unix.Connect(fd, sockaddr(addr))
+	return dial(fd, sockaddr(addr))
 }
 
 // F20: whatever table is flushed, by itself or with all others, what was refused

@@ -119,6 +119,28 @@ func socketInside(t *testing.T, n *Namespace, domain, kind, proto int, toLo bool
 	return fd
 }
 
+// again calls f until it is not interrupted: with a timeout, the signals of Go's own
+// scheduler end what a socket does (signal(7)).
+func again(f func() error) error {
+	for {
+		if err := f(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+func dial(fd int, to unix.Sockaddr) error {
+	return again(func() error { return unix.Connect(fd, to) })
+}
+
+func receive(fd int, into []byte) (n int, from unix.Sockaddr, err error) {
+	err = again(func() error {
+		n, from, err = unix.Recvfrom(fd, into, 0)
+		return err
+	})
+	return n, from, err
+}
+
 // asSandbox lets what open opens belong to a user of a sandbox, none of whom is root.
 func asSandbox(open func()) {
 	const somebody = 100_000
@@ -145,7 +167,7 @@ func domain(to netip.AddrPort) int {
 func connectInside(t *testing.T, n *Namespace, to string, toLo bool) error {
 	t.Helper()
 	addr := netip.MustParseAddrPort(to)
-	return unix.Connect(socketInside(t, n, domain(addr), unix.SOCK_STREAM, 0, toLo), sockaddr(addr))
+	return dial(socketInside(t, n, domain(addr), unix.SOCK_STREAM, 0, toLo), sockaddr(addr))
 }
 
 // accepted takes the next connection of a listener and returns where it was
@@ -241,14 +263,14 @@ func answers(t *testing.T, n *Namespace) map[string]bool {
 	client := socketInside(t, n, unix.AF_INET, unix.SOCK_DGRAM, 0, false)
 	var buf [64]byte
 	if unix.Sendto(client, []byte("hello"), 0, sockaddr(target)) == nil {
-		size, _, err := unix.Recvfrom(server, buf[:], 0)
+		size, _, err := receive(server, buf[:])
 		got["udp"] = err == nil && string(buf[:size]) == "hello"
 	}
 	echo := socketInside(t, n, unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP, false)
 	request := []byte{8, 0, 0xf7, 0xff, 0, 0, 0, 0} // type, code, checksum (RFC 792)
 	if unix.Sendto(echo, request, 0, sockaddr(target)) == nil {
 		for deadline := time.Now().Add(time.Second); time.Now().Before(deadline) && !got["icmp"]; {
-			size, _, err := unix.Recvfrom(echo, buf[:], 0)
+			size, _, err := receive(echo, buf[:])
 			if err != nil {
 				break
 			}
@@ -258,7 +280,7 @@ func answers(t *testing.T, n *Namespace) map[string]bool {
 	if sctp, err := sctpSocket(n); err == nil {
 		defer unix.Close(sctp)
 		// An abort of the own stack is an answer as well.
-		err := unix.Connect(sctp, sockaddr(target))
+		err := dial(sctp, sockaddr(target))
 		got["sctp"] = err == nil || errors.Is(err, unix.ECONNREFUSED)
 	}
 	return got
@@ -352,7 +374,7 @@ func TestLoopbackWorksBesideAGate(t *testing.T) {
 				client := socketInside(t, n, domain(to), kind, 0, false)
 				var buf [8]byte
 				err := unix.Sendto(client, []byte("hello"), 0, sockaddr(to))
-				if size, _, received := unix.Recvfrom(server, buf[:], 0); err != nil || received != nil || size != 5 {
+				if size, _, received := receive(server, buf[:]); err != nil || received != nil || size != 5 {
 					t.Errorf("UDP to %s: %v, %v", address, err, received)
 				}
 			}
@@ -366,7 +388,7 @@ func TestLoopbackWorksBesideAGate(t *testing.T) {
 		client := socketInside(t, n, unix.AF_INET, unix.SOCK_DGRAM, 0, false)
 		var buf [8]byte
 		err := unix.Sendto(client, []byte("hello"), 0, sockaddr(netip.MustParseAddrPort("127.0.0.1:53")))
-		if size, _, received := unix.Recvfrom(int(s.DNSPacket.Fd()), buf[:], 0); err != nil || received != nil || size != 5 {
+		if size, _, received := receive(int(s.DNSPacket.Fd()), buf[:]); err != nil || received != nil || size != 5 {
 			t.Errorf("UDP to the DNS port: %v, %v", err, received)
 		}
 	})

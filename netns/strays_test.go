@@ -84,7 +84,7 @@ func connectWithOptions(t *testing.T, n *Namespace, to string) nflog.Packet {
 	if err := unix.SetsockoptString(fd, unix.IPPROTO_IP, unix.IP_OPTIONS, strings.Repeat(noOperation, 40)); err != nil {
 		t.Fatal(err)
 	}
-	_ = unix.Connect(fd, sockaddr(at)) // it is refused
+	_ = dial(fd, sockaddr(at)) // it is refused
 	return nflog.Packet{Protocol: unix.IPPROTO_TCP, Destination: at, Opens: true}
 }
 
@@ -100,7 +100,7 @@ func TestOthersPacketsAreNotTold(t *testing.T) {
 			if err := unix.Bind(fd, sockaddr(netip.MustParseAddrPort("198.18.0.9:4444"))); err != nil {
 				t.Fatal(err)
 			}
-			_ = unix.Connect(fd, sockaddr(netip.MustParseAddrPort(to))) // nobody answers
+			_ = dial(fd, sockaddr(netip.MustParseAddrPort(to))) // nobody answers
 			return fd
 		}
 		from(unix.SOCK_STREAM, "127.0.0.1:9999") // whose reset is the kernel's
@@ -108,7 +108,7 @@ func TestOthersPacketsAreNotTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		question := make([]byte, 16)
-		_, asker, err := unix.Recvfrom(int(s.DNSPacket.Fd()), question, 0)
+		_, asker, err := receive(int(s.DNSPacket.Fd()), question)
 		if err != nil {
 			t.Fatal(err)
 		}
