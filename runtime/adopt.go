@@ -268,7 +268,7 @@ func (m *Manager) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held) (
 			errs = append(errs, err)
 			continue
 		}
-		s.update(func() { s.execs[r.Number], s.lastExec = e, max(s.lastExec, r.Number) })
+		s.update(func() { s.knowLocked(e) })
 		h, known := byNumber[r.Number]
 		delete(byNumber, r.Number)
 		switch {
@@ -340,7 +340,10 @@ func (m *Manager) loseMain(s *sandbox) error {
 	if err := s.log.Put(e.number(), e.record); err != nil {
 		return err
 	}
-	s.update(func() { s.execs[e.number()], s.lastExec, s.record.Main = e, e.number(), e.number() })
+	s.update(func() {
+		s.knowLocked(e)
+		s.record.Main = e.number()
+	})
 	s.passed(e)
 	e.finish()
 	m.keepRecord(s)

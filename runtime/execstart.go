@@ -115,11 +115,17 @@ func (m *Manager) admitExec(s *sandbox, p *execPlan, detached bool) (*execution,
 	if err := s.log.Put(n, e.record); err != nil {
 		return nil, err
 	}
-	s.lastExec = n
-	s.execs[n] = e
+	s.knowLocked(e)
 	s.running++
 	s.busyLocked()
 	return e, nil
+}
+
+// knowLocked makes e one of the commands of s.
+func (s *sandbox) knowLocked(e *execution) {
+	n := e.number()
+	s.execs[n] = e
+	s.lastExec, s.newest = max(s.lastExec, n), max(s.newest, n)
 }
 
 // takesLocked refuses a command where the sandbox cannot run it. One that is being made

@@ -39,7 +39,7 @@ func (s *sandbox) surplusLocked(maxCount int, maxBytes int64) (over surplus) {
 	last := s.past[len(s.past)-1]
 	stays := func(e *execution) bool { return e == last || e.lingers }
 	s.past = slices.DeleteFunc(s.past, func(e *execution) bool {
-		if stays(e) || e.number() == s.lastExec || count <= maxCount || e.isRead() {
+		if stays(e) || e.number() == s.newest || count <= maxCount || e.isRead() {
 			return false
 		}
 		count, bytes = count-1, bytes-e.keptBytes()

@@ -53,10 +53,11 @@ type sandbox struct {
 	ports    []Port // of the host, that are open
 	stale    bool   // it was declared anew since posture was compared
 	execs    map[uint32]*execution
-	running  int          // of these
-	filework int          // requests about files, but those that only watch
-	past     []*execution // of these: all but the main one that are over, oldest first
-	lastExec uint32
+	running  int            // of these
+	filework int            // requests about files, but those that only watch
+	past     []*execution   // of these: all but the main one that are over, oldest first
+	lastExec uint32         // the newest number of a command
+	newest   uint32         // the newest of execs there were; what works on files is none
 	files    *files.Session // nil before the first request
 	learner  *learner       // of what its command reaches; nil where nobody wants to know
 	oomKills int64          // of the cgroup, when last looked at
