@@ -118,9 +118,9 @@ func TestValidatePeers(t *testing.T) {
 		`pools[0].profile: "A"`:                               func(c *Config) { c.Pools = []Pool{{Profile: "A", Size: 1}} },
 		"pools[0]: size 0 and max 0":                          func(c *Config) { c.Pools = []Pool{{}} },
 		"pools[0]: size 2 and max 1":                          func(c *Config) { c.Pools = []Pool{{Size: 2, Max: 1}} },
-		"max 513 must be 1 to sandboxes.max, 512":             func(c *Config) { c.Pools = []Pool{{Size: 1, Max: 513}} },
+		"max 513 must be 1 to 461":                            func(c *Config) { c.Pools = []Pool{{Size: 1, Max: 513}} },
 		`pools[1]: pools[0] is for the same profile "strict"`: func(c *Config) { c.Pools = []Pool{{Size: 1}, {Profile: "strict", Size: 2}} },
-		"pools: their sizes are 600 together":                 func(c *Config) { c.Pools = []Pool{{Size: 300}, {Image: "x", Size: 300}} },
+		"pools: their sizes are 470 together, above 461 (sandboxes.max, 512, without the 51 for root)": func(c *Config) { c.Pools = []Pool{{Size: 230}, {Image: "x", Size: 240}} },
 	} {
 		c := Default()
 		change(&c)
@@ -228,5 +228,14 @@ func TestSchemaOfPeers(t *testing.T) {
 	}
 	if uids := s.Defs["Peer"].Properties["uids"]; uids.Items.Ref != "#/$defs/Account" {
 		t.Errorf("uids: %+v", uids)
+	}
+}
+
+// TestForRoot: no request but root's may take the last sandboxes, of however many.
+func TestForRoot(t *testing.T) {
+	for most, want := range map[int64]int64{1: 0, 2: 1, 10: 1, 19: 1, 20: 2, 512: 51} {
+		if got := (Sandboxes{Max: most}).ForRoot(); got != want {
+			t.Errorf("of %d root has %d", most, got)
+		}
 	}
 }

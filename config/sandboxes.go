@@ -36,6 +36,10 @@ func defaultSandboxes() Sandboxes {
 	}
 }
 
+// ForRoot is how many of the most sandboxes there may be are left to root's own
+// requests: a tenth, at least one, but not the only one.
+func (s Sandboxes) ForRoot() int64 { return min(max(1, s.Max/10), s.Max-1) }
+
 // complete fills in what follows from the host and from other settings.
 func (c *Config) completeSandboxes() {
 	s := &c.Sandboxes
@@ -92,16 +96,18 @@ func (c *Config) validateSandboxes() error {
 func (c *Config) validatePools() error {
 	var errs []error
 	seen := map[[2]string]int{}
-	most, all := c.Sandboxes.Max, int64(0)
-	if most < 1 { // which is refused already
-		most = int64(c.IDs.Blocks)
+	sandboxes, all := c.Sandboxes, int64(0)
+	if sandboxes.Max < 1 { // which is refused already
+		sandboxes.Max = int64(c.IDs.Blocks)
 	}
+	most := sandboxes.Max - sandboxes.ForRoot()
+	bound := fmt.Sprintf("sandboxes.max, %d, without the %d for root", sandboxes.Max, sandboxes.ForRoot())
 	for i, p := range c.Pools {
 		if !profileName.MatchString(p.Profile) {
 			errs = append(errs, fmt.Errorf("pools[%d].profile: %q is no name", i, p.Profile))
 		}
 		if p.Size < 1 || p.Max < p.Size || p.Max > most {
-			errs = append(errs, fmt.Errorf("pools[%d]: size %d and max %d must be 1 to sandboxes.max, %d, and max not below size", i, p.Size, p.Max, most))
+			errs = append(errs, fmt.Errorf("pools[%d]: size %d and max %d must be 1 to %d (%s), and max not below size", i, p.Size, p.Max, most, bound))
 			continue
 		}
 		key := [2]string{p.Profile, p.Image}
@@ -112,7 +118,7 @@ func (c *Config) validatePools() error {
 		all += p.Size
 	}
 	if all > most {
-		errs = append(errs, fmt.Errorf("pools: their sizes are %d together, above sandboxes.max, %d", all, most))
+		errs = append(errs, fmt.Errorf("pools: their sizes are %d together, above %d (%s)", all, most, bound))
 	}
 	return errors.Join(errs...)
 }

@@ -48,6 +48,7 @@ type Options struct {
 	OrphanGrace  time.Duration // that a sandbox outlives its daemon
 	KeepOnExit   bool          // Close leaves the sandboxes to the next daemon
 	MaxSandboxes int           // those that have ended too; 0 is no bound but the blocks of ids
+	ForRoot      int           // of them, that only root's own requests make
 	MaxCreating  int           // sandboxes that are made at once
 	Queue        int           // requests that wait to make one
 	KeptExecs    int           // ended commands of a sandbox whose output is kept
@@ -223,15 +224,11 @@ func (m *Manager) checkRoomLocked(s *sandbox) error {
 	if there >= most {
 		return sbxerr.New(sbxerr.Busy, op, "there are %d sandboxes, which is the most (sandboxes.max)", there)
 	}
-	if last := forRoot(most); !s.plan.grant.IsRoot() && there >= most-last {
+	if last := m.opts.ForRoot; !s.plan.grant.IsRoot() && there >= most-last {
 		return sbxerr.New(sbxerr.Busy, op, "there are %d sandboxes, and the last %d of %d (sandboxes.max) are for root", there, last, most)
 	}
 	return nil
 }
-
-// forRoot is how many of the most sandboxes there may be are left to root: a tenth,
-// at least one, but not the only one.
-func forRoot(most int) int { return min(max(1, most/10), most-1) }
 
 // openLocked refuses a sandbox for anybody once none are to come.
 func (m *Manager) openLocked() error {

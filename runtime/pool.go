@@ -221,7 +221,8 @@ func (m *Manager) shortOfMemory() bool {
 func (m *Manager) room() (free, all int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.opts.MaxSandboxes - len(m.sandboxes), m.opts.MaxSandboxes
+	all = m.opts.MaxSandboxes - m.opts.ForRoot
+	return all - len(m.sandboxes), all
 }
 
 // wants reports whether p is to be filled, in the room that there is.

@@ -204,6 +204,7 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 		OrphanGrace:  time.Duration(c.Sandboxes.OrphanGrace),
 		KeepOnExit:   c.Sandboxes.KeepOnExit,
 		MaxSandboxes: int(c.Sandboxes.Max),
+		ForRoot:      int(c.Sandboxes.ForRoot()),
 		MaxCreating:  int(c.Sandboxes.MaxCreating),
 		Queue:        int(c.Sandboxes.Queue),
 		KeptExecs:    int(c.Sandboxes.KeptExecs),
