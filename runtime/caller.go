@@ -125,7 +125,7 @@ func (s *sandbox) usage() (u peer.Usage, ended int64) {
 	switch {
 	case s.record.Pooled || s.deliveredLocked():
 		return peer.Usage{}, 0
-	case s.state == StateExited:
+	case s.isOver():
 		return peer.Usage{Sandboxes: 1}, 1
 	}
 	u = s.record.usage()

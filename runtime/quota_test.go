@@ -22,7 +22,8 @@ func (f *fixture) ended(t *testing.T, ctx context.Context) string {
 	return info.ID
 }
 
-// TestEndedSandboxesCount: they take a place until they are removed, and nothing else.
+// TestEndedSandboxesCount: they take a place until they are removed, and
+// nothing else, not even while they are.
 func TestEndedSandboxesCount(t *testing.T) {
 	quota := peer.DefaultQuota()
 	quota.Sandboxes, quota.MemoryBytes = 3, DefaultLimits().MemoryBytes
@@ -43,7 +44,7 @@ func TestEndedSandboxesCount(t *testing.T) {
 		f := newFixture(t)
 		ctx := caller(f)
 		first := f.ended(t, ctx)
-		f.ended(t, ctx)
+		second := f.ended(t, ctx)
 		for range 2 { // one of the pool is refused like a new one
 			_, err := f.Create(ctx, CreateRequest{})
 			wantError(t, err, sbxerr.Busy, "sandboxes 1 is above what is left", "have ended")
@@ -55,9 +56,11 @@ func TestEndedSandboxesCount(t *testing.T) {
 		if _, err := f.Remove(ctx, first, false); err != nil {
 			t.Error(err)
 		}
+		f.sandboxes[second].setState(StateRemoving) // as while its files are
 		if _, err := f.Create(ctx, CreateRequest{}); err != nil {
 			t.Errorf("%s: where one was removed: %v", who, err)
 		}
+		f.sandboxes[second].setState(StateExited)
 	}
 }
 
