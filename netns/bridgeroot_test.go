@@ -312,6 +312,52 @@ func TestBridgeEndsAreTold(t *testing.T) {
 	})
 }
 
+// However many flows end at once, each is told of, if somebody reads.
+func TestBridgeEndsAreAllTold(t *testing.T) {
+	eachBackend(t, func(t *testing.T, _ backend) {
+		town := newTown(t)
+		path, n := town.attach(t, 0)
+		socket, err := Overhear(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer socket.Close()
+		const flows = 10_000
+		fd := socketInside(t, n, unix.AF_INET, unix.SOCK_DGRAM, 0, false)
+		for port := range flows {
+			to := netip.AddrPortFrom(netip.MustParseAddr("93.184.215.14"), uint16(port+1))
+			if err := again(func() error { return unix.Sendto(fd, []byte("hello"), 0, sockaddr(to)) }); err != nil && !errors.Is(err, unix.ECONNREFUSED) {
+				t.Fatal(err)
+			}
+		}
+		done := make(chan error, 1)
+		go func() { done <- EndFlows(path) }()
+		time.Sleep(50 * time.Millisecond) // in which the socket gets full
+		r, err := nflog.NewReader(socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		late := time.AfterFunc(10*time.Second, func() { _ = r.Close() })
+		defer late.Stop()
+		ends := map[netip.AddrPort]bool{}
+		for len(ends) < flows {
+			p, err := r.Next()
+			if err != nil {
+				t.Fatalf("told of %d of %d: %v", len(ends), flows, err)
+			}
+			if p.Ended != nil {
+				ends[p.Destination] = true
+			}
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func connectFrom(t *testing.T, n *Namespace, source, to string) error {
 	t.Helper()
 	addr := netip.MustParseAddrPort(to)

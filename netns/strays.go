@@ -1,10 +1,13 @@
 package netns
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -81,25 +84,44 @@ func Overhear(path string) (socket *os.File, err error) {
 const flowRoom = 1 << 20
 
 // followFlows has the ends of flows told on the socket too, but for those to loopback
-// addresses, which may be many.
+// addresses, which may be many. What finds no room is told later: the kernel does not
+// forget a flow before (netlink(7), NETLINK_BROADCAST_ERROR).
 func followFlows(socket *os.File) error {
 	raw, err := socket.SyscallConn()
 	if err != nil {
 		return err
 	}
-	filter := leaveOutLoopback()
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	inner := raw.Control(func(fd uintptr) {
 		err = errors.Join(
 			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, flowRoom),
-			unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program),
+			unix.SetsockoptInt(int(fd), unix.SOL_NETLINK, unix.NETLINK_BROADCAST_ERROR, 1),
+			filter(int(fd), leaveOutLoopback()),
 			unix.SetsockoptInt(int(fd), unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, unix.NFNLGRP_CONNTRACK_DESTROY))
 	})
 	return errors.Join(inner, err)
 }
 
-// leaveOutLoopback is a filter (socket(7), SO_ATTACH_FILTER) that drops messages about flows
-// to 127.0.0.0/8, and no others. Their first attribute is where the flow led.
+// filter has only those messages come to the socket that it passes (socket(7),
+// SO_ATTACH_FILTER), instead of what one before did.
+func filter(fd int, by []unix.SockFilter) error {
+	program := unix.SockFprog{Len: uint16(len(by)), Filter: &by[0]}
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program)
+}
+
+// onlyAnswers is a filter that passes the kernel's answers to requests.
+func onlyAnswers() []unix.SockFilter {
+	kind := nl.NativeEndian().Uint16(nl.BEUint16Attr(unix.NLMSG_ERROR)) // a filter loads it as if it were big endian
+	const done = unix.BPF_RET | unix.BPF_K
+	return []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: 4}, // the type
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(kind), Jf: 1},
+		{Code: done, K: ^uint32(0)},
+		{Code: done, K: 0},
+	}
+}
+
+// leaveOutLoopback is a filter that drops messages about flows to 127.0.0.0/8, and no
+// others. Their first attribute is where the flow led.
 func leaveOutLoopback() []unix.SockFilter {
 	const (
 		load   = unix.BPF_LD | unix.BPF_B | unix.BPF_ABS
@@ -122,7 +144,8 @@ func leaveOutLoopback() []unix.SockFilter {
 }
 
 // EndFlows has the kernel forget all flows of the namespace at path, and so tell how much
-// they were. Nothing there may go on.
+// they were. It returns when that is told, or is late because nobody reads. Nothing there
+// may go on.
 func EndFlows(path string) error {
 	const op = "netns.end_flows"
 	ns, err := Open(path)
@@ -136,14 +159,38 @@ func EndFlows(path string) error {
 			return err
 		}
 		defer h.Close()
-		return h.ConntrackTableFlush(netlink.ConntrackTable)
+		if err := h.ConntrackTableFlush(netlink.ConntrackTable); err != nil {
+			return err
+		}
+		return untilForgotten()
 	}))
+}
+
+// forgetTimeout is how long somebody has to read of ten thousands of flows. The kernel tries
+// after a second again to tell of those for which there was no room.
+const forgetTimeout = 3 * time.Second
+
+// untilForgotten waits for the calling thread's namespace to know of no flow: what is still
+// to be told of counts (nf_conntrack-sysctl of the kernel's documentation).
+func untilForgotten() error {
+	for deadline := time.Now().Add(forgetTimeout); ; time.Sleep(5 * time.Millisecond) {
+		count, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
+		if err != nil || strings.TrimSpace(string(count)) == "0" {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s flows are not told of yet", strings.TrimSpace(string(count)))
+		}
+	}
 }
 
 // bindStrays makes the socket the one of both groups. What does not fit into it is lost, and shows as
 // a gap in the numbers of the packets: that is no error of who reads.
 func bindStrays(fd int) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_NO_ENOBUFS, 1); err != nil {
+		return err
+	}
+	if err := filter(fd, onlyAnswers()); err != nil { // packets would take the room
 		return err
 	}
 	for _, group := range []uint16{nflog.Refused, nflog.Passed} {
@@ -154,7 +201,7 @@ func bindStrays(fd int) error {
 			return err
 		}
 	}
-	return nil
+	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0)
 }
 
 // straysRequest asks for each packet of the group by itself, with its number.
@@ -169,27 +216,19 @@ func straysRequest(group uint16) *nl.NetlinkRequest {
 	return req
 }
 
-// acknowledged reads the answer, which is there when the request is sent. Packets of a
-// group that is bound already may be before it: they are lost.
+// acknowledged reads the answer, which is there when the request is sent, and alone.
 func acknowledged(fd int) error {
 	var buf [512]byte
-	for {
-		n, _, err := unix.Recvfrom(fd, buf[:], unix.MSG_DONTWAIT)
-		if err != nil {
-			return fmt.Errorf("read the kernel's answer: %w", err)
-		}
-		messages, err := syscall.ParseNetlinkMessage(buf[:n])
-		if err != nil {
-			return err
-		}
-		for _, m := range messages {
-			if m.Header.Type != unix.NLMSG_ERROR || len(m.Data) < 4 {
-				continue
-			}
-			if errno := -int32(nl.NativeEndian().Uint32(m.Data)); errno != 0 {
-				return unix.Errno(errno)
-			}
-			return nil
-		}
+	n, _, err := unix.Recvfrom(fd, buf[:], unix.MSG_DONTWAIT)
+	if err != nil {
+		return fmt.Errorf("read the kernel's answer: %w", err)
 	}
+	messages, err := syscall.ParseNetlinkMessage(buf[:n])
+	if err != nil || len(messages) != 1 || messages[0].Header.Type != unix.NLMSG_ERROR || len(messages[0].Data) < 4 {
+		return cmp.Or(err, errors.New("the kernel's answer is none"))
+	}
+	if errno := -int32(nl.NativeEndian().Uint32(messages[0].Data)); errno != 0 {
+		return unix.Errno(errno)
+	}
+	return nil
 }
