@@ -133,11 +133,19 @@ func (s *sandbox) usage() (u peer.Usage, ended int64) {
 	return u, 0
 }
 
-// deliveredLocked reports whether s is the sandbox of a run that is over and whose
-// caller has had all of it: it goes by itself.
+// deliveredLocked reports whether s is the sandbox of a run that is over, and nobody
+// reads what its commands wrote: it goes by itself.
 func (s *sandbox) deliveredLocked() bool {
 	main := s.execs[s.record.Main]
-	return main != nil && !s.record.Detached && main.isDone() && !main.isRead()
+	if main == nil || s.record.Detached || !main.isDone() {
+		return false
+	}
+	for _, e := range s.execs {
+		if e.isRead() {
+			return false
+		}
+	}
+	return true
 }
 
 func add(to *peer.Usage, u peer.Usage) {

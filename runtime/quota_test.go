@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"io"
 	"strings"
 	"testing"
 
@@ -81,6 +82,41 @@ func TestRunsThatAreOverDoNotCount(t *testing.T) {
 		t.Errorf("%d sandboxes are being removed", n)
 	}
 	f.engine.deleting.Unlock()
+}
+
+// TestRunsThatAreReadCount: what somebody reads of them keeps them, whichever command
+// wrote it.
+func TestRunsThatAreReadCount(t *testing.T) {
+	f := newFixture(t)
+	quota := peer.DefaultQuota()
+	quota.Sandboxes = 1
+	ctx := f.peerWith(t, quota)
+	over := make(chan error, 1)
+	go func() {
+		_, err := f.Run(ctx, Request{Create: CreateRequest{Name: "r"}, Exec: ExecRequest{Args: []string{"await:10", "exit:0"}}}, IO{})
+		over <- err
+	}()
+	eventually(t, "it runs", func() bool {
+		infos, err := f.List(ctx)
+		return err == nil && len(infos) == 1 && infos[0].State == StateRunning && infos[0].Execs == 1
+	})
+	second, err := f.StartExec(ctx, "r", script("out:x", "exit:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reads, read := make(chan struct{}), make(chan struct{})
+	go func() {
+		_ = f.Logs(ctx, "r", LogOptions{Exec: second.ID, Follow: true}, writer(func([]byte) { close(reads); <-read }), io.Discard)
+	}()
+	within(t, "its reader", reads)
+	f.engine.poke(t, f.all()[0].id)
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+	_, err = f.Create(ctx, CreateRequest{})
+	wantError(t, err, sbxerr.Busy, "sandboxes 1 is above what is left")
+	close(read)
+	eventually(t, "it goes", func() bool { return len(f.all()) == 0 })
 }
 
 // TestEndedChildrenGo: what a sandbox made goes with it, also what had ended before.
