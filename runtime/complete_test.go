@@ -134,9 +134,19 @@ func TestClaimedSandboxTakesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.wantNothingTaken(t, s)
-	if err := f.assign(ctx, s, was, p, nil); err != nil {
+	f.images.mu.Lock() // a command whose user is looked for would come after the assignment
+	early := make(chan error, 1)
+	go func() {
+		_, err := f.StartExec(ctx, "s", ExecRequest{Args: []string{"exit:0"}, User: "nobody"})
+		early <- err
+	}()
+	time.Sleep(20 * time.Millisecond) // most likely it is planned by now
+	err = f.assign(ctx, s, was, p, nil)
+	f.images.mu.Unlock()
+	if err != nil {
 		t.Fatal(err)
 	}
+	wantError(t, <-early, sbxerr.State, "is creating")
 	if r := f.onDisk(t, s); !r.Ready || r.Pooled || r.Name != "s" || r.IdleSince == 0 || s.info().State != StateRunning {
 		t.Errorf("assigned, it is %+v", r)
 	}

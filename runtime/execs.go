@@ -47,7 +47,10 @@ func (m *Manager) exec(ctx context.Context, ref string, r ExecRequest, detached 
 	if err != nil {
 		return nil, nil, err
 	}
-	rec := s.kept()
+	rec, err := s.accepting()
+	if err != nil {
+		return nil, nil, err
+	}
 	p, err := r.plan(rec, func(name string) (user, error) { return m.userOf(ctx, rec, name) })
 	if err != nil {
 		return nil, nil, err

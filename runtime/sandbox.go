@@ -223,6 +223,14 @@ func (s *sandbox) acceptsLocked() error {
 	return nil
 }
 
+// accepting is what s is, where it can run a command: one that is being claimed is not
+// yet what was asked for.
+func (s *sandbox) accepting() (record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record, s.acceptsLocked()
+}
+
 func (s *sandbox) pausedLocked() error {
 	return sbxerr.WithRemedy(sbxerr.Paused, "runtime.exec", errors.New("sandbox "+s.record.Name+" is paused"), "caisson resume "+s.record.Name)
 }
