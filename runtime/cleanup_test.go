@@ -120,7 +120,10 @@ func TestCleanupOfWhatEnded(t *testing.T) {
 				f.recover(t, 1)
 			}
 			f.engine.fail = map[string]error{"delete": errInjected}
-			if got, err := f.Cleanup(ctx, false); err != nil || len(got) != 1 || got[0].Removed { // a daemon serves all the same
+			if got, err := f.Settle(ctx); err != nil || len(got) != 1 || got[0].Removed {
+				t.Errorf("a daemon that is to serve all the same: %+v, %v", got, err)
+			}
+			if got, err := f.Cleanup(ctx, false); !errors.Is(err, errInjected) || len(got) != 1 || got[0].Removed {
 				t.Errorf("a cleanup that cannot: %+v, %v", got, err)
 			}
 			f.engine.fail = nil

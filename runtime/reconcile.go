@@ -14,6 +14,17 @@ import (
 // does not keep. What is not this daemon's is never looked at: everything is
 // found by its place or its containerd namespace.
 func (m *Manager) Cleanup(ctx context.Context, dryRun bool) ([]Leftover, error) {
+	return m.cleanup(ctx, dryRun, func(Leftover) bool { return true })
+}
+
+// Settle is the Cleanup of a daemon that begins. What ended sandboxes still hold keeps
+// nobody from being served: that it cannot be removed is logged.
+func (m *Manager) Settle(ctx context.Context) ([]Leftover, error) {
+	return m.cleanup(ctx, false, func(l Leftover) bool { return l.Kind != kindRemains })
+}
+
+// cleanup fails where something is not removed that matters.
+func (m *Manager) cleanup(ctx context.Context, dryRun bool, matters func(Leftover) bool) ([]Leftover, error) {
 	defer m.Busy()()
 	if err := m.permit(ctx, peer.Grant.CheckAdmin); err != nil {
 		return nil, err
@@ -28,7 +39,7 @@ func (m *Manager) Cleanup(ctx context.Context, dryRun bool) ([]Leftover, error) 
 	for i, l := range found {
 		err := m.removeLeftover(ctx, l)
 		found[i].Removed = err == nil
-		if l.Kind != kindRemains { // whose sandbox is known, and keeps nobody from being served
+		if matters(l) {
 			errs = append(errs, err)
 		}
 	}

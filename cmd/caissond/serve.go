@@ -141,7 +141,7 @@ func (d *daemon) settle(ctx context.Context, engine *engine, manager *runtime.Ma
 		manager.KeepOnExit()
 		return err
 	}
-	left, err := manager.Cleanup(ctx, false)
+	left, err := manager.Settle(ctx)
 	if err != nil {
 		return err
 	}
