@@ -41,6 +41,7 @@ func TestHowCommandsEnd(t *testing.T) {
 		grace   time.Duration
 		events  string // what the kernel counts of memory
 		cancel  bool
+		expire  bool
 		signal  syscall.Signal
 		want    ended
 	}{
@@ -63,6 +64,7 @@ func TestHowCommandsEnd(t *testing.T) {
 		{name: "KILL of its own", script: []string{"signal:9"}, want: ended{code: 137, signal: 9, reason: ReasonSignaled, source: "command"}},
 		{name: "timeout out of memory", script: []string{"hang"}, timeout: soonOver, grace: soonOver, events: oomKill, want: ended{code: 124, signal: 9, reason: ReasonTimeout, source: "command", timedOut: true, oom: true}},
 		{name: "cancelled out of memory", script: []string{"hang"}, cancel: true, events: oomKill, want: ended{code: 137, signal: 9, reason: ReasonCanceled, source: "runtime", oom: true}},
+		{name: "expired out of memory", script: []string{"hang"}, expire: true, events: oomKill, want: ended{code: 137, signal: 9, reason: ReasonExpired, source: "runtime", oom: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -89,6 +91,9 @@ func TestHowCommandsEnd(t *testing.T) {
 				}
 				if tt.cancel {
 					cancel()
+				}
+				if tt.expire {
+					f.mustFind(t, i.ID).end(ErrExpired)
 				}
 				if tt.signal != 0 {
 					signals <- tt.signal

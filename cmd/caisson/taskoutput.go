@@ -83,12 +83,12 @@ func noteOf(r *caissonv1.Result, h hints) string {
 	switch {
 	case r.TimedOut:
 		return "the command was ended by its timeout"
-	case r.OomKilled:
-		return h.memory
 	case r.Reason == "expired":
 		return "the command was ended with its sandbox, whose time was over (--ttl, --idle-timeout)"
 	case r.Reason == "canceled":
 		return "the command was ended: its sandbox was stopped or removed, its daemon ended, or its caller had left"
+	case r.OomKilled:
+		return h.memory
 	case r.Reason == "lost":
 		return "the sandbox ended without a word about the command"
 	case r.PidsLimitHit:
