@@ -124,7 +124,7 @@ func TestEndingIsKept(t *testing.T) {
 	id := f.commandIn(t, true, "out:told", "hang")
 	e := f.mustFind(t, id).executions()[0]
 	eventually(t, "it writes", func() bool { return e.info().StdoutBytes == 4 })
-	f.keepEnding(e, ending{exit: pid1.Exit{Code: 3, MaxRSSBytes: 7}, known: true, reason: ReasonExited}, time.Minute)
+	f.keepEnding(e, ending{Exit: pid1.Exit{Code: 3, MaxRSSBytes: 7}, Known: true, Reason: ReasonExited, Duration: time.Minute})
 	f.die(t, id)
 	for range 2 {
 		n := f.next(t)

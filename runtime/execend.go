@@ -11,34 +11,41 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// ending is how a command ended, before it is told.
+// ending is how a command ended, before it is told. That of a main command is kept
+// before all that it started is ended too, and counted: PID 1, which could tell it to
+// a daemon that comes after this one, ends with that.
 type ending struct {
-	exit     pid1.Exit
-	known    bool // PID 1 told how; otherwise it ended first
-	reason   Reason
-	timedOut bool
+	Exit     pid1.Exit     `json:"exit"`
+	Known    bool          `json:"known"` // PID 1 told how; otherwise it ended first
+	Reason   Reason        `json:"reason"`
+	TimedOut bool          `json:"timed_out"`
+	Duration time.Duration `json:"duration"`
 }
 
 // watch sees a started command to its end and makes its result known.
 func (m *Manager) watch(ctx context.Context, e *execution) {
-	ending := m.await(ctx, e)
+	end := m.await(ctx, e)
 	if !e.s.concludes(e) {
 		return
 	}
-	duration := time.Duration(now() - e.record.Began)
 	if e.s.isMain(e) { // the result counts all that it started, so that ends first
-		m.keepEnding(e, ending, duration)
+		m.keepEnding(e, end)
+		_ = failpoint("exec/ending") // only to be killed at: the command has ended
 		m.endProcesses(ctx, e.s)
 	}
 	m.settle(ctx, e)
 	close(e.settled)
 	_ = failpoint("exec/settled") // only to be killed at: the command has ended
-	m.conclude(ctx, e, ending, duration)
+	m.conclude(ctx, e, end)
 }
 
 // await returns when the command has ended: by itself, because its time was
-// over, because somebody wanted it to end, or because PID 1 is gone.
+// over, because somebody wanted it to end, or because PID 1 is gone. One whose ending
+// an earlier daemon kept has.
 func (m *Manager) await(ctx context.Context, e *execution) ending {
+	if kept := e.record.Ending; kept != nil {
+		return *kept
+	}
 	var end ending
 	deadline, stop := after(e.record.Deadline)
 	defer stop()
@@ -51,10 +58,10 @@ func (m *Manager) await(ctx context.Context, e *execution) ending {
 		case <-e.s.init.Done():
 			return end.settle(ctx, e)
 		case <-deadline:
-			end.timedOut, deadline = true, nil
+			end.TimedOut, deadline = true, nil
 			grace = m.terminate(ctx, e)
 		case <-e.ending:
-			end.reason = ReasonCanceled
+			end.Reason = ReasonCanceled
 			grace = m.terminate(ctx, e)
 		case <-grace:
 			grace = m.killExec(ctx, e)
@@ -66,20 +73,21 @@ func (m *Manager) await(ctx context.Context, e *execution) ending {
 // reason as far as the command itself tells it.
 func (end ending) settle(ctx context.Context, e *execution) ending {
 	var err error
-	end.exit, err = e.process().Wait(ctx)
-	end.known = err == nil
+	end.Exit, err = e.process().Wait(ctx)
+	end.Duration = time.Duration(now() - e.record.Began)
+	end.Known = err == nil
 	switch {
-	case end.timedOut:
-		end.reason = ReasonTimeout
-	case end.reason != "":
-	case !end.known:
-		end.reason = e.s.endReason()
-	case end.exit.Signal == syscall.SIGTERM && e.s.isStopping(): // which asked it to
-		end.reason = ReasonCanceled
-	case end.exit.Signal != 0:
-		end.reason = ReasonSignaled
+	case end.TimedOut:
+		end.Reason = ReasonTimeout
+	case end.Reason != "":
+	case !end.Known:
+		end.Reason = e.s.endReason()
+	case end.Exit.Signal == syscall.SIGTERM && e.s.isStopping(): // which asked it to
+		end.Reason = ReasonCanceled
+	case end.Exit.Signal != 0:
+		end.Reason = ReasonSignaled
 	default:
-		end.reason = ReasonExited
+		end.Reason = ReasonExited
 	}
 	return end
 }
@@ -155,14 +163,14 @@ func (m *Manager) settle(ctx context.Context, e *execution) {
 // conclude makes the result known, keeps it, and lets PID 1 forget the command.
 // It is known first, so that nobody waits for the rest: until PID 1 is told, a
 // daemon that comes after this one hears the exit again.
-func (m *Manager) conclude(ctx context.Context, e *execution, end ending, duration time.Duration) {
+func (m *Manager) conclude(ctx context.Context, e *execution, end ending) {
 	s := e.s
-	result := m.result(ctx, s, e, end, duration)
+	result := m.result(ctx, s, e, end)
 	if e.group != nil {
 		m.endGroup(ctx, e)
 	}
 	e.mu.Lock()
-	e.record.Result, e.record.EndedAt, e.state = result, time.Now().Round(0), ExecExited
+	e.record.Result, e.record.Ending, e.record.EndedAt, e.state = result, nil, time.Now().Round(0), ExecExited
 	record := e.record
 	e.mu.Unlock()
 	s.update(func() { s.running-- })
@@ -172,7 +180,7 @@ func (m *Manager) conclude(ctx context.Context, e *execution, end ending, durati
 		m.log.Warn("keep result", "sandbox", s.id, "exec", e.number(), "err", err)
 	}
 	_ = failpoint("exec/kept") // only to be killed at: the command has ended
-	if end.known {
+	if end.Known {
 		m.letGo(e)
 	}
 	_ = e.hangUpInput() // its reader is gone

@@ -94,7 +94,7 @@ type execRecord struct {
 	StartedAt   time.Time     `json:"started_at"`
 	EndedAt     time.Time     `json:"ended_at"`
 	Cgroup      string        `json:"cgroup"`           // of its own, below the sandbox's; empty is none
-	Ending      *keptEnding   `json:"ending,omitempty"` // of a main command, before it is known what it took
+	Ending      *ending       `json:"ending,omitempty"` // of a main command, before it is known what it took
 	Result      *Result       `json:"result"`           // nil until it ended
 }
 

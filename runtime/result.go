@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"syscall"
-	"time"
 
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/netns"
@@ -23,8 +22,8 @@ const exitKilled = 128 + int(syscall.SIGKILL)
 // what the kernel counted. For the command that a sandbox is for, all other
 // processes have ended and the whole cgroup is its; for another one the CPU time
 // is that of the processes which it waited for.
-func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end ending, duration time.Duration) *Result {
-	r := &Result{SandboxID: s.id, ExecID: number(e.number()), Duration: duration, Reason: end.reason, TimedOut: end.timedOut, Source: "command"}
+func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end ending) *Result {
+	r := &Result{SandboxID: s.id, ExecID: number(e.number()), Duration: end.Duration, Reason: end.Reason, TimedOut: end.TimedOut, Source: "command"}
 	rec, main := s.kept(), s.isMain(e)
 	if main && counts(rec.Network) { // all that it started is over, so this is the whole of it
 		m.endFlows(rec)
@@ -36,14 +35,14 @@ func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end endi
 		r.Learned = m.learned(ctx, s, r.Egress)
 	}
 	r.ExitCode, r.Signal = exitCode(end)
-	r.MaxRSSBytes = end.exit.MaxRSSBytes
-	r.CPU = end.exit.User + end.exit.System
-	r.Remaining = max(0, end.exit.Remaining)
+	r.MaxRSSBytes = end.Exit.MaxRSSBytes
+	r.CPU = end.Exit.User + end.Exit.System
+	r.Remaining = max(0, end.Exit.Remaining)
 	r.Warnings = m.addUsage(s, e, r, main)
 	if failure != nil {
 		r.Warnings = append(r.Warnings, notServed(rec.Network)+" when the command ended: "+failure.Error())
 	}
-	if r.OOMKilled && r.ExitCode == exitKilled && !end.timedOut && end.reason != ReasonCanceled {
+	if r.OOMKilled && r.ExitCode == exitKilled && !end.TimedOut && end.Reason != ReasonCanceled && end.Reason != ReasonExpired {
 		r.Reason = ReasonOOM
 	}
 	if r.Reason == ReasonLost || r.Reason == ReasonCanceled || r.Reason == ReasonExpired {
@@ -78,17 +77,17 @@ func notServed(mode netns.Mode) string {
 
 // exitCode gives the code that a shell would: 128+n on signal n.
 func exitCode(e ending) (code, signal int) {
-	signal = int(e.exit.Signal)
-	if !e.known { // PID 1 ended first, and the kernel killed the rest
+	signal = int(e.Exit.Signal)
+	if !e.Known { // PID 1 ended first, and the kernel killed the rest
 		signal = int(syscall.SIGKILL)
 	}
 	switch {
-	case e.timedOut:
+	case e.TimedOut:
 		return exitTimeout, signal
 	case signal != 0:
 		return 128 + signal, signal
 	}
-	return int(e.exit.Code), 0
+	return int(e.Exit.Code), 0
 }
 
 // addUsage reads the cgroup's counters: the command's own where it has one, the

@@ -3,6 +3,7 @@ package fault
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -13,7 +14,7 @@ func TestKilledInDetachedRun(t *testing.T) {
 	lost, whole := kept{137, "lost"}, kept{3, "exited"}
 	for point, want := range map[string]kept{
 		"create/record": lost, "exec/recorded": lost,
-		"exec/started": whole, "exec/settled": whole, "exec/kept": whole, "remove/container": whole, "remove/ids": whole,
+		"exec/started": whole, "exec/ending": whole, "exec/settled": whole, "exec/kept": whole, "remove/container": whole, "remove/ids": whole,
 	} {
 		t.Run(point, func(t *testing.T) {
 			b.arm(t, point+"=kill")
@@ -23,6 +24,21 @@ func TestKilledInDetachedRun(t *testing.T) {
 				checkTyped(t, r)
 			}
 			checkEnded(t, b, "job", want)
+			b.Run(t, "rm", "job")
+			b.empty(t)
+		})
+	}
+}
+
+// So is why it ended, of which PID 1 knows only the signal.
+func TestKilledAtTimeout(t *testing.T) {
+	b := newBreakable(t, "")
+	for _, point := range []string{"exec/ending", "exec/settled"} {
+		t.Run(point, func(t *testing.T) {
+			b.arm(t, point+"=kill")
+			b.Run(t, "run", "-d", "--name", "job", "--timeout", "1s", "--", "sh", "-c", strings.Replace(counts, "exit 3", "exec sleep 60", 1))
+			b.died(t, point)
+			checkEnded(t, b, "job", kept{124, "timeout"})
 			b.Run(t, "rm", "job")
 			b.empty(t)
 		})
