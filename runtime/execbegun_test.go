@@ -152,6 +152,32 @@ func TestWhatWasNeverStarted(t *testing.T) {
 	}
 }
 
+// TestRunThatWasNeverStarted: so is who waits for the sandbox of one.
+func TestRunThatWasNeverStarted(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	r := request("late", "fail:2")
+	r.Create.Name = "s"
+	started, waited := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := f.Start(ctx, r)
+		started <- err
+	}()
+	eventually(t, "its command is being started", func() bool {
+		s, err := f.find(ctx, "s")
+		return err == nil && len(s.executions()) == 1
+	})
+	s := f.mustFind(t, "s")
+	go func() {
+		_, err := f.Wait(ctx, "s")
+		waited <- err
+	}()
+	time.Sleep(20 * time.Millisecond) // most likely it waits
+	f.engine.poke(t, s.id)
+	wantError(t, within(t, "the failure", started), sbxerr.CommandAbsent)
+	wantError(t, within(t, "the end", waited), sbxerr.CommandAbsent, "command 1 of sandbox s was not started")
+}
+
 // TestWordsToWhatHasEnded: a command of which only an earlier daemon knew more
 // than its end takes no word.
 func TestWordsToWhatHasEnded(t *testing.T) {

@@ -201,8 +201,12 @@ func (m *Manager) dropExec(s *sandbox, e *execution) error {
 		errs = append(errs, e.group.Remove(context.Background()))
 	}
 	errs = append(errs, m.forgetExec(s, e))
+	failure := e.notStarted()
 	s.mu.Lock()
 	delete(s.execs, e.number())
+	if s.record.Main == e.number() {
+		s.unbegun = failure
+	}
 	s.running--
 	close(e.done) // for whoever has seen it
 	close(e.kept)

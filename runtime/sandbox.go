@@ -53,6 +53,7 @@ type sandbox struct {
 	ports    []Port // of the host, that are open
 	stale    bool   // it was declared anew since posture was compared
 	execs    map[uint32]*execution
+	unbegun  error          // why the command that the sandbox is for could not be started
 	running  int            // of these
 	filework int            // requests about files, but those that only watch
 	past     []*execution   // of these: all but the main one that are over, oldest first
@@ -261,6 +262,14 @@ func (s *sandbox) isMain(e *execution) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.record.Main == e.number()
+}
+
+// notBegun is why the command that s is for could not be started; nil where it was, or
+// may be.
+func (s *sandbox) notBegun() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unbegun
 }
 
 // execution finds a command by its ID; the empty one is that which the sandbox

@@ -252,11 +252,11 @@ func (m *Manager) missedEnd(s *sandbox) error {
 	if s.kept().Main == 0 {
 		return nil
 	}
-	main, err := s.execution("")
-	if err != nil || main.result() != nil {
+	if err := s.notBegun(); err != nil {
 		return err
 	}
-	if err := main.notStarted(); err != nil {
+	main, err := s.execution("")
+	if err != nil || main.result() != nil {
 		return err
 	}
 	return sbxerr.New(sbxerr.State, "runtime.wait", "sandbox %s ended, and it is not known how its command did: %w", s.kept().Name, cause)
