@@ -186,8 +186,8 @@ func (p *plan) asked() networkRequest {
 func (p *plan) planLifetime(r CreateRequest) error {
 	var errs []error
 	for name, d := range map[string]*time.Duration{"ttl": r.TTL, "idle timeout": r.IdleTimeout} {
-		if d != nil && (*d <= 0 || *d > maxTimeout) {
-			errs = append(errs, invalid("%s %s: give more than 0 and %s, such as 30m", name, *d, atMostTimeout))
+		if d != nil && (*d < 0 || *d > maxTimeout) {
+			errs = append(errs, invalid("%s %s: give %s, such as 30m, or 0 for never", name, *d, atMostTimeout))
 		}
 	}
 	if r.Ensure && r.Name == "" {

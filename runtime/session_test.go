@@ -209,6 +209,11 @@ func TestEnsureAndKeys(t *testing.T) {
 	if again := f.session(t, r); again.ID != first.ID {
 		t.Error("another one with the same settings")
 	}
+	r.TTL = ptr(time.Duration(0)) // never, as without a word
+	if again := f.session(t, r); again.ID != first.ID || !again.ExpiresAt.IsZero() {
+		t.Errorf("without end: %+v", again)
+	}
+	r.TTL = nil
 	if _, err := f.Update(ctx, "s", UpdateRequest{IdleTimeout: ptr(time.Hour), Labels: map[string]string{"a": "c"}}); err != nil {
 		t.Fatal(err)
 	}

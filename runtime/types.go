@@ -38,7 +38,8 @@ type CreateRequest struct {
 	Task      string // the caller's task ID
 	// TTL ends the sandbox so long after its creation, IdleTimeout so long after
 	// its last command ended, and removes it with what its commands wrote, also
-	// while it is paused. Nil is never.
+	// while it is paused. Zero is never; nil too, but for a TTL where the caller's has
+	// a ceiling, which it is then.
 	TTL         *time.Duration
 	IdleTimeout *time.Duration
 	// Nested gives the sandbox a socket by which it can make sandboxes of its

@@ -155,7 +155,7 @@ func TestRequestRefuses(t *testing.T) {
 	}{
 		"nothing":          {nil, "no spec"},
 		"a name":           {sandbox(&caissonv1.SandboxSpec{Name: "../x"}), "not a name"},
-		"a ttl of zero":    {sandbox(&caissonv1.SandboxSpec{Ttl: &durationpb.Duration{}}), "ttl of 0s is not a positive"},
+		"a ttl below zero": {sandbox(&caissonv1.SandboxSpec{Ttl: durationpb.New(-1)}), "ttl of -1ns is negative"},
 		"idle below zero":  {sandbox(&caissonv1.SandboxSpec{IdleTimeout: durationpb.New(-time.Second)}), "idle_timeout of -1s"},
 		"detach and stdin": {&caissonv1.RunSpec{Detach: true, Exec: &caissonv1.ExecSpec{Stdin: true}}, "no standard input"},
 		"a timeout":        {exec(&caissonv1.ExecSpec{Timeout: &durationpb.Duration{Seconds: 1, Nanos: -1}}), "timeout"},

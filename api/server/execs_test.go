@@ -44,7 +44,7 @@ func TestSessionsRefuse(t *testing.T) {
 		"signal 0":           {"ExecService/SignalExec", `{"ref":"a","exec":"e"}`, `0 is not a signal`},
 		"signal 65":          {"ExecService/SignalExec", `{"ref":"a","exec":"e","signal":65}`, `65 is not a signal`},
 		"ensure what":        {"SandboxService/Create", `{"ensure":true}`, `ensure needs a name`},
-		"no time":            {"SandboxService/Create", `{"spec":{"ttl":"0s"}}`, `SBX-102`},
+		"less than no time":  {"SandboxService/Create", `{"spec":{"ttl":"-1s"}}`, `SBX-102`},
 		"negative time":      {"SandboxService/Update", `{"ref":"a","ttl":"-1s"}`, `ttl of -1s is negative`},
 		"nothing to update":  {"SandboxService/Update", `{"ref":"a"}`, `nothing to update`},
 		"negative grace":     {"SandboxService/Stop", `{"ref":"a","grace":"-1s"}`, `grace of -1s is negative`},

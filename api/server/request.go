@@ -40,10 +40,13 @@ func createOf(s *caissonv1.SandboxSpec) (runtime.CreateRequest, error) {
 	if s.Name != "" {
 		errs = append(errs, checkRef("name", s.Name))
 	}
-	ttl, err := positive("ttl", s.Ttl)
+	ttl, err := notNegative("ttl", s.Ttl)
 	errs = append(errs, err)
-	idle, err := positive("idle_timeout", s.IdleTimeout)
+	idle, err := notNegative("idle_timeout", s.IdleTimeout)
 	errs = append(errs, err)
+	if idle != nil && *idle == 0 {
+		idle = nil
+	}
 	return runtime.CreateRequest{
 		Name: s.Name, Image: s.Image, Profile: s.Profile, User: s.User, Env: s.Env, Network: s.Network, Allow: s.Allow, Deny: s.Deny, Publish: s.Publish,
 		Expose: s.Expose, Links: s.Links,
@@ -203,18 +206,10 @@ func durationOf(field string, d *durationpb.Duration) (*time.Duration, error) {
 	return &v, nil
 }
 
-func positive(field string, d *durationpb.Duration) (*time.Duration, error) {
-	v, err := durationOf(field, d)
-	if v != nil && *v <= 0 {
-		return nil, sbxerr.WithRemedy(sbxerr.Limits, "server.request", fmt.Errorf("%s of %v is not a positive duration", field, *v), "give one such as 30s, or leave it out for none")
-	}
-	return v, err
-}
-
 func notNegative(field string, d *durationpb.Duration) (*time.Duration, error) {
 	v, err := durationOf(field, d)
 	if v != nil && *v < 0 {
-		return nil, sbxerr.WithRemedy(sbxerr.Limits, "server.request", fmt.Errorf("%s of %v is negative", field, *v), "give one such as 30s")
+		return nil, sbxerr.WithRemedy(sbxerr.Limits, "server.request", fmt.Errorf("%s of %v is negative", field, *v), "give one such as 30s; 0 is never")
 	}
 	return v, err
 }

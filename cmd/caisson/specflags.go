@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/cgroups/units"
@@ -87,8 +86,8 @@ func (f *sandboxFlags) spec(p *parser) *caissonv1.SandboxSpec {
 		},
 		Labels:      p.labels(f.labels),
 		Workspace:   p.workspace(f.workspace),
-		Ttl:         p.unlessNever("ttl", f.ttl),
-		IdleTimeout: p.unlessNever("idle-timeout", f.idle),
+		Ttl:         p.orNever("ttl", f.ttl),
+		IdleTimeout: p.orNever("idle-timeout", f.idle),
 	}
 }
 
@@ -97,14 +96,6 @@ type commandFlags struct {
 	cwd, timeout, outputLimit            string
 	interactive, terminal, detach, shell bool
 	ulimits                              []string
-}
-
-// unlessNever is duration where "never" may be said too, which is to say nothing.
-func (p *parser) unlessNever(name, text string) *durationpb.Duration {
-	if text == never {
-		return nil
-	}
-	return p.duration(name, text)
 }
 
 // limitNames are those that --ulimit takes: all that Linux has.

@@ -74,18 +74,22 @@ func (g Grant) CheckLimits(l Limits, ttl *time.Duration) error {
 func (g Grant) aboveTTL(ttl *time.Duration) error {
 	top := g.rule.TTL.Truncate(time.Millisecond) // it may be what is left of the time of a parent
 	switch {
-	case g.rule.TTL == endless || ttl != nil && *ttl <= g.rule.TTL:
+	case g.rule.TTL == endless || ttl != nil && *ttl > 0 && *ttl <= g.rule.TTL:
 		return nil
-	case ttl == nil:
+	case ttl == nil || *ttl == 0:
 		return fmt.Errorf("a sandbox without end is above the ceiling of its time to live, %s", top)
 	}
 	return fmt.Errorf("ttl %s is above the ceiling %s", *ttl, top)
 }
 
 // TTL returns the time to live of a sandbox for which asked was asked: the
-// ceiling where nothing was, nil where there is none.
+// ceiling where nothing was, nil where there is none. Zero is asked for no end, and
+// above any ceiling.
 func (g Grant) TTL(asked *time.Duration) *time.Duration {
-	if asked != nil || g.rule.TTL == endless {
+	switch {
+	case g.rule.TTL == endless && asked != nil && *asked == 0:
+		return nil
+	case asked != nil || g.rule.TTL == endless:
 		return asked
 	}
 	ttl := g.rule.TTL

@@ -19,7 +19,13 @@ func TestCheckLimits(t *testing.T) {
 	above := Limits{MemoryBytes: 3 << 30, MilliCPU: 2500, PIDs: 1025, TmpfsBytes: 1<<28 + 1}
 	refused(t, "above", g.CheckLimits(above, &long), sbxerr.Peer, "memory 3072M is above the ceiling 2048M", "cpus 2.500 is above the ceiling 2.000",
 		"pids 1025", "tmpfs 268435457", "ttl 24h0m0.000000001s")
-	refused(t, "without end", g.CheckLimits(DefaultLimits(), nil), sbxerr.Peer, "without end")
+	never := time.Duration(0)
+	for _, ttl := range []*time.Duration{nil, &never} {
+		refused(t, "without end", g.CheckLimits(DefaultLimits(), ttl), sbxerr.Peer, "without end")
+	}
+	if ttl := g.TTL(&never); ttl != &never { // or nobody would hear that it cannot be
+		t.Errorf("the time to live where never is asked: %v", ttl)
+	}
 	if ttl := g.TTL(nil); ttl == nil || *ttl != DefaultTTL {
 		t.Errorf("the time to live where none is asked: %v", ttl)
 	}
