@@ -39,6 +39,7 @@ func (m *Manager) know(ctx context.Context, id string) (*sandbox, error) {
 	}
 	s := m.newSandbox(nil, r)
 	s.state, s.stages, s.warnings, s.block = StateAdopting, r.Stages, r.Warnings, idblock.Block{Base: r.HostIDBase}
+	s.unheard = true
 	if err := m.admit(s); err != nil {
 		return nil, err
 	}
@@ -105,11 +106,12 @@ func (m *Manager) adoptLive(ctx context.Context, s *sandbox, atOnce slots) error
 	if err != nil {
 		return err
 	}
-	if err := atOnce.do(func() error { return m.compare(ctx, s, running) }); err != nil {
-		return err
-	}
+	err = atOnce.do(func() error { return m.compare(ctx, s, running) })
 	s.init.SetFrozen(s.kept().Paused)
-	if err := m.freezeAgain(ctx, s); err != nil {
+	if err == nil {
+		err = m.freezeAgain(ctx, s)
+	}
+	if err != nil && !s.process.ended() { // else it ends as it would a moment later
 		return err
 	}
 	s.mu.Lock()
@@ -293,7 +295,7 @@ func (m *Manager) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held) (
 		}
 	}
 	slices.SortFunc(s.past, func(a, b *execution) int { return cmp.Compare(a.number(), b.number()) })
-	s.update(func() { s.running = len(running) })
+	s.update(func() { s.running, s.unheard = len(running), false })
 	last, lastErr := m.lastOutput(s.id)
 	errs = append(errs, lastErr)
 	s.update(func() { s.lastExec = max(s.lastExec, last) })

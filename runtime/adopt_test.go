@@ -141,6 +141,17 @@ func TestEndingIsKept(t *testing.T) {
 	n.recover(t, 1)
 }
 
+// TestKeptEndingIsFinal: PID 1 is not asked again how a command ended, which knows the
+// signal alone.
+func TestKeptEndingIsFinal(t *testing.T) {
+	f := newFixture(t)
+	s := f.mustFind(t, f.session(t, CreateRequest{}).ID)
+	kept := ending{Exit: pid1.Exit{Signal: 15}, Known: true, Reason: ReasonTimeout, TimedOut: true, Duration: time.Minute}
+	if got := f.await(callerContext(t), newExecution(s, execRecord{Number: 1, Ending: &kept}, nil, nil)); got != kept {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestRunThatNeverBegan: a detached run whose daemon ended before its command was
 // admitted has ended, and says that the command is lost.
 func TestRunThatNeverBegan(t *testing.T) {

@@ -127,7 +127,7 @@ func (m *Manager) findHeard(ctx context.Context, ref string) (*sandbox, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ends := s.state == StateStopping || s.state == StateRemoving
-	if ends && s.plan == nil && s.lastExec == 0 {
+	if ends && s.unheard {
 		return nil, s.endedLocked()
 	}
 	return s, nil

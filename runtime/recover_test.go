@@ -70,6 +70,7 @@ func TestFindWaitsForAdoption(t *testing.T) {
 func TestCommandsOfOneThatIsGivenUp(t *testing.T) {
 	m := emptyManager()
 	s := adopting(t, m)
+	s.unheard = true
 	listed, waited := make(chan error, 1), make(chan error, 1)
 	go func() { _, err := m.Execs(callerContext(t), "one"); listed <- err }()
 	go func() { _, err := m.WaitExec(callerContext(t), "one", "1"); waited <- err }()
@@ -79,9 +80,12 @@ func TestCommandsOfOneThatIsGivenUp(t *testing.T) {
 	for what, answer := range map[string]<-chan error{"list": listed, "wait": waited} {
 		wantError(t, within(t, "the answer to "+what, answer), sbxerr.State, "sandbox one is stopping: injected")
 	}
-	s.setState(StateRunning)
-	if list, err := m.Execs(callerContext(t), "one"); err != nil || len(list) != 0 {
-		t.Errorf("of one that is gone on with: %+v, %v", list, err)
+	s.unheard = false
+	for _, state := range []State{StateRunning, StateStopping} {
+		s.setState(state)
+		if list, err := m.Execs(callerContext(t), "one"); err != nil || len(list) != 0 {
+			t.Errorf("of one that is %s, and was gone on with: %+v, %v", state, list, err)
+		}
 	}
 }
 

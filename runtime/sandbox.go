@@ -57,6 +57,7 @@ type sandbox struct {
 	running  int            // of these
 	filework int            // requests about files, but those that only watch
 	past     []*execution   // of these: all but the main one that are over, oldest first
+	unheard  bool           // its PID 1 has not told an earlier daemon's commands to this one
 	lastExec uint32         // the newest number of a command
 	newest   uint32         // the newest of execs there were; what works on files is none
 	files    *files.Session // nil before the first request
