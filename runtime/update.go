@@ -78,9 +78,10 @@ func (m *Manager) permitUpdate(ctx context.Context, s *sandbox, next record, ttl
 	if err != nil {
 		return err
 	}
+	least := time.Duration(1)
 	switch next.Expires {
 	case have.Expires:
-		ttl = new(time.Duration) // it was granted: what is left of it is not asked for again
+		ttl = &least // it was granted: what is left of it is not asked for again
 	case 0:
 		ttl = nil // without end
 	}

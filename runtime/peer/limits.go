@@ -59,7 +59,7 @@ func DefaultBudget(l Limits) Usage {
 }
 
 // CheckLimits refuses limits above the ceilings, and a time to live above its
-// own. A nil ttl is a sandbox without end: TTL gives what applies where the
+// own. A nil ttl or zero is a sandbox without end: TTL gives what applies where the
 // request names none. All reasons are given at once.
 func (g Grant) CheckLimits(l Limits, ttl *time.Duration) error {
 	top := g.rule.Limits
