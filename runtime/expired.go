@@ -35,9 +35,31 @@ func (x *expired) note(s *sandbox) {
 		return
 	}
 	if len(x.list) >= maxExpired {
-		x.list = x.list[1:]
+		x.forgetOne()
 	}
 	x.list = append(x.list, expiry{who, s.id, time.Now(), why})
+}
+
+// forgetOne forgets the oldest of whoever has most, so that nobody makes it forget
+// what it remembers for others.
+func (x *expired) forgetOne() {
+	type whose struct {
+		owner  uint32
+		parent string
+	}
+	of := func(e expiry) whose { return whose{e.owner, e.parent} }
+	count := map[whose]int{}
+	most := of(x.list[0])
+	for _, e := range x.list {
+		count[of(e)]++
+	}
+	for _, e := range x.list {
+		if count[of(e)] > count[most] {
+			most = of(e)
+		}
+	}
+	oldest := slices.IndexFunc(x.list, func(e expiry) bool { return of(e) == most })
+	x.list = slices.Delete(x.list, oldest, oldest+1)
 }
 
 // missing says why there is no sandbox ref, where it was one that g sees. The last

@@ -66,3 +66,16 @@ func TestExpiredAreBounded(t *testing.T) {
 		t.Errorf("%d are remembered", n)
 	}
 }
+
+// TestExpiredOfOthers: who makes very many does not have those of others forgotten.
+func TestExpiredOfOthers(t *testing.T) {
+	var x expired
+	x.note(&sandbox{id: "of-root", ending: ErrIdle})
+	for i := range 2 * maxExpired {
+		x.note(&sandbox{id: fmt.Sprintf("id-%04d", i), ending: ErrIdle, record: record{OwnerUID: 1000}})
+	}
+	g := rootGrant(t)
+	if n := len(x.list); n != maxExpired || x.missing(g, "of-root") == nil || x.missing(g, fmt.Sprintf("id-%04d", maxExpired)) != nil {
+		t.Errorf("%d are remembered", n)
+	}
+}

@@ -175,7 +175,7 @@ type SandboxSpec struct {
 	Task      string            `protobuf:"bytes,12,opt,name=task,proto3" json:"task,omitempty"`
 	// When its time is over a sandbox is ended and removed, paused or not, with the
 	// output and the results of its commands. Calls for it then have SBX-107, which
-	// says so for as long as the daemon remembers it: the last 1024.
+	// says so for as long as the daemon remembers it: 1024 of them, the oldest of whoever had most forgotten first.
 	Ttl         *durationpb.Duration `protobuf:"bytes,13,opt,name=ttl,proto3" json:"ttl,omitempty"`                                    // from when it is ready; zero is never, absent the longest that the caller may have
 	IdleTimeout *durationpb.Duration `protobuf:"bytes,14,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"` // since no command ran and nobody worked on its files; absent or zero is never
 	Nested      *Nested              `protobuf:"bytes,15,opt,name=nested,proto3" json:"nested,omitempty"`                              // a socket to make sandboxes of its own; absent is none
