@@ -184,7 +184,9 @@ func TestMainCommandInAPooledSandbox(t *testing.T) {
 		if l := list(t, d); len(l) != 1 || l[0].State != "running" {
 			t.Errorf("after other commands: %+v", l)
 		}
-		d.Run(t, "exec", name, "--", "touch", "/tmp/go")
+		if r := d.Try("exec", name, "--", "touch", "/tmp/go"); r.Code != 0 && r.Code != 137 { // the sandbox may end first
+			t.Errorf("let it go on: %+v", r)
+		}
 	}
 	for name, flags := range kinds {
 		awaitReady(t, d, 1)
