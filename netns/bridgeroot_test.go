@@ -274,7 +274,12 @@ func TestBridgeEndsAreTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer socket.Close()
-		wantReached(t, n, "127.0.0.1:80", "from a sandbox")
+		for _, to := range []string{"127.0.0.1:80", "10.87.0.1:80"} {
+			wantReached(t, n, to, "from a sandbox")
+			if err := connectFrom(t, n, "127.0.0.1", to); err != nil {
+				t.Errorf("inside, to %s: %v", to, err)
+			}
+		}
 		if err := EndFlows(path); err != nil {
 			t.Fatal(err)
 		}
@@ -312,6 +317,33 @@ func TestBridgeEndsAreTold(t *testing.T) {
 	})
 }
 
+// What is refused does not hide what leaves, however much it is.
+func TestBridgeFloodHidesNothing(t *testing.T) {
+	eachBackend(t, func(t *testing.T, _ backend) {
+		town := newTown(t)
+		path, n := town.attach(t, 0)
+		socket, err := Overhear(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer socket.Close()
+		for _, to := range []string{"[2606:4700::1]:9", "10.1.1.1:9"} {
+			at := netip.MustParseAddrPort(to)
+			fd := socketInside(t, n, domain(at), unix.SOCK_DGRAM, 0, false)
+			for range 20_000 {
+				if err := unix.Sendto(fd, []byte("hello"), 0, sockaddr(at)); err == nil {
+					t.Fatalf("a datagram to %s left", to)
+				}
+			}
+		}
+		wantReached(t, n, worldPublic, "beside what is refused")
+		got := told(t, socket, netip.MustParseAddrPort(worldPublic))
+		if len(got) < 100 || len(got) > 5000 {
+			t.Errorf("told of %d", len(got))
+		}
+	})
+}
+
 // However many flows end at once, each is told of, if somebody reads.
 func TestBridgeEndsAreAllTold(t *testing.T) {
 	eachBackend(t, func(t *testing.T, _ backend) {
@@ -322,7 +354,7 @@ func TestBridgeEndsAreAllTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer socket.Close()
-		const flows = 10_000
+		const flows = 4000
 		fd := socketInside(t, n, unix.AF_INET, unix.SOCK_DGRAM, 0, false)
 		for port := range flows {
 			to := netip.AddrPortFrom(netip.MustParseAddr("93.184.215.14"), uint16(port+1))
@@ -473,15 +505,18 @@ func TestBridgeFlows(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		town := newTown(t)
 		_, n := town.attach(t, 0)
-		flood := func() int {
+		flood := func() (held, refused int) {
 			to := netip.MustParseAddrPort("93.184.215.14:9")
 			err := n.Do(func() error {
 				for range maxFlows + 500 {
 					fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-					if err == nil {
-						err = errors.Join(unix.Sendto(fd, []byte("x"), 0, sockaddr(to)), unix.Close(fd))
-					}
 					if err != nil {
+						return err
+					}
+					if err = unix.Sendto(fd, []byte("x"), 0, sockaddr(to)); errors.Is(err, unix.EPERM) {
+						refused, err = refused+1, nil
+					}
+					if err := errors.Join(err, unix.Close(fd)); err != nil {
 						return err
 					}
 				}
@@ -490,18 +525,23 @@ func TestBridgeFlows(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			count, err := strconv.Atoi(strings.TrimSpace(town.busybox(t, town.host, "cat /proc/sys/net/netfilter/nf_conntrack_count")))
+			held, err = strconv.Atoi(strings.TrimSpace(town.busybox(t, town.host, "cat /proc/sys/net/netfilter/nf_conntrack_count")))
 			if err != nil {
 				t.Fatal(err)
 			}
-			return count
+			return held, refused
 		}
-		if count := flood(); count < maxFlows-100 || count > maxFlows+100 {
-			t.Errorf("%d connections are held, want about %d", count, maxFlows)
+		about := func(n, want int) bool { return n > want-100 && n < want+100 }
+		if held, refused := flood(); !about(held, maxFlows) || refused < 50 { // some have a port that another had
+			t.Errorf("%d connections are held and %d are refused, want about %d and the rest", held, refused, maxFlows)
+		}
+		disarm(t, b, n)
+		if held, refused := flood(); !about(held, maxFlows) || refused > 0 {
+			t.Errorf("without the rule inside %d connections are held and %d are refused, want about %d and none", held, refused, maxFlows)
 		}
 		runInside(t, town.host, fmt.Sprintf("iptables-%s -w -t mangle -D %s 3", b, town.cfg.chain("PRE")))
-		if count := flood(); count <= maxFlows+100 {
-			t.Errorf("the control, without the rule: %d connections", count)
+		if held, _ := flood(); held <= maxFlows+100 {
+			t.Errorf("the control, without the rule: %d connections", held)
 		}
 	})
 }

@@ -116,6 +116,12 @@ const (
 	chainRefuse = "REFUSE"
 )
 
+// hearsOfRefused logs what is refused, as far as it is not too much.
+var hearsOfRefused = rule{
+	"-m limit --limit 100/sec --limit-burst 400 " + logged(nflog.Refused),
+	"the gateway hears of what is refused, and records it: what costs nothing must not hide what leaves",
+}
+
 // innerTables are the rules in the namespace of a sandbox of the mode bridge.
 // Nothing of the host's flushes these, and nothing inside can. Refusals are said
 // at once here; the host's own would keep a program waiting.
@@ -123,11 +129,20 @@ const (
 // The gateway is told of what is refused, and of each connection or exchange that
 // leaves: nflog loses what nobody reads, and holds up nothing.
 func (c BridgeConfig) innerTables(f family, w wire) []table {
-	if f == familyV6 {
-		return []table{filterTable("::1/128")}
-	}
 	const self = "programs inside talk to each other"
-	return []table{{"filter", []chain{
+	if f == familyV6 {
+		return []table{{"filter", []chain{
+			{"INPUT", "DROP", []rule{{"-d ::1/128 -i lo -j ACCEPT", self}}},
+			{"FORWARD", "DROP", nil},
+			{"OUTPUT", "DROP", []rule{{"-d ::1/128 -o lo -j ACCEPT", self}, {"-j " + chainRefuse, "there is no IPv6 in this mode"}}},
+			{chainRefuse, "-", []rule{hearsOfRefused, {"-p tcp -j REJECT --reject-with tcp-reset", "a connection fails at once"}, {"-j DROP", "all else fails at once"}}},
+		}}}
+	}
+	const own = "what stays inside is not tracked, and so not counted as what leaves"
+	return []table{{"raw", []chain{
+		{"PREROUTING", "ACCEPT", []rule{{"-i lo -j CT --notrack", own}}},
+		{"OUTPUT", "ACCEPT", []rule{{"-o lo -j CT --notrack", own}}},
+	}}, {"filter", []chain{
 		{"INPUT", "DROP", []rule{
 			{"-d 127.0.0.0/8 -i lo -j ACCEPT", self},
 			{fmt.Sprintf("-d %s/32 -i lo -j ACCEPT", w.address), self},
@@ -140,11 +155,12 @@ func (c BridgeConfig) innerTables(f family, w wire) []table {
 			{fmt.Sprintf("! -s %s/32 -j %s", w.address, chainRefuse), "no packet has another's address"},
 		}, c.judge())},
 		{chainPass, "-", []rule{
+			{fmt.Sprintf("-m conntrack --ctstate NEW -m connlimit --connlimit-above %d --connlimit-mask 32 --connlimit-saddr -j %s", maxFlows, chainRefuse), "the host would drop it, and its sender wait"},
 			{"-m conntrack ! --ctstatus CONFIRMED " + logged(nflog.Passed), "the gateway hears of the first packet of each connection or exchange, and records it"},
 			{"-j ACCEPT", "it leaves"},
 		}},
 		{chainRefuse, "-", []rule{
-			{"-m limit --limit 100/sec --limit-burst 400 " + logged(nflog.Refused), "the gateway hears of what is refused, and records it: what costs nothing must not hide what leaves"},
+			hearsOfRefused,
 			{fmt.Sprintf("! -s %s/32 -j DROP", w.address), "no packet answers another's address"},
 			{"-p tcp -j REJECT --reject-with tcp-reset", "a connection fails at once: what ICMP says of it is not heeded while it is begun"},
 			{"-j REJECT --reject-with icmp-admin-prohibited", "all else fails at once"},

@@ -83,9 +83,8 @@ func Overhear(path string) (socket *os.File, err error) {
 // at once.
 const flowRoom = 1 << 20
 
-// followFlows has the ends of flows told on the socket too, but for those to loopback
-// addresses, which may be many. What finds no room is told later: the kernel does not
-// forget a flow before (netlink(7), NETLINK_BROADCAST_ERROR).
+// followFlows has the ends of flows told on the socket too. What finds no room is told
+// later: the kernel does not forget a flow before (netlink(7), NETLINK_BROADCAST_ERROR).
 func followFlows(socket *os.File) error {
 	raw, err := socket.SyscallConn()
 	if err != nil {
@@ -95,49 +94,19 @@ func followFlows(socket *os.File) error {
 		err = errors.Join(
 			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, flowRoom),
 			unix.SetsockoptInt(int(fd), unix.SOL_NETLINK, unix.NETLINK_BROADCAST_ERROR, 1),
-			filter(int(fd), leaveOutLoopback()),
 			unix.SetsockoptInt(int(fd), unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, unix.NFNLGRP_CONNTRACK_DESTROY))
 	})
 	return errors.Join(inner, err)
 }
 
-// filter has only those messages come to the socket that it passes (socket(7),
-// SO_ATTACH_FILTER), instead of what one before did.
-func filter(fd int, by []unix.SockFilter) error {
-	program := unix.SockFprog{Len: uint16(len(by)), Filter: &by[0]}
-	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program)
-}
-
-// onlyAnswers is a filter that passes the kernel's answers to requests.
+// onlyAnswers is a filter (socket(7), SO_ATTACH_FILTER) that passes the kernel's answers
+// to requests.
 func onlyAnswers() []unix.SockFilter {
 	kind := nl.NativeEndian().Uint16(nl.BEUint16Attr(unix.NLMSG_ERROR)) // a filter loads it as if it were big endian
 	const done = unix.BPF_RET | unix.BPF_K
 	return []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: 4}, // the type
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(kind), Jf: 1},
-		{Code: done, K: ^uint32(0)},
-		{Code: done, K: 0},
-	}
-}
-
-// leaveOutLoopback is a filter that drops messages about flows to 127.0.0.0/8, and no
-// others. Their first attribute is where the flow led.
-func leaveOutLoopback() []unix.SockFilter {
-	const (
-		load   = unix.BPF_LD | unix.BPF_B | unix.BPF_ABS
-		branch = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-		done   = unix.BPF_RET | unix.BPF_K
-		target = unix.SizeofNlMsghdr + nl.SizeofNfgenmsg + 5*unix.SizeofNlAttr // the tuple, its addresses, the source of 4 bytes
-	)
-	subsystem := uint32(5) // the upper byte of the type
-	if nl.NativeEndian().Uint16([]byte{0, 1}) == 1 {
-		subsystem = 4
-	}
-	return []unix.SockFilter{
-		{Code: load, K: subsystem},
-		{Code: branch, K: unix.NFNL_SUBSYS_CTNETLINK, Jf: 2},
-		{Code: load, K: target},
-		{Code: branch, K: 127, Jt: 1},
 		{Code: done, K: ^uint32(0)},
 		{Code: done, K: 0},
 	}
@@ -190,7 +159,9 @@ func bindStrays(fd int) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_NO_ENOBUFS, 1); err != nil {
 		return err
 	}
-	if err := filter(fd, onlyAnswers()); err != nil { // packets would take the room
+	answers := onlyAnswers() // packets would take the room
+	program := unix.SockFprog{Len: uint16(len(answers)), Filter: &answers[0]}
+	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program); err != nil {
 		return err
 	}
 	for _, group := range []uint16{nflog.Refused, nflog.Passed} {

@@ -20,7 +20,6 @@ const (
 
 	tupleIP     = 1 // CTA_TUPLE_IP
 	tupleProto  = 2 // CTA_TUPLE_PROTO
-	ipSource    = 1 // CTA_IP_V4_SRC
 	ipTarget    = 2 // CTA_IP_V4_DST
 	protoNumber = 1 // CTA_PROTO_NUM
 	protoTarget = 3 // CTA_PROTO_DST_PORT
@@ -35,15 +34,13 @@ type Flow struct {
 	Begun, Ended   time.Time
 }
 
-// parseFlow reads what is known of a flow, and reports whether it went anywhere: one to
-// where it came from did not.
+// parseFlow reads what is known of a flow, and reports whether it is known where it led.
 func parseFlow(b []byte) (Packet, bool) {
 	p, f := Packet{Passed: true}, &Flow{}
-	var from netip.Addr
 	for kind, value := range attributes(b) {
 		switch kind {
 		case ctTuple:
-			from = p.readTuple(value)
+			p.readTuple(value)
 		case ctSent:
 			f.Sent = number(value, countBytes)
 		case ctReceived:
@@ -53,19 +50,16 @@ func parseFlow(b []byte) (Packet, bool) {
 		}
 	}
 	p.Ended = f
-	to := p.Destination.Addr()
-	return p, to.IsValid() && !to.IsLoopback() && to != from
+	return p, p.Destination.IsValid()
 }
 
-// readTuple takes where a flow led, and returns where it came from.
-func (p *Packet) readTuple(b []byte) (from netip.Addr) {
+// readTuple takes where a flow led.
+func (p *Packet) readTuple(b []byte) {
 	var to netip.Addr
 	var port uint16
 	for part, nested := range attributes(b) {
 		for kind, value := range attributes(nested) {
 			switch {
-			case part == tupleIP && kind == ipSource && len(value) == 4:
-				from, _ = netip.AddrFromSlice(value)
 			case part == tupleIP && kind == ipTarget && len(value) == 4:
 				to, _ = netip.AddrFromSlice(value)
 			case part == tupleProto && kind == protoNumber && len(value) == 1:
@@ -76,7 +70,6 @@ func (p *Packet) readTuple(b []byte) (from netip.Addr) {
 		}
 	}
 	p.Destination = netip.AddrPortFrom(to, port)
-	return from
 }
 
 // number is that of one kind among the attributes in b, 0 if it is not there.
