@@ -89,6 +89,21 @@ func raise(h *netlink.Handle, name string) error {
 	return nil
 }
 
+// lower sets a link down. Absent is success.
+func lower(h *netlink.Handle, name string) error {
+	link, err := h.LinkByName(name)
+	if errors.As(err, new(netlink.LinkNotFoundError)) {
+		return nil
+	}
+	if err == nil {
+		err = h.LinkSetDown(link)
+	}
+	if err != nil {
+		return fmt.Errorf("set link %q down: %w", name, err)
+	}
+	return nil
+}
+
 // configure gives the sandbox's end its address and its only route, and IPv6, which has
 // none, the one to lo where it is logged and refused.
 func (k *kernel) configure(w wire) error {

@@ -112,9 +112,10 @@ func onlyAnswers() []unix.SockFilter {
 	}
 }
 
-// EndFlows has the kernel forget all flows of the namespace at path, and so tell how much
-// they were. It returns when that is told, or is late because nobody reads. Nothing there
-// may go on.
+// EndFlows lets nothing leave the namespace at path, of the mode bridge, any more, and has
+// the kernel forget all its flows, and so tell how much they were. It returns when that is
+// told, or is late because nobody reads. No program may run there: what the kernel would
+// still send for those that did is lost.
 func EndFlows(path string) error {
 	const op = "netns.end_flows"
 	ns, err := Open(path)
@@ -123,12 +124,12 @@ func EndFlows(path string) error {
 	}
 	defer ns.Close()
 	return wrapInner(op, ns.Do(func() error {
-		h, err := netlink.NewHandle(unix.NETLINK_NETFILTER)
+		h, err := netlink.NewHandle(unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
 		if err != nil {
 			return err
 		}
 		defer h.Close()
-		if err := h.ConntrackTableFlush(netlink.ConntrackTable); err != nil {
+		if err := errors.Join(lower(h, innerLink), h.ConntrackTableFlush(netlink.ConntrackTable)); err != nil {
 			return err
 		}
 		return untilForgotten()

@@ -92,6 +92,15 @@ func TestNoBridge(t *testing.T) {
 	m.WatchBridge(t.Context()) // returns
 }
 
+// A link on which nobody records what leaves is not gone on with, and so removed.
+func TestNoLinkWithoutARecord(t *testing.T) {
+	m, b, _ := bridged(t)
+	s := &sandbox{id: "x", record: record{ID: "x", Network: netns.ModeBridge}}
+	if err := m.readmit(t.Context(), s); sbxerr.Of(err) != sbxerr.Gateway || len(b.links) > 0 {
+		t.Errorf("%v, links %v", err, b.links)
+	}
+}
+
 // A change by somebody is said once, not each second, and said again after it was
 // right.
 func TestMendIsSaid(t *testing.T) {

@@ -113,7 +113,10 @@ func (m *Manager) readmit(ctx context.Context, s *sandbox) error {
 	case netns.ModeNone:
 		return nil
 	case netns.ModeBridge:
-		return errors.Join(m.relink(s), m.watchLink(ctx, s))
+		if err := m.watchLink(ctx, s); err != nil {
+			return err // what nobody adopts is removed, so that nothing leaves without a record
+		}
+		return m.relink(s)
 	}
 	spec, refused := m.opts.Network.over(r.Policy, m.opts.Profiles[r.Profile].Network.Map).Kept()
 	if refused != nil {

@@ -84,7 +84,7 @@ func (c Config) record(r *nflog.Reader) error {
 		}
 		of.skipped += p.Missed
 		switch {
-		case !p.Opens: // the rest of what was cut
+		case !p.Passed && !p.Opens: // the rest of what was cut
 		case of.most.Allow():
 			c.Recorder.Record(c.attempt(p, of.skipped))
 			of.skipped = 0

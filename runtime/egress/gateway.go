@@ -207,15 +207,15 @@ func (g *Gateway) SetPolicy(ctx context.Context, id string, spec policy.Spec) er
 // replaced by one that never knew the sandbox.
 func (g *Gateway) Remove(ctx context.Context, id string) error {
 	const op = "egress.remove"
-	if err := g.acquire(ctx, op); err != nil {
-		return err
-	}
-	defer g.release()
-	if e := g.get(id); e != nil && e.end != nil {
+	if e := g.get(id); e != nil && e.end != nil { // which may take its time, and is nobody else's affair
 		if err := e.end(); err != nil {
 			g.options.Log.Warn("not all that a sandbox sent is recorded", "sandbox", id, "err", err)
 		}
 	}
+	if err := g.acquire(ctx, op); err != nil {
+		return err
+	}
+	defer g.release()
 	return sbxerr.Wrap(sbxerr.Gateway, op, g.remove(id))
 }
 

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // send sends UDP from inside, which is refused.
@@ -111,7 +113,16 @@ func TestWatch(t *testing.T) {
 	if err := sockets.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Watch(t.Context(), Watched{ID: "one", Before: Counters{Allowed: 10}, Strays: strays, End: func() error { ended = true; return nil }}); err != nil {
+	end := func() error { // keeps nobody waiting for what others ask for
+		ended = true
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := w.SetPolicy(ctx, "two", w.allow("web.example")); sbxerr.Of(err) != sbxerr.NotFound {
+			t.Errorf("while it ends: %v", err)
+		}
+		return nil
+	}
+	if err := w.Watch(t.Context(), Watched{ID: "one", Before: Counters{Allowed: 10}, Strays: strays, End: end}); err != nil {
 		t.Fatal(err)
 	}
 	b.send(t, out, 1)
