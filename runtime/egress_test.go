@@ -206,6 +206,18 @@ func TestNoGateway(t *testing.T) {
 	}
 }
 
+// What is said to be open is shown as what it is.
+func TestReadmitOfWhatWasOpen(t *testing.T) {
+	for gapped, want := range map[bool]netns.Mode{false: netns.ModeOpen, true: netns.ModeAllow} {
+		m := &Manager{log: slog.New(slog.DiscardHandler), opts: Options{Network: NetworkRules{AirGapped: gapped}, Profiles: BuiltinProfiles()}}
+		s := &sandbox{record: record{Network: netns.ModeOpen, Profile: DefaultProfile, Policy: policy.Spec{Mode: policy.Open}}}
+		wantError(t, m.readmit(t.Context(), s), sbxerr.Gateway, "no gateway") // it gets as far as that
+		if r := s.kept(); r.Network != want || string(r.Policy.Mode) != string(want) {
+			t.Errorf("air-gapped: %t: shown as %s, served as %s", gapped, r.Network, r.Policy.Mode)
+		}
+	}
+}
+
 // A sandbox of an earlier daemon goes on, without the rules that are refused by now.
 func TestReadmitLeavesOutRefusedRules(t *testing.T) {
 	f, _ := newPublishing(t)
