@@ -71,12 +71,23 @@ func Overhear(path string) (socket *os.File, err error) {
 		if socket, err = OpenStrays(); err != nil {
 			return err
 		}
-		if err := followFlows(socket); err != nil {
-			return errors.Join(fmt.Errorf("have the kernel tell what it forgets (nf_conntrack_netlink): %w", err), socket.Close())
+		if err := errors.Join(flowsAreTold(), followFlows(socket)); err != nil {
+			err = fmt.Errorf("have the kernel tell what it forgets: %w", err)
+			return errors.Join(sbxerr.WithRemedy(sbxerr.NetRule, op, err, "load the kernel module nf_conntrack_netlink"), socket.Close())
 		}
 		return nil
 	})
 	return socket, wrapInner(op, err)
+}
+
+// flowsAreTold asks the kernel how many flows there are: who only listens is not told that
+// nobody ever speaks.
+func flowsAreTold() error {
+	const stats = unix.NFNL_SUBSYS_CTNETLINK<<8 | 5 // IPCTNL_MSG_CT_GET_STATS
+	req := nl.NewNetlinkRequest(stats, unix.NLM_F_ACK)
+	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC})
+	_, err := req.Execute(unix.NETLINK_NETFILTER, 0)
+	return err
 }
 
 // flowRoom is how many bytes may wait to be read: the end of a sandbox ends all its flows

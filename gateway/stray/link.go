@@ -51,7 +51,7 @@ func (Link) refused(p nflog.Packet, a *proxy.Attempt) {
 	case special:
 		a.Rule, a.Reason = ruleBridge+": "+r.Prefix.String(), refusal(p, a)+r.Why
 	default:
-		a.Reason = refusal(p, a) + "it was not to leave by the sandbox's own link, with its own address"
+		a.Reason = refusal(p, a) + "there were more than 4096 connections, or it was not to leave by the sandbox's own link, with its own address"
 	}
 }
 
