@@ -41,17 +41,18 @@ func (s *server) newSandbox(q control.Request) (*sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
+	resolver := s.share() // one for questions and connections: both count
 	b := &sandbox{id: q.Sandbox, out: s.out, known: map[policy.Name]bool{}}
 	for name := range q.Names {
 		b.known[name] = true
 	}
 	b.proxy, err = proxy.New(proxy.Config{
-		Sandbox: b.id, Names: pool, Resolver: s.resolver, Local: s.local, Recorder: b, Upstream: s.proxy, Link: s.link, Limits: proxy.DefaultLimits,
+		Sandbox: b.id, Names: pool, Resolver: resolver, Local: s.local, Recorder: b, Upstream: s.proxy, Link: s.link, Limits: proxy.DefaultLimits,
 	}, p)
 	if err != nil {
 		return nil, err
 	}
-	b.names = dns.Config{Sandbox: b.id, Policy: b.proxy.Policy, Pool: pool, Resolver: s.resolver, Elsewhere: s.proxy.Resolves, Observer: b, Limits: dns.DefaultLimits}
+	b.names = dns.Config{Sandbox: b.id, Policy: b.proxy.Policy, Pool: pool, Resolver: resolver, Elsewhere: s.proxy.Resolves, Observer: b, Limits: dns.DefaultLimits}
 	b.strays = stray.Config{Sandbox: b.id, Rules: stray.Gate{Policy: b.proxy.Policy, Names: pool}, Recorder: b}
 	return b, nil
 }

@@ -22,8 +22,8 @@ type server struct {
 	in        *control.Receiver
 	out       *outbox
 	local     policy.Local
-	resolver  dns.Resolver
-	proxy     *upstream.Proxy // nil: there is none
+	share     func() dns.Resolver // makes that of one sandbox; nil: not configured yet
+	proxy     *upstream.Proxy     // nil: there is none
 	sandboxes map[string]*sandbox
 	watched   map[string]*watched
 
@@ -100,7 +100,7 @@ func (s *server) do(q control.Request, files []*os.File) error {
 // configure is done once: sandboxes share what was resolved. One that fails leaves no
 // resolver, without which no sandbox is served.
 func (s *server) configure(servers []netip.AddrPort, proxy *control.Proxy) (err error) {
-	if s.resolver != nil {
+	if s.share != nil {
 		return sbxerr.New(sbxerr.Internal, "gateway.configure", "the resolvers are set already")
 	}
 	if s.proxy, err = proxy.Compile(); err != nil {
@@ -108,10 +108,10 @@ func (s *server) configure(servers []netip.AddrPort, proxy *control.Proxy) (err 
 	}
 	up, err := dns.NewUpstream(servers)
 	if err != nil {
-		s.resolver = unresolved{err} // mapped names need none
+		s.share = func() dns.Resolver { return unresolved{err} } // mapped names need none
 		return nil
 	}
-	s.resolver = up
+	s.share = func() dns.Resolver { return up.Share() }
 	return nil
 }
 
@@ -122,7 +122,7 @@ func (u unresolved) Resolve(context.Context, policy.Name) ([]netip.Addr, error) 
 
 func (s *server) add(q control.Request, files []*os.File) error {
 	const op = "gateway.add"
-	if s.resolver == nil || s.sandboxes[q.Sandbox] != nil || s.watched[q.Sandbox] != nil {
+	if s.share == nil || s.sandboxes[q.Sandbox] != nil || s.watched[q.Sandbox] != nil {
 		return sbxerr.New(sbxerr.Internal, op, "the sandbox %s is here already, or no resolver is set", q.Sandbox)
 	}
 	b, err := s.newSandbox(q)

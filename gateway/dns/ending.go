@@ -3,28 +3,44 @@ package dns
 import (
 	"context"
 	"net"
+	"sync"
 	"time"
+
+	"github.com/caisson-run/caisson/gateway/hall"
 )
 
 // ending is a listener whose connections are over when ctx is, and when an answer is not
-// taken in time: the library would wait for a client that reads none.
+// taken in time: the library would wait for a client that reads none. One that finds no
+// place is reset.
 type ending struct {
 	net.Listener
-	ctx context.Context
+	ctx  context.Context
+	part *hall.Room
+	full func() // is told of each that finds no place
 }
 
 // Accept implements net.Listener.
 func (l ending) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.part.Enter() == nil {
+			return ended{c, context.AfterFunc(l.ctx, func() { _ = c.Close() }), sync.OnceFunc(l.part.Leave)}, nil
+		}
+		l.full()
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+		_ = c.Close()
 	}
-	return ended{c, context.AfterFunc(l.ctx, func() { _ = c.Close() })}, nil
 }
 
 type ended struct {
 	net.Conn
 	forget func() bool
+	leave  func() // for the first Close
 }
 
 // Write implements net.Conn.
@@ -40,5 +56,6 @@ func (c ended) Write(b []byte) (int, error) {
 // Close implements net.Conn.
 func (c ended) Close() error {
 	c.forget()
+	defer c.leave()
 	return c.Conn.Close()
 }

@@ -132,6 +132,8 @@ func (s *server) exists(name policy.Name) (outcome, bool) {
 		return outcome{verdict: Absent, err: err}, false
 	case errors.Is(err, ErrNoAddress):
 		return outcome{verdict: Empty, err: err}, false
+	case sbxerr.Of(err) == sbxerr.EgressBusy:
+		return outcome{verdict: Refused, rule: "limit of lookups", err: err}, false
 	}
 	return outcome{verdict: Failed, err: err}, false
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/netutil"
 	"golang.org/x/time/rate"
 
+	"github.com/caisson-run/caisson/gateway/hall"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -88,7 +89,9 @@ type Query struct {
 	Reason   string
 	Address  netip.Addr // of the pool, if answered
 	Duration time.Duration
-	Skipped  uint64 // questions before this one that were refused by the rate alone and have no record
+	// Skipped counts what was refused before this one by a limit alone and has no record:
+	// questions past the rate, and connections for which the gateway had no place.
+	Skipped uint64
 	// Came is when the kernel took the question; zero: it is not known when.
 	Came time.Time
 }
@@ -126,7 +129,7 @@ func Serve(ctx context.Context, c Config, pc net.PacketConn, l net.Listener) err
 	s := newServer(ctx, c)
 	servers := []*miekg.Server{
 		{PacketConn: withStamps(pc), UDPSize: miekg.MinMsgSize * 2},
-		{Listener: netutil.LimitListener(ending{l, ctx}, c.Limits.Connections), MaxTCPQueries: 1024},
+		{Listener: netutil.LimitListener(s.ending(l), c.Limits.Connections), MaxTCPQueries: 1024},
 	}
 	ended := make(chan error, len(servers))
 	for _, m := range servers {
@@ -147,6 +150,11 @@ func Serve(ctx context.Context, c Config, pc net.PacketConn, l net.Listener) err
 		<-ended
 	}
 	return sbxerr.Wrap(sbxerr.Gateway, "dns.serve", err)
+}
+
+// ending is l, whose connections have places of their own among those of all sandboxes.
+func (s *server) ending(l net.Listener) ending {
+	return ending{l, s.ctx, hall.Connections.Room(), func() { s.skipped.Add(1) }}
 }
 
 // stop ends servers whether they have begun or not. Their errors say only that.

@@ -29,6 +29,7 @@ type zone struct {
 	rcode   int           // of every answer
 	silent  uint16        // type that is never answered
 	mute    string        // network over which nothing is answered
+	deaf    string        // how names end that are never answered; empty: none do
 	big     bool          // answers over UDP are truncated
 	gate    chan struct{} // if set, answers wait for it
 	asked   []string
@@ -41,7 +42,8 @@ func (z *zone) ServeDNS(w miekg.ResponseWriter, q *miekg.Msg) {
 	rcode := z.rcode
 	r := new(miekg.Msg).SetRcode(q, rcode)
 	records, known := z.records[key]
-	silent, big, gate := z.silent == q.Question[0].Qtype || z.mute == w.LocalAddr().Network(), z.big && w.LocalAddr().Network() == "udp", z.gate
+	silent := z.silent == q.Question[0].Qtype || z.mute == w.LocalAddr().Network() || z.deaf != "" && strings.HasSuffix(q.Question[0].Name, z.deaf)
+	big, gate := z.big && w.LocalAddr().Network() == "udp", z.gate
 	z.mu.Unlock()
 	if gate != nil {
 		<-gate
@@ -160,7 +162,7 @@ func start(t *testing.T, spec policy.Spec, change func(*Config)) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Sandbox: "box", Policy: b.policy.Load, Pool: b.pool, Resolver: up, Observer: b.seen, Limits: DefaultLimits}
+	c := Config{Sandbox: "box", Policy: b.policy.Load, Pool: b.pool, Resolver: up.Share(), Observer: b.seen, Limits: DefaultLimits}
 	if change != nil {
 		change(&c)
 	}
@@ -572,7 +574,7 @@ func TestUpstreamFails(t *testing.T) {
 
 func TestServeRefusesAbsentLimits(t *testing.T) {
 	pc, l := sockets(t)
-	c := Config{Policy: func() *policy.Policy { return nil }, Pool: newPool(t, 1, nil), Resolver: &Upstream{}}
+	c := Config{Policy: func() *policy.Policy { return nil }, Pool: newPool(t, 1, nil), Resolver: &Share{}}
 	err := Serve(t.Context(), c, pc, l)
 	if err == nil || strings.Count(err.Error(), "never means unlimited") != 8 {
 		t.Errorf("%v", err)
@@ -589,7 +591,7 @@ func TestServeRefusesAbsentLimits(t *testing.T) {
 func TestServeReportsAFailedSocket(t *testing.T) {
 	pc, l := sockets(t)
 	_ = l.Close()
-	c := Config{Policy: func() *policy.Policy { return nil }, Pool: newPool(t, 1, nil), Resolver: &Upstream{}, Limits: DefaultLimits}
+	c := Config{Policy: func() *policy.Policy { return nil }, Pool: newPool(t, 1, nil), Resolver: &Share{}, Limits: DefaultLimits}
 	if err := Serve(t.Context(), c, pc, l); sbxerr.Of(err) != sbxerr.Gateway {
 		t.Errorf("%v", err)
 	}

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
+	"sync"
 	"time"
 
 	miekg "github.com/miekg/dns"
@@ -37,9 +37,9 @@ const (
 	udpSize        = 1232 // never fragmented (DNS flag day 2020)
 )
 
-// Upstream is a Resolver that asks recursive resolvers, in order, over UDP and
-// over TCP where an answer does not fit. Answers are kept for as long as they
-// say, within bounds.
+// Upstream asks recursive resolvers, in order, over UDP and over TCP where an
+// answer does not fit. Answers are kept for as long as they say, within bounds.
+// Each sandbox has its Share.
 type Upstream struct {
 	servers []netip.AddrPort
 	cache   *cache
@@ -77,29 +77,13 @@ func HostServers(path string) ([]netip.AddrPort, error) {
 	return servers, nil
 }
 
-// Resolve returns the addresses of name, those of IPv4 first.
-func (u *Upstream) Resolve(caller context.Context, name policy.Name) ([]netip.Addr, error) {
-	if found, ok := u.cache.get(name); ok {
-		return slices.Clone(found.addresses), found.err
-	}
-	ctx, cancel := context.WithTimeoutCause(caller, resolveTimeout, errors.New("the upstream resolvers took too long"))
-	defer cancel()
-	found := u.resolve(ctx, name)
-	if found.err != nil {
-		found.err = sbxerr.Wrap(sbxerr.EgressResolve, "dns.resolve", fmt.Errorf("resolve %s: %w", name, found.err))
-	}
-	if caller.Err() == nil { // else it may be the half of an answer, and others have the same cache
-		u.cache.put(name, found)
-	}
-	return slices.Clone(found.addresses), found.err
-}
-
 // resolve asks for both families at once. It does not wait long for IPv6 when
-// there are IPv4 addresses: some resolvers never answer for AAAA.
-func (u *Upstream) resolve(ctx context.Context, name policy.Name) found {
+// there are IPv4 addresses: some resolvers never answer for AAAA. The
+// sockets of both are closed when both is done, which may be soon after ctx has ended.
+func (u *Upstream) resolve(ctx context.Context, name policy.Name, both *sync.WaitGroup) found {
 	a, aaaa := make(chan found, 1), make(chan found, 1)
-	go func() { a <- u.lookup(ctx, name, miekg.TypeA) }()
-	go func() { aaaa <- u.lookup(ctx, name, miekg.TypeAAAA) }()
+	both.Go(func() { a <- u.lookup(ctx, name, miekg.TypeA) })
+	both.Go(func() { aaaa <- u.lookup(ctx, name, miekg.TypeAAAA) })
 	v4 := <-a
 	if v4.err != nil {
 		return merge(v4, <-aaaa)

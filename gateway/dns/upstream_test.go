@@ -16,7 +16,8 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-func upstream(t *testing.T, zones ...*zone) *Upstream {
+// upstream is the share of a sandbox alone with zones.
+func upstream(t *testing.T, zones ...*zone) *Share {
 	t.Helper()
 	var servers []netip.AddrPort
 	for _, z := range zones {
@@ -26,7 +27,7 @@ func upstream(t *testing.T, zones ...*zone) *Upstream {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return u
+	return u.Share()
 }
 
 var dual = map[string][]string{"a.test. A": {"a.test. 60 IN A 9.9.9.9"}, "a.test. AAAA": {"a.test. 60 IN AAAA 2a00::1"}}
@@ -64,7 +65,7 @@ func TestResolveKeepsAnswers(t *testing.T) {
 	z := &zone{records: dual}
 	u := upstream(t, z)
 	now := time.Now()
-	u.cache.now = func() time.Time { return now }
+	u.upstream.cache.now = func() time.Time { return now }
 	for range 3 {
 		got, err := u.Resolve(t.Context(), "a.test")
 		if err != nil || len(got) != 2 {

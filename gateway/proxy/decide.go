@@ -71,11 +71,11 @@ func (p *Proxy) hold(f *flow, c *net.TCPConn) error {
 	return f.ended()
 }
 
-// ours reports whether err is a decision, or an end from outside, and no failure of a
-// destination.
+// ours reports whether err is a decision, a limit, or an end from outside, and no failure
+// of a destination.
 func ours(err error) bool {
 	code := sbxerr.Of(err)
-	return code == sbxerr.EgressDenied || code == sbxerr.EgressAddress || code == sbxerr.Canceled
+	return code == sbxerr.EgressDenied || code == sbxerr.EgressAddress || code == sbxerr.EgressBusy || code == sbxerr.Canceled
 }
 
 // ended is why f was ended from outside, nil if it was not. The caller holds the lock.

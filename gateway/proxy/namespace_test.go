@@ -46,10 +46,11 @@ func newBox(t *testing.T) *box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	up, err := dns.NewUpstream([]netip.AddrPort{dnstest.Serve(t, b.web.Addr(), "web.example")})
+	all, err := dns.NewUpstream([]netip.AddrPort{dnstest.Serve(t, b.web.Addr(), "web.example")})
 	if err != nil {
 		t.Fatal(err)
 	}
+	up := all.Share()
 	if b.proxy, err = New(Config{Sandbox: "box", Names: pool, Resolver: up, Local: (&ownAddresses{}).has, Recorder: b, Limits: DefaultLimits}, b.live.Load()); err != nil {
 		t.Fatal(err)
 	}

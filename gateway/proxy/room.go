@@ -3,6 +3,8 @@ package proxy
 import (
 	"sync"
 	"time"
+
+	"github.com/caisson-run/caisson/gateway/hall"
 )
 
 // What the kernel queues between two sides is charged to nobody, and either side can
@@ -23,7 +25,7 @@ const restful = 2 * time.Second
 
 // room is for the connections of one sandbox, out or in.
 type room struct {
-	hall *hall
+	part *hall.Room // a place for each connection
 
 	mu    sync.Mutex
 	taken int
@@ -42,7 +44,7 @@ type seat struct {
 	wide    bool
 }
 
-func newRoom() *room { return &room{hall: everybody, wide: map[*seat]struct{}{}} }
+func newRoom() *room { return &room{part: hall.Connections.Room(), wide: map[*seat]struct{}{}} }
 
 // enter gives a seat to the connection that s is the first socket of.
 func (r *room) enter(s socket) (*seat, error) {
@@ -52,11 +54,11 @@ func (r *room) enter(s socket) (*seat, error) {
 	if r.taken >= fewConnections {
 		t.size = narrowest
 	}
-	if err := r.hall.enter(r.taken); err != nil {
+	if err := r.part.Enter(); err != nil {
 		return nil, err
 	}
 	if err := t.addLocked(s); err != nil {
-		r.hall.leave()
+		r.part.Leave()
 		return nil, err
 	}
 	if t.wide {
@@ -156,6 +158,6 @@ func (t *seat) leave() {
 	t.room.mu.Lock()
 	defer t.room.mu.Unlock()
 	t.room.taken--
-	t.room.hall.leave()
+	t.room.part.Leave()
 	delete(t.room.wide, t)
 }

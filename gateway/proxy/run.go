@@ -150,11 +150,12 @@ func (p *Proxy) addresses(f *flow) ([]netip.AddrPort, error) {
 	if to, f.mapped = inForce.Mapped(f.name, port); f.mapped {
 		return []netip.AddrPort{to}, inForce.DecideResolved(f.name, port, to.Addr()).Err()
 	}
-	ctx, cancel := context.WithTimeout(f.ctx, p.config.Limits.Resolve)
-	defer cancel()
-	found, err := p.config.Resolver.Resolve(ctx, f.name)
+	found, err := p.resolve(f, f.name)
+	if err != nil && !ours(err) {
+		err = sbxerr.Wrap(sbxerr.EgressResolve, "proxy.resolve", err)
+	}
 	if err != nil {
-		return nil, sbxerr.Wrap(sbxerr.EgressResolve, "proxy.resolve", err)
+		return nil, err
 	}
 	var good []netip.AddrPort
 	var refusal error
@@ -172,6 +173,17 @@ func (p *Proxy) addresses(f *flow) ([]netip.AddrPort, error) {
 		return nil, refusal
 	}
 	return nil, sbxerr.New(sbxerr.EgressResolve, "proxy.resolve", "%s has no address", f.name)
+}
+
+// resolve finds the addresses of name, on the way to where f was meant to go.
+func (p *Proxy) resolve(f *flow, name policy.Name) ([]netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(f.ctx, p.config.Limits.Resolve)
+	defer cancel()
+	found, err := p.config.Resolver.Resolve(ctx, name)
+	if sbxerr.Of(err) == sbxerr.EgressBusy {
+		f.attempt.Rule = "limit of lookups"
+	}
+	return found, err
 }
 
 // dial connects to the first of addresses that answers, and notes which.

@@ -40,10 +40,8 @@ func (p *Proxy) dialUpstream(f *flow) (*net.TCPConn, error) {
 	u := p.config.Upstream
 	addresses := []netip.Addr{u.Address}
 	if u.Name != "" {
-		ctx, cancel := context.WithTimeout(f.ctx, p.config.Limits.Resolve)
-		defer cancel()
 		var err error
-		if addresses, err = p.config.Resolver.Resolve(ctx, u.Name); err != nil {
+		if addresses, err = p.resolve(f, u.Name); err != nil {
 			return nil, err
 		}
 	}
