@@ -209,7 +209,7 @@ func durationOf(field string, d *durationpb.Duration) (*time.Duration, error) {
 func notNegative(field string, d *durationpb.Duration) (*time.Duration, error) {
 	v, err := durationOf(field, d)
 	if v != nil && *v < 0 {
-		return nil, sbxerr.WithRemedy(sbxerr.Limits, "server.request", fmt.Errorf("%s of %v is negative", field, *v), "give one such as 30s; 0 is never")
+		return nil, sbxerr.WithRemedy(sbxerr.Limits, "server.request", fmt.Errorf("%s of %v is negative", field, *v), "give one such as 30s, or 0")
 	}
 	return v, err
 }
