@@ -21,37 +21,89 @@ const maxLookups = 32
 // all lookups that there may be. A name that there is no time or place to ask for is
 // refused with code sbxerr.EgressBusy.
 //
-// Callers who want the same name share what is kept and nothing else: a question ends
-// with the caller who asked it, as when no rule allows the name any more.
+// Callers of one Share who want the same name have one lookup, and so one turn: others
+// have theirs, however many ask for a name that nobody answers for. It ends with the
+// caller who asked, as when no rule allows the name any more; then the next one asks.
 type Share struct {
 	upstream *Upstream
 	turns    chan struct{} // one for each lookup
 	part     *hall.Room    // a place for the sockets of each, of which there are two
+
+	mu      sync.Mutex
+	flights map[policy.Name]*flight
+}
+
+// flight is a lookup under way, or one that waits for its turn.
+type flight struct {
+	done  chan struct{} // closed when the rest is known
+	found found
+	left  bool // its caller did not wait for it: it may be the half of an answer
 }
 
 // Share makes the Resolver of one more sandbox.
 func (u *Upstream) Share() *Share {
-	return &Share{upstream: u, turns: make(chan struct{}, maxLookups), part: hall.Lookups.Room()}
+	return &Share{upstream: u, turns: make(chan struct{}, maxLookups), part: hall.Lookups.Room(), flights: map[policy.Name]*flight{}}
 }
 
 // Resolve returns the addresses of name, those of IPv4 first.
 func (s *Share) Resolve(ctx context.Context, name policy.Name) ([]netip.Addr, error) {
 	found, ok := s.upstream.cache.get(name)
 	if !ok {
-		found = s.ask(ctx, name)
+		found = s.find(ctx, name)
 	}
 	return slices.Clone(found.addresses), found.err
 }
 
-// ask asks for name in its turn, unless it is known by then.
-func (s *Share) ask(caller context.Context, name policy.Name) found {
+// find asks for name, or waits for who does.
+func (s *Share) find(caller context.Context, name policy.Name) found {
 	ctx, cancel := context.WithTimeoutCause(caller, resolveTimeout, errors.New("the upstream resolvers took too long"))
 	defer cancel()
+	for {
+		f, mine := s.join(name)
+		if mine {
+			f.found = s.ask(ctx, caller, name)
+			f.left = caller.Err() != nil
+			s.land(name, f)
+			return f.found
+		}
+		select {
+		case <-f.done:
+			if !f.left {
+				return f.found
+			}
+		case <-ctx.Done():
+			return found{err: failure(name, context.Cause(ctx))}
+		}
+	}
+}
+
+// join returns the lookup of name, and whether it is the caller's to do.
+func (s *Share) join(name policy.Name) (f *flight, mine bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.flights[name]; f != nil {
+		return f, false
+	}
+	f = &flight{done: make(chan struct{})}
+	s.flights[name] = f
+	return f, true
+}
+
+// land makes f known to all who wait for it.
+func (s *Share) land(name policy.Name, f *flight) {
+	s.mu.Lock()
+	delete(s.flights, name)
+	s.mu.Unlock()
+	close(f.done)
+}
+
+// ask asks for name in its turn, unless it is known by then.
+func (s *Share) ask(ctx, caller context.Context, name policy.Name) found {
 	if err := s.enter(ctx, name); err != nil {
 		return found{err: err}
 	}
 	var sockets sync.WaitGroup
-	defer func() { go s.leave(&sockets) }() // not before who is next finds what is kept
+	defer func() { go s.leave(&sockets) }() // who asked does not wait for that
 	if found, ok := s.upstream.cache.get(name); ok {
 		return found
 	}
@@ -63,21 +115,37 @@ func (s *Share) ask(caller context.Context, name policy.Name) found {
 	return found
 }
 
-// enter waits for a turn no longer than ctx, and takes a place.
+// enter waits for a turn, and takes a place.
 func (s *Share) enter(ctx context.Context, name policy.Name) error {
-	select {
-	case s.turns <- struct{}{}:
-	case <-ctx.Done():
-		if errors.Is(ctx.Err(), context.Canceled) {
-			return failure(name, context.Cause(ctx))
-		}
-		return busy(name, errNoTurn)
+	if err := s.turn(ctx, name); err != nil {
+		return err
 	}
 	if err := s.part.Enter(); err != nil {
 		<-s.turns
 		return busy(name, err)
 	}
 	return nil
+}
+
+// turn waits for a turn for as long as there is time left then to ask a resolver.
+func (s *Share) turn(ctx context.Context, name policy.Name) error {
+	select {
+	case s.turns <- struct{}{}:
+		return nil
+	default:
+	}
+	deadline, _ := ctx.Deadline()
+	soon, cancel := context.WithDeadline(ctx, deadline.Add(-tryTimeout))
+	defer cancel()
+	select {
+	case s.turns <- struct{}{}:
+		return nil
+	case <-soon.Done():
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return failure(name, context.Cause(ctx))
+		}
+		return busy(name, errNoTurn)
+	}
 }
 
 // leave gives the turn and the place back when sockets are closed.
