@@ -10,8 +10,8 @@ import (
 )
 
 // maxFlows is how many connections, or exchanges of datagrams, one sandbox may have
-// at the same time, those included that the host has not forgotten yet
-// (net.netfilter.nf_conntrack_*_timeout*).
+// at the same time. Exchanges count until they are forgotten, connections until they are
+// closed (net.netfilter.nf_conntrack_*_timeout*; iptables-extensions(8), connlimit).
 const maxFlows = 4096
 
 // hook is a table of the host with chains of ours in it.

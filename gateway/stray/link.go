@@ -3,7 +3,6 @@ package stray
 import (
 	"fmt"
 	"math"
-	"time"
 
 	"golang.org/x/time/rate"
 
@@ -58,8 +57,7 @@ func (Link) refused(p nflog.Packet, a *proxy.Attempt) {
 // recordEnd tells how much it was that left, unless there is too much to tell.
 func (c Config) recordEnd(p nflog.Packet, most *rate.Limiter) {
 	if !most.Allow() {
-		time.Sleep(pause) // as for attempts
-		return
+		return // without a pause: the kernel keeps each until it is read
 	}
 	if a := c.attempt(p, 0); a.Verdict == proxy.Allowed {
 		c.Recorder.Record(ended(a, p.Ended))

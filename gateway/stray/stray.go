@@ -46,7 +46,8 @@ const (
 	burst     = 200
 )
 
-// endsBurst is how many ends are recorded at once: all that a sandbox can have.
+// endsBurst is how many ends are recorded at once: of all connections that a sandbox can
+// have open, which those that are closed and not forgotten yet are beside.
 const endsBurst = 4096
 
 // pause is how long nothing is read once there are too many, so that a flood takes next
