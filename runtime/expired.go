@@ -40,26 +40,28 @@ func (x *expired) note(s *sandbox) {
 	x.list = append(x.list, expiry{who, s.id, time.Now(), why})
 }
 
-// forgetOne forgets the oldest of whoever has most, so that nobody makes it forget
-// what it remembers for others.
+// forgetOne forgets the oldest of whoever has most, of the owners and then of the makers
+// for that owner, so that nobody makes it forget what it remembers for others.
 func (x *expired) forgetOne() {
-	type whose struct {
-		owner  uint32
-		parent string
-	}
-	of := func(e expiry) whose { return whose{e.owner, e.parent} }
-	count := map[whose]int{}
-	most := of(x.list[0])
-	for _, e := range x.list {
-		count[of(e)]++
-	}
-	for _, e := range x.list {
-		if count[of(e)] > count[most] {
-			most = of(e)
+	owner := mostOf(x.list, func(expiry) bool { return true }, func(e expiry) uint32 { return e.owner })
+	owned := func(e expiry) bool { return e.owner == owner }
+	parent := mostOf(x.list, owned, func(e expiry) string { return e.parent })
+	oldest := slices.IndexFunc(x.list, func(e expiry) bool { return owned(e) && e.parent == parent })
+	x.list = slices.Delete(x.list, oldest, oldest+1)
+}
+
+// mostOf is what most of those in list have that are in.
+func mostOf[K comparable](list []expiry, in func(expiry) bool, of func(expiry) K) (most K) {
+	count := map[K]int{}
+	for _, e := range list {
+		if in(e) {
+			count[of(e)]++
+			if count[of(e)] > count[most] {
+				most = of(e)
+			}
 		}
 	}
-	oldest := slices.IndexFunc(x.list, func(e expiry) bool { return of(e) == most })
-	x.list = slices.Delete(x.list, oldest, oldest+1)
+	return most
 }
 
 // missing says why there is no sandbox ref, where it was one that g sees. The last

@@ -71,11 +71,12 @@ func TestExpiredAreBounded(t *testing.T) {
 func TestExpiredOfOthers(t *testing.T) {
 	var x expired
 	x.note(&sandbox{id: "of-root", ending: ErrIdle})
-	for i := range 2 * maxExpired {
-		x.note(&sandbox{id: fmt.Sprintf("id-%04d", i), ending: ErrIdle, record: record{OwnerUID: 1000}})
+	x.note(&sandbox{id: "of-root-2", ending: ErrIdle})
+	for i := range 2 * maxExpired { // one for each of as many parents
+		x.note(&sandbox{id: fmt.Sprintf("id-%04d", i), ending: ErrIdle, record: record{OwnerUID: 1000, Parent: fmt.Sprintf("p-%04d", i)}})
 	}
 	g := rootGrant(t)
-	if n := len(x.list); n != maxExpired || x.missing(g, "of-root") == nil || x.missing(g, fmt.Sprintf("id-%04d", maxExpired)) != nil {
+	if n := len(x.list); n != maxExpired || x.missing(g, "of-root") == nil || x.missing(g, "of-root-2") == nil || x.missing(g, fmt.Sprintf("id-%04d", maxExpired)) != nil {
 		t.Errorf("%d are remembered", n)
 	}
 }
