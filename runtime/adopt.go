@@ -295,7 +295,7 @@ func (m *Manager) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held) (
 		}
 	}
 	slices.SortFunc(s.past, func(a, b *execution) int { return cmp.Compare(a.number(), b.number()) })
-	s.update(func() { s.running, s.unheard = len(running), false })
+	s.update(func() { s.running = len(running) })
 	last, lastErr := m.lastOutput(s.id)
 	errs = append(errs, lastErr)
 	s.update(func() { s.lastExec = max(s.lastExec, last) })
@@ -305,7 +305,11 @@ func (m *Manager) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held) (
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}
-	return running, m.loseMain(s)
+	if err := m.loseMain(s); err != nil {
+		return nil, err
+	}
+	s.update(func() { s.unheard = false })
+	return running, nil
 }
 
 // lastOutput is the number of the newest command that output is kept of. Where the records
