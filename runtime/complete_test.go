@@ -140,13 +140,12 @@ func TestClaimedSandboxTakesNothing(t *testing.T) {
 		_, err := f.StartExec(ctx, "s", ExecRequest{Args: []string{"exit:0"}, User: "nobody"})
 		early <- err
 	}()
-	time.Sleep(20 * time.Millisecond) // most likely it is planned by now
-	err = f.assign(ctx, s, was, p, nil)
+	err = within(t, "a refusal before that", early)
 	f.images.mu.Unlock()
-	if err != nil {
+	wantError(t, err, sbxerr.State, "is creating")
+	if err := f.assign(ctx, s, was, p, nil); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, <-early, sbxerr.State, "is creating")
 	if r := f.onDisk(t, s); !r.Ready || r.Pooled || r.Name != "s" || r.IdleSince == 0 || s.info().State != StateRunning {
 		t.Errorf("assigned, it is %+v", r)
 	}

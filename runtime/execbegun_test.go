@@ -158,7 +158,7 @@ func TestRunThatWasNeverStarted(t *testing.T) {
 	ctx := callerContext(t)
 	r := request("late", "fail:2")
 	r.Create.Name = "s"
-	started, waited := make(chan error, 1), make(chan error, 1)
+	started := make(chan error, 1)
 	go func() {
 		_, err := f.Start(ctx, r)
 		started <- err
@@ -167,15 +167,10 @@ func TestRunThatWasNeverStarted(t *testing.T) {
 		s, err := f.find(ctx, "s")
 		return err == nil && len(s.executions()) == 1
 	})
-	s := f.mustFind(t, "s")
-	go func() {
-		_, err := f.Wait(ctx, "s")
-		waited <- err
-	}()
-	time.Sleep(20 * time.Millisecond) // most likely it waits
+	s := f.mustFind(t, "s") // which Wait has, too
 	f.engine.poke(t, s.id)
 	wantError(t, within(t, "the failure", started), sbxerr.CommandAbsent)
-	wantError(t, within(t, "the end", waited), sbxerr.CommandAbsent, "command 1 of sandbox s was not started")
+	wantError(t, f.missedEnd(s), sbxerr.CommandAbsent, "command 1 of sandbox s was not started")
 }
 
 // TestWordsToWhatHasEnded: a command of which only an earlier daemon knew more
