@@ -219,11 +219,7 @@ func TestBridgeIsOverheard(t *testing.T) {
 	eachBackend(t, func(t *testing.T, _ backend) {
 		town := newTown(t)
 		path, n := town.attach(t, 0)
-		socket, err := Overhear(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer socket.Close()
+		socket := overheard(t, path)
 		if _, err := Overhear(path); !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EPERM) {
 			t.Errorf("a second one: %v", err)
 		}
@@ -269,11 +265,7 @@ func TestBridgeEndsAreTold(t *testing.T) {
 		town := newTown(t)
 		path, n := town.attach(t, 0)
 		town.listen(t, n)
-		socket, err := Overhear(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer socket.Close()
+		socket := overheard(t, path)
 		for _, to := range []string{"127.0.0.1:80", "10.87.0.1:80"} {
 			wantReached(t, n, to, "from a sandbox")
 			if err := connectFrom(t, n, "127.0.0.1", to); err != nil {
@@ -316,11 +308,7 @@ func TestBridgeFloodHidesNothing(t *testing.T) {
 	eachBackend(t, func(t *testing.T, _ backend) {
 		town := newTown(t)
 		path, n := town.attach(t, 0)
-		socket, err := Overhear(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer socket.Close()
+		socket := overheard(t, path)
 		for _, to := range []string{"[2606:4700::1]:9", "10.1.1.1:9"} {
 			at := netip.MustParseAddrPort(to)
 			fd := socketInside(t, n, domain(at), unix.SOCK_DGRAM, 0, false)
@@ -343,11 +331,7 @@ func TestBridgeEndsAreAllTold(t *testing.T) {
 	eachBackend(t, func(t *testing.T, _ backend) {
 		town := newTown(t)
 		path, n := town.attach(t, 0)
-		socket, err := Overhear(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer socket.Close()
+		socket := overheard(t, path)
 		const flows = 4000
 		fd := socketInside(t, n, unix.AF_INET, unix.SOCK_DGRAM, 0, false)
 		for port := range flows {
@@ -382,6 +366,17 @@ func TestBridgeEndsAreAllTold(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// overheard is the socket that tells of the namespace at path.
+func overheard(t *testing.T, path string) *os.File {
+	t.Helper()
+	socket, err := Overhear(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = socket.Close() })
+	return socket
 }
 
 func connectFrom(t *testing.T, n *Namespace, source, to string) error {
