@@ -214,6 +214,20 @@ func TestNoTurn(t *testing.T) {
 	}
 }
 
+// Nobody waits for a turn that would come too late to ask a resolver.
+func TestLateTurn(t *testing.T) {
+	s := upstream(t, &zone{records: dual})
+	for range maxLookups {
+		s.turns <- struct{}{}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), tryTimeout+20*time.Millisecond)
+	defer cancel()
+	_, err := s.Resolve(ctx, "a.test")
+	if left, _ := ctx.Deadline(); sbxerr.Of(err) != sbxerr.EgressBusy || time.Until(left) < tryTimeout/2 {
+		t.Errorf("%v, %v before the end", err, time.Until(left))
+	}
+}
+
 // A question that finds no place is refused like one past another limit.
 func TestQuestionWithoutAPlace(t *testing.T) {
 	b := start(t, allowed, func(c *Config) { c.Resolver.(*Share).part = hall.New(0).Room() })
