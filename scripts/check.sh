@@ -34,6 +34,22 @@ generated() {
   return $status
 }
 
+# What is built belongs in bin/ and build/, never in the tree.
+no_programs() {
+  local files
+  files=$(git grep --cached -la $'^\x7fELF')
+  [ -z "$files" ] || { echo "programs in the tree:" "$files" >&2; return 1; }
+}
+
+# bash -n reads one file: the others would be its arguments.
+shell_scripts() {
+  local file status=0
+  while IFS= read -r -d '' file; do
+    bash -n "$file" || status=1
+  done < <(git ls-files -z .ci/run '*.sh')
+  return $status
+}
+
 tidy() { (cd "$1" && go mod tidy -diff); }
 
 check gofmt formatted
@@ -44,7 +60,8 @@ check "go.mod" tidy .
 check "tools/containerd17/go.mod" tidy tools/containerd17
 check "tools/gvisor/go.mod" tidy tools/gvisor
 check generated generated
-check "shell scripts" bash -n scripts/*.sh .ci/run
+check "no programs" no_programs
+check "shell scripts" shell_scripts
 
 if [ ${#failed[@]} -gt 0 ]; then
   echo "failed: ${failed[*]}" >&2
