@@ -49,7 +49,7 @@ func exchange(conn net.Conn, req *http.Request) (*http.Response, error) {
 // briefBody is the body of an answer, with which the connection ends.
 type briefBody struct {
 	io.ReadCloser
-	ctx  context.Context //nolint:containedctx // the call's, which the connection is
+	ctx  context.Context // the call's, which the connection is
 	conn net.Conn
 	stop func() bool
 }

@@ -42,7 +42,7 @@ func Explain(err error) *Error {
 		return nil
 	}
 	var known *Error
-	if _, several := err.(interface{ Unwrap() []error }); !several && errors.As(err, &known) { //nolint:errorlint // only the outermost
+	if _, several := err.(interface{ Unwrap() []error }); !several && errors.As(err, &known) { // only the outermost
 		return known
 	}
 	code := codeOf(err)
@@ -83,7 +83,7 @@ func remedyOf(err error, row sbxerr.Description) string {
 // the error that it wraps begins.
 func split(err error) (message, cause string) {
 	for {
-		coded, ok := err.(*sbxerr.Error) //nolint:errorlint // one layer at a time
+		coded, ok := err.(*sbxerr.Error) // one layer at a time
 		if !ok {
 			break
 		}
@@ -100,14 +100,14 @@ func split(err error) (message, cause string) {
 // plain is err's text without the operations and codes of the sbxerr.Errors in
 // it, on one line.
 func plain(err error) string {
-	switch err := err.(type) { //nolint:errorlint // one layer at a time
+	switch err := err.(type) { // one layer at a time
 	case *sbxerr.Error:
 		return plain(err.Err)
 	case *Error:
 		return err.text()
 	}
 	text := err.Error()
-	switch err := err.(type) { //nolint:errorlint // one layer at a time
+	switch err := err.(type) { // one layer at a time
 	case interface{ Unwrap() error }:
 		if inner := err.Unwrap(); inner != nil {
 			text = plainWithin(text, inner)

@@ -14,7 +14,7 @@ import (
 
 // caller is the input of a caller who goes away with ctx.
 type caller struct {
-	ctx   context.Context //nolint:containedctx // a reader has none
+	ctx   context.Context // a reader has none
 	says  io.Reader
 	reads atomic.Int32
 }

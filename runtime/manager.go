@@ -103,7 +103,7 @@ type Manager struct {
 	work      sync.WaitGroup
 	keep      atomic.Bool     // Close leaves the sandboxes to the next daemon
 	leftSome  atomic.Bool     // it did
-	leaving   context.Context //nolint:containedctx // it ends when no call is to wait any more
+	leaving   context.Context // it ends when no call is to wait any more
 	handOver  context.CancelFunc
 
 	quotas   sync.Mutex // held while a command is counted and admitted

@@ -46,7 +46,7 @@ func (s *sandbox) checkRlimits(asked []pid1.Rlimit) error {
 	}
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", s.process.pid))
 	if err != nil {
-		return nil //nolint:nilerr // see above
+		return nil // see above
 	}
 	have, err := posture.ParseLimits(string(text))
 	if err != nil {

@@ -26,7 +26,7 @@ type lanes struct {
 
 // offer is a lane that a call would use.
 type offer struct {
-	call   context.Context //nolint:containedctx // whose end is the lane's
+	call   context.Context // whose end is the lane's
 	caller string
 	join   func(*lane) // which closes it in the end
 }

@@ -85,7 +85,7 @@ func (c *collector) certificate(p string, single bool) error {
 			return ignoreSkippable(err)
 		}
 		if err := checkCertificates(content, single); err != nil {
-			return nil //nolint:nilerr // it is no certificate, so it is not copied
+			return nil // it is no certificate, so it is not copied
 		}
 		err = c.put(&Entry{
 			Path: r.path, Kind: File, Mode: 0o644, Size: int64(len(content)), ModTime: r.info.mtime.Sec,

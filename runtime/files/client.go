@@ -39,7 +39,7 @@ type Client struct {
 	buf    []byte
 
 	mu       sync.Mutex      // held by the request under way
-	ctx      context.Context //nolint:containedctx // of that request
+	ctx      context.Context // of that request
 	answered bool            // the last request has had its Done or Failure
 	input    bool            // the process waits for the rest of a write or copy in
 	spent    bool

@@ -158,7 +158,7 @@ func socketPair() (*net.UnixConn, *os.File, error) {
 		inside.Close()
 		return nil, nil, err
 	}
-	return conn.(*net.UnixConn), inside, nil //nolint:forcetypeassert // it is one: see Socketpair
+	return conn.(*net.UnixConn), inside, nil // it is one: see Socketpair
 }
 
 // small makes a request on the kept process, or on a new one that is then kept.

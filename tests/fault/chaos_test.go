@@ -299,7 +299,7 @@ func welcome(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "welcome") })) //nolint:errcheck // until it is closed
+	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "welcome") })) // until it is closed
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return "site.example:" + port
 }

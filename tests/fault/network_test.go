@@ -60,7 +60,7 @@ func (y *yard) serve(t *testing.T, addr string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "the world") })) //nolint:errcheck // it ends with its listener
+	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "the world") })) // it ends with its listener
 }
 
 // dial connects as a program of the host. It takes no context: watching one needs a

@@ -112,7 +112,7 @@ func TestHostGetsAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	go http.Serve(l, greeter()) //nolint:errcheck // it ends with its listener
+	go http.Serve(l, greeter()) // it ends with its listener
 	s := create(t, "--allow", "late.example")
 	if said := s.try("http", "http://late.example/"); !strings.Contains(said, "200 I am "+late) {
 		t.Errorf("before: %q", said)

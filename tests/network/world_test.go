@@ -149,7 +149,7 @@ func (w *world) serveAt(addr string, cert tls.Certificate) error {
 	if err != nil {
 		return err
 	}
-	go http.Serve(web, greeter()) //nolint:errcheck // it ends with its listener
+	go http.Serve(web, greeter()) // it ends with its listener
 	safe, err := w.listen(net.JoinHostPort(addr, "443"))
 	if err != nil {
 		return err

@@ -169,7 +169,7 @@ func (h hostile) throw(network, address string) (answered bool, err error) {
 			piece = text
 		}
 		if _, err := c.Write(piece); err != nil {
-			return false, nil //nolint:nilerr // it had enough
+			return false, nil // it had enough
 		}
 		text = text[len(piece):]
 	}
