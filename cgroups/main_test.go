@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // testParent is unique to this run of the tests.
@@ -129,24 +131,16 @@ func newNamespace() int {
 // liveHost skips t unless groups can be made here.
 func liveHost(t *testing.T) Host {
 	t.Helper()
-	reason := ""
+	need.Root(t, "it makes cgroups")
 	h, err := Detect()
 	switch {
-	case os.Geteuid() != 0:
-		reason = "needs root to make cgroups"
 	case err != nil:
-		reason = fmt.Sprintf("needs cgroups: %v", err)
+		need.Missing(t, fmt.Sprintf("cgroups: %v", err))
 	case h.Mode == V2 && !h.delegated():
-		reason = "needs the controllers of cgroup v2 enabled below the root"
-	default:
-		h.HugePageSizes = nil // liveGroup does not hand the controller down
-		return h
+		need.Missing(t, "the controllers of cgroup v2 enabled below the root")
 	}
-	if os.Getenv("CAISSON_TEST_STRICT") != "" {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
-	return Host{}
+	h.HugePageSizes = nil // liveGroup does not hand the controller down
+	return h
 }
 
 // liveGroup makes a group with l in force, as a runtime and Tighten would.

@@ -16,19 +16,8 @@ import (
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/tests/need"
 )
-
-// needRoot skips t without root. Under CAISSON_TEST_STRICT, a skip is a failure.
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CAISSON_TEST_STRICT") != "" {
-		t.Fatal("root is missing")
-	}
-	t.Skip("needs root: it mounts, and makes namespaces, devices and trusted attributes")
-}
 
 // rootOptions are a daemon's in a directory on a disk: the kernel's tmpfs
 // cannot map ids before Linux 6.3.
@@ -111,7 +100,7 @@ func newRooted(t *testing.T, o Options, e *fakeEngine) *fixture {
 }
 
 func TestMountsComeAndGo(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it mounts, and makes namespaces")
 	o := rootOptions(t)
 	dir := filepath.Dir(o.Root)
 	workspace := filepath.Join(dir, "project")
@@ -166,7 +155,7 @@ func TestMountsComeAndGo(t *testing.T) {
 
 // TestMountFailsHalfWay makes the stages that mount fail on their own.
 func TestMountFailsHalfWay(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it mounts, and makes namespaces")
 	o := rootOptions(t)
 	f := newRooted(t, o, &fakeEngine{})
 	_, err := f.Run(callerContext(t), Request{Create: CreateRequest{Workspace: &WorkspaceRequest{Dir: "/var/tmp/no-such-directory"}}, Exec: ExecRequest{Args: []string{"exit:0"}}}, IO{})
@@ -188,7 +177,7 @@ func TestMountFailsHalfWay(t *testing.T) {
 // TestNextDaemonRemovesWhatAKilledOneLeft: a second manager on the same
 // directories knows of nothing but what it finds there.
 func TestNextDaemonRemovesWhatAKilledOneLeft(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it mounts, and makes namespaces")
 	o := rootOptions(t)
 	engine := &fakeEngine{}
 	killed := newRooted(t, o, engine)
@@ -224,7 +213,7 @@ func TestNextDaemonRemovesWhatAKilledOneLeft(t *testing.T) {
 }
 
 func TestNewThatFailsMountsNothing(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it mounts, and makes namespaces")
 	o := rootOptions(t)
 	o.InitPath += ".absent"
 	_, err := New(&fakeEngine{}, &fakeImages{}, slog.New(slog.DiscardHandler), o)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 func layer(t *testing.T, passwd string) string {
@@ -65,7 +66,7 @@ func TestUpperLayersHideLowerOnes(t *testing.T) {
 }
 
 func TestWhiteoutsHideLowerLayers(t *testing.T) {
-	needRoot(t) // whiteouts are devices and trusted attributes
+	need.Root(t, "whiteouts are devices and trusted attributes")
 	lower := layer(t, "lower")
 	whiteout := layer(t, "")
 	if err := unix.Mknod(filepath.Join(whiteout, "etc/passwd"), unix.S_IFCHR, 0); err != nil {

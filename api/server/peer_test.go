@@ -21,6 +21,7 @@ import (
 
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // The peers of these tests: users that no host has.
@@ -200,17 +201,6 @@ func ask(t *testing.T, uid uint32, socket string, paths ...string) []answer {
 	return answers
 }
 
-func requireRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CAISSON_TEST_STRICT") != "" {
-		t.Fatal("root is missing")
-	}
-	t.Skip("needs root, to become others")
-}
-
 // miniCore does with grants what the core does, for sandboxes that are nothing
 // but their owners.
 type miniCore struct {
@@ -364,7 +354,7 @@ func serveFor(t *testing.T, l net.Listener, h http.Handler) {
 // startPeers serves a core for ann and bob, and for the members of a group.
 func startPeers(t *testing.T) (socket string, core *miniCore, listener *identified) {
 	t.Helper()
-	requireRoot(t)
+	need.Root(t, "it becomes others")
 	base := peer.Rule{Limits: peer.DefaultLimits(), TTL: peer.DefaultTTL, Quota: peer.DefaultQuota()}
 	people, group := base, base
 	people.UIDs, group.GIDs = []uint32{peerAnn, peerBob}, []uint32{peerGroup}

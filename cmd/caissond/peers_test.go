@@ -15,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 func TestPeers(t *testing.T) {
@@ -103,7 +104,7 @@ func TestDoor(t *testing.T) {
 			t.Errorf("%+v: %+v, %v, want %+v", tt.c, got, err, tt.want)
 		}
 	}
-	needRoot(t)
+	need.Root(t, "only root gives a socket to another group")
 	path := filepath.Join(shortDir(t), "s")
 	l, err := listen(path, door{0o660, 4321})
 	if err != nil {
@@ -119,7 +120,7 @@ func TestDoor(t *testing.T) {
 // TestListenOpensToPeersOnly: without peers, the mode of the socket already keeps
 // everybody but root out.
 func TestListenOpensToPeersOnly(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "only root gives a socket to another group")
 	for _, tt := range []struct {
 		peers []config.Peer
 		want  fs.FileMode
@@ -134,17 +135,4 @@ func TestListenOpensToPeersOnly(t *testing.T) {
 		}
 		closed(t, l)
 	}
-}
-
-// needRoot skips t without root: only root gives a socket to another group.
-// Under CAISSON_TEST_STRICT, a skip is a failure.
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CAISSON_TEST_STRICT") != "" {
-		t.Fatal("root is missing")
-	}
-	t.Skip("needs root, to give a socket to a group")
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // stand is a process in user and mount namespaces of its own, with a read-only
@@ -166,7 +167,7 @@ func ownerNS(t *testing.T, w *Workspace) *UserNS {
 }
 
 func TestAttachInto(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it mounts")
 	for _, readOnly := range []bool{false, true} {
 		for _, by := range []string{"pidfd", "namespace"} {
 			t.Run(fmt.Sprintf("by %s, read-only %v", by, readOnly), func(t *testing.T) { testAttachInto(t, by, readOnly) })
@@ -227,7 +228,7 @@ func ownMounts(t *testing.T) string {
 // What the sandbox sees is the same as after a cold create, so that one posture
 // check fits both.
 func TestAttachIntoEqualsColdCreate(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it mounts")
 	for mode, readOnly := range map[string]bool{"rw": false, "ro": true} {
 		base := realTemp(t)
 		root := newRootWith(t, base, nil)
@@ -255,7 +256,7 @@ func TestAttachIntoEqualsColdCreate(t *testing.T) {
 }
 
 func TestAttachIntoRefuses(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it mounts")
 	base := realTemp(t)
 	s := newStand(t, newRootWith(t, base, func(layer string) {
 		if err := errors.Join(os.Mkdir(filepath.Join(layer, "full"), 0o755), os.WriteFile(filepath.Join(layer, "full/x"), nil, 0o644),
@@ -288,7 +289,7 @@ func TestAttachIntoRefuses(t *testing.T) {
 }
 
 func TestAttachIntoOwnNamespace(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it mounts")
 	base := realTemp(t)
 	w := hostDir(t, base)
 	point := filepath.Join(base, "point")
@@ -312,7 +313,7 @@ func TestAttachIntoOwnNamespace(t *testing.T) {
 }
 
 func TestAttachIntoEnded(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it mounts")
 	w := hostDir(t, realTemp(t))
 	cmd := exec.Command("/bin/true")
 	fd := -1
@@ -332,7 +333,7 @@ func TestAttachIntoEnded(t *testing.T) {
 
 // A mount that turns out to be less restricted than declared is taken off again.
 func TestAttachChecksFlags(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it mounts")
 	base := realTemp(t)
 	s := newStand(t, newRootWith(t, base, nil))
 	w := hostDir(t, base)
@@ -364,7 +365,7 @@ func TestAttachChecksFlags(t *testing.T) {
 
 // A mount that turns out to be elsewhere is taken off again.
 func TestTakeOff(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it mounts")
 	base := realTemp(t)
 	s := newStand(t, newRootWith(t, base, func(layer string) {
 		if err := os.Mkdir(filepath.Join(layer, "other"), 0o755); err != nil {
@@ -426,7 +427,7 @@ func TestThrowawayThreadIsNotMain(t *testing.T) {
 
 // What an attach costs; the numbers are for people.
 func TestAttachIntoCost(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it mounts")
 	base := realTemp(t)
 	s := newStand(t, newRootWith(t, base, func(layer string) {
 		for i := range 50 {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 func TestAllowedCheck(t *testing.T) {
@@ -87,25 +88,13 @@ func TestWritePrivate(t *testing.T) {
 }
 
 func TestDetachAbsent(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it mounts")
 	dir := realTemp(t)
 	for _, p := range []string{dir, filepath.Join(dir, "absent")} {
 		if err := Detach(p); err != nil {
 			t.Errorf("Detach(%q) = %v", p, err)
 		}
 	}
-}
-
-// needRoot skips t without root. Under CAISSON_TEST_STRICT, a skip is a failure.
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CAISSON_TEST_STRICT") != "" {
-		t.Fatal("root is missing")
-	}
-	t.Skip("needs root: it mounts")
 }
 
 // realTemp is a temporary directory on a disk, under its real name: the
@@ -128,7 +117,7 @@ func realTemp(t *testing.T) string {
 }
 
 func TestRootAttach(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it mounts")
 	base := realTemp(t)
 	r := newRoot(t, base)
 	if err := os.WriteFile(filepath.Join(r.Layers[0], "who"), []byte("upper"), 0o644); err != nil {
@@ -190,7 +179,7 @@ func newRoot(t *testing.T, base string) Root {
 }
 
 func TestWorkspaceAttach(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it mounts")
 	base := realTemp(t)
 	host, point := filepath.Join(base, "host"), filepath.Join(base, "point")
 	for _, d := range []string{host, point} {
@@ -244,7 +233,7 @@ func createAs(path string, id int) error {
 }
 
 func TestStage(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it mounts")
 	dir := filepath.Join(realTemp(t), "sandboxes")
 	for range 2 { // a second attach keeps the first
 		if err := AttachStage(dir); err != nil {
@@ -268,7 +257,7 @@ func TestStage(t *testing.T) {
 }
 
 func TestProbe(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it mounts")
 	if err := Probe(realTemp(t)); err != nil {
 		t.Error(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 func openPath(t *testing.T, dir string) *os.File {
@@ -124,7 +125,7 @@ func attachAs(t *testing.T, host, point string, as Identity) {
 // TestOpenedIsNoWayToTheOwner: a directory of somebody else's that everybody
 // may read. Who acts as its owner writes in it; who acts as itself does not.
 func TestOpenedIsNoWayToTheOwner(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it mounts")
 	base := realTemp(t)
 	dirs := map[string]string{}
 	for _, name := range []string{"host", "owner", "peer"} {
@@ -162,7 +163,7 @@ func TestOpenedIsNoWayToTheOwner(t *testing.T) {
 // TestOpenedCarriesGroups: what is made in a directory of a supplementary group
 // belongs to it, and its members still may not read what others may.
 func TestOpenedCarriesGroups(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it mounts")
 	base := realTemp(t)
 	host, point := filepath.Join(base, "host"), filepath.Join(base, "point")
 	shared, closed := filepath.Join(host, "shared"), filepath.Join(host, "closed")

@@ -22,6 +22,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 var update = flag.Bool("update", false, "write golden files again")
@@ -31,38 +32,18 @@ var testCgroup = "/ctrdtest" + strconv.Itoa(os.Getpid())
 
 const hostBase = 1879048192 // of the mapped ids: no user of the host has them
 
-// binDir returns where the engine's binaries are, or skips: the tests that need it
-// need root too. Under CAISSON_TEST_STRICT, which CI sets, a skip is a failure.
+// binDir returns where the engine's binaries are, for tests that run them as root.
 func binDir(t testing.TB) string {
 	t.Helper()
-	needRoot(t)
-	dir := os.Getenv("CAISSON_BIN_DIR")
-	if dir == "" {
-		missing(t, "CAISSON_BIN_DIR, the directory of containerd and runc")
-	}
-	return dir
-}
-
-func needRoot(t testing.TB) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		missing(t, "root")
-	}
-}
-
-func missing(t testing.TB, what string) {
-	t.Helper()
-	if os.Getenv("CAISSON_TEST_STRICT") != "" {
-		t.Fatalf("%s is missing", what)
-	}
-	t.Skipf("needs %s", what)
+	need.Root(t, "it runs the engine")
+	return need.Bin(t)
 }
 
 // scratch returns directories of a daemon of the test's own, short enough for
 // sockets, and fails the test if anything of them is left in the end.
 func scratch(t testing.TB) Paths {
 	t.Helper()
-	needRoot(t)
+	need.Root(t, "it runs the engine")
 	state, err := os.MkdirTemp("/run", "ctrd")
 	if err != nil {
 		t.Fatal(err)
@@ -224,10 +205,7 @@ func connectTo(t testing.TB, cfg EngineConfig) *Engine {
 func server17(t testing.TB) (address, dir string) {
 	t.Helper()
 	binDir(t)
-	dir = os.Getenv("CAISSON_CONTAINERD17_DIR")
-	if dir == "" {
-		missing(t, "CAISSON_CONTAINERD17_DIR, the directory of a containerd 1.7")
-	}
+	dir = need.Env(t, "CAISSON_CONTAINERD17_DIR", "the directory of a containerd 1.7")
 	p := scratch(t)
 	config := filepath.Join(p.State, "config.toml")
 	address = filepath.Join(p.State, "c.sock")

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // A room bounds what stores keep together, whatever each of them may keep alone.
@@ -111,7 +112,7 @@ func blocks(t testing.TB, s *Store) int64 {
 // What a store that lost bytes has on the disk is what counts in the room of a later
 // daemon, not the holes in it; and why they were lost stays known.
 func TestRoomAfterARestart(t *testing.T) {
-	requireRoot(t) // who opens what may not be written
+	need.Root(t, "it opens what may not be written")
 	const limit = 1 << 20
 	full, broken := create(t, limit), create(t, limit)
 	room := NewRoom(4 << 20)

@@ -12,25 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/tests/need"
 )
-
-// requireRoot skips t without root. Under CAISSON_TEST_STRICT, which CI sets,
-// that is a failure.
-func requireRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CAISSON_TEST_STRICT") != "" {
-		t.Fatal("needs root")
-	}
-	t.Skip("needs root")
-}
 
 // mounted mounts a file system for the time of the test.
 func mounted(t *testing.T, kind, options string) string {
 	t.Helper()
-	requireRoot(t)
+	need.Root(t, "it mounts")
 	dir := t.TempDir()
 	if err := unix.Mount("caisson-test", dir, kind, unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		t.Fatalf("mount %s: %v", kind, err)

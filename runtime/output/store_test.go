@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // A stream of any length, in writes of any size, is whole up to the limit, and
@@ -189,7 +190,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestForeignOwner(t *testing.T) {
-	requireRoot(t)
+	need.Root(t, "it gives a file away")
 	path := filepath.Join(t.TempDir(), "stdout")
 	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 12345, 12345)); err != nil {
 		t.Fatal(err)

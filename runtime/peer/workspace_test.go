@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // The peer of these tests, a user that no host has.
@@ -59,17 +60,6 @@ func probe(dirs []string) map[string]can {
 		out[dir] = c
 	}
 	return out
-}
-
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CAISSON_TEST_STRICT") != "" {
-		t.Fatal("root is missing")
-	}
-	t.Skip("needs root")
 }
 
 // asPeer runs the probe in a real process of the peer.
@@ -127,7 +117,7 @@ func try(g Grant, dir string, write bool) error {
 // TestCheckWorkspaceIsWhatTheUserCan compares with a real process of the peer,
 // for every owner and every mode that differs.
 func TestCheckWorkspaceIsWhatTheUserCan(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it becomes others")
 	base := openTemp(t)
 	mkdir(t, filepath.Join(base, "behind"), 0, 0, 0o711)
 	mkdir(t, filepath.Join(base, "closed"), 0, 0, 0o700)
@@ -163,7 +153,7 @@ func TestCheckWorkspaceIsWhatTheUserCan(t *testing.T) {
 }
 
 func TestCheckWorkspaceIdentity(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it becomes others")
 	dir := filepath.Join(openTemp(t), "d")
 	mkdir(t, dir, testUID+7, testGID+7, 0o755)
 	g := grant(t, policy(t, rule(func(r *Rule) { r.UIDs = []uint32{testUID} })), testCaller)
@@ -190,7 +180,7 @@ func TestCheckWorkspaceIdentity(t *testing.T) {
 }
 
 func TestCheckWorkspaceRefuses(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it becomes others")
 	base := openTemp(t)
 	for _, name := range []string{"own", "other", "covers", "covers/x\\040 y"} {
 		mkdir(t, filepath.Join(base, name), testUID, testGID, 0o755)
@@ -270,7 +260,7 @@ func bind(t *testing.T, from, to string) {
 // could be killed by the peer, and a thread that kept the peer's ids for files
 // must not serve anybody else.
 func TestBecomeTouchesFilesAlone(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it becomes others")
 	for range 20 {
 		onThrowawayThread(func() {
 			err := become(testCaller)
@@ -312,7 +302,7 @@ func TestBecomeTouchesFilesAlone(t *testing.T) {
 // TestNoAnswer: with every place of a user taken, as by a file system that
 // hangs, that user is refused in time and another is not.
 func TestNoAnswer(t *testing.T) {
-	needRoot(t)
+	need.Root(t, "it becomes others")
 	dir := openTemp(t)
 	p := policy(t, rule(func(r *Rule) { r.UIDs = []uint32{testUID, testUID + 1} }))
 	g, other := grant(t, p, testCaller), grant(t, p, User(testUID+1, 1, nil, 1))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 func TestInitRunsCommands(t *testing.T) {
@@ -312,7 +313,7 @@ func TestInitRefusesOtherUsersWithoutRights(t *testing.T) {
 
 // The order in which groups are named says nothing: the kernel sorts them.
 func TestInitComparesGroupsAsSets(t *testing.T) {
-	needRoot(t, "sets supplementary groups")
+	need.Root(t, "sets supplementary groups")
 	cmd := exec.Command(program.Path(t))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1000, Gid: 1000, Groups: []uint32{3000, 2000}}}
 	dir := tempDir(t)

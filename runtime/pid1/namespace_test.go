@@ -16,6 +16,7 @@ import (
 
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // namespaceEnv makes the test binary PID 1 of a sandbox-like place before it
@@ -62,7 +63,7 @@ func runPID1(t testing.TB) *realInit {
 
 func runPID1With(t testing.TB, o Options) *realInit {
 	t.Helper()
-	needRoot(t, "makes pid and mount namespaces")
+	need.Root(t, "makes pid and mount namespaces")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +156,7 @@ func TestPID1SurvivesTheLimitOfProcesses(t *testing.T) {
 	// This one takes all there are, before PID 1 had any use for more threads;
 	// the shell gives up at the first fork that fails.
 	_, _, bomb := r.run(t, inside("while :; do sleep 100 >/dev/null 2>&1 & done"), "")
-	if want := maxTasks - initproto.Threads - 2; bomb.Remaining < want || bomb.Code == 0 {
+	if want := maxTasks - initThreads - 2; bomb.Remaining < want || bomb.Code == 0 {
 		t.Errorf("%+v, want at least %d remaining", bomb, want)
 	}
 	sleeps := []*Exec{first}
@@ -205,7 +206,7 @@ func TestPID1SurvivesTheLimitOfProcesses(t *testing.T) {
 	if got := pssKiB(t, r.cmd.Process.Pid); got > 4<<10 {
 		t.Errorf("PSS is %d KiB", got)
 	}
-	if got := threadsOf(t, r.cmd.Process.Pid); got > initproto.Threads {
+	if got := threadsOf(t, r.cmd.Process.Pid); got > initThreads {
 		t.Errorf("PID 1 has %d threads", got)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/tests/built"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 func TestMain(m *testing.M) {
@@ -38,6 +39,11 @@ type realInit struct {
 	gid  int
 	done chan struct{} // closed when it has ended; cmd.ProcessState is then set
 }
+
+// initThreads is how many tasks PID 1 may take itself from the sandbox's limit of
+// processes: those that it makes before it starts a command, and those that the Go
+// runtime starts with.
+const initThreads = 14
 
 // runInit runs caisson-init without a namespace of its own.
 func runInit(t testing.TB) *realInit {
@@ -130,23 +136,11 @@ func sh(script string, args ...string) Command {
 	return cmd
 }
 
-// needRoot skips t without root. Under CAISSON_TEST_STRICT, a skip is a failure.
-func needRoot(t testing.TB, why string) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CAISSON_TEST_STRICT") != "" {
-		t.Fatalf("root is missing: %s", why)
-	}
-	t.Skipf("needs root: %s", why)
-}
-
 func pssKiB(t testing.TB, pid int) int {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if errors.Is(err, fs.ErrPermission) {
-		needRoot(t, "caisson-init hides its memory from its own user")
+		need.Root(t, "caisson-init hides its memory from its own user")
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // console is a command with a terminal and the daemon's ends of it.
@@ -237,7 +238,7 @@ func TestTerminalsDoNotBlockOthers(t *testing.T) {
 	}
 	_, err := r.Start(testContext(t), Command{Number: 1, Args: []string{"true"}, Cwd: "/", TTY: &WinSize{}})
 	wantCode(t, err, sbxerr.Limits)
-	if got := threadsOf(t, r.cmd.Process.Pid); got > initproto.Threads {
+	if got := threadsOf(t, r.cmd.Process.Pid); got > initThreads {
 		t.Errorf("PID 1 has %d threads", got)
 	}
 	for range 5 {
@@ -314,7 +315,7 @@ func fdsOf(t testing.TB, pid int) (links []string) {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	list, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrPermission) {
-		needRoot(t, "caisson-init hides its descriptors")
+		need.Root(t, "caisson-init hides its descriptors")
 	}
 	if err != nil {
 		t.Fatal(err)

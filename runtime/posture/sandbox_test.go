@@ -24,6 +24,7 @@ import (
 	"github.com/caisson-run/caisson/oci"
 	rootmount "github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/seccomp"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 const (
@@ -51,23 +52,14 @@ func must(t testing.TB, err error) {
 }
 
 // requireRunc returns the runc to test with: CAISSON_RUNC, or that of
-// CAISSON_BIN_DIR. It skips without one or without root; where
-// CAISSON_TEST_STRICT is set, that is a failure.
+// CAISSON_BIN_DIR.
 func requireRunc(t testing.TB) string {
 	t.Helper()
-	runc := os.Getenv("CAISSON_RUNC")
-	if dir := os.Getenv("CAISSON_BIN_DIR"); runc == "" && dir != "" {
-		runc = filepath.Join(dir, "runc")
-	}
-	if os.Geteuid() == 0 && runc != "" {
+	need.Root(t, "it makes a container")
+	if runc := os.Getenv("CAISSON_RUNC"); runc != "" {
 		return runc
 	}
-	const reason = "needs root, and CAISSON_RUNC or CAISSON_BIN_DIR, to make a container"
-	if os.Getenv("CAISSON_TEST_STRICT") != "" {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
-	return ""
+	return filepath.Join(need.Bin(t), "runc")
 }
 
 // startSandbox makes a sandbox as the daemon does, but for the layers of its

@@ -17,28 +17,15 @@ import (
 
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/netns/nflog"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // Need skips t unless network namespaces, and rules in them, can be made, and the
-// other tools are there. Under CAISSON_TEST_STRICT, a skip is a failure.
+// other tools are there.
 func Need(t testing.TB, tools ...string) {
 	t.Helper()
-	missing := ""
-	if os.Geteuid() != 0 {
-		missing = "root"
-	}
-	for _, tool := range append([]string{"ip", "iptables"}, tools...) {
-		if _, err := exec.LookPath(tool); err != nil {
-			missing = tool
-		}
-	}
-	switch {
-	case missing == "":
-	case os.Getenv("CAISSON_TEST_STRICT") != "":
-		t.Fatal("needs " + missing)
-	default:
-		t.Skip("needs " + missing)
-	}
+	need.Root(t, "it makes network namespaces")
+	need.Tools(t, append([]string{"ip", "iptables"}, tools...)...)
 }
 
 // Box is a network namespace with only lo, which is down. Functions that are sent
@@ -114,7 +101,7 @@ func Open() (Sockets, error) {
 	}
 	return s, errors.Join(
 		command("iptables -w -t nat -A OUTPUT -p tcp -d 198.18.0.0/15 -j REDIRECT --to-ports "+strconv.Itoa(s.TCP.Addr().(*net.TCPAddr).Port)),
-		command("iptables -w -A OUTPUT -p udp -d 198.18.0.0/15 -j NFLOG --nflog-group "+strconv.Itoa(nflog.Refused)),
+		command("iptables -w -A OUTPUT -p udp -d 198.18.0.0/15 -j NFLOG --nflog-group "+strconv.Itoa(int(nflog.Refused))),
 	)
 }
 

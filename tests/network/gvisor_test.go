@@ -10,13 +10,15 @@ import (
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // A sandbox's network is bound by its namespace, whichever runtime has joined it. gVisor
 // brings a kernel of its own and knows nothing of our system call filter; what it runs is
 // told what runc's commands are told.
 func TestGVisor(t *testing.T) {
-	needRunsc(t)
+	need.Env(t, "CAISSON_RUNSC", "the path of gVisor's runsc")
 	reaches(t, "web.example:80", "web.example:443", "db.example:5432")
 	s := create(t, "--allow", "web.example", "--allow", "db.example:5432")
 	inside, unbound := startGuest(t, s, s.netns()), startGuest(t, s, host.path())
@@ -64,18 +66,6 @@ func TestGVisor(t *testing.T) {
 		{"the address that it had", []string{"http", "http://" + address + "/", "web.example"}, "SBX-701"},
 		{"what is still allowed", []string{"echo", "db.example:5432"}, "echo ping"},
 	})
-}
-
-func needRunsc(t *testing.T) {
-	t.Helper()
-	const what = "CAISSON_RUNSC, the path of gVisor's runsc"
-	switch {
-	case os.Getenv("CAISSON_RUNSC") != "":
-	case os.Getenv("CAISSON_TEST_STRICT") != "":
-		t.Fatal(what + ", is missing")
-	default:
-		t.Skip("needs " + what)
-	}
 }
 
 // guest is a container of gVisor.

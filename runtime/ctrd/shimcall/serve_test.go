@@ -17,17 +17,14 @@ import (
 	bootstrap "github.com/containerd/containerd/api/runtime/bootstrap/v1"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // A shim that caisson-shim starts is what containerd's program would have started.
 func TestServeIsTheProgramsOwn(t *testing.T) {
-	bin := os.Getenv("CAISSON_BIN_DIR")
-	if bin == "" || os.Geteuid() != 0 {
-		if os.Getenv("CAISSON_TEST_STRICT") != "" {
-			t.Fatal("needs root and CAISSON_BIN_DIR")
-		}
-		t.Skip("needs root and CAISSON_BIN_DIR")
-	}
+	need.Root(t, "it runs shims")
+	bin := need.Bin(t)
 	sockets := short(t)
 	ours := begin(t, filepath.Join(bin, "caisson-shim"), sockets, "ours"+strconv.Itoa(os.Getpid()))
 	theirs := begin(t, filepath.Join(bin, Program), sockets, "theirs"+strconv.Itoa(os.Getpid()))
