@@ -107,10 +107,6 @@ const (
 
 	// MaxTerminals is how many terminals PID 1 copies at a time.
 	MaxTerminals = 64
-
-	// Threads is how many tasks PID 1 may take itself from the sandbox's limit
-	// of processes. It makes all of them before it starts a command.
-	Threads = 14
 )
 
 // Exit statuses of PID 1, which are all that it can say without a connection.

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // testPrefix marks every directory of these tests, so that TestMain finds
@@ -66,13 +68,7 @@ func foreignThreads() error {
 // needRoot skips t unless network namespaces can be made.
 func needRoot(t testing.TB) {
 	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CAISSON_TEST_STRICT") != "" {
-		t.Fatal("needs root to unshare and mount network namespaces")
-	}
-	t.Skip("needs root to unshare and mount network namespaces")
+	need.Root(t, "it unshares and mounts network namespaces")
 }
 
 // newPath returns a path for a namespace in a directory of its own. It is

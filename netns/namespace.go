@@ -152,10 +152,7 @@ func checkPath(path string) error {
 
 // Namespace is an open network namespace. It keeps the namespace alive until
 // Close. It is safe for concurrent use.
-type Namespace struct {
-	file  *os.File
-	inode uint64
-}
+type Namespace struct{ file *os.File }
 
 // Open opens the namespace bound to path. A file that is not a network
 // namespace, or that is the host's own, is an error.
@@ -165,45 +162,40 @@ func Open(path string) (*Namespace, error) {
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Network, op, err)
 	}
-	inode, err := identify(f)
-	if err != nil {
+	if err := checkNamespace(f); err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Network, op, errors.Join(err, f.Close()))
 	}
-	return &Namespace{file: f, inode: inode}, nil
+	return &Namespace{file: f}, nil
 }
 
-// identify returns the inode of the network namespace f, which is its name in
-// /proc/<pid>/ns/net ("net:[4026531840]").
-func identify(f *os.File) (uint64, error) {
+// checkNamespace refuses all but a network namespace that is not the host's.
+func checkNamespace(f *os.File) error {
 	var fsStat unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &fsStat); err != nil {
-		return 0, &fs.PathError{Op: "statfs", Path: f.Name(), Err: err}
+		return &fs.PathError{Op: "statfs", Path: f.Name(), Err: err}
 	}
 	if fsStat.Type != unix.NSFS_MAGIC {
-		return 0, fmt.Errorf("use %q: it is not a namespace", f.Name())
+		return fmt.Errorf("use %q: it is not a namespace", f.Name())
 	}
 	kind, err := unix.IoctlRetInt(int(f.Fd()), nsGetType)
 	if err != nil {
-		return 0, &fs.PathError{Op: "get type of namespace", Path: f.Name(), Err: err}
+		return &fs.PathError{Op: "get type of namespace", Path: f.Name(), Err: err}
 	}
 	if kind != unix.CLONE_NEWNET {
-		return 0, fmt.Errorf("use %q: it is a namespace of another kind", f.Name())
+		return fmt.Errorf("use %q: it is a namespace of another kind", f.Name())
 	}
 	var st, own unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return 0, &fs.PathError{Op: "stat", Path: f.Name(), Err: err}
+		return &fs.PathError{Op: "stat", Path: f.Name(), Err: err}
 	}
 	if err := unix.Stat("/proc/self/ns/net", &own); err != nil {
-		return 0, &fs.PathError{Op: "stat", Path: "/proc/self/ns/net", Err: err}
+		return &fs.PathError{Op: "stat", Path: "/proc/self/ns/net", Err: err}
 	}
 	if st.Dev == own.Dev && st.Ino == own.Ino {
-		return 0, fmt.Errorf("use %q: it is the host's own network namespace", f.Name())
+		return fmt.Errorf("use %q: it is the host's own network namespace", f.Name())
 	}
-	return st.Ino, nil
+	return nil
 }
-
-// Inode returns the namespace's number, as in "net:[4026531840]".
-func (n *Namespace) Inode() uint64 { return n.inode }
 
 // Close lets go of the namespace.
 func (n *Namespace) Close() error { return n.file.Close() }
@@ -218,14 +210,4 @@ func (n *Namespace) Do(fn func() error) error {
 		}
 		return fn()
 	})
-}
-
-// Inode returns the number of the namespace bound to path, for comparison
-// with what /proc/<pid>/ns/net of a process shows.
-func Inode(path string) (uint64, error) {
-	n, err := Open(path)
-	if err != nil {
-		return 0, err
-	}
-	return n.inode, n.Close()
 }

@@ -26,10 +26,7 @@ func TestCreateHasTheDeclaredPosture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inode, err := Inode(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	inode := inodeOf(t, path)
 	var own unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/net", &own); err != nil {
 		t.Fatal(err)
@@ -39,19 +36,25 @@ func TestCreateHasTheDeclaredPosture(t *testing.T) {
 	}
 }
 
-func TestCreateRefusesAPathThatExists(t *testing.T) {
-	path := create(t)
-	before, err := Inode(path)
-	if err != nil {
+// inodeOf is the number of the namespace bound to path, as in "net:[4026531840]".
+func inodeOf(t *testing.T, path string) uint64 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
 		t.Fatal(err)
 	}
-	err = Create(path)
+	return st.Ino
+}
+
+func TestCreateRefusesAPathThatExists(t *testing.T) {
+	path := create(t)
+	before := inodeOf(t, path)
+	err := Create(path)
 	if !errors.Is(err, fs.ErrExist) || sbxerr.Of(err) != sbxerr.Network {
 		t.Errorf("second Create = %v; want fs.ErrExist under %s", err, sbxerr.Network)
 	}
-	after, err := Inode(path)
-	if err != nil || after != before {
-		t.Errorf("the namespace is now %d, %v; want it untouched as %d", after, err, before)
+	if after := inodeOf(t, path); after != before {
+		t.Errorf("the namespace is now %d; want it untouched as %d", after, before)
 	}
 }
 
@@ -177,11 +180,12 @@ func TestOpenRefusesWhatIsNoSandboxNamespace(t *testing.T) {
 }
 
 func TestDo(t *testing.T) {
-	n := open(t, create(t))
+	path := create(t)
+	n, made := open(t, path), inodeOf(t, path)
 	wanted := errors.New("wanted")
 	var inside unix.Stat_t
-	if err := n.Do(func() error { return unix.Stat(threadNS, &inside) }); err != nil || inside.Ino != n.Inode() {
-		t.Errorf("inside Do the namespace is %d, %v; want %d", inside.Ino, err, n.Inode())
+	if err := n.Do(func() error { return unix.Stat(threadNS, &inside) }); err != nil || inside.Ino != made {
+		t.Errorf("inside Do the namespace is %d, %v; want %d", inside.Ino, err, made)
 	}
 	if err := n.Do(func() error { return wanted }); !errors.Is(err, wanted) {
 		t.Errorf("Do = %v; want the function's error", err)

@@ -40,9 +40,9 @@ func (b *cpBox) Stat(_ context.Context, p string, _ bool) (files.Info, error) {
 		return files.Info{}, sbxerr.New(sbxerr.FileAbsent, "fake.stat", "stat %q: %w", p, err)
 	}
 	if info.IsDir() {
-		return files.Info{Type: files.TypeDir}, nil
+		return files.Info{Type: "directory"}, nil
 	}
-	return files.Info{Type: files.TypeFile}, nil
+	return files.Info{Type: "file"}, nil
 }
 
 func (b *cpBox) CopyOut(_ context.Context, p string, w io.Writer) (files.Copied, error) {

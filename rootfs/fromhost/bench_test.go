@@ -23,7 +23,7 @@ func BenchmarkHost(b *testing.B) {
 	if _, err := os.Stat(dpkgStatus); err != nil {
 		b.Skip("this host has no dpkg")
 	}
-	r := Request{Packages: []string{"coreutils"}, Limits: DefaultLimits()}
+	r := Request{Packages: []string{"coreutils"}, Limits: ample}
 	var p *Plan
 	b.Run("Collect", func(b *testing.B) {
 		for b.Loop() {

@@ -155,7 +155,7 @@ func debian(t testing.TB) map[string]node {
 func TestCollectGolden(t *testing.T) {
 	root := fakeRoot(t, debian(t))
 	fifo(t, filepath.Join(root, "/usr/lib/tool/pipe"))
-	r := Request{Packages: []string{"tool"}, Paths: []string{"/opt/current"}, Limits: DefaultLimits()}
+	r := Request{Packages: []string{"tool"}, Paths: []string{"/opt/current"}, Limits: ample}
 	p, err := Collect(t.Context(), Host{Root: root}, r)
 	must(t, err)
 	golden(t, "debian.golden", render(p))
@@ -174,7 +174,7 @@ func TestCollectGolden(t *testing.T) {
 // Whatever else changes, none of these may ever be in a plan.
 func TestNothingSecretIsCopied(t *testing.T) {
 	root := fakeRoot(t, debian(t))
-	r := Request{Packages: []string{"tool", "extra", "python3"}, Paths: []string{"/opt/app", "/opt/far", "/usr"}, Limits: DefaultLimits()}
+	r := Request{Packages: []string{"tool", "extra", "python3"}, Paths: []string{"/opt/app", "/opt/far", "/usr"}, Limits: ample}
 	p, err := Collect(t.Context(), Host{Root: root}, r)
 	must(t, err)
 	for _, e := range p.Entries {
@@ -206,7 +206,7 @@ func TestCollectRefuses(t *testing.T) {
 	root := fakeRoot(t, nodes)
 	fifo(t, filepath.Join(root, "/opt/pipe"))
 	r := Request{
-		Packages: []string{"toool", "shell"}, Limits: DefaultLimits(),
+		Packages: []string{"toool", "shell"}, Limits: ample,
 		Paths: []string{"/opt/to-home", "/opt/to-root", "/opt/to-etc", "/opt/none", "/opt/app/private", "/opt/app/private/x", "/opt/app/mine", "/opt/loop", "/opt/pipe"},
 	}
 	_, err := Collect(t.Context(), Host{Root: root}, r)
@@ -226,14 +226,14 @@ func TestCollectRefuses(t *testing.T) {
 	if _, err := Collect(t.Context(), Host{Root: filepath.Join(root, "none")}, r); sbxerr.Of(err) != sbxerr.FromHost {
 		t.Errorf("without a root: %v", err)
 	}
-	if _, err := Collect(t.Context(), Host{Root: root}, Request{Limits: DefaultLimits()}); sbxerr.Of(err) != sbxerr.Config {
+	if _, err := Collect(t.Context(), Host{Root: root}, Request{Limits: ample}); sbxerr.Of(err) != sbxerr.Config {
 		t.Errorf("nothing asked for: %v", err)
 	}
 }
 
 func TestCollectLimits(t *testing.T) {
 	root := fakeRoot(t, debian(t))
-	r := Request{Packages: []string{"tool"}, Limits: DefaultLimits()}
+	r := Request{Packages: []string{"tool"}, Limits: ample}
 	full, err := Collect(t.Context(), Host{Root: root}, r)
 	must(t, err)
 	for _, l := range []Limits{{Bytes: 1 << 30, Entries: int64(len(full.Entries)) - 1}, {Bytes: full.Bytes - 1, Entries: 1000}} {
@@ -244,7 +244,7 @@ func TestCollectLimits(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r.Limits = DefaultLimits()
+	r.Limits = ample
 	if _, err := Collect(ctx, Host{Root: root}, r); sbxerr.Of(err) != sbxerr.Canceled {
 		t.Errorf("cancelled: %v", err)
 	}
@@ -257,7 +257,7 @@ func TestCollectWithoutPackages(t *testing.T) {
 		"/lib/ld-musl.so.1": prog(elfSpec{}.build()), "/usr/local/lib/libx.so": file(elfSpec{}.build()),
 		"/opt/x": prog(elfSpec{needed: []string{"libx.so"}}.build()),
 	})
-	p, err := Collect(t.Context(), Host{Root: root}, Request{Paths: []string{"/opt/x"}, Limits: DefaultLimits()})
+	p, err := Collect(t.Context(), Host{Root: root}, Request{Paths: []string{"/opt/x"}, Limits: ample})
 	must(t, err)
 	for _, want := range []string{"/bin/sh", "/bin/ls", "/bin/busybox", "/lib/ld-musl.so.1", "/usr/local/lib/libx.so"} {
 		if find(p, want) == nil {
@@ -272,7 +272,7 @@ func TestCollectWithoutPackages(t *testing.T) {
 func TestDescriptorsAfterCollect(t *testing.T) {
 	root := fakeRoot(t, debian(t))
 	before := openFDs(t)
-	_, err := Collect(t.Context(), Host{Root: root}, Request{Packages: []string{"tool"}, Paths: []string{"/opt/app"}, Limits: DefaultLimits()})
+	_, err := Collect(t.Context(), Host{Root: root}, Request{Packages: []string{"tool"}, Paths: []string{"/opt/app"}, Limits: ample})
 	must(t, err)
 	if after := openFDs(t); after != before {
 		t.Errorf("%d descriptors before, %d after", before, after)

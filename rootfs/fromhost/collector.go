@@ -94,22 +94,22 @@ func (c *collector) stays(p string) bool {
 
 // place adds what is at p, which may be reached through links; those come too.
 // A directory comes without its content, a link without its target.
-func (c *collector) place(p string, o origin) (resolved, error) {
+func (c *collector) place(p string, o origin) error {
 	r, err := c.tree.place(p)
 	if err != nil {
 		if !skippable(err) {
-			return r, err
+			return err
 		}
 		c.leave("", p, err)
-		return resolved{}, nil
+		return nil
 	}
 	if c.stays(r.path) {
-		return resolved{}, nil
+		return nil
 	}
 	if err := c.passed(r.links, o); err != nil {
-		return r, err
+		return err
 	}
-	return r, c.add(r.path, r.path, r.info, o)
+	return c.add(r.path, r.path, r.info, o)
 }
 
 // passed adds links that a path leads through.

@@ -19,8 +19,7 @@ const maxConfig = 4 << 20
 func (c *collector) config(f packageFile, sum string, o origin) error {
 	r, err := c.tree.place(f.source)
 	if err == nil && !r.info.isRegular() {
-		_, err := c.place(f.source, o)
-		return err
+		return c.place(f.source, o)
 	}
 	if err != nil {
 		if !skippable(err) {

@@ -100,6 +100,9 @@ func open(t testing.TB, root string) *tree {
 	return tr
 }
 
+// ample is more than any fixture holds, and than the tools that some tests copy.
+var ample = Limits{Bytes: 8 << 30, Entries: 500_000}
+
 // openFDs counts the descriptors of this process.
 func openFDs(t testing.TB) int {
 	t.Helper()

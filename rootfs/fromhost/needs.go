@@ -297,7 +297,7 @@ func (c *collector) program(p, by string) error {
 		return nil
 	}
 	if c.set[r.path] == nil {
-		if err := c.ownerOf(r.path, "interpreter of "+by); err != nil {
+		if err := c.ownerOf(r.path); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ func collectPath(t *testing.T, nodes map[string]node, p string) *Plan {
 	t.Helper()
 	all := map[string]node{"/bin/sh": prog(elfSpec{}.build())}
 	maps.Copy(all, nodes)
-	plan, err := Collect(t.Context(), Host{Root: fakeRoot(t, all)}, Request{Paths: []string{p}, Minimal: true, Limits: DefaultLimits()})
+	plan, err := Collect(t.Context(), Host{Root: fakeRoot(t, all)}, Request{Paths: []string{p}, Minimal: true, Limits: ample})
 	must(t, err)
 	return plan
 }
@@ -144,7 +144,7 @@ func TestHostPrograms(t *testing.T) {
 	if _, err := os.Stat(dpkgStatus); err != nil {
 		t.Skip("this host has no dpkg")
 	}
-	p, err := Collect(t.Context(), Host{Root: "/"}, Request{Packages: []string{"bash", "tar"}, Paths: []string{"/bin/bash"}, Limits: DefaultLimits()})
+	p, err := Collect(t.Context(), Host{Root: "/"}, Request{Packages: []string{"bash", "tar"}, Paths: []string{"/bin/bash"}, Limits: ample})
 	must(t, err)
 	base := map[string]bool{}
 	paths := map[string]Kind{"/": Dir}

@@ -9,17 +9,15 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// Place is a part of the host that is never copied.
-type Place struct {
-	Path string // absolute; all below it is meant too
-	Why  string
+// place is a part of the host that is never copied.
+type place struct {
+	path string // absolute; all below it is meant too
+	why  string
 }
 
-// Refused returns the places that no request may name and that nothing is
-// copied from, however a path leads there.
-func Refused() []Place { return slices.Clone(refused) }
-
-var refused = []Place{
+// refused are the places that no request may name and that nothing is copied
+// from, however a path leads there.
+var refused = []place{
 	{"/proc", "the kernel's view of processes"},
 	{"/sys", "the kernel's view of devices"},
 	{"/dev", "devices"},
@@ -34,7 +32,7 @@ var refused = []Place{
 
 // hostState are files below /etc that are not copied even when a package
 // lists them. Other files there come from package lists only.
-var hostState = []Place{
+var hostState = []place{
 	{"/etc/passwd", "accounts"}, {"/etc/passwd-", "accounts"},
 	{"/etc/group", "accounts"}, {"/etc/group-", "accounts"},
 	{"/etc/shadow", "password hashes"}, {"/etc/shadow-", "password hashes"},
@@ -82,10 +80,10 @@ func below(p, dir string) bool {
 
 // neverCopied says why p, a path without symbolic links, stays behind.
 func neverCopied(p string) (why string, never bool) {
-	for _, places := range [][]Place{refused, hostState} {
+	for _, places := range [][]place{refused, hostState} {
 		for _, r := range places {
-			if below(p, r.Path) {
-				return r.Why, true
+			if below(p, r.path) {
+				return r.why, true
 			}
 		}
 	}
@@ -154,8 +152,8 @@ func checkPlace(asked, at string) error {
 		return fmt.Errorf("%s is refused: it holds %s", name, why)
 	}
 	for _, r := range refused {
-		if below(r.Path, at) {
-			return fmt.Errorf("%s is refused: it contains %s", name, r.Path)
+		if below(r.path, at) {
+			return fmt.Errorf("%s is refused: it contains %s", name, r.path)
 		}
 	}
 	return nil

@@ -16,7 +16,7 @@ type Request struct {
 	// Minimal leaves out the base set of command line tools and the packages
 	// that requested ones recommend. A shell is always included.
 	Minimal bool
-	Limits  Limits // see DefaultLimits
+	Limits  Limits
 }
 
 // Limits bounds what is collected. Every field is required: zero is an error
@@ -25,9 +25,6 @@ type Limits struct {
 	Bytes   int64 // of the content of all files
 	Entries int64 // files, directories and links
 }
-
-// DefaultLimits returns limits that a large development image stays within.
-func DefaultLimits() Limits { return Limits{Bytes: 8 << 30, Entries: 500_000} }
 
 // packageName is what dpkg and rpm allow: no blanks, slashes or leading dash.
 var packageName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9+._~-]*(:[a-z0-9-]+)?$`)

@@ -90,7 +90,7 @@ func TestCollectRPM(t *testing.T) {
 		"/usr/lib64/libz.so.1": file("x"), "/usr/lib64/libtinfo.so.6": file("x"), "/etc/bashrc": file("changed"),
 	})
 	query := func(context.Context, string) ([]byte, error) { return rpmFixture(t), nil }
-	r := Request{Packages: []string{"git-core"}, Limits: DefaultLimits()}
+	r := Request{Packages: []string{"git-core"}, Limits: ample}
 	p, err := Collect(t.Context(), Host{Root: root, RPM: query}, r)
 	must(t, err)
 	for _, want := range []string{"/usr/bin/git", "/usr/bin/bash", "/usr/bin/sh", "/usr/lib64/libc.so.6", "/usr/lib64/libz.so.1"} {

@@ -177,8 +177,7 @@ func (c *collector) packageFile(p *Package, f packageFile) error {
 		return c.config(f, sum, o)
 	}
 	if f.path == f.source {
-		_, err := c.place(f.path, o)
-		return err
+		return c.place(f.path, o)
 	}
 	return c.diverted(f, o)
 }
@@ -213,7 +212,7 @@ func (c *collector) diverted(f packageFile, o origin) error {
 }
 
 // ownerOf adds the package that the file p, a path without links, comes from.
-func (c *collector) ownerOf(p, why string) error {
+func (c *collector) ownerOf(p string) error {
 	if c.soft.db == nil {
 		return nil
 	}

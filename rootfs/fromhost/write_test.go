@@ -52,7 +52,7 @@ func toolPlan(t *testing.T) (root string, p *Plan) {
 		"/bin/sh": prog(elfSpec{}.build()), "/opt/a/file": file("0123456789"), "/opt/a/hard": {hard: "/opt/a/file"},
 		"/opt/a/link": link("file"), "/opt/a/run": prog("run"), "/opt/a/dir": {}, "/opt/secret": {text: "secret", mode: 0o600},
 	})
-	p, err := Collect(t.Context(), Host{Root: root}, Request{Paths: []string{"/opt/a"}, Minimal: true, Limits: DefaultLimits()})
+	p, err := Collect(t.Context(), Host{Root: root}, Request{Paths: []string{"/opt/a"}, Minimal: true, Limits: ample})
 	must(t, err)
 	return root, p
 }

@@ -3,7 +3,6 @@ package mount
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -122,11 +121,6 @@ func (w *Workspace) Attach(target string, readOnly bool, ids *UserNS) error {
 		return nil
 	}
 	return sbxerr.Wrap(mountCode(err), "mount.workspace", fmt.Errorf("workspace %q: %w", w.dir.Name(), err))
-}
-
-// MakePoint makes the directory that a mount is attached to.
-func MakePoint(path string, mode fs.FileMode) error {
-	return sbxerr.Wrap(sbxerr.StateDir, "mount.point", os.Mkdir(path, mode))
 }
 
 // RemovePoint detaches what is mounted at path and removes the directory,

@@ -206,12 +206,13 @@ func (c *Client) hear(what subject) (wire.Kind, []byte, error) {
 }
 
 // done reads a Done that must come now.
-func (c *Client) done(patience time.Duration, what subject) (wire.Done, error) {
+func (c *Client) done(patience time.Duration, what subject) error {
 	kind, body, err := c.answer(patience, what)
 	if err != nil {
-		return wire.Done{}, err
+		return err
 	}
-	return c.doneOf(kind, body)
+	_, err = c.doneOf(kind, body)
+	return err
 }
 
 func (c *Client) doneOf(kind wire.Kind, body []byte) (wire.Done, error) {

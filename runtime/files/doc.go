@@ -30,12 +30,6 @@ type Info struct {
 	Link    string    // target of a symlink; empty for one that a listing cannot read
 }
 
-// The types of an Info that callers tell apart.
-const (
-	TypeFile = "file"
-	TypeDir  = "directory"
-)
-
 // Event is one change below a watched path.
 type Event struct {
 	Path string // absolute
@@ -47,8 +41,9 @@ type Copied struct {
 	Entries int64 // files, directories and links
 	Bytes   int64 // of the files' content
 	// LeftOut counts what a copy out does not hold: FIFOs, sockets and devices;
-	// symlinks that are absolute or lead out of the tree; names with control
-	// characters or that are not UTF-8.
+	// below the path, what the sandbox's user may not read and the kernel's own file
+	// systems, as at /proc and /sys; symlinks that are absolute or lead out of the tree;
+	// names with control characters or that are not UTF-8.
 	LeftOut int64
 	Names   []string // the first of those, absolute, at most 10
 }

@@ -30,8 +30,7 @@ func (c *Client) describe(ctx context.Context, r wire.Request, what subject, pat
 			return err
 		}
 		info = infoOf(i, path)
-		_, err = c.done(c.limits.Patience, what)
-		return err
+		return c.done(c.limits.Patience, what)
 	})
 	return info, err
 }
@@ -150,8 +149,7 @@ func (c *Client) Remove(ctx context.Context, path string, recursive bool) error 
 		r.Flags |= wire.FlagRecursive
 	}
 	return c.call(ctx, r, func() error {
-		_, err := c.done(c.limits.Slow, subject{verb: "remove", path: path})
-		return err
+		return c.done(c.limits.Slow, subject{verb: "remove", path: path})
 	})
 }
 

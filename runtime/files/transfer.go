@@ -95,8 +95,7 @@ func (c *Client) Write(ctx context.Context, path string, mode *uint32, parents b
 			return err
 		}
 		info = infoOf(i, path)
-		_, err = c.done(c.limits.Patience, what)
-		return err
+		return c.done(c.limits.Patience, what)
 	})
 	return info, err
 }

@@ -327,7 +327,7 @@ func TestPID1LauncherAtTheLimitOfProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(sleeps) < maxTasks-initproto.Threads-12 {
+	if len(sleeps) < maxTasks-initThreads-12 {
 		t.Errorf("only with %d others was there room", len(sleeps))
 	}
 }
