@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 
@@ -37,9 +38,14 @@ func (s *server) answer(question miekg.Question, reply *miekg.Msg) Query {
 		record.Reason = notice.Cause(o.err)
 	}
 	if name == "" {
-		record.Name = clip(strings.TrimSuffix(question.Name, "."), maxRecorded)
+		record.Name = nameAsked(question)
 	}
 	return record
+}
+
+// nameAsked is for records: it need not be a host name.
+func nameAsked(question miekg.Question) string {
+	return clip(strings.TrimSuffix(question.Name, "."), maxRecorded)
 }
 
 // decide says what becomes of question. Name is empty if it is no host name.
@@ -74,7 +80,8 @@ func (s *server) nameOf(question miekg.Question) (policy.Name, error) {
 		return "", sbxerr.Wrap(sbxerr.EgressDenied, op, err)
 	}
 	if len(name) > s.Limits.NameBytes || strings.Count(string(name), ".") >= s.Limits.Labels {
-		return "", sbxerr.New(sbxerr.EgressDenied, op, "the name has more than %d bytes or %d labels", s.Limits.NameBytes, s.Limits.Labels)
+		return "", sbxerr.WithRemedy(sbxerr.EgressDenied, op, fmt.Errorf("the name has more than %d bytes or %d labels", s.Limits.NameBytes, s.Limits.Labels),
+			"no rule allows so long a name: it could carry data out")
 	}
 	return name, nil
 }

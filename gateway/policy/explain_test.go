@@ -38,7 +38,7 @@ func TestExplainGolden(t *testing.T) {
 func TestParseTarget(t *testing.T) {
 	for in, want := range map[string]string{
 		"https://User:pw@API.example.com/v1?x#y": "api.example.com:443", "http://api.example.com": "api.example.com:80", "wss://a.test": "a.test:443",
-		"https://a.test:8443/": "a.test:8443", "redis://a.test:6379": "a.test:6379", "ssh://git@a.test/x": "a.test:22",
+		"https://a.test:8443/": "a.test:8443", "redis://a.test:6379": "a.test:6379", "ssh://git@a.test/x": "a.test:22", "postgres://a.test/db": "a.test:5432", "http://[::ffff:9.9.9.9]/": "9.9.9.9:80", "::ffff:9.9.9.9": "9.9.9.9:443",
 		"a.test": "a.test:443", "a.test:22": "a.test:22", "9.9.9.9": "9.9.9.9:443", "9.9.9.9:22": "9.9.9.9:22",
 		"2a00::1": "[2a00::1]:443", "[2a00::1]:22": "[2a00::1]:22", "http://[2a00::1]/": "[2a00::1]:80", "[2a00::1]": "[2a00::1]:443",
 	} {
@@ -48,7 +48,7 @@ func TestParseTarget(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		"": "is empty", "https://": "no URL", "https://%zz": "no URL", "redis://a.test": "whose port is not known", "a.test:0": `port "0"`,
+		"": "is empty", "https://": "no URL", "https://%zz": "no URL", "gopher://a.test": "whose port is not known", "a.test:0": `port "0"`,
 		"a.test:1:2": "two colons", "a b": "white space", "*.a.test": "wildcard", "https://0x7f.1/": "IPv4 address", strings.Repeat("a", 2000): "longer than",
 	} {
 		if got, err := ParseTarget(in); sbxerr.Of(err) != sbxerr.NetPolicy || !strings.Contains(err.Error(), want) || got != (Target{}) {

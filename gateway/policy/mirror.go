@@ -63,14 +63,14 @@ func parseAddressPort(s string) (mirror, error) {
 	if addr, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
 		return mirror{addr: addr}, nil
 	}
-	ap, err := netip.ParseAddrPort(s)
-	switch {
-	case err != nil:
-		return mirror{}, errors.New("is not ADDRESS or ADDRESS:PORT; names are not resolved here")
-	case ap.Port() == 0:
-		return mirror{}, errors.New("port 0 is not a number from 1 to 65535")
+	if ap, err := netip.ParseAddrPort(s); err == nil && ap.Port() != 0 {
+		return mirror{addr: ap.Addr(), port: ap.Port()}, nil
 	}
-	return mirror{addr: ap.Addr(), port: ap.Port()}, nil
+	colon := max(0, strings.LastIndexByte(s, ':'))
+	if _, err := netip.ParseAddr(strings.Trim(s[:colon], "[]")); err == nil && s[colon:] != ":" {
+		return mirror{}, fmt.Errorf("port %q is not a number from 1 to 65535", sbxerr.Clip(s[colon+1:]))
+	}
+	return mirror{}, errors.New("is not ADDRESS or ADDRESS:PORT; names are not resolved here")
 }
 
 // cited is the mirror of name as decisions name it.

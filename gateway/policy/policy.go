@@ -261,7 +261,7 @@ func (r Rule) checkAirGap(mirrors map[Name]mirror) error {
 
 func refuseAirGap(format string, args ...any) error {
 	return sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.air_gap", fmt.Errorf("air-gapped: "+format, args...),
-		"map the name to an internal address, or ask the operator: air_gapped in the daemon's configuration")
+		"ask the operator to map the name to an internal address, for example map: {mirror.example.com: 10.0.0.5}, or about air_gapped in the daemon's configuration")
 }
 
 // Mode returns the policy's mode.

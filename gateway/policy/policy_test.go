@@ -68,7 +68,7 @@ func TestParseMap(t *testing.T) {
 		}
 	}
 	for target, want := range map[string]string{
-		"": "is not ADDRESS", "mirror.corp": "not resolved", "10.0.0.1:": "is not ADDRESS", "10.0.0.1:0": "port 0", "10.0.0.1:70000": "is not ADDRESS",
+		"": "is not ADDRESS", "mirror.corp": "not resolved", "10.0.0.1:": "is not ADDRESS", "10.0.0.1:0": `port "0" is not`, "10.0.0.1:70000": `port "70000" is not`, "[2001:db8::1]:x": `port "x" is not`,
 		"10.0.0.0/8": "is not ADDRESS", "0.0.0.0": "no mirror", "224.0.0.1:80": "no mirror", "169.254.169.254": "cloud metadata",
 		"198.18.0.9": "no mirror", "::ffff:10.0.0.1": "write the IPv4 address as 10.0.0.1", "fe80::1%eth0": "no mirror",
 	} {
@@ -287,7 +287,7 @@ func TestDecideAddressWithoutAWay(t *testing.T) {
 	p := mustCompile(t, rich)
 	for target, why := range map[string]string{
 		"http://127.0.0.1/": "inside they are the sandbox's own", "127.9.9.9:5432": "inside they are the sandbox's own",
-		"[2606:4700:4700::1111]:80": "literal IPv6", "http://[::1]/": "literal IPv6", "[fd00:ec2::254]:80": "literal IPv6", "[::ffff:9.9.9.9]:53": "literal IPv6",
+		"[2606:4700:4700::1111]:80": "literal IPv6", "http://[::1]/": "literal IPv6", "[fd00:ec2::254]:80": "literal IPv6",
 	} {
 		tgt, err := ParseTarget(target)
 		if err != nil {

@@ -130,7 +130,7 @@ func splitPorts(dest string) (host, ports string, hasPorts bool, err error) {
 	host, ports, hasPorts = strings.Cut(dest, ":")
 	if strings.Contains(ports, ":") {
 		if looksIPv6(dest) {
-			return "", "", false, fmt.Errorf("holds an IPv6 address without brackets: write [%s]:443", sbxerr.Clip(dest))
+			return "", "", false, fmt.Errorf("holds an IPv6 address without brackets: write [%s], and a port as [%[1]s]:443", sbxerr.Clip(dest))
 		}
 		return "", "", false, errors.New("has two colons; several ports are joined by +: HOST:443+22")
 	}

@@ -140,7 +140,7 @@ func TestParseRuleRefuses(t *testing.T) {
 			t.Errorf("%q: no example in %q", in, remedy)
 		}
 	}
-	for in, want := range map[string]string{"2001:db8::1": "write [2001:db8::1]:443", "[2001:db8::1/32]": "did you mean 2001:db8::/32", "*": "network mode none", "*:25": "leave out the rules that allow", "evil.test,private": "for rules that allow"} {
+	for in, want := range map[string]string{"2001:db8::1": "write [2001:db8::1], and", "[2001:db8::1/32]": "did you mean 2001:db8::/32", "*": "network mode none", "*:25": "leave out the rules that allow", "evil.test,private": "for rules that allow"} {
 		if _, err := ParseRule(ActDeny, in); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("deny %q: %v", in, err)
 		}

@@ -18,7 +18,10 @@ type Target struct {
 }
 
 // portOf are the ports of URLs that name none.
-var portOf = map[string]uint16{"http": 80, "ws": 80, "https": 443, "wss": 443, "ssh": 22, "git": 9418}
+var portOf = map[string]uint16{
+	"http": 80, "ws": 80, "https": 443, "wss": 443, "ssh": 22, "git": 9418, "ftp": 21,
+	"postgres": 5432, "postgresql": 5432, "mysql": 3306, "redis": 6379, "mongodb": 27017, "amqp": 5672,
+}
 
 const exampleTarget = "write for example https://api.example.com/, api.example.com:8443, or 203.0.113.5:22"
 
@@ -50,7 +53,7 @@ func parseTarget(s string) (Target, error) {
 		t.Port, s = port, u.Host
 	}
 	if addr, err := netip.ParseAddr(s); err == nil {
-		t.Address = addr
+		t.Address = addr.Unmap() // a connection to ::ffff:192.0.2.1 is one by IPv4
 		return t, nil
 	}
 	return t, t.parseHostPort(s)
@@ -67,6 +70,7 @@ func (t *Target) parseHostPort(s string) error {
 		}
 	}
 	if t.Address, err = netip.ParseAddr(host); err == nil {
+		t.Address = t.Address.Unmap()
 		return nil
 	}
 	t.Name, err = canonical(host)
