@@ -83,6 +83,21 @@ func ProbeFilters() []Feature {
 	})
 }
 
+// Filters is why no namespace can have a gate on this host, with code sbxerr.NetRule: it has
+// no commands that program rules. It runs nothing; whether they work, ProbeFilters finds out.
+func Filters() error {
+	families, err := families()
+	if err != nil {
+		return sbxerr.Wrap(sbxerr.Network, "netns.filters", err)
+	}
+	var errs []error
+	for _, f := range families {
+		_, err := lookForRestorer(f, backendAny)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
 // probeInside returns what probe finds in a new namespace, or in what where there
 // is none to be had.
 func probeInside(what Feature, probe func() []Feature) (found []Feature) {

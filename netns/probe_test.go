@@ -125,9 +125,15 @@ func TestProbeOfEachBackend(t *testing.T) {
 
 func TestProbeWithoutIPTables(t *testing.T) {
 	needRoot(t)
+	if err := Filters(); err != nil {
+		t.Fatalf("the control, with iptables: %v", err)
+	}
 	saved := binaryDirs
 	t.Cleanup(func() { binaryDirs = saved })
 	binaryDirs = []string{t.TempDir()}
+	if err := Filters(); sbxerr.Of(err) != sbxerr.NetRule || sbxerr.RemedyOf(err) != remedyMissing {
+		t.Errorf("%v (remedy %q); want the code and the remedy that Lead gives", err, sbxerr.RemedyOf(err))
+	}
 	answers := map[string]Answer{}
 	for _, f := range append(Probe(), ProbeFilters()...) {
 		answers[f.Name] = f.Answer

@@ -13,6 +13,8 @@ import (
 	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/config"
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/ctrd"
 	"github.com/caisson-run/caisson/runtime/doctor"
@@ -50,11 +52,23 @@ func (h hostDoctor) capabilities(context.Context) ([]runtime.Capability, error) 
 	if err != nil {
 		return nil, err
 	}
-	var bridge error
-	if why := patient(h.config).Bridge.Ready(); why != nil {
-		bridge = api.Explain(why) // for people
+	return doctor.Capabilities(host, runtime.MayRaiseLimits(), refusedModes(h.config)), nil
+}
+
+// refusedModes are the network modes which are refused whoever asks for them, and why, for
+// people.
+func refusedModes(c config.Config) map[netns.Mode]error {
+	filters := netns.Filters()
+	_, open := policy.Compile(policy.Spec{Mode: policy.Open, AirGapped: c.AirGapped})
+	refused := map[netns.Mode]error{}
+	for mode, why := range map[netns.Mode]error{
+		netns.ModeAllow: filters, netns.ModeOpen: errors.Join(filters, open), netns.ModeBridge: patient(c).Bridge.Ready(),
+	} {
+		if why != nil {
+			refused[mode] = api.Explain(why)
+		}
 	}
-	return doctor.Capabilities(host, runtime.MayRaiseLimits(), bridge), nil
+	return refused
 }
 
 func patient(c config.Config) doctor.Host {

@@ -1,4 +1,5 @@
-// Command caissond is the daemon of caisson: the one process with privilege.
+// Command caissond is the daemon of caisson. It runs as root, as the engine that it
+// starts does: containerd, its shims and runc.
 package main
 
 import (

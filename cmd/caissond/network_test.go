@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -44,7 +43,7 @@ func TestNetworkRefusedAtStart(t *testing.T) {
 		want []string
 	}{
 		{"network: {map: {a.example: notaddr}}", []string{`network.map.a.example: `, `"notaddr": is not ADDRESS or ADDRESS:PORT`, "write for example pypi.org: 10.1.2.3"}},
-		{`network: {map: {a.example: "10.0.0.1:70000"}}`, []string{"network.map.a.example: ", "10.0.0.1:70000", "is not ADDRESS or ADDRESS:PORT"}},
+		{`network: {map: {a.example: "10.0.0.1:70000"}}`, []string{"network.map.a.example: ", "10.0.0.1:70000", `port "70000" is not a number from 1 to 65535`, "write for example pypi.org: 10.1.2.3"}},
 		{"network: {map: {a.example: 10.0.0.1, A.example: 10.0.0.2}}", []string{"network.map.a.example: ", "the name a.example is mapped twice"}},
 		{"network: {map: {A.example: 10.0.0.1}}\nprofiles: {p: {network: {map: {a.example: 10.0.0.2}}}}", []string{"profiles.p.network: ", "mapped twice"}},
 		{`profiles: {p: {network: {map: {a.example: "10.0.0.256"}}}}`, []string{"profiles.p.network.map.a.example: ", `"10.0.0.256"`, "write for example"}},
@@ -79,17 +78,23 @@ func TestNetworkRefusedAtStart(t *testing.T) {
 
 // TestCapabilitiesArePlain: why a mode is not offered is for people.
 func TestCapabilitiesArePlain(t *testing.T) {
-	list, err := hostDoctor{config: config.Default()}.capabilities(t.Context())
-	if err != nil {
-		t.Skip(err) // a host without cgroups
-	}
-	for _, c := range list {
-		if c.Detail == "" || strings.Contains(c.Detail, "netns.") {
-			t.Errorf("%+v", c)
+	for _, gapped := range []bool{false, true} {
+		c := config.Default()
+		c.AirGapped = gapped
+		list, err := hostDoctor{config: c}.capabilities(t.Context())
+		if err != nil {
+			t.Skip(err) // a host without cgroups
 		}
-	}
-	if !slices.ContainsFunc(list, func(c runtime.Capability) bool { return c.Field == "network=bridge" && c.Support == "unsupported" }) {
-		t.Errorf("the mode bridge is offered: %+v", list)
+		support := map[string]string{}
+		for _, c := range list {
+			support[c.Field] = c.Support
+			if c.Detail == "" || strings.Contains(c.Detail, "netns.") || strings.Contains(c.Detail, "policy.") {
+				t.Errorf("%+v", c)
+			}
+		}
+		if support["network=bridge"] != "unsupported" || (support["network=open"] == "unsupported") != (gapped || support["network=allow"] == "unsupported") {
+			t.Errorf("air-gapped %t: %v", gapped, support)
+		}
 	}
 }
 

@@ -16,8 +16,8 @@ const (
 )
 
 // Capabilities says, field by field of a request, what h honours.
-// bridge is why there is no network mode bridge, nil where there is.
-func Capabilities(h cgroups.Host, mayRaiseLimits bool, bridge error) []runtime.Capability {
+// refused has the network modes that are refused here, and why.
+func Capabilities(h cgroups.Host, mayRaiseLimits bool, refused map[netns.Mode]error) []runtime.Capability {
 	list := []runtime.Capability{
 		limit(h, "limits.memory_bytes", "memory", "hard, without swap"),
 		limit(h, "limits.milli_cpu", "cpu", "quota of each 100 ms"),
@@ -42,8 +42,8 @@ func Capabilities(h cgroups.Host, mayRaiseLimits bool, bridge error) []runtime.C
 	}
 	for _, m := range netns.Modes() {
 		c := runtime.Capability{Field: "network=" + string(m.Mode), Support: Enforced, Detail: m.Summary}
-		if m.Mode == netns.ModeBridge && bridge != nil {
-			c.Support, c.Detail = Unsupported, bridge.Error()
+		if err := refused[m.Mode]; err != nil {
+			c.Support, c.Detail = Unsupported, err.Error()
 		}
 		list = append(list, c)
 	}

@@ -393,7 +393,7 @@ func TestCapabilities(t *testing.T) {
 	host := cgroups.Host{Mode: cgroups.V2, Controllers: map[string]cgroups.Answer{"memory": cgroups.Yes, "cpu": cgroups.No, "pids": cgroups.Unknown}}
 	support := func(mayRaise bool) map[string]string {
 		m := map[string]string{}
-		for _, c := range Capabilities(host, mayRaise, errors.New("not set up")) {
+		for _, c := range Capabilities(host, mayRaise, map[netns.Mode]error{netns.ModeBridge: errors.New("not set up"), netns.ModeOpen: errors.New("air-gapped")}) {
 			if c.Detail == "" || m[c.Field] != "" {
 				t.Errorf("capability %+v", c)
 			}
@@ -407,7 +407,7 @@ func TestCapabilities(t *testing.T) {
 		"limits.open_files": BestEffort, "limits.tmpfs_bytes": Enforced, "limits.disk_bytes": Unsupported,
 		"timeout": Enforced, "tty": Enforced, "exec.limits": Enforced, "exec.kill": BestEffort, "files": Enforced, "exec.attach": Enforced, "pool": Enforced, "user=root": Unsupported,
 		"workspace.mode=ro": Enforced, "workspace.mode=cow": Unsupported,
-		"network=none": Enforced, "network=open": Enforced, "network=bridge": Unsupported,
+		"network=none": Enforced, "network=allow": Enforced, "network=open": Unsupported, "network=bridge": Unsupported,
 	} {
 		if got[field] != want {
 			t.Errorf("%s: %q, want %q", field, got[field], want)
