@@ -62,6 +62,14 @@ func (g Gate) plan(op string) ([]netlink.Route, error) {
 	return append(routes, strays(known)...), sbxerr.Wrap(sbxerr.Network, op, err)
 }
 
+// gateSysctls are settings of a namespace with a gate, which are no barriers: nobody compares
+// them. A sandbox's connections are with the gateway, on lo. Where the host's control of
+// congestion paces (tcp_bbr), as is right for the links that the gateway dials by, a stream
+// would be paced twice, at half the speed.
+var gateSysctls = []Sysctl{
+	{Key: "net.ipv4.tcp_congestion_control", Value: "reno", Why: "nothing is congested on the way to the gateway, and nothing is paced"},
+}
+
 // Sockets are where the gateway serves one sandbox. They were opened inside its
 // namespace and stay there, wherever they are passed to.
 type Sockets struct {

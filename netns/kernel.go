@@ -48,6 +48,9 @@ func (k *kernel) RemoveRoute(r netlink.Route) error { return k.RouteDel(&r) }
 // Listen implements inside.
 func (k *kernel) Listen() (s *Sockets, err error) {
 	err = k.Do(func() (err error) {
+		if err = writeSysctls(gateSysctls); err != nil {
+			return err
+		}
 		s, err = openSockets()
 		return err
 	})

@@ -72,6 +72,7 @@ func (m Mode) Describe() []string {
 		for _, f := range []family{familyV4, familyV6} {
 			lines = append(lines, describeRules(f, declaredTables(f))...)
 		}
+		lines = append(lines, describeSysctls(gateSysctls)...)
 	default:
 		return nil
 	}
