@@ -1,0 +1,66 @@
+package netns
+
+import (
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestUnroutedIsRead(t *testing.T) {
+	const v4 = "Ip: Forwarding OutNoRoutes InHdrErrors\nIp: 2 7 0\nIcmp: OutNoRoutes\nIcmp: 99\n"
+	for name, tc := range map[string]struct {
+		v4, v6 string
+		want   uint64
+		ok     bool
+	}{
+		"both":                {v4, "Ip6InReceives 3\nIp6OutNoRoutes                  \t5\n", 12, true},
+		"without IPv6":        {v4, "", 7, true},
+		"no such count":       {"Ip: Forwarding\nIp: 2\n", "", 0, false},
+		"fewer numbers":       {"Ip: Forwarding OutNoRoutes\nIp: 2\n", "", 0, false},
+		"nothing":             {"", "", 0, false},
+		"what is no number":   {"Ip: OutNoRoutes\nIp: x\n", "", 0, false},
+		"no number with IPv6": {v4, "Ip6OutNoRoutes -1\n", 0, false},
+	} {
+		if got, err := unrouted(tc.v4, tc.v6); got != tc.want && tc.ok || (err == nil) != tc.ok {
+			t.Errorf("%s: %d, %v; want %d", name, got, err, tc.want)
+		}
+	}
+}
+
+// All that is tried where nothing leads anywhere counts, and nothing of what stays inside.
+func TestUnrouted(t *testing.T) {
+	needRoot(t)
+	path := create(t)
+	n := open(t, path)
+	want := uint64(0)
+	expect := func(when string) {
+		t.Helper()
+		if got, err := Unrouted(path); err != nil || got != want {
+			t.Errorf("%s: %d, %v; want %d", when, got, err, want)
+		}
+	}
+	expect("at first")
+	for _, to := range []string{"127.0.0.1:9", "[::1]:9"} {
+		if err := connectInside(t, n, to, false); err == nil {
+			t.Errorf("%s is reached", to)
+		}
+	}
+	expect("inside")
+	for _, to := range []string{"93.184.215.14:80", "[2606:4700::1]:80"} {
+		if err := connectInside(t, n, to, false); err != unix.ENETUNREACH {
+			t.Errorf("connect to %s: %v", to, err)
+		}
+		want++
+		expect("a connection to " + to)
+		at := netip.MustParseAddrPort(to)
+		if err := unix.Sendto(socketInside(t, n, domain(at), unix.SOCK_DGRAM, 0, false), []byte("x"), 0, sockaddr(at)); err != unix.ENETUNREACH {
+			t.Errorf("send to %s: %v", to, err)
+		}
+		want++
+		expect("a datagram to " + to)
+	}
+	if _, err := Unrouted(path + "-absent"); err == nil {
+		t.Error("one that is not there has a count")
+	}
+}
