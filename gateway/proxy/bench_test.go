@@ -224,6 +224,18 @@ func (b *bench) dial(host string, port uint16) *net.TCPConn {
 // its maker hears that it was made.
 func (b *bench) expectReset() {
 	b.t.Helper()
+	addr, err := b.pool.Address("a.test")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		select {
+		case b.origins <- netip.AddrPortFrom(addr, 22):
+		case <-ended:
+		}
+	}()
 	c, err := net.Dial("tcp", b.listener.Addr().String())
 	if err == nil {
 		defer func() { _ = c.Close() }()

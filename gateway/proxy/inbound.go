@@ -7,12 +7,12 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/caisson-run/caisson/gateway/notice"
+	"github.com/caisson-run/caisson/gateway/surplus"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -49,10 +49,10 @@ type InboundConfig struct {
 // Inbound carries connections from outside to 127.0.0.1 in a sandbox, where they
 // come from 127.0.0.1.
 type Inbound struct {
-	config  InboundConfig
-	rate    *rate.Limiter
-	skipped atomic.Uint64
-	room    *room
+	config InboundConfig
+	rate   *rate.Limiter
+	spare  surplus.Surplus[Arrival] // what a limit ended at once
+	room   *room
 
 	mu      sync.Mutex
 	arrived map[*arrival]struct{}
@@ -87,10 +87,15 @@ func NewInbound(c InboundConfig) (*Inbound, error) {
 	if err := c.Limits.validate(); err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Internal, "proxy.inbound", err)
 	}
-	return &Inbound{
+	in := &Inbound{
 		config: c, rate: rate.NewLimiter(rate.Limit(c.Limits.NewPerSecond), c.Limits.NewBurst), room: newRoom(),
 		arrived: map[*arrival]struct{}{}, guests: map[*guest]struct{}{},
-	}, nil
+	}
+	in.spare.Record = func(a Arrival, skipped uint64) {
+		a.Skipped = skipped
+		c.Record(a)
+	}
+	return in, nil
 }
 
 // Serve accepts connections at doors, whose listeners it closes, until ctx ends (the
@@ -121,6 +126,7 @@ func (in *Inbound) Serve(ctx context.Context, doors []Door) error {
 		cancel() // none without the others
 	}
 	all.Wait()
+	in.spare.Flush()
 	return sbxerr.Wrap(sbxerr.Gateway, "proxy.inbound", errors.Join(err, in.config.Stock.Close()))
 }
 
@@ -128,7 +134,9 @@ func (in *Inbound) accept(ctx context.Context, d Door, all *sync.WaitGroup) erro
 	err := accept(ctx, d.Listener, func(c *net.TCPConn) {
 		a, ok := in.begin(c, d.Port)
 		if !ok {
-			in.skipped.Add(1)
+			r := in.recordOf(c, d.Port)
+			r.Verdict, r.Code, r.Reason = Refused, sbxerr.EgressBusy, tooMany
+			in.spare.Hold(r)
 			reset(c)
 			return
 		}
@@ -151,12 +159,18 @@ func (in *Inbound) begin(c *net.TCPConn, port uint16) (*arrival, bool) {
 	if err != nil {
 		return nil, false // it is gone already, or there is no place
 	}
-	a := &arrival{client: c, seat: seat, port: port, record: Arrival{Sandbox: in.config.Sandbox, Port: port, Begun: time.Now()}}
-	if peer, ok := c.RemoteAddr().(*net.TCPAddr); ok {
-		a.record.Peer = peer.AddrPort()
-	}
+	a := &arrival{client: c, seat: seat, port: port, record: in.recordOf(c, port)}
 	in.arrived[a] = struct{}{}
 	return a, true
+}
+
+// recordOf is what is known of c at first.
+func (in *Inbound) recordOf(c *net.TCPConn, port uint16) Arrival {
+	r := Arrival{Sandbox: in.config.Sandbox, Port: port, Begun: time.Now()}
+	if peer, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		r.Peer = peer.AddrPort()
+	}
+	return r
 }
 
 // roomLocked reports whether another connection may come in.
@@ -329,6 +343,5 @@ func (in *Inbound) tell(a *arrival) {
 	}
 	in.mu.Unlock()
 	a.record.Duration = time.Since(a.record.Begun)
-	a.record.Skipped = in.skipped.Swap(0)
-	in.config.Record(a.record)
+	in.spare.Tell(a.record)
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -120,6 +121,19 @@ func (e *entrance) dial() *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
+// held is a connection that goes on: a byte has come back through it.
+func (e *entrance) held() *net.TCPConn {
+	e.t.Helper()
+	c := e.dial()
+	if _, err := io.WriteString(c, "x"); err != nil {
+		e.t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err != nil {
+		e.t.Fatal(err)
+	}
+	return c
+}
+
 // rejected expects that a connection is reset, be it before it is known to be made.
 func (e *entrance) rejected(what string) {
 	e.t.Helper()
@@ -128,8 +142,11 @@ func (e *entrance) rejected(what string) {
 		return
 	}
 	defer c.Close()
-	if _, err := io.ReadAll(c); err == nil {
-		e.t.Errorf("%s: not reset", what)
+	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return // it is reset already
+	}
+	if _, err := io.ReadAll(c); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		e.t.Errorf("%s: not reset: %v", what, err)
 	}
 }
 
@@ -213,19 +230,20 @@ func TestInboundFails(t *testing.T) {
 func TestInboundLimits(t *testing.T) {
 	e := enter(t, func(l *Limits) { l.Connections, l.Idle = 1, 300*time.Millisecond })
 	e.supply(Batch)
-	held := e.dial()
-	if _, err := io.WriteString(held, "x"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := held.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	held := e.held()
 	e.rejected("one too many")
 	if _, err := held.Read(make([]byte, 1)); err == nil {
 		t.Error("one that is idle goes on")
 	}
 	if a := e.record(); a.Verdict != Idle || a.Skipped != 1 || a.Sent != 1 {
 		t.Errorf("%+v", a)
+	}
+	e = enter(t, func(l *Limits) { l.Connections = 1 })
+	e.supply(Batch)
+	e.held()
+	e.rejected("one too many beside one that goes on")
+	if a := e.record(); a.Verdict != Refused || a.Code != sbxerr.EgressBusy || !a.Peer.IsValid() || a.Port == 0 || a.Skipped != 0 {
+		t.Errorf("one too many: %+v", a)
 	}
 }
 
@@ -253,13 +271,7 @@ func (e *entrance) arrivals() int {
 func TestInboundEnds(t *testing.T) {
 	e := enter(t, nil)
 	e.supply(Batch)
-	held := e.dial()
-	if _, err := io.WriteString(held, "x"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := held.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	held := e.held()
 	e.stop()
 	if _, err := held.Read(make([]byte, 1)); err == nil {
 		t.Error("a connection goes on")

@@ -7,23 +7,23 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/surplus"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Proxy carries the connections of one sandbox.
 type Proxy struct {
-	config  Config
-	rate    *rate.Limiter
-	skipped atomic.Uint64
-	room    *room
-	peeks   chan struct{} // one for each client that is listened to
+	config Config
+	rate   *rate.Limiter
+	spare  surplus.Surplus[Attempt] // what a limit ended at once
+	room   *room
+	peeks  chan struct{} // one for each client that is listened to
 
 	mu     sync.Mutex
 	policy *policy.Policy
@@ -37,10 +37,12 @@ func New(c Config, p *policy.Policy) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Proxy{
+	proxy := &Proxy{
 		config: c, policy: p.On(c.Local), flows: map[*flow]struct{}{}, room: newRoom(), peeks: make(chan struct{}, maxPeeks),
 		rate: rate.NewLimiter(rate.Limit(c.Limits.NewPerSecond), c.Limits.NewBurst),
-	}, nil
+	}
+	proxy.spare.Record = proxy.record
+	return proxy, nil
 }
 
 // Policy returns the policy in force.
@@ -99,8 +101,12 @@ func (p *Proxy) Serve(ctx context.Context, l *net.TCPListener) error {
 	cancel()
 	p.end()
 	all.Wait()
+	p.Flush()
 	return sbxerr.Wrap(sbxerr.Gateway, "proxy.serve", err)
 }
+
+// Flush records what is over and has no record yet.
+func (p *Proxy) Flush() { p.spare.Flush() }
 
 // acceptPause is how long a lack of descriptors or memory is waited out.
 const acceptPause = 50 * time.Millisecond
@@ -109,7 +115,7 @@ func (p *Proxy) accept(ctx context.Context, l *net.TCPListener, all *sync.WaitGr
 	return accept(ctx, l, func(c *net.TCPConn) {
 		f, ok := p.begin(ctx, c)
 		if !ok {
-			p.skipped.Add(1)
+			p.spare.Hold(p.surplus(c))
 			reset(c)
 			return
 		}
@@ -153,6 +159,23 @@ func (p *Proxy) begin(ctx context.Context, c *net.TCPConn) (*flow, bool) {
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx)) // cut ends it, which knows why
 	p.flows[f] = struct{}{}
 	return f, true
+}
+
+// ruleLimit is the rule by which a connection is ended at once.
+const (
+	ruleLimit = "limit of connections"
+	tooMany   = "too many connections; try again later"
+)
+
+// surplus is the record of c, for which there is no place.
+func (p *Proxy) surplus(c *net.TCPConn) Attempt {
+	a := Attempt{Sandbox: p.config.Sandbox, Verdict: Refused, Rule: ruleLimit, Code: sbxerr.EgressBusy, Reason: tooMany, Begun: time.Now()}
+	a.After, a.Before = came(c)
+	if to, err := p.config.Origin(c); err == nil { // else it is gone
+		a.Asked = to
+		a.Name, _ = p.config.Names.Name(to.Addr())
+	}
+	return a
 }
 
 // endedBefore is the reason in the record of a connection that the end of the sandbox
@@ -209,8 +232,11 @@ func (p *Proxy) tell(f *flow) {
 	p.mu.Lock()
 	a := f.record()
 	p.mu.Unlock()
-	if p.config.Recorder != nil {
-		a.Skipped = p.skipped.Swap(0)
+	p.spare.Tell(a)
+}
+
+func (p *Proxy) record(a Attempt, skipped uint64) {
+	if a.Skipped = skipped; p.config.Recorder != nil {
 		p.config.Recorder.Record(a)
 	}
 }
