@@ -39,6 +39,9 @@ func (r Request) opened(profiles map[string]Profile) (Request, error) {
 // maxLearned bounds the destinations that are kept of one command.
 const maxLearned = 4096
 
+// maxMissed bounds the addresses that are told of.
+const maxMissed = 16
+
 // learner collects what a sandbox reaches while it does: its log keeps the last
 // entries only.
 type learner struct {
@@ -49,8 +52,9 @@ type learner struct {
 
 	cursor traffic.Cursor
 	seen   map[policy.Seen]bool
-	more   bool // there were more than maxLearned
-	gone   bool // entries were dropped before they were read
+	missed []string // addresses that were refused, as nothing allows them without a name
+	more   bool     // there were more than maxLearned
+	gone   bool     // entries were dropped before they were read
 	err    error
 }
 
@@ -83,6 +87,9 @@ func (l *learner) read() {
 	l.err = cmp.Or(l.err, err)
 	l.gone = l.gone || gone.Reached
 	for _, e := range entries {
+		if m, ok := e.Missed(); ok && len(l.missed) < maxMissed && !slices.Contains(l.missed, m) {
+			l.missed = append(l.missed, m)
+		}
 		s, ok := e.Seen()
 		switch {
 		case !ok || l.seen[s]:
@@ -109,6 +116,9 @@ func (l *learner) finish(counted *EgressCounters) *Learned {
 	l.read()
 	rules, err := policy.Learn(slices.Collect(maps.Keys(l.seen)))
 	out := &Learned{Rules: rules, Warnings: reasons(err)}
+	for _, m := range l.missed {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s was refused, as it was asked for without a name: where it is wanted, learn again with --allow %[1]s", m))
+	}
 	if l.err != nil {
 		out.Warnings = append(out.Warnings, "not all that it reached is known: "+l.err.Error())
 	}

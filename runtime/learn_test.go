@@ -168,9 +168,15 @@ func TestLearnPolicyWarns(t *testing.T) {
 	}
 	attempt(reached("a.example", 443))
 	attempt(proxy.Attempt{Asked: netip.MustParseAddrPort("198.18.3.4:80"), Address: netip.MustParseAddrPort("198.18.3.4:80"), Verdict: proxy.Allowed})
+	const missed = "9.9.9.9:853 was refused"
 	for range 6000 {
 		f.opts.Traffic.Queried(dns.Query{Sandbox: id, Name: "nope.example", Verdict: dns.Refused, Reason: long})
 	}
+	for _, to := range []string{"9.9.9.9:853", "9.9.9.9:853", "10.0.0.1:80", "[2606:4700::1]:443"} {
+		attempt(proxy.Attempt{Asked: netip.MustParseAddrPort(to), Verdict: proxy.Refused, Rule: "mode open"})
+	}
+	attempt(proxy.Attempt{Asked: netip.MustParseAddrPort("1.1.1.1:80"), Verdict: proxy.Refused, Rule: "deny 1.1.1.1"})
+	attempt(proxy.Attempt{Asked: netip.MustParseAddrPort("198.18.0.5:80"), Name: "b.example", Verdict: proxy.Refused, Rule: "mode allow"})
 	want := func(rules []string, warnings ...string) {
 		t.Helper()
 		got, err := f.LearnPolicy(callerContext(t), id)
@@ -183,17 +189,17 @@ func TestLearnPolicyWarns(t *testing.T) {
 			}
 		}
 	}
-	want([]string{"a.example:443"}, "no rule reaches it")
+	want([]string{"a.example:443"}, "no rule reaches it", missed)
 	counted(t, f, gateway, id, netns.ModeOpen)
-	want([]string{"a.example:443"}, "no rule reaches it", "2 attempts have no record")
+	want([]string{"a.example:443"}, "no rule reaches it", missed, "2 attempts have no record")
 	gateway.views[id] = egress.View{Counters: egress.Counters{Open: 1}}
-	want([]string{"a.example:443"}, "no rule reaches it", "1 connections are open")
+	want([]string{"a.example:443"}, "no rule reaches it", missed, "1 connections are open")
 	for range 6000 {
 		b := reached("b.example", 443)
 		b.Rule = long
 		attempt(b)
 	}
-	want([]string{"b.example:443"}, "1 connections are open", "no longer kept")
+	want([]string{"b.example:443"}, missed, "1 connections are open", "no longer kept")
 }
 
 // Who reads the log is told that entries are gone, before the first that is left.

@@ -127,3 +127,16 @@ func (e Entry) Seen() (policy.Seen, bool) {
 	}
 	return s, true
 }
+
+// Missed is a public address that was refused because it was asked for without a name, and
+// no rule is about it, as --allow takes it; false for all else.
+func (e Entry) Missed() (string, bool) {
+	if e.Kind != Connection || e.Verdict != string(proxy.Refused) || e.Name != "" || e.Rule != "mode open" && e.Rule != "mode allow" {
+		return "", false
+	}
+	addr, err := netip.ParseAddr(e.Address)
+	if err != nil || !addr.Is4() || policy.Classify(addr).Grade != policy.Public {
+		return "", false
+	}
+	return netip.AddrPortFrom(addr, e.Port).String(), true
+}
