@@ -278,8 +278,10 @@ func TestBridgeRefusesTwice(t *testing.T) {
 		{"ip6tables filter FORWARD", c.chain("FWD")},
 		{"iptables inside OUTPUT", "! -s " + w.address.String() + "/32 -j " + chainRefuse}, // another's address
 		{"iptables inside OUTPUT", "-d 169.254.0.0/16 -j " + chainRefuse},
-		{"iptables inside " + chainRefuse, "! -s " + w.address.String() + "/32 -j DROP"},
-		{"iptables inside " + chainRefuse, "; -j REJECT"},
+		{"iptables inside " + chainRefuse, "; -j " + chainAnswer},
+		{"iptables inside " + chainLimit, "; -j " + chainAnswer},
+		{"iptables inside " + chainAnswer, "! -s " + w.address.String() + "/32 -j DROP"},
+		{"iptables inside " + chainAnswer, "; -j REJECT"},
 		{"iptables inside INPUT", "DROP; "},
 		{"iptables inside FORWARD", "DROP; "},
 		{"iptables inside OUTPUT", "DROP; "},

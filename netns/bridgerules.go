@@ -114,20 +114,18 @@ func setMark(bits int) string { return fmt.Sprintf("MARK --set-xmark %#x/%#x", b
 const (
 	chainPass   = "PASS"
 	chainRefuse = "REFUSE"
+	chainLimit  = "LIMIT"
+	chainAnswer = "ANSWER"
 )
 
-// hearsOfRefused logs what is refused, as far as it is not too much.
-var hearsOfRefused = rule{
-	"-m limit --limit 100/sec --limit-burst 400 " + logged(nflog.Refused),
-	"the gateway hears of what is refused, and records it: what costs nothing must not hide what leaves",
-}
+const hearsOfRefused = "the gateway hears of what is refused, and records it"
 
 // innerTables are the rules in the namespace of a sandbox of the mode bridge.
 // Nothing of the host's flushes these, and nothing inside can. Refusals are said
 // at once here; the host's own would keep a program waiting.
 //
 // The gateway is told of what is refused, and of each connection or exchange that
-// leaves: nflog loses what nobody reads, and holds up nothing.
+// leaves: nflog counts what nobody reads, and holds up nothing.
 func (c BridgeConfig) innerTables(f family, w wire) []table {
 	const self = "programs inside talk to each other"
 	if f == familyV6 {
@@ -135,7 +133,7 @@ func (c BridgeConfig) innerTables(f family, w wire) []table {
 			{"INPUT", "DROP", []rule{{"-d ::1/128 -i lo -j ACCEPT", self}}},
 			{"FORWARD", "DROP", nil},
 			{"OUTPUT", "DROP", []rule{{"-d ::1/128 -o lo -j ACCEPT", self}, {"-j " + chainRefuse, "there is no IPv6 in this mode"}}},
-			{chainRefuse, "-", []rule{hearsOfRefused, {"-p tcp -j REJECT --reject-with tcp-reset", "a connection fails at once"}, {"-j DROP", "all else fails at once"}}},
+			{chainRefuse, "-", []rule{{logged(nflog.Refused), hearsOfRefused}, {"-p tcp -j REJECT --reject-with tcp-reset", "a connection fails at once"}, {"-j DROP", "all else fails at once"}}},
 		}}}
 	}
 	const own = "what stays inside is not tracked, and so not counted as what leaves"
@@ -155,12 +153,13 @@ func (c BridgeConfig) innerTables(f family, w wire) []table {
 			{fmt.Sprintf("! -s %s/32 -j %s", w.address, chainRefuse), "no packet has another's address"},
 		}, c.judge())},
 		{chainPass, "-", []rule{
-			{fmt.Sprintf("-m conntrack --ctstate NEW -m connlimit --connlimit-above %d --connlimit-mask 32 --connlimit-saddr -j %s", maxFlows, chainRefuse), "the host would drop it, and its sender wait"},
+			{fmt.Sprintf("-m conntrack --ctstate NEW -m connlimit --connlimit-above %d --connlimit-mask 32 --connlimit-saddr -j %s", maxFlows, chainLimit), "the host would drop it, and its sender wait"},
 			{"-m conntrack ! --ctstatus CONFIRMED " + logged(nflog.Passed), "the gateway hears of the first packet of each connection or exchange, and records it"},
 			{"-j ACCEPT", "it leaves"},
 		}},
-		{chainRefuse, "-", []rule{
-			hearsOfRefused,
+		{chainRefuse, "-", []rule{{logged(nflog.Refused), hearsOfRefused}, {"-j " + chainAnswer, "its sender is told"}}},
+		{chainLimit, "-", []rule{{logged(nflog.Limited), "the gateway hears that it was too many, and records it"}, {"-j " + chainAnswer, "its sender is told"}}},
+		{chainAnswer, "-", []rule{
 			{fmt.Sprintf("! -s %s/32 -j DROP", w.address), "no packet answers another's address"},
 			{"-p tcp -j REJECT --reject-with tcp-reset", "a connection fails at once: what ICMP says of it is not heeded while it is begun"},
 			{"-j REJECT --reject-with icmp-admin-prohibited", "all else fails at once"},

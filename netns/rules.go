@@ -89,7 +89,7 @@ func filterTable(loopback string) table {
 // kernel says by itself, such as resets and reports of multicast, is no attempt: it has no
 // socket of anybody's. The gateway's answers are not either: its sockets are root's, whom
 // no sandbox has (iptables-extensions(8), owner).
-func logged(group int) string {
+func logged(group nflog.Group) string {
 	return fmt.Sprintf("-m owner --uid-owner 1-%d -j NFLOG --nflog-group %d", uint32(math.MaxUint32-1), group)
 }
 

@@ -25,11 +25,9 @@ const (
 	cfgMode    = 2 // NFULA_CFG_MODE
 	cfgBufSize = 3 // NFULA_CFG_NLBUFSIZ
 	cfgQThresh = 5 // NFULA_CFG_QTHRESH
-	cfgFlags   = 6 // NFULA_CFG_FLAGS
 
 	cmdBind    = 1 // NFULNL_CFG_CMD_BIND
 	copyPacket = 2 // NFULNL_COPY_PACKET
-	flagSeq    = 1 // NFULNL_CFG_F_SEQ
 )
 
 // snap is how much of a packet is passed on, in bytes: the longest header of IPv4, with
@@ -41,43 +39,87 @@ const snap = 60 + 14
 const messageSize = 256
 
 // OpenStrays opens a socket on which the packets come that the rules of the calling
-// thread's namespace log to the groups of package nflog. That takes CAP_NET_ADMIN in the
-// user namespace which owns it.
+// thread's namespace refuse, and log. That takes CAP_NET_ADMIN in the user namespace which
+// owns it.
 // While the socket is open, wherever it is passed to, there can be no other. It is not
 // for the poller of who opens it, whom each packet would wake.
-func OpenStrays() (*os.File, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+func OpenStrays() (*os.File, error) { return openLogged(nflog.Refused) }
+
+// openLogged opens a socket for the packets that are logged to groups. What does not fit
+// into it is lost, and counted (nflog.Reader): that is no error of who reads.
+func openLogged(groups ...nflog.Group) (*os.File, error) {
+	f, err := openNetfilter("logged packets")
 	if err != nil {
-		return nil, fmt.Errorf("open a socket for logged packets: %w", err)
+		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), "logged packets")
-	if err := bindStrays(fd); err != nil {
+	if err := bindLogged(int(f.Fd()), groups); err != nil {
 		return nil, errors.Join(fmt.Errorf("have packets logged (nfnetlink_log): %w", err), f.Close())
 	}
 	return f, nil
 }
 
-// Overhear opens the socket of OpenStrays in the namespace at path, of the mode bridge: it
-// tells of what leaves, of what is refused, and of each flow that the kernel forgets, how
-// much it was. One of before must be closed.
-func Overhear(path string) (socket *os.File, err error) {
+func openNetfilter(name string) (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, fmt.Errorf("open a socket for %s: %w", name, err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// Overheard are sockets that tell of a namespace of the mode bridge. Each has room of its
+// own, so that nothing that is told hides anything else.
+type Overheard struct {
+	Refused *os.File // packets that go nowhere
+	Passed  *os.File // the first packet of each connection or exchange that leaves
+	Ended   *os.File // connections and exchanges that the kernel forgets
+}
+
+// Close closes all that are open.
+func (o *Overheard) Close() error {
+	var errs []error
+	for _, f := range []*os.File{o.Refused, o.Passed, o.Ended} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Overhear opens those of the namespace at path. Those of before must be closed.
+func Overhear(path string) (o *Overheard, err error) {
 	const op = "netns.overhear"
 	ns, err := Open(path)
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Network, op, err)
 	}
 	defer ns.Close()
-	err = ns.Do(func() error {
-		if socket, err = OpenStrays(); err != nil {
-			return err
+	err = ns.Do(func() error { o, err = OpenOverheard(); return err })
+	return o, wrapInner(op, err)
+}
+
+// OpenOverheard opens those of the calling thread's namespace. That takes what OpenStrays
+// does.
+func OpenOverheard() (_ *Overheard, err error) {
+	o := &Overheard{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, o.Close())
 		}
-		if err := errors.Join(flowsAreTold(), followFlows(socket)); err != nil {
-			err = fmt.Errorf("have the kernel tell what it forgets: %w", err)
-			return errors.Join(sbxerr.WithRemedy(sbxerr.NetRule, op, err, "load the kernel module nf_conntrack_netlink"), socket.Close())
-		}
-		return nil
-	})
-	return socket, wrapInner(op, err)
+	}()
+	if o.Refused, err = openLogged(nflog.Refused, nflog.Limited); err != nil {
+		return nil, err
+	}
+	if o.Passed, err = openLogged(nflog.Passed); err != nil {
+		return nil, err
+	}
+	if err = flowsAreTold(); err == nil {
+		o.Ended, err = openEnded()
+	}
+	if err != nil {
+		err = fmt.Errorf("have the kernel tell what it forgets: %w", err)
+		return nil, sbxerr.WithRemedy(sbxerr.NetRule, "netns.overhear", err, "load the kernel module nf_conntrack_netlink")
+	}
+	return o, nil
 }
 
 // flowsAreTold asks the kernel how many flows there are: who only listens is not told that
@@ -94,20 +136,23 @@ func flowsAreTold() error {
 // at once.
 const flowRoom = 1 << 20
 
-// followFlows has the ends of flows told on the socket too. What finds no room is told
+// openEnded opens a socket on which the ends of flows come. What finds no room is told
 // later: the kernel does not forget a flow before (netlink(7), NETLINK_BROADCAST_ERROR).
-func followFlows(socket *os.File) error {
-	raw, err := socket.SyscallConn()
+func openEnded() (*os.File, error) {
+	f, err := openNetfilter("ends of flows")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	inner := raw.Control(func(fd uintptr) {
-		err = errors.Join(
-			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, flowRoom),
-			unix.SetsockoptInt(int(fd), unix.SOL_NETLINK, unix.NETLINK_BROADCAST_ERROR, 1),
-			unix.SetsockoptInt(int(fd), unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, unix.NFNLGRP_CONNTRACK_DESTROY))
-	})
-	return errors.Join(inner, err)
+	fd := int(f.Fd())
+	err = errors.Join(
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, flowRoom),
+		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_NO_ENOBUFS, 1),
+		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_BROADCAST_ERROR, 1),
+		unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 << (unix.NFNLGRP_CONNTRACK_DESTROY - 1)}))
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // onlyAnswers is a filter (socket(7), SO_ATTACH_FILTER) that passes the kernel's answers
@@ -165,9 +210,8 @@ func untilForgotten() error {
 	}
 }
 
-// bindStrays makes the socket the one of both groups. What does not fit into it is lost, and shows as
-// a gap in the numbers of the packets: that is no error of who reads.
-func bindStrays(fd int) error {
+// bindLogged makes the socket the one of groups.
+func bindLogged(fd int, groups []nflog.Group) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_NO_ENOBUFS, 1); err != nil {
 		return err
 	}
@@ -176,8 +220,8 @@ func bindStrays(fd int) error {
 	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program); err != nil {
 		return err
 	}
-	for _, group := range []uint16{nflog.Refused, nflog.Passed} {
-		if err := unix.Sendto(fd, straysRequest(group).Serialize(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	for _, group := range groups {
+		if err := unix.Sendto(fd, loggedRequest(group).Serialize(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 			return err
 		}
 		if err := acknowledged(fd); err != nil {
@@ -187,15 +231,14 @@ func bindStrays(fd int) error {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0)
 }
 
-// straysRequest asks for each packet of the group by itself, with its number.
-func straysRequest(group uint16) *nl.NetlinkRequest {
+// loggedRequest asks for each packet of the group by itself.
+func loggedRequest(group nflog.Group) *nl.NetlinkRequest {
 	req := nl.NewNetlinkRequest(msgConfig, unix.NLM_F_ACK)
-	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, ResId: nl.NativeEndian().Uint16(nl.BEUint16Attr(group))})
+	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, ResId: nl.NativeEndian().Uint16(nl.BEUint16Attr(uint16(group)))})
 	req.AddData(nl.NewRtAttr(cfgCmd, []byte{cmdBind}))
 	req.AddData(nl.NewRtAttr(cfgMode, append(nl.BEUint32Attr(snap), copyPacket, 0)))
 	req.AddData(nl.NewRtAttr(cfgBufSize, nl.BEUint32Attr(messageSize)))
 	req.AddData(nl.NewRtAttr(cfgQThresh, nl.BEUint32Attr(1)))
-	req.AddData(nl.NewRtAttr(cfgFlags, nl.BEUint16Attr(flagSeq)))
 	return req
 }
 

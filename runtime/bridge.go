@@ -114,12 +114,12 @@ func (m *Manager) watchLink(ctx context.Context, s *sandbox) error {
 		return err
 	}
 	path := m.paths.netns(s.id)
-	strays, err := netns.Overhear(path)
+	by, err := netns.Overhear(path)
 	if err != nil {
 		return err
 	}
 	return m.opts.Egress.Watch(ctx, egress.Watched{
-		ID: s.id, Before: countersBefore(before), Strays: strays, End: func() error { return netns.EndFlows(path) },
+		ID: s.id, Before: countersBefore(before), By: *by, End: func() error { return netns.EndFlows(path) },
 	})
 }
 

@@ -13,7 +13,8 @@ import (
 )
 
 // EgressCounters counts what went through the gateway for one sandbox. In the mode bridge
-// Allowed counts what left, Refused what did not; the bytes are those of what is over.
+// Allowed counts what left, Refused what did not; the bytes are those of what is over. In
+// the mode none Refused alone counts.
 type EgressCounters struct {
 	Open            int64 `json:"open"` // connections now
 	Allowed         int64 `json:"allowed"`
@@ -29,15 +30,15 @@ type EgressCounters struct {
 // countTimeout is how long somebody waits for what the gateway has not told yet.
 const countTimeout = time.Second
 
-// refreshEgress has the gateway tell all that happened until now. One that does
-// not in time is being replaced: what was told before is all there is to know.
-func (m *Manager) refreshEgress(ctx context.Context) error {
+// refreshEgress has the gateway tell all that happened until now to a sandbox, or for an
+// empty id to all. One that does not in time is being replaced: what was told before is all there is to know.
+func (m *Manager) refreshEgress(ctx context.Context, id string) error {
 	if m.opts.Egress == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	err := m.opts.Egress.Refresh(ctx)
+	err := m.opts.Egress.Refresh(ctx, id)
 	if err != nil {
 		m.log.Debug("refresh the gateway's counters", "err", err)
 	}
@@ -60,6 +61,28 @@ func (m *Manager) egressOf(r record) *EgressCounters {
 	return countersOf(v.Counters)
 }
 
+// egressNow is egressOf when all was told that happened until now. In the mode none, in
+// which nothing leads anywhere, the kernel counts what was tried: it is nil if nothing was.
+// An error is why not all was told; it is logged.
+func (m *Manager) egressNow(ctx context.Context, r record) (*EgressCounters, error) {
+	if counts(r.Network) {
+		err := m.refreshEgress(ctx, r.ID)
+		return m.egressOf(r), err
+	}
+	return m.unrouted(r), nil
+}
+
+func (m *Manager) unrouted(r record) *EgressCounters {
+	n, err := netns.Unrouted(m.paths.netns(r.ID))
+	if err != nil {
+		m.log.Debug("count what a sandbox without a network tried", "sandbox", r.ID, "err", err)
+	}
+	if n == 0 {
+		return nil
+	}
+	return &EgressCounters{Refused: count(n)}
+}
+
 // networkFailure is why nothing of a sandbox gets out at the moment, or in, where
 // it publishes; nil while it is served, has nothing to do with the gateway, or is an
 // earlier daemon's that has not come back. In the mode bridge it is why nothing is recorded.
@@ -79,13 +102,16 @@ func (m *Manager) networkFailure(s *sandbox) error {
 // asked once for all.
 func (m *Manager) networkStats(ctx context.Context, sandboxes []*sandbox) []NetworkStats {
 	list := []NetworkStats{}
-	if !slices.ContainsFunc(sandboxes, func(s *sandbox) bool { return counts(s.kept().Network) }) {
-		return list
+	if slices.ContainsFunc(sandboxes, func(s *sandbox) bool { return counts(s.kept().Network) }) {
+		_ = m.refreshEgress(ctx, "") // it is logged
 	}
-	_ = m.refreshEgress(ctx) // it is logged
 	for _, s := range sandboxes {
 		r := s.kept()
-		if c := m.egressOf(r); c != nil {
+		c := m.egressOf(r)
+		if !counts(r.Network) {
+			c = m.unrouted(r)
+		}
+		if c != nil {
 			list = append(list, NetworkStats{SandboxID: r.ID, Name: r.Name, Network: string(r.Network), Egress: *c})
 		}
 	}

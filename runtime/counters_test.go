@@ -64,7 +64,7 @@ func TestCountersOfRun(t *testing.T) {
 	}
 }
 
-// A gateway that does not answer costs a bounded time, and no counters.
+// A gateway that does not answer costs a bounded time, and no counters, and that is said.
 func TestCountersOfSilence(t *testing.T) {
 	f, gateway := newPublishing(t)
 	gateway.silent = true
@@ -75,8 +75,12 @@ func TestCountersOfSilence(t *testing.T) {
 	counted(t, f, gateway, info.ID, netns.ModeOpen)
 	begun := time.Now()
 	f.engine.poke(t, info.ID)
-	if r := f.over(t, info.ID).Result; r.Egress == nil || r.Egress.Allowed != 7 {
+	r := f.over(t, info.ID).Result
+	if r.Egress == nil || r.Egress.Allowed != 7 {
 		t.Errorf("%+v", r.Egress)
+	}
+	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "the network was not served when the command ended") {
+		t.Errorf("warnings %q", r.Warnings)
 	}
 	if took := time.Since(begun); took < countTimeout || took > countTimeout+5*time.Second {
 		t.Errorf("that took %s", took)

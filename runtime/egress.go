@@ -36,8 +36,9 @@ type Egress interface {
 	// Heard reports whether nothing waits to be read of what the rules of the sandbox's
 	// namespace refused. It asks nobody.
 	Heard(id string) bool
-	// Refresh returns when all was told that happened before, or ctx ends.
-	Refresh(ctx context.Context) error
+	// Refresh returns when all was told that happened to a sandbox before, or to all for an
+	// empty id, or ctx ends.
+	Refresh(ctx context.Context, id string) error
 }
 
 // opening is the work in a sandbox's namespace that its way out takes. Most of it

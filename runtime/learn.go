@@ -200,7 +200,7 @@ func (m *Manager) LearnPolicy(ctx context.Context, ref string) (*Learned, error)
 		return &Learned{Rules: []string{}, Warnings: []string{}}, nil
 	}
 	if counts(r.Network) {
-		_ = m.refreshEgress(ctx) // it is logged
+		_ = m.refreshEgress(ctx, r.ID) // it is logged
 	}
 	return newLearner(m.opts.Traffic, s.id).finish(m.egressOf(r)), nil
 }

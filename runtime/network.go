@@ -127,7 +127,7 @@ func (m *Manager) Traffic(ctx context.Context, ref string, follow bool, yield fu
 		return nil
 	}
 	if counts(s.kept().Network) {
-		_ = m.refreshEgress(ctx) // it is logged
+		_ = m.refreshEgress(ctx, s.id) // it is logged
 	}
 	ctx, stop := m.untilHandOver(ctx, s)
 	defer stop()

@@ -62,7 +62,7 @@ func (e *fakeEgress) View(id string) (egress.View, bool) {
 
 func (e *fakeEgress) Heard(string) bool { return true }
 
-func (e *fakeEgress) Refresh(ctx context.Context) error {
+func (e *fakeEgress) Refresh(ctx context.Context, _ string) error {
 	e.refreshed++
 	if e.silent {
 		<-ctx.Done()

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"syscall"
@@ -25,12 +26,13 @@ const exitKilled = 128 + int(syscall.SIGKILL)
 func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end ending) *Result {
 	r := &Result{SandboxID: s.id, ExecID: number(e.number()), Duration: end.Duration, Reason: end.Reason, TimedOut: end.TimedOut, Source: "command"}
 	rec, main := s.kept(), s.isMain(e)
-	if main && counts(rec.Network) { // all that it started is over, so this is the whole of it
-		m.endFlows(rec)
-		_ = m.refreshEgress(ctx) // it is logged
-	}
 	r.Network, r.Egress = string(rec.Network), m.egressOf(rec)
-	failure := m.networkFailure(s)
+	var silent error
+	if main { // all that it started is over, so this is the whole of it
+		m.endFlows(rec)
+		r.Egress, silent = m.egressNow(ctx, rec)
+	}
+	failure := cmp.Or(m.networkFailure(s), silent)
 	if main {
 		r.Learned = m.learned(ctx, s, r.Egress)
 	}

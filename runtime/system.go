@@ -24,10 +24,7 @@ func (m *Manager) Inspect(ctx context.Context, ref string) (*Detail, error) {
 		HostIDSize: idblock.Size,
 	}
 	var silent error
-	if counts(r.Network) {
-		silent = m.refreshEgress(ctx)
-	}
-	d.Egress = m.egressOf(r)
+	d.Egress, silent = m.egressNow(ctx, r)
 	if err := cmp.Or(m.networkFailure(s), silent); err != nil {
 		d.NetworkFailure = err.Error()
 	}

@@ -25,7 +25,7 @@ type CreateRequest struct {
 	Profile   string   // empty is "strict"
 	User      string   // name, uid or uid:gid of its commands; empty is the profile's
 	Env       []string // K=V, of all its commands, added to the image's
-	Network   string   // "none", "allow" or "open"; empty is "allow" where Allow is given, else the profile's
+	Network   string   // "none", "allow", "open" or "bridge"; empty is "allow" where Allow is given, else the profile's
 	Allow     []string // egress rules, instead of the profile's; see package policy
 	Deny      []string // egress rules, beside the profile's
 	Publish   []string // [ADDRESS:]PORT:PORT, ports of the host that lead to ports inside; see package ports
@@ -164,26 +164,28 @@ type Stage struct {
 // Result is how a command ended. A command that fails is a Result, not an
 // error.
 type Result struct {
-	SandboxID        string        `json:"sandbox_id"`
-	ExecID           string        `json:"exec_id"`
-	ExitCode         int           `json:"exit_code"` // 128+n on signal n, 124 on timeout
-	Signal           int           `json:"signal"`    // 0: none
-	TimedOut         bool          `json:"timed_out"`
-	OOMKilled        bool          `json:"oom_killed"`
-	PIDsLimitHit     bool          `json:"pids_limit_hit"`
-	StdoutBytes      int64         `json:"stdout_bytes"` // true totals, also past the limit
-	StderrBytes      int64         `json:"stderr_bytes"`
-	Truncated        bool          `json:"truncated"`
-	Duration         time.Duration `json:"duration"` // from the command's start to its end
-	CPU              time.Duration `json:"cpu"`      // user and system, of the whole sandbox
-	PeakMemoryBytes  int64         `json:"peak_memory_bytes"`
-	MaxRSSBytes      int64         `json:"max_rss_bytes"` // of the largest process
+	SandboxID    string        `json:"sandbox_id"`
+	ExecID       string        `json:"exec_id"`
+	ExitCode     int           `json:"exit_code"` // 128+n on signal n, 124 on timeout
+	Signal       int           `json:"signal"`    // 0: none
+	TimedOut     bool          `json:"timed_out"`
+	OOMKilled    bool          `json:"oom_killed"`
+	PIDsLimitHit bool          `json:"pids_limit_hit"`
+	StdoutBytes  int64         `json:"stdout_bytes"` // true totals, also past the limit
+	StderrBytes  int64         `json:"stderr_bytes"`
+	Truncated    bool          `json:"truncated"`
+	Duration     time.Duration `json:"duration"` // from the command's start to its end
+	// CPU is user and system time: all of it where the sandbox is for this command alone, or
+	// the command has limits of its own; else that of the command and the processes that it waited for.
+	CPU              time.Duration `json:"cpu"`
+	PeakMemoryBytes  int64         `json:"peak_memory_bytes"` // 0: not counted, as of most commands of a session
+	MaxRSSBytes      int64         `json:"max_rss_bytes"`     // of the largest process
 	ThrottledPeriods int64         `json:"cpu_throttled_periods"`
 	Remaining        int           `json:"remaining"` // processes that went on running in the sandbox
 	Network          string        `json:"network"`
 	// Egress is what went through the gateway so far, for the sandbox as a whole:
-	// complete where the sandbox was for this command, else as far as it was told.
-	// Nil in the modes none and bridge.
+	// complete where the sandbox was for this command, else as far as it was told. In
+	// the mode none it is nil, but where the sandbox was for this command and tried something.
 	Egress   *EgressCounters `json:"egress"`
 	Learned  *Learned        `json:"learned"` // nil unless Request.Learn
 	Source   string          `json:"source"`  // "command" or "runtime"
@@ -246,7 +248,7 @@ type Detail struct {
 	HostIDSize  uint32
 	SpecJSON    []byte
 	Posture     []PostureCheck
-	Egress      *EgressCounters // what went through the gateway, or past it in the mode bridge; nil in the mode none
+	Egress      *EgressCounters // what went through the gateway, or past it in the mode bridge; nil in the mode none if nothing was tried
 	// NetworkFailure is why nothing gets out by the gateway at the moment, or in by
 	// it; empty while it serves the sandbox. In the mode bridge it is why nothing is
 	// recorded.

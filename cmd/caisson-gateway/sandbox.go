@@ -7,23 +7,26 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/gateway/stray"
-	"github.com/caisson-run/caisson/netns/nflog"
+	"github.com/caisson-run/caisson/gateway/surplus"
 )
 
 // sandbox is what is served for one sandbox.
 type sandbox struct {
-	id     string
-	proxy  *proxy.Proxy // holds the policy, also for names
-	names  dns.Config
-	strays stray.Config
-	out    *outbox
-	told   int // connections, when it was last said
+	id    string
+	proxy *proxy.Proxy // holds the policy, also for names
+	names dns.Config
+	rules stray.Gate
+	logs  logs // of what goes past both
+	spare surplus.Surplus[dns.Query]
+	out   *outbox
+	told  int // connections, when it was last said
 
 	stop   context.CancelFunc
 	served sync.WaitGroup
@@ -53,7 +56,11 @@ func (s *server) newSandbox(q control.Request) (*sandbox, error) {
 		return nil, err
 	}
 	b.names = dns.Config{Sandbox: b.id, Policy: b.proxy.Policy, Pool: pool, Resolver: resolver, Elsewhere: s.proxy.Resolves, Observer: b, Limits: dns.DefaultLimits}
-	b.strays = stray.Config{Sandbox: b.id, Rules: stray.Gate{Policy: b.proxy.Policy, Names: pool}, Recorder: b}
+	b.spare.Record = func(q dns.Query, skipped uint64) {
+		q.Skipped = skipped
+		b.out.event(b.id, control.Report{Query: &q})
+	}
+	b.rules = stray.Gate{Policy: b.proxy.Policy, Names: pool}
 	return b, nil
 }
 
@@ -63,16 +70,17 @@ func (b *sandbox) start(files []*os.File) error {
 	if err != nil {
 		return err
 	}
+	strays, err := stray.Packets(stray.Config{Sandbox: b.id, Rules: b.rules, Recorder: b}, files[3])
+	if err != nil {
+		closeAll(tcp, packets, stream)
+		return err
+	}
+	b.logs.all = []*stray.Log{strays}
 	ctx, stop := context.WithCancel(context.Background())
 	b.stop = stop
 	b.served.Go(func() { b.report(b.proxy.Serve(ctx, tcp)) })
 	b.served.Go(func() { b.report(dns.Serve(ctx, b.names, packets, stream)) })
-	strays, err := nflog.NewReader(files[3])
-	if err != nil {
-		b.end()
-		return err
-	}
-	b.served.Go(func() { b.report(stray.Serve(ctx, b.strays, strays)) })
+	b.logs.serve(b.report)
 	return nil
 }
 
@@ -116,6 +124,8 @@ func (b *sandbox) report(err error) {
 func (b *sandbox) end() {
 	b.stop()
 	b.served.Wait()
+	b.spare.Flush()
+	b.logs.end()
 }
 
 // Record passes on what became of a connection.
@@ -127,7 +137,17 @@ func (b *sandbox) Queried(q dns.Query) {
 	if q.Verdict == dns.Answered && b.learn(policy.Name(q.Name)) {
 		b.out.push(control.Report{Named: &control.Named{Sandbox: b.id, Name: policy.Name(q.Name), Address: q.Address}})
 	}
-	b.out.event(b.id, control.Report{Query: &q})
+	b.spare.Tell(q)
+}
+
+// Surplus has a question counted.
+func (b *sandbox) Surplus(q dns.Query) { b.spare.Hold(q) }
+
+// settle passes on all that waits, until it is too late.
+func (b *sandbox) settle(latest time.Time) {
+	b.spare.Flush()
+	b.proxy.Flush()
+	b.logs.settle(latest)
 }
 
 // learn reports whether name is new.

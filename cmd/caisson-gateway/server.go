@@ -62,6 +62,10 @@ func (s *server) read() error {
 		if q.Op != control.Supply { // which takes them over
 			err = errors.Join(err, closeFiles(files))
 		}
+		if q.Op == control.Settle {
+			s.settle(q)
+			continue
+		}
 		s.out.push(control.Report{Answer: control.Answered(q.Seq, err)})
 	}
 }
@@ -81,7 +85,7 @@ func (s *server) do(q control.Request, files []*os.File) error {
 	case control.Add:
 		return s.add(q, files)
 	case control.Watch:
-		return s.watch(q.Sandbox, files[0])
+		return s.watch(q.Sandbox, files)
 	case control.SetPolicy:
 		return s.setPolicy(q.Sandbox, q.Policy)
 	case control.Publish:
@@ -90,8 +94,7 @@ func (s *server) do(q control.Request, files []*os.File) error {
 		return s.supply(q.Sandbox, files)
 	case control.Remove:
 		s.remove(q.Sandbox)
-	case control.Ping:
-		s.settle()
+	case control.Ping, control.Settle:
 		s.tellOpen()
 	}
 	return nil
@@ -162,20 +165,44 @@ func (s *server) remove(id string) {
 	s.out.forget(id)
 }
 
-// settleSoon is how long an answer may wait for what was tried before the question.
-const settleSoon = 20 * time.Millisecond
+// How long an answer may wait for what was tried before the question: about one sandbox,
+// of which all may have to be known, and about all.
+const (
+	settleOne = 500 * time.Millisecond
+	settleAll = 20 * time.Millisecond
+)
 
-// behindPause is how long a sandbox that sends more than is read is not waited for again.
-const behindPause = time.Second
+// settle answers q when what the rules of namespaces told is recorded, or the time has come.
+// Other requests do not wait for that.
+func (s *server) settle(q control.Request) {
+	all, latest := s.recording(q.Sandbox), time.Now().Add(settleOne)
+	if q.Sandbox == "" {
+		latest = time.Now().Add(settleAll)
+	}
+	go func() {
+		for _, r := range all {
+			r.settle(latest)
+		}
+		s.out.push(control.Report{Answer: control.Answered(q.Seq, nil)})
+	}()
+}
 
-// settle returns when what sandboxes tried by links of their own is recorded, or soon.
-func (s *server) settle() {
-	latest := time.Now().Add(settleSoon)
-	for _, w := range s.watched {
-		if time.Since(w.behind) > behindPause { // all requests wait meanwhile
-			w.settle(latest)
+// recorder is a sandbox of which something may be told that has no record yet.
+type recorder interface{ settle(latest time.Time) }
+
+// recording is a sandbox, or all of them.
+func (s *server) recording(id string) (all []recorder) {
+	for of, b := range s.sandboxes {
+		if id == "" || id == of {
+			all = append(all, b)
 		}
 	}
+	for of, w := range s.watched {
+		if id == "" || id == of {
+			all = append(all, w)
+		}
+	}
+	return all
 }
 
 // tellOpen reports each number of connections that changed.

@@ -35,6 +35,11 @@ func (r Request) check() error {
 		if r.Sandbox != "" {
 			return fmt.Errorf("the operation %q is not about a sandbox", r.Op)
 		}
+	case Settle:
+		if r.Sandbox == "" {
+			break
+		}
+		fallthrough
 	case Add, Watch, SetPolicy, Publish, Supply, Remove:
 		if err := checkID(r.Sandbox); err != nil {
 			return err

@@ -44,6 +44,7 @@ var reports = []Report{
 	{Attempt: &proxy.Attempt{Sandbox: "abc", Name: "a.test", Asked: netip.MustParseAddrPort("198.18.0.9:443"), Verdict: proxy.Allowed, Begun: time.Unix(1700000000, 5).UTC(), Sent: 3}, Lost: 4},
 	{Attempt: &proxy.Attempt{Sandbox: "abc", Protocol: "udp", Asked: netip.MustParseAddrPort("9.9.9.9:53"), Address: netip.MustParseAddrPort("9.9.9.9:53"), Left: true, Verdict: proxy.Allowed, Begun: time.Unix(1700000000, 5).UTC()}},
 	{Attempt: &proxy.Attempt{Sandbox: "abc", Asked: netip.MustParseAddrPort("9.9.9.9:53"), Address: netip.MustParseAddrPort("9.9.9.9:53"), Left: true, Ended: true, Verdict: proxy.Allowed, Begun: time.Unix(1700000000, 5).UTC(), Sent: 3}},
+	{Attempt: &proxy.Attempt{Sandbox: "abc", Left: true, Ended: true, Verdict: proxy.Allowed, Begun: time.Unix(1700000000, 5).UTC(), Sent: 3, Skipped: 7}},
 	{Query: &dns.Query{Sandbox: "abc", Name: "A.test", Type: "A", Verdict: dns.Refused, Code: sbxerr.EgressDenied}},
 	{Arrival: &proxy.Arrival{Sandbox: "abc", Peer: netip.MustParseAddrPort("[::1]:4000"), Port: 8080, Verdict: proxy.Failed, Code: sbxerr.EgressDial, Begun: time.Unix(1700000000, 5).UTC(), Sent: 3}},
 	{Need: &Need{"abc"}},

@@ -21,19 +21,21 @@ const (
 	SetPolicy Op = "policy"
 	Publish   Op = "publish"
 	Supply    Op = "supply"
+	Settle    Op = "settle"
 	Remove    Op = "remove"
 	Ping      Op = "ping"
 )
 
 // Files is how many descriptors come with r. Those of Add are, in this order,
 // the TCP listener, the DNS socket, the DNS listener and the socket for strays;
-// that of Watch the last of these; those of Publish a listener for each of Ports.
+// those of Watch the sockets for what is refused, for what leaves and for the ends of that;
+// those of Publish a listener for each of Ports.
 func (r Request) Files() int {
 	switch r.Op {
 	case Add:
 		return 4
 	case Watch:
-		return 1
+		return 3
 	case Publish:
 		return len(r.Ports)
 	case Supply:
@@ -46,7 +48,7 @@ func (r Request) Files() int {
 type Request struct {
 	Seq     uint64 // of the Answer as well; never 0
 	Op      Op
-	Sandbox string                     `json:",omitempty"` // of all but Configure and Ping
+	Sandbox string                     `json:",omitempty"` // of all but Configure and Ping; Settle without it is about all
 	Policy  policy.Spec                `json:",omitzero"`  // of Add and SetPolicy
 	Names   map[policy.Name]netip.Addr `json:",omitempty"` // of Add: given before
 	Servers []netip.AddrPort           `json:",omitempty"` // of Configure
@@ -116,7 +118,7 @@ type Named struct {
 type Need struct{ Sandbox string }
 
 // Open says how many connections a sandbox has. It is told before the answer to
-// Ping if it changed.
+// Ping and Settle if it changed.
 type Open struct {
 	Sandbox     string
 	Connections int

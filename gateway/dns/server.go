@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"sync/atomic"
 	"time"
 
 	miekg "github.com/miekg/dns"
@@ -89,9 +88,7 @@ type Query struct {
 	Reason   string
 	Address  netip.Addr // of the pool, if answered
 	Duration time.Duration
-	// Skipped counts what was refused before this one by a limit alone and has no record:
-	// questions past the rate, and connections for which the gateway had no place.
-	Skipped uint64
+	Skipped  uint64 // questions before this one that have no record: see Observer
 	// Came is when the kernel took the question; zero: it is not known when.
 	Came time.Time
 }
@@ -99,6 +96,10 @@ type Query struct {
 // Observer is told of questions. It must not block.
 type Observer interface {
 	Queried(Query)
+	// Surplus is told of what a limit alone refused, of which there may be any number:
+	// questions past the rate, and connections for which the gateway had no place, without
+	// a name.
+	Surplus(Query)
 }
 
 // server answers one sandbox.
@@ -108,7 +109,6 @@ type server struct {
 	rate    *rate.Limiter
 	fresh   *rate.Limiter
 	pending chan struct{}
-	skipped atomic.Uint64
 }
 
 // The deadlines of a client over TCP.
@@ -154,7 +154,7 @@ func Serve(ctx context.Context, c Config, pc net.PacketConn, l net.Listener) err
 
 // ending is l, whose connections have places of their own among those of all sandboxes.
 func (s *server) ending(l net.Listener) ending {
-	return ending{l, s.ctx, hall.Connections.Room(), func() { s.skipped.Add(1) }}
+	return ending{l, s.ctx, hall.Connections.Room(), func() { s.surplus("", "", "limit of connections") }}
 }
 
 // stop ends servers whether they have begun or not. Their errors say only that.
@@ -208,7 +208,7 @@ func (s *server) ServeDNS(w miekg.ResponseWriter, q *miekg.Msg) {
 	reply.RecursionAvailable = true
 	size := ednsOf(q, reply)
 	if !s.rate.Allow() {
-		s.skipped.Add(1)
+		s.surplus(nameAsked(q.Question[0]), typeName(q.Question[0].Qtype), "limit of questions")
 		tell(reply, miekg.RcodeRefused, miekg.ExtendedErrorCodeProhibited, string(sbxerr.EgressBusy)+": too many questions; ask again later")
 	} else {
 		record := s.answer(q.Question[0], reply)
@@ -226,8 +226,15 @@ func (s *server) observe(record Query) {
 	if s.Observer == nil {
 		return
 	}
-	record.Sandbox, record.Skipped = s.Sandbox, s.skipped.Swap(0)
+	record.Sandbox = s.Sandbox
 	s.Observer.Queried(record)
+}
+
+// surplus tells of a question that rule refused, whatever it was.
+func (s *server) surplus(name, kind, rule string) {
+	if s.Observer != nil {
+		s.Observer.Surplus(Query{Sandbox: s.Sandbox, Name: name, Type: kind, Verdict: Refused, Rule: rule, Code: sbxerr.EgressBusy, Reason: "too many; ask again later"})
+	}
 }
 
 // ednsOf puts an OPT record into reply if q has one, and returns the bytes that

@@ -2,9 +2,6 @@ package stray
 
 import (
 	"fmt"
-	"math"
-
-	"golang.org/x/time/rate"
 
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
@@ -22,14 +19,23 @@ type Link struct {
 const (
 	ruleBridge   = "mode bridge"
 	ruleResolver = "network.bridge.dns" // of the daemon's configuration
+	ruleLimit    = "limit of connections"
 )
 
 func (l Link) judge(p nflog.Packet, a *proxy.Attempt) {
-	a.Rule, a.Left = ruleBridge, p.Passed
-	if !p.Passed {
+	a.Rule, a.Left = ruleBridge, p.Group == nflog.Passed
+	switch p.Group {
+	case nflog.Passed:
+		l.passed(p, a)
+	case nflog.Limited:
+		a.Rule, a.Code = ruleLimit, sbxerr.EgressBusy
+		a.Reason = refusal(p, a) + "the sandbox has as many connections as it may have at a time"
+	default:
 		l.refused(p, a)
-		return
 	}
+}
+
+func (l Link) passed(p nflog.Packet, a *proxy.Attempt) {
 	addr := p.Destination.Addr()
 	if own, err := l.Local(addr); own && err == nil { // public ones too: it is the host's rules that know them
 		a.Code, a.Reason = sbxerr.EgressDenied, refusal(p, a)+"the address is the host's own"
@@ -50,17 +56,7 @@ func (Link) refused(p nflog.Packet, a *proxy.Attempt) {
 	case special:
 		a.Rule, a.Reason = ruleBridge+": "+r.Prefix.String(), refusal(p, a)+r.Why
 	default:
-		a.Reason = refusal(p, a) + "there were more than 4096 connections, or it was not to leave by the sandbox's own link, with its own address"
-	}
-}
-
-// recordEnd tells how much it was that left, unless there is too much to tell.
-func (c Config) recordEnd(p nflog.Packet, most *rate.Limiter) {
-	if !most.Allow() {
-		return // without a pause: the kernel keeps each until it is read
-	}
-	if a := c.attempt(p, 0); a.Verdict == proxy.Allowed {
-		c.Recorder.Record(ended(a, p.Ended))
+		a.Reason = refusal(p, a) + "it was not to leave by the sandbox's own link, with its own address"
 	}
 }
 
@@ -74,16 +70,4 @@ func refusal(p nflog.Packet, a *proxy.Attempt) string {
 		target = a.Protocol + " to " + target
 	}
 	return fmt.Sprintf("%s is refused: ", target)
-}
-
-// ended is a with all that is known of it when it is over. It was tried when it began, by the
-// kernel's clock.
-func ended(a proxy.Attempt, f *nflog.Flow) proxy.Attempt {
-	a.Ended = true
-	a.Sent, a.Received = int64(min(f.Sent, math.MaxInt64)), int64(min(f.Received, math.MaxInt64))
-	a.After, a.Before = f.Begun, f.Begun
-	if !f.Begun.IsZero() {
-		a.Begun, a.Duration = f.Begun, max(0, f.Ended.Sub(f.Begun))
-	}
-	return a
 }

@@ -6,13 +6,10 @@
 package stray
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
-	"time"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/time/rate"
 
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
@@ -37,70 +34,6 @@ type Rules interface {
 type Gate struct {
 	Policy func() *policy.Policy // the one in force; asked for each packet
 	Names  proxy.Names
-}
-
-// How many packets of a sandbox are recorded: more than that is no attempt any more. The
-// rest is counted by the next record.
-const (
-	perSecond = 50 // sustained
-	burst     = 200
-)
-
-// endsBurst is how many ends are recorded at once: of all connections that a sandbox can
-// have open, which those that are closed and not forgotten yet are beside.
-const endsBurst = 4096
-
-// pause is how long nothing is read once there are too many, so that a flood takes next
-// to nothing from other sandboxes. The kernel counts what it has no room for.
-const pause = time.Millisecond
-
-// Serve records what r reads, which it closes, until ctx ends (the error is nil) or that
-// fails.
-func Serve(ctx context.Context, c Config, r *nflog.Reader) error {
-	defer r.Close()
-	stop := context.AfterFunc(ctx, func() { _ = r.Close() })
-	defer stop()
-	if err := c.record(r); ctx.Err() == nil {
-		return sbxerr.Wrap(sbxerr.Gateway, "stray.serve", err)
-	}
-	return nil
-}
-
-func (c Config) record(r *nflog.Reader) error {
-	var refused, passed lot
-	refused.most, passed.most = rate.NewLimiter(perSecond, burst), rate.NewLimiter(perSecond, burst)
-	ends := rate.NewLimiter(perSecond, endsBurst)
-	for {
-		p, err := r.Next()
-		if err != nil {
-			return err
-		}
-		if p.Ended != nil {
-			c.recordEnd(p, ends)
-			continue
-		}
-		of := &refused
-		if p.Passed {
-			of = &passed
-		}
-		of.skipped += p.Missed
-		switch {
-		case !p.Passed && !p.Opens: // the rest of what was cut
-		case of.most.Allow():
-			c.Recorder.Record(c.attempt(p, of.skipped))
-			of.skipped = 0
-		default:
-			of.skipped++
-			time.Sleep(pause)
-		}
-	}
-}
-
-// lot are the packets that had the same verdict: those that leave and those that are refused
-// are bounded by themselves, so that neither hides the other.
-type lot struct {
-	most    *rate.Limiter
-	skipped uint64
 }
 
 // attempt is the record of p. When it was sent is not known.

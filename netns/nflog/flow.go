@@ -30,17 +30,23 @@ const (
 
 // Flow is a connection or exchange by IPv4 that is over. What the kernel did not count is 0.
 type Flow struct {
-	Sent, Received uint64 // bytes, those of IP's and all other headers included
+	Protocol       byte           // IPPROTO_TCP and others
+	Destination    netip.AddrPort // without a port it is 0
+	Sent, Received uint64         // bytes, those of IP's and all other headers included
 	Begun, Ended   time.Time
 }
 
-// parseFlow reads what is known of a flow, and reports whether it is known where it led.
-func parseFlow(b []byte) (Packet, bool) {
-	p, f := Packet{Passed: true}, &Flow{}
-	for kind, value := range attributes(b) {
+// parseFlow reads one message, and reports whether it is about a flow of which it is known
+// where it led.
+func parseFlow(b []byte) (f Flow, ok bool) {
+	data, ok := body(b, msgForgotten)
+	if !ok {
+		return Flow{}, false
+	}
+	for kind, value := range attributes(data[4:]) {
 		switch kind {
 		case ctTuple:
-			p.readTuple(value)
+			f.readTuple(value)
 		case ctSent:
 			f.Sent = number(value, countBytes)
 		case ctReceived:
@@ -49,12 +55,11 @@ func parseFlow(b []byte) (Packet, bool) {
 			f.Begun, f.Ended = at(number(value, timeBegun)), at(number(value, timeEnded))
 		}
 	}
-	p.Ended = f
-	return p, p.Destination.IsValid()
+	return f, f.Destination.IsValid()
 }
 
 // readTuple takes where a flow led.
-func (p *Packet) readTuple(b []byte) {
+func (f *Flow) readTuple(b []byte) {
 	var to netip.Addr
 	var port uint16
 	for part, nested := range attributes(b) {
@@ -63,13 +68,13 @@ func (p *Packet) readTuple(b []byte) {
 			case part == tupleIP && kind == ipTarget && len(value) == 4:
 				to, _ = netip.AddrFromSlice(value)
 			case part == tupleProto && kind == protoNumber && len(value) == 1:
-				p.Protocol = value[0]
+				f.Protocol = value[0]
 			case part == tupleProto && kind == protoTarget && len(value) == 2:
 				port = binary.BigEndian.Uint16(value)
 			}
 		}
 	}
-	p.Destination = netip.AddrPortFrom(to, port)
+	f.Destination = netip.AddrPortFrom(to, port)
 }
 
 // number is that of one kind among the attributes in b, 0 if it is not there.

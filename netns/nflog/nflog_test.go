@@ -50,21 +50,9 @@ func TestPacketIsRead(t *testing.T) {
 	}
 }
 
-func TestMissedPacketsAreCounted(t *testing.T) {
-	var c count
-	for i, step := range []struct {
-		seq  uint32
-		want uint64
-	}{{7, 0}, {8, 0}, {11, 2}, {0xffffffff, 0xffffffff - 12}, {0, 0}, {2, 1}} { // the first one says nothing about those before
-		if got := c.missed(step.seq); got != step.want {
-			t.Errorf("step %d: %d are missed; want %d", i, got, step.want)
-		}
-	}
-}
-
 // message is one of the kernel's, of a packet that was logged to group.
-func message(group, seq byte, packet []byte) []byte {
-	b := append([]byte{0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, group, 8, 0, 12, 0, 0, 0, 0, seq}, byte(4+len(packet)), 0, 9, 0)
+func message(group Group, packet []byte) []byte {
+	b := append([]byte{0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, byte(group)}, byte(4+len(packet)), 0, 9, 0)
 	b = append(b, packet...)
 	for len(b)%4 != 0 {
 		b = append(b, 0)
@@ -73,28 +61,26 @@ func message(group, seq byte, packet []byte) []byte {
 	return b
 }
 
-// What was let out is told from what was refused, and each has numbers of its own.
+// Which rule told of a packet is its group alone.
 func TestGroups(t *testing.T) {
-	var r Reader
-	for i, step := range []struct {
-		group, seq byte
-		passed     bool
-		missed     uint64
-	}{{Refused, 5, false, 0}, {Passed, 9, true, 0}, {Refused, 6, false, 0}, {Passed, 12, true, 2}, {Refused, 8, false, 1}} {
-		p, ok := r.parse(message(step.group, step.seq, header(4, unix.IPPROTO_UDP, 53, 0)))
-		if !ok || p.Passed != step.passed || p.Missed != step.missed || p.Destination.Port() != 53 {
-			t.Errorf("step %d: %+v, %t; want %+v", i, p, ok, step)
+	for _, group := range []Group{Refused, Passed, Limited} {
+		b := message(group, header(4, unix.IPPROTO_UDP, 53, 0))
+		if p, ok := parsePacket(b); !ok || p.Group != group || p.Destination.Port() != 53 {
+			t.Errorf("group %d: %+v, %t", group, p, ok)
+		}
+		if f, ok := parseFlow(b); ok {
+			t.Errorf("group %d: it is the flow %+v", group, f)
 		}
 	}
 }
 
 // The bytes may be anything: nothing of them may be more than wrong.
 func FuzzParse(f *testing.F) {
-	f.Add(message(Passed, 7, header(6, unix.IPPROTO_UDP, 53, 0)))
+	f.Add(message(Passed, header(6, unix.IPPROTO_UDP, 53, 0)))
 	f.Add(append([]byte{200, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 1, 100, 0, 9, 0}, header(4, unix.IPPROTO_TCP, 80, 2)...))
 	f.Fuzz(func(_ *testing.T, b []byte) {
-		var r Reader
-		r.parse(b)
+		parsePacket(b)
+		parseFlow(b)
 		var p Packet
 		p.read(b)
 	})

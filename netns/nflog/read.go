@@ -13,50 +13,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The groups that rules log to.
+// Group is one that rules log to.
+type Group uint16
+
+// The groups.
 const (
-	Refused = 1 // what goes nowhere
-	Passed  = 2 // the first packet of what leaves, in the mode bridge
+	Refused Group = 1 // what goes nowhere
+	Passed  Group = 2 // the first packet of what leaves, in the mode bridge
+	Limited Group = 3 // what would leave there, but there are too many connections
 )
 
 const msgPacket = unix.NFNL_SUBSYS_ULOG << 8 // NFULNL_MSG_PACKET
 
-// The attributes of a packet's message, NFULA_ of linux/netfilter/nfnetlink_log.h.
-const (
-	attrPayload = 9
-	attrSeq     = 12
-)
+const attrPayload = 9 // NFULA_PAYLOAD of linux/netfilter/nfnetlink_log.h
 
-// Packet is what is known of one that a rule logged, or of all of a flow when it is over.
+// Packet is what is known of one that a rule logged.
 type Packet struct {
+	Group       Group
 	Protocol    byte           // IPPROTO_TCP and others
 	Destination netip.AddrPort // without a port it is 0
 	// Opens tells that it is the first one of a connection. All of protocols without
 	// connections do.
-	Opens  bool
-	Passed bool  // the rules let it out; else they refused it
-	Ended  *Flow // of what is no packet: the end of what was let out
-	// Missed is how many packets of its group before it are not known of: nobody read them
-	// in time.
-	Missed uint64
+	Opens bool
 	// Read is a time at which it waited to be read: it was sent before, and whoever finds
 	// that nothing waits does so later.
 	Read time.Time
 }
 
-// Reader reads packets. One goroutine uses it; Close may be called by others.
+// Reader reads what is told on a socket: packets or flows. One goroutine uses Next or
+// NextFlow, and one Missed; the others may be called by any.
 type Reader struct {
-	file            *os.File
-	raw             syscall.RawConn
-	buf             [4096]byte
-	refused, passed count
-	busy            atomic.Bool // with something that was taken from the socket
-}
-
-// count finds gaps in the numbers of a group's packets.
-type count struct {
-	next uint32 // number of the packet to come
-	any  bool   // one came already
+	file  *os.File
+	raw   syscall.RawConn
+	buf   [4096]byte
+	known uint32      // messages without room that Missed told of
+	busy  atomic.Bool // with something that was taken from the socket
 }
 
 // NewReader reads from a copy of a socket that packets are logged to, in whatever process it is.
@@ -69,7 +60,10 @@ func NewReader(socket *os.File) (*Reader, error) {
 		return nil, errors.Join(os.NewSyscallError("have the socket for logged packets not block", err), unix.Close(fd))
 	}
 	r := &Reader{file: os.NewFile(uintptr(fd), socket.Name())}
-	if r.raw, err = r.file.SyscallConn(); err != nil {
+	if r.raw, err = r.file.SyscallConn(); err == nil {
+		r.known, err = r.dropped() // by an earlier reader
+	}
+	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
@@ -85,11 +79,42 @@ func (r *Reader) Next() (Packet, error) {
 		if err != nil {
 			return Packet{}, err
 		}
-		if p, ok := r.parse(r.buf[:n]); ok {
+		if p, ok := parsePacket(r.buf[:n]); ok {
 			p.Read = at
 			return p, nil
 		}
 	}
+}
+
+// NextFlow waits for a flow to be over, until r is closed, which is an error.
+func (r *Reader) NextFlow() (Flow, error) {
+	for {
+		n, _, err := r.receive()
+		if err != nil {
+			return Flow{}, err
+		}
+		if f, ok := parseFlow(r.buf[:n]); ok {
+			return f, nil
+		}
+	}
+}
+
+// Missed counts the packets for which there was no room, since it was called before, or the
+// reader began. It is 0 when r is closed.
+func (r *Reader) Missed() uint64 {
+	now, err := r.dropped()
+	if err != nil {
+		return 0
+	}
+	missed := now - r.known
+	r.known = now
+	return uint64(missed)
+}
+
+// dropped counts the messages for which the socket had no room, since it was opened.
+func (r *Reader) dropped() (n uint32, err error) {
+	inner := r.raw.Control(func(fd uintptr) { n, err = drops(int(fd)) })
+	return n, errors.Join(inner, err)
 }
 
 // receive waits for a message of the kernel, and takes it, which at that time waited. It
@@ -111,45 +136,29 @@ func (r *Reader) receive() (n int, at time.Time, err error) {
 	return n, at, cmp.Or(inner, err)
 }
 
-// parse reads one message. The kernel makes one for each packet.
-func (r *Reader) parse(b []byte) (Packet, bool) {
+// body is what follows the header of the kernel's message in b, which begins with a struct
+// nfgenmsg, if it is of that type. The kernel sends each by itself.
+func body(b []byte, kind uint16) ([]byte, bool) {
 	messages, err := syscall.ParseNetlinkMessage(b)
-	if err != nil || len(messages) == 0 || len(messages[0].Data) < 4 {
+	if err != nil || len(messages) == 0 || messages[0].Header.Type != kind || len(messages[0].Data) < 4 {
+		return nil, false
+	}
+	return messages[0].Data, true
+}
+
+// parsePacket reads one message, and reports whether it is about a packet.
+func parsePacket(b []byte) (p Packet, ok bool) {
+	data, ok := body(b, msgPacket)
+	if !ok {
 		return Packet{}, false
 	}
-	switch messages[0].Header.Type {
-	case msgForgotten:
-		return parseFlow(messages[0].Data[4:])
-	case msgPacket:
-	default:
-		return Packet{}, false
-	}
-	head, rest := messages[0].Data[:4], messages[0].Data[4:] // a struct nfgenmsg, which ends with the group
-	p := Packet{Passed: binary.BigEndian.Uint16(head[2:]) == Passed}
-	of := &r.refused
-	if p.Passed {
-		of = &r.passed
-	}
-	ok := false
-	for kind, value := range attributes(rest) {
-		switch {
-		case kind == attrSeq && len(value) == 4:
-			p.Missed = of.missed(binary.BigEndian.Uint32(value))
-		case kind == attrPayload:
+	ok, p.Group = false, Group(binary.BigEndian.Uint16(data[2:]))
+	for kind, value := range attributes(data[4:]) {
+		if kind == attrPayload {
 			ok = p.read(value)
 		}
 	}
 	return p, ok
-}
-
-// missed counts the packets between the one before and that with the number seq.
-func (c *count) missed(seq uint32) uint64 {
-	gap := seq - c.next
-	if !c.any {
-		gap = 0
-	}
-	c.next, c.any = seq+1, true
-	return uint64(gap)
 }
 
 // attributes goes through those of a message (netlink(7)): their types, without what says

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
+	"slices"
 
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/dns"
@@ -49,16 +51,15 @@ func (g *Gateway) View(id string) (View, bool) {
 }
 
 // Heard reports whether nothing waits to be read of what the rules of a sandbox's
-// namespace refused. It is false where that cannot be told.
+// namespace tell. It is false where that is not known.
 func (g *Gateway) Heard(id string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e := g.sandboxes[id]
-	if e == nil || e.strays == nil {
-		return false
-	}
-	waiting, err := nflog.Waiting(e.strays)
-	return !waiting && err == nil
+	return e != nil && len(e.told) > 0 && !slices.ContainsFunc(e.told, func(f *os.File) bool {
+		waiting, err := nflog.Waiting(f)
+		return waiting || err != nil
+	})
 }
 
 // outageLocked is why no sandbox is served.
@@ -82,16 +83,17 @@ func (g *Gateway) brokenBy(id string, err error) {
 	}
 }
 
-// Refresh returns when the gateway has told all that happened before, or ctx ends.
+// Refresh returns when the gateway has told all that happened to a sandbox before, or ctx
+// ends; of all sandboxes, for an empty id, it is all but what one that floods sent last.
 // Without a process there is nothing to tell: what it did not tell is lost.
-func (g *Gateway) Refresh(ctx context.Context) error {
+func (g *Gateway) Refresh(ctx context.Context, id string) error {
 	const op = "egress.refresh"
 	l := g.current()
 	if l == nil {
 		return nil
 	}
 	answered := make(chan error, 1)
-	go func() { answered <- l.ask(control.Request{Op: control.Ping}) }() // which may take longer than ctx lasts
+	go func() { answered <- l.ask(control.Request{Op: control.Settle, Sandbox: id}) }() // which may take longer than ctx lasts
 	select {
 	case err := <-answered:
 		return sbxerr.Wrap(sbxerr.Gateway, op, err)
@@ -145,7 +147,7 @@ func (g *Gateway) count(id string, change func(*Counters)) bool {
 func (g *Gateway) attempted(a proxy.Attempt, lost uint64) {
 	ours := g.count(a.Sandbox, func(c *Counters) {
 		switch {
-		case a.Ended: // it was counted when it began
+		case a.Ended: // it was counted when it began, and so were those without a record
 		case a.Verdict == proxy.Refused:
 			add(&c.Refused, 1)
 		case a.Verdict == proxy.Failed || !a.Address.IsValid():
@@ -153,9 +155,11 @@ func (g *Gateway) attempted(a proxy.Attempt, lost uint64) {
 		default:
 			add(&c.Allowed, 1)
 		}
-		if a.Left {
+		switch {
+		case a.Ended:
+		case a.Left:
 			add(&c.Allowed, a.Skipped)
-		} else {
+		default:
 			add(&c.Refused, a.Skipped)
 		}
 		add(&c.Sent, uint64(a.Sent))

@@ -93,7 +93,7 @@ type entry struct {
 	names     map[policy.Name]netip.Addr
 	taken     map[netip.Addr]bool // the values of names
 	files     []*os.File          // in the order of op; nil: nothing gets out
-	strays    *os.File            // one of them
+	told      []*os.File          // those of them that tell of what is tried
 	end       func() error        // see Watched
 	op        control.Op          // by which a process gets files: Add, or Watch, of which nothing goes through it
 	counters  Counters
@@ -131,7 +131,7 @@ func (g *Gateway) Add(ctx context.Context, s Sandbox, by netns.Sockets) error {
 	const op = "egress.add"
 	e := &entry{
 		policy: s.Policy, names: maps.Clone(s.Names), taken: map[netip.Addr]bool{}, counters: s.Before,
-		files: []*os.File{by.TCP, by.DNSPacket, by.DNSStream, by.Strays}, strays: by.Strays, op: control.Add,
+		files: []*os.File{by.TCP, by.DNSPacket, by.DNSStream, by.Strays}, told: []*os.File{by.Strays}, op: control.Add,
 	}
 	if err := e.check(); err != nil {
 		return errors.Join(err, e.close())
@@ -143,17 +143,19 @@ func (g *Gateway) Add(ctx context.Context, s Sandbox, by netns.Sockets) error {
 type Watched struct {
 	ID     string
 	Before Counters // what it did before a restart of the daemon
-	Strays *os.File // tells what it sends
+	By     netns.Overheard
 	// End has all of that told which is not over yet, and nothing of it goes on then. Remove
 	// calls it; Close does not, as sandboxes may outlive the daemon.
 	End func() error
 }
 
 // Watch records what a sandbox of the mode bridge sends. Nothing of it goes through the
-// gateway: without one, it is only not recorded. The socket is taken over, as those of Add
+// gateway: without one, it is only not recorded. The sockets are taken over, as those of Add
 // are.
 func (g *Gateway) Watch(ctx context.Context, w Watched) error {
-	e := &entry{counters: w.Before, files: []*os.File{w.Strays}, strays: w.Strays, end: w.End, op: control.Watch}
+	e := &entry{
+		counters: w.Before, files: []*os.File{w.By.Refused, w.By.Passed, w.By.Ended}, told: []*os.File{w.By.Refused, w.By.Passed}, end: w.End, op: control.Watch,
+	}
 	return g.admit(ctx, "egress.watch", w.ID, e)
 }
 

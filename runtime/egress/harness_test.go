@@ -164,7 +164,7 @@ func (w *world) allow(names ...string) policy.Spec {
 
 // exact are the counters of a sandbox as they are now.
 func (w *world) exact(t testing.TB, id string) (Counters, error) {
-	err := w.Refresh(t.Context())
+	err := w.Refresh(t.Context(), "")
 	got, _ := w.View(id)
 	return got.Counters, err
 }

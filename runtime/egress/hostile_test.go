@@ -118,7 +118,7 @@ func TestHostileSilence(t *testing.T) {
 // Whoever wants to know the counters waits no longer than it wants to.
 func TestHostileSilenceRefresh(t *testing.T) {
 	g := New(Options{})
-	if err := g.Refresh(t.Context()); err != nil {
+	if err := g.Refresh(t.Context(), "one"); err != nil {
 		t.Errorf("without a process: %v", err)
 	}
 	h := newHostile(t, g)
@@ -127,14 +127,14 @@ func TestHostileSilenceRefresh(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	begun := time.Now()
-	if err := g.Refresh(ctx); sbxerr.Of(err) != sbxerr.Gateway || !errors.Is(err, context.DeadlineExceeded) {
+	if err := g.Refresh(ctx, "one"); sbxerr.Of(err) != sbxerr.Gateway || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
 	if took := time.Since(begun); took > 5*time.Second {
 		t.Errorf("that took %v", took)
 	}
 	h.giveUp(errors.New("it was enough"))
-	if err := g.Refresh(t.Context()); sbxerr.Of(err) != sbxerr.Gateway {
+	if err := g.Refresh(t.Context(), "one"); sbxerr.Of(err) != sbxerr.Gateway {
 		t.Errorf("of one that is gone: %v", err)
 	}
 }

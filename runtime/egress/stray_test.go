@@ -11,7 +11,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/gateway/control"
+	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -78,19 +81,49 @@ func TestStraysFlood(t *testing.T) {
 	begun := time.Now()
 	b.send(t, netip.AddrPortFrom(addr, 443), many)
 	until(t, "nothing to be heard of", func() bool { return w.Heard("one") })
-	time.Sleep(100 * time.Millisecond) // there is room for a record again
-	b.send(t, netip.AddrPortFrom(addr, 444), 1)
-	until(t, "the last record", func() bool {
-		records, _ := w.seen.strays()
-		return records[len(records)-1].Asked.Port() == 444
-	})
-	records, skipped := w.seen.strays()
+	var records []proxy.Attempt
+	var skipped uint64
+	until(t, "the record of the last one", func() bool { records, skipped = w.seen.strays(); return uint64(len(records))+skipped >= many })
 	most := 200 + 50*int(time.Since(begun)/time.Second+2)
-	if uint64(len(records))+skipped != many+1 || len(records) > most {
-		t.Errorf("%d records, at most %d, and %d without one; want %d together", len(records), most, skipped, many+1)
+	if uint64(len(records))+skipped != many || len(records) > most {
+		t.Errorf("%d records, at most %d, and %d without one; want %d together", len(records), most, skipped, many)
 	}
-	if v, _ := w.View("one"); v.Counters.Refused != many+1 {
+	if v, _ := w.View("one"); v.Counters.Refused != many {
 		t.Errorf("counted %+v", v.Counters)
+	}
+	b.send(t, netip.AddrPortFrom(addr, 444), 3)
+	if err := w.Refresh(t.Context(), "one"); err != nil {
+		t.Fatal(err)
+	}
+	if v, _ := w.View("one"); v.Counters.Refused != many+3 {
+		t.Errorf("when it is asked for, %+v are counted", v.Counters)
+	}
+}
+
+// Questions past the rate are counted, also when none follows them.
+func TestQuestionsFlood(t *testing.T) {
+	w := newWorld(t, fast)
+	b := w.add(t, Sandbox{ID: "one", Policy: w.allow("web.example")})
+	const many = 1500
+	begun, refused := time.Now(), 0
+	for range many {
+		if _, rcode := b.lookup(t, "web.example"); rcode != 0 {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Fatalf("in %v none of them was too many", time.Since(begun))
+	}
+	if err := w.Refresh(t.Context(), "one"); err != nil {
+		t.Fatal(err)
+	}
+	if v, _ := w.View("one"); v.Counters.Denied != uint64(refused) || v.Counters.Answered != uint64(many-refused) || v.Counters.Lost != 0 {
+		t.Errorf("counted %+v, want %d refused of %d", v.Counters, refused, many)
+	}
+	w.seen.mu.Lock()
+	defer w.seen.mu.Unlock()
+	if q := w.seen.queries[len(w.seen.queries)-1]; q.Verdict != dns.Refused || q.Name != "web.example" || q.Rule != "limit of questions" {
+		t.Errorf("the last record is %+v", q)
 	}
 }
 
@@ -99,6 +132,17 @@ func TestStraysFlood(t *testing.T) {
 func TestWatch(t *testing.T) {
 	w := newWorld(t, fast)
 	b, sockets := newBox(t)
+	if err := sockets.Close(); err != nil { // it is no gate
+		t.Fatal(err)
+	}
+	var by *netns.Overheard
+	b.Do(func() {
+		var err error
+		if by, err = netns.OpenOverheard(); err != nil {
+			t.Error(err)
+			by = &netns.Overheard{}
+		}
+	})
 	out := netip.MustParseAddrPort("9.9.9.9:443")
 	b.Do(func() {
 		for _, line := range []string{"ip route add local 9.9.9.9 dev lo", "iptables -w -A OUTPUT -p udp -d 9.9.9.9 -j NFLOG --nflog-group 2"} {
@@ -108,11 +152,7 @@ func TestWatch(t *testing.T) {
 			}
 		}
 	})
-	strays, ended := sockets.Strays, false
-	sockets.Strays = nil
-	if err := sockets.Close(); err != nil {
-		t.Fatal(err)
-	}
+	ended := false
 	end := func() error { // keeps nobody waiting for what others ask for
 		ended = true
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -122,7 +162,7 @@ func TestWatch(t *testing.T) {
 		}
 		return nil
 	}
-	if err := w.Watch(t.Context(), Watched{ID: "one", Before: Counters{Allowed: 10}, Strays: strays, End: end}); err != nil {
+	if err := w.Watch(t.Context(), Watched{ID: "one", Before: Counters{Allowed: 10}, By: *by, End: end}); err != nil {
 		t.Fatal(err)
 	}
 	b.send(t, out, 1)
@@ -145,7 +185,7 @@ func TestWatch(t *testing.T) {
 	}
 	for i := range uint64(20) { // what is asked for is there at once
 		b.send(t, out, 1)
-		if err := w.Refresh(t.Context()); err != nil {
+		if err := w.Refresh(t.Context(), "one"); err != nil {
 			t.Fatal(err)
 		}
 		if v, _ := w.View("one"); v.Counters.Allowed != 13+i {
@@ -157,5 +197,15 @@ func TestWatch(t *testing.T) {
 	}
 	if _, there := w.View("one"); there || !ended {
 		t.Error("it is there after it was removed")
+	}
+}
+
+// The sum of many ends adds bytes, and no attempts: each was counted when it left.
+func TestSumOfEnds(t *testing.T) {
+	g := New(Options{})
+	g.sandboxes["one"] = &entry{}
+	g.event(control.Report{Attempt: &proxy.Attempt{Sandbox: "one", Left: true, Ended: true, Verdict: proxy.Allowed, Sent: 5, Received: 6, Skipped: 3}})
+	if v, _ := g.View("one"); v.Counters != (Counters{Sent: 5, Received: 6}) {
+		t.Errorf("counted %+v", v.Counters)
 	}
 }

@@ -1,7 +1,6 @@
 package traffic
 
 import (
-	"cmp"
 	"net/netip"
 	"time"
 
@@ -21,7 +20,7 @@ const (
 	Linked     Kind = "link"    // a connection to another sandbox
 	Inbound    Kind = "inbound" // a connection from outside to a published port
 	Packet     Kind = "packet"  // of another protocol than TCP, which no gateway carries; the first of an exchange
-	End        Kind = "end"     // no attempt: how much one was that left in the mode bridge, and how long
+	End        Kind = "end"     // no attempt: how much one was that left in the mode bridge, and how long; or how much many were
 	Gap        Kind = "gap"     // no attempt: entries that were here are no longer kept
 )
 
@@ -46,7 +45,7 @@ type Entry struct {
 	Sent     int64         `json:"sent,omitempty"` // bytes from the sandbox
 	Received int64         `json:"received,omitempty"`
 	Duration time.Duration `json:"duration"`
-	Skipped  uint64        `json:"skipped,omitempty"` // attempts before this one that have no entry: a limit ended them at once, or they left as well
+	Skipped  uint64        `json:"skipped,omitempty"` // attempts before this one that have no entry; of an end without an address, the ends that it is the sum of
 }
 
 func entryOfAttempt(a proxy.Attempt) Entry {
@@ -74,7 +73,10 @@ func entryOfAttempt(a proxy.Attempt) Entry {
 		e.Kind, e.Type = Packet, a.Protocol
 	}
 	if a.Ended {
-		e.Kind, e.Type = End, cmp.Or(a.Protocol, "tcp")
+		e.Kind = End
+	}
+	if a.Ended && a.Protocol == "" && a.Asked.IsValid() {
+		e.Type = "tcp"
 	}
 	if address.IsValid() {
 		e.Address = address.Addr().String()

@@ -88,6 +88,17 @@ func TestEntries(t *testing.T) {
 	}
 }
 
+// The end of a connection says that it was TCP; the sum of many says nothing of the kind.
+func TestEndsHaveTypes(t *testing.T) {
+	to := netip.MustParseAddrPort("9.9.9.9:53")
+	for want, a := range map[string]proxy.Attempt{"tcp": {Asked: to, Address: to}, "udp": {Asked: to, Address: to, Protocol: "udp"}, "": {Skipped: 3}} {
+		a.Left, a.Ended, a.Verdict = true, true, proxy.Allowed
+		if e := entryOfAttempt(a); e.Kind != End || e.Type != want || (e.Address == "") != (want == "") || !e.carried() {
+			t.Errorf("%q: %+v", want, e)
+		}
+	}
+}
+
 // Of what left through a proxy, that one's address says nothing of the destination.
 func TestProxied(t *testing.T) {
 	named := attempt("x.example", 5)

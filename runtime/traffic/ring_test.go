@@ -272,7 +272,7 @@ func TestCounts(t *testing.T) {
 		to := netip.MustParseAddrPort("9.9.9.9:53")
 		l.Attempted(proxy.Attempt{Sandbox: "a", Protocol: "udp", Asked: to, Address: to, Left: true, Verdict: verdict, Skipped: 2})
 	}
-	l.Attempted(proxy.Attempt{Sandbox: "a", Left: true, Ended: true, Verdict: proxy.Allowed, Sent: 4})
+	l.Attempted(proxy.Attempt{Sandbox: "a", Left: true, Ended: true, Verdict: proxy.Allowed, Sent: 4, Skipped: 9}) // the sum of nine
 	want := Counts{Allowed: 7, Refused: 6, Failed: 2, Sent: 24, Received: 8, Answered: 1, Denied: 7}
 	wantCounts(t, l, want, "at first")
 	carried, rest := filepath.Join(dir, "a", "carried"), filepath.Join(dir, "a", "traffic")

@@ -2,6 +2,7 @@ package network
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -107,6 +108,82 @@ func TestBridgeCounts(t *testing.T) {
 	}
 	if sent != result.Egress.Sent || received != result.Egress.Received {
 		t.Errorf("the entries come to %d and %d bytes, the result to %+v", sent, received, result.Egress)
+	}
+}
+
+// However much it is, all of it is counted, and what is too much is told as such.
+func TestBridgeFloodIsCounted(t *testing.T) {
+	h := newHouse(t)
+	var ended struct {
+		Result struct {
+			Stdout string
+			Egress struct {
+				Allowed, Refused, Lost int64
+				Sent                   int64 `json:"sent_bytes"`
+				Received               int64 `json:"received_bytes"`
+			}
+		}
+	}
+	s := sandbox{strings.TrimSpace(h.daemon.Run(t, "run", "-d", "--network", "bridge", "--workspace", clientDir(t)+":ro", "--", "sh", "-c",
+		"cd /workspace; sleep 1; ./client flood "+public+":5432 5000; ./client flood "+private+":5432 3000; ./client flood '["+publicV6+"]:5432' 2000").Stdout), h.daemon}
+	h.reaches(t, s, "udp "+public+":5432")
+	h.daemon.Run(t, "wait", "--json", s.id).JSON(t, &ended)
+	said := strings.Fields(strings.ReplaceAll(h.daemon.Run(t, "logs", s.id).Stdout, "\n", " "))
+	if len(said) != 12 {
+		t.Fatalf("the client said %q", said)
+	}
+	var refused [3]int64
+	for i := range refused {
+		n, err := strconv.ParseInt(said[4*i], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused[i] = n
+	}
+	if refused[0] < 200 || refused[1] != 3000 || refused[2] != 2000 {
+		t.Errorf("refused were %d", refused)
+	}
+	left := 5000 - refused[0]
+	const each = 20 + 8 + int64(len("ping\n"))
+	if c := ended.Result.Egress; c.Allowed > left || c.Allowed < left-500 || c.Refused != refused[0]+refused[1]+refused[2] || c.Lost != 0 || c.Sent != left*each || c.Received != left*each {
+		t.Errorf("of %d that left, some from a port that another had, and %v that did not the result has %+v", left, refused, c)
+	}
+	if !slices.ContainsFunc(traffic(t, s), func(e entry) bool {
+		return e.Kind == "packet" && e.Verdict == "refused" && e.Address == public && e.Rule == "limit of connections" && e.Code == "SBX-706"
+	}) {
+		t.Error("nothing is told as too much")
+	}
+}
+
+// What is tried where nothing leads anywhere is counted.
+func TestNoneIsCounted(t *testing.T) {
+	type counters struct{ Allowed, Refused int64 }
+	s := create(t, "--network", "none") // outside each attempt arrives: see TestNotAllowed
+	var detail struct{ Egress *counters }
+	s.of.Run(t, "inspect", s.id).JSON(t, &detail)
+	if detail.Egress != nil {
+		t.Errorf("nothing was tried, and counted is %+v", detail.Egress)
+	}
+	s.script(t, "./client echo "+public+":5432; ./client echo '["+publicV6+"]:5432'; ./client flood "+public+":5432 100; ./client echo 127.0.0.1:4000; true")
+	type network struct {
+		ID      string `json:"sandbox_id"`
+		Network string
+		Egress  counters
+	}
+	var stats struct{ Networks []network }
+	s.of.Run(t, "inspect", s.id).JSON(t, &detail)
+	s.of.Run(t, "stats", "--json").JSON(t, &stats)
+	want := counters{Refused: 102}
+	if detail.Egress == nil || *detail.Egress != want {
+		t.Errorf("inspect has %+v, want %+v", detail.Egress, want)
+	}
+	if !slices.Contains(stats.Networks, network{s.id, "none", want}) {
+		t.Errorf("stats have %+v", stats)
+	}
+	var result struct{ Egress *counters }
+	daemon.Run(t, "run", "--json", "--workspace", clientDir(t)+":ro", "--", "sh", "-c", "/workspace/client flood "+public+":5432 7").JSON(t, &result)
+	if result.Egress == nil || *result.Egress != (counters{Refused: 7}) {
+		t.Errorf("the result has %+v", result.Egress)
 	}
 }
 

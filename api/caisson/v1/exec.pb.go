@@ -1495,7 +1495,9 @@ type Result struct {
 	StderrBytes  int64                  `protobuf:"varint,8,opt,name=stderr_bytes,json=stderrBytes,proto3" json:"stderr_bytes,omitempty"`
 	Truncated    bool                   `protobuf:"varint,9,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	Duration     *durationpb.Duration   `protobuf:"bytes,10,opt,name=duration,proto3" json:"duration,omitempty"` // of the command
-	Cpu          *durationpb.Duration   `protobuf:"bytes,11,opt,name=cpu,proto3" json:"cpu,omitempty"`           // user and system, all processes
+	// User and system: all of it of a sandbox that is for this command alone, or of a command
+	// with limits of its own; else that of the command and the processes that it waited for.
+	Cpu *durationpb.Duration `protobuf:"bytes,11,opt,name=cpu,proto3" json:"cpu,omitempty"`
 	// Of the whole sandbox, or of a command with limits of its own. Absent where it is not
 	// counted, as of other commands of a session.
 	PeakMemoryBytes     *int64 `protobuf:"varint,12,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3,oneof" json:"peak_memory_bytes,omitempty"`
@@ -1511,7 +1513,7 @@ type Result struct {
 	Warnings  []string `protobuf:"bytes,19,rep,name=warnings,proto3" json:"warnings,omitempty"`           // what was clamped or reported, e.g. an rlimit
 	ExecId    string   `protobuf:"bytes,20,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // of the command in the sandbox
 	Remaining int64    `protobuf:"varint,21,opt,name=remaining,proto3" json:"remaining,omitempty"`        // processes that went on running in the sandbox, by PID 1's word
-	// Of the sandbox so far; absent without a network. After Run it is complete. After
+	// Of the sandbox so far; absent in the mode none when nothing was tried. After Run it is complete. After
 	// a command of a session it is what was told by then: connections that are over
 	// some milliseconds after their end, open ones every two seconds.
 	Egress        *Egress  `protobuf:"bytes,22,opt,name=egress,proto3" json:"egress,omitempty"`
@@ -1765,7 +1767,8 @@ func (x *Learned) GetWarnings() []string {
 }
 
 // Egress counts what went through the gateway for one sandbox. In the mode bridge allowed
-// counts what left, refused what did not; the bytes are those of what is over.
+// counts what left, refused what did not; the bytes are those of what is over. In the mode
+// none refused alone counts: after Run, and in Inspect and Stats.
 type Egress struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Open            int64                  `protobuf:"varint,1,opt,name=open,proto3" json:"open,omitempty"` // connections now

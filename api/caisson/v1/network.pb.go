@@ -588,7 +588,7 @@ type TrafficResponse struct {
 	SentBytes     int64                `protobuf:"varint,11,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"` // in the mode bridge: of an end, with all headers
 	ReceivedBytes int64                `protobuf:"varint,12,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
 	Duration      *durationpb.Duration `protobuf:"bytes,13,opt,name=duration,proto3" json:"duration,omitempty"`
-	Skipped       uint64               `protobuf:"varint,14,opt,name=skipped,proto3" json:"skipped,omitempty"` // attempts before this one that have no record: a limit ended them at once, or they left as well
+	Skipped       uint64               `protobuf:"varint,14,opt,name=skipped,proto3" json:"skipped,omitempty"` // attempts before this one that have no record; of an end without an address, the ends that it is the sum of
 	Peer          string               `protobuf:"bytes,15,opt,name=peer,proto3" json:"peer,omitempty"`        // of inbound: the address and port that it came from
 	Exec          string               `protobuf:"bytes,16,opt,name=exec,proto3" json:"exec,omitempty"`        // ID of the command that tried it; empty where that is not certain
 	SandboxId     string               `protobuf:"bytes,17,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`

@@ -2035,7 +2035,7 @@ type InspectResponse struct {
 	HostIdSize  uint32                 `protobuf:"varint,6,opt,name=host_id_size,json=hostIdSize,proto3" json:"host_id_size,omitempty"`
 	OciSpecJson []byte                 `protobuf:"bytes,7,opt,name=oci_spec_json,json=ociSpecJson,proto3" json:"oci_spec_json,omitempty"`
 	Posture     []*PostureCheck        `protobuf:"bytes,8,rep,name=posture,proto3" json:"posture,omitempty"`
-	Egress      *Egress                `protobuf:"bytes,9,opt,name=egress,proto3" json:"egress,omitempty"` // absent without a network
+	Egress      *Egress                `protobuf:"bytes,9,opt,name=egress,proto3" json:"egress,omitempty"` // absent in the mode none when nothing was tried
 	// Why nothing gets out by the gateway at the moment, or in by it; empty while it
 	// serves the sandbox. In the mode bridge: why nothing is recorded.
 	NetworkFailure string `protobuf:"bytes,10,opt,name=network_failure,json=networkFailure,proto3" json:"network_failure,omitempty"`

@@ -49,7 +49,7 @@ const timeout = 5 * time.Second
 func main() {
 	verbs := map[string]func(args []string) (string, error){
 		"http": get, "tls": handshake, "echo": echo, "hold": hold, "udp": datagram, "ping": ping, "spoof": spoof, "query": query, "names": names,
-		"many": many, "serve": serve, "from": from, "tcpquery": tcpQuery, "relay": relay, "request": request, "packet": packet, "fuzz": fuzz,
+		"many": many, "flood": flood, "serve": serve, "from": from, "tcpquery": tcpQuery, "relay": relay, "request": request, "packet": packet, "fuzz": fuzz,
 	}
 	flag.Func("source", "where packets come from: IP,...", addSources)
 	flag.Parse()
@@ -212,6 +212,25 @@ func datagram(args []string) (string, error) {
 	}
 	defer c.Close()
 	return pingPong(c)
+}
+
+// flood has so many exchanges of one datagram each way, and says how many were refused.
+func flood(args []string) (string, error) {
+	n, err := strconv.Atoi(args[1])
+	if err != nil {
+		return "", err
+	}
+	refused := 0
+	for range n {
+		_, err := datagram(args[:1])
+		if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.ENETUNREACH) {
+			refused, err = refused+1, nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("%d of %d refused", refused, n), nil
 }
 
 // ping sends an echo request. The kernel fills in what it is of.
