@@ -213,6 +213,8 @@ func sample() *servertest.Fake {
 				{Time: time.Unix(1_760_000_002, 0), Kind: "packet", Verdict: "allowed", Type: "udp", Port: 53, Address: "192.0.2.7", Rule: "mode bridge", Left: true, Exec: "3"},
 				{Time: time.Unix(1_760_000_003, 0), Kind: "connection", Verdict: "allowed", Port: 443, Address: "192.0.2.7", Rule: "mode bridge", Left: true},
 				{Time: time.Unix(1_760_000_002, 0), Kind: "end", Verdict: "allowed", Type: "udp", Port: 53, Address: "192.0.2.7", Rule: "mode bridge", Left: true, Sent: 33, Received: 61, Duration: 30 * time.Second},
+				{Time: time.Unix(1_760_000_003, 0), Kind: "connection", Verdict: "cut", Name: "a.example", Port: 443, Address: "192.0.2.7", Rule: "mode allow", Code: sbxerr.EgressDenied, Reason: "no rule allows it", Sent: 10, Received: 20, Duration: time.Second},
+				{Time: time.Unix(1_760_000_004, 0), Kind: "end", Verdict: "allowed", Rule: "mode bridge", Left: true, Sent: 330, Received: 610, Skipped: 10},
 			}, nil
 		},
 		OnLearn: func(string) (*runtime.Learned, error) {

@@ -172,6 +172,8 @@ func (a *app) printTraffic(t *caissonv1.TrafficResponse) error {
 	line := fmt.Sprintf("%s %-10s %-8s %s", t.Time.AsTime().UTC().Format("15:04:05.000"), t.Kind, t.Verdict, trafficTarget(t))
 	carried := fmt.Sprintf("%d bytes out, %d in, %.1f ms", t.SentBytes, t.ReceivedBytes, milliseconds(t.Duration))
 	switch {
+	case t.Code != "" && t.Verdict == "cut":
+		line += fmt.Sprintf(" [%s] %s, %s, %s", t.Code, t.Reason, cmp.Or(t.Address, t.Peer), carried)
 	case t.Code != "":
 		line += fmt.Sprintf(" [%s] %s", t.Code, t.Reason)
 	case t.Kind == "packet" || t.Kind == "connection" && t.Duration.AsDuration() == 0: // it left, in the mode bridge
@@ -184,14 +186,20 @@ func (a *app) printTraffic(t *caissonv1.TrafficResponse) error {
 	if t.Exec != "" {
 		line += " #" + t.Exec
 	}
-	if t.Skipped > 0 {
+	if t.Skipped > 0 && !isSummary(t) {
 		line += fmt.Sprintf(" (%d more before it, without a record)", t.Skipped)
 	}
 	return a.printLine("%s", printable(line))
 }
 
+// isSummary reports whether t is what many ends came to.
+func isSummary(t *caissonv1.TrafficResponse) bool { return t.Kind == "end" && t.Address == "" }
+
 // trafficTarget is where an attempt went, on the line of a table.
 func trafficTarget(t *caissonv1.TrafficResponse) string {
+	if isSummary(t) {
+		return fmt.Sprintf("of %d without a record of their own", t.Skipped)
+	}
 	name, port := cmp.Or(t.Name, t.Address), strconv.Itoa(int(t.Port))
 	switch t.Kind {
 	case "connection", "link":

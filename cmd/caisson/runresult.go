@@ -50,7 +50,7 @@ type resultView struct {
 	PeakMemoryBytes     *int64      `json:"peak_memory_bytes"`
 	CPUThrottledPeriods int64       `json:"cpu_throttled_periods"`
 	Network             string      `json:"network"`
-	Egress              *egressView `json:"egress"` // null without a network
+	Egress              *egressView `json:"egress"` // null in the mode none when nothing was tried
 	SandboxID           string      `json:"sandbox_id"`
 	Stages              []stageView `json:"stages"`
 	Warnings            []string    `json:"warnings"`

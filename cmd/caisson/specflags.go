@@ -28,16 +28,16 @@ type sandboxFlags struct {
 func (f *sandboxFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.image, "image", "", "`IMAGE` to run in (default: the profile's)")
+	flags.StringVar(&f.image, "image", "", "`IMAGE` to run in (default: the profile's, else base)")
 	flags.StringVar(&f.profile, "profile", "", "`PROFILE`: strict, compat, debug, or one of the daemon's configuration (default strict)")
 	flags.StringVar(&f.workspace, "workspace", "", "directory to work in, `DIR[:rw|ro]` (default rw)")
-	flags.StringVarP(&f.user, "user", "u", "", "`USER` inside: name, uid or uid:gid (default: the profile's)")
+	flags.StringVarP(&f.user, "user", "u", "", "`USER` inside: name, uid or uid:gid (default: the profile's, else 1000:1000)")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `K=V`; K alone takes the value that it has here")
-	flags.StringVarP(&f.memory, "memory", "m", "", "memory `SIZE`, no swap, such as 512M")
-	flags.StringVar(&f.cpus, "cpus", "", "`N` CPUs, such as 1.5")
-	flags.StringVar(&f.pids, "pids", "", "`N` processes and threads, such as 256")
-	flags.StringVar(&f.files, "open-files", "", "`N` open files of each process, such as 1024")
-	flags.StringVar(&f.tmpfs, "tmpfs", "", "`SIZE` of each tmpfs, such as 64M")
+	flags.StringVarP(&f.memory, "memory", "m", "", "memory `SIZE`, no swap, such as 2G (default: the profile's, else 512M)")
+	flags.StringVar(&f.cpus, "cpus", "", "`N` CPUs, such as 1.5 (default: the profile's, else 1)")
+	flags.StringVar(&f.pids, "pids", "", "`N` processes and threads, such as 1024 (default: the profile's, else 256)")
+	flags.StringVar(&f.files, "open-files", "", "`N` open files of each process, such as 4096 (default: the profile's, else 1024)")
+	flags.StringVar(&f.tmpfs, "tmpfs", "", "`SIZE` of each tmpfs, such as 1G (default: the profile's, else 64M)")
 	registerNetwork(cmd, &f.network, &f.allow, &f.deny)
 	flags.StringArrayVarP(&f.publish, "publish", "p", nil, "lead TCP `[ADDR:]PORT:PORT`, of the host (127.0.0.1; port 0 picks one), to a port inside, from 1024 on")
 	flags.UintSliceVar(&f.expose, "expose", nil, "`PORT` inside, from 1024 on, to which links of your other sandboxes may lead")
@@ -56,7 +56,7 @@ func registerNetwork(cmd *cobra.Command, mode *string, allow, deny *[]string) {
 	flags.StringVar(mode, "network", "", "network `MODE`: none, allow, open or bridge (default: allow with --allow, else the profile's, which is none)")
 	flags.StringArrayVar(allow, "allow", nil, "`RULE` for what may be reached: HOST[:PORT][+PORT…][,private], ports 80 and 443 where none is given")
 	flags.StringArrayVar(deny, "deny", nil, "`RULE` for what may not, whatever is allowed: HOST[:PORT][+PORT…]")
-	_ = cmd.RegisterFlagCompletionFunc("network", cobra.FixedCompletions([]string{"none", "allow", "open"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("network", cobra.FixedCompletions([]string{"none", "allow", "open", "bridge"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (f *sandboxFlags) registerTTL(cmd *cobra.Command) {

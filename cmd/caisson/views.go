@@ -95,7 +95,7 @@ type inspectView struct {
 	HostIDBase  uint32        `json:"host_id_base"`
 	HostIDSize  uint32        `json:"host_id_size"`
 	Posture     []postureView `json:"posture"`
-	Egress      *egressView   `json:"egress"` // null without a network
+	Egress      *egressView   `json:"egress"` // null in the mode none when nothing was tried
 	// NetworkFailure is why the gateway serves the sandbox not, or in the mode bridge
 	// records nothing of it; empty while it does.
 	NetworkFailure string          `json:"network_failure"`
