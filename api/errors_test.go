@@ -62,7 +62,7 @@ func TestExplain(t *testing.T) {
 		{"deadline", context.DeadlineExceeded, sbxerr.Deadline, "context deadline exceeded", "", "retry"},
 		{"unclassified", errors.New("boom"), sbxerr.Unknown, "boom", "", "report"},
 		{"a bare code", sbxerr.Busy, sbxerr.Busy, "SBX-113", "", "retry later"},
-		{"no text", sbxerr.New(sbxerr.Busy, "x.y", ""), sbxerr.Busy, "the limit of concurrent sandboxes is reached", "", "retry later"},
+		{"no text", sbxerr.New(sbxerr.Busy, "x.y", ""), sbxerr.Busy, "there is too much at once: sandboxes, commands or requests", "", "retry later"},
 		{"several in one text", fmt.Errorf("first %w, then %w.", sbxerr.New(sbxerr.State, "x.y", "a"), sbxerr.New(sbxerr.NotFound, "x.y", "a")),
 			sbxerr.State, "first a, then a.", "", "inspect"},
 		{"several of ours", errors.Join(&Error{Code: sbxerr.State, Message: "a", Cause: "b"}, &Error{Code: sbxerr.NotFound, Message: "c"}),

@@ -1,5 +1,5 @@
 // Package config is the daemon's configuration: one strict schema, from
-// defaults, a YAML file, CAISSON_* variables and flags, in rising order.
+// defaults, a YAML file, variables (see Environment) and flags, in rising order.
 //
 // An unknown key, a wrong type or an impossible value is refused with the
 // key's name: a misspelt limit must not become no limit.
@@ -24,10 +24,9 @@ import (
 
 // Where things are when nothing else is said.
 const (
-	DefaultFile   = "/etc/caisson/config.yaml"
-	DefaultRoot   = "/var/lib/caisson"
-	DefaultState  = "/run/caisson"
-	DefaultSocket = "/run/caisson/caisson.sock"
+	DefaultFile  = "/etc/caisson/config.yaml"
+	DefaultRoot  = "/var/lib/caisson"
+	DefaultState = "/run/caisson"
 )
 
 // Config is all that an operator can set.
@@ -36,7 +35,7 @@ type Config struct {
 	State       string             `yaml:"state" json:"state" jsonschema:"description=Directory on tmpfs for what dies with the boot"`
 	Socket      string             `yaml:"socket" json:"socket" jsonschema:"description=Unix socket of the API; empty is caisson.sock in state"`
 	SocketGroup Account            `yaml:"socket_group" json:"socket_group" jsonschema:"description=Group that alone may connect\\, by name or number; empty lets everybody connect where peers are listed"`
-	BinDir      string             `yaml:"bin_dir" json:"bin_dir" jsonschema:"description=Directory of caisson-init\\, caisson-gateway\\, containerd\\, its shim and runc; empty is the daemon's own"`
+	BinDir      string             `yaml:"bin_dir" json:"bin_dir" jsonschema:"description=Directory of caisson-init\\, caisson-gateway\\, caisson-shim\\, containerd\\, its shim and runc; empty is the daemon's own\\, or ../libexec/caisson from there"`
 	IdleTimeout Duration           `yaml:"idle_timeout" json:"idle_timeout" jsonschema:"description=End the daemon after so long without a sandbox or a call; 0 never"`
 	StopGrace   Duration           `yaml:"stop_grace" json:"stop_grace" jsonschema:"description=Time between TERM and KILL"`
 	Containerd  Containerd         `yaml:"containerd" json:"containerd"`

@@ -18,7 +18,7 @@ type Peer struct {
 	Workspaces []string   `yaml:"workspaces" json:"workspaces" jsonschema:"description=Workspaces must lie in one of these; absent does not narrow what the user itself may read or write"`
 	Limits     PeerLimits `yaml:"limits" json:"limits"`
 	Quota      PeerQuota  `yaml:"quota" json:"quota"`
-	Network    bool       `yaml:"network" json:"network" jsonschema:"description=May name network modes and destinations; otherwise those of the profile"`
+	Network    bool       `yaml:"network" json:"network" jsonschema:"description=May name network modes and destinations\\, and publish ports on addresses that are not loopback; otherwise the profile says what a sandbox reaches"`
 	Images     bool       `yaml:"images" json:"images" jsonschema:"description=May import and remove images"`
 }
 

@@ -10,7 +10,7 @@ import (
 // Sandboxes bounds how many there are and how long they last without a daemon
 // or a caller.
 type Sandboxes struct {
-	Max         int64    `yaml:"max" json:"max" jsonschema:"description=Live sandboxes at the same time; 0 is ids.blocks"`
+	Max         int64    `yaml:"max" json:"max" jsonschema:"description=Sandboxes at the same time\\, with those that wait in pools and those that have ended and were not removed; 0 is ids.blocks"`
 	MaxCreating int64    `yaml:"max_creating" json:"max_creating" jsonschema:"description=Sandboxes that are made at the same time; 0 is four for each CPU"`
 	Queue       int64    `yaml:"queue" json:"queue" jsonschema:"description=Requests that wait for their turn to be made; what is past it is refused at once"`
 	AttachGrace Duration `yaml:"attach_grace" json:"attach_grace" jsonschema:"description=A foreground command lasts so long without its caller"`

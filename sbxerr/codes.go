@@ -19,7 +19,7 @@ const (
 	Locked       Code = "SBX-110" // another daemon holds this root
 	IDRange      Code = "SBX-111" // no free block of host ids, or the range is taken
 	UserNS       Code = "SBX-112" // user namespaces cannot be used on this host
-	Busy         Code = "SBX-113" // the limit of concurrent sandboxes is reached
+	Busy         Code = "SBX-113" // too many sandboxes, commands or requests at once
 	Paused       Code = "SBX-114" // the sandbox is paused
 	ExecNotFound Code = "SBX-115" // the sandbox has no such command
 	Processes    Code = "SBX-116" // a limit of processes leaves no room for another
