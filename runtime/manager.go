@@ -3,13 +3,10 @@ package runtime
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -189,75 +186,6 @@ func (m *Manager) blockNS(b idblock.Block) (*mount.UserNS, error) {
 	return ns, nil
 }
 
-// admit makes s known under its ID and name, or refuses a name that is taken,
-// be it as another's name or ID, and one sandbox too many.
-func (m *Manager) admit(s *sandbox) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := m.openLocked(); err != nil {
-		return err
-	}
-	if err := m.checkRoomLocked(s); err != nil {
-		return err
-	}
-	if err := m.claimNameLocked(s.record); err != nil {
-		return err
-	}
-	if s.plan != nil && !s.record.Pooled { // one that is adopted has been granted
-		if err := m.admitGrantedLocked(s.plan.grant, s.record); err != nil {
-			return err
-		}
-	}
-	m.sandboxes[s.id] = s
-	m.work.Add(1) // while open: Close waits for no more than it can see
-	return nil
-}
-
-// checkRoomLocked refuses one sandbox too many. The last few are for root's own
-// requests: whatever peers, sandboxes and pools have made, root can make one.
-func (m *Manager) checkRoomLocked(s *sandbox) error {
-	const op = "runtime.create"
-	most, there := m.opts.MaxSandboxes, len(m.sandboxes)
-	if most <= 0 || s.plan == nil { // one that is adopted was not too many when it was made
-		return nil
-	}
-	if there >= most {
-		return sbxerr.New(sbxerr.Busy, op, "there are %d sandboxes, which is the most (sandboxes.max)", there)
-	}
-	if last := m.opts.ForRoot; !s.plan.grant.IsRoot() && there >= most-last {
-		return sbxerr.New(sbxerr.Busy, op, "there are %d sandboxes, and the last %d of %d (sandboxes.max) are for root", there, last, most)
-	}
-	return nil
-}
-
-// openLocked refuses a sandbox for anybody once none are to come.
-func (m *Manager) openLocked() error {
-	if m.closed {
-		return sbxerr.New(sbxerr.State, "runtime.create", "the daemon is stopping")
-	}
-	return nil
-}
-
-// admitGrantedLocked refuses a sandbox that g does not allow beside those that
-// there are.
-func (m *Manager) admitGrantedLocked(g peer.Grant, r record) error {
-	if err := m.checkParentLocked(r); err != nil {
-		return err
-	}
-	return g.CheckQuota(m.standingLocked(g), r.usage())
-}
-
-// forget drops what admit took in.
-func (m *Manager) forget(s *sandbox) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.lastUse = time.Now()
-	delete(m.sandboxes, s.id)
-	m.expired.note(s)
-	close(s.gone)
-	m.work.Done()
-}
-
 // all lists every sandbox, oldest first.
 func (m *Manager) all() []*sandbox {
 	m.mu.Lock()
@@ -306,106 +234,4 @@ func (m *Manager) IdleSince() (time.Time, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lastUse, m.active == 0 && !slices.ContainsFunc(slices.Collect(maps.Values(m.sandboxes)), func(s *sandbox) bool { return !s.kept().Pooled })
-}
-
-// Close refuses new sandboxes, and ends and removes those there are, unless they
-// are to be left to the next daemon. Then it takes away what New made for all of
-// them.
-func (m *Manager) Close(ctx context.Context) error {
-	errs := []error{m.drain(ctx)}
-	m.usernsMu.Lock()
-	defer m.usernsMu.Unlock()
-	for _, ns := range m.userns {
-		errs = append(errs, ns.Close())
-	}
-	clear(m.userns)
-	if m.owners != nil {
-		errs = append(errs, m.owners.Close())
-	}
-	if m.init != nil {
-		errs = append(errs, m.init.Close())
-	}
-	if m.keep.Load() && m.leftSome.Load() {
-		return errors.Join(errs...)
-	}
-	errs = append(errs, cgroups.RemoveParent(ctx, m.host, m.opts.CgroupParent), mount.DetachStage(m.paths.sandboxes()))
-	return errors.Join(errs...)
-}
-
-// KeepOnExit makes Close leave the sandboxes to the next daemon, whatever the
-// options say.
-func (m *Manager) KeepOnExit() { m.keep.Store(true) }
-
-// refuse lets no more sandboxes come.
-func (m *Manager) refuse() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.closed = true
-}
-
-// drain ends or leaves every sandbox and lets none come.
-func (m *Manager) drain(ctx context.Context) error {
-	m.refuse()
-	m.stopPools()
-	for _, s := range m.all() {
-		m.dismiss(ctx, s)
-	}
-	done := make(chan struct{})
-	go func() { m.work.Wait(); close(done) }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for %d sandboxes to end: %w", len(m.all()), context.Cause(ctx))
-	}
-}
-
-// dismiss ends s, or leaves it where it is to survive this daemon.
-func (m *Manager) dismiss(ctx context.Context, s *sandbox) {
-	r, state := s.kept(), s.info().State
-	stays := m.keep.Load() && r.outlives() && state != StateCreating && state != StateRemoving
-	switch {
-	case stays && state == StateExited:
-		m.leftSome.Store(true)
-		m.leave(s)
-	case stays:
-		m.leftSome.Store(true)
-		s.endLeft()
-		go m.dismissEnded(ctx, s)
-	case state == StateExited:
-		go m.destroy(ctx, s) // logs what fails
-	default:
-		s.end(ErrStopping)
-		go m.dismissEnded(ctx, s)
-	}
-}
-
-// dismissEnded dismisses s once more if it was ending already, for a reason for
-// which it stays.
-func (m *Manager) dismissEnded(ctx context.Context, s *sandbox) {
-	select {
-	case <-s.ended:
-	case <-ctx.Done():
-		return
-	}
-	if s.retired() {
-		m.dismiss(ctx, s)
-	}
-}
-
-// sandboxDirs lists the sandboxes that have a directory.
-func (m *Manager) sandboxDirs() ([]string, error) {
-	return dirNames(m.paths.sandboxes())
-}
-
-func dirNames(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, sbxerr.Wrap(sbxerr.StateDir, "runtime.list", err)
-	}
-	names := []string{}
-	for _, e := range entries {
-		names = append(names, filepath.Base(e.Name()))
-	}
-	return names, nil
 }

@@ -3,10 +3,13 @@ package runtime
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Cleanup finds what belongs to this daemon and to no live sandbox, and
@@ -142,4 +145,21 @@ func (m *Manager) unusedViews(ctx context.Context) ([]Leftover, error) {
 		}
 	}
 	return found, nil
+}
+
+// sandboxDirs lists the sandboxes that have a directory.
+func (m *Manager) sandboxDirs() ([]string, error) {
+	return dirNames(m.paths.sandboxes())
+}
+
+func dirNames(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, sbxerr.Wrap(sbxerr.StateDir, "runtime.list", err)
+	}
+	names := []string{}
+	for _, e := range entries {
+		names = append(names, filepath.Base(e.Name()))
+	}
+	return names, nil
 }

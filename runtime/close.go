@@ -1,0 +1,95 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/rootfs/mount"
+)
+
+// Close refuses new sandboxes, and ends and removes those there are, unless they
+// are to be left to the next daemon. Then it takes away what New made for all of
+// them.
+func (m *Manager) Close(ctx context.Context) error {
+	errs := []error{m.drain(ctx)}
+	m.usernsMu.Lock()
+	defer m.usernsMu.Unlock()
+	for _, ns := range m.userns {
+		errs = append(errs, ns.Close())
+	}
+	clear(m.userns)
+	if m.owners != nil {
+		errs = append(errs, m.owners.Close())
+	}
+	if m.init != nil {
+		errs = append(errs, m.init.Close())
+	}
+	if m.keep.Load() && m.leftSome.Load() {
+		return errors.Join(errs...)
+	}
+	errs = append(errs, cgroups.RemoveParent(ctx, m.host, m.opts.CgroupParent), mount.DetachStage(m.paths.sandboxes()))
+	return errors.Join(errs...)
+}
+
+// KeepOnExit makes Close leave the sandboxes to the next daemon, whatever the
+// options say.
+func (m *Manager) KeepOnExit() { m.keep.Store(true) }
+
+// refuse lets no more sandboxes come.
+func (m *Manager) refuse() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+}
+
+// drain ends or leaves every sandbox and lets none come.
+func (m *Manager) drain(ctx context.Context) error {
+	m.refuse()
+	m.stopPools()
+	for _, s := range m.all() {
+		m.dismiss(ctx, s)
+	}
+	done := make(chan struct{})
+	go func() { m.work.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for %d sandboxes to end: %w", len(m.all()), context.Cause(ctx))
+	}
+}
+
+// dismiss ends s, or leaves it where it is to survive this daemon.
+func (m *Manager) dismiss(ctx context.Context, s *sandbox) {
+	r, state := s.kept(), s.info().State
+	stays := m.keep.Load() && r.outlives() && state != StateCreating && state != StateRemoving
+	switch {
+	case stays && state == StateExited:
+		m.leftSome.Store(true)
+		m.leave(s)
+	case stays:
+		m.leftSome.Store(true)
+		s.endLeft()
+		go m.dismissEnded(ctx, s)
+	case state == StateExited:
+		go m.destroy(ctx, s) // logs what fails
+	default:
+		s.end(ErrStopping)
+		go m.dismissEnded(ctx, s)
+	}
+}
+
+// dismissEnded dismisses s once more if it was ending already, for a reason for
+// which it stays.
+func (m *Manager) dismissEnded(ctx context.Context, s *sandbox) {
+	select {
+	case <-s.ended:
+	case <-ctx.Done():
+		return
+	}
+	if s.retired() {
+		m.dismiss(ctx, s)
+	}
+}
