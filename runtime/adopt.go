@@ -1,22 +1,14 @@
 package runtime
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/caisson-run/caisson/runtime/idblock"
-	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -250,155 +242,4 @@ func (m *Manager) reopen(ctx context.Context, s *sandbox) error {
 		}
 	}
 	return errors.Join(m.createNested(ctx, s), m.readmit(ctx, s))
-}
-
-// loadExecs goes on with the commands of s: with those that ended as they are
-// kept, with those that PID 1 holds where they are. It returns the latter. One
-// that neither knows of is lost, unless an earlier daemon kept how it ended.
-func (m *Manager) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held) (running []*execution, err error) {
-	byNumber := map[uint32]pid1.Held{}
-	for _, h := range held {
-		byNumber[h.Exec.Number()] = h
-		s.lastExec = max(s.lastExec, h.Exec.Number())
-	}
-	records, err := s.log.Load()
-	var errs []error
-	for n, r := range records {
-		r.Number = n
-		e, err := m.loadExec(s, r)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		s.update(func() { s.knowLocked(e) })
-		h, known := byNumber[r.Number]
-		delete(byNumber, r.Number)
-		switch {
-		case r.Result != nil:
-			s.passed(e)
-			if known { // what it left may write still, or the daemon ended before it said that the result is kept
-				e.take(h)
-			} else {
-				e.finish()
-			}
-		case known:
-			e.take(h)
-			running = append(running, e)
-		case r.Ending != nil:
-			m.completeEnding(ctx, e)
-			s.passed(e)
-			e.finish()
-		default:
-			e.record.Result = lostResult(s, e, "no daemon saw how the command ended, or that it began")
-			s.passed(e)
-			e.finish()
-		}
-	}
-	slices.SortFunc(s.past, func(a, b *execution) int { return cmp.Compare(a.number(), b.number()) })
-	s.update(func() { s.running = len(running) })
-	last, lastErr := m.lastOutput(s.id)
-	errs = append(errs, lastErr)
-	s.update(func() { s.lastExec = max(s.lastExec, last) })
-	for _, h := range byNumber { // of which there is no record: nobody can ask for it
-		errs = append(errs, disown(h))
-	}
-	if err := errors.Join(append(errs, err)...); err != nil {
-		return nil, err
-	}
-	if err := m.loseMain(s); err != nil {
-		return nil, err
-	}
-	s.update(func() { s.unheard = false })
-	return running, nil
-}
-
-// lastOutput is the number of the newest command that output is kept of. Where the records
-// of commands are lost, it is not given to another one.
-func (m *Manager) lastOutput(id string) (uint32, error) {
-	entries, err := os.ReadDir(m.paths.output(id))
-	if err != nil {
-		return 0, fmt.Errorf("look for kept output: %w", err)
-	}
-	last := uint64(0)
-	for _, e := range entries {
-		name := strings.TrimSuffix(e.Name(), filepath.Ext(e.Name()))
-		if n, err := strconv.ParseUint(name, 10, 32); err == nil {
-			last = max(last, n)
-		}
-	}
-	return uint32(last), nil
-}
-
-// loseMain notes the command of a detached run whose daemon ended before it noted
-// that itself: whoever asks for it is to hear that it never ran.
-func (m *Manager) loseMain(s *sandbox) error {
-	r := s.kept()
-	if !r.Detached || s.execs[r.Main] != nil {
-		return nil
-	}
-	e, err := m.loadExec(s, execRecord{
-		Number: s.lastExec + 1, Args: r.MainArgs, Detached: true, OutputLimit: DefaultOutputLimit, Began: now(), StartedAt: time.Now().Round(0),
-	})
-	if err != nil {
-		return err
-	}
-	e.record.Result = lostResult(s, e, "the daemon ended before it started the command")
-	if err := s.log.Put(e.number(), e.record); err != nil {
-		return err
-	}
-	s.update(func() {
-		s.knowLocked(e)
-		s.record.Main = e.number()
-	})
-	s.passed(e)
-	e.finish()
-	m.keepRecord(s)
-	return nil
-}
-
-func (m *Manager) loadExec(s *sandbox, r execRecord) (*execution, error) {
-	stdout, outErr := output.Open(m.paths.stdout(s.id, r.Number), r.OutputLimit)
-	stderr, errErr := output.Open(m.paths.stderr(s.id, r.Number), r.OutputLimit)
-	if err := errors.Join(outErr, errErr); err != nil {
-		return nil, fmt.Errorf("output of command %d: %w", r.Number, err)
-	}
-	return newExecution(s, r, stdout, stderr), nil
-}
-
-// passed is for a command that had ended before this daemon.
-func (s *sandbox) passed(e *execution) {
-	e.state = ExecExited
-	close(e.settled)
-	close(e.done)
-	close(e.kept)
-	if e.number() != s.record.Main {
-		s.past = append(s.past, e)
-	}
-}
-
-// finish is for a command that nothing is left of to write.
-func (e *execution) finish() {
-	e.stdout.Finish()
-	e.stderr.Finish()
-	close(e.drained)
-}
-
-func lostResult(s *sandbox, e *execution, warning string) *Result {
-	r := &Result{
-		SandboxID: s.id, ExecID: number(e.number()), ExitCode: exitKilled, Signal: int(syscall.SIGKILL), Reason: ReasonLost,
-		Source: "runtime", Network: string(s.kept().Network), Warnings: []string{warning},
-	}
-	r.StdoutBytes, _ = e.stdout.Total()
-	r.StderrBytes, _ = e.stderr.Total()
-	return r
-}
-
-func disown(h pid1.Held) error {
-	ctx, cancel := context.WithTimeout(context.Background(), initTimeout)
-	defer cancel()
-	_, err := h.Exec.SignalAll(ctx, syscall.SIGKILL)
-	if errors.Is(err, sbxerr.State) { // it has ended
-		err = nil
-	}
-	return errors.Join(err, closeAll(h.Stdin, h.Stdout, h.Stderr), h.Exec.Release())
 }

@@ -196,7 +196,7 @@ func (m *Manager) loseExecs(ctx context.Context, s *sandbox) {
 		}
 		m.settle(ctx, e)
 		e.stopFilling() // a writer may live on: do not wait for it
-		result := lostResult(s, e, "the daemon that came after the one which started the command could not go on with its sandbox")
+		result := lostResult(e, "the daemon that came after the one which started the command could not go on with its sandbox")
 		e.mu.Lock()
 		e.record.Result, e.record.EndedAt, e.state = result, time.Now().Round(0), ExecExited
 		e.mu.Unlock()

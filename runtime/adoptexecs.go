@@ -1,0 +1,179 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/caisson-run/caisson/runtime/output"
+	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// loadExecs goes on with the commands of s: with those that ended as they are
+// kept, with those that PID 1 holds where they are. It returns the latter. One
+// that neither knows of is lost, unless an earlier daemon kept how it ended.
+func (m *Manager) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held) (running []*execution, err error) {
+	byNumber := map[uint32]pid1.Held{}
+	for _, h := range held {
+		byNumber[h.Exec.Number()] = h
+		s.update(func() { s.lastExec = max(s.lastExec, h.Exec.Number()) })
+	}
+	records, err := s.log.Load()
+	var errs []error
+	for n, r := range records {
+		r.Number = n
+		e, err := m.loadExec(s, r)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		h, known := byNumber[n]
+		delete(byNumber, n)
+		switch {
+		case !known:
+			m.goOnWithout(ctx, e)
+		case r.Result == nil:
+			e.take(h)
+			running = append(running, e)
+		default: // what it left may write still, or the daemon ended before it said that the result is kept
+			e.pass()
+			e.take(h)
+		}
+		s.knowAgain(e)
+	}
+	last, lastErr := m.lastOutput(s.id)
+	errs = append(errs, lastErr)
+	s.update(func() {
+		slices.SortFunc(s.past, func(a, b *execution) int { return cmp.Compare(a.number(), b.number()) })
+		s.running, s.lastExec = len(running), max(s.lastExec, last)
+	})
+	for _, h := range byNumber { // of which there is no record: nobody can ask for it
+		errs = append(errs, disown(h))
+	}
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, err
+	}
+	if err := m.loseMain(s); err != nil {
+		return nil, err
+	}
+	s.update(func() { s.unheard = false })
+	return running, nil
+}
+
+// goOnWithout has e, of which PID 1 knows nothing, be over.
+func (m *Manager) goOnWithout(ctx context.Context, e *execution) {
+	switch {
+	case e.record.Result != nil:
+	case e.record.Ending != nil:
+		m.completeEnding(ctx, e)
+	default:
+		e.record.Result = lostResult(e, "no daemon saw how the command ended, or that it began")
+	}
+	e.pass()
+	e.finish()
+}
+
+// lastOutput is the number of the newest command that output is kept of. Where the records
+// of commands are lost, it is not given to another one.
+func (m *Manager) lastOutput(id string) (uint32, error) {
+	entries, err := os.ReadDir(m.paths.output(id))
+	if err != nil {
+		return 0, fmt.Errorf("look for kept output: %w", err)
+	}
+	last := uint64(0)
+	for _, e := range entries {
+		name := strings.TrimSuffix(e.Name(), filepath.Ext(e.Name()))
+		if n, err := strconv.ParseUint(name, 10, 32); err == nil {
+			last = max(last, n)
+		}
+	}
+	return uint32(last), nil
+}
+
+// loseMain notes the command of a detached run whose daemon ended before it noted
+// that itself: whoever asks for it is to hear that it never ran.
+func (m *Manager) loseMain(s *sandbox) error {
+	r := s.kept()
+	if !r.Detached || s.execs[r.Main] != nil {
+		return nil
+	}
+	e, err := m.loadExec(s, execRecord{
+		Number: s.lastExec + 1, Args: r.MainArgs, Detached: true, OutputLimit: DefaultOutputLimit, Began: now(), StartedAt: time.Now().Round(0),
+	})
+	if err != nil {
+		return err
+	}
+	e.record.Result = lostResult(e, "the daemon ended before it started the command")
+	if err := s.log.Put(e.number(), e.record); err != nil {
+		return err
+	}
+	e.pass()
+	e.finish()
+	s.update(func() { s.record.Main = e.number() })
+	s.knowAgain(e)
+	m.keepRecord(s)
+	return nil
+}
+
+func (m *Manager) loadExec(s *sandbox, r execRecord) (*execution, error) {
+	stdout, outErr := output.Open(m.paths.stdout(s.id, r.Number), r.OutputLimit)
+	stderr, errErr := output.Open(m.paths.stderr(s.id, r.Number), r.OutputLimit)
+	if err := errors.Join(outErr, errErr); err != nil {
+		return nil, fmt.Errorf("output of command %d: %w", r.Number, err)
+	}
+	return newExecution(s, r, stdout, stderr), nil
+}
+
+// pass is for a command that had ended before this daemon, and that nobody knows yet.
+func (e *execution) pass() {
+	e.state = ExecExited
+	close(e.settled)
+	close(e.done)
+	close(e.kept)
+}
+
+// knowAgain makes e known, once it is what it will be to this daemon.
+func (s *sandbox) knowAgain(e *execution) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.knowLocked(e)
+	if e.isDone() && e.number() != s.record.Main {
+		s.past = append(s.past, e)
+	}
+}
+
+// finish is for a command that nothing is left of to write.
+func (e *execution) finish() {
+	e.stdout.Finish()
+	e.stderr.Finish()
+	close(e.drained)
+}
+
+func lostResult(e *execution, warning string) *Result {
+	r := &Result{
+		SandboxID: e.s.id, ExecID: number(e.number()), ExitCode: exitKilled, Signal: int(syscall.SIGKILL), Reason: ReasonLost,
+		Source: "runtime", Network: string(e.s.kept().Network), Warnings: []string{warning},
+	}
+	r.StdoutBytes, _ = e.stdout.Total()
+	r.StderrBytes, _ = e.stderr.Total()
+	return r
+}
+
+func disown(h pid1.Held) error {
+	ctx, cancel := context.WithTimeout(context.Background(), initTimeout)
+	defer cancel()
+	_, err := h.Exec.SignalAll(ctx, syscall.SIGKILL)
+	if errors.Is(err, sbxerr.State) { // it has ended
+		err = nil
+	}
+	return errors.Join(err, closeAll(h.Stdin, h.Stdout, h.Stderr), h.Exec.Release())
+}
