@@ -191,12 +191,24 @@ func (p *plan) planLifetime(r CreateRequest) error {
 		}
 	}
 	if r.Ensure && r.Name == "" {
-		errs = append(errs, invalid("to ensure a sandbox, give its name"))
+		errs = append(errs, invalid("ensure needs a name: it is what an existing sandbox is found by"))
 	}
-	if len(r.Key) > 256 || !utf8.ValidString(r.Key) {
-		errs = append(errs, invalid("idempotency key: give at most 256 bytes of UTF-8"))
+	return errors.Join(append(errs, checkKey(r.Key))...)
+}
+
+// maxKey bounds an idempotency key, in bytes.
+const maxKey = 128
+
+func checkKey(key string) error {
+	if len(key) > maxKey {
+		return invalid("the idempotency key has %d bytes: give at most %d", len(key), maxKey)
 	}
-	return errors.Join(errs...)
+	for _, r := range key {
+		if r <= ' ' || r > '~' {
+			return invalid("the idempotency key holds %q: give printable ASCII without spaces", r)
+		}
+	}
+	return nil
 }
 
 func (p *plan) planWorkspace(allowed mount.Allowed, r CreateRequest) error {
@@ -236,7 +248,7 @@ func (p *plan) planLimits(r CreateRequest) error {
 	return p.limits.validate()
 }
 
-// Validate reports every limit that is out of range.
+// validate reports every limit that is out of range.
 func (l Limits) validate() error {
 	errs := []error{l.cgroup().Validate()}
 	if l.OpenFiles < 16 || l.OpenFiles > 1<<20 {

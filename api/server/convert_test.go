@@ -174,19 +174,6 @@ func TestRequestRefuses(t *testing.T) {
 	}
 }
 
-func TestCreateRefuses(t *testing.T) {
-	tests := map[string]*caissonv1.CreateRequest{
-		"ensure needs a name":             {Ensure: true},
-		"has 129 bytes":                   {IdempotencyKey: strings.Repeat("k", 129)},
-		"is no printable ASCII character": {IdempotencyKey: "a b"},
-	}
-	for want, m := range tests {
-		if _, err := createRequestOf(m); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
-	}
-}
-
 func compare(t *testing.T, got, want map[string]string) {
 	t.Helper()
 	if len(want) == 0 {

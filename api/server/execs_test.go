@@ -43,7 +43,6 @@ func TestSessionsRefuse(t *testing.T) {
 		"wait for a path":    {"ExecService/WaitExec", `{"ref":"a","exec":"../x"}`, `exec \"../x\" is not a name`},
 		"signal 0":           {"ExecService/SignalExec", `{"ref":"a","exec":"e"}`, `0 is not a signal`},
 		"signal 65":          {"ExecService/SignalExec", `{"ref":"a","exec":"e","signal":65}`, `65 is not a signal`},
-		"ensure what":        {"SandboxService/Create", `{"ensure":true}`, `ensure needs a name`},
 		"less than no time":  {"SandboxService/Create", `{"spec":{"ttl":"-1s"}}`, `SBX-102`},
 		"negative time":      {"SandboxService/Update", `{"ref":"a","ttl":"-1s"}`, `ttl of -1s is negative`},
 		"nothing to update":  {"SandboxService/Update", `{"ref":"a"}`, `nothing to update`},

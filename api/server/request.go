@@ -63,29 +63,11 @@ func nestedOf(n *caissonv1.Nested) *runtime.NestedRequest {
 	return &runtime.NestedRequest{Sandboxes: n.Sandboxes, MemoryBytes: n.MemoryBytes, MilliCPU: n.MilliCpu}
 }
 
-// maxKey bounds an idempotency key, in bytes.
-const maxKey = 128
-
 // createRequestOf reads a CreateRequest.
 func createRequestOf(m *caissonv1.CreateRequest) (runtime.CreateRequest, error) {
 	req, err := createOf(m.Spec)
 	req.Ensure, req.Key = m.Ensure, m.IdempotencyKey
-	if m.Ensure && req.Name == "" {
-		err = errors.Join(err, refuse("ensure needs a name: it is what an existing sandbox is found by"))
-	}
-	return req, errors.Join(err, checkKey(m.IdempotencyKey))
-}
-
-func checkKey(key string) error {
-	if len(key) > maxKey {
-		return refuse("idempotency_key has %d bytes, give at most %d", len(key), maxKey)
-	}
-	for i := range len(key) {
-		if key[i] <= ' ' || key[i] > '~' {
-			return refuse("idempotency_key %.80q holds what is no printable ASCII character", key)
-		}
-	}
-	return nil
+	return req, err
 }
 
 // execOf reads an ExecSpec; nil is one with nothing set.
