@@ -320,8 +320,8 @@ func TestFinishEndsOfOthers(t *testing.T) {
 	})
 }
 
-// TestLeaveAndRemoveAtOnce: only one of the two is done.
-func TestLeaveAndRemoveAtOnce(t *testing.T) {
+// TestRemovedIsNotLeft: of the two only the first is done.
+func TestRemovedIsNotLeft(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
 	s := f.sandboxes[f.session(t, CreateRequest{Name: "s"}).ID]

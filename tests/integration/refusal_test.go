@@ -22,7 +22,7 @@ func TestRefusals(t *testing.T) {
 		{"unknown profile", "SBX-103", `"strict"`, []string{"--profile", "stric", "--", "true"}},
 		{"unknown image", "SBX-201", `"base"`, []string{"--image", "bse", "--", "true"}},
 		{"image that is nowhere near", "SBX-201", "there are: base", []string{"--image", "quite-another", "--", "true"}},
-		{"network mode to come", "SBX-403", "not offered", []string{"--network", "bridge", "--", "true"}},
+		{"network mode that is not set up", "SBX-403", "not offered", []string{"--network", "bridge", "--", "true"}},
 		{"unknown network mode", "SBX-403", `"none"`, []string{"--network", "nome", "--", "true"}},
 		{"egress rule", "SBX-404", "*.com", []string{"--allow", "*.com", "--", "true"}},
 		{"terminal and JSON", "SBX-801", "exclude each other", []string{"-t", "--", "true"}},
