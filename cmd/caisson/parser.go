@@ -62,6 +62,20 @@ func parseCount(s string) (int64, error) {
 	return n, nil
 }
 
+// ports reads the ports of a flag. Which of them may be given, the daemon says.
+func (p *parser) ports(name string, list []string) []uint32 {
+	var out []uint32
+	for _, text := range list {
+		n, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			p.refuse(usage("--%s: %q is not a port, such as 8080", name, text))
+			continue
+		}
+		out = append(out, uint32(n))
+	}
+	return out
+}
+
 func (p *parser) duration(name, text string) *durationpb.Duration {
 	if !p.flags.Changed(name) {
 		return nil

@@ -114,6 +114,8 @@ func TestExecRefuses(t *testing.T) {
 		"exec --shell -i box":                 "standard input is the script",
 		"run --shell -- x":                    "exclude each other",
 		"run --shell -i":                      "standard input is the script",
+		"create --expose http":                `--expose: "http" is not a port, such as 8080`,
+		"create --expose 80,-1":               `--expose: "-1" is not a port, such as 8080`,
 		"run --ulimit nofile=9:8 -- x":        "SOFT up to HARD",
 		"run --ttl 0s -- x":                   "is not a positive duration",
 		"run -d -i -- x":                      "-d and -i exclude each other",

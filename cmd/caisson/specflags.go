@@ -2,7 +2,6 @@ package main
 
 import (
 	"io"
-	"math"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -21,8 +20,7 @@ type sandboxFlags struct {
 	name, session, task, user          string
 	ttl, idle                          string
 	allow, deny, publish, env, labels  []string
-	links                              []string
-	expose                             []uint
+	links, expose                      []string
 }
 
 func (f *sandboxFlags) register(cmd *cobra.Command) {
@@ -40,7 +38,7 @@ func (f *sandboxFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.tmpfs, "tmpfs", "", "`SIZE` of each tmpfs, such as 1G (default: the profile's, else 64M)")
 	registerNetwork(cmd, &f.network, &f.allow, &f.deny)
 	flags.StringArrayVarP(&f.publish, "publish", "p", nil, "lead TCP `[ADDR:]PORT:PORT`, of the host (127.0.0.1; port 0 picks one), to a port inside, from 1024 on")
-	flags.UintSliceVar(&f.expose, "expose", nil, "`PORT` inside, from 1024 on, to which links of your other sandboxes may lead")
+	flags.StringSliceVar(&f.expose, "expose", nil, "`PORT` inside, from 1024 on, to which links of your other sandboxes may lead")
 	flags.StringArrayVar(&f.links, "link", nil, "lead NAME and PORT, `NAME=SANDBOX:PORT`, to a port that another sandbox of yours exposes")
 	flags.StringVar(&f.name, "name", "", "`NAME` of the sandbox (default: its ID)")
 	flags.StringArrayVarP(&f.labels, "label", "l", nil, "label `K=V`")
@@ -75,7 +73,7 @@ func (f *sandboxFlags) spec(p *parser) *caissonv1.SandboxSpec {
 	p.notEmpty("image", "profile", "network", "user", "name", "session", "task")
 	return &caissonv1.SandboxSpec{
 		Name: f.name, Image: f.image, Profile: f.profile, User: f.user, Network: f.network, Allow: f.allow, Deny: f.deny, Publish: f.publish,
-		Expose: each(f.expose, func(n uint) uint32 { return uint32(min(n, math.MaxUint32)) }), Links: f.links,
+		Expose: p.ports("expose", f.expose), Links: f.links,
 		Session: f.session, Task: f.task,
 		Limits: &caissonv1.Limits{
 			MemoryBytes: p.number("memory", f.memory, units.ParseSize),
