@@ -6,13 +6,16 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/gateway/control"
+	"github.com/caisson-run/caisson/gateway/stray"
 )
 
 // The bounds of what waits for a daemon that does not read.
 const (
 	maxEvents     = 32 << 10 // of all sandboxes
-	maxSandboxOwn = 2 << 10  // of one: more than it can have connections
+	maxSandboxOwn = 2 << 10  // of one: more than it can have connections, and than comes at once of what goes past those
 )
+
+const _ = uint(maxSandboxOwn - stray.AtOnce) // none of it is lost while the daemon is slow
 
 // writeSize is how many bytes are written at once, about.
 const writeSize = 64 << 10

@@ -12,9 +12,8 @@ import (
 	"github.com/caisson-run/caisson/netns/nflog"
 )
 
-// endsBurst is how many ends are recorded at once: of all connections that a sandbox can
-// have open, which those that are closed and not forgotten yet are beside.
-const endsBurst = 4096
+// endsBurst is how many ends are recorded at once.
+const endsBurst = 1 << 10
 
 // ends are those of what left by a link. Of too many there is one record of all, that says
 // how many they were and how much.

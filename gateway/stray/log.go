@@ -30,6 +30,9 @@ type lot interface {
 // perSecond is how many records of each kind there are at most, sustained.
 const perSecond = 50
 
+// AtOnce is how many records of one sandbox there are at once, at most.
+const AtOnce = 2*burst + endsBurst
+
 // pause is how long nothing is read once there are too many, so that a flood takes next
 // to nothing from other sandboxes. The kernel counts what it has no room for.
 const pause = time.Millisecond
