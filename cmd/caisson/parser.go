@@ -77,19 +77,26 @@ func (p *parser) ports(name string, list []string) []uint32 {
 }
 
 func (p *parser) duration(name, text string) *durationpb.Duration {
+	return p.length(name, text, lengthExamples)
+}
+
+// length is duration with a remedy of its own.
+func (p *parser) length(name, text, remedy string) *durationpb.Duration {
 	if !p.flags.Changed(name) {
 		return nil
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 {
-		p.refuse(noDuration("--%s: %q is not a positive duration", name, text))
+		p.refuse(noDuration(remedy, "--%s: %q is not a positive duration", name, text))
 		return nil
 	}
 	return durationpb.New(d)
 }
 
-func noDuration(format string, args ...any) error {
-	return sbxerr.WithRemedy(sbxerr.Limits, "caisson.duration", fmt.Errorf(format, args...), "give a number and its unit, such as 500ms, 30s, 5m or 2h")
+const lengthExamples = "give a number and its unit, such as 500ms, 30s, 5m or 2h"
+
+func noDuration(remedy, format string, args ...any) error {
+	return sbxerr.WithRemedy(sbxerr.Limits, "caisson.duration", fmt.Errorf(format, args...), remedy)
 }
 
 // environment completes names without a value from caisson's own environment,

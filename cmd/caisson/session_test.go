@@ -119,7 +119,7 @@ func TestExecRefuses(t *testing.T) {
 		"run --ulimit nofile=9:8 -- x":        "SOFT up to HARD",
 		"run --ttl 0s -- x":                   "is not a positive duration",
 		"run -d -i -- x":                      "-d and -i exclude each other",
-		"update --ttl 0 box":                  "is not a positive duration",
+		"update --ttl 0 box":                  "5m or 2h, or never",
 		"update --idle-timeout 0s box":        "is not a positive duration",
 		"stop --grace never box":              "is not a duration",
 		"exec -t --json box -- x":             "-t and --json exclude each other",
