@@ -6,6 +6,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/caisson-run/caisson/finding"
 )
 
 // devicePrograms counts the BPF programs that guard devices for the v2 group
@@ -31,14 +33,14 @@ func devicePrograms(dir string) (int, error) {
 // queryEffective is BPF_F_QUERY_EFFECTIVE of linux/bpf.h.
 const queryEffective = 1 << 0
 
-func deviceProgramsWork(dir string) Answer {
+func deviceProgramsWork(dir string) finding.Answer {
 	_, err := devicePrograms(dir)
 	switch {
 	case err == nil:
-		return Yes
+		return finding.Yes
 	case errors.Is(err, ebpf.ErrNotSupported):
-		return No
+		return finding.No
 	default:
-		return Unknown
+		return finding.Unknown
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/finding"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -24,7 +25,7 @@ type detector struct {
 	proc      string
 	hugePages string // has one directory per huge page size
 	magic     func(path string) (int64, error)
-	bpf       func(dir string) Answer // can device programs be attached below dir?
+	bpf       func(dir string) finding.Answer // can device programs be attached below dir?
 }
 
 func systemDetector() detector {
@@ -48,7 +49,7 @@ func (d detector) detect() (Host, error) {
 	if err != nil {
 		return Host{}, sbxerr.New(sbxerr.CgroupController, op, "find cgroups at %q: %w", d.root, err)
 	}
-	h := Host{Controllers: map[string]Answer{}}
+	h := Host{Controllers: map[string]finding.Answer{}}
 	if _, err := os.Stat(filepath.Join(d.proc, "swaps")); errors.Is(err, fs.ErrNotExist) {
 		h.NoSwap = true // proc_fs(5): there only with CONFIG_SWAP
 	}
@@ -60,7 +61,7 @@ func (d detector) detect() (Host, error) {
 	if err != nil {
 		return Host{}, sbxerr.Wrap(sbxerr.CgroupController, op, err)
 	}
-	if h.Controllers["hugetlb"] == Yes {
+	if h.Controllers["hugetlb"] == finding.Yes {
 		h.HugePageSizes = d.hugePageSizes()
 	} else {
 		h.UnboundHugePages = d.haveHugePages()
@@ -76,7 +77,7 @@ func (d detector) detectV2(h *Host) error {
 	}
 	available := strings.Fields(list)
 	for _, name := range controllerNames() {
-		h.Controllers[name] = answer(slices.Contains(available, name))
+		h.Controllers[name] = finding.Of(slices.Contains(available, name))
 	}
 	// These have no controller on v2: cpu.stat and cgroup.freeze are part of
 	// every group, devices are kept out by a BPF program.
@@ -91,12 +92,12 @@ func (d detector) detectV2(h *Host) error {
 // childrenHave looks for a file that the root group lacks in the groups right
 // below it. No group to look at is no answer; neither is a group that lacks
 // the file, because its controller may only not be enabled there.
-func (d detector) childrenHave(file string) Answer {
+func (d detector) childrenHave(file string) finding.Answer {
 	found, err := filepath.Glob(filepath.Join(d.root, "*", file))
 	if err != nil || len(found) == 0 {
-		return Unknown
+		return finding.Unknown
 	}
-	return Yes
+	return finding.Yes
 }
 
 func (d detector) detectV1(h *Host) error {
@@ -121,7 +122,7 @@ func (d detector) detectV1(h *Host) error {
 	}
 	for _, name := range controllerNames() {
 		_, mounted := h.Hierarchies[name]
-		h.Controllers[name] = answer(mounted)
+		h.Controllers[name] = finding.Of(mounted)
 	}
 	delete(h.Controllers, "io") // blkio's name on v2
 	unified := filepath.Join(d.root, "unified")
@@ -132,9 +133,9 @@ func (d detector) detectV1(h *Host) error {
 		_, err := os.Stat(filepath.Join(memory, "memory.memsw.limit_in_bytes"))
 		switch {
 		case err == nil:
-			h.SwapLimit = Yes
+			h.SwapLimit = finding.Yes
 		case errors.Is(err, fs.ErrNotExist):
-			h.SwapLimit = No
+			h.SwapLimit = finding.No
 		}
 	}
 	return nil

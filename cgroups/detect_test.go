@@ -10,13 +10,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/finding"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 func TestDetectV1(t *testing.T) {
 	f := newFakeHost(t).v1(usual...)
 	h := f.detect()
-	if h.Mode != V1 || h.Unified != "" || h.SwapLimit != Yes || h.NoSwap {
+	if h.Mode != V1 || h.Unified != "" || h.SwapLimit != finding.Yes || h.NoSwap {
 		t.Errorf("got %+v", h)
 	}
 	both := filepath.Join(f.root(), "cpu,cpuacct")
@@ -54,7 +55,7 @@ func TestDetectHybrid(t *testing.T) {
 func TestDetectV2(t *testing.T) {
 	f := newFakeHost(t).v2("cpuset cpu io memory hugetlb pids rdma misc")
 	h := f.detect()
-	if h.Mode != V2 || h.Unified != f.root() || h.SwapLimit != Yes {
+	if h.Mode != V2 || h.Unified != f.root() || h.SwapLimit != finding.Yes {
 		t.Errorf("got %+v", h)
 	}
 	if err := h.Check(); err != nil {
@@ -70,7 +71,7 @@ func TestDetectV2WithoutGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := f.detect()
-	if h.SwapLimit != Unknown || h.Check() != nil || h.HugePageSizes != nil {
+	if h.SwapLimit != finding.Unknown || h.Check() != nil || h.HugePageSizes != nil {
 		t.Errorf("got %+v, %v", h, h.Check())
 	}
 }
@@ -80,7 +81,7 @@ func TestDetectIgnoresWhatIsNoHierarchy(t *testing.T) {
 	f := newFakeHost(t).v1(usual...)
 	f.fses[filepath.Join(f.root(), "pids")] = unix.TMPFS_MAGIC
 	h := f.detect()
-	if h.Controllers["pids"] != No {
+	if h.Controllers["pids"] != finding.No {
 		t.Errorf("pids: %s; want no", h.Controllers["pids"])
 	}
 	// A second mount of a hierarchy elsewhere is where runc does not look.
@@ -126,17 +127,17 @@ func TestCheckRefusesWhatIsMissing(t *testing.T) {
 	}{
 		"nothing":          {func(h *Host) { *h = Host{} }, "layout"},
 		"another mode":     {func(h *Host) { h.Mode = "v3" }, "layout"},
-		"no memory":        {func(h *Host) { h.Controllers["memory"] = No }, `"memory"`},
+		"no memory":        {func(h *Host) { h.Controllers["memory"] = finding.No }, `"memory"`},
 		"no cpu":           {func(h *Host) { delete(h.Controllers, "cpu") }, `"cpu"`},
-		"pids not told":    {func(h *Host) { h.Controllers["pids"] = Unknown }, "could not tell"},
-		"no devices":       {func(h *Host) { h.Controllers["devices"] = No }, `"devices"`},
+		"pids not told":    {func(h *Host) { h.Controllers["pids"] = finding.Unknown }, "could not tell"},
+		"no devices":       {func(h *Host) { h.Controllers["devices"] = finding.No }, `"devices"`},
 		"huge pages":       {func(h *Host) { h.UnboundHugePages = true }, "hugetlb"},
-		"no swap limit":    {func(h *Host) { h.SwapLimit = No }, "swap"},
-		"swap not told":    {func(h *Host) { h.SwapLimit = Unknown }, "swap"},
-		"no swap limit v2": {func(h *Host) { h.Mode, h.SwapLimit = V2, No }, "swap"},
+		"no swap limit":    {func(h *Host) { h.SwapLimit = finding.No }, "swap"},
+		"swap not told":    {func(h *Host) { h.SwapLimit = finding.Unknown }, "swap"},
+		"no swap limit v2": {func(h *Host) { h.Mode, h.SwapLimit = V2, finding.No }, "swap"},
 	} {
 		h := complete
-		h.Controllers = map[string]Answer{}
+		h.Controllers = map[string]finding.Answer{}
 		for k, v := range complete.Controllers {
 			h.Controllers[k] = v
 		}
@@ -150,7 +151,7 @@ func TestCheckRefusesWhatIsMissing(t *testing.T) {
 		}
 	}
 	swapless := complete
-	swapless.SwapLimit, swapless.NoSwap = No, true
+	swapless.SwapLimit, swapless.NoSwap = finding.No, true
 	if err := swapless.Check(); err != nil {
 		t.Errorf("a kernel without swap needs no limit of it: %v", err)
 	}
@@ -189,14 +190,6 @@ func TestDetectThisHost(t *testing.T) {
 	for _, m := range h.mounts() {
 		if _, err := os.Stat(filepath.Join(m, "cgroup.procs")); err != nil {
 			t.Errorf("%q is no hierarchy: %v", m, err)
-		}
-	}
-}
-
-func TestAnswerTexts(t *testing.T) {
-	for a, want := range map[Answer]string{Yes: "yes", No: "no", Unknown: "could not tell"} {
-		if text, err := a.MarshalText(); string(text) != want || err != nil {
-			t.Errorf("%d is %q, %v; want %q", a, text, err, want)
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/finding"
 )
 
 // fakeHost is a tree of plain files that looks like a host to a detector.
@@ -52,7 +54,7 @@ func (f *fakeHost) detector() detector {
 			}
 			return 0, &fs.PathError{Op: "statfs", Path: path, Err: fs.ErrNotExist}
 		},
-		bpf: func(string) Answer { return Yes },
+		bpf: func(string) finding.Answer { return finding.Yes },
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/caisson-run/caisson/finding"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -81,7 +82,7 @@ func (g *Group) writeFreezer(frozen bool) error {
 	if g.host.Mode == V2 {
 		return writeFile(g.unified(), "cgroup.freeze", map[bool]string{true: "1", false: "0"}[frozen])
 	}
-	if g.host.Controllers["freezer"] != Yes {
+	if g.host.Controllers["freezer"] != finding.Yes {
 		return errNoFreezer
 	}
 	return writeFile(g.dir("freezer"), "freezer.state", map[bool]string{true: "FROZEN", false: "THAWED"}[frozen])
@@ -92,7 +93,7 @@ func (g *Group) readFreezer() (frozen bool, err error) {
 		events, err := readFlat(g.unified(), "cgroup.events")
 		return events["frozen"] == 1, err
 	}
-	if g.host.Controllers["freezer"] != Yes {
+	if g.host.Controllers["freezer"] != finding.Yes {
 		return false, errNoFreezer
 	}
 	state, err := readString(g.dir("freezer"), "freezer.state")

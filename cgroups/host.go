@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/caisson-run/caisson/finding"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -19,39 +20,6 @@ const (
 	V2     Mode = "v2"     // one hierarchy with all controllers
 )
 
-// Answer is the result of a probe.
-type Answer uint8
-
-// The answers. The zero Answer is the one that refuses.
-const (
-	Unknown Answer = iota // the probe itself did not work
-	No
-	Yes
-)
-
-// String returns "yes", "no" or "could not tell".
-func (a Answer) String() string {
-	switch a {
-	case Yes:
-		return "yes"
-	case No:
-		return "no"
-	default:
-		return "could not tell"
-	}
-}
-
-// MarshalText makes an Answer readable in JSON.
-func (a Answer) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
-
-// answer turns what was found into an Answer.
-func answer(found bool) Answer {
-	if found {
-		return Yes
-	}
-	return No
-}
-
 // Host is what a machine offers, as plain data: the same Host gives the same
 // Resources everywhere.
 type Host struct {
@@ -63,10 +31,10 @@ type Host struct {
 	Hierarchies map[string]string
 	// Controllers says which of the named controllers can be used. "devices"
 	// on v2 stands for BPF device programs.
-	Controllers map[string]Answer
+	Controllers map[string]finding.Answer
 	// SwapLimit says whether swap can be bounded. On v2 the root group has no
 	// file that tells; there Verify has the last word.
-	SwapLimit Answer
+	SwapLimit finding.Answer
 	// NoSwap is set when the kernel was built without swap: there is nothing
 	// to bound, and no file to do it with.
 	NoSwap bool
@@ -107,7 +75,7 @@ func (h Host) Check() error {
 		return sbxerr.New(sbxerr.CgroupController, op, "use cgroups of mode %q: the layout is not known", h.Mode)
 	}
 	for _, c := range required {
-		if a := h.Controllers[c.name]; a != Yes {
+		if a := h.Controllers[c.name]; a != finding.Yes {
 			return sbxerr.New(sbxerr.CgroupController, op, "find cgroup controller %q, needed for %s: %s", c.name, c.why, a)
 		}
 	}
@@ -116,7 +84,7 @@ func (h Host) Check() error {
 			errors.New("find cgroup controller \"hugetlb\": the host has huge pages, which the memory limit does not count"),
 			"enable the hugetlb controller, or set vm.nr_hugepages and vm.nr_overcommit_hugepages to 0")
 	}
-	swapUnbounded := h.SwapLimit == No || h.SwapLimit == Unknown && h.Mode != V2
+	swapUnbounded := h.SwapLimit == finding.No || h.SwapLimit == finding.Unknown && h.Mode != V2
 	if swapUnbounded && !h.NoSwap {
 		return sbxerr.WithRemedy(sbxerr.CgroupController, op,
 			fmt.Errorf("find swap accounting, needed for the memory limit: %s", h.SwapLimit),

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caisson-run/caisson/finding"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -62,7 +63,7 @@ func TestValidate(t *testing.T) {
 // The goldens show what the OCI runtime gets, and what must be in force then.
 func TestResourcesGolden(t *testing.T) {
 	small := newFakeHost(t).v1("cpu", "memory", "devices", "pids").detect()
-	small.NoSwap, small.SwapLimit = true, No
+	small.NoSwap, small.SwapLimit = true, finding.No
 	for name, h := range map[string]Host{
 		"v1":        newFakeHost(t).v1(usual...).detect(),
 		"v1-noswap": small,

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/finding"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -161,7 +162,7 @@ func TestLiveKill(t *testing.T) {
 	withoutUnified := h
 	withoutUnified.Mode, withoutUnified.Unified = V1, ""
 	withoutFreezer := withoutUnified
-	withoutFreezer.Controllers = map[string]Answer{}
+	withoutFreezer.Controllers = map[string]finding.Answer{}
 	for name, tc := range map[string]struct {
 		host   Host
 		freeze bool
@@ -230,10 +231,10 @@ func TestLiveProbe(t *testing.T) {
 	h := liveHost(t)
 	for _, f := range Probe(t.Context(), testParent) {
 		t.Logf("%s: %s (%s) %v", f.Name, f.Answer, f.Detail, f.Err)
-		if (f.Answer == Yes) != (f.Err == nil) {
+		if (f.Answer == finding.Yes) != (f.Err == nil) {
 			t.Errorf("%s answers %s with error %v", f.Name, f.Answer, f.Err)
 		}
-		if f.Needed && f.Answer != Yes {
+		if f.Needed && f.Answer != finding.Yes {
 			t.Errorf("%s: %s, %v", f.Name, f.Answer, f.Err)
 		}
 	}
@@ -255,7 +256,7 @@ func TestLiveProbe(t *testing.T) {
 	if err := RemoveParent(t.Context(), h, testParent); err != nil {
 		t.Error(err)
 	}
-	if f := Probe(t.Context(), "no/such"); f[len(f)-1].Answer != Unknown {
+	if f := Probe(t.Context(), "no/such"); f[len(f)-1].Answer != finding.Unknown {
 		t.Errorf("Probe of a bad parent: %+v", f[len(f)-1])
 	}
 }

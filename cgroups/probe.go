@@ -10,17 +10,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/caisson-run/caisson/finding"
 	"github.com/caisson-run/caisson/sbxerr"
 )
-
-// Feature is one finding about the host.
-type Feature struct {
-	Name   string
-	Answer Answer
-	Detail string
-	Err    error // what stands behind No and Unknown; nil for Yes
-	Needed bool  // a sandbox cannot be made without it
-}
 
 // probeLimits are what Probe writes into its group.
 var probeLimits = Limits{PIDs: MinPIDs, MemoryBytes: MinMemoryBytes, MilliCPU: MinMilliCPU}
@@ -30,16 +22,16 @@ var probeLimits = Limits{PIDs: MinPIDs, MemoryBytes: MinMemoryBytes, MilliCPU: M
 // removes parent if it was not there before. It changes nothing else: where
 // v2's controllers are not handed to groups below the root yet, which the
 // first sandbox will do, it does not write.
-func Probe(ctx context.Context, parent string) []Feature {
+func Probe(ctx context.Context, parent string) []finding.Feature {
 	h, err := Detect()
 	if err != nil {
-		return []Feature{{Name: "cgroup layout", Answer: No, Needed: true, Err: err}}
+		return []finding.Feature{{Name: "cgroup layout", Answer: finding.No, Needed: true, Err: err}}
 	}
 	return probe(ctx, h, parent)
 }
 
-func probe(ctx context.Context, h Host, parent string) []Feature {
-	found := []Feature{{Name: "cgroup layout", Answer: Yes, Needed: true, Detail: string(h.Mode)}}
+func probe(ctx context.Context, h Host, parent string) []finding.Feature {
+	found := []finding.Feature{{Name: "cgroup layout", Answer: finding.Yes, Needed: true, Detail: string(h.Mode)}}
 	for _, c := range required {
 		found = append(found, h.controllerFeature(c, true))
 	}
@@ -49,27 +41,27 @@ func probe(ctx context.Context, h Host, parent string) []Feature {
 		}
 	}
 	create := probeGroup(ctx, h, parent)
-	if create.Answer == Yes {
-		h.SwapLimit = Yes // it was among what was written and read back
+	if create.Answer == finding.Yes {
+		h.SwapLimit = finding.Yes // it was among what was written and read back
 	}
 	return append(found, h.swapFeature(), create)
 }
 
-func (h Host) controllerFeature(c controller, needed bool) Feature {
+func (h Host) controllerFeature(c controller, needed bool) finding.Feature {
 	needed = needed || c.name == "hugetlb" && h.UnboundHugePages
-	f := Feature{Name: "cgroup controller " + c.name, Answer: h.Controllers[c.name], Needed: needed, Detail: "for " + c.why}
-	if f.Answer != Yes {
+	f := finding.Feature{Name: "cgroup controller " + c.name, Answer: h.Controllers[c.name], Needed: needed, Detail: "for " + c.why}
+	if f.Answer != finding.Yes {
 		f.Err = fmt.Errorf("find cgroup controller %q: %s", c.name, f.Answer)
 	}
 	return f
 }
 
-func (h Host) swapFeature() Feature {
-	f := Feature{Name: "cgroup swap limit", Answer: h.SwapLimit, Needed: h.Mode != V2}
+func (h Host) swapFeature() finding.Feature {
+	f := finding.Feature{Name: "cgroup swap limit", Answer: h.SwapLimit, Needed: h.Mode != V2}
 	switch {
 	case h.NoSwap:
-		f.Answer, f.Detail = Yes, "the kernel has no swap"
-	case f.Answer == Yes:
+		f.Answer, f.Detail = finding.Yes, "the kernel has no swap"
+	case f.Answer == finding.Yes:
 		f.Detail = "a sandbox gets none"
 	default:
 		f.Err = fmt.Errorf("find swap accounting: %s", f.Answer)
@@ -78,16 +70,16 @@ func (h Host) swapFeature() Feature {
 }
 
 // probeGroup makes, bounds and removes a group.
-func probeGroup(ctx context.Context, h Host, parent string) Feature {
-	f := Feature{Name: "cgroup create", Needed: true, Answer: No}
+func probeGroup(ctx context.Context, h Host, parent string) finding.Feature {
+	f := finding.Feature{Name: "cgroup create", Needed: true, Answer: finding.No}
 	g, err := Open(h, "/"+parent+"/probe-"+strconv.Itoa(os.Getpid()))
 	if err != nil {
-		f.Answer, f.Err = Unknown, err
+		f.Answer, f.Err = finding.Unknown, err
 		return f
 	}
 	if h.Mode == V2 && !h.delegated() {
 		// No reason to fail: every host that boots without systemd is so.
-		f.Answer, f.Needed = Unknown, false
+		f.Answer, f.Needed = finding.Unknown, false
 		f.Detail = "the first sandbox will hand the controllers down"
 		f.Err = errors.New("the controllers are not enabled for groups below the root yet")
 		return f
@@ -104,7 +96,7 @@ func probeGroup(ctx context.Context, h Host, parent string) Feature {
 		f.Err = err
 		return f
 	}
-	f.Answer, f.Detail = Yes, "made, bounded and removed a group in /"+parent
+	f.Answer, f.Detail = finding.Yes, "made, bounded and removed a group in /"+parent
 	return f
 }
 

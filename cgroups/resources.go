@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/caisson-run/caisson/finding"
 )
 
 const (
@@ -65,7 +67,7 @@ func (l Limits) Resources(h Host) (*specs.LinuxResources, error) {
 		CPU:     &specs.LinuxCPU{Quota: ptr(l.quota()), Period: ptr(uint64(cpuPeriod))},
 		Pids:    &specs.LinuxPids{Limit: &l.PIDs},
 	}
-	if h.NoSwap && h.SwapLimit != Yes {
+	if h.NoSwap && h.SwapLimit != finding.Yes {
 		r.Memory.Swap = nil
 	}
 	for _, size := range h.HugePageSizes {
@@ -154,7 +156,7 @@ func (l Limits) filesV2(h Host) []File {
 
 // dropSwap leaves name out on a kernel that has no swap, and so no such file.
 func (h Host) dropSwap(files []File, name string) []File {
-	if !h.NoSwap || h.SwapLimit == Yes {
+	if !h.NoSwap || h.SwapLimit == finding.Yes {
 		return files
 	}
 	return slices.DeleteFunc(files, func(f File) bool { return f.Name == name })

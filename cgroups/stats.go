@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/finding"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -143,7 +144,7 @@ func (g *Group) statsV1() (Stats, error) {
 		PIDs:             r.int("pids", "pids.current"),
 		PIDsMax:          r.int("pids", "pids.max"),
 	}
-	if g.host.Controllers["cpuacct"] == Yes {
+	if g.host.Controllers["cpuacct"] == finding.Yes {
 		s.CPU = time.Duration(r.int("cpuacct", "cpuacct.usage"))
 		s.UserCPU = time.Duration(r.int("cpuacct", "cpuacct.usage_user"))
 		s.SystemCPU = time.Duration(r.int("cpuacct", "cpuacct.usage_sys"))

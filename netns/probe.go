@@ -10,44 +10,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/finding"
 	"github.com/caisson-run/caisson/sbxerr"
 )
-
-// Answer is the result of a probe.
-type Answer uint8
-
-// The answers. The zero Answer is the one that refuses.
-const (
-	Unknown Answer = iota // the probe itself did not work
-	No
-	Yes
-)
-
-// String returns "yes", "no" or "could not tell".
-func (a Answer) String() string {
-	switch a {
-	case Yes:
-		return "yes"
-	case No:
-		return "no"
-	default:
-		return "could not tell"
-	}
-}
-
-// MarshalText makes an Answer readable in JSON.
-func (a Answer) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
-
-// Feature is one finding about the host.
-type Feature struct {
-	Name   string
-	Answer Answer
-	Detail string
-	Err    error // what stands behind No and Unknown; nil for Yes
-	// Needed is set for what mode none cannot do without. The rest is needed
-	// by the other modes.
-	Needed bool
-}
 
 // tables is the part of *iptables.IPTables that a probe uses.
 type tables interface {
@@ -66,16 +31,16 @@ var binaries = []binary{{familyV4, iptables.ProtocolIPv4}, {familyV6, iptables.P
 
 // Probe finds out whether this host has namespaces as sandboxes get them. All it
 // makes is one without a name that is gone when it returns.
-func Probe() []Feature {
-	return probeInside(Feature{Name: "network namespace", Needed: true}, func() []Feature {
-		return []Feature{probeNamespace(), probeIPv6()}
+func Probe() []finding.Feature {
+	return probeInside(finding.Feature{Name: "network namespace", Needed: true}, func() []finding.Feature {
+		return []finding.Feature{probeNamespace(), probeIPv6()}
 	})
 }
 
 // ProbeFilters finds out, in a namespace of its own too, what iptables can do on
 // this host, which modes other than none need.
-func ProbeFilters() []Feature {
-	return probeInside(Feature{Name: "iptables"}, func() (found []Feature) {
+func ProbeFilters() []finding.Feature {
+	return probeInside(finding.Feature{Name: "iptables"}, func() (found []finding.Feature) {
 		for _, b := range binaries {
 			found = append(found, b.probe()...)
 		}
@@ -100,7 +65,7 @@ func Filters() error {
 
 // probeInside returns what probe finds in a new namespace, or in what where there
 // is none to be had.
-func probeInside(what Feature, probe func() []Feature) (found []Feature) {
+func probeInside(what finding.Feature, probe func() []finding.Feature) (found []finding.Feature) {
 	err := onThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return err
@@ -111,19 +76,19 @@ func probeInside(what Feature, probe func() []Feature) (found []Feature) {
 	if err == nil {
 		return found
 	}
-	what.Answer, what.Err = No, fmt.Errorf("unshare network namespace: %w", err)
+	what.Answer, what.Err = finding.No, fmt.Errorf("unshare network namespace: %w", err)
 	if errors.Is(err, unix.EPERM) {
-		what.Answer = Unknown // a right is missing, not the feature
+		what.Answer = finding.Unknown // a right is missing, not the feature
 	}
-	return []Feature{what}
+	return []finding.Feature{what}
 }
 
 // probeNamespace makes the calling thread's new namespace what Create would
 // make of it, and looks whether it is that.
-func probeNamespace() Feature {
-	f := Feature{Name: "network namespace", Needed: true}
+func probeNamespace() finding.Feature {
+	f := finding.Feature{Name: "network namespace", Needed: true}
 	if err := configure(); err != nil {
-		f.Answer, f.Err = No, err
+		f.Answer, f.Err = finding.No, err
 		return f
 	}
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
@@ -137,23 +102,23 @@ func probeNamespace() Feature {
 	case err != nil:
 		f.Err = err
 	case len(diffs) > 0:
-		f.Answer, f.Err = No, fmt.Errorf("a new namespace differs from what was declared: %v", diffs)
+		f.Answer, f.Err = finding.No, fmt.Errorf("a new namespace differs from what was declared: %v", diffs)
 	default:
-		f.Answer, f.Detail = Yes, "only lo, no routes"
+		f.Answer, f.Detail = finding.Yes, "only lo, no routes"
 	}
 	return f
 }
 
-func probeIPv6() Feature {
-	f := Feature{Name: "ipv6"}
+func probeIPv6() finding.Feature {
+	f := finding.Feature{Name: "ipv6"}
 	v6, err := hasIPv6()
 	switch {
 	case err != nil:
 		f.Err = err
 	case v6:
-		f.Answer, f.Detail = Yes, "::1 works inside, nothing else has IPv6"
+		f.Answer, f.Detail = finding.Yes, "::1 works inside, nothing else has IPv6"
 	default:
-		f.Answer, f.Detail = No, "the kernel has no IPv6: ::1 does not work inside"
+		f.Answer, f.Detail = finding.No, "the kernel has no IPv6: ::1 does not work inside"
 		f.Err = errors.New("the kernel has no IPv6")
 	}
 	return f
@@ -162,25 +127,25 @@ func probeIPv6() Feature {
 // probe finds the command, its flavour, and whether its rules take effect in
 // the calling thread's namespace: one by one, and all at once as Lead programs
 // them.
-func (b binary) probe() []Feature {
+func (b binary) probe() []finding.Feature {
 	name := string(b.family)
 	path, err := findBinary(name)
 	if err != nil {
-		return []Feature{{Name: name, Answer: No, Err: sbxerr.WithRemedy(sbxerr.NetRule, "netns.probe", err, remedyMissing)}}
+		return []finding.Feature{{Name: name, Answer: finding.No, Err: sbxerr.WithRemedy(sbxerr.NetRule, "netns.probe", err, remedyMissing)}}
 	}
 	ipt, err := iptables.New(iptables.IPFamily(b.proto), iptables.Path(path), iptables.Timeout(lockWait))
 	if err != nil {
-		return []Feature{{Name: name, Err: fmt.Errorf("run %q: %w", path, err)}}
+		return []finding.Feature{{Name: name, Err: fmt.Errorf("run %q: %w", path, err)}}
 	}
 	major, minor, patch := ipt.GetIptablesVersion()
-	present := Feature{Name: name, Answer: Yes, Detail: fmt.Sprintf("%s %d.%d.%d, %s", path, major, minor, patch, flavour(path, major, minor))}
+	present := finding.Feature{Name: name, Answer: finding.Yes, Detail: fmt.Sprintf("%s %d.%d.%d, %s", path, major, minor, patch, flavour(path, major, minor))}
 	want := declaredTables(b.family)
-	return []Feature{present, probeTables(name+" rules", want, ipt), probeRestore(b.family, want)}
+	return []finding.Feature{present, probeTables(name+" rules", want, ipt), probeRestore(b.family, want)}
 }
 
 // probeRestore programs all rules at once and reads them back.
-func probeRestore(f family, want []table) Feature {
-	feature := Feature{Name: string(f) + "-restore", Answer: No}
+func probeRestore(f family, want []table) finding.Feature {
+	feature := finding.Feature{Name: string(f) + "-restore", Answer: finding.No}
 	r, err := findRestorer(f, backendAny)
 	if err == nil {
 		err = r.Restore(want)
@@ -191,27 +156,27 @@ func probeRestore(f family, want []table) Feature {
 	}
 	live, err := r.Save()
 	if err != nil {
-		feature.Answer, feature.Err = Unknown, err
+		feature.Answer, feature.Err = finding.Unknown, err
 		return feature
 	}
 	if diffs := compareTables(f, want, live); len(diffs) > 0 {
 		feature.Err = sbxerr.New(sbxerr.NetRule, "netns.probe", "program the rules: they are others afterwards: %v", diffs)
 		return feature
 	}
-	feature.Answer, feature.Detail = Yes, fmt.Sprintf("%s, %s: the rules of a gate take effect at once", r.restore.path, r.backend)
+	feature.Answer, feature.Detail = finding.Yes, fmt.Sprintf("%s, %s: the rules of a gate take effect at once", r.restore.path, r.backend)
 	return feature
 }
 
 // probeStrays opens the socket that is told of what the rules let go nowhere.
-func probeStrays() Feature {
-	f := Feature{Name: "packet log", Answer: No}
+func probeStrays() finding.Feature {
+	f := finding.Feature{Name: "packet log", Answer: finding.No}
 	socket, err := OpenStrays()
 	if err != nil {
 		f.Err = sbxerr.WithRemedy(sbxerr.NetRule, "netns.probe", err, "load the kernel module nfnetlink_log")
 		return f
 	}
 	_ = socket.Close() // nothing was written
-	f.Answer, f.Detail = Yes, "attempts that the rules refuse are recorded"
+	f.Answer, f.Detail = finding.Yes, "attempts that the rules refuse are recorded"
 	return f
 }
 
@@ -237,8 +202,8 @@ func flavour(path string, major, minor int) string {
 }
 
 // probeTables programs the rules of want one by one, and looks for each.
-func probeTables(name string, want []table, t tables) Feature {
-	f := Feature{Name: name, Answer: No}
+func probeTables(name string, want []table, t tables) finding.Feature {
+	f := finding.Feature{Name: name, Answer: finding.No}
 	for _, w := range want {
 		for _, c := range w.chains {
 			if f.Answer, f.Err = probeChain(w.name, c, t); f.Err != nil {
@@ -246,26 +211,26 @@ func probeTables(name string, want []table, t tables) Feature {
 			}
 		}
 	}
-	f.Answer, f.Detail = Yes, "rules take effect in a namespace"
+	f.Answer, f.Detail = finding.Yes, "rules take effect in a namespace"
 	return f
 }
 
-func probeChain(table string, c chain, t tables) (Answer, error) {
+func probeChain(table string, c chain, t tables) (finding.Answer, error) {
 	if err := t.ChangePolicy(table, c.name, c.policy); err != nil {
-		return No, err
+		return finding.No, err
 	}
 	for _, r := range c.rules {
 		args := strings.Fields(r.spec)
 		if err := t.Append(table, c.name, args...); err != nil {
-			return No, err
+			return finding.No, err
 		}
 		there, err := t.Exists(table, c.name, args...)
 		if err != nil {
-			return Unknown, err
+			return finding.Unknown, err
 		}
 		if !there {
-			return No, fmt.Errorf("append %q to %s of %s: it is not there afterwards", args, c.name, table)
+			return finding.No, fmt.Errorf("append %q to %s of %s: it is not there afterwards", args, c.name, table)
 		}
 	}
-	return Yes, nil
+	return finding.Yes, nil
 }

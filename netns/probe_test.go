@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caisson-run/caisson/finding"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -47,7 +48,7 @@ func (f *fakeTables) Exists(table, chain string, args ...string) (bool, error) {
 
 func TestProbeTables(t *testing.T) {
 	all := &fakeTables{}
-	if f := probeTables("x", declaredTables(familyV4), all); f.Answer != Yes || f.Err != nil {
+	if f := probeTables("x", declaredTables(familyV4), all); f.Answer != finding.Yes || f.Err != nil {
 		t.Errorf("all works: %+v; want yes", f)
 	}
 	if all.calls != 17 {
@@ -55,15 +56,15 @@ func TestProbeTables(t *testing.T) {
 	}
 	for n := 1; n <= all.calls; n++ {
 		f := probeTables("x", declaredTables(familyV4), &fakeTables{failAt: n})
-		if f.Answer == Yes || !errors.Is(f.Err, errInjected) {
+		if f.Answer == finding.Yes || !errors.Is(f.Err, errInjected) {
 			t.Errorf("call %d fails: %+v; want no yes, and the cause", n, f)
 		}
 	}
-	if f := probeTables("x", declaredTables(familyV4), &fakeTables{forget: true}); f.Answer != No || f.Err == nil {
+	if f := probeTables("x", declaredTables(familyV4), &fakeTables{forget: true}); f.Answer != finding.No || f.Err == nil {
 		t.Errorf("rules are not kept: %+v; want no", f)
 	}
 	v6 := &fakeTables{}
-	if f := probeTables("x", declaredTables(familyV6), v6); f.Answer != Yes || v6.rules["natOUTPUT!"] {
+	if f := probeTables("x", declaredTables(familyV6), v6); f.Answer != finding.Yes || v6.rules["natOUTPUT!"] {
 		t.Errorf("IPv6: %+v with %v; want yes without the IPv4 rule", f, v6.rules)
 	}
 }
@@ -108,7 +109,7 @@ func TestFindAndFlavour(t *testing.T) {
 
 func TestProbeOfEachBackend(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
-		answers := map[string]Answer{}
+		answers := map[string]finding.Answer{}
 		for _, f := range ProbeFilters() {
 			answers[f.Name] = f.Answer
 			if strings.HasSuffix(f.Name, "-restore") && !strings.Contains(f.Detail, string(b)) {
@@ -116,7 +117,7 @@ func TestProbeOfEachBackend(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"iptables", "iptables rules", "iptables-restore", "ip6tables", "ip6tables rules", "ip6tables-restore"} {
-			if answers[name] != Yes {
+			if answers[name] != finding.Yes {
 				t.Errorf("%s: %s; want yes", name, answers[name])
 			}
 		}
@@ -134,14 +135,14 @@ func TestProbeWithoutIPTables(t *testing.T) {
 	if err := Filters(); sbxerr.Of(err) != sbxerr.NetRule || sbxerr.RemedyOf(err) != remedyMissing {
 		t.Errorf("%v (remedy %q); want the code and the remedy that Lead gives", err, sbxerr.RemedyOf(err))
 	}
-	answers := map[string]Answer{}
+	answers := map[string]finding.Answer{}
 	for _, f := range append(Probe(), ProbeFilters()...) {
 		answers[f.Name] = f.Answer
 		if strings.Contains(f.Name, "iptables") && sbxerr.RemedyOf(f.Err) != remedyMissing {
 			t.Errorf("%s: %v; want the remedy that Lead gives", f.Name, f.Err)
 		}
 	}
-	if answers["network namespace"] != Yes || answers["iptables"] != No || answers["ip6tables"] != No {
+	if answers["network namespace"] != finding.Yes || answers["iptables"] != finding.No || answers["ip6tables"] != finding.No {
 		t.Errorf("answers %v; want namespaces and no iptables", answers)
 	}
 }
@@ -176,10 +177,10 @@ func TestProbeLeavesTheHostAlone(t *testing.T) {
 	}
 	for _, f := range features {
 		t.Logf("%s: %s (%s) %v", f.Name, f.Answer, f.Detail, f.Err)
-		if (f.Answer == Yes) != (f.Err == nil) {
+		if (f.Answer == finding.Yes) != (f.Err == nil) {
 			t.Errorf("%s answers %s with error %v", f.Name, f.Answer, f.Err)
 		}
-		if f.Needed && f.Answer != Yes {
+		if f.Needed && f.Answer != finding.Yes {
 			t.Errorf("%s: %s, %v", f.Name, f.Answer, f.Err)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/finding"
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/idblock"
@@ -80,8 +81,8 @@ func baseImage(t testing.TB) StoredImage {
 // fakeHost is a cgroup2 hierarchy of plain files.
 func fakeHost(unified string) cgroups.Host {
 	return cgroups.Host{
-		Mode: cgroups.V2, Unified: unified, SwapLimit: cgroups.Yes,
-		Controllers: map[string]cgroups.Answer{"memory": cgroups.Yes, "cpu": cgroups.Yes, "pids": cgroups.Yes, "devices": cgroups.Yes},
+		Mode: cgroups.V2, Unified: unified, SwapLimit: finding.Yes,
+		Controllers: map[string]finding.Answer{"memory": finding.Yes, "cpu": finding.Yes, "pids": finding.Yes, "devices": finding.Yes},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/finding"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime"
 )
@@ -51,7 +52,7 @@ func Capabilities(h cgroups.Host, mayRaiseLimits bool, refused map[netns.Mode]er
 }
 
 func limit(h cgroups.Host, field, controller, detail string) runtime.Capability {
-	if h.Controllers[controller] != cgroups.Yes {
+	if h.Controllers[controller] != finding.Yes {
 		return runtime.Capability{Field: field, Support: Unsupported, Detail: fmt.Sprintf("no cgroup controller %q", controller)}
 	}
 	return runtime.Capability{Field: field, Support: Enforced, Detail: fmt.Sprintf("%s (cgroup %s)", detail, h.Mode)}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/finding"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/ctrd"
@@ -25,22 +26,22 @@ func TestFeature(t *testing.T) {
 	coded := sbxerr.New(sbxerr.Cgroup, "op", "no swap")
 	for _, tt := range []struct {
 		name   string
-		answer string
+		answer finding.Answer
 		err    error
 		needed bool
 		want   runtime.Check
 	}{
-		{"yes", cgroups.Yes.String(), nil, true, runtime.Check{Status: OK, Detail: "d"}},
-		{"yes, wanted", cgroups.Yes.String(), nil, false, runtime.Check{Status: OK, Detail: "d"}},
-		{"no", cgroups.No.String(), errProbe, true, runtime.Check{Status: Fail, Detail: "d: it did not work", Code: "SBX-502"}},
-		{"no, wanted", cgroups.No.String(), errProbe, false, runtime.Check{Status: Warn, Detail: "d: it did not work", Code: "SBX-502"}},
-		{"no, with a code", cgroups.No.String(), coded, true, runtime.Check{Status: Fail, Detail: "d: " + coded.Error(), Code: "SBX-501"}},
-		{"no, without a reason", cgroups.No.String(), nil, true, runtime.Check{Status: Fail, Detail: "d", Code: "SBX-502"}},
-		{"unknown", cgroups.Unknown.String(), errProbe, true, runtime.Check{Status: Fail, Detail: "d: it did not work", Code: "SBX-502"}},
-		{"unknown, wanted", cgroups.Unknown.String(), errProbe, false, runtime.Check{Status: Unknown, Detail: "d: it did not work", Code: "SBX-502"}},
-		{"an answer to come", "maybe", nil, true, runtime.Check{Status: Fail, Detail: "d", Code: "SBX-502"}},
+		{"yes", finding.Yes, nil, true, runtime.Check{Status: OK, Detail: "d"}},
+		{"yes, wanted", finding.Yes, nil, false, runtime.Check{Status: OK, Detail: "d"}},
+		{"no", finding.No, errProbe, true, runtime.Check{Status: Fail, Detail: "d: it did not work", Code: "SBX-502"}},
+		{"no, wanted", finding.No, errProbe, false, runtime.Check{Status: Warn, Detail: "d: it did not work", Code: "SBX-502"}},
+		{"no, with a code", finding.No, coded, true, runtime.Check{Status: Fail, Detail: "d: " + coded.Error(), Code: "SBX-501"}},
+		{"no, without a reason", finding.No, nil, true, runtime.Check{Status: Fail, Detail: "d", Code: "SBX-502"}},
+		{"unknown", finding.Unknown, errProbe, true, runtime.Check{Status: Fail, Detail: "d: it did not work", Code: "SBX-502"}},
+		{"unknown, wanted", finding.Unknown, errProbe, false, runtime.Check{Status: Unknown, Detail: "d: it did not work", Code: "SBX-502"}},
+		{"an answer to come", finding.Yes + 1, nil, true, runtime.Check{Status: Fail, Detail: "d", Code: "SBX-502"}},
 	} {
-		got := feature("thing", tt.answer, "d", tt.err, tt.needed, sbxerr.CgroupController)
+		got := feature(finding.Feature{Name: "thing", Answer: tt.answer, Detail: "d", Err: tt.err, Needed: tt.needed}, sbxerr.CgroupController)
 		if tt.want.Code != "" && got.Remedy == "" {
 			t.Errorf("%s: no remedy", tt.name)
 		}
@@ -49,11 +50,8 @@ func TestFeature(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
 	}
-	if netns.Yes.String() != cgroups.Yes.String() || netns.Unknown.String() != cgroups.Unknown.String() || netns.No.String() != cgroups.No.String() {
-		t.Error("the leaves no longer call their answers the same")
-	}
 	own := sbxerr.WithRemedy(sbxerr.CgroupController, "op", errProbe, "boot with swapaccount=1")
-	if got := feature("swap", cgroups.No.String(), "", own, true, sbxerr.Cgroup); got.Remedy != "boot with swapaccount=1" || strings.HasPrefix(got.Detail, ":") {
+	if got := feature(finding.Feature{Name: "swap", Answer: finding.No, Err: own, Needed: true}, sbxerr.Cgroup); got.Remedy != "boot with swapaccount=1" || strings.HasPrefix(got.Detail, ":") {
 		t.Errorf("the leaf's own remedy: %+v", got)
 	}
 }
@@ -390,7 +388,7 @@ func TestOutputFiles(t *testing.T) {
 }
 
 func TestCapabilities(t *testing.T) {
-	host := cgroups.Host{Mode: cgroups.V2, Controllers: map[string]cgroups.Answer{"memory": cgroups.Yes, "cpu": cgroups.No, "pids": cgroups.Unknown}}
+	host := cgroups.Host{Mode: cgroups.V2, Controllers: map[string]finding.Answer{"memory": finding.Yes, "cpu": finding.No, "pids": finding.Unknown}}
 	support := func(mayRaise bool) map[string]string {
 		m := map[string]string{}
 		for _, c := range Capabilities(host, mayRaise, map[netns.Mode]error{netns.ModeBridge: errors.New("not set up"), netns.ModeOpen: errors.New("air-gapped")}) {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/finding"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime"
@@ -132,34 +133,37 @@ func examineKernel(context.Context, Host) []runtime.Check {
 }
 
 func examineCgroups(ctx context.Context, h Host) []runtime.Check {
-	var found []runtime.Check
-	for _, f := range cgroups.Probe(ctx, h.CgroupParent) {
-		found = append(found, feature(f.Name, f.Answer.String(), f.Detail, f.Err, f.Needed, sbxerr.CgroupController))
+	return features(cgroups.Probe(ctx, h.CgroupParent), sbxerr.CgroupController)
+}
+
+func features(list []finding.Feature, code sbxerr.Code) (found []runtime.Check) {
+	for _, f := range list {
+		found = append(found, feature(f, code))
 	}
 	return found
 }
 
 // feature turns a leaf's finding into a check. Something needed that could not
 // be told is a failure: nobody can say that it would hold.
-func feature(name, answer, detail string, err error, needed bool, code sbxerr.Code) runtime.Check {
-	c := runtime.Check{Name: name, Status: OK, Detail: detail}
-	if answer == cgroups.Yes.String() {
+func feature(f finding.Feature, code sbxerr.Code) runtime.Check {
+	c := runtime.Check{Name: f.Name, Status: OK, Detail: f.Detail}
+	if f.Answer == finding.Yes {
 		return c
 	}
 	c.Status = Warn
-	if answer == cgroups.Unknown.String() {
+	if f.Answer == finding.Unknown {
 		c.Status = Unknown
 	}
-	if needed {
+	if f.Needed {
 		c.Status = Fail
 	}
-	if err != nil {
-		if of := sbxerr.Of(err); of != sbxerr.Unknown {
+	if f.Err != nil {
+		if of := sbxerr.Of(f.Err); of != sbxerr.Unknown {
 			code = of
 		}
-		c.Detail = strings.TrimPrefix(detail+": "+err.Error(), ": ")
+		c.Detail = strings.TrimPrefix(f.Detail+": "+f.Err.Error(), ": ")
 	}
-	c.Code, c.Remedy = string(code), remedy(code, err)
+	c.Code, c.Remedy = string(code), remedy(code, f.Err)
 	return c
 }
 
@@ -271,13 +275,10 @@ func existing(path string) string {
 	return path
 }
 
-func examineNetwork(context.Context, Host) []runtime.Check { return features(netns.Probe()) }
+func examineNetwork(context.Context, Host) []runtime.Check {
+	return features(netns.Probe(), sbxerr.Network)
+}
 
-func examineFilters(context.Context, Host) []runtime.Check { return features(netns.ProbeFilters()) }
-
-func features(list []netns.Feature) (found []runtime.Check) {
-	for _, f := range list {
-		found = append(found, feature(f.Name, f.Answer.String(), f.Detail, f.Err, f.Needed, sbxerr.Network))
-	}
-	return found
+func examineFilters(context.Context, Host) []runtime.Check {
+	return features(netns.ProbeFilters(), sbxerr.Network)
 }

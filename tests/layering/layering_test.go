@@ -13,7 +13,7 @@ import (
 
 const module = "github.com/caisson-run/caisson/"
 
-// leaves know nothing of ours but the error codes and what lies below themselves. Of
+// leaves know nothing of ours but the error codes, the form of findings and what lies below themselves. Of
 // each other they know at most small packages without imports of ours: the gateway reads
 // what the rules of netns log.
 var leaves = []string{"oci", "seccomp", "netns", "cgroups", "rootfs", "gateway", "initproto"}
@@ -25,12 +25,13 @@ var rules = []struct {
 	may  []string // rooms; every package may import its own room
 }{
 	{"sbxerr", nil},
+	{"finding", nil},
 	{"oci", []string{"sbxerr"}},
 	{"seccomp", []string{"sbxerr"}},
 	{"netns/nflog", nil},
 	{"netns/reserved", nil},
-	{"netns", []string{"sbxerr", "netns/nflog", "netns/reserved"}},
-	{"cgroups", []string{"sbxerr"}},
+	{"netns", []string{"sbxerr", "finding", "netns/nflog", "netns/reserved"}},
+	{"cgroups", []string{"sbxerr", "finding"}},
 	{"rootfs", []string{"sbxerr"}},
 	{"gateway", []string{"sbxerr", "netns/nflog", "netns/reserved"}}, // the other end of a socket that netns opens, and the reasons of its rules
 	{"initproto", []string{}},
@@ -47,8 +48,8 @@ var rules = []struct {
 	{"runtime/ctrd", []string{"sbxerr", "runtime", "rootfs"}},
 	{"runtime/egress", []string{"sbxerr", "gateway", "netns"}},
 	{"runtime/traffic", []string{"sbxerr", "gateway"}},
-	{"runtime/doctor", append([]string{"sbxerr", "runtime"}, leaves...)}, // the host as a whole
-	{"runtime", append([]string{"sbxerr"}, leaves...)},
+	{"runtime/doctor", append([]string{"sbxerr", "finding", "runtime"}, leaves...)}, // the host as a whole
+	{"runtime", append([]string{"sbxerr", "finding"}, leaves...)},
 	{"api/server", []string{"sbxerr", "runtime", "api"}},
 	{"api", []string{"sbxerr"}},
 	{"cmd/caisson-init", []string{"initproto"}},
