@@ -64,6 +64,22 @@ func TestCountersOfRun(t *testing.T) {
 	}
 }
 
+// What is not told in time is not counted, and that is said.
+func TestCountersOfTooMuch(t *testing.T) {
+	f, gateway := newPublishing(t)
+	gateway.behind = true
+	info, err := f.Start(callerContext(t), request("await:10", "exit:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted(t, f, gateway, info.ID, netns.ModeBridge)
+	f.engine.poke(t, info.ID)
+	r := f.over(t, info.ID).Result
+	if r.Egress == nil || r.Egress.Allowed != 7 || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "not all that the sandbox tried is counted: ") {
+		t.Errorf("%+v, warnings %q", r.Egress, r.Warnings)
+	}
+}
+
 // A gateway that does not answer costs a bounded time, and no counters, and that is said.
 func TestCountersOfSilence(t *testing.T) {
 	f, gateway := newPublishing(t)
@@ -79,7 +95,7 @@ func TestCountersOfSilence(t *testing.T) {
 	if r.Egress == nil || r.Egress.Allowed != 7 {
 		t.Errorf("%+v", r.Egress)
 	}
-	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "the network was not served when the command ended") {
+	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "not all that the sandbox tried is counted: ") {
 		t.Errorf("warnings %q", r.Warnings)
 	}
 	if took := time.Since(begun); took < countTimeout || took > countTimeout+5*time.Second {
@@ -191,7 +207,11 @@ func TestNetworkFailure(t *testing.T) {
 		t.Errorf("of one that the gateway lost: %q, %q", inspected, warned)
 	}
 	counted(t, f, gateway, id, netns.ModeAllow)
-	gateway.silent = true
+	gateway.behind = true
+	if inspected, warned := told(); inspected+warned != "" {
+		t.Errorf("while there is more to tell: %q, %q", inspected, warned)
+	}
+	gateway.behind, gateway.silent = false, true
 	if inspected, warned := told(); !strings.Contains(inspected, context.DeadlineExceeded.Error()) || warned != "" {
 		t.Errorf("while the gateway does not answer: %q, %q", inspected, warned)
 	}

@@ -37,7 +37,7 @@ type Egress interface {
 	// namespace refused. It asks nobody.
 	Heard(id string) bool
 	// Refresh returns when all was told that happened to a sandbox before, or to all for an
-	// empty id, or ctx ends.
+	// empty id, or ctx ends. The code is sbxerr.EgressBusy when it was too much to wait for.
 	Refresh(ctx context.Context, id string) error
 }
 

@@ -25,6 +25,7 @@ type fakeEgress struct {
 	views     map[string]egress.View
 	refreshed int
 	silent    bool // it does not answer to Refresh
+	behind    bool // it has more to tell than can be waited for
 	fail      error
 	refuse    error // a policy
 }
@@ -66,6 +67,9 @@ func (e *fakeEgress) Refresh(ctx context.Context, _ string) error {
 	e.refreshed++
 	if e.silent {
 		<-ctx.Done()
+	}
+	if e.behind {
+		return sbxerr.New(sbxerr.EgressBusy, "gateway.settle", "too much")
 	}
 	return ctx.Err()
 }

@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"syscall"
@@ -32,7 +31,7 @@ func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end endi
 		m.endFlows(rec)
 		r.Egress, silent = m.egressNow(ctx, rec)
 	}
-	failure := cmp.Or(m.networkFailure(s), silent)
+	failure := m.networkFailure(s)
 	if main {
 		r.Learned = m.learned(ctx, s, r.Egress)
 	}
@@ -43,6 +42,8 @@ func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end endi
 	r.Warnings = m.addUsage(s, e, r, main)
 	if failure != nil {
 		r.Warnings = append(r.Warnings, notServed(rec.Network)+" when the command ended: "+failure.Error())
+	} else if silent != nil {
+		r.Warnings = append(r.Warnings, "not all that the sandbox tried is counted: "+silent.Error())
 	}
 	if r.OOMKilled && r.ExitCode == exitKilled && !end.TimedOut && end.Reason != ReasonCanceled && end.Reason != ReasonExpired {
 		r.Reason = ReasonOOM

@@ -3,9 +3,11 @@ package runtime
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Inspect returns all that is known of the sandbox that ref names.
@@ -24,7 +26,9 @@ func (m *Manager) Inspect(ctx context.Context, ref string) (*Detail, error) {
 		HostIDSize: idblock.Size,
 	}
 	var silent error
-	d.Egress, silent = m.egressNow(ctx, r)
+	if d.Egress, silent = m.egressNow(ctx, r); errors.Is(silent, sbxerr.EgressBusy) {
+		silent = nil // what is told later is no failure
+	}
 	if err := cmp.Or(m.networkFailure(s), silent); err != nil {
 		d.NetworkFailure = err.Error()
 	}

@@ -24,11 +24,13 @@ func (l *logs) serve(failed func(error)) {
 	}
 }
 
-// settle returns when all that was told is recorded, or the time has come.
-func (l *logs) settle(latest time.Time) {
+// settle returns when all that was told is recorded; or false when the time has come.
+func (l *logs) settle(latest time.Time) bool {
+	settled := true
 	for _, log := range l.all {
-		log.Settle(latest)
+		settled = log.Settle(latest) && settled
 	}
+	return settled
 }
 
 // endSoon is how long what was told is read on when the sandbox goes.

@@ -143,11 +143,11 @@ func (b *sandbox) Queried(q dns.Query) {
 // Surplus has a question counted.
 func (b *sandbox) Surplus(q dns.Query) { b.spare.Hold(q) }
 
-// settle passes on all that waits, until it is too late.
-func (b *sandbox) settle(latest time.Time) {
+// settle passes on all that waits; it is false when it is too late for some of it.
+func (b *sandbox) settle(latest time.Time) bool {
 	b.spare.Flush()
 	b.proxy.Flush()
-	b.logs.settle(latest)
+	return b.logs.settle(latest)
 }
 
 // learn reports whether name is new.

@@ -180,15 +180,18 @@ func (s *server) settle(q control.Request) {
 		latest = time.Now().Add(settleAll)
 	}
 	go func() {
+		var err error
 		for _, r := range all {
-			r.settle(latest)
+			if !r.settle(latest) && q.Sandbox != "" {
+				err = sbxerr.New(sbxerr.EgressBusy, "gateway.settle", "there was more to record than could be in %v", settleOne)
+			}
 		}
-		s.out.push(control.Report{Answer: control.Answered(q.Seq, nil)})
+		s.out.push(control.Report{Answer: control.Answered(q.Seq, err)})
 	}()
 }
 
 // recorder is a sandbox of which something may be told that has no record yet.
-type recorder interface{ settle(latest time.Time) }
+type recorder interface{ settle(latest time.Time) bool }
 
 // recording is a sandbox, or all of them.
 func (s *server) recording(id string) (all []recorder) {

@@ -84,7 +84,8 @@ func (g *Gateway) brokenBy(id string, err error) {
 }
 
 // Refresh returns when the gateway has told all that happened to a sandbox before, or ctx
-// ends; of all sandboxes, for an empty id, it is all but what one that floods sent last.
+// ends, or with code sbxerr.EgressBusy when it was too much to wait for; of all sandboxes,
+// for an empty id, it is all but what one that floods sent last.
 // Without a process there is nothing to tell: what it did not tell is lost.
 func (g *Gateway) Refresh(ctx context.Context, id string) error {
 	const op = "egress.refresh"
