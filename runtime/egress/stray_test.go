@@ -166,7 +166,8 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.send(t, out, 1)
-	b.send(t, netip.MustParseAddrPort("198.18.0.9:53"), 1)
+	until(t, "the record of what left", func() bool { records, _ := w.seen.strays(); return len(records) == 1 })
+	b.send(t, netip.MustParseAddrPort("198.18.0.9:53"), 1) // which is told on another socket
 	until(t, "both records", func() bool { records, _ := w.seen.strays(); return len(records) == 2 })
 	records, _ := w.seen.strays()
 	if a := records[0]; a.Sandbox != "one" || a.Verdict != proxy.Allowed || a.Address != out || !a.Left || a.Rule != "mode bridge" {
