@@ -9,6 +9,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 func TestOpenNetworkRefusesTheGatewaysUser(t *testing.T) {
@@ -83,7 +84,7 @@ func TestCapabilitiesArePlain(t *testing.T) {
 		c.AirGapped = gapped
 		list, err := hostDoctor{config: c}.capabilities(t.Context())
 		if err != nil {
-			t.Skip(err) // a host without cgroups
+			need.Missing(t, "cgroups: "+err.Error())
 		}
 		support := map[string]string{}
 		for _, c := range list {
