@@ -14,6 +14,7 @@ import (
 
 	"github.com/caisson-run/caisson/gateway/hall"
 	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/surplus"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -154,7 +155,7 @@ func Serve(ctx context.Context, c Config, pc net.PacketConn, l net.Listener) err
 
 // ending is l, whose connections have places of their own among those of all sandboxes.
 func (s *server) ending(l net.Listener) ending {
-	return ending{l, s.ctx, hall.Connections.Room(), func() { s.surplus("", "", "limit of connections") }}
+	return ending{l, s.ctx, hall.Connections.Room(), func() { s.surplus("", "", surplus.RuleConnections) }}
 }
 
 // stop ends servers whether they have begun or not. Their errors say only that.
@@ -208,7 +209,7 @@ func (s *server) ServeDNS(w miekg.ResponseWriter, q *miekg.Msg) {
 	reply.RecursionAvailable = true
 	size := ednsOf(q, reply)
 	if !s.rate.Allow() {
-		s.surplus(nameAsked(q.Question[0]), typeName(q.Question[0].Qtype), "limit of questions")
+		s.surplus(nameAsked(q.Question[0]), typeName(q.Question[0].Qtype), surplus.RuleQuestions)
 		tell(reply, miekg.RcodeRefused, miekg.ExtendedErrorCodeProhibited, string(sbxerr.EgressBusy)+": too many questions; ask again later")
 	} else {
 		record := s.answer(q.Question[0], reply)

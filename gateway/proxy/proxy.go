@@ -161,15 +161,12 @@ func (p *Proxy) begin(ctx context.Context, c *net.TCPConn) (*flow, bool) {
 	return f, true
 }
 
-// ruleLimit is the rule by which a connection is ended at once.
-const (
-	ruleLimit = "limit of connections"
-	tooMany   = "too many connections; try again later"
-)
+// tooMany is why a connection is ended at once.
+const tooMany = "too many connections; try again later"
 
 // surplus is the record of c, for which there is no place.
 func (p *Proxy) surplus(c *net.TCPConn) Attempt {
-	a := Attempt{Sandbox: p.config.Sandbox, Verdict: Refused, Rule: ruleLimit, Code: sbxerr.EgressBusy, Reason: tooMany, Begun: time.Now()}
+	a := Attempt{Sandbox: p.config.Sandbox, Verdict: Refused, Rule: surplus.RuleConnections, Code: sbxerr.EgressBusy, Reason: tooMany, Begun: time.Now()}
 	a.After, a.Before = came(c)
 	if to, err := p.config.Origin(c); err == nil { // else it is gone
 		a.Asked = to

@@ -5,6 +5,7 @@ import (
 
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/gateway/surplus"
 	"github.com/caisson-run/caisson/netns/nflog"
 	"github.com/caisson-run/caisson/netns/reserved"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -19,7 +20,6 @@ type Link struct {
 const (
 	ruleBridge   = "mode bridge"
 	ruleResolver = "network.bridge.dns" // of the daemon's configuration
-	ruleLimit    = "limit of connections"
 )
 
 func (l Link) judge(p nflog.Packet, a *proxy.Attempt) {
@@ -28,7 +28,7 @@ func (l Link) judge(p nflog.Packet, a *proxy.Attempt) {
 	case nflog.Passed:
 		l.passed(p, a)
 	case nflog.Limited:
-		a.Rule, a.Code = ruleLimit, sbxerr.EgressBusy
+		a.Rule, a.Code = surplus.RuleConnections, sbxerr.EgressBusy
 		a.Reason = refusal(p, a) + "the sandbox has as many connections as it may have at a time"
 	default:
 		l.refused(p, a)

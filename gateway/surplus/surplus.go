@@ -8,6 +8,12 @@ import (
 	"time"
 )
 
+// The rules by which a limit refuses, as records name them.
+const (
+	RuleConnections = "limit of connections"
+	RuleQuestions   = "limit of questions"
+)
+
 // Lateness is by when the last one has its record, if none comes after it that has one anyway.
 const Lateness = time.Second
 
