@@ -31,7 +31,9 @@ type EgressCounters struct {
 const countTimeout = time.Second
 
 // refreshEgress has the gateway tell all that happened until now to a sandbox, or for an
-// empty id to all. One that does not in time is being replaced: what was told before is all there is to know.
+// empty id to all. The code is sbxerr.EgressBusy where that was too much to wait for. One
+// that does not answer in time is being replaced: what was told before is all there is to
+// know.
 func (m *Manager) refreshEgress(ctx context.Context, id string) error {
 	if m.opts.Egress == nil {
 		return nil

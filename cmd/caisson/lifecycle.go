@@ -47,7 +47,7 @@ func (p *parser) grace(name, text string) *time.Duration {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		p.refuse(noDuration(lengthExamples+", or 0", "--%s: %q is not a duration", name, text))
+		p.refuse(noDuration(durationExamples+", or 0", "--%s: %q is not a duration", name, text))
 		return nil
 	}
 	return &d

@@ -77,11 +77,11 @@ func (p *parser) ports(name string, list []string) []uint32 {
 }
 
 func (p *parser) duration(name, text string) *durationpb.Duration {
-	return p.length(name, text, lengthExamples)
+	return p.durationOr(name, text, durationExamples)
 }
 
-// length is duration with a remedy of its own.
-func (p *parser) length(name, text, remedy string) *durationpb.Duration {
+// durationOr is duration where something else may be said too, which remedy names.
+func (p *parser) durationOr(name, text, remedy string) *durationpb.Duration {
 	if !p.flags.Changed(name) {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (p *parser) length(name, text, remedy string) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
-const lengthExamples = "give a number and its unit, such as 500ms, 30s, 5m or 2h"
+const durationExamples = "give a number and its unit, such as 500ms, 30s, 5m or 2h"
 
 func noDuration(remedy, format string, args ...any) error {
 	return sbxerr.WithRemedy(sbxerr.Limits, "caisson.duration", fmt.Errorf(format, args...), remedy)

@@ -89,7 +89,7 @@ func (p *parser) orNever(name, text string) *durationpb.Duration {
 	if p.flags.Changed(name) && text == never {
 		return durationpb.New(0)
 	}
-	return p.length(name, text, lengthExamples+", or never")
+	return p.durationOr(name, text, durationExamples+", or never")
 }
 
 // never is the word for no end: a zero is none.
