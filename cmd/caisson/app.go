@@ -39,6 +39,7 @@ type app struct {
 	socket string       // --socket
 	output format       // -o, --json
 	stream streamFormat // --stream
+	raw    bool         // --raw
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {

@@ -99,6 +99,9 @@ type copiedView struct {
 func (c copying) out(ctx context.Context) error {
 	req := &caissonv1.CopyOutRequest{Ref: c.from.ref, Path: c.from.path}
 	if c.to.path == archiveArg {
+		if onTerminal(c.app.stdout) {
+			return usage("an archive is not for a terminal: redirect standard output to a file or a pipe")
+		}
 		left, err := c.client.CopyOut(ctx, req, c.app.stdout)
 		c.warn(left)
 		return err

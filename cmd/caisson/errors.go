@@ -51,7 +51,7 @@ func (a *app) finish(args []string, err error) int {
 	view, err := failureOf(err)
 	e := view.Error
 	if a.stream == streamJSONL || wantsJSONL(args) && e.Code == sbxerr.APIUsage {
-		_ = newJSONL(a.stdout).line(errorLine{"error", e}) // there is no other place to tell
+		_ = newJSONL(a.shown(a.stdout)).line(errorLine{"error", e}) // there is no other place to tell
 	} else if a.output == formatJSON || wantsJSON(args) && e.Code == sbxerr.APIUsage {
 		_ = a.printJSON(view) // there is no other place to tell
 	} else {

@@ -45,12 +45,13 @@ func (a *app) logsCommand() *cobra.Command {
 	offsetFlags(cmd, &req.StdoutOffset, &req.StderrOffset)
 	cmd.Flags().StringVar(&req.Stream, "stream", "", "only this `STREAM`, stdout or stderr")
 	a.outputFlags(cmd)
+	a.rawFlag(cmd)
 	return cmd
 }
 
 func (a *app) showLogs(ctx context.Context, client *api.Client, req *caissonv1.LogsRequest) error {
 	if a.output == formatTable {
-		return client.Logs(ctx, req, a.stdout, a.stderr)
+		return client.Logs(ctx, req, a.shown(a.stdout), a.shown(a.stderr))
 	}
 	var stdout, stderr bytes.Buffer // what the daemon kept is bounded
 	if err := client.Logs(ctx, req, &stdout, &stderr); err != nil {

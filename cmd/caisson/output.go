@@ -76,7 +76,7 @@ func (a *app) jsonOnly(cmd *cobra.Command) {
 
 // printJSON writes one value, indented, to standard output.
 func (a *app) printJSON(v any) error {
-	e := json.NewEncoder(a.stdout)
+	e := json.NewEncoder(a.shown(a.stdout))
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	if err := e.Encode(v); err != nil {
@@ -86,7 +86,9 @@ func (a *app) printJSON(v any) error {
 }
 
 // printJSONLine prints v on one line, for a list that has no end.
-func (a *app) printJSONLine(v any) error { return ownOutput(json.NewEncoder(a.stdout).Encode(v)) }
+func (a *app) printJSONLine(v any) error {
+	return ownOutput(json.NewEncoder(a.shown(a.stdout)).Encode(v))
+}
 
 // printTable writes rows below their headings to standard output.
 func (a *app) printTable(headings []string, rows [][]string) error {

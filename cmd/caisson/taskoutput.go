@@ -32,11 +32,15 @@ func (o taskOutput) failed(err error) error {
 func (a *app) taskOutput(t task) taskOutput {
 	switch {
 	case a.stream == streamJSONL:
-		return newJSONL(a.stdout).output(t.stdout0, t.stderr0)
+		return newJSONL(a.shown(a.stdout)).output(t.stdout0, t.stderr0)
 	case a.output == formatJSON:
 		return a.objectOutput(t)
 	}
-	return taskOutput{stdout: a.stdout, stderr: a.stderr, start: func(*caissonv1.Exec) {}, end: func(r *caissonv1.Result) error {
+	stdout, stderr := a.shown(a.stdout), a.shown(a.stderr)
+	if t.terminal { // what its command writes is for a terminal
+		stdout, stderr = a.stdout, a.stderr
+	}
+	return taskOutput{stdout: stdout, stderr: stderr, start: func(*caissonv1.Exec) {}, end: func(r *caissonv1.Result) error {
 		if note := noteOf(r, t.hints); note != "" {
 			a.progress("caisson: " + note)
 		}
@@ -101,6 +105,7 @@ func noteOf(r *caissonv1.Result, h hints) string {
 func (a *app) streamFlags(cmd *cobra.Command) {
 	a.outputFlags(cmd)
 	cmd.Flags().Var(&a.stream, "stream", "tell all that happens as it comes, in this `FORMAT`: jsonl, one object per line")
+	a.rawFlag(cmd)
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if a.stream != "" && a.output == formatJSON {
