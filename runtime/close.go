@@ -26,8 +26,8 @@ func (m *Manager) Close(ctx context.Context) error {
 	if m.init != nil {
 		errs = append(errs, m.init.Close())
 	}
-	if m.keep.Load() && m.leftSome.Load() {
-		return errors.Join(errs...)
+	if left, err := m.sandboxDirs(); m.keep.Load() && (err != nil || len(left) > 0) {
+		return errors.Join(append(errs, err)...)
 	}
 	errs = append(errs, cgroups.RemoveParent(ctx, m.host, m.opts.CgroupParent), mount.DetachStage(m.paths.sandboxes()))
 	return errors.Join(errs...)
@@ -67,10 +67,8 @@ func (m *Manager) dismiss(ctx context.Context, s *sandbox) {
 	stays := m.keep.Load() && r.outlives() && state != StateCreating && state != StateRemoving
 	switch {
 	case stays && state == StateExited:
-		m.leftSome.Store(true)
 		m.leave(s)
 	case stays:
-		m.leftSome.Store(true)
 		s.endLeft()
 		go m.dismissEnded(ctx, s)
 	case state == StateExited:

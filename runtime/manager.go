@@ -99,7 +99,6 @@ type Manager struct {
 	active    int // calls under way
 	work      sync.WaitGroup
 	keep      atomic.Bool     // Close leaves the sandboxes to the next daemon
-	leftSome  atomic.Bool     // it did
 	leaving   context.Context // it ends when no call is to wait any more
 	handOver  context.CancelFunc
 

@@ -48,6 +48,9 @@ func (m *Manager) Recover(ctx context.Context) (known int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := m.checkHost(ids); err != nil {
+		return 0, err
+	}
 	r := &recovery{Manager: m, atOnce: make(slots, adoptAtOnce)}
 	r.await(ctx, r.knowAll(ctx, ids))
 	r.conclude() // first: the children of what is dropped after endOrphans would live on

@@ -12,38 +12,52 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
+// apiSocket is the socket of the API. It has a private name until the daemon serves.
+type apiSocket struct {
+	*net.UnixListener
+	path string
+}
+
 // listen makes the API's socket for those whom the door lets through. A socket
-// that nobody answers on was left by a daemon that was killed, and is replaced.
-func listen(path string, open door) (*net.UnixListener, error) {
+// that nobody answers on was left by a daemon that was killed; publish replaces it.
+func listen(path string, open door) (*apiSocket, error) {
 	const op = "caissond.listen"
 	if err := os.MkdirAll(filepath.Dir(path), 0o711); err != nil {
 		return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
-	if err := removeStale(path); err != nil {
+	if err := checkStale(path); err != nil {
 		return nil, err
 	}
-	// Made under a name that nobody looks for, because between bind and chmod
-	// the umask alone says who may connect.
-	private := path + ".new"
-	if err := os.Remove(private); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	s := &apiSocket{path: path}
+	if err := os.Remove(s.private()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: private, Net: "unix"})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: s.private(), Net: "unix"})
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
-	l.SetUnlinkOnClose(false) // removed by name, when the daemon is done
-	err = errors.Join(os.Chown(private, -1, open.gid), os.Chmod(private, open.mode))
-	if err == nil { // only then it may be found
-		err = os.Rename(private, path)
+	l.SetUnlinkOnClose(false) // the daemon unlinks the name that the socket has by then
+	s.UnixListener = l
+	if err := errors.Join(os.Chown(s.private(), -1, open.gid), os.Chmod(s.private(), open.mode)); err != nil {
+		return nil, sbxerr.Wrap(sbxerr.StateDir, op, errors.Join(err, s.abandon()))
 	}
-	if err != nil {
-		return nil, sbxerr.Wrap(sbxerr.StateDir, op, errors.Join(err, l.Close(), os.Remove(private)))
-	}
-	return l, nil
+	return s, nil
 }
 
-func removeStale(path string) error {
+// private is a name that nobody looks for. Between bind and chmod the umask alone says
+// who may connect, and before the sandboxes are adopted there is nothing to serve.
+func (s *apiSocket) private() string { return s.path + ".new" }
+
+// publish gives the socket the name that clients look for.
+func (s *apiSocket) publish() error {
+	return sbxerr.Wrap(sbxerr.StateDir, "caissond.listen", os.Rename(s.private(), s.path))
+}
+
+// abandon takes back a socket that was not published.
+func (s *apiSocket) abandon() error { return errors.Join(s.Close(), os.Remove(s.private())) }
+
+// checkStale refuses a path that somebody else uses.
+func checkStale(path string) error {
 	const op = "caissond.listen"
 	st, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,9 +75,6 @@ func removeStale(path string) error {
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) { // such as a listener that is too busy to answer
 		return sbxerr.Wrap(sbxerr.Locked, op, fmt.Errorf("find out whether another daemon listens: %w", err))
-	}
-	if err := os.Remove(path); err != nil {
-		return sbxerr.Wrap(sbxerr.StateDir, op, fmt.Errorf("remove a stale socket: %w", err))
 	}
 	return nil
 }

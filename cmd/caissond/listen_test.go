@@ -76,11 +76,39 @@ func closed(t *testing.T, c interface{ Close() error }) {
 	}
 }
 
+// published is a socket that clients find.
+func published(path string, open door) (*apiSocket, error) {
+	s, err := listen(path, open)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.publish()
+}
+
+// Before the sandboxes are adopted, nobody finds the socket, and nothing of it stays
+// where the daemon gives up.
+func TestListenIsPrivateFirst(t *testing.T) {
+	path := filepath.Join(shortDir(t), "caisson.sock")
+	s, err := listen(path, door{0o600, os.Getegid()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("before it is published: %v", err)
+	}
+	if err := s.abandon(); err != nil {
+		t.Error(err)
+	}
+	if left, _ := filepath.Glob(filepath.Dir(path) + "/*"); len(left) != 0 {
+		t.Errorf("left %q", left)
+	}
+}
+
 func TestListen(t *testing.T) {
 	path := filepath.Join(shortDir(t), "run", "caisson.sock")
 	own := door{0o600, os.Getegid()} // that much any user may give
 	old := unix.Umask(0)             // the mode must not depend on it
-	l, err := listen(path, own)
+	l, err := published(path, own)
 	unix.Umask(old)
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +133,7 @@ func TestListen(t *testing.T) {
 	if _, err := os.Lstat(path); err != nil {
 		t.Fatal(err)
 	}
-	l, err = listen(path, own)
+	l, err = published(path, own)
 	if err != nil {
 		t.Fatalf("a stale socket: %v", err)
 	}

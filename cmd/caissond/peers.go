@@ -189,23 +189,23 @@ func checkPeers(c config.Config) error {
 	return err
 }
 
-// listen opens the API's socket to root and the peers.
-func (d *daemon) listen(c config.Config) (net.Listener, error) {
+// listen opens the API's socket to root and the peers, who do not find it yet.
+func (d *daemon) listen(c config.Config) (*apiSocket, net.Listener, error) {
 	known, err := profiles(c.Profiles)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	policy, err := peers(c, known)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	open, err := doorOf(c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	l, err := listen(c.Socket, open)
+	socket, err := listen(c.Socket, open)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return server.Identify(l, policy.Admit), nil
+	return socket, server.Identify(socket.UnixListener, policy.Admit), nil
 }

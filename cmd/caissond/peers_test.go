@@ -106,7 +106,7 @@ func TestDoor(t *testing.T) {
 	}
 	need.Root(t, "only root gives a socket to another group")
 	path := filepath.Join(shortDir(t), "s")
-	l, err := listen(path, door{0o660, 4321})
+	l, err := published(path, door{0o660, 4321})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,8 +126,11 @@ func TestListenOpensToPeersOnly(t *testing.T) {
 		want  fs.FileMode
 	}{{nil, 0o600}, {[]config.Peer{{UIDs: []config.Account{"1"}}}, 0o666}} {
 		c := config.Config{Socket: filepath.Join(shortDir(t), "s"), Peers: tt.peers}
-		l, err := (&daemon{}).listen(c)
+		l, _, err := (&daemon{}).listen(c)
 		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.publish(); err != nil {
 			t.Fatal(err)
 		}
 		if st, err := os.Lstat(c.Socket); err != nil || st.Mode().Perm() != tt.want {

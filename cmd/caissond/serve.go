@@ -41,6 +41,7 @@ type daemon struct {
 	close   []func(context.Context) error
 	handler chan http.Handler // the API, once it is there
 	admit   server.Admit
+	ready   bool // clients find the socket
 }
 
 func (d *daemon) onStop(f func(context.Context) error) { d.close = append(d.close, f) }
@@ -74,14 +75,18 @@ func serve(ctx context.Context, c config.Config, logTo io.Writer) (err error) {
 	}
 	d.onStop(func(context.Context) error { return unlock() })
 	ctx = peer.NewContext(ctx, peer.System) // until it is a caller's
+	socket, l, err := d.listen(c)
+	if err != nil {
+		return err
+	}
 	manager, settle, err := d.start(ctx, c)
-	if err != nil {
-		return err
+	if err == nil {
+		err = socket.publish()
 	}
-	l, err := d.listen(c)
 	if err != nil {
-		return err
+		return errors.Join(err, socket.abandon())
 	}
+	d.ready = true
 	d.onStop(func(context.Context) error { return os.Remove(c.Socket) })
 	d.log.Info("ready", "socket", c.Socket, "instance", c.Instance(), "version", version)
 	return d.serveAPI(d.beside(ctx, settle), l, manager, time.Duration(c.IdleTimeout))
@@ -89,7 +94,8 @@ func serve(ctx context.Context, c config.Config, logTo io.Writer) (err error) {
 
 // start goes on with the sandboxes of an earlier daemon, and returns what is
 // still to be done: the engine takes longer to start than they to be served, the
-// longer the more of them there are. Without any it is done already.
+// longer the more of them there are. Without any it is done already. Should the
+// daemon fail before it is ready, its sandboxes live on for the next one.
 func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, func(context.Context) error, error) {
 	ids, err := idblock.Reserve(idblock.RegistryDir, runtime.ClaimsDir(c.State), c.IDs.Base, c.IDs.Blocks)
 	if err != nil {
@@ -113,6 +119,12 @@ func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, 
 		return nil, nil, err
 	}
 	d.onStop(manager.Close)
+	d.onStop(func(context.Context) error { // runs before Close
+		if !d.ready && ctx.Err() == nil { // the start failed, and nobody asked the daemon to end
+			manager.KeepOnExit()
+		}
+		return nil
+	})
 	known, err := manager.Recover(ctx)
 	if err != nil {
 		return nil, nil, err
