@@ -25,16 +25,14 @@ func launchCommand() *failure {
 	if err != nil {
 		return fail(initproto.StageRequest, err)
 	}
-	path, err := lookup(p.Args[0], p.Env)
-	if err != nil {
-		return fail(lookupStage(p.Args[0]), err)
-	}
-	image, err := newImage(path, p)
-	if err != nil {
-		return fail(initproto.StageExec, err)
-	}
+	image, refused := findImage(p)
+	// Whatever was found, the daemon now places this process into a cgroup: it must not
+	// end before that.
 	if err := awaitEvent(launchGate); err != nil {
 		return fail(initproto.StagePlace, err)
+	}
+	if refused != nil {
+		return refused
 	}
 	if err := adoptStreams(); err != nil {
 		return fail(initproto.StageStdio, err)
@@ -71,6 +69,19 @@ type image struct {
 	argv   []*byte
 	envv   []*byte
 	limits []initproto.Rlimit
+}
+
+// findImage looks the command up.
+func findImage(p initproto.Payload) (*image, *failure) {
+	path, err := lookup(p.Args[0], p.Env)
+	if err != nil {
+		return nil, fail(lookupStage(p.Args[0]), err)
+	}
+	m, err := newImage(path, p)
+	if err != nil {
+		return nil, fail(initproto.StageExec, err)
+	}
+	return m, nil
 }
 
 func newImage(path string, p initproto.Payload) (*image, error) {

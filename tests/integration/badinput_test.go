@@ -71,6 +71,22 @@ func TestBadExec(t *testing.T) {
 	}
 }
 
+// A command that cannot be executed is refused with the same code each time, also where it
+// is placed into a cgroup of its own before that is known.
+func TestAbsentCommandWithLimits(t *testing.T) {
+	box(t, daemon, "placed")
+	for name, want := range map[string]int{"no-such": 127, "/no/such": 127, "/etc/passwd": 126} {
+		for i := range 20 {
+			if r := daemon.Try("exec", "-m", "32M", "placed", "--", name); r.Code != want {
+				t.Fatalf("%s ended with %d after %d tries, want %d: %s", name, r.Code, i, want, r.Stderr)
+			}
+		}
+	}
+	if jobs := ps(t, daemon, "placed"); len(jobs) != 0 {
+		t.Errorf("commands that never began: %+v", jobs)
+	}
+}
+
 // What the refusal of another user tells to do is what works.
 func TestSandboxOfAnotherUser(t *testing.T) {
 	box(t, daemon, "theirs", "--user", "2000:3000")
