@@ -9,9 +9,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	goruntime "runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/caisson-run/caisson/sbxerr"
@@ -36,7 +38,7 @@ var lockWait = 5
 
 // commandTimeout bounds one run. It is longer than lockWait, so that the
 // command itself can say why it waited.
-const commandTimeout = 10 * time.Second
+var commandTimeout = 10 * time.Second
 
 const (
 	remedyMissing = "install iptables 1.6.2 or newer (Debian: apt-get install iptables); caisson doctor says what it finds"
@@ -196,6 +198,12 @@ func (c command) run(input string, args ...string) (string, error) {
 	cmd.Env = []string{}
 	cmd.Dir = "/"
 	cmd.Stdin = strings.NewReader(input)
+	// One that hangs is killed with all that it started, also where this process ends first.
+	goruntime.LockOSThread() // a death signal comes with the end of the thread, prctl(2)
+	defer goruntime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
 	if err := cmd.Run(); err != nil {

@@ -133,6 +133,9 @@ func (b binary) probe() []finding.Feature {
 	if err != nil {
 		return []finding.Feature{{Name: name, Answer: finding.No, Err: sbxerr.WithRemedy(sbxerr.NetRule, "netns.probe", err, remedyMissing)}}
 	}
+	if _, err := (command{path, name}).run("", "--version"); err != nil { // go-iptables waits without a bound
+		return []finding.Feature{{Name: name, Answer: finding.No, Err: err}}
+	}
 	ipt, err := iptables.New(iptables.IPFamily(b.proto), iptables.Path(path), iptables.Timeout(lockWait))
 	if err != nil {
 		return []finding.Feature{{Name: name, Err: fmt.Errorf("run %q: %w", path, err)}}

@@ -1,12 +1,14 @@
 package netns
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson/finding"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -144,6 +146,36 @@ func TestProbeWithoutIPTables(t *testing.T) {
 	}
 	if answers["network namespace"] != finding.Yes || answers["iptables"] != finding.No || answers["ip6tables"] != finding.No {
 		t.Errorf("answers %v; want namespaces and no iptables", answers)
+	}
+}
+
+// Commands that hang are killed, with what they started, and the probe says so.
+func TestProbeWithHungIPTables(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	pids := filepath.Join(dir, "pids")
+	script := "#!/bin/sh\nPATH=/usr/bin:/bin\nsleep 1000 & echo $! >> " + pids + "; wait\n"
+	for _, name := range []string{"iptables", "ip6tables", "iptables-restore", "ip6tables-restore", "iptables-save", "ip6tables-save"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dirs, timeout := binaryDirs, commandTimeout
+	t.Cleanup(func() { binaryDirs, commandTimeout = dirs, timeout })
+	binaryDirs, commandTimeout = []string{dir}, 500*time.Millisecond
+	for _, f := range ProbeFilters() {
+		if strings.Contains(f.Name, "iptables") && (f.Answer == finding.Yes || !errors.Is(f.Err, context.DeadlineExceeded)) {
+			t.Errorf("%s: %s, %v; want no answer in time", f.Name, f.Answer, f.Err)
+		}
+	}
+	started, err := os.ReadFile(pids)
+	if err != nil || len(strings.Fields(string(started))) < 2 {
+		t.Fatalf("the control: %q, %v; want a process of each family", started, err)
+	}
+	for _, pid := range strings.Fields(string(started)) {
+		if state, err := os.ReadFile("/proc/" + pid + "/stat"); err == nil && !strings.Contains(string(state), ") Z ") {
+			t.Errorf("process %s is left", pid)
+		}
 	}
 }
 

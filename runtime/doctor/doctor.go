@@ -9,10 +9,13 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/caisson-run/caisson/finding"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -44,6 +47,7 @@ type Host struct {
 
 // examination looks at one side of a host.
 type examination struct {
+	name    string
 	examine func(context.Context, Host) []runtime.Check
 	// late says that no sandbox fails for what it finds, only one that asks for
 	// more than the least.
@@ -53,17 +57,17 @@ type examination struct {
 // examinations in the order in which their findings are told. Rights come
 // first: without them the others say little.
 var examinations = []examination{
-	{examine: examineRights},
-	{examine: examineKernel},
-	{examine: examineCgroups},
-	{examine: examineUserNS},
-	{examine: examineIDs},
-	{examine: examineFiles},
-	{examine: examineNetwork},
-	{examine: examineFilters, late: true}, // runs iptables: most of the time of all
-	{examine: examineBridge},
-	{examine: examineEngine},
-	{examine: examineHardening},
+	{name: "rights", examine: examineRights},
+	{name: "kernel", examine: examineKernel},
+	{name: "cgroups", examine: examineCgroups},
+	{name: "user namespaces", examine: examineUserNS},
+	{name: "host ids", examine: examineIDs},
+	{name: "file systems", examine: examineFiles},
+	{name: "network namespaces", examine: examineNetwork},
+	{name: "iptables", examine: examineFilters, late: true}, // runs iptables: most of the time of all
+	{name: "network mode bridge", examine: examineBridge},
+	{name: "engine", examine: examineEngine},
+	{name: "hardening", examine: examineHardening},
 }
 
 // Examine returns all findings about h.
@@ -82,10 +86,28 @@ func examine(ctx context.Context, h Host, list []examination) []runtime.Check {
 	found := make([][]runtime.Check, len(list))
 	var wg sync.WaitGroup
 	for i, e := range list {
-		wg.Go(func() { found[i] = e.examine(ctx, h) })
+		wg.Go(func() { found[i] = e.within(ctx, h) })
 	}
 	wg.Wait()
 	return slices.Concat(found...)
+}
+
+// checkTimeout bounds each examination: a program or a file system that hangs must not
+// hold up what is known of the rest.
+const checkTimeout = 5 * time.Second
+
+// within examines h, or says that there was no answer in time.
+func (e examination) within(ctx context.Context, h Host) []runtime.Check {
+	ctx, cancel := context.WithTimeoutCause(ctx, checkTimeout, fmt.Errorf("no answer within %s: something that it uses hangs", checkTimeout))
+	defer cancel()
+	done := make(chan []runtime.Check, 1)
+	go func() { done <- e.examine(ctx, h) }()
+	select {
+	case found := <-done:
+		return found
+	case <-ctx.Done():
+		return features([]finding.Feature{{Name: e.name, Needed: !e.late, Err: context.Cause(ctx)}}, sbxerr.Deadline)
+	}
 }
 
 // Refusal returns the failed checks as one error, or nil where a sandbox can

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -53,6 +55,31 @@ func TestFeature(t *testing.T) {
 	own := sbxerr.WithRemedy(sbxerr.CgroupController, "op", errProbe, "boot with swapaccount=1")
 	if got := feature(finding.Feature{Name: "swap", Answer: finding.No, Err: own, Needed: true}, sbxerr.Cgroup); got.Remedy != "boot with swapaccount=1" || strings.HasPrefix(got.Detail, ":") {
 		t.Errorf("the leaf's own remedy: %+v", got)
+	}
+}
+
+// An examination that hangs holds up no other, and refuses where a sandbox needs it.
+func TestExaminationThatHangs(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			never := make(chan struct{})
+			defer close(never)
+			begin := time.Now()
+			found := examine(t.Context(), Host{}, []examination{
+				{name: "stuck", late: late, examine: func(context.Context, Host) []runtime.Check { <-never; return nil }},
+				{name: "other", examine: func(context.Context, Host) []runtime.Check { return ok("other", "works") }},
+			})
+			if len(found) != 2 || found[0].Name != "stuck" || found[1].Status != OK || time.Since(begin) != checkTimeout {
+				t.Fatalf("after %s: %+v", time.Since(begin), found)
+			}
+			want := Fail
+			if late {
+				want = Unknown
+			}
+			if f := found[0]; f.Status != want || f.Code != string(sbxerr.Deadline) || !strings.Contains(f.Detail, "no answer within 5s") {
+				t.Errorf("late %v: %+v", late, f)
+			}
+		})
 	}
 }
 

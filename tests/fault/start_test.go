@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,37 @@ import (
 // namespace of its own, in which /bin/false stands in their place.
 var withoutIptables = []string{"unshare", "--mount", "--propagation", "slave", "sh", "-c",
 	`for f in /usr/sbin/xtables-*-multi; do mount --bind /bin/false "$f" || exit 1; done; exec "$@"`, "sh"}
+
+// hungIptables is the same where each hangs instead.
+func hungIptables(t *testing.T) []string {
+	t.Helper()
+	script := filepath.Join(t.TempDir(), "hangs")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec /bin/sleep 1000.5\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"unshare", "--mount", "--propagation", "slave", "sh", "-c",
+		`script=$1; shift; for f in /usr/sbin/xtables-*-multi; do mount --bind "$script" "$f" || exit 1; done; exec "$@"`, "sh", script}
+}
+
+// The doctor names what hangs, and neither waits for it nor leaves it behind.
+func TestDoctorOfHungIptables(t *testing.T) {
+	d := harness.New(t)
+	line := append(hungIptables(t), harness.Bin(t, "caissond"), "doctor", "--root", d.Root, "--state", d.State)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	began := time.Now()
+	out, err := exec.CommandContext(ctx, line[0], line[1:]...).CombinedOutput()
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if !regexp.MustCompile(`(?m)^unknown +iptables .*no answer within 5s.*SBX-003`).Match(out) {
+		t.Errorf("%v:\n%s", err, out)
+	}
+	await(t, "end of the hung commands", func() bool {
+		left, _ := exec.Command("pgrep", "-f", "^/bin/sleep 1000[.]5$").Output() // exits with 1 where there is none
+		return len(left) == 0
+	})
+}
 
 // startFails runs the daemon with wrap before its command line, until it ends with a
 // failure, and returns what it said. Meanwhile besides may interfere.
