@@ -1,12 +1,10 @@
 package seccomp
 
-import "golang.org/x/sys/unix"
-
 // compatRules make compat of the common ones: an image that runs under the default
 // filter of other container tools (the one of moby, for a container without
 // capabilities) should run under it. What it does not take over, because no image
-// needs it enough: tracing (the profile debug has it), sockets other than local, TCP,
-// UDP and NETLINK_ROUTE, kernel TLS, namespaces, vmsplice, memfd_secret, fanotify,
+// needs it enough: tracing (the profile debug has it), sockets other than local, TCP
+// and UDP, kernel TLS, namespaces, vmsplice, memfd_secret, fanotify,
 // and the calls of x86 that the kernel itself no longer implements.
 var compatRules = []Rule{
 	{
@@ -74,12 +72,5 @@ var compatRules = []Rule{
 		Allow:    true,
 		Optional: true,
 		Why:      "asking about the page cache and the own mounts",
-	},
-	{
-		Syscalls: fields(`socket`),
-		Args:     []Arg{ownFamily(unix.AF_NETLINK, "AF_NETLINK"), protocol(netlinkRoute)},
-		Allow:    true,
-		When:     WithoutNetwork, // with one, the common rules have it
-		Why:      "listing of interfaces also where there is only the loopback: servers that insist on it",
 	},
 }

@@ -48,8 +48,11 @@
 //     the end of a program. The profile debug allows it; ASAN_OPTIONS=detect_leaks=0
 //     does without. Address randomization stays on in gdb.
 //   - Set-id bits: chmod u+s and g+s, also on directories. compat allows them.
-//   - Listing interfaces without a network (getifaddrs, Go's net.Interfaces): an error.
-//     compat allows it.
+//   - Netlink: getifaddrs, Go's net.Interfaces, Node's os.networkInterfaces and ip(8)
+//     fail with EPERM, under every profile. /proc/net and ioctl(2) tell the same, and
+//     ifconfig and Java use them. getaddrinfo goes on without netlink.
+//   - Filters of a program's own (seccomp, libseccomp): EINVAL, as from a kernel
+//     without filters. man, sshd, Chromium and Firefox go on; compat allows filters.
 //   - io_uring and native AIO: programs fall back. compat allows native AIO.
 //   - Containers inside: no namespaces, no mounts. No profile allows them.
 //

@@ -38,7 +38,10 @@ var unixSocket = []Arg{ownFamily(unix.AF_UNIX, "AF_UNIX"), socketType(
 
 // socketRules say which sockets can be made. Families of past and likely attacks
 // (AF_ALG, AF_VSOCK, AF_PACKET, AF_KEY, AF_RXRPC, AF_TIPC, AF_RDS, AF_CAN …) need no
-// entry: they are not listed, so they are refused before a module is loaded.
+// entry: they are not listed, so they are refused before a module is loaded. The same
+// holds for AF_NETLINK: the kernel charges unread answers to no cgroup, up to the
+// receive buffer of each socket, and nothing bounds the number of sockets but the
+// limits of files and processes. Programs read /proc/net or use ioctl(2) instead.
 var socketRules = []Rule{
 	{
 		Syscalls: fields(`socket socketpair`),
@@ -78,18 +81,7 @@ var socketRules = []Rule{
 		When:     WithNetwork,
 		Why:      "ping; the sandbox's net.ipv4.ping_group_range decides",
 	},
-	{
-		Syscalls: fields(`socket`),
-		Args:     []Arg{ownFamily(unix.AF_NETLINK, "AF_NETLINK"), protocol(netlinkRoute)},
-		Allow:    true,
-		When:     WithNetwork,
-		Why: "listing of interfaces and routes (getifaddrs). Only NETLINK_ROUTE: the others lead to nf_tables, xfrm, audit and more" +
-			" (CVE-2024-1086, CVE-2026-43284)",
-	},
 }
-
-// netlinkRoute is protocol 0 of its family.
-var netlinkRoute = Value{unix.NETLINK_ROUTE, "NETLINK_ROUTE"}
 
 var pingProtocol = protocol(
 	Value{unix.IPPROTO_ICMP, "IPPROTO_ICMP"},
@@ -108,22 +100,4 @@ var networkRules = []Rule{
 		Allow:    true,
 		Why:      "sending and receiving, descriptors included: our own init gets its start requests so",
 	},
-	{
-		Syscalls: fields(`setsockopt`),
-		Args:     []Arg{{Index: 1, Name: "level", Mask: bits32, Not: true, Under: 512, Values: []Value{ipprotoTCP}}},
-		Allow:    true,
-		Why:      "options of sockets, all levels that Linux has; what reaches netfilter or xfrm needs a capability that is not held",
-	},
-	{
-		Syscalls: fields(`setsockopt`),
-		Args: []Arg{
-			{Index: 1, Name: "level", Mask: bits32, Values: []Value{ipprotoTCP}},
-			{Index: 2, Name: "option", Mask: bits32, Not: true, Under: 64, Values: []Value{{unix.TCP_ULP, "TCP_ULP"}}},
-		},
-		Allow: true,
-		Why: "options of TCP, such as TCP_NODELAY. Not TCP_ULP, which puts kernel TLS, SMC or ESP under a socket (CVE-2023-0461, Fragnesia);" +
-			" TLS libraries go on without it",
-	},
 }
-
-var ipprotoTCP = Value{unix.IPPROTO_TCP, "IPPROTO_TCP"}

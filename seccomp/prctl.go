@@ -18,7 +18,6 @@ var prctlRules = []Rule{
 			{unix.PR_SET_NAME, "SET_NAME"},
 			{unix.PR_GET_NAME, "GET_NAME"},
 			{unix.PR_GET_SECCOMP, "GET_SECCOMP"},
-			{unix.PR_SET_SECCOMP, "SET_SECCOMP"},
 			{unix.PR_CAPBSET_READ, "CAPBSET_READ"},
 			{unix.PR_GET_SECUREBITS, "GET_SECUREBITS"},
 			{unix.PR_SET_TIMERSLACK, "SET_TIMERSLACK"},
@@ -39,7 +38,7 @@ var prctlRules = []Rule{
 			{unix.PR_GET_AUXV, "GET_AUXV"},
 		}}},
 		Allow: true,
-		Why: "names, parent death, dumpability, own filters, huge pages: what runtimes and libcap use." +
+		Why: "names, parent death, dumpability, huge pages: what runtimes and libcap use." +
 			" Not SET_MM, which rewrites what /proc shows of a process; not SET_SECUREBITS and CAPBSET_DROP, which need a capability;" +
 			" not SET_MEMORY_MERGE, which opens pages to a side channel; not SYSCALL_USER_DISPATCH and SCHED_CORE",
 	},

@@ -70,10 +70,16 @@ func probes() []probe {
 		same("P032", "setsockopt", allowed, 3, unix.SOL_UDP, unix.TCP_ULP),
 		same("P032", "setsockopt", refused, 3, unix.IPPROTO_TCP, unix.TCP_ULP),
 		same("P032", "setsockopt", refused, 3, unix.IPPROTO_TCP|1<<40, unix.TCP_ULP|1<<40),
-		same("P038", "seccomp", allowed, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC),
-		same("P038", "seccomp", refused, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER),
-		same("P038", "seccomp", refused, unix.SECCOMP_SET_MODE_FILTER,
+		same("P032", "setsockopt", allowed, 3, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY),
+		same("P032", "setsockopt", allowed, 3, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP),
+		differ("P038", "seccomp", "EINVAL", allowed, "EINVAL", unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC),
+		differ("P038", "seccomp", "EINVAL", refused, "EINVAL", unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER),
+		differ("P038", "seccomp", "EINVAL", refused, "EINVAL", unix.SECCOMP_SET_MODE_FILTER,
 			unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_TSYNC|unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH),
+		differ("P038", "prctl", "EINVAL", allowed, "EINVAL", unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER),
+		differ("P038", "prctl", "EINVAL", allowed, "EINVAL", unix.PR_SET_SECCOMP|1<<32, unix.SECCOMP_MODE_FILTER|1<<32),
+		same("P038", "prctl", allowed, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_STRICT),
+		same("P038", "seccomp", allowed, unix.SECCOMP_GET_ACTION_AVAIL),
 		differ("P039", "arch_prctl", refused, allowed, refused, 0x5001), // ARCH_SHSTK_ENABLE
 		same("P039", "arch_prctl", allowed, 0x1002),                     // ARCH_SET_FS
 		same("P157", "ioctl", refused, 0, unix.TIOCSTI),
@@ -87,6 +93,7 @@ func probes() []probe {
 		same("KSM", "madvise", allowed, 0, 0, 102), // MADV_GUARD_INSTALL
 		differ("KSM", "prctl", refused, allowed, refused, unix.PR_SET_MEMORY_MERGE, 1),
 	}
+	out = append(out, refusedOptions()...)
 	out = append(out, refusedOutright()...)
 	out = append(out, personalities()...)
 	out = append(out, limits()...)
@@ -99,20 +106,30 @@ func probes() []probe {
 	for family := range uint64(47) {
 		for kind := range uint64(16) {
 			if family != unix.AF_UNIX && family != unix.AF_INET && family != unix.AF_INET6 {
-				want := refused
-				if family == unix.AF_NETLINK {
-					continue // by protocol, see below
-				}
-				out = append(out, same("P025-P033", "socket", want, family, kind), same("P028", "socketpair", want, family, kind))
+				out = append(out, same("P025-P033", "socket", refused, family, kind), same("P028", "socketpair", refused, family, kind))
 			}
 		}
 	}
 	for protocol := range uint64(23) {
-		compat := refused
-		if protocol == unix.NETLINK_ROUTE {
-			compat = allowed
+		out = append(out, same("P029", "socket", refused, unix.AF_NETLINK, unix.SOCK_RAW, protocol))
+	}
+	return out
+}
+
+// refusedOptions take memory of the host that is charged to nobody.
+func refusedOptions() []probe {
+	var out []probe
+	for level, names := range map[uint64][]uint64{
+		unix.SOL_SOCKET:   {unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF},
+		unix.IPPROTO_TCP:  {unix.TCP_MD5SIG, unix.TCP_MD5SIG_EXT, 38, 39, 40, 42},
+		unix.IPPROTO_IPV6: {unix.IPV6_2292PKTOPTIONS, 32},
+	} {
+		for _, name := range names {
+			out = append(out, same("KMEM", "setsockopt", refused, 3, level, name), same("KMEM", "setsockopt", refused, 3, 1<<32|level, 1<<33|name))
 		}
-		out = append(out, differ("P029", "socket", refused, compat, refused, unix.AF_NETLINK, unix.SOCK_RAW, protocol))
+	}
+	for _, name := range []uint64{unix.IPV6_JOIN_GROUP, unix.IPV6_JOIN_ANYCAST, unix.MCAST_JOIN_GROUP, unix.MCAST_JOIN_SOURCE_GROUP} {
+		out = append(out, same("KMEM", "setsockopt", "ENODEV", 3, unix.IPPROTO_IPV6, name))
 	}
 	return out
 }
@@ -225,7 +242,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// With a network, interfaces can be listed and ping is left to the kernel; no more.
+// With a network ping is left to the kernel; nothing more is allowed, netlink neither.
 func TestProbesWithNetwork(t *testing.T) {
 	for _, p := range profiles {
 		m := compile(t, variant{p, Options{Arch: "amd64", Network: true}})
@@ -233,8 +250,8 @@ func TestProbesWithNetwork(t *testing.T) {
 			args [6]uint64
 			want verdict
 		}{
-			{[6]uint64{unix.AF_NETLINK, unix.SOCK_RAW | unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE}, allowed},
-			{[6]uint64{unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_ROUTE}, allowed},
+			{[6]uint64{unix.AF_NETLINK, unix.SOCK_RAW | unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE}, refused},
+			{[6]uint64{unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_ROUTE}, refused},
 			{[6]uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER}, refused},
 			{[6]uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_XFRM}, refused},
 			{[6]uint64{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_ICMP}, allowed},

@@ -62,8 +62,8 @@ var profiles = []Profile{
 	},
 	{
 		Name:    "compat",
-		Summary: "for images made for other container tools: set-id bits, native AIO, any prctl; still no tracing, namespaces or odd sockets",
-		Rules:   slices.Concat(commonRules, compatRules),
+		Summary: "for images made for other container tools: set-id bits, native AIO, own filters, any prctl; still no tracing, namespaces or odd sockets",
+		Rules:   slices.Concat(commonRules, filterRules, compatRules),
 	},
 	{
 		Name:    "debug",

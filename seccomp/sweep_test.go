@@ -54,6 +54,7 @@ func sweeps() []sweep {
 		{call: "prlimit64", values: append(bitValues(), bits32), format: hex},
 		{call: "ioctl", index: 1, values: requests, format: hex},
 		{call: "prctl", values: options, format: "%d"},
+		{call: "prctl", args: [6]uint64{unix.PR_SET_SECCOMP}, index: 1, values: append(span(0, 8), 1<<32|2), format: "%d"},
 		{call: "prctl", args: [6]uint64{unix.PR_CAP_AMBIENT}, index: 1, values: span(0, 8), format: "%d"},
 		{call: "arch_prctl", values: slices.Concat(span(0x1000, 0x1030), span(0x2000, 0x2004), span(0x3000, 0x3004), span(0x4000, 0x4004), span(0x5000, 0x5006)), format: hex},
 		{call: "seccomp", values: span(0, 8), format: "%d"},
@@ -71,6 +72,8 @@ func sweeps() []sweep {
 		{call: "mknodat", index: 2, values: nodes, format: octal},
 		{call: "setsockopt", index: 1, args: [6]uint64{0, 0, 1}, values: append(span(0, 600), 1<<32|6), format: "%d"},
 		{call: "setsockopt", index: 2, args: [6]uint64{0, unix.IPPROTO_TCP}, values: append(span(0, 80), 1<<32|31), format: "%d"},
+		{call: "setsockopt", index: 2, args: [6]uint64{0, unix.SOL_SOCKET}, values: append(span(0, 140), 1<<32|26), format: "%d"},
+		{call: "setsockopt", index: 2, args: [6]uint64{0, unix.IPPROTO_IPV6}, values: append(span(0, 140), 1<<32|6), format: "%d"},
 		{call: "setsockopt", index: 1, args: [6]uint64{0, 0, unix.TCP_ULP}, values: span(0, 600), format: "%d"},
 	}
 	for family := range uint64(47) {

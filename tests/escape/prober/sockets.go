@@ -42,6 +42,7 @@ func socketProbes() []probe {
 		{id: "P032", name: "setsockopt(SO_MARK)", try: option32(unix.SOL_SOCKET, unix.SO_MARK), want: refused},
 		{id: "P032", name: "setsockopt(IP_TRANSPARENT)", try: option32(unix.IPPROTO_IP, unix.IP_TRANSPARENT), want: refused},
 	}
+	out = append(out, kernelMemoryProbes()...)
 	for family := range uintptr(47) {
 		out = append(out, probe{id: "P028", name: fmt.Sprintf("family %d", family), try: socket(family, noType, 0), want: refused})
 	}

@@ -92,7 +92,6 @@ var portableCalls = []call{
 
 	{id: "P036", name: "personality(ADDR_NO_RANDOMIZE)", nr: unix.SYS_PERSONALITY, args: []uintptr{0x0040000}},
 	{id: "P036", name: "personality(READ_IMPLIES_EXEC)", nr: unix.SYS_PERSONALITY, args: []uintptr{0x0400000}},
-	{id: "P038", name: "seccomp(NEW_LISTENER)", nr: unix.SYS_SECCOMP, args: []uintptr{unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, badPointer}},
 	{id: "P040", name: "mbind", nr: unix.SYS_MBIND, args: []uintptr{badPointer, 4096, badFD, 0, 0, badFlags}},
 	{id: "P040", name: "migrate_pages", nr: unix.SYS_MIGRATE_PAGES, args: []uintptr{badFD, 1, badPointer, badPointer}},
 	{id: "P040", name: "move_pages", nr: unix.SYS_MOVE_PAGES, args: []uintptr{badFD, 1, badPointer, 0, 0, badFlags}},
@@ -139,7 +138,12 @@ func callProbes() []probe {
 	}
 	return append(out,
 		probe{id: "P009", name: "enter the namespaces of a process", try: enterByPIDFD, want: refused},
-		probe{id: "P038", name: "allow everything by a filter of one's own", try: relax, want: refused, alone: true},
+		probe{id: "P038", name: "allow everything by a filter of one's own", try: relax, want: append([]string{"filter not loaded: EINVAL"}, refused...), alone: true},
+		probe{id: "P038", name: "seccomp(NEW_LISTENER)", want: append([]string{"EINVAL"}, refused...), try: func() string {
+			return raw(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, badPointer)
+		}},
+		probe{id: "P038", name: "seccomp(SET_MODE_FILTER)", try: ownFilter(unix.SYS_SECCOMP), want: []string{"EINVAL"}, alone: true},
+		probe{id: "P038", name: "prctl(PR_SET_SECCOMP)", try: ownFilter(unix.SYS_PRCTL), want: []string{"EINVAL"}, alone: true},
 	)
 }
 
