@@ -21,7 +21,7 @@ type Sysctl struct {
 	Why   string
 	// IPv6 settings do not exist, and are not needed, on a kernel without it.
 	IPv6 bool
-	// Optional settings are records' alone: a kernel may lack them.
+	// Optional settings do not exist on every supported kernel.
 	Optional bool
 }
 
@@ -51,6 +51,15 @@ var sysctls = []Sysctl{
 	{Key: "net.ipv6.conf.all.forwarding", Value: "0", Why: "a sandbox routes for nobody", IPv6: true},
 	{Key: "net.ipv6.conf.default.disable_ipv6", Value: "1", Why: "a device that appears has no IPv6", IPv6: true},
 	{Key: "net.ipv6.conf.lo.disable_ipv6", Value: "0", Why: "::1 works, as test suites expect; lo leads nowhere", IPv6: true},
+	// The kernel charges a TCP connection to a cgroup when it is accepted, and the other
+	// things not at all. Streams are not slowed: an accepted connection grows its buffers.
+	{Key: "net.core.somaxconn", Value: "128", Why: "bounds connections that wait to be accepted, which no cgroup counts"},
+	{Key: "net.ipv4.tcp_max_syn_backlog", Value: "128", Why: "bounds connections that are half open, as above"},
+	{Key: "net.ipv4.tcp_rmem", Value: "4096 16384 6291456", Why: "bounds what a connection holds before it is accepted"},
+	{Key: "net.ipv4.tcp_wmem", Value: "4096 16384 4194304", Why: "the kernel's default, whatever the host's is"},
+	{Key: "net.ipv4.igmp_max_memberships", Value: "4", Why: "bounds the multicast groups of a socket, which no cgroup counts", Optional: true},
+	{Key: "net.ipv4.igmp_max_msf", Value: "2", Why: "bounds the sources of a multicast group, as above", Optional: true},
+	{Key: "net.core.optmem_max", Value: "8192", Why: "bounds options and control messages of a socket, which no cgroup counts", Optional: true}, // Linux 6.8
 }
 
 // Sysctls lists the settings of every sandbox's namespace.
