@@ -31,7 +31,7 @@ var (
 // keeps reports whether a sandbox that ended for cause stays, with what its
 // commands wrote, until it is removed. One in a pool is nobody's to remove.
 func (r record) keeps(cause error) bool {
-	byItself := errors.Is(cause, errMainEnded) || errors.Is(cause, errInitLost) || errors.Is(cause, ErrStopped)
+	byItself := errors.Is(cause, errMainEnded) || errors.Is(cause, errInitLost) || errors.Is(cause, ErrStopped) || errors.Is(cause, errUncharged)
 	return byItself && r.outlives()
 }
 
@@ -58,6 +58,8 @@ func (s *sandbox) endReason() Reason {
 	switch cause := s.endCause(); {
 	case errors.Is(cause, ErrExpired), errors.Is(cause, ErrIdle):
 		return ReasonExpired
+	case errors.Is(cause, errUncharged):
+		return ReasonKernelMemory
 	case cause == nil, errors.Is(cause, errInitLost), errors.Is(cause, errMainEnded):
 		return ReasonLost
 	}

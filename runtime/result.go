@@ -45,11 +45,15 @@ func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end endi
 	} else if silent != nil {
 		r.Warnings = append(r.Warnings, "not all that the sandbox tried is counted: "+silent.Error())
 	}
-	if r.OOMKilled && r.ExitCode == exitKilled && !end.TimedOut && end.Reason != ReasonCanceled && end.Reason != ReasonExpired {
+	byRuntime := []Reason{ReasonCanceled, ReasonExpired, ReasonKernelMemory}
+	if r.OOMKilled && r.ExitCode == exitKilled && !end.TimedOut && !slices.Contains(byRuntime, end.Reason) {
 		r.Reason = ReasonOOM
 	}
-	if r.Reason == ReasonLost || r.Reason == ReasonCanceled || r.Reason == ReasonExpired {
+	if r.Reason == ReasonLost || slices.Contains(byRuntime, r.Reason) {
 		r.Source = "runtime"
+	}
+	if cause := s.endCause(); r.Reason == ReasonKernelMemory && cause != nil {
+		r.Warnings = append(r.Warnings, cause.Error())
 	}
 	var cutOut, cutErr bool
 	r.StdoutBytes, cutOut = e.stdout.Total()

@@ -153,6 +153,9 @@ const (
 	ReasonCanceled Reason = "canceled" // its sandbox was stopped or removed, its daemon ended, or its caller went away
 	ReasonLost     Reason = "lost"     // PID 1 ended without a word
 	ReasonExpired  Reason = "expired"  // the sandbox's time was over: its TTL, or its idle timeout
+
+	// ReasonKernelMemory is that of a sandbox which took too much kernel memory that no limit counts.
+	ReasonKernelMemory Reason = "kernel_memory"
 )
 
 // Stage is one step of the making of a sandbox and what it took.

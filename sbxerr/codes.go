@@ -46,6 +46,7 @@ const (
 
 	Seccomp        Code = "SBX-301" // the filter is invalid or cannot be enforced here
 	SeccompProfile Code = "SBX-302" // no such seccomp profile
+	SeccompMemory  Code = "SBX-303" // the host has no memory left for compiled filters
 
 	Network     Code = "SBX-401" // the sandbox's network namespace could not be made
 	NetRule     Code = "SBX-402" // a filter rule was rejected; nothing was let through
@@ -55,6 +56,7 @@ const (
 
 	Cgroup           Code = "SBX-501" // a cgroup could not be made, read or removed
 	CgroupController Code = "SBX-502" // a controller that a limit needs is missing
+	KernelMemory     Code = "SBX-503" // the sandbox took too much kernel memory that no limit counts
 
 	Engine        Code = "SBX-601" // containerd refused or failed an operation
 	EngineDown    Code = "SBX-602" // containerd does not answer

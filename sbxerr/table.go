@@ -49,6 +49,7 @@ var table = []Description{
 
 	{Seccomp, "the seccomp filter cannot be enforced", ClassHost, 503, false, "use the runc of this installation; caisson doctor names the missing feature"},
 	{SeccompProfile, "no such seccomp profile", ClassInput, 400, false, "use strict, compat or debug"},
+	{SeccompMemory, "the host has no memory left for compiled filters", ClassHost, 503, true, "raise net.core.bpf_jit_limit (sysctl), and end what loads many filters on the host"},
 
 	{Network, "the network namespace could not be made", ClassEngine, 500, false, "caisson doctor checks network namespaces"},
 	{NetRule, "a filter rule was rejected", ClassEngine, 500, false, "caisson doctor checks the iptables flavour in use"},
@@ -59,6 +60,7 @@ var table = []Description{
 
 	{Cgroup, "a cgroup operation failed", ClassEngine, 500, false, "caisson doctor shows the cgroup layout"},
 	{CgroupController, "a cgroup controller is missing", ClassHost, 503, false, "enable the controller that the message names (kernel command line or the parent's cgroup.subtree_control)"},
+	{KernelMemory, "the sandbox took too much kernel memory that no limit counts", ClassSandbox, 409, false, "let programs inside hold fewer file locks and accept the connections that they listen for"},
 
 	{Engine, "containerd failed an operation", ClassEngine, 502, true, "see the daemon's log and containerd.log in its root"},
 	{EngineDown, "containerd does not answer", ClassEngine, 503, true, "retry: the daemon restarts its containerd by itself; a containerd of the host must be started by you"},

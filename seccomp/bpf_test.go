@@ -169,7 +169,7 @@ func TestUpperHalfOfIntegersIsIgnored(t *testing.T) {
 	integers := map[string][]int{ // arguments that are int, unsigned int or umode_t
 		"socket": {0, 1, 2}, "socketpair": {0, 1, 2}, "ioctl": {0, 1}, "personality": {0}, "prctl": {0}, "arch_prctl": {0},
 		"seccomp": {0, 1}, "chmod": {1}, "fchmod": {1}, "fchmodat": {2}, "open": {1, 2}, "openat": {2, 3}, "creat": {1},
-		"mknod": {1}, "mknodat": {2}, "madvise": {2}, "setsockopt": {1, 2}, "clone": {0}, "prlimit64": {0, 1},
+		"mknod": {1}, "mknodat": {2}, "madvise": {2}, "setsockopt": {1, 2}, "clone": {0}, "prlimit64": {0, 1}, "fcntl": {0, 1},
 	}
 	v := variant{profiles[0], Options{Arch: "amd64"}}
 	m := compile(t, v)

@@ -53,6 +53,7 @@
 //     ifconfig and Java use them. getaddrinfo goes on without netlink.
 //   - Filters of a program's own (seccomp, libseccomp): EINVAL, as from a kernel
 //     without filters. man, sshd, Chromium and Firefox go on; compat allows filters.
+//   - Locks of open file descriptions (F_OFD_SETLK): EINVAL, as from Linux before 3.15.
 //   - io_uring and native AIO: programs fall back. compat allows native AIO.
 //   - Containers inside: no namespaces, no mounts. No profile allows them.
 //

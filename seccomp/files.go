@@ -7,9 +7,21 @@ import "golang.org/x/sys/unix"
 var fileRules = []Rule{
 	{
 		Syscalls: fields(`read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2
-			lseek close dup dup3 fcntl flock`),
+			lseek close dup dup3 flock`),
 		Allow: true,
 		Why:   "use of open descriptors: every program",
+	},
+	{
+		Syscalls: fields(`fcntl`),
+		Args:     []Arg{{Index: 1, Name: "command & 0x7ff", Mask: 0x7ff, Not: true, Values: ofdLocks}}, // the kernel has none above
+		Allow:    true,
+		Why:      "flags and locks of descriptors; the daemon counts the locks of each sandbox, as no cgroup does",
+	},
+	{
+		Syscalls: fields(`fcntl`),
+		Args:     []Arg{{Index: 1, Name: "command", Mask: bits32, Values: ofdLocks}},
+		Errno:    unix.EINVAL,
+		Why:      "locks that belong to an open file cannot be counted: the kernel does not tell whose they are. EINVAL is what Linux before 3.15 says",
 	},
 	{
 		Syscalls: fields(`close_range`),
@@ -100,6 +112,9 @@ var fileRules = []Rule{
 			" not TIOCSETD, which loads line discipline modules (CVE-2017-2636)",
 	},
 }
+
+// ofdLocks are the commands that take locks of open file descriptions.
+var ofdLocks = []Value{{unix.F_OFD_SETLK, "F_OFD_SETLK"}, {unix.F_OFD_SETLKW, "F_OFD_SETLKW"}}
 
 // tioclinux is the console's command multiplexer (ioctl_console(2)); x/sys has no
 // name for it. One of its commands pastes the selection as input.

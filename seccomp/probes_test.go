@@ -45,6 +45,11 @@ func probes() []probe {
 		same("P007", "clone", allowed, thread),
 		same("P007", "clone", allowed, uint64(unix.SIGCHLD)),
 		same("P007", "clone", allowed, unix.CLONE_VM|unix.CLONE_VFORK|unix.CLONE_PIDFD|uint64(unix.SIGCHLD)),
+		differ("P119", "clone", refused, refused, allowed, unix.CLONE_VM|unix.CLONE_FILES|uint64(unix.SIGCHLD)),
+		same("P119", "fcntl", allowed, 3, unix.F_SETLK),
+		same("P119", "fcntl", allowed, 3, unix.F_ADD_SEALS),
+		same("P119", "fcntl", "EINVAL", 3, unix.F_OFD_SETLK),
+		same("P119", "fcntl", "EINVAL", 3, unix.F_OFD_SETLKW|1<<32),
 		same("P007", "clone3", "ENOSYS"),
 		same("P013", "prctl", allowed, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL),
 		differ("P013", "prctl", refused, allowed, refused, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE),
@@ -125,11 +130,11 @@ func refusedOptions() []probe {
 		unix.IPPROTO_IPV6: {unix.IPV6_2292PKTOPTIONS, 32},
 	} {
 		for _, name := range names {
-			out = append(out, same("KMEM", "setsockopt", refused, 3, level, name), same("KMEM", "setsockopt", refused, 3, 1<<32|level, 1<<33|name))
+			out = append(out, same("P119", "setsockopt", refused, 3, level, name), same("P119", "setsockopt", refused, 3, 1<<32|level, 1<<33|name))
 		}
 	}
 	for _, name := range []uint64{unix.IPV6_JOIN_GROUP, unix.IPV6_JOIN_ANYCAST, unix.MCAST_JOIN_GROUP, unix.MCAST_JOIN_SOURCE_GROUP} {
-		out = append(out, same("KMEM", "setsockopt", "ENODEV", 3, unix.IPPROTO_IPV6, name))
+		out = append(out, same("P119", "setsockopt", "ENODEV", 3, unix.IPPROTO_IPV6, name))
 	}
 	return out
 }

@@ -12,10 +12,12 @@ const namespaceFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWU
 var processRules = []Rule{
 	{
 		Syscalls: fields(`clone`),
-		Args:     []Arg{{Index: 0, Name: "flags & CLONE_NEW*", Mask: namespaceFlags, Values: []Value{zero}}},
-		Allow:    true,
+		Args: []Arg{{Index: 0, Name: "flags & (CLONE_NEW*|CLONE_FILES|CLONE_THREAD)", Mask: namespaceFlags | unix.CLONE_FILES | unix.CLONE_THREAD,
+			Values: []Value{zero, {unix.CLONE_THREAD, "CLONE_THREAD"}, {unix.CLONE_FILES | unix.CLONE_THREAD, "CLONE_FILES|CLONE_THREAD"}}}},
+		Allow: true,
 		Why: "processes and threads, but no namespaces: a user namespace gives its maker all capabilities over new kernel objects," +
-			" which is how CVE-2022-0185, CVE-2023-32233 and CVE-2024-1086 were reached",
+			" which is how CVE-2022-0185, CVE-2023-32233 and CVE-2024-1086 were reached. Not processes that share descriptors:" +
+			" file locks would outlive the process that the kernel names as their owner",
 	},
 	{
 		Syscalls: fields(`clone3`),

@@ -258,9 +258,9 @@ func TestRowsOmitWhatIsAllowed(t *testing.T) {
 // For amd64 the defaults page computed 284 calls allowed and 3 by argument, of the same
 // 385; it starts at moby's filter without capabilities (305 and 3) and takes 21 calls
 // off. containerd's form of that filter has since grown to 308, so the same step gives
-// 287. strict then comes to 261 and 18, because of those 287
-//   - 15 are allowed by argument: open, openat, creat, chmod, fchmod, fchmodat, mknod,
-//     mknodat, ioctl, prctl, arch_prctl, seccomp, madvise, setsockopt, socketpair;
+// 287. strict then comes to 259 and 20, because of those 287
+//   - 17 are allowed by argument: open, openat, creat, chmod, fchmod, fchmodat, mknod,
+//     mknodat, ioctl, prctl, arch_prctl, seccomp, madvise, setsockopt, socketpair, fcntl, prlimit64;
 //   - 7 are refused with ENOSYS: openat2 and fchmodat2 (their mode is out of a filter's
 //     sight), cachestat, map_shadow_stack, and three lsm_* calls;
 //   - 4 are numbers without a call behind them: epoll_ctl_old, epoll_wait_old,

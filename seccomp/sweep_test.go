@@ -50,6 +50,7 @@ func sweeps() []sweep {
 	options := append(span(0, 100), unix.PR_SET_VMA, unix.PR_GET_AUXV, unix.PR_SET_PTRACER, 1<<32|unix.PR_SET_MM, 1<<32|unix.PR_SET_NAME)
 	out := []sweep{
 		{call: "clone", values: bitValues(), format: hex},
+		{call: "fcntl", index: 1, values: append(append(span(0, 50), span(1020, 1040)...), 2047, 2048, 1<<32|37), format: "%d"},
 		{call: "personality", values: append(bitValues(), 8, 0x20000, 0x20008, 0x40008, bits32), format: hex},
 		{call: "prlimit64", values: append(bitValues(), bits32), format: hex},
 		{call: "ioctl", index: 1, values: requests, format: hex},

@@ -89,6 +89,8 @@ func noteOf(r *caissonv1.Result, h hints) string {
 		return "the command was ended by its timeout"
 	case r.Reason == "expired":
 		return "the command was ended with its sandbox, whose time was over (--ttl, --idle-timeout)"
+	case r.Reason == "kernel_memory":
+		return "the command was ended with its sandbox, which took kernel memory that no limit counts"
 	case r.Reason == "canceled":
 		return "the command was ended: its sandbox was stopped or removed, its daemon ended, or its caller had left"
 	case r.OomKilled:

@@ -48,6 +48,7 @@ var rules = []struct {
 	{"runtime/ctrd", []string{"sbxerr", "runtime", "rootfs"}},
 	{"runtime/egress", []string{"sbxerr", "gateway", "netns"}},
 	{"runtime/traffic", []string{"sbxerr", "gateway"}},
+	{"runtime/uncharged", nil},
 	{"runtime/doctor", append([]string{"sbxerr", "finding", "runtime"}, leaves...)}, // the host as a whole
 	{"runtime", append([]string{"sbxerr", "finding"}, leaves...)},
 	{"api/server", []string{"sbxerr", "runtime", "api"}},

@@ -1507,7 +1507,8 @@ type Result struct {
 	Source              string `protobuf:"bytes,16,opt,name=source,proto3" json:"source,omitempty"` // "command" or "runtime"
 	// "exited", "signaled", "timeout", "oom"; by the runtime "canceled" (the sandbox
 	// was stopped or removed, the daemon ended, or the caller went away), "expired"
-	// (the sandbox's time was over) and "lost" (the sandbox ended without a word).
+	// (the sandbox's time was over), "kernel_memory" (the sandbox took too much kernel
+	// memory that no limit counts) and "lost" (the sandbox ended without a word).
 	Reason    string   `protobuf:"bytes,17,opt,name=reason,proto3" json:"reason,omitempty"`
 	Stages    []*Stage `protobuf:"bytes,18,rep,name=stages,proto3" json:"stages,omitempty"`               // where the time went, in order
 	Warnings  []string `protobuf:"bytes,19,rep,name=warnings,proto3" json:"warnings,omitempty"`           // what was clamped or reported, e.g. an rlimit

@@ -40,6 +40,9 @@ var bombs = map[string]func(arg string) (int, error){
 	"output":    fillOutput, // ARG is how many bytes
 	"lookup":    func(name string) (int, error) { return 1, lookup(name) },
 	"crash":     crash,
+
+	"locks":      holdLocks,      // ARG is their directory
+	"unaccepted": holdUnaccepted, // connections
 }
 
 // enough is more of anything than a sandbox may have.

@@ -1,6 +1,11 @@
 package main
 
 import (
+	"fmt"
+	"net"
+	"os"
+	"time"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -62,4 +67,76 @@ func attachFilter() string {
 	}
 	defer unix.Close(fd)
 	return outcome(unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, filterProgram(1)))
+}
+
+// What a sandbox is ended for, and how long the prober waits for that.
+const (
+	manyLocks      = 30_000
+	muchUnaccepted = 128 << 20
+	untilEnded     = 10 * time.Second
+)
+
+// holdLocks takes byte-range locks, of many files: the kernel walks those of a file.
+func holdLocks(dir string) (int, error) {
+	for n := 0; n < manyLocks; {
+		f, err := os.Create(fmt.Sprintf("%s/%d", dir, n))
+		if err != nil {
+			return n, err
+		}
+		for i := range 1000 {
+			lock := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(2 * i), Len: 1}
+			if err := unix.FcntlFlock(f.Fd(), unix.F_SETLK, &lock); err != nil {
+				return n, err
+			}
+			n++
+		}
+		defer f.Close()
+	}
+	awaitEnd()
+	return manyLocks, nil
+}
+
+// holdUnaccepted makes connections that nobody accepts, and counts what they took.
+func holdUnaccepted(string) (int, error) {
+	block := make([]byte, 64<<10)
+	for n := 0; n < muchUnaccepted; {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return n, err
+		}
+		defer l.Close()
+		for range 100 {
+			m, err := sendAndLeave(l.Addr().String(), block)
+			if n += m; err != nil {
+				return n, err
+			}
+		}
+	}
+	awaitEnd()
+	return muchUnaccepted, nil
+}
+
+// sendAndLeave sends as much of the block as is taken at once, and closes.
+func sendAndLeave(address string, block []byte) (n int, err error) {
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	err = raw.Write(func(fd uintptr) bool {
+		n, _ = unix.SendmsgN(int(fd), block, nil, nil, unix.MSG_DONTWAIT)
+		return true
+	})
+	return n, err
+}
+
+// awaitEnd waits for the end of the sandbox. Nobody ends the control, which is root's.
+func awaitEnd() {
+	if os.Geteuid() != 0 {
+		time.Sleep(untilEnded)
+	}
 }

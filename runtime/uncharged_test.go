@@ -1,0 +1,76 @@
+package runtime
+
+import (
+	"errors"
+	"maps"
+	"testing"
+	"time"
+)
+
+// The sandboxes are looked at when the host's TCP memory grew since the last look, or
+// since it was least.
+func TestLookTCP(t *testing.T) {
+	var now int64
+	looks, answer := 0, error(nil)
+	w := memoryWatch{
+		tcp:        func() (int64, error) { return now, nil },
+		unaccepted: func() error { looks++; return answer },
+	}
+	for i, step := range []struct {
+		memory int64
+		answer error
+		looks  int
+	}{
+		{tcpGrowth - 1, nil, 0},
+		{tcpGrowth, nil, 1},
+		{tcpGrowth + 1, nil, 1},
+		{2 * tcpGrowth, nil, 2},
+		{0, nil, 2},
+		{tcpGrowth, errPaused, 3},
+		{tcpGrowth, nil, 4}, // the one before was left out
+		{tcpGrowth, nil, 4},
+	} {
+		now, answer = step.memory, step.answer
+		if err := w.lookTCP(); !errors.Is(err, step.answer) || looks != step.looks {
+			t.Errorf("step %d: %d looks, %v, want %d", i, looks, err, step.looks)
+		}
+	}
+}
+
+// A look that takes long is followed by a pause.
+func TestPaced(t *testing.T) {
+	n := 0
+	look := paced(func() error { n++; time.Sleep(time.Millisecond); return nil })
+	if err := look(); err != nil {
+		t.Error(err)
+	}
+	if err := look(); !errors.Is(err, errPaused) || n != 1 {
+		t.Errorf("%d looks, %v", n, err)
+	}
+	time.Sleep(2 * watchRest * time.Millisecond)
+	if err := look(); err != nil || n != 2 {
+		t.Errorf("%d looks, %v", n, err)
+	}
+}
+
+func TestLockers(t *testing.T) {
+	held := map[string]int{"a": maxLocks + 2, "b": maxLocks + 1, "c": maxLocks}
+	for all, want := range map[bool]map[string]int{
+		true:  {"a": maxLocks + 2, "b": maxLocks + 1},
+		false: {"a": maxLocks + 2, "b": maxLocks + 1},
+	} {
+		if got := lockers(held, all); !maps.Equal(got, want) {
+			t.Errorf("all %v: %v, want %v", all, got, want)
+		}
+	}
+	few := map[string]int{"a": 3, "b": 4}
+	if got := lockers(few, true); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+	if got, want := lockers(few, false), (map[string]int{"b": 4}); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := lockers(nil, false); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+}
