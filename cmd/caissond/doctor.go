@@ -73,7 +73,8 @@ func refusedModes(c config.Config) map[netns.Mode]error {
 
 func patient(c config.Config) doctor.Host {
 	bridge, _ := bridgeConfig(c) // one that is refused is not started with
-	return doctor.Host{Root: c.Root, State: c.State, BinDir: c.BinDir, CgroupParent: c.Cgroup.Parent, External: c.Containerd.Address != "", Bridge: bridge}
+	return doctor.Host{Root: c.Root, State: c.State, BinDir: c.BinDir, CgroupParent: c.Cgroup.Parent, External: c.Containerd.Address != "", Bridge: bridge,
+		MaxSandboxes: int(c.Sandboxes.Max)}
 }
 
 // preflight refuses to start where no sandbox could be made, before anything

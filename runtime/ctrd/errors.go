@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/containerd/containerd/v2/pkg/namespaces"
@@ -99,6 +100,10 @@ func classify(ctx context.Context, op, verb, object string, err error) error {
 	return sbxerr.Wrap(codeOf(err), op, err)
 }
 
+// filterMemory is how runc says that the kernel could not compile a filter, because
+// net.core.bpf_jit_limit is used up: ENOTSUPP, which is no error for programs and has no name.
+const filterMemory = "error loading seccomp filter: errno 524"
+
 func codeOf(err error) sbxerr.Code {
 	switch {
 	case errors.Is(err, errDown), errdefs.IsUnavailable(err):
@@ -109,6 +114,8 @@ func codeOf(err error) sbxerr.Code {
 		return sbxerr.Canceled
 	case errdefs.IsAlreadyExists(err):
 		return sbxerr.Exists
+	case strings.Contains(err.Error(), filterMemory):
+		return sbxerr.SeccompMemory
 	}
 	return sbxerr.Engine
 }

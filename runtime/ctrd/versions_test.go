@@ -187,6 +187,8 @@ func TestClassify(t *testing.T) {
 		{"nothing", t.Context(), nil, "", ""},
 		{"refused", t.Context(), errdefs.ErrInvalidArgument, sbxerr.Engine, `make thing "x"`},
 		{"taken", t.Context(), errdefs.ErrAlreadyExists, sbxerr.Exists, ""},
+		{"no memory for filters", t.Context(), errors.New("runc create failed: unable to start container process: error during container init: unable to init seccomp:" +
+			" error loading seccomp filter into kernel: error loading seccomp filter: errno 524"), sbxerr.SeccompMemory, "errno 524"},
 		{"away", t.Context(), errdefs.ErrUnavailable, sbxerr.EngineDown, ""},
 		{"down", t.Context(), errDown, sbxerr.EngineDown, ""},
 		{"status", t.Context(), native(status.Error(codes.Unavailable, "eof")), sbxerr.EngineDown, "eof"},

@@ -43,6 +43,7 @@ type Host struct {
 	Bridge netns.BridgeConfig // what the operator says of the network mode bridge
 	// IDBase and IDBlocks are the reserved range; 0 where none is yet.
 	IDBase, IDBlocks uint32
+	MaxSandboxes     int // sandboxes.max of the configuration
 }
 
 // examination looks at one side of a host.
@@ -67,6 +68,7 @@ var examinations = []examination{
 	{name: "iptables", examine: examineFilters, late: true}, // runs iptables: most of the time of all
 	{name: "network mode bridge", examine: examineBridge},
 	{name: "engine", examine: examineEngine},
+	{name: "memory for compiled filters", examine: examineJIT},
 	{name: "hardening", examine: examineHardening},
 }
 
