@@ -20,7 +20,7 @@ const (
 // The pace of the watch.
 const (
 	watchTCP   = 100 * time.Millisecond // one small file for all sandboxes
-	watchLocks = time.Second
+	watchLocks = 2 * time.Second
 	// tcpGrowth is by how much the host's TCP memory has to grow before the sandboxes
 	// are looked at one by one.
 	tcpGrowth = 8 << 20

@@ -13,7 +13,7 @@ var fileRules = []Rule{
 	},
 	{
 		Syscalls: fields(`fcntl`),
-		Args:     []Arg{{Index: 1, Name: "command & 0x7ff", Mask: 0x7ff, Not: true, Values: ofdLocks}}, // the kernel has none above
+		Args:     []Arg{{Index: 1, Name: "command & 0x3f", Mask: 0x3f, Not: true, Values: ofdLocks}}, // no other command has these bits
 		Allow:    true,
 		Why:      "flags and locks of descriptors; the daemon counts the locks of each sandbox, as no cgroup does",
 	},

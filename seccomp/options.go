@@ -14,9 +14,11 @@ var (
 var optionRules = []Rule{
 	{
 		Syscalls: fields(`setsockopt`),
-		Args:     []Arg{{Index: 1, Name: "level", Mask: bits32, Not: true, Under: 512, Values: []Value{solSocket, ipprotoTCP, ipprotoIPv6}}},
-		Allow:    true,
-		Why:      "options of all other levels that Linux has; what reaches netfilter or xfrm needs a capability that is not held",
+		Args: []Arg{{Index: 1, Name: "level", Mask: bits32, Values: []Value{
+			{unix.IPPROTO_IP, "IPPROTO_IP"}, {unix.IPPROTO_UDP, "IPPROTO_UDP"},
+		}}},
+		Allow: true,
+		Why:   "options of IPv4 and UDP; what reaches netfilter or xfrm needs a capability that is not held. No socket inside has other levels than these and those below",
 	},
 	{
 		Syscalls: fields(`setsockopt`),
@@ -31,7 +33,7 @@ var optionRules = []Rule{
 		Syscalls: fields(`setsockopt`),
 		Args: options(ipprotoTCP, 64,
 			Value{unix.TCP_ULP, "TCP_ULP"}, Value{unix.TCP_MD5SIG, "TCP_MD5SIG"}, Value{unix.TCP_MD5SIG_EXT, "TCP_MD5SIG_EXT"},
-			Value{tcpAOAddKey, "TCP_AO_ADD_KEY"}, Value{tcpAODelKey, "TCP_AO_DEL_KEY"}, Value{tcpAOInfo, "TCP_AO_INFO"}, Value{tcpAORepair, "TCP_AO_REPAIR"}),
+			Value{tcpAOAddKey, "TCP_AO_ADD_KEY"}, Value{tcpAODelKey, "TCP_AO_DEL_KEY"}, Value{tcpAOInfo, "TCP_AO_INFO"}, Value{tcpAOGetKeys, "TCP_AO_GET_KEYS"}, Value{tcpAORepair, "TCP_AO_REPAIR"}),
 		Allow: true,
 		Why: "options of TCP, such as TCP_NODELAY. Not TCP_ULP, which puts kernel TLS, SMC or ESP under a socket (CVE-2023-0461, Fragnesia);" +
 			" TLS libraries go on without it. Not keys of TCP_MD5SIG and TCP_AO, for routers: each socket holds up to 128 KiB of them",
@@ -39,10 +41,10 @@ var optionRules = []Rule{
 	{
 		Syscalls: fields(`setsockopt`),
 		Args: options(ipprotoIPv6, 128, append([]Value{
-			{unix.IPV6_2292PKTOPTIONS, "IPV6_2292PKTOPTIONS"}, {ipv6FlowLabel, "IPV6_FLOWLABEL_MGR"},
+			{unix.IPV6_2292PKTOPTIONS, "IPV6_2292PKTOPTIONS"}, {ipv6FlowLabel, "IPV6_FLOWLABEL_MGR"}, {unix.IPV6_RTHDR, "IPV6_RTHDR"},
 		}, joinIPv6...)...),
 		Allow: true,
-		Why: "options of IPv6. Not IPV6_2292PKTOPTIONS, of which each socket keeps up to 64 KiB;" +
+		Why: "options of IPv6. Not IPV6_2292PKTOPTIONS and IPV6_RTHDR, of which each socket keeps up to 64 KiB and 2 KiB;" +
 			" not IPV6_FLOWLABEL_MGR: all of the host shares 4096 labels",
 	},
 	{
@@ -67,10 +69,11 @@ var joinIPv6 = []Value{
 
 // Options that x/sys has no name for (linux/tcp.h, linux/in6.h).
 const (
-	tcpAOAddKey = 38
-	tcpAODelKey = 39
-	tcpAOInfo   = 40
-	tcpAORepair = 42
+	tcpAOAddKey  = 38
+	tcpAODelKey  = 39
+	tcpAOInfo    = 40
+	tcpAOGetKeys = 41
+	tcpAORepair  = 42
 
 	ipv6FlowLabel = 32
 )

@@ -127,7 +127,7 @@ func refusedOptions() []probe {
 	for level, names := range map[uint64][]uint64{
 		unix.SOL_SOCKET:   {unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF},
 		unix.IPPROTO_TCP:  {unix.TCP_MD5SIG, unix.TCP_MD5SIG_EXT, 38, 39, 40, 42},
-		unix.IPPROTO_IPV6: {unix.IPV6_2292PKTOPTIONS, 32},
+		unix.IPPROTO_IPV6: {unix.IPV6_2292PKTOPTIONS, unix.IPV6_RTHDR, 32},
 	} {
 		for _, name := range names {
 			out = append(out, same("P119", "setsockopt", refused, 3, level, name), same("P119", "setsockopt", refused, 3, 1<<32|level, 1<<33|name))

@@ -36,6 +36,7 @@ func kernelMemoryProbes() []probe {
 		{"TCP_AO_ADD_KEY", unix.AF_INET, unix.IPPROTO_TCP, tcpAOAddKey},
 		{"TCP_AO_INFO", unix.AF_INET, unix.IPPROTO_TCP, tcpAOInfo},
 		{"IPV6_2292PKTOPTIONS", unix.AF_INET6, unix.IPPROTO_IPV6, unix.IPV6_2292PKTOPTIONS},
+		{"IPV6_RTHDR", unix.AF_INET6, unix.IPPROTO_IPV6, unix.IPV6_RTHDR},
 		{"IPV6_FLOWLABEL_MGR", unix.AF_INET6, unix.IPPROTO_IPV6, ipv6FlowLabel},
 	} {
 		out = append(out, probe{id: "P119", name: "setsockopt(" + o.name + ")", want: refused, try: func() string {
