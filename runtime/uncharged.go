@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/caisson-run/caisson/netns"
@@ -106,7 +107,8 @@ func (m *Manager) endUnaccepted() (last error) {
 			continue
 		}
 		switch n, err := netns.Unaccepted(m.paths.netns(s.id)); {
-		case err != nil && !s.isOver():
+		case errors.Is(err, fs.ErrNotExist): // it is being made, or removed
+		case err != nil:
 			last = err
 		case n > maxUnaccepted:
 			m.endUncharged(s, fmt.Sprintf("%d MiB of TCP connections that nobody accepted", n>>20))
