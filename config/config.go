@@ -50,6 +50,8 @@ type Config struct {
 	Network     Network            `yaml:"network" json:"network"`
 	Peers       []Peer             `yaml:"peers" json:"peers" jsonschema:"description=Who may call beside root\\, and for what; the first entry that is for a caller counts"`
 	Log         Log                `yaml:"log" json:"log"`
+
+	instance string // set by Resolve
 }
 
 // Containerd chooses the engine.
@@ -180,9 +182,26 @@ func (c *Config) Complete() error {
 // Instance names this daemon among those of one host. The containerd namespace
 // and the cgroup parent are called so.
 func (c *Config) Instance() string {
+	if c.instance != "" {
+		return c.instance
+	}
 	if c.Root == DefaultRoot {
 		return "caisson"
 	}
 	sum := sha256.Sum256([]byte(c.Root))
 	return "caisson-" + hex.EncodeToString(sum[:4])
+}
+
+// Resolve follows the symbolic links in the names of Root and State, which exist.
+// The daemon follows none below them. The instance keeps its name.
+func (c *Config) Resolve() error {
+	c.instance = c.Instance()
+	for _, dir := range []*string{&c.Root, &c.State} {
+		resolved, err := filepath.EvalSymlinks(*dir)
+		if err != nil {
+			return sbxerr.Wrap(sbxerr.StateDir, "config.resolve", err)
+		}
+		*dir = resolved
+	}
+	return nil
 }

@@ -136,6 +136,9 @@ func keyPaths(t reflect.Type, prefix string) []string {
 	var paths []string
 	for i := range t.NumField() {
 		f := t.Field(i)
+		if !f.IsExported() {
+			continue
+		}
 		key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		path, of := prefix+key, f.Type
 		if of.Kind() == reflect.Map {

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -102,7 +103,7 @@ func Remove(path string) error {
 		if !mounted {
 			return sbxerr.Wrap(sbxerr.Network, op, unlink(path))
 		}
-		err = unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		err = owndir.Unmount(path)
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return sbxerr.New(sbxerr.Network, op, "unmount %q: %w", path, err)
 		}
@@ -122,10 +123,7 @@ func unlink(path string) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("remove %q: it is not the file of a namespace but %s", path, info.Mode())
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return owndir.Remove(path)
 }
 
 // isNamespace reports whether a namespace is mounted on path. It follows no

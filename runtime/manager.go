@@ -16,6 +16,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/idblock"
@@ -118,7 +119,7 @@ func New(engine Engine, images ImageStore, log *slog.Logger, o Options) (*Manage
 		if err := os.MkdirAll(dir, mode); err != nil {
 			return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 		}
-		if err := os.Chmod(dir, mode); err != nil {
+		if err := owndir.Give(dir, mode, -1, -1); err != nil {
 			return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 		}
 	}

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
-	"os"
 	"path/filepath"
 
 	"github.com/caisson-run/caisson/initproto"
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -63,7 +62,7 @@ func (m *Manager) createNested(_ context.Context, s *sandbox) error {
 	l.SetUnlinkOnClose(false) // the stage's removal does it, also after a crash
 	s.nested = l
 	uid, gid := int(r.HostIDBase+r.User.UID), int(r.HostIDBase+r.User.GID)
-	if err := errors.Join(os.Chmod(path, fs.FileMode(0o600)), os.Lchown(path, uid, gid)); err != nil {
+	if err := owndir.Give(path, 0o600, uid, gid); err != nil {
 		return sbxerr.Wrap(sbxerr.StateDir, "runtime.nested", fmt.Errorf("give socket %q to the sandbox: %w", path, err))
 	}
 	m.opts.ServeNested(s.id, l)

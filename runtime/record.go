@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -109,7 +109,7 @@ func writeRecord(path string, r any) error {
 	if err := os.WriteFile(tmp, data, 0o600); err != nil {
 		return sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
-	return sbxerr.Wrap(sbxerr.StateDir, op, os.Rename(tmp, path))
+	return sbxerr.Wrap(sbxerr.StateDir, op, owndir.Rename(tmp, filepath.Base(path)))
 }
 
 // writeLocked writes the record of s as it is now: with s.mu held, so that of two who
@@ -145,39 +145,11 @@ func readJSON(path string, v any) error {
 
 // makeDir makes one directory with exactly mode, whatever the umask.
 func makeDir(path string, mode fs.FileMode) error {
-	if err := os.Mkdir(path, mode); err != nil {
-		return sbxerr.Wrap(sbxerr.StateDir, "runtime.mkdir", err)
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		return sbxerr.Wrap(sbxerr.StateDir, "runtime.mkdir", fmt.Errorf("set the mode of %q: %w", path, err))
-	}
-	return nil
+	return sbxerr.Wrap(sbxerr.StateDir, "runtime.mkdir", owndir.Mkdir(path, mode))
 }
 
 // removeFiles unlinks files and removes empty directories; absent ones are
 // success.
 func removeFiles(paths ...string) error {
-	var errs []error
-	for _, p := range paths {
-		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
-	}
-	return sbxerr.Wrap(sbxerr.StateDir, "runtime.remove", errors.Join(errs...))
-}
-
-// removeDir removes dir and the files in it, none of which is a directory.
-func removeDir(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return sbxerr.Wrap(sbxerr.StateDir, "runtime.remove", err)
-	}
-	var files []string
-	for _, e := range entries {
-		files = append(files, filepath.Join(dir, e.Name()))
-	}
-	return removeFiles(append(files, dir)...)
+	return sbxerr.Wrap(sbxerr.StateDir, "runtime.remove", owndir.Remove(paths...))
 }

@@ -148,7 +148,7 @@ func TestResultSaysWhatIsNotKnown(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if err := os.Mkdir(f.paths.stdout(i.ID, 1), 0o700); err != nil { // the store cannot be made
+		if err := os.WriteFile(f.paths.stdout(i.ID, 1), nil, 0o600); err != nil { // the store cannot be made
 			t.Error(err)
 		}
 		f.engine.poke(t, i.ID)

@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -11,6 +10,7 @@ import (
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/journal"
 	"github.com/caisson-run/caisson/runtime/pid1"
@@ -76,7 +76,11 @@ func (m *Manager) createOutput(_ context.Context, s *sandbox) error {
 }
 
 func (m *Manager) removeOutput(_ context.Context, id string) error {
-	return removeDir(m.paths.output(id))
+	left, err := owndir.RemoveFlat(m.paths.output(id))
+	for _, path := range left {
+		m.log.Warn("left what the daemon did not make: look at it and remove it", "sandbox", id, "path", path)
+	}
+	return sbxerr.Wrap(sbxerr.StateDir, "runtime.remove", err)
 }
 
 func (m *Manager) createIDs(_ context.Context, s *sandbox) error {
@@ -102,11 +106,7 @@ func (m *Manager) createIDs(_ context.Context, s *sandbox) error {
 // the host may: what is mounted below, such as a workspace, can lie behind
 // directories that are closed to them, and /proc/mounts tells them the ID.
 func (m *Manager) admitRoot(id string, base uint32) error {
-	dir := m.paths.sandbox(id)
-	if err := os.Lchown(dir, 0, int(base)); err != nil {
-		return sbxerr.Wrap(sbxerr.StateDir, "runtime.ids", err)
-	}
-	return sbxerr.Wrap(sbxerr.StateDir, "runtime.ids", os.Chmod(dir, 0o710))
+	return sbxerr.Wrap(sbxerr.StateDir, "runtime.ids", owndir.Give(m.paths.sandbox(id), 0o710, 0, int(base)))
 }
 
 func (m *Manager) removeIDs(_ context.Context, id string) error { return m.blocks.Release(id) }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -22,7 +23,7 @@ func spool(ctx context.Context, r io.Reader, dir string, l Limits) (_ *os.File, 
 			f.Close() // the first error says it
 		}
 	}()
-	if err := os.Remove(f.Name()); err != nil {
+	if err := owndir.Remove(f.Name()); err != nil {
 		return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
 	// An archive cannot be longer than the limit, packed or not.

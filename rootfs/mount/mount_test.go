@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/sbxerr"
 	"github.com/caisson-run/caisson/tests/need"
 )
@@ -109,7 +110,7 @@ func realTemp(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := removeTree(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := owndir.RemoveTree(dir); err != nil {
 			t.Error(err)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -98,35 +99,7 @@ func privateDir(root *os.Root, owner int, name string) error {
 // mount: where something is mounted below dir it fails and deletes nothing of
 // it.
 func RemovePrivate(dir string) error {
-	err := removeTree(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return sbxerr.Wrap(sbxerr.StateDir, "mount.private", err)
-}
-
-func removeTree(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, e := range entries {
-		name := filepath.Join(dir, e.Name())
-		if !e.IsDir() {
-			errs = append(errs, unix.Unlink(name))
-			continue
-		}
-		if mounted, err := IsPoint(name); err != nil || mounted {
-			errs = append(errs, err, fmt.Errorf("remove %q: something is mounted there", name))
-			continue
-		}
-		errs = append(errs, removeTree(name))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	return unix.Rmdir(dir)
+	return sbxerr.Wrap(sbxerr.StateDir, "mount.private", owndir.RemoveTree(dir))
 }
 
 // IsPoint reports whether path is the root of a mount (statx(2),

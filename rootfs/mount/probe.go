@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -27,11 +28,11 @@ func Probe(dir string) (err error) {
 	for _, name := range []string{"layer", "private", "scratch", "root"} {
 		points[name] = filepath.Join(base, name)
 		if err := os.Mkdir(points[name], 0o755); err != nil {
-			return sbxerr.Wrap(sbxerr.StateDir, op, errors.Join(err, os.RemoveAll(base)))
+			return sbxerr.Wrap(sbxerr.StateDir, op, errors.Join(err, owndir.RemoveTree(base)))
 		}
 	}
 	defer func() {
-		err = errors.Join(err, Detach(points["root"]), RemoveScratch(points["scratch"]), removeTree(base))
+		err = errors.Join(err, Detach(points["root"]), RemoveScratch(points["scratch"]), owndir.RemoveTree(base))
 	}()
 	ns, err := NewUserNS(probeIDs, probeIDs)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -152,7 +153,7 @@ func RemoveScratch(scratch string) error {
 			errs = append(errs, err)
 			continue
 		}
-		errs = append(errs, unix.Rmdir(point))
+		errs = append(errs, owndir.Remove(point))
 	}
 	return errors.Join(errs...)
 }

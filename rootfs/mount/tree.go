@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -76,7 +77,7 @@ func bind(dir *os.File, target string, readOnly bool, ns *UserNS) error {
 // end with their last user (umount2(2), MNT_DETACH).
 func Detach(target string) error {
 	for {
-		err := unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		err := owndir.Unmount(target)
 		switch {
 		case err == nil:
 		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):

@@ -3,7 +3,6 @@ package mount
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	goruntime "runtime"
@@ -11,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -117,7 +117,7 @@ func (u *UserNS) Pin(path string) error {
 		return sbxerr.Wrap(sbxerr.UserNS, op, err)
 	}
 	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", u.file.Fd()), path, "", unix.MS_BIND, ""); err != nil {
-		return sbxerr.Wrap(sbxerr.UserNS, op, errors.Join(wrapPath("bind user namespace to", path, err), os.Remove(path)))
+		return sbxerr.Wrap(sbxerr.UserNS, op, errors.Join(wrapPath("bind user namespace to", path, err), owndir.Remove(path)))
 	}
 	return nil
 }
@@ -127,10 +127,7 @@ func Unpin(path string) error {
 	if err := Detach(path); err != nil {
 		return err
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return sbxerr.Wrap(sbxerr.UserNS, "mount.userns", err)
-	}
-	return nil
+	return sbxerr.Wrap(sbxerr.UserNS, "mount.userns", owndir.Remove(path))
 }
 
 func bornUserNS(uids, gids []syscall.SysProcIDMap) (_ *os.File, err error) {

@@ -8,8 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -129,11 +128,7 @@ func RemovePoint(path string) error {
 	if err := Detach(path); err != nil {
 		return err
 	}
-	err := unix.Rmdir(path)
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	return sbxerr.Wrap(sbxerr.Mount, "mount.point", wrapPath("remove", path, err))
+	return sbxerr.Wrap(sbxerr.Mount, "mount.point", owndir.Remove(path))
 }
 
 func wrapPath(verb, path string, err error) error {

@@ -2,7 +2,12 @@ package ctrd
 
 import (
 	"os"
+	"path/filepath"
 	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/owndir"
 )
 
 // logSize is how large each of the two log files of containerd becomes, in bytes.
@@ -27,11 +32,12 @@ type boundedLog struct {
 
 func openLog(path string, max int64) (*boundedLog, error) {
 	l := &boundedLog{path: path, max: max}
-	return l, l.open()
+	return l, l.open(0)
 }
 
-func (l *boundedLog) open() error {
-	f, err := os.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+// open opens the log, and empties it where flags say so.
+func (l *boundedLog) open(flags int) error {
+	f, err := os.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW|flags, 0o600)
 	if err != nil {
 		return err
 	}
@@ -69,10 +75,11 @@ func (l *boundedLog) rotate() {
 		l.file.Close()
 		l.file = nil
 	}
-	if os.Rename(l.path, l.path+".1") != nil {
-		os.Truncate(l.path, 0)
+	flags := 0
+	if owndir.Rename(l.path, filepath.Base(l.path)+".1") != nil {
+		flags = os.O_TRUNC
 	}
-	if l.open() != nil {
+	if l.open(flags) != nil {
 		l.size = 0 // tries again when a further max bytes were dropped
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/pkg/identifiers"
+
+	"github.com/caisson-run/caisson/owndir"
 )
 
 const (
@@ -86,9 +87,9 @@ func (e *Engine) dropBundle(id string) error {
 	for _, dir := range e.cfg.Bundles {
 		bundle := filepath.Join(dir, e.cfg.Namespace, id)
 		// It is empty, as roots are elsewhere; one that is not is not entered.
-		err := os.Remove(filepath.Join(bundle, "rootfs"))
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			err = os.RemoveAll(bundle)
+		err := owndir.Remove(filepath.Join(bundle, "rootfs"))
+		if err == nil {
+			err = owndir.RemoveTree(bundle)
 		}
 		errs = append(errs, err)
 	}

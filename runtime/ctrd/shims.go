@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/containerd/v2/core/containers"
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/runtime/ctrd/shimcall"
 )
 
@@ -188,7 +189,7 @@ func (e *Engine) awaitShimEnd(ctx context.Context, socket string) {
 // the server is started next.
 func (e *Engine) dropSocket(socket string) {
 	if e.cfg.Sockets != "" {
-		os.Remove(filepath.Join(e.cfg.Sockets, socket)) // absent, mostly: a shim that was alone
+		_ = owndir.Remove(filepath.Join(e.cfg.Sockets, socket)) // absent, mostly: a shim that was alone
 	}
 }
 

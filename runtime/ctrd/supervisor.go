@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -136,7 +137,7 @@ func removeDeadSockets(dir string) error {
 		if _, held := socketHolder(path); held {
 			continue
 		}
-		if err := os.Remove(path); err != nil {
+		if err := owndir.Remove(path); err != nil {
 			return err
 		}
 	}
@@ -154,7 +155,7 @@ func writeLayout(p Paths) error {
 		if err := os.MkdirAll(d.path, d.mode); err != nil {
 			return err
 		}
-		if err := os.Chmod(d.path, d.mode); err != nil { // whatever the umask was
+		if err := owndir.Give(d.path, d.mode, -1, -1); err != nil { // whatever the umask was
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -85,9 +86,7 @@ func (a *Allocator) Release(id string) error {
 		if owner != id {
 			continue
 		}
-		if err := os.Remove(a.link(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
+		errs = append(errs, owndir.Remove(a.link(n)))
 	}
 	return sbxerr.Wrap(sbxerr.StateDir, op, errors.Join(errs...))
 }

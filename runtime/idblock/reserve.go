@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -38,7 +39,7 @@ type Reservation struct {
 func (r *Reservation) Close() error {
 	claimed, err := anyIn(r.claims)
 	if err == nil && !claimed {
-		err = os.Remove(r.file.Name())
+		err = owndir.Remove(r.file.Name())
 	}
 	return errors.Join(err, r.file.Close())
 }
@@ -192,7 +193,7 @@ func holder(name string) (string, error) {
 		return string(dir), file.Close()
 	}
 	if err == nil {
-		err = os.Remove(name)
+		err = owndir.Remove(name)
 	}
 	return "", errors.Join(err, file.Close())
 }

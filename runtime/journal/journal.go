@@ -14,10 +14,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -80,7 +82,7 @@ func (j *Journal[V]) load() (map[uint32]V, error) {
 	}
 	whole := data[:bytes.LastIndexByte(data, '\n')+1]
 	if len(whole) < len(data) {
-		if err := os.Truncate(j.path, int64(len(whole))); err != nil {
+		if err := truncate(j.path, int64(len(whole))); err != nil {
 			return nil, err
 		}
 	}
@@ -154,6 +156,14 @@ func openOwn(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 }
 
+func truncate(path string, size int64) error {
+	f, err := openOwn(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(size), f.Close())
+}
+
 // compact replaces the file by one that holds the last values only.
 func (j *Journal[V]) compact() (err error) {
 	values, err := j.load()
@@ -175,10 +185,10 @@ func (j *Journal[V]) compact() (err error) {
 	}
 	size := int64(b.Len())
 	if _, err := io.Copy(f, &b); err != nil {
-		return errors.Join(err, f.Close(), os.Remove(next))
+		return errors.Join(err, f.Close(), owndir.Remove(next))
 	}
-	if err := os.Rename(next, j.path); err != nil {
-		return errors.Join(err, f.Close(), os.Remove(next))
+	if err := owndir.Rename(next, filepath.Base(j.path)); err != nil {
+		return errors.Join(err, f.Close(), owndir.Remove(next))
 	}
 	err = j.file.Close()
 	j.file, j.size, j.lines = f, size, len(values)

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -33,7 +34,7 @@ func probe(dir string) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(os.Remove(f.Name()), tryHole(f))
+	err = errors.Join(owndir.Remove(f.Name()), tryHole(f))
 	return errors.Join(err, f.Close())
 }
 

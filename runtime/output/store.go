@@ -29,6 +29,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -211,10 +212,7 @@ func (s *Store) Close() error {
 
 // Remove removes the file of a store. That there is none is no error.
 func Remove(path string) error {
-	if err := unix.Unlink(path); err != nil && !errors.Is(err, unix.ENOENT) {
-		return sbxerr.Wrap(sbxerr.StateDir, "output.remove", &fs.PathError{Op: "unlink", Path: path, Err: err})
-	}
-	return nil
+	return sbxerr.Wrap(sbxerr.StateDir, "output.remove", owndir.Unlink(path))
 }
 
 // Total returns the bytes seen so far, which is also the offset of the next

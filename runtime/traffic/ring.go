@@ -5,6 +5,9 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
+
+	"github.com/caisson-run/caisson/owndir"
 )
 
 // maxFile is where a file of entries is put aside for a new one, in bytes.
@@ -113,7 +116,7 @@ func (r ring) rotate() ([]byte, error) {
 	}
 	last := list[len(list)-1]
 	if last.path == r.path {
-		if err := os.Rename(r.path, Older(r.path)); err != nil {
+		if err := owndir.Rename(r.path, filepath.Base(Older(r.path))); err != nil {
 			return nil, err
 		}
 	}
