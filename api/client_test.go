@@ -85,10 +85,10 @@ func testErrorsCrossTheSocket(t *testing.T, o api.Options) {
 }
 
 func TestImportImage(t *testing.T) {
-	f := &servertest.Fake{OnImport: func(name string, r io.Reader, progress func(string)) (runtime.Image, runtime.ImportReport, error) {
+	f := &servertest.Fake{OnImport: func(name string, r io.Reader, progress func(string)) (runtime.Imported, error) {
 		progress("reading")
 		data, err := io.ReadAll(r)
-		return runtime.Image{Name: name, SizeBytes: int64(len(data))}, runtime.ImportReport{Entries: 7}, err
+		return runtime.Imported{Image: runtime.Image{Name: name, SizeBytes: int64(len(data))}, Report: runtime.ImportReport{Entries: 7}}, err
 	}}
 	archive := strings.Repeat("layer", 300_000)
 	var lines []string
@@ -105,13 +105,13 @@ func TestImportImage(t *testing.T) {
 // archive for the whole.
 func TestImportOfBrokenArchive(t *testing.T) {
 	seen := make(chan error, 1)
-	f := &servertest.Fake{OnImport: func(name string, r io.Reader, progress func(string)) (runtime.Image, runtime.ImportReport, error) {
+	f := &servertest.Fake{OnImport: func(name string, r io.Reader, progress func(string)) (runtime.Imported, error) {
 		if name == "talking" {
 			progress("reading") // the answer has begun
 		}
 		_, err := io.ReadAll(r)
 		seen <- err
-		return runtime.Image{}, runtime.ImportReport{}, err
+		return runtime.Imported{}, err
 	}}
 	c := dial(t, f)
 	for _, name := range []string{"silent", "talking"} {
@@ -135,9 +135,9 @@ func (l *lateError) Read([]byte) (int, error) {
 
 // TestImportRefusedEarly has a daemon that refuses before it has read all.
 func TestImportRefusedEarly(t *testing.T) {
-	f := &servertest.Fake{OnImport: func(_ string, r io.Reader, _ func(string)) (runtime.Image, runtime.ImportReport, error) {
+	f := &servertest.Fake{OnImport: func(_ string, r io.Reader, _ func(string)) (runtime.Imported, error) {
 		_, err := io.ReadFull(r, make([]byte, 10))
-		return runtime.Image{}, runtime.ImportReport{}, errors.Join(err, sbxerr.New(sbxerr.ImageTooBig, "a.b", "too big"))
+		return runtime.Imported{}, errors.Join(err, sbxerr.New(sbxerr.ImageTooBig, "a.b", "too big"))
 	}}
 	_, err := dial(t, f).ImportImage(t.Context(), "", &zeroReader{}, nil)
 	if !errors.Is(err, sbxerr.ImageTooBig) {
@@ -146,12 +146,12 @@ func TestImportRefusedEarly(t *testing.T) {
 }
 
 func TestFromHost(t *testing.T) {
-	f := &servertest.Fake{OnHost: func(req runtime.FromHostRequest, progress func(string)) (runtime.Image, runtime.ImportReport, error) {
+	f := &servertest.Fake{OnHost: func(req runtime.FromHostRequest, progress func(string)) (runtime.Imported, error) {
 		if req.Packages[0] == "absent" {
-			return runtime.Image{}, runtime.ImportReport{}, sbxerr.New(sbxerr.FromHost, "a.b", "no package")
+			return runtime.Imported{}, sbxerr.New(sbxerr.FromHost, "a.b", "no package")
 		}
 		progress(req.Packages[0])
-		return runtime.Image{Name: req.Name}, runtime.ImportReport{}, nil
+		return runtime.Imported{Image: runtime.Image{Name: req.Name}}, nil
 	}}
 	c := dial(t, f)
 	var lines []string

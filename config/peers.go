@@ -37,6 +37,7 @@ type PeerQuota struct {
 	Memory    Size  `yaml:"memory" json:"memory" jsonschema:"description=Sum of their memory limits"`
 	CPUs      CPUs  `yaml:"cpus" json:"cpus" jsonschema:"description=Sum of their CPU limits"`
 	Execs     int64 `yaml:"execs" json:"execs" jsonschema:"description=Commands that run in them"`
+	Images    Size  `yaml:"images" json:"images" jsonschema:"description=Stored bytes of their images"`
 }
 
 // accountForm is a name of a user or group, or a number (useradd(8)).

@@ -65,7 +65,7 @@ func newFixture(t testing.TB) *fixture {
 			ImageLimits: image.DefaultLimits(), StopGrace: time.Hour, AttachGrace: time.Hour, KeptExecs: 10, KeptOutput: 1 << 20,
 		},
 		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
-		boot: "boot", making: newGate(0, 0), owners: mount.NewUserNSCache(1), shims: newShims(1), authors: newAuthors(),
+		boot: "boot", making: newGate(0, 0), owners: mount.NewUserNSCache(1), shims: newShims(1), authors: newAuthors(), imports: newImports(),
 	}
 	f.leaving, f.handOver = context.WithCancel(context.Background())
 	f.Manager.stages = f.allStages()
@@ -285,10 +285,12 @@ func (s *fakeImages) Blob(_ context.Context, mediaType string, write func(io.Wri
 	return v1.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(b.Bytes()), Size: int64(b.Len())}, err
 }
 
-func (s *fakeImages) Commit(_ context.Context, name string, manifest v1.Descriptor, labels map[string]string) error {
+func (s *fakeImages) Commit(_ context.Context, key string, manifest v1.Descriptor, labels map[string]string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.images = append(s.images, StoredImage{Image: Image{Name: name, Digest: manifest.Digest.String()}, Labels: labels, ChainID: "chain-" + name})
+	s.images = slices.DeleteFunc(s.images, func(img StoredImage) bool { return img.Key() == key })
+	owner, name := SplitImageKey(key)
+	s.images = append(s.images, StoredImage{Image: Image{Name: name, Owner: owner, Digest: manifest.Digest.String()}, Labels: labels, ChainID: "chain-" + key})
 	return nil
 }
 
@@ -304,7 +306,7 @@ func (s *fakeImages) GetImage(_ context.Context, ref string) (StoredImage, error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, img := range s.images {
-		if img.Name == ref {
+		if img.Key() == ref {
 			return img, s.fail["get"]
 		}
 	}
@@ -314,7 +316,7 @@ func (s *fakeImages) GetImage(_ context.Context, ref string) (StoredImage, error
 func (s *fakeImages) RemoveImage(_ context.Context, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.images = slices.DeleteFunc(s.images, func(img StoredImage) bool { return img.Name == name })
+	s.images = slices.DeleteFunc(s.images, func(img StoredImage) bool { return img.Key() == name })
 	return s.fail["remove"]
 }
 

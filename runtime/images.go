@@ -1,11 +1,10 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -27,6 +26,7 @@ func (m *Manager) planner(ctx context.Context) planner {
 		workspaces: m.opts.Workspaces,
 		network:    m.opts.Network,
 		image:      func(ref string) (StoredImage, error) { return m.image(ctx, ref) },
+		rootImage:  func(ref string) (StoredImage, error) { return m.imageIn(ctx, rootScope, ref) },
 		user: func(img StoredImage, name string) (user, error) {
 			layers, err := m.images.Layers(ctx, img)
 			if err != nil {
@@ -47,27 +47,6 @@ func (m *Manager) slots() []uint32 {
 	return mount.GroupSlotIDs()
 }
 
-// image finds ref or says what there is.
-func (m *Manager) image(ctx context.Context, ref string) (StoredImage, error) {
-	img, err := m.images.GetImage(ctx, ref)
-	if !errors.Is(err, sbxerr.ImageNotFound) {
-		return img, err
-	}
-	list, listErr := m.images.ListImages(ctx)
-	if listErr != nil {
-		return StoredImage{}, errors.Join(err, listErr)
-	}
-	var names []string
-	for _, i := range list {
-		names = append(names, i.Name)
-	}
-	msg := fmt.Sprintf("no image %q; there are: %s", sbxerr.Clip(ref), strings.Join(names, ", "))
-	if near := sbxerr.Nearest(ref, names); near != "" {
-		msg += fmt.Sprintf("; did you mean %q?", near)
-	}
-	return StoredImage{}, sbxerr.New(sbxerr.ImageNotFound, "runtime.image", "%s", msg)
-}
-
 // EnsureBase makes the embedded image current.
 func (m *Manager) EnsureBase(ctx context.Context) error {
 	want, err := base.Digest(ctx)
@@ -86,10 +65,14 @@ func (m *Manager) EnsureBase(ctx context.Context) error {
 	return err
 }
 
-// ListImages returns the images there are, by name.
+// ListImages returns the images that the caller may use, by name. Root sees all.
 func (m *Manager) ListImages(ctx context.Context) ([]Image, error) {
 	defer m.Busy()()
-	if err := m.permit(ctx, peer.Grant.CheckHost); err != nil {
+	g, err := m.grant(ctx)
+	if err == nil {
+		err = g.CheckHost()
+	}
+	if err != nil {
 		return nil, err
 	}
 	stored, err := m.images.ListImages(ctx)
@@ -97,10 +80,12 @@ func (m *Manager) ListImages(ctx context.Context) ([]Image, error) {
 		return nil, err
 	}
 	list := []Image{}
-	for _, s := range stored {
+	for _, s := range scopeOf(g).visible(stored) {
 		list = append(list, s.Image)
 	}
-	slices.SortFunc(list, func(a, b Image) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b Image) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Owner, b.Owner))
+	})
 	return list, nil
 }
 
@@ -129,43 +114,55 @@ func (m *Manager) InspectImage(ctx context.Context, name string) (*ImageDetail, 
 	return d, nil
 }
 
-// RemoveImage removes an image that no sandbox needs.
+// RemoveImage removes an image that no sandbox needs. It may be damaged.
 func (m *Manager) RemoveImage(ctx context.Context, name string) error {
 	defer m.Busy()()
-	if err := m.permit(ctx, peer.Grant.CheckImages); err != nil {
-		return err
+	g, err := m.grant(ctx)
+	if err == nil {
+		err = g.CheckImages()
 	}
-	img, err := m.image(ctx, name)
 	if err != nil {
 		return err
 	}
-	if err := m.awaitUnused(ctx, img); err != nil {
+	img, err := m.imageIn(ctx, scopeOf(g), name)
+	if err != nil && img.Name == "" {
 		return err
 	}
-	if err := m.images.RemoveImage(ctx, img.Name); err != nil {
+	if err := g.CheckOwnImage(img.Owner, img.Name); err != nil {
+		return err
+	}
+	if err := m.awaitUnused(ctx, g, img); err != nil {
+		return err
+	}
+	if err := m.images.RemoveImage(ctx, img.Key()); err != nil {
 		return err
 	}
 	return m.releaseViews(ctx)
 }
 
 // awaitUnused refuses while a sandbox runs on img, and waits for those that
-// have ended and are being removed.
-func (m *Manager) awaitUnused(ctx context.Context, img StoredImage) error {
+// have ended and are being removed. Another image may have the same layers: they
+// stay for as long as a sandbox needs them.
+func (m *Manager) awaitUnused(ctx context.Context, g peer.Grant, img StoredImage) error {
 	var users []string
 	var going []*sandbox
 	for _, s := range m.all() {
 		switch r, state := s.kept(), s.info().State; {
-		case r.ChainID != img.ChainID || state == StateExited:
+		case r.Image != img.Key() || r.ImageDigest != img.Digest || state == StateExited:
 		case state == StateRemoving || state == StateStopping:
 			going = append(going, s)
 		case r.Pooled:
 			s.end(errImageGone)
 			going = append(going, s)
-		default:
+		case s.identity().seenBy(g):
 			users = append(users, r.Name)
+		default:
+			users = append(users, "a sandbox of another user")
 		}
 	}
 	if len(users) > 0 {
+		slices.Sort(users)
+		users = slices.Compact(users)
 		return sbxerr.New(sbxerr.ImageInUse, "runtime.image", "image %q is needed by %s", img.Name, strings.Join(users, ", "))
 	}
 	for _, s := range going {
@@ -186,58 +183,56 @@ func (m *Manager) releaseViews(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// ImportImage reads an image archive under a name, or under that which the
-// archive states where name is empty.
-func (m *Manager) ImportImage(ctx context.Context, name string, r io.Reader, progress func(string)) (Image, ImportReport, error) {
-	defer m.Busy()()
-	if err := m.permit(ctx, peer.Grant.CheckImages); err != nil {
-		return Image{}, ImportReport{}, err
-	}
-	result, err := image.Import(ctx, r, image.Options{
-		Name: name, SpoolDir: m.paths.spool(), Limits: m.opts.ImageLimits, Progress: progress,
-	}, m.images)
-	return m.imported(ctx, result, err)
-}
-
 // FromHost makes an image of software that is installed on this host.
-func (m *Manager) FromHost(ctx context.Context, r FromHostRequest, progress func(string)) (Image, ImportReport, error) {
+func (m *Manager) FromHost(ctx context.Context, r FromHostRequest, progress func(string)) (Imported, error) {
 	defer m.Busy()()
-	if err := m.permit(ctx, peer.Grant.CheckAdmin); err != nil {
-		return Image{}, ImportReport{}, err
+	g, err := m.grant(ctx)
+	if err == nil {
+		err = g.CheckAdmin()
+	}
+	if err != nil {
+		return Imported{}, err
 	}
 	if err := image.CheckName(r.Name); err != nil {
-		return Image{}, ImportReport{}, err
+		return Imported{}, err
 	}
 	limits := fromhost.Limits{Bytes: m.opts.ImageLimits.Bytes, Entries: m.opts.ImageLimits.Entries}
 	software, err := fromhost.Collect(ctx, fromhost.Host{Root: "/", RPM: fromhost.QueryRPM},
 		fromhost.Request{Packages: r.Packages, Paths: r.Paths, Limits: limits})
 	if err != nil {
-		return Image{}, ImportReport{}, err
+		return Imported{}, err
 	}
 	for _, line := range append([]string{software.Summary()}, software.Warnings...) {
 		progress(line)
 	}
+	done, err := m.imports.work(ctx)
+	if err != nil {
+		return Imported{}, err
+	}
+	defer done()
+	sink := &ownedSink{ImageStore: m.images, grant: g, names: &m.naming, named: true}
 	result, err := image.Build(ctx, image.BuildOptions{
 		Name: r.Name, Kind: image.KindFromHost, Config: v1.ImageConfig{Env: software.Env}, Limits: m.opts.ImageLimits, Progress: progress,
-	}, m.images, func(w *image.Writer) error {
+	}, sink, func(w *image.Writer) error {
 		_, err := fromhost.Write(ctx, software, w)
 		return err
 	})
-	return m.imported(ctx, result, err)
+	return m.imported(ctx, sink, result, err)
 }
 
 // giveBack ends an import, whose heap is many times the daemon's own: Go would keep
 // it.
 func giveBack() { debug.FreeOSMemory() }
 
-func (m *Manager) imported(ctx context.Context, result image.Result, err error) (Image, ImportReport, error) {
+func (m *Manager) imported(ctx context.Context, sink *ownedSink, result image.Result, err error) (Imported, error) {
 	defer giveBack()
 	if err != nil {
-		return Image{}, ImportReport{}, err
+		return Imported{}, err
 	}
-	img, err := m.images.GetImage(ctx, result.Name)
+	img, err := m.images.GetImage(ctx, sink.key(result.Name))
 	if err != nil {
-		return Image{}, ImportReport{}, err
+		return Imported{}, err
 	}
-	return img.Image, ImportReport(result.Report), m.releaseViews(ctx) // of the image that it replaced
+	done := Imported{Image: img.Image, Report: ImportReport(result.Report), Replaced: sink.replaced}
+	return done, m.releaseViews(ctx) // of the image that it replaced
 }

@@ -27,7 +27,7 @@ func TestListAndInspectImages(t *testing.T) {
 		t.Errorf("detail %+v, %v", d, err)
 	}
 	_, err = f.InspectImage(callerContext(t), "alpin")
-	wantError(t, err, sbxerr.ImageNotFound, `no image "alpin"; there are: base, alpine; did you mean "alpine"?`)
+	wantError(t, err, sbxerr.ImageNotFound, `no image "alpin"; there are: alpine, base; did you mean "alpine"?`)
 
 	f.images.images[1].Labels = map[string]string{image.LabelReport: "{"}
 	_, err = f.InspectImage(callerContext(t), "alpine")
@@ -121,13 +121,13 @@ func TestEnsureBase(t *testing.T) {
 func TestImportRefuses(t *testing.T) {
 	f := newFixture(t)
 	silent := func(string) {}
-	if _, _, err := f.ImportImage(callerContext(t), "x", strings.NewReader("no archive"), silent); sbxerr.Of(err) != sbxerr.ImageFormat {
+	if _, err := f.ImportImage(callerContext(t), "x", strings.NewReader("no archive"), silent); sbxerr.Of(err) != sbxerr.ImageFormat {
 		t.Errorf("import: %v", err)
 	}
-	if _, _, err := f.FromHost(callerContext(t), FromHostRequest{Name: "../x"}, silent); err == nil || sbxerr.Of(err) == sbxerr.Unknown {
+	if _, err := f.FromHost(callerContext(t), FromHostRequest{Name: "../x"}, silent); err == nil || sbxerr.Of(err) == sbxerr.Unknown {
 		t.Errorf("a bad name: %v", err)
 	}
-	if _, _, err := f.FromHost(callerContext(t), FromHostRequest{Name: "x", Paths: []string{"/no/such/file"}}, silent); sbxerr.Of(err) != sbxerr.FromHost {
+	if _, err := f.FromHost(callerContext(t), FromHostRequest{Name: "x", Paths: []string{"/no/such/file"}}, silent); sbxerr.Of(err) != sbxerr.FromHost {
 		t.Errorf("a path that is not there: %v", err)
 	}
 	if len(f.images.images) != 1 {
@@ -139,14 +139,15 @@ func TestImportRefuses(t *testing.T) {
 func TestImported(t *testing.T) {
 	f := newFixture(t)
 	f.images.views = []string{"chain-base", "chain-old"}
-	img, report, err := f.imported(callerContext(t), image.Result{Name: "base", Report: image.Report{Entries: 2}}, nil)
-	if err != nil || img.Name != "base" || report.Entries != 2 || !slices.Equal(f.images.views, []string{"chain-base"}) {
-		t.Errorf("%+v, %+v, %v, views %q", img, report, err, f.images.views)
+	sink := &ownedSink{grant: rootGrant(t), replaced: "sha256:old"}
+	done, err := f.imported(callerContext(t), sink, image.Result{Name: "base", Report: image.Report{Entries: 2}}, nil)
+	if err != nil || done.Image.Name != "base" || done.Report.Entries != 2 || done.Replaced != "sha256:old" || !slices.Equal(f.images.views, []string{"chain-base"}) {
+		t.Errorf("%+v, %v, views %q", done, err, f.images.views)
 	}
-	if _, _, err := f.imported(callerContext(t), image.Result{}, errInjected); !errors.Is(err, errInjected) {
+	if _, err := f.imported(callerContext(t), sink, image.Result{}, errInjected); !errors.Is(err, errInjected) {
 		t.Errorf("a failed import: %v", err)
 	}
-	_, _, err = f.imported(callerContext(t), image.Result{Name: "gone"}, nil)
+	_, err = f.imported(callerContext(t), sink, image.Result{Name: "gone"}, nil)
 	wantError(t, err, sbxerr.ImageNotFound)
 }
 

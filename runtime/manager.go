@@ -105,6 +105,8 @@ type Manager struct {
 
 	quotas   sync.Mutex // held while a command is counted and admitted
 	cleaning sync.Mutex
+	naming   sync.Mutex // held while an image takes a name
+	imports  *imports
 
 	usernsMu sync.Mutex
 	userns   map[idblock.Block]*mount.UserNS
@@ -157,7 +159,7 @@ func New(engine Engine, images ImageStore, log *slog.Logger, o Options) (*Manage
 		engine: engine, images: images, opts: o, log: log, paths: p, blocks: blocks, host: host, rlimit: rlimits, oomScore: oomScore, init: program,
 		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
 		boot: boot, making: newGate(o.MaxCreating, o.Queue), pools: newPools(o.Pools), owners: mount.NewUserNSCache(maxOwners), shims: newShims(o.PerShim),
-		authors: newAuthors(),
+		authors: newAuthors(), imports: newImports(),
 	}
 	m.leaving, m.handOver = context.WithCancel(context.Background())
 	m.keep.Store(o.KeepOnExit)

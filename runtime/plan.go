@@ -67,8 +67,9 @@ type planner struct {
 	profiles   map[string]Profile
 	workspaces mount.Allowed
 	network    NetworkRules
-	links      map[string]policy.Link // that the request names
-	image      func(ref string) (StoredImage, error)
+	links      map[string]policy.Link                // that the request names
+	image      func(ref string) (StoredImage, error) // as the caller means it
+	rootImage  func(ref string) (StoredImage, error) // as the configuration means it
 	user       func(img StoredImage, name string) (user, error)
 	slots      []uint32 // groups that every user has besides: see mount.GroupSlotIDs
 }
@@ -280,7 +281,7 @@ func (p *plan) labels() map[string]string {
 func (p *plan) record(boot string, created time.Time) record {
 	r := p.request
 	rec := record{
-		Version: recordVersion, Boot: boot, ID: p.id, Name: p.name, Image: p.image.Name, ImageDigest: p.image.Digest, ChainID: p.image.ChainID,
+		Version: recordVersion, Boot: boot, ID: p.id, Name: p.name, Image: p.image.Key(), ImageDigest: p.image.Digest, ChainID: p.image.ChainID,
 		Profile: p.profileName, Network: p.network, Asked: p.asked(), Policy: p.policy, Exposed: p.exposed, User: p.user, Env: p.env, Cwd: p.cwd, CreatedAt: created,
 		Labels: maps.Clone(r.Labels), Session: r.Session, Task: r.Task, Workspace: r.Workspace, Limits: p.limits,
 		Key: r.Key, Settings: p.settings,

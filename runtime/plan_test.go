@@ -42,15 +42,16 @@ func testPlanner() planner {
 		img.Config.Config.WorkingDir = dir
 		images[name] = img
 	}
+	find := func(ref string) (StoredImage, error) {
+		if img, ok := images[ref]; ok {
+			return img, nil
+		}
+		return StoredImage{}, sbxerr.New(sbxerr.ImageNotFound, "test.image", "no image %q", ref)
+	}
 	return planner{
 		profiles:   profiles,
 		workspaces: mount.Allowed{Roots: []string{"/srv"}, Private: []string{"/srv/daemon"}},
-		image: func(ref string) (StoredImage, error) {
-			if img, ok := images[ref]; ok {
-				return img, nil
-			}
-			return StoredImage{}, sbxerr.New(sbxerr.ImageNotFound, "test.image", "no image %q", ref)
-		},
+		image:      find, rootImage: find,
 		user: func(_ StoredImage, name string) (user, error) { return resolveUser(nil, name) },
 	}
 }

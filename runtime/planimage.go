@@ -20,12 +20,12 @@ type user struct {
 func (u user) String() string { return fmt.Sprintf("%d:%d %v", u.UID, u.GID, u.Groups) }
 
 func (p *plan) planImage(pl planner, r CreateRequest) error {
-	ref := r.Image
+	ref, find := r.Image, pl.image
 	if ref == "" {
-		ref = p.profile.Image
+		ref, find = p.profile.Image, pl.rootImage
 	}
 	var err error
-	if p.image, err = pl.image(ref); err != nil {
+	if p.image, err = find(ref); err != nil {
 		return err
 	}
 	if p.user, err = pl.chooseUser(p, r); err != nil {

@@ -309,10 +309,19 @@ type SeccompRule struct {
 // Image is one image that sandboxes can be made of.
 type Image struct {
 	Name      string
+	Owner     uint32 // uid of the user whose image it is
 	Digest    string
 	SizeBytes int64
 	CreatedAt time.Time
 	Source    string // "embedded", "oci-layout", "docker-archive", "rootfs", "from-host"
+	Damaged   string // what is wrong with the stored copy; empty: nothing
+}
+
+// Imported is an image that was made.
+type Imported struct {
+	Image    Image
+	Report   ImportReport
+	Replaced string // digest of the image of the same name that it replaced; empty: none
 }
 
 // ImageDetail is all that is known of one image.

@@ -43,6 +43,8 @@ const (
 	FileTooBig    Code = "SBX-217" // a file, tree or archive exceeds a limit of the file operations
 	Archive       Code = "SBX-218" // the archive is malformed or holds what may not be copied
 	FileFailed    Code = "SBX-219" // the sandbox's file system refused or failed an operation
+	ImageExists   Code = "SBX-220" // there is another image of that name
+	ImageDamaged  Code = "SBX-221" // the stored copy of the image is damaged
 
 	Seccomp        Code = "SBX-301" // the filter is invalid or cannot be enforced here
 	SeccompProfile Code = "SBX-302" // no such seccomp profile

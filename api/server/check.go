@@ -8,8 +8,8 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// maxImageName is more than any registry allows.
-const maxImageName = 255
+// maxImageName is more than any registry allows, with an owner before it.
+const maxImageName = 255 + 11
 
 // lastSignal is the highest signal number of Linux.
 const lastSignal = 64

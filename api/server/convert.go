@@ -135,7 +135,11 @@ func rulePB(r runtime.SeccompRule) *caissonv1.SeccompRule {
 }
 
 func imagePB(i runtime.Image) *caissonv1.Image {
-	return &caissonv1.Image{Name: i.Name, Digest: i.Digest, SizeBytes: i.SizeBytes, CreatedAt: timestamp(i.CreatedAt), Source: i.Source}
+	return &caissonv1.Image{Name: i.Name, Digest: i.Digest, SizeBytes: i.SizeBytes, CreatedAt: timestamp(i.CreatedAt), Source: i.Source, Owner: i.Owner, Damaged: text(i.Damaged)}
+}
+
+func importedPB(i runtime.Imported) *caissonv1.ImageProgress {
+	return &caissonv1.ImageProgress{Image: imagePB(i.Image), Report: reportPB(i.Report), Replaced: i.Replaced}
 }
 
 func imageDetailPB(d *runtime.ImageDetail) *caissonv1.InspectImageResponse {

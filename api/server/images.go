@@ -55,11 +55,11 @@ func (s images) ImportImage(ctx context.Context, stream *connect.BidiStream[cais
 	}
 	send := lockedSend(stream)
 	archive := &archiveReader{receive: stream.Receive}
-	image, report, err := s.store.ImportImage(ctx, header.Name, archive, progressTo(send))
+	done, err := s.store.ImportImage(ctx, header.Name, archive, progressTo(send))
 	if err != nil {
 		return fail(err)
 	}
-	return fail(send(&caissonv1.ImageProgress{Image: imagePB(image), Report: reportPB(report)}))
+	return fail(send(importedPB(done)))
 }
 
 func (s images) FromHost(ctx context.Context, r *connect.Request[caissonv1.FromHostRequest], stream *connect.ServerStream[caissonv1.ImageProgress]) error {
@@ -68,11 +68,11 @@ func (s images) FromHost(ctx context.Context, r *connect.Request[caissonv1.FromH
 	}
 	send := lockedSend(stream)
 	req := runtime.FromHostRequest{Name: r.Msg.Name, Packages: r.Msg.Packages, Paths: r.Msg.Paths}
-	image, report, err := s.store.FromHost(ctx, req, progressTo(send))
+	done, err := s.store.FromHost(ctx, req, progressTo(send))
 	if err != nil {
 		return fail(err)
 	}
-	return fail(send(&caissonv1.ImageProgress{Image: imagePB(image), Report: reportPB(report)}))
+	return fail(send(importedPB(done)))
 }
 
 // progressTo sends lines of progress. A caller that has gone cancels the

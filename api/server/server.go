@@ -70,8 +70,8 @@ type Images interface {
 	ListImages(ctx context.Context) ([]runtime.Image, error)
 	InspectImage(ctx context.Context, name string) (*runtime.ImageDetail, error)
 	RemoveImage(ctx context.Context, name string) error
-	ImportImage(ctx context.Context, name string, r io.Reader, progress func(string)) (runtime.Image, runtime.ImportReport, error)
-	FromHost(ctx context.Context, req runtime.FromHostRequest, progress func(string)) (runtime.Image, runtime.ImportReport, error)
+	ImportImage(ctx context.Context, name string, r io.Reader, progress func(string)) (runtime.Imported, error)
+	FromHost(ctx context.Context, req runtime.FromHostRequest, progress func(string)) (runtime.Imported, error)
 }
 
 // Network answers what sandboxes may reach, and what they tried to.

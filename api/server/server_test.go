@@ -103,8 +103,8 @@ func TestJSON(t *testing.T) {
 		{"an empty name", "SandboxService/Inspect", `{}`, f, 400, `is not a name`},
 		{"no spec", "SandboxService/Spec", `{}`, f, 400, `there is no spec`},
 		{"an image's name", "ImageService/InspectImage", `{"name":"a b"}`, f, 400, `no name may hold`},
-		{"no image's name", "ImageService/RemoveImage", `{}`, f, 400, `1 to 255 characters`},
-		{"too long", "ImageService/RemoveImage", `{"name":"` + strings.Repeat("x", 300) + `"}`, f, 400, `1 to 255 characters`},
+		{"no image's name", "ImageService/RemoveImage", `{}`, f, 400, `1 to 266 characters`},
+		{"too long", "ImageService/RemoveImage", `{"name":"` + strings.Repeat("x", 300) + `"}`, f, 400, `1 to 266 characters`},
 		{"too big", "ImageService/RemoveImage", `{"name":"` + strings.Repeat("x", 5<<20) + `"}`, f, 429, `larger than configured max`},
 	}
 	for _, tt := range tests {
@@ -306,9 +306,9 @@ func TestImportRefuses(t *testing.T) {
 	header := func(name string) *caissonv1.ImportImageRequest {
 		return &caissonv1.ImportImageRequest{Kind: &caissonv1.ImportImageRequest_Header{Header: &caissonv1.ImportHeader{Name: name}}}
 	}
-	f := &servertest.Fake{OnImport: func(_ string, r io.Reader, _ func(string)) (runtime.Image, runtime.ImportReport, error) {
+	f := &servertest.Fake{OnImport: func(_ string, r io.Reader, _ func(string)) (runtime.Imported, error) {
 		_, err := io.ReadAll(r)
-		return runtime.Image{}, runtime.ImportReport{}, err
+		return runtime.Imported{}, err
 	}}
 	tests := map[string]struct {
 		messages []*caissonv1.ImportImageRequest

@@ -29,7 +29,7 @@ func (a *app) imageLsCommand() *cobra.Command {
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return ask(cmd.Context(), a, (*api.Client).ListImages, &caissonv1.ListImagesRequest{}, func(r *caissonv1.ListImagesResponse) error {
-				return printList(a, r.Images, imageViewOf, []string{"NAME", "SIZE", "SOURCE", "CREATED", "DIGEST"}, imageRow)
+				return printList(a, r.Images, imageViewOf, []string{"NAME", "OWNER", "SIZE", "SOURCE", "CREATED", "DIGEST"}, imageRow)
 			})
 		},
 	}
@@ -38,7 +38,11 @@ func (a *app) imageLsCommand() *cobra.Command {
 }
 
 func imageRow(i *caissonv1.Image) []string {
-	return []string{i.Name, sizeCell(i.SizeBytes), i.Source, timeCell(i.CreatedAt), i.Digest}
+	digest := i.Digest
+	if i.Damaged != "" {
+		digest += " (damaged)"
+	}
+	return []string{i.Name, decimal(int64(i.Owner)), sizeCell(i.SizeBytes), i.Source, timeCell(i.CreatedAt), digest}
 }
 
 // sizeCell is a size to read, with one digit after the point.
@@ -120,7 +124,10 @@ func (a *app) imageFromHostCommand() *cobra.Command {
 
 func (a *app) printImported(r *caissonv1.ImageProgress) error {
 	if a.output == formatJSON {
-		return a.printJSON(importedView{imageViewOf(r.Image), reportViewOf(r.Report)})
+		return a.printJSON(importedView{imageViewOf(r.Image), reportViewOf(r.Report), r.Replaced})
+	}
+	if r.Replaced != "" {
+		a.progress("replaced the image " + r.Image.Name + ", " + r.Replaced)
 	}
 	return a.printLine("%s %s", printable(r.Image.Name), printable(r.Image.Digest))
 }

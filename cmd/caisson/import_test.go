@@ -36,15 +36,15 @@ func TestImportFolder(t *testing.T) {
 	}
 	defer l.Close()
 	var listing []string
-	f := &servertest.Fake{OnImport: func(_ string, r io.Reader, _ func(string)) (runtime.Image, runtime.ImportReport, error) {
+	f := &servertest.Fake{OnImport: func(_ string, r io.Reader, _ func(string)) (runtime.Imported, error) {
 		archive := tar.NewReader(r)
 		for {
 			h, err := archive.Next()
 			if errors.Is(err, io.EOF) {
-				return runtime.Image{Name: "x", Digest: "d"}, runtime.ImportReport{}, nil
+				return runtime.Imported{Image: runtime.Image{Name: "x", Digest: "d"}}, nil
 			}
 			if err != nil {
-				return runtime.Image{}, runtime.ImportReport{}, sbxerr.Wrap(sbxerr.ImageFormat, "fake.import", err)
+				return runtime.Imported{}, sbxerr.Wrap(sbxerr.ImageFormat, "fake.import", err)
 			}
 			content, _ := io.ReadAll(archive)
 			owned := h.Uid == os.Getuid() && h.Gid == os.Getgid() && h.Uname == ""
@@ -71,9 +71,9 @@ func TestImportFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []byte
-	f := &servertest.Fake{OnImport: func(_ string, r io.Reader, _ func(string)) (_ runtime.Image, _ runtime.ImportReport, err error) {
+	f := &servertest.Fake{OnImport: func(_ string, r io.Reader, _ func(string)) (_ runtime.Imported, err error) {
 		got, err = io.ReadAll(r)
-		return runtime.Image{Name: "x"}, runtime.ImportReport{}, err
+		return runtime.Imported{Image: runtime.Image{Name: "x"}}, err
 	}}
 	if code, _, stderr := invoke(t, f, "", "image", "import", file); code != 0 || string(got) != "bytes as they are" {
 		t.Errorf("exit code %d, %q, stderr %q", code, got, stderr)

@@ -239,13 +239,13 @@ func sample() *servertest.Fake {
 			}
 			return nil
 		},
-		OnImport: func(name string, r io.Reader, progress func(string)) (runtime.Image, runtime.ImportReport, error) {
+		OnImport: func(name string, r io.Reader, progress func(string)) (runtime.Imported, error) {
 			data, err := io.ReadAll(r)
 			progress("read the archive")
-			return runtime.Image{Name: name, Digest: "sha256:89ab", SizeBytes: int64(len(data)), Source: "rootfs"}, runtime.ImportReport{Entries: 1}, err
+			return runtime.Imported{Image: runtime.Image{Name: name, Digest: "sha256:89ab", SizeBytes: int64(len(data)), Source: "rootfs"}, Report: runtime.ImportReport{Entries: 1}}, err
 		},
-		OnHost: func(req runtime.FromHostRequest, _ func(string)) (runtime.Image, runtime.ImportReport, error) {
-			return runtime.Image{Name: req.Name, Digest: strings.Join(append(req.Packages, req.Paths...), "+"), Source: "from-host"}, runtime.ImportReport{}, nil
+		OnHost: func(req runtime.FromHostRequest, _ func(string)) (runtime.Imported, error) {
+			return runtime.Imported{Image: runtime.Image{Name: req.Name, Digest: strings.Join(append(req.Packages, req.Paths...), "+"), Source: "from-host"}}, nil
 		},
 	}
 }

@@ -134,10 +134,12 @@ type imageView struct {
 	SizeBytes int64      `json:"size_bytes"`
 	CreatedAt *time.Time `json:"created_at"`
 	Source    string     `json:"source"`
+	Owner     uint32     `json:"owner"`
+	Damaged   string     `json:"damaged,omitempty"`
 }
 
 func imageViewOf(i *caissonv1.Image) imageView {
-	return imageView{i.GetName(), i.GetDigest(), i.GetSizeBytes(), timeOf(i.GetCreatedAt()), i.GetSource()}
+	return imageView{i.GetName(), i.GetDigest(), i.GetSizeBytes(), timeOf(i.GetCreatedAt()), i.GetSource(), i.GetOwner(), i.GetDamaged()}
 }
 
 type reportView struct {
@@ -158,8 +160,9 @@ type imageDetailView struct {
 }
 
 type importedView struct {
-	Image  imageView  `json:"image"`
-	Report reportView `json:"report"`
+	Image    imageView  `json:"image"`
+	Report   reportView `json:"report"`
+	Replaced string     `json:"replaced,omitempty"` // a digest
 }
 
 type specView struct {

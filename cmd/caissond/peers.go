@@ -58,7 +58,7 @@ func peerRule(p config.Peer, known map[string]runtime.Profile) (peer.Rule, error
 		&limits.MemoryBytes: int64(p.Limits.Memory), &limits.MilliCPU: int64(p.Limits.CPUs),
 		&limits.PIDs: p.Limits.PIDs, &limits.TmpfsBytes: int64(p.Limits.Tmpfs),
 		&quota.Sandboxes: p.Quota.Sandboxes, &quota.MemoryBytes: int64(p.Quota.Memory),
-		&quota.MilliCPU: int64(p.Quota.CPUs), &quota.Execs: p.Quota.Execs,
+		&quota.MilliCPU: int64(p.Quota.CPUs), &quota.Execs: p.Quota.Execs, &quota.ImageBytes: int64(p.Quota.Images),
 	} {
 		if from != 0 {
 			*to = from

@@ -29,11 +29,23 @@ func Import(ctx context.Context, r io.Reader, o Options, sink Sink) (_ Result, e
 	}
 	progress := orSilent(o.Progress)
 	progress("receiving the archive")
-	f, err := spool(ctx, r, o.SpoolDir, o.Limits)
+	packed, err := receive(ctx, r, o.SpoolDir, o.Limits)
 	if err != nil {
 		return Result{}, err
 	}
-	defer f.Close() // it was only read, and has no name
+	defer packed.Close() // it was only read, and has no name
+	if o.Received != nil {
+		done, err := o.Received(ctx)
+		if err != nil {
+			return Result{}, err
+		}
+		defer done()
+	}
+	f, err := unpack(ctx, packed, o.SpoolDir, o.Limits)
+	if err != nil {
+		return Result{}, err
+	}
+	defer f.Close()
 	a, err := readArchive(f, o.Limits)
 	if err != nil {
 		return Result{}, err

@@ -92,6 +92,9 @@ type Options struct {
 	SpoolDir string       // an existing directory that only the daemon can write, with room for the archive
 	Limits   Limits       // see DefaultLimits
 	Progress func(string) // gets a line per step; nil gets none
+	// Received is called when all of the archive is there, and waits until the work may
+	// begin. What it returns is called when that is done. Nil does not wait.
+	Received func(context.Context) (done func(), err error)
 }
 
 // BuildOptions says what Build makes.

@@ -454,7 +454,7 @@ func TestSplitRef(t *testing.T) {
 func TestCheckImageName(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"base": true, "a/b:v1.2_x-y": true, "": false, "a b": false, "a\n": false, "a@b": false, "ü": false,
-		strings.Repeat("a", 255): true, strings.Repeat("a", 256): false, "sha256:" + strings.Repeat("0", 64): false,
+		strings.Repeat("a", 255): true, strings.Repeat("a", 267): false, "sha256:" + strings.Repeat("0", 64): false,
 	} {
 		if err := checkImageName(name); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)

@@ -45,7 +45,7 @@ func (e *Engine) ListImages(ctx context.Context) ([]runtime.StoredImage, error) 
 		}
 		return nil
 	})
-	slices.SortFunc(list, func(a, b runtime.StoredImage) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b runtime.StoredImage) int { return cmp.Compare(a.Key(), b.Key()) })
 	return list, err
 }
 
@@ -125,9 +125,11 @@ func (e *Engine) named(ctx context.Context, name string) (images.Image, error) {
 // read once for each digest.
 func (e *Engine) load(ctx context.Context, r images.Image) (runtime.StoredImage, error) {
 	docs, err := e.documents(ctx, r.Target)
+	owner, name := runtime.SplitImageKey(r.Name)
 	return runtime.StoredImage{
 		Image: runtime.Image{
-			Name:      r.Name,
+			Name:      name,
+			Owner:     owner,
 			Digest:    r.Target.Digest.String(),
 			SizeBytes: docs.size,
 			CreatedAt: r.CreatedAt,

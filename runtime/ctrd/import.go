@@ -259,15 +259,18 @@ func (e *Engine) dropUploads(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// maxImageKey is an owner's number, a plus sign and a name.
+const maxImageKey = 11 + 255
+
 func checkImageName(name string) error {
-	if name == "" || len(name) > 255 {
-		return fmt.Errorf("name image %.300q: not between 1 and 255 bytes", name)
+	if name == "" || len(name) > maxImageKey {
+		return fmt.Errorf("name image %.300q: not between 1 and %d bytes", name, maxImageKey)
 	}
 	allowed := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._:/-", r)
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._:/-+", r)
 	}
 	if strings.ContainsFunc(name, func(r rune) bool { return !allowed(r) }) || strings.HasPrefix(name, "sha256:") {
-		return fmt.Errorf("name image %q: only letters, digits and . _ : / - are allowed, and not the form of a digest", name)
+		return fmt.Errorf("name image %q: only letters, digits and . _ : / - + are allowed, and not the form of a digest", name)
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func (e *Engine) view(ctx context.Context, img runtime.StoredImage) ([]mount.Mou
 }
 
 func (e *Engine) unpackNamed(ctx context.Context, img runtime.StoredImage) error {
-	record, err := e.find(ctx, img.Name, "")
+	record, err := e.find(ctx, img.Key(), "")
 	if err != nil {
 		return err
 	}

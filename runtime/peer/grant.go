@@ -137,8 +137,7 @@ func (g Grant) CheckPublish(wide, low bool) error {
 	return g.refusalWith(remedy, reasons...)
 }
 
-// CheckImages refuses who may not change the images that all sandboxes are
-// made of: import and remove. What is imported must come from the caller
+// CheckImages refuses callers that may import and remove no images. What is imported must come from the caller
 // itself, byte by byte, never from a path that the daemon opens.
 func (g Grant) CheckImages() error {
 	if g.rank == nested {
@@ -149,6 +148,35 @@ func (g Grant) CheckImages() error {
 	}
 	return g.refusal()
 }
+
+// SeesImages reports whether the caller may know of the images of the user owner:
+// its own and root's, and root of all. A nested caller has those of its owner.
+func (g Grant) SeesImages(owner uint32) bool {
+	switch g.rank {
+	case system, root:
+		return true
+	case listed, nested:
+		return owner == 0 || owner == g.Owner().UID
+	case nobody:
+	}
+	return false
+}
+
+// CheckOwnImage refuses to change an image of another user. Root may.
+func (g Grant) CheckOwnImage(owner uint32, name string) error {
+	if g.rank == root || g.rank == system || g.rank == listed && owner == g.caller.UID {
+		return g.refusal()
+	}
+	whose := "root"
+	if owner != 0 {
+		whose = fmt.Sprintf("uid %d", owner)
+	}
+	return g.refusalWith("have its owner or root do it: no entry of peers: can grant this",
+		fmt.Errorf("image %q belongs to %s", sbxerr.Clip(name), whose))
+}
+
+// ImageBytes returns how many bytes the images of the caller may have together.
+func (g Grant) ImageBytes() int64 { return g.rule.Quota.ImageBytes }
 
 // CheckAdmin refuses who is not root what acts on the host as root does, or
 // reads from it what only root can: cleanup, doctor, images from the host.

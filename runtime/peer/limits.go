@@ -23,6 +23,7 @@ type Usage struct {
 	MemoryBytes int64 // the sum of their limits
 	MilliCPU    int64 // the sum of their limits
 	Execs       int64 // commands that run
+	ImageBytes  int64 // of images, as stored
 }
 
 // Standing is what there is at the time of a question. The caller must hold
@@ -49,7 +50,7 @@ func DefaultLimits() Limits {
 // DefaultQuota is what all sandboxes of one listed uid may have together where
 // its rule does not say.
 func DefaultQuota() Usage {
-	return Usage{Sandboxes: 16, MemoryBytes: 8 << 30, MilliCPU: 8000, Execs: 256}
+	return Usage{Sandboxes: 16, MemoryBytes: 8 << 30, MilliCPU: 8000, Execs: 256, ImageBytes: 16 << 30}
 }
 
 // DefaultBudget is what the children of a sandbox with these limits may have

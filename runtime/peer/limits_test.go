@@ -39,7 +39,9 @@ func TestCheckLimits(t *testing.T) {
 }
 
 func TestCheckQuota(t *testing.T) {
-	p := policy(t, rule(func(r *Rule) { r.Quota = Usage{Sandboxes: 2, MemoryBytes: 4 << 20, MilliCPU: 2000, Execs: 3} }))
+	p := policy(t, rule(func(r *Rule) {
+		r.Quota = Usage{Sandboxes: 2, MemoryBytes: 4 << 20, MilliCPU: 2000, Execs: 3, ImageBytes: 1}
+	}))
 	g := grant(t, p, User(1000, 1, nil, 1))
 	one := Usage{Sandboxes: 1, MemoryBytes: 2 << 20, MilliCPU: 1000}
 	for name, tt := range map[string]struct {
@@ -79,7 +81,7 @@ func TestCheckQuota(t *testing.T) {
 	if remedy := sbxerr.RemedyOf(err); strings.Contains(remedy, "caisson rm") {
 		t.Errorf("the remedy is %q", remedy)
 	}
-	big := Usage{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}
+	big := Usage{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}
 	if err := grant(t, p, User(0, 0, nil, 1)).CheckQuota(Standing{}, big); err != nil {
 		t.Errorf("root: %v", err)
 	}

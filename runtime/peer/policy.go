@@ -78,7 +78,7 @@ func (r Rule) validate() error {
 	}
 	for _, n := range []int64{
 		r.Limits.MemoryBytes, r.Limits.MilliCPU, r.Limits.PIDs, r.Limits.TmpfsBytes, int64(r.TTL),
-		r.Quota.Sandboxes, r.Quota.MemoryBytes, r.Quota.MilliCPU, r.Quota.Execs,
+		r.Quota.Sandboxes, r.Quota.MemoryBytes, r.Quota.MilliCPU, r.Quota.Execs, r.Quota.ImageBytes,
 	} {
 		if n <= 0 {
 			errs = append(errs, fmt.Errorf("a limit or quota is %d: zero never means unlimited", n))
@@ -101,7 +101,7 @@ func rootRule() Rule {
 	return Rule{
 		Limits: Limits{endless, endless, endless, endless},
 		TTL:    endless,
-		Quota:  Usage{endless, endless, endless, endless},
+		Quota:  Usage{endless, endless, endless, endless, endless},
 		Images: true,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -62,12 +63,15 @@ func copyProgram(t testing.TB, from, to string) {
 }
 
 // Try makes a client call as the user.
-func (u User) Try(args ...string) Result {
+func (u User) Try(args ...string) Result { return u.TryWith("", args...) }
+
+// TryWith is Try with an input.
+func (u User) TryWith(stdin string, args ...string) Result {
 	ctx, cancel := context.WithTimeout(context.Background(), runTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, u.client, args...)
 	cmd.Env = []string{"CAISSON_SOCKET=" + u.daemon.Socket, "PATH=/usr/bin:/bin"}
-	cmd.Dir = "/"
+	cmd.Dir, cmd.Stdin = "/", strings.NewReader(stdin)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}}
 	return finish(cmd, args)
 }

@@ -126,13 +126,18 @@ func ociLayout(t *testing.T, mark string) []file {
 }
 
 func dockerArchive(t *testing.T, mark string) []file {
+	return dockerArchiveOf(t, mark, "from-docker:1")
+}
+
+// dockerArchiveOf is an archive that calls its image name.
+func dockerArchiveOf(t *testing.T, mark, name string) []file {
 	layer := tarOf(t, rootFiles(t, mark))
 	config := imageConfig(t, layer)
 	return []file{
 		{name: digest(config) + ".json", data: config, mode: 0o644},
 		{name: "layer", dir: true, mode: 0o755}, {name: "layer/layer.tar", data: layer, mode: 0o644},
 		{name: "manifest.json", data: encode(t, []object{{
-			"Config": digest(config) + ".json", "RepoTags": []string{"from-docker:1"}, "Layers": []string{"layer/layer.tar"},
+			"Config": digest(config) + ".json", "RepoTags": []string{name}, "Layers": []string{"layer/layer.tar"},
 		}}), mode: 0o644},
 	}
 }

@@ -23,12 +23,15 @@ const (
 )
 
 type Image struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Digest        string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
-	SizeBytes     int64                  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	Source        string                 `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"` // "embedded", "oci-layout", "docker-archive", "rootfs", "from-host"
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Digest    string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	SizeBytes int64                  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	Source    string                 `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"` // "embedded", "oci-layout", "docker-archive", "rootfs", "from-host"
+	// uid of the user whose image it is; root's serve everybody. UID+NAME names it too.
+	Owner         uint32 `protobuf:"varint,6,opt,name=owner,proto3" json:"owner,omitempty"`
+	Damaged       string `protobuf:"bytes,7,opt,name=damaged,proto3" json:"damaged,omitempty"` // what is wrong with the stored copy; empty: nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -94,6 +97,20 @@ func (x *Image) GetCreatedAt() *timestamppb.Timestamp {
 func (x *Image) GetSource() string {
 	if x != nil {
 		return x.Source
+	}
+	return ""
+}
+
+func (x *Image) GetOwner() uint32 {
+	if x != nil {
+		return x.Owner
+	}
+	return 0
+}
+
+func (x *Image) GetDamaged() string {
+	if x != nil {
+		return x.Damaged
 	}
 	return ""
 }
@@ -454,7 +471,7 @@ func (*ImportImageRequest_Chunk) isImportImageRequest_Kind() {}
 
 type ImportHeader struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // empty: the name that the archive states
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // empty: the name that the archive states, which no other image may have
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -562,6 +579,7 @@ type ImageProgress struct {
 	Message       string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
 	Image         *Image                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
 	Report        *ImportReport          `protobuf:"bytes,3,opt,name=report,proto3" json:"report,omitempty"`
+	Replaced      string                 `protobuf:"bytes,4,opt,name=replaced,proto3" json:"replaced,omitempty"` // digest of the image of the same name that it replaced; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -615,6 +633,13 @@ func (x *ImageProgress) GetReport() *ImportReport {
 		return x.Report
 	}
 	return nil
+}
+
+func (x *ImageProgress) GetReplaced() string {
+	if x != nil {
+		return x.Replaced
+	}
+	return ""
 }
 
 // ImportReport says what the filter did.
@@ -683,7 +708,7 @@ var File_caisson_v1_image_proto protoreflect.FileDescriptor
 const file_caisson_v1_image_proto_rawDesc = "" +
 	"\n" +
 	"\x16caisson/v1/image.proto\x12\n" +
-	"caisson.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa5\x01\n" +
+	"caisson.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd5\x01\n" +
 	"\x05Image\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1d\n" +
@@ -691,7 +716,9 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\x129\n" +
 	"\n" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x16\n" +
-	"\x06source\x18\x05 \x01(\tR\x06source\"\x13\n" +
+	"\x06source\x18\x05 \x01(\tR\x06source\x12\x14\n" +
+	"\x05owner\x18\x06 \x01(\rR\x05owner\x12\x18\n" +
+	"\adamaged\x18\a \x01(\tR\adamaged\"\x13\n" +
 	"\x11ListImagesRequest\"?\n" +
 	"\x12ListImagesResponse\x12)\n" +
 	"\x06images\x18\x01 \x03(\v2\x11.caisson.v1.ImageR\x06images\")\n" +
@@ -715,11 +742,12 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"\x0fFromHostRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bpackages\x18\x02 \x03(\tR\bpackages\x12\x14\n" +
-	"\x05paths\x18\x03 \x03(\tR\x05paths\"\x84\x01\n" +
+	"\x05paths\x18\x03 \x03(\tR\x05paths\"\xa0\x01\n" +
 	"\rImageProgress\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12'\n" +
 	"\x05image\x18\x02 \x01(\v2\x11.caisson.v1.ImageR\x05image\x120\n" +
-	"\x06report\x18\x03 \x01(\v2\x18.caisson.v1.ImportReportR\x06report\"\xbf\x01\n" +
+	"\x06report\x18\x03 \x01(\v2\x18.caisson.v1.ImportReportR\x06report\x12\x1a\n" +
+	"\breplaced\x18\x04 \x01(\tR\breplaced\"\xbf\x01\n" +
 	"\fImportReport\x12\x18\n" +
 	"\aentries\x18\x01 \x01(\x03R\aentries\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12B\n" +

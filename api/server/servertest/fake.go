@@ -26,8 +26,8 @@ type Fake struct {
 	OnCleanup func(dryRun bool) ([]runtime.Leftover, error)
 	OnLogs    func(ctx context.Context, ref string, options runtime.LogOptions, stdout, stderr io.Writer) error
 	OnSpec    func(req runtime.Request) (*runtime.SpecView, error)
-	OnImport  func(name string, r io.Reader, progress func(string)) (runtime.Image, runtime.ImportReport, error)
-	OnHost    func(req runtime.FromHostRequest, progress func(string)) (runtime.Image, runtime.ImportReport, error)
+	OnImport  func(name string, r io.Reader, progress func(string)) (runtime.Imported, error)
+	OnHost    func(req runtime.FromHostRequest, progress func(string)) (runtime.Imported, error)
 	OnDoctor  func() ([]runtime.Check, error)
 
 	OnCreate  func(req runtime.CreateRequest) (runtime.Info, error)
@@ -231,11 +231,11 @@ func (f images) RemoveImage(_ context.Context, name string) error {
 	return nil
 }
 
-func (f images) ImportImage(_ context.Context, name string, r io.Reader, progress func(string)) (runtime.Image, runtime.ImportReport, error) {
+func (f images) ImportImage(_ context.Context, name string, r io.Reader, progress func(string)) (runtime.Imported, error) {
 	return f.OnImport(name, r, progress)
 }
 
-func (f images) FromHost(_ context.Context, req runtime.FromHostRequest, progress func(string)) (runtime.Image, runtime.ImportReport, error) {
+func (f images) FromHost(_ context.Context, req runtime.FromHostRequest, progress func(string)) (runtime.Imported, error) {
 	return f.OnHost(req, progress)
 }
 

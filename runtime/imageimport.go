@@ -1,0 +1,171 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/caisson-run/caisson/rootfs/base"
+	"github.com/caisson-run/caisson/rootfs/image"
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// ImportImage reads an image archive under a name, or under that which the
+// archive states where name is empty. The image belongs to the caller.
+func (m *Manager) ImportImage(ctx context.Context, name string, r io.Reader, progress func(string)) (Imported, error) {
+	defer m.Busy()()
+	g, err := m.grant(ctx)
+	if err == nil {
+		err = g.CheckImages()
+	}
+	if err != nil {
+		return Imported{}, err
+	}
+	done, err := m.imports.begin(ctx, g)
+	if err != nil {
+		return Imported{}, err
+	}
+	defer done()
+	limits, err := m.importLimits(ctx, g)
+	if err != nil {
+		return Imported{}, err
+	}
+	sink := &ownedSink{ImageStore: m.images, grant: g, names: &m.naming, named: name != ""}
+	result, err := image.Import(ctx, r, image.Options{
+		Name: name, SpoolDir: m.paths.spool(), Limits: limits, Progress: progress, Received: m.imports.work,
+	}, sink)
+	return m.imported(ctx, sink, result, withinQuota(err, g, limits, m.opts.ImageLimits))
+}
+
+// importLimits are the limits of the next import: no more bytes than the caller's
+// quota leaves.
+func (m *Manager) importLimits(ctx context.Context, g peer.Grant) (image.Limits, error) {
+	limits := m.opts.ImageLimits
+	list, err := m.images.ListImages(ctx)
+	if err != nil {
+		return limits, err
+	}
+	left := g.ImageBytes()
+	for _, i := range list {
+		if i.Owner == g.Owner().UID {
+			left -= i.SizeBytes
+		}
+	}
+	if left <= 0 {
+		return limits, quotaError(g, errors.New("nothing is left"))
+	}
+	limits.Bytes = min(limits.Bytes, left)
+	return limits, nil
+}
+
+// withinQuota says of an image that is too big where the quota made the limit.
+func withinQuota(err error, g peer.Grant, used, most image.Limits) error {
+	if used.Bytes == most.Bytes || !errors.Is(err, sbxerr.ImageTooBig) {
+		return err
+	}
+	return quotaError(g, err)
+}
+
+func quotaError(g peer.Grant, err error) error {
+	return sbxerr.WithRemedy(sbxerr.ImageTooBig, "runtime.import", fmt.Errorf("the images of %s may have %d bytes together: %w", g.Owner(), g.ImageBytes(), err),
+		"remove images (caisson image rm), or ask for a larger quota.images in the entry of peers:")
+}
+
+const (
+	importsAtOnce  = 2                // that are being filtered and stored
+	importPatience = 30 * time.Second // of an import that waits for others
+)
+
+// imports bounds the imports: each user but root sends one archive at a time, and
+// importsAtOnce are worked on. A sender that is slow holds up nobody else: the work
+// begins when all of the archive is there.
+type imports struct {
+	mu      sync.Mutex
+	senders map[uint32]chan struct{}
+	working chan struct{}
+}
+
+func newImports() *imports {
+	return &imports{senders: map[uint32]chan struct{}{}, working: make(chan struct{}, importsAtOnce)}
+}
+
+// begin waits for the caller's own import to end.
+func (i *imports) begin(ctx context.Context, g peer.Grant) (done func(), err error) {
+	if g.IsRoot() {
+		return func() {}, nil
+	}
+	i.mu.Lock()
+	slot := i.senders[g.Owner().UID]
+	if slot == nil {
+		slot = make(chan struct{}, 1)
+		i.senders[g.Owner().UID] = slot
+	}
+	i.mu.Unlock()
+	return take(ctx, slot, "another import of the same user is under way")
+}
+
+// work waits until an archive that was received may be worked on.
+func (i *imports) work(ctx context.Context) (done func(), err error) {
+	return take(ctx, i.working, fmt.Sprintf("%d other imports are under way", importsAtOnce))
+}
+
+func take(ctx context.Context, slot chan struct{}, otherwise string) (done func(), err error) {
+	patience := time.NewTimer(importPatience)
+	defer patience.Stop()
+	select {
+	case slot <- struct{}{}:
+		return func() { <-slot }, nil
+	case <-ctx.Done():
+		return nil, sbxerr.Wrap(sbxerr.Canceled, "runtime.import", context.Cause(ctx))
+	case <-patience.C:
+		return nil, sbxerr.WithRemedy(sbxerr.Busy, "runtime.import", errors.New(otherwise), "import again later")
+	}
+}
+
+// ownedSink stores an image as one of the caller's.
+type ownedSink struct {
+	ImageStore
+	grant    peer.Grant
+	names    *sync.Mutex // held from the check of a name until it is taken
+	named    bool        // the caller chose the name; else the archive did
+	replaced string      // digest of the image that had the name
+}
+
+func (s *ownedSink) key(name string) string { return ImageKey(s.grant.Owner().UID, name) }
+
+// Commit implements image.Sink.
+func (s *ownedSink) Commit(ctx context.Context, name string, manifest v1.Descriptor, labels map[string]string) error {
+	s.names.Lock()
+	defer s.names.Unlock()
+	if err := s.check(ctx, name, manifest.Digest.String()); err != nil {
+		return err
+	}
+	return s.ImageStore.Commit(ctx, s.key(name), manifest, labels)
+}
+
+// check refuses a name that the caller may not take. A name out of an archive is
+// hostile: it takes no other image's place.
+func (s *ownedSink) check(ctx context.Context, name, digest string) error {
+	if name == base.Name && (!s.named || !s.grant.IsRoot()) {
+		return sbxerr.New(sbxerr.ImageExists, "runtime.import", "the name %q is that of the embedded image", name)
+	}
+	for _, key := range scopeOf(s.grant).keys(name) {
+		old, err := s.GetImage(ctx, key)
+		switch {
+		case old.Name == "" && errors.Is(err, sbxerr.ImageNotFound), old.Digest == digest && key == s.key(name):
+		case old.Name == "":
+			return err
+		case !s.named:
+			return sbxerr.New(sbxerr.ImageExists, "runtime.import", "the archive calls its image %q, and there is another image of that name, %s", name, old.Digest)
+		case key == s.key(name):
+			s.replaced = old.Digest
+		}
+	}
+	return nil
+}
