@@ -109,7 +109,7 @@ func Default() Config {
 		State:     DefaultState,
 		StopGrace: Duration(10 * time.Second),
 		IDs:       IDs{Blocks: 512},
-		Images:    Images{MaxBytes: 8 << 30, MaxEntries: 1_000_000},
+		Images:    Images{MaxBytes: 8 << 30, MaxEntries: 400_000},
 		Sandboxes: defaultSandboxes(),
 		Log:       Log{Level: "info", Format: "text"},
 	}

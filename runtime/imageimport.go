@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -89,6 +90,7 @@ type imports struct {
 	mu      sync.Mutex
 	senders map[uint32]chan struct{}
 	working chan struct{}
+	sparing int
 }
 
 func newImports() *imports {
@@ -111,8 +113,34 @@ func (i *imports) begin(ctx context.Context, g peer.Grant) (done func(), err err
 }
 
 // work waits until an archive that was received may be worked on.
-func (i *imports) work(ctx context.Context) (done func(), err error) {
-	return take(ctx, i.working, fmt.Sprintf("%d other imports are under way", importsAtOnce))
+func (i *imports) work(ctx context.Context) (func(), error) {
+	release, err := take(ctx, i.working, fmt.Sprintf("%d other imports are under way", importsAtOnce))
+	if err != nil {
+		return nil, err
+	}
+	i.spare(1)
+	return func() {
+		i.spare(-1)
+		release()
+	}, nil
+}
+
+// Go lets a heap double before it looks for what is free. While an archive is worked
+// on, it looks four times as often, and gives back at the end what it has.
+const sparing, usual = 25, 100
+
+func (i *imports) spare(change int) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.sparing += change
+	if i.sparing > 0 {
+		debug.SetGCPercent(sparing)
+	} else {
+		debug.SetGCPercent(usual)
+	}
+	if change < 0 {
+		debug.FreeOSMemory()
+	}
 }
 
 func take(ctx context.Context, slot chan struct{}, otherwise string) (done func(), err error) {

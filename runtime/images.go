@@ -225,7 +225,6 @@ func (m *Manager) FromHost(ctx context.Context, r FromHostRequest, progress func
 func giveBack() { debug.FreeOSMemory() }
 
 func (m *Manager) imported(ctx context.Context, sink *ownedSink, result image.Result, err error) (Imported, error) {
-	defer giveBack()
 	if err != nil {
 		return Imported{}, err
 	}

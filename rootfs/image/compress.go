@@ -23,9 +23,9 @@ const (
 	anyPacking compression = ""
 )
 
-// maxWindow bounds what one zstd frame may make the decoder allocate. It is
-// what the strongest level of the zstd command uses.
-const maxWindow = 128 << 20
+// maxWindow bounds what one zstd frame may make the decoder allocate. Builders of
+// images use no larger one; the zstd command does with --ultra or --long.
+const maxWindow = 32 << 20
 
 // format is a compression that is known by the first bytes of its streams.
 type format struct {

@@ -15,8 +15,8 @@ type tree struct {
 }
 
 type node struct {
-	kind  kind // kindDir, kindFile, kindSymlink, or kindWhiteout for the rest of its layer
 	layer int16
+	kind  kind // kindDir, kindFile, kindSymlink, or kindWhiteout for the rest of its layer
 	below bool // a directory that lower layers have, too, and that this layer does not hide
 	meta  meta
 	kids  map[string]*node

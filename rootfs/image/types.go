@@ -59,7 +59,7 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Bytes:         8 << 30,
-		Entries:       1_000_000,
+		Entries:       400_000,
 		NameBytes:     64 << 20,
 		Layers:        maxLayers,
 		DocumentBytes: 4 << 20,
