@@ -15,18 +15,18 @@ import (
 // Bounds of what a sandbox may have of the kernel's memory that no cgroup counts.
 const (
 	maxLocks      = 10_000   // byte-range locks; SQLite holds fewer than ten
-	maxUnaccepted = 32 << 20 // bytes of TCP connections that nobody accepted
+	maxUnaccepted = 16 << 20 // bytes of TCP connections that nobody accepted
 )
 
 // The pace of the watch.
 const (
-	watchTCP   = 100 * time.Millisecond // one small file for all sandboxes
+	watchTCP   = 25 * time.Millisecond // one small file for all sandboxes
 	watchLocks = 2 * time.Second
 	// tcpGrowth is by how much the host's TCP memory has to grow before the sandboxes
 	// are looked at one by one.
-	tcpGrowth = 8 << 20
+	tcpGrowth = 4 << 20
 	// watchRest is how much longer than a look the pause after it is, at least.
-	watchRest = 10
+	watchRest = 5
 )
 
 // errUncharged is in the cause with which a sandbox past a bound is ended.
