@@ -1,9 +1,12 @@
 package netns
 
 import (
+	"errors"
 	"net"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Connections count until they are accepted.
@@ -80,4 +83,55 @@ func BenchmarkUnaccepted(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// A listener keeps no more connections than the settings of the namespace say. With
+// those of the host it keeps them all.
+func TestListenersAreBounded(t *testing.T) {
+	const attempts, bound = 300, 128
+	path := create(t)
+	if got := waiting(t, path, attempts); got > bound+1 { // the kernel takes one more
+		t.Errorf("%d connections wait, want at most %d", got, bound+1)
+	}
+	n := open(t, path)
+	if err := n.Do(func() error { return Sysctl{Key: "net.core.somaxconn", Value: "4096"}.write() }); err != nil {
+		t.Fatal(err)
+	}
+	if got := waiting(t, path, attempts); got != attempts {
+		t.Errorf("%d connections wait where %d may: this proves nothing", got, attempts)
+	}
+}
+
+// waiting makes connections that nobody accepts, and returns how many of them wait.
+func waiting(t *testing.T, path string, attempts int) (n int) {
+	t.Helper()
+	err := open(t, path).Do(func() error {
+		l, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(l)
+		if err := errors.Join(unix.Bind(l, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(l, 4096)); err != nil {
+			return err
+		}
+		to, err := unix.Getsockname(l)
+		if err != nil {
+			return err
+		}
+		for range attempts {
+			c, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+			if err != nil {
+				return err
+			}
+			defer unix.Close(c)
+			if err := unix.Connect(c, to); err != nil && !errors.Is(err, unix.EINPROGRESS) {
+				return err
+			}
+		}
+		return diagnose(unix.AF_INET, 1<<tcpListen, func(s diagnosed) { n += int(s.queued) })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
