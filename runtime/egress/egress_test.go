@@ -491,3 +491,14 @@ func TestDaemonKilled(t *testing.T) {
 		})
 	}
 }
+
+func TestStartCode(t *testing.T) {
+	for said, want := range map[string]sbxerr.Code{
+		`caisson-gateway: exit status 1; its last words: "caisson-gateway: filter system calls: errno 524\n"`: sbxerr.SeccompMemory,
+		`caisson-gateway: exit status 1; its last words: "caisson-gateway: drop capabilities: EPERM\n"`:       sbxerr.Gateway,
+	} {
+		if got := startCode(errors.New(said)); got != want {
+			t.Errorf("%s: %s, want %s", said, got, want)
+		}
+	}
+}

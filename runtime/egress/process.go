@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -43,9 +44,21 @@ func (g *Gateway) launch() (*process, error) {
 	p.link = newLink(own, g.timing.patience, func() { _ = p.cmd.Process.Kill() }, g.event)
 	go p.follow()
 	if err := p.awaitConfined(g); err != nil {
-		return nil, sbxerr.Wrap(sbxerr.Gateway, op, errors.Join(err, p.finish()))
+		err = errors.Join(err, p.finish())
+		return nil, sbxerr.Wrap(startCode(err), op, err)
 	}
 	return p, nil
+}
+
+// filterMemory is how the gateway says that the kernel could not compile its filter,
+// because net.core.bpf_jit_limit is used up: ENOTSUPP, an errno without a name.
+const filterMemory = "filter system calls: errno 524"
+
+func startCode(err error) sbxerr.Code {
+	if strings.Contains(err.Error(), filterMemory) {
+		return sbxerr.SeccompMemory
+	}
+	return sbxerr.Gateway
 }
 
 // pair is a connection: the daemon's end, and the one that the gateway inherits.
