@@ -123,16 +123,16 @@ func checkPaths(c Config) error {
 	}
 	var errs []error
 	for _, p := range []struct{ name, path string }{
-		{"root", c.RootPath}, {"init directory", c.InitDir}, {"network namespace", c.NetNSPath}, {"user namespace", c.UserNSPath},
+		{"root", c.RootPath}, {"init directory", c.InitDir}, {"device directory", c.DevDir}, {"network namespace", c.NetNSPath}, {"user namespace", c.UserNSPath},
 	} {
 		if !cleanPath(p.path) || !below(p.path, c.StateDir) {
 			errs = append(errs, fmt.Errorf("%s %q is not a clean path below the state directory", p.name, p.path))
 		}
 	}
-	own := []string{c.RootPath, c.InitDir, c.NetNSPath, c.UserNSPath}
+	own := []string{c.RootPath, c.InitDir, c.DevDir, c.NetNSPath, c.UserNSPath}
 	for i, p := range own {
 		if slices.ContainsFunc(own[i+1:], func(other string) bool { return overlap(p, other) }) {
-			errs = append(errs, errors.New("root, init directory and namespaces contain one another"))
+			errs = append(errs, errors.New("root, init and device directory and namespaces contain one another"))
 			break
 		}
 	}

@@ -24,7 +24,7 @@ type Config struct {
 	ID      string
 	Process Process
 	// StateDir is the directory of this sandbox on the host, absolute and
-	// clean. RootPath, NetNSPath, UserNSPath, InitDir and the source of every mount are
+	// clean. RootPath, NetNSPath, UserNSPath, InitDir, DevDir and the source of every mount are
 	// below it, so a specification can name nothing else of the host.
 	StateDir string
 	// RootPath is the root file system, already mounted by the caller with
@@ -32,6 +32,9 @@ type Config struct {
 	RootPath string
 	// InitDir is bound read-only to InitMount.
 	InitDir string
+	// DevDir is bound read-only to /dev: a mount with the device nodes of this
+	// sandbox alone, made by the caller without nodev. The name is dev.
+	DevDir string
 	// NetNSPath is a network namespace made by the caller and owned by the
 	// host's user namespace, so nobody inside has power over it.
 	NetNSPath string

@@ -25,10 +25,10 @@ type baseMount struct {
 var baseMounts = []baseMount{
 	{destination: "/proc", fstype: "proc", options: []string{"nosuid", "noexec", "nodev"},
 		why: "processes of the sandbox only; the rest is masked"},
-	// Device nodes are binds of the host's in a user namespace, so even /dev
-	// itself can be nodev.
-	{destination: "/dev", fstype: "tmpfs", options: []string{"nosuid", "noexec", "nodev", "strictatime", "ro", "mode=0755", "size=64k", "nr_inodes=64"},
-		why: "null, zero, full, random, urandom, tty and links; nothing can be added"},
+	// A runtime in a user namespace would bind the host's own nodes. Their inodes
+	// carry locks and watches from one sandbox to another and to the host.
+	{destination: "/dev", fstype: "bind", options: []string{"bind", "nosuid", "noexec", "rprivate", "ro"},
+		why: "null, zero, full, random, urandom, tty of the sandbox's own and links; nothing can be added"},
 	{destination: "/dev/pts", fstype: "devpts", options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", "max=64"},
 		why: "terminals of the sandbox's own; max keeps them from using up the host's"},
 	{destination: "/dev/shm", fstype: "tmpfs", options: []string{"nosuid", "noexec", "nodev", "mode=1777"}, sized: true,
@@ -72,7 +72,11 @@ func (b baseMount) mount(c Config) specs.Mount {
 	if b.owned {
 		options = append(options, fmt.Sprintf("uid=%d", c.Process.UID), fmt.Sprintf("gid=%d", c.Process.GID))
 	}
-	return specs.Mount{Destination: b.destination, Type: b.fstype, Source: b.fstype, Options: options}
+	source := b.fstype
+	if b.fstype == "bind" {
+		source = c.DevDir
+	}
+	return specs.Mount{Destination: b.destination, Type: b.fstype, Source: source, Options: options}
 }
 
 // callerBind renders what a caller asked for, from the strictest upwards.
@@ -107,8 +111,8 @@ func checkSource(c Config, m specs.Mount) error {
 	if !cleanPath(m.Source) || !below(m.Source, c.StateDir) {
 		return errors.New("source is not a clean path below the state directory")
 	}
-	if overlap(m.Source, c.RootPath) || overlap(m.Source, c.InitDir) || overlap(m.Source, c.NetNSPath) || overlap(m.Source, c.UserNSPath) {
-		return errors.New("source is the root, the init directory or the network namespace")
+	if overlap(m.Source, c.RootPath) || overlap(m.Source, c.InitDir) || overlap(m.Source, c.DevDir) || overlap(m.Source, c.NetNSPath) || overlap(m.Source, c.UserNSPath) {
+		return errors.New("source is the root, the init or the device directory, or a namespace")
 	}
 	return nil
 }

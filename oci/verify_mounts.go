@@ -24,15 +24,18 @@ type mountRule struct {
 
 var mountRules = map[string]mountRule{
 	"proc":   {where: []string{"/proc"}, needs: "nosuid nodev noexec"},
-	"tmpfs":  {where: strings.Fields("/dev /dev/shm /tmp /var/tmp /run /home"), needs: "nosuid nodev", sets: "size nr_inodes mode"},
+	"tmpfs":  {where: strings.Fields("/dev/shm /tmp /var/tmp /run /home"), needs: "nosuid nodev", sets: "size nr_inodes mode"},
 	"devpts": {where: []string{"/dev/pts"}, needs: "nosuid noexec newinstance", sets: "max"},
 	"mqueue": {where: []string{"/dev/mqueue"}, needs: "nosuid nodev noexec"},
 	"bind":   {needs: "bind nosuid nodev rprivate"},
 }
 
+// devRule is for the only mount on which device nodes work.
+var devRule = mountRule{needs: "bind nosuid noexec rprivate ro"}
+
 // alsoNoexec are the tmpfs mounts from which nothing may be executed; the
 // others are where builds run what they have made.
-var alsoNoexec = strings.Fields("/dev /dev/shm /run")
+var alsoNoexec = strings.Fields("/dev/shm /run")
 
 func ruleMounts(s *specs.Spec) error {
 	var errs []error
@@ -53,6 +56,9 @@ func ruleMounts(s *specs.Spec) error {
 
 func ruleMount(s *specs.Spec, m specs.Mount) error {
 	rule, ok := mountRules[m.Type]
+	if m.Destination == "/dev" {
+		rule, ok = devRule, m.Type == "bind"
+	}
 	if !ok {
 		return fmt.Errorf("type %q", m.Type)
 	}
@@ -119,8 +125,11 @@ func ruleBind(s *specs.Spec, m specs.Mount) error {
 	if !owns(s, m.Source) || m.Source == s.Root.Path || strings.HasPrefix(m.Source, s.Root.Path+"/") {
 		errs = append(errs, fmt.Errorf("source %q is not the sandbox's own", m.Source))
 	}
+	if (m.Destination == "/dev") != (m.Source == sandboxDir(s)+"/dev") {
+		errs = append(errs, errors.New("the directory of devices is for /dev, and nothing else is"))
+	}
 	for _, dir := range []string{"/proc", "/sys", "/dev"} {
-		if strings.HasPrefix(m.Destination+"/", dir+"/") {
+		if m.Destination != "/dev" && strings.HasPrefix(m.Destination+"/", dir+"/") {
 			errs = append(errs, fmt.Errorf("it covers %s", dir))
 		}
 	}
@@ -141,7 +150,7 @@ func ruleOrder(m specs.Mount, before []specs.Mount) error {
 		if b.Destination == m.Destination || strings.HasPrefix(b.Destination, m.Destination+"/") {
 			return fmt.Errorf("it hides the mount on %s", b.Destination)
 		}
-		if b.Type == "bind" && strings.HasPrefix(m.Destination, b.Destination+"/") {
+		if b.Type == "bind" && b.Destination != "/dev" && strings.HasPrefix(m.Destination, b.Destination+"/") {
 			return fmt.Errorf("it lies inside the bind on %s", b.Destination)
 		}
 	}

@@ -101,6 +101,7 @@ func (f *fixture) withoutRoot() {
 		return err
 	}})
 	f.replace(f.directory("rootfs", f.paths.rootfs))
+	f.replace(f.directory("dev", f.paths.dev))
 	f.replace(f.directory("workspace", f.paths.workspace))
 	f.replace(f.directory("userns", f.paths.userns))
 	f.replace(f.directory("netns", f.paths.netns))

@@ -42,6 +42,7 @@ func (p paths) rootfs(id string) string    { return filepath.Join(p.sandbox(id),
 func (p paths) workspace(id string) string { return filepath.Join(p.sandbox(id), "workspace") }
 func (p paths) userns(id string) string    { return filepath.Join(p.sandbox(id), "userns") }
 func (p paths) netns(id string) string     { return filepath.Join(p.sandbox(id), "netns") }
+func (p paths) dev(id string) string       { return filepath.Join(p.sandbox(id), "dev") }
 func (p paths) init(id string) string      { return filepath.Join(p.sandbox(id), "init") }
 
 func (p paths) output(id string) string { return filepath.Join(p.outputs(), id) }

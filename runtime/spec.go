@@ -47,6 +47,7 @@ func (m *Manager) buildSpec(p *plan, block idblock.Block) (*specs.Spec, []string
 		StateDir:    m.paths.sandbox(p.id),
 		RootPath:    m.paths.rootfs(p.id),
 		InitDir:     m.paths.init(p.id),
+		DevDir:      m.paths.dev(p.id),
 		NetNSPath:   m.paths.netns(p.id),
 		UserNSPath:  m.paths.userns(p.id),
 		IDMap:       oci.IDMap{HostBase: block.Base, Size: idblock.Size},

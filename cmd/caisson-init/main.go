@@ -67,6 +67,9 @@ func main() {
 	if err := protect(); err != nil {
 		syscall.Exit(initproto.ExitSetup)
 	}
+	if err := ownStreams(); err != nil {
+		syscall.Exit(initproto.ExitSetup)
+	}
 	go func() { syscall.Exit(newServer(socketPath()).serve()) }()
 	select {}
 }

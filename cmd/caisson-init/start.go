@@ -242,6 +242,22 @@ func (s *server) files(r *request, rec *record) (*stdio, *failure) {
 	return f, nil
 }
 
+// ownStreams replaces the standard streams, which are the host's /dev/null, by the
+// sandbox's own: locks on the host's would reach the host.
+func ownStreams() error {
+	null, err := openNull()
+	if err != nil {
+		return err
+	}
+	defer syscall.Close(null)
+	for fd := range 3 {
+		if err := syscall.Dup3(null, fd, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func openNull() (int, error) {
 	return syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 }

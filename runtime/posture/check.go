@@ -45,7 +45,7 @@ type comparison func(want) []Result
 // comparisons of every process of a sandbox, in the order of their results.
 var comparisons = []comparison{
 	compareCredentials, compareFilter, compareNamespaces, compareIDMaps, compareCgroups,
-	compareRoot, compareMounts, compareLimits, compareOOM, compareLabel,
+	compareRoot, compareMounts, compareDev, compareLimits, compareOOM, compareLabel,
 }
 
 // pid1Comparisons hold only of PID 1 as the runtime started it.

@@ -12,10 +12,6 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// deviceNodes are what runtimes bind into /dev from the host's by themselves;
-// in a user namespace nothing can make a device node.
-var deviceNodes = []string{"/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero"}
-
 // protections are the mount options that may be more than declared, but not
 // fewer.
 var protections = []string{"ro", "nosuid", "nodev", "noexec"}
@@ -26,7 +22,7 @@ type wantMount struct {
 	flags  []string // of protections
 	super  []string // size, owner and mode of a file system that is the sandbox's own
 	from   *source  // what is bound; nil: a file system that the host does not have
-	mask   bool     // /dev/null or an empty read-only directory; from is /dev/null's
+	mask   bool     // the sandbox's own /dev/null or an empty read-only directory; from is /dev/null's
 }
 
 // wantPoint is all that must be mounted on one point, the lowest first.
@@ -100,16 +96,13 @@ func (d wantMount) emptyDir(w want, m mount) bool {
 func wantedMounts(w want) map[string]wantPoint {
 	out := map[string]wantPoint{}
 	proc := procOf(w.live.mounts)
-	mask := wantMount{mask: true, from: hostSource(w, "/dev/null")}
+	mask := wantMount{mask: true, from: hostSource(w, path.Join(devDir(w.Spec), "null"))}
 	add := func(point string, m wantMount) {
 		out[point] = wantPoint{mounts: append(out[point].mounts, m)}
 	}
 	add("/", wantMount{flags: []string{"ro", "nosuid", "nodev"}, from: hostSource(w, w.Spec.Root.Path)})
 	for _, m := range w.Spec.Mounts {
 		add(m.Destination, declaredMount(w, m))
-	}
-	for _, p := range deviceNodes {
-		add(p, wantMount{from: hostSource(w, p)})
 	}
 	for _, p := range w.Spec.Linux.ReadonlyPaths {
 		if w.host.exists[p] {

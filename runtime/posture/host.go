@@ -20,6 +20,7 @@ type host struct {
 	devices    map[string]bool // file systems that the daemon sees
 	unified    string          // the daemon's own cgroup on v2
 	exists     map[string]bool // paths to cover that this kernel has
+	nodes      string          // what is in the sandbox's directory of devices
 }
 
 // readHost reads the daemon's own thread, locked meanwhile. /proc/self would be
@@ -41,6 +42,9 @@ func readHost(spec *specs.Spec) (host, error) {
 		return host{}, err
 	}
 	h.exists = existing(spec)
+	if h.nodes, err = devNodes(devDir(spec)); err != nil {
+		return host{}, err
+	}
 	return h, nil
 }
 

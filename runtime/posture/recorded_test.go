@@ -140,6 +140,7 @@ func recordSandbox(t *testing.T, s *sandbox) {
 		}
 	}
 	slices.Sort(exists)
+	self.notes["nodes"] = h.nodes
 	self.notes["exists"] = strings.Join(exists, " ")
 	self.notes.save(t, "host.txt")
 
@@ -190,6 +191,7 @@ func (s *scene) compare() ([]Result, error) {
 	}
 	h.joined = map[specs.LinuxNamespaceType]string{specs.NetworkNamespace: s.own["netns"], specs.UserNamespace: s.own["userns"]}
 	h.exists = map[string]bool{}
+	h.nodes = s.own["nodes"]
 	for _, p := range strings.Fields(s.own["exists"]) {
 		h.exists[p] = true
 	}

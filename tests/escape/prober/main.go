@@ -5,7 +5,8 @@
 //
 // It is one static program without dependencies on what is around it. Its
 // other modes fill a sandbox up (bomb), or what its user may have (exhaust, nest),
-// sweep all system calls (sweep), hold something (hold), and stand in for runc (by that name).
+// sweep all system calls (sweep), hold something (hold), lock and watch
+// device nodes (nodes), and stand in for runc (by that name).
 package main
 
 import (
@@ -68,6 +69,8 @@ func main() {
 		exit(hold(args))
 	case "exhaust":
 		exit(exhaust())
+	case "nodes":
+		exit(nodes(args))
 	case "nest":
 		exit(nest())
 	case "abort":

@@ -16,6 +16,18 @@ func main() {
 	if _, _, errno := syscall.Syscall(syscall.SYS_PRCTL, prSetDumpable, 0, 0); errno != 0 {
 		os.Exit(5)
 	}
+	null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		os.Exit(6)
+	}
+	for fd := range 3 {
+		if err := syscall.Dup3(null, fd, 0); err != nil {
+			os.Exit(7)
+		}
+	}
+	if err := syscall.Close(null); err != nil {
+		os.Exit(8)
+	}
 	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: "/run/caisson/init.sock", Net: "unixpacket"})
 	if err != nil {
 		os.Exit(3)
