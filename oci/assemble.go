@@ -28,7 +28,9 @@ var maskedPaths = []string{
 	"/proc/acpi",
 	"/proc/asound",
 	"/proc/bus",
+	"/proc/cmdline", // the host's boot parameters
 	"/proc/config.gz",
+	"/proc/diskstats", // what the host and other sandboxes read and write
 	"/proc/driver",
 	"/proc/fs",
 	"/proc/interrupts", // timing of keystrokes and of other sandboxes; containerd's own list lacks it
@@ -45,6 +47,8 @@ var maskedPaths = []string{
 	"/proc/latency_stats",
 	"/proc/modules",
 	"/proc/pagetypeinfo",
+	"/proc/partitions", // the host's disks
+	"/proc/pressure",   // anybody may write a trigger there, which no cgroup is charged for
 	"/proc/sched_debug",
 	"/proc/scsi",
 	"/proc/slabinfo",
@@ -52,6 +56,8 @@ var maskedPaths = []string{
 	"/proc/timer_list",
 	"/proc/timer_stats",
 	"/proc/vmallocinfo",
+	"/proc/vmstat", // counters of the host's memory, in steps fine enough to watch others
+	"/proc/zoneinfo",
 	"/sys/class/dmi",
 	"/sys/devices/virtual/dmi",
 	"/sys/devices/virtual/powercap", // power as a side channel (CVE-2020-8694)

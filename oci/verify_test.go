@@ -124,6 +124,7 @@ func TestVerifyRefuses(t *testing.T) {
 		"second range":     {func(s *specs.Spec) { s.Linux.UIDMappings = append(s.Linux.UIDMappings, specs.LinuxIDMapping{Size: 1}) }, "2 ranges"},
 		"maps differ":      {func(s *specs.Spec) { s.Linux.GIDMappings[0].HostID += 65536 }, "differently"},
 		"kcore shows":      {func(s *specs.Spec) { s.Linux.MaskedPaths = remove(s.Linux.MaskedPaths, "/proc/kcore") }, "/proc/kcore is not masked"},
+		"triggers":         {func(s *specs.Spec) { s.Linux.MaskedPaths = remove(s.Linux.MaskedPaths, "/proc/pressure") }, "/proc/pressure is not masked"},
 		"interrupts show":  {func(s *specs.Spec) { s.Linux.MaskedPaths = remove(s.Linux.MaskedPaths, "/proc/interrupts") }, "/proc/interrupts"},
 		"writable sysctls": {func(s *specs.Spec) { s.Linux.ReadonlyPaths = remove(s.Linux.ReadonlyPaths, "/proc/sys") }, "/proc/sys is not"},
 		"no filter":        {func(s *specs.Spec) { s.Linux.Seccomp = nil }, "no seccomp"},

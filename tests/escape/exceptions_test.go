@@ -32,6 +32,7 @@ var exceptions = []exception{
 	{"read ", "this kernel has no such file", func(a attempt) bool { return lacks(strings.TrimPrefix(a.Attempt, "read ")) }},
 	{"read ", "this host's directory is empty", func(a attempt) bool { return isEmpty(strings.TrimPrefix(a.Attempt, "read ")) }},
 	{"open /proc/sysrq-trigger for writing", "this kernel has no such file", func(attempt) bool { return lacks("/proc/sysrq-trigger") }},
+	{"open a trigger of /proc/pressure/", "this kernel counts no pressure", func(attempt) bool { return lacks("/proc/pressure") }},
 	{"open sysctl user/max_user_namespaces", "the host's root lacks CAP_SYS_RESOURCE", func(attempt) bool { return lacksSysResource() }},
 	{"open sysctl ", "this kernel has no such sysctl", func(a attempt) bool { return lacks("/proc/sys/" + strings.TrimPrefix(a.Attempt, "open sysctl ")) }},
 	{"/sys/", "this kernel has no such directory", func(a attempt) bool { return lacks(a.Attempt) }},

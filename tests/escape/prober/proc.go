@@ -22,6 +22,7 @@ var masked = []string{
 	"/proc/kallsyms", "/proc/kcore", "/proc/keys", "/proc/kmsg", "/proc/kpagecgroup", "/proc/kpagecount", "/proc/kpageflags", "/proc/latency_stats",
 	"/proc/modules", "/proc/pagetypeinfo", "/proc/sched_debug", "/proc/scsi", "/proc/slabinfo", "/proc/sysrq-trigger", "/proc/timer_list",
 	"/proc/timer_stats", "/proc/vmallocinfo",
+	"/proc/cmdline", "/proc/diskstats", "/proc/partitions", "/proc/pressure", "/proc/vmstat", "/proc/zoneinfo",
 }
 
 // sysctls are some that reach beyond a sandbox.
@@ -50,6 +51,9 @@ func procProbes() []probe {
 		{id: "P072", name: "path of the control group", try: cgroupPath, want: []string{"/", "0::/init"}}, // the leaf of PID 1 on v2
 		{id: "P075", name: "environment of the caller", try: canaryInEnvironment, want: []string{none}},
 		{id: "P059", name: "write to the text of a running program's file", try: textStaysPrivate, want: []string{"private"}},
+	}
+	for _, name := range []string{"cpu", "io", "memory"} {
+		out = append(out, probe{id: "P050", name: "open a trigger of /proc/pressure/" + name, try: openForReal("/proc/pressure/" + name), want: []string{"ENOENT"}})
 	}
 	for _, path := range masked {
 		out = append(out, probe{id: "P050", name: "read " + path, try: peek(path), want: []string{"empty", "ENOENT", "EACCES"}})
