@@ -28,6 +28,7 @@ type PeerLimits struct {
 	CPUs   CPUs     `yaml:"cpus" json:"cpus" jsonschema:"description=CPUs of one sandbox"`
 	PIDs   int64    `yaml:"pids" json:"pids" jsonschema:"description=Processes of one sandbox"`
 	Tmpfs  Size     `yaml:"tmpfs" json:"tmpfs" jsonschema:"description=Each tmpfs of one sandbox"`
+	Files  int64    `yaml:"open_files" json:"open_files" jsonschema:"description=Open files of one process; 4096 or more\\, which each process may raise its limit to"`
 	TTL    Duration `yaml:"ttl" json:"ttl" jsonschema:"description=Longest life of one sandbox; also what one gets that asks for none"`
 }
 
@@ -36,9 +37,14 @@ type PeerQuota struct {
 	Sandboxes int64 `yaml:"sandboxes" json:"sandboxes" jsonschema:"description=Sandboxes of one user"`
 	Memory    Size  `yaml:"memory" json:"memory" jsonschema:"description=Sum of their memory limits"`
 	CPUs      CPUs  `yaml:"cpus" json:"cpus" jsonschema:"description=Sum of their CPU limits"`
+	PIDs      int64 `yaml:"pids" json:"pids" jsonschema:"description=Sum of their limits of processes"`
 	Execs     int64 `yaml:"execs" json:"execs" jsonschema:"description=Commands that run in them"`
 	Images    Size  `yaml:"images" json:"images" jsonschema:"description=Stored bytes of their images"`
 }
+
+// leastFiles is the lowest ceiling of open files that holds: each process of a
+// sandbox may raise its own limit to it.
+const leastFiles = 4096
 
 // accountForm is a name of a user or group, or a number (useradd(8)).
 var accountForm = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_.-]{0,31}\$?|[0-9]{1,10})$`)
@@ -88,10 +94,13 @@ func (p Peer) validate(c *Config) []error {
 	for _, dir := range p.Workspaces {
 		add(absolute("workspaces", dir))
 	}
-	for key, n := range map[string]int64{"limits.pids": p.Limits.PIDs, "limits.ttl": int64(p.Limits.TTL), "quota.sandboxes": p.Quota.Sandboxes, "quota.execs": p.Quota.Execs} {
+	for key, n := range map[string]int64{"limits.pids": p.Limits.PIDs, "limits.ttl": int64(p.Limits.TTL), "quota.sandboxes": p.Quota.Sandboxes, "quota.execs": p.Quota.Execs, "quota.pids": p.Quota.PIDs} {
 		if n < 0 {
 			errs = append(errs, fmt.Errorf("%s: it must be above 0", key))
 		}
+	}
+	if n := p.Limits.Files; n != 0 && n < leastFiles {
+		errs = append(errs, fmt.Errorf("limits.open_files: %d is below %d, which each process may raise its limit to", n, leastFiles))
 	}
 	return errs
 }

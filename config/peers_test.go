@@ -22,8 +22,8 @@ peers:
     groups: [agents]
     profiles: [build]
     workspaces: [/srv/projects]
-    limits: {memory: 4G, cpus: "1.5", pids: 512, tmpfs: 128M, ttl: 8h}
-    quota: {sandboxes: 4, memory: 8589934592, cpus: 4, execs: 64}
+    limits: {memory: 4G, cpus: "1.5", pids: 512, tmpfs: 128M, open_files: 8192, ttl: 8h}
+    quota: {sandboxes: 4, memory: 8589934592, cpus: 4, execs: 64, pids: 2000}
     images: true
   - groups: ["50"]
 sandboxes: {max: 100, kept_output: 64M, keep_on_exit: true, orphan_grace: 1h}
@@ -39,8 +39,8 @@ pools:
 	}
 	want := Peer{
 		UIDs: []Account{"1000", "ann"}, Groups: []Account{"agents"}, Profiles: []string{"build"}, Workspaces: []string{"/srv/projects"},
-		Limits: PeerLimits{Memory: 4 << 30, CPUs: 1500, PIDs: 512, Tmpfs: 128 << 20, TTL: Duration(8 * time.Hour)},
-		Quota:  PeerQuota{Sandboxes: 4, Memory: 8 << 30, CPUs: 4000, Execs: 64}, Images: true,
+		Limits: PeerLimits{Memory: 4 << 30, CPUs: 1500, PIDs: 512, Tmpfs: 128 << 20, Files: 8192, TTL: Duration(8 * time.Hour)},
+		Quota:  PeerQuota{Sandboxes: 4, Memory: 8 << 30, CPUs: 4000, Execs: 64, PIDs: 2000}, Images: true,
 	}
 	if len(c.Peers) != 2 || !reflect.DeepEqual(c.Peers[0], want) || c.Peers[1].Groups[0] != "50" || c.Peers[1].Images || c.SocketGroup != "agents" {
 		t.Errorf("peers %+v", c.Peers)
@@ -102,6 +102,8 @@ func TestValidatePeers(t *testing.T) {
 		`peers[1].workspaces: "/" is not`:                     one(func(p *Peer) { p.Workspaces = []string{"/"} }),
 		"peers[1].limits.pids: it must be above 0":            one(func(p *Peer) { p.Limits.PIDs = -1 }),
 		"peers[1].limits.ttl: it must be above 0":             one(func(p *Peer) { p.Limits.TTL = -1 }),
+		"peers[1].quota.pids: it must be above 0":             one(func(p *Peer) { p.Quota.PIDs = -1 }),
+		"peers[1].limits.open_files: 4095 is below 4096":      one(func(p *Peer) { p.Limits.Files = 4095 }),
 		"peers[1].quota.execs: it must be above 0":            one(func(p *Peer) { p.Quota.Execs = -1 }),
 		`socket_group: nobody but root may call`:              func(c *Config) { c.SocketGroup = "x" },
 		`socket_group: "x y" is neither`:                      func(c *Config) { c.SocketGroup = "x y" },

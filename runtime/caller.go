@@ -76,14 +76,14 @@ func (r *record) belong(g peer.Grant) {
 }
 
 func (l Limits) peer() peer.Limits {
-	return peer.Limits{MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU, PIDs: l.PIDs, TmpfsBytes: l.TmpfsBytes}
+	return peer.Limits{MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU, PIDs: l.PIDs, TmpfsBytes: l.TmpfsBytes, OpenFiles: l.OpenFiles}
 }
 
 // usage is what a sandbox adds to a quota: while its limits change, the higher ones.
 func (r record) usage() peer.Usage {
-	u := peer.Usage{Sandboxes: 1, MemoryBytes: r.Limits.MemoryBytes, MilliCPU: r.Limits.MilliCPU}
+	u := peer.Usage{Sandboxes: 1, MemoryBytes: r.Limits.MemoryBytes, MilliCPU: r.Limits.MilliCPU, PIDs: r.Limits.PIDs}
 	if to := r.Changing; to != nil {
-		u.MemoryBytes, u.MilliCPU = max(u.MemoryBytes, to.MemoryBytes), max(u.MilliCPU, to.MilliCPU)
+		u.MemoryBytes, u.MilliCPU, u.PIDs = max(u.MemoryBytes, to.MemoryBytes), max(u.MilliCPU, to.MilliCPU), max(u.PIDs, to.PIDs)
 	}
 	return u
 }
@@ -153,6 +153,7 @@ func add(to *peer.Usage, u peer.Usage) {
 	to.MemoryBytes += u.MemoryBytes
 	to.MilliCPU += u.MilliCPU
 	to.Execs += u.Execs
+	to.PIDs += u.PIDs
 }
 
 // planFor plans r as far as the caller of ctx may have it.

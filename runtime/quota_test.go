@@ -152,3 +152,28 @@ func TestLastSandboxesAreRoots(t *testing.T) {
 	_, err := f.Create(callerContext(t), CreateRequest{})
 	wantError(t, err, sbxerr.Busy, "which is the most")
 }
+
+// The processes of all sandboxes of a user count together, those that a live one is
+// given later too, and no process may have more open files than the ceiling.
+func TestProcessesAndFilesOfAPeer(t *testing.T) {
+	f := newFixture(t)
+	quota := peer.DefaultQuota()
+	quota.PIDs = 300
+	ctx := f.peerWith(t, quota)
+	info, err := f.Create(ctx, CreateRequest{Name: "first", Limits: LimitsRequest{PIDs: ptr[int64](200)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Create(ctx, CreateRequest{Limits: LimitsRequest{PIDs: ptr[int64](101)}})
+	wantError(t, err, sbxerr.Busy, "pids 101 is above what is left", "200 of 300")
+	if _, err := f.Update(ctx, info.ID, UpdateRequest{PIDs: ptr[int64](100)}); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Create(ctx, CreateRequest{Limits: LimitsRequest{PIDs: ptr[int64](150)}}); err != nil {
+		t.Error(err)
+	}
+	_, err = f.Update(ctx, info.ID, UpdateRequest{PIDs: ptr[int64](200)})
+	wantError(t, err, sbxerr.Busy, "pids 100 is above what is left", "250 of 300")
+	_, err = f.Create(ctx, CreateRequest{Limits: LimitsRequest{PIDs: ptr[int64](16), OpenFiles: ptr[int64](4097)}})
+	wantError(t, err, sbxerr.Peer, "open files 4097 is above the ceiling 4096")
+}

@@ -91,6 +91,7 @@ func (m *Manager) permitUpdate(ctx context.Context, s *sandbox, next record, ttl
 	more := peer.Usage{
 		MemoryBytes: max(0, next.Limits.MemoryBytes-have.Limits.MemoryBytes),
 		MilliCPU:    max(0, next.Limits.MilliCPU-have.Limits.MilliCPU),
+		PIDs:        max(0, next.Limits.PIDs-have.Limits.PIDs),
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"net"
 	"os/user"
 	"slices"
@@ -56,7 +57,7 @@ func peerRule(p config.Peer, known map[string]runtime.Profile) (peer.Rule, error
 	r := peer.Rule{UIDs: uids, GIDs: gids, Profiles: p.Profiles, Workspaces: p.Workspaces, TTL: peer.DefaultTTL, Network: p.Network, Images: p.Images}
 	for to, from := range map[*int64]int64{
 		&limits.MemoryBytes: int64(p.Limits.Memory), &limits.MilliCPU: int64(p.Limits.CPUs),
-		&limits.PIDs: p.Limits.PIDs, &limits.TmpfsBytes: int64(p.Limits.Tmpfs),
+		&limits.PIDs: p.Limits.PIDs, &limits.TmpfsBytes: int64(p.Limits.Tmpfs), &limits.OpenFiles: p.Limits.Files,
 		&quota.Sandboxes: p.Quota.Sandboxes, &quota.MemoryBytes: int64(p.Quota.Memory),
 		&quota.MilliCPU: int64(p.Quota.CPUs), &quota.Execs: p.Quota.Execs, &quota.ImageBytes: int64(p.Quota.Images),
 	} {
@@ -64,11 +65,24 @@ func peerRule(p config.Peer, known map[string]runtime.Profile) (peer.Rule, error
 			*to = from
 		}
 	}
+	if quota.PIDs = p.Quota.PIDs; quota.PIDs == 0 {
+		quota.PIDs = defaultPIDs(p, quota.Sandboxes, known)
+	}
 	if p.Limits.TTL != 0 {
 		r.TTL = time.Duration(p.Limits.TTL)
 	}
 	r.Limits, r.Quota = limits, quota
 	return r, errors.Join(err, gidErr, checkPeerProfiles(r, known))
+}
+
+// defaultPIDs is the sum of processes that so many sandboxes have with the profile
+// of the peer that gives most.
+func defaultPIDs(p config.Peer, sandboxes int64, known map[string]runtime.Profile) int64 {
+	most := known[runtime.DefaultProfile].Limits.PIDs
+	for _, name := range p.Profiles {
+		most = max(most, known[name].Limits.PIDs)
+	}
+	return sandboxes * min(most, math.MaxInt32) // neither product overflows
 }
 
 // checkPeerProfiles refuses a profile that there is not, or whose own limits
@@ -81,11 +95,11 @@ func checkPeerProfiles(r peer.Rule, known map[string]runtime.Profile) error {
 			errs = append(errs, unknownProfile(name, known))
 			continue
 		}
-		if l := p.Limits; l.MemoryBytes > r.Limits.MemoryBytes || l.MilliCPU > r.Limits.MilliCPU || l.PIDs > r.Limits.PIDs || l.TmpfsBytes > r.Limits.TmpfsBytes {
-			errs = append(errs, fmt.Errorf("limits: profile %q has more memory, cpus, pids or tmpfs than one sandbox may; raise these", name))
+		if l := p.Limits; l.MemoryBytes > r.Limits.MemoryBytes || l.MilliCPU > r.Limits.MilliCPU || l.PIDs > r.Limits.PIDs || l.TmpfsBytes > r.Limits.TmpfsBytes || l.OpenFiles > r.Limits.OpenFiles {
+			errs = append(errs, fmt.Errorf("limits: profile %q has more memory, cpus, pids, tmpfs or open files than one sandbox may; raise these", name))
 		}
-		if l := p.Limits; l.MemoryBytes > r.Quota.MemoryBytes || l.MilliCPU > r.Quota.MilliCPU {
-			errs = append(errs, fmt.Errorf("quota: profile %q has more memory or cpus than all sandboxes may; raise these", name))
+		if l := p.Limits; l.MemoryBytes > r.Quota.MemoryBytes || l.MilliCPU > r.Quota.MilliCPU || l.PIDs > r.Quota.PIDs {
+			errs = append(errs, fmt.Errorf("quota: profile %q has more memory, cpus or pids than all sandboxes may; raise these", name))
 		}
 	}
 	return errors.Join(errs...)

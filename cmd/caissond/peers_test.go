@@ -24,7 +24,7 @@ func TestPeers(t *testing.T) {
 		{
 			UIDs: []config.Account{"1000"}, Groups: []config.Account{"root", "7"},
 			Limits: config.PeerLimits{Memory: 4 << 30, CPUs: 4000, PIDs: 300, Tmpfs: 1 << 30, TTL: config.Duration(time.Hour)},
-			Quota:  config.PeerQuota{Sandboxes: 2, Memory: 5 << 30, CPUs: 5000, Execs: 9}, Images: true,
+			Quota:  config.PeerQuota{Sandboxes: 2, Memory: 5 << 30, CPUs: 5000, Execs: 9}, Images: true, // quota.pids follows: 2 of 256
 		},
 	}}
 	p, err := peers(c, runtime.BuiltinProfiles())
@@ -45,17 +45,17 @@ func TestPeers(t *testing.T) {
 			continue
 		}
 		hour := time.Hour
-		top := peer.Limits{MemoryBytes: 4 << 30, MilliCPU: 4000, PIDs: 300, TmpfsBytes: 1 << 30}
-		quota := peer.Usage{Sandboxes: 2, MemoryBytes: 5 << 30, MilliCPU: 5000, Execs: 9}
+		top := peer.Limits{MemoryBytes: 4 << 30, MilliCPU: 4000, PIDs: 300, TmpfsBytes: 1 << 30, OpenFiles: 4096}
+		quota := peer.Usage{Sandboxes: 2, MemoryBytes: 5 << 30, MilliCPU: 5000, Execs: 9, PIDs: 512}
 		if err := errors.Join(g.CheckLimits(top, &hour), g.CheckQuota(peer.Standing{}, quota), g.CheckImages()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		for i, above := range []peer.Limits{{MemoryBytes: 4<<30 + 1}, {MilliCPU: 4001}, {PIDs: 301}, {TmpfsBytes: 1<<30 + 1}} {
+		for i, above := range []peer.Limits{{MemoryBytes: 4<<30 + 1}, {MilliCPU: 4001}, {PIDs: 301}, {TmpfsBytes: 1<<30 + 1}, {OpenFiles: 4097}} {
 			if g.CheckLimits(above, &hour) == nil {
 				t.Errorf("%s: ceiling %d is not there", name, i)
 			}
 		}
-		for i, above := range []peer.Usage{{Sandboxes: 3}, {MemoryBytes: 5<<30 + 1}, {MilliCPU: 5001}, {Execs: 10}} {
+		for i, above := range []peer.Usage{{Sandboxes: 3}, {MemoryBytes: 5<<30 + 1}, {MilliCPU: 5001}, {Execs: 10}, {PIDs: 513}} {
 			if g.CheckQuota(peer.Standing{}, above) == nil {
 				t.Errorf("%s: quota %d is not there", name, i)
 			}
@@ -69,15 +69,17 @@ func TestPeers(t *testing.T) {
 func TestNamesRefused(t *testing.T) {
 	noEnvironment(t)
 	for text, want := range map[string]string{
-		"peers: [{uids: [no-such-user]}]":                                        `peers[0]: no user "no-such-user" on this host`,
-		"peers: [{groups: [no-such-group]}]":                                     `peers[0]: no group "no-such-group" on this host`,
-		"peers: [{uids: [1]}, {uids: [nobody]}]":                                 "id 65534",
-		"peers: [{uids: [1], profiles: [debig]}]":                                `peers[0]: no profile "debig", did you mean "debug"?`,
-		"peers: [{uids: [1], limits: {memory: 64M}}]":                            `peers[0]: limits: profile "strict"`,
-		"peers: [{uids: [1], quota: {memory: 64M}}]":                             `peers[0]: quota: profile "strict"`,
-		"{profiles: {big: {pids: 2000}}, peers: [{uids: [1], profiles: [big]}]}": `limits: profile "big"`,
-		"{socket_group: no-such-group, peers: [{uids: [1]}]}":                    `socket_group: no group "no-such-group"`,
-		"pools: [{profile: buidl, size: 1}]":                                     `pools[0]: no profile "buidl"; there are compat, debug, strict`,
+		"peers: [{uids: [no-such-user]}]":                                                `peers[0]: no user "no-such-user" on this host`,
+		"peers: [{groups: [no-such-group]}]":                                             `peers[0]: no group "no-such-group" on this host`,
+		"peers: [{uids: [1]}, {uids: [nobody]}]":                                         "id 65534",
+		"peers: [{uids: [1], profiles: [debig]}]":                                        `peers[0]: no profile "debig", did you mean "debug"?`,
+		"peers: [{uids: [1], limits: {memory: 64M}}]":                                    `peers[0]: limits: profile "strict"`,
+		"peers: [{uids: [1], quota: {pids: 200}}]":                                       `peers[0]: quota: profile "strict"`,
+		"{profiles: {many: {open_files: 8192}}, peers: [{uids: [1], profiles: [many]}]}": `limits: profile "many"`,
+		"peers: [{uids: [1], quota: {memory: 64M}}]":                                     `peers[0]: quota: profile "strict"`,
+		"{profiles: {big: {pids: 2000}}, peers: [{uids: [1], profiles: [big]}]}":         `limits: profile "big"`,
+		"{socket_group: no-such-group, peers: [{uids: [1]}]}":                            `socket_group: no group "no-such-group"`,
+		"pools: [{profile: buidl, size: 1}]":                                             `pools[0]: no profile "buidl"; there are compat, debug, strict`,
 	} {
 		_, err := settings(t, "--config", writeConfig(t, text))
 		if sbxerr.Of(err) != sbxerr.DaemonConf || !strings.Contains(err.Error(), want) {

@@ -15,6 +15,7 @@ type Limits struct {
 	MilliCPU    int64 // 1000 is one CPU
 	PIDs        int64
 	TmpfsBytes  int64 // of each tmpfs
+	OpenFiles   int64 // of each process
 }
 
 // Usage is what several sandboxes have together, or may have.
@@ -24,6 +25,7 @@ type Usage struct {
 	MilliCPU    int64 // the sum of their limits
 	Execs       int64 // commands that run
 	ImageBytes  int64 // of images, as stored
+	PIDs        int64 // the sum of their limits of processes
 }
 
 // Standing is what there is at the time of a question. The caller must hold
@@ -44,17 +46,18 @@ const DefaultTTL = 24 * time.Hour
 // DefaultLimits are the ceilings of one sandbox of a listed peer whose rule
 // names none.
 func DefaultLimits() Limits {
-	return Limits{MemoryBytes: 2 << 30, MilliCPU: 2000, PIDs: 1024, TmpfsBytes: 256 << 20}
+	return Limits{MemoryBytes: 2 << 30, MilliCPU: 2000, PIDs: 1024, TmpfsBytes: 256 << 20, OpenFiles: 4096}
 }
 
 // DefaultQuota is what all sandboxes of one listed uid may have together where
 // its rule does not say.
 func DefaultQuota() Usage {
-	return Usage{Sandboxes: 16, MemoryBytes: 8 << 30, MilliCPU: 8000, Execs: 256, ImageBytes: 16 << 30}
+	return Usage{Sandboxes: 16, MemoryBytes: 8 << 30, MilliCPU: 8000, Execs: 256, ImageBytes: 16 << 30, PIDs: 4096}
 }
 
 // DefaultBudget is what the children of a sandbox with these limits may have
-// together: as much again as the sandbox itself.
+// together: as much again as the sandbox itself. Their processes are bounded by
+// their number: each child has no more than its parent.
 func DefaultBudget(l Limits) Usage {
 	return Usage{Sandboxes: 8, MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU, Execs: 64}
 }
@@ -69,6 +72,7 @@ func (g Grant) CheckLimits(l Limits, ttl *time.Duration) error {
 		above("cpus", l.MilliCPU, top.MilliCPU, cpus),
 		above("pids", l.PIDs, top.PIDs, plain),
 		above("tmpfs", l.TmpfsBytes, top.TmpfsBytes, bytes),
+		above("open files", l.OpenFiles, top.OpenFiles, plain),
 		g.aboveTTL(ttl))
 }
 
@@ -148,6 +152,7 @@ func exceeds(of string, now Usage, ended int64, asked, most Usage) error {
 		{"memory", now.MemoryBytes, 0, asked.MemoryBytes, most.MemoryBytes, bytes},
 		{"cpus", now.MilliCPU, 0, asked.MilliCPU, most.MilliCPU, cpus},
 		{"execs", now.Execs, 0, asked.Execs, most.Execs, plain},
+		{"pids", now.PIDs, 0, asked.PIDs, most.PIDs, plain},
 	} {
 		switch {
 		case f.asked < 0 || f.now < 0:

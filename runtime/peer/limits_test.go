@@ -16,7 +16,7 @@ func TestCheckLimits(t *testing.T) {
 		t.Errorf("the ceilings themselves: %v", err)
 	}
 	long := DefaultTTL + 1
-	above := Limits{MemoryBytes: 3 << 30, MilliCPU: 2500, PIDs: 1025, TmpfsBytes: 1<<28 + 1}
+	above := Limits{MemoryBytes: 3 << 30, MilliCPU: 2500, PIDs: 1025, TmpfsBytes: 1<<28 + 1, OpenFiles: 4097}
 	refused(t, "above", g.CheckLimits(above, &long), sbxerr.Peer, "memory 3072M is above the ceiling 2048M", "cpus 2.500 is above the ceiling 2.000",
 		"pids 1025", "tmpfs 268435457", "ttl 24h0m0.000000001s")
 	never := time.Duration(0)
@@ -33,14 +33,14 @@ func TestCheckLimits(t *testing.T) {
 		t.Errorf("the time to live that is asked: %v", ttl)
 	}
 	free := grant(t, p, User(0, 0, nil, 1))
-	if err := free.CheckLimits(Limits{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}, nil); err != nil || free.TTL(nil) != nil {
+	if err := free.CheckLimits(Limits{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}, nil); err != nil || free.TTL(nil) != nil {
 		t.Errorf("root: %v, %v", err, free.TTL(nil))
 	}
 }
 
 func TestCheckQuota(t *testing.T) {
 	p := policy(t, rule(func(r *Rule) {
-		r.Quota = Usage{Sandboxes: 2, MemoryBytes: 4 << 20, MilliCPU: 2000, Execs: 3, ImageBytes: 1}
+		r.Quota = Usage{Sandboxes: 2, MemoryBytes: 4 << 20, MilliCPU: 2000, Execs: 3, ImageBytes: 1, PIDs: 300}
 	}))
 	g := grant(t, p, User(1000, 1, nil, 1))
 	one := Usage{Sandboxes: 1, MemoryBytes: 2 << 20, MilliCPU: 1000}
@@ -54,6 +54,7 @@ func TestCheckQuota(t *testing.T) {
 		"memory":           {Usage{MemoryBytes: 3 << 20}, one, sbxerr.Busy, []string{"memory 2M", "3M of 4M"}},
 		"cpus":             {Usage{MilliCPU: 1500}, one, sbxerr.Busy, []string{"cpus 1.000"}},
 		"execs":            {Usage{Execs: 3}, Usage{Execs: 1}, sbxerr.Busy, []string{"execs 1"}},
+		"processes":        {Usage{PIDs: 200}, Usage{PIDs: 101}, sbxerr.Busy, []string{"pids 101", "200 of 300"}},
 		"never":            {Usage{}, Usage{MemoryBytes: 5 << 20}, sbxerr.Peer, []string{"memory 5M alone is above the quota of uid 1000, 4M"}},
 		"not asked for":    {Usage{Sandboxes: 9, MemoryBytes: 9 << 30}, Usage{Execs: 1}, "", nil},
 		"overflow":         {Usage{MemoryBytes: math.MaxInt64}, Usage{MemoryBytes: 1}, sbxerr.Busy, nil},
@@ -81,7 +82,7 @@ func TestCheckQuota(t *testing.T) {
 	if remedy := sbxerr.RemedyOf(err); strings.Contains(remedy, "caisson rm") {
 		t.Errorf("the remedy is %q", remedy)
 	}
-	big := Usage{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}
+	big := Usage{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}
 	if err := grant(t, p, User(0, 0, nil, 1)).CheckQuota(Standing{}, big); err != nil {
 		t.Errorf("root: %v", err)
 	}
@@ -89,7 +90,7 @@ func TestCheckQuota(t *testing.T) {
 
 // parent is a sandbox of uid 1000.
 func parent(change func(*Parent)) Parent {
-	p := Parent{ID: "p1", Owner: User(1000, 1, nil, 1), Profile: "build", Limits: Limits{1 << 30, 1000, 100, 1 << 20}}
+	p := Parent{ID: "p1", Owner: User(1000, 1, nil, 1), Profile: "build", Limits: Limits{1 << 30, 1000, 100, 1 << 20, 1024}}
 	p.Budget = DefaultBudget(p.Limits)
 	if change != nil {
 		change(&p)
@@ -108,11 +109,11 @@ func TestGrantNested(t *testing.T) {
 	if g.Parent() != "p1" || g.Owner().UID != 1000 || g.Caller().Sandbox != "p1" {
 		t.Errorf("grant %+v", g)
 	}
-	own := Limits{1 << 30, 1000, 100, 1 << 20}
+	own := Limits{1 << 30, 1000, 100, 1 << 20, 1024}
 	if err := g.CheckLimits(own, g.TTL(nil)); err != nil {
 		t.Error(err)
 	}
-	refused(t, "more than its own", g.CheckLimits(Limits{1<<30 + 1, 1000, 100, 1 << 20}, &left), sbxerr.Peer, "sandbox p1: memory")
+	refused(t, "more than its own", g.CheckLimits(Limits{1<<30 + 1, 1000, 100, 1 << 20, 1024}, &left), sbxerr.Peer, "sandbox p1: memory")
 	long := left + 1
 	refused(t, "longer than itself", g.CheckLimits(own, &long), sbxerr.Peer, "ttl")
 	for name, want := range map[string]bool{"strict": true, "build": true, "debug": false} {

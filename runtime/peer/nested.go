@@ -43,7 +43,9 @@ func (p Policy) GrantNested(c Caller, parent Parent) (Grant, error) {
 		MilliCPU:    min(r.Limits.MilliCPU, parent.Limits.MilliCPU),
 		PIDs:        min(r.Limits.PIDs, parent.Limits.PIDs),
 		TmpfsBytes:  min(r.Limits.TmpfsBytes, parent.Limits.TmpfsBytes),
+		OpenFiles:   min(r.Limits.OpenFiles, parent.Limits.OpenFiles),
 	}
+	parent.Budget.PIDs = endless // see DefaultBudget
 	if parent.Remaining != nil {
 		r.TTL = min(r.TTL, *parent.Remaining)
 	}

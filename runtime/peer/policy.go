@@ -77,8 +77,8 @@ func (r Rule) validate() error {
 		}
 	}
 	for _, n := range []int64{
-		r.Limits.MemoryBytes, r.Limits.MilliCPU, r.Limits.PIDs, r.Limits.TmpfsBytes, int64(r.TTL),
-		r.Quota.Sandboxes, r.Quota.MemoryBytes, r.Quota.MilliCPU, r.Quota.Execs, r.Quota.ImageBytes,
+		r.Limits.MemoryBytes, r.Limits.MilliCPU, r.Limits.PIDs, r.Limits.TmpfsBytes, r.Limits.OpenFiles, int64(r.TTL),
+		r.Quota.Sandboxes, r.Quota.MemoryBytes, r.Quota.MilliCPU, r.Quota.Execs, r.Quota.ImageBytes, r.Quota.PIDs,
 	} {
 		if n <= 0 {
 			errs = append(errs, fmt.Errorf("a limit or quota is %d: zero never means unlimited", n))
@@ -99,9 +99,9 @@ func (r Rule) is(c Caller) bool {
 // rootRule is that of root where none is written: everything.
 func rootRule() Rule {
 	return Rule{
-		Limits: Limits{endless, endless, endless, endless},
+		Limits: Limits{endless, endless, endless, endless, endless},
 		TTL:    endless,
-		Quota:  Usage{endless, endless, endless, endless, endless},
+		Quota:  Usage{endless, endless, endless, endless, endless, endless},
 		Images: true,
 	}
 }
