@@ -45,6 +45,8 @@ type ImageStore interface {
 	// Views lists the chain IDs that Layers keeps.
 	Views(ctx context.Context) ([]string, error)
 	ReleaseView(ctx context.Context, chainID string) error
+	// SweepImages removes what imports that were killed left.
+	SweepImages(ctx context.Context) error
 }
 
 // StoredImage is an image as its store knows it.

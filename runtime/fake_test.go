@@ -330,6 +330,8 @@ func (s *fakeImages) Layers(_ context.Context, img StoredImage) ([]string, error
 	return img.Layers, s.fail["layers"]
 }
 
+func (s *fakeImages) SweepImages(context.Context) error { return s.fail["sweep"] }
+
 func (s *fakeImages) Views(context.Context) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

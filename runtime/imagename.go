@@ -106,7 +106,7 @@ func (m *Manager) imageIn(ctx context.Context, scope imageScope, ref string) (St
 		keys = scope.keysOf(ref, list)
 	}
 	for _, key := range keys {
-		img, err := m.images.GetImage(ctx, key)
+		img, err := m.getImage(ctx, key)
 		if !errors.Is(err, sbxerr.ImageNotFound) {
 			return img, err
 		}

@@ -5,13 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"runtime/debug"
 	"slices"
 	"strings"
 
 	"github.com/opencontainers/image-spec/specs-go/v1"
 
-	"github.com/caisson-run/caisson/rootfs/base"
 	"github.com/caisson-run/caisson/rootfs/fromhost"
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/mount"
@@ -28,7 +26,7 @@ func (m *Manager) planner(ctx context.Context) planner {
 		image:      func(ref string) (StoredImage, error) { return m.image(ctx, ref) },
 		rootImage:  func(ref string) (StoredImage, error) { return m.imageIn(ctx, rootScope, ref) },
 		user: func(img StoredImage, name string) (user, error) {
-			layers, err := m.images.Layers(ctx, img)
+			layers, err := m.layers(ctx, img)
 			if err != nil {
 				return user{}, err
 			}
@@ -45,24 +43,6 @@ func (m *Manager) slots() []uint32 {
 		return nil
 	}
 	return mount.GroupSlotIDs()
-}
-
-// EnsureBase makes the embedded image current.
-func (m *Manager) EnsureBase(ctx context.Context) error {
-	want, err := base.Digest(ctx)
-	if err != nil {
-		return err
-	}
-	img, err := m.images.GetImage(ctx, base.Name)
-	if err == nil && img.Digest == want.String() {
-		return nil
-	}
-	if err != nil && !errors.Is(err, sbxerr.ImageNotFound) {
-		return err
-	}
-	defer giveBack()
-	_, err = base.Build(ctx, m.images)
-	return err
 }
 
 // ListImages returns the images that the caller may use, by name. Root sees all.
@@ -219,10 +199,6 @@ func (m *Manager) FromHost(ctx context.Context, r FromHostRequest, progress func
 	})
 	return m.imported(ctx, sink, result, err)
 }
-
-// giveBack ends an import, whose heap is many times the daemon's own: Go would keep
-// it.
-func giveBack() { debug.FreeOSMemory() }
 
 func (m *Manager) imported(ctx context.Context, sink *ownedSink, result image.Result, err error) (Imported, error) {
 	if err != nil {

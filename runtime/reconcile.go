@@ -46,7 +46,7 @@ func (m *Manager) cleanup(ctx context.Context, dryRun bool, matters func(Leftove
 			errs = append(errs, err)
 		}
 	}
-	return found, errors.Join(errs...)
+	return found, errors.Join(append(errs, m.images.SweepImages(ctx))...)
 }
 
 func (m *Manager) removeLeftover(ctx context.Context, l Leftover) error {

@@ -113,7 +113,7 @@ func (m *Manager) admitRoot(id string, base uint32) error {
 func (m *Manager) removeIDs(_ context.Context, id string) error { return m.blocks.Release(id) }
 
 func (m *Manager) createRootfs(ctx context.Context, s *sandbox) error {
-	layers, err := m.images.Layers(ctx, s.plan.image)
+	layers, err := m.layers(ctx, s.plan.image)
 	if err != nil {
 		return err
 	}

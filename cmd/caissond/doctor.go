@@ -44,7 +44,7 @@ func (h hostDoctor) checks(ctx context.Context) ([]runtime.Check, error) {
 		v, err := h.engine.Versions(ctx)
 		return v.Containerd, v.Runc, err
 	}
-	return doctor.Examine(ctx, patient), nil
+	return append(doctor.Examine(ctx, patient), h.imageChecks(ctx)...), nil
 }
 
 func (h hostDoctor) capabilities(context.Context) ([]runtime.Capability, error) {

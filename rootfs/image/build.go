@@ -18,12 +18,17 @@ import (
 
 // Build makes an image of one layer from the entries that write gives, which
 // pass the same Filter as imported ones. The same entries in the same order
-// make the same image, to the byte.
-func Build(ctx context.Context, o BuildOptions, sink Sink, write func(*Writer) error) (_ Result, err error) {
+// make the same image, to the byte. write is called again where the sink held a damaged
+// copy.
+func Build(ctx context.Context, o BuildOptions, sink Sink, write func(*Writer) error) (Result, error) {
 	config, configErr := cleanConfig(o.Config)
 	if err := errors.Join(CheckName(o.Name), o.checkKind(), o.Limits.Validate(), configErr); err != nil {
 		return Result{}, sbxerr.Wrap(sbxerr.Of(err), "image.build", err)
 	}
+	return again(func() (Result, error) { return o.store(ctx, config, sink, write) })
+}
+
+func (o BuildOptions) store(ctx context.Context, config ocispec.ImageConfig, sink Sink, write func(*Writer) error) (_ Result, err error) {
 	b := newBuilder(sink, o.Limits, orSilent(o.Progress))
 	defer func() { err = b.abandonAfter(ctx, err) }()
 	err = b.layer(ctx, func(w io.Writer) error {

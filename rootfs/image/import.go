@@ -2,8 +2,11 @@ package image
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -18,7 +21,7 @@ import (
 // for one past a limit, Config for a name, StateDir for the spool, APIBroken
 // for errors of r, Canceled and Deadline for the end of ctx, and the sink's
 // own.
-func Import(ctx context.Context, r io.Reader, o Options, sink Sink) (_ Result, err error) {
+func Import(ctx context.Context, r io.Reader, o Options, sink Sink) (Result, error) {
 	if err := o.Limits.Validate(); err != nil {
 		return Result{}, err
 	}
@@ -63,12 +66,28 @@ func Import(ctx context.Context, r io.Reader, o Options, sink Sink) (_ Result, e
 		return Result{}, err
 	}
 	progress(fmt.Sprintf("the archive is a %s of %d layers", src.kind, len(src.layers)))
-	b := newBuilder(sink, o.Limits, progress)
+	return again(func() (Result, error) {
+		return a.store(ctx, src, sink, progress, Result{Name: name, Kind: src.kind, Source: src.digest}, config)
+	})
+}
+
+// again calls store until no damaged copy of a blob is in the way.
+func again(store func() (Result, error)) (Result, error) {
+	for try := 0; ; try++ {
+		r, err := store()
+		if !errors.Is(err, ErrStoreAgain) || try > maxLayers+1 { // layers and two documents
+			return r, err
+		}
+	}
+}
+
+func (a *archive) store(ctx context.Context, src source, sink Sink, progress func(string), r Result, config v1.ImageConfig) (_ Result, err error) {
+	b := newBuilder(sink, a.limits, progress)
 	defer func() { err = b.abandonAfter(ctx, err) }()
 	if err := a.convert(ctx, src, b); err != nil {
 		return Result{}, err
 	}
-	return b.commit(ctx, Result{Name: name, Kind: src.kind, Source: src.digest}, config)
+	return b.commit(ctx, r, config)
 }
 
 // convert passes the layers of src through the filter of b.

@@ -27,6 +27,10 @@ type Sink interface {
 	Forget(ctx context.Context, blobs []ocispec.Descriptor) error
 }
 
+// ErrStoreAgain tells that a Sink held a damaged copy of a blob, which is gone now: the
+// same image is to be stored again.
+var ErrStoreAgain = errors.New("a damaged copy was removed")
+
 // The labels that come with an image's name. Values are ours and shorter than
 // 4096 bytes, containerd's limit for one label.
 const (

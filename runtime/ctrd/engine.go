@@ -8,6 +8,7 @@ import (
 	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/defaults"
 	"github.com/containerd/containerd/v2/pkg/dialer"
 	"github.com/containerd/containerd/v2/pkg/identifiers"
@@ -107,7 +108,9 @@ func (e *Engine) Open(ctx context.Context) error {
 	if f := CheckContainerd(version); f.Severity == Refused {
 		return sbxerr.New(sbxerr.EngineVersion, op, "use containerd %q at %q: %s", version, e.cfg.Address, f.Reason)
 	}
-	if err := e.callUnopened(ctx, op, "end old uploads of", e.cfg.Namespace, e.dropUploads); err != nil {
+	if err := e.callUnopened(ctx, op, "end old imports of", e.cfg.Namespace, func(ctx context.Context) error {
+		return e.dropLeases(ctx, func(leases.Lease) bool { return true })
+	}); err != nil {
 		return err
 	}
 	if err := e.callUnopened(ctx, op, "end orphans of", e.cfg.Namespace, e.adoptShims); err != nil {

@@ -246,7 +246,7 @@ func TestDamagedImage(t *testing.T) {
 		if err != nil || len(list) != 2 || list[0].Digest != bad.String() || list[0].ChainID != "" || list[1].ChainID == "" {
 			t.Errorf("%s: images: %+v, %v", step.what, list, err)
 		}
-		if _, err := e.GetImage(t.Context(), "bad"); !errors.Is(err, sbxerr.ImageContent) || !strings.Contains(sbxerr.RemedyOf(err), "again") {
+		if _, err := e.GetImage(t.Context(), "bad"); !errors.Is(err, sbxerr.ImageDamaged) || !strings.Contains(sbxerr.RemedyOf(err), "again") {
 			t.Errorf("%s: %v", step.what, err)
 		}
 	}

@@ -134,6 +134,7 @@ func (e *Engine) load(ctx context.Context, r images.Image) (runtime.StoredImage,
 			SizeBytes: docs.size,
 			CreatedAt: r.CreatedAt,
 			Source:    r.Labels[image.LabelKind],
+			Damaged:   reason(err),
 		},
 		ChainID: docs.chainID,
 		Config:  docs.config,
@@ -204,11 +205,8 @@ func (e *Engine) readJSON(ctx context.Context, desc ocispec.Descriptor, into any
 	if err != nil {
 		err = fmt.Errorf("read document %s: %w", desc.Digest, err)
 	}
-	if errdefs.IsNotFound(err) || errdefs.IsDataLoss(err) {
-		return sbxerr.WithRemedy(sbxerr.ImageContent, op, err, "the image is damaged: import it again")
-	}
 	if err != nil {
-		return err
+		return damaged(err)
 	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return sbxerr.New(sbxerr.ImageFormat, op, "parse document %s: %w", desc.Digest, err)

@@ -63,7 +63,7 @@ func (e *Engine) upload(ctx context.Context, mediaType string, write func(io.Wri
 	}()
 	desc, err := e.ingest(leases.WithLease(ctx, lease.ID), mediaType, lease.ID, write)
 	if errdefs.IsAlreadyExists(err) {
-		err = e.keep(ctx, lease, desc.Digest)
+		err = e.storedAlready(ctx, lease, desc.Digest)
 	}
 	if err != nil {
 		return desc, err
@@ -244,19 +244,6 @@ func (e *Engine) dropLease(ctx context.Context, id string, how ...leases.DeleteO
 		return nil
 	}
 	return err
-}
-
-// dropUploads ends every upload of earlier daemons of this namespace.
-func (e *Engine) dropUploads(ctx context.Context) error {
-	old, err := e.client.LeasesService().List(ctx, fmt.Sprintf("labels.%q==true", uploadLabel))
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, l := range old {
-		errs = append(errs, e.dropLease(ctx, l.ID))
-	}
-	return errors.Join(errs...)
 }
 
 // maxImageKey is an owner's number, a plus sign and a name.

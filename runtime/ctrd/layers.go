@@ -31,12 +31,12 @@ func (e *Engine) Layers(ctx context.Context, img runtime.StoredImage) ([]string,
 		return dirs, nil
 	}
 	var dirs []string
-	err := e.callUnbounded(ctx, "ctrd.layers", "find layers of image", img.Name, func(ctx context.Context) error {
-		mounts, err := e.view(ctx, img)
-		if err != nil {
+	err := e.callUnbounded(ctx, "ctrd.layers", "find layers of image", img.Name, func(ctx context.Context) (err error) {
+		dirs, err = e.viewDirs(ctx, img)
+		if err == nil && checkDirs(dirs) == nil && !emptyLayers(dirs) || err != nil && !lostParent(err) {
 			return err
 		}
-		if dirs, err = layerDirs(mounts); err != nil {
+		if dirs, err = e.unpackLost(ctx, img, dirs); err != nil {
 			return err
 		}
 		return checkDirs(dirs)
@@ -48,6 +48,14 @@ func (e *Engine) Layers(ctx context.Context, img runtime.StoredImage) ([]string,
 	defer e.mu.Unlock()
 	e.views[img.ChainID] = dirs
 	return slices.Clone(dirs), nil
+}
+
+func (e *Engine) viewDirs(ctx context.Context, img runtime.StoredImage) ([]string, error) {
+	mounts, err := e.view(ctx, img)
+	if err != nil {
+		return nil, err
+	}
+	return layerDirs(mounts)
 }
 
 // knownView returns the directories of a view that was made before, unless
@@ -93,7 +101,10 @@ func (e *Engine) unpackNamed(ctx context.Context, img runtime.StoredImage) error
 	if err != nil {
 		return err
 	}
-	return e.unpackImage(ctx, record)
+	if err := e.unpackImage(ctx, record); err != nil {
+		return e.whyUnpacked(ctx, img, err)
+	}
+	return nil
 }
 
 // layerDirs reads the layers' directories out of the mounts of a view: an overlay

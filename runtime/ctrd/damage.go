@@ -1,0 +1,202 @@
+package ctrd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/identity"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/caisson-run/caisson/rootfs/image"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// damaged places err under the code of an image whose stored copy is not whole. What
+// says nothing of the copy stays as it is.
+func damaged(err error) error {
+	if err == nil || sbxerr.Of(err) != sbxerr.Unknown {
+		return err
+	}
+	err = native(err)
+	if errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) || errdefs.IsDeadlineExceeded(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return sbxerr.Wrap(sbxerr.ImageDamaged, "ctrd.image", err)
+}
+
+// verifyBlob reads a stored blob and fails if it is not what its digest says.
+func (e *Engine) verifyBlob(ctx context.Context, d digest.Digest) error {
+	ra, err := e.client.ContentStore().ReaderAt(ctx, ocispec.Descriptor{Digest: d})
+	if err != nil {
+		return fmt.Errorf("read blob %s: %w", d, err)
+	}
+	defer ra.Close()
+	sum := d.Algorithm().Digester()
+	if _, err := io.CopyBuffer(sum.Hash(), struct{ io.Reader }{content.NewReader(ra)}, make([]byte, uploadChunk)); err != nil {
+		return fmt.Errorf("read blob %s: %w", d, err)
+	}
+	if sum.Digest() != d {
+		return fmt.Errorf("read blob %s: its digest is %s: %w", d, sum.Digest(), errdefs.ErrDataLoss)
+	}
+	return nil
+}
+
+// dropBlob removes a damaged blob from the store, file included, so that it can be
+// stored again. Images that refer to it stay as they are.
+func (e *Engine) dropBlob(ctx context.Context, d digest.Digest) error {
+	if err := e.client.ContentStore().Delete(ctx, d); err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	return e.collect(ctx)
+}
+
+// collect has the server remove at once what nothing refers to.
+func (e *Engine) collect(ctx context.Context) error {
+	lease, err := e.client.LeasesService().Create(ctx, leases.WithRandomID(), leases.WithExpiration(uploadExpiry))
+	if err != nil {
+		return err
+	}
+	return e.dropLease(ctx, lease.ID, leases.SynchronousDelete)
+}
+
+// storedAlready keeps a blob that the store had before. One that has rotted is dropped,
+// and is to be stored again.
+func (e *Engine) storedAlready(ctx context.Context, lease leases.Lease, d digest.Digest) error {
+	if err := e.keep(ctx, lease, d); err != nil {
+		return err
+	}
+	rotten := damaged(e.verifyBlob(ctx, d))
+	if !errors.Is(rotten, sbxerr.ImageDamaged) {
+		return rotten
+	}
+	if err := e.dropBlob(ctx, d); err != nil {
+		return errors.Join(rotten, err)
+	}
+	return sbxerr.New(sbxerr.ImageDamaged, "ctrd.blob", "%w: %v", image.ErrStoreAgain, rotten)
+}
+
+// whyUnpacked explains why an image cannot be unpacked: a blob is damaged, or err.
+func (e *Engine) whyUnpacked(ctx context.Context, img runtime.StoredImage, err error) error {
+	for _, l := range img.Layers {
+		d, parseErr := digest.Parse(l)
+		if parseErr != nil {
+			return err
+		}
+		if bad := damaged(e.verifyBlob(ctx, d)); errors.Is(bad, sbxerr.ImageDamaged) {
+			return bad
+		}
+	}
+	return err
+}
+
+// lostParent reports whether a view failed because a layer's directory is not there. The
+// server has no other word for it.
+func lostParent(err error) bool { return strings.Contains(err.Error(), "no such file or directory") }
+
+// unpackLost unpacks an image again, from the lowest layer on whose directory is not
+// there. The directories are those of its layers, the topmost first; they are unknown
+// where the topmost one is not there, and then one layer more is dropped each time.
+func (e *Engine) unpackLost(ctx context.Context, img runtime.StoredImage, dirs []string) ([]string, error) {
+	diffs := img.Config.RootFS.DiffIDs
+	keep := len(diffs) - 1
+	if len(dirs) == len(diffs) {
+		for keep = range diffs {
+			if emptyLayers(dirs) || checkDirs(dirs[len(dirs)-1-keep:len(dirs)-keep]) != nil {
+				break
+			}
+		}
+	}
+	for ; ; keep-- {
+		if err := e.dropSnapshots(ctx, identity.ChainID(diffs[:keep+1]).String()); err != nil {
+			return nil, err
+		}
+		dirs, err := e.viewDirs(ctx, img)
+		if err == nil || keep == 0 || !lostParent(err) {
+			return dirs, err
+		}
+	}
+}
+
+// dropSnapshots removes a snapshot and all that is built upon it.
+func (e *Engine) dropSnapshots(ctx context.Context, key string) error {
+	sn := e.client.SnapshotService(snapshotter)
+	var above []string
+	err := sn.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
+		if info.Parent == key {
+			above = append(above, info.Name)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range above {
+		if err := e.dropSnapshots(ctx, name); err != nil {
+			return err
+		}
+	}
+	if err := sn.Remove(ctx, key); err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("remove snapshot %q: %w", key, err)
+	}
+	return nil
+}
+
+// emptyLayers reports whether none of the directories holds anything: no image is so.
+func emptyLayers(dirs []string) bool {
+	for _, d := range dirs {
+		f, err := os.Open(filepath.Clean(d))
+		if err != nil {
+			return false
+		}
+		_, err = f.Readdirnames(1)
+		f.Close()
+		if !errors.Is(err, io.EOF) {
+			return false
+		}
+	}
+	return true
+}
+
+// SweepImages removes what imports that were killed left: leases of the namespace that
+// is the Engine's own, and all that nothing refers to without them.
+func (e *Engine) SweepImages(ctx context.Context) error {
+	return e.call(ctx, "ctrd.sweep", "end old imports of", e.cfg.Namespace, func(ctx context.Context) error {
+		e.unpack.Lock() // those of an import that is unpacked are not old
+		defer e.unpack.Unlock()
+		return e.dropLeases(ctx, func(l leases.Lease) bool { return l.Labels[uploadLabel] == "" })
+	})
+}
+
+// dropLeases ends the leases of which old says so, and collects what they kept.
+func (e *Engine) dropLeases(ctx context.Context, old func(leases.Lease) bool) error {
+	all, err := e.client.LeasesService().List(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, l := range all {
+		if old(l) {
+			errs = append(errs, e.dropLease(ctx, l.ID))
+		}
+	}
+	return errors.Join(append(errs, e.collect(ctx))...)
+}
+
+// reason is what an error says, for a list of images.
+func reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	return strings.TrimSpace(err.Error())
+}
