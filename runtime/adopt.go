@@ -134,6 +134,10 @@ func (m *Manager) adoptLive(ctx context.Context, s *sandbox, atOnce slots) error
 	if over := s.overBefore(); over != nil {
 		s.end(over)
 	}
+	if lost := checkLayers(s.kept().Layers); lost != nil { // before anybody can run something in it
+		m.log.Warn("end a sandbox of an earlier daemon", "sandbox", s.id, "reason", lost)
+		s.end(lost)
+	}
 	m.stopAgain(ctx, s)
 	s.rearm()
 	return nil

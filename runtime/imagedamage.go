@@ -18,6 +18,7 @@ func (m *Manager) EnsureBase(ctx context.Context) error {
 	if err := m.ensureBase(ctx); err != nil {
 		return err
 	}
+	m.hasBase.Store(true)
 	list, err := m.images.ListImages(ctx)
 	if err != nil {
 		return err
@@ -58,7 +59,8 @@ func (m *Manager) ensureBase(ctx context.Context) error {
 // getImage finds an image by its stored name.
 func (m *Manager) getImage(ctx context.Context, key string) (StoredImage, error) {
 	img, err := m.images.GetImage(ctx, key)
-	if key != base.Name || !errors.Is(err, sbxerr.ImageDamaged) {
+	early := errors.Is(err, sbxerr.ImageNotFound) && !m.hasBase.Load() // the daemon has just begun
+	if key != base.Name || !early && !errors.Is(err, sbxerr.ImageDamaged) {
 		return img, err
 	}
 	if err := m.ensureBase(ctx); err != nil {

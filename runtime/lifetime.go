@@ -31,7 +31,7 @@ var (
 // keeps reports whether a sandbox that ended for cause stays, with what its
 // commands wrote, until it is removed. One in a pool is nobody's to remove.
 func (r record) keeps(cause error) bool {
-	byItself := errors.Is(cause, errMainEnded) || errors.Is(cause, errInitLost) || errors.Is(cause, ErrStopped) || errors.Is(cause, errUncharged)
+	byItself := errors.Is(cause, errMainEnded) || errors.Is(cause, errInitLost) || errors.Is(cause, ErrStopped) || errors.Is(cause, errUncharged) || errors.Is(cause, errLayersLost)
 	return byItself && r.outlives()
 }
 
@@ -60,7 +60,7 @@ func (s *sandbox) endReason() Reason {
 		return ReasonExpired
 	case errors.Is(cause, errUncharged):
 		return ReasonKernelMemory
-	case cause == nil, errors.Is(cause, errInitLost), errors.Is(cause, errMainEnded):
+	case cause == nil, errors.Is(cause, errInitLost), errors.Is(cause, errMainEnded), errors.Is(cause, errLayersLost):
 		return ReasonLost
 	}
 	return ReasonCanceled

@@ -107,6 +107,7 @@ type Manager struct {
 	cleaning sync.Mutex
 	naming   sync.Mutex // held while an image takes a name
 	imports  *imports
+	hasBase  atomic.Bool // EnsureBase has succeeded once
 
 	usernsMu sync.Mutex
 	userns   map[idblock.Block]*mount.UserNS

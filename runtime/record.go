@@ -30,6 +30,7 @@ type record struct {
 	Image       string            `json:"image"`
 	ImageDigest string            `json:"image_digest"`
 	ChainID     string            `json:"chain_id"`
+	Layers      []layerMark       `json:"layers"` // the topmost first
 	Profile     string            `json:"profile"`
 	Network     netns.Mode        `json:"network"`
 	Asked       networkRequest    `json:"asked"`

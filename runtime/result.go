@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"syscall"
 
@@ -52,7 +53,7 @@ func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end endi
 	if r.Reason == ReasonLost || slices.Contains(byRuntime, r.Reason) {
 		r.Source = "runtime"
 	}
-	if cause := s.endCause(); r.Reason == ReasonKernelMemory && cause != nil {
+	if cause := s.endCause(); errors.Is(cause, errUncharged) && r.Reason == ReasonKernelMemory || errors.Is(cause, errLayersLost) {
 		r.Warnings = append(r.Warnings, cause.Error())
 	}
 	var cutOut, cutErr bool

@@ -117,6 +117,11 @@ func (m *Manager) createRootfs(ctx context.Context, s *sandbox) error {
 	if err != nil {
 		return err
 	}
+	marks, err := markLayers(layers)
+	if err != nil {
+		return err
+	}
+	s.update(func() { s.record.Layers = marks })
 	id := s.id
 	for _, dir := range []string{m.paths.private(id), m.paths.layers(id), m.paths.rootfs(id)} {
 		if err := makeDir(dir, 0o711); err != nil {

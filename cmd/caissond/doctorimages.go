@@ -6,12 +6,22 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/ctrd"
 	"github.com/caisson-run/caisson/runtime/doctor"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// imageChecks names the images whose stored copy is damaged.
+// imageChecks names the images whose stored copy is damaged, and what was set aside
+// because containerd could not use it.
 func (h hostDoctor) imageChecks(ctx context.Context) []runtime.Check {
+	checks := h.damagedImages(ctx)
+	for _, dir := range ctrd.SetAside(enginePaths(h.config)) {
+		checks = append(checks, runtime.Check{Name: "containerd", Status: doctor.Warn, Detail: "a broken directory was set aside: " + dir, Remedy: "import its images again, and remove it"})
+	}
+	return checks
+}
+
+func (h hostDoctor) damagedImages(ctx context.Context) []runtime.Check {
 	const name = "images"
 	list, err := h.engine.ListImages(ctx)
 	if err != nil {

@@ -69,6 +69,17 @@ func Supervise(ctx context.Context, cfg ServerConfig) (*Supervisor, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	s, err := supervise(ctx, cfg)
+	if err == nil || !blamesDatabase(err) {
+		return s, err
+	}
+	if err := setAside(cfg.Paths, cfg.Logger, err); err != nil {
+		return nil, err
+	}
+	return supervise(ctx, cfg)
+}
+
+func supervise(ctx context.Context, cfg ServerConfig) (*Supervisor, error) {
 	if err := prepare(ctx, cfg); err != nil {
 		return nil, err
 	}
@@ -118,6 +129,9 @@ func prepare(ctx context.Context, cfg ServerConfig) error {
 		return err
 	}
 	if err := endOldServer(ctx, cfg.Paths); err != nil {
+		return err
+	}
+	if err := setAsideBroken(cfg.Paths, cfg.Logger); err != nil {
 		return err
 	}
 	if err := writeLayout(cfg.Paths); err != nil {

@@ -3,6 +3,7 @@ package fault
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -127,5 +128,124 @@ func emptyDir(t *testing.T, dir string) {
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A live sandbox whose image's files are gone is ended, and its owner is told why. What
+// containerd cannot use any more is kept beside, and the daemon goes on with base.
+func TestLostLayers(t *testing.T) {
+	garble := func(t *testing.T, path string) {
+		if err := os.WriteFile(path, []byte(strings.Repeat("garbled ", 32<<10)), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	for name, tt := range map[string]struct {
+		damage         func(t *testing.T, d *harness.Daemon)
+		lives, isAside bool
+	}{
+		"nothing": {func(*testing.T, *harness.Daemon) {}, true, false},
+		"snapshots gone": {func(t *testing.T, d *harness.Daemon) {
+			_, snapshots := store(d)
+			emptyDir(t, snapshots)
+		}, false, false},
+		"layers emptied": {func(t *testing.T, d *harness.Daemon) {
+			_, snapshots := store(d)
+			layers, err := filepath.Glob(filepath.Join(snapshots, "*", "fs"))
+			if err != nil || len(layers) == 0 {
+				t.Fatal(layers, err)
+			}
+			for _, dir := range layers {
+				emptyDir(t, dir)
+			}
+		}, false, false},
+		"everything gone": {func(t *testing.T, d *harness.Daemon) { emptyDir(t, filepath.Join(d.Root, "containerd")) }, false, false},
+		"database garbled": {func(t *testing.T, d *harness.Daemon) {
+			garble(t, filepath.Join(d.Root, "containerd", "io.containerd.metadata.v1.bolt", "meta.db"))
+		}, true, true},
+		"pages garbled": {func(t *testing.T, d *harness.Daemon) {
+			path := filepath.Join(d.Root, "containerd", "io.containerd.metadata.v1.bolt", "meta.db")
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := 8 << 10; i < len(data); i++ {
+				data[i] = 'x'
+			}
+			if err := os.WriteFile(path, data, 0o600); err != nil {
+				t.Error(err)
+			}
+		}, true, true},
+		"database gone": {func(t *testing.T, d *harness.Daemon) {
+			if err := os.Remove(filepath.Join(d.Root, "containerd", "io.containerd.snapshotter.v1.overlayfs", "metadata.db")); err != nil {
+				t.Error(err)
+			}
+		}, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := harness.Start(t)
+			d.Run(t, "create", "--name", "box")
+			job := strings.TrimSpace(d.Run(t, "exec", "-d", "box", "--", "sleep", "1000").Stdout)
+			d.Kill(t)
+			tt.damage(t, d)
+			d.Launch(t)
+			d.Run(t, "run", "--", "true")
+			aside, err := filepath.Glob(filepath.Join(d.Root, "containerd.broken-*"))
+			if err != nil || len(aside) > 0 != tt.isAside {
+				t.Errorf("set aside %q, %v\n%s", aside, err, d.Log())
+			}
+			if r := d.Try("doctor"); tt.isAside && !strings.Contains(r.Stdout, aside[0]) {
+				t.Errorf("doctor does not name it:\n%s", r.Stdout)
+			}
+			if tt.lives {
+				return
+			}
+			f := d.Try("exec", "--json", "box", "--", "true")
+			if !strings.Contains(f.Stdout+f.Stderr, "files of the sandbox's image") {
+				t.Errorf("a command hears %s%s", f.Stdout, f.Stderr)
+			}
+			if r := d.Try("attach", "--json", "box", job); !strings.Contains(r.Stdout+r.Stderr, "files of the sandbox's image") {
+				t.Errorf("who waits for a command hears %s%s", r.Stdout, r.Stderr)
+			}
+			d.Run(t, "rm", "--force", "box")
+		})
+	}
+}
+
+// Imports that are killed while they are unpacked leave no blob and no layer.
+func TestKilledImports(t *testing.T) {
+	d := harness.Start(t)
+	d.Run(t, "run", "--", "true")
+	blobs, snapshots := store(d)
+	count := func() (n int) {
+		for _, dir := range []string{blobs, snapshots, filepath.Join(blobs, "..", "..", "ingest")} {
+			entries, err := os.ReadDir(dir)
+			if err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+			n += len(entries)
+		}
+		return n
+	}
+	dir, before := folder(t, "many"), count()
+	for i := range 6000 {
+		if err := os.WriteFile(filepath.Join(dir, "f"+strconv.Itoa(i)), []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	layers := func() int {
+		entries, _ := os.ReadDir(snapshots)
+		return len(entries)
+	}
+	for range 3 {
+		had := layers()
+		i := begin(t, d, "image", "import", "-o", "json", "--name", "many", dir)
+		await(t, "the unpacking", func() bool { return layers() > had })
+		d.Kill(t)
+		i.end(t)
+		d.Launch(t)
+		d.Run(t, "run", "--", "true")
+	}
+	if after := count(); after != before {
+		t.Errorf("%d blobs and layers, and %d before", after, before)
 	}
 }
