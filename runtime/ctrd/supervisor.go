@@ -69,17 +69,17 @@ func Supervise(ctx context.Context, cfg ServerConfig) (*Supervisor, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s, err := supervise(ctx, cfg)
+	s, err := superviseOnce(ctx, cfg)
 	if err == nil || !blamesDatabase(err) {
 		return s, err
 	}
 	if err := setAside(cfg.Paths, cfg.Logger, err); err != nil {
 		return nil, err
 	}
-	return supervise(ctx, cfg)
+	return superviseOnce(ctx, cfg)
 }
 
-func supervise(ctx context.Context, cfg ServerConfig) (*Supervisor, error) {
+func superviseOnce(ctx context.Context, cfg ServerConfig) (*Supervisor, error) {
 	if err := prepare(ctx, cfg); err != nil {
 		return nil, err
 	}
