@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -51,7 +52,7 @@ func setAsideBroken(p Paths, log *slog.Logger) error {
 // it. Mounts of what is in it stay as they are.
 func setAside(p Paths, log *slog.Logger, why error) error {
 	to := p.serverRoot() + setAsideMark + time.Now().UTC().Format("20060102T150405.000000")
-	if err := os.Rename(p.serverRoot(), to); err != nil {
+	if err := owndir.Rename(p.serverRoot(), filepath.Base(to)); err != nil {
 		return sbxerr.New(sbxerr.StateDir, "ctrd.set_aside", "set containerd's broken directory aside (%w): %w", why, err)
 	}
 	log.Error("containerd's directory is broken and set aside: its images are to be imported again", "reason", why, "kept", to)
