@@ -201,7 +201,7 @@ func TestLostLayers(t *testing.T) {
 			}
 			f := d.Try("exec", "--json", "box", "--", "true")
 			if !strings.Contains(f.Stdout+f.Stderr, "files of the sandbox's image") {
-				t.Errorf("a command hears %s%s", f.Stdout, f.Stderr)
+				t.Fatalf("a command hears %s%s", f.Stdout, f.Stderr)
 			}
 			if r := d.Try("attach", "--json", "box", job); !strings.Contains(r.Stdout+r.Stderr, "files of the sandbox's image") {
 				t.Errorf("who waits for a command hears %s%s", r.Stdout, r.Stderr)
