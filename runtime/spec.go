@@ -38,7 +38,7 @@ func (m *Manager) buildSpec(p *plan, block idblock.Block) (*specs.Spec, []string
 	}
 	rlimits, warnings := oci.ClampRlimits(oci.Rlimits(oci.RlimitValues{
 		OpenFiles:    uint64(p.limits.OpenFiles),
-		OpenFilesMax: uint64(max(p.limits.OpenFiles, hardOpenFiles)),
+		OpenFilesMax: uint64(p.limits.HardOpenFiles()),
 		PIDs:         uint64(p.limits.PIDs),
 	}), m.rlimit)
 	spec, err := oci.Build(oci.Config{

@@ -241,6 +241,9 @@ type Limits struct {
 	TmpfsBytes  int64
 }
 
+// HardOpenFiles is how many files each process may open, after it raised its own limit.
+func (l Limits) HardOpenFiles() int64 { return max(l.OpenFiles, hardOpenFiles) }
+
 // Detail is all that is known of one sandbox.
 type Detail struct {
 	Info

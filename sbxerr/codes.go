@@ -6,6 +6,7 @@ const (
 	Internal Code = "SBX-001" // an invariant of the runtime did not hold
 	Canceled Code = "SBX-002" // the caller went away or cancelled
 	Deadline Code = "SBX-003" // a step of the runtime took longer than it may
+	NoFiles  Code = "SBX-004" // the daemon, or the host, may open no more files
 
 	Config       Code = "SBX-101" // the request can never succeed as written
 	Limits       Code = "SBX-102" // a resource limit is absent or out of range
@@ -23,6 +24,7 @@ const (
 	Paused       Code = "SBX-114" // the sandbox is paused
 	ExecNotFound Code = "SBX-115" // the sandbox has no such command
 	Processes    Code = "SBX-116" // a limit of processes leaves no room for another
+	StatePath    Code = "SBX-117" // sandboxes cannot pass a directory above the daemon's state
 
 	ImageNotFound Code = "SBX-201" // no such image
 	ImageFormat   Code = "SBX-202" // the archive is not an image in a known form

@@ -40,12 +40,12 @@ func Wrap(code Code, op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &Error{Code: code, Op: op, Err: err}
+	return &Error{Code: shortage(code, err), Op: op, Err: err}
 }
 
 // New makes an error of code met by op, with a formatted cause. %w works.
 func New(code Code, op, format string, args ...any) error {
-	return &Error{Code: code, Op: op, Err: fmt.Errorf(format, args...)}
+	return Wrap(code, op, fmt.Errorf(format, args...))
 }
 
 // WithRemedy makes an error like Wrap that says what to do about this very
@@ -53,6 +53,9 @@ func New(code Code, op, format string, args ...any) error {
 func WithRemedy(code Code, op string, err error, remedy string) error {
 	if err == nil {
 		return nil
+	}
+	if shortage(code, err) != code {
+		return Wrap(code, op, err) // the remedy is for something else
 	}
 	return &Error{Code: code, Op: op, Err: err, Remedy: remedy}
 }
@@ -71,7 +74,7 @@ func Of(err error) Code {
 	if errors.As(err, &c) {
 		return c
 	}
-	return Unknown
+	return shortage(Unknown, err)
 }
 
 // RemedyOf returns what to do about err: the outermost specific remedy, else

@@ -9,6 +9,7 @@ var table = []Description{
 	{Internal, "an invariant of the runtime did not hold", ClassInternal, 500, false, "report it with the daemon's log"},
 	{Canceled, "the caller went away or cancelled", ClassTimeout, 499, true, "nothing: the operation was ended on request and what it had made was removed"},
 	{Deadline, "a step took longer than it may", ClassTimeout, 504, true, "retry; if it stays, look for I/O or CPU pressure on the host"},
+	{NoFiles, "no more files can be opened", ClassHost, 503, true, "retry when less runs; if it stays, raise the daemon's limit of open files (LimitNOFILE= of its unit, ulimit -n) or the host's (sysctl fs.file-max)"},
 
 	{Config, "the request can never succeed as written", ClassInput, 400, false, "change what the message names"},
 	{Limits, "a resource limit is absent or out of range", ClassInput, 400, false, "give a positive size such as 512M, a CPU count such as 1.5, or a count such as 256"},
@@ -26,6 +27,7 @@ var table = []Description{
 	{Paused, "the sandbox is paused", ClassSandbox, 409, true, "let it go on first: caisson resume NAME"},
 	{ExecNotFound, "the sandbox has no such command", ClassInput, 404, false, "caisson ps SANDBOX shows the commands there are"},
 	{Processes, "a limit of processes leaves no room for another", ClassPolicy, 429, true, "end what runs in the sandbox (caisson kill --all ends a command with all that it started), or make one with more --pids"},
+	{StatePath, "sandboxes cannot pass a directory above the daemon's state", ClassHost, 503, false, "let others pass it (chmod o+x DIR), or give another --state"},
 
 	{ImageNotFound, "no such image", ClassInput, 404, false, "caisson image ls shows what there is; caisson image import or from-host makes one"},
 	{ImageFormat, "the archive is not an image in a known form", ClassInput, 400, false, "give an OCI layout (tar or folder), a docker-archive (docker save), a root file system tar, or a folder"},

@@ -74,7 +74,17 @@ func refusedModes(c config.Config) map[netns.Mode]error {
 func patient(c config.Config) doctor.Host {
 	bridge, _ := bridgeConfig(c) // one that is refused is not started with
 	return doctor.Host{Root: c.Root, State: c.State, BinDir: c.BinDir, CgroupParent: c.Cgroup.Parent, External: c.Containerd.Address != "", Bridge: bridge,
-		MaxSandboxes: int(c.Sandboxes.Max)}
+		MaxSandboxes: int(c.Sandboxes.Max), Each: each(c)}
+}
+
+// each is the most that one sandbox may have which asks for nothing beside a profile.
+func each(c config.Config) runtime.Limits {
+	var most runtime.Limits
+	known, _ := profiles(c.Profiles) // which were checked with the configuration
+	for _, p := range known {
+		most.PIDs, most.OpenFiles = max(most.PIDs, p.Limits.PIDs), max(most.OpenFiles, p.Limits.HardOpenFiles())
+	}
+	return most
 }
 
 // preflight refuses to start where no sandbox could be made, before anything

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/containerd/containerd/v2/pkg/namespaces"
@@ -116,6 +117,8 @@ func codeOf(err error) sbxerr.Code {
 		return sbxerr.Exists
 	case strings.Contains(err.Error(), filterMemory):
 		return sbxerr.SeccompMemory
+	case strings.Contains(err.Error(), syscall.EMFILE.Error()), strings.Contains(err.Error(), syscall.ENFILE.Error()):
+		return sbxerr.NoFiles // met by containerd, a shim or runc
 	}
 	return sbxerr.Engine
 }

@@ -43,7 +43,8 @@ type Host struct {
 	Bridge netns.BridgeConfig // what the operator says of the network mode bridge
 	// IDBase and IDBlocks are the reserved range; 0 where none is yet.
 	IDBase, IDBlocks uint32
-	MaxSandboxes     int // sandboxes.max of the configuration
+	MaxSandboxes     int            // sandboxes.max of the configuration
+	Each             runtime.Limits // what one sandbox may have; OpenFiles is of each of its processes
 }
 
 // examination looks at one side of a host.
@@ -64,6 +65,8 @@ var examinations = []examination{
 	{name: "user namespaces", examine: examineUserNS},
 	{name: "host ids", examine: examineIDs},
 	{name: "file systems", examine: examineFiles},
+	{name: "state", examine: examineState},
+	{name: "counters", examine: examineCounters},
 	{name: "network namespaces", examine: examineNetwork},
 	{name: "iptables", examine: examineFilters, late: true}, // runs iptables: most of the time of all
 	{name: "network mode bridge", examine: examineBridge},

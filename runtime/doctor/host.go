@@ -231,16 +231,7 @@ const minFree = 1 << 30
 func examineFiles(_ context.Context, h Host) []runtime.Check {
 	dir := existing(h.Root)
 	found := append(examineFS("image files", dir), examineOutput(dir)...)
-	var st unix.Statfs_t
-	switch err := unix.Statfs(dir, &st); {
-	case err != nil:
-		found = append(found, problem("disk space", Unknown, sbxerr.StateDir, err)...)
-	case st.Bavail*uint64(st.Bsize) < minFree || st.Ffree == 0:
-		found = append(found, problem("disk space", Warn, sbxerr.StateDir, fmt.Errorf("%d MiB and %d inodes are free in %q", st.Bavail*uint64(st.Bsize)>>20, st.Ffree, dir))...)
-	default:
-		found = append(found, ok("disk space", fmt.Sprintf("%d MiB free in %s", st.Bavail*uint64(st.Bsize)>>20, dir))...)
-	}
-	return found
+	return append(found, examineSpace("disk space", dir, func(s space) error { return s.below(minFree, 1) })...)
 }
 
 // examineFS tries there what a root file system is made of.
