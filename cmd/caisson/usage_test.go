@@ -189,7 +189,7 @@ func TestSpecFlags(t *testing.T) {
 		{"run|--workspace|" + dir + ":ro|x", `Workspace:{Dir:` + dir + ` Mode:ro}`},
 		{"run|--workspace|" + odd + "|x", `Workspace:{Dir:` + odd + ` Mode:rw}`},
 		{"run|--workspace|" + odd + ":ro|x", `Workspace:{Dir:` + odd + ` Mode:ro}`},
-		{"run|--workspace|" + link + "|x", `Workspace:{Dir:` + odd + ` Mode:rw}`},
+		{"run|--workspace|" + link + "|x", `Workspace:{Dir:` + link + ` Mode:rw}`},
 		{"run|x", `MemoryBytes:- MilliCPU:- PIDs:- OpenFiles:- TmpfsBytes:- Timeout:- OutputLimit:- Workspace:-`},
 	}
 	for _, tt := range tests {

@@ -11,8 +11,9 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// workspace reads DIR[:MODE]. It resolves symbolic links here, with the rights
-// of whoever types the path: the daemon follows none.
+// workspace reads DIR[:MODE]. The path goes to the daemon as it was typed. A link that
+// is resolved here could be another one by the time the daemon opens the path, and the
+// daemon could not tell who made it.
 func (p *parser) workspace(text string) *caissonv1.Workspace {
 	if !p.flags.Changed("workspace") {
 		return nil
@@ -24,7 +25,7 @@ func (p *parser) workspace(text string) *caissonv1.Workspace {
 	}
 	dir, err = filepath.Abs(dir)
 	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir)
+		_, err = os.Stat(dir)
 	}
 	if err != nil {
 		p.refuse(sbxerr.WithRemedy(sbxerr.Workspace, "caisson.workspace", fmt.Errorf("--workspace %q: %w", text, err), "name an existing directory"))

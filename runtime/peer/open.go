@@ -74,20 +74,24 @@ func noAnswer(ctx context.Context) error {
 // openAs opens dir with the caller's rights.
 func (g Grant) openAs(dir string, write bool) (o opened) {
 	if g.asRoot() {
-		return openHere(dir, write)
+		return openHere(dir, 0, write)
 	}
 	onThrowawayThread(func() {
 		if err := become(g.caller); err != nil {
 			o = opened{err: err}
 			return
 		}
-		o = openHere(dir, write)
+		o = openHere(dir, g.caller.UID, write)
 	})
 	return o
 }
 
-// openHere opens dir with the rights of this thread.
-func openHere(dir string, write bool) opened {
+// openHere opens dir with the rights of this thread, under its real path.
+func openHere(dir string, uid uint32, write bool) opened {
+	dir, err := resolve(dir, uid)
+	if err != nil {
+		return opened{err: err}
+	}
 	how := unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,

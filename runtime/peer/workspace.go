@@ -35,7 +35,8 @@ type Directory struct {
 // Close releases the directory.
 func (d *Directory) Close() error { return d.File.Close() }
 
-// CheckWorkspace opens dir, an absolute path without a symbolic link, after it
+// CheckWorkspace opens dir, an absolute path whose symbolic links only root and the
+// caller can change, after it
 // asked the kernel whether the caller may read it and, where write is set,
 // write in it. The asking thread has the caller's user and groups and none of
 // root's rights over files, so every directory on the way counts too.
@@ -54,6 +55,9 @@ func (g Grant) CheckWorkspace(ctx context.Context, dir string, write bool) (*Dir
 		return nil, sbxerr.Wrap(workspaceCode(err), op, explain(g.caller, dir, write, err))
 	}
 	d := &Directory{File: o.file, UID: o.stat.Uid, GID: o.stat.Gid}
+	if err := g.NameWorkspace(d.File.Name()); err != nil { // where its links led
+		return nil, errors.Join(err, d.Close())
+	}
 	if g.asRoot() {
 		return d, nil
 	}
@@ -127,7 +131,7 @@ func explain(c Caller, dir string, write bool, err error) error {
 	case errors.Is(err, unix.ENOTDIR):
 		return fmt.Errorf("workspace %q is not a directory: %w", sbxerr.Clip(dir), err)
 	case errors.Is(err, unix.ELOOP):
-		return fmt.Errorf("workspace %q has a symbolic link in its path; give the real path: %w", sbxerr.Clip(dir), err)
+		return fmt.Errorf("workspace %q has a path that changes, or too many symbolic links; give the real path: %w", sbxerr.Clip(dir), err)
 	}
 	return fmt.Errorf("open workspace %q: %w", sbxerr.Clip(dir), err)
 }
