@@ -197,11 +197,14 @@ func (u *unpacker) makeFile(name string, i files.Info) error {
 		case done || kind != files.KindData || int64(len(body)) > left:
 			return errFilesProtocol
 		}
-		if err := writeFull(fd, body); err != nil {
+		if err := writeSparse(fd, body); err != nil {
 			return failedAt(i.Path, err)
 		}
 		left -= int64(len(body))
 		u.done.Bytes += int64(len(body))
+	}
+	if err := endSparse(fd); err != nil {
+		return failedAt(i.Path, err)
 	}
 	if err := syscall.Fchmod(fd, i.Mode&permissions); err != nil {
 		return failedAt(i.Path, err)

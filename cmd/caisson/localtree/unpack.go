@@ -149,7 +149,7 @@ func (u *unpacker) file(at string, h *tar.Header, content io.Reader) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	n, err := io.Copy(f, content)
+	n, err := copySparse(f, content)
 	u.counts.Bytes += n
 	if err != nil {
 		return err
