@@ -163,6 +163,9 @@ func sourceOf(mounts []mount, p string) (source, bool) {
 		return source{}, false
 	}
 	m := mounts[best]
+	if m.point == p { // as the kernel shows it: cleaning would change "/x//deleted", a directory that was deleted
+		return source{m.device, m.root}, true
+	}
 	return source{m.device, path.Join(m.root, strings.TrimPrefix(p, m.point))}, true
 }
 
