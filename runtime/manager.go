@@ -109,6 +109,8 @@ type Manager struct {
 	imports  *imports
 	hasBase  atomic.Bool // EnsureBase has succeeded once
 
+	quarantine quarantine
+
 	usernsMu sync.Mutex
 	userns   map[idblock.Block]*mount.UserNS
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/caisson-run/caisson/cgroups"
@@ -17,36 +16,46 @@ import (
 // does not keep. What is not this daemon's is never looked at: everything is
 // found by its place or its containerd namespace.
 func (m *Manager) Cleanup(ctx context.Context, dryRun bool) ([]Leftover, error) {
-	return m.cleanup(ctx, dryRun, func(Leftover) bool { return true })
-}
-
-// Settle is the Cleanup of a daemon that begins. What ended sandboxes still hold keeps
-// nobody from being served: that it cannot be removed is logged.
-func (m *Manager) Settle(ctx context.Context) ([]Leftover, error) {
-	return m.cleanup(ctx, false, func(l Leftover) bool { return l.Kind != kindRemains })
-}
-
-// cleanup fails where something is not removed that matters.
-func (m *Manager) cleanup(ctx context.Context, dryRun bool, matters func(Leftover) bool) ([]Leftover, error) {
-	defer m.Busy()()
 	if err := m.permit(ctx, peer.Grant.CheckAdmin); err != nil {
 		return nil, err
 	}
+	found, failed, err := m.cleanup(ctx, dryRun)
+	return found, errors.Join(err, failed)
+}
+
+// Settle is the Cleanup of a daemon that begins. What cannot be removed goes into
+// quarantine and keeps nobody from being served.
+func (m *Manager) Settle(ctx context.Context) ([]Leftover, error) {
+	found, _, err := m.cleanup(ctx, false)
+	return found, err
+}
+
+// cleanup tells apart what could not be removed and what could not be looked for.
+func (m *Manager) cleanup(ctx context.Context, dryRun bool) (found []Leftover, failed, err error) {
+	defer m.Busy()()
 	m.cleaning.Lock() // two at once would take each other's work for failures
 	defer m.cleaning.Unlock()
-	found, err := m.leftovers(ctx)
+	found, err = m.leftovers(ctx)
+	foreign, foreignErr := m.foreign()
+	err = errors.Join(err, foreignErr)
 	if dryRun {
-		return found, err
+		return append(found, foreign...), nil, err
 	}
-	errs := []error{err}
+	stays := map[Leftover]error{}
+	for _, l := range foreign {
+		stays[l] = nil
+	}
+	var errs []error
 	for i, l := range found {
-		err := m.removeLeftover(ctx, l)
-		found[i].Removed = err == nil
-		if matters(l) {
-			errs = append(errs, err)
+		if e := m.removeLeftover(ctx, l); e != nil {
+			stays[l] = e
+			errs = append(errs, e)
+			continue
 		}
+		found[i].Removed = true
 	}
-	return found, errors.Join(append(errs, m.images.SweepImages(ctx))...)
+	m.skip(stays)
+	return append(found, foreign...), errors.Join(errs...), errors.Join(err, m.images.SweepImages(ctx))
 }
 
 func (m *Manager) removeLeftover(ctx context.Context, l Leftover) error {
@@ -159,7 +168,9 @@ func dirNames(dir string) ([]string, error) {
 	}
 	names := []string{}
 	for _, e := range entries {
-		names = append(names, filepath.Base(e.Name()))
+		if ownDir(e) { // see foreign
+			names = append(names, e.Name())
+		}
 	}
 	return names, nil
 }

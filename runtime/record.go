@@ -99,6 +99,10 @@ type execRecord struct {
 	Result      *Result       `json:"result"`           // nil until it ended
 }
 
+// maxRecord bounds a record that is read, in bytes. One with the longest arguments,
+// environment and policy is far smaller.
+const maxRecord = 16 << 20
+
 // writeRecord replaces the record at path in one step.
 func writeRecord(path string, r any) error {
 	const op = "runtime.record"
@@ -134,7 +138,7 @@ func readRecord(path, boot string) (record, error) {
 }
 
 func readJSON(path string, v any) error {
-	data, err := os.ReadFile(path)
+	data, err := owndir.ReadFile(path, maxRecord)
 	if err == nil {
 		err = json.Unmarshal(data, v)
 	}

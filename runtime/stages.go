@@ -243,6 +243,9 @@ func (m *Manager) removeCgroup(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	if err := m.killStray(ctx, group); err != nil {
+		return err
+	}
 	return group.Remove(ctx)
 }
 

@@ -50,7 +50,8 @@ func (m *Manager) Doctor(ctx context.Context) ([]Check, error) {
 	if err := m.permit(ctx, peer.Grant.CheckAdmin); err != nil {
 		return nil, err
 	}
-	return m.opts.Doctor(ctx)
+	checks, err := m.opts.Doctor(ctx)
+	return append(checks, m.quarantine.checks()...), err
 }
 
 // Capabilities says how each field of a request is honoured on this host.

@@ -270,7 +270,7 @@ type PostureCheck struct {
 
 // Leftover is something of this daemon's that no live sandbox owns.
 type Leftover struct {
-	Kind    string // "remains" of a sandbox that ended, "sandbox", "container", "cgroup", "output", "snapshot"
+	Kind    string // "remains" of a sandbox that ended, "sandbox", "container", "cgroup", "output", "snapshot", or "foreign"
 	ID      string
 	Reason  string
 	Removed bool

@@ -3,6 +3,7 @@ package ctrd
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -142,12 +143,36 @@ func (e *Engine) runcDelete(ctx context.Context, id string) error {
 	if _, err := os.Lstat(filepath.Join(root, id)); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
+	if dropped, err := e.dropGarbled(id); err != nil || dropped {
+		return err
+	}
 	cmd := exec.CommandContext(ctx, e.cfg.Runc, "--root", root, "delete", "--force", id)
 	cmd.Env = []string{}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("run runc delete: %w: %.500q", err, out)
 	}
 	return nil
+}
+
+// maxRuncState bounds what is read of runc's state, in bytes. It is a few KiB.
+const maxRuncState = 16 << 20
+
+// dropGarbled removes runc's state of id where runc cannot read it, and says whether it
+// did. Nothing else is known from that state: the sandbox's cgroup and its directories
+// derive from the ID. Without a state file runc removes the directory by itself.
+func (e *Engine) dropGarbled(id string) (dropped bool, err error) {
+	dir := filepath.Join(e.cfg.RuncRoot, e.cfg.Namespace, id)
+	data, err := owndir.ReadFile(filepath.Join(dir, "state.json"), maxRuncState)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	var state struct {
+		ID string `json:"id"`
+	}
+	if err == nil && json.Unmarshal(data, &state) == nil && state.ID == id {
+		return false, nil
+	}
+	return true, owndir.RemoveTree(dir)
 }
 
 // runcWorks says whether a runc is at work on id.

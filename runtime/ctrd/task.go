@@ -229,6 +229,13 @@ func (e *Engine) Delete(ctx context.Context, id string) error {
 
 func (e *Engine) deleteOnce(ctx context.Context, id string) error {
 	err := e.deleteTask(ctx, id)
+	if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsUnavailable(err) {
+		if dropped, dropErr := e.dropGarbled(id); dropErr != nil {
+			return errors.Join(err, dropErr)
+		} else if dropped {
+			err = e.deleteTask(ctx, id)
+		}
+	}
 	lost := errdefs.IsNotFound(err)
 	if err != nil && !lost {
 		return err

@@ -8,7 +8,6 @@ package idblock
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -126,9 +125,9 @@ func (a *Allocator) claims() (map[uint32]string, error) {
 	}
 	claims := map[uint32]string{}
 	for _, e := range entries {
-		n, err := strconv.ParseUint(e.Name(), 10, 32)
-		if err != nil {
-			return nil, fmt.Errorf("%q in %q is no claim of a block", e.Name(), a.dir)
+		n, ours := claimed(e)
+		if !ours { // see Foreign
+			continue
 		}
 		owner, err := os.Readlink(filepath.Join(a.dir, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) { // released meanwhile
@@ -137,7 +136,29 @@ func (a *Allocator) claims() (map[uint32]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		claims[uint32(n)] = owner
+		claims[n] = owner
 	}
 	return claims, nil
+}
+
+// Foreign lists what is among the claims and is none. Nobody holds a block by it.
+func (a *Allocator) Foreign() ([]string, error) {
+	entries, err := os.ReadDir(a.dir)
+	if err != nil {
+		return nil, sbxerr.Wrap(sbxerr.StateDir, "idblock.foreign", err)
+	}
+	var found []string
+	for _, e := range entries {
+		if _, ours := claimed(e); !ours {
+			found = append(found, filepath.Join(a.dir, e.Name()))
+		}
+	}
+	return found, nil
+}
+
+// claimed is the number of the block that an entry claims.
+func claimed(e fs.DirEntry) (n uint32, ours bool) {
+	number, err := strconv.ParseUint(e.Name(), 10, 32)
+	canonical := err == nil && strconv.FormatUint(number, 10) == e.Name()
+	return uint32(number), canonical && e.Type() == fs.ModeSymlink
 }

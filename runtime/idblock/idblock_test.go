@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -81,17 +84,55 @@ func TestClaimsAreExclusive(t *testing.T) {
 	}
 }
 
-func TestReleaseRefusesForeignFiles(t *testing.T) {
+// A foreign file is no claim and hinders none; the allocator tells of it.
+func TestForeignFiles(t *testing.T) {
 	dir := t.TempDir()
-	a, err := NewAllocator(dir, Range{Base: 1 << 20, Blocks: 1})
+	a, err := NewAllocator(dir, Range{Base: 1 << 20, Blocks: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "x"), nil, 0o600); err != nil {
+	foreign := []string{filepath.Join(dir, "0"), filepath.Join(dir, "01"), filepath.Join(dir, "x")}
+	for _, path := range foreign {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b, err := a.Claim("a"); err != nil || a.Number(b) != 1 {
+		t.Errorf("Claim = %v, %v", b, err)
+	}
+	if held, err := a.Held("a"); err != nil || len(held) != 1 {
+		t.Errorf("Held = %v, %v", held, err)
+	}
+	if err := a.Release("a"); err != nil {
+		t.Errorf("Release = %v", err)
+	}
+	if claimed, err := anyIn(dir); err != nil || claimed {
+		t.Errorf("after the release: claimed %v, %v", claimed, err)
+	}
+	if found, err := a.Foreign(); err != nil || !slices.Equal(found, foreign) {
+		t.Errorf("Foreign = %q, %v", found, err)
+	}
+}
+
+// What is no reservation in the registry keeps no daemon from starting, and one that
+// nobody can lock is not handed out.
+func TestReserveBesideForeignFiles(t *testing.T) {
+	registry := t.TempDir()
+	first := Range{Base: firstID, Blocks: 4}
+	for _, name := range []string{"ids-x", "ids-1-2x"} {
+		if err := os.WriteFile(filepath.Join(registry, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mkfifo(filepath.Join(registry, first.name()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Release("a"); !errors.Is(err, sbxerr.StateDir) {
-		t.Errorf("Release = %v", err)
+	r, err := Reserve(registry, t.TempDir(), 0, 4)
+	if err != nil || overlap(r.Range, first) {
+		t.Fatalf("Reserve = %+v, %v", r, err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

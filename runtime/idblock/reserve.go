@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -99,13 +100,13 @@ func writeClaims(file *os.File, claims string) error {
 	return err
 }
 
-// anyIn reports whether dir holds anything. An absent one does not.
+// anyIn reports whether dir holds any claim. An absent one does not.
 func anyIn(dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	return len(entries) > 0, err
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { _, ours := claimed(e); return ours }), err
 }
 
 // choose returns want, or the first free range of its size where its base is
@@ -155,8 +156,12 @@ func heldRanges(registry, claims string) (held []Range, own Range, err error) {
 	}
 	for _, name := range names {
 		var r Range
-		if _, err := fmt.Sscanf(filepath.Base(name), "ids-%d-%d", &r.Base, &r.Blocks); err != nil {
-			return nil, Range{}, fmt.Errorf("%q is no reservation of ids", name)
+		if _, err := fmt.Sscanf(filepath.Base(name), "ids-%d-%d", &r.Base, &r.Blocks); err != nil || r.name() != filepath.Base(name) {
+			continue // somebody else's: it keeps no daemon from starting
+		}
+		if st, err := os.Lstat(name); err != nil || !st.Mode().IsRegular() { // nobody can lock it
+			held = append(held, r)
+			continue
 		}
 		by, err := holder(name)
 		switch {

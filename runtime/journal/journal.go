@@ -27,6 +27,9 @@ import (
 // values, before the file is written anew.
 const slack = 256
 
+// maxSize bounds a journal that is read, in bytes: more is not ours.
+const maxSize = 1 << 30
+
 // Journal is one file. It is safe for concurrent use. There is one for a path.
 type Journal[V any] struct {
 	path string
@@ -76,7 +79,7 @@ func (j *Journal[V]) Load() (map[uint32]V, error) {
 }
 
 func (j *Journal[V]) load() (map[uint32]V, error) {
-	data, err := os.ReadFile(j.path)
+	data, err := owndir.ReadFile(j.path, maxSize)
 	if err != nil {
 		return nil, err
 	}

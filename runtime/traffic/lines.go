@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"iter"
 	"os"
+
+	"github.com/caisson-run/caisson/owndir"
 )
 
 // appendLines adds text to the file at path. A sandbox that is being removed has
@@ -43,7 +45,7 @@ func appendWhole(f *os.File, text []byte) error {
 // ends; a file that is absent has none. The error is the last of them.
 func lines(path string, from int64) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		f, err := os.Open(path)
+		f, err := owndir.Open(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return
 		}

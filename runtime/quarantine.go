@@ -1,0 +1,96 @@
+package runtime
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Quarantined is something that the daemon cannot remove, or did not make. It is
+// skipped, so that all others are served.
+type Quarantined struct{ What, Path, Why string }
+
+// quarantine is what the last cleanup had to skip. Each cleanup tries all of it again.
+type quarantine struct {
+	mu   sync.Mutex
+	list []Quarantined
+}
+
+func (q *quarantine) set(list []Quarantined) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.list = list
+}
+
+// checks tells the doctor's reader of each thing that is skipped.
+func (q *quarantine) checks() (found []Check) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, e := range q.list {
+		found = append(found, Check{
+			Name: "quarantine", Status: "warn", Detail: fmt.Sprintf("%s at %s: %s", e.What, e.Path, e.Why),
+			Code: string(sbxerr.Quarantined), Remedy: sbxerr.RemedyOf(sbxerr.New(sbxerr.Quarantined, "", "")),
+		})
+	}
+	return found
+}
+
+// kindForeign is what lies among the daemon's own and was not made by it. It is never
+// removed: it may be somebody's.
+const kindForeign = "foreign"
+
+// skip puts leftovers that stay into quarantine, each with the reason of its failure.
+func (m *Manager) skip(stays map[Leftover]error) {
+	var list []Quarantined
+	for l, err := range stays {
+		e := Quarantined{What: l.Kind + " " + l.ID, Path: m.placeOf(l), Why: l.Reason}
+		if err != nil {
+			e.Why = err.Error()
+		}
+		list = append(list, e)
+		m.log.Warn("skip what cannot be removed", "code", sbxerr.Quarantined, "what", e.What, "path", e.Path, "reason", e.Why)
+	}
+	m.quarantine.set(list)
+}
+
+func (m *Manager) placeOf(l Leftover) string {
+	switch l.Kind {
+	case kindForeign:
+		return l.ID
+	case "output":
+		return m.paths.output(l.ID)
+	case "cgroup":
+		return m.cgroupPath(l.ID)
+	}
+	return m.paths.sandbox(l.ID)
+}
+
+// foreign lists what is in the directories of the daemon and is not its own.
+func (m *Manager) foreign() (found []Leftover, err error) {
+	paths, err := m.blocks.Foreign()
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{m.paths.sandboxes(), m.paths.outputs()} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return nil, sbxerr.Wrap(sbxerr.StateDir, "runtime.list", err)
+		}
+		for _, e := range entries {
+			if !ownDir(e) {
+				paths = append(paths, filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+	for _, path := range paths {
+		found = append(found, Leftover{Kind: kindForeign, ID: path, Reason: "the daemon did not make it: look at it and remove it by hand"})
+	}
+	return found, nil
+}
+
+// ownDir reports whether an entry can be the directory of a sandbox.
+func ownDir(e fs.DirEntry) bool { return e.IsDir() && idForm.MatchString(e.Name()) }

@@ -1,0 +1,53 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// killStray ends the processes in the group of a sandbox that is to be removed. PID 1 and
+// all that it started have ended by then, unless a record or the engine's state is lost.
+// Daemons may share the group above: only processes with host ids of this daemon, which
+// no other daemon hands out, are a sandbox's of its own.
+func (m *Manager) killStray(ctx context.Context, group *cgroups.Group) error {
+	pids, err := group.Procs()
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		uid, err := uidOf(pid)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) { // it has ended
+			continue
+		}
+		if err != nil {
+			return sbxerr.Wrap(sbxerr.Cgroup, "runtime.stray", err)
+		}
+		if !m.opts.IDs.Holds(uid) {
+			return sbxerr.New(sbxerr.Cgroup, "runtime.stray", "process %d in cgroup %q runs as uid %d, which is no sandbox's of this daemon: it is left alone", pid, group.Path(), uid)
+		}
+	}
+	return group.Kill(ctx)
+}
+
+// uidOf is the real user id of a process, on the host.
+func uidOf(pid int) (uid uint32, err error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, ids, found := strings.Cut(string(status), "\nUid:\t")
+	if !found {
+		return 0, fmt.Errorf("no uid of process %d in its status", pid)
+	}
+	_, err = fmt.Sscan(ids, &uid)
+	return uid, err
+}
