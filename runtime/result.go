@@ -64,6 +64,7 @@ func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end endi
 		name  string
 		store *output.Store
 	}{{"stdout", e.stdout}, {"stderr", e.stderr}} {
+		r.LostBytes += stream.store.LostBytes()
 		if err := stream.store.Lost(); err != nil {
 			r.Warnings = append(r.Warnings, "output of "+stream.name+" was not kept: "+err.Error())
 		}

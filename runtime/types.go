@@ -177,7 +177,8 @@ type Result struct {
 	StdoutBytes  int64         `json:"stdout_bytes"` // true totals, also past the limit
 	StderrBytes  int64         `json:"stderr_bytes"`
 	Truncated    bool          `json:"truncated"`
-	Duration     time.Duration `json:"duration"` // from the command's start to its end
+	LostBytes    int64         `json:"lost_bytes,omitempty"` // of output that the disk did not take
+	Duration     time.Duration `json:"duration"`             // from the command's start to its end
 	// CPU is user and system time: all of it where the sandbox is for this command alone, or
 	// the command has limits of its own; else that of the command and the processes that it waited for.
 	CPU              time.Duration `json:"cpu"`

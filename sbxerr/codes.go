@@ -72,6 +72,7 @@ const (
 	CommandAbsent Code = "SBX-608" // the command was not found
 	StateDir      Code = "SBX-609" // the daemon's own files cannot be read or written
 	Quarantined   Code = "SBX-610" // something in the daemon's directories is skipped
+	OutputLost    Code = "SBX-611" // output of the command was lost before its caller had it
 
 	EgressDenied   Code = "SBX-701" // no rule of the sandbox allows the destination
 	EgressAddress  Code = "SBX-702" // the name leads to an address that is not public

@@ -76,6 +76,7 @@ var table = []Description{
 	{CommandAbsent, "the command was not found", ClassInput, 404, false, "check the name and the PATH inside the image"},
 	{StateDir, "the daemon's own files cannot be read or written", ClassHost, 500, false, "check space, inodes and rights of the daemon's root and state directories"},
 	{Quarantined, "something in the daemon's directories cannot be removed, or is not its own, and is skipped", ClassHost, 500, false, "look at what the message names, remove what holds it, and run caisson cleanup"},
+	{OutputLost, "output of the command was lost before its caller had it", ClassHost, 500, false, "make room on the daemon's root, then run the command again; or write its output to a file in the sandbox"},
 
 	{EgressDenied, "no rule allows the destination", ClassPolicy, 403, false, "add the rule that the message names"},
 	{EgressAddress, "the name leads to an address that is not public", ClassPolicy, 403, false, "if the host is meant to be internal, add private to its rule: HOST:PORT,private"},

@@ -34,7 +34,7 @@ func resultOf(r *runtime.Result) *caissonv1.Result {
 	return &caissonv1.Result{
 		SandboxId: r.SandboxID, ExitCode: int32(r.ExitCode), Signal: int32(r.Signal),
 		TimedOut: r.TimedOut, OomKilled: r.OOMKilled, PidsLimitHit: r.PIDsLimitHit,
-		StdoutBytes: r.StdoutBytes, StderrBytes: r.StderrBytes, Truncated: r.Truncated,
+		StdoutBytes: r.StdoutBytes, StderrBytes: r.StderrBytes, Truncated: r.Truncated, LostBytes: r.LostBytes,
 		Duration: durationpb.New(r.Duration), Cpu: durationpb.New(r.CPU),
 		PeakMemoryBytes: counted(r.PeakMemoryBytes), MaxRssBytes: r.MaxRSSBytes, CpuThrottledPeriods: r.ThrottledPeriods,
 		Network: r.Network, Source: r.Source, Reason: string(r.Reason),

@@ -3,12 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os/signal"
 	"sync/atomic"
 	"syscall"
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // task is a command in the foreground: of run, exec or attach.
@@ -76,5 +78,16 @@ func (a *app) foreground(ctx context.Context, t task) error {
 	if err := out.end(result); err != nil {
 		return err
 	}
+	if result.LostBytes > 0 {
+		return a.lost(result)
+	}
 	return exitStatus(result.ExitCode)
+}
+
+// lost tells, in every form of output, that the caller does not have all that the command
+// wrote: its exit code alone would say that all is well.
+func (a *app) lost(r *caissonv1.Result) error {
+	err := sbxerr.New(sbxerr.OutputLost, "caisson.output", "%d bytes of the command's output were lost: the daemon's disk did not take them; the command exited with %d", r.LostBytes, r.ExitCode)
+	fmt.Fprintf(a.stderr, "caisson: %v\n  remedy: %s\n", api.Explain(err), sbxerr.RemedyOf(err))
+	return exitStatus(exitRuntime)
 }

@@ -44,6 +44,7 @@ type resultView struct {
 	StdoutBytes         int64       `json:"stdout_bytes"`
 	StderrBytes         int64       `json:"stderr_bytes"`
 	Truncated           bool        `json:"truncated"`
+	LostBytes           int64       `json:"lost_bytes,omitempty"`
 	DurationMS          float64     `json:"duration_ms"`
 	CPUMS               float64     `json:"cpu_ms"`
 	MaxRSSBytes         int64       `json:"max_rss_bytes"`
@@ -71,7 +72,7 @@ func resultViewOf(r *caissonv1.Result) *resultView {
 	return &resultView{
 		Source: r.Source, ExitCode: r.ExitCode, Signal: r.Signal,
 		TimedOut: r.TimedOut, OOMKilled: r.OomKilled, PIDsLimitHit: r.PidsLimitHit, Reason: r.Reason,
-		StdoutBytes: r.StdoutBytes, StderrBytes: r.StderrBytes, Truncated: r.Truncated,
+		StdoutBytes: r.StdoutBytes, StderrBytes: r.StderrBytes, Truncated: r.Truncated, LostBytes: r.LostBytes,
 		DurationMS: milliseconds(r.Duration), CPUMS: milliseconds(r.Cpu),
 		MaxRSSBytes: r.MaxRssBytes, PeakMemoryBytes: r.PeakMemoryBytes, CPUThrottledPeriods: r.CpuThrottledPeriods,
 		Network: r.Network, Egress: egressViewOf(r.Egress), SandboxID: r.SandboxId,

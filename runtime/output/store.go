@@ -231,6 +231,17 @@ func (s *Store) Lost() error {
 	return s.lost
 }
 
+// LostBytes returns how many bytes the disk did not take. What a bound left out, or made
+// room for others, is not among them.
+func (s *Store) LostBytes() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost == nil || errors.Is(s.lost, errFull) || errors.Is(s.lost, errDropped) {
+		return 0
+	}
+	return s.total - s.kept
+}
+
 // change changes what mu guards, and wakes everyone who waits for a change.
 func (s *Store) change(f func()) {
 	s.mu.Lock()

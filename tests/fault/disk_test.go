@@ -192,7 +192,8 @@ func TestFullOutput(t *testing.T) {
 	write := []string{"exec", "--json", "--output-limit", "8M", "box", "--", "sh", "-c", fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x; exit 3", written)}
 	grow := d.shrink(t, "root", left, much)
 	var r harness.RunResult
-	d.Try(write...).JSON(t, &r)
+	full := d.Try(write...)
+	full.JSON(t, &r)
 	kept := strings.Count(r.Stdout, "x")
 	if r.ExitCode != 3 || r.StdoutBytes != written || !r.Truncated || kept == 0 || kept > left {
 		t.Errorf("exit code %d, %d bytes, truncated %v, %d kept; want 3, %d, true and %d at most", r.ExitCode, r.StdoutBytes, r.Truncated, kept, written, left)
@@ -200,7 +201,14 @@ func TestFullOutput(t *testing.T) {
 	if mark := fmt.Sprintf("[caisson: %d bytes left out]", written-kept); !strings.Contains(r.Stdout, mark) {
 		t.Errorf("no %q in what was kept", mark)
 	}
+	if want := fmt.Sprintf("%d bytes of the command's output were lost", written-kept); full.Code != 125 || !strings.Contains(full.Stderr, want) || !strings.Contains(full.Stderr, "SBX-611") {
+		t.Errorf("the caller heard %d and %q, want 125, SBX-611 and %q", full.Code, full.Stderr, want)
+	}
+	if r := d.Try("exec", "box", "--", "sh", "-c", "head -c 4194304 /dev/zero | tr '\\0' x"); r.Code != 125 || !strings.Contains(r.Stderr, "SBX-611") {
+		t.Errorf("a caller without --json: %d, %q", r.Code, r.Stderr)
+	}
 	grow()
+	r = harness.RunResult{}
 	d.Try(write...).JSON(t, &r)
 	if r.Truncated || r.ExitCode != 3 || strings.Count(r.Stdout, "x") != written {
 		t.Errorf("with room again: exit code %d, truncated %v, %d bytes", r.ExitCode, r.Truncated, len(r.Stdout))

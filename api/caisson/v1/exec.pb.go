@@ -1518,7 +1518,8 @@ type Result struct {
 	// a command of a session it is what was told by then: connections that are over
 	// some milliseconds after their end, open ones every two seconds.
 	Egress        *Egress  `protobuf:"bytes,22,opt,name=egress,proto3" json:"egress,omitempty"`
-	Learned       *Learned `protobuf:"bytes,23,opt,name=learned,proto3" json:"learned,omitempty"` // absent unless RunSpec.learn
+	Learned       *Learned `protobuf:"bytes,23,opt,name=learned,proto3" json:"learned,omitempty"`                       // absent unless RunSpec.learn
+	LostBytes     int64    `protobuf:"varint,24,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"` // of output that the daemon's disk did not take: no caller has them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1712,6 +1713,13 @@ func (x *Result) GetLearned() *Learned {
 		return x.Learned
 	}
 	return nil
+}
+
+func (x *Result) GetLostBytes() int64 {
+	if x != nil {
+		return x.LostBytes
+	}
+	return 0
 }
 
 // Learned is the smallest policy that would have allowed what a command reached.
@@ -2044,7 +2052,7 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x04exec\x18\x02 \x01(\tR\x04exec\x12\x16\n" +
 	"\x06signal\x18\x03 \x01(\x05R\x06signal\x12\x10\n" +
 	"\x03all\x18\x04 \x01(\bR\x03all\"\x14\n" +
-	"\x12SignalExecResponse\"\xc8\x06\n" +
+	"\x12SignalExecResponse\"\xe7\x06\n" +
 	"\x06Result\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1b\n" +
@@ -2071,7 +2079,9 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\aexec_id\x18\x14 \x01(\tR\x06execId\x12\x1c\n" +
 	"\tremaining\x18\x15 \x01(\x03R\tremaining\x12*\n" +
 	"\x06egress\x18\x16 \x01(\v2\x12.caisson.v1.EgressR\x06egress\x12-\n" +
-	"\alearned\x18\x17 \x01(\v2\x13.caisson.v1.LearnedR\alearnedB\x14\n" +
+	"\alearned\x18\x17 \x01(\v2\x13.caisson.v1.LearnedR\alearned\x12\x1d\n" +
+	"\n" +
+	"lost_bytes\x18\x18 \x01(\x03R\tlostBytesB\x14\n" +
 	"\x12_peak_memory_bytes\";\n" +
 	"\aLearned\x12\x14\n" +
 	"\x05rules\x18\x01 \x03(\tR\x05rules\x12\x1a\n" +
