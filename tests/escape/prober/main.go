@@ -5,8 +5,8 @@
 //
 // It is one static program without dependencies on what is around it. Its
 // other modes fill a sandbox up (bomb), or what its user may have (exhaust, nest),
-// sweep all system calls (sweep), hold something (hold), lock and watch
-// device nodes (nodes), and stand in for runc (by that name).
+// sweep all system calls (sweep), take kernel memory (eat), hold something (hold), lock and
+// watch device nodes (nodes), and stand in for runc (by that name).
 package main
 
 import (
@@ -67,6 +67,8 @@ func main() {
 		exit(bomb(args))
 	case "hold":
 		exit(hold(args))
+	case "eat":
+		exit(eat(args))
 	case "exhaust":
 		exit(exhaust())
 	case "nodes":
