@@ -275,7 +275,7 @@ func TestCommitRefuses(t *testing.T) {
 		{"label of another", "x", whole, map[string]string{"containerd.io/restart.loguri": "binary:///bin/sh"}, sbxerr.Internal},
 		{"index", "x", index, nil, sbxerr.ImageFormat},
 		{"absent config", "x", absent, nil, sbxerr.Engine},
-		{"absent manifest", "x", ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digest.FromString("n"), Size: 3}, nil, sbxerr.ImageContent},
+		{"absent manifest", "x", ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digest.FromString("n"), Size: 3}, nil, sbxerr.ImageDamaged},
 		{"huge manifest", "x", ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: whole.Digest, Size: maxDocument + 1}, nil, sbxerr.ImageTooBig},
 		{"wrong diff id", "x", wrongDiff, nil, sbxerr.Engine},
 	} {
