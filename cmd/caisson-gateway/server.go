@@ -121,7 +121,9 @@ func (s *server) configure(servers []netip.AddrPort, proxy *control.Proxy) (err 
 // unresolved is a resolver where there is none.
 type unresolved struct{ err error }
 
-func (u unresolved) Resolve(context.Context, policy.Name) ([]netip.Addr, error) { return nil, u.err }
+func (u unresolved) Resolve(context.Context, policy.Name) (policy.Resolution, error) {
+	return policy.Resolution{}, u.err
+}
 
 func (s *server) add(q control.Request, files []*os.File) error {
 	const op = "gateway.add"

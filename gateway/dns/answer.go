@@ -9,6 +9,8 @@ import (
 	"time"
 
 	miekg "github.com/miekg/dns"
+
+	"github.com/caisson-run/caisson/gateway/policy"
 )
 
 // The bounds of what is believed of one answer.
@@ -20,6 +22,7 @@ const (
 // found is what is known of a name.
 type found struct {
 	addresses []netip.Addr
+	aliases   []policy.Name // the names between the one that was asked for and that of the addresses
 	ttl       time.Duration
 	err       error // ErrNoName or ErrNoAddress, or why nobody could say
 }
@@ -58,16 +61,20 @@ func belongs(q, r *miekg.Msg) error {
 // Records of other names are not looked at.
 func follow(records []miekg.RR, q miekg.Question) (found, error) {
 	owner := q.Name
+	var aliases []policy.Name
 	ttl := uint32(1<<31 - 1)
 	for range maxAliases {
 		addresses, next := at(records, owner, q.Qtype, &ttl)
 		if len(addresses) > 0 {
-			return found{addresses: addresses, ttl: time.Duration(ttl) * time.Second}, nil
+			return found{addresses: addresses, aliases: aliases, ttl: time.Duration(ttl) * time.Second}, nil
 		}
 		if next == "" {
 			return found{err: ErrNoAddress}, nil
 		}
 		owner = next
+		if name, err := policy.ParseWireName(strings.TrimSuffix(next, ".")); err == nil { // no rule is about any other
+			aliases = append(aliases, name)
+		}
 	}
 	return found{}, errors.New("its answer has too many aliases")
 }

@@ -49,11 +49,11 @@ func (w *writer) WriteMsg(m *miekg.Msg) error { w.wrote = m; return nil }
 // nowhere is a Resolver that must be asked for allowed names alone.
 type nowhere struct{ t *testing.T }
 
-func (n nowhere) Resolve(_ context.Context, name policy.Name) ([]netip.Addr, error) {
+func (n nowhere) Resolve(_ context.Context, name policy.Name) (policy.Resolution, error) {
 	if name != "a.test" {
 		n.t.Errorf("%q went upstream", name)
 	}
-	return []netip.Addr{netip.MustParseAddr("9.9.9.9")}, nil
+	return policy.Resolution{Addresses: []netip.Addr{netip.MustParseAddr("9.9.9.9")}}, nil
 }
 
 // FuzzServe: any message gets an answer that can be sent, at most one address

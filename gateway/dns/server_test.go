@@ -540,7 +540,9 @@ func TestPolicyChangesWhileAsked(t *testing.T) {
 // resolverFunc is a Resolver.
 type resolverFunc func() error
 
-func (f resolverFunc) Resolve(context.Context, policy.Name) ([]netip.Addr, error) { return nil, f() }
+func (f resolverFunc) Resolve(context.Context, policy.Name) (policy.Resolution, error) {
+	return policy.Resolution{}, f()
+}
 
 // What a rule allowed that went while it was resolved is refused, whatever was found.
 func TestPolicyChangesBeforeTheAnswer(t *testing.T) {

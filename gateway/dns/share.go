@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"sync"
 
@@ -45,13 +44,13 @@ func (u *Upstream) Share() *Share {
 	return &Share{upstream: u, turns: make(chan struct{}, maxLookups), part: hall.Lookups.Room(), flights: map[policy.Name]*flight{}}
 }
 
-// Resolve returns the addresses of name, those of IPv4 first.
-func (s *Share) Resolve(ctx context.Context, name policy.Name) ([]netip.Addr, error) {
+// Resolve returns what name leads to, addresses of IPv4 first.
+func (s *Share) Resolve(ctx context.Context, name policy.Name) (policy.Resolution, error) {
 	found, ok := s.upstream.cache.get(name)
 	if !ok {
 		found = s.find(ctx, name)
 	}
-	return slices.Clone(found.addresses), found.err
+	return policy.Resolution{Addresses: slices.Clone(found.addresses), Aliases: slices.Clone(found.aliases)}, found.err
 }
 
 // find asks for name, or waits for who does.

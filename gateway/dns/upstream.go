@@ -15,11 +15,11 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// Resolver finds the addresses of a name. Its errors have code
+// Resolver finds what a name leads to. Its errors have code
 // sbxerr.EgressResolve; ErrNoName and ErrNoAddress are among their causes where
 // that is the answer.
 type Resolver interface {
-	Resolve(ctx context.Context, name policy.Name) ([]netip.Addr, error)
+	Resolve(ctx context.Context, name policy.Name) (policy.Resolution, error)
 }
 
 // What an upstream may say instead of addresses.
@@ -100,7 +100,7 @@ func (u *Upstream) resolve(ctx context.Context, name policy.Name, both *sync.Wai
 func merge(v4, v6 found) found {
 	switch {
 	case v4.err == nil && v6.err == nil:
-		return found{addresses: append(v4.addresses, v6.addresses...), ttl: min(v4.ttl, v6.ttl)}
+		return found{addresses: append(v4.addresses, v6.addresses...), aliases: append(v4.aliases, v6.aliases...), ttl: min(v4.ttl, v6.ttl)}
 	case v6.err == nil:
 		return v6
 	case v4.err == nil:

@@ -13,6 +13,7 @@ import (
 
 	miekg "github.com/miekg/dns"
 
+	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -52,11 +53,25 @@ func TestResolve(t *testing.T) {
 		u := upstream(t, tc.zones...)
 		begun := time.Now()
 		got, err := u.Resolve(ctx, "a.test")
-		if fmt.Sprint(got) != tc.want || !errors.Is(err, tc.err) || err != nil && sbxerr.Of(err) != sbxerr.EgressResolve {
+		if fmt.Sprint(got.Addresses) != tc.want || !errors.Is(err, tc.err) || err != nil && sbxerr.Of(err) != sbxerr.EgressResolve {
 			t.Errorf("%s: %v, %v; want %s, %v", name, got, err, tc.want, tc.err)
 		}
 		if took := time.Since(begun); name == "no AAAA ever" && took > tryTimeout {
 			t.Errorf("%s: waited %v", name, took)
+		}
+	}
+}
+
+// The names between one and its addresses are told, as rules may be about them.
+func TestResolveTellsAliases(t *testing.T) {
+	u := upstream(t, &zone{records: map[string][]string{
+		"a.test. A":    {"a.test. 60 IN CNAME B.test.", "b.test. 60 IN CNAME c.test.", "c.test. 60 IN A 9.9.9.9"},
+		"a.test. AAAA": {},
+	}})
+	for range 2 { // from the server, and from what is kept
+		got, err := u.Resolve(t.Context(), "a.test")
+		if err != nil || !slices.Equal(got.Aliases, []policy.Name{"b.test", "c.test"}) {
+			t.Errorf("%v, %v", got, err)
 		}
 	}
 }
@@ -68,10 +83,10 @@ func TestResolveKeepsAnswers(t *testing.T) {
 	u.upstream.cache.now = func() time.Time { return now }
 	for range 3 {
 		got, err := u.Resolve(t.Context(), "a.test")
-		if err != nil || len(got) != 2 {
+		if err != nil || len(got.Addresses) != 2 {
 			t.Fatal(got, err)
 		}
-		got[0] = netip.Addr{} // must not reach what is kept
+		got.Addresses[0] = netip.Addr{} // must not reach what is kept
 		if _, err := u.Resolve(t.Context(), "gone.test"); !errors.Is(err, ErrNoName) {
 			t.Fatal(err)
 		}
@@ -80,7 +95,7 @@ func TestResolveKeepsAnswers(t *testing.T) {
 		t.Errorf("asked %q", got)
 	}
 	now = now.Add(time.Minute)
-	if got, err := u.Resolve(t.Context(), "a.test"); err != nil || !slices.Contains(got, netip.MustParseAddr("9.9.9.9")) || len(z.questions()) != 6 {
+	if got, err := u.Resolve(t.Context(), "a.test"); err != nil || !slices.Contains(got.Addresses, netip.MustParseAddr("9.9.9.9")) || len(z.questions()) != 6 {
 		t.Errorf("%v, %v after %q", got, err, z.questions())
 	}
 }
@@ -90,7 +105,7 @@ func TestResolveEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("enough"))
 	defer cancel()
 	begun := time.Now()
-	if got, err := u.Resolve(ctx, "a.test"); err == nil && len(got) == 0 || time.Since(begun) > time.Second {
+	if got, err := u.Resolve(ctx, "a.test"); err == nil && len(got.Addresses) == 0 || time.Since(begun) > time.Second {
 		t.Errorf("%v, %v after %v", got, err, time.Since(begun))
 	}
 }

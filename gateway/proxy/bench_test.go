@@ -22,19 +22,20 @@ import (
 type fakeResolver struct {
 	mu        sync.Mutex
 	addresses map[policy.Name][]string
+	aliases   map[policy.Name][]policy.Name
 	asked     []policy.Name
 }
 
-func (r *fakeResolver) Resolve(ctx context.Context, name policy.Name) ([]netip.Addr, error) {
+func (r *fakeResolver) Resolve(ctx context.Context, name policy.Name) (policy.Resolution, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked = append(r.asked, name)
-	var found []netip.Addr
+	found := policy.Resolution{Aliases: r.aliases[name]}
 	for _, a := range r.addresses[name] {
-		found = append(found, netip.MustParseAddr(a))
+		found.Addresses = append(found.Addresses, netip.MustParseAddr(a))
 	}
-	if found == nil {
-		return nil, sbxerr.New(sbxerr.EgressResolve, "test", "no such name")
+	if found.Addresses == nil {
+		return found, sbxerr.New(sbxerr.EgressResolve, "test", "no such name")
 	}
 	return found, nil
 }

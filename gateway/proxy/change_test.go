@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -23,8 +22,8 @@ func (s stuck) wait(ctx context.Context, what string) error {
 	return ctx.Err()
 }
 
-func (s stuck) Resolve(ctx context.Context, name policy.Name) ([]netip.Addr, error) {
-	return nil, s.wait(ctx, "resolve "+string(name))
+func (s stuck) Resolve(ctx context.Context, name policy.Name) (policy.Resolution, error) {
+	return policy.Resolution{}, s.wait(ctx, "resolve "+string(name))
 }
 
 func (s stuck) DialContext(ctx context.Context, _, address string) (net.Conn, error) {

@@ -18,9 +18,9 @@ type Names interface {
 	Name(netip.Addr) (policy.Name, bool)
 }
 
-// Resolver finds the addresses of a name. Its errors carry a code.
+// Resolver finds what a name leads to. Its errors carry a code.
 type Resolver interface {
-	Resolve(context.Context, policy.Name) ([]netip.Addr, error)
+	Resolve(context.Context, policy.Name) (policy.Resolution, error)
 }
 
 // Dialer connects to ADDRESS:PORT, which is never a name.

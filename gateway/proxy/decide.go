@@ -99,10 +99,13 @@ func (p *Proxy) decide(f *flow, by *policy.Policy) policy.Decision {
 }
 
 func (p *Proxy) decideTarget(f *flow, by *policy.Policy) policy.Decision {
-	switch {
-	case f.name == "":
+	if f.name == "" {
 		return by.DecideAddress(f.asked.Addr(), f.asked.Port())
-	case f.proxied, !f.address.IsValid():
+	}
+	if d := by.DecideAliases(f.name, f.aliases, f.asked.Port()); !d.Allowed {
+		return d
+	}
+	if f.proxied || !f.address.IsValid() {
 		return by.Decide(f.name, f.asked.Port())
 	}
 	return p.decideResolved(f, by, f.address.Addr())

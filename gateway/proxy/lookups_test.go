@@ -59,8 +59,8 @@ func TestConnectionsToASilentName(t *testing.T) {
 // noPlace is a resolver that is at its limit.
 type noPlace struct{}
 
-func (noPlace) Resolve(context.Context, policy.Name) ([]netip.Addr, error) {
-	return nil, sbxerr.New(sbxerr.EgressBusy, "dns.resolve", "too many names at once")
+func (noPlace) Resolve(context.Context, policy.Name) (policy.Resolution, error) {
+	return policy.Resolution{}, sbxerr.New(sbxerr.EgressBusy, "dns.resolve", "too many names at once")
 }
 
 // A connection whose name cannot be asked for is refused by a limit: that is no failure of

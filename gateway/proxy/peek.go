@@ -132,7 +132,8 @@ func listenTo(c net.Conn, speaks protocol) (host string, said []byte, err error)
 var errSeen = errors.New("the hello has been read")
 
 // serverName is the name in a TLS ClientHello, however it is split into
-// records and segments. The parser is that of crypto/tls.
+// records and segments. The parser is that of crypto/tls, whose reading of the list of
+// names is narrowed to one that no server reads otherwise.
 func serverName(t *tape) (string, error) {
 	var name string
 	err := tls.Server(t, &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -145,7 +146,7 @@ func serverName(t *tape) (string, error) {
 	case name == "":
 		return "", errors.New("the TLS hello names no host (SNI)")
 	}
-	return name, nil
+	return name, checkNameList(t.kept.Bytes())
 }
 
 // hostHeader is the host that the head of an HTTP/1 request names: in its one

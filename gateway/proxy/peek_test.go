@@ -204,6 +204,26 @@ func split(record []byte, size int) []byte {
 	return out
 }
 
+// relist puts a list of server names into the hello for a.test.
+func relist(t testing.TB, hello []byte, list string) []byte {
+	t.Helper()
+	old := []byte("\x00\x00\x00\x0b\x00\x09\x00\x00\x06a.test")
+	now := append([]byte{0, 0, 0, byte(len(list) + 2), 0, byte(len(list))}, list...)
+	if bytes.Count(hello, old) != 1 {
+		t.Fatalf("the hello %x does not name a.test", hello)
+	}
+	out := bytes.Replace(hello, old, now, 1)
+	extensions := 5 + 4 + 2 + 32
+	extensions += 1 + int(out[extensions])                             // session
+	extensions += 2 + int(out[extensions])<<8 + int(out[extensions+1]) // suites
+	extensions += 1 + int(out[extensions])                             // compressions
+	for _, length := range []int{3, 7, extensions} {                   // of the record, the message and the extensions
+		n := int(out[length])<<8 + int(out[length+1]) + len(now) - len(old)
+		out[length], out[length+1] = byte(n>>8), byte(n)
+	}
+	return out
+}
+
 func TestTLS(t *testing.T) {
 	b := start(t, allow("a.test", "b.test"), echo, nil)
 	long := func(c *tls.Config) {
@@ -229,6 +249,10 @@ func TestTLS(t *testing.T) {
 		"no name":            {hello(t, "", nil), 0, alertUnrecognizedName},
 		"an address":         {hello(t, "9.9.9.9", nil), 0, alertUnrecognizedName},
 		"suffix":             {hello(t, "a.test.evil.test", nil), 0, alertUnrecognizedName},
+		"the same list":      {relist(t, good, "\x00\x00\x06a.test"), 0, 0}, // the control
+		"foreign type first": {relist(t, good, "\x01\x00\x06b.test\x00\x00\x06a.test"), 0, alertUnrecognizedName},
+		"foreign type last":  {relist(t, good, "\x00\x00\x06a.test\x01\x00\x06b.test"), 0, alertUnrecognizedName},
+		"two names":          {relist(t, good, "\x00\x00\x06a.test\x00\x00\x06b.test"), 0, alertUnrecognizedName},
 		"HTTP":               {[]byte("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"), 0, alertUnrecognizedName},
 		"too long":           {append([]byte{22, 3, 1, 0x3f, 0xff, 1, 0, 0xff, 0xff}, make([]byte, 70_000)...), 0, alertUnrecognizedName},
 		"too long, in parts": {split(append([]byte{22, 3, 1, 0, 0, 1, 0, 0xff, 0xff}, make([]byte, 65535)...), 4096), 0, alertUnrecognizedName},

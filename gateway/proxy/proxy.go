@@ -282,6 +282,7 @@ type flow struct {
 	link    policy.Link    // that is followed; zero: none
 	proxied bool           // it leaves through the upstream proxy, whose address is dialled
 	address netip.AddrPort // what is dialled
+	aliases []policy.Name  // of name: what it leads to by CNAME
 
 	// Under the proxy's lock.
 	upstream *net.TCPConn

@@ -95,6 +95,38 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
+// A name that is an alias of a denied one is denied, also when the rule comes later.
+func TestAliasOfADeniedName(t *testing.T) {
+	spec := allow("good.example:22")
+	b := start(t, spec, echo, nil)
+	b.resolver.set("good.example", "9.9.9.9")
+	b.resolver.aliases = map[policy.Name][]policy.Name{"good.example": {"cdn.test", "bad.test"}}
+	c := b.dial("good.example", 22)
+	if _, err := c.Write([]byte("x")); err != nil { // the control
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	spec.Deny = []string{"bad.test"}
+	b.SetPolicy(compile(t, spec))
+	if _, err := io.ReadAll(c); err == nil {
+		t.Error("the connection lives on")
+	}
+	b.record()
+	if got, err := io.ReadAll(b.dial("good.example", 22)); len(got) != 0 || err == nil {
+		t.Errorf("%q, %v; want a reset", got, err)
+	}
+	if a := b.record(); summary(a) != "refused good.example invalid AddrPort deny bad.test SBX-701" || !strings.Contains(a.Reason, "an alias of bad.test") {
+		t.Errorf("%s (%s)", summary(a), a.Reason)
+	}
+	spec.Deny = []string{"bad.test:23"} // another port
+	b.SetPolicy(compile(t, spec))
+	if got, err := talk(b.dial("good.example", 22), "x"); got != "x" || err != nil {
+		t.Errorf("a rule about another port: %q, %v", got, err)
+	}
+}
+
 // A name that answers differently each time is resolved once for a connection,
 // and what was checked is what is dialled.
 func TestRebinding(t *testing.T) {

@@ -157,9 +157,12 @@ func (p *Proxy) addresses(f *flow) ([]netip.AddrPort, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.leads(f, found.Aliases); err != nil {
+		return nil, err
+	}
 	var good []netip.AddrPort
 	var refusal error
-	for _, addr := range found {
+	for _, addr := range found.Addresses {
 		if d := p.decideResolved(f, inForce, addr); d.Allowed {
 			good = append(good, netip.AddrPortFrom(addr, port))
 		} else if refusal == nil {
@@ -175,8 +178,20 @@ func (p *Proxy) addresses(f *flow) ([]netip.AddrPort, error) {
 	return nil, sbxerr.New(sbxerr.EgressResolve, "proxy.resolve", "%s has no address", f.name)
 }
 
-// resolve finds the addresses of name, on the way to where f was meant to go.
-func (p *Proxy) resolve(f *flow, name policy.Name) ([]netip.Addr, error) {
+// leads notes the names that the name of f is an alias of, and refuses denied ones.
+func (p *Proxy) leads(f *flow, aliases []policy.Name) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.aliases = aliases
+	d := p.decide(f, p.policy)
+	if !d.Allowed {
+		f.attempt.Rule = d.Rule
+	}
+	return d.Err()
+}
+
+// resolve finds what name leads to, on the way to where f was meant to go.
+func (p *Proxy) resolve(f *flow, name policy.Name) (policy.Resolution, error) {
 	ctx, cancel := context.WithTimeout(f.ctx, p.config.Limits.Resolve)
 	defer cancel()
 	found, err := p.config.Resolver.Resolve(ctx, name)

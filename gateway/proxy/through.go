@@ -40,10 +40,11 @@ func (p *Proxy) dialUpstream(f *flow) (*net.TCPConn, error) {
 	u := p.config.Upstream
 	addresses := []netip.Addr{u.Address}
 	if u.Name != "" {
-		var err error
-		if addresses, err = p.resolve(f, u.Name); err != nil {
+		found, err := p.resolve(f, u.Name)
+		if err != nil {
 			return nil, err
 		}
+		addresses = found.Addresses
 	}
 	var all []netip.AddrPort
 	for _, addr := range addresses[:min(len(addresses), maxTries)] {
