@@ -95,7 +95,7 @@ func TestMountFlags(t *testing.T) {
 	dir := workspace(t)
 	r := daemon.Run(t, "run", "--workspace", dir, "--", "cat", "/proc/self/mountinfo")
 	want := map[string]string{
-		"/": "ro nosuid nodev", "/proc": "rw nosuid nodev noexec", "/dev": "ro nosuid nodev noexec", "/dev/pts": "rw nosuid noexec",
+		"/": "ro nosuid nodev", "/proc": "rw nosuid nodev noexec", "/dev": "ro nosuid noexec", "/dev/pts": "rw nosuid noexec",
 		"/dev/shm": "rw nosuid nodev noexec", "/dev/mqueue": "rw nosuid nodev noexec", "/tmp": "rw nosuid nodev", "/var/tmp": "rw nosuid nodev",
 		"/run": "rw nosuid nodev noexec", "/home": "rw nosuid nodev", "/run/caisson": "ro nosuid nodev", "/workspace": "rw nosuid nodev",
 		"/proc/sys": "ro nosuid nodev noexec", "/proc/bus": "", "/proc/fs": "", "/proc/irq": "",

@@ -41,11 +41,26 @@ func main() {
 		syscall.Exit(3)
 	}
 	if mode != "silent" {
+		ownStreams()
 		misbehave()
 	}
 	for {
 		time.Sleep(time.Hour)
 	}
+}
+
+// ownStreams replaces the standard streams as the real one does: the daemon looks.
+func ownStreams() {
+	null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		syscall.Exit(initproto.ExitSetup)
+	}
+	for fd := range 3 {
+		if err := syscall.Dup3(null, fd, 0); err != nil {
+			syscall.Exit(initproto.ExitSetup)
+		}
+	}
+	_ = syscall.Close(null) // which it just opened
 }
 
 func misbehave() {
