@@ -34,8 +34,12 @@ func knownCalls(h http.Handler) http.Handler {
 	writer, known := connect.NewErrorWriter(), paths()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path := r.URL.Path
-		if slices.Contains(known, path) {
+		switch {
+		case path == api.LanePath:
 			h.ServeHTTP(w, r)
+			return
+		case slices.Contains(known, path):
+			h.ServeHTTP(&bareWriter{w, r, writer}, r)
 			return
 		}
 		err := sbxerr.New(sbxerr.APIUsage, "server.call", "there is no call %q", sbxerr.Clip(path))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -74,6 +75,47 @@ func post(t *testing.T, f *servertest.Fake, procedure, body string) (status int,
 		t.Fatalf("the answer is not JSON: %q", data)
 	}
 	return res.StatusCode, compact.String()
+}
+
+// Refusals that the library itself makes have the form of all others, whatever the caller
+// can or cannot.
+func TestRefusalsHaveABody(t *testing.T) {
+	tr := transport(servertest.Listen(t, &servertest.Fake{}), false)
+	defer tr.CloseIdleConnections()
+	for _, tt := range []struct {
+		method, procedure, kind string
+		status                  int
+		want                    string
+	}{
+		{"POST", "ExecService/StreamExec", "application/connect+json", 505, "HTTP/1.1 cannot"},
+		{"POST", "SandboxService/Run", "application/connect+proto", 505, "FollowRun"},
+		{"POST", "ImageService/ImportImage", "application/json", 505, "use HTTP/2"},
+		{"GET", "SandboxService/List", "", 405, "use POST"},
+		{"DELETE", "SandboxService/Remove", "application/json", 405, "method DELETE"},
+		{"POST", "SandboxService/List", "text/plain", 415, "application/json"},
+		{"POST", "SandboxService/Logs", "application/json", 415, "application/connect+json for a stream"},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), tt.method, "http://x/caisson.v1."+tt.procedure, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", tt.kind)
+		res, err := tr.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answer struct {
+			Code    string
+			Message string
+			Details []struct{ Debug struct{ Code, Remedy string } }
+		}
+		err = json.NewDecoder(res.Body).Decode(&answer)
+		res.Body.Close()
+		text := fmt.Sprint(answer)
+		if err != nil || res.StatusCode != tt.status || answer.Code != "invalid_argument" || !strings.Contains(text, tt.want) || !strings.Contains(text, "SBX-801") {
+			t.Errorf("%s %s as %q: %s, %v: %s", tt.method, tt.procedure, tt.kind, res.Status, err, text)
+		}
+	}
 }
 
 func TestJSON(t *testing.T) {
