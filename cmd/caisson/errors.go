@@ -49,15 +49,23 @@ func (a *app) finish(args []string, err error) int {
 		return exitSignal + int(syscall.SIGPIPE) // whoever read our output has left: nobody is there to tell
 	}
 	view, err := failureOf(err)
-	e := view.Error
-	if a.stream == streamJSONL || wantsJSONL(args) && e.Code == sbxerr.APIUsage {
-		_ = newJSONL(a.shown(a.stdout)).line(errorLine{"error", e}) // there is no other place to tell
-	} else if a.output == formatJSON || wantsJSON(args) && e.Code == sbxerr.APIUsage {
-		_ = a.printJSON(view) // there is no other place to tell
-	} else {
-		fmt.Fprint(a.stderr, errorText(e))
+	if told := a.tellJSON(args, view); !told {
+		fmt.Fprint(a.stderr, errorText(view.Error))
 	}
-	return exitCodeOf(err, e)
+	return exitCodeOf(err, view.Error)
+}
+
+// tellJSON prints a failure as JSON where that was asked for. It reports false where it
+// was not, or where standard output takes nothing more, such as a file on a full disk.
+func (a *app) tellJSON(args []string, view failureView) bool {
+	usage := view.Error.Code == sbxerr.APIUsage
+	switch {
+	case a.stream == streamJSONL || wantsJSONL(args) && usage:
+		return newJSONL(a.shown(a.stdout)).line(errorLine{"error", view.Error}) == nil
+	case a.output == formatJSON || wantsJSON(args) && usage:
+		return a.printJSON(view) == nil
+	}
+	return false
 }
 
 // failureView is what is printed of an error where JSON is asked for.

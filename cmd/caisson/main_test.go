@@ -360,6 +360,30 @@ func TestNoLog(t *testing.T) {
 	}
 }
 
+// What cannot be written is told on standard error, and is a failure.
+func TestFullDevice(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	f := running(func(_ context.Context, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+		_, _ = io.WriteString(rio.Stdout, "text")
+		return &runtime.Result{Reason: runtime.ReasonExited, StdoutBytes: 4}, nil
+	})
+	t.Setenv("CAISSON_SOCKET", servertest.Listen(t, f))
+	for _, line := range []string{
+		"ls", "ls --json", "version", "version --json", "explain SBX-101", "exec box -- x", "exec --json box -- x", "exec --stream jsonl box -- x",
+		"inspect --json nothing!", "completion bash",
+	} {
+		var stderr bytes.Buffer
+		code := run(t.Context(), strings.Fields(line), strings.NewReader(""), full, &stderr)
+		if code != exitRuntime || stderr.Len() == 0 {
+			t.Errorf("%s: ended with %d, %q", line, code, &stderr)
+		}
+	}
+}
+
 func TestEmptyListsAreEmptyArrays(t *testing.T) {
 	for _, args := range []string{"ls --json", "image ls --json", "cleanup --json", "capabilities --json"} {
 		if code, stdout, stderr := invoke(t, &servertest.Fake{}, "", strings.Fields(args)...); code != 0 || stdout != "[]\n" {
