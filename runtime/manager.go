@@ -128,7 +128,10 @@ func New(engine Engine, images ImageStore, log *slog.Logger, o Options) (*Manage
 			return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 		}
 	}
-	if err := output.Probe(p.outputs()); err != nil {
+	switch err := output.Probe(p.outputs()); {
+	case output.Full(err): // what runs can still be read, ended and removed
+		log.Warn("serve with a full disk", "dir", p.outputs(), "err", err)
+	case err != nil:
 		return nil, err
 	}
 	program, err := pid1.ReadProgram(o.InitPath)

@@ -55,7 +55,11 @@ func (m *Manager) cleanup(ctx context.Context, dryRun bool) (found []Leftover, f
 		found[i].Removed = true
 	}
 	m.skip(stays)
-	return append(found, foreign...), errors.Join(errs...), errors.Join(err, m.images.SweepImages(ctx))
+	if e := m.images.SweepImages(ctx); e != nil {
+		m.log.Warn("remove what killed imports left", "err", e)
+		errs = append(errs, e)
+	}
+	return append(found, foreign...), errors.Join(errs...), err
 }
 
 func (m *Manager) removeLeftover(ctx context.Context, l Leftover) error {

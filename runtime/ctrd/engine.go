@@ -110,7 +110,7 @@ func (e *Engine) Open(ctx context.Context) error {
 	}
 	if err := e.callUnopened(ctx, op, "end old imports of", e.cfg.Namespace, func(ctx context.Context) error {
 		return e.dropLeases(ctx, func(leases.Lease) bool { return true })
-	}); err != nil {
+	}); err != nil && !diskFull(err) { // then they stay until a cleanup finds room
 		return err
 	}
 	if err := e.callUnopened(ctx, op, "end orphans of", e.cfg.Namespace, e.adoptShims); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/status"
 
 	"github.com/caisson-run/caisson/sbxerr"
@@ -104,6 +105,9 @@ func classify(ctx context.Context, op, verb, object string, err error) error {
 // filterMemory is how runc says that the kernel could not compile a filter, because
 // net.core.bpf_jit_limit is used up: ENOTSUPP, which is no error for programs and has no name.
 const filterMemory = "error loading seccomp filter: errno 524"
+
+// diskFull reports whether containerd found no room on its disk. It only says so in words.
+func diskFull(err error) bool { return strings.Contains(err.Error(), unix.ENOSPC.Error()) }
 
 func codeOf(err error) sbxerr.Code {
 	switch {

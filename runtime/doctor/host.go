@@ -240,7 +240,10 @@ func examineFS(name, dir string) []runtime.Check {
 	if err != nil {
 		return problem(name, Fail, sbxerr.StateDir, err) // what cannot be looked at cannot be used
 	}
-	if err := mount.Probe(dir); err != nil {
+	switch err := mount.Probe(dir); {
+	case output.Full(err):
+		return full(name, err)
+	case err != nil:
 		return problem(name, Fail, sbxerr.Overlay, fmt.Errorf("%s at %q: %w", kind, dir, err))
 	}
 	return ok(name, kind+" at "+dir+": overlays of layers with mapped ids work")
@@ -249,10 +252,19 @@ func examineFS(name, dir string) []runtime.Check {
 // examineOutput tries there what kept output is made of.
 func examineOutput(dir string) []runtime.Check {
 	const name = "output files"
-	if err := output.Probe(dir); err != nil {
+	switch err := output.Probe(dir); {
+	case output.Full(err):
+		return full(name, err)
+	case err != nil:
 		return problem(name, Fail, sbxerr.StateDir, err) // the daemon would refuse to start
 	}
 	return ok(name, dir+": splice and holes work")
+}
+
+// full is no reason not to start: what runs can still be read, ended and removed, which
+// may be what makes room.
+func full(name string, err error) []runtime.Check {
+	return problem(name, Warn, sbxerr.StateDir, fmt.Errorf("the disk is full, so that no sandbox can be made: %w", err))
 }
 
 // existing returns path or the nearest directory above it that exists.

@@ -12,14 +12,18 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
+// Full reports whether err is that of a disk without room: no space, no inodes or no
+// quota left. It says nothing about what the file system can do.
+func Full(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+
 // Probe makes sure that the file system of the directory dir can hold stores:
 // that splice(2) writes to it and that holes can be punched. One that cannot
 // is refused with [sbxerr.StateDir].
 func Probe(dir string) error {
 	const op = "output.probe"
 	err := probe(dir)
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return sbxerr.Wrap(sbxerr.StateDir, op, err) // says nothing of the file system's kind
+	if Full(err) {
+		return sbxerr.Wrap(sbxerr.StateDir, op, err)
 	}
 	if err != nil {
 		return sbxerr.WithRemedy(sbxerr.StateDir, op, fmt.Errorf("%q cannot hold output: %w", dir, err),

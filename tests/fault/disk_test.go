@@ -126,22 +126,47 @@ func (d *tight) checkFull(t *testing.T, disk string, bytes, inodes int64) {
 	checkSound(t, d.Daemon)
 }
 
-// A daemon that finds its disk full says so, and goes on when there is room.
+// A daemon that finds its root full starts all the same: it goes on with what runs, shows and
+// removes it, and refuses what needs room by code.
 func TestStartOnFullDisk(t *testing.T) {
-	d := newTight(t)
-	d.Run(t, "create", "--name", "stays")
-	d.Kill(t)
-	for _, left := range [][2]int64{{0, much}, {much << 12, 0}} {
-		grow := d.shrink(t, "root", left[0], left[1])
-		d.checkNoStart(t)
-		grow()
+	for name, left := range map[string][2]int64{"space": {0, much}, "inodes": {much << 12, 0}} {
+		t.Run(name, func(t *testing.T) {
+			d := newTight(t)
+			for _, name := range []string{"stays", "goes"} {
+				d.Run(t, "create", "--name", name)
+			}
+			job := strings.TrimSpace(d.Run(t, "exec", "-d", "-i", "stays", "--", "sh", "-c", "echo begun; read line; exit 3").Stdout)
+			d.Kill(t)
+			grow := d.shrink(t, "root", left[0], left[1])
+			d.Launch(t)
+			if log := d.Log(); !strings.Contains(log, "serve with a full disk") {
+				t.Errorf("the log does not say that the disk is full:\n%s", log)
+			}
+			if l := list(t, d.Daemon); len(l) != 2 {
+				t.Errorf("there are %+v, want two sandboxes", l)
+			}
+			if out := d.Run(t, "logs", "--exec", job, "stays").Stdout; out != "begun\n" {
+				t.Errorf("logs: %q", out)
+			}
+			if r := d.TryWith("on\n", "attach", "-i", "stays", job); r.Code != 3 {
+				t.Errorf("a command that ran meanwhile ended with %d, want 3: %s", r.Code, r.Stderr)
+			}
+			if code := checkTyped(t, d.Try("create", "--json")); code != "SBX-609" && code != "SBX-601" {
+				t.Errorf("create: %s", code)
+			}
+			if out := d.Try("doctor").Stdout; !strings.Contains(out, "the disk is full") {
+				t.Errorf("doctor: %s", out)
+			}
+			if r := d.Try("cleanup", "--json"); r.Code != 0 { // containerd cannot note what it forgets
+				checkTyped(t, r)
+			}
+			d.Run(t, "rm", "--force", "goes") // which makes some room
+			grow()
+			d.Run(t, "create", "--name", "new")
+			checkSound(t, d.Daemon)
+			d.Run(t, "rm", "--force", "stays", "new")
+		})
 	}
-	d.Launch(t)
-	if l := list(t, d.Daemon); len(l) != 1 {
-		t.Errorf("there are %+v, want the sandbox", l)
-	}
-	checkSound(t, d.Daemon)
-	d.Run(t, "rm", "--force", "stays")
 }
 
 // checkNoStart fails t unless the daemon, which has ended, says which of its
