@@ -72,7 +72,13 @@ func (m *Manager) removeLeftover(ctx context.Context, l Leftover) error {
 		}
 		return nil
 	}
-	return m.teardown(ctx, l.ID, 0)
+	if err := m.teardown(ctx, l.ID, 0); err != nil {
+		return err
+	}
+	if dir := m.paths.output(l.ID); exists(dir) { // removal leaves what is not the daemon's
+		return sbxerr.New(sbxerr.StateDir, "runtime.cleanup", "%q holds something that the daemon did not make, or something is mounted there", dir)
+	}
+	return nil
 }
 
 // The kinds of what is not removed as a sandbox of which nothing is known.
@@ -177,4 +183,9 @@ func dirNames(dir string) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }

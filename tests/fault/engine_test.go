@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/caisson-run/caisson/tests/harness"
 )
 
@@ -190,41 +188,6 @@ func TestEndWhileTheEngineFindsShims(t *testing.T) {
 		}
 		d.Launch(t)
 	}
-}
-
-// A clean-up at the start that fails ends the daemon, and the sandboxes of an
-// earlier one outlive that too.
-func TestFailedCleanup(t *testing.T) {
-	d := harness.Start(t)
-	d.Run(t, "create", "--name", "kept")
-	gone := strings.TrimSpace(d.Run(t, "create").Stdout)
-	d.Run(t, "rm", "--force", gone)
-	d.Kill(t)
-	stuck := filepath.Join(d.Root, "output", gone) // what was kept of a sandbox without a record
-	if err := os.MkdirAll(stuck, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("tmpfs", stuck, "tmpfs", 0, roomy); err != nil {
-		t.Fatal(err)
-	}
-	d.Launch(t)
-	select {
-	case <-d.Ended():
-	case <-time.After(patience):
-		t.Error("the daemon goes on with what it could not remove")
-	}
-	if err := unix.Unmount(stuck, 0); err != nil {
-		t.Fatal(err)
-	}
-	if log := d.Log(); !strings.Contains(log, stuck) {
-		t.Errorf("it ended with\n%s", log)
-	}
-	d.Launch(t)
-	if r := d.Run(t, "exec", "kept", "--", "echo", "on"); r.Stdout != "on\n" {
-		t.Errorf("a command printed %q", r.Stdout)
-	}
-	d.Run(t, "rm", "--force", "kept")
-	checkSound(t, d)
 }
 
 // A containerd that hangs holds up nothing but what needs it, and that not for

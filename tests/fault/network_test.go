@@ -129,7 +129,7 @@ var wires = []wired{
 				t.Errorf("a private address: %+v", r)
 			}
 			// The first address of the subnet: those of all the sandboxes before are free.
-			if out := b.Run(t, "exec", ref, "--", "ip", "addr", "show", "dev", "eth0").Stdout; !strings.Contains(out, " 10.87.0.1/") {
+			if out := b.Run(t, "exec", ref, "--", "ifconfig", "eth0").Stdout; !strings.Contains(out, "addr:10.87.0.1 ") {
 				t.Errorf("the sandbox's link:\n%s", out)
 			}
 		},

@@ -37,6 +37,10 @@ func TestQuarantine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	mounted := filepath.Join(d.Root, "output", "dddd2222222222222222222222")
+	if err := errors.Join(os.Mkdir(mounted, 0o700), unix.Mount("tmpfs", mounted, "tmpfs", 0, "")); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 { // a second start finds the same
 		d.Launch(t)
 		if now := initOf(t, d, "sound"); now != pid {
@@ -45,7 +49,7 @@ func TestQuarantine(t *testing.T) {
 		d.Run(t, "run", "--", "true")
 		await(t, "word of all that is skipped", func() bool {
 			told := d.Try("doctor", "--json").Stdout
-			for _, path := range append(files, stuck) {
+			for _, path := range append(files, stuck, mounted) {
 				if !strings.Contains(told, " at "+path+": ") {
 					return false
 				}
@@ -58,7 +62,10 @@ func TestQuarantine(t *testing.T) {
 	if r := d.Try("cleanup"); r.Code != 125 || !strings.Contains(r.Stderr, stuck) {
 		t.Errorf("a cleanup that cannot remove everything: %+v", r)
 	}
-	for _, path := range append(files, filepath.Join(stuck, "unknown")) {
+	if err := unix.Unmount(mounted, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(files, mounted, filepath.Join(stuck, "unknown")) {
 		if err := os.Remove(path); err != nil {
 			t.Errorf("the daemon touched what is not its own: %v", err)
 		}
