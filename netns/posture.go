@@ -158,8 +158,12 @@ func liveSysctls(want []Sysctl) ([]Difference, error) {
 			continue
 		}
 		live, err := s.read()
-		if s.Optional && errors.Is(err, fs.ErrNotExist) {
+		absent := errors.Is(err, fs.ErrNotExist)
+		if absent && s.Optional {
 			continue
+		}
+		if absent { // as net.core is where the namespace has another owner
+			live, err = "absent", nil
 		}
 		if err != nil {
 			return nil, err

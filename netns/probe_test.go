@@ -173,8 +173,14 @@ func TestProbeWithHungIPTables(t *testing.T) {
 		t.Fatalf("the control: %q, %v; want a process of each family", started, err)
 	}
 	for _, pid := range strings.Fields(string(started)) {
-		if state, err := os.ReadFile("/proc/" + pid + "/stat"); err == nil && !strings.Contains(string(state), ") Z ") {
-			t.Errorf("process %s is left", pid)
+		ended := func() bool {
+			state, err := os.ReadFile("/proc/" + pid + "/stat")
+			return err != nil || strings.Contains(string(state), ") Z ")
+		}
+		for deadline := time.Now().Add(10 * time.Second); !ended(); time.Sleep(10 * time.Millisecond) { // nothing announces the end of another's child
+			if time.Now().After(deadline) {
+				t.Fatalf("process %s is left", pid)
+			}
 		}
 	}
 }
