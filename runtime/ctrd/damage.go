@@ -174,11 +174,15 @@ func (e *Engine) SweepImages(ctx context.Context) error {
 	return e.call(ctx, "ctrd.sweep", "end old imports of", e.cfg.Namespace, func(ctx context.Context) error {
 		e.unpack.Lock() // those of an import that is unpacked are not old
 		defer e.unpack.Unlock()
-		return e.dropLeases(ctx, func(l leases.Lease) bool { return l.Labels[uploadLabel] == "" })
+		if err := e.dropLeases(ctx, func(l leases.Lease) bool { return l.Labels[uploadLabel] == "" }); err != nil {
+			return err
+		}
+		return e.collect(ctx)
 	})
 }
 
-// dropLeases ends the leases of which old says so, and collects what they kept.
+// dropLeases ends the leases of which old says so. What they kept goes with the next
+// collection.
 func (e *Engine) dropLeases(ctx context.Context, old func(leases.Lease) bool) error {
 	all, err := e.client.LeasesService().List(ctx)
 	if err != nil {
@@ -190,7 +194,7 @@ func (e *Engine) dropLeases(ctx context.Context, old func(leases.Lease) bool) er
 			errs = append(errs, e.dropLease(ctx, l.ID))
 		}
 	}
-	return errors.Join(append(errs, e.collect(ctx))...)
+	return errors.Join(errs...)
 }
 
 // reason is what an error says, for a list of images.
