@@ -67,6 +67,7 @@ func TestBridgeRecords(t *testing.T) {
 		h.daemon.Launch(t)
 		h.recordsOn(t, s)
 		h.counted(t, s, 6, 9)
+		h.daemon.Run(t, "version") // waits for containerd, without which a daemon that ends removes no sandbox
 	})
 }
 
