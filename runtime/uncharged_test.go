@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -39,18 +40,21 @@ func TestLookTCP(t *testing.T) {
 
 // A look that takes long is followed by a pause.
 func TestPaced(t *testing.T) {
-	n := 0
-	look := paced(func() error { n++; time.Sleep(time.Millisecond); return nil })
-	if err := look(); err != nil {
-		t.Error(err)
-	}
-	if err := look(); !errors.Is(err, errPaused) || n != 1 {
-		t.Errorf("%d looks, %v", n, err)
-	}
-	time.Sleep(2 * watchRest * time.Millisecond)
-	if err := look(); err != nil || n != 2 {
-		t.Errorf("%d looks, %v", n, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		look := paced(func() error { n++; time.Sleep(time.Millisecond); return nil })
+		if err := look(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(watchRest*time.Millisecond - 1) // in the test's own time
+		if err := look(); !errors.Is(err, errPaused) || n != 1 {
+			t.Errorf("%d looks, %v", n, err)
+		}
+		time.Sleep(1)
+		if err := look(); err != nil || n != 2 {
+			t.Errorf("%d looks, %v", n, err)
+		}
+	})
 }
 
 func TestLockers(t *testing.T) {
