@@ -50,7 +50,7 @@ func TestPaced(t *testing.T) {
 		if err := look(); !errors.Is(err, errPaused) || n != 1 {
 			t.Errorf("%d looks, %v", n, err)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if err := look(); err != nil || n != 2 {
 			t.Errorf("%d looks, %v", n, err)
 		}
