@@ -15,7 +15,7 @@ var messages = []Message{
 	Held{Exec: 7, PID: 2},
 	Held{Exec: 7, PID: MaxPID, Stdio: allStdio},
 	Welcome{},
-	Welcome{OrphanGraceMillis: 1<<32 - 1},
+	Welcome{OrphanGraceMillis: 1<<32 - 1, Ends: true},
 	Adopt{},
 	Start{Exec: 1},
 	Start{Exec: 1<<32 - 1, Stdio: Stdin | Stdout | Stderr, Held: allStdio, Place: true},
@@ -61,7 +61,7 @@ func TestWireFormatIsFixed(t *testing.T) {
 	}{
 		{Hello{Version: 2, PID: 1, Held: 3}, "\x40\x02\x00\x00\x00\x01\x00\x00\x00\x03\x00\x00\x00"},
 		{Held{Exec: 1, PID: 2, Stdio: Stderr}, "\x45\x01\x00\x00\x00\x02\x00\x00\x00\x04"},
-		{Welcome{OrphanGraceMillis: 258}, "\x03\x02\x01\x00\x00"},
+		{Welcome{OrphanGraceMillis: 258, Ends: true}, "\x03\x02\x01\x00\x00\x01"},
 		{Adopt{}, "\x04"},
 		{Start{Exec: 258, Stdio: Stdout | Stderr, Held: Stdout, Place: true}, "\x01\x02\x01\x00\x00\x06\x02\x01\x00\x00\x00\x00"},
 		{Start{Exec: 1, Terminal: true, Rows: 2, Cols: 259}, "\x01\x01\x00\x00\x00\x00\x00\x02\x02\x00\x03\x01"},
@@ -306,9 +306,9 @@ func TestOtherVersion(t *testing.T) {
 		"":                        0,
 		"\x40\x01\x00\x00":        0,
 		"\x41\x01\x00\x00\x00":    0,
-		"\x40\x02\x00\x00\x00":    0, // ours
+		"\x40\x03\x00\x00\x00":    0, // ours
 		"\x40\x01\x00\x00\x00":    1,
-		"\x40\x03\x00\x00\x00etc": 3,
+		"\x40\x04\x00\x00\x00etc": 4,
 	} {
 		if got, other := OtherVersion([]byte(b)); other != (want != 0) || other && got != want {
 			t.Errorf("OtherVersion(%q) = %d, %v", b, got, other)

@@ -145,6 +145,8 @@ func wantFDs(m Message) int {
 		return 1 + m.Stdio.Count() + m.Held.Count()
 	case Held:
 		return m.Stdio.Count()
+	case Welcome:
+		return int(one(m.Ends))
 	}
 	return 0
 }

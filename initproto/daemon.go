@@ -9,6 +9,9 @@ type Welcome struct {
 	// OrphanGraceMillis is how long PID 1 goes on without a daemon once this
 	// connection is lost, by CLOCK_BOOTTIME. 0: it exits at once.
 	OrphanGraceMillis uint32
+	// Ends says that a descriptor comes along: of the file that PID 1 fills
+	// when the grace is over, see Ended. It takes the place of an earlier one.
+	Ends bool
 }
 
 // Adopt asks for the Held of a Hello. Until then PID 1 may send no descriptor.
@@ -64,7 +67,7 @@ func (CloseStdin) kind() Kind { return KindCloseStdin }
 func (Resize) kind() Kind     { return KindResize }
 func (Release) kind() Kind    { return KindRelease }
 
-func (Welcome) size() int    { return 4 }
+func (Welcome) size() int    { return 5 }
 func (Adopt) size() int      { return 0 }
 func (Start) size() int      { return 11 }
 func (Proceed) size() int    { return 4 }
@@ -111,7 +114,7 @@ func decodeStart(d *decoder) (Start, bool) {
 	return m, m.Rows == 0 && m.Cols == 0
 }
 
-func (m Welcome) encode(e *encoder)    { e.u32(m.OrphanGraceMillis) }
+func (m Welcome) encode(e *encoder)    { e.u32(m.OrphanGraceMillis); e.u8(one(m.Ends)) }
 func (Adopt) encode(*encoder)          {}
 func (m Proceed) encode(e *encoder)    { e.u32(m.Exec) }
 func (m Abandon) encode(e *encoder)    { e.u32(m.Exec) }
@@ -120,12 +123,22 @@ func (m CloseStdin) encode(e *encoder) { e.u32(m.Exec) }
 func (m Resize) encode(e *encoder)     { e.u32(m.Exec); e.u16(m.Rows); e.u16(m.Cols) }
 func (m Release) encode(e *encoder)    { e.u32(m.Exec) }
 
+func one(yes bool) uint8 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
 func decodeRequest(k Kind, d *decoder) (Message, bool) {
 	switch k {
 	case KindStart:
 		return decodeStart(d)
 	case KindWelcome:
-		return Welcome{OrphanGraceMillis: d.u32()}, true
+		m := Welcome{OrphanGraceMillis: d.u32()}
+		ends := d.u8()
+		m.Ends = ends == 1
+		return m, ends <= 1
 	case KindAdopt:
 		return Adopt{}, true
 	case KindSignal:

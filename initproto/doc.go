@@ -7,7 +7,7 @@
 //	PID 1 → daemon   Hello                     names the version and how many commands it holds
 //	daemon → PID 1   Adopt                     if it holds any
 //	PID 1 → daemon   Held   + descriptors      one for each, in the order of their numbers
-//	daemon → PID 1   Welcome                   names the orphan grace
+//	daemon → PID 1   Welcome + descriptor      names the orphan grace, and brings a file for its end
 //	PID 1 → daemon   Exited                    of those held that have ended
 //
 // and from then on
@@ -26,8 +26,10 @@
 //
 // A connection counts from its Welcome on. When one that counted is lost, PID 1
 // keeps the commands running and connects to the same path again and again. If
-// no daemon has welcomed it within the orphan grace it exits, and the kernel
-// ends the sandbox. Without a grace it exits at once.
+// no daemon has welcomed it within the orphan grace it writes how commands ended,
+// and what their pipes hold, into the file of the Welcome, for a daemon that comes
+// later still. Then it exits, and the kernel ends the sandbox. Without a grace it
+// does so at once.
 //
 // PID 1 keeps each command in mind that it has Started, running or ended, until
 // the Release of it, and with it the outside ends of its pipes that came with
@@ -70,7 +72,7 @@
 package initproto
 
 // Version is the protocol of this build.
-const Version = 2
+const Version = 3
 
 // Where PID 1 finds its binary and its socket inside the sandbox. The folder
 // is a read-only bind of one in the daemon's state directory.

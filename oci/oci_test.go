@@ -38,7 +38,7 @@ func good() Config {
 		StateDir:    testState,
 		RootPath:    testState + "/rootfs",
 		InitDir:     testState + "/init",
-		DevDir:      testState + "/dev",
+		DevDir:      testState + "/own/dev",
 		NetNSPath:   testState + "/netns",
 		UserNSPath:  testState + "/userns",
 		IDMap:       IDMap{HostBase: 1879048192, Size: IDBlockSize},

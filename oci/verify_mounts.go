@@ -125,7 +125,7 @@ func ruleBind(s *specs.Spec, m specs.Mount) error {
 	if !owns(s, m.Source) || m.Source == s.Root.Path || strings.HasPrefix(m.Source, s.Root.Path+"/") {
 		errs = append(errs, fmt.Errorf("source %q is not the sandbox's own", m.Source))
 	}
-	if (m.Destination == "/dev") != (m.Source == sandboxDir(s)+"/dev") {
+	if (m.Destination == "/dev") != (m.Source == sandboxDir(s)+"/own/dev") {
 		errs = append(errs, errors.New("the directory of devices is for /dev, and nothing else is"))
 	}
 	for _, dir := range []string{"/proc", "/sys", "/dev"} {

@@ -182,7 +182,7 @@ func TestVerifyRefuses(t *testing.T) {
 		"workspace not private":   {without("/workspace", "rprivate"), "lacks rprivate"},
 		"devices of the host":     {mount("/dev", func(m *specs.Mount) { m.Source = "/dev" }), "not the sandbox's own"},
 		"devices of elsewhere":    {mount("/dev", func(m *specs.Mount) { m.Source = testState + "/x" }), "directory of devices"},
-		"devices in a workspace":  {mount("/workspace", func(m *specs.Mount) { m.Source = testState + "/dev" }), "directory of devices"},
+		"devices in a workspace":  {mount("/workspace", func(m *specs.Mount) { m.Source = testState + "/own/dev" }), "directory of devices"},
 		"devices can be written":  {mount("/dev", func(m *specs.Mount) { m.Options = append(m.Options[:4:4], "rw") }), "lacks ro"},
 		"executable dev":          {without("/dev", "noexec"), "lacks noexec"},
 		"dev with set-id":         {without("/dev", "nosuid"), "lacks nosuid"},
@@ -280,7 +280,7 @@ func FuzzBuild(f *testing.F) {
 		`{"Process":{"Args":["/run/caisson/x","` + "\u2028" + `"],"Cwd":"/workspace","Env":["HOME=/h","PATH=/p","=","A"]}}`,
 		`{"IDMap":{"HostBase":2147418112,"Size":65536},"TmpfsBytes":65536,"TmpfsInodes":64,"OOMScoreAdj":1}`,
 		`{"Rlimits":[{"type":"RLIMIT_CORE","hard":0,"soft":0}]}`,
-		`{"StateDir":"/` + testID + `","RootPath":"/` + testID + `/r","InitDir":"/` + testID + `/i","DevDir":"/` + testID + `/dev","NetNSPath":"/` + testID + `/n","UserNSPath":"/` + testID + `/u","Mounts":null,"CgroupsPath":"/a/b/` + testID + `"}`,
+		`{"StateDir":"/` + testID + `","RootPath":"/` + testID + `/r","InitDir":"/` + testID + `/i","DevDir":"/` + testID + `/own/dev","NetNSPath":"/` + testID + `/n","UserNSPath":"/` + testID + `/u","Mounts":null,"CgroupsPath":"/a/b/` + testID + `"}`,
 		`{"Rlimits":null,"Annotations":{"caisson.task":"x"}}`,
 	} {
 		f.Add([]byte(seed))

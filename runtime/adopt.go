@@ -52,7 +52,7 @@ func (m *Manager) know(ctx context.Context, id string) (*sandbox, error) {
 
 // adoptExited goes on with what is kept of an ended sandbox.
 func (m *Manager) adoptExited(ctx context.Context, s *sandbox) error {
-	if _, err := m.loadExecs(ctx, s, nil); err != nil {
+	if _, err := m.loadExecs(ctx, s, nil, ends{}); err != nil {
 		return err
 	}
 	s.settleExited()
@@ -70,10 +70,17 @@ func (s *sandbox) settleExited() {
 // adoptEnded goes on with what is kept of a sandbox that ended while no daemon was
 // there to see it, or to keep that it did.
 func (m *Manager) adoptEnded(ctx context.Context, s *sandbox) error {
-	if _, err := m.loadExecs(ctx, s, nil); err != nil {
+	left, err := m.readEnds(s.id)
+	if err != nil {
+		return err
+	}
+	if _, err := m.loadExecs(ctx, s, nil, left); err != nil {
 		return err
 	}
 	at := time.Now().Round(0)
+	if !left.at.IsZero() {
+		at = left.at
+	}
 	if main := s.execs[s.kept().Main]; main != nil && !main.record.EndedAt.IsZero() {
 		at = main.record.EndedAt
 	}
@@ -94,7 +101,7 @@ func (m *Manager) adoptLive(ctx context.Context, s *sandbox, atOnce slots) error
 	if err != nil {
 		return err
 	}
-	running, err := m.loadExecs(ctx, s, held)
+	running, err := m.loadExecs(ctx, s, held, ends{})
 	if err != nil {
 		return err
 	}

@@ -20,8 +20,9 @@ import (
 
 // loadExecs goes on with the commands of s: with those that ended as they are
 // kept, with those that PID 1 holds where they are. It returns the latter. One
-// that neither knows of is lost, unless an earlier daemon kept how it ended.
-func (m *Manager) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held) (running []*execution, err error) {
+// that neither knows of is lost, unless an earlier daemon kept how it ended, or PID 1
+// did for want of a daemon.
+func (m *Manager) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held, left ends) (running []*execution, err error) {
 	byNumber := map[uint32]pid1.Held{}
 	for _, h := range held {
 		byNumber[h.Exec.Number()] = h
@@ -40,7 +41,7 @@ func (m *Manager) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held) (
 		delete(byNumber, n)
 		switch {
 		case !known:
-			m.goOnWithout(ctx, e)
+			m.goOnWithout(ctx, e, left)
 		case r.Result == nil:
 			e.take(h)
 			running = append(running, e)
@@ -70,11 +71,13 @@ func (m *Manager) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held) (
 }
 
 // goOnWithout has e, of which PID 1 knows nothing, be over.
-func (m *Manager) goOnWithout(ctx context.Context, e *execution) {
+func (m *Manager) goOnWithout(ctx context.Context, e *execution, left ends) {
 	switch {
 	case e.record.Result != nil:
 	case e.record.Ending != nil:
 		m.completeEnding(ctx, e)
+	case !left.at.IsZero():
+		m.endBy(ctx, e, left)
 	default:
 		e.record.Result = lostResult(e, "no daemon saw how the command ended, or that it began")
 	}

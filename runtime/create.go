@@ -165,7 +165,7 @@ func (m *Manager) connect(ctx context.Context, s *sandbox, atMost time.Duration)
 			cancel(ended)
 		}
 	}()
-	client, held, err := s.listener.Accept(ctx, s.process.pid, pid1.Options{OrphanGrace: m.opts.OrphanGrace})
+	client, held, err := m.accept(ctx, s)
 	cancel(nil)
 	<-watched
 	s.init = client
@@ -173,6 +173,15 @@ func (m *Manager) connect(ctx context.Context, s *sandbox, atMost time.Duration)
 		return nil, ended // not that the caller cancelled
 	}
 	return held, err
+}
+
+func (m *Manager) accept(ctx context.Context, s *sandbox) (*pid1.Client, []pid1.Held, error) {
+	ends, err := m.openEnds(s.id)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, held, err := s.listener.Accept(ctx, s.process.pid, pid1.Options{OrphanGrace: m.opts.OrphanGrace, Ends: ends})
+	return client, held, errors.Join(err, ends.Close())
 }
 
 func closeHeld(held []pid1.Held) error {

@@ -185,7 +185,7 @@ func TestWordsToWhatHasEnded(t *testing.T) {
 	if err := s.log.Put(1, execRecord{Number: 1, OutputLimit: 10, Result: &Result{ExitCode: 3}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.loadExecs(t.Context(), s, []pid1.Held{}); err != nil {
+	if _, err := f.loadExecs(t.Context(), s, []pid1.Held{}, ends{}); err != nil {
 		t.Fatal(err)
 	}
 	for range 50 { // a word and the end are there at once: either may be seen first

@@ -84,12 +84,18 @@ func (end ending) settle(ctx context.Context, e *execution) ending {
 		end.Reason = e.s.endReason()
 	case end.Exit.Signal == syscall.SIGTERM && e.s.isStopping(): // which asked it to
 		end.Reason = ReasonCanceled
-	case end.Exit.Signal != 0:
-		end.Reason = ReasonSignaled
 	default:
-		end.Reason = ReasonExited
+		end.Reason = exitReason(end.Exit)
 	}
 	return end
+}
+
+// exitReason is why a command ended that nobody ended.
+func exitReason(x pid1.Exit) Reason {
+	if x.Signal != 0 {
+		return ReasonSignaled
+	}
+	return ReasonExited
 }
 
 // after is a timer for a moment, where 0 is never.

@@ -102,7 +102,9 @@ func (f *fixture) withoutRoot() {
 		return err
 	}})
 	f.replace(f.directory("rootfs", f.paths.rootfs))
-	f.replace(f.directory("dev", f.paths.dev))
+	f.replace(stage{name: "own", create: f.makeOwn, remove: func(_ context.Context, id string) error {
+		return removeFiles(f.paths.ends(id), f.paths.own(id))
+	}})
 	f.replace(f.directory("workspace", f.paths.workspace))
 	f.replace(f.directory("userns", f.paths.userns))
 	f.replace(f.directory("netns", f.paths.netns))
@@ -116,6 +118,13 @@ func (f *fixture) withoutRoot() {
 	}})
 	f.replace(stage{name: "limits", create: func(context.Context, *sandbox) error { return nil }})
 	f.replace(stage{name: "posture", create: func(context.Context, *sandbox) error { return nil }})
+}
+
+func (f *fixture) makeOwn(_ context.Context, s *sandbox) error {
+	if err := makeDir(f.paths.own(s.id), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(f.paths.ends(s.id), nil, 0o600)
 }
 
 // directory is a stage that only makes its directory.

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
@@ -42,7 +43,9 @@ func (p paths) rootfs(id string) string    { return filepath.Join(p.sandbox(id),
 func (p paths) workspace(id string) string { return filepath.Join(p.sandbox(id), "workspace") }
 func (p paths) userns(id string) string    { return filepath.Join(p.sandbox(id), "userns") }
 func (p paths) netns(id string) string     { return filepath.Join(p.sandbox(id), "netns") }
-func (p paths) dev(id string) string       { return filepath.Join(p.sandbox(id), "dev") }
+func (p paths) own(id string) string       { return filepath.Join(p.sandbox(id), "own") }
+func (p paths) dev(id string) string       { return mount.DevDir(p.own(id)) }
+func (p paths) ends(id string) string      { return mount.EndsFile(p.own(id)) }
 func (p paths) init(id string) string      { return filepath.Join(p.sandbox(id), "init") }
 
 func (p paths) output(id string) string { return filepath.Join(p.outputs(), id) }

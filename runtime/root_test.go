@@ -115,7 +115,7 @@ func TestMountsComeAndGo(t *testing.T) {
 	_, err := f.Run(callerContext(t), Request{Create: CreateRequest{Workspace: &WorkspaceRequest{Dir: workspace, Mode: "ro"}}, Exec: ExecRequest{Args: []string{"await:10", "exit:0"}}}, IO{Started: func(i Info, _ ExecInfo) {
 		defer f.engine.poke(t, i.ID)
 		box := "/state/sandboxes/" + i.ID
-		want := []string{box + "/dev", box + "/netns", box + "/rootfs", box + "/userns", box + "/workspace", "/state/sandboxes"}
+		want := []string{box + "/netns", box + "/own", box + "/rootfs", box + "/userns", box + "/workspace", "/state/sandboxes"}
 		got := mountsBelow(t, dir)
 		slices.Sort(got)
 		slices.Sort(want)

@@ -42,7 +42,7 @@ func (m *Manager) allStages() []stage {
 		{name: "output", create: m.createOutput, remove: m.removeOutput},
 		{name: "ids", create: m.createIDs, remove: m.removeIDs, guard: true},
 		{name: "rootfs", create: m.createRootfs, remove: m.removeRootfs},
-		{name: "dev", create: m.createDev, remove: m.removeDev},
+		{name: "own", create: m.createOwn, remove: m.removeOwn},
 		{name: "workspace", create: m.createWorkspace, remove: m.removeWorkspace},
 		{name: "ports", create: m.createPorts, remove: m.removePorts},
 		{name: "userns", create: m.createUserns, remove: m.removeUserns},
@@ -145,16 +145,16 @@ func (m *Manager) removeRootfs(_ context.Context, id string) error {
 		mount.RemovePrivate(m.paths.private(id)))
 }
 
-func (m *Manager) createDev(_ context.Context, s *sandbox) error {
-	dir := m.paths.dev(s.id)
+func (m *Manager) createOwn(_ context.Context, s *sandbox) error {
+	dir := m.paths.own(s.id)
 	if err := makeDir(dir, 0o711); err != nil {
 		return err
 	}
-	return mount.AttachDev(dir)
+	return mount.AttachOwn(dir, initproto.EndsSize)
 }
 
-func (m *Manager) removeDev(_ context.Context, id string) error {
-	return mount.RemovePoint(m.paths.dev(id))
+func (m *Manager) removeOwn(_ context.Context, id string) error {
+	return mount.RemovePoint(m.paths.own(id))
 }
 
 func (m *Manager) createWorkspace(ctx context.Context, s *sandbox) error {

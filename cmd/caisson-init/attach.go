@@ -37,6 +37,7 @@ func (s *server) serve() int {
 			return initproto.ExitProtocol
 		}
 		if bootTime() >= s.until {
+			s.leave()
 			return initproto.ExitLost
 		}
 		if conn, err = s.redial(); err != nil {
@@ -92,13 +93,18 @@ func (s *server) greet(conn *initproto.Conn) error {
 			return err
 		}
 	}
-	m, err := s.next(conn)
-	if err != nil {
+	m, fds, err := s.next(conn)
+	if err != nil && err != initproto.ErrFiles { // a Welcome counts also where its file has no room
 		return err
 	}
 	welcome, ok := m.(initproto.Welcome)
 	if !ok {
+		initproto.CloseFDs(fds)
 		return initproto.FormatError("no welcome")
+	}
+	closeFD(&s.ends)
+	if len(fds) > 0 {
+		s.ends = fds[0]
 	}
 	if err := conn.SetTimeout(0); err != nil {
 		return err
@@ -110,7 +116,8 @@ func (s *server) greet(conn *initproto.Conn) error {
 // handOver needs no lock: without a connection no record comes or goes, and
 // nothing but a request closes what is held.
 func (s *server) handOver(conn *initproto.Conn, held []*record) error {
-	m, err := s.next(conn)
+	m, fds, err := s.next(conn)
+	initproto.CloseFDs(fds) // an Adopt has none
 	if err != nil {
 		return err
 	}
@@ -127,13 +134,10 @@ func (s *server) handOver(conn *initproto.Conn, held []*record) error {
 	return nil
 }
 
-// next receives a message of the greeting. None of those has descriptors.
-func (s *server) next(conn *initproto.Conn) (initproto.Message, error) {
-	var m initproto.Message
-	var fds []int
-	err := s.insist(func() (err error) { m, fds, err = conn.Recv(); return err })
-	initproto.CloseFDs(fds)
-	return m, err
+// next receives a message of the greeting.
+func (s *server) next(conn *initproto.Conn) (m initproto.Message, fds []int, err error) {
+	err = s.insist(func() (err error) { m, fds, err = conn.Recv(); return err })
+	return m, fds, err
 }
 
 // insist repeats f while the daemon is slow to read or to speak, and while too

@@ -28,6 +28,7 @@ type server struct {
 	reserve sync.Once
 	counted bool  // the last connection was welcomed
 	until   int64 // CLOCK_BOOTTIME at which this process gives up without one
+	ends    int   // the file of the last Welcome; -1 for none
 
 	// mu is held from before a fork until the child is in live and reported,
 	// and while children are reaped. So no exit is seen before its start, and
@@ -43,7 +44,7 @@ type server struct {
 }
 
 func newServer(path string) *server {
-	s := &server{path: path, forked: make(chan struct{}, 1), live: map[int]*record{}, records: map[uint32]*record{}}
+	s := &server{path: path, ends: -1, forked: make(chan struct{}, 1), live: map[int]*record{}, records: map[uint32]*record{}}
 	go s.reap()
 	return s
 }

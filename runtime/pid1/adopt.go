@@ -18,6 +18,8 @@ type Options struct {
 	// OrphanGrace is how long PID 1 goes on without a daemon once this
 	// connection is lost, up to 49 days. 0: it exits at once.
 	OrphanGrace time.Duration
+	// Ends is the file that PID 1 fills then; see [DecodeEnds]. nil: none.
+	Ends *os.File
 	// MaxHeld bounds the commands that are adopted: a PID 1 that says it has
 	// more is refused. 0 is initproto.MaxHeld.
 	MaxHeld int
@@ -26,7 +28,14 @@ type Options struct {
 func (o Options) welcome() initproto.Welcome {
 	const most = 1<<32 - 1
 	ms := (o.OrphanGrace + time.Millisecond - 1).Milliseconds()
-	return initproto.Welcome{OrphanGraceMillis: uint32(min(max(ms, 0), most))}
+	return initproto.Welcome{OrphanGraceMillis: uint32(min(max(ms, 0), most)), Ends: o.Ends != nil}
+}
+
+func (o Options) files() parcel {
+	if o.Ends == nil {
+		return parcel{}
+	}
+	return parcel{streams: []*os.File{o.Ends}}
 }
 
 func (o Options) maxHeld() int {

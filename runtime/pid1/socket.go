@@ -106,7 +106,7 @@ func (s *socket) greet(ctx context.Context, pid int, o Options) (held []Held, er
 		held, err = s.adopt(hello.Held)
 	}
 	if err == nil {
-		err = s.send(o.welcome(), parcel{})
+		err = s.send(o.welcome(), o.files())
 	}
 	if !stop() {
 		return held, errors.Join(errors.New("greet PID 1"), err)

@@ -25,6 +25,9 @@ type Declared struct {
 	// Adopted says that PID 1 has served an earlier daemon: it may hold the pipes
 	// and terminals of commands.
 	Adopted bool
+	// Ends is the file on a mount of its own that PID 1 may have open to write to;
+	// "" for none.
+	Ends string
 	// Command says that the process is not PID 1 but a command, which has
 	// descriptors, environment, directory, umask and lower resource limits of
 	// its own. All else is compared as for PID 1.

@@ -18,7 +18,7 @@ const wantNodes = "full 1:7, null 1:3, random 1:8, tty 5:0, urandom 1:9, zero 1:
 func compareDev(w want) []Result {
 	own := hostSource(w, devDir(w.Spec))
 	on := "own file system"
-	if shared := hostSource(w, "/dev"); own.root != "/" || own.device == shared.device {
+	if shared := hostSource(w, "/dev"); own.root != "/dev" || own.device == shared.device {
 		on = "shared file system " + own.device + ":" + own.root
 	}
 	return []Result{equal("device nodes", wantNodes+" on own file system", w.host.nodes+" on "+on)}

@@ -2,21 +2,24 @@ package posture
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // eventFiles are the descriptors without a file that the Go runtime opens for
 // itself.
 var eventFiles = []string{"anon_inode:[eventpoll]", "anon_inode:[eventfd]"}
 
-// compareFiles: PID 1 has /dev/null three times, its connection to the daemon
-// and what Go needs. Anything else was inherited, and a descriptor of the host
+// compareFiles: PID 1 has /dev/null three times, its connection to the daemon,
+// what Go needs, and one file to write to. Anything else was inherited, and a descriptor of the host
 // is a way out (CVE-2024-21626).
 func compareFiles(w want) []Result {
 	null, ok := mountOf(w.live.mounts, "/dev")
 	var strange []string
-	sockets, standard := 0, 0
+	sockets, standard, ends := 0, 0, 0
 	for _, f := range w.live.files {
 		switch {
 		case f.number <= 2 && ok && f.mount == null && f.target == "/dev/null":
@@ -24,6 +27,8 @@ func compareFiles(w want) []Result {
 		case f.number > 2 && isUnix(f, w.live.sockets):
 			sockets++
 		case f.number > 2 && slices.Contains(eventFiles, f.target):
+		case f.number > 2 && isEnds(w, f) && ends == 0:
+			ends++
 		case f.number > 2 && w.Adopted && ofCommand(f):
 		default:
 			strange = append(strange, fmt.Sprintf("%d is %s", f.number, f.target))
@@ -34,6 +39,13 @@ func compareFiles(w want) []Result {
 		{Name: "standard streams", Declared: "3 of /dev/null", Live: fmt.Sprintf("%d of /dev/null", standard), OK: standard == 3},
 		{Name: "sockets", Declared: fmt.Sprintf("at most %d", w.Sockets), Live: fmt.Sprint(sockets), OK: sockets <= w.Sockets},
 	}
+}
+
+// isEnds reports whether f is the declared file, on the mount that bounds it, and
+// open for nothing but writing. Nobody is there to name it from inside.
+func isEnds(w want, f openFile) bool {
+	bounded := slices.ContainsFunc(w.host.mounts, func(m mount) bool { return m.id == f.mount && m.point == path.Dir(w.Ends) })
+	return bounded && f.target == w.Ends && f.flags&unix.O_ACCMODE == unix.O_WRONLY
 }
 
 // ofCommand reports whether f is what PID 1 holds for a command: an end of a pipe,

@@ -2,6 +2,7 @@ package posture
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -51,7 +52,7 @@ func (s *scene) lastThread() string {
 func (s *scene) addFD(target, mount string) {
 	s.live["names fd"] += " 9"
 	s.live["readlink fd/9"] = target
-	s.live["read fdinfo/9"] = "pos:\t0\nmnt_id:\t" + mount + "\n"
+	s.live["read fdinfo/9"] = "pos:\t0\nflags:\t02100001\nmnt_id:\t" + mount + "\n"
 }
 
 // replaceMount changes the line of mountinfo that is on point.
@@ -69,6 +70,29 @@ func (s *scene) replaceMount(t *testing.T, point string, change func(line string
 		t.Fatalf("no mount on %s was changed", point)
 	}
 	s.live["read mountinfo"] = b.String()
+}
+
+// PID 1 may write to the file that it was given, and to nothing else.
+func TestFileForTheEndsOfCommands(t *testing.T) {
+	for name, tc := range map[string]struct {
+		file, mount, flags string
+		ok                 bool
+	}{
+		"as declared":        {"/own/ends", "45", "02100001", true},
+		"to read and write":  {"/own/ends", "45", "02100002", false},
+		"to read":            {"/own/ends", "45", "02100000", false},
+		"of another mount":   {"/own/ends", "42", "02100001", false},
+		"another file there": {"/own/dev/null", "45", "02100001", false},
+	} {
+		s := loadScene(t)
+		dir := path.Dir(s.declared.Spec.Root.Path)
+		s.declared.Ends = dir + "/own/ends"
+		s.addFD(dir+tc.file, tc.mount)
+		s.live["read fdinfo/9"] = strings.Replace(s.live["read fdinfo/9"], "02100001", tc.flags, 1)
+		if _, err := s.compare(); (err == nil) != tc.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 func inMount(old, changed string) func(string) string {
@@ -170,7 +194,7 @@ func TestEveryDifferenceIsDetected(t *testing.T) {
 		"memfd":                  {func(_ *testing.T, s *scene) { s.addFD("/memfd:runc (deleted)", "1") }, "descriptors"},
 		"io_uring":               {func(_ *testing.T, s *scene) { s.addFD("anon_inode:[io_uring]", "17") }, "descriptors"},
 		"second connection":      {secondSocket, "sockets"},
-		"host's null":            {set("read fdinfo/0", "mnt_id:\t24\n"), "standard streams"},
+		"host's null":            {set("read fdinfo/0", "flags:\t02\nmnt_id:\t24\n"), "standard streams"},
 		"stderr is a file":       {text("readlink fd/2", "/dev/null", "/run/log"), "descriptors"},
 		"stdin closed":           {text("names fd", "0 ", ""), "standard streams"},
 		"writable root":          {mount("/", "ro,nosuid", "rw,nosuid"), "mount /"},
@@ -206,13 +230,13 @@ func TestEveryDifferenceIsDetected(t *testing.T) {
 		"null is zero":           {func(t *testing.T, s *scene) { s.swap(t, s.own, "nodes", "null 1:3", "null 1:5") }, "device nodes"},
 		"another node":           {func(t *testing.T, s *scene) { s.swap(t, s.own, "nodes", "full", "disk 254:0, full") }, "device nodes"},
 		"part of another system": {func(t *testing.T, s *scene) {
-			s.swap(t, s.own, "read mountinfo", " / "+devDir(s.declared.Spec), " /dev "+devDir(s.declared.Spec))
+			s.swap(t, s.own, "read mountinfo", " / "+path.Dir(devDir(s.declared.Spec)), " /x "+path.Dir(devDir(s.declared.Spec)))
 		}, "device nodes"},
 		"node of the host":      {addMount("999 24 0:5 /null /dev/null rw,nosuid - devtmpfs devtmpfs rw"), "mount /dev/null"},
 		"writable sysctls":      {mount("/proc/sys", "ro,", "rw,"), "mount /proc/sys"},
 		"sysctls of the host":   {device("/proc/sys", "0:21"), "mount /proc/sys"},
 		"part of the sysctls":   {mount("/proc/sys", " /sys ", " /sys/vm "), "mount /proc/sys"},
-		"mask shows":            {mount("/proc/kallsyms", " /null ", " /kmsg "), "mount /proc/kallsyms"},
+		"mask shows":            {mount("/proc/kallsyms", " /dev/null ", " /dev/kmsg "), "mount /proc/kallsyms"},
 		"mask is writable":      {mount("/proc/acpi", " ro,relatime - tmpfs", " rw,relatime - tmpfs"), "mount /proc/acpi"},
 		"mask can be remounted": {mount("/proc/acpi", "tmpfs ro,", "tmpfs rw,"), "mount /proc/acpi"},
 		"mask is below":         {func(_ *testing.T, s *scene) { s.flip("/proc/bus") }, "mount /proc/bus"},

@@ -174,6 +174,7 @@ type openFile struct {
 	number int
 	target string // as readlink shows it
 	mount  uint64 // of the file
+	flags  uint64 // of open(2)
 }
 
 func readFiles(p files, l *live) error {
@@ -218,5 +219,10 @@ func readFile(p files, number string) (openFile, error) {
 	if err != nil {
 		return openFile{}, fmt.Errorf("mount of descriptor %d: %w", n, err)
 	}
-	return openFile{n, target, id}, nil
+	text, _ = field(info, "flags")
+	flags, err := strconv.ParseUint(text, 8, 64)
+	if err != nil {
+		return openFile{}, fmt.Errorf("flags of descriptor %d: %w", n, err)
+	}
+	return openFile{n, target, id, flags}, nil
 }

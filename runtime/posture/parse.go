@@ -106,8 +106,8 @@ func parseMount(line string) (mount, error) {
 	}, nil
 }
 
-// parsePlaces reads of each mount only where it is and what is mounted there: of
-// the daemon's own there are several for each sandbox.
+// parsePlaces reads of each mount only its id, where it is and what is mounted there:
+// of the daemon's own there are several for each sandbox.
 func parsePlaces(text string) ([]mount, error) {
 	out := make([]mount, 0, strings.Count(text, "\n"))
 	for line := range strings.Lines(text) {
@@ -119,7 +119,11 @@ func parsePlaces(text string) ([]mount, error) {
 			}
 			f[i], rest, more = strings.Cut(rest, " ")
 		}
-		out = append(out, mount{device: f[2], root: unescape(f[3]), point: unescape(f[4])})
+		id, err := strconv.ParseUint(f[0], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("mountinfo line %q: %w", line, err)
+		}
+		out = append(out, mount{id: id, device: f[2], root: unescape(f[3]), point: unescape(f[4])})
 	}
 	return out, nil
 }

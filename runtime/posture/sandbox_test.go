@@ -69,14 +69,15 @@ func startSandbox(t testing.TB) *sandbox {
 	s := &sandbox{runc: requireRunc(t), cgroup: "caisson-posture-" + strconv.Itoa(os.Getpid())}
 	s.top = makeTop(t)
 	state := filepath.Join(s.top, realID)
-	for _, dir := range []string{"", "rootfs", "init", "dev", "workspace"} {
+	for _, dir := range []string{"", "rootfs", "init", "own", "workspace"} {
 		must(t, os.MkdirAll(filepath.Join(state, dir), 0o711))
 	}
 	s.spec = s.buildSpec(t, state)
 	makeRoot(t, filepath.Join(state, "rootfs"))
 	bindPrivate(t, filepath.Join(state, "workspace"), 0)
-	must(t, rootmount.AttachDev(filepath.Join(state, "dev")))
-	t.Cleanup(func() { must(t, rootmount.RemovePoint(filepath.Join(state, "dev"))) })
+	own := filepath.Join(state, "own")
+	must(t, rootmount.AttachOwn(own, 1<<20))
+	t.Cleanup(func() { must(t, rootmount.RemovePoint(own)) })
 	s.users = makeUserNS(t, filepath.Join(state, "userns"))
 	makeNetNS(t, filepath.Join(state, "netns"))
 	listener := makeInit(t, filepath.Join(state, "init"))
@@ -124,7 +125,7 @@ func (s *sandbox) buildSpec(t testing.TB, state string) *specs.Spec {
 		t.Log(warnings)
 	}
 	spec, err := oci.Build(oci.Config{
-		ID: realID, StateDir: state, RootPath: state + "/rootfs", InitDir: state + "/init", DevDir: state + "/dev", NetNSPath: state + "/netns", UserNSPath: state + "/userns",
+		ID: realID, StateDir: state, RootPath: state + "/rootfs", InitDir: state + "/init", DevDir: rootmount.DevDir(state + "/own"), NetNSPath: state + "/netns", UserNSPath: state + "/userns",
 		Process: oci.Process{
 			Args: []string{oci.InitMount + "/caisson-init"}, Env: []string{"PATH=/bin", "HOME=/home"}, Cwd: "/",
 			UID: realUID, GID: realUID, AdditionalGIDs: []uint32{2000, 44},

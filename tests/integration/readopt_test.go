@@ -201,6 +201,69 @@ func TestOrphanGrace(t *testing.T) {
 	d.AwaitNoSandbox(t)
 }
 
+// What commands did without a daemon is known to one that comes after the sandboxes
+// have ended: how they ended, and all that they wrote.
+func TestEndsOfOrphans(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "sandboxes: {orphan_grace: 3s}\n")
+	box(t, d, "job")
+	const wait = "echo begun; while [ ! -e /tmp/go ]; do sleep 0.05; done; "
+	ended := start(t, d, "job", "sh", "-c", wait+"seq 5000; echo problem >&2; exit 3")
+	signaled := start(t, d, "job", "sh", "-c", wait+"kill -SEGV $$")
+	running := start(t, d, "job", "sh", "-c", wait+"echo more; sleep 1000")
+	await(t, "output", func() bool {
+		for _, e := range ps(t, d, "job") {
+			if e.StdoutBytes == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	pid := inspect(t, d, "job").PID
+	start(t, d, "job", "sh", "-c", "sleep 1; echo >/tmp/go") // when the daemon is gone
+	d.Kill(t)
+	await(t, "the end of the orphan", func() bool { return !alive(pid) })
+	for range 2 { // and to the daemon after that
+		d.Launch(t)
+		var want strings.Builder
+		want.WriteString("begun\n")
+		for i := range 5000 {
+			fmt.Fprintln(&want, i+1)
+		}
+		for number, want := range map[string]struct {
+			code           int
+			reason, stdout string
+		}{ended: {3, "exited", want.String()}, signaled: {139, "signaled", "begun\n"}, running: {137, "lost", "begun\nmore\n"}} {
+			e := jobOf(t, d, "job", number)
+			if e.Result == nil || e.Result.ExitCode != want.code || e.Result.Reason != want.reason || e.StdoutBytes != int64(len(want.stdout)) {
+				t.Errorf("command %s: %+v, %d bytes; want %+v", number, e.Result, e.StdoutBytes, want)
+			}
+			if out := d.Run(t, "logs", "job", "--exec", number); !strings.HasPrefix(out.Stdout, want.stdout) {
+				t.Errorf("command %s wrote %d bytes, want %d", number, len(out.Stdout), len(want.stdout))
+			}
+		}
+		if out := d.Run(t, "logs", "job", "--exec", ended); !strings.Contains(out.Stderr, "problem") {
+			t.Errorf("standard error is %q", out.Stderr)
+		}
+		d.Kill(t)
+	}
+	d.Launch(t)
+	d.Run(t, "rm", "job")
+	d.AwaitNoSandbox(t)
+}
+
+// jobOf is what ps tells of one command.
+func jobOf(t *testing.T, d *harness.Daemon, ref, number string) job {
+	t.Helper()
+	for _, j := range ps(t, d, ref) {
+		if j.ID == number {
+			return j
+		}
+	}
+	t.Fatalf("%s has no command %s", ref, number)
+	return job{}
+}
+
 // alive reports whether a process is there and is no zombie.
 func alive(pid int) bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -3,6 +3,8 @@ package mount
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -19,40 +21,55 @@ var devLinks = map[string]string{
 	"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx",
 }
 
-// AttachDev mounts a file system with the device nodes of one sandbox at dir, which
-// exists. It also holds the directories on which pts, shm and mqueue are mounted.
+const (
+	devName  = "dev"
+	endsName = "ends"
+)
+
+// DevDir is where a file system of AttachOwn has the device nodes.
+func DevDir(own string) string { return filepath.Join(own, devName) }
+
+// EndsFile is the file there that PID 1 fills.
+func EndsFile(own string) string { return filepath.Join(own, endsName) }
+
+// AttachOwn mounts a file system of one sandbox's own at dir, which exists: with its
+// device nodes, and the file that PID 1 fills for a later daemon. It holds size bytes.
 //
-// The host's own nodes would carry locks (flock(2)) and watches (inotify(7)) between
+// The host's nodes would carry locks (flock(2)) and watches (inotify(7)) between
 // sandboxes, and between them and the host. Nodes are made here because nobody in a
-// user namespace can make one that works.
-func AttachDev(dir string) error {
-	t, err := newDev()
+// user namespace can make one that works. Beside them are the directories on which
+// pts, shm and mqueue are mounted.
+//
+// PID 1 is hostile: that size is what bounds the file. What PID 1
+// writes is charged to its cgroup.
+func AttachOwn(dir string, size int64) error {
+	t, err := newOwn(size)
 	if err == nil {
 		err = errors.Join(t.attach(dir), t.Close())
 	}
 	if err != nil {
-		err = fmt.Errorf("make device nodes: %w", err)
+		err = fmt.Errorf("make the sandbox's own files: %w", err)
 	}
-	return sbxerr.Wrap(sbxerr.Mount, "mount.dev", err)
+	return sbxerr.Wrap(sbxerr.Mount, "mount.own", err)
 }
 
-func newDev() (tree, error) {
+func newOwn(size int64) (tree, error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return tree{}, err
 	}
-	t, err := mountDev(fs)
+	t, err := mountOwn(fs, size)
 	if err = errors.Join(err, unix.Close(fs)); err != nil {
 		return tree{}, err
 	}
-	if err := fillDev(t.fd); err != nil {
+	if err := fillOwn(t.fd); err != nil {
 		return tree{}, errors.Join(err, t.Close())
 	}
 	return t, nil
 }
 
-func mountDev(fs int) (tree, error) {
-	for key, value := range map[string]string{"source": "caisson", "size": "64k", "nr_inodes": "64", "mode": "0755"} {
+func mountOwn(fs int, size int64) (tree, error) {
+	for key, value := range map[string]string{"source": "caisson", "size": strconv.FormatInt(size, 10), "nr_inodes": "64", "mode": "0711"} {
 		if err := unix.FsconfigSetString(fs, key, value); err != nil {
 			return tree{}, fmt.Errorf("set %s: %w", key, err)
 		}
@@ -62,6 +79,24 @@ func mountDev(fs int) (tree, error) {
 	}
 	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
 	return tree{fd: fd}, err
+}
+
+func fillOwn(own int) error {
+	ends, err := unix.Openat(own, endsName, unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC|unix.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("%s: %w", endsName, err)
+	}
+	if err := unix.Close(ends); err != nil {
+		return err
+	}
+	if err := unix.Mkdirat(own, devName, 0o755); err != nil {
+		return fmt.Errorf("%s: %w", devName, err)
+	}
+	dev, err := unix.Openat(own, devName, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(fillDev(dev), unix.Close(dev))
 }
 
 func fillDev(dir int) error {

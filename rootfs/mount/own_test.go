@@ -1,6 +1,8 @@
 package mount
 
 import (
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,11 +12,12 @@ import (
 	"github.com/caisson-run/caisson/tests/need"
 )
 
-// TestAttachDev: the nodes work, and are nobody else's.
-func TestAttachDev(t *testing.T) {
+// TestAttachOwn: the nodes work, and are nobody else's; the file for the ends of
+// commands takes no more than it may.
+func TestAttachOwn(t *testing.T) {
 	need.Root(t, "it makes device nodes")
 	dir := t.TempDir()
-	if err := AttachDev(dir); err != nil {
+	if err := AttachOwn(dir, 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
@@ -24,7 +27,7 @@ func TestAttachDev(t *testing.T) {
 	}()
 	for name := range devices {
 		var own, host unix.Stat_t
-		if err := unix.Lstat(filepath.Join(dir, name), &own); err != nil {
+		if err := unix.Lstat(filepath.Join(DevDir(dir), name), &own); err != nil {
 			t.Fatal(err)
 		}
 		if err := unix.Lstat("/dev/"+name, &host); err != nil {
@@ -34,7 +37,7 @@ func TestAttachDev(t *testing.T) {
 			t.Errorf("%s: %+v, the host's %+v", name, own, host)
 		}
 	}
-	zero, err := os.Open(filepath.Join(dir, "zero"))
+	zero, err := os.Open(filepath.Join(DevDir(dir), "zero"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,16 +45,24 @@ func TestAttachDev(t *testing.T) {
 	if _, err := zero.Read(b); err != nil || b[0] != 0 {
 		t.Errorf("read %v, %v", b, err)
 	}
-	if err := zero.Close(); err != nil {
+	ends, err := os.OpenFile(EndsFile(dir), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := io.Copy(struct{ io.Writer }{ends}, struct{ io.Reader }{zero}) // zero never ends
+	if !errors.Is(err, unix.ENOSPC) || n == 0 || n > 1<<20 {
+		t.Errorf("%d bytes were written, %v", n, err)
+	}
+	if err := errors.Join(zero.Close(), ends.Close()); err != nil {
 		t.Error(err)
 	}
 }
 
-func BenchmarkAttachDev(b *testing.B) {
+func BenchmarkAttachOwn(b *testing.B) {
 	need.Root(b, "it makes device nodes")
 	dir := b.TempDir()
 	for b.Loop() {
-		if err := AttachDev(dir); err != nil {
+		if err := AttachOwn(dir, 1<<20); err != nil {
 			b.Fatal(err)
 		}
 		if err := Detach(dir); err != nil {
