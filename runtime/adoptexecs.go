@@ -51,7 +51,7 @@ func (m *Manager) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held, l
 		}
 		s.knowAgain(e)
 	}
-	last, lastErr := m.lastOutput(s.id)
+	last, lastErr := lastOutput(m.paths.output(s.id), m.paths.spare(s.id))
 	errs = append(errs, lastErr)
 	s.update(func() {
 		slices.SortFunc(s.past, func(a, b *execution) int { return cmp.Compare(a.number(), b.number()) })
@@ -85,18 +85,20 @@ func (m *Manager) goOnWithout(ctx context.Context, e *execution, left ends) {
 	e.finish()
 }
 
-// lastOutput is the number of the newest command that output is kept of. Where the records
-// of commands are lost, it is not given to another one.
-func (m *Manager) lastOutput(id string) (uint32, error) {
-	entries, err := os.ReadDir(m.paths.output(id))
-	if err != nil {
-		return 0, fmt.Errorf("look for kept output: %w", err)
-	}
+// lastOutput is the number of the newest command that output is kept of in one of dirs.
+// Where the records of commands are lost, it is not given to another one.
+func lastOutput(dirs ...string) (uint32, error) {
 	last := uint64(0)
-	for _, e := range entries {
-		name := strings.TrimSuffix(e.Name(), filepath.Ext(e.Name()))
-		if n, err := strconv.ParseUint(name, 10, 32); err == nil {
-			last = max(last, n)
+	for _, dir := range dirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return 0, fmt.Errorf("look for kept output: %w", err)
+		}
+		for _, e := range entries {
+			name := strings.TrimSuffix(e.Name(), filepath.Ext(e.Name()))
+			if n, err := strconv.ParseUint(name, 10, 32); err == nil {
+				last = max(last, n)
+			}
 		}
 	}
 	return uint32(last), nil
@@ -128,9 +130,8 @@ func (m *Manager) loseMain(s *sandbox) error {
 }
 
 func (m *Manager) loadExec(s *sandbox, r execRecord) (*execution, error) {
-	stdout, outErr := output.Open(m.paths.stdout(s.id, r.Number), r.OutputLimit)
-	stderr, errErr := output.Open(m.paths.stderr(s.id, r.Number), r.OutputLimit)
-	if err := errors.Join(outErr, errErr); err != nil {
+	stdout, stderr, err := m.stores(output.Open, s.id, r.Number, r.OutputLimit)
+	if err != nil {
 		return nil, fmt.Errorf("output of command %d: %w", r.Number, err)
 	}
 	return newExecution(s, r, stdout, stderr), nil

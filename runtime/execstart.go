@@ -94,9 +94,8 @@ func (m *Manager) admitExec(s *sandbox, p *execPlan, detached bool) (*execution,
 		return nil, sbxerr.New(sbxerr.Busy, "runtime.exec", "sandbox %s runs %d commands, which is the most", s.record.Name, s.running)
 	}
 	n := s.lastExec + 1
-	stdout, outErr := output.Create(m.paths.stdout(s.id, n), p.outputLimit)
-	stderr, errErr := output.Create(m.paths.stderr(s.id, n), p.outputLimit)
-	if err := errors.Join(outErr, errErr); err != nil {
+	stdout, stderr, err := m.stores(output.Create, s.id, n, p.outputLimit)
+	if err != nil {
 		return nil, err
 	}
 	e := newExecution(s, execRecord{
@@ -217,8 +216,4 @@ func (m *Manager) dropExec(s *sandbox, e *execution) error {
 		return fmt.Errorf("drop command %d of sandbox %s: %w", e.number(), s.id, err)
 	}
 	return nil
-}
-
-func (m *Manager) removeOutputs(id string, n uint32) error {
-	return errors.Join(output.Remove(m.paths.stdout(id, n)), output.Remove(m.paths.stderr(id, n)))
 }

@@ -107,7 +107,8 @@ type Manager struct {
 	cleaning sync.Mutex
 	naming   sync.Mutex // held while an image takes a name
 	imports  *imports
-	hasBase  atomic.Bool // EnsureBase has succeeded once
+	spare    *output.Room // of output that the disk takes nothing of
+	hasBase  atomic.Bool  // EnsureBase has succeeded once
 
 	quarantine quarantine
 
@@ -165,7 +166,7 @@ func New(engine Engine, images ImageStore, log *slog.Logger, o Options) (*Manage
 		engine: engine, images: images, opts: o, log: log, paths: p, blocks: blocks, host: host, rlimit: rlimits, oomScore: oomScore, init: program,
 		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
 		boot: boot, making: newGate(o.MaxCreating, o.Queue), pools: newPools(o.Pools), owners: mount.NewUserNSCache(maxOwners), shims: newShims(o.PerShim),
-		authors: newAuthors(), imports: newImports(),
+		authors: newAuthors(), imports: newImports(), spare: output.NewRoom(spareRoom),
 	}
 	m.leaving, m.handOver = context.WithCancel(context.Background())
 	m.keep.Store(o.KeepOnExit)

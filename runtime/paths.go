@@ -64,4 +64,7 @@ func (p paths) stderr(id string, n uint32) string {
 	return filepath.Join(p.output(id), number(n)+".stderr")
 }
 
+// spare is where output is kept of which the disk takes nothing, under the same names.
+func (p paths) spare(id string) string { return filepath.Join(p.sandbox(id), "output") }
+
 func number(n uint32) string { return strconv.FormatUint(uint64(n), 10) }

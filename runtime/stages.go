@@ -61,13 +61,18 @@ func (m *Manager) allStages() []stage {
 }
 
 func (m *Manager) createClaim(_ context.Context, s *sandbox) error {
-	if err := makeDir(m.paths.sandbox(s.id), 0o700); err != nil {
-		return err
+	for _, dir := range []string{m.paths.sandbox(s.id), m.paths.spare(s.id)} {
+		if err := makeDir(dir, 0o700); err != nil {
+			return err
+		}
 	}
 	return journal.Create(m.paths.execs(s.id))
 }
 
 func (m *Manager) removeClaim(_ context.Context, id string) error {
+	if err := m.removeFlat(id, m.paths.spare(id)); err != nil {
+		return err
+	}
 	record, spec, execs := m.paths.record(id), m.paths.spec(id), m.paths.execs(id)
 	return removeFiles(m.paths.names(id), journal.Next(execs), execs, spec+".new", spec, record+".new", record, m.paths.sandbox(id))
 }
@@ -77,7 +82,11 @@ func (m *Manager) createOutput(_ context.Context, s *sandbox) error {
 }
 
 func (m *Manager) removeOutput(_ context.Context, id string) error {
-	left, err := owndir.RemoveFlat(m.paths.output(id))
+	return m.removeFlat(id, m.paths.output(id))
+}
+
+func (m *Manager) removeFlat(id, dir string) error {
+	left, err := owndir.RemoveFlat(dir)
 	for _, path := range left {
 		m.log.Warn("left what the daemon did not make: look at it and remove it", "sandbox", id, "path", path)
 	}

@@ -37,6 +37,7 @@ func (s *Store) Drop() error {
 	}
 	f, err := openFile(s.path, unix.O_RDWR|unix.O_NONBLOCK, 0)
 	s.change(func() { s.kept, s.lost = 0, errDropped })
+	s.occupy()
 	if errors.Is(err, fs.ErrNotExist) { // no byte could be kept
 		return nil
 	}

@@ -117,6 +117,8 @@ func (s *Store) step(fd int) error {
 	switch {
 	case errors.Is(err, unix.EAGAIN):
 		return err
+	case err != nil && s.turn(err):
+		return s.step(fd)
 	case err != nil:
 		s.lose(err)
 		return s.skip(fd)

@@ -36,6 +36,10 @@ func (s *Store) append(p []byte) {
 		return
 	}
 	n, err := f.WriteAt(p, st.kept)
+	if n == 0 && s.turn(err) {
+		s.append(p)
+		return
+	}
 	s.count(n, n)
 	if err != nil {
 		s.lose(err)
@@ -71,6 +75,9 @@ func (s *Store) keeper(st state) *os.File {
 		return st.file
 	}
 	f, err := openFile(s.path, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, modeWhole)
+	if err != nil && s.turn(err) {
+		f, err = openFile(s.path, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, modeWhole)
+	}
 	if err != nil {
 		s.lose(err)
 		return nil

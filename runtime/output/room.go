@@ -36,8 +36,18 @@ func (fullError) Error() string {
 func (s *Store) Within(room *Room) {
 	s.work.Lock()
 	defer s.work.Unlock()
+	if s.spared {
+		return
+	}
 	s.room = room
 	s.occupy()
+}
+
+func (s *Store) noRoom() error {
+	if s.spared {
+		return errSpare
+	}
+	return errFull
 }
 
 // occupy counts in the room what is on the disk now, and gives up keeping where
@@ -48,7 +58,7 @@ func (s *Store) occupy() {
 	}
 	s.mu.Lock()
 	now := max(0, s.kept-max(0, s.gone-s.bound.holesFrom()))
-	if s.done || s.closed {
+	if s.done && !s.spared || s.closed { // what is spared is memory, until nobody keeps it
 		now = 0
 	}
 	more := now - s.charged
@@ -56,6 +66,6 @@ func (s *Store) occupy() {
 	lost := s.lost != nil
 	s.mu.Unlock()
 	if s.room.used.Add(more) > s.room.size && now > sure && !lost {
-		s.lose(errFull)
+		s.lose(s.noRoom())
 	}
 }

@@ -227,3 +227,71 @@ func onDisk(t *testing.T, path string) int64 {
 	}
 	return st.Blocks * 512
 }
+
+// Of a disk that is full before the first byte, output is kept elsewhere: less of it,
+// and it is told how much the disk did not take.
+func TestSpareFile(t *testing.T) {
+	const size = 1 << 20
+	for name, tt := range map[string]struct {
+		options string
+		fill    int // bytes that fill the disk before
+		written int
+		lost    int64
+	}{
+		"no space":           {fmt.Sprintf("size=%d", size), size, spareLimit, 0},
+		"no inodes":          {"nr_inodes=1", 0, spareLimit, 0},
+		"more than it holds": {fmt.Sprintf("size=%d", size), size, 4 * spareLimit, 3 * spareLimit},
+		"room":               {fmt.Sprintf("size=%d", size), 0, spareLimit, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, spare, room := mounted(t, "tmpfs", tt.options), filepath.Join(t.TempDir(), "stdout"), NewRoom(size)
+			if tt.fill > 0 {
+				if err := os.WriteFile(filepath.Join(dir, "other"), make([]byte, tt.fill), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			own := filepath.Join(dir, "stdout")
+			s := createAt(t, own, 8*size)
+			if err := s.Spare(spare, room); err != nil {
+				t.Fatal(err)
+			}
+			s.Within(NewRoom(1)) // which bounds the disk alone
+			data := random(tt.written)
+			r, w := pipe(t)
+			filled := filling(s, r)
+			write(t, w, data)
+			w.Close()
+			if err := within(t, "end", filled); err != nil {
+				t.Error(err)
+			}
+			if name == "room" {
+				s.Finish()
+				if _, err := os.Stat(spare); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("the spare file is used: %v", err)
+				}
+				return
+			}
+			again := open(t, own, 8*size)
+			if err := again.Spare(spare, NewRoom(size)); err != nil {
+				t.Fatal(err)
+			}
+			for which, s := range map[string]*Store{"this": s, "a later": again} {
+				var b strings.Builder
+				if err := copyTo(s, t.Context(), &b, 0, false); err != nil {
+					t.Error(err)
+				}
+				same(t, which+" process", b.String(), want(data, spareLimit, 0))
+				if n := s.LostBytes(); n != tt.lost {
+					t.Errorf("%s process: %d bytes are lost, want %d", which, n, tt.lost)
+				}
+			}
+			s.Finish()
+			if n := room.used.Load(); n < spareLimit/2 || n > 4*spareLimit+2*minStep {
+				t.Errorf("%d bytes count in the room", n)
+			}
+			if err := errors.Join(s.Close(), again.Close()); err != nil || room.used.Load() != 0 {
+				t.Errorf("%d bytes count in the room after the end: %v", room.used.Load(), err)
+			}
+		})
+	}
+}

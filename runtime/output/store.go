@@ -50,8 +50,6 @@ var errClosed = errors.New("the output store is closed")
 // Store is one stream of one command. Its methods may be called at the same
 // time.
 type Store struct {
-	path  string
-	bound bound
 	turns chan struct{} // who may copy much of a live stream; a crowd would take every processor from Fill
 
 	// work is held while bytes are moved and counted, so that who holds it sees
@@ -60,8 +58,15 @@ type Store struct {
 	wide    bool  // the pipe was enlarged; guarded by work
 	room    *Room // that it shares with others; guarded by work, as is
 	charged int64 // what of it is counted there
+	// spare is the file for a store that cannot have its own, and where it counts;
+	// both are guarded by work.
+	spare     string
+	spareRoom *Room
 
-	mu      sync.Mutex    // guards what follows; held for no system call
+	mu      sync.Mutex // guards what follows; held for no system call
+	path    string     // changes with bound, and only before the first byte; with work held too
+	bound   bound
+	spared  bool          // that is, the spare file is in use
 	changed chan struct{} // closed at the next change; nil when nobody waits
 	file    *os.File      // nil before the first byte, and after the last
 	pipe    syscall.RawConn
@@ -109,7 +114,7 @@ func Open(path string, limit int64) (_ *Store, err error) {
 		return nil, sbxerr.Wrap(sbxerr.Limits, op, err)
 	}
 	s := newStore(path, b)
-	f, err := openFile(path, unix.O_RDWR|unix.O_NONBLOCK, 0) // not to wait for the writer of a fifo
+	f, err := openKept(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}
@@ -166,6 +171,10 @@ func checkOwn(f *os.File, path string) (*unix.Stat_t, error) {
 	}
 	return &st, nil
 }
+
+// openKept opens what an earlier process kept, without waiting for the writer of a
+// fifo.
+func openKept(path string) (*os.File, error) { return openFile(path, unix.O_RDWR|unix.O_NONBLOCK, 0) }
 
 // openFile opens path itself, never what a link there names.
 func openFile(path string, flags int, mode uint32) (*os.File, error) {
@@ -236,6 +245,9 @@ func (s *Store) Lost() error {
 func (s *Store) LostBytes() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.spared && s.lost == nil {
+		return max(0, s.total-s.bound.limit())
+	}
 	if s.lost == nil || errors.Is(s.lost, errFull) || errors.Is(s.lost, errDropped) {
 		return 0
 	}
