@@ -42,6 +42,8 @@ type ImageStore interface {
 	// Layers returns the image's unpacked directories, the topmost first, and
 	// keeps them until ReleaseView.
 	Layers(ctx context.Context, img StoredImage) ([]string, error)
+	// Unpacked returns what the image of a chain ID takes on the disk, in bytes.
+	Unpacked(ctx context.Context, chainID string) (int64, error)
 	// Views lists the chain IDs that Layers keeps.
 	Views(ctx context.Context) ([]string, error)
 	ReleaseView(ctx context.Context, chainID string) error

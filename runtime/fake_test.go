@@ -305,6 +305,10 @@ func (s *fakeImages) Commit(_ context.Context, key string, manifest v1.Descripto
 	return nil
 }
 
+func (s *fakeImages) Unpacked(context.Context, string) (int64, error) {
+	return 1 << 20, s.fail["unpacked"]
+}
+
 func (s *fakeImages) Forget(context.Context, []v1.Descriptor) error { return nil }
 
 func (s *fakeImages) ListImages(context.Context) ([]StoredImage, error) {

@@ -25,7 +25,7 @@ func (m *Manager) Files(ctx context.Context, ref string) (*files.Session, error)
 		return nil, err
 	}
 	if s.files == nil {
-		s.files = files.NewSession(m.fileProcesses(s), func() func() { return m.workOnFiles(s) }, files.DefaultLimits())
+		s.files = files.NewSession(m.fileProcesses(s), func() func() { return m.workOnFiles(s) }, m.holds(s), files.DefaultLimits())
 	}
 	return s.files, nil
 }

@@ -47,6 +47,7 @@ const (
 	FileFailed    Code = "SBX-219" // the sandbox's file system refused or failed an operation
 	ImageExists   Code = "SBX-220" // there is another image of that name
 	ImageDamaged  Code = "SBX-221" // the stored copy of the image is damaged
+	CopyTooBig    Code = "SBX-223" // a copy out of the sandbox is larger than the caller allows
 
 	Seccomp        Code = "SBX-301" // the filter is invalid or cannot be enforced here
 	SeccompProfile Code = "SBX-302" // no such seccomp profile

@@ -50,6 +50,7 @@ var table = []Description{
 	{FileFailed, "the sandbox's file system failed an operation", ClassSandbox, 500, false, "the message says why; what the kernel makes up, as in /proc, is left out of a copy of what lies above it, and often cannot be copied itself"},
 	{ImageExists, "there is another image of that name", ClassInput, 409, false, "choose the name yourself: caisson image import --name NAME; that of an image of yours replaces it"},
 	{ImageDamaged, "the stored copy of the image is damaged", ClassHost, 500, false, "import the image again, or remove it: caisson image rm"},
+	{CopyTooBig, "the copy out of the sandbox is larger than the caller allows", ClassInput, 413, false, "name the largest size that you want: --max-bytes SIZE, or max_bytes in the API"},
 
 	{Seccomp, "the seccomp filter cannot be enforced", ClassHost, 503, false, "use the runc of this installation; caisson doctor names the missing feature"},
 	{SeccompProfile, "no such seccomp profile", ClassInput, 400, false, "use strict, compat or debug"},

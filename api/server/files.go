@@ -31,7 +31,7 @@ type FileSession interface {
 	Move(ctx context.Context, from, to string, replace bool) (files.Info, error)
 	Remove(ctx context.Context, path string, recursive bool) error
 	Watch(ctx context.Context, path string, recursive bool, ready func(), event func(files.Event) error) error
-	CopyOut(ctx context.Context, path string, w io.Writer) (files.Copied, error)
+	CopyOut(ctx context.Context, path string, most int64, w io.Writer) (files.Copied, error)
 	CopyIn(ctx context.Context, path string, r io.Reader) (files.Copied, error)
 }
 
@@ -150,13 +150,16 @@ func cancelOn(cancel context.CancelCauseFunc, err error) {
 }
 
 func (s fileService) CopyOut(ctx context.Context, r *connect.Request[caissonv1.CopyOutRequest], stream *connect.ServerStream[caissonv1.CopyOutResponse]) error {
+	if r.Msg.MaxBytes < 0 {
+		return fail(sbxerr.New(sbxerr.APIUsage, "server.copy", "max_bytes is %d: give the most bytes that you want, or 0", r.Msg.MaxBytes))
+	}
 	session, err := s.open(ctx, r.Msg.Ref)
 	if err != nil {
 		return fail(err)
 	}
 	chunk := fileChunks(func(p []byte) error { return stream.Send(&caissonv1.CopyOutResponse{Chunk: p}) })
 	w := bufio.NewWriterSize(chunk, fileChunk) // a tar writer writes its headers one by one
-	copied, err := session.CopyOut(ctx, r.Msg.Path, w)
+	copied, err := session.CopyOut(ctx, r.Msg.Path, r.Msg.MaxBytes, w)
 	if err == nil {
 		err = w.Flush()
 	}

@@ -126,7 +126,7 @@ func (f *fakeFiles) Watch(ctx context.Context, path string, recursive bool, read
 	return ctx.Err()
 }
 
-func (f *fakeFiles) CopyOut(_ context.Context, path string, w io.Writer) (files.Copied, error) {
+func (f *fakeFiles) CopyOut(_ context.Context, path string, _ int64, w io.Writer) (files.Copied, error) {
 	f.ask(path)
 	if _, err := io.WriteString(w, f.content); err != nil {
 		return f.left, err

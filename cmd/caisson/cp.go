@@ -17,6 +17,7 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/cgroups/units"
 	"github.com/caisson-run/caisson/cmd/caisson/localtree"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -25,6 +26,7 @@ import (
 const archiveArg = "-"
 
 func (a *app) cpCommand() *cobra.Command {
+	var most string
 	cmd := &cobra.Command{
 		Use:   "cp SANDBOX:PATH LOCAL|- | cp LOCAL|- SANDBOX:PATH",
 		Short: "Copy files into a sandbox or out of it",
@@ -39,8 +41,16 @@ func (a *app) cpCommand() *cobra.Command {
 			if err := checkPlaces(from, to, a.output); err != nil {
 				return err
 			}
+			p := parser{flags: cmd.Flags()}
+			atMost := p.number("max-bytes", most, units.ParseSize)
+			if atMost != nil && from.ref == "" {
+				p.refuse(usage("--max-bytes is for a copy out of a sandbox"))
+			}
+			if err := errors.Join(p.errs...); err != nil {
+				return err
+			}
 			return a.with(cmd.Context(), func(client *api.Client) error {
-				c := copying{app: a, client: client, from: from, to: to}
+				c := copying{app: a, client: client, from: from, to: to, most: atMost}
 				if from.ref != "" {
 					return c.out(cmd.Context())
 				}
@@ -48,6 +58,7 @@ func (a *app) cpCommand() *cobra.Command {
 			})
 		},
 	}
+	cmd.Flags().StringVar(&most, "max-bytes", "", "copy out at most `SIZE`, holes and further names of a file included (default what the sandbox can hold)")
 	a.outputFlags(cmd)
 	return cmd
 }
@@ -87,6 +98,7 @@ type copying struct {
 	app      *app
 	client   *api.Client
 	from, to place
+	most     *int64 // bytes that come out; nil: what the sandbox can hold
 }
 
 // copiedView is what cp prints as JSON.
@@ -98,6 +110,9 @@ type copiedView struct {
 
 func (c copying) out(ctx context.Context) error {
 	req := &caissonv1.CopyOutRequest{Ref: c.from.ref, Path: c.from.path}
+	if c.most != nil {
+		req.MaxBytes = *c.most
+	}
 	if c.to.path == archiveArg {
 		if onTerminal(c.app.stdout) {
 			return usage("an archive is not for a terminal: redirect standard output to a file or a pipe")

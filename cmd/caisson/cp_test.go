@@ -45,7 +45,7 @@ func (b *cpBox) Stat(_ context.Context, p string, _ bool) (files.Info, error) {
 	return files.Info{Type: "file"}, nil
 }
 
-func (b *cpBox) CopyOut(_ context.Context, p string, w io.Writer) (files.Copied, error) {
+func (b *cpBox) CopyOut(_ context.Context, p string, _ int64, w io.Writer) (files.Copied, error) {
 	name := path.Base(p)
 	if strings.HasSuffix(p, "/.") {
 		name = "."

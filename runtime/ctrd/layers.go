@@ -175,3 +175,24 @@ func (e *Engine) ReleaseView(ctx context.Context, chainID string) error {
 		return err
 	})
 }
+
+// Unpacked adds up the snapshots of a chain.
+func (e *Engine) Unpacked(ctx context.Context, chainID string) (total int64, err error) {
+	err = e.call(ctx, "ctrd.unpacked", "measure image", chainID, func(ctx context.Context) error {
+		total = 0
+		sn := e.client.SnapshotService(snapshotter)
+		for key := chainID; key != ""; {
+			usage, err := sn.Usage(ctx, key)
+			if err != nil {
+				return err
+			}
+			info, err := sn.Stat(ctx, key)
+			if err != nil {
+				return err
+			}
+			total, key = total+usage.Size, info.Parent
+		}
+		return nil
+	})
+	return total, err
+}

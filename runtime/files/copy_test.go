@@ -97,7 +97,7 @@ func TestCopyOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	copied, err := s.CopyOut(ctx, dir+"/top", &b)
+	copied, err := s.CopyOut(ctx, dir+"/top", 0, &b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestCopyOut(t *testing.T) {
 		"/top/b/file": "0 file 640 content", "/top/b/.": "5 ./ 755", "/alias": "5 alias/ 755", "/top/b/": "5 b/ 755",
 	} {
 		b.Reset()
-		if _, err := s.CopyOut(ctx, dir+path, &b); err != nil {
+		if _, err := s.CopyOut(ctx, dir+path, 0, &b); err != nil {
 			t.Fatal(err)
 		}
 		if got := unpacked(t, &b); got[0] != first {
@@ -129,16 +129,25 @@ func TestCopyOut(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]sbxerr.Code{"/gone": sbxerr.FileAbsent, "/top/fifo": sbxerr.FileKind, "/top/latin\xe9": sbxerr.FilePath} {
-		_, err := s.CopyOut(ctx, dir+path, io.Discard)
+		_, err := s.CopyOut(ctx, dir+path, 0, io.Discard)
 		refused(t, path, err, want, "")
 	}
 	s.limits.Bytes = 5
-	_, err = s.CopyOut(ctx, dir+"/top", io.Discard)
+	_, err = s.CopyOut(ctx, dir+"/top", 0, io.Discard)
 	refused(t, "bytes", err, sbxerr.FileTooBig, "more than 5 bytes")
 	s.limits = DefaultLimits()
 	s.limits.ArchiveEntries = 3
-	_, err = s.CopyOut(ctx, dir+"/top", io.Discard)
+	_, err = s.CopyOut(ctx, dir+"/top", 0, io.Discard)
 	refused(t, "entries", err, sbxerr.FileTooBig, "more than 3 entries")
+	s.limits = DefaultLimits()
+	_, err = s.CopyOut(ctx, dir+"/top", 3, io.Discard)
+	refused(t, "more than was asked for", err, sbxerr.CopyTooBig, "more than 3 bytes")
+	s.holds = func(context.Context) int64 { return 4 }
+	_, err = s.CopyOut(ctx, dir+"/top", 0, io.Discard)
+	refused(t, "more than it can hold", err, sbxerr.CopyTooBig, "more than 4 bytes")
+	if _, err = s.CopyOut(ctx, dir+"/top", 1<<20, io.Discard); err != nil {
+		t.Errorf("as much as was asked for: %v", err)
+	}
 }
 
 func TestCopyIn(t *testing.T) {
@@ -288,7 +297,7 @@ func TestTreeRoundTrip(t *testing.T) {
 	}
 	r, w := io.Pipe()
 	go func() {
-		_, err := s.CopyOut(testContext(t), dir+"/src/.", w)
+		_, err := s.CopyOut(testContext(t), dir+"/src/.", 0, w)
 		w.CloseWithError(err)
 	}()
 	copied, err := s.CopyIn(testContext(t), dir+"/dst", r)

@@ -15,14 +15,15 @@ import (
 // maxLeftOut is how many names of what is left out are kept.
 const maxLeftOut = 10
 
-// CopyOut writes the file or tree at path to w as a tar that is safe to unpack:
+// CopyOut writes, up to most bytes of content, the file or tree at path to w as a tar that is safe to unpack:
 // regular files, directories, and symlinks that stay in the tree; named below
 // the last element of path, or "." where that is "/", "." or ".."; without
 // owners and set-id bits, times in whole seconds. A further name of a file is a
 // copy. A symlink at path is followed. What is left out is in Copied; below path,
 // that is also what the sandbox's user may not read, and /proc and /sys. An error
-// of w is returned as it is; after any error, the tar has no proper end.
-func (c *Client) CopyOut(ctx context.Context, path string, w io.Writer) (Copied, error) {
+// of w is returned as it is; after any error, the tar has no proper end. Holes and
+// further names count in full: a tree may be much larger than what it takes.
+func (c *Client) CopyOut(ctx context.Context, path string, most int64, w io.Writer) (Copied, error) {
 	if err := checkPath(path); err != nil {
 		return Copied{}, err
 	}
@@ -32,7 +33,7 @@ func (c *Client) CopyOut(ctx context.Context, path string, w io.Writer) (Copied,
 	}
 	o := copyOut{
 		client: c, what: subject{"copy", path, true}, base: base,
-		out: tar.NewWriter(w), bytes: c.limits.Bytes,
+		out: tar.NewWriter(w), most: most,
 	}
 	err := c.call(ctx, wire.Request{Op: wire.OpCopyOut, Path: path}, o.run)
 	return o.copied, err
@@ -47,7 +48,8 @@ type copyOut struct {
 	out    *tar.Writer
 	copied Copied
 	sent   int64 // entries, also those that are left out
-	bytes  int64 // that may still come
+	bytes  int64 // that were announced
+	most   int64 // that may be
 }
 
 func (o *copyOut) run() error {
@@ -108,10 +110,12 @@ func (o *copyOut) count(i wire.Info) error {
 		return sbxerr.New(sbxerr.FileTooBig, "files.copy", "copy %q: there are more than %d entries", sbxerr.Clip(o.what.path), o.client.limits.ArchiveEntries)
 	}
 	if i.Type == wire.TypeFile {
-		if i.Size > o.bytes {
+		if i.Size > o.client.limits.Bytes-o.bytes {
 			return tooManyBytes(o.what, o.client.limits.Bytes)
 		}
-		o.bytes -= i.Size
+		if o.bytes += i.Size; o.bytes > o.most {
+			return sbxerr.New(sbxerr.CopyTooBig, "files.copy", "copy %q: there are more than %d bytes", sbxerr.Clip(o.what.path), o.most)
+		}
 	}
 	return nil
 }

@@ -91,7 +91,10 @@ var requests = map[string]func(context.Context, *Client) error{
 	"watch": func(ctx context.Context, c *Client) error {
 		return c.Watch(ctx, "/x", true, func() {}, func(Event) error { return nil })
 	},
-	"out": func(ctx context.Context, c *Client) error { _, err := c.CopyOut(ctx, "/x", io.Discard); return err },
+	"out": func(ctx context.Context, c *Client) error {
+		_, err := c.CopyOut(ctx, "/x", 1<<40, io.Discard)
+		return err
+	},
 	"in": func(ctx context.Context, c *Client) error {
 		var b bytes.Buffer
 		b.Write(make([]byte, 1024)) // an empty archive

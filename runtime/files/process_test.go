@@ -99,7 +99,7 @@ func (r *real) kill() {
 func session(t testing.TB) (*Session, *real, string) {
 	t.Helper()
 	r := &real{t: t}
-	s := NewSession(r.start, r.use, DefaultLimits())
+	s := NewSession(r.start, r.use, func(context.Context) int64 { return 1 << 30 }, DefaultLimits())
 	t.Cleanup(func() { s.Close(); r.running.Wait() })
 	return s, r, sandboxDir(t)
 }

@@ -26,6 +26,7 @@ type Session struct {
 	start  Start
 	use    Use
 	limits Limits
+	holds  Holds
 	keep   time.Duration
 
 	mu     sync.Mutex
@@ -34,10 +35,13 @@ type Session struct {
 	closed bool
 }
 
+// Holds says how many bytes the files of the sandbox can have together.
+type Holds func(context.Context) int64
+
 // NewSession returns a session that starts processes with start. All requests but
 // Watch, which may go on for ever without one, are noted with use.
-func NewSession(start Start, use Use, limits Limits) *Session {
-	return &Session{start: start, use: use, limits: limits, keep: keepIdle}
+func NewSession(start Start, use Use, holds Holds, limits Limits) *Session {
+	return &Session{start: start, use: use, holds: holds, limits: limits, keep: keepIdle}
 }
 
 // process is one process and the connection to it.
@@ -236,9 +240,12 @@ func (s *Session) Watch(ctx context.Context, path string, recursive bool, ready 
 	return s.alone(ctx, func(c *Client) error { return c.Watch(ctx, path, recursive, ready, event) })
 }
 
-// CopyOut is Client.CopyOut.
-func (s *Session) CopyOut(ctx context.Context, path string, w io.Writer) (copied Copied, err error) {
-	err = s.stream(ctx, func(c *Client) (err error) { copied, err = c.CopyOut(ctx, path, w); return err })
+// CopyOut is Client.CopyOut. Without most it is up to what the sandbox can hold.
+func (s *Session) CopyOut(ctx context.Context, path string, most int64, w io.Writer) (copied Copied, err error) {
+	if most <= 0 {
+		most = s.holds(ctx)
+	}
+	err = s.stream(ctx, func(c *Client) (err error) { copied, err = c.CopyOut(ctx, path, most, w); return err })
 	return copied, err
 }
 

@@ -1217,9 +1217,12 @@ func (x *FileEvent) GetPathBytes() []byte {
 }
 
 type CopyOutRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Ref   string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Path  string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// The most that the caller wants of content, holes and further names of a file
+	// included. 0: what the sandbox can hold, in its memory, workspace and image.
+	MaxBytes      int64 `protobuf:"varint,3,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1266,6 +1269,13 @@ func (x *CopyOutRequest) GetPath() string {
 		return x.Path
 	}
 	return ""
+}
+
+func (x *CopyOutRequest) GetMaxBytes() int64 {
+	if x != nil {
+		return x.MaxBytes
+	}
+	return 0
 }
 
 type CopyOutResponse struct {
@@ -1583,10 +1593,11 @@ const file_caisson_v1_file_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x1d\n" +
 	"\n" +
-	"path_bytes\x18\x03 \x01(\fR\tpathBytes\"6\n" +
+	"path_bytes\x18\x03 \x01(\fR\tpathBytes\"S\n" +
 	"\x0eCopyOutRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"'\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1b\n" +
+	"\tmax_bytes\x18\x03 \x01(\x03R\bmaxBytes\"'\n" +
 	"\x0fCopyOutResponse\x12\x14\n" +
 	"\x05chunk\x18\x01 \x01(\fR\x05chunk\"c\n" +
 	"\rCopyInRequest\x122\n" +
