@@ -62,8 +62,8 @@ func TestChildFiles(t *testing.T) {
 		limits ChildLimits
 		want   string
 	}{
-		{v1, all, "memory.limit_in_bytes=67108864 memory.memsw.limit_in_bytes=67108864 cpu.cfs_quota_us=50000 pids.max=9"},
-		{v1, ChildLimits{}, ""},
+		{v1, all, "memory.limit_in_bytes=67108864 memory.memsw.limit_in_bytes=67108864 memory.kmem.tcp.limit_in_bytes=16777216 cpu.cfs_quota_us=50000 pids.max=9"},
+		{v1, ChildLimits{}, "memory.kmem.tcp.limit_in_bytes=17592186044416"},
 		{v2, all, "memory.oom.group=1 memory.swap.max=0 memory.max=67108864 cpu.max=50000 100000 pids.max=9"},
 		{v2, ChildLimits{}, "memory.oom.group=1 memory.swap.max=0"},
 	} {

@@ -72,6 +72,13 @@ func (l ChildLimits) files(h Host) []File {
 		add("memory", "memory.limit_in_bytes", pages(*n))
 		add("memory", "memory.memsw.limit_in_bytes", pages(*n))
 	}
+	if !v2 { // without one of its own the kernel charges sockets to nobody, not to the sandbox either
+		most := int64(MaxMemoryBytes)
+		if l.MemoryBytes != nil {
+			most = *l.MemoryBytes
+		}
+		add("memory", "memory.kmem.tcp.limit_in_bytes", pages(most/tcpShare))
+	}
 	if n := l.MilliCPU; n != nil && v2 {
 		add("cpu", "cpu.max", fmt.Sprintf("%d %d", *n*(cpuPeriod/1000), cpuPeriod))
 	} else if n != nil {

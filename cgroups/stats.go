@@ -73,6 +73,18 @@ func (g *Group) Events() (Events, error) {
 	return e, sbxerr.Wrap(sbxerr.Cgroup, "cgroups.events", err)
 }
 
+// SocketsPastLimit returns by how many bytes the buffers of the group's sockets pass
+// their limit on v1: the kernel gives each socket a minimum, whatever the limit. On v2
+// they count as memory, and it is 0.
+func (g *Group) SocketsPastLimit() (int64, error) {
+	if g.host.Mode == V2 {
+		return 0, nil
+	}
+	r := reader{g: g}
+	past := r.int("memory", "memory.kmem.tcp.usage_in_bytes") - r.int("memory", "memory.kmem.tcp.limit_in_bytes")
+	return max(0, past), sbxerr.Wrap(sbxerr.Cgroup, "cgroups.sockets", r.err())
+}
+
 // reader reads several files of a group and keeps every error, so that the
 // functions below read like the tables they are.
 type reader struct {

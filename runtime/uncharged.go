@@ -16,15 +16,16 @@ import (
 const (
 	maxLocks      = 10_000   // byte-range locks; SQLite holds fewer than ten
 	maxUnaccepted = 16 << 20 // bytes of TCP connections that nobody accepted
+	maxPastLimit  = 32 << 20 // bytes of sockets past their limit, on cgroup v1
 )
 
 // The pace of the watch.
 const (
-	watchTCP   = 25 * time.Millisecond // one small file for all sandboxes
-	watchLocks = 2 * time.Second
-	// tcpGrowth is by how much the host's TCP memory has to grow before the sandboxes
-	// are looked at one by one.
-	tcpGrowth = 4 << 20
+	watchSockets = 25 * time.Millisecond // one small file for all sandboxes
+	watchLocks   = 2 * time.Second
+	// socketGrowth is by how much the memory of the host's sockets has to grow before
+	// the sandboxes are looked at one by one.
+	socketGrowth = 4 << 20
 	// watchRest is how much longer than a look the pause after it is, at least.
 	watchRest = 5
 )
@@ -35,10 +36,10 @@ var errUncharged = sbxerr.New(sbxerr.KernelMemory, "runtime.watch", "the sandbox
 // WatchMemory counts the kernel memory of sandboxes that no cgroup counts, and ends
 // those past a bound, until ctx ends.
 func (m *Manager) WatchMemory(ctx context.Context) {
-	w := memoryWatch{tcp: uncharged.TCP, unaccepted: paced(m.endUnaccepted)}
+	w := memoryWatch{sockets: uncharged.Sockets, look: paced(m.endSockets)}
 	endLockers := paced(m.endLockers)
-	tcp, locks := time.NewTicker(watchTCP), time.NewTicker(watchLocks)
-	defer tcp.Stop()
+	sockets, locks := time.NewTicker(watchSockets), time.NewTicker(watchLocks)
+	defer sockets.Stop()
 	defer locks.Stop()
 	failed := false // the last look failed, which was logged
 	for {
@@ -46,8 +47,8 @@ func (m *Manager) WatchMemory(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tcp.C:
-			err = w.lookTCP()
+		case <-sockets.C:
+			err = w.lookSockets()
 		case <-locks.C:
 			err = endLockers()
 		}
@@ -78,43 +79,62 @@ func paced(look func() error) func() error {
 // errPaused is why a look was left out.
 var errPaused = errors.New("the last look is too recent")
 
-// memoryWatch looks at sandboxes when the TCP connections of the host have grown.
+// memoryWatch looks at sandboxes when the sockets of the host have grown.
 type memoryWatch struct {
-	tcp        func() (int64, error)
-	unaccepted func() error
+	sockets func() (int64, error)
+	look    func() error
 
 	base int64 // the memory at the last look at sandboxes, or the least since
 }
 
-func (w *memoryWatch) lookTCP() error {
-	now, err := w.tcp()
+func (w *memoryWatch) lookSockets() error {
+	now, err := w.sockets()
 	if err != nil {
 		return err
 	}
-	if w.base = min(w.base, now); now < w.base+tcpGrowth {
+	if w.base = min(w.base, now); now < w.base+socketGrowth {
 		return nil
 	}
-	if err = w.unaccepted(); !errors.Is(err, errPaused) {
+	if err = w.look(); !errors.Is(err, errPaused) {
 		w.base = now
 	}
 	return err
 }
 
-// endUnaccepted ends the sandboxes in which too much waits to be accepted.
-func (m *Manager) endUnaccepted() (last error) {
+// endSockets ends the sandboxes whose sockets hold too much.
+func (m *Manager) endSockets() (last error) {
 	for _, s := range m.all() {
 		if s.isOver() {
 			continue
 		}
-		switch n, err := netns.Unaccepted(m.paths.netns(s.id)); {
-		case errors.Is(err, fs.ErrNotExist): // it is being made, or removed
-		case err != nil:
+		what, err := m.excessSockets(s)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // else it is being made, or removed
 			last = err
-		case n > maxUnaccepted:
-			m.endUncharged(s, fmt.Sprintf("%d MiB of TCP connections that nobody accepted", n>>20))
+		}
+		if what != "" {
+			m.endUncharged(s, what)
 		}
 	}
 	return last
+}
+
+// excessSockets says what the sockets of s hold too much of, "" where they do not.
+func (m *Manager) excessSockets(s *sandbox) (string, error) {
+	switch n, err := netns.Unaccepted(m.paths.netns(s.id)); {
+	case err != nil:
+		return "", err
+	case n > maxUnaccepted:
+		return fmt.Sprintf("%d MiB of TCP connections that nobody accepted", n>>20), nil
+	}
+	group, err := m.group(s.id)
+	if err != nil {
+		return "", err
+	}
+	n, err := group.SocketsPastLimit()
+	if err != nil || n <= maxPastLimit {
+		return "", err
+	}
+	return fmt.Sprintf("%d MiB of data in sockets past their limit", n>>20), nil
 }
 
 // endLockers ends the sandboxes that hold too many locks. Of more locks than can be

@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-// The sandboxes are looked at when the host's TCP memory grew since the last look, or
+// The sandboxes are looked at when the host's sockets grew since the last look, or
 // since it was least.
-func TestLookTCP(t *testing.T) {
+func TestLookSockets(t *testing.T) {
 	var now int64
 	looks, answer := 0, error(nil)
 	w := memoryWatch{
-		tcp:        func() (int64, error) { return now, nil },
-		unaccepted: func() error { looks++; return answer },
+		sockets: func() (int64, error) { return now, nil },
+		look:    func() error { looks++; return answer },
 	}
 	for i, step := range []struct {
 		memory int64
 		answer error
 		looks  int
 	}{
-		{tcpGrowth - 1, nil, 0},
-		{tcpGrowth, nil, 1},
-		{tcpGrowth + 1, nil, 1},
-		{2 * tcpGrowth, nil, 2},
+		{socketGrowth - 1, nil, 0},
+		{socketGrowth, nil, 1},
+		{socketGrowth + 1, nil, 1},
+		{2 * socketGrowth, nil, 2},
 		{0, nil, 2},
-		{tcpGrowth, errPaused, 3},
-		{tcpGrowth, nil, 4}, // the one before was left out
-		{tcpGrowth, nil, 4},
+		{socketGrowth, errPaused, 3},
+		{socketGrowth, nil, 4}, // the one before was left out
+		{socketGrowth, nil, 4},
 	} {
 		now, answer = step.memory, step.answer
-		if err := w.lookTCP(); !errors.Is(err, step.answer) || looks != step.looks {
+		if err := w.lookSockets(); !errors.Is(err, step.answer) || looks != step.looks {
 			t.Errorf("step %d: %d looks, %v, want %d", i, looks, err, step.looks)
 		}
 	}

@@ -28,10 +28,10 @@ func BenchmarkLocks(b *testing.B) {
 	}
 }
 
-// What a look at the memory of TCP costs.
-func BenchmarkTCP(b *testing.B) {
+// What a look at the memory of sockets costs.
+func BenchmarkSockets(b *testing.B) {
 	for b.Loop() {
-		if _, err := TCP(); err != nil {
+		if _, err := Sockets(); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,3 +1,3 @@
 // Package uncharged reads how much the kernel holds for processes that it charges
-// to no cgroup: locks of byte ranges, and TCP connections.
+// to no cgroup: locks of byte ranges, and sockets.
 package uncharged

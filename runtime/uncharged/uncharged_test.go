@@ -62,15 +62,15 @@ func TestGroupIn(t *testing.T) {
 	}
 }
 
-func TestTCPMemory(t *testing.T) {
-	got, err := tcpMemory("sockets: used 1\nTCP: inuse 1 orphan 0 tw 2 alloc 1 mem 64\nUDP: inuse 0 mem 3\n")
-	if want := int64(64 * os.Getpagesize()); got != want || err != nil {
+func TestSocketMemory(t *testing.T) {
+	got, err := socketMemory("sockets: used 1\nTCP: inuse 1 orphan 0 tw 2 alloc 1 mem 64\nUDP: inuse 0 mem 3\n")
+	if want := int64(67 * os.Getpagesize()); got != want || err != nil {
 		t.Errorf("%d, %v, want %d", got, err, want)
 	}
-	if _, err := tcpMemory("UDP: inuse 0 mem 3\n"); err == nil {
+	if _, err := socketMemory("UDP: inuse 0 mem 3\n"); err == nil {
 		t.Error("a text without TCP was read")
 	}
-	if _, err := TCP(); err != nil {
+	if _, err := Sockets(); err != nil {
 		t.Error(err)
 	}
 }

@@ -198,10 +198,12 @@ func eatUDP(network, address string) error {
 		return err
 	}
 	kept = append(kept, l)
-	block := make([]byte, 1<<10)
-	for range 512 {
-		if _, err := l.WriteTo(block, l.LocalAddr()); err != nil {
-			return err
+	for size, n := range map[int]int{60 << 10: 4, 1 << 10: 512} {
+		block := make([]byte, size)
+		for range n {
+			if _, err := l.WriteTo(block, l.LocalAddr()); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
