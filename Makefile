@@ -122,13 +122,9 @@ $(RUNSC): tools/gvisor/go.sum
 	  -ldflags "-s -w -X gvisor.dev/gvisor/runsc/version.version=$(call module_version,gvisor.dev/gvisor)" \
 	  -o $(CURDIR)/$@ gvisor.dev/gvisor/runsc
 
-# The base image is Debian's static busybox; the daemon embeds these two files.
-BUSYBOX := $(firstword $(wildcard /bin/busybox /usr/bin/busybox))
-$(ASSETS)/busybox: $(BUSYBOX)
-	@mkdir -p $(@D)
-	@[ -n '$(BUSYBOX)' ] || { echo 'busybox is missing: make setup (Debian: busybox-static)' >&2; exit 1; }
-	@! readelf -l '$(BUSYBOX)' | grep -q INTERP || { echo '$(BUSYBOX) is not static: make setup (Debian: busybox-static)' >&2; exit 1; }
-	install -m 0755 '$(BUSYBOX)' $@
+# The base image is a static busybox; the daemon embeds these two files.
+$(ASSETS)/busybox: scripts/busybox.sh
+	scripts/busybox.sh $(BUILD)/busybox $@
 $(ASSETS)/applets.txt: $(ASSETS)/busybox
 	$< --list > $@
 

@@ -4,10 +4,12 @@
 #   scripts/setup.sh [PACKAGE...]    further packages that the caller needs
 set -euo pipefail
 
-# binutils: readelf tells a static busybox from a dynamic one. libprotobuf-dev: the
-# well-known types that the API imports, which protobuf-compiler only recommends.
+# libprotobuf-dev: the well-known types that the API imports, which protobuf-compiler
+# only recommends. dpkg-dev, bzip2 and xz-utils build the busybox of the image base;
+# busybox-static is for the demo and the virtual machines.
 # iproute2: tests join namespaces by links, which busybox's ip does not make.
-packages=(gcc libc6-dev binutils pkg-config libseccomp-dev protobuf-compiler libprotobuf-dev busybox-static iptables iproute2 "$@")
+packages=(gcc libc6-dev binutils pkg-config libseccomp-dev protobuf-compiler libprotobuf-dev iptables iproute2
+  dpkg-dev bzip2 xz-utils busybox-static "$@")
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>&1)" = installed ]; }
 
