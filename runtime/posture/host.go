@@ -11,32 +11,48 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// host is what the process is compared with besides its specification: the
-// daemon's own surroundings, which a sandbox must not share.
+// host is what the process is compared with besides its specification.
 type host struct {
+	daemon
+	joined map[specs.LinuxNamespaceType]string // the namespaces that are declared by path, as links show them
+	exists map[string]bool                     // paths to cover that this kernel has
+	nodes  string                              // what is in the sandbox's directory of devices
+}
+
+// daemon is the daemon's own surroundings, which a sandbox must not share. Checks that
+// run at the same time share one, so nobody changes it.
+type daemon struct {
 	namespaces map[string]string
-	joined     map[specs.LinuxNamespaceType]string // the namespaces that are declared by path, as links show them
 	mounts     []mount
 	devices    map[string]bool // file systems that the daemon sees
 	unified    string          // the daemon's own cgroup on v2
-	exists     map[string]bool // paths to cover that this kernel has
-	nodes      string          // what is in the sandbox's directory of devices
 }
 
-// readHost reads the daemon's own thread, locked meanwhile. /proc/self would be
+// daemons are the readings of the daemon's surroundings. It has several mounts for each
+// sandbox, so that one reading costs as much as all the rest of a check.
+var daemons = shared[daemon]{read: readDaemon}
+
+// readDaemon reads the daemon's own thread, locked meanwhile. /proc/self would be
 // the first thread, which Go cannot end: it may have been left in a sandbox's
 // network namespace by a goroutine that entered one.
-func readHost(spec *specs.Spec) (host, error) {
+func readDaemon() (daemon, error) {
 	goruntime.LockOSThread()
 	defer goruntime.UnlockOSThread()
 	dir, err := os.OpenFile("/proc/thread-self", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return host{}, err
+		return daemon{}, err
 	}
 	self := procDir{dir}
-	h, err := hostOf(self)
+	d, err := daemonOf(self)
 	if err = errors.Join(err, self.close()); err != nil {
-		return host{}, fmt.Errorf("read the daemon's own process: %w", err)
+		return daemon{}, fmt.Errorf("read the daemon's own process: %w", err)
+	}
+	return d, nil
+}
+
+func readHost(spec *specs.Spec) (h host, err error) {
+	if h.daemon, err = daemons.get(); err != nil {
+		return host{}, err
 	}
 	if h.joined, err = joined(spec); err != nil {
 		return host{}, err
@@ -48,36 +64,36 @@ func readHost(spec *specs.Spec) (host, error) {
 	return h, nil
 }
 
-func hostOf(self files) (host, error) {
+func daemonOf(self files) (daemon, error) {
 	namespaces, err := namespacesOf(self)
 	if err != nil {
-		return host{}, err
+		return daemon{}, err
 	}
 	text, err := self.read("mountinfo")
 	if err != nil {
-		return host{}, err
+		return daemon{}, err
 	}
 	mounts, err := parsePlaces(text)
 	if err != nil {
-		return host{}, err
+		return daemon{}, err
 	}
 	if text, err = self.read("cgroup"); err != nil {
-		return host{}, err
+		return daemon{}, err
 	}
 	cgroups, err := parseCgroups(text)
 	if err != nil {
-		return host{}, err
+		return daemon{}, err
 	}
-	h := host{namespaces: namespaces, mounts: mounts, devices: make(map[string]bool, len(mounts))}
+	d := daemon{namespaces: namespaces, mounts: mounts, devices: make(map[string]bool, len(mounts))}
 	for _, m := range mounts {
-		h.devices[m.device] = true
+		d.devices[m.device] = true
 	}
 	for _, c := range cgroups {
 		if c.controllers == "" {
-			h.unified = c.path
+			d.unified = c.path
 		}
 	}
-	return h, nil
+	return d, nil
 }
 
 // joined returns the namespaces that spec names by path. It must name those that

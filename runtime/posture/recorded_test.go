@@ -124,7 +124,7 @@ func recordSandbox(t *testing.T, s *sandbox) {
 	own, err := os.OpenFile("/proc/thread-self", os.O_RDONLY, 0)
 	must(t, err)
 	self := recorder{procDir{own}, recorded{}}
-	_, err = hostOf(self)
+	_, err = daemonOf(self)
 	must(t, err)
 	must(t, own.Close())
 	self.notes["read mountinfo"] = keepLines(self.notes["read mountinfo"], func(line string) bool {
@@ -185,10 +185,11 @@ func (s *scene) compare() ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := hostOf(s.own)
+	d, err := daemonOf(s.own)
 	if err != nil {
 		return nil, err
 	}
+	h := host{daemon: d}
 	h.joined = map[specs.LinuxNamespaceType]string{specs.NetworkNamespace: s.own["netns"], specs.UserNamespace: s.own["userns"]}
 	h.exists = map[string]bool{}
 	h.nodes = s.own["nodes"]
