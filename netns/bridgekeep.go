@@ -129,7 +129,9 @@ func (k *hostKernel) rewire(h *netlink.Handle, v hostView, w wire) ([]Difference
 // (systemd sets it on new links) is as good as 1 here: the only way back that a
 // packet without marks finds is the one that refuses.
 func changedSysctls(w wire) (found []Difference, again []Sysctl, err error) {
-	v6, err := hasIPv6()
+	dirs := sysctlDirs{}
+	defer dirs.close()
+	v6, err := dirs.hasIPv6()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -137,7 +139,7 @@ func changedSysctls(w wire) (found []Difference, again []Sysctl, err error) {
 		if s.IPv6 && !v6 {
 			continue
 		}
-		live, err := s.read()
+		live, err := dirs.read(s)
 		if err != nil {
 			return nil, nil, err
 		}

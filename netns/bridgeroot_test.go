@@ -110,7 +110,7 @@ func (*town) busybox(t *testing.T, n *Namespace, line string) string {
 
 func (town *town) set(t *testing.T, key, value string) {
 	t.Helper()
-	if err := town.host.Do(func() error { return Sysctl{Key: key, Value: value}.write() }); err != nil {
+	if err := town.host.Do(func() error { return writeSysctls([]Sysctl{{Key: key, Value: value}}) }); err != nil {
 		t.Fatal(err)
 	}
 }

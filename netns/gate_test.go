@@ -458,7 +458,7 @@ func TestNothingIsPaced(t *testing.T) {
 	needRoot(t)
 	path := create(t)
 	n := open(t, path)
-	if err := n.Do(func() error { return Sysctl{Key: "net.ipv4.tcp_congestion_control", Value: "bbr"}.write() }); err != nil {
+	if err := n.Do(func() error { return writeSysctls([]Sysctl{{Key: "net.ipv4.tcp_congestion_control", Value: "bbr"}}) }); err != nil {
 		t.Logf("this kernel has no bbr: what it uses is replaced all the same: %v", err)
 	}
 	s := mustLead(t, path, pool)

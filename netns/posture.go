@@ -148,7 +148,9 @@ func addresses(h *netlink.Handle, others ...string) ([]Difference, error) {
 }
 
 func liveSysctls(want []Sysctl) ([]Difference, error) {
-	v6, err := hasIPv6()
+	dirs := sysctlDirs{}
+	defer dirs.close()
+	v6, err := dirs.hasIPv6()
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +159,7 @@ func liveSysctls(want []Sysctl) ([]Difference, error) {
 		if s.IPv6 && !v6 {
 			continue
 		}
-		live, err := s.read()
+		live, err := dirs.read(s)
 		absent := errors.Is(err, fs.ErrNotExist)
 		if absent && s.Optional {
 			continue

@@ -36,7 +36,7 @@ func TestHarmlessRoutes(t *testing.T) {
 // Each change below is one that Check must not miss.
 func TestCheckFindsEveryDifference(t *testing.T) {
 	sysctl := func(key, value string) func() error {
-		return func() error { return Sysctl{Key: key, Value: value}.write() }
+		return func() error { return writeSysctls([]Sysctl{{Key: key, Value: value}}) }
 	}
 	for name, tc := range map[string]struct {
 		change func() error

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -71,7 +70,9 @@ func (s Sysctl) path() string {
 
 // writeSysctls applies the settings to the calling thread's namespace.
 func writeSysctls(want []Sysctl) error {
-	v6, err := hasIPv6()
+	dirs := sysctlDirs{}
+	defer dirs.close()
+	v6, err := dirs.hasIPv6()
 	if err != nil {
 		return err
 	}
@@ -79,18 +80,31 @@ func writeSysctls(want []Sysctl) error {
 		if s.IPv6 && !v6 {
 			continue
 		}
-		if err := s.write(); err != nil && !(s.Optional && errors.Is(err, fs.ErrNotExist)) {
+		if err := dirs.write(s); err != nil && !(s.Optional && errors.Is(err, fs.ErrNotExist)) {
 			return fmt.Errorf("set sysctl %q to %q: %w", s.Key, s.Value, err)
 		}
 	}
 	return nil
 }
 
+// sysctlDirs are the directories below /proc/sys/net that were opened, "ipv4" and its
+// like, in the calling thread's namespace.
+//
+// The kernel looks each of them up among those of all namespaces, one by one: with 500
+// sandboxes that takes longer than to read a setting. So it is done once for each.
+type sysctlDirs map[string]int
+
+func (d sysctlDirs) close() {
+	for _, fd := range d {
+		_ = unix.Close(fd) // nothing was written
+	}
+}
+
 // write and read use plain descriptors: os.OpenFile would register each of
 // them with the poller, because files of /proc/sys can be polled, and that
 // costs more than all the rest.
-func (s Sysctl) write() error {
-	fd, err := s.open(unix.O_WRONLY)
+func (d sysctlDirs) write(s Sysctl) error {
+	fd, err := d.open(s, unix.O_WRONLY)
 	if err != nil {
 		return err
 	}
@@ -99,8 +113,8 @@ func (s Sysctl) write() error {
 }
 
 // read returns the live value with the kernel's tabs made spaces.
-func (s Sysctl) read() (string, error) {
-	fd, err := s.open(unix.O_RDONLY)
+func (d sysctlDirs) read(s Sysctl) (string, error) {
+	fd, err := d.open(s, unix.O_RDONLY)
 	if err != nil {
 		return "", err
 	}
@@ -112,9 +126,25 @@ func (s Sysctl) read() (string, error) {
 	return strings.Join(strings.Fields(string(buf[:n])), " "), nil
 }
 
-func (s Sysctl) open(flags int) (int, error) {
-	fd, err := unix.Open(s.path(), flags|unix.O_CLOEXEC, 0)
+func (d sysctlDirs) open(s Sysctl, flags int) (int, error) {
+	family, name, _ := strings.Cut(strings.TrimPrefix(s.Key, "net."), ".")
+	dir, err := d.dir(family)
+	if err != nil {
+		return -1, s.wrap("open", err)
+	}
+	fd, err := unix.Openat(dir, strings.ReplaceAll(name, ".", "/"), flags|unix.O_CLOEXEC, 0)
 	return fd, s.wrap("open", err)
+}
+
+func (d sysctlDirs) dir(family string) (int, error) {
+	if fd, ok := d[family]; ok {
+		return fd, nil
+	}
+	fd, err := unix.Open(filepath.Join(sysctlRoot, "net", family), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		d[family] = fd
+	}
+	return fd, err
 }
 
 func (s Sysctl) wrap(op string, err error) error {
@@ -127,9 +157,18 @@ func (s Sysctl) wrap(op string, err error) error {
 // hasIPv6 reports whether the kernel has IPv6 at all. A file system error is
 // not taken for an answer.
 func hasIPv6() (bool, error) {
-	_, err := os.Stat(filepath.Join(sysctlRoot, "net/ipv6"))
+	dirs := sysctlDirs{}
+	defer dirs.close()
+	return dirs.hasIPv6()
+}
+
+func (d sysctlDirs) hasIPv6() (bool, error) {
+	_, err := d.dir("ipv6")
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	return err == nil, err
+	if err != nil {
+		return false, &fs.PathError{Op: "open", Path: filepath.Join(sysctlRoot, "net/ipv6"), Err: err}
+	}
+	return true, nil
 }

@@ -94,7 +94,7 @@ func TestListenersAreBounded(t *testing.T) {
 		t.Errorf("%d connections wait, want at most %d", got, bound+1)
 	}
 	n := open(t, path)
-	if err := n.Do(func() error { return Sysctl{Key: "net.core.somaxconn", Value: "4096"}.write() }); err != nil {
+	if err := n.Do(func() error { return writeSysctls([]Sysctl{{Key: "net.core.somaxconn", Value: "4096"}}) }); err != nil {
 		t.Fatal(err)
 	}
 	if got := waiting(t, path, attempts); got != attempts {
