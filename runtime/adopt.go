@@ -10,6 +10,7 @@ import (
 
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/runtime/posture"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -105,7 +106,7 @@ func (m *Manager) adoptLive(ctx context.Context, s *sandbox, atOnce slots) error
 	if err != nil {
 		return err
 	}
-	err = atOnce.do(func() error { return m.compare(ctx, s, running) })
+	err = m.compare(ctx, s, running, atOnce)
 	s.init.SetFrozen(s.kept().Paused)
 	if err == nil {
 		err = m.freezeAgain(ctx, s)
@@ -172,12 +173,19 @@ func (s *sandbox) overBefore() error {
 func (r record) forCommand() bool { return r.Main != 0 || len(r.MainArgs) > 0 }
 
 // compare finds the cgroups of the running commands, and whether the live sandbox
-// is as it was declared.
-func (m *Manager) compare(ctx context.Context, s *sandbox, running []*execution) error {
-	if err := m.loadGroups(ctx, s, running); err != nil {
+// is as it was declared. It waits for the daemon's surroundings before its turn, so that
+// all sandboxes share a reading or two.
+func (m *Manager) compare(ctx context.Context, s *sandbox, running []*execution, atOnce slots) error {
+	around, err := posture.ReadSurroundings()
+	if err != nil {
 		return err
 	}
-	return errors.Join(m.finishChange(s), m.checkPosture(ctx, s))
+	return atOnce.do(func() error {
+		if err := m.loadGroups(ctx, s, running); err != nil {
+			return err
+		}
+		return errors.Join(m.finishChange(s), m.checkPostureIn(ctx, s, around))
+	})
 }
 
 // freezeAgain freezes a paused sandbox, which went on for its PID 1 to come back.

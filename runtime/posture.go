@@ -19,7 +19,12 @@ import (
 // kernel. A difference, or something that cannot be read, is an error: the
 // sandbox is then destroyed before anything of the caller's has run in it.
 func (m *Manager) checkPosture(ctx context.Context, s *sandbox) error {
-	checks, err := m.comparePosture(ctx, s, posture.Declared{Sockets: 1, Adopted: s.plan == nil, Ends: m.paths.ends(s.id)})
+	return m.checkPostureIn(ctx, s, nil)
+}
+
+// checkPostureIn is checkPosture in surroundings that were read before.
+func (m *Manager) checkPostureIn(ctx context.Context, s *sandbox, around *posture.Surroundings) error {
+	checks, err := m.comparePosture(ctx, s, posture.Declared{Sockets: 1, Adopted: s.plan == nil, Ends: m.paths.ends(s.id), Around: around})
 	s.update(func() { s.posture = checks })
 	return err
 }

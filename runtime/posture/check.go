@@ -32,6 +32,8 @@ type Declared struct {
 	// descriptors, environment, directory, umask and lower resource limits of
 	// its own. All else is compared as for PID 1.
 	Command bool
+	// Around is what to compare with; nil: Check reads it.
+	Around *Surroundings
 }
 
 // Result is one comparison.
@@ -76,7 +78,7 @@ func Check(ctx context.Context, d Declared) ([]Result, error) {
 	if err := d.validate(); err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Internal, op, err)
 	}
-	h, err := readHost(d.Spec)
+	h, err := readHost(d.Spec, d.Around)
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Posture, op, err)
 	}

@@ -9,50 +9,60 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // host is what the process is compared with besides its specification.
 type host struct {
-	daemon
+	*Surroundings
 	joined map[specs.LinuxNamespaceType]string // the namespaces that are declared by path, as links show them
 	exists map[string]bool                     // paths to cover that this kernel has
 	nodes  string                              // what is in the sandbox's directory of devices
 }
 
-// daemon is the daemon's own surroundings, which a sandbox must not share. Checks that
-// run at the same time share one, so nobody changes it.
-type daemon struct {
+// Surroundings are the daemon's own, which a sandbox must not share. Checks that run at
+// the same time share them, so nobody changes them.
+type Surroundings struct {
 	namespaces map[string]string
 	mounts     []mount
 	devices    map[string]bool // file systems that the daemon sees
 	unified    string          // the daemon's own cgroup on v2
 }
 
-// daemons are the readings of the daemon's surroundings. It has several mounts for each
-// sandbox, so that one reading costs as much as all the rest of a check.
-var daemons = shared[daemon]{read: readDaemon}
+var surroundings = shared[*Surroundings]{read: readSurroundings}
 
-// readDaemon reads the daemon's own thread, locked meanwhile. /proc/self would be
+// ReadSurroundings returns what is there now. The daemon has several mounts for each
+// sandbox, so one reading takes longer than all the rest of a check. Those who ask while
+// another reading is under way share the next one.
+func ReadSurroundings() (*Surroundings, error) {
+	s, err := surroundings.get()
+	return s, sbxerr.Wrap(sbxerr.Posture, "posture.surroundings", err)
+}
+
+// readSurroundings reads the daemon's own thread, locked meanwhile. /proc/self would be
 // the first thread, which Go cannot end: it may have been left in a sandbox's
 // network namespace by a goroutine that entered one.
-func readDaemon() (daemon, error) {
+func readSurroundings() (*Surroundings, error) {
 	goruntime.LockOSThread()
 	defer goruntime.UnlockOSThread()
 	dir, err := os.OpenFile("/proc/thread-self", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return daemon{}, err
+		return nil, err
 	}
 	self := procDir{dir}
-	d, err := daemonOf(self)
+	s, err := surroundingsOf(self)
 	if err = errors.Join(err, self.close()); err != nil {
-		return daemon{}, fmt.Errorf("read the daemon's own process: %w", err)
+		return nil, fmt.Errorf("read the daemon's own process: %w", err)
 	}
-	return d, nil
+	return s, nil
 }
 
-func readHost(spec *specs.Spec) (h host, err error) {
-	if h.daemon, err = daemons.get(); err != nil {
-		return host{}, err
+func readHost(spec *specs.Spec, around *Surroundings) (h host, err error) {
+	if h.Surroundings = around; around == nil {
+		if h.Surroundings, err = ReadSurroundings(); err != nil {
+			return host{}, err
+		}
 	}
 	if h.joined, err = joined(spec); err != nil {
 		return host{}, err
@@ -64,36 +74,36 @@ func readHost(spec *specs.Spec) (h host, err error) {
 	return h, nil
 }
 
-func daemonOf(self files) (daemon, error) {
+func surroundingsOf(self files) (*Surroundings, error) {
 	namespaces, err := namespacesOf(self)
 	if err != nil {
-		return daemon{}, err
+		return nil, err
 	}
 	text, err := self.read("mountinfo")
 	if err != nil {
-		return daemon{}, err
+		return nil, err
 	}
 	mounts, err := parsePlaces(text)
 	if err != nil {
-		return daemon{}, err
+		return nil, err
 	}
 	if text, err = self.read("cgroup"); err != nil {
-		return daemon{}, err
+		return nil, err
 	}
 	cgroups, err := parseCgroups(text)
 	if err != nil {
-		return daemon{}, err
+		return nil, err
 	}
-	d := daemon{namespaces: namespaces, mounts: mounts, devices: make(map[string]bool, len(mounts))}
+	s := &Surroundings{namespaces: namespaces, mounts: mounts, devices: make(map[string]bool, len(mounts))}
 	for _, m := range mounts {
-		d.devices[m.device] = true
+		s.devices[m.device] = true
 	}
 	for _, c := range cgroups {
 		if c.controllers == "" {
-			d.unified = c.path
+			s.unified = c.path
 		}
 	}
-	return d, nil
+	return s, nil
 }
 
 // joined returns the namespaces that spec names by path. It must name those that

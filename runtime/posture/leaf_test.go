@@ -37,7 +37,7 @@ func TestCompareCgroupsBelow(t *testing.T) {
 		}
 		w := want{
 			Declared: Declared{Command: tt.command, Spec: &specs.Spec{Linux: &specs.Linux{CgroupsPath: "/caisson/one"}}},
-			host:     host{daemon: daemon{unified: "/"}}, live: live{cgroups: cgroups},
+			host:     host{Surroundings: &Surroundings{unified: "/"}}, live: live{cgroups: cgroups},
 		}
 		ok := true
 		results := compareCgroups(w)

@@ -119,12 +119,12 @@ func recordSandbox(t *testing.T, s *sandbox) {
 	must(t, dir.close())
 	process.notes.save(t, "live.txt")
 
-	h, err := readHost(s.spec)
+	h, err := readHost(s.spec, nil)
 	must(t, err)
 	own, err := os.OpenFile("/proc/thread-self", os.O_RDONLY, 0)
 	must(t, err)
 	self := recorder{procDir{own}, recorded{}}
-	_, err = daemonOf(self)
+	_, err = surroundingsOf(self)
 	must(t, err)
 	must(t, own.Close())
 	self.notes["read mountinfo"] = keepLines(self.notes["read mountinfo"], func(line string) bool {
@@ -185,11 +185,11 @@ func (s *scene) compare() ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := daemonOf(s.own)
+	around, err := surroundingsOf(s.own)
 	if err != nil {
 		return nil, err
 	}
-	h := host{daemon: d}
+	h := host{Surroundings: around}
 	h.joined = map[specs.LinuxNamespaceType]string{specs.NetworkNamespace: s.own["netns"], specs.UserNamespace: s.own["userns"]}
 	h.exists = map[string]bool{}
 	h.nodes = s.own["nodes"]
