@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
-
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/posture"
@@ -16,13 +14,8 @@ import (
 
 // know makes a sandbox of an earlier daemon known again, and opens what needs no
 // word of its PID 1. On an error it is unknown, and so left to Cleanup.
-func (m *Manager) know(ctx context.Context, id string) (*sandbox, error) {
-	r, err := readRecord(m.paths.record(id), m.boot)
+func (m *Manager) know(ctx context.Context, r record, known *filters) (*sandbox, error) {
 	switch {
-	case err != nil:
-		return nil, err
-	case r.ID != id:
-		return nil, sbxerr.New(sbxerr.StateDir, "runtime.adopt", "its record is that of %s", r.ID)
 	case r.Pooled:
 		return nil, sbxerr.New(sbxerr.State, "runtime.adopt", "it waited in a pool")
 	case !r.Ready:
@@ -36,11 +29,12 @@ func (m *Manager) know(ctx context.Context, id string) (*sandbox, error) {
 	if err := m.admit(s); err != nil {
 		return nil, err
 	}
-	open := m.reopen
-	if !r.ExitedAt.IsZero() {
-		open = m.adoptExited
+	var err error
+	if r.ExitedAt.IsZero() {
+		err = m.reopen(ctx, s, known)
+	} else {
+		err = m.adoptExited(ctx, s)
 	}
-	err = open(ctx, s)
 	if errors.Is(err, errProcessEnded) && r.outlives() {
 		err = m.adoptEnded(ctx, s)
 	}
@@ -240,17 +234,18 @@ func (m *Manager) withGroup(s *sandbox, do func(freezer) error) error {
 
 // reopen opens what a live sandbox has on the host, and lets its PID 1 come back. A
 // frozen one is let go on for it.
-func (m *Manager) reopen(ctx context.Context, s *sandbox) error {
+func (m *Manager) reopen(ctx context.Context, s *sandbox, known *filters) error {
 	r := s.kept()
 	process, err := openKnown(r.PID, r.PIDBegan)
 	if err != nil {
 		return err
 	}
-	var spec specs.Spec
-	s.update(func() { s.process, s.spec = process, &spec })
-	if err := readJSON(m.paths.spec(s.id), &spec); err != nil {
+	s.update(func() { s.process = process })
+	spec, err := readSpec(m.paths.spec(s.id), known)
+	if err != nil {
 		return err
 	}
+	s.update(func() { s.spec = spec })
 	s.listener, err = pid1.Listen(m.paths.init(s.id), int(r.HostIDBase+r.User.UID), int(r.HostIDBase+r.User.GID))
 	if err != nil {
 		return err

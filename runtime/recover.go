@@ -18,7 +18,8 @@ const (
 // recovery is the work of Recover, some of which goes on after it.
 type recovery struct {
 	*Manager
-	atOnce slots
+	atOnce  slots
+	filters filters
 
 	mu   sync.Mutex
 	over bool // nothing is waited for: Cleanup takes no notice of what is still known
@@ -48,11 +49,12 @@ func (m *Manager) Recover(ctx context.Context) (known int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := m.checkHost(ids); err != nil {
+	r := &recovery{Manager: m, atOnce: make(slots, adoptAtOnce)}
+	records := r.readRecords(ids)
+	if err := checkHost(records); err != nil {
 		return 0, err
 	}
-	r := &recovery{Manager: m, atOnce: make(slots, adoptAtOnce)}
-	r.await(ctx, r.knowAll(ctx, ids))
+	r.await(ctx, r.knowAll(ctx, records))
 	r.conclude() // first: the children of what is dropped after endOrphans would live on
 	m.endOrphans(ctx)
 	err = m.settleBridge()
@@ -66,18 +68,43 @@ func (r *recovery) conclude() {
 	r.over = true
 }
 
-// knowAll makes the sandboxes known again, and returns those whose PID 1 is to be
-// awaited. All that they have on the host is theirs again then.
-func (r *recovery) knowAll(ctx context.Context, ids []string) (live []*sandbox) {
+// readRecords reads the records of the sandboxes. One without a record is not gone on with.
+func (r *recovery) readRecords(ids []string) []record {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
+	var records []record
 	for _, id := range ids {
 		wg.Go(func() {
+			var kept record
+			err := r.atOnce.do(func() (err error) { kept, err = readRecord(r.paths.record(id), r.boot); return err })
+			if err == nil && kept.ID != id {
+				err = sbxerr.New(sbxerr.StateDir, "runtime.adopt", "its record is that of %s", kept.ID)
+			}
+			if err != nil {
+				r.refused(id, err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			records = append(records, kept)
+		})
+	}
+	wg.Wait()
+	return records
+}
+
+// knowAll makes the sandboxes known again, and returns those whose PID 1 is to be
+// awaited. All that they have on the host is theirs again then.
+func (r *recovery) knowAll(ctx context.Context, records []record) (live []*sandbox) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, kept := range records {
+		wg.Go(func() {
 			var s *sandbox
-			err := r.atOnce.do(func() (err error) { s, err = r.know(ctx, id); return err })
+			err := r.atOnce.do(func() (err error) { s, err = r.know(ctx, kept, &r.filters); return err })
 			switch {
 			case err != nil:
-				r.refused(id, err)
+				r.refused(kept.ID, err)
 			case !s.retired():
 				mu.Lock()
 				defer mu.Unlock()

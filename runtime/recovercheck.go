@@ -8,10 +8,9 @@ import (
 // commands do not run. Without them no namespace can be compared with its declaration,
 // and a sandbox that cannot be compared would be removed: the daemon's own trouble must
 // not end it.
-func (m *Manager) checkHost(ids []string) error {
-	for _, id := range ids {
-		r, err := readRecord(m.paths.record(id), m.boot)
-		if err == nil && r.ExitedAt.IsZero() && r.Network != netns.ModeNone {
+func checkHost(records []record) error {
+	for _, r := range records {
+		if r.ExitedAt.IsZero() && r.Network != netns.ModeNone {
 			return netns.Filters()
 		}
 	}
