@@ -203,9 +203,17 @@ func (n *Namespace) Close() error { return n.file.Close() }
 // may be used anywhere.
 func (n *Namespace) Do(fn func() error) error {
 	return onThread(func() error {
-		if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
-			return sbxerr.New(sbxerr.Network, "netns.do", "enter network namespace %q: %w", n.file.Name(), err)
+		if err := n.enter(); err != nil {
+			return err
 		}
 		return fn()
 	})
+}
+
+// enter moves the calling thread into n. Only what onThread runs may.
+func (n *Namespace) enter() error {
+	if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
+		return sbxerr.New(sbxerr.Network, "netns.enter", "enter network namespace %q: %w", n.file.Name(), err)
+	}
+	return nil
 }

@@ -1,40 +1,94 @@
 package netns
 
 import (
-	"bufio"
+	"errors"
 	"fmt"
 	"os"
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// Unrouted counts what programs in the namespace at path tried to send, and connections
-// that they tried to make, to where there is no route: each ended at once with ENETUNREACH.
-// In the mode none that is all that they try. It is the kernel's count since the namespace
-// was made, for both families (proc_pid_net(5), OutNoRoutes; RFC 4293, ipSystemStatsOutNoRoutes).
-func Unrouted(path string) (n uint64, err error) {
-	const op = "netns.unrouted"
+// Count is what was counted in one namespace, or why it could not be.
+type Count struct {
+	N   uint64
+	Err error
+}
+
+// Unrouted counts what programs in each of the namespaces at paths tried to send, and
+// connections that they tried to make, to where there is no route: each ended at once with
+// ENETUNREACH. In the mode none that is all that they try. It is the kernel's count since
+// the namespace was made, for both families (proc_pid_net(5), OutNoRoutes; RFC 4293,
+// ipSystemStatsOutNoRoutes).
+//
+// A thread for each processor enters one namespace after the other.
+func Unrouted(paths ...string) []Count {
+	counts := make([]Count, len(paths))
+	var next atomic.Int64
+	var threads sync.WaitGroup
+	for range min(len(paths), goruntime.GOMAXPROCS(0)) {
+		threads.Go(func() {
+			_ = onThread(func() error { // each error is that of a path
+				buf := make([]byte, 32<<10)
+				for i := next.Add(1) - 1; i < int64(len(paths)); i = next.Add(1) - 1 {
+					n, err := unroutedAt(paths[i], buf)
+					counts[i] = Count{n, sbxerr.Wrap(sbxerr.Network, "netns.unrouted", err)}
+				}
+				return nil
+			})
+		})
+	}
+	threads.Wait()
+	return counts
+}
+
+// unroutedAt leaves the calling thread in the namespace at path, or where it was.
+func unroutedAt(path string, buf []byte) (uint64, error) {
 	ns, err := Open(path)
 	if err != nil {
-		return 0, sbxerr.Wrap(sbxerr.Network, op, err)
+		return 0, err
 	}
 	defer ns.Close()
-	err = ns.Do(func() error {
-		v4, err := os.ReadFile("/proc/thread-self/net/snmp")
+	if err := ns.enter(); err != nil {
+		return 0, err
+	}
+	v4, err := readNet("snmp", buf)
+	if err != nil {
+		return 0, err
+	}
+	v6, err := readNet("snmp6", buf)
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // a kernel without IPv6 has none
+		return 0, err
+	}
+	return unrouted(v4, v6)
+}
+
+// readNet reads a file of the calling thread's namespace.
+func readNet(name string, buf []byte) (string, error) {
+	path := "/proc/thread-self/net/" + name
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	var text strings.Builder
+	for {
+		n, err := unix.Read(fd, buf)
 		if err != nil {
-			return err
+			return "", &os.PathError{Op: "read", Path: path, Err: err}
 		}
-		v6, err := os.ReadFile("/proc/thread-self/net/snmp6")
-		if err != nil && !os.IsNotExist(err) { // a kernel without IPv6 has none
-			return err
+		if n == 0 {
+			return text.String(), nil
 		}
-		n, err = unrouted(string(v4), string(v6))
-		return err
-	})
-	return n, sbxerr.Wrap(sbxerr.Network, op, err)
+		text.Write(buf[:n])
+	}
 }
 
 // unrouted reads the counts of both families. What v6 has none of, there is not.
@@ -43,24 +97,23 @@ func unrouted(v4, v6 string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for lines := bufio.NewScanner(strings.NewReader(v6)); lines.Scan(); {
-		if f := strings.Fields(lines.Text()); len(f) == 2 && f[0] == "Ip6OutNoRoutes" {
-			n, err := strconv.ParseUint(f[1], 10, 64)
-			return sum + n, err
-		}
+	_, rest, found := strings.Cut("\n"+v6, "\nIp6OutNoRoutes")
+	if !found {
+		return sum, nil
 	}
-	return sum, nil
+	number, _, _ := strings.Cut(rest, "\n")
+	n, err := strconv.ParseUint(strings.TrimSpace(number), 10, 64)
+	return sum + n, err
 }
 
 // ipRow is the one with names, 0, or that with numbers, 1, of those that begin with "Ip:".
 func ipRow(snmp string, which int) []string {
-	for lines := bufio.NewScanner(strings.NewReader(snmp)); lines.Scan(); {
-		f := strings.Fields(lines.Text())
-		if len(f) == 0 || f[0] != "Ip:" {
+	for line := range strings.Lines(snmp) {
+		if !strings.HasPrefix(line, "Ip: ") {
 			continue
 		}
 		if which == 0 {
-			return f
+			return strings.Fields(line)
 		}
 		which--
 	}

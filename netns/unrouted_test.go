@@ -36,8 +36,8 @@ func TestUnrouted(t *testing.T) {
 	want := uint64(0)
 	expect := func(when string) {
 		t.Helper()
-		if got, err := Unrouted(path); err != nil || got != want {
-			t.Errorf("%s: %d, %v; want %d", when, got, err, want)
+		if got := Unrouted(path)[0]; got.Err != nil || got.N != want {
+			t.Errorf("%s: %v; want %d", when, got, want)
 		}
 	}
 	expect("at first")
@@ -60,7 +60,13 @@ func TestUnrouted(t *testing.T) {
 		want++
 		expect("a datagram to " + to)
 	}
-	if _, err := Unrouted(path + "-absent"); err == nil {
-		t.Error("one that is not there has a count")
+	var paths []string
+	for range 20 {
+		paths = append(paths, path+"-absent", path, create(t))
+	}
+	for i, got := range Unrouted(paths...) {
+		if wants := []Count{{}, {N: want}, {}}[i%3]; got.N != wants.N || (got.Err == nil) != (i%3 > 0) {
+			t.Errorf("%s: %v; want %d", paths[i], got, wants.N)
+		}
 	}
 }

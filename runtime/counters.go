@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/caisson-run/caisson/netns"
@@ -71,18 +70,25 @@ func (m *Manager) egressNow(ctx context.Context, r record) (*EgressCounters, err
 		err := m.refreshEgress(ctx, r.ID)
 		return m.egressOf(r), err
 	}
-	return m.unrouted(r), nil
+	return m.unrouted(r.ID)[r.ID], nil
 }
 
-func (m *Manager) unrouted(r record) *EgressCounters {
-	n, err := netns.Unrouted(m.paths.netns(r.ID))
-	if err != nil {
-		m.log.Debug("count what a sandbox without a network tried", "sandbox", r.ID, "err", err)
+// unrouted is for sandboxes in the mode none. Those that tried nothing have no counters.
+func (m *Manager) unrouted(ids ...string) map[string]*EgressCounters {
+	var paths []string
+	for _, id := range ids {
+		paths = append(paths, m.paths.netns(id))
 	}
-	if n == 0 {
-		return nil
+	counters := map[string]*EgressCounters{}
+	for i, c := range netns.Unrouted(paths...) {
+		if c.Err != nil {
+			m.log.Debug("count what a sandbox without a network tried", "sandbox", ids[i], "err", c.Err)
+		}
+		if c.N > 0 {
+			counters[ids[i]] = &EgressCounters{Refused: count(c.N)}
+		}
 	}
-	return &EgressCounters{Refused: count(n)}
+	return counters
 }
 
 // networkFailure is why nothing of a sandbox gets out at the moment, or in, where
@@ -104,14 +110,21 @@ func (m *Manager) networkFailure(s *sandbox) error {
 // asked once for all.
 func (m *Manager) networkStats(ctx context.Context, sandboxes []*sandbox) []NetworkStats {
 	list := []NetworkStats{}
-	if slices.ContainsFunc(sandboxes, func(s *sandbox) bool { return counts(s.kept().Network) }) {
+	var none []string
+	for _, s := range sandboxes {
+		if r := s.kept(); !counts(r.Network) {
+			none = append(none, r.ID)
+		}
+	}
+	if len(none) < len(sandboxes) {
 		_ = m.refreshEgress(ctx, "") // it is logged
 	}
+	unrouted := m.unrouted(none...)
 	for _, s := range sandboxes {
 		r := s.kept()
 		c := m.egressOf(r)
 		if !counts(r.Network) {
-			c = m.unrouted(r)
+			c = unrouted[r.ID]
 		}
 		if c != nil {
 			list = append(list, NetworkStats{SandboxID: r.ID, Name: r.Name, Network: string(r.Network), Egress: *c})
