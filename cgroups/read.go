@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/caisson-run/caisson/kernelfile"
 )
 
 // Reading is a number that not every kernel offers.
@@ -33,11 +35,11 @@ func readString(dir, file string) (string, error) {
 	if dir == "" {
 		return "", noHierarchy(file)
 	}
-	data, err := os.ReadFile(filepath.Join(dir, file))
+	text, err := kernelfile.Read(filepath.Join(dir, file))
 	if err != nil {
 		return "", err
 	}
-	return strings.TrimSpace(string(data)), nil
+	return strings.TrimSpace(text), nil
 }
 
 // writeFile writes to a file of a group. It never creates one.

@@ -11,8 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/caisson-run/caisson/kernelfile"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -36,9 +35,8 @@ func Unrouted(paths ...string) []Count {
 	for range min(len(paths), goruntime.GOMAXPROCS(0)) {
 		threads.Go(func() {
 			_ = onThread(func() error { // each error is that of a path
-				buf := make([]byte, 32<<10)
 				for i := next.Add(1) - 1; i < int64(len(paths)); i = next.Add(1) - 1 {
-					n, err := unroutedAt(paths[i], buf)
+					n, err := unroutedAt(paths[i])
 					counts[i] = Count{n, sbxerr.Wrap(sbxerr.Network, "netns.unrouted", err)}
 				}
 				return nil
@@ -50,7 +48,7 @@ func Unrouted(paths ...string) []Count {
 }
 
 // unroutedAt leaves the calling thread in the namespace at path, or where it was.
-func unroutedAt(path string, buf []byte) (uint64, error) {
+func unroutedAt(path string) (uint64, error) {
 	ns, err := Open(path)
 	if err != nil {
 		return 0, err
@@ -59,36 +57,15 @@ func unroutedAt(path string, buf []byte) (uint64, error) {
 	if err := ns.enter(); err != nil {
 		return 0, err
 	}
-	v4, err := readNet("snmp", buf)
+	v4, err := kernelfile.Read("/proc/thread-self/net/snmp")
 	if err != nil {
 		return 0, err
 	}
-	v6, err := readNet("snmp6", buf)
+	v6, err := kernelfile.Read("/proc/thread-self/net/snmp6")
 	if err != nil && !errors.Is(err, os.ErrNotExist) { // a kernel without IPv6 has none
 		return 0, err
 	}
 	return unrouted(v4, v6)
-}
-
-// readNet reads a file of the calling thread's namespace.
-func readNet(name string, buf []byte) (string, error) {
-	path := "/proc/thread-self/net/" + name
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	defer unix.Close(fd)
-	var text strings.Builder
-	for {
-		n, err := unix.Read(fd, buf)
-		if err != nil {
-			return "", &os.PathError{Op: "read", Path: path, Err: err}
-		}
-		if n == 0 {
-			return text.String(), nil
-		}
-		text.Write(buf[:n])
-	}
 }
 
 // unrouted reads the counts of both families. What v6 has none of, there is not.

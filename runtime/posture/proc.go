@@ -3,12 +3,13 @@ package posture
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/kernelfile"
 )
 
 // errEnded: the process is gone, or only its entry is left.
@@ -48,11 +49,11 @@ func openProcess(pid int, pidfd *os.File) (procDir, error) {
 // samePID compares pid with the number that the kernel shows for pidfd, -1 once
 // the process has been reaped (pidfd_open(2)).
 func samePID(pid int, pidfd *os.File) error {
-	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", pidfd.Fd()))
+	info, err := kernelfile.Read(fmt.Sprintf("/proc/self/fdinfo/%d", pidfd.Fd()))
 	if err != nil {
 		return fmt.Errorf("read pidfd: %w", err)
 	}
-	switch of, ok := field(string(info), "Pid"); {
+	switch of, ok := field(info, "Pid"); {
 	case !ok:
 		return errors.New("descriptor is not a pidfd")
 	case of == "-1":
@@ -65,31 +66,20 @@ func samePID(pid int, pidfd *os.File) error {
 
 func (p procDir) close() error { return p.dir.Close() }
 
-func (p procDir) open(name string, flags int) (*os.File, error) {
-	fd, err := unix.Openat(int(p.dir.Fd()), name, flags|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, p.fail("open", name, err)
-	}
-	return os.NewFile(uintptr(fd), name), nil
-}
-
 func (p procDir) read(name string) (string, error) {
-	f, err := p.open(name, unix.O_RDONLY)
+	text, err := kernelfile.ReadAt(int(p.dir.Fd()), name)
 	if err != nil {
-		return "", err
-	}
-	data, err := io.ReadAll(f)
-	if err = errors.Join(err, f.Close()); err != nil {
 		return "", p.fail("read", name, err)
 	}
-	return string(data), nil
+	return text, nil
 }
 
 func (p procDir) names(dir string) ([]string, error) {
-	f, err := p.open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := unix.Openat(int(p.dir.Fd()), dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return nil, p.fail("open", dir, err)
 	}
+	f := os.NewFile(uintptr(fd), dir)
 	names, err := f.Readdirnames(-1)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, p.fail("list", dir, err)

@@ -5,16 +5,18 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/caisson-run/caisson/kernelfile"
 )
 
 // Sockets is the memory in bytes that all TCP and UDP sockets of the host hold,
 // whatever their namespace is.
 func Sockets() (int64, error) {
-	text, err := os.ReadFile("/proc/net/sockstat")
+	text, err := kernelfile.Read("/proc/net/sockstat")
 	if err != nil {
 		return 0, err
 	}
-	return socketMemory(string(text))
+	return socketMemory(text)
 }
 
 // socketMemory reads lines such as "TCP: inuse 1 orphan 0 tw 2 alloc 1 mem 64".
