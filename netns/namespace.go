@@ -155,19 +155,38 @@ type Namespace struct{ file *os.File }
 // Open opens the namespace bound to path. A file that is not a network
 // namespace, or that is the host's own, is an error.
 func Open(path string) (*Namespace, error) {
-	const op = "netns.open"
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	own, err := hostNamespace()
 	if err != nil {
-		return nil, sbxerr.Wrap(sbxerr.Network, op, err)
+		return nil, sbxerr.Wrap(sbxerr.Network, "netns.open", err)
 	}
-	if err := checkNamespace(f); err != nil {
+	return openBeside(path, own)
+}
+
+// openBeside is Open where the host's own namespace is known.
+func openBeside(path string, own unix.Stat_t) (*Namespace, error) {
+	const op = "netns.open"
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0) // not for the poller: see kernelfile
+	if err != nil {
+		return nil, sbxerr.Wrap(sbxerr.Network, op, &fs.PathError{Op: "open", Path: path, Err: err})
+	}
+	f := os.NewFile(uintptr(fd), path)
+	if err := checkNamespace(f, own); err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Network, op, errors.Join(err, f.Close()))
 	}
 	return &Namespace{file: f}, nil
 }
 
+// hostNamespace is that of the first thread, which stays where the process began.
+func hostNamespace() (st unix.Stat_t, err error) {
+	const path = "/proc/self/ns/net"
+	if err := unix.Stat(path, &st); err != nil {
+		return st, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return st, nil
+}
+
 // checkNamespace refuses all but a network namespace that is not the host's.
-func checkNamespace(f *os.File) error {
+func checkNamespace(f *os.File, own unix.Stat_t) error {
 	var fsStat unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &fsStat); err != nil {
 		return &fs.PathError{Op: "statfs", Path: f.Name(), Err: err}
@@ -182,12 +201,9 @@ func checkNamespace(f *os.File) error {
 	if kind != unix.CLONE_NEWNET {
 		return fmt.Errorf("use %q: it is a namespace of another kind", f.Name())
 	}
-	var st, own unix.Stat_t
+	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return &fs.PathError{Op: "stat", Path: f.Name(), Err: err}
-	}
-	if err := unix.Stat("/proc/self/ns/net", &own); err != nil {
-		return &fs.PathError{Op: "stat", Path: "/proc/self/ns/net", Err: err}
 	}
 	if st.Dev == own.Dev && st.Ino == own.Ino {
 		return fmt.Errorf("use %q: it is the host's own network namespace", f.Name())

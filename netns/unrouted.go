@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/caisson-run/caisson/kernelfile"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -29,15 +31,23 @@ type Count struct {
 //
 // A thread for each processor enters one namespace after the other.
 func Unrouted(paths ...string) []Count {
+	const op = "netns.unrouted"
 	counts := make([]Count, len(paths))
+	own, err := hostNamespace()
+	if err != nil {
+		for i := range counts {
+			counts[i].Err = sbxerr.Wrap(sbxerr.Network, op, err)
+		}
+		return counts
+	}
 	var next atomic.Int64
 	var threads sync.WaitGroup
 	for range min(len(paths), goruntime.GOMAXPROCS(0)) {
 		threads.Go(func() {
 			_ = onThread(func() error { // each error is that of a path
 				for i := next.Add(1) - 1; i < int64(len(paths)); i = next.Add(1) - 1 {
-					n, err := unroutedAt(paths[i])
-					counts[i] = Count{n, sbxerr.Wrap(sbxerr.Network, "netns.unrouted", err)}
+					n, err := unroutedAt(paths[i], own)
+					counts[i] = Count{n, sbxerr.Wrap(sbxerr.Network, op, err)}
 				}
 				return nil
 			})
@@ -48,8 +58,8 @@ func Unrouted(paths ...string) []Count {
 }
 
 // unroutedAt leaves the calling thread in the namespace at path, or where it was.
-func unroutedAt(path string) (uint64, error) {
-	ns, err := Open(path)
+func unroutedAt(path string, own unix.Stat_t) (uint64, error) {
+	ns, err := openBeside(path, own)
 	if err != nil {
 		return 0, err
 	}
