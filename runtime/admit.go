@@ -27,6 +27,12 @@ func (m *Manager) admit(s *sandbox) error {
 		}
 	}
 	m.sandboxes[s.id] = s
+	if len(m.sandboxes) == 1 {
+		select {
+		case m.first <- struct{}{}:
+		default:
+		}
+	}
 	m.work.Add(1) // while open: Close waits for no more than it can see
 	return nil
 }

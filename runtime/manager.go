@@ -94,6 +94,7 @@ type Manager struct {
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox // by ID
+	first     chan struct{}       // holds one when there was none, and one came
 	expired   expired
 	closed    bool
 	lastUse   time.Time
@@ -164,7 +165,7 @@ func New(engine Engine, images ImageStore, log *slog.Logger, o Options) (*Manage
 	}
 	m := &Manager{
 		engine: engine, images: images, opts: o, log: log, paths: p, blocks: blocks, host: host, rlimit: rlimits, oomScore: oomScore, init: program,
-		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
+		sandboxes: map[string]*sandbox{}, first: make(chan struct{}, 1), userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
 		boot: boot, making: newGate(o.MaxCreating, o.Queue), pools: newPools(o.Pools), owners: mount.NewUserNSCache(maxOwners), shims: newShims(o.PerShim),
 		authors: newAuthors(), imports: newImports(), spare: output.NewRoom(spareRoom),
 	}

@@ -34,7 +34,7 @@ const (
 var errUncharged = sbxerr.New(sbxerr.KernelMemory, "runtime.watch", "the sandbox took kernel memory that no limit counts")
 
 // WatchMemory counts the kernel memory of sandboxes that no cgroup counts, and ends
-// those past a bound, until ctx ends.
+// those past a bound, until ctx ends. It rests while there is no sandbox.
 func (m *Manager) WatchMemory(ctx context.Context) {
 	w := memoryWatch{sockets: uncharged.Sockets, look: paced(m.endSockets)}
 	endLockers := paced(m.endLockers)
@@ -42,7 +42,7 @@ func (m *Manager) WatchMemory(ctx context.Context) {
 	defer sockets.Stop()
 	defer locks.Stop()
 	failed := false // the last look failed, which was logged
-	for {
+	for m.awaitSandbox(ctx) {
 		var err error
 		select {
 		case <-ctx.Done():
@@ -60,6 +60,23 @@ func (m *Manager) WatchMemory(ctx context.Context) {
 		}
 		failed = err != nil
 	}
+}
+
+// awaitSandbox returns as soon as there is a sandbox, and reports false if ctx ends first.
+func (m *Manager) awaitSandbox(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		m.mu.Lock()
+		n := len(m.sandboxes)
+		m.mu.Unlock()
+		if n > 0 {
+			return true
+		}
+		select {
+		case <-m.first:
+		case <-ctx.Done():
+		}
+	}
+	return false
 }
 
 // paced is look, but does nothing when the last call is too recent for what it cost.

@@ -1,8 +1,10 @@
 package runtime
 
 import (
+	"context"
 	"errors"
 	"maps"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,6 +56,45 @@ func TestPaced(t *testing.T) {
 		if err := look(); err != nil || n != 2 {
 			t.Errorf("%d looks, %v", n, err)
 		}
+	})
+}
+
+// The watch rests until a sandbox comes, and when the last one is gone.
+func TestAwaitSandbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &Manager{sandboxes: map[string]*sandbox{}, first: make(chan struct{}, 1)}
+		ctx, cancel := context.WithCancel(t.Context())
+		come := func(id string) {
+			if err := m.admit(&sandbox{id: id, record: record{Name: id}, gone: make(chan struct{})}); err != nil {
+				t.Error(err)
+			}
+		}
+		var woken atomic.Int64
+		go func() {
+			for m.awaitSandbox(ctx) {
+				woken.Add(1)
+				time.Sleep(time.Second)
+			}
+			woken.Store(-1)
+		}()
+		expect := func(when string, want int64) {
+			t.Helper()
+			if time.Sleep(10*time.Second - 1); woken.Load() != want {
+				t.Errorf("%s: woken %d times, want %d", when, woken.Load(), want)
+			}
+		}
+		expect("without any", 0)
+		come("a")
+		come("b")
+		expect("with two", 10)
+		for id := range m.sandboxes {
+			m.forget(m.sandboxes[id])
+		}
+		expect("with none again", 10)
+		come("c")
+		expect("with another", 20)
+		cancel()
+		expect("at the end", -1)
 	})
 }
 
