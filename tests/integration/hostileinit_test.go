@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/tests/harness"
 )
 
@@ -30,7 +31,7 @@ func TestHostileHello(t *testing.T) {
 	for mode, says := range map[string]string{
 		"silent":        "caisson-init did not connect within 15s",
 		"exits":         "caisson-init ended before it connected",
-		"version":       "caisson-init speaks version 99, this daemon 2",
+		"version":       fmt.Sprintf("caisson-init speaks version 99, this daemon %d", initproto.Version),
 		"holds":         "await held command", // it announced some
 		"started first": "caisson-init broke its protocol: initproto.Started before hello",
 	} {
