@@ -15,8 +15,11 @@ import (
 // head is the head of an HTTP/1 request as it is written. net/http takes more than
 // RFC 9112 does, and servers differ in which Host they see in that.
 type head struct {
-	method, target string
-	hosts          []string // of its Host headers
+	method, target, version string
+	hosts                   []string // of its Host headers
+	lengths, encodings      []string // of Content-Length and Transfer-Encoding
+	upgrades                []string // of Upgrade
+	settings                bool     // it has HTTP2-Settings
 }
 
 const lineEnd = "\r\n"
@@ -35,17 +38,31 @@ func parseHead(text string) (head, error) {
 	if version := start[2]; version != "HTTP/1.1" && version != "HTTP/1.0" {
 		return head{}, fmt.Errorf("its version is %s, and not HTTP/1.0 or HTTP/1.1", quote(version)) // of which each server thinks its own
 	}
-	h := head{method: start[0], target: start[1]}
+	h := head{method: start[0], target: start[1], version: start[2]}
 	for _, line := range lines[1:] {
 		name, value, err := parseField(line)
 		if err != nil {
 			return head{}, err
 		}
-		if strings.EqualFold(name, "Host") {
-			h.hosts = append(h.hosts, value)
-		}
+		h.note(http.CanonicalHeaderKey(name), value)
 	}
 	return h, nil
+}
+
+// note keeps what is looked at of a field.
+func (h *head) note(name, value string) {
+	switch name {
+	case "Host":
+		h.hosts = append(h.hosts, value)
+	case "Content-Length":
+		h.lengths = append(h.lengths, value)
+	case "Transfer-Encoding":
+		h.encodings = append(h.encodings, value)
+	case "Upgrade":
+		h.upgrades = append(h.upgrades, value)
+	case "Http2-Settings":
+		h.settings = true
+	}
 }
 
 // parseField reads a field line. White space at its begin or before the colon hides
@@ -79,12 +96,55 @@ func (h head) checkTarget(host string) error {
 			return fmt.Errorf("no HTTP request: its target %s is neither a path nor http://HOST/ (RFC 9112, 3.2)", quote(h.target))
 		}
 		named, _, _ = strings.Cut(rest, "/")
+		named, host = strings.TrimSuffix(named, ":80"), strings.TrimSuffix(host, ":80") // which http means anyway
 	}
 	if named != host {
 		return fmt.Errorf("the HTTP request names two hosts, %s and %s", quote(named), quote(host))
 	}
 	return nil
 }
+
+// checkUpgrade refuses a change to HTTP/2, whose requests nobody here reads.
+func (h head) checkUpgrade() error {
+	for _, value := range h.upgrades {
+		for token := range strings.SplitSeq(value, ",") {
+			if strings.EqualFold(strings.TrimSpace(token), "h2c") {
+				return errors.New("the HTTP request asks for HTTP/2 (Upgrade: h2c)")
+			}
+		}
+	}
+	if h.settings {
+		return errors.New("the HTTP request asks for HTTP/2 (HTTP2-Settings)")
+	}
+	return nil
+}
+
+// body says how long the body is: so many bytes, or chunked. What servers may read
+// differently is refused (RFC 9112, 6.3 and 11.2).
+func (h head) body() (length int64, chunked bool, err error) {
+	switch {
+	case len(h.encodings) > 0 && len(h.lengths) > 0:
+		return 0, false, errors.New("the HTTP request has a Content-Length and a Transfer-Encoding (RFC 9112, 6.3)")
+	case len(h.encodings) > 1 || len(h.encodings) == 1 && !strings.EqualFold(h.encodings[0], "chunked"):
+		return 0, false, fmt.Errorf("the HTTP request has the Transfer-Encoding %s, and not chunked", quote(strings.Join(h.encodings, ", ")))
+	case len(h.encodings) == 1 && h.version == "HTTP/1.0":
+		return 0, false, errors.New("the HTTP/1.0 request has a Transfer-Encoding (RFC 9112, 6.1)")
+	case len(h.encodings) == 1:
+		return 0, true, nil
+	case len(h.lengths) > 1:
+		return 0, false, fmt.Errorf("the HTTP request has %d Content-Length headers", len(h.lengths))
+	case len(h.lengths) == 0:
+		return 0, false, nil
+	}
+	n, err := strconv.ParseUint(h.lengths[0], 10, 62)
+	if err != nil || strings.HasPrefix(h.lengths[0], "+") {
+		return 0, false, fmt.Errorf("the HTTP request has the Content-Length %s", quote(h.lengths[0]))
+	}
+	return int64(n), false, nil
+}
+
+// changes reports whether what follows the request may be no HTTP/1 any more.
+func (h head) changes() bool { return len(h.upgrades) > 0 || h.method == http.MethodConnect }
 
 // quote shows hostile text.
 func quote(s string) string { return strconv.QuoteToASCII(sbxerr.Clip(s)) }

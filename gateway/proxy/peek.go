@@ -157,17 +157,27 @@ func hostHeader(t *tape) (string, error) {
 		return "", fmt.Errorf("no HTTP request: %w", err)
 	}
 	read := t.kept.Bytes()
-	h, err := parseHead(string(read[:len(read)-reader.Buffered()]))
+	_, host, err := readHead(string(read[:len(read)-reader.Buffered()]))
+	return host, err
+}
+
+// readHead reads a head that no server reads otherwise, and the host that it names.
+func readHead(text string) (h head, host string, err error) {
+	h, err = parseHead(text)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("no HTTP request: %w", err)
+		return h, "", fmt.Errorf("no HTTP request: %w", err)
 	case len(h.hosts) != 1:
-		return "", fmt.Errorf("the HTTP request has %d Host headers", len(h.hosts))
+		return h, "", fmt.Errorf("the HTTP request has %d Host headers", len(h.hosts))
 	}
-	if err := h.checkTarget(h.hosts[0]); err != nil {
-		return "", err
+	if err := errors.Join(h.checkTarget(h.hosts[0]), h.checkUpgrade()); err != nil {
+		return h, "", err
 	}
-	return withoutPort(h.hosts[0])
+	if _, _, err := h.body(); err != nil {
+		return h, "", err
+	}
+	host, err = withoutPort(h.hosts[0])
+	return h, host, err
 }
 
 // withoutPort takes the port from a host. It may be empty (RFC 3986, 3.2.3).

@@ -32,6 +32,7 @@ type relay struct {
 	one, other  *net.TCPConn
 	said, heard []byte
 	seat        *seat
+	http        *dialogue // nil: what is said is not read
 }
 
 // start carries bytes both ways until both sides have said that they are done,
@@ -43,8 +44,12 @@ func (r relay) start(all *sync.WaitGroup, over func(tally)) {
 	var broken atomic.Bool
 	var c tally
 	left.Store(2)
-	way := func(dst, src *net.TCPConn, said []byte, moved *int64) {
-		n, err := carry(dst, src, said, r.seat)
+	sent, received := move, move
+	if r.http != nil {
+		sent, received = r.http.ask, r.http.reply
+	}
+	way := func(move mover, dst, src *net.TCPConn, said []byte, moved *int64) {
+		n, err := carry(move, dst, src, said, r.seat)
 		*moved = n
 		if err != nil {
 			broken.Store(true)
@@ -54,13 +59,16 @@ func (r relay) start(all *sync.WaitGroup, over func(tally)) {
 			over(c)
 		}
 	}
-	all.Go(func() { way(r.other, r.one, r.said, &c.sent) })
-	all.Go(func() { way(r.one, r.other, r.heard, &c.received) })
+	all.Go(func() { way(sent, r.other, r.one, r.said, &c.sent) })
+	all.Go(func() { way(received, r.one, r.other, r.heard, &c.received) })
 }
 
-// carry moves said and then all that src sends to dst, and tells dst of the
-// end. A failure resets both, so that the other direction ends too.
-func carry(dst, src *net.TCPConn, said []byte, s *seat) (int64, error) {
+// mover moves said and then all that src sends to dst, and returns how much it was.
+type mover func(dst, src *net.TCPConn, said []byte, s *seat) (int64, error)
+
+// carry has move do that, and tells dst of the end. A failure resets both, so that the
+// other direction ends too.
+func carry(move mover, dst, src *net.TCPConn, said []byte, s *seat) (int64, error) {
 	moved, err := move(dst, src, said, s)
 	if err == nil {
 		err = dst.CloseWrite()
@@ -109,12 +117,24 @@ func some(dst, src *net.TCPConn, moved int64, r *room) (int64, error) {
 
 // moveSome waits until src has bytes, and only then takes a buffer.
 func moveSome(dst, src *net.TCPConn) (int64, error) {
-	raw, err := src.SyscallConn()
+	buffer, n, err := take(src)
+	if buffer != nil {
+		defer buffers.Put(buffer)
+	}
 	if err != nil {
 		return 0, err
 	}
-	var buffer *[bufferSize]byte
-	var n int
+	n, err = dst.Write(buffer[:n])
+	return int64(n), err
+}
+
+// take reads what src has, when it has something. The buffer, nil where none was
+// needed, goes back to buffers.
+func take(src *net.TCPConn) (buffer *[bufferSize]byte, n int, err error) {
+	raw, err := src.SyscallConn()
+	if err != nil {
+		return nil, 0, err
+	}
 	var readErr error
 	err = raw.Read(func(fd uintptr) bool {
 		buffer = buffers.Get().(*[bufferSize]byte)
@@ -130,17 +150,13 @@ func moveSome(dst, src *net.TCPConn) (int64, error) {
 		}
 		return true
 	})
-	if buffer != nil {
-		defer buffers.Put(buffer)
-	}
 	switch {
 	case err != nil:
-		return 0, err
+		return buffer, 0, err
 	case readErr != nil:
-		return 0, readErr
+		return buffer, 0, readErr
 	case n == 0:
-		return 0, io.EOF
+		return buffer, 0, io.EOF
 	}
-	n, err = dst.Write(buffer[:n])
-	return int64(n), err
+	return buffer, n, nil
 }

@@ -21,6 +21,9 @@ const maxTries = 4
 // leastTry is the time that each of them gets at least, if there is that much.
 const leastTry = 2 * time.Second
 
+// ruleMismatch names what refuses a client that names another host.
+const ruleMismatch = "host named by the client"
+
 // brokeOff is the reason in the record of a connection that one side did not end.
 const brokeOff = "the connection broke"
 
@@ -38,13 +41,41 @@ func (p *Proxy) run(f *flow, all *sync.WaitGroup) {
 	if f.proxied {
 		f.attempt.Reason = byProxy
 	}
-	relay{f.client, f.upstream, said, heard, f.seat}.start(all, func(c tally) {
+	relay{f.client, f.upstream, said, heard, f.seat, p.dialogue(f)}.start(all, func(c tally) {
 		f.attempt.Sent, f.attempt.Received = c.sent, c.received
 		if c.broken {
 			f.attempt.Reason = strings.TrimPrefix(f.attempt.Reason+"; "+brokeOff, "; ")
 		}
 		p.over(f)
 	})
+}
+
+// dialogue reads the requests of f, where they must name the host that f leads to.
+func (p *Proxy) dialogue(f *flow) *dialogue {
+	if f.speaks != http1 {
+		return nil
+	}
+	return newDialogue(requests{
+		check: func(host string, err error) error { return p.matches(f, host, err) },
+		hold: func() bool {
+			select {
+			case p.peeks <- struct{}{}:
+				return true
+			default:
+				return false
+			}
+		},
+		release: func() { <-p.peeks },
+	}, func(err error) { p.tellRefused(f, err) })
+}
+
+// tellRefused records a request that was refused on a connection that is carried.
+func (p *Proxy) tellRefused(f *flow, err error) {
+	p.mu.Lock()
+	a := f.record()
+	p.mu.Unlock()
+	a.Verdict, a.Rule, a.Code, a.Reason = Refused, ruleMismatch, sbxerr.Of(err), notice.Cause(err)
+	p.spare.Tell(a)
 }
 
 // open takes all steps up to admission. It returns what each side said meanwhile.
@@ -258,6 +289,6 @@ func (p *Proxy) fail(f *flow, err error) {
 	case sbxerr.EgressResolve, sbxerr.EgressDial, sbxerr.EgressProxy, sbxerr.EgressProxyDown, sbxerr.Gateway:
 		a.Verdict = Failed
 	case sbxerr.EgressMismatch:
-		a.Rule = "host named by the client"
+		a.Rule = ruleMismatch
 	}
 }

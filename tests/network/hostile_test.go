@@ -204,6 +204,23 @@ func TestHostileBytes(t *testing.T) {
 	}
 }
 
+// P108: each request of a connection is compared with its name.
+func TestLaterRequest(t *testing.T) {
+	reaches(t, "web.example:80")
+	if said := outside(t, "later", "http://"+public+"/", "other.example"); !strings.Contains(said, "you asked for other.example") {
+		t.Fatalf("the control: %q", said)
+	}
+	s := create(t, "--allow", "web.example")
+	check(t, s, []attempt{
+		{"the same host", []string{"later", "http://web.example/", "web.example"}, "200 I am " + public},
+		{"another host", []string{"later", "http://web.example/", "other.example"}, "403 SBX-703"},
+	})
+	log := daemon.Run(t, "policy", "log", s.id, "-o", "json").Stdout
+	if !strings.Contains(log, `"host named by the client"`) || !strings.Contains(log, "it names other.example") {
+		t.Errorf("the record does not tell: %s", log)
+	}
+}
+
 // P102, P109: no program between a command and the gateway changes what is allowed, and
 // neither the gateway's own sockets nor what another sandbox was given lead anywhere.
 func TestAround(t *testing.T) {

@@ -6,6 +6,7 @@
 //	client [-source IP,...] VERB ARGUMENT...
 //
 //	client http URL [HOST]      GET, with another Host header if it is given
+//	client later URL HOST       GET twice on one connection, the second time with another Host header
 //	client tls ADDRESS NAME     a handshake that asks for NAME, and the first line
 //	client echo ADDRESS         a line to an echo server, and back
 //	client hold ADDRESS         the same, then "held" and waits for the end
@@ -34,6 +35,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
 	"os"
 	"strconv"
@@ -48,7 +50,7 @@ const timeout = 5 * time.Second
 
 func main() {
 	verbs := map[string]func(args []string) (string, error){
-		"http": get, "tls": handshake, "echo": echo, "hold": hold, "udp": datagram, "ping": ping, "spoof": spoof, "query": query, "names": names,
+		"http": get, "later": later, "tls": handshake, "echo": echo, "hold": hold, "udp": datagram, "ping": ping, "spoof": spoof, "query": query, "names": names,
 		"many": many, "flood": flood, "serve": serve, "from": from, "tcpquery": tcpQuery, "relay": relay, "request": request, "packet": packet, "fuzz": fuzz,
 	}
 	flag.Func("source", "where packets come from: IP,...", addSources)
@@ -84,6 +86,32 @@ func get(args []string) (string, error) {
 	defer r.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<16))
 	return fmt.Sprintf("%d %s", r.StatusCode, strings.ReplaceAll(string(body), "\n", " ")), err
+}
+
+func later(args []string) (said string, err error) {
+	client := &http.Client{Timeout: timeout, Transport: &http.Transport{DialContext: dialer.DialContext}}
+	for _, host := range []string{"", args[1]} {
+		req, err := http.NewRequest(http.MethodGet, args[0], nil)
+		if err != nil {
+			return "", err
+		}
+		again := false
+		req = req.WithContext(httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { again = c.Reused }}))
+		req.Host = host
+		r, err := client.Do(req)
+		if err != nil {
+			return "", err
+		}
+		body, err := io.ReadAll(io.LimitReader(r.Body, 1<<16))
+		if err = errors.Join(err, r.Body.Close()); err != nil {
+			return "", err
+		}
+		if host != "" && !again {
+			return "", errors.New("the connection was not kept")
+		}
+		said = fmt.Sprintf("%d %s", r.StatusCode, strings.ReplaceAll(string(body), "\n", " "))
+	}
+	return said, nil
 }
 
 func handshake(args []string) (string, error) {
