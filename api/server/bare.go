@@ -1,7 +1,10 @@
 package server
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -10,24 +13,73 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// bareWriter gives a body to the refusals for which the library writes a status alone: a
-// caller must be able to read each error in the same form.
+// bareWriter gives the refusals that the library makes itself the form of all others: a
+// caller must be able to read each error in the same one. For some it writes a status
+// alone, for some a code and a text.
 type bareWriter struct {
 	http.ResponseWriter
 	call   *http.Request
 	writer *connect.ErrorWriter
+
+	status int          // of a refusal that is held back; 0: there is none
+	body   bytes.Buffer // of it
 }
 
 // WriteHeader implements [http.ResponseWriter].
 func (b *bareWriter) WriteHeader(status int) {
-	err := bareRefusal(status, b.call)
-	if err == nil {
-		b.ResponseWriter.WriteHeader(status)
+	if err := bareRefusal(status, b.call); err != nil {
+		b.refuse(status, fail(err))
 		return
 	}
+	if status >= http.StatusBadRequest && b.Header().Get("Content-Type") == "application/json" {
+		b.status = status
+		return
+	}
+	b.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [io.Writer].
+func (b *bareWriter) Write(p []byte) (int, error) {
+	if b.status != 0 {
+		return b.body.Write(p)
+	}
+	return b.ResponseWriter.Write(p)
+}
+
+// end writes what was held back, when the call is over.
+func (b *bareWriter) end() {
+	if b.status == 0 {
+		return
+	}
+	var said struct {
+		Message string
+		Details []json.RawMessage
+	}
+	if err := json.Unmarshal(b.body.Bytes(), &said); err != nil || len(said.Details) > 0 {
+		b.ResponseWriter.WriteHeader(b.status)
+		_, _ = b.ResponseWriter.Write(b.body.Bytes()) // who does not read it knows no better
+		return
+	}
+	b.Header().Del("Content-Length")
+	err := unreadable(errors.New(said.Message))
+	if b.status == http.StatusTooManyRequests { // the message is too large
+		b.refuse(b.status, failAs(connect.CodeResourceExhausted, err))
+		return
+	}
+	b.refuse(http.StatusBadRequest, fail(err))
+}
+
+// unreadable is a request that the library could not read.
+func unreadable(why error) error {
+	return sbxerr.WithRemedy(sbxerr.APIUsage, "server.read", fmt.Errorf("the request cannot be read: %w", why),
+		"send one whole message, in the content type that the call names and without an encoding")
+}
+
+// refuse writes err as the answer to a call of one message, which every client reads.
+func (b *bareWriter) refuse(status int, err error) {
 	unary := b.call.Clone(context.WithoutCancel(b.call.Context()))
-	unary.Header.Set("Content-Type", "application/json") // the one form that every client reads
-	_ = b.writer.Write(statusWriter{b.ResponseWriter, status}, unary, fail(err))
+	unary.Header.Set("Content-Type", "application/json")
+	_ = b.writer.Write(statusWriter{b.ResponseWriter, status}, unary, err)
 }
 
 // Flush implements [http.Flusher].

@@ -39,7 +39,9 @@ func knownCalls(h http.Handler) http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		case slices.Contains(known, path):
-			h.ServeHTTP(&bareWriter{w, r, writer}, r)
+			b := &bareWriter{ResponseWriter: w, call: r, writer: writer}
+			h.ServeHTTP(b, r)
+			b.end()
 			return
 		}
 		err := sbxerr.New(sbxerr.APIUsage, "server.call", "there is no call %q", sbxerr.Clip(path))

@@ -38,7 +38,7 @@ func (decodes) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.S
 		if b, ok := ctx.Value(incomingKey{}).(*incoming); ok {
 			conn = &decodedConn{conn, b}
 		}
-		return next(ctx, &readConn{conn})
+		return asRefusal(next(ctx, &readConn{conn}))
 	}
 }
 
@@ -48,12 +48,28 @@ type readConn struct{ connect.StreamingHandlerConn }
 // Receive implements [connect.StreamingHandlerConn].
 func (c *readConn) Receive(m any) error {
 	if err := c.StreamingHandlerConn.Receive(m); err != nil {
-		return err
+		return asRefusal(err)
 	}
 	if err := unread(m); err != nil {
 		return fail(err)
 	}
 	return nil
+}
+
+// asRefusal gives an error of the library, which has no details, the form of all others.
+// The end of a stream stays one.
+func asRefusal(err error) error {
+	var bare *connect.Error
+	if errors.Is(err, io.EOF) || !errors.As(err, &bare) || len(bare.Details()) > 0 {
+		return err
+	}
+	switch bare.Code() {
+	case connect.CodeResourceExhausted:
+		return failAs(bare.Code(), unreadable(errors.New(bare.Message())))
+	case connect.CodeInternal, connect.CodeUnknown, connect.CodeInvalidArgument, connect.CodeUnimplemented:
+		return fail(unreadable(errors.New(bare.Message())))
+	}
+	return err // the caller left, or its time is over
 }
 
 type decodedConn struct {
