@@ -1,13 +1,17 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"sync"
 
 	"connectrpc.com/connect"
+	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -106,6 +110,32 @@ type peerConn struct {
 // RemoteAddr is where the caller travels: listeners that wrap others hide all
 // of a connection but the methods of net.Conn.
 func (c *peerConn) RemoteAddr() net.Addr { return c.who }
+
+// Read implements net.Conn. While a call of HTTP/1 is served, net/http reads one byte to
+// learn whether the caller is gone. One that has only said all that it has to say
+// (shutdown(2)) is there still, and waits for its answer.
+func (c *peerConn) Read(p []byte) (int, error) {
+	n, err := c.UnixConn.Read(p)
+	if len(p) == 1 && errors.Is(err, io.EOF) {
+		err = c.awaitHangUp()
+	}
+	return n, err
+}
+
+// awaitHangUp returns io.EOF when the other end is closed for both directions, or the
+// error of a wait that was given up.
+func (c *peerConn) awaitHangUp() error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	err = raw.Read(func(fd uintptr) bool {
+		poll := []unix.PollFd{{Fd: int32(fd)}}
+		_, err := unix.Poll(poll, 0)
+		return err != nil && !errors.Is(err, unix.EINTR) || poll[0].Revents&unix.POLLHUP != 0
+	})
+	return cmp.Or(err, io.EOF)
+}
 
 // Close also gives the place of the connection to the next one.
 func (c *peerConn) Close() error {
