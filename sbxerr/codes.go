@@ -86,6 +86,8 @@ const (
 	EgressProxy     Code = "SBX-708" // the operator's upstream proxy does not connect to an allowed destination
 	EgressProxyDown Code = "SBX-709" // the operator's upstream proxy does not answer
 
+	EgressECH Code = "SBX-710" // a TLS hello may hide the name that a rule depends on
+
 	APIUsage  Code = "SBX-801" // the call or command line is malformed
 	DaemonOff Code = "SBX-802" // no daemon listens on the socket
 	APIBroken Code = "SBX-803" // the connection to the daemon broke

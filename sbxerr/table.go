@@ -88,6 +88,7 @@ var table = []Description{
 	{Gateway, "the gateway of a sandbox failed", ClassEngine, 502, true, "retry: nothing gets out while it is down, and the daemon starts it again; see the daemon's log"},
 	{EgressProxy, "the host's upstream proxy does not connect to the destination", ClassHost, 502, false, "ask who runs the proxy to let this host connect there"},
 	{EgressProxyDown, "the host's upstream proxy does not answer", ClassHost, 502, true, "check the proxy, and network.upstream_proxy in the daemon's configuration; nothing public is reached without it"},
+	{EgressECH, "a TLS hello may hide the name that a rule depends on", ClassPolicy, 403, false, "turn encrypted client hello (ECH) and its GREASE off in the client, or start the sandbox with --allow-ech"},
 
 	{APIUsage, "the call is malformed", ClassInput, 400, false, "caisson help shows the usage"},
 	{DaemonOff, "no daemon listens on the socket", ClassHost, 503, true, "start it as root: caissond (or set CAISSON_SOCKET to the socket of a running one)"},

@@ -35,6 +35,9 @@ func (d Decision) Err() error {
 	return sbxerr.WithRemedy(d.Code, "policy.decide", fmt.Errorf("%s (%s)", d.Reason, d.Rule), d.Remedy)
 }
 
+// modeOpen is the rule of what the mode open allows, and no other rule does.
+const modeOpen = "mode " + string(Open)
+
 // Decide says whether port of name may be connected to. Where it leads is
 // decided by DecideResolved.
 func (p *Policy) Decide(name Name, port uint16) Decision {
@@ -66,7 +69,7 @@ func (p *Policy) decide(name Name, port uint16, target, needs string) Decision {
 		return Decision{Allowed: true, Rule: r.cited(), Private: r.Private}
 	}
 	if p.mode == Open && name.public() {
-		return Decision{Allowed: true, Rule: "mode open"}
+		return Decision{Allowed: true, Rule: modeOpen}
 	}
 	return p.refuse(Decision{Rule: "mode " + string(p.mode), Needs: needs}, target, "is allowed by no rule"+p.passedOver(name, port))
 }
@@ -120,7 +123,7 @@ func (p *Policy) DecideLookup(name Name) Decision {
 		}
 	}
 	if p.mode == Open && name.public() {
-		return Decision{Allowed: true, Rule: "mode open"}
+		return Decision{Allowed: true, Rule: modeOpen}
 	}
 	for _, port := range p.named(name) {
 		if other := p.Decide(name, port); other.Allowed {

@@ -32,6 +32,9 @@ func (p *Policy) Explain() []Line {
 		l := p.links[name]
 		lines = append(lines, Line{l.cited(name), fmt.Sprintf("leads %s to port %d of the sandbox %s", name, l.Port, l.Sandbox)})
 	}
+	if p.Mode() != None && p.allowECH {
+		lines = append(lines, Line{"allow-ech", "lets TLS clients encrypt the name that they ask for (encrypted_client_hello), whatever the rules say of it"})
+	}
 	return append(lines, Line{"mode " + string(p.Mode()), effects[p.Mode()]})
 }
 

@@ -36,6 +36,9 @@ type Spec struct {
 	Map map[string]string
 	// Links lead names to ports of other sandboxes.
 	Links map[string]Link `json:",omitempty"`
+	// AllowECH lets TLS hellos with encrypted_client_hello pass, also where a rule
+	// depends on the name that they may hide.
+	AllowECH bool `json:",omitempty"`
 	// AirGapped is the operator's word over all of this: only mapped names, and
 	// only to addresses that are not public.
 	AirGapped bool
@@ -50,6 +53,7 @@ type Policy struct {
 	links     map[Name]Link
 	local     Local // nil: no address is known to be the host's own
 	airGapped bool
+	allowECH  bool
 
 	over chan struct{} // closed by End; nil: it was never put in force
 }
@@ -66,7 +70,7 @@ type index struct {
 // sbxerr.NetPolicy; an unknown mode has sbxerr.NetworkMode.
 func Compile(s Spec) (*Policy, error) {
 	mode, modeErr := ParseMode(string(s.Mode))
-	p := &Policy{mode: mode, airGapped: s.AirGapped}
+	p := &Policy{mode: mode, airGapped: s.AirGapped, allowECH: s.AllowECH}
 	errs := []error{modeErr, s.checkBounds()}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -224,7 +228,11 @@ func (s Spec) Given() string {
 		}
 		count += len(of.texts)
 	}
-	if more := count - len(first); more > 0 {
+	written := len(first)
+	if s.AllowECH {
+		first = append(first, "--allow-ech")
+	}
+	if more := count - written; more > 0 {
 		first = append(first, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(first, ", ")

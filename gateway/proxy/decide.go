@@ -75,7 +75,7 @@ func (p *Proxy) hold(f *flow, c *net.TCPConn) error {
 // of a destination.
 func ours(err error) bool {
 	code := sbxerr.Of(err)
-	return code == sbxerr.EgressDenied || code == sbxerr.EgressAddress || code == sbxerr.EgressBusy || code == sbxerr.Canceled
+	return code == sbxerr.EgressDenied || code == sbxerr.EgressAddress || code == sbxerr.EgressECH || code == sbxerr.EgressBusy || code == sbxerr.Canceled
 }
 
 // ended is why f was ended from outside, nil if it was not. The caller holds the lock.
@@ -104,6 +104,11 @@ func (p *Proxy) decideTarget(f *flow, by *policy.Policy) policy.Decision {
 	}
 	if d := by.DecideAliases(f.name, f.aliases, f.asked.Port()); !d.Allowed {
 		return d
+	}
+	if f.hidden {
+		if d := by.DecideECH(f.name, f.asked.Port()); !d.Allowed {
+			return d
+		}
 	}
 	if f.proxied || !f.address.IsValid() {
 		return by.Decide(f.name, f.asked.Port())

@@ -11,6 +11,7 @@ const (
 	recordHandshake     = 22
 	messageClientHello  = 1
 	extensionServerName = 0
+	extensionECH        = 0xfe0d // encrypted_client_hello (RFC 9849)
 	nameTypeHost        = 0
 )
 
@@ -42,6 +43,26 @@ func checkNameList(said []byte) error {
 		}
 	}
 	return nil
+}
+
+// hidesName reports whether the hello with which said begins has encrypted_client_hello.
+// GREASE has it too, and looks the same to all but the server.
+func hidesName(said []byte) (bool, error) {
+	extensions, err := helloExtensions(said)
+	if err != nil {
+		return false, err
+	}
+	for !extensions.Empty() {
+		var kind uint16
+		var body cryptobyte.String
+		if !extensions.ReadUint16(&kind) || !extensions.ReadUint16LengthPrefixed(&body) {
+			return false, errHello
+		}
+		if kind == extensionECH {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // helloExtensions are those of the ClientHello with which said begins.

@@ -278,6 +278,7 @@ type flow struct {
 	name    policy.Name    // empty for an address without a name
 	asked   netip.AddrPort // what the sandbox connected to
 	wanted  bool           // the policy allows that
+	hidden  bool           // its TLS hello may hide another name
 	routed  bool           // the next two are known
 	link    policy.Link    // that is followed; zero: none
 	proxied bool           // it leaves through the upstream proxy, whose address is dialled

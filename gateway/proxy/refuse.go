@@ -73,7 +73,7 @@ func alert(err error) []byte {
 	switch sbxerr.Of(err) {
 	case sbxerr.EgressMismatch:
 		description = alertUnrecognizedName
-	case sbxerr.EgressDenied, sbxerr.EgressAddress:
+	case sbxerr.EgressDenied, sbxerr.EgressAddress, sbxerr.EgressECH:
 		description = alertAccessDenied
 	}
 	const recordAlert, fatal = 21, 2

@@ -110,7 +110,10 @@ func (p *Proxy) greet(f *flow) (said []byte, err error) {
 	case f.speaks == other:
 		return nil, silent
 	}
-	return said, p.matches(f, host, silent)
+	if err := p.matches(f, host, silent); err != nil {
+		return said, err
+	}
+	return said, p.hides(f, said)
 }
 
 // connect dials where f may go. It returns what the destination said already.
@@ -168,6 +171,24 @@ func (p *Proxy) matches(f *flow, host string, silent error) error {
 		}
 	}
 	return sbxerr.WithRemedy(sbxerr.EgressMismatch, "proxy.peek", fmt.Errorf("the connection was made to %s, but %w", f.target(), err), remedy)
+}
+
+// hides notes whether said is a TLS hello that may hide another name than it shows, and
+// refuses it where the decision depends on the name.
+func (p *Proxy) hides(f *flow, said []byte) error {
+	if f.speaks != tlsHello {
+		return nil
+	}
+	hidden, err := hidesName(said)
+	if err != nil {
+		return sbxerr.Wrap(sbxerr.EgressMismatch, "proxy.peek", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.hidden = hidden
+	d := p.decide(f, p.policy)
+	f.attempt.Rule = d.Rule
+	return d.Err()
 }
 
 // addresses are what f may be connected to: each was decided on.
