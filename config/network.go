@@ -89,6 +89,8 @@ type ProfileNetwork struct {
 	Allow []string          `yaml:"allow" json:"allow" jsonschema:"description=Destinations that may be reached\\, HOST[:PORT][+PORT…][\\,private]"`
 	Deny  []string          `yaml:"deny" json:"deny" jsonschema:"description=Destinations that may not\\, whatever else says so"`
 	Map   map[string]string `yaml:"map" json:"map" jsonschema:"description=As network.map\\, for this profile"`
+	// AllowECH is off where it is absent.
+	AllowECH bool `yaml:"allow_ech" json:"allow_ech" jsonschema:"description=Let TLS clients encrypt the name that they ask for (encrypted_client_hello)"`
 }
 
 // Servers returns the resolvers to ask, none for those of the host.

@@ -41,7 +41,7 @@ func (o NetworkRules) bridgeOf(p Network, r networkRequest) error {
 		return sbxerr.WithRemedy(sbxerr.NetPolicy, op,
 			fmt.Errorf("use links in the network mode %q: sandboxes do not reach each other in it", netns.ModeBridge), "use the mode allow")
 	}
-	if len(p.Allow)+len(p.Deny)+len(p.Map)+len(r.Allow)+len(r.Deny) > 0 {
+	if len(p.Allow)+len(p.Deny)+len(p.Map)+len(r.Allow)+len(r.Deny) > 0 || p.AllowECH || r.AllowECH {
 		return sbxerr.WithRemedy(sbxerr.NetPolicy, op,
 			fmt.Errorf("use rules in the network mode %q: there is nobody who would know the names of its packets", netns.ModeBridge),
 			"use the mode allow, or open with --deny; or leave the rules away: private addresses, the host and other sandboxes are refused in any case")

@@ -167,7 +167,7 @@ func (m *Manager) planFor(ctx context.Context, r CreateRequest) (*plan, error) {
 			return nil, err
 		}
 	}
-	if err := g.CheckDestinations(len(r.Allow)+len(r.Deny)+len(r.Links) > 0); err != nil {
+	if err := g.CheckDestinations(len(r.Allow)+len(r.Deny)+len(r.Links) > 0 || r.AllowECH); err != nil {
 		return nil, err
 	}
 	asked := r
@@ -183,7 +183,7 @@ func (m *Manager) planFor(ctx context.Context, r CreateRequest) (*plan, error) {
 	if err := g.CheckProfile(r.Profile); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(g.CheckLimits(p.limits.peer(), r.TTL), g.CheckNetwork(string(p.network), r.Network != "" || len(r.Allow)+len(r.Links) > 0), checkPublish(g, p.ports)); err != nil {
+	if err := errors.Join(g.CheckLimits(p.limits.peer(), r.TTL), g.CheckNetwork(string(p.network), r.Network != "" || len(r.Allow)+len(r.Links) > 0 || r.AllowECH), checkPublish(g, p.ports)); err != nil {
 		return nil, err
 	}
 	if r.Nested != nil {

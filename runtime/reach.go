@@ -24,6 +24,8 @@ type Network struct {
 	// Map leads names to addresses of the operator's choice: NAME to
 	// ADDRESS[:PORT].
 	Map map[string]string
+	// AllowECH lets TLS clients encrypt the name that they ask for.
+	AllowECH bool
 }
 
 // mode is that of a request which says nothing of the network: who names a
@@ -50,10 +52,12 @@ type networkRequest struct {
 	Deny  []string `json:"deny"`
 	// Links are those of the sandbox, found when it was asked for.
 	Links map[string]policy.Link `json:"links,omitempty"`
+	// AllowECH adds to the profile's.
+	AllowECH bool `json:"allow_ech,omitempty"`
 }
 
 func (r CreateRequest) network() networkRequest {
-	return networkRequest{Mode: r.Network, Allow: r.Allow, Deny: r.Deny}
+	return networkRequest{Mode: r.Network, Allow: r.Allow, Deny: r.Deny, AllowECH: r.AllowECH}
 }
 
 // networkOf answers how far a sandbox of profile p reaches that r asks for. It is
@@ -70,7 +74,7 @@ func (o NetworkRules) networkOf(p Network, r networkRequest) (netns.Mode, policy
 	if mode == netns.ModeBridge {
 		return mode, policy.Spec{}, o.bridgeOf(p, r)
 	}
-	spec := o.policyOf(mode, p, r.Allow, r.Deny)
+	spec := o.policyOf(mode, p, r)
 	spec.Links = r.Links
 	_, err = policy.Compile(spec)
 	return mode, spec, err
@@ -79,14 +83,15 @@ func (o NetworkRules) networkOf(p Network, r networkRequest) (netns.Mode, policy
 // policyOf is the policy of a sandbox of profile p in the given mode. The rules
 // that allow are the request's, or where it has none the profile's; those that
 // deny are both's.
-func (o NetworkRules) policyOf(mode netns.Mode, p Network, allow, deny []string) policy.Spec {
+func (o NetworkRules) policyOf(mode netns.Mode, p Network, r networkRequest) policy.Spec {
 	if mode == netns.ModeNone {
-		return policy.Spec{Allow: allow, Deny: deny} // which are refused there
+		return policy.Spec{Allow: r.Allow, Deny: r.Deny, AllowECH: r.AllowECH} // which are refused there
 	}
+	allow := r.Allow
 	if len(allow) == 0 {
 		allow = p.Allow
 	}
-	spec := policy.Spec{Mode: policy.Mode(mode), Allow: allow, Deny: slices.Concat(p.Deny, deny)}
+	spec := policy.Spec{Mode: policy.Mode(mode), Allow: allow, Deny: slices.Concat(p.Deny, r.Deny), AllowECH: p.AllowECH || r.AllowECH}
 	return o.over(spec, p.Map)
 }
 

@@ -121,6 +121,9 @@ func (m *Manager) Spec(ctx context.Context, r Request) (*SpecView, error) {
 	for _, port := range p.ports {
 		view.NetworkRules = append(view.NetworkRules, "publish "+port.String()+": who connects there is connected to 127.0.0.1 inside, from 127.0.0.1")
 	}
+	if p.policy.AllowECH {
+		view.NetworkRules = append(view.NetworkRules, "allow-ech: TLS clients may encrypt the name that they ask for")
+	}
 	for _, n := range p.exposed {
 		view.NetworkRules = append(view.NetworkRules, fmt.Sprintf("expose %d: links of the same owner's sandboxes may lead there", n))
 	}

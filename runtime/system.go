@@ -23,7 +23,7 @@ func (m *Manager) Inspect(ctx context.Context, ref string) (*Detail, error) {
 	r := s.kept()
 	d := &Detail{
 		Info: s.info(), Limits: r.Limits, Cgroup: m.cgroupPath(r.ID), ImageDigest: r.ImageDigest,
-		HostIDSize: idblock.Size,
+		HostIDSize: idblock.Size, AllowECH: r.Policy.AllowECH,
 	}
 	var silent error
 	if d.Egress, silent = m.egressNow(ctx, r); errors.Is(silent, sbxerr.EgressBusy) {

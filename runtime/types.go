@@ -28,6 +28,7 @@ type CreateRequest struct {
 	Network   string   // "none", "allow", "open" or "bridge"; empty is "allow" where Allow is given, else the profile's
 	Allow     []string // egress rules, instead of the profile's; see package policy
 	Deny      []string // egress rules, beside the profile's
+	AllowECH  bool     // let TLS clients encrypt the name that they ask for, as the profile may
 	Publish   []string // [ADDRESS:]PORT:PORT, ports of the host that lead to ports inside; see package ports
 	Expose    []uint32 // ports inside to which links of the owner's other sandboxes may lead
 	Links     []string // NAME=SANDBOX:PORT; see package policy
@@ -260,6 +261,7 @@ type Detail struct {
 	// it; empty while it serves the sandbox. In the mode bridge it is why nothing is
 	// recorded.
 	NetworkFailure string
+	AllowECH       bool // its TLS clients may encrypt the name that they ask for
 }
 
 // PostureCheck is one comparison of the live sandbox with its declaration.

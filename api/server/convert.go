@@ -111,7 +111,7 @@ func detailPB(d *runtime.Detail) *caissonv1.InspectResponse {
 	return &caissonv1.InspectResponse{
 		Sandbox: sandboxPB(d.Info), Limits: limitsPB(d.Limits), Cgroup: d.Cgroup, ImageDigest: d.ImageDigest,
 		HostIdBase: d.HostIDBase, HostIdSize: d.HostIDSize, OciSpecJson: d.SpecJSON, Posture: each(d.Posture, posturePB),
-		Egress: egressPB(d.Egress), NetworkFailure: d.NetworkFailure,
+		Egress: egressPB(d.Egress), NetworkFailure: d.NetworkFailure, AllowEch: d.AllowECH,
 	}
 }
 

@@ -48,7 +48,7 @@ func createOf(s *caissonv1.SandboxSpec) (runtime.CreateRequest, error) {
 		idle = nil
 	}
 	return runtime.CreateRequest{
-		Name: s.Name, Image: s.Image, Profile: s.Profile, User: s.User, Env: s.Env, Network: s.Network, Allow: s.Allow, Deny: s.Deny, Publish: s.Publish,
+		Name: s.Name, Image: s.Image, Profile: s.Profile, User: s.User, Env: s.Env, Network: s.Network, Allow: s.Allow, Deny: s.Deny, AllowECH: s.AllowEch, Publish: s.Publish,
 		Expose: s.Expose, Links: s.Links,
 		Workspace: workspaceOf(s.Workspace), Limits: limitsRequestOf(s.Limits),
 		Labels: s.Labels, Session: s.Session, Task: s.Task, TTL: ttl, IdleTimeout: idle,

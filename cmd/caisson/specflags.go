@@ -21,6 +21,7 @@ type sandboxFlags struct {
 	ttl, idle                          string
 	allow, deny, publish, env, labels  []string
 	links, expose                      []string
+	allowECH                           bool
 }
 
 func (f *sandboxFlags) register(cmd *cobra.Command) {
@@ -37,6 +38,7 @@ func (f *sandboxFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.files, "open-files", "", "`N` open files of each process, such as 4096 (default: the profile's, else 1024)")
 	flags.StringVar(&f.tmpfs, "tmpfs", "", "`SIZE` of each tmpfs, such as 1G (default: the profile's, else 64M)")
 	registerNetwork(cmd, &f.network, &f.allow, &f.deny)
+	flags.BoolVar(&f.allowECH, "allow-ech", false, "let TLS clients encrypt the name that they ask for (ECH), which no rule can then check")
 	flags.StringArrayVarP(&f.publish, "publish", "p", nil, "lead TCP `[ADDR:]PORT:PORT`, of the host (127.0.0.1; port 0 picks one), to a port inside, from 1024 on")
 	flags.StringSliceVar(&f.expose, "expose", nil, "`PORT` inside, from 1024 on, to which links of your other sandboxes may lead")
 	flags.StringArrayVar(&f.links, "link", nil, "lead NAME and PORT, `NAME=SANDBOX:PORT`, to a port that another sandbox of yours exposes")
@@ -72,7 +74,7 @@ func (f *sandboxFlags) registerLife(cmd *cobra.Command) {
 func (f *sandboxFlags) spec(p *parser) *caissonv1.SandboxSpec {
 	p.notEmpty("image", "profile", "network", "user", "name", "session", "task")
 	return &caissonv1.SandboxSpec{
-		Name: f.name, Image: f.image, Profile: f.profile, User: f.user, Network: f.network, Allow: f.allow, Deny: f.deny, Publish: f.publish,
+		Name: f.name, Image: f.image, Profile: f.profile, User: f.user, Network: f.network, Allow: f.allow, Deny: f.deny, AllowEch: f.allowECH, Publish: f.publish,
 		Expose: p.ports("expose", f.expose), Links: f.links,
 		Session: f.session, Task: f.task,
 		Limits: &caissonv1.Limits{

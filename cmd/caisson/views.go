@@ -99,6 +99,7 @@ type inspectView struct {
 	// NetworkFailure is why the gateway serves the sandbox not, or in the mode bridge
 	// records nothing of it; empty while it does.
 	NetworkFailure string          `json:"network_failure"`
+	AllowECH       bool            `json:"allow_ech"`
 	OCISpec        json.RawMessage `json:"oci_spec"`
 }
 
@@ -112,7 +113,7 @@ func inspectViewOf(r *caissonv1.InspectResponse) inspectView {
 		Posture: each(r.GetPosture(), func(p *caissonv1.PostureCheck) postureView {
 			return postureView{p.Name, p.Declared, p.Live}
 		}),
-		Egress: egressViewOf(r.GetEgress()), NetworkFailure: r.GetNetworkFailure(),
+		Egress: egressViewOf(r.GetEgress()), NetworkFailure: r.GetNetworkFailure(), AllowECH: r.GetAllowEch(),
 		OCISpec: rawJSON(r.GetOciSpecJson()),
 	}
 }

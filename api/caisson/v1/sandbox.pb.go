@@ -187,7 +187,10 @@ type SandboxSpec struct {
 	Expose []uint32 `protobuf:"varint,18,rep,packed,name=expose,proto3" json:"expose,omitempty"`
 	// NAME=SANDBOX:PORT: NAME, which has no dot, and PORT lead to that port of the
 	// sandbox, which exposes it. Such a sandbox is in the mode "allow" or "open".
-	Links         []string `protobuf:"bytes,19,rep,name=links,proto3" json:"links,omitempty"`
+	Links []string `protobuf:"bytes,19,rep,name=links,proto3" json:"links,omitempty"`
+	// Let TLS clients encrypt the name that they ask for (encrypted_client_hello),
+	// also where a rule depends on it. The profile may say so as well.
+	AllowEch      bool `protobuf:"varint,20,opt,name=allow_ech,json=allowEch,proto3" json:"allow_ech,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -353,6 +356,13 @@ func (x *SandboxSpec) GetLinks() []string {
 		return x.Links
 	}
 	return nil
+}
+
+func (x *SandboxSpec) GetAllowEch() bool {
+	if x != nil {
+		return x.AllowEch
+	}
+	return false
 }
 
 // Nested bounds what a sandbox may give to its children all together. An absent
@@ -2039,6 +2049,7 @@ type InspectResponse struct {
 	// Why nothing gets out by the gateway at the moment, or in by it; empty while it
 	// serves the sandbox. In the mode bridge: why nothing is recorded.
 	NetworkFailure string `protobuf:"bytes,10,opt,name=network_failure,json=networkFailure,proto3" json:"network_failure,omitempty"`
+	AllowEch       bool   `protobuf:"varint,11,opt,name=allow_ech,json=allowEch,proto3" json:"allow_ech,omitempty"` // its TLS clients may encrypt the name that they ask for
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2141,6 +2152,13 @@ func (x *InspectResponse) GetNetworkFailure() string {
 		return x.NetworkFailure
 	}
 	return ""
+}
+
+func (x *InspectResponse) GetAllowEch() bool {
+	if x != nil {
+		return x.AllowEch
+	}
+	return false
 }
 
 // PostureCheck is one comparison of the live sandbox with its declaration.
@@ -2890,7 +2908,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\f_tmpfs_bytes\"1\n" +
 	"\tWorkspace\x12\x10\n" +
 	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x12\n" +
-	"\x04mode\x18\x02 \x01(\tR\x04mode\"\xa1\x05\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04mode\"\xbe\x05\n" +
 	"\vSandboxSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -2911,7 +2929,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x04deny\x18\x10 \x03(\tR\x04deny\x12\x18\n" +
 	"\apublish\x18\x11 \x03(\tR\apublish\x12\x16\n" +
 	"\x06expose\x18\x12 \x03(\rR\x06expose\x12\x14\n" +
-	"\x05links\x18\x13 \x03(\tR\x05links\x1a9\n" +
+	"\x05links\x18\x13 \x03(\tR\x05links\x12\x1b\n" +
+	"\tallow_ech\x18\x14 \x01(\bR\ballowEch\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa2\x01\n" +
@@ -3049,7 +3068,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\fListResponse\x121\n" +
 	"\tsandboxes\x18\x01 \x03(\v2\x13.caisson.v1.SandboxR\tsandboxes\"\"\n" +
 	"\x0eInspectRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\"\x98\x03\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"\xb5\x03\n" +
 	"\x0fInspectResponse\x12-\n" +
 	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\x12*\n" +
 	"\x06limits\x18\x02 \x01(\v2\x12.caisson.v1.LimitsR\x06limits\x12\x16\n" +
@@ -3063,7 +3082,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\aposture\x18\b \x03(\v2\x18.caisson.v1.PostureCheckR\aposture\x12*\n" +
 	"\x06egress\x18\t \x01(\v2\x12.caisson.v1.EgressR\x06egress\x12'\n" +
 	"\x0fnetwork_failure\x18\n" +
-	" \x01(\tR\x0enetworkFailure\"R\n" +
+	" \x01(\tR\x0enetworkFailure\x12\x1b\n" +
+	"\tallow_ech\x18\v \x01(\bR\ballowEch\"R\n" +
 	"\fPostureCheck\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bdeclared\x18\x02 \x01(\tR\bdeclared\x12\x12\n" +

@@ -8,6 +8,7 @@
 //	client http URL [HOST]      GET, with another Host header if it is given
 //	client later URL HOST       GET twice on one connection, the second time with another Host header
 //	client tls ADDRESS NAME     a handshake that asks for NAME, and the first line
+//	client ech ADDRESS SHOWN HIDDEN   a handshake that asks for HIDDEN and shows SHOWN
 //	client echo ADDRESS         a line to an echo server, and back
 //	client hold ADDRESS         the same, then "held" and waits for the end
 //	client many ADDRESS N       N connections at once, each of which hears its echo
@@ -50,7 +51,7 @@ const timeout = 5 * time.Second
 
 func main() {
 	verbs := map[string]func(args []string) (string, error){
-		"http": get, "later": later, "tls": handshake, "echo": echo, "hold": hold, "udp": datagram, "ping": ping, "spoof": spoof, "query": query, "names": names,
+		"http": get, "later": later, "tls": handshake, "ech": hiddenName, "echo": echo, "hold": hold, "udp": datagram, "ping": ping, "spoof": spoof, "query": query, "names": names,
 		"many": many, "flood": flood, "serve": serve, "from": from, "tcpquery": tcpQuery, "relay": relay, "request": request, "packet": packet, "fuzz": fuzz,
 	}
 	flag.Func("source", "where packets come from: IP,...", addSources)
