@@ -52,6 +52,15 @@ func TestNetworkOf(t *testing.T) {
 			want: policy.Spec{Mode: policy.Open, Allow: web.Allow, Deny: web.Deny, Map: web.Map},
 		},
 		{
+			name: "ECH by the request's word", profile: Network{Mode: "allow"}, asked: networkRequest{AllowECH: true}, mode: netns.ModeAllow,
+			want: policy.Spec{Mode: policy.Allow, AllowECH: true},
+		},
+		{
+			name: "ECH by the profile's word", profile: Network{Mode: "open", AllowECH: true}, mode: netns.ModeOpen,
+			want: policy.Spec{Mode: policy.Open, AllowECH: true},
+		},
+		{name: "a profile's word in the mode none", profile: Network{AllowECH: true}, mode: netns.ModeNone},
+		{
 			name: "the operator's word", rules: NetworkRules{AirGapped: true, Map: map[string]string{"m.example": "10.0.0.1", "n.example": "10.0.0.3"}},
 			profile: Network{Mode: "allow", Map: map[string]string{"m.example": "10.0.0.2"}}, mode: netns.ModeAllow,
 			want: policy.Spec{Mode: policy.Allow, AirGapped: true, Map: map[string]string{"m.example": "10.0.0.2", "n.example": "10.0.0.3"}},
@@ -94,6 +103,8 @@ func TestNetworkOfRefuses(t *testing.T) {
 		{name: "rules in the mode bridge", rules: linked, asked: networkRequest{Mode: "bridge", Allow: []string{"a.example"}}, code: sbxerr.NetPolicy, word: "rules in the network mode"},
 		{name: "a denial in the mode bridge", rules: linked, asked: networkRequest{Mode: "bridge", Deny: []string{"a.example"}}, code: sbxerr.NetPolicy, word: "rules in the network mode"},
 		{name: "a profile's rules in the mode bridge", rules: linked, profile: Network{Mode: "bridge", Allow: []string{"a.example"}}, code: sbxerr.NetPolicy, word: "rules in the network mode"},
+		{name: "ECH in the mode none", asked: networkRequest{AllowECH: true}, code: sbxerr.NetPolicy, word: "--allow-ech"},
+		{name: "ECH in the mode bridge", rules: linked, asked: networkRequest{Mode: "bridge", AllowECH: true}, code: sbxerr.NetPolicy, word: "rules in the network mode"},
 		{name: "a link in the mode bridge", rules: linked, asked: networkRequest{Mode: "bridge", Links: map[string]policy.Link{"db": {}}}, code: sbxerr.NetPolicy, word: "links in the network mode"},
 		{name: "a public suffix", asked: networkRequest{Allow: []string{"*.co.uk"}}, code: sbxerr.NetPolicy, word: "co.uk"},
 		{name: "port 0", asked: networkRequest{Allow: []string{"a.example:0"}}, code: sbxerr.NetPolicy, word: "a.example:0"},
