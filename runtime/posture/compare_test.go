@@ -72,6 +72,25 @@ func (s *scene) replaceMount(t *testing.T, point string, change func(line string
 	s.live["read mountinfo"] = b.String()
 }
 
+// A re-adopted PID 1 closes the file of the earlier daemon when it has this one's.
+func TestFileOfTheEarlierDaemon(t *testing.T) {
+	for files, ok := range map[int][2]bool{1: {true, true}, 2: {false, true}, 3: {false, false}} {
+		for i, adopted := range []bool{false, true} {
+			s := loadScene(t)
+			s.declared.Ends, s.declared.Adopted = path.Dir(s.declared.Spec.Root.Path)+"/own/ends", adopted
+			for n := range files {
+				number := fmt.Sprint(20 + n)
+				s.live["names fd"] += " " + number
+				s.live["readlink fd/"+number] = s.declared.Ends
+				s.live["read fdinfo/"+number] = "pos:\t0\nflags:\t02100001\nmnt_id:\t45\n"
+			}
+			if _, err := s.compare(); (err == nil) != ok[i] {
+				t.Errorf("%d files, adopted %v: %v", files, adopted, err)
+			}
+		}
+	}
+}
+
 // PID 1 may write to the file that it was given, and to nothing else.
 func TestFileForTheEndsOfCommands(t *testing.T) {
 	for name, tc := range map[string]struct {
