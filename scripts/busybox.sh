@@ -13,7 +13,7 @@ rm -rf "$dir"
 mkdir -p "$dir"/{sources,lists/partial,archives/partial}
 
 die() { echo "$*" >&2; exit 1; }
-for tool in apt-get dpkg-source gcc bzip2; do
+for tool in apt-get dpkg-source gcc strip bzip2; do
   command -v $tool >/dev/null || die "$tool is missing: make setup"
 done
 
@@ -35,9 +35,14 @@ apt --download-only source busybox # checks the signed list and the sums that ar
 dpkg-source --no-check -x busybox_*.dsc source >/dev/null
 
 cd source
-cp debian/config/pkg/static .config
-sed -i 's/^# CONFIG_FEATURE_WGET_TIMEOUT is not set/CONFIG_FEATURE_WGET_TIMEOUT=y/' .config
-make -s -j"$(nproc)" >"$dir/log" 2>&1 || { tail -n 30 "$dir/log" >&2; die "busybox does not build"; }
-grep -q '^CONFIG_FEATURE_WGET_TIMEOUT=y' .config || die "the configuration was not taken"
-install -D -m 0755 busybox "$target"
+config=debian/config/pkg/static
+sed -i 's/^# CONFIG_FEATURE_WGET_TIMEOUT is not set/CONFIG_FEATURE_WGET_TIMEOUT=y/' $config
+grep -q '^CONFIG_FEATURE_WGET_TIMEOUT=y' $config || die "the package's configuration knows no timeout of wget"
+# Debian's own rules harden the program, name the package's version in it and keep the
+# time of the build out of it: the same source and compiler give the same image.
+unset MAKEFLAGS MAKEOVERRIDES MFLAGS # a VERSION given to our make is not busybox's
+DEB_BUILD_OPTIONS="parallel=$(nproc)" make -s -f debian/rules build-static >"$dir/log" 2>&1 ||
+  { tail -n 30 "$dir/log" >&2; die "busybox does not build"; }
+strip b/static/busybox
+install -D -m 0755 b/static/busybox "$target"
 rm -rf "$dir"
