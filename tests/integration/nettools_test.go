@@ -14,8 +14,11 @@ func TestNetworkToolsFailReadably(t *testing.T) {
 	box(t, daemon, "tools", "--link", "web=web:8080")
 	box(t, daemon, "alone")
 	await(t, "the server", func() bool {
-		return daemon.Try("exec", "tools", "--", "wget", "-T", "5", "-qO-", "http://web:8080/page").Stdout == "page\n"
+		return daemon.Try("exec", "tools", "--", "wget", "-qO-", "http://web:8080/page").Stdout == "page\n"
 	})
+	if r := daemon.Try("exec", "tools", "--", "wget", "-T", "5", "-qO-", "http://web:8080/page"); r.Code != 0 || r.Stdout != "page\n" {
+		t.Errorf("the control: code %d, %q, %q", r.Code, r.Stdout, r.Stderr)
+	}
 	daemon.Run(t, "exec", "-d", "alone", "--", "sh", "-c", "sleep 1000 | nc -l -p 9000")
 	for _, tt := range []struct{ box, command, says string }{
 		{"alone", "wget -O- http://127.0.0.1:1/", "Connection refused"},
