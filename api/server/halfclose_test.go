@@ -78,7 +78,7 @@ func TestHalfCloseOfHTTP1(t *testing.T) {
 			c := call(request)
 			if half {
 				_ = c.CloseWrite()
-				time.Sleep(50 * time.Millisecond)
+				time.Sleep(50 * time.Millisecond) // the server sees the one end before the other
 			}
 			_ = c.Close()
 			select {
