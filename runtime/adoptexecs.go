@@ -77,7 +77,7 @@ func (m *Manager) goOnWithout(ctx context.Context, e *execution, left ends) {
 	case e.record.Ending != nil:
 		m.completeEnding(ctx, e)
 	case !left.at.IsZero():
-		m.endBy(ctx, e, left)
+		m.endAsLeft(ctx, e, left)
 	default:
 		e.record.Result = lostResult(e, "no daemon saw how the command ended, or that it began")
 	}

@@ -46,8 +46,8 @@ func (m *Manager) readEnds(id string) (ends, error) {
 	return ends{info.ModTime(), whole, commands}, nil
 }
 
-// endBy has e, of which PID 1 knows nothing any more, be over as the file says.
-func (m *Manager) endBy(ctx context.Context, e *execution, left ends) {
+// endAsLeft has e, of which PID 1 knows nothing any more, be over as the file says.
+func (m *Manager) endAsLeft(ctx context.Context, e *execution, left ends) {
 	of := left.commands[e.number()]
 	_, outErr := e.stdout.Write(of.Stdout)
 	_, errErr := e.stderr.Write(of.Stderr)

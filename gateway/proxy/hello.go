@@ -21,48 +21,49 @@ var errHello = errors.New("the TLS hello is malformed")
 // name. crypto/tls skips names of other types, and servers differ in which entry of a
 // longer list they take.
 func checkNameList(said []byte) error {
-	extensions, err := helloExtensions(said)
-	if err != nil {
-		return err
-	}
-	for !extensions.Empty() {
-		var kind uint16
-		var body, names, name cryptobyte.String
-		if !extensions.ReadUint16(&kind) || !extensions.ReadUint16LengthPrefixed(&body) {
-			return errHello
-		}
+	return eachExtension(said, func(kind uint16, body cryptobyte.String) error {
 		if kind != extensionServerName {
-			continue
+			return nil
 		}
 		var nameType uint8
+		var names, name cryptobyte.String
 		if !body.ReadUint16LengthPrefixed(&names) || !body.Empty() || !names.ReadUint8(&nameType) {
 			return errHello
 		}
 		if nameType != nameTypeHost || !names.ReadUint16LengthPrefixed(&name) || !names.Empty() {
 			return errors.New("the TLS hello has a list of server names that is not one host name (RFC 6066, 3)")
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // hidesName reports whether the hello with which said begins has encrypted_client_hello.
 // GREASE has it too, and looks the same to all but the server.
-func hidesName(said []byte) (bool, error) {
+func hidesName(said []byte) (found bool, err error) {
+	err = eachExtension(said, func(kind uint16, _ cryptobyte.String) error {
+		found = found || kind == extensionECH
+		return nil
+	})
+	return found, err
+}
+
+// eachExtension calls f for each extension of the ClientHello with which said begins.
+func eachExtension(said []byte, f func(kind uint16, body cryptobyte.String) error) error {
 	extensions, err := helloExtensions(said)
 	if err != nil {
-		return false, err
+		return err
 	}
 	for !extensions.Empty() {
 		var kind uint16
 		var body cryptobyte.String
 		if !extensions.ReadUint16(&kind) || !extensions.ReadUint16LengthPrefixed(&body) {
-			return false, errHello
+			return errHello
 		}
-		if kind == extensionECH {
-			return true, nil
+		if err := f(kind, body); err != nil {
+			return err
 		}
 	}
-	return false, nil
+	return nil
 }
 
 // helloExtensions are those of the ClientHello with which said begins.
