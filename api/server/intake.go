@@ -22,14 +22,14 @@ import (
 // them the time that it has to read: it may be suspended.
 const readTimeout = 30 * time.Second
 
-// How much of messages that are not decoded yet the daemon holds for whom, in
-// bytes. Their buffers, with what those leave to be collected, take up to seven times
-// as much. Who sends one message after the other never comes near.
+// How many bytes of messages that are not decoded yet the daemon holds, and for whom.
+// Their buffers, with the garbage of buffers that grew, take up to seven times as much:
+// 126 MiB. A client that sends one message after the other stays far below.
 const (
-	maxUndecoded     = 128 << 20
-	maxUndecodedUser = 32 << 20              // of one user, or one sandbox
-	maxUndecodedBox  = 48 << 20              // of all sandboxes together
-	maxUndecodedRest = maxUndecoded - 32<<20 // of all but root
+	maxUndecoded     = 18 << 20
+	maxUndecodedUser = 10 << 20             // of one user, or one sandbox
+	maxUndecodedBox  = 12 << 20             // of all sandboxes together
+	maxUndecodedRest = maxUndecoded - 4<<20 // of all but root
 )
 
 // keptFactor is how much more of what is decoded is held, while calls use it.
