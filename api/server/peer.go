@@ -17,13 +17,15 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// How many connections whom may hold at the same time, of maxConnections: a
-// user that opens as many as it can must not shut out another, nor root.
+// Bounds of the connections that are open at the same time, of maxConnections. A
+// caller that opens as many as it can shuts out nobody. The 64 that are left are for
+// other processes of root.
 const (
-	maxPerUser  = 128
-	maxUnlisted = 16                  // all together who are refused anyway
-	maxNotRoot  = maxConnections - 64 // all together
-	maxNested   = 32                  // of one sandbox
+	maxPerUser    = 128
+	maxUnlisted   = 16 // all users together that are refused anyway
+	maxNotRoot    = 448
+	maxPerProcess = maxConnections - maxNotRoot - 64 // one process of root
+	maxNested     = 32                               // of one sandbox
 )
 
 // Admit says whether a caller may do anything at all. Its error is what the
@@ -86,7 +88,7 @@ func boundsOf(who *peerAddr) []bound {
 	case who.caller.Sandbox != "":
 		return []bound{{"nested", maxNested}}
 	case who.caller.UID == 0:
-		return nil
+		return []bound{{fmt.Sprint("process ", who.caller.PID), maxPerProcess}}
 	}
 	return []bound{{who.caller.String(), maxPerUser}, {"not root", maxNotRoot}}
 }

@@ -453,17 +453,21 @@ func TestPeerWorkspace(t *testing.T) {
 	want(t, "root, the control", ask(t, 0, socket, path("ann", "rw"))[0], 200, "made")
 }
 
-// TestPeerFlood: who opens as many connections as it can is held to its bound,
-// and others are served.
+// TestPeerFlood has a user, and a process of root, open as many idle connections as
+// it can. Each is held to its bound, and delays nobody else.
 func TestPeerFlood(t *testing.T) {
 	socket, _, listener := startPeers(t)
-	for uid, most := range map[uint32]int{peerAnn: maxPerUser, peerEve: maxUnlisted} {
-		answers, stop := asUser(t, uid, calls{Socket: socket, Flood: maxPerUser + 20, Most: most})
+	for uid, most := range map[uint32]int{peerAnn: maxPerUser, peerEve: maxUnlisted, 0: maxPerProcess} {
+		answers, stop := asUser(t, uid, calls{Socket: socket, Flood: most + 20, Most: most})
 		if held := answers[0].Held; held != most {
 			t.Errorf("uid %d holds %d connections, want %d", uid, held, most)
 		}
+		begun := time.Now()
 		want(t, "bob", ask(t, peerBob, socket, "/list")[0], 200, "")
 		want(t, "root", ask(t, 0, socket, "/list")[0], 200, "")
+		if took := time.Since(begun); took > 2*time.Second {
+			t.Errorf("beside idle connections of uid %d, two calls took %v", uid, took)
+		}
 		stop()
 	}
 	deadline := time.Now().Add(30 * time.Second)
