@@ -135,7 +135,7 @@ $(PLUGINS): $(BUILD)/protoc/%: go.sum
 	$(GO) build -trimpath -o $@ "$$($(GO) list -f '{{.ImportPath}}' tool | grep '/$*$$')"
 
 .PHONY: generate
-generate: $(PLUGINS) $(BASE) ## write the generated files again (API from the proto, docs/errors.md)
+generate: $(PLUGINS) $(BASE) ## write the generated files again (API from the proto, docs/reference/errors.md)
 	@scripts/generate.sh .
 
 # --- check and test ------------------------------------------------------------

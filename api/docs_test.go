@@ -10,12 +10,12 @@ import (
 	"github.com/caisson-run/caisson/api"
 )
 
-// methodRow is a row of the table of methods in docs/api.md.
+// methodRow is a row of the table of methods in docs/reference/api.md.
 var methodRow = regexp.MustCompile("(?m)^\\| [A-Z][a-z ]* \\| (`.*`) \\|$")
 
 // TestDocumentedMethods: the table has each method of Client once, and no other.
 func TestDocumentedMethods(t *testing.T) {
-	page, err := os.ReadFile("../docs/api.md")
+	page, err := os.ReadFile("../docs/reference/api.md")
 	if err != nil {
 		t.Fatal(err)
 	}

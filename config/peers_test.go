@@ -160,10 +160,10 @@ func keyPaths(t reflect.Type, prefix string) []string {
 
 var documented = regexp.MustCompile("(?m)^\\| `([^|]+)` \\|")
 
-// TestDocumented: the tables of docs/configuration.md have each key of the
+// TestDocumented: the tables of docs/reference/configuration.md have each key of the
 // schema once, and no other.
 func TestDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/configuration.md")
+	text, err := os.ReadFile("../docs/reference/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestDocumented(t *testing.T) {
 
 // TestDocumentedExample: the page's example is a configuration.
 func TestDocumentedExample(t *testing.T) {
-	text, err := os.ReadFile("../docs/configuration.md")
+	text, err := os.ReadFile("../docs/reference/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}

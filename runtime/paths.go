@@ -9,7 +9,7 @@ import (
 )
 
 // paths derives every host path of a sandbox from its ID, so that removing it
-// needs no memory of how it was made. docs/host-paths.md lists them.
+// needs no memory of how it was made. docs/reference/files.md lists them.
 type paths struct {
 	root  string // on disk: survives the boot
 	state string // on tmpfs: dies with it

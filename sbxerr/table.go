@@ -2,7 +2,7 @@ package sbxerr
 
 import "slices"
 
-// table is the one place where codes are explained; docs/errors.md is made
+// table is the one place where codes are explained; docs/reference/errors.md is made
 // from it (go run ./sbxerr/gendoc).
 var table = []Description{
 	{Unknown, "unclassified failure", ClassInternal, 500, false, "report it with the daemon's log: an error left its package without a code"},
@@ -15,7 +15,7 @@ var table = []Description{
 	{Limits, "a resource limit is absent or out of range", ClassInput, 400, false, "give a positive size such as 512M, a CPU count such as 1.5, or a count such as 256"},
 	{Profile, "no such profile", ClassInput, 400, false, "name a profile that the message lists, or define it under profiles: in the daemon's configuration"},
 	{Workspace, "the workspace directory is refused", ClassPolicy, 403, false, "name an existing directory inside the allowed roots (workspaces.allowed_roots in the configuration)"},
-	{DaemonConf, "the daemon's configuration is refused", ClassInput, 400, false, "correct the key that the message names; docs/configuration.md lists them all"},
+	{DaemonConf, "the daemon's configuration is refused", ClassInput, 400, false, "correct the key that the message names; docs/reference/configuration.md lists them all"},
 	{Exists, "the name or ID is taken", ClassInput, 409, false, "choose another name, or remove the sandbox that holds it: caisson rm NAME"},
 	{NotFound, "no such sandbox", ClassSandbox, 404, false, "caisson ls shows the sandboxes there are"},
 	{State, "the sandbox is not in a state that allows this", ClassSandbox, 409, true, "caisson inspect SANDBOX shows the state; one that has ended can be read from and removed"},

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(realpath "$1")
 
-mkdir -p "$out/api" "$out/docs"
+mkdir -p "$out/api" "$out/docs/reference"
 protoc -I api \
   --plugin=build/protoc/protoc-gen-go --plugin=build/protoc/protoc-gen-connect-go \
   --go_out="$out/api" --go_opt=paths=source_relative \
@@ -14,5 +14,5 @@ protoc -I api \
   api/caisson/v1/*.proto
 
 if [ -d sbxerr/gendoc ]; then
-  go run ./sbxerr/gendoc > "$out/docs/errors.md"
+  go run ./sbxerr/gendoc > "$out/docs/reference/errors.md"
 fi

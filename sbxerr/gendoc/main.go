@@ -1,4 +1,4 @@
-// Command gendoc prints docs/errors.md from the table of error codes.
+// Command gendoc prints docs/reference/errors.md from the table of error codes.
 package main
 
 import (

@@ -37,7 +37,7 @@ func TestDocumentedCommands(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		harness.Except(t, "this machine has no curl and no dpkg", os.Getenv("CAISSON_VM") != "")
 	}
-	for page, blocks := range map[string]int{"README.md": 2, "docs/cli.md": 5, "docs/api.md": 6, "docs/images.md": 1, "docs/network.md": 3} {
+	for page, blocks := range map[string]int{"README.md": 2, "docs/reference/cli.md": 5, "docs/reference/api.md": 6, "docs/reference/images.md": 1, "docs/reference/network.md": 3} {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("../..", page))
 			if err != nil {

@@ -2,7 +2,7 @@
 // one handler) on the daemon's unix socket.
 //
 // A command that fails is a Result, never an error of the call. A call that
-// fails carries an ErrorDetail with a stable code; docs/errors.md lists them.
+// fails carries an ErrorDetail with a stable code; docs/reference/errors.md lists them.
 //
 // Here is what all services share; each has a file of its own.
 
