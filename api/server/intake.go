@@ -24,7 +24,7 @@ const readTimeout = 30 * time.Second
 
 // How many bytes of messages that are not decoded yet the daemon holds, and for whom.
 // Their buffers, with the garbage of buffers that grew, take up to seven times as much:
-// 126 MiB. A client that sends one message after the other stays far below.
+// 126 MiB. 64 uploads of one user fit at once, in messages of 128 KiB.
 const (
 	maxUndecoded     = 18 << 20
 	maxUndecodedUser = 10 << 20             // of one user, or one sandbox
