@@ -183,6 +183,8 @@ func TestLiveChildKill(t *testing.T) {
 }
 
 // Without cgroup.kill and without cgroup2 at all, a command ends as precisely.
+//
+//caisson:host needs cgroup v1
 func TestLiveChildKillV1(t *testing.T) {
 	h := liveHost(t)
 	if h.Mode == V2 {

@@ -401,6 +401,8 @@ func connectFrom(t *testing.T, n *Namespace, source, to string) error {
 
 // F20: whatever table is flushed, by itself or with all others, what was refused
 // stays refused, nothing leaves unmasked, and Mend puts it right.
+//
+//caisson:host a minute of emulation; the same watcher on every kernel
 func TestBridgeFlushed(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		town := newTown(t)
@@ -500,6 +502,8 @@ func TestBridgeHostRules(t *testing.T) {
 }
 
 // One sandbox does not fill the host's table of connections.
+//
+//caisson:host a minute of emulation; TestBridgeReaches looks at the same rules here
 func TestBridgeFlows(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		town := newTown(t)
@@ -616,6 +620,8 @@ func TestBridgeLeavesNothing(t *testing.T) {
 }
 
 // Many at the same time come and go, the last with all that they share.
+//
+//caisson:host an emulated processor is too slow for many at once
 func TestBridgeAtOnce(t *testing.T) {
 	needRoot(t)
 	town := newTown(t)

@@ -12,6 +12,8 @@ import (
 )
 
 // Each change below is one that Check must not miss.
+//
+//caisson:host runs iptables a hundred times, which emulation makes a minute; TestLostRulesOpenNothingAndArePutRight checks rules here
 func TestCheckFindsWhatIsNotOfTheGate(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		otherBackend := map[backend]backend{backendNFT: backendLegacy, backendLegacy: backendNFT}[b]

@@ -28,10 +28,12 @@ func groupedSandbox(t testing.TB, id, group string) runtime.Container {
 	return c
 }
 
+//caisson:host the engine's own affair, the same on every kernel
 func TestGroup(t *testing.T) {
 	testGroup(t, connect(t, supervise(t)))
 }
 
+//caisson:host containerd 1.7 is not built for the virtual machine
 func TestGroupOn17(t *testing.T) {
 	address, _ := server17(t)
 	testGroup(t, connectTo(t, EngineConfig{
@@ -149,6 +151,8 @@ func TestGroupNeedsNoProgram(t *testing.T) {
 }
 
 // The end of a group's last container and the making of its next may meet.
+//
+//caisson:host takes minutes under emulation and has nothing to do with cgroups
 func TestGroupChurn(t *testing.T) {
 	e := connect(t, supervise(t))
 	c := groupedSandbox(t, "c0", "churn")
@@ -179,6 +183,8 @@ func TestGroupChurn(t *testing.T) {
 }
 
 // A shared shim outlives its server, is found again, and ends with its last one.
+//
+//caisson:host the engine's own affair, the same on every kernel
 func TestGroupServerKilled(t *testing.T) {
 	s := supervise(t)
 	e := connect(t, s)
@@ -208,6 +214,8 @@ func TestGroupServerKilled(t *testing.T) {
 
 // A create of a group that meets a dying server ends in a container or in none, and
 // never takes the others with it; nor does what is left of it keep the shim for good.
+//
+//caisson:host the engine's own affair, the same on every kernel
 func TestGroupServerKilledDuringCreate(t *testing.T) {
 	s := supervise(t)
 	e := connect(t, s)
@@ -244,6 +252,8 @@ func TestGroupServerKilledDuringCreate(t *testing.T) {
 }
 
 // An idle shim that belongs to no container is ended; one that does, is not.
+//
+//caisson:host the engine's own affair, the same on every kernel
 func TestEndOrphans(t *testing.T) {
 	e := connect(t, supervise(t))
 	pid := start(t, e, groupedSandbox(t, "o1", "all"))
@@ -314,6 +324,8 @@ func TestParseUnix(t *testing.T) {
 
 // A create that is cancelled in an empty group does not take down the one that waits
 // for its shim.
+//
+//caisson:host half a minute of emulation, and the engine's own affair
 func TestGroupCreateCancelled(t *testing.T) {
 	e := connect(t, supervise(t))
 	for i, moment := range []time.Duration{1, 5, 10, 15, 20, 25, 30, 40, 50, 60, 80} { // spread over what a create takes

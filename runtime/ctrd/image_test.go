@@ -25,6 +25,7 @@ import (
 
 func TestImages(t *testing.T) { testImages(t, connect(t, supervise(t))) }
 
+//caisson:host containerd 1.7 is not built for the virtual machine
 func TestImagesOn17(t *testing.T) {
 	address, _ := server17(t)
 	testImages(t, connectTo(t, EngineConfig{Address: address, Namespace: "ctrdtest", Runc: "/x", RuncRoot: "/x"}))

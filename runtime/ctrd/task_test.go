@@ -19,6 +19,7 @@ func TestLifecycle(t *testing.T) {
 	testLifecycle(t, connect(t, supervise(t)))
 }
 
+//caisson:host containerd 1.7 is not built for the virtual machine
 func TestLifecycleOn17(t *testing.T) {
 	address, dir := server17(t)
 	bin := binDir(t)
@@ -69,6 +70,7 @@ func testLifecycle(t *testing.T, e *Engine) {
 	}
 }
 
+//caisson:host the engine's own affair, the same on every kernel
 func TestDelete(t *testing.T) {
 	s := supervise(t)
 	e := connect(t, s)
@@ -123,6 +125,8 @@ func TestCreateFails(t *testing.T) {
 
 // A sandbox does not notice that its server is killed, and calls made meanwhile
 // succeed once it is back.
+//
+//caisson:host the engine's own affair, the same on every kernel
 func TestServerKilled(t *testing.T) {
 	s := supervise(t)
 	e := connect(t, s)
@@ -145,6 +149,8 @@ func TestServerKilled(t *testing.T) {
 
 // Whatever moment the server is killed at, a create ends in a container that can
 // be started, or in none.
+//
+//caisson:host the engine's own affair, the same on every kernel
 func TestServerKilledDuringCreate(t *testing.T) {
 	s := supervise(t)
 	e := connect(t, s)
@@ -172,6 +178,8 @@ func TestServerKilledDuringCreate(t *testing.T) {
 
 // A start that meets a dying server ends in a running container, or in one that it
 // says is lost and that can be deleted; soon, in either case.
+//
+//caisson:host the engine's own affair, the same on every kernel
 func TestServerKilledDuringStart(t *testing.T) {
 	s := supervise(t)
 	e := connect(t, s)
@@ -198,6 +206,8 @@ func TestServerKilledDuringStart(t *testing.T) {
 }
 
 // A daemon that lives for months must not collect descriptors or goroutines.
+//
+//caisson:host the engine's own affair, the same on every kernel
 func TestNothingLeaks(t *testing.T) {
 	bin := binDir(t)
 	cycle := func() {

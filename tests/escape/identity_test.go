@@ -165,6 +165,8 @@ func workspace(t *testing.T) string {
 }
 
 // No spelling of a user is root, and none is taken for another.
+//
+//caisson:host the daemon's own affair, the same on every kernel
 func TestUsersAreNeverRoot(t *testing.T) {
 	held(t, "P012", "spellings of root")
 	withProber(t)

@@ -126,6 +126,8 @@ func TestMemoryBombs(t *testing.T) {
 
 // One line of a gigabyte costs the daemon no memory, and is told for what it
 // is.
+//
+//caisson:host the daemon's own affair, the same on every kernel
 func TestOutputBomb(t *testing.T) {
 	held(t, "P124", "one line of 1 GiB")
 	size := int64(1 << 30)
@@ -172,6 +174,8 @@ func rss(t *testing.T) int {
 }
 
 // A client that reads nothing holds up nobody else.
+//
+//caisson:host the daemon's own affair, the same on every kernel
 func TestStalledReader(t *testing.T) {
 	held(t, "P126", "a client that does not read")
 	withProber(t)

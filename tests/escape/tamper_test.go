@@ -16,6 +16,8 @@ import (
 // TestTamperedSandboxesNeverRun: a runtime that does something else than it
 // was told is found out before anything of the caller's has run, and what it
 // made is removed.
+//
+//caisson:host most of a minute of emulation; runtime/posture finds every difference here
 func TestTamperedSandboxesNeverRun(t *testing.T) {
 	bin := tamperedBin(t)
 	d := harness.Start(t, "--bin-dir", bin, "--config", fewIDs(t))
@@ -70,6 +72,8 @@ func TestTamperedSandboxesNeverRun(t *testing.T) {
 
 // TestMissingDependencies: what is missing is refused before anything is
 // offered, by name.
+//
+//caisson:host the daemon's own affair, the same on every kernel
 func TestMissingDependencies(t *testing.T) {
 	for _, tt := range []struct {
 		name, code string

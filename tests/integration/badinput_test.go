@@ -73,6 +73,8 @@ func TestBadExec(t *testing.T) {
 
 // A command that cannot be executed is refused with the same code each time, also where it
 // is placed into a cgroup of its own before that is known.
+//
+//caisson:kernel
 func TestAbsentCommandWithLimits(t *testing.T) {
 	box(t, daemon, "placed")
 	for name, want := range map[string]int{"no-such": 127, "/no/such": 127, "/etc/passwd": 126} {

@@ -50,6 +50,8 @@ func TestExecOptions(t *testing.T) {
 }
 
 // TestExecRlimits: every limit that Linux has may be lowered, and none raised.
+//
+//caisson:kernel
 func TestExecRlimits(t *testing.T) {
 	box(t, daemon, "limited")
 	want := map[string]string{ // 2 of what the sandbox bounds itself, else more than a command needs
@@ -121,6 +123,8 @@ func TestExecTimeout(t *testing.T) {
 }
 
 // A command of its own limits ends by them, and the sandbox does not notice.
+//
+//caisson:kernel
 func TestExecOwnLimits(t *testing.T) {
 	box(t, daemon, "big", "-m", "256M", "--pids", "128")
 	id := start(t, daemon, "big", "sleep", "1000")
@@ -192,6 +196,7 @@ func TestBackgroundInput(t *testing.T) {
 	}
 }
 
+//caisson:kernel
 func TestKillAll(t *testing.T) {
 	box(t, daemon, "k")
 	id := start(t, daemon, "k", "sh", "-c", "setsid sleep 1111 & sleep 1111")

@@ -11,6 +11,8 @@ import (
 
 // Where the commands of a sandbox have used up its processes, a further one and all work
 // on files are refused as that, however many are left of what they need.
+//
+//caisson:kernel
 func TestLimitOfProcesses(t *testing.T) {
 	box(t, daemon, "full", "--pids", "24")
 	fill(t, "full", 24)

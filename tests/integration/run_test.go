@@ -14,6 +14,7 @@ import (
 	"time"
 )
 
+//caisson:kernel
 func TestFirstCommand(t *testing.T) {
 	r := daemon.Run(t, "run", "--", "sh", "-c", "echo hi; echo oops >&2")
 	if r.Stdout != "hi\n" || r.Stderr != "oops\n" {
@@ -46,6 +47,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+//caisson:kernel
 func TestResultTellsWhatHappened(t *testing.T) {
 	r := daemon.RunJSON(t, "--", "sh", "-c", "printf out; printf err >&2; exit 3")
 	if r.Source != "command" || r.Reason != "exited" || r.ExitCode != 3 || r.Stdout != "out" || r.Stderr != "err" || r.StdoutBytes != 3 || r.Network != "none" {
@@ -59,6 +61,7 @@ func TestResultTellsWhatHappened(t *testing.T) {
 	}
 }
 
+//caisson:kernel
 func TestNothingIsInherited(t *testing.T) {
 	out := daemon.Run(t, "run", "-e", "GIVEN=yes", "--", "env").Stdout
 	if !strings.Contains(out, "GIVEN=yes\n") || strings.Contains(out, "CANARY") {
@@ -135,6 +138,7 @@ func TestOutputStreams(t *testing.T) {
 	daemon.AwaitNoSandbox(t) // a client that dies takes its run with it
 }
 
+//caisson:kernel
 func TestTimeout(t *testing.T) {
 	start := time.Now()
 	r := daemon.Try("run", "--timeout", "1s", "--", "sh", "-c", "echo before; sleep 60 & sleep 60")
@@ -170,6 +174,7 @@ func TestChildDoesNotHoldTheResult(t *testing.T) {
 	}
 }
 
+//caisson:kernel
 func TestMemoryLimit(t *testing.T) {
 	r := daemon.RunJSON(t, "-m", "32M", "--", "sh", "-c", "head -c 100m /dev/zero | tail -c 90m | wc -c")
 	// The kernel lets a dying process take a few pages past the limit.
@@ -185,6 +190,7 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
+//caisson:kernel
 func TestForkBomb(t *testing.T) {
 	r := daemon.RunJSON(t, "--pids", "32", "--timeout", "3s", "--", "sh", "-c", "bomb() { bomb | bomb & }; bomb; sleep 1; echo survived")
 	if !r.PIDsLimitHit {
@@ -235,6 +241,7 @@ func await(t *testing.T, what string, done func() bool) {
 	t.Fatalf("%s did not come", what)
 }
 
+//caisson:kernel
 func TestInspectShowsThePosture(t *testing.T) {
 	daemon.Run(t, "run", "-d", "--name", "seen", "--", "sleep", "1000")
 	defer daemon.Run(t, "rm", "--force", "seen")
@@ -301,6 +308,7 @@ func workspace(t *testing.T, uid, gid int) string {
 	return dir
 }
 
+//caisson:kernel
 func TestWorkspaceBelongsToItsOwner(t *testing.T) {
 	for _, owner := range []int{0, 4321} {
 		dir := workspace(t, owner, owner+1)
@@ -320,6 +328,7 @@ func TestWorkspaceBelongsToItsOwner(t *testing.T) {
 	}
 }
 
+//caisson:kernel
 func TestWorkspaceReadOnly(t *testing.T) {
 	dir := workspace(t, 1, 1)
 	if err := os.WriteFile(filepath.Join(dir, "in"), []byte("seen"), 0o644); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 )
 
+//caisson:kernel
 func TestSessionKeepsItsState(t *testing.T) {
 	id := box(t, daemon, "agent", "--session", "s-1", "--task", "t-1", "-l", "team=blue")
 	daemon.Run(t, "exec", "agent", "--", "sh", "-c", "echo 42 > /tmp/answer")
@@ -207,6 +208,7 @@ func TestCopyInOneThatEnds(t *testing.T) {
 	daemon.AwaitNoSandbox(t)
 }
 
+//caisson:kernel
 func TestPauseFreezes(t *testing.T) {
 	box(t, daemon, "cold")
 	id := start(t, daemon, "cold", "sh", "-c", "while :; do echo tick; sleep 0.02; done")
@@ -281,6 +283,8 @@ func TestStopKeepsTheOutput(t *testing.T) {
 }
 
 // New limits of a live sandbox are what the kernel enforces from then on.
+//
+//caisson:kernel
 func TestUpdateLimits(t *testing.T) {
 	box(t, daemon, "growing", "-m", "32M")
 	hungry := []string{"exec", "--json", "growing", "--", "sh", "-c", "head -c 60m /dev/zero | tail -c 55m > /dev/null; exit $?"}

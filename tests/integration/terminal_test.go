@@ -125,6 +125,7 @@ func (s *screen) end(t *testing.T) int {
 	}
 }
 
+//caisson:kernel
 func TestTerminal(t *testing.T) {
 	box(t, daemon, "tty")
 	s := onScreen(t, 33, 77, "exec", "-it", "tty", "--", "sh")

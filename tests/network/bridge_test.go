@@ -168,6 +168,8 @@ func (h *house) traces(t *testing.T) string {
 }
 
 // UDP, TCP and ICMP reach what is public, and nothing else: P088, P090, P092, P099.
+//
+//caisson:kernel
 func TestBridge(t *testing.T) {
 	h := newHouse(t)
 	s, other := h.create(t), h.create(t)
@@ -223,6 +225,8 @@ func TestBridge(t *testing.T) {
 
 // P092: what is refused does not even arrive on the host's end, where the control
 // does.
+//
+//caisson:kernel
 func TestBridgePackets(t *testing.T) {
 	h := newHouse(t)
 	s, other := h.create(t), h.create(t)

@@ -72,6 +72,8 @@ func TestBridgeRecords(t *testing.T) {
 }
 
 // How much it was that left is known when it is over, and at the latest when the sandbox is.
+//
+//caisson:kernel
 func TestBridgeCounts(t *testing.T) {
 	h := newHouse(t)
 	var ended struct {
@@ -157,6 +159,8 @@ func TestBridgeFloodIsCounted(t *testing.T) {
 }
 
 // What is tried where nothing leads anywhere is counted.
+//
+//caisson:kernel
 func TestNoneIsCounted(t *testing.T) {
 	type counters struct{ Allowed, Refused int64 }
 	s := create(t, "--network", "none") // outside each attempt arrives: see TestNotAllowed

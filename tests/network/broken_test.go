@@ -13,6 +13,8 @@ import (
 )
 
 // A socket that ends is no secret: nothing gets out, and who looks is told why.
+//
+//caisson:kernel
 func TestBrokenSocket(t *testing.T) {
 	reaches(t, "web.example:80")
 	s := create(t, "--allow", "web.example")

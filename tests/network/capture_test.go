@@ -137,6 +137,8 @@ func saw(seen []packet, what string) bool {
 
 // No packet is where it should not be, whatever is tried in a sandbox: all tests look, on
 // the host and in each sandbox. Here they would see one.
+//
+//caisson:kernel
 func TestPackets(t *testing.T) {
 	s := create(t, "--allow", "web.example")
 	host.settle(t)
@@ -173,6 +175,8 @@ func TestPackets(t *testing.T) {
 }
 
 // What belongs to no connection whose begin was seen is seen.
+//
+//caisson:kernel
 func TestPacketsOfNoConnection(t *testing.T) {
 	var c net.Conn
 	if err := host.ns.Do(func() (err error) {

@@ -223,6 +223,8 @@ func TestLaterRequest(t *testing.T) {
 
 // P102, P109: no program between a command and the gateway changes what is allowed, and
 // neither the gateway's own sockets nor what another sandbox was given lead anywhere.
+//
+//caisson:kernel
 func TestAround(t *testing.T) {
 	reaches(t, "web.example:80", "other.example:80")
 	other := create(t, "--allow", "other.example")

@@ -44,6 +44,8 @@ func (s sandbox) held(t *testing.T, address string) <-chan string {
 
 // P101: a rule that goes takes its connections with it, within a second; others
 // stay.
+//
+//caisson:kernel
 func TestUpdateCuts(t *testing.T) {
 	reaches(t, "web.example:5432", "db.example:5432")
 	s := create(t, "--allow", "web.example:5432", "--allow", "db.example:5432")

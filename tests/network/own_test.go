@@ -36,6 +36,8 @@ func neighbourPort(t *testing.T) string {
 
 // The host's own public addresses lead to its services, and to what neighbours publish:
 // no name, no rule and no mode leads there, but for a rule that says private.
+//
+//caisson:kernel
 func TestHostIsRefused(t *testing.T) {
 	ownNames(t)
 	port := neighbourPort(t)

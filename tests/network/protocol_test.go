@@ -59,6 +59,8 @@ func crossings() (list []crossing) {
 // P030, P089, P094: what is neither TCP nor UDP does not exist in a sandbox, and of
 // UDP nothing gets out, also where a rule names the address and so a route leads
 // there. Outside, each is sent, or the kernel has not got it.
+//
+//caisson:kernel
 func TestProtocols(t *testing.T) {
 	reaches(t, public+":5432")
 	s := create(t, "--allow", "web.example", "--allow", public+"/32:80+443+5432")

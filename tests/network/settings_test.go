@@ -37,6 +37,8 @@ ipv6/conf/eth0/disable_ipv6 1
 )
 
 // A sandbox has the declared settings in every mode; in the mode bridge, see TestBridge.
+//
+//caisson:kernel
 func TestSettings(t *testing.T) {
 	for _, mode := range []string{"none", "allow", "open"} {
 		t.Run(mode, func(t *testing.T) { checkSettings(t, create(t, "--network", mode), settings+noPing) })

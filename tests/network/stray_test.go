@@ -9,6 +9,8 @@ import (
 // What the namespace refuses by itself has a record all the same, with the command that
 // tried it, in both modes. Outside each attempt arrives: see TestNotAllowed, TestOpen and
 // TestProtocols.
+//
+//caisson:kernel
 func TestStrays(t *testing.T) {
 	reaches(t, "web.example:80")
 	for mode, args := range map[string][]string{"allow": {"--allow", "web.example"}, "open": {"--network", "open"}} {

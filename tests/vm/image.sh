@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes what the virtual machine boots from, in build/vm: kernel/vmlinuz and
 # disk.img, an ext4 of a Debian-like root with our programs and the suites.
-#   tests/vm/image.sh PATTERN 'LANE SUITE'...     PATTERN: as in go test -run
+#   tests/vm/image.sh PATTERN 'LANE SUITE SCOPE'...   PATTERN: of the names of tests
 # Needs no root and mounts nothing. The kernel stays until make clean.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -11,7 +11,13 @@ out=build/vm
 tree=$out/tree
 pattern=$1
 plan=("${@:2}")
-suites=("${plan[@]#* }")
+suites=()
+declare -A scope
+for line in "${plan[@]}"; do
+  read -r _ suite of_suite <<< "$line"
+  suites+=("$suite")
+  scope[$suite]=$of_suite
+done
 
 # Programs of the host that busybox is no match for.
 programs=(nsenter ip {ip,ip6}tables{,-nft,-legacy}{,-save,-restore})
@@ -76,7 +82,6 @@ make_tree() {
   install -m 0755 $here/go.sh $tree/bin/go
   for suite in "${suites[@]}"; do install_suite "$suite"; done
   printf '%s\n' "${plan[@]}" > $tree/etc/suites
-  printf "%s\n" "$pattern" > $tree/etc/run
 }
 
 install_userland() {
@@ -124,22 +129,18 @@ install_suite() { # PACKAGE
   install -D -m 0755 "$out/tests/${1//\//_}.test" "$tree/tests/${1//\//_}.test"
   mkdir -p "$tree/src/$1"
   [ ! -d "$1/testdata" ] || cp -r "$1/testdata" "$tree/src/$1/"
-  skip_pattern "$1" > "$tree/src/$1/.skip"
+  run_pattern "$1" > "$tree/src/$1/.run"
   for package in "${prebuilt[@]}"; do
     install -m 0755 "$out/tests/$(basename "$package")" "$tree/tests/$(basename "$package")"
   done
 }
 
-# skip_pattern makes of a suite's exceptions what -test.skip takes.
-skip_pattern() { # SUITE
-  local suite name rest pattern=
-  while read -r suite name rest; do
-    [ "$suite" = "$1" ] || continue
-    grep -qs "^func ${name%%/*}(" "$1"/*_test.go || die "$here/exceptions names $name, which $1 does not have"
-    [ -n "$rest" ] || die "$here/exceptions gives no reason for $name"
-    pattern+="${pattern:+|}^${name//\//\$/^}\$"
-  done < $here/exceptions
-  echo "$pattern"
+# run_pattern makes of the tests that a suite runs here what -test.run takes.
+run_pattern() { # SUITE
+  local tests
+  tests=$(awk -v scope="${scope[$1]}" -f $here/select.awk "$1"/*_test.go | grep -E "$pattern" | paste -sd '|') ||
+    [ "$pattern" != . ] || die "$1 has no test to run"
+  echo "^(${tests:-none})$"
 }
 
 # The files belong to root in the image, whoever owns them here.

@@ -19,7 +19,7 @@ function verdict(s) {
   if (!(s in began)) return "it did not start"
   if (!(s in code)) return "it did not end"
   if (code[s] != 0) return "exit code " code[s]
-  if (skipped[s] != "") return "skipped:" skipped[s] " (name them in tests/vm/exceptions)"
+  if (skipped[s] != "") return "skipped:" skipped[s] " (a test that cannot run here is marked, see tests/vm/suites)"
   if (!passed[s]) return "no test ran"
   return ""
 }
