@@ -27,9 +27,9 @@ type Sink interface {
 	Forget(ctx context.Context, blobs []ocispec.Descriptor) error
 }
 
-// ErrStoreAgain tells that a Sink held a damaged copy of a blob, which is gone now: the
-// same image is to be stored again.
-var ErrStoreAgain = errors.New("a damaged copy was removed")
+// ErrStoreAgain tells that a Sink held a copy of a blob, which is gone now: it was
+// damaged, or nothing needed it. The same image is to be stored again.
+var ErrStoreAgain = errors.New("the stored copy is gone")
 
 // The labels that come with an image's name. Values are ours and shorter than
 // 4096 bytes, containerd's limit for one label.

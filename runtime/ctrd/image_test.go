@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/platforms"
@@ -203,6 +204,24 @@ func TestSharedBlob(t *testing.T) {
 	}
 	if got := blobs(t, e); len(got) != 1 || got[0] != desc.Digest.String() {
 		t.Errorf("blobs: %q, want %s", got, desc.Digest)
+	}
+}
+
+// TestCollectedBlob has the store tell of a blob that the garbage collector takes
+// before the lease holds it.
+func TestCollectedBlob(t *testing.T) {
+	e := connect(t, supervise(t))
+	ctx := namespaces.WithNamespace(t.Context(), e.cfg.Namespace)
+	lease, err := e.client.LeasesService().Create(ctx, leases.WithRandomID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := blob(t, e, "text/plain", []byte("there"))
+	if err := e.storedAlready(ctx, lease, there.Digest); err != nil {
+		t.Errorf("a blob that is there: %v", err)
+	}
+	if err := e.storedAlready(ctx, lease, digest.FromString("collected")); !errors.Is(err, image.ErrStoreAgain) {
+		t.Errorf("%v, want %v", err, image.ErrStoreAgain)
 	}
 }
 

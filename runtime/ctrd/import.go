@@ -19,6 +19,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -98,12 +99,16 @@ func (e *Engine) ingest(ctx context.Context, mediaType, ref string, write func(i
 
 // keep adds a blob that was stored before to lease, which the store does only for
 // new ones. That it is still there must be asked afterwards: until it is in the
-// lease, the garbage collector may take it.
+// lease, the garbage collector may take it. It is to be stored again then.
 func (e *Engine) keep(ctx context.Context, lease leases.Lease, d digest.Digest) error {
 	if err := e.client.LeasesService().AddResource(ctx, lease, leases.Resource{ID: d.String(), Type: "content"}); err != nil {
 		return fmt.Errorf("keep %s: %w", d, err)
 	}
-	if _, err := e.client.ContentStore().Info(ctx, d); err != nil {
+	_, err := e.client.ContentStore().Info(ctx, d)
+	switch {
+	case errdefs.IsNotFound(err):
+		return sbxerr.New(sbxerr.ImageDamaged, "ctrd.blob", "%w: %v", image.ErrStoreAgain, err)
+	case err != nil:
 		return fmt.Errorf("keep %s: %w", d, err)
 	}
 	return nil
