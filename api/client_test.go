@@ -21,6 +21,7 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -85,10 +86,10 @@ func testErrorsCrossTheSocket(t *testing.T, o api.Options) {
 }
 
 func TestImportImage(t *testing.T) {
-	f := &servertest.Fake{OnImport: func(name string, r io.Reader, progress func(string)) (runtime.Imported, error) {
+	f := &servertest.Fake{OnImport: func(name string, r io.Reader, progress func(string)) (images.Imported, error) {
 		progress("reading")
 		data, err := io.ReadAll(r)
-		return runtime.Imported{Image: runtime.Image{Name: name, SizeBytes: int64(len(data))}, Report: runtime.ImportReport{Entries: 7}}, err
+		return images.Imported{Image: images.Image{Name: name, SizeBytes: int64(len(data))}, Report: images.Report{Entries: 7}}, err
 	}}
 	archive := strings.Repeat("layer", 300_000)
 	var lines []string
@@ -105,13 +106,13 @@ func TestImportImage(t *testing.T) {
 // archive for the whole.
 func TestImportOfBrokenArchive(t *testing.T) {
 	seen := make(chan error, 1)
-	f := &servertest.Fake{OnImport: func(name string, r io.Reader, progress func(string)) (runtime.Imported, error) {
+	f := &servertest.Fake{OnImport: func(name string, r io.Reader, progress func(string)) (images.Imported, error) {
 		if name == "talking" {
 			progress("reading") // the answer has begun
 		}
 		_, err := io.ReadAll(r)
 		seen <- err
-		return runtime.Imported{}, err
+		return images.Imported{}, err
 	}}
 	c := dial(t, f)
 	for _, name := range []string{"silent", "talking"} {
@@ -135,9 +136,9 @@ func (l *lateError) Read([]byte) (int, error) {
 
 // TestImportRefusedEarly has a daemon that refuses before it has read all.
 func TestImportRefusedEarly(t *testing.T) {
-	f := &servertest.Fake{OnImport: func(_ string, r io.Reader, _ func(string)) (runtime.Imported, error) {
+	f := &servertest.Fake{OnImport: func(_ string, r io.Reader, _ func(string)) (images.Imported, error) {
 		_, err := io.ReadFull(r, make([]byte, 10))
-		return runtime.Imported{}, errors.Join(err, sbxerr.New(sbxerr.ImageTooBig, "a.b", "too big"))
+		return images.Imported{}, errors.Join(err, sbxerr.New(sbxerr.ImageTooBig, "a.b", "too big"))
 	}}
 	_, err := dial(t, f).ImportImage(t.Context(), "", &zeroReader{}, nil)
 	if !errors.Is(err, sbxerr.ImageTooBig) {
@@ -146,12 +147,12 @@ func TestImportRefusedEarly(t *testing.T) {
 }
 
 func TestFromHost(t *testing.T) {
-	f := &servertest.Fake{OnHost: func(req runtime.FromHostRequest, progress func(string)) (runtime.Imported, error) {
+	f := &servertest.Fake{OnHost: func(req images.FromHostRequest, progress func(string)) (images.Imported, error) {
 		if req.Packages[0] == "absent" {
-			return runtime.Imported{}, sbxerr.New(sbxerr.FromHost, "a.b", "no package")
+			return images.Imported{}, sbxerr.New(sbxerr.FromHost, "a.b", "no package")
 		}
 		progress(req.Packages[0])
-		return runtime.Imported{Image: runtime.Image{Name: req.Name}}, nil
+		return images.Imported{Image: images.Image{Name: req.Name}}, nil
 	}}
 	c := dial(t, f)
 	var lines []string
@@ -298,8 +299,8 @@ func testUnaryCalls(t *testing.T, o api.Options) {
 	f := &servertest.Fake{
 		Infos:        []runtime.Info{{ID: "a"}},
 		Details:      map[string]*runtime.Detail{"a": {Info: runtime.Info{ID: "a"}}},
-		Images:       []runtime.Image{{Name: "base"}},
-		ImageDetails: map[string]*runtime.ImageDetail{"base": {}},
+		Images:       []images.Image{{Name: "base"}},
+		ImageDetails: map[string]*images.Detail{"base": {}},
 		Supports:     []runtime.Capability{{Field: "pids"}},
 		OnRemove:     func(ref string, _ bool) (string, error) { return ref, nil },
 	}

@@ -3,10 +3,7 @@ package runtime
 import (
 	"context"
 
-	"github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/opencontainers/runtime-spec/specs-go"
-
-	"github.com/caisson-run/caisson/rootfs/image"
 )
 
 // Engine makes containers out of finished specs. runtime/ctrd implements it
@@ -31,31 +28,4 @@ type Container struct {
 	// that each costs less memory. They end together when that is killed. Empty is
 	// a container by itself.
 	Group string
-}
-
-// ImageStore keeps images and unpacks them.
-type ImageStore interface {
-	image.Sink
-	ListImages(ctx context.Context) ([]StoredImage, error)
-	GetImage(ctx context.Context, ref string) (StoredImage, error)
-	RemoveImage(ctx context.Context, name string) error
-	// Layers returns the image's unpacked directories, the topmost first, and
-	// keeps them until ReleaseView.
-	Layers(ctx context.Context, img StoredImage) ([]string, error)
-	// Unpacked returns what the image of a chain ID takes on the disk, in bytes.
-	Unpacked(ctx context.Context, chainID string) (int64, error)
-	// Views lists the chain IDs that Layers keeps.
-	Views(ctx context.Context) ([]string, error)
-	ReleaseView(ctx context.Context, chainID string) error
-	// SweepImages removes what imports that were killed left.
-	SweepImages(ctx context.Context) error
-}
-
-// StoredImage is an image as its store knows it.
-type StoredImage struct {
-	Image
-	ChainID string
-	Config  v1.Image
-	Labels  map[string]string
-	Layers  []string // digests
 }

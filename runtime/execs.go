@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -74,7 +75,7 @@ func (m *Manager) userOf(ctx context.Context, r record, name string) (user, erro
 	return m.userIn(ctx, img, name)
 }
 
-func (m *Manager) userIn(ctx context.Context, img StoredImage, name string) (user, error) {
+func (m *Manager) userIn(ctx context.Context, img images.Stored, name string) (user, error) {
 	u, err := m.planner(ctx).user(img, name)
 	u.Groups = slices.Concat(u.Groups, m.slots())
 	return u, err

@@ -18,13 +18,14 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
-	"github.com/opencontainers/image-spec/specs-go/v1"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/finding"
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/idblock"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -45,7 +46,7 @@ type fixture struct {
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	f := &fixture{dir: t.TempDir(), images: &fakeImages{images: []StoredImage{baseImage(t)}}}
+	f := &fixture{dir: t.TempDir(), images: &fakeImages{images: []images.Stored{baseImage(t)}}}
 	p := paths{root: filepath.Join(f.dir, "root"), state: filepath.Join(f.dir, "state")}
 	unified := filepath.Join(f.dir, "cgroup")
 	for _, dir := range []string{p.sandboxes(), p.outputs(), p.spool(), filepath.Join(unified, "caisson-test")} {
@@ -75,8 +76,8 @@ func newFixture(t testing.TB) *fixture {
 	return f
 }
 
-func baseImage(t testing.TB) StoredImage {
-	return StoredImage{Image: Image{Name: "base", Digest: "sha256:1", CreatedAt: time.Unix(1, 0)}, ChainID: "chain-base", Layers: []string{t.TempDir()}}
+func baseImage(t testing.TB) images.Stored {
+	return images.Stored{Image: images.Image{Name: "base", Digest: "sha256:1", CreatedAt: time.Unix(1, 0)}, ChainID: "chain-base", Layers: []string{t.TempDir()}}
 }
 
 // fakeHost is a cgroup2 hierarchy of plain files.
@@ -285,7 +286,7 @@ func (e *fakeEngine) count(t testing.TB, id, file, content string) {
 // fakeImages keeps images in memory. A view is kept from Layers on.
 type fakeImages struct {
 	mu     sync.Mutex
-	images []StoredImage
+	images []images.Stored
 	views  []string
 	fail   map[string]error
 }
@@ -299,9 +300,9 @@ func (s *fakeImages) Blob(_ context.Context, mediaType string, write func(io.Wri
 func (s *fakeImages) Commit(_ context.Context, key string, manifest v1.Descriptor, labels map[string]string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.images = slices.DeleteFunc(s.images, func(img StoredImage) bool { return img.Key() == key })
-	owner, name := SplitImageKey(key)
-	s.images = append(s.images, StoredImage{Image: Image{Name: name, Owner: owner, Digest: manifest.Digest.String()}, Labels: labels, ChainID: "chain-" + key})
+	s.images = slices.DeleteFunc(s.images, func(img images.Stored) bool { return img.Key() == key })
+	owner, name := images.SplitKey(key)
+	s.images = append(s.images, images.Stored{Image: images.Image{Name: name, Owner: owner, Digest: manifest.Digest.String()}, Labels: labels, ChainID: "chain-" + key})
 	return nil
 }
 
@@ -311,13 +312,13 @@ func (s *fakeImages) Unpacked(context.Context, string) (int64, error) {
 
 func (s *fakeImages) Forget(context.Context, []v1.Descriptor) error { return nil }
 
-func (s *fakeImages) ListImages(context.Context) ([]StoredImage, error) {
+func (s *fakeImages) ListImages(context.Context) ([]images.Stored, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.images), s.fail["list"]
 }
 
-func (s *fakeImages) GetImage(_ context.Context, ref string) (StoredImage, error) {
+func (s *fakeImages) GetImage(_ context.Context, ref string) (images.Stored, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, img := range s.images {
@@ -325,17 +326,17 @@ func (s *fakeImages) GetImage(_ context.Context, ref string) (StoredImage, error
 			return img, s.fail["get"]
 		}
 	}
-	return StoredImage{}, sbxerr.New(sbxerr.ImageNotFound, "fake.image", "no image %q", ref)
+	return images.Stored{}, sbxerr.New(sbxerr.ImageNotFound, "fake.image", "no image %q", ref)
 }
 
 func (s *fakeImages) RemoveImage(_ context.Context, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.images = slices.DeleteFunc(s.images, func(img StoredImage) bool { return img.Key() == name })
+	s.images = slices.DeleteFunc(s.images, func(img images.Stored) bool { return img.Key() == name })
 	return s.fail["remove"]
 }
 
-func (s *fakeImages) Layers(_ context.Context, img StoredImage) ([]string, error) {
+func (s *fakeImages) Layers(_ context.Context, img images.Stored) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.Contains(s.views, img.ChainID) {

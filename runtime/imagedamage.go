@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 
 	"github.com/caisson-run/caisson/rootfs/base"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -57,7 +58,7 @@ func (m *Manager) ensureBase(ctx context.Context) error {
 }
 
 // getImage finds an image by its stored name.
-func (m *Manager) getImage(ctx context.Context, key string) (StoredImage, error) {
+func (m *Manager) getImage(ctx context.Context, key string) (images.Stored, error) {
 	img, err := m.images.GetImage(ctx, key)
 	early := errors.Is(err, sbxerr.ImageNotFound) && !m.hasBase.Load() // the daemon has just begun
 	if key != base.Name || !early && !errors.Is(err, sbxerr.ImageDamaged) {
@@ -70,7 +71,7 @@ func (m *Manager) getImage(ctx context.Context, key string) (StoredImage, error)
 }
 
 // layers returns the directories of an image's layers, the topmost first.
-func (m *Manager) layers(ctx context.Context, img StoredImage) ([]string, error) {
+func (m *Manager) layers(ctx context.Context, img images.Stored) ([]string, error) {
 	dirs, err := m.images.Layers(ctx, img)
 	if img.Key() != base.Name || !errors.Is(err, sbxerr.ImageDamaged) {
 		return dirs, err

@@ -9,35 +9,36 @@ import (
 	"sync"
 	"time"
 
-	"github.com/opencontainers/image-spec/specs-go/v1"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/caisson-run/caisson/rootfs/base"
 	"github.com/caisson-run/caisson/rootfs/image"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // ImportImage reads an image archive under a name, or under that which the
 // archive states where name is empty. The image belongs to the caller.
-func (m *Manager) ImportImage(ctx context.Context, name string, r io.Reader, progress func(string)) (Imported, error) {
+func (m *Manager) ImportImage(ctx context.Context, name string, r io.Reader, progress func(string)) (images.Imported, error) {
 	defer m.Busy()()
 	g, err := m.grant(ctx)
 	if err == nil {
 		err = g.CheckImages()
 	}
 	if err != nil {
-		return Imported{}, err
+		return images.Imported{}, err
 	}
 	done, err := m.imports.begin(ctx, g)
 	if err != nil {
-		return Imported{}, err
+		return images.Imported{}, err
 	}
 	defer done()
 	limits, err := m.importLimits(ctx, g)
 	if err != nil {
-		return Imported{}, err
+		return images.Imported{}, err
 	}
-	sink := &ownedSink{ImageStore: m.images, grant: g, names: &m.naming, named: name != ""}
+	sink := &ownedSink{Store: m.images, grant: g, names: &m.naming, named: name != ""}
 	result, err := image.Import(ctx, r, image.Options{
 		Name: name, SpoolDir: m.paths.spool(), Limits: limits, Progress: progress, Received: m.imports.work,
 	}, sink)
@@ -158,14 +159,14 @@ func take(ctx context.Context, slot chan struct{}, otherwise string) (done func(
 
 // ownedSink stores an image as one of the caller's.
 type ownedSink struct {
-	ImageStore
+	images.Store
 	grant    peer.Grant
 	names    *sync.Mutex // held from the check of a name until it is taken
 	named    bool        // the caller chose the name; else the archive did
 	replaced string      // digest of the image that had the name
 }
 
-func (s *ownedSink) key(name string) string { return ImageKey(s.grant.Owner().UID, name) }
+func (s *ownedSink) key(name string) string { return images.Key(s.grant.Owner().UID, name) }
 
 // Commit implements image.Sink.
 func (s *ownedSink) Commit(ctx context.Context, name string, manifest v1.Descriptor, labels map[string]string) error {
@@ -174,7 +175,7 @@ func (s *ownedSink) Commit(ctx context.Context, name string, manifest v1.Descrip
 	if err := s.check(ctx, name, manifest.Digest.String()); err != nil {
 		return err
 	}
-	return s.ImageStore.Commit(ctx, s.key(name), manifest, labels)
+	return s.Store.Commit(ctx, s.key(name), manifest, labels)
 }
 
 // check refuses a name that the caller may not take. A name out of an archive is
@@ -183,7 +184,7 @@ func (s *ownedSink) check(ctx context.Context, name, digest string) error {
 	if name == base.Name && (!s.named || !s.grant.IsRoot()) {
 		return sbxerr.New(sbxerr.ImageExists, "runtime.import", "the name %q is that of the embedded image", name)
 	}
-	for _, key := range scopeOf(s.grant).keys(name) {
+	for _, key := range images.ScopeOf(s.grant).Keys(name) {
 		old, err := s.GetImage(ctx, key)
 		switch {
 		case old.Name == "" && errors.Is(err, sbxerr.ImageNotFound), old.Digest == digest && key == s.key(name):

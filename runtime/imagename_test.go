@@ -8,24 +8,10 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/sbxerr"
 )
-
-func TestImageKeys(t *testing.T) {
-	for key, want := range map[string]Image{
-		"base": {Name: "base"}, "1000+tools:1": {Name: "tools:1", Owner: 1000}, "4294967294+a/b": {Name: "a/b", Owner: 4294967294},
-	} {
-		if owner, name := SplitImageKey(key); owner != want.Owner || name != want.Name || want.Key() != key {
-			t.Errorf("%q is %q of %d, and back %q", key, name, owner, want.Key())
-		}
-	}
-	for _, key := range []string{"01+x", "-1+x", "4294967296+x", "a+x"} {
-		if owner, name := SplitImageKey(key); owner != 0 || name != key {
-			t.Errorf("%q is %q of %d", key, name, owner)
-		}
-	}
-}
 
 // imageFixture has two peers, who may import, with images of the same names.
 func imageFixture(t *testing.T) (f *fixture, ann, bob context.Context) {
@@ -35,8 +21,8 @@ func imageFixture(t *testing.T) (f *fixture, ann, bob context.Context) {
 	if f.opts.Peers, err = peer.NewPolicy([]peer.Rule{rule}); err != nil {
 		t.Fatal(err)
 	}
-	for _, i := range []Image{{Name: "tools", Digest: "sha256:2"}, {Name: "tools", Digest: "sha256:3", Owner: 1000}, {Name: "tools", Digest: "sha256:4", Owner: 1001}} {
-		f.images.images = append(f.images.images, StoredImage{Image: i, ChainID: "chain-base", Layers: []string{t.TempDir()}})
+	for _, i := range []images.Image{{Name: "tools", Digest: "sha256:2"}, {Name: "tools", Digest: "sha256:3", Owner: 1000}, {Name: "tools", Digest: "sha256:4", Owner: 1001}} {
+		f.images.images = append(f.images.images, images.Stored{Image: i, ChainID: "chain-base", Layers: []string{t.TempDir()}})
 	}
 	as := func(uid uint32) context.Context { return peer.NewContext(t.Context(), peer.User(uid, uid, nil, 1)) }
 	return f, as(1000), as(1001)
@@ -78,7 +64,7 @@ func TestImageScopes(t *testing.T) {
 // The profile's image and those of pools are root's, whoever asks.
 func TestProfileImageIsRoots(t *testing.T) {
 	f, ann, _ := imageFixture(t)
-	f.images.images = append(f.images.images, StoredImage{Image: Image{Name: "base", Owner: 1000, Digest: "sha256:9"}})
+	f.images.images = append(f.images.images, images.Stored{Image: images.Image{Name: "base", Owner: 1000, Digest: "sha256:9"}})
 	p, err := f.planFor(ann, CreateRequest{})
 	if err != nil || p.image.Key() != "base" {
 		t.Errorf("planned %q, %v", p.image.Key(), err)

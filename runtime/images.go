@@ -8,11 +8,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/opencontainers/image-spec/specs-go/v1"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/caisson-run/caisson/rootfs/fromhost"
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -23,9 +24,9 @@ func (m *Manager) planner(ctx context.Context) planner {
 		profiles:   m.opts.Profiles,
 		workspaces: m.opts.Workspaces,
 		network:    m.opts.Network,
-		image:      func(ref string) (StoredImage, error) { return m.image(ctx, ref) },
-		rootImage:  func(ref string) (StoredImage, error) { return m.imageIn(ctx, rootScope, ref) },
-		user: func(img StoredImage, name string) (user, error) {
+		image:      func(ref string) (images.Stored, error) { return m.image(ctx, ref) },
+		rootImage:  func(ref string) (images.Stored, error) { return m.imageIn(ctx, images.RootScope, ref) },
+		user: func(img images.Stored, name string) (user, error) {
 			layers, err := m.layers(ctx, img)
 			if err != nil {
 				return user{}, err
@@ -46,7 +47,7 @@ func (m *Manager) slots() []uint32 {
 }
 
 // ListImages returns the images that the caller may use, by name. Root sees all.
-func (m *Manager) ListImages(ctx context.Context) ([]Image, error) {
+func (m *Manager) ListImages(ctx context.Context) ([]images.Image, error) {
 	defer m.Busy()()
 	g, err := m.grant(ctx)
 	if err == nil {
@@ -59,18 +60,18 @@ func (m *Manager) ListImages(ctx context.Context) ([]Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := []Image{}
-	for _, s := range scopeOf(g).visible(stored) {
+	list := []images.Image{}
+	for _, s := range images.ScopeOf(g).Visible(stored) {
 		list = append(list, s.Image)
 	}
-	slices.SortFunc(list, func(a, b Image) int {
+	slices.SortFunc(list, func(a, b images.Image) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Owner, b.Owner))
 	})
 	return list, nil
 }
 
 // InspectImage returns all that is known of one image.
-func (m *Manager) InspectImage(ctx context.Context, name string) (*ImageDetail, error) {
+func (m *Manager) InspectImage(ctx context.Context, name string) (*images.Detail, error) {
 	defer m.Busy()()
 	if err := m.permit(ctx, peer.Grant.CheckHost); err != nil {
 		return nil, err
@@ -83,13 +84,13 @@ func (m *Manager) InspectImage(ctx context.Context, name string) (*ImageDetail, 
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Internal, "runtime.image", err)
 	}
-	d := &ImageDetail{Image: img.Image, ConfigJSON: config, Layers: img.Layers}
+	d := &images.Detail{Image: img.Image, ConfigJSON: config, Layers: img.Layers}
 	if report := img.Labels[image.LabelReport]; report != "" {
 		var r image.Report
 		if err := json.Unmarshal([]byte(report), &r); err != nil {
 			return nil, sbxerr.Wrap(sbxerr.Internal, "runtime.image", err)
 		}
-		d.Report = ImportReport(r)
+		d.Report = images.Report(r)
 	}
 	return d, nil
 }
@@ -104,7 +105,7 @@ func (m *Manager) RemoveImage(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	img, err := m.imageIn(ctx, scopeOf(g), name)
+	img, err := m.imageIn(ctx, images.ScopeOf(g), name)
 	if err != nil && img.Name == "" {
 		return err
 	}
@@ -123,7 +124,7 @@ func (m *Manager) RemoveImage(ctx context.Context, name string) error {
 // awaitUnused refuses while a sandbox runs on img, and waits for those that
 // have ended and are being removed. Another image may have the same layers: they
 // stay for as long as a sandbox needs them.
-func (m *Manager) awaitUnused(ctx context.Context, g peer.Grant, img StoredImage) error {
+func (m *Manager) awaitUnused(ctx context.Context, g peer.Grant, img images.Stored) error {
 	var users []string
 	var going []*sandbox
 	for _, s := range m.all() {
@@ -164,33 +165,33 @@ func (m *Manager) releaseViews(ctx context.Context) error {
 }
 
 // FromHost makes an image of software that is installed on this host.
-func (m *Manager) FromHost(ctx context.Context, r FromHostRequest, progress func(string)) (Imported, error) {
+func (m *Manager) FromHost(ctx context.Context, r images.FromHostRequest, progress func(string)) (images.Imported, error) {
 	defer m.Busy()()
 	g, err := m.grant(ctx)
 	if err == nil {
 		err = g.CheckAdmin()
 	}
 	if err != nil {
-		return Imported{}, err
+		return images.Imported{}, err
 	}
 	if err := image.CheckName(r.Name); err != nil {
-		return Imported{}, err
+		return images.Imported{}, err
 	}
 	limits := fromhost.Limits{Bytes: m.opts.ImageLimits.Bytes, Entries: m.opts.ImageLimits.Entries}
 	software, err := fromhost.Collect(ctx, fromhost.Host{Root: "/", RPM: fromhost.QueryRPM},
 		fromhost.Request{Packages: r.Packages, Paths: r.Paths, Limits: limits})
 	if err != nil {
-		return Imported{}, err
+		return images.Imported{}, err
 	}
 	for _, line := range append([]string{software.Summary()}, software.Warnings...) {
 		progress(line)
 	}
 	done, err := m.imports.work(ctx)
 	if err != nil {
-		return Imported{}, err
+		return images.Imported{}, err
 	}
 	defer done()
-	sink := &ownedSink{ImageStore: m.images, grant: g, names: &m.naming, named: true}
+	sink := &ownedSink{Store: m.images, grant: g, names: &m.naming, named: true}
 	result, err := image.Build(ctx, image.BuildOptions{
 		Name: r.Name, Kind: image.KindFromHost, Config: v1.ImageConfig{Env: software.Env}, Limits: m.opts.ImageLimits, Progress: progress,
 	}, sink, func(w *image.Writer) error {
@@ -200,14 +201,14 @@ func (m *Manager) FromHost(ctx context.Context, r FromHostRequest, progress func
 	return m.imported(ctx, sink, result, err)
 }
 
-func (m *Manager) imported(ctx context.Context, sink *ownedSink, result image.Result, err error) (Imported, error) {
+func (m *Manager) imported(ctx context.Context, sink *ownedSink, result image.Result, err error) (images.Imported, error) {
 	if err != nil {
-		return Imported{}, err
+		return images.Imported{}, err
 	}
 	img, err := m.images.GetImage(ctx, sink.key(result.Name))
 	if err != nil {
-		return Imported{}, err
+		return images.Imported{}, err
 	}
-	done := Imported{Image: img.Image, Report: ImportReport(result.Report), Replaced: sink.replaced}
+	done := images.Imported{Image: img.Image, Report: images.Report(result.Report), Replaced: sink.replaced}
 	return done, m.releaseViews(ctx) // of the image that it replaced
 }

@@ -9,13 +9,14 @@ import (
 
 	"github.com/caisson-run/caisson/rootfs/base"
 	"github.com/caisson-run/caisson/rootfs/image"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 func TestListAndInspectImages(t *testing.T) {
 	f := newFixture(t)
-	f.images.images = append(f.images.images, StoredImage{
-		Image: Image{Name: "alpine"}, Layers: []string{"sha256:l"},
+	f.images.images = append(f.images.images, images.Stored{
+		Image: images.Image{Name: "alpine"}, Layers: []string{"sha256:l"},
 		Labels: map[string]string{image.LabelReport: `{"Entries":3,"Bytes":4,"Stripped":{"setuid":1}}`},
 	})
 	list, err := f.ListImages(callerContext(t))
@@ -59,7 +60,7 @@ func TestRemoveImage(t *testing.T) {
 	_, err = f.Start(callerContext(t), request("exit:0"))
 	wantError(t, err, sbxerr.ImageNotFound)
 
-	f.images.images = []StoredImage{baseImage(t)}
+	f.images.images = []images.Stored{baseImage(t)}
 	f.images.fail = map[string]error{"remove": errInjected}
 	if err := f.RemoveImage(callerContext(t), "base"); !errors.Is(err, errInjected) {
 		t.Errorf("a store that fails: %v", err)
@@ -98,7 +99,7 @@ func TestEnsureBase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.images.images[0].Image = Image{Name: base.Name, Digest: want.String()}
+	f.images.images[0].Image = images.Image{Name: base.Name, Digest: want.String()}
 	if err := f.EnsureBase(callerContext(t)); err != nil || len(f.images.images) != 1 {
 		t.Errorf("a current image: %v, %d images", err, len(f.images.images))
 	}
@@ -124,10 +125,10 @@ func TestImportRefuses(t *testing.T) {
 	if _, err := f.ImportImage(callerContext(t), "x", strings.NewReader("no archive"), silent); sbxerr.Of(err) != sbxerr.ImageFormat {
 		t.Errorf("import: %v", err)
 	}
-	if _, err := f.FromHost(callerContext(t), FromHostRequest{Name: "../x"}, silent); err == nil || sbxerr.Of(err) == sbxerr.Unknown {
+	if _, err := f.FromHost(callerContext(t), images.FromHostRequest{Name: "../x"}, silent); err == nil || sbxerr.Of(err) == sbxerr.Unknown {
 		t.Errorf("a bad name: %v", err)
 	}
-	if _, err := f.FromHost(callerContext(t), FromHostRequest{Name: "x", Paths: []string{"/no/such/file"}}, silent); sbxerr.Of(err) != sbxerr.FromHost {
+	if _, err := f.FromHost(callerContext(t), images.FromHostRequest{Name: "x", Paths: []string{"/no/such/file"}}, silent); sbxerr.Of(err) != sbxerr.FromHost {
 		t.Errorf("a path that is not there: %v", err)
 	}
 	if len(f.images.images) != 1 {

@@ -20,6 +20,7 @@ import (
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/idblock"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/pid1"
@@ -72,7 +73,7 @@ const maxOwners = 256
 // at the same time.
 type Manager struct {
 	engine      Engine
-	images      ImageStore
+	images      images.Store
 	opts        Options
 	log         *slog.Logger
 	paths       paths
@@ -119,7 +120,7 @@ type Manager struct {
 
 // New makes a Manager and the directories it works in. It removes nothing:
 // Cleanup does.
-func New(engine Engine, images ImageStore, log *slog.Logger, o Options) (*Manager, error) {
+func New(engine Engine, images images.Store, log *slog.Logger, o Options) (*Manager, error) {
 	const op = "runtime.new"
 	p := paths{root: o.Root, state: o.State}
 	for dir, mode := range map[string]os.FileMode{p.state: 0o711, p.root: 0o711, p.outputs(): 0o700, p.spool(): 0o700} {

@@ -13,6 +13,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/ports"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -42,7 +43,7 @@ type plan struct {
 	request  CreateRequest // as it is granted
 	settings CreateRequest // as it was asked for
 
-	image       StoredImage
+	image       images.Stored
 	profileName string
 	profile     Profile
 	seccomp     seccomp.Profile
@@ -67,10 +68,10 @@ type planner struct {
 	profiles   map[string]Profile
 	workspaces mount.Allowed
 	network    NetworkRules
-	links      map[string]policy.Link                // that the request names
-	image      func(ref string) (StoredImage, error) // as the caller means it
-	rootImage  func(ref string) (StoredImage, error) // as the configuration means it
-	user       func(img StoredImage, name string) (user, error)
+	links      map[string]policy.Link                  // that the request names
+	image      func(ref string) (images.Stored, error) // as the caller means it
+	rootImage  func(ref string) (images.Stored, error) // as the configuration means it
+	user       func(img images.Stored, name string) (user, error)
 	slots      []uint32 // groups that every user has besides: see mount.GroupSlotIDs
 }
 

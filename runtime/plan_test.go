@@ -11,6 +11,7 @@ import (
 
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -20,39 +21,39 @@ func testPlanner() planner {
 	big := profiles["strict"]
 	big.Limits.MemoryBytes, big.Env, big.User, big.Image, big.Seccomp = 4<<30, []string{"MODE=big", "HOME=/big"}, "2000:2000", "tools", "compat"
 	profiles["big"] = big
-	images := map[string]StoredImage{"base": {Image: Image{Name: "base", Digest: "sha256:b"}, ChainID: "chain-b"}}
-	tools := StoredImage{Image: Image{Name: "tools", Digest: "sha256:t"}, ChainID: "chain-t"}
+	stored := map[string]images.Stored{"base": {Image: images.Image{Name: "base", Digest: "sha256:b"}, ChainID: "chain-b"}}
+	tools := images.Stored{Image: images.Image{Name: "tools", Digest: "sha256:t"}, ChainID: "chain-t"}
 	tools.Config.Config.Env = []string{"PATH=/tools", "LANG=C"}
 	tools.Config.Config.WorkingDir = "/app/"
 	tools.Config.Config.User = "1234:1234"
 	tools.Config.Config.Labels = map[string]string{"containerd.io/trap": "1"}
-	images["tools"] = tools
+	stored["tools"] = tools
 	for name, u := range map[string]string{"rooted": "0", "grouped": "5:0", "nameless": "nobody-knows"} {
-		img := StoredImage{Image: Image{Name: name}}
+		img := images.Stored{Image: images.Image{Name: name}}
 		img.Config.Config.User = u
-		images[name] = img
+		stored[name] = img
 	}
 	for name, env := range map[string]string{"noname": "=x", "novalue": "PATH", "nul": "A=\x00"} {
-		img := StoredImage{Image: Image{Name: name}}
+		img := images.Stored{Image: images.Image{Name: name}}
 		img.Config.Config.Env = []string{env}
-		images[name] = img
+		stored[name] = img
 	}
 	for name, dir := range map[string]string{"inproc": "/proc/self/fd/7", "climbs": "/a/../proc/self", "relative": "app"} {
-		img := StoredImage{Image: Image{Name: name}}
+		img := images.Stored{Image: images.Image{Name: name}}
 		img.Config.Config.WorkingDir = dir
-		images[name] = img
+		stored[name] = img
 	}
-	find := func(ref string) (StoredImage, error) {
-		if img, ok := images[ref]; ok {
+	find := func(ref string) (images.Stored, error) {
+		if img, ok := stored[ref]; ok {
 			return img, nil
 		}
-		return StoredImage{}, sbxerr.New(sbxerr.ImageNotFound, "test.image", "no image %q", ref)
+		return images.Stored{}, sbxerr.New(sbxerr.ImageNotFound, "test.image", "no image %q", ref)
 	}
 	return planner{
 		profiles:   profiles,
 		workspaces: mount.Allowed{Roots: []string{"/srv"}, Private: []string{"/srv/daemon"}},
 		image:      find, rootImage: find,
-		user: func(_ StoredImage, name string) (user, error) { return resolveUser(nil, name) },
+		user: func(_ images.Stored, name string) (user, error) { return resolveUser(nil, name) },
 	}
 }
 
@@ -302,7 +303,7 @@ func TestPlanUser(t *testing.T) {
 		}
 	}
 	pl := testPlanner()
-	pl.user = func(StoredImage, string) (user, error) { return user{1, 1, []uint32{5, 0}}, nil }
+	pl.user = func(images.Stored, string) (user, error) { return user{1, 1, []uint32{5, 0}}, nil }
 	_, err := planRun(pl, Request{Exec: ExecRequest{Args: []string{"true"}}})
 	wantError(t, err, sbxerr.ImageUser, "or in its group")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/runtime/idblock"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/sbxerr"
 	"github.com/caisson-run/caisson/tests/need"
@@ -72,8 +73,8 @@ func newRooted(t *testing.T, o Options, e *fakeEngine) *fixture {
 	if err := os.WriteFile(filepath.Join(layer, "marker"), []byte("of the image"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	img := StoredImage{Image: Image{Name: "base"}, ChainID: "chain-base", Layers: []string{layer}}
-	f := &fixture{engine: e, images: &fakeImages{images: []StoredImage{img}}}
+	img := images.Stored{Image: images.Image{Name: "base"}, ChainID: "chain-base", Layers: []string{layer}}
+	f := &fixture{engine: e, images: &fakeImages{images: []images.Stored{img}}}
 	var err error
 	if f.Manager, err = New(e, f.images, slog.New(slog.DiscardHandler), o); err != nil {
 		t.Fatal(err)

@@ -312,46 +312,6 @@ type SeccompRule struct {
 	Why       string
 }
 
-// Image is one image that sandboxes can be made of.
-type Image struct {
-	Name      string
-	Owner     uint32 // uid of the user whose image it is
-	Digest    string
-	SizeBytes int64
-	CreatedAt time.Time
-	Source    string // "embedded", "oci-layout", "docker-archive", "rootfs", "from-host"
-	Damaged   string // what is wrong with the stored copy; empty: nothing
-}
-
-// Imported is an image that was made.
-type Imported struct {
-	Image    Image
-	Report   ImportReport
-	Replaced string // digest of the image of the same name that it replaced; empty: none
-}
-
-// ImageDetail is all that is known of one image.
-type ImageDetail struct {
-	Image
-	ConfigJSON []byte
-	Layers     []string
-	Report     ImportReport
-}
-
-// ImportReport says what the import filter did.
-type ImportReport struct {
-	Entries  int64
-	Bytes    int64
-	Stripped map[string]int64 // kind: count
-}
-
-// FromHostRequest names the software of the host that an image is made of.
-type FromHostRequest struct {
-	Name     string
-	Packages []string
-	Paths    []string
-}
-
 // Check is one finding of the doctor.
 type Check struct {
 	Name   string `json:"name"`

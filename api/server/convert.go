@@ -8,6 +8,7 @@ import (
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/images"
 )
 
 // This file translates the runtime's types into messages. All of it is plain
@@ -134,19 +135,19 @@ func rulePB(r runtime.SeccompRule) *caissonv1.SeccompRule {
 	return &caissonv1.SeccompRule{Syscalls: r.Syscalls, Action: r.Action, Condition: r.Condition, Why: r.Why}
 }
 
-func imagePB(i runtime.Image) *caissonv1.Image {
+func imagePB(i images.Image) *caissonv1.Image {
 	return &caissonv1.Image{Name: i.Name, Digest: i.Digest, SizeBytes: i.SizeBytes, CreatedAt: timestamp(i.CreatedAt), Source: i.Source, Owner: i.Owner, Damaged: text(i.Damaged)}
 }
 
-func importedPB(i runtime.Imported) *caissonv1.ImageProgress {
+func importedPB(i images.Imported) *caissonv1.ImageProgress {
 	return &caissonv1.ImageProgress{Image: imagePB(i.Image), Report: reportPB(i.Report), Replaced: i.Replaced}
 }
 
-func imageDetailPB(d *runtime.ImageDetail) *caissonv1.InspectImageResponse {
+func imageDetailPB(d *images.Detail) *caissonv1.InspectImageResponse {
 	return &caissonv1.InspectImageResponse{Image: imagePB(d.Image), ConfigJson: d.ConfigJSON, Layers: d.Layers, Report: reportPB(d.Report)}
 }
 
-func reportPB(r runtime.ImportReport) *caissonv1.ImportReport {
+func reportPB(r images.Report) *caissonv1.ImportReport {
 	return &caissonv1.ImportReport{Entries: r.Entries, Bytes: r.Bytes, Stripped: r.Stripped}
 }
 

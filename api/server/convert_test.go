@@ -15,6 +15,7 @@ import (
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/images"
 )
 
 // The conversions are plain copying, so the tests fill every field with a value
@@ -41,9 +42,9 @@ func TestToMessages(t *testing.T) {
 		"Detail":       {&runtime.Detail{}, func(v any) proto.Message { return detailPB(v.(*runtime.Detail)) }, []string{"info=sandbox"}},
 		"Leftover":     {&runtime.Leftover{}, func(v any) proto.Message { return leftoverPB(*v.(*runtime.Leftover)) }, nil},
 		"SpecView":     {&runtime.SpecView{}, func(v any) proto.Message { return specPB(v.(*runtime.SpecView)) }, nil},
-		"Image":        {&runtime.Image{}, func(v any) proto.Message { return imagePB(*v.(*runtime.Image)) }, nil},
-		"ImageDetail":  {&runtime.ImageDetail{}, func(v any) proto.Message { return imageDetailPB(v.(*runtime.ImageDetail)) }, []string{"image=image"}},
-		"ImportReport": {&runtime.ImportReport{}, func(v any) proto.Message { return reportPB(*v.(*runtime.ImportReport)) }, nil},
+		"Image":        {&images.Image{}, func(v any) proto.Message { return imagePB(*v.(*images.Image)) }, nil},
+		"ImageDetail":  {&images.Detail{}, func(v any) proto.Message { return imageDetailPB(v.(*images.Detail)) }, []string{"image=image"}},
+		"ImportReport": {&images.Report{}, func(v any) proto.Message { return reportPB(*v.(*images.Report)) }, nil},
 		"Versions":     {&runtime.Versions{}, func(v any) proto.Message { return versionsPB(*v.(*runtime.Versions)) }, nil},
 		"Check":        {&runtime.Check{}, func(v any) proto.Message { return checkPB(*v.(*runtime.Check)) }, nil},
 		"ExecInfo":     {&runtime.ExecInfo{}, func(v any) proto.Message { return execPB(*v.(*runtime.ExecInfo)) }, nil},

@@ -9,19 +9,19 @@ import (
 	"connectrpc.com/connect"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
-	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// images serves ImageService.
-type images struct{ store Images }
+// imageService serves ImageService.
+type imageService struct{ store Images }
 
-func (s images) ListImages(ctx context.Context, _ *connect.Request[caissonv1.ListImagesRequest]) (*connect.Response[caissonv1.ListImagesResponse], error) {
+func (s imageService) ListImages(ctx context.Context, _ *connect.Request[caissonv1.ListImagesRequest]) (*connect.Response[caissonv1.ListImagesResponse], error) {
 	list, err := s.store.ListImages(ctx)
 	return reply(&caissonv1.ListImagesResponse{Images: each(list, imagePB)}, err)
 }
 
-func (s images) InspectImage(ctx context.Context, r *connect.Request[caissonv1.InspectImageRequest]) (*connect.Response[caissonv1.InspectImageResponse], error) {
+func (s imageService) InspectImage(ctx context.Context, r *connect.Request[caissonv1.InspectImageRequest]) (*connect.Response[caissonv1.InspectImageResponse], error) {
 	if err := checkImage(r.Msg.Name); err != nil {
 		return nil, fail(err)
 	}
@@ -32,14 +32,14 @@ func (s images) InspectImage(ctx context.Context, r *connect.Request[caissonv1.I
 	return connect.NewResponse(imageDetailPB(detail)), nil
 }
 
-func (s images) RemoveImage(ctx context.Context, r *connect.Request[caissonv1.RemoveImageRequest]) (*connect.Response[caissonv1.RemoveImageResponse], error) {
+func (s imageService) RemoveImage(ctx context.Context, r *connect.Request[caissonv1.RemoveImageRequest]) (*connect.Response[caissonv1.RemoveImageResponse], error) {
 	if err := checkImage(r.Msg.Name); err != nil {
 		return nil, fail(err)
 	}
 	return reply(&caissonv1.RemoveImageResponse{}, s.store.RemoveImage(ctx, r.Msg.Name))
 }
 
-func (s images) ImportImage(ctx context.Context, stream *connect.BidiStream[caissonv1.ImportImageRequest, caissonv1.ImageProgress]) error {
+func (s imageService) ImportImage(ctx context.Context, stream *connect.BidiStream[caissonv1.ImportImageRequest, caissonv1.ImageProgress]) error {
 	first, err := stream.Receive()
 	if err != nil {
 		return fail(receiveError(err))
@@ -62,12 +62,12 @@ func (s images) ImportImage(ctx context.Context, stream *connect.BidiStream[cais
 	return fail(send(importedPB(done)))
 }
 
-func (s images) FromHost(ctx context.Context, r *connect.Request[caissonv1.FromHostRequest], stream *connect.ServerStream[caissonv1.ImageProgress]) error {
+func (s imageService) FromHost(ctx context.Context, r *connect.Request[caissonv1.FromHostRequest], stream *connect.ServerStream[caissonv1.ImageProgress]) error {
 	if err := checkImage(r.Msg.Name); err != nil {
 		return fail(err)
 	}
 	send := lockedSend(stream)
-	req := runtime.FromHostRequest{Name: r.Msg.Name, Packages: r.Msg.Packages, Paths: r.Msg.Paths}
+	req := images.FromHostRequest{Name: r.Msg.Name, Packages: r.Msg.Packages, Paths: r.Msg.Paths}
 	done, err := s.store.FromHost(ctx, req, progressTo(send))
 	if err != nil {
 		return fail(err)

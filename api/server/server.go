@@ -17,6 +17,7 @@ import (
 	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -67,11 +68,11 @@ type Execs interface {
 
 // Images manages what sandboxes are made of.
 type Images interface {
-	ListImages(ctx context.Context) ([]runtime.Image, error)
-	InspectImage(ctx context.Context, name string) (*runtime.ImageDetail, error)
+	ListImages(ctx context.Context) ([]images.Image, error)
+	InspectImage(ctx context.Context, name string) (*images.Detail, error)
 	RemoveImage(ctx context.Context, name string) error
-	ImportImage(ctx context.Context, name string, r io.Reader, progress func(string)) (runtime.Imported, error)
-	FromHost(ctx context.Context, req runtime.FromHostRequest, progress func(string)) (runtime.Imported, error)
+	ImportImage(ctx context.Context, name string, r io.Reader, progress func(string)) (images.Imported, error)
+	FromHost(ctx context.Context, req images.FromHostRequest, progress func(string)) (images.Imported, error)
 }
 
 // Network answers what sandboxes may reach, and what they tried to.
@@ -125,7 +126,7 @@ func New(d Deps) http.Handler {
 	mux.Handle("GET "+api.LanePath, lanes)
 	mux.Handle(caissonv1connect.NewSandboxServiceHandler(sandboxes{d.Sandboxes, startTimeout, lanes}, options))
 	mux.Handle(caissonv1connect.NewExecServiceHandler(execs{d.Execs, startTimeout, lanes}, options))
-	mux.Handle(caissonv1connect.NewImageServiceHandler(images{d.Images}, options))
+	mux.Handle(caissonv1connect.NewImageServiceHandler(imageService{d.Images}, options))
 	mux.Handle(caissonv1connect.NewSystemServiceHandler(system{d.System}, options))
 	mux.Handle(caissonv1connect.NewNetworkServiceHandler(network{d.Network}, options))
 	mux.Handle(caissonv1connect.NewFileServiceHandler(fileService{d.Files}, options))

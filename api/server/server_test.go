@@ -22,6 +22,7 @@ import (
 	"github.com/caisson-run/caisson/api/server"
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -348,9 +349,9 @@ func TestImportRefuses(t *testing.T) {
 	header := func(name string) *caissonv1.ImportImageRequest {
 		return &caissonv1.ImportImageRequest{Kind: &caissonv1.ImportImageRequest_Header{Header: &caissonv1.ImportHeader{Name: name}}}
 	}
-	f := &servertest.Fake{OnImport: func(_ string, r io.Reader, _ func(string)) (runtime.Imported, error) {
+	f := &servertest.Fake{OnImport: func(_ string, r io.Reader, _ func(string)) (images.Imported, error) {
 		_, err := io.ReadAll(r)
-		return runtime.Imported{}, err
+		return images.Imported{}, err
 	}}
 	tests := map[string]struct {
 		messages []*caissonv1.ImportImageRequest

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/api/server/servertest"
-	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -36,15 +36,15 @@ func TestImportFolder(t *testing.T) {
 	}
 	defer l.Close()
 	var listing []string
-	f := &servertest.Fake{OnImport: func(_ string, r io.Reader, _ func(string)) (runtime.Imported, error) {
+	f := &servertest.Fake{OnImport: func(_ string, r io.Reader, _ func(string)) (images.Imported, error) {
 		archive := tar.NewReader(r)
 		for {
 			h, err := archive.Next()
 			if errors.Is(err, io.EOF) {
-				return runtime.Imported{Image: runtime.Image{Name: "x", Digest: "d"}}, nil
+				return images.Imported{Image: images.Image{Name: "x", Digest: "d"}}, nil
 			}
 			if err != nil {
-				return runtime.Imported{}, sbxerr.Wrap(sbxerr.ImageFormat, "fake.import", err)
+				return images.Imported{}, sbxerr.Wrap(sbxerr.ImageFormat, "fake.import", err)
 			}
 			content, _ := io.ReadAll(archive)
 			owned := h.Uid == os.Getuid() && h.Gid == os.Getgid() && h.Uname == ""
@@ -71,9 +71,9 @@ func TestImportFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []byte
-	f := &servertest.Fake{OnImport: func(_ string, r io.Reader, _ func(string)) (_ runtime.Imported, err error) {
+	f := &servertest.Fake{OnImport: func(_ string, r io.Reader, _ func(string)) (_ images.Imported, err error) {
 		got, err = io.ReadAll(r)
-		return runtime.Imported{Image: runtime.Image{Name: "x"}}, err
+		return images.Imported{Image: images.Image{Name: "x"}}, err
 	}}
 	if code, _, stderr := invoke(t, f, "", "image", "import", file); code != 0 || string(got) != "bytes as they are" {
 		t.Errorf("exit code %d, %q, stderr %q", code, got, stderr)

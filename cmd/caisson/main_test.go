@@ -17,6 +17,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -110,7 +111,7 @@ func sample() *servertest.Fake {
 		ID: "bbbbbbbbbbbbbbbbbbbbbbbbbb", Name: "bbbbbbbbbbbbbbbbbbbbbbbbbb", State: runtime.StateExited, Image: "base", Profile: "strict",
 		Args: []string{"sh", "-c", "echo \x1b[31mred"}, CreatedAt: at, ExitedAt: at.Add(time.Minute), Result: &result,
 	}
-	base := runtime.Image{Name: "base", Digest: "sha256:0123", SizeBytes: 1_572_864, CreatedAt: at, Source: "embedded"}
+	base := images.Image{Name: "base", Digest: "sha256:0123", SizeBytes: 1_572_864, CreatedAt: at, Source: "embedded"}
 	e1 := runtime.ExecInfo{ID: "e1", SandboxID: live.ID, Args: []string{"sleep", "60"}, State: runtime.ExecRunning, PID: 7, Stdin: true, StartedAt: at, StdoutBytes: 3}
 	e2 := runtime.ExecInfo{ID: "e2", SandboxID: live.ID, Args: []string{"sh"}, State: runtime.ExecExited, PID: 8, TTY: true, StartedAt: at, EndedAt: at, Result: &runtime.Result{ExitCode: 3}}
 	known := func(ref string) (runtime.Info, error) {
@@ -165,10 +166,10 @@ func sample() *servertest.Fake {
 			Cgroup: "/caisson/a", ImageDigest: "sha256:0123", HostIDBase: 1879048192, HostIDSize: 65536,
 			SpecJSON: []byte(`{"ociVersion":"1.3.0"}`), Posture: []runtime.PostureCheck{{Name: "seccomp", Declared: "2", Live: "2"}},
 		}},
-		Images: []runtime.Image{base, {Name: "tiny", SizeBytes: 512, Source: "rootfs"}},
-		ImageDetails: map[string]*runtime.ImageDetail{"base": {
+		Images: []images.Image{base, {Name: "tiny", SizeBytes: 512, Source: "rootfs"}},
+		ImageDetails: map[string]*images.Detail{"base": {
 			Image: base, ConfigJSON: []byte(`{"User":"1000"}`), Layers: []string{"sha256:4567"},
-			Report: runtime.ImportReport{Entries: 300, Bytes: 1_572_864, Stripped: map[string]int64{"device": 2}},
+			Report: images.Report{Entries: 300, Bytes: 1_572_864, Stripped: map[string]int64{"device": 2}},
 		}},
 		Version:  runtime.Versions{Version: "v1", Commit: "c", GoVersion: "go1", Containerd: "v2", ContainerdAddress: "/x.sock", Runc: "1.5", Root: "/var/lib/caisson", Instance: "caisson"},
 		Supports: []runtime.Capability{{Field: "memory", Support: "enforced"}, {Field: "disk", Support: "unsupported", Detail: "no quota"}},
@@ -239,13 +240,13 @@ func sample() *servertest.Fake {
 			}
 			return nil
 		},
-		OnImport: func(name string, r io.Reader, progress func(string)) (runtime.Imported, error) {
+		OnImport: func(name string, r io.Reader, progress func(string)) (images.Imported, error) {
 			data, err := io.ReadAll(r)
 			progress("read the archive")
-			return runtime.Imported{Image: runtime.Image{Name: name, Digest: "sha256:89ab", SizeBytes: int64(len(data)), Source: "rootfs"}, Report: runtime.ImportReport{Entries: 1}}, err
+			return images.Imported{Image: images.Image{Name: name, Digest: "sha256:89ab", SizeBytes: int64(len(data)), Source: "rootfs"}, Report: images.Report{Entries: 1}}, err
 		},
-		OnHost: func(req runtime.FromHostRequest, _ func(string)) (runtime.Imported, error) {
-			return runtime.Imported{Image: runtime.Image{Name: req.Name, Digest: strings.Join(append(req.Packages, req.Paths...), "+"), Source: "from-host"}}, nil
+		OnHost: func(req images.FromHostRequest, _ func(string)) (images.Imported, error) {
+			return images.Imported{Image: images.Image{Name: req.Name, Digest: strings.Join(append(req.Packages, req.Paths...), "+"), Source: "from-host"}}, nil
 		},
 	}
 }

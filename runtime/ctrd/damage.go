@@ -18,7 +18,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/caisson-run/caisson/rootfs/image"
-	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -87,7 +87,7 @@ func (e *Engine) storedAlready(ctx context.Context, lease leases.Lease, d digest
 }
 
 // whyUnpacked explains why an image cannot be unpacked: a blob is damaged, or err.
-func (e *Engine) whyUnpacked(ctx context.Context, img runtime.StoredImage, err error) error {
+func (e *Engine) whyUnpacked(ctx context.Context, img images.Stored, err error) error {
 	for _, l := range img.Layers {
 		d, parseErr := digest.Parse(l)
 		if parseErr != nil {
@@ -107,7 +107,7 @@ func lostParent(err error) bool { return strings.Contains(err.Error(), "no such 
 // unpackLost unpacks an image again, from the lowest layer on whose directory is not
 // there. The directories are those of its layers, the topmost first; they are unknown
 // where the topmost one is not there, and then one layer more is dropped each time.
-func (e *Engine) unpackLost(ctx context.Context, img runtime.StoredImage, dirs []string) ([]string, error) {
+func (e *Engine) unpackLost(ctx context.Context, img images.Stored, dirs []string) ([]string, error) {
 	diffs := img.Config.RootFS.DiffIDs
 	keep := len(diffs) - 1
 	if len(dirs) == len(diffs) {

@@ -21,12 +21,13 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 var (
-	_ runtime.Engine     = (*Engine)(nil)
-	_ runtime.ImageStore = (*Engine)(nil)
+	_ runtime.Engine = (*Engine)(nil)
+	_ images.Store   = (*Engine)(nil)
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/containerd/containerd/v2/core/images"
+	ctrimages "github.com/containerd/containerd/v2/core/images"
 )
 
 // nameTime is how long a name is taken to mean what it meant. The namespace is
@@ -22,12 +22,12 @@ type imageNames struct {
 }
 
 type knownName struct {
-	image images.Image
+	image ctrimages.Image
 	until time.Time
 }
 
 // get returns what name means, or else the token for put.
-func (n *imageNames) get(name string, now time.Time) (img images.Image, token int, ok bool) {
+func (n *imageNames) get(name string, now time.Time) (img ctrimages.Image, token int, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	k, ok := n.known[name]
@@ -35,7 +35,7 @@ func (n *imageNames) get(name string, now time.Time) (img images.Image, token in
 }
 
 // put notes what was looked up after get gave the token.
-func (n *imageNames) put(img images.Image, token int, now time.Time) {
+func (n *imageNames) put(img ctrimages.Image, token int, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if token != n.changes {

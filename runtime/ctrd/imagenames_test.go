@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/containerd/containerd/v2/core/images"
+	ctrimages "github.com/containerd/containerd/v2/core/images"
 )
 
 func TestImageNames(t *testing.T) {
 	var n imageNames
 	now := time.Now()
-	base := images.Image{Name: "base", Labels: map[string]string{"n": "1"}}
+	base := ctrimages.Image{Name: "base", Labels: map[string]string{"n": "1"}}
 	_, token, ok := n.get("base", now)
 	if ok {
 		t.Error("known before it was looked up")
@@ -23,7 +23,7 @@ func TestImageNames(t *testing.T) {
 	if _, _, ok := n.get("base", now.Add(nameTime)); ok {
 		t.Error("known for too long")
 	}
-	n.put(images.Image{Name: "other"}, token, now.Add(nameTime))
+	n.put(ctrimages.Image{Name: "other"}, token, now.Add(nameTime))
 	if len(n.known) != 1 {
 		t.Errorf("%d names are kept, of which one is of use", len(n.known))
 	}
@@ -37,10 +37,10 @@ func TestImageNamesChange(t *testing.T) {
 	failed := errors.New("failed")
 	err := n.change(func() error {
 		_, during, _ := n.get("base", now)
-		n.put(images.Image{Name: "base"}, during, now)
+		n.put(ctrimages.Image{Name: "base"}, during, now)
 		return failed
 	})
-	n.put(images.Image{Name: "base"}, before, now)
+	n.put(ctrimages.Image{Name: "base"}, before, now)
 	if _, _, ok := n.get("base", now); ok || !errors.Is(err, failed) {
 		t.Errorf("known: %v, %v", ok, err)
 	}

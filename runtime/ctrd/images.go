@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/core/content"
-	"github.com/containerd/containerd/v2/core/images"
+	ctrimages "github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/caisson-run/caisson/rootfs/image"
-	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -28,8 +28,8 @@ const maxDocument = 8 << 20
 
 // ListImages lists all images, by name. Of one that is damaged or foreign only the
 // name, the digest and the labels are known; GetImage says why.
-func (e *Engine) ListImages(ctx context.Context) ([]runtime.StoredImage, error) {
-	list := []runtime.StoredImage{}
+func (e *Engine) ListImages(ctx context.Context) ([]images.Stored, error) {
+	list := []images.Stored{}
 	err := e.call(ctx, "ctrd.images", "list images of", e.cfg.Namespace, func(ctx context.Context) error {
 		records, err := e.client.ImageService().List(ctx)
 		if err != nil {
@@ -45,18 +45,18 @@ func (e *Engine) ListImages(ctx context.Context) ([]runtime.StoredImage, error) 
 		}
 		return nil
 	})
-	slices.SortFunc(list, func(a, b runtime.StoredImage) int { return cmp.Compare(a.Key(), b.Key()) })
+	slices.SortFunc(list, func(a, b images.Stored) int { return cmp.Compare(a.Key(), b.Key()) })
 	return list, err
 }
 
 // GetImage finds an image by name, by name@digest, which must agree, or by digest.
-func (e *Engine) GetImage(ctx context.Context, ref string) (runtime.StoredImage, error) {
+func (e *Engine) GetImage(ctx context.Context, ref string) (images.Stored, error) {
 	const op = "ctrd.image"
 	name, want, err := splitRef(ref)
 	if err != nil {
-		return runtime.StoredImage{}, sbxerr.Wrap(sbxerr.Config, op, err)
+		return images.Stored{}, sbxerr.Wrap(sbxerr.Config, op, err)
 	}
-	var img runtime.StoredImage
+	var img images.Stored
 	err = e.call(ctx, op, "get image", ref, func(ctx context.Context) error {
 		record, err := e.find(ctx, name, want)
 		if err != nil {
@@ -87,7 +87,7 @@ func splitRef(ref string) (name string, want digest.Digest, err error) {
 
 // find returns the record that name and want describe. Of several names for one
 // digest the first in order is taken.
-func (e *Engine) find(ctx context.Context, name string, want digest.Digest) (images.Image, error) {
+func (e *Engine) find(ctx context.Context, name string, want digest.Digest) (ctrimages.Image, error) {
 	const op = "ctrd.image"
 	if name != "" {
 		r, err := e.named(ctx, name)
@@ -101,15 +101,15 @@ func (e *Engine) find(ctx context.Context, name string, want digest.Digest) (ima
 	}
 	list, err := e.client.ImageService().List(ctx, "target.digest=="+want.String())
 	if err != nil {
-		return images.Image{}, err
+		return ctrimages.Image{}, err
 	}
 	if len(list) == 0 {
-		return images.Image{}, sbxerr.New(sbxerr.ImageNotFound, op, "get image %q: no image of that digest", want)
+		return ctrimages.Image{}, sbxerr.New(sbxerr.ImageNotFound, op, "get image %q: no image of that digest", want)
 	}
-	return slices.MinFunc(list, func(a, b images.Image) int { return cmp.Compare(a.Name, b.Name) }), nil
+	return slices.MinFunc(list, func(a, b ctrimages.Image) int { return cmp.Compare(a.Name, b.Name) }), nil
 }
 
-func (e *Engine) named(ctx context.Context, name string) (images.Image, error) {
+func (e *Engine) named(ctx context.Context, name string) (ctrimages.Image, error) {
 	img, token, ok := e.names.get(name, time.Now())
 	if ok {
 		return img, nil
@@ -123,11 +123,11 @@ func (e *Engine) named(ctx context.Context, name string) (images.Image, error) {
 
 // load reads what the store knows of r. The documents are immutable, so they are
 // read once for each digest.
-func (e *Engine) load(ctx context.Context, r images.Image) (runtime.StoredImage, error) {
+func (e *Engine) load(ctx context.Context, r ctrimages.Image) (images.Stored, error) {
 	docs, err := e.documents(ctx, r.Target)
-	owner, name := runtime.SplitImageKey(r.Name)
-	return runtime.StoredImage{
-		Image: runtime.Image{
+	owner, name := images.SplitKey(r.Name)
+	return images.Stored{
+		Image: images.Image{
 			Name:      name,
 			Owner:     owner,
 			Digest:    r.Target.Digest.String(),
@@ -185,7 +185,7 @@ func (e *Engine) documents(ctx context.Context, target ocispec.Descriptor) (docu
 // its images is meant is decided at import.
 func (e *Engine) manifest(ctx context.Context, target ocispec.Descriptor) (ocispec.Manifest, error) {
 	var m ocispec.Manifest
-	if !images.IsManifestType(target.MediaType) {
+	if !ctrimages.IsManifestType(target.MediaType) {
 		return m, sbxerr.New(sbxerr.ImageFormat, "ctrd.image", "read manifest %s: media type %q", target.Digest, target.MediaType)
 	}
 	return m, e.readJSON(ctx, target, &m)
@@ -219,7 +219,7 @@ func (e *Engine) readJSON(ctx context.Context, desc ocispec.Descriptor, into any
 func (e *Engine) RemoveImage(ctx context.Context, name string) error {
 	return e.call(ctx, "ctrd.remove_image", "remove image", name, func(ctx context.Context) error {
 		err := e.names.change(func() error {
-			return e.client.ImageService().Delete(ctx, name, images.SynchronousDelete())
+			return e.client.ImageService().Delete(ctx, name, ctrimages.SynchronousDelete())
 		})
 		if errdefs.IsNotFound(err) {
 			return nil

@@ -13,7 +13,7 @@ import (
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/content"
-	"github.com/containerd/containerd/v2/core/images"
+	ctrimages "github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
@@ -145,10 +145,10 @@ func (e *Engine) Commit(ctx context.Context, name string, manifest ocispec.Descr
 		if err := e.link(ctx, manifest, m); err != nil {
 			return err
 		}
-		if err := e.unpackImage(ctx, images.Image{Name: name, Target: manifest}); err != nil {
+		if err := e.unpackImage(ctx, ctrimages.Image{Name: name, Target: manifest}); err != nil {
 			return err
 		}
-		if err := e.putImage(ctx, images.Image{Name: name, Target: manifest, Labels: labels}); err != nil {
+		if err := e.putImage(ctx, ctrimages.Image{Name: name, Target: manifest, Labels: labels}); err != nil {
 			return err
 		}
 		return e.releaseUploads(ctx, manifest, m)
@@ -178,7 +178,7 @@ func (e *Engine) link(ctx context.Context, manifest ocispec.Descriptor, m ocispe
 
 // unpackImage applies the layers to the overlay snapshotter, those that are not
 // there yet.
-func (e *Engine) unpackImage(ctx context.Context, img images.Image) error {
+func (e *Engine) unpackImage(ctx context.Context, img ctrimages.Image) error {
 	e.unpack.Lock()
 	defer e.unpack.Unlock()
 	if err := containerd.NewImage(e.client, img).Unpack(ctx, snapshotter); err != nil {
@@ -187,7 +187,7 @@ func (e *Engine) unpackImage(ctx context.Context, img images.Image) error {
 	return nil
 }
 
-func (e *Engine) putImage(ctx context.Context, img images.Image) error {
+func (e *Engine) putImage(ctx context.Context, img ctrimages.Image) error {
 	svc := e.client.ImageService()
 	return e.names.change(func() error {
 		_, err := svc.Create(ctx, img)

@@ -13,7 +13,7 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
 
-	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -26,7 +26,7 @@ const (
 // Layers returns the directories of an image's unpacked layers, the topmost first.
 // They are read-only by agreement: containerd and other sandboxes use them too.
 // They stay, even past the removal of the image, until ReleaseView.
-func (e *Engine) Layers(ctx context.Context, img runtime.StoredImage) ([]string, error) {
+func (e *Engine) Layers(ctx context.Context, img images.Stored) ([]string, error) {
 	if dirs := e.knownView(img.ChainID); dirs != nil {
 		return dirs, nil
 	}
@@ -50,7 +50,7 @@ func (e *Engine) Layers(ctx context.Context, img runtime.StoredImage) ([]string,
 	return slices.Clone(dirs), nil
 }
 
-func (e *Engine) viewDirs(ctx context.Context, img runtime.StoredImage) ([]string, error) {
+func (e *Engine) viewDirs(ctx context.Context, img images.Stored) ([]string, error) {
 	mounts, err := e.view(ctx, img)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (e *Engine) knownView(chainID string) []string {
 
 // view returns the mounts of the image's long-lived view, which it makes when it
 // is absent, after unpacking the image when that is undone too.
-func (e *Engine) view(ctx context.Context, img runtime.StoredImage) ([]mount.Mount, error) {
+func (e *Engine) view(ctx context.Context, img images.Stored) ([]mount.Mount, error) {
 	sn := e.client.SnapshotService(snapshotter)
 	key := viewPrefix + img.ChainID
 	labels := snapshots.WithLabels(map[string]string{
@@ -96,7 +96,7 @@ func (e *Engine) view(ctx context.Context, img runtime.StoredImage) ([]mount.Mou
 	return mounts, err
 }
 
-func (e *Engine) unpackNamed(ctx context.Context, img runtime.StoredImage) error {
+func (e *Engine) unpackNamed(ctx context.Context, img images.Stored) error {
 	record, err := e.find(ctx, img.Key(), "")
 	if err != nil {
 		return err

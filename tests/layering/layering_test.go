@@ -40,6 +40,7 @@ var rules = []struct {
 	{"config", []string{"sbxerr", "cgroups/units"}},
 	{"runtime/files", []string{"sbxerr", "initproto"}},
 	{"runtime/idblock", []string{"sbxerr", "owndir"}},
+	{"runtime/images", []string{"sbxerr", "rootfs/image", "runtime/peer"}},
 	{"runtime/journal", []string{"sbxerr", "owndir"}},
 	{"runtime/output", []string{"sbxerr", "owndir"}},
 	{"runtime/peer", []string{"sbxerr"}},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/server"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -26,8 +27,8 @@ type Fake struct {
 	OnCleanup func(dryRun bool) ([]runtime.Leftover, error)
 	OnLogs    func(ctx context.Context, ref string, options runtime.LogOptions, stdout, stderr io.Writer) error
 	OnSpec    func(req runtime.Request) (*runtime.SpecView, error)
-	OnImport  func(name string, r io.Reader, progress func(string)) (runtime.Imported, error)
-	OnHost    func(req runtime.FromHostRequest, progress func(string)) (runtime.Imported, error)
+	OnImport  func(name string, r io.Reader, progress func(string)) (images.Imported, error)
+	OnHost    func(req images.FromHostRequest, progress func(string)) (images.Imported, error)
 	OnDoctor  func() ([]runtime.Check, error)
 
 	OnCreate  func(req runtime.CreateRequest) (runtime.Info, error)
@@ -49,8 +50,8 @@ type Fake struct {
 
 	Infos        []runtime.Info
 	Details      map[string]*runtime.Detail
-	Images       []runtime.Image
-	ImageDetails map[string]*runtime.ImageDetail
+	Images       []images.Image
+	ImageDetails map[string]*images.Detail
 	Version      runtime.Versions
 	Supports     []runtime.Capability
 	Counts       runtime.Stats
@@ -88,7 +89,7 @@ func Start(t testing.TB, f *Fake, socket string) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	deps := server.Deps{Sandboxes: f, Execs: f, Images: images{f}, System: f, Network: f}
+	deps := server.Deps{Sandboxes: f, Execs: f, Images: imageFake{f}, System: f, Network: f}
 	go func() { ended <- server.Serve(ctx, l, server.New(deps), grace) }()
 	return sync.OnceFunc(func() {
 		cancel()
@@ -212,30 +213,30 @@ func (f *Fake) Stats(context.Context) (runtime.Stats, error) { return f.Counts, 
 // Capabilities implements server.System.
 func (f *Fake) Capabilities(context.Context) ([]runtime.Capability, error) { return f.Supports, nil }
 
-// images implements server.Images.
-type images struct{ *Fake }
+// imageFake implements server.Images.
+type imageFake struct{ *Fake }
 
-func (f images) ListImages(context.Context) ([]runtime.Image, error) { return f.Fake.Images, nil }
+func (f imageFake) ListImages(context.Context) ([]images.Image, error) { return f.Fake.Images, nil }
 
-func (f images) InspectImage(_ context.Context, name string) (*runtime.ImageDetail, error) {
+func (f imageFake) InspectImage(_ context.Context, name string) (*images.Detail, error) {
 	if d, ok := f.ImageDetails[name]; ok {
 		return d, nil
 	}
 	return nil, absentImage(name)
 }
 
-func (f images) RemoveImage(_ context.Context, name string) error {
+func (f imageFake) RemoveImage(_ context.Context, name string) error {
 	if _, ok := f.ImageDetails[name]; !ok {
 		return absentImage(name)
 	}
 	return nil
 }
 
-func (f images) ImportImage(_ context.Context, name string, r io.Reader, progress func(string)) (runtime.Imported, error) {
+func (f imageFake) ImportImage(_ context.Context, name string, r io.Reader, progress func(string)) (images.Imported, error) {
 	return f.OnImport(name, r, progress)
 }
 
-func (f images) FromHost(_ context.Context, req runtime.FromHostRequest, progress func(string)) (runtime.Imported, error) {
+func (f imageFake) FromHost(_ context.Context, req images.FromHostRequest, progress func(string)) (images.Imported, error) {
 	return f.OnHost(req, progress)
 }
 

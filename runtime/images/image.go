@@ -1,0 +1,77 @@
+package images
+
+import (
+	"context"
+	"time"
+
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/caisson-run/caisson/rootfs/image"
+)
+
+// Image is one image that sandboxes can be made of.
+type Image struct {
+	Name      string
+	Owner     uint32 // uid of the user whose image it is
+	Digest    string
+	SizeBytes int64
+	CreatedAt time.Time
+	Source    string // "embedded", "oci-layout", "docker-archive", "rootfs", "from-host"
+	Damaged   string // what is wrong with the stored copy; empty: nothing
+}
+
+// Imported is an image that was made.
+type Imported struct {
+	Image    Image
+	Report   Report
+	Replaced string // digest of the image of the same name that it replaced; empty: none
+}
+
+// Detail is all that is known of one image.
+type Detail struct {
+	Image
+	ConfigJSON []byte
+	Layers     []string
+	Report     Report
+}
+
+// Report says what the import filter did.
+type Report struct {
+	Entries  int64
+	Bytes    int64
+	Stripped map[string]int64 // kind: count
+}
+
+// FromHostRequest names the software of the host that an image is made of.
+type FromHostRequest struct {
+	Name     string
+	Packages []string
+	Paths    []string
+}
+
+// Stored is an image as its store knows it.
+type Stored struct {
+	Image
+	ChainID string
+	Config  v1.Image
+	Labels  map[string]string
+	Layers  []string // digests
+}
+
+// Store keeps images and unpacks them. runtime/ctrd implements it with containerd.
+type Store interface {
+	image.Sink
+	ListImages(ctx context.Context) ([]Stored, error)
+	GetImage(ctx context.Context, ref string) (Stored, error)
+	RemoveImage(ctx context.Context, name string) error
+	// Layers returns the image's unpacked directories, the topmost first, and
+	// keeps them until ReleaseView.
+	Layers(ctx context.Context, img Stored) ([]string, error)
+	// Unpacked returns what the image of a chain ID takes on the disk, in bytes.
+	Unpacked(ctx context.Context, chainID string) (int64, error)
+	// Views lists the chain IDs that Layers keeps.
+	Views(ctx context.Context) ([]string, error)
+	ReleaseView(ctx context.Context, chainID string) error
+	// SweepImages removes what imports that were killed left.
+	SweepImages(ctx context.Context) error
+}
