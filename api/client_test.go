@@ -22,6 +22,7 @@ import (
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -71,7 +72,7 @@ func await[T any](t *testing.T, what string, c <-chan T) T {
 func TestErrorsCrossTheSocket(t *testing.T) { withEach(t, testErrorsCrossTheSocket) }
 
 func testErrorsCrossTheSocket(t *testing.T, o api.Options) {
-	f := &servertest.Fake{OnRun: func(context.Context, runtime.Request, runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnRun: func(context.Context, plan.Request, runtime.IO) (*runtime.Result, error) {
 		return nil, sbxerr.WithRemedy(sbxerr.Mount, "a.b", fmt.Errorf("mount: %w", syscall.EACCES), "mend it")
 	}}
 	_, err := dialWith(t, o, f).Run(t.Context(), command("x"), api.IO{})

@@ -14,6 +14,7 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -24,12 +25,12 @@ func TestFollowed(t *testing.T) { withEach(t, testFollowed) }
 func testFollowed(t *testing.T, o api.Options) {
 	var streamed bool
 	f := &servertest.Fake{
-		OnExec: func(_ context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+		OnExec: func(_ context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 			execStarted(rio)
 			streamed = rio.Signals != nil
 			return &runtime.Result{}, nil
 		},
-		OnRun: func(_ context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+		OnRun: func(_ context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 			execStarted(rio)
 			streamed = rio.Signals != nil
 			return &runtime.Result{}, nil
@@ -78,10 +79,10 @@ func testSignalsOfFollowed(t *testing.T, o api.Options) {
 	}
 	var got []string
 	f := &servertest.Fake{
-		OnExec: func(ctx context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+		OnExec: func(ctx context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 			return wait(ctx, rio)
 		},
-		OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+		OnRun: func(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 			return wait(ctx, rio)
 		},
 		OnSignal: func(ref, exec string, req runtime.SignalRequest) error {
@@ -122,7 +123,7 @@ func testSignalsOfFollowed(t *testing.T, o api.Options) {
 // TestFollowedConnections: one call after the other has the same connection, unless
 // the client is brief.
 func TestFollowedConnections(t *testing.T) {
-	socket := servertest.Listen(t, &servertest.Fake{OnExec: func(_ context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+	socket := servertest.Listen(t, &servertest.Fake{OnExec: func(_ context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 		execStarted(rio)
 		_, err := io.WriteString(rio.Stdout, "x")
 		return &runtime.Result{}, err

@@ -18,6 +18,7 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -134,10 +135,10 @@ func much(text []byte) *servertest.Fake {
 		return &runtime.Result{ExitCode: 7}, errors.Join(err, <-failed)
 	}
 	return &servertest.Fake{
-		OnRun: func(_ context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+		OnRun: func(_ context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 			return both(rio, 0, 0)
 		},
-		OnExec: func(_ context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+		OnExec: func(_ context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 			return both(rio, 0, 0)
 		},
 		OnAttach: func(_ context.Context, _, _ string, o runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error) {
@@ -297,7 +298,7 @@ func TestSignalsPassAStuckLane(t *testing.T) { withEach(t, testSignalsPassAStuck
 func testSignalsPassAStuckLane(t *testing.T, o api.Options) {
 	heard := make(chan struct{})
 	f := &servertest.Fake{
-		OnExec: func(_ context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+		OnExec: func(_ context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 			execStarted(rio)
 			return &runtime.Result{}, writeInPieces(rio.Stdout, laneOutput(16))
 		},
@@ -327,7 +328,7 @@ func testSignalsPassAStuckLane(t *testing.T, o api.Options) {
 // TestLaneIsLive: what comes late in a lane does not wait for more.
 func TestLaneIsLive(t *testing.T) {
 	more := make(chan string)
-	f := &servertest.Fake{OnExec: func(_ context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnExec: func(_ context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 		execStarted(rio)
 		err := writeInPieces(rio.Stdout, laneOutput(8))
 		for line := range more {

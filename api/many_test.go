@@ -10,6 +10,7 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 // TestManyAtOnce has more commands at once than a connection has streams, with
@@ -20,7 +21,7 @@ func testManyAtOnce(t *testing.T, o api.Options) {
 	const many = 300
 	var running sync.WaitGroup
 	running.Add(many)
-	c := dialWith(t, o, &servertest.Fake{OnExec: func(_ context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+	c := dialWith(t, o, &servertest.Fake{OnExec: func(_ context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 		rio.Started(runtime.Info{ID: "id"}, runtime.ExecInfo{ID: "exec", SandboxID: "id"})
 		running.Done()
 		running.Wait()

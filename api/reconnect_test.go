@@ -18,6 +18,7 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -112,7 +113,7 @@ func TestExecSurvivesTheDaemon(t *testing.T) { withEach(t, testExecSurvivesTheDa
 func testExecSurvivesTheDaemon(t *testing.T, o api.Options) {
 	var attached atomic.Int32
 	f := &servertest.Fake{
-		OnExec: func(ctx context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+		OnExec: func(ctx context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 			execStarted(rio)
 			return &runtime.Result{ExitCode: 7}, countFrom(ctx, rio.Stdout, 0)
 		},
@@ -149,7 +150,7 @@ func testExecSurvivesTheDaemon(t *testing.T, o api.Options) {
 func TestSkippedBytesCount(t *testing.T) {
 	offset := make(chan int64, 1)
 	f := &servertest.Fake{
-		OnExec: func(ctx context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+		OnExec: func(ctx context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 			execStarted(rio)
 			_, err := io.WriteString(rio.Stdout, "head")
 			skipper, ok := rio.Stdout.(runtime.Skipper)
@@ -189,7 +190,7 @@ func TestSkippedBytesCount(t *testing.T) {
 func TestAcknowledgedInputGoesOn(t *testing.T) {
 	attached := make(chan struct{})
 	f := &servertest.Fake{
-		OnExec: func(ctx context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+		OnExec: func(ctx context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 			execStarted(rio)
 			line := make([]byte, 4)
 			_, err := io.ReadFull(rio.Stdin, line)
@@ -230,7 +231,7 @@ func TestAcknowledgedInputGoesOn(t *testing.T) {
 func TestLostInputIsAnError(t *testing.T) {
 	var d *restartable
 	f := &servertest.Fake{
-		OnExec: func(ctx context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+		OnExec: func(ctx context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 			execStarted(rio)
 			if _, err := rio.Stdin.Read(make([]byte, 1)); err != nil { // and never again: it is not passed on
 				return nil, err
@@ -264,7 +265,7 @@ func testReconnectEnds(t *testing.T, o api.Options) {
 		code   sbxerr.Code
 	}{"never": {-1, sbxerr.APIBroken}, "for a while": {50 * time.Millisecond, sbxerr.DaemonOff}} {
 		t.Run(name, func(t *testing.T) {
-			f := &servertest.Fake{OnExec: func(ctx context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+			f := &servertest.Fake{OnExec: func(ctx context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 				execStarted(rio)
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -326,7 +327,7 @@ func TestExecKillsWithItsCaller(t *testing.T) { withEach(t, testExecKillsWithIts
 func testExecKillsWithItsCaller(t *testing.T, o api.Options) {
 	killed := make(chan runtime.SignalRequest, 1)
 	f := &servertest.Fake{
-		OnExec: func(ctx context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+		OnExec: func(ctx context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 			execStarted(rio)
 			<-ctx.Done()
 			return nil, ctx.Err()

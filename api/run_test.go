@@ -16,11 +16,12 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 func TestRun(t *testing.T) {
-	f := &servertest.Fake{OnRun: func(_ context.Context, req runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnRun: func(_ context.Context, req plan.Request, rio runtime.IO) (*runtime.Result, error) {
 		rio.Started(runtime.Info{ID: "id", Name: "name"}, runtime.ExecInfo{ID: "exec"})
 		in, err := io.ReadAll(rio.Stdin)
 		if err != nil {
@@ -52,7 +53,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestRunWithoutStdin(t *testing.T) {
-	f := &servertest.Fake{OnRun: func(_ context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnRun: func(_ context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 		if rio.Stdin != nil {
 			return nil, errors.New("there is a standard input")
 		}
@@ -67,7 +68,7 @@ func TestRunWithoutStdin(t *testing.T) {
 // TestRunCopiesMuch sends more than every buffer on the way holds through a
 // command that reads and writes it in odd pieces.
 func TestRunCopiesMuch(t *testing.T) {
-	f := &servertest.Fake{OnRun: func(_ context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnRun: func(_ context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 		_, err := io.CopyBuffer(struct{ io.Writer }{rio.Stdout}, struct{ io.Reader }{rio.Stdin}, make([]byte, 100_003))
 		return &runtime.Result{}, err
 	}}
@@ -87,7 +88,7 @@ func TestRunCopiesMuch(t *testing.T) {
 // TestSignalPassesUnreadInput has a caller with endless input, a command that
 // reads none of it, and a signal that must be heard all the same.
 func TestSignalPassesUnreadInput(t *testing.T) {
-	f := &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnRun: func(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 		rio.Started(runtime.Info{}, runtime.ExecInfo{})
 		select {
 		case s := <-rio.Signals:
@@ -148,7 +149,7 @@ func TestRunCancelled(t *testing.T) { withEach(t, testRunCancelled) }
 
 func testRunCancelled(t *testing.T, o api.Options) {
 	gone := make(chan error, 1)
-	f := &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnRun: func(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 		rio.Started(runtime.Info{}, runtime.ExecInfo{})
 		<-ctx.Done()
 		gone <- context.Cause(ctx)
@@ -178,7 +179,7 @@ func TestRunEndsWithItsOutput(t *testing.T) { withEach(t, testRunEndsWithItsOutp
 
 func testRunEndsWithItsOutput(t *testing.T, o api.Options) {
 	gone := make(chan struct{})
-	f := &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnRun: func(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 		fmt.Fprint(rio.Stdout, "x")
 		<-ctx.Done()
 		close(gone)
@@ -203,7 +204,7 @@ func TestSlowReader(t *testing.T) { withEach(t, testSlowReader) }
 func testSlowReader(t *testing.T, o api.Options) {
 	const total = 48 << 20
 	var written atomic.Int64
-	f := &servertest.Fake{OnRun: func(_ context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnRun: func(_ context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 		chunk := make([]byte, 64<<10)
 		for written.Load() < total {
 			n, err := rio.Stdout.Write(chunk)
@@ -248,7 +249,7 @@ func (g *gatedWriter) Write(p []byte) (int, error) {
 func TestRunDetached(t *testing.T) { withEach(t, testRunDetached) }
 
 func testRunDetached(t *testing.T, o api.Options) {
-	f := &servertest.Fake{OnStart: func(_ context.Context, req runtime.Request) (runtime.Info, error) {
+	f := &servertest.Fake{OnStart: func(_ context.Context, req plan.Request) (runtime.Info, error) {
 		return runtime.Info{ID: "id", Name: req.Create.Name}, nil
 	}}
 	spec := command("sleep")

@@ -22,7 +22,7 @@ func (m *Manager) admit(s *sandbox) error {
 		return err
 	}
 	if s.plan != nil && !s.record.Pooled { // one that is adopted has been granted
-		if err := m.admitGrantedLocked(s.plan.grant, s.record); err != nil {
+		if err := m.admitGrantedLocked(s.plan.Grant, s.record); err != nil {
 			return err
 		}
 	}
@@ -48,7 +48,7 @@ func (m *Manager) checkRoomLocked(s *sandbox) error {
 	if there >= most {
 		return sbxerr.New(sbxerr.Busy, op, "there are %d sandboxes, which is the most (sandboxes.max)", there)
 	}
-	if last := m.opts.ForRoot; !s.plan.grant.IsRoot() && there >= most-last {
+	if last := m.opts.ForRoot; !s.plan.Grant.IsRoot() && there >= most-last {
 		return sbxerr.New(sbxerr.Busy, op, "there are %d sandboxes, and the last %d of %d (sandboxes.max) are for root", there, last, most)
 	}
 	return nil

@@ -11,7 +11,9 @@ import (
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // next is the daemon that comes after f.
@@ -145,7 +147,7 @@ func TestEndingIsKept(t *testing.T) {
 // signal alone.
 func TestKeptEndingIsFinal(t *testing.T) {
 	f := newFixture(t)
-	s := f.mustFind(t, f.session(t, CreateRequest{}).ID)
+	s := f.mustFind(t, f.session(t, plan.CreateRequest{}).ID)
 	kept := ending{Exit: pid1.Exit{Signal: 15}, Known: true, Reason: ReasonTimeout, TimedOut: true, Duration: time.Minute}
 	if got := f.await(callerContext(t), newExecution(s, execRecord{Number: 1, Ending: &kept}, nil, nil)); got != kept {
 		t.Errorf("%+v", got)
@@ -209,8 +211,8 @@ func TestLoweredMaximum(t *testing.T) {
 	n := f.next(t)
 	n.opts.MaxSandboxes = 1
 	n.recover(t, 2)
-	_, err := n.Create(callerContext(t), CreateRequest{})
-	wantError(t, err, sbxerr.Busy, "there are 2 sandboxes")
+	_, err := n.Create(callerContext(t), plan.CreateRequest{})
+	errtest.Want(t, err, sbxerr.Busy, "there are 2 sandboxes")
 }
 
 // TestRemovalIsKept: what does not stay when it has ended is not taken for something
@@ -218,7 +220,7 @@ func TestLoweredMaximum(t *testing.T) {
 func TestRemovalIsKept(t *testing.T) {
 	f := newFixture(t)
 	f.engine.fail = map[string]error{"delete": errInjected}
-	id := f.session(t, CreateRequest{}).ID
+	id := f.session(t, plan.CreateRequest{}).ID
 	if _, err := f.Remove(callerContext(t), id, true); !errors.Is(err, errInjected) {
 		t.Error(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -112,7 +113,7 @@ func (m *Manager) loseMain(s *sandbox) error {
 		return nil
 	}
 	e, err := m.loadExec(s, execRecord{
-		Number: s.lastExec + 1, Args: r.MainArgs, Detached: true, OutputLimit: DefaultOutputLimit, Began: now(), StartedAt: time.Now().Round(0),
+		Number: s.lastExec + 1, Args: r.MainArgs, Detached: true, OutputLimit: plan.DefaultOutputLimit, Began: now(), StartedAt: time.Now().Round(0),
 	})
 	if err != nil {
 		return err

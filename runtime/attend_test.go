@@ -9,7 +9,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // caller is the input of a caller who goes away with ctx.
@@ -34,7 +36,7 @@ func (c *caller) Read(p []byte) (int, error) {
 func TestInputOfCallersThatLeave(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
-	id := f.session(t, CreateRequest{Name: "s"}).ID
+	id := f.session(t, plan.CreateRequest{Name: "s"}).ID
 	r := script("await:10", "cat", "exit:0")
 	r.Stdin = true
 	e, err := f.StartExec(ctx, "s", r)
@@ -49,7 +51,7 @@ func TestInputOfCallersThatLeave(t *testing.T) {
 		go func() { _, err := f.Attach(gone, "s", e.ID, AttachOptions{}, IO{Stdin: c}); ended <- err }()
 		eventually(t, "its input is taken", func() bool { return c.reads.Load() > 0 })
 		hangUp()
-		wantError(t, within(t, "the end of the call", ended), sbxerr.Canceled)
+		errtest.Want(t, within(t, "the end of the call", ended), sbxerr.Canceled)
 	}
 	long := strings.Repeat("0123456789abcde\n", 64<<10)
 	leave(long) // more than a pipe holds

@@ -6,6 +6,7 @@ import (
 
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
+	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 // at is a time without a monotonic part, as the gateway tells it.
@@ -94,7 +95,7 @@ func TestClockThatWasSet(t *testing.T) {
 // Where the kernel does not say that only PID 1 is there, nobody is the author.
 func TestClaimNeedsTheKernelsWord(t *testing.T) {
 	f, gateway := newPublishing(t)
-	id := f.session(t, CreateRequest{}).ID
+	id := f.session(t, plan.CreateRequest{}).ID
 	counted(t, f, gateway, id, netns.ModeAllow)
 	gateway.views[id] = egress.View{}
 	run := func() string {

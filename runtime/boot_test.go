@@ -9,6 +9,7 @@ import (
 
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // TestInitThatEndsIsNotWaitedFor has a PID 1 that never connects. The time for
@@ -20,7 +21,7 @@ func TestInitThatEndsIsNotWaitedFor(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "caisson-init ended before it connected") {
 		t.Errorf("error %v does not say what happened", err)
 	}
-	wantError(t, err, sbxerr.Init, "create hello of sandbox")
+	errtest.Want(t, err, sbxerr.Init, "create hello of sandbox")
 	f.wantNothingLeft(t)
 }
 
@@ -63,7 +64,7 @@ func TestProcessWaitCanBeInterruptedAndRepeated(t *testing.T) {
 		t.Error("a closed descriptor was used")
 	}
 	_, err = openProcess(1 << 30)
-	wantError(t, err, sbxerr.Init, "open process 1073741824")
+	errtest.Want(t, err, sbxerr.Init, "open process 1073741824")
 }
 
 // A pid alone is nobody: it may be another's by now, or of one that ended and
@@ -88,15 +89,15 @@ func TestOpenKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = openKnown(pid, began+1)
-	wantError(t, err, sbxerr.Init, "it has ended")
+	errtest.Want(t, err, sbxerr.Init, "it has ended")
 	if err := errors.Join(p.kill(), p.wait(callerContext(t)), p.close()); err != nil {
 		t.Fatal(err)
 	}
 	_, err = openKnown(pid, began) // a zombie
-	wantError(t, err, sbxerr.Init, "it has ended")
+	errtest.Want(t, err, sbxerr.Init, "it has ended")
 	_ = cmd.Wait() // killed
 	_, err = openKnown(pid, began)
-	wantError(t, err, sbxerr.Init, "open process")
+	errtest.Want(t, err, sbxerr.Init, "open process")
 	_ = stdin.Close()
 }
 

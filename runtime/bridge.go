@@ -31,43 +31,10 @@ type Bridge interface {
 // is changed meanwhile lets nothing through.
 const bridgeInterval = time.Second
 
-// bridgeOf answers whether a sandbox may have the mode bridge that asks for it.
-func (o NetworkRules) bridgeOf(p Network, r networkRequest) error {
-	const op = "runtime.network"
-	if err := o.Bridge.Offered(); err != nil {
-		return err
-	}
-	if len(r.Links) > 0 {
-		return sbxerr.WithRemedy(sbxerr.NetPolicy, op,
-			fmt.Errorf("use links in the network mode %q: sandboxes do not reach each other in it", netns.ModeBridge), "use the mode allow")
-	}
-	if len(p.Allow)+len(p.Deny)+len(p.Map)+len(r.Allow)+len(r.Deny) > 0 || p.AllowECH || r.AllowECH {
-		return sbxerr.WithRemedy(sbxerr.NetPolicy, op,
-			fmt.Errorf("use rules in the network mode %q: there is nobody who would know the names of its packets", netns.ModeBridge),
-			"use the mode allow, or open with --deny; or leave the rules away: private addresses, the host and other sandboxes are refused in any case")
-	}
-	return nil
-}
-
 // errNoPolicy is for questions about the policy of the mode bridge.
 func errNoPolicy() error {
 	return sbxerr.WithRemedy(sbxerr.NetworkMode, "runtime.policy",
 		fmt.Errorf("the network mode %q has no policy: every public address is reached, and no other", netns.ModeBridge), "caisson spec --network bridge shows its rules")
-}
-
-// resolversOf lists whom a sandbox of the mode asks for names.
-func (o NetworkRules) resolversOf(mode netns.Mode) []string {
-	switch mode {
-	case netns.ModeNone:
-		return nil
-	case netns.ModeBridge:
-		var list []string
-		for _, r := range o.Bridge.Resolvers {
-			list = append(list, r.String())
-		}
-		return list
-	}
-	return []string{netns.Resolver}
 }
 
 func (m *Manager) createBridge(_ context.Context, s *sandbox) error {

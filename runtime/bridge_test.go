@@ -12,6 +12,7 @@ import (
 
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/idblock"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -122,11 +123,11 @@ func TestMendIsSaid(t *testing.T) {
 }
 
 func TestResolversOf(t *testing.T) {
-	o := NetworkRules{Bridge: netns.BridgeConfig{Resolvers: []netip.Addr{netip.MustParseAddr("10.0.0.53"), netip.MustParseAddr("9.9.9.9")}}}
+	o := plan.NetworkRules{Bridge: netns.BridgeConfig{Resolvers: []netip.Addr{netip.MustParseAddr("10.0.0.53"), netip.MustParseAddr("9.9.9.9")}}}
 	for mode, want := range map[netns.Mode][]string{
 		netns.ModeNone: nil, netns.ModeAllow: {"127.0.0.1"}, netns.ModeOpen: {"127.0.0.1"}, netns.ModeBridge: {"10.0.0.53", "9.9.9.9"},
 	} {
-		if got := o.resolversOf(mode); !slices.Equal(got, want) {
+		if got := o.ResolversOf(mode); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", mode, got, want)
 		}
 	}

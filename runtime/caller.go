@@ -8,6 +8,7 @@ import (
 
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -37,8 +38,8 @@ func (m *Manager) permit(ctx context.Context, check func(peer.Grant) error) erro
 }
 
 // budget is what the children of a sandbox with limits l may have together.
-func (n NestedRequest) budget(l Limits) peer.Usage {
-	b := peer.DefaultBudget(l.peer())
+func budget(n plan.NestedRequest, l plan.Limits) peer.Usage {
+	b := peer.DefaultBudget(l.Peer())
 	set(&b.Sandboxes, n.Sandboxes)
 	set(&b.MemoryBytes, n.MemoryBytes)
 	set(&b.MilliCPU, n.MilliCPU)
@@ -54,7 +55,7 @@ func (m *Manager) parent(id string) (peer.Parent, error) {
 		return peer.Parent{}, sbxerr.New(sbxerr.Peer, "runtime.nested", "sandbox %q may not make others", id)
 	}
 	r := s.kept()
-	p := peer.Parent{ID: id, Owner: r.owner(), Profile: r.Profile, Limits: r.Limits.peer(), Budget: *r.Nested}
+	p := peer.Parent{ID: id, Owner: r.owner(), Profile: r.Profile, Limits: r.Limits.Peer(), Budget: *r.Nested}
 	p.Remaining = r.Expires.remaining()
 	return p, nil
 }
@@ -73,10 +74,6 @@ func (r *record) belong(g peer.Grant) {
 	o := g.Owner()
 	r.OwnerUID, r.OwnerGID, r.OwnerGroups, r.OwnerSystem = o.UID, o.GID, o.Groups, o.IsSystem()
 	r.Parent = g.Parent()
-}
-
-func (l Limits) peer() peer.Limits {
-	return peer.Limits{MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU, PIDs: l.PIDs, TmpfsBytes: l.TmpfsBytes, OpenFiles: l.OpenFiles}
 }
 
 // usage is what a sandbox adds to a quota: while its limits change, the higher ones.
@@ -157,7 +154,7 @@ func add(to *peer.Usage, u peer.Usage) {
 }
 
 // planFor plans r as far as the caller of ctx may have it.
-func (m *Manager) planFor(ctx context.Context, r CreateRequest) (*plan, error) {
+func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sandbox, error) {
 	g, err := m.grant(ctx)
 	if err != nil {
 		return nil, err
@@ -171,19 +168,19 @@ func (m *Manager) planFor(ctx context.Context, r CreateRequest) (*plan, error) {
 		return nil, err
 	}
 	asked := r
-	r = r.granted(g)
+	r = r.Granted(g)
 	links, linkErr := m.resolveLinks(ctx, g, r.Links)
 	pl := m.planner(ctx)
-	pl.links = links
-	p, err := pl.plan(r)
-	if err := joinReasons(linkErr, err); err != nil {
+	pl.Links = links
+	p, err := pl.Sandbox(r)
+	if err := plan.JoinReasons(linkErr, err); err != nil {
 		return nil, err
 	}
-	p.grant, p.settings = g, asked
+	p.Grant, p.Settings = g, asked
 	if err := g.CheckProfile(r.Profile); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(g.CheckLimits(p.limits.peer(), r.TTL), g.CheckNetwork(string(p.network), r.Network != "" || len(r.Allow)+len(r.Links) > 0 || r.AllowECH), checkPublish(g, p.ports)); err != nil {
+	if err := errors.Join(g.CheckLimits(p.Limits.Peer(), r.TTL), g.CheckNetwork(string(p.Network), r.Network != "" || len(r.Allow)+len(r.Links) > 0 || r.AllowECH), checkPublish(g, p.Ports)); err != nil {
 		return nil, err
 	}
 	if r.Nested != nil {
@@ -194,16 +191,10 @@ func (m *Manager) planFor(ctx context.Context, r CreateRequest) (*plan, error) {
 	return p, nil
 }
 
-// granted is r with what g says where r says nothing.
-func (r CreateRequest) granted(g peer.Grant) CreateRequest {
-	r.TTL, r.Network = g.TTL(r.TTL), g.Network(r.Network)
-	return r
-}
-
 // openWorkspace opens the directory that p names as its caller, who must have
 // the rights that the sandbox is to get.
-func (m *Manager) openWorkspace(ctx context.Context, p *plan) (*mount.Workspace, error) {
-	dir, err := p.grant.CheckWorkspace(ctx, p.request.Workspace.Dir, !p.readOnly)
+func (m *Manager) openWorkspace(ctx context.Context, p *plan.Sandbox) (*mount.Workspace, error) {
+	dir, err := p.Grant.CheckWorkspace(ctx, p.Request.Workspace.Dir, !p.ReadOnly)
 	if err != nil {
 		return nil, err
 	}

@@ -3,17 +3,17 @@ package runtime
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // obtain returns a sandbox for p, live unless the command is to come that it is for: a
 // ready one where there is one of its kind, else a new one. prepare sets what its record
 // holds beyond the plan.
-func (m *Manager) obtain(ctx context.Context, p *plan, prepare func(*record)) (*sandbox, error) {
+func (m *Manager) obtain(ctx context.Context, p *plan.Sandbox, prepare func(*record)) (*sandbox, error) {
 	for _, pool := range m.pools {
 		s, was, err := m.claim(pool, p)
 		if err != nil {
@@ -31,7 +31,7 @@ func (m *Manager) obtain(ctx context.Context, p *plan, prepare func(*record)) (*
 			return nil, err
 		}
 		m.log.Warn("use ready sandbox", "sandbox", s.id, "err", err)
-		p.become(newID()) // that one is still being removed under its own
+		p.Become(newID()) // that one is still being removed under its own
 	}
 	return m.make(ctx, p, prepare)
 }
@@ -40,17 +40,17 @@ func (m *Manager) obtain(ctx context.Context, p *plan, prepare func(*record)) (*
 // its record was. It takes none where a name is taken or a quota is used up. Until
 // assign returns s.changing is held: who looks at it sees all of the change, or
 // nothing.
-func (m *Manager) claim(pool *pool, p *plan) (s *sandbox, was record, err error) {
+func (m *Manager) claim(pool *pool, p *plan.Sandbox) (s *sandbox, was record, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.openLocked(); err != nil {
 		return nil, record{}, err
 	}
-	r := p.record(m.boot, time.Time{})
+	r := newRecord(p, m.boot, time.Time{})
 	if err := m.claimNameLocked(r); err != nil {
 		return nil, record{}, err
 	}
-	if err := m.admitGrantedLocked(p.grant, r); err != nil {
+	if err := m.admitGrantedLocked(p.Grant, r); err != nil {
 		return nil, record{}, err
 	}
 	if s = pool.take(kindOf(p)); s == nil {
@@ -58,16 +58,16 @@ func (m *Manager) claim(pool *pool, p *plan) (s *sandbox, was record, err error)
 	}
 	s.changing.Lock() // nobody has it for long: what is in a pool is not seen
 	was = s.kept()
-	p.become(s.id)
+	p.Become(s.id)
 	s.update(func() {
-		s.record.Name, s.record.Key, s.record.Limits, s.record.Pooled = p.name, r.Key, r.Limits, false
+		s.record.Name, s.record.Key, s.record.Limits, s.record.Pooled = p.Name, r.Key, r.Limits, false
 		s.record.OwnerUID, s.record.OwnerSystem, s.record.Parent = r.OwnerUID, r.OwnerSystem, r.Parent
 	})
 	return s, was, nil
 }
 
 // assign makes a claimed sandbox that of p, or ends it.
-func (m *Manager) assign(ctx context.Context, s *sandbox, was record, p *plan, prepare func(*record)) error {
+func (m *Manager) assign(ctx context.Context, s *sandbox, was record, p *plan.Sandbox, prepare func(*record)) error {
 	defer s.changing.Unlock()
 	err := m.outfit(ctx, s, was, p, prepare)
 	if err == nil {
@@ -85,8 +85,8 @@ func (m *Manager) assign(ctx context.Context, s *sandbox, was record, p *plan, p
 
 // outfit gives a claimed sandbox what p asks for: its limits, its workspace, its
 // record. Its ID stays, and with it all that is named after it.
-func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan, prepare func(*record)) error {
-	r := p.record(m.boot, time.Now().Round(0))
+func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan.Sandbox, prepare func(*record)) error {
+	r := newRecord(p, m.boot, time.Now().Round(0))
 	if prepare != nil {
 		prepare(&r)
 	}
@@ -96,7 +96,7 @@ func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan, 
 	if err := failpoint("assign/renamed"); err != nil {
 		return err
 	}
-	if err := errors.Join(m.setLimits(s, have.Limits, p.limits), failpoint("assign/limits")); err != nil {
+	if err := errors.Join(m.setLimits(s, have.Limits, p.Limits), failpoint("assign/limits")); err != nil {
 		return err
 	}
 	if err := m.declare(s, p, have); err != nil {
@@ -106,21 +106,21 @@ func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan, 
 		return err
 	}
 	r.Ports = s.kept().Ports
-	if err := errors.Join(m.setPolicy(ctx, s, have.Policy, p.policy), failpoint("assign/policy")); err != nil {
+	if err := errors.Join(m.setPolicy(ctx, s, have.Policy, p.Policy), failpoint("assign/policy")); err != nil {
 		return err
 	}
 	err := m.withWorkspace(ctx, s, p, func(ws *mount.Workspace, ids *mount.UserNS) error {
 		point := m.paths.workspace(s.id) // on the host too: the posture is checked against it
-		if err := errors.Join(makeDir(point, 0o700), ws.Attach(point, p.readOnly, ids)); err != nil {
+		if err := errors.Join(makeDir(point, 0o700), ws.Attach(point, p.ReadOnly, ids)); err != nil {
 			return err
 		}
-		return ws.AttachInto(s.process.file, workspacePath, p.readOnly, ids)
+		return ws.AttachInto(s.process.file, plan.WorkspacePath, p.ReadOnly, ids)
 	})
 	if err = errors.Join(err, failpoint("assign/workspace")); err != nil {
 		return err
 	}
 	r.Stages = []Stage{{Name: "pool", Duration: time.Since(begin)}}
-	r.Expires = in(p.request.TTL)
+	r.Expires = in(p.Request.TTL)
 	s.update(func() { s.record = r })
 	if err := errors.Join(m.createNested(ctx, s), m.servePorts(ctx, s)); err != nil {
 		return err
@@ -134,8 +134,8 @@ func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan, 
 
 // declare makes the spec of s that of p, against which another daemon checks it,
 // where it is another than it was made with.
-func (m *Manager) declare(s *sandbox, p *plan, have record) error {
-	if p.request.Workspace == nil && p.limits == have.Limits {
+func (m *Manager) declare(s *sandbox, p *plan.Sandbox, have record) error {
+	if p.Request.Workspace == nil && p.Limits == have.Limits {
 		return nil
 	}
 	spec, _, err := m.buildSpec(p, s.block) // what it warns of was said when s was made
@@ -144,23 +144,4 @@ func (m *Manager) declare(s *sandbox, p *plan, have record) error {
 	}
 	s.update(func() { s.spec, s.stale = spec, true })
 	return writeRecord(m.paths.spec(s.id), spec)
-}
-
-// become gives p the ID of the sandbox that it gets.
-func (p *plan) become(id string) {
-	old := p.id
-	if p.name == old {
-		p.name = id
-	}
-	p.env = renamed(p.env, old, id)
-	p.id = id
-}
-
-// renamed is env with another HOSTNAME. Records hold what it was.
-func renamed(env []string, from, to string) []string {
-	env = slices.Clone(env)
-	if i := slices.Index(env, "HOSTNAME="+from); i >= 0 {
-		env[i] = "HOSTNAME=" + to
-	}
-	return env
 }

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // pooled gives f a pool with n ready sandboxes.
@@ -31,29 +33,29 @@ func (f *fixture) pooled(t *testing.T, n int) *pool {
 func TestTakenNamesEndARepeatableCreate(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
-	mine := f.session(t, CreateRequest{Name: "mine", Key: "k1"})
-	foreign, err := f.Create(f.peer(t), CreateRequest{Name: "theirs"})
+	mine := f.session(t, plan.CreateRequest{Name: "mine", Key: "k1"})
+	foreign, err := f.Create(f.peer(t), plan.CreateRequest{Name: "theirs"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := f.pooled(t, 1)
 	waiting := p.ready[0]
 	for name, tt := range map[string]struct {
-		r     CreateRequest
+		r     plan.CreateRequest
 		words string
 	}{
-		"another key":      {CreateRequest{Name: "mine", Key: "k2"}, `the name "mine" is taken by sandbox ` + mine.ID},
-		"an ID":            {CreateRequest{Name: mine.ID, Ensure: true}, "is taken by sandbox " + mine.ID},
-		"an ID and a key":  {CreateRequest{Name: mine.ID, Key: "k2"}, "is taken by sandbox " + mine.ID},
-		"another's ID":     {CreateRequest{Name: foreign.ID, Ensure: true}, `the name "` + foreign.ID + `" is taken`},
-		"a ready one's ID": {CreateRequest{Name: waiting.id, Ensure: true}, `the name "` + waiting.id + `" is taken`},
-		"a key's name":     {CreateRequest{Name: "other", Key: "k1"}, "other settings: name"},
-		"no repetition":    {CreateRequest{Name: "mine"}, `the name "mine" is taken`},
+		"another key":      {plan.CreateRequest{Name: "mine", Key: "k2"}, `the name "mine" is taken by sandbox ` + mine.ID},
+		"an ID":            {plan.CreateRequest{Name: mine.ID, Ensure: true}, "is taken by sandbox " + mine.ID},
+		"an ID and a key":  {plan.CreateRequest{Name: mine.ID, Key: "k2"}, "is taken by sandbox " + mine.ID},
+		"another's ID":     {plan.CreateRequest{Name: foreign.ID, Ensure: true}, `the name "` + foreign.ID + `" is taken`},
+		"a ready one's ID": {plan.CreateRequest{Name: waiting.id, Ensure: true}, `the name "` + waiting.id + `" is taken`},
+		"a key's name":     {plan.CreateRequest{Name: "other", Key: "k1"}, "other settings: name"},
+		"no repetition":    {plan.CreateRequest{Name: "mine"}, `the name "mine" is taken`},
 	} {
 		failed := make(chan error, 1)
 		go func() { _, err := f.Create(ctx, tt.r); failed <- err }()
 		err := within(t, "an answer to "+name, failed)
-		wantError(t, err, sbxerr.Exists, tt.words)
+		errtest.Want(t, err, sbxerr.Exists, tt.words)
 		if tt.r.Name == foreign.ID && strings.Contains(err.Error(), "by sandbox") {
 			t.Errorf("it tells of a sandbox that the caller does not see: %v", err)
 		}
@@ -68,7 +70,7 @@ func TestEqualRequestsShareAReadySandbox(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
 	p := f.pooled(t, 3)
-	for _, r := range []CreateRequest{{Name: "s", Ensure: true}, {Key: "k"}} {
+	for _, r := range []plan.CreateRequest{{Name: "s", Ensure: true}, {Key: "k"}} {
 		made := make(chan Info, 8)
 		for range cap(made) {
 			go func() {
@@ -103,7 +105,7 @@ func TestListingWhileSandboxesAreClaimed(t *testing.T) {
 		}
 	})
 	for range 4 {
-		f.session(t, CreateRequest{})
+		f.session(t, plan.CreateRequest{})
 	}
 	cancel()
 	onlooker.Wait()
@@ -111,14 +113,14 @@ func TestListingWhileSandboxesAreClaimed(t *testing.T) {
 
 // A plan that gets another sandbox leaves alone what was recorded of the one before.
 func TestBecomeChangesNoRecord(t *testing.T) {
-	p := &plan{id: idA1, name: idA1, env: []string{"A=b", "HOSTNAME=" + idA1}}
-	before := p.record("boot", time.Time{})
-	p.become(idB)
+	p := &plan.Sandbox{ID: idA1, Name: idA1, Env: []string{"A=b", "HOSTNAME=" + idA1}}
+	before := newRecord(p, "boot", time.Time{})
+	p.Become(idB)
 	if got := before.Env[1]; got != "HOSTNAME="+idA1 {
 		t.Errorf("the record has %s", got)
 	}
-	if p.id != idB || p.name != idB || p.env[1] != "HOSTNAME="+idB {
-		t.Errorf("the plan has %s, %s, %s", p.id, p.name, p.env)
+	if p.ID != idB || p.Name != idB || p.Env[1] != "HOSTNAME="+idB {
+		t.Errorf("the plan has %s, %s, %s", p.ID, p.Name, p.Env)
 	}
 }
 
@@ -141,12 +143,12 @@ func TestSpoiltSandboxIsNoHit(t *testing.T) {
 	p := f.pooled(t, 2)
 	spoilt := p.ready[0]
 	// its cgroup is without the file of the limit that is to change
-	info := f.session(t, CreateRequest{Name: "s", Limits: LimitsRequest{MemoryBytes: ptr[int64](64 << 20)}})
+	info := f.session(t, plan.CreateRequest{Name: "s", Limits: plan.LimitsRequest{MemoryBytes: new(int64(64 << 20))}})
 	if st := p.stats(); info.ID == spoilt.id || st.Hits != 0 || st.Misses != 1 {
 		t.Errorf("made %s, the pool %+v", info.ID, st)
 	}
 	within(t, "the end of the spoilt one", spoilt.gone)
-	if info := f.session(t, CreateRequest{}); p.stats().Hits != 1 {
+	if info := f.session(t, plan.CreateRequest{}); p.stats().Hits != 1 {
 		t.Errorf("made %s, the pool %+v", info.ID, p.stats())
 	}
 }
@@ -156,7 +158,7 @@ func TestRemovedWhileItIsClaimed(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
 	f.pooled(t, 1)
-	p, err := f.planFor(ctx, CreateRequest{Name: "s"})
+	p, err := f.planFor(ctx, plan.CreateRequest{Name: "s"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +169,7 @@ func TestRemovedWhileItIsClaimed(t *testing.T) {
 	removed := make(chan error, 1)
 	go func() { _, err := f.Remove(ctx, "s", true); removed <- err }()
 	within(t, "the wish for its end", s.asked)
-	wantError(t, f.assign(ctx, s, was, p, nil), sbxerr.Canceled, "the sandbox was removed")
+	errtest.Want(t, f.assign(ctx, s, was, p, nil), sbxerr.Canceled, "the sandbox was removed")
 	if err := within(t, "its removal", removed); err != nil {
 		t.Error(err)
 	}
@@ -178,8 +180,8 @@ func TestNothingIsClaimedOnceClosed(t *testing.T) {
 	f := newFixture(t)
 	p := f.pooled(t, 1)
 	f.refuse()
-	_, err := f.Create(callerContext(t), CreateRequest{})
-	wantError(t, err, sbxerr.State, "the daemon is stopping")
+	_, err := f.Create(callerContext(t), plan.CreateRequest{})
+	errtest.Want(t, err, sbxerr.State, "the daemon is stopping")
 	if st := p.stats(); st.Ready != 1 || st.Hits != 0 {
 		t.Errorf("the pool: %+v", st)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 const (
@@ -173,7 +174,7 @@ func TestCleanupGoesOnPastFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := f.Cleanup(callerContext(t), false)
-	wantError(t, err, sbxerr.StateDir, "remove claim of sandbox "+idA1)
+	errtest.Want(t, err, sbxerr.StateDir, "remove claim of sandbox "+idA1)
 	if len(got) != 2 || got[0].Removed || !got[1].Removed {
 		t.Errorf("cleanup: %+v", got)
 	}

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // coldAndPooled does test with sandboxes that are made for their request, and with such
@@ -26,7 +28,7 @@ func coldAndPooled(t *testing.T, test func(*testing.T, *fixture)) {
 }
 
 // toCome makes a sandbox named s whose command is still to be admitted.
-func (f *fixture) toCome(t *testing.T, steps ...string) (*sandbox, *execPlan) {
+func (f *fixture) toCome(t *testing.T, steps ...string) (*sandbox, *plan.Command) {
 	t.Helper()
 	r := request(steps...)
 	r.Create.Name = "s"
@@ -78,10 +80,10 @@ func TestNothingPrecedesTheMainCommand(t *testing.T) {
 		s, command := f.toCome(t, "await:10", "out:own", "exit:3")
 		f.wantNothingTaken(t, s)
 		_, err := f.Update(ctx, "s", UpdateRequest{Labels: map[string]string{"a": "b"}})
-		wantError(t, err, sbxerr.State, "sandbox s is creating")
+		errtest.Want(t, err, sbxerr.State, "sandbox s is creating")
 		_, err = f.Pause(ctx, "s")
-		wantError(t, err, sbxerr.State, "sandbox s is creating")
-		wantError(t, f.Logs(ctx, "s", LogOptions{}, nil, nil), sbxerr.State, "sandbox s is creating")
+		errtest.Want(t, err, sbxerr.State, "sandbox s is creating")
+		errtest.Want(t, f.Logs(ctx, "s", LogOptions{}, nil, nil), sbxerr.State, "sandbox s is creating")
 		e, err := f.startExec(ctx, s, command, true)
 		if err != nil {
 			t.Fatal(err)
@@ -125,7 +127,7 @@ func TestClaimedSandboxTakesNothing(t *testing.T) {
 	ctx := callerContext(t)
 	f.pooled(t, 1)
 	idle := time.Hour
-	p, err := f.planFor(ctx, CreateRequest{Name: "s", Env: []string{"FOO=bar"}, IdleTimeout: &idle})
+	p, err := f.planFor(ctx, plan.CreateRequest{Name: "s", Env: []string{"FOO=bar"}, IdleTimeout: &idle})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,12 +139,12 @@ func TestClaimedSandboxTakesNothing(t *testing.T) {
 	f.images.mu.Lock() // a command whose user is looked for would come after the assignment
 	early := make(chan error, 1)
 	go func() {
-		_, err := f.StartExec(ctx, "s", ExecRequest{Args: []string{"exit:0"}, User: "nobody"})
+		_, err := f.StartExec(ctx, "s", plan.ExecRequest{Args: []string{"exit:0"}, User: "nobody"})
 		early <- err
 	}()
 	err = within(t, "a refusal before that", early)
 	f.images.mu.Unlock()
-	wantError(t, err, sbxerr.State, "is creating")
+	errtest.Want(t, err, sbxerr.State, "is creating")
 	if err := f.assign(ctx, s, was, p, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +162,7 @@ func TestClaimedSandboxTakesNothing(t *testing.T) {
 func TestClaimedSandboxThatEnds(t *testing.T) {
 	f := newFixture(t)
 	f.pooled(t, 1)
-	p, err := f.planFor(callerContext(t), CreateRequest{Name: "s"})
+	p, err := f.planFor(callerContext(t), plan.CreateRequest{Name: "s"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +172,7 @@ func TestClaimedSandboxThatEnds(t *testing.T) {
 	}
 	s.end(ErrStopped)
 	within(t, "its end", s.made)
-	wantError(t, f.assign(callerContext(t), s, was, p, nil), sbxerr.Canceled, "the sandbox was stopped")
+	errtest.Want(t, f.assign(callerContext(t), s, was, p, nil), sbxerr.Canceled, "the sandbox was stopped")
 	within(t, "its removal", s.gone)
 }
 
@@ -183,7 +185,7 @@ func TestEndBeforeItIsLive(t *testing.T) {
 			s.end(cause)
 			within(t, "its end", s.made)
 			_, err := f.startExec(callerContext(t), s, command, true)
-			wantError(t, err, sbxerr.State, cause.Error())
+			errtest.Want(t, err, sbxerr.State, cause.Error())
 			within(t, "its removal", s.gone)
 		})
 	}
@@ -196,7 +198,7 @@ func TestEnsureWaitsForTheMainCommand(t *testing.T) {
 		s, command := f.toCome(t, "await:10", "exit:0")
 		ensured := make(chan Info, 1)
 		go func() {
-			info, err := f.Create(ctx, CreateRequest{Name: "s", Ensure: true})
+			info, err := f.Create(ctx, plan.CreateRequest{Name: "s", Ensure: true})
 			if err != nil {
 				t.Error(err)
 			}
@@ -228,7 +230,7 @@ func TestChangedAtOnce(t *testing.T) {
 				}
 			}
 		}()
-		f.session(t, CreateRequest{Name: "s"})
+		f.session(t, plan.CreateRequest{Name: "s"})
 		within(t, "the change", changed)
 		if r := f.onDisk(t, f.mustFind(t, "s")); r.Labels["a"] != "b" {
 			t.Errorf("kept labels %v", r.Labels)

@@ -11,6 +11,7 @@ import (
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 // counted has the gateway count something for a sandbox that is made in it.
@@ -33,7 +34,7 @@ func counted(t *testing.T, f *fixture, gateway *fakeEgress, id string, mode netn
 // nobody for them: that would be a wait in every result.
 func TestCountersOfExec(t *testing.T) {
 	f, gateway := newPublishing(t)
-	id := f.session(t, CreateRequest{}).ID
+	id := f.session(t, plan.CreateRequest{}).ID
 	counted(t, f, gateway, id, netns.ModeAllow)
 	r, err := f.Exec(callerContext(t), id, script("exit:0"), IO{})
 	if err != nil || r.Egress == nil || r.Egress.Allowed != 7 || r.Egress.SentBytes != 1<<63-1 || r.Egress.Lost != 2 {
@@ -106,7 +107,7 @@ func TestCountersOfSilence(t *testing.T) {
 // What the gateway does not see, it does not count.
 func TestNoCounters(t *testing.T) {
 	f, gateway := newPublishing(t)
-	id := f.session(t, CreateRequest{}).ID
+	id := f.session(t, plan.CreateRequest{}).ID
 	counted(t, f, gateway, id, netns.ModeNone)
 	r, err := f.Exec(callerContext(t), id, script("exit:0"), IO{})
 	if err != nil || r.Egress != nil {
@@ -117,7 +118,7 @@ func TestNoCounters(t *testing.T) {
 // In the mode bridge it is told, and without it nothing is lost but records.
 func TestCountersOfBridge(t *testing.T) {
 	f, gateway := newPublishing(t)
-	id := f.session(t, CreateRequest{}).ID
+	id := f.session(t, plan.CreateRequest{}).ID
 	counted(t, f, gateway, id, netns.ModeBridge)
 	r, err := f.Exec(callerContext(t), id, script("exit:0"), IO{})
 	if err != nil || r.Egress == nil || r.Egress.Allowed != 7 {
@@ -143,14 +144,14 @@ func TestCountersInStats(t *testing.T) {
 	as := func(uid uint32) context.Context { return peer.NewContext(t.Context(), peer.User(uid, uid, nil, 0)) }
 	want := map[uint32][]string{}
 	for i, uid := range []uint32{1000, 1001, 1000} {
-		info, err := f.Create(as(uid), CreateRequest{Name: fmt.Sprintf("box%d", i)})
+		info, err := f.Create(as(uid), plan.CreateRequest{Name: fmt.Sprintf("box%d", i)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		counted(t, f, gateway, info.ID, netns.ModeAllow)
 		want[uid], want[0] = append(want[uid], info.Name), append(want[0], info.Name)
 	}
-	f.session(t, CreateRequest{Name: "alone"}) // in the mode none
+	f.session(t, plan.CreateRequest{Name: "alone"}) // in the mode none
 	for uid, names := range want {
 		ctx := callerContext(t)
 		if uid != 0 {
@@ -178,7 +179,7 @@ func TestCountersInStats(t *testing.T) {
 // not served.
 func TestNetworkFailure(t *testing.T) {
 	f, gateway := newPublishing(t)
-	id := f.session(t, CreateRequest{}).ID
+	id := f.session(t, plan.CreateRequest{}).ID
 	told := func() (inspected, warned string) {
 		t.Helper()
 		d, err := f.Inspect(callerContext(t), id)

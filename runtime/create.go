@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -22,8 +23,8 @@ var errCreateTimeout = sbxerr.New(sbxerr.Deadline, "runtime.create", "the sandbo
 
 // make makes the planned sandbox, whose PID 1 then waits for commands, or fails
 // and leaves nothing behind. prepare sets what its record holds beyond the plan.
-func (m *Manager) make(ctx context.Context, p *plan, prepare func(*record)) (_ *sandbox, err error) {
-	r := p.record(m.boot, time.Now().Round(0))
+func (m *Manager) make(ctx context.Context, p *plan.Sandbox, prepare func(*record)) (_ *sandbox, err error) {
+	r := newRecord(p, m.boot, time.Now().Round(0))
 	if prepare != nil {
 		prepare(&r)
 	}
@@ -73,7 +74,7 @@ func (m *Manager) runStages(ctx context.Context, s *sandbox) error {
 func (m *Manager) begin(ctx context.Context, s *sandbox) error {
 	s.mu.Lock()
 	s.record.Stages, s.record.Warnings = s.stages, s.warnings
-	s.record.Expires = in(s.plan.request.TTL)
+	s.record.Expires = in(s.plan.Request.TTL)
 	s.cancel = nil
 	err := interrupted(s.ending, m.completeLocked(s))
 	stages := s.record.Stages

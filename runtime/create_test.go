@@ -9,7 +9,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // ledger records what is done to stages, and injects failures.
@@ -135,7 +137,7 @@ func TestCreateStopsWithItsCaller(t *testing.T) {
 	if !errors.Is(err, gone) {
 		t.Errorf("error %v does not hold the cause", err)
 	}
-	wantError(t, err, sbxerr.Canceled, "create start of sandbox")
+	errtest.Want(t, err, sbxerr.Canceled, "create start of sandbox")
 	f.wantNothingLeft(t)
 }
 
@@ -148,18 +150,18 @@ func TestCreateOfOneThatIsRemovedMeanwhile(t *testing.T) {
 		<-ctx.Done()
 		return sbxerr.Wrap(sbxerr.Engine, "ctrd.start", fmt.Errorf("%w (shim is gone)", context.Cause(ctx)))
 	}})
-	_, err := f.Create(callerContext(t), CreateRequest{})
-	wantError(t, err, sbxerr.Canceled, "the sandbox was removed", "shim is gone")
+	_, err := f.Create(callerContext(t), plan.CreateRequest{})
+	errtest.Want(t, err, sbxerr.Canceled, "the sandbox was removed", "shim is gone")
 }
 
 func TestStageErrorKeepsTheCauseOnce(t *testing.T) {
 	s := &sandbox{id: "x"}
 	live := callerContext(t)
-	wantError(t, stageError(live, "rootfs", s, sbxerr.New(sbxerr.Overlay, "op", "no")), sbxerr.Overlay, "create rootfs of sandbox x")
+	errtest.Want(t, stageError(live, "rootfs", s, sbxerr.New(sbxerr.Overlay, "op", "no")), sbxerr.Overlay, "create rootfs of sandbox x")
 	late, cancel := context.WithCancelCause(live)
 	cancel(errCreateTimeout)
 	err := stageError(late, "rootfs", s, errInjected)
-	wantError(t, err, sbxerr.Deadline, "not ready within", "injected")
+	errtest.Want(t, err, sbxerr.Deadline, "not ready within", "injected")
 	if again := stageError(late, "rootfs", s, err); strings.Count(again.Error(), "not ready within") != 1 {
 		t.Errorf("the cause is told twice: %v", again)
 	}
@@ -169,7 +171,7 @@ func TestNotWhatWasDeclaredIsRefused(t *testing.T) {
 	f := newFixture(t)
 	f.replace(stage{name: "posture", create: f.checkPosture}) // the fake PID 1 is not confined at all
 	_, err := f.Run(callerContext(t), request("exit:0"), IO{})
-	wantError(t, err, sbxerr.Posture, "create posture of sandbox", "is not a namespace", "cgroup memory.max")
+	errtest.Want(t, err, sbxerr.Posture, "create posture of sandbox", "is not a namespace", "cgroup memory.max")
 	f.wantNothingLeft(t)
 }
 

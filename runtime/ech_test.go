@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -15,15 +16,15 @@ func TestECHNeedsAGrant(t *testing.T) {
 	with := rule
 	rule.UIDs, with.UIDs, with.Network = []uint32{1000}, []uint32{1001}, true
 	f := newFixture(t)
-	web := f.opts.Profiles[DefaultProfile]
-	web.Network = Network{Mode: "open", Deny: []string{"bad.example"}}
+	web := f.opts.Profiles[plan.DefaultProfile]
+	web.Network = plan.Network{Mode: "open", Deny: []string{"bad.example"}}
 	f.opts.Profiles["web"] = web
 	var err error
 	if f.opts.Peers, err = peer.NewPolicy([]peer.Rule{rule, with}); err != nil {
 		t.Fatal(err)
 	}
 	as := func(uid uint32) context.Context { return peer.NewContext(t.Context(), peer.User(uid, uid, nil, 0)) }
-	r := CreateRequest{Profile: "web"}
+	r := plan.CreateRequest{Profile: "web"}
 	if _, err := f.planFor(as(1000), r); err != nil {
 		t.Fatalf("the control: %v", err)
 	}
@@ -32,17 +33,17 @@ func TestECHNeedsAGrant(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	p, err := f.planFor(as(1001), r)
-	if err != nil || !p.policy.AllowECH {
+	if err != nil || !p.Policy.AllowECH {
 		t.Errorf("granted: %v", err)
 	}
 }
 
 // A sandbox with another word about ECH is another sandbox.
 func TestEnsureComparesECH(t *testing.T) {
-	have := record{Name: "a", Settings: CreateRequest{Name: "a", Allow: []string{"a.example"}}}
+	have := record{Name: "a", Settings: plan.CreateRequest{Name: "a", Allow: []string{"a.example"}}}
 	r := have.Settings
 	r.AllowECH = true
-	if err := r.differs(have, rootGrant(t)); err == nil || !strings.HasSuffix(err.Error(), "allow_ech") {
+	if err := differs(r, have, rootGrant(t)); err == nil || !strings.HasSuffix(err.Error(), "allow_ech") {
 		t.Errorf("%v", err)
 	}
 }

@@ -10,14 +10,16 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // starting makes a sandbox in which a command is being started, until it is poked.
-func (f *fixture) starting(t *testing.T, r ExecRequest) (id string, e *execution, started <-chan error) {
+func (f *fixture) starting(t *testing.T, r plan.ExecRequest) (id string, e *execution, started <-chan error) {
 	t.Helper()
 	ctx := callerContext(t)
-	id = f.session(t, CreateRequest{}).ID
+	id = f.session(t, plan.CreateRequest{}).ID
 	s, err := f.find(ctx, id)
 	if err != nil {
 		t.Fatal(err)
@@ -47,10 +49,10 @@ func eventually(t testing.TB, what string, is func() bool) {
 func TestWordsToWhatIsBeingStarted(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
-	id, e, started := f.starting(t, ExecRequest{Args: []string{"await:12", "cat", "exit:3"}, Stdin: true})
-	signals, sizes := make(chan syscall.Signal, 1), make(chan WinSize, 1)
+	id, e, started := f.starting(t, plan.ExecRequest{Args: []string{"await:12", "cat", "exit:3"}, Stdin: true})
+	signals, sizes := make(chan syscall.Signal, 1), make(chan plan.WinSize, 1)
 	signals <- syscall.SIGUSR2
-	sizes <- WinSize{Rows: 24, Cols: 80}
+	sizes <- plan.WinSize{Rows: 24, Cols: 80}
 	var out bytes.Buffer
 	streams := IO{Stdin: strings.NewReader("typed"), Signals: signals, Resizes: sizes, Stdout: &out}
 	attached := make(chan *Result, 1)
@@ -83,7 +85,7 @@ func TestSignalWhileStarting(t *testing.T) {
 	go func() { signalled <- f.SignalExec(ctx, id, "1", SignalRequest{Signal: syscall.SIGTERM}) }()
 	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
-	wantError(t, f.SignalExec(short, id, "1", SignalRequest{Signal: syscall.SIGTERM}), sbxerr.Canceled, "command 1 is being started")
+	errtest.Want(t, f.SignalExec(short, id, "1", SignalRequest{Signal: syscall.SIGTERM}), sbxerr.Canceled, "command 1 is being started")
 	f.engine.poke(t, id)
 	if err := within(t, "the start", started); err != nil {
 		t.Fatal(err)
@@ -145,10 +147,10 @@ func TestWhatWasNeverStarted(t *testing.T) {
 	eventually(t, "somebody reads", func() bool { e.mu.Lock(); defer e.mu.Unlock(); return e.logs > 0 })
 	time.Sleep(20 * time.Millisecond) // most likely all of them have found the command
 	f.engine.poke(t, id)
-	wantError(t, within(t, "the failure", started), sbxerr.CommandAbsent)
+	errtest.Want(t, within(t, "the failure", started), sbxerr.CommandAbsent)
 	for name, answer := range answers {
 		t.Log(name)
-		wantError(t, within(t, name, answer), sbxerr.CommandAbsent, "command 1 of sandbox "+id+" was not started")
+		errtest.Want(t, within(t, name, answer), sbxerr.CommandAbsent, "command 1 of sandbox "+id+" was not started")
 	}
 }
 
@@ -169,8 +171,8 @@ func TestRunThatWasNeverStarted(t *testing.T) {
 	})
 	s := f.mustFind(t, "s") // which Wait has, too
 	f.engine.poke(t, s.id)
-	wantError(t, within(t, "the failure", started), sbxerr.CommandAbsent)
-	wantError(t, f.missedEnd(s), sbxerr.CommandAbsent, "command 1 of sandbox s was not started")
+	errtest.Want(t, within(t, "the failure", started), sbxerr.CommandAbsent)
+	errtest.Want(t, f.missedEnd(s), sbxerr.CommandAbsent, "command 1 of sandbox s was not started")
 }
 
 // TestWordsToWhatHasEnded: a command of which only an earlier daemon knew more
@@ -178,7 +180,7 @@ func TestRunThatWasNeverStarted(t *testing.T) {
 func TestWordsToWhatHasEnded(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
-	s, err := f.find(ctx, f.session(t, CreateRequest{Name: "s"}).ID)
+	s, err := f.find(ctx, f.session(t, plan.CreateRequest{Name: "s"}).ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,8 +191,8 @@ func TestWordsToWhatHasEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 50 { // a word and the end are there at once: either may be seen first
-		sizes, signals := make(chan WinSize, 1), make(chan syscall.Signal, 1)
-		sizes <- WinSize{Rows: 1, Cols: 1}
+		sizes, signals := make(chan plan.WinSize, 1), make(chan syscall.Signal, 1)
+		sizes <- plan.WinSize{Rows: 1, Cols: 1}
 		signals <- syscall.SIGTERM
 		r, err := f.Attach(ctx, "s", "1", AttachOptions{}, IO{Signals: signals, Resizes: sizes})
 		if err != nil || r.ExitCode != 3 {
@@ -220,7 +222,7 @@ func TestStopWithoutItsCaller(t *testing.T) {
 	}()
 	eventually(t, "its command is asked to end", func() bool { return s.executions()[0].info().StdoutBytes > 0 })
 	leave()
-	wantError(t, within(t, "the caller's end", stopped), sbxerr.Canceled)
+	errtest.Want(t, within(t, "the caller's end", stopped), sbxerr.Canceled)
 	time.Sleep(50 * time.Millisecond)
 	if err := s.endCause(); err != nil {
 		t.Errorf("it is to end at once: %v", err)
@@ -242,5 +244,5 @@ func TestPanicBesideACall(t *testing.T) {
 		f.beside(end, func() { panic("bug") })
 	}()
 	within(t, "its end", done)
-	wantError(t, context.Cause(ctx), sbxerr.Internal, "a part of the call panicked")
+	errtest.Want(t, context.Cause(ctx), sbxerr.Internal, "a part of the call panicked")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/output"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -17,7 +18,7 @@ import (
 // ended and all of its output was delivered. When ctx ends, the caller is taken
 // to have gone away: it can Attach again, and the command is ended if nobody
 // does so within the daemon's grace.
-func (m *Manager) Exec(ctx context.Context, ref string, r ExecRequest, streams IO) (*Result, error) {
+func (m *Manager) Exec(ctx context.Context, ref string, r plan.ExecRequest, streams IO) (*Result, error) {
 	defer m.Busy()()
 	r.Stdin = r.Stdin || streams.Stdin != nil
 	s, e, err := m.exec(ctx, ref, r, false)
@@ -34,7 +35,7 @@ func (m *Manager) Exec(ctx context.Context, ref string, r ExecRequest, streams I
 }
 
 // StartExec starts a command in the background.
-func (m *Manager) StartExec(ctx context.Context, ref string, r ExecRequest) (ExecInfo, error) {
+func (m *Manager) StartExec(ctx context.Context, ref string, r plan.ExecRequest) (ExecInfo, error) {
 	defer m.Busy()()
 	_, e, err := m.exec(ctx, ref, r, true)
 	if err != nil {
@@ -43,7 +44,7 @@ func (m *Manager) StartExec(ctx context.Context, ref string, r ExecRequest) (Exe
 	return e.info(), nil
 }
 
-func (m *Manager) exec(ctx context.Context, ref string, r ExecRequest, detached bool) (*sandbox, *execution, error) {
+func (m *Manager) exec(ctx context.Context, ref string, r plan.ExecRequest, detached bool) (*sandbox, *execution, error) {
 	s, err := m.find(ctx, ref)
 	if err != nil {
 		return nil, nil, err
@@ -52,7 +53,7 @@ func (m *Manager) exec(ctx context.Context, ref string, r ExecRequest, detached 
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := r.plan(rec, func(name string) (user, error) { return m.userOf(ctx, rec, name) })
+	p, err := r.Command(plan.Defaults{Env: rec.Env, Cwd: rec.Cwd, User: rec.User}, func(name string) (plan.User, error) { return m.userOf(ctx, rec, name) })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -64,19 +65,19 @@ func (m *Manager) exec(ctx context.Context, ref string, r ExecRequest, detached 
 }
 
 // userOf resolves a user in the image that a sandbox was made of.
-func (m *Manager) userOf(ctx context.Context, r record, name string) (user, error) {
+func (m *Manager) userOf(ctx context.Context, r record, name string) (plan.User, error) {
 	img, err := m.images.GetImage(ctx, r.Image)
 	if err == nil && img.Digest != r.ImageDigest {
 		err = sbxerr.New(sbxerr.ImageNotFound, "runtime.user", "image %q is another one by now: name the user by its ids", r.Image)
 	}
 	if err != nil {
-		return user{}, err
+		return plan.User{}, err
 	}
 	return m.userIn(ctx, img, name)
 }
 
-func (m *Manager) userIn(ctx context.Context, img images.Stored, name string) (user, error) {
-	u, err := m.planner(ctx).user(img, name)
+func (m *Manager) userIn(ctx context.Context, img images.Stored, name string) (plan.User, error) {
+	u, err := m.planner(ctx).User(img, name)
 	u.Groups = slices.Concat(u.Groups, m.slots())
 	return u, err
 }

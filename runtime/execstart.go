@@ -10,12 +10,13 @@ import (
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // startExec starts the planned command in s. From its record's writing on, a
 // daemon that comes after this one finds it.
-func (m *Manager) startExec(ctx context.Context, s *sandbox, p *execPlan, detached bool) (*execution, error) {
+func (m *Manager) startExec(ctx context.Context, s *sandbox, p *plan.Command, detached bool) (*execution, error) {
 	e, err := m.admitWithin(ctx, s, p, detached)
 	if err != nil {
 		return nil, err
@@ -29,8 +30,8 @@ func (m *Manager) startExec(ctx context.Context, s *sandbox, p *execPlan, detach
 	_ = failpoint("exec/started") // only to be killed at: the command runs
 	e.mu.Lock()
 	e.took = time.Since(begin)
-	if e.record.Deadline == 0 && p.timeout > 0 {
-		e.record.Deadline = in(&p.timeout)
+	if e.record.Deadline == 0 && p.Timeout > 0 {
+		e.record.Deadline = in(&p.Timeout)
 	}
 	e.mu.Unlock()
 	go m.watch(context.WithoutCancel(ctx), e)
@@ -38,8 +39,8 @@ func (m *Manager) startExec(ctx context.Context, s *sandbox, p *execPlan, detach
 }
 
 // beginExec starts an admitted command.
-func (m *Manager) beginExec(ctx context.Context, s *sandbox, e *execution, p *execPlan) error {
-	if p.main {
+func (m *Manager) beginExec(ctx context.Context, s *sandbox, e *execution, p *plan.Command) error {
+	if p.Main {
 		if err := m.admitMain(s, e); err != nil {
 			return err
 		}
@@ -63,7 +64,7 @@ func (m *Manager) admitMain(s *sandbox, e *execution) error {
 }
 
 // admitWithin is admitExec within the quota of the caller of ctx.
-func (m *Manager) admitWithin(ctx context.Context, s *sandbox, p *execPlan, detached bool) (*execution, error) {
+func (m *Manager) admitWithin(ctx context.Context, s *sandbox, p *plan.Command, detached bool) (*execution, error) {
 	g, err := m.grant(ctx)
 	if err != nil {
 		return nil, err
@@ -84,7 +85,7 @@ func (m *Manager) admitWithin(ctx context.Context, s *sandbox, p *execPlan, deta
 
 // admitExec takes a number for the command and makes it known, where the
 // sandbox can run one.
-func (m *Manager) admitExec(s *sandbox, p *execPlan, detached bool) (*execution, error) {
+func (m *Manager) admitExec(s *sandbox, p *plan.Command, detached bool) (*execution, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.takesLocked(p); err != nil {
@@ -94,22 +95,22 @@ func (m *Manager) admitExec(s *sandbox, p *execPlan, detached bool) (*execution,
 		return nil, sbxerr.New(sbxerr.Busy, "runtime.exec", "sandbox %s runs %d commands, which is the most", s.record.Name, s.running)
 	}
 	n := s.lastExec + 1
-	stdout, stderr, err := m.stores(output.Create, s.id, n, p.outputLimit)
+	stdout, stderr, err := m.stores(output.Create, s.id, n, p.OutputLimit)
 	if err != nil {
 		return nil, err
 	}
 	e := newExecution(s, execRecord{
-		Number: n, Args: p.args, Stdin: p.stdin, TTY: p.tty != nil, Detached: detached,
-		OutputLimit: p.outputLimit, Timeout: p.timeout, Began: now(), StartedAt: time.Now().Round(0),
+		Number: n, Args: p.Args, Stdin: p.Stdin, TTY: p.TTY != nil, Detached: detached,
+		OutputLimit: p.OutputLimit, Timeout: p.Timeout, Began: now(), StartedAt: time.Now().Round(0),
 	}, stdout, stderr)
 	if !detached {
 		e.readers = 1
 	}
-	if p.limits.any() {
+	if p.Limits.Any() {
 		e.record.Cgroup = "exec-" + number(n)
 	}
-	if p.timeout > 0 { // of the start too, in case nobody is left to see it
-		e.record.Deadline = in(&p.timeout)
+	if p.Timeout > 0 { // of the start too, in case nobody is left to see it
+		e.record.Deadline = in(&p.Timeout)
 	}
 	if err := s.log.Put(n, e.record); err != nil {
 		return nil, err
@@ -129,8 +130,8 @@ func (s *sandbox) knowLocked(e *execution) {
 
 // takesLocked refuses a command where the sandbox cannot run it. One that is being made
 // takes that which it is for.
-func (s *sandbox) takesLocked(p *execPlan) error {
-	if p.main && s.state == StateCreating && s.ending == nil {
+func (s *sandbox) takesLocked(p *plan.Command) error {
+	if p.Main && s.state == StateCreating && s.ending == nil {
 		return nil
 	}
 	return s.acceptsLocked()
@@ -141,25 +142,25 @@ func (s *sandbox) takesLocked(p *execPlan) error {
 const maxExecs = 256
 
 // launch passes the command to PID 1.
-func (m *Manager) launch(ctx context.Context, s *sandbox, e *execution, p *execPlan) (err error) {
-	if err := s.checkRlimits(p.rlimits); err != nil {
+func (m *Manager) launch(ctx context.Context, s *sandbox, e *execution, p *plan.Command) (err error) {
+	if err := s.checkRlimits(p.Rlimits); err != nil {
 		return err
 	}
-	pipes, err := newPipes(p.stdin, p.tty == nil)
+	pipes, err := newPipes(p.Stdin, p.TTY == nil)
 	if err != nil {
 		return err
 	}
 	cmd := pid1.Command{
-		Number: e.number(), Args: p.args, Env: p.env, Cwd: p.cwd, UID: p.user.UID, GID: p.user.GID, Groups: p.user.Groups,
+		Number: e.number(), Args: p.Args, Env: p.Env, Cwd: p.Cwd, UID: p.User.UID, GID: p.User.GID, Groups: p.User.Groups,
 		Stdin: pipes.inside[0], Stdout: pipes.inside[1], Stderr: pipes.inside[2],
 		HeldStdin: pipes.stdin, HeldStdout: pipes.stdout, HeldStderr: pipes.stderr,
-		Rlimits: p.rlimits,
+		Rlimits: p.Rlimits,
 	}
-	if p.tty != nil {
-		cmd.TTY = &pid1.WinSize{Rows: p.tty.Rows, Cols: p.tty.Cols}
+	if p.TTY != nil {
+		cmd.TTY = &pid1.WinSize{Rows: p.TTY.Rows, Cols: p.TTY.Cols}
 	}
-	if p.limits.any() {
-		cmd.Place = m.placer(s, e, p.limits.child())
+	if p.Limits.Any() {
+		cmd.Place = m.placer(s, e, p.Limits.Child())
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, initTimeout,
 		sbxerr.New(sbxerr.Init, "runtime.exec", "caisson-init did not start the command within %s", initTimeout))

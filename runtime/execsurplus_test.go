@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/runtime/journal"
+	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 // recorded is the numbers of the commands that a later daemon would know of.
@@ -40,7 +41,7 @@ func (f *fixture) waitExecOf(t *testing.T, id string) {
 func TestNumbersAreGivenOnce(t *testing.T) {
 	f := newFixture(t)
 	f.opts.KeptExecs = 1
-	id := f.session(t, CreateRequest{Name: "s"}).ID
+	id := f.session(t, plan.CreateRequest{Name: "s"}).ID
 	s := f.sandboxes[id]
 	first := f.startExecOf(t, "await:10", "exit:0")
 	f.waitExecOf(t, f.startExecOf(t, "out:x", "exit:0"))
@@ -63,7 +64,7 @@ func TestNumbersAreGivenOnce(t *testing.T) {
 func TestRecordsGoLast(t *testing.T) {
 	f := newFixture(t)
 	f.opts.KeptExecs = 1
-	id := f.session(t, CreateRequest{Name: "s"}).ID
+	id := f.session(t, plan.CreateRequest{Name: "s"}).ID
 	f.waitExecOf(t, f.startExecOf(t, "exit:0"))
 	if err := os.Mkdir(f.paths.stdout(id, 1), 0o700); err != nil { // which is no file that could be removed
 		t.Fatal(err)

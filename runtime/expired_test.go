@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // TestExpiredIsNotNever: who asks for a sandbox that was removed because its time
@@ -18,18 +20,18 @@ func TestExpiredIsNotNever(t *testing.T) {
 	ctx := callerContext(t)
 	short := 20 * time.Millisecond
 	for name, tt := range map[string]struct {
-		r    CreateRequest
+		r    plan.CreateRequest
 		want string
 	}{
-		"old":  {CreateRequest{Name: "old", TTL: &short}, "time to live is over"},
-		"idle": {CreateRequest{Name: "idle", IdleTimeout: &short}, "idle for too long"},
+		"old":  {plan.CreateRequest{Name: "old", TTL: &short}, "time to live is over"},
+		"idle": {plan.CreateRequest{Name: "idle", IdleTimeout: &short}, "idle for too long"},
 	} {
 		id := f.session(t, tt.r).ID
 		eventually(t, "it is removed", func() bool { return !f.known(id) })
 		for _, ref := range []string{name, id, id[:6]} {
 			_, err := f.Inspect(ctx, ref)
-			wantError(t, err, sbxerr.NotFound, fmt.Sprintf("sandbox %q was removed at 20", ref))
-			wantError(t, err, sbxerr.NotFound, tt.want)
+			errtest.Want(t, err, sbxerr.NotFound, fmt.Sprintf("sandbox %q was removed at 20", ref))
+			errtest.Want(t, err, sbxerr.NotFound, tt.want)
 			if !strings.Contains(sbxerr.RemedyOf(err), "caisson update --ttl") {
 				t.Errorf("remedy %q", sbxerr.RemedyOf(err))
 			}
@@ -38,22 +40,22 @@ func TestExpiredIsNotNever(t *testing.T) {
 				t.Errorf("who does not see it: %v", err)
 			}
 			_, err = f.Inspect(f.peer(t), ref)
-			wantError(t, err, sbxerr.NotFound, "no sandbox")
+			errtest.Want(t, err, sbxerr.NotFound, "no sandbox")
 		}
 	}
-	f.session(t, CreateRequest{Name: "old"}) // one that lives comes first
+	f.session(t, plan.CreateRequest{Name: "old"}) // one that lives comes first
 	if _, err := f.Inspect(ctx, "old"); err != nil {
 		t.Error(err)
 	}
 	if _, err := f.Remove(ctx, "old", true); err != nil {
 		t.Error(err)
 	}
-	removed := f.session(t, CreateRequest{})
+	removed := f.session(t, plan.CreateRequest{})
 	if _, err := f.Remove(ctx, removed.ID, true); err != nil {
 		t.Error(err)
 	}
 	_, err := f.Inspect(ctx, removed.ID)
-	wantError(t, err, sbxerr.NotFound, "no sandbox")
+	errtest.Want(t, err, sbxerr.NotFound, "no sandbox")
 }
 
 func TestExpiredAreBounded(t *testing.T) {

@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -28,6 +26,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -62,7 +61,7 @@ func newFixture(t testing.TB) *fixture {
 	f.Manager = &Manager{
 		engine: f.engine, images: f.images, log: slog.New(slog.DiscardHandler), paths: p, blocks: blocks, host: fakeHost(unified),
 		opts: Options{
-			Root: p.root, State: p.state, CgroupParent: "caisson-test", Profiles: BuiltinProfiles(),
+			Root: p.root, State: p.state, CgroupParent: "caisson-test", Profiles: plan.BuiltinProfiles(),
 			ImageLimits: image.DefaultLimits(), StopGrace: time.Hour, AttachGrace: time.Hour, KeptExecs: 10, KeptOutput: 1 << 20,
 		},
 		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
@@ -162,7 +161,7 @@ func (f *fixture) wantNothingLeft(t testing.TB) {
 }
 
 // request runs a script of the fake PID 1.
-func request(steps ...string) Request { return Request{Exec: ExecRequest{Args: steps}} }
+func request(steps ...string) plan.Request { return plan.Request{Exec: plan.ExecRequest{Args: steps}} }
 
 // fakeEngine makes child processes instead of containers, and the cgroups that
 // an OCI runtime would make.
@@ -358,20 +357,6 @@ func (s *fakeImages) ReleaseView(_ context.Context, chainID string) error {
 	defer s.mu.Unlock()
 	s.views = slices.DeleteFunc(s.views, func(v string) bool { return v == chainID })
 	return s.fail["release"]
-}
-
-// wantError checks a refusal's code and that it says every one of words.
-func wantError(t testing.TB, err error, code sbxerr.Code, words ...string) {
-	t.Helper()
-	if sbxerr.Of(err) != code {
-		t.Errorf("%v: code %q, want %q", err, sbxerr.Of(err), code)
-		return
-	}
-	for _, w := range words {
-		if !strings.Contains(fmt.Sprint(err), w) {
-			t.Errorf("%v: does not say %q", err, w)
-		}
-	}
 }
 
 // within waits for c, which must be closed or filled soon.

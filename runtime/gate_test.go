@@ -4,7 +4,9 @@ import (
 	"context"
 	"testing"
 
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // placeAt takes a place at g, which must have one.
@@ -82,16 +84,16 @@ func TestRefusedAtTheGate(t *testing.T) {
 		counted = max(counted, len(f.sandboxes))
 		return nil
 	}})
-	_, err := f.Create(callerContext(t), CreateRequest{})
-	wantError(t, err, sbxerr.Busy, "0 requests wait", "sandboxes.queue")
+	_, err := f.Create(callerContext(t), plan.CreateRequest{})
+	errtest.Want(t, err, sbxerr.Busy, "0 requests wait", "sandboxes.queue")
 	if counted != 0 {
 		t.Errorf("%d sandboxes are counted while one is refused", counted)
 	}
 	full.leave()
 	f.replace(f.directory("rootfs", f.paths.rootfs))
-	f.session(t, CreateRequest{})
-	_, err = f.Create(callerContext(t), CreateRequest{})
-	wantError(t, err, sbxerr.Busy, "sandboxes.max")
+	f.session(t, plan.CreateRequest{})
+	_, err = f.Create(callerContext(t), plan.CreateRequest{})
+	errtest.Want(t, err, sbxerr.Busy, "sandboxes.max")
 	if len(f.making.slots) != 0 {
 		t.Error("what is one too many keeps its place")
 	}

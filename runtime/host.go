@@ -10,16 +10,9 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
-
-// rlimitNumbers are the limits of getrlimit(2) by the OCI spec's names.
-var rlimitNumbers = map[string]int{
-	"RLIMIT_AS": unix.RLIMIT_AS, "RLIMIT_CORE": unix.RLIMIT_CORE, "RLIMIT_CPU": unix.RLIMIT_CPU, "RLIMIT_DATA": unix.RLIMIT_DATA,
-	"RLIMIT_FSIZE": unix.RLIMIT_FSIZE, "RLIMIT_LOCKS": unix.RLIMIT_LOCKS, "RLIMIT_MEMLOCK": unix.RLIMIT_MEMLOCK, "RLIMIT_MSGQUEUE": unix.RLIMIT_MSGQUEUE,
-	"RLIMIT_NICE": unix.RLIMIT_NICE, "RLIMIT_NOFILE": unix.RLIMIT_NOFILE, "RLIMIT_NPROC": unix.RLIMIT_NPROC, "RLIMIT_RSS": unix.RLIMIT_RSS,
-	"RLIMIT_RTPRIO": unix.RLIMIT_RTPRIO, "RLIMIT_RTTIME": unix.RLIMIT_RTTIME, "RLIMIT_SIGPENDING": unix.RLIMIT_SIGPENDING, "RLIMIT_STACK": unix.RLIMIT_STACK,
-}
 
 // ownRlimits returns the limits of this process where it may not raise them:
 // what it cannot have, it cannot give to a sandbox. With CAP_SYS_RESOURCE
@@ -31,7 +24,7 @@ func ownRlimits() ([]specs.POSIXRlimit, error) {
 		return nil, sbxerr.Wrap(sbxerr.Internal, op, err)
 	}
 	var out []specs.POSIXRlimit
-	for name, n := range rlimitNumbers {
+	for name, n := range plan.RlimitNumbers {
 		var l unix.Rlimit
 		if err := unix.Getrlimit(n, &l); err != nil {
 			return nil, sbxerr.Wrap(sbxerr.Internal, op, fmt.Errorf("read %s: %w", name, err))
@@ -46,7 +39,7 @@ func ownRlimits() ([]specs.POSIXRlimit, error) {
 // namespace has: where that is refused, the process is in another one.
 func setRlimits(pid int, limits []specs.POSIXRlimit) error {
 	for _, l := range limits {
-		n, ok := rlimitNumbers[l.Type]
+		n, ok := plan.RlimitNumbers[l.Type]
 		if !ok {
 			return sbxerr.New(sbxerr.Internal, "runtime.rlimits", "unknown limit %s", l.Type)
 		}

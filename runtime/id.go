@@ -17,7 +17,4 @@ func newID() string {
 	return strings.ToLower(idEncoding.EncodeToString(b[:]))
 }
 
-var (
-	idForm   = regexp.MustCompile(`^[a-z2-7]{26}$`)
-	nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
-)
+var idForm = regexp.MustCompile(`^[a-z2-7]{26}$`)

@@ -10,7 +10,9 @@ import (
 
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // imageFixture has two peers, who may import, with images of the same names.
@@ -30,7 +32,7 @@ func imageFixture(t *testing.T) (f *fixture, ann, bob context.Context) {
 
 func TestImageScopes(t *testing.T) {
 	f, ann, bob := imageFixture(t)
-	info, err := f.Create(callerContext(t), CreateRequest{})
+	info, err := f.Create(callerContext(t), plan.CreateRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +51,7 @@ func TestImageScopes(t *testing.T) {
 	} {
 		img, err := f.image(tt.ctx, tt.ref)
 		if tt.want == "" {
-			wantError(t, err, sbxerr.ImageNotFound)
+			errtest.Want(t, err, sbxerr.ImageNotFound)
 			continue
 		}
 		if err != nil || img.Key() != tt.want {
@@ -65,28 +67,28 @@ func TestImageScopes(t *testing.T) {
 func TestProfileImageIsRoots(t *testing.T) {
 	f, ann, _ := imageFixture(t)
 	f.images.images = append(f.images.images, images.Stored{Image: images.Image{Name: "base", Owner: 1000, Digest: "sha256:9"}})
-	p, err := f.planFor(ann, CreateRequest{})
-	if err != nil || p.image.Key() != "base" {
-		t.Errorf("planned %q, %v", p.image.Key(), err)
+	p, err := f.planFor(ann, plan.CreateRequest{})
+	if err != nil || p.Image.Key() != "base" {
+		t.Errorf("planned %q, %v", p.Image.Key(), err)
 	}
 }
 
 // An image can be removed while others of the same layers are in use.
 func TestRemoveOwnImage(t *testing.T) {
 	f, ann, bob := imageFixture(t)
-	info, err := f.Create(bob, CreateRequest{Image: "tools"})
+	info, err := f.Create(bob, plan.CreateRequest{Image: "tools"})
 	if err != nil || info.Image != "1001+tools" {
 		t.Fatalf("%+v, %v", info, err)
 	}
-	wantError(t, f.RemoveImage(ann, "1001+tools"), sbxerr.ImageNotFound)
-	wantError(t, f.RemoveImage(ann, "base"), sbxerr.Peer, "belongs to root")
+	errtest.Want(t, f.RemoveImage(ann, "1001+tools"), sbxerr.ImageNotFound)
+	errtest.Want(t, f.RemoveImage(ann, "base"), sbxerr.Peer, "belongs to root")
 	if err := f.RemoveImage(ann, "tools"); err != nil {
 		t.Error(err)
 	}
 	if !slices.Contains(f.images.views, "chain-base") {
 		t.Error("the layers of a live sandbox are gone")
 	}
-	wantError(t, f.RemoveImage(callerContext(t), "1001+tools"), sbxerr.ImageInUse, info.Name)
+	errtest.Want(t, f.RemoveImage(callerContext(t), "1001+tools"), sbxerr.ImageInUse, info.Name)
 	if _, err := f.Remove(bob, info.ID, true); err != nil {
 		t.Error(err)
 	}
@@ -114,7 +116,7 @@ func TestImportsTakeTurns(t *testing.T) {
 	ctx, cancel := context.WithTimeout(ann, 50*time.Millisecond)
 	defer cancel()
 	_, err := f.ImportImage(ctx, "x", broken, func(string) {})
-	wantError(t, err, sbxerr.Canceled)
+	errtest.Want(t, err, sbxerr.Canceled)
 	close(hold)
 	if err := within(t, "its end", first); !errors.Is(err, errInjected) {
 		t.Error(err)

@@ -15,25 +15,27 @@ import (
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // planner answers requests with what this daemon has.
-func (m *Manager) planner(ctx context.Context) planner {
-	return planner{
-		profiles:   m.opts.Profiles,
-		workspaces: m.opts.Workspaces,
-		network:    m.opts.Network,
-		image:      func(ref string) (images.Stored, error) { return m.image(ctx, ref) },
-		rootImage:  func(ref string) (images.Stored, error) { return m.imageIn(ctx, images.RootScope, ref) },
-		user: func(img images.Stored, name string) (user, error) {
+func (m *Manager) planner(ctx context.Context) plan.Planner {
+	return plan.Planner{
+		ID:         newID(),
+		Profiles:   m.opts.Profiles,
+		Workspaces: m.opts.Workspaces,
+		Network:    m.opts.Network,
+		Image:      func(ref string) (images.Stored, error) { return m.image(ctx, ref) },
+		RootImage:  func(ref string) (images.Stored, error) { return m.imageIn(ctx, images.RootScope, ref) },
+		User: func(img images.Stored, name string) (plan.User, error) {
 			layers, err := m.layers(ctx, img)
 			if err != nil {
-				return user{}, err
+				return plan.User{}, err
 			}
 			return resolveUser(layers, name)
 		},
-		slots: m.slots(),
+		Slots: m.slots(),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 func TestListAndInspectImages(t *testing.T) {
@@ -28,11 +29,11 @@ func TestListAndInspectImages(t *testing.T) {
 		t.Errorf("detail %+v, %v", d, err)
 	}
 	_, err = f.InspectImage(callerContext(t), "alpin")
-	wantError(t, err, sbxerr.ImageNotFound, `no image "alpin"; there are: alpine, base; did you mean "alpine"?`)
+	errtest.Want(t, err, sbxerr.ImageNotFound, `no image "alpin"; there are: alpine, base; did you mean "alpine"?`)
 
 	f.images.images[1].Labels = map[string]string{image.LabelReport: "{"}
 	_, err = f.InspectImage(callerContext(t), "alpine")
-	wantError(t, err, sbxerr.Internal)
+	errtest.Want(t, err, sbxerr.Internal)
 	f.images.fail = map[string]error{"list": errInjected}
 	if _, err := f.ListImages(callerContext(t)); !errors.Is(err, errInjected) {
 		t.Errorf("list: %v", err)
@@ -44,10 +45,10 @@ func TestListAndInspectImages(t *testing.T) {
 
 func TestRemoveImage(t *testing.T) {
 	f := newFixture(t)
-	wantError(t, f.RemoveImage(callerContext(t), "gone"), sbxerr.ImageNotFound)
+	errtest.Want(t, f.RemoveImage(callerContext(t), "gone"), sbxerr.ImageNotFound)
 	info := f.start(t, request("await:10", "exit:0"))
 	err := f.RemoveImage(callerContext(t), "base")
-	wantError(t, err, sbxerr.ImageInUse, `image "base" is needed by `+info.ID)
+	errtest.Want(t, err, sbxerr.ImageInUse, `image "base" is needed by `+info.ID)
 
 	f.engine.poke(t, info.ID)
 	f.over(t, info.ID)
@@ -58,7 +59,7 @@ func TestRemoveImage(t *testing.T) {
 		t.Errorf("views %q are left", f.images.views)
 	}
 	_, err = f.Start(callerContext(t), request("exit:0"))
-	wantError(t, err, sbxerr.ImageNotFound)
+	errtest.Want(t, err, sbxerr.ImageNotFound)
 
 	f.images.images = []images.Stored{baseImage(t)}
 	f.images.fail = map[string]error{"remove": errInjected}
@@ -85,7 +86,7 @@ func TestRemoveImageWaitsForWhatIsGoing(t *testing.T) {
 	within(t, "the removal", reached)
 	ctx, cancel := context.WithCancelCause(callerContext(t))
 	cancel(errInjected)
-	wantError(t, f.RemoveImage(ctx, "base"), sbxerr.Canceled, "injected")
+	errtest.Want(t, f.RemoveImage(ctx, "base"), sbxerr.Canceled, "injected")
 	close(hold)
 	if err := f.RemoveImage(callerContext(t), "base"); err != nil {
 		t.Error(err)
@@ -149,7 +150,7 @@ func TestImported(t *testing.T) {
 		t.Errorf("a failed import: %v", err)
 	}
 	_, err = f.imported(callerContext(t), sink, image.Result{Name: "gone"}, nil)
-	wantError(t, err, sbxerr.ImageNotFound)
+	errtest.Want(t, err, sbxerr.ImageNotFound)
 }
 
 func TestSystem(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/traffic"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -24,8 +25,8 @@ type Learned struct {
 
 // opened is r in the network mode open, in which there is something to learn.
 // What it denies is denied, and what it allows may be private.
-func (r Request) opened(profiles map[string]Profile) (Request, error) {
-	mode := netns.Mode(cmp.Or(r.Create.Network, profiles[cmp.Or(r.Create.Profile, DefaultProfile)].Network.Mode))
+func opened(r plan.Request, profiles map[string]plan.Profile) (plan.Request, error) {
+	mode := netns.Mode(cmp.Or(r.Create.Network, profiles[cmp.Or(r.Create.Profile, plan.DefaultProfile)].Network.Mode))
 	switch {
 	case r.Create.Network != "" && mode != netns.ModeOpen:
 		return r, sbxerr.WithRemedy(sbxerr.Config, "runtime.learn",

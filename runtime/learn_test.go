@@ -17,22 +17,24 @@ import (
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/traffic"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 func TestOpened(t *testing.T) {
-	profiles := map[string]Profile{DefaultProfile: {}, "web": {Network: Network{Mode: "open"}}, "some": {Network: Network{Mode: "allow"}}}
+	profiles := map[string]plan.Profile{plan.DefaultProfile: {}, "web": {Network: plan.Network{Mode: "open"}}, "some": {Network: plan.Network{Mode: "allow"}}}
 	for _, tt := range []struct{ profile, network, want string }{
 		{"", "", "open"}, {"", "open", "open"}, {"some", "", "open"},
 		{"web", "", ""}, // it is open, and needs no grant to be named
 		{"web", "open", "open"}, {"no such profile", "", "open"},
 		{"", "none", "refused"}, {"", "allow", "refused"}, {"", "bridge", "refused"}, {"web", "allow", "refused"},
 	} {
-		r, err := Request{Create: CreateRequest{Profile: tt.profile, Network: tt.network}}.opened(profiles)
+		r, err := opened(plan.Request{Create: plan.CreateRequest{Profile: tt.profile, Network: tt.network}}, profiles)
 		got := r.Create.Network
 		if err != nil {
-			wantError(t, err, sbxerr.Config, tt.network, "open")
+			errtest.Want(t, err, sbxerr.Config, tt.network, "open")
 			got = "refused"
 		}
 		if got != tt.want {
@@ -46,7 +48,7 @@ func TestLearnIsNotDetached(t *testing.T) {
 	r := request("exit:0")
 	r.Learn = true
 	_, err := f.Start(callerContext(t), r)
-	wantError(t, err, sbxerr.Config, "waits")
+	errtest.Want(t, err, sbxerr.Config, "waits")
 	f.wantNothingLeft(t)
 }
 
@@ -61,10 +63,10 @@ func TestLearnIsGranted(t *testing.T) {
 	r := request("exit:0")
 	r.Learn = true
 	_, err = f.Run(peer.NewContext(t.Context(), peer.User(1000, 1000, nil, 0)), r, IO{})
-	wantError(t, err, sbxerr.Peer, "network")
+	errtest.Want(t, err, sbxerr.Peer, "network")
 	f.opts.Network.AirGapped = true
 	_, err = f.Run(callerContext(t), r, IO{})
-	wantError(t, err, sbxerr.NetPolicy, "air-gapped")
+	errtest.Want(t, err, sbxerr.NetPolicy, "air-gapped")
 	f.wantNothingLeft(t)
 }
 
@@ -161,7 +163,7 @@ var long = strings.Repeat("long ", 60)
 func TestLearnPolicyWarns(t *testing.T) {
 	f, gateway := newPublishing(t)
 	f.opts.Traffic = traffic.New(TrafficFiles(f.paths.root, f.paths.state), slog.New(slog.DiscardHandler))
-	id := f.session(t, CreateRequest{}).ID
+	id := f.session(t, plan.CreateRequest{}).ID
 	attempt := func(a proxy.Attempt) {
 		a.Sandbox = id
 		f.opts.Traffic.Attempted(a)
@@ -206,7 +208,7 @@ func TestLearnPolicyWarns(t *testing.T) {
 func TestTrafficTellsOfGaps(t *testing.T) {
 	f, _ := newPublishing(t)
 	f.opts.Traffic = traffic.New(TrafficFiles(f.paths.root, f.paths.state), slog.New(slog.DiscardHandler))
-	id := f.session(t, CreateRequest{}).ID
+	id := f.session(t, plan.CreateRequest{}).ID
 	read := func() (list []TrafficEntry) {
 		t.Helper()
 		if err := f.Traffic(callerContext(t), id, false, func(e TrafficEntry) error { list = append(list, e); return nil }); err != nil {

@@ -14,8 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/runtime/journal"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/traffic"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // holdCounters makes the next one who reads how often a limit was hit in the
@@ -52,7 +54,7 @@ func (f *fixture) commandIn(t *testing.T, detached bool, steps ...string) (id st
 	if detached {
 		return f.start(t, request(steps...)).ID
 	}
-	id = f.session(t, CreateRequest{}).ID
+	id = f.session(t, plan.CreateRequest{}).ID
 	if _, err := f.StartExec(callerContext(t), id, script(steps...)); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +138,7 @@ func TestHandOver(t *testing.T) {
 	left := make(chan struct{})
 	go func() { f.Leave(ctx, time.Hour); close(left) }()
 	for range cap(sent) {
-		wantError(t, within(t, "the end of a call", sent), sbxerr.Canceled, "the next one goes on with the sandbox")
+		errtest.Want(t, within(t, "the end of a call", sent), sbxerr.Canceled, "the next one goes on with the sandbox")
 	}
 	time.Sleep(50 * time.Millisecond) // the grace of one whose caller left is long over
 	commands, err := f.Execs(ctx, id)
@@ -165,7 +167,7 @@ func TestLeaveAwaitsCreation(t *testing.T) {
 	}})
 	f.KeepOnExit()
 	created := make(chan error, 1)
-	go func() { _, err := f.Create(callerContext(t), CreateRequest{Name: "s"}); created <- err }()
+	go func() { _, err := f.Create(callerContext(t), plan.CreateRequest{Name: "s"}); created <- err }()
 	within(t, "the making", making)
 	left := make(chan struct{})
 	go func() { f.Leave(callerContext(t), time.Hour); close(left) }()
@@ -190,7 +192,7 @@ func TestLeaveEndsCalls(t *testing.T) {
 	f.opts.Traffic = traffic.New(traffic.Files{Carried: absent, Rest: absent, Names: absent}, slog.New(slog.DiscardHandler))
 	ctx := callerContext(t)
 	id := f.commandIn(t, true, "out:x", "hang") // which nobody is connected with: it is not asked
-	deaf := f.session(t, CreateRequest{}).ID
+	deaf := f.session(t, plan.CreateRequest{}).ID
 	started := make(chan struct{}, 3)
 	streams := IO{Started: func(Info, ExecInfo) { started <- struct{}{} }}
 	type end struct {
@@ -228,8 +230,8 @@ func TestLeaveEndsCalls(t *testing.T) {
 	if out.String() != "x" {
 		t.Errorf("logs showed %q", &out)
 	}
-	_, err := f.Create(ctx, CreateRequest{})
-	wantError(t, err, sbxerr.State, "the daemon is stopping")
+	_, err := f.Create(ctx, plan.CreateRequest{})
+	errtest.Want(t, err, sbxerr.State, "the daemon is stopping")
 }
 
 // TestLeftCommandIsNotTold: what ends after the daemon has begun to leave is for
@@ -289,8 +291,8 @@ func TestFinishEnds(t *testing.T) {
 func TestFinishEndsOfOthers(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
-	id := f.session(t, CreateRequest{}).ID
-	if _, err := f.StartExec(ctx, id, ExecRequest{Args: []string{"cat", "exit:4"}, Stdin: true}); err != nil {
+	id := f.session(t, plan.CreateRequest{}).ID
+	if _, err := f.StartExec(ctx, id, plan.ExecRequest{Args: []string{"cat", "exit:4"}, Stdin: true}); err != nil {
 		t.Fatal(err)
 	}
 	s := f.mustFind(t, id)
@@ -324,8 +326,8 @@ func TestFinishEndsOfOthers(t *testing.T) {
 func TestRemovedIsNotLeft(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
-	s := f.sandboxes[f.session(t, CreateRequest{Name: "s"}).ID]
-	if _, err := f.Stop(ctx, "s", ptr(time.Duration(0))); err != nil {
+	s := f.sandboxes[f.session(t, plan.CreateRequest{Name: "s"}).ID]
+	if _, err := f.Stop(ctx, "s", new(time.Duration(0))); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.destroy(ctx, s); err != nil {
@@ -352,7 +354,7 @@ func TestLeaveAwaitsStops(t *testing.T) {
 				err error
 			}
 			stopped := make(chan end, 1)
-			go func() { info, err := f.Stop(ctx, id, ptr(time.Hour)); stopped <- end{info, err} }()
+			go func() { info, err := f.Stop(ctx, id, new(time.Hour)); stopped <- end{info, err} }()
 			eventually(t, "it stops", func() bool { return s.executions()[0].info().StdoutBytes > 0 })
 			left, grace := make(chan struct{}), soon
 			if deaf {
@@ -375,7 +377,7 @@ func TestLeaveAwaitsStops(t *testing.T) {
 			}
 			late := f.mustFind(t, f.commandIn(t, false, "hang"))
 			_, err := f.Stop(ctx, late.id, nil)
-			wantError(t, err, sbxerr.Canceled, "the next one goes on with the sandbox")
+			errtest.Want(t, err, sbxerr.Canceled, "the next one goes on with the sandbox")
 			if info := late.info(); info.State != StateRunning {
 				t.Errorf("one that is stopped later is %s", info.State)
 			}
@@ -397,11 +399,11 @@ func TestStopOfWhatIsLeft(t *testing.T) {
 	s.update(func() { s.execs[7] = held })
 	s.endLeft()
 	stopped := make(chan error, 1)
-	go func() { _, err := f.Stop(ctx, id, ptr(time.Hour)); stopped <- err }()
+	go func() { _, err := f.Stop(ctx, id, new(time.Hour)); stopped <- err }()
 	eventually(t, "it is asked to stop", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.active > 0 })
 	time.Sleep(50 * time.Millisecond) // most likely it waits by now
 	close(held.kept)
-	wantError(t, within(t, "the end of the stop", stopped), sbxerr.Canceled, "the next one goes on with the sandbox")
+	errtest.Want(t, within(t, "the end of the stop", stopped), sbxerr.Canceled, "the next one goes on with the sandbox")
 	within(t, "the daemon's end", s.gone)
 	if r, err := readRecord(f.paths.record(id), f.boot); err != nil || r.StopBy != 0 || !r.ExitedAt.IsZero() {
 		t.Errorf("kept %+v, %v", r, err)
@@ -421,7 +423,7 @@ func TestStopOutlastsTheDaemon(t *testing.T) {
 	id := f.commandIn(t, false, "hang")
 	s := f.sandboxes[id]
 	stopped := make(chan error, 1)
-	go func() { _, err := f.Stop(ctx, id, ptr(time.Hour)); stopped <- err }()
+	go func() { _, err := f.Stop(ctx, id, new(time.Hour)); stopped <- err }()
 	eventually(t, "it stops", func() bool { return s.info().State == StateStopping })
 	if err := f.drain(ctx); err != nil {
 		t.Error(err)

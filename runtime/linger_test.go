@@ -3,6 +3,8 @@ package runtime
 import (
 	"strings"
 	"testing"
+
+	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 // TestWhatCommandsLeave: what an ended command left running can go on writing,
@@ -11,7 +13,7 @@ func TestWhatCommandsLeave(t *testing.T) {
 	f := newFixture(t)
 	f.opts.KeptExecs = 2
 	ctx := callerContext(t)
-	id := f.session(t, CreateRequest{Name: "s"}).ID
+	id := f.session(t, plan.CreateRequest{Name: "s"}).ID
 	ended := func(steps ...string) {
 		t.Helper()
 		e, err := f.StartExec(ctx, "s", script(steps...))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/runtime/peer"
-	"github.com/caisson-run/caisson/runtime/ports"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -19,29 +19,13 @@ const maxLinks = 64
 
 const linkRemedy = "write NAME=SANDBOX:PORT, such as db=postgres:5432, where that sandbox is yours, lives, and was made with --expose PORT"
 
-// checkExposed refuses ports on which nothing inside can listen.
-func checkExposed(list []uint32) ([]uint16, error) {
-	if err := atMost(len(list), ports.Max, "exposed ports"); err != nil {
-		return nil, err
-	}
-	var exposed []uint16
-	var errs []error
-	for _, n := range list {
-		if n < ports.Low || n > 65535 {
-			errs = append(errs, invalid("expose %d: give a port from %d to 65535", n, ports.Low))
-		}
-		exposed = append(exposed, uint16(n))
-	}
-	return exposed, errors.Join(errs...)
-}
-
 // resolveLinks finds the sandboxes that links of a request lead to. They are found
 // now: another one that gets the same name later is not meant.
 func (m *Manager) resolveLinks(ctx context.Context, g peer.Grant, texts []string) (map[string]policy.Link, error) {
 	if len(texts) == 0 {
 		return nil, nil
 	}
-	if err := atMost(len(texts), maxLinks, "links"); err != nil {
+	if err := plan.AtMost(len(texts), maxLinks, "links"); err != nil {
 		return nil, sbxerr.WithRemedy(sbxerr.NetPolicy, "runtime.link", err, linkRemedy)
 	}
 	links := map[string]policy.Link{}

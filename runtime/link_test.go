@@ -8,7 +8,9 @@ import (
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // A link is between sandboxes of one owner, to a port that is exposed, and means the
@@ -57,48 +59,39 @@ func TestResolveLinks(t *testing.T) {
 			}
 			continue
 		}
-		wantError(t, err, sbxerr.NetPolicy, tt.word)
+		errtest.Want(t, err, sbxerr.NetPolicy, tt.word)
 	}
 	ctx := callerContext(t)
 	_, err = m.resolveLinks(ctx, rootGrant(t), []string{"db=mine:5432", "db=mine:5432"})
-	wantError(t, err, sbxerr.NetPolicy, "linked twice")
+	errtest.Want(t, err, sbxerr.NetPolicy, "linked twice")
 	_, err = m.resolveLinks(ctx, rootGrant(t), make([]string, maxLinks+1))
-	wantError(t, err, sbxerr.NetPolicy, "more than 64")
+	errtest.Want(t, err, sbxerr.NetPolicy, "more than 64")
 }
 
 // Who links wants a network, and needs the right to have one: with it come the names
 // that the operator mapped.
 func TestLinkedNetwork(t *testing.T) {
-	links := map[string]policy.Link{"db": {Sandbox: idA1, Port: 5432}}
-	mode, spec, err := NetworkRules{}.networkOf(Network{}, networkRequest{Links: links})
-	if err != nil || mode != netns.ModeAllow || spec.Links["db"] != links["db"] {
-		t.Errorf("%s, %+v, %v", mode, spec, err)
-	}
-	if _, _, err := (NetworkRules{AirGapped: true}).networkOf(Network{}, networkRequest{Links: links}); err != nil {
-		t.Errorf("air-gapped: %v", err)
-	}
-	_, _, err = NetworkRules{}.networkOf(Network{}, networkRequest{Mode: "none", Links: links})
-	wantError(t, err, sbxerr.NetPolicy, "links")
 	f, gateway := newPublishing(t)
+	var err error
 	rule := peer.Rule{UIDs: []uint32{1000}, Limits: peer.DefaultLimits(), TTL: peer.DefaultTTL, Quota: peer.DefaultQuota()}
 	if f.opts.Peers, err = peer.NewPolicy([]peer.Rule{rule}); err != nil {
 		t.Fatal(err)
 	}
 	ctx := peer.NewContext(context.Background(), peer.User(1000, 1000, nil, 0))
-	info, err := f.Create(ctx, CreateRequest{Name: "db", Expose: []uint32{5432}})
+	info, err := f.Create(ctx, plan.CreateRequest{Name: "db", Expose: []uint32{5432}})
 	if err != nil || len(info.Exposed) != 1 || len(gateway.published[info.ID].Exposed) != 1 {
 		t.Fatalf("%+v, %v", info, err)
 	}
-	_, err = f.Create(ctx, CreateRequest{Links: []string{"db=db:5432"}})
-	wantError(t, err, sbxerr.Peer, "not granted")
-	_, err = f.Create(ctx, CreateRequest{Expose: []uint32{80, 70000}})
-	wantError(t, err, sbxerr.Config, "expose 80", "expose 70000")
+	_, err = f.Create(ctx, plan.CreateRequest{Links: []string{"db=db:5432"}})
+	errtest.Want(t, err, sbxerr.Peer, "not granted")
+	_, err = f.Create(ctx, plan.CreateRequest{Expose: []uint32{80, 70000}})
+	errtest.Want(t, err, sbxerr.Config, "expose 80", "expose 70000")
 }
 
 // Rules may change; links stay.
 func TestLinksOutliveUpdates(t *testing.T) {
-	m := &Manager{opts: Options{Profiles: BuiltinProfiles()}}
-	rec := record{Profile: DefaultProfile, Network: netns.ModeAllow, Asked: networkRequest{Mode: "allow", Links: map[string]policy.Link{"db": {Sandbox: idA1, Port: 5432}}}}
+	m := &Manager{opts: Options{Profiles: plan.BuiltinProfiles()}}
+	rec := record{Profile: plan.DefaultProfile, Network: netns.ModeAllow, Asked: plan.NetworkRequest{Mode: "allow", Links: map[string]policy.Link{"db": {Sandbox: idA1, Port: 5432}}}}
 	next, err := m.changeNetwork(rec, UpdateRequest{Allow: &Rules{Rules: []string{"a.example"}}})
 	if err != nil || len(next.Policy.Links) != 1 || strings.Join(next.Policy.Allow, " ") != "a.example" {
 		t.Errorf("%+v, %v", next.Policy, err)

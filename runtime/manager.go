@@ -24,6 +24,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/ports"
 	"github.com/caisson-run/caisson/runtime/traffic"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -39,7 +40,7 @@ type Options struct {
 	CgroupParent string // name of the group above the sandboxes', at the hierarchies' root
 	InitPath     string // the caisson-init that each sandbox gets a copy of
 	IDs          idblock.Range
-	Profiles     map[string]Profile
+	Profiles     map[string]plan.Profile
 	Workspaces   mount.Allowed
 	ImageLimits  image.Limits
 	StopGrace    time.Duration // between TERM and KILL
@@ -55,7 +56,7 @@ type Options struct {
 	PerShim      int           // sandboxes that share a shim
 	Pools        []PoolConfig
 	Peers        peer.Policy
-	Network      NetworkRules
+	Network      plan.NetworkRules
 	Egress       Egress       // nil: no network mode but none
 	Bridge       Bridge       // nil: not the network mode bridge
 	Traffic      *traffic.Log // of what Egress carries

@@ -38,7 +38,7 @@ func (r record) clash(have record) error {
 	const op = "runtime.create"
 	own := !have.Pooled && have.OwnerUID == r.OwnerUID && have.Parent == r.Parent
 	switch {
-	case own && r.Settings.means(have):
+	case own && means(r.Settings, have):
 		if r.Name != have.Name {
 			return sbxerr.New(sbxerr.Exists, op, "the idempotency key is %w by sandbox %s", errMeant, have.ID)
 		}

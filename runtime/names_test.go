@@ -12,14 +12,16 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/caisson-run/caisson/runtime/idblock"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // known makes sandboxes known of which there is nothing but the name.
 func known(t *testing.T, m *Manager, list ...record) {
 	t.Helper()
 	for _, r := range list {
-		if err := m.admit(m.newSandbox(&plan{id: r.ID, grant: rootGrant(t)}, r)); err != nil {
+		if err := m.admit(m.newSandbox(&plan.Sandbox{ID: r.ID, Grant: rootGrant(t)}, r)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,7 +53,7 @@ func TestFind(t *testing.T) {
 		idA1 + "2": "no sandbox",
 	} {
 		_, err := m.find(callerContext(t), ref)
-		wantError(t, err, sbxerr.NotFound, words)
+		errtest.Want(t, err, sbxerr.NotFound, words)
 	}
 }
 
@@ -59,8 +61,8 @@ func TestNamesAreTakenOnce(t *testing.T) {
 	m := &Manager{sandboxes: map[string]*sandbox{}}
 	known(t, m, record{ID: idA1, Name: "one"})
 	for _, name := range []string{"one", idA1} {
-		err := m.admit(m.newSandbox(&plan{id: idB, grant: rootGrant(t)}, record{ID: idB, Name: name}))
-		wantError(t, err, sbxerr.Exists, "is taken by sandbox "+idA1)
+		err := m.admit(m.newSandbox(&plan.Sandbox{ID: idB, Grant: rootGrant(t)}, record{ID: idB, Name: name}))
+		errtest.Want(t, err, sbxerr.Exists, "is taken by sandbox "+idA1)
 	}
 	if _, err := m.find(callerContext(t), idB); err == nil {
 		t.Error("a refused sandbox is known")
@@ -72,16 +74,16 @@ func TestNamesAreTakenOnce(t *testing.T) {
 
 func TestNamesDuringARun(t *testing.T) {
 	f := newFixture(t)
-	info := f.start(t, Request{Create: CreateRequest{Name: "job"}, Exec: ExecRequest{Args: []string{"exit:0"}}})
-	_, err := f.Start(callerContext(t), Request{Create: CreateRequest{Name: "job"}, Exec: ExecRequest{Args: []string{"exit:0"}}})
-	wantError(t, err, sbxerr.Exists, `the name "job" is taken`)
+	info := f.start(t, plan.Request{Create: plan.CreateRequest{Name: "job"}, Exec: plan.ExecRequest{Args: []string{"exit:0"}}})
+	_, err := f.Start(callerContext(t), plan.Request{Create: plan.CreateRequest{Name: "job"}, Exec: plan.ExecRequest{Args: []string{"exit:0"}}})
+	errtest.Want(t, err, sbxerr.Exists, `the name "job" is taken`)
 	if got, err := f.find(callerContext(t), "job"); err != nil || got.record.ID != info.ID {
 		t.Errorf("the holder of the name: %v, %v", got, err)
 	}
 	if _, err := f.Remove(callerContext(t), "job", true); err != nil {
 		t.Error(err)
 	}
-	f.start(t, Request{Create: CreateRequest{Name: "job"}, Exec: ExecRequest{Args: []string{"exit:0"}}})
+	f.start(t, plan.Request{Create: plan.CreateRequest{Name: "job"}, Exec: plan.ExecRequest{Args: []string{"exit:0"}}})
 }
 
 func TestList(t *testing.T) {
@@ -141,8 +143,8 @@ func TestIdle(t *testing.T) {
 func TestInspect(t *testing.T) {
 	f := newFixture(t)
 	_, err := f.Inspect(callerContext(t), "nobody")
-	wantError(t, err, sbxerr.NotFound)
-	info := f.start(t, Request{Create: CreateRequest{Name: "job", Labels: map[string]string{"team": "red"}, Session: "s", Task: "t"}, Exec: ExecRequest{Args: []string{"await:10"}}})
+	errtest.Want(t, err, sbxerr.NotFound)
+	info := f.start(t, plan.Request{Create: plan.CreateRequest{Name: "job", Labels: map[string]string{"team": "red"}, Session: "s", Task: "t"}, Exec: plan.ExecRequest{Args: []string{"await:10"}}})
 	d, err := f.Inspect(callerContext(t), "job")
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +152,7 @@ func TestInspect(t *testing.T) {
 	if d.ID != info.ID || d.State != StateRunning || d.PID != f.engine.get(info.ID).cmd.Process.Pid || d.Labels["team"] != "red" || d.Session != "s" || d.Task != "t" {
 		t.Errorf("info %+v", d.Info)
 	}
-	if d.Cgroup != "/caisson-test/"+info.ID || d.ImageDigest != "sha256:1" || d.HostIDBase != 1879048192 || d.HostIDSize != idblock.Size || d.Limits != DefaultLimits() {
+	if d.Cgroup != "/caisson-test/"+info.ID || d.ImageDigest != "sha256:1" || d.HostIDBase != 1879048192 || d.HostIDSize != idblock.Size || d.Limits != plan.DefaultLimits() {
 		t.Errorf("detail %+v", d)
 	}
 	var spec specs.Spec

@@ -7,39 +7,10 @@ import (
 	"net"
 	"path/filepath"
 
-	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/owndir"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
-
-// nestedName is the socket by which a sandbox makes sandboxes of its own, beside
-// that of PID 1.
-const nestedName = "api.sock"
-
-// check refuses bounds that would never let a child be.
-func (n *NestedRequest) check() error {
-	if n == nil {
-		return nil
-	}
-	var errs []error
-	for _, f := range []struct {
-		name  string
-		bound *int64
-	}{{"sandboxes", n.Sandboxes}, {"memory", n.MemoryBytes}, {"cpus", n.MilliCPU}} {
-		if f.bound != nil && *f.bound <= 0 {
-			errs = append(errs, sbxerr.New(sbxerr.Limits, "runtime.plan", "nested %s %d: give more than 0", f.name, *f.bound))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// env says to the commands of a sandbox where its socket is.
-func (n *NestedRequest) env() []string {
-	if n == nil {
-		return nil
-	}
-	return []string{"CAISSON_SOCKET=" + initproto.Dir + "/" + nestedName}
-}
 
 var errParentEnded = errors.New("the sandbox that made it ended")
 
@@ -51,7 +22,7 @@ func (m *Manager) createNested(_ context.Context, s *sandbox) error {
 	if r.Nested == nil {
 		return nil
 	}
-	path := filepath.Join(m.paths.init(s.id), nestedName)
+	path := filepath.Join(m.paths.init(s.id), plan.NestedName)
 	if err := removeFiles(path); err != nil {
 		return err
 	}
@@ -70,7 +41,7 @@ func (m *Manager) createNested(_ context.Context, s *sandbox) error {
 }
 
 func (m *Manager) removeNested(_ context.Context, id string) error {
-	return removeFiles(filepath.Join(m.paths.init(id), nestedName))
+	return removeFiles(filepath.Join(m.paths.init(id), plan.NestedName))
 }
 
 // checkParentLocked refuses a child of a sandbox that is to end, or is gone: who

@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // A name means the caller's own sandbox, whoever else took the same name.
@@ -18,13 +20,13 @@ func TestFindPrefersItsOwn(t *testing.T) {
 			t.Fatalf("found %v, %v, want root's own %s", s, err, idA2)
 		}
 	}
-	if s := m.match(rootGrant(t), CreateRequest{Name: "agent", Ensure: true}); s == nil || s.id != idA2 {
+	if s := m.match(rootGrant(t), plan.CreateRequest{Name: "agent", Ensure: true}); s == nil || s.id != idA2 {
 		t.Errorf("ensured %v", s)
 	}
 	m.forget(m.sandboxes[idA2])
 	_, err := m.find(callerContext(t), "agent")
-	wantError(t, err, sbxerr.NotFound, `"agent" is the name of 2 sandboxes, none of them yours: give an ID`)
-	if s := m.match(rootGrant(t), CreateRequest{Name: "agent", Ensure: true}); s != nil {
+	errtest.Want(t, err, sbxerr.NotFound, `"agent" is the name of 2 sandboxes, none of them yours: give an ID`)
+	if s := m.match(rootGrant(t), plan.CreateRequest{Name: "agent", Ensure: true}); s != nil {
 		t.Errorf("another's sandbox was taken for root's own: %v", s)
 	}
 	m.forget(m.sandboxes[idB])
@@ -38,8 +40,8 @@ func TestNoChildOfAnEndingParent(t *testing.T) {
 	m := &Manager{sandboxes: map[string]*sandbox{}}
 	known(t, m, record{ID: idA1, Name: "parent"}, record{ID: idA2, Name: "child", Parent: idA1})
 	m.sandboxes[idA1].end(ErrRemoved)
-	late := m.newSandbox(&plan{id: idB, grant: rootGrant(t)}, record{ID: idB, Name: "late", Parent: idA1})
-	wantError(t, m.admit(late), sbxerr.Canceled, "the sandbox that made it ended")
+	late := m.newSandbox(&plan.Sandbox{ID: idB, Grant: rootGrant(t)}, record{ID: idB, Name: "late", Parent: idA1})
+	errtest.Want(t, m.admit(late), sbxerr.Canceled, "the sandbox that made it ended")
 	if m.known(idB) {
 		t.Error("a refused child is known")
 	}
@@ -63,15 +65,15 @@ func TestOrphansEnd(t *testing.T) {
 func TestNestedPlan(t *testing.T) {
 	f := newFixture(t)
 	zero := int64(0)
-	_, err := f.planFor(callerContext(t), CreateRequest{Nested: &NestedRequest{Sandboxes: &zero, MemoryBytes: &zero}})
-	wantError(t, err, sbxerr.Limits, "nested sandboxes 0: give more than 0")
-	wantError(t, err, sbxerr.Limits, "nested memory 0")
-	p, command, err := f.planMain(callerContext(t), Request{Create: CreateRequest{Nested: &NestedRequest{}}, Exec: script("exit:0")})
+	_, err := f.planFor(callerContext(t), plan.CreateRequest{Nested: &plan.NestedRequest{Sandboxes: &zero, MemoryBytes: &zero}})
+	errtest.Want(t, err, sbxerr.Limits, "nested sandboxes 0: give more than 0")
+	errtest.Want(t, err, sbxerr.Limits, "nested memory 0")
+	p, command, err := f.planMain(callerContext(t), plan.Request{Create: plan.CreateRequest{Nested: &plan.NestedRequest{}}, Exec: script("exit:0")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const socket = "CAISSON_SOCKET=/run/caisson/api.sock"
-	for who, env := range map[string][]string{"sandbox": p.record("boot", time.Time{}).Env, "command": command.env} {
+	for who, env := range map[string][]string{"sandbox": newRecord(p, "boot", time.Time{}).Env, "command": command.Env} {
 		if !slices.Contains(env, socket) {
 			t.Errorf("the environment of the %s has no %s: %q", who, socket, env)
 		}

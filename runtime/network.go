@@ -8,6 +8,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/hostaddr"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/traffic"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -108,11 +109,11 @@ func (m *Manager) specFor(ctx context.Context, q PolicyQuery) (netns.Mode, polic
 	if err != nil {
 		return "", policy.Spec{}, err
 	}
-	profile, profileErr := lookupProfile(m.opts.Profiles, q.Profile)
+	profile, profileErr := plan.LookupProfile(m.opts.Profiles, q.Profile)
 	if err := errors.Join(g.CheckProfile(q.Profile), profileErr); err != nil {
 		return "", policy.Spec{}, err
 	}
-	return m.opts.Network.networkOf(profile.Network, networkRequest{Mode: g.Network(q.Network), Allow: q.Allow, Deny: q.Deny})
+	return m.opts.Network.NetworkOf(profile.Network, plan.NetworkRequest{Mode: g.Network(q.Network), Allow: q.Allow, Deny: q.Deny})
 }
 
 // Traffic calls yield with each attempt of a sandbox to reach something, the

@@ -5,30 +5,31 @@ import (
 	"fmt"
 
 	"github.com/caisson-run/caisson/runtime/output"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // boundOutput refuses a command that may keep more than is kept of all of its
 // sandbox: it would be lost as soon as the command ends. Where none is asked for,
 // the limit is what fits.
-func (m *Manager) boundOutput(r ExecRequest, p *execPlan) error {
+func (m *Manager) boundOutput(r plan.ExecRequest, p *plan.Command) error {
 	most := m.opts.KeptOutput
-	if p.tty == nil { // there are two streams
+	if p.TTY == nil { // there are two streams
 		most /= 2
 	}
 	most = max(most, 2)
 	if r.OutputLimit == nil {
-		p.outputLimit = min(p.outputLimit, most)
+		p.OutputLimit = min(p.OutputLimit, most)
 	}
-	if p.outputLimit <= most {
+	if p.OutputLimit <= most {
 		return nil
 	}
-	return sbxerr.WithRemedy(sbxerr.Limits, "runtime.plan", fmt.Errorf("output limit %d: %w", p.outputLimit, errors.New(m.keptSays(p))),
+	return sbxerr.WithRemedy(sbxerr.Limits, "runtime.plan", fmt.Errorf("output limit %d: %w", p.OutputLimit, errors.New(m.keptSays(p))),
 		fmt.Sprintf("give at most %d bytes, write to a file in the sandbox, or raise sandboxes.kept_output", most))
 }
 
-func (m *Manager) keptSays(p *execPlan) string {
-	if p.tty != nil {
+func (m *Manager) keptSays(p *plan.Command) string {
+	if p.TTY != nil {
 		return fmt.Sprintf("of one sandbox %d bytes are kept (sandboxes.kept_output)", m.opts.KeptOutput)
 	}
 	return fmt.Sprintf("it is for each of two streams, and of one sandbox %d bytes are kept (sandboxes.kept_output)", m.opts.KeptOutput)

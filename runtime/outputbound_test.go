@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/runtime/output"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // TestOutputLimitsFitTheSandbox: no command may keep more than is kept of all of
@@ -18,34 +20,34 @@ func TestOutputLimitsFitTheSandbox(t *testing.T) {
 		tty   bool
 		want  int64 // 0 is a refusal
 	}{
-		{nil, false, 1 << 19}, {nil, true, 1 << 20}, {ptr(int64(100)), false, 100},
-		{ptr(int64(1 << 19)), false, 1 << 19}, {ptr(int64(1<<19 + 1)), false, 0},
-		{ptr(int64(1 << 20)), true, 1 << 20}, {ptr(int64(1<<20 + 1)), true, 0},
+		{nil, false, 1 << 19}, {nil, true, 1 << 20}, {new(int64(100)), false, 100},
+		{new(int64(1 << 19)), false, 1 << 19}, {new(int64(1<<19 + 1)), false, 0},
+		{new(int64(1 << 20)), true, 1 << 20}, {new(int64(1<<20 + 1)), true, 0},
 	} {
-		p := &execPlan{outputLimit: DefaultOutputLimit}
-		set(&p.outputLimit, tt.asked)
+		p := &plan.Command{OutputLimit: plan.DefaultOutputLimit}
+		set(&p.OutputLimit, tt.asked)
 		if tt.tty {
-			p.tty = &WinSize{}
+			p.TTY = &plan.WinSize{}
 		}
-		err := m.boundOutput(ExecRequest{OutputLimit: tt.asked}, p)
+		err := m.boundOutput(plan.ExecRequest{OutputLimit: tt.asked}, p)
 		switch {
 		case tt.want == 0:
-			wantError(t, err, sbxerr.Limits, "of one sandbox 1048576 bytes are kept (sandboxes.kept_output)")
+			errtest.Want(t, err, sbxerr.Limits, "of one sandbox 1048576 bytes are kept (sandboxes.kept_output)")
 			if remedy := sbxerr.RemedyOf(err); !strings.Contains(remedy, number(uint32(*tt.asked-1))) {
 				t.Errorf("the remedy is %q", remedy)
 			}
-		case err != nil || p.outputLimit != tt.want:
-			t.Errorf("%+v: %d, %v", tt, p.outputLimit, err)
+		case err != nil || p.OutputLimit != tt.want:
+			t.Errorf("%+v: %d, %v", tt, p.OutputLimit, err)
 		}
 	}
 	f := newFixture(t)
 	limit := int64(1 << 40)
-	r := ExecRequest{Args: []string{"exit:0"}, OutputLimit: &limit}
-	_, err := f.Run(callerContext(t), Request{Exec: r}, IO{})
-	wantError(t, err, sbxerr.Limits, "output limit 1099511627776")
-	f.session(t, CreateRequest{Name: "s"})
+	r := plan.ExecRequest{Args: []string{"exit:0"}, OutputLimit: &limit}
+	_, err := f.Run(callerContext(t), plan.Request{Exec: r}, IO{})
+	errtest.Want(t, err, sbxerr.Limits, "output limit 1099511627776")
+	f.session(t, plan.CreateRequest{Name: "s"})
 	_, err = f.StartExec(callerContext(t), "s", r)
-	wantError(t, err, sbxerr.Limits, "output limit 1099511627776")
+	errtest.Want(t, err, sbxerr.Limits, "output limit 1099511627776")
 }
 
 // TestResultsOutliveOutput: where too much was written, the oldest output goes, and
@@ -54,7 +56,7 @@ func TestResultsOutliveOutput(t *testing.T) {
 	f := newFixture(t)
 	f.opts.KeptOutput = 40
 	ctx := callerContext(t)
-	f.session(t, CreateRequest{Name: "s"})
+	f.session(t, plan.CreateRequest{Name: "s"})
 	text := strings.Repeat("x", 20)
 	for _, steps := range [][]string{{"out:" + text, "exit:5"}, {"out:" + text, "exit:0"}, {"out:" + text, "err:" + text, "exit:7"}} {
 		e, err := f.StartExec(ctx, "s", script(steps...))
@@ -80,7 +82,7 @@ func TestResultsOutliveOutput(t *testing.T) {
 	}
 	eventually(t, "the second output is dropped", func() bool { return second.keptBytes() == 0 })
 	for id, code := range map[string]int{"1": 5, "2": 0} {
-		wantError(t, logs(id), sbxerr.Limits, "the output was dropped")
+		errtest.Want(t, logs(id), sbxerr.Limits, "the output was dropped")
 		if out.String() != output.Mark(20) {
 			t.Errorf("%s: logs gave %q", id, &out)
 		}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
@@ -68,3 +69,11 @@ func (p paths) stderr(id string, n uint32) string {
 func (p paths) spare(id string) string { return filepath.Join(p.sandbox(id), "output") }
 
 func number(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
+
+// places are the paths that the spec of a sandbox names.
+func (p paths) places(id, cgroup string) plan.Places {
+	return plan.Places{
+		State: p.sandbox(id), Rootfs: p.rootfs(id), Init: p.init(id), Dev: p.dev(id), NetNS: p.netns(id), UserNS: p.userns(id),
+		Cgroup: cgroup, Workspace: p.workspace(id),
+	}
+}

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // peer lets the user 1000 in, and is the context of its calls.
@@ -30,12 +32,12 @@ func (f *fixture) peerWith(t *testing.T, quota peer.Usage) context.Context {
 // inside is the context of calls from inside of a new sandbox of ctx's caller.
 func (f *fixture) inside(t *testing.T, ctx context.Context) context.Context {
 	t.Helper()
-	info, err := f.Create(ctx, CreateRequest{})
+	info, err := f.Create(ctx, plan.CreateRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := f.sandboxes[info.ID]
-	budget := peer.DefaultBudget(s.record.Limits.peer())
+	budget := peer.DefaultBudget(s.record.Limits.Peer())
 	s.update(func() { s.record.Nested = &budget })
 	c, _ := peer.FromContext(ctx)
 	return peer.NewContext(ctx, c.In(info.ID))
@@ -49,7 +51,7 @@ func TestRepeatedCreateOfWhoIsNotRoot(t *testing.T) {
 	for who, ctx := range map[string]context.Context{
 		"a peer": user, "a child": f.inside(t, user),
 	} {
-		for _, r := range []CreateRequest{{Name: "e", Ensure: true}, {Key: "k"}} {
+		for _, r := range []plan.CreateRequest{{Name: "e", Ensure: true}, {Key: "k"}} {
 			first, err := f.Create(ctx, r)
 			if err != nil {
 				t.Fatalf("%s: %v", who, err)
@@ -57,9 +59,9 @@ func TestRepeatedCreateOfWhoIsNotRoot(t *testing.T) {
 			if again, err := f.Create(ctx, r); err != nil || again.ID != first.ID {
 				t.Errorf("%s: %+v again: %v", who, r, err)
 			}
-			r.TTL = ptr(time.Minute)
+			r.TTL = new(time.Minute)
 			_, err = f.Create(ctx, r)
-			wantError(t, err, sbxerr.Exists, "other settings: ttl")
+			errtest.Want(t, err, sbxerr.Exists, "other settings: ttl")
 			if _, err := f.Remove(ctx, first.ID, true); err != nil {
 				t.Error(err)
 			}
@@ -71,13 +73,13 @@ func TestRepeatedCreateOfWhoIsNotRoot(t *testing.T) {
 func TestRepeatedCreateAfterAnOlderDaemon(t *testing.T) {
 	f := newFixture(t)
 	ctx := f.peer(t)
-	r := CreateRequest{Name: "e", Ensure: true}
+	r := plan.CreateRequest{Name: "e", Ensure: true}
 	first, err := f.Create(ctx, r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := f.sandboxes[first.ID]
-	s.update(func() { s.record.Settings.TTL = ptr(peer.DefaultTTL) })
+	s.update(func() { s.record.Settings.TTL = new(peer.DefaultTTL) })
 	if again, err := f.Create(ctx, r); err != nil || again.ID != first.ID {
 		t.Errorf("again: %v", err)
 	}
@@ -104,7 +106,7 @@ func TestUpdatesAtOnceStayWithinTheQuota(t *testing.T) {
 			ctx := caller(f)
 			names := []string{"a", "b", "c"}
 			for _, name := range names {
-				info, err := f.Create(ctx, CreateRequest{Name: name, Limits: LimitsRequest{MemoryBytes: ptr[int64](low), MilliCPU: ptr[int64](100)}})
+				info, err := f.Create(ctx, plan.CreateRequest{Name: name, Limits: plan.LimitsRequest{MemoryBytes: new(int64(low)), MilliCPU: new(int64(100))}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -136,7 +138,7 @@ func (f *fixture) raise(ctx context.Context, t *testing.T, names []string, memor
 		case err == nil:
 			n++
 		default:
-			wantError(t, err, sbxerr.Busy, "memory")
+			errtest.Want(t, err, sbxerr.Busy, "memory")
 		}
 	}
 	return n
@@ -153,7 +155,7 @@ func (f *fixture) failToRaise(ctx context.Context, t *testing.T, name string, me
 		t.Fatal(err)
 	}
 	_, err = f.Update(ctx, name, UpdateRequest{MemoryBytes: &memory})
-	wantError(t, err, sbxerr.Cgroup, "memory.max")
+	errtest.Want(t, err, sbxerr.Cgroup, "memory.max")
 	f.engine.count(t, s.id, "memory.max", "")
 }
 
@@ -162,8 +164,8 @@ func (f *fixture) failToRaise(ctx context.Context, t *testing.T, name string, me
 func TestChildAsksForDestinations(t *testing.T) {
 	f := newFixture(t)
 	child := f.inside(t, f.peer(t))
-	for _, r := range []CreateRequest{{Allow: []string{"a.example"}}, {Deny: []string{"a.example"}}, {Network: "open"}} {
+	for _, r := range []plan.CreateRequest{{Allow: []string{"a.example"}}, {Deny: []string{"a.example"}}, {Network: "open"}} {
 		_, err := f.Create(child, r)
-		wantError(t, err, sbxerr.Peer, "a child gets no network")
+		errtest.Want(t, err, sbxerr.Peer, "a child gets no network")
 	}
 }

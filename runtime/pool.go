@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -53,10 +54,10 @@ type kind struct {
 
 // kindOf returns the kind of sandbox that p asks for. Memory and CPU are limits
 // that can be changed.
-func kindOf(p *plan) kind {
+func kindOf(p *plan.Sandbox) kind {
 	return kind{
-		profile: p.profileName, image: p.image.Digest, network: string(p.network), user: p.user.String(),
-		openFiles: p.limits.OpenFiles, tmpfs: p.limits.TmpfsBytes, pids: p.limits.PIDs,
+		profile: p.ProfileName, image: p.Image.Digest, network: string(p.Network), user: p.User.String(),
+		openFiles: p.Limits.OpenFiles, tmpfs: p.Limits.TmpfsBytes, pids: p.Limits.PIDs,
 	}
 }
 
@@ -147,7 +148,7 @@ func pauseFor(ctx context.Context, d time.Duration) bool {
 // replaced, and all of them when the host is short of memory.
 func (m *Manager) inspectPool(ctx context.Context, p *pool) {
 	short := m.shortOfMemory()
-	plan, err := m.planFor(ctx, CreateRequest{Profile: p.cfg.Profile, Image: p.cfg.Image})
+	plan, err := m.planFor(ctx, plan.CreateRequest{Profile: p.cfg.Profile, Image: p.cfg.Image})
 	if err != nil {
 		m.complain(p, "plan pool", err)
 		p.empty(errImageGone)
@@ -261,7 +262,7 @@ func (m *Manager) fillOne(ctx context.Context, p *pool) error {
 }
 
 func (m *Manager) makePooled(ctx context.Context, p *pool) (*sandbox, error) {
-	plan, err := m.planFor(ctx, CreateRequest{Profile: p.cfg.Profile, Image: p.cfg.Image})
+	plan, err := m.planFor(ctx, plan.CreateRequest{Profile: p.cfg.Profile, Image: p.cfg.Image})
 	if err != nil {
 		return nil, err
 	}
@@ -350,7 +351,7 @@ func (p *pool) stats() PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	st := PoolStats{
-		Profile: cmp.Or(p.cfg.Profile, DefaultProfile), Image: p.cfg.Image, Ready: len(p.ready), Filling: p.filling, Size: p.cfg.Size, Target: p.demand.want, Max: p.demand.max,
+		Profile: cmp.Or(p.cfg.Profile, plan.DefaultProfile), Image: p.cfg.Image, Ready: len(p.ready), Filling: p.filling, Size: p.cfg.Size, Target: p.demand.want, Max: p.demand.max,
 		Hits: p.hits, Misses: p.misses, Failures: p.failures,
 	}
 	if n := len(p.refills); n > 0 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -48,8 +49,8 @@ func TestPoolComplainsOnce(t *testing.T) {
 // What a pool's requests get is told of a pool that names no image too.
 func TestPoolStatsNameTheImage(t *testing.T) {
 	f := newFixture(t)
-	for named, want := range map[string]string{"": f.Manager.opts.Profiles[DefaultProfile].Image, "other": "other"} {
-		if st := f.statsOf(&pool{cfg: PoolConfig{Image: named, Size: 1}}); st.Image != want || want == "" || st.Profile != DefaultProfile {
+	for named, want := range map[string]string{"": f.Manager.opts.Profiles[plan.DefaultProfile].Image, "other": "other"} {
+		if st := f.statsOf(&pool{cfg: PoolConfig{Image: named, Size: 1}}); st.Image != want || want == "" || st.Profile != plan.DefaultProfile {
 			t.Errorf("image %q: %+v, want %q", named, st, want)
 		}
 	}

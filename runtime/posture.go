@@ -91,7 +91,7 @@ func (m *Manager) comparePosture(ctx context.Context, s *sandbox, how posture.De
 	var parts sync.WaitGroup
 	parts.Go(func() { process = compareProcess(ctx, how) })
 	parts.Go(func() { network = m.compareNetwork(r) })
-	limits := compareLimits(group, r.Limits.cgroup(), m.host)
+	limits := compareLimits(group, r.Limits.Cgroup(), m.host)
 	parts.Wait()
 	checks := slices.Concat([]PostureCheck{}, process.checks, limits.checks, network.checks)
 	return checks, sbxerr.Wrap(sbxerr.Posture, "runtime.posture", errors.Join(process.err, limits.err, network.err))

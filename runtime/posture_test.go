@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 // What cannot be read of a cgroup is a difference, and is reported in the place of
@@ -18,7 +19,7 @@ func TestLimitsThatAreNotThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits := DefaultLimits().cgroup()
+	limits := plan.DefaultLimits().Cgroup()
 	c := compareLimits(group, limits, host)
 	if want := len(limits.Files(host)); want == 0 || len(c.checks) != want {
 		t.Fatalf("%d checks of %d files", len(c.checks), want)

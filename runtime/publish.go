@@ -11,6 +11,7 @@ import (
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/ports"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -23,16 +24,6 @@ type Port = ports.Port
 const reopenPatience = 2 * time.Second
 
 var errNoGateway = sbxerr.New(sbxerr.Gateway, "runtime.publish", "this daemon has no gateway")
-
-// checkPorts refuses what the operator's word is against.
-func (o NetworkRules) checkPorts(list []Port) error {
-	i := slices.IndexFunc(list, func(p Port) bool { return !p.Local() })
-	if !o.AirGapped || i < 0 {
-		return nil
-	}
-	return sbxerr.WithRemedy(sbxerr.NetPolicy, "runtime.publish",
-		fmt.Errorf("publish %s: this daemon is air_gapped, and others than the host itself could connect there", list[i]), "publish on 127.0.0.1")
-}
 
 // checkPublish refuses ports to a caller that may not have them.
 func checkPublish(g peer.Grant, list []Port) error {
@@ -49,13 +40,13 @@ func (m *Manager) removePorts(_ context.Context, id string) error { return m.pub
 
 // openPorts listens on the ports of p for s. Who connects waits until they are
 // served.
-func (m *Manager) openPorts(s *sandbox, p *plan) error {
-	if len(p.ports)+len(p.exposed) > 0 && m.opts.Egress == nil {
+func (m *Manager) openPorts(s *sandbox, p *plan.Sandbox) error {
+	if len(p.Ports)+len(p.Exposed) > 0 && m.opts.Egress == nil {
 		return errNoGateway
 	}
-	opened, err := m.published.Open(s.id, p.ports)
+	opened, err := m.published.Open(s.id, p.Ports)
 	if err != nil {
-		return m.withHolder(err, p.grant)
+		return m.withHolder(err, p.Grant)
 	}
 	s.update(func() { s.ports, s.record.Ports = opened, opened })
 	return nil
@@ -117,7 +108,7 @@ func (m *Manager) unpublish(ctx context.Context, s *sandbox) {
 // be had is a warning: the sandbox goes on, and a later daemon tries again.
 func (m *Manager) republish(ctx context.Context, s *sandbox) {
 	want := s.kept().Ports
-	err := m.opts.Network.checkPorts(want)
+	err := m.opts.Network.CheckPorts(want)
 	if err == nil && len(want) > 0 {
 		var opened []Port
 		opened, err = m.published.Reopen(s.id, want, reopenPatience)

@@ -14,8 +14,10 @@ import (
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/traffic"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // fakeEgress remembers who is published.
@@ -95,7 +97,7 @@ func dials(p PortInfo) error {
 func TestPublish(t *testing.T) {
 	f, gateway := newPublishing(t)
 	ctx := callerContext(t)
-	info, err := f.Create(ctx, CreateRequest{Name: "web", Publish: []string{"0:3000", "[::1]:0:3001"}})
+	info, err := f.Create(ctx, plan.CreateRequest{Name: "web", Publish: []string{"0:3000", "[::1]:0:3001"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,15 +138,15 @@ func TestPublishFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, number, _ := strings.Cut(address, ":")
-	if _, err := f.Create(callerContext(t), CreateRequest{Publish: []string{number + ":3000"}}); !errors.Is(err, errInjected) {
+	if _, err := f.Create(callerContext(t), plan.CreateRequest{Publish: []string{number + ":3000"}}); !errors.Is(err, errInjected) {
 		t.Errorf("%v", err)
 	}
 	if _, err := net.Dial("tcp4", address); err == nil {
 		t.Error("it listens")
 	}
 	f.opts.Egress = nil
-	_, err = f.Create(callerContext(t), CreateRequest{Publish: []string{"0:3000"}})
-	wantError(t, err, sbxerr.Gateway, "no gateway")
+	_, err = f.Create(callerContext(t), plan.CreateRequest{Publish: []string{"0:3000"}})
+	errtest.Want(t, err, sbxerr.Gateway, "no gateway")
 }
 
 // Who has a port is told to whom may know of that sandbox.
@@ -156,24 +158,24 @@ func TestPublishTellsTheHolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	as := func(uid uint32) context.Context { return peer.NewContext(t.Context(), peer.User(uid, uid, nil, 0)) }
-	info, err := f.Create(as(1000), CreateRequest{Name: "secret", Publish: []string{"0:3000"}})
+	info, err := f.Create(as(1000), plan.CreateRequest{Name: "secret", Publish: []string{"0:3000"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	again := func(uid uint32) error {
-		_, err := f.Create(as(uid), CreateRequest{Publish: []string{netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), info.Ports[0].HostPort).String() + ":3000"}})
+		_, err := f.Create(as(uid), plan.CreateRequest{Publish: []string{netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), info.Ports[0].HostPort).String() + ":3000"}})
 		return err
 	}
-	wantError(t, again(1000), sbxerr.PortTaken, "sandbox secret publishes it")
-	wantError(t, again(0), sbxerr.PortTaken, "sandbox secret publishes it")
+	errtest.Want(t, again(1000), sbxerr.PortTaken, "sandbox secret publishes it")
+	errtest.Want(t, again(0), sbxerr.PortTaken, "sandbox secret publishes it")
 	stranger := again(1001)
-	wantError(t, stranger, sbxerr.PortTaken, "is taken")
+	errtest.Want(t, stranger, sbxerr.PortTaken, "is taken")
 	if strings.Contains(stranger.Error()+sbxerr.RemedyOf(stranger), "secret") || strings.Contains(stranger.Error(), info.ID) {
 		t.Errorf("a stranger is told %v", stranger)
 	}
 	for text, word := range map[string]string{"0.0.0.0:0:3000": "not loopback is not granted", "80:3000": "below 1024 is for root"} {
-		_, err := f.Create(as(1000), CreateRequest{Publish: []string{text}})
-		wantError(t, err, sbxerr.Peer, word)
+		_, err := f.Create(as(1000), plan.CreateRequest{Publish: []string{text}})
+		errtest.Want(t, err, sbxerr.Peer, word)
 	}
 }
 
@@ -181,11 +183,11 @@ func TestPublishIsPlanned(t *testing.T) {
 	f, _ := newPublishing(t)
 	ctx := callerContext(t)
 	f.opts.Network.AirGapped = true
-	_, err := f.Create(ctx, CreateRequest{Publish: []string{"0.0.0.0:0:3000"}})
-	wantError(t, err, sbxerr.NetPolicy, "air_gapped", "0.0.0.0:0")
-	_, err = f.Create(ctx, CreateRequest{Publish: []string{"8080:80", "x"}})
-	wantError(t, err, sbxerr.Config, "below 1024", `"x"`)
-	if _, err := f.Create(ctx, CreateRequest{Publish: []string{"0:3000"}}); err != nil {
+	_, err := f.Create(ctx, plan.CreateRequest{Publish: []string{"0.0.0.0:0:3000"}})
+	errtest.Want(t, err, sbxerr.NetPolicy, "air_gapped", "0.0.0.0:0")
+	_, err = f.Create(ctx, plan.CreateRequest{Publish: []string{"8080:80", "x"}})
+	errtest.Want(t, err, sbxerr.Config, "below 1024", `"x"`)
+	if _, err := f.Create(ctx, plan.CreateRequest{Publish: []string{"0:3000"}}); err != nil {
 		t.Errorf("on loopback: %v", err)
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // ended makes a sandbox for ctx's caller that has ended and stays.
@@ -27,7 +29,7 @@ func (f *fixture) ended(t *testing.T, ctx context.Context) string {
 // nothing else, not even while they are.
 func TestEndedSandboxesCount(t *testing.T) {
 	quota := peer.DefaultQuota()
-	quota.Sandboxes, quota.MemoryBytes = 3, DefaultLimits().MemoryBytes
+	quota.Sandboxes, quota.MemoryBytes = 3, plan.DefaultLimits().MemoryBytes
 	for who, caller := range map[string]func(*fixture) context.Context{
 		"a peer": func(f *fixture) context.Context {
 			ctx := f.peerWith(t, quota)
@@ -47,8 +49,8 @@ func TestEndedSandboxesCount(t *testing.T) {
 		first := f.ended(t, ctx)
 		second := f.ended(t, ctx)
 		for range 2 { // one of the pool is refused like a new one
-			_, err := f.Create(ctx, CreateRequest{})
-			wantError(t, err, sbxerr.Busy, "sandboxes 1 is above what is left", "have ended")
+			_, err := f.Create(ctx, plan.CreateRequest{})
+			errtest.Want(t, err, sbxerr.Busy, "sandboxes 1 is above what is left", "have ended")
 			if remedy := sbxerr.RemedyOf(err); !strings.Contains(remedy, "caisson rm") {
 				t.Errorf("%s: the remedy is %q", who, remedy)
 			}
@@ -58,7 +60,7 @@ func TestEndedSandboxesCount(t *testing.T) {
 			t.Error(err)
 		}
 		f.sandboxes[second].setState(StateRemoving) // as while its files are
-		if _, err := f.Create(ctx, CreateRequest{}); err != nil {
+		if _, err := f.Create(ctx, plan.CreateRequest{}); err != nil {
 			t.Errorf("%s: where one was removed: %v", who, err)
 		}
 		f.sandboxes[second].setState(StateExited)
@@ -93,7 +95,7 @@ func TestRunsThatAreReadCount(t *testing.T) {
 	ctx := f.peerWith(t, quota)
 	over := make(chan error, 1)
 	go func() {
-		_, err := f.Run(ctx, Request{Create: CreateRequest{Name: "r"}, Exec: ExecRequest{Args: []string{"await:10", "exit:0"}}}, IO{})
+		_, err := f.Run(ctx, plan.Request{Create: plan.CreateRequest{Name: "r"}, Exec: plan.ExecRequest{Args: []string{"await:10", "exit:0"}}}, IO{})
 		over <- err
 	}()
 	eventually(t, "it runs", func() bool {
@@ -113,8 +115,8 @@ func TestRunsThatAreReadCount(t *testing.T) {
 	if err := <-over; err != nil {
 		t.Error(err)
 	}
-	_, err = f.Create(ctx, CreateRequest{})
-	wantError(t, err, sbxerr.Busy, "sandboxes 1 is above what is left")
+	_, err = f.Create(ctx, plan.CreateRequest{})
+	errtest.Want(t, err, sbxerr.Busy, "sandboxes 1 is above what is left")
 	close(read)
 	eventually(t, "it goes", func() bool { return len(f.all()) == 0 })
 }
@@ -142,15 +144,15 @@ func TestLastSandboxesAreRoots(t *testing.T) {
 	inside := f.inside(t, callerContext(t))
 	f.ended(t, user)
 	for who, ctx := range map[string]context.Context{"a peer": user, "a child": inside, "a pool": peer.NewContext(t.Context(), peer.System)} {
-		_, err := f.Create(ctx, CreateRequest{})
-		wantError(t, err, sbxerr.Busy, "there are 2 sandboxes, and the last 1 of 3 (sandboxes.max) are for root")
+		_, err := f.Create(ctx, plan.CreateRequest{})
+		errtest.Want(t, err, sbxerr.Busy, "there are 2 sandboxes, and the last 1 of 3 (sandboxes.max) are for root")
 		if sbxerr.Of(err) != sbxerr.Busy {
 			t.Errorf("%s: %v", who, err)
 		}
 	}
-	f.session(t, CreateRequest{})
-	_, err := f.Create(callerContext(t), CreateRequest{})
-	wantError(t, err, sbxerr.Busy, "which is the most")
+	f.session(t, plan.CreateRequest{})
+	_, err := f.Create(callerContext(t), plan.CreateRequest{})
+	errtest.Want(t, err, sbxerr.Busy, "which is the most")
 }
 
 // The processes of all sandboxes of a user count together, those that a live one is
@@ -160,20 +162,20 @@ func TestProcessesAndFilesOfAPeer(t *testing.T) {
 	quota := peer.DefaultQuota()
 	quota.PIDs = 300
 	ctx := f.peerWith(t, quota)
-	info, err := f.Create(ctx, CreateRequest{Name: "first", Limits: LimitsRequest{PIDs: ptr[int64](200)}})
+	info, err := f.Create(ctx, plan.CreateRequest{Name: "first", Limits: plan.LimitsRequest{PIDs: new(int64(200))}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.Create(ctx, CreateRequest{Limits: LimitsRequest{PIDs: ptr[int64](101)}})
-	wantError(t, err, sbxerr.Busy, "pids 101 is above what is left", "200 of 300")
-	if _, err := f.Update(ctx, info.ID, UpdateRequest{PIDs: ptr[int64](100)}); err != nil {
+	_, err = f.Create(ctx, plan.CreateRequest{Limits: plan.LimitsRequest{PIDs: new(int64(101))}})
+	errtest.Want(t, err, sbxerr.Busy, "pids 101 is above what is left", "200 of 300")
+	if _, err := f.Update(ctx, info.ID, UpdateRequest{PIDs: new(int64(100))}); err != nil {
 		t.Error(err)
 	}
-	if _, err := f.Create(ctx, CreateRequest{Limits: LimitsRequest{PIDs: ptr[int64](150)}}); err != nil {
+	if _, err := f.Create(ctx, plan.CreateRequest{Limits: plan.LimitsRequest{PIDs: new(int64(150))}}); err != nil {
 		t.Error(err)
 	}
-	_, err = f.Update(ctx, info.ID, UpdateRequest{PIDs: ptr[int64](200)})
-	wantError(t, err, sbxerr.Busy, "pids 100 is above what is left", "250 of 300")
-	_, err = f.Create(ctx, CreateRequest{Limits: LimitsRequest{PIDs: ptr[int64](16), OpenFiles: ptr[int64](4097)}})
-	wantError(t, err, sbxerr.Peer, "open files 4097 is above the ceiling 4096")
+	_, err = f.Update(ctx, info.ID, UpdateRequest{PIDs: new(int64(200))})
+	errtest.Want(t, err, sbxerr.Busy, "pids 100 is above what is left", "250 of 300")
+	_, err = f.Create(ctx, plan.CreateRequest{Limits: plan.LimitsRequest{PIDs: new(int64(16)), OpenFiles: new(int64(4097))}})
+	errtest.Want(t, err, sbxerr.Peer, "open files 4097 is above the ceiling 4096")
 }

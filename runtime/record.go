@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -23,39 +25,39 @@ const recordVersion = 6
 // daemon to go on with it. It lies on tmpfs: it dies with the boot, like the
 // sandbox.
 type record struct {
-	Version     int               `json:"version"`
-	Boot        string            `json:"boot"`
-	ID          string            `json:"id"`
-	Name        string            `json:"name"`
-	Image       string            `json:"image"`
-	ImageDigest string            `json:"image_digest"`
-	ChainID     string            `json:"chain_id"`
-	Layers      []layerMark       `json:"layers"` // the topmost first
-	Profile     string            `json:"profile"`
-	Network     netns.Mode        `json:"network"`
-	Asked       networkRequest    `json:"asked"`
-	Policy      policy.Spec       `json:"policy"`  // of egress; zero in the modes none and bridge
-	Ports       []Port            `json:"ports"`   // of the host, as they were opened first
-	Exposed     []uint16          `json:"exposed"` // to which links may lead
-	User        user              `json:"user"`
-	Env         []string          `json:"env"` // of every command
-	Cwd         string            `json:"cwd"` // where a command names none
-	CreatedAt   time.Time         `json:"created_at"`
-	Labels      map[string]string `json:"labels"`
-	Session     string            `json:"session"`
-	Task        string            `json:"task"`
-	Workspace   *WorkspaceRequest `json:"workspace"`
-	Limits      Limits            `json:"limits"`
-	Changing    *Limits           `json:"changing"` // what they are being changed to
-	HostIDBase  uint32            `json:"host_id_base"`
-	OwnerUID    uint32            `json:"owner_uid"`
-	OwnerGID    uint32            `json:"owner_gid"`
-	OwnerGroups []uint32          `json:"owner_groups"`
-	OwnerSystem bool              `json:"owner_system"` // it is the daemon's own
-	Nested      *peer.Usage       `json:"nested"`       // what it may give to children; nil is no socket
-	Parent      string            `json:"parent"`
-	Key         string            `json:"key"`      // of idempotency
-	Settings    CreateRequest     `json:"settings"` // as it was asked for
+	Version     int                    `json:"version"`
+	Boot        string                 `json:"boot"`
+	ID          string                 `json:"id"`
+	Name        string                 `json:"name"`
+	Image       string                 `json:"image"`
+	ImageDigest string                 `json:"image_digest"`
+	ChainID     string                 `json:"chain_id"`
+	Layers      []layerMark            `json:"layers"` // the topmost first
+	Profile     string                 `json:"profile"`
+	Network     netns.Mode             `json:"network"`
+	Asked       plan.NetworkRequest    `json:"asked"`
+	Policy      policy.Spec            `json:"policy"`  // of egress; zero in the modes none and bridge
+	Ports       []Port                 `json:"ports"`   // of the host, as they were opened first
+	Exposed     []uint16               `json:"exposed"` // to which links may lead
+	User        plan.User              `json:"user"`
+	Env         []string               `json:"env"` // of every command
+	Cwd         string                 `json:"cwd"` // where a command names none
+	CreatedAt   time.Time              `json:"created_at"`
+	Labels      map[string]string      `json:"labels"`
+	Session     string                 `json:"session"`
+	Task        string                 `json:"task"`
+	Workspace   *plan.WorkspaceRequest `json:"workspace"`
+	Limits      plan.Limits            `json:"limits"`
+	Changing    *plan.Limits           `json:"changing"` // what they are being changed to
+	HostIDBase  uint32                 `json:"host_id_base"`
+	OwnerUID    uint32                 `json:"owner_uid"`
+	OwnerGID    uint32                 `json:"owner_gid"`
+	OwnerGroups []uint32               `json:"owner_groups"`
+	OwnerSystem bool                   `json:"owner_system"` // it is the daemon's own
+	Nested      *peer.Usage            `json:"nested"`       // what it may give to children; nil is no socket
+	Parent      string                 `json:"parent"`
+	Key         string                 `json:"key"`      // of idempotency
+	Settings    plan.CreateRequest     `json:"settings"` // as it was asked for
 
 	Expires     moment        `json:"expires"` // by its TTL
 	IdleTimeout time.Duration `json:"idle_timeout"`
@@ -157,4 +159,23 @@ func makeDir(path string, mode fs.FileMode) error {
 // success.
 func removeFiles(paths ...string) error {
 	return sbxerr.Wrap(sbxerr.StateDir, "runtime.remove", owndir.Remove(paths...))
+}
+
+// record is what is kept of a sandbox that is made by p at the wall clock's
+// created.
+func newRecord(p *plan.Sandbox, boot string, created time.Time) record {
+	r := p.Request
+	rec := record{
+		Version: recordVersion, Boot: boot, ID: p.ID, Name: p.Name, Image: p.Image.Key(), ImageDigest: p.Image.Digest, ChainID: p.Image.ChainID,
+		Profile: p.ProfileName, Network: p.Network, Asked: p.Asked(), Policy: p.Policy, Exposed: p.Exposed, User: p.User, Env: p.Env, Cwd: p.Cwd, CreatedAt: created,
+		Labels: maps.Clone(r.Labels), Session: r.Session, Task: r.Task, Workspace: r.Workspace, Limits: p.Limits,
+		Key: r.Key, Settings: p.Settings,
+	}
+	set(&rec.IdleTimeout, r.IdleTimeout)
+	if r.Nested != nil {
+		budget := budget(*r.Nested, p.Limits)
+		rec.Nested = &budget
+	}
+	rec.belong(p.Grant)
+	return rec
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -14,9 +16,9 @@ func TestRecordsSurvive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "record.json")
 	ttl := time.Hour
 	want := record{
-		Version: recordVersion, Boot: "b", ID: newID(), Name: "n", User: user{UID: 7, GID: 8, Groups: []uint32{9}}, Env: []string{"A=1"},
-		CreatedAt: time.Unix(5, 6).UTC(), Labels: map[string]string{"k": "v"}, Workspace: &WorkspaceRequest{Dir: "/srv/w", Mode: "ro"},
-		Limits: DefaultLimits(), Settings: CreateRequest{Name: "n", TTL: &ttl}, Expires: 77, Main: 1, MainArgs: []string{"true"}, Ready: true,
+		Version: recordVersion, Boot: "b", ID: newID(), Name: "n", User: plan.User{UID: 7, GID: 8, Groups: []uint32{9}}, Env: []string{"A=1"},
+		CreatedAt: time.Unix(5, 6).UTC(), Labels: map[string]string{"k": "v"}, Workspace: &plan.WorkspaceRequest{Dir: "/srv/w", Mode: "ro"},
+		Limits: plan.DefaultLimits(), Settings: plan.CreateRequest{Name: "n", TTL: &ttl}, Expires: 77, Main: 1, MainArgs: []string{"true"}, Ready: true,
 	}
 	if err := writeRecord(path, want); err != nil {
 		t.Fatal(err)
@@ -47,5 +49,21 @@ func TestRecordsAreNotGuessedAt(t *testing.T) {
 	}
 	if _, err := readRecord(path, "b"); err != nil { // the control
 		t.Error(err)
+	}
+}
+
+// TestNewRecord: what the request says is kept, and of the image what it is found by.
+func TestNewRecord(t *testing.T) {
+	p := &plan.Sandbox{ID: "i", Request: plan.CreateRequest{Labels: map[string]string{"team": "red"}}, Image: images.Stored{ChainID: "chain-t"}}
+	r := newRecord(p, "boot", time.Unix(9, 0))
+	if r.Labels["team"] != "red" || r.ID != p.ID || r.ChainID != "chain-t" || r.Boot != "boot" || r.Version != recordVersion {
+		t.Errorf("record %+v", r)
+	}
+}
+
+func TestNewID(t *testing.T) {
+	a, b := newID(), newID()
+	if a == b || !idForm.MatchString(a) || !idForm.MatchString(b) {
+		t.Errorf("ids %q, %q", a, b)
 	}
 }

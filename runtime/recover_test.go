@@ -13,6 +13,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // adopting makes a sandbox known that an earlier daemon left and that has not yet
@@ -78,7 +79,7 @@ func TestCommandsOfOneThatIsGivenUp(t *testing.T) {
 	s.setState(StateStopping)
 	close(s.made)
 	for what, answer := range map[string]<-chan error{"list": listed, "wait": waited} {
-		wantError(t, within(t, "the answer to "+what, answer), sbxerr.State, "sandbox one is stopping: injected")
+		errtest.Want(t, within(t, "the answer to "+what, answer), sbxerr.State, "sandbox one is stopping: injected")
 	}
 	s.unheard = false
 	for _, state := range []State{StateRunning, StateStopping} {

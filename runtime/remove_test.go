@@ -8,11 +8,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // start starts a detached script.
-func (f *fixture) start(t testing.TB, r Request) Info {
+func (f *fixture) start(t testing.TB, r plan.Request) Info {
 	t.Helper()
 	info, err := f.Start(callerContext(t), r)
 	if err != nil {
@@ -38,7 +40,7 @@ type runs struct {
 	err    error
 }
 
-func (f *fixture) runInBackground(ctx context.Context, r Request, io IO) <-chan runs {
+func (f *fixture) runInBackground(ctx context.Context, r plan.Request, io IO) <-chan runs {
 	done := make(chan runs, 1)
 	go func() {
 		result, err := f.Run(ctx, r, io)
@@ -50,11 +52,11 @@ func (f *fixture) runInBackground(ctx context.Context, r Request, io IO) <-chan 
 func TestRemove(t *testing.T) {
 	f := newFixture(t)
 	_, err := f.Remove(callerContext(t), "nobody", true)
-	wantError(t, err, sbxerr.NotFound, `no sandbox "nobody"`)
+	errtest.Want(t, err, sbxerr.NotFound, `no sandbox "nobody"`)
 
 	info := f.start(t, request("hang"))
 	_, err = f.Remove(callerContext(t), info.ID, false)
-	wantError(t, err, sbxerr.State, "is running")
+	errtest.Want(t, err, sbxerr.State, "is running")
 	if remedy := sbxerr.RemedyOf(err); !strings.Contains(remedy, "caisson rm --force "+info.ID) {
 		t.Errorf("remedy %q", remedy)
 	}
@@ -93,7 +95,7 @@ func TestRemoveEndsWhatIsBeingMade(t *testing.T) {
 		f := newFixture(t)
 		reached := make(chan string, 1)
 		f.replace(stage{name: "start", create: func(ctx context.Context, s *sandbox) error {
-			reached <- s.plan.id
+			reached <- s.plan.ID
 			<-ctx.Done()
 			return ctx.Err()
 		}})
@@ -102,7 +104,7 @@ func TestRemoveEndsWhatIsBeingMade(t *testing.T) {
 			t.Error(err)
 		}
 		r := within(t, "the end of the run", done)
-		wantError(t, r.err, sbxerr.Canceled, ErrRemoved.Error())
+		errtest.Want(t, r.err, sbxerr.Canceled, ErrRemoved.Error())
 	})
 	for _, detached := range []bool{false, true} {
 		f := newFixture(t)
@@ -113,11 +115,11 @@ func TestRemoveEndsWhatIsBeingMade(t *testing.T) {
 		}})
 		if !detached {
 			r := within(t, "the end of the run", f.runInBackground(callerContext(t), request("hang"), IO{}))
-			wantError(t, r.err, sbxerr.Canceled, ErrRemoved.Error())
+			errtest.Want(t, r.err, sbxerr.Canceled, ErrRemoved.Error())
 			continue
 		}
 		_, err := f.Start(callerContext(t), request("hang"))
-		wantError(t, err, sbxerr.Canceled, ErrRemoved.Error())
+		errtest.Want(t, err, sbxerr.Canceled, ErrRemoved.Error())
 	}
 }
 
@@ -155,7 +157,7 @@ func TestRemoveGivesUpWithItsCaller(t *testing.T) {
 	f := newFixture(t)
 	hold, reached := make(chan struct{}), make(chan string, 1)
 	f.replace(stage{name: "posture", create: func(_ context.Context, s *sandbox) error {
-		reached <- s.plan.id
+		reached <- s.plan.ID
 		<-hold // as a mount would, deaf to the context
 		return nil
 	}})
@@ -163,7 +165,7 @@ func TestRemoveGivesUpWithItsCaller(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(callerContext(t))
 	cancel(errInjected)
 	_, err := f.Remove(ctx, within(t, "the stage", reached), true)
-	wantError(t, err, sbxerr.Canceled, "injected")
+	errtest.Want(t, err, sbxerr.Canceled, "injected")
 	close(hold)
 	within(t, "the end of the run", done)
 }
@@ -172,8 +174,8 @@ func TestLogs(t *testing.T) {
 	f := newFixture(t)
 	info := f.start(t, request("out:one", "err:two", "await:10", "out:three"))
 	ctx := callerContext(t)
-	wantError(t, f.Logs(ctx, "nobody", LogOptions{}, nil, nil), sbxerr.NotFound)
-	wantError(t, f.Logs(ctx, info.ID, LogOptions{Stream: "stdin"}, nil, nil), sbxerr.Config, `stream "stdin" is none of stdout, stderr`)
+	errtest.Want(t, f.Logs(ctx, "nobody", LogOptions{}, nil, nil), sbxerr.NotFound)
+	errtest.Want(t, f.Logs(ctx, info.ID, LogOptions{Stream: "stdin"}, nil, nil), sbxerr.Config, `stream "stdin" is none of stdout, stderr`)
 
 	seen := make(chan string, 4)
 	followed := make(chan error, 1)
@@ -216,7 +218,7 @@ func TestClose(t *testing.T) {
 	f.over(t, exited.ID)
 	reached := make(chan string, 1)
 	f.replace(stage{name: "start", create: func(ctx context.Context, s *sandbox) error {
-		reached <- s.plan.id
+		reached <- s.plan.ID
 		<-ctx.Done()
 		return ctx.Err()
 	}})
@@ -234,7 +236,7 @@ func TestClose(t *testing.T) {
 		t.Errorf("the creation: %v", r.err)
 	}
 	_, err := f.Run(callerContext(t), request("exit:0"), IO{})
-	wantError(t, err, sbxerr.State, "the daemon is stopping")
+	errtest.Want(t, err, sbxerr.State, "the daemon is stopping")
 	if list, _ := f.List(callerContext(t)); len(list) > 0 {
 		t.Errorf("listed: %+v", list)
 	}
@@ -244,7 +246,7 @@ func TestCloseDoesNotWaitForever(t *testing.T) {
 	f := newFixture(t)
 	hold, reached := make(chan struct{}), make(chan string, 1)
 	f.replace(stage{name: "posture", create: func(_ context.Context, s *sandbox) error {
-		reached <- s.plan.id
+		reached <- s.plan.ID
 		<-hold
 		return nil
 	}})

@@ -3,39 +3,17 @@ package runtime
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"os"
-	"slices"
 	"strconv"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/posture"
 	"github.com/caisson-run/caisson/sbxerr"
 )
-
-// rlimits are those that r names, as the kernel numbers them.
-func (r ExecRequest) rlimits() ([]pid1.Rlimit, error) {
-	if err := atMost(len(r.Rlimits), maxRlimits, "resource limits"); err != nil {
-		return nil, err
-	}
-	var out []pid1.Rlimit
-	var errs []error
-	for _, l := range r.Rlimits {
-		n, ok := rlimitNumbers[l.Name]
-		if !ok {
-			errs = append(errs, invalidName("resource limit", l.Name, slices.Sorted(maps.Keys(rlimitNumbers))))
-			continue
-		}
-		if l.Soft > l.Hard {
-			errs = append(errs, invalid("%s: the soft limit %d is above the hard limit %d", l.Name, l.Soft, l.Hard))
-		}
-		out = append(out, pid1.Rlimit{Resource: n, Soft: l.Soft, Hard: l.Hard})
-	}
-	return out, errors.Join(errs...)
-}
 
 // checkRlimits refuses limits above those of PID 1, which are what a command of s
 // has where it names none, and which none of them may raise. Where they cannot be
@@ -60,7 +38,7 @@ func belowRlimits(asked []pid1.Rlimit, have []specs.POSIXRlimit) error {
 	var errs []error
 	for _, h := range have {
 		for _, a := range asked {
-			if a.Resource == rlimitNumbers[h.Type] && a.Hard > h.Hard {
+			if a.Resource == plan.RlimitNumbers[h.Type] && a.Hard > h.Hard {
 				errs = append(errs, fmt.Errorf("%s: %s:%s was asked for, and the sandbox's hard limit is %s", h.Type, rlimitText(a.Soft), rlimitText(a.Hard), rlimitText(h.Hard)))
 			}
 		}

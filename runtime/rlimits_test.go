@@ -9,8 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/posture"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // TestRlimitNames: a request can name every limit that the kernel tells of.
@@ -20,12 +22,12 @@ func TestRlimitNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	have, err := posture.ParseLimits(string(text))
-	if err != nil || len(have) != maxRlimits || len(rlimitNumbers) != maxRlimits {
-		t.Fatalf("the kernel has %d limits, %d are known by name, %d may be given: %v", len(have), len(rlimitNumbers), maxRlimits, err)
+	if err != nil || len(have) != plan.MaxRlimits || len(plan.RlimitNumbers) != plan.MaxRlimits {
+		t.Fatalf("the kernel has %d limits, %d are known by name, %d may be given: %v", len(have), len(plan.RlimitNumbers), plan.MaxRlimits, err)
 	}
 	seen := map[int]bool{}
 	for _, l := range have {
-		n, ok := rlimitNumbers[l.Type]
+		n, ok := plan.RlimitNumbers[l.Type]
 		if !ok || seen[n] {
 			t.Errorf("%s is not known, or %d is two limits", l.Type, n)
 		}
@@ -43,5 +45,5 @@ func TestRlimitsAreOnlyLowered(t *testing.T) {
 		}
 	}
 	err := belowRlimits([]pid1.Rlimit{{Resource: unix.RLIMIT_NOFILE, Soft: 64, Hard: math.MaxUint64}}, have)
-	wantError(t, err, sbxerr.Config, "RLIMIT_NOFILE: 64:unlimited was asked for, and the sandbox's hard limit is 4096")
+	errtest.Want(t, err, sbxerr.Config, "RLIMIT_NOFILE: 64:unlimited was asked for, and the sandbox's hard limit is 4096")
 }

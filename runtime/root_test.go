@@ -16,7 +16,9 @@ import (
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 	"github.com/caisson-run/caisson/tests/need"
 )
 
@@ -43,7 +45,7 @@ func rootOptions(t *testing.T) Options {
 	}
 	return Options{
 		Root: filepath.Join(dir, "root"), State: filepath.Join(dir, "state"), CgroupParent: "caisson-test", InitPath: program,
-		IDs: idblock.Range{Base: 1879048192, Blocks: 2}, Profiles: BuiltinProfiles(), ImageLimits: image.DefaultLimits(),
+		IDs: idblock.Range{Base: 1879048192, Blocks: 2}, Profiles: plan.BuiltinProfiles(), ImageLimits: image.DefaultLimits(),
 	}
 }
 
@@ -88,7 +90,7 @@ func newRooted(t *testing.T, o Options, e *fakeEngine) *fixture {
 		t.Fatal(err)
 	}
 	f.replace(stage{name: "init", remove: f.removeInit, create: func(_ context.Context, s *sandbox) error {
-		dir := f.paths.init(s.plan.id)
+		dir := f.paths.init(s.plan.ID)
 		err := makeDir(dir, 0o711)
 		if err == nil {
 			s.listener, err = pid1.Listen(dir, os.Getuid(), os.Getgid()) // who the fake PID 1 is
@@ -113,7 +115,7 @@ func TestMountsComeAndGo(t *testing.T) {
 	if got := mountsBelow(t, dir); !slices.Equal(got, stageMount) {
 		t.Errorf("mounts of an idle daemon: %q", got)
 	}
-	_, err := f.Run(callerContext(t), Request{Create: CreateRequest{Workspace: &WorkspaceRequest{Dir: workspace, Mode: "ro"}}, Exec: ExecRequest{Args: []string{"await:10", "exit:0"}}}, IO{Started: func(i Info, _ ExecInfo) {
+	_, err := f.Run(callerContext(t), plan.Request{Create: plan.CreateRequest{Workspace: &plan.WorkspaceRequest{Dir: workspace, Mode: "ro"}}, Exec: plan.ExecRequest{Args: []string{"await:10", "exit:0"}}}, IO{Started: func(i Info, _ ExecInfo) {
 		defer f.engine.poke(t, i.ID)
 		box := "/state/sandboxes/" + i.ID
 		want := []string{box + "/netns", box + "/own", box + "/rootfs", box + "/userns", box + "/workspace", "/state/sandboxes"}
@@ -159,14 +161,14 @@ func TestMountFailsHalfWay(t *testing.T) {
 	need.Root(t, "it mounts, and makes namespaces")
 	o := rootOptions(t)
 	f := newRooted(t, o, &fakeEngine{})
-	_, err := f.Run(callerContext(t), Request{Create: CreateRequest{Workspace: &WorkspaceRequest{Dir: "/var/tmp/no-such-directory"}}, Exec: ExecRequest{Args: []string{"exit:0"}}}, IO{})
-	wantError(t, err, sbxerr.Workspace, "create workspace of sandbox", "does not exist")
+	_, err := f.Run(callerContext(t), plan.Request{Create: plan.CreateRequest{Workspace: &plan.WorkspaceRequest{Dir: "/var/tmp/no-such-directory"}}, Exec: plan.ExecRequest{Args: []string{"exit:0"}}}, IO{})
+	errtest.Want(t, err, sbxerr.Workspace, "create workspace of sandbox", "does not exist")
 	f.images.images[0].Layers = []string{"/var/tmp/no-such-layer"}
 	_, err = f.Run(callerContext(t), request("exit:0"), IO{})
-	wantError(t, err, sbxerr.ImageUser, "no-such-layer")
+	errtest.Want(t, err, sbxerr.ImageUser, "no-such-layer")
 	f.images.images[0].Layers = nil
 	_, err = f.Run(callerContext(t), request("exit:0"), IO{})
-	wantError(t, err, sbxerr.ImageContent, "create rootfs of sandbox", "has 0 layers")
+	errtest.Want(t, err, sbxerr.ImageContent, "create rootfs of sandbox", "has 0 layers")
 	if got := mountsBelow(t, filepath.Dir(o.Root)); len(got) != 1 {
 		t.Errorf("mounts %q", got)
 	}
@@ -218,7 +220,7 @@ func TestNewThatFailsMountsNothing(t *testing.T) {
 	o := rootOptions(t)
 	o.InitPath += ".absent"
 	_, err := New(&fakeEngine{}, &fakeImages{}, slog.New(slog.DiscardHandler), o)
-	wantError(t, err, sbxerr.Binary)
+	errtest.Want(t, err, sbxerr.Binary)
 	if got := mountsBelow(t, filepath.Dir(o.Root)); len(got) > 0 {
 		t.Errorf("mounts %q", got)
 	}
@@ -230,7 +232,7 @@ func TestNewRefusesPlacesItCannotUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := New(nil, nil, nil, Options{Root: file, State: filepath.Join(file, "state")})
-	wantError(t, err, sbxerr.StateDir)
+	errtest.Want(t, err, sbxerr.StateDir)
 }
 
 // TestInitIsACopy: PID 1's program belongs to one sandbox only (CVE-2022-0847).
@@ -246,7 +248,7 @@ func TestInitIsACopy(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = f.init.Close() })
 	base := uint32(os.Getuid()) - 1000 // so that the sandbox's user is this process's own
-	s := f.newSandbox(&plan{id: idA1, user: user{UID: 1000, GID: uint32(os.Getgid()) - base}}, record{ID: idA1})
+	s := f.newSandbox(&plan.Sandbox{ID: idA1, User: plan.User{UID: 1000, GID: uint32(os.Getgid()) - base}}, record{ID: idA1})
 	s.block = idblock.Block{Base: base}
 	if err := f.createClaim(callerContext(t), s); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -16,7 +17,7 @@ const mainToCome = math.MaxUint32
 // it returns a result, every process of the sandbox has ended and all output
 // was delivered; what is left of the sandbox on the host is removed right
 // after, while the caller goes on. When ctx ends, so does the command.
-func (m *Manager) Run(ctx context.Context, r Request, streams IO) (*Result, error) {
+func (m *Manager) Run(ctx context.Context, r plan.Request, streams IO) (*Result, error) {
 	defer m.Busy()()
 	r.Exec.Stdin = streams.Stdin != nil
 	s, e, err := m.startMain(ctx, r, false)
@@ -34,7 +35,7 @@ func (m *Manager) Run(ctx context.Context, r Request, streams IO) (*Result, erro
 
 // Start makes a sandbox, starts one command in it, and returns. The sandbox
 // and its output stay until they are removed.
-func (m *Manager) Start(ctx context.Context, r Request) (Info, error) {
+func (m *Manager) Start(ctx context.Context, r plan.Request) (Info, error) {
 	defer m.Busy()()
 	if r.Learn {
 		return Info{}, sbxerr.WithRemedy(sbxerr.Config, "runtime.learn",
@@ -48,19 +49,19 @@ func (m *Manager) Start(ctx context.Context, r Request) (Info, error) {
 }
 
 // startMain makes a sandbox for one command and starts it.
-func (m *Manager) startMain(ctx context.Context, r Request, detached bool) (*sandbox, *execution, error) {
+func (m *Manager) startMain(ctx context.Context, r plan.Request, detached bool) (*sandbox, *execution, error) {
 	p, command, err := m.planMain(ctx, r)
 	if err != nil {
 		return nil, nil, err
 	}
-	planned := p.id
+	planned := p.ID
 	s, err := m.obtain(ctx, p, func(rec *record) {
-		rec.Main, rec.MainArgs, rec.Detached = mainToCome, command.args, detached
+		rec.Main, rec.MainArgs, rec.Detached = mainToCome, command.Args, detached
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	command.env = renamed(command.env, planned, s.id) // a ready one has an ID already
+	command.Env = plan.Renamed(command.Env, planned, s.id) // a ready one has an ID already
 	if r.Learn {
 		l := newLearner(m.opts.Traffic, s.id)
 		l.start()
@@ -87,20 +88,20 @@ func (m *Manager) vanish(ctx context.Context, s *sandbox) error {
 }
 
 // planMain plans a sandbox and the one command that it is for.
-func (m *Manager) planMain(ctx context.Context, r Request) (*plan, *execPlan, error) {
+func (m *Manager) planMain(ctx context.Context, r plan.Request) (*plan.Sandbox, *plan.Command, error) {
 	var learnErr error
 	if r.Learn {
-		r, learnErr = r.opened(m.opts.Profiles)
+		r, learnErr = opened(r, m.opts.Profiles)
 	}
 	p, err := m.planFor(ctx, r.Create)
-	if err := joinReasons(learnErr, err, r.Exec.check()); err != nil {
+	if err := plan.JoinReasons(learnErr, err, r.Exec.Check()); err != nil {
 		return nil, nil, err
 	}
-	lookup := func(name string) (user, error) { return m.userIn(ctx, p.image, name) }
-	command, err := r.Exec.plan(record{Env: p.env, Cwd: p.cwd, User: p.user}, lookup)
+	lookup := func(name string) (plan.User, error) { return m.userIn(ctx, p.Image, name) }
+	command, err := r.Exec.Command(plan.Defaults{Env: p.Env, Cwd: p.Cwd, User: p.User}, lookup)
 	if err != nil {
 		return nil, nil, err
 	}
-	command.main = true
+	command.Main = true
 	return p, command, m.boundOutput(r.Exec, command)
 }

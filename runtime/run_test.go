@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // ended is what a result says of how a command ended.
@@ -113,7 +115,7 @@ func TestHowCommandsEnd(t *testing.T) {
 func TestResultHoldsWhatWasCounted(t *testing.T) {
 	f := newFixture(t)
 	limit := int64(4)
-	result, err := f.Run(callerContext(t), Request{Exec: ExecRequest{Args: []string{"await:10", "out:123456", "err:789", "exit:0"}, OutputLimit: &limit}}, IO{
+	result, err := f.Run(callerContext(t), plan.Request{Exec: plan.ExecRequest{Args: []string{"await:10", "out:123456", "err:789", "exit:0"}, OutputLimit: &limit}}, IO{
 		Started: func(i Info, _ ExecInfo) {
 			f.engine.count(t, i.ID, "pids.events", "max 3\n")
 			f.engine.poke(t, i.ID)
@@ -170,7 +172,7 @@ func TestResultSaysWhatIsNotKnown(t *testing.T) {
 func TestRunStreams(t *testing.T) {
 	f := newFixture(t)
 	var out, errOut bytes.Buffer
-	r := Request{Exec: ExecRequest{Args: []string{"cat", "err:done", "exit:0"}}}
+	r := plan.Request{Exec: plan.ExecRequest{Args: []string{"cat", "err:done", "exit:0"}}}
 	result, err := f.Run(callerContext(t), r, IO{Stdin: strings.NewReader("through"), Stdout: &out, Stderr: &errOut})
 	if err != nil || out.String() != "through" || errOut.String() != "done" || result.ExitCode != 0 {
 		t.Errorf("stdout %q, stderr %q, %+v, %v", out.String(), errOut.String(), result, err)
@@ -185,12 +187,12 @@ func TestRunStreams(t *testing.T) {
 func TestRunPassesOnWhatThePlanSays(t *testing.T) {
 	f := newFixture(t)
 	var out bytes.Buffer
-	_, err := f.Run(callerContext(t), Request{Create: CreateRequest{User: "7:8"}, Exec: ExecRequest{Args: []string{"who", "out:\n", "env", "exit:0"}, Env: []string{"A=1"}, Cwd: "/srv"}}, IO{Stdout: &out})
+	_, err := f.Run(callerContext(t), plan.Request{Create: plan.CreateRequest{User: "7:8"}, Exec: plan.ExecRequest{Args: []string{"who", "out:\n", "env", "exit:0"}, Env: []string{"A=1"}, Cwd: "/srv"}}, IO{Stdout: &out})
 	if err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(out.String(), "\n")
-	if lines[0] != "7:8 in /srv" || lines[1] != "PATH="+defaultPath || lines[len(lines)-1] != "A=1" {
+	if lines[0] != "7:8 in /srv" || lines[1] != "PATH="+plan.DefaultPath || lines[len(lines)-1] != "A=1" {
 		t.Errorf("inside: %q", lines)
 	}
 }
@@ -277,9 +279,9 @@ func TestCallerThatStopsReading(t *testing.T) {
 func TestCommandThatDoesNotStart(t *testing.T) {
 	f := newFixture(t)
 	_, err := f.Run(callerContext(t), request("fail:2"), IO{Stdin: strings.NewReader("x")})
-	wantError(t, err, sbxerr.CommandAbsent, `look up "fail:2"`)
+	errtest.Want(t, err, sbxerr.CommandAbsent, `look up "fail:2"`)
 	_, err = f.Start(callerContext(t), request("fail:13"))
-	wantError(t, err, sbxerr.NotExecutable)
+	errtest.Want(t, err, sbxerr.NotExecutable)
 	f.wantNothingLeft(t)
 }
 
@@ -296,7 +298,7 @@ func TestStartIsTheCallersUntilItReturns(t *testing.T) {
 	if !errors.Is(err, errInjected) {
 		t.Errorf("start: %v", err)
 	}
-	wantError(t, err, sbxerr.Canceled)
+	errtest.Want(t, err, sbxerr.Canceled)
 	f.wantNothingLeft(t)
 }
 
@@ -338,6 +340,6 @@ func TestStartInAStoppedSandbox(t *testing.T) {
 		return s != nil
 	})
 	s.end(ErrStopped)
-	wantError(t, within(t, "the refusal", ended), sbxerr.State, "the sandbox was stopped")
+	errtest.Want(t, within(t, "the refusal", ended), sbxerr.State, "the sandbox was stopped")
 	f.wantNothingLeft(t)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/journal"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -25,7 +26,7 @@ import (
 // has. What lies outside the process is made and removed by the stages.
 type sandbox struct {
 	id   string
-	plan *plan // of its making; nil for one that was adopted
+	plan *plan.Sandbox // of its making; nil for one that was adopted
 
 	// Filled in by the stages, and of use only to whoever runs them.
 	ids      *mount.UserNS // maps the block; owned by the manager's cache
@@ -81,7 +82,7 @@ type sandbox struct {
 	removeErr error // of the removal
 }
 
-func (m *Manager) newSandbox(p *plan, r record) *sandbox {
+func (m *Manager) newSandbox(p *plan.Sandbox, r record) *sandbox {
 	return &sandbox{
 		id: r.ID, plan: p, record: r, state: StateCreating, execs: map[uint32]*execution{}, log: journal.New[execRecord](m.paths.execs(r.ID)), room: m.opts.outputRoom(),
 		made: make(chan struct{}), asked: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}),

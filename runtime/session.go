@@ -9,12 +9,13 @@ import (
 
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Create makes a sandbox that lives until it is removed, its time is over, or
 // it was idle for too long.
-func (m *Manager) Create(ctx context.Context, r CreateRequest) (Info, error) {
+func (m *Manager) Create(ctx context.Context, r plan.CreateRequest) (Info, error) {
 	defer m.Busy()()
 	for {
 		s, err := m.ensured(ctx, r)
@@ -31,7 +32,7 @@ func (m *Manager) Create(ctx context.Context, r CreateRequest) (Info, error) {
 	}
 }
 
-func (m *Manager) create(ctx context.Context, r CreateRequest) (*sandbox, error) {
+func (m *Manager) create(ctx context.Context, r plan.CreateRequest) (*sandbox, error) {
 	p, err := m.planFor(ctx, r)
 	if err != nil {
 		return nil, err
@@ -41,7 +42,7 @@ func (m *Manager) create(ctx context.Context, r CreateRequest) (*sandbox, error)
 
 // ensured returns the sandbox that r asks for where there is one: by its key, or
 // by its name where that is to be ensured. One that is being made is waited for.
-func (m *Manager) ensured(ctx context.Context, r CreateRequest) (*sandbox, error) {
+func (m *Manager) ensured(ctx context.Context, r plan.CreateRequest) (*sandbox, error) {
 	g, err := m.grant(ctx)
 	if err != nil {
 		return nil, err
@@ -52,10 +53,10 @@ func (m *Manager) ensured(ctx context.Context, r CreateRequest) (*sandbox, error
 			return nil, nil
 		}
 		have := s.keptAtRest()
-		if !r.means(have) { // it was ready in a pool, and could not be made what was asked for
+		if !means(r, have) { // it was ready in a pool, and could not be made what was asked for
 			continue
 		}
-		if err := r.differs(have, g); err != nil {
+		if err := differs(r, have, g); err != nil {
 			return nil, err
 		}
 		switch state := s.info().State; state {
@@ -79,9 +80,9 @@ func (s *sandbox) keptAtRest() record {
 }
 
 // match finds the sandbox that a repeated request means.
-func (m *Manager) match(g peer.Grant, r CreateRequest) *sandbox {
+func (m *Manager) match(g peer.Grant, r plan.CreateRequest) *sandbox {
 	for _, s := range m.all() {
-		if s.identity().of(g) && r.means(s.kept()) { // what another made is not what the caller asked for before
+		if s.identity().of(g) && means(r, s.kept()) { // what another made is not what the caller asked for before
 			return s
 		}
 	}
@@ -89,7 +90,7 @@ func (m *Manager) match(g peer.Grant, r CreateRequest) *sandbox {
 }
 
 // means reports whether r, if it is a repeated request, is for the sandbox of have.
-func (r CreateRequest) means(have record) bool {
+func means(r plan.CreateRequest, have record) bool {
 	return (r.Key != "" && have.Key == r.Key) || (r.Ensure && have.Name == r.Name)
 }
 
@@ -97,9 +98,9 @@ func (r CreateRequest) means(have record) bool {
 // what Update changed since does not count, so that a script can run again. Who
 // asks for what g says anyway asks for no other, and neither does a record of an
 // older daemon, which kept that with the request.
-func (r CreateRequest) differs(rec record, g peer.Grant) error {
-	have := rec.Settings.granted(g)
-	r = r.granted(g)
+func differs(r plan.CreateRequest, rec record, g peer.Grant) error {
+	have := rec.Settings.Granted(g)
+	r = r.Granted(g)
 	have.Ensure, have.Key = r.Ensure, r.Key // ways to ask, not settings
 	names := differences("", reflect.ValueOf(normal(r)), reflect.ValueOf(normal(have)))
 	if len(names) == 0 {
@@ -127,7 +128,7 @@ func differences(prefix string, a, b reflect.Value) (names []string) {
 var wordEnd = regexp.MustCompile(`([a-z])([A-Z])`)
 
 // normal is r with the several ways to say nothing made one.
-func normal(r CreateRequest) CreateRequest {
+func normal(r plan.CreateRequest) plan.CreateRequest {
 	if len(r.Env) == 0 {
 		r.Env = nil
 	}

@@ -16,11 +16,13 @@ import (
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // session makes a sandbox for many commands.
-func (f *fixture) session(t testing.TB, r CreateRequest) Info {
+func (f *fixture) session(t testing.TB, r plan.CreateRequest) Info {
 	t.Helper()
 	info, err := f.Create(callerContext(t), r)
 	if err != nil {
@@ -29,12 +31,12 @@ func (f *fixture) session(t testing.TB, r CreateRequest) Info {
 	return info
 }
 
-func script(steps ...string) ExecRequest { return ExecRequest{Args: steps} }
+func script(steps ...string) plan.ExecRequest { return plan.ExecRequest{Args: steps} }
 
 func TestSession(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
-	info := f.session(t, CreateRequest{Name: "s", Env: []string{"A=1"}})
+	info := f.session(t, plan.CreateRequest{Name: "s", Env: []string{"A=1"}})
 	if info.State != StateRunning || info.IdleSince.IsZero() || info.Name != "s" {
 		t.Errorf("made %+v", info)
 	}
@@ -68,20 +70,20 @@ func TestSession(t *testing.T) {
 	if r, err := f.Attach(ctx, "s", "1", AttachOptions{StdoutOffset: 2}, IO{Stdout: &out}); err != nil || r.ExitCode != 3 || out.String() != "llo" {
 		t.Errorf("attached to what ended: %q, %+v, %v", &out, r, err)
 	}
-	wantError(t, f.SignalExec(ctx, "s", "2", SignalRequest{Signal: poked}), sbxerr.State, "has ended")
+	errtest.Want(t, f.SignalExec(ctx, "s", "2", SignalRequest{Signal: poked}), sbxerr.State, "has ended")
 	_, err = f.WaitExec(ctx, "s", "7")
-	wantError(t, err, sbxerr.ExecNotFound, `no command "7"`)
+	errtest.Want(t, err, sbxerr.ExecNotFound, `no command "7"`)
 	_, err = f.Attach(ctx, "s", "1", AttachOptions{StdoutOffset: 6}, IO{})
-	wantError(t, err, sbxerr.Config, "offset 6 of stdout: 5 bytes were written")
+	errtest.Want(t, err, sbxerr.Config, "offset 6 of stdout: 5 bytes were written")
 	err = f.Logs(ctx, "s", LogOptions{}, nil, nil)
-	wantError(t, err, sbxerr.ExecNotFound, "name one")
+	errtest.Want(t, err, sbxerr.ExecNotFound, "name one")
 }
 
 func TestStop(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ctx := callerContext(t)
-	f.session(t, CreateRequest{Name: "s"})
+	f.session(t, plan.CreateRequest{Name: "s"})
 	asked, err := f.StartExec(ctx, "s", script("await:15", "out:bye", "exit:5"))
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +115,7 @@ func TestStop(t *testing.T) {
 		t.Errorf("what it wrote: %q, %v", &out, err)
 	}
 	_, err = f.Exec(ctx, "s", script("exit:0"), IO{})
-	wantError(t, err, sbxerr.State, "sandbox s is exited")
+	errtest.Want(t, err, sbxerr.State, "sandbox s is exited")
 	if _, err := f.Stop(ctx, "s", nil); err != nil {
 		t.Errorf("stopping twice: %v", err)
 	}
@@ -148,7 +150,7 @@ func TestStopsJoin(t *testing.T) {
 	if s.endCause() != nil || leads() >= first {
 		t.Errorf("with an hour left it ends because %v", s.endCause())
 	}
-	if _, err := f.Stop(ctx, id, ptr(time.Duration(0))); err != nil || !errors.Is(s.endCause(), ErrStopped) {
+	if _, err := f.Stop(ctx, id, new(time.Duration(0))); err != nil || !errors.Is(s.endCause(), ErrStopped) {
 		t.Errorf("stopped at once: %v, %v", s.endCause(), err)
 	}
 	within(t, "the end of the last stop", over)
@@ -204,17 +206,17 @@ func TestStoppingTakesNothing(t *testing.T) {
 func TestEnsureAndKeys(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
-	r := CreateRequest{Name: "s", Ensure: true, Labels: map[string]string{"a": "b"}}
+	r := plan.CreateRequest{Name: "s", Ensure: true, Labels: map[string]string{"a": "b"}}
 	first := f.session(t, r)
 	if again := f.session(t, r); again.ID != first.ID {
 		t.Error("another one with the same settings")
 	}
-	r.TTL = ptr(time.Duration(0)) // never, as without a word
+	r.TTL = new(time.Duration(0)) // never, as without a word
 	if again := f.session(t, r); again.ID != first.ID || !again.ExpiresAt.IsZero() {
 		t.Errorf("without end: %+v", again)
 	}
 	r.TTL = nil
-	if _, err := f.Update(ctx, "s", UpdateRequest{IdleTimeout: ptr(time.Hour), Labels: map[string]string{"a": "c"}}); err != nil {
+	if _, err := f.Update(ctx, "s", UpdateRequest{IdleTimeout: new(time.Hour), Labels: map[string]string{"a": "c"}}); err != nil {
 		t.Fatal(err)
 	}
 	if again := f.session(t, r); again.ID != first.ID || again.Labels["a"] != "c" || again.IdleTimeout != time.Hour {
@@ -222,14 +224,14 @@ func TestEnsureAndKeys(t *testing.T) {
 	}
 	r.Labels = map[string]string{"a": "c"} // what it has by now
 	_, err := f.Create(ctx, r)
-	wantError(t, err, sbxerr.Exists, "other settings: labels")
-	r.IdleTimeout, r.Limits = ptr(time.Hour), LimitsRequest{MemoryBytes: ptr(int64(64 << 20)), PIDs: ptr(int64(64))}
+	errtest.Want(t, err, sbxerr.Exists, "other settings: labels")
+	r.IdleTimeout, r.Limits = new(time.Hour), plan.LimitsRequest{MemoryBytes: new(int64(64 << 20)), PIDs: new(int64(64))}
 	_, err = f.Create(ctx, r)
-	wantError(t, err, sbxerr.Exists, "other settings: limits.memory_bytes, limits.pids, labels, idle_timeout")
-	_, err = f.Create(ctx, CreateRequest{Name: "s"})
-	wantError(t, err, sbxerr.Exists, `the name "s"`)
+	errtest.Want(t, err, sbxerr.Exists, "other settings: limits.memory_bytes, limits.pids, labels, idle_timeout")
+	_, err = f.Create(ctx, plan.CreateRequest{Name: "s"})
+	errtest.Want(t, err, sbxerr.Exists, `the name "s"`)
 
-	keyed := CreateRequest{Key: "k"}
+	keyed := plan.CreateRequest{Key: "k"}
 	made := make(chan Info, 3)
 	for range cap(made) { // at once: one of them makes it
 		go func() {
@@ -254,7 +256,7 @@ func TestTimesEndSandboxes(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
 	short := 30 * time.Millisecond
-	for name, r := range map[string]CreateRequest{"old": {Name: "old", TTL: &short}, "idle": {Name: "idle", IdleTimeout: &short}} {
+	for name, r := range map[string]plan.CreateRequest{"old": {Name: "old", TTL: &short}, "idle": {Name: "idle", IdleTimeout: &short}} {
 		f.session(t, r)
 		s, err := f.find(ctx, name)
 		if err != nil {
@@ -304,9 +306,9 @@ func TestWaitKnowsTheResult(t *testing.T) {
 	}
 	s := &sandbox{record: record{Name: "s", Main: 1}, ending: ErrRemoved, execs: map[uint32]*execution{1: {}}}
 	f := newFixture(t)
-	wantError(t, f.missedEnd(s), sbxerr.State, "it is not known how its command did: the sandbox was removed")
+	errtest.Want(t, f.missedEnd(s), sbxerr.State, "it is not known how its command did: the sandbox was removed")
 	s.ending = errLeft
-	wantError(t, f.missedEnd(s), sbxerr.Canceled, "the daemon is stopping")
+	errtest.Want(t, f.missedEnd(s), sbxerr.Canceled, "the daemon is stopping")
 }
 
 // TestTimeBeginsWhenReady: what a slow host takes to make a sandbox is not time
@@ -319,7 +321,7 @@ func TestTimeBeginsWhenReady(t *testing.T) {
 		return nil
 	}})
 	ttl := time.Hour
-	f.session(t, CreateRequest{Name: "s", TTL: &ttl})
+	f.session(t, plan.CreateRequest{Name: "s", TTL: &ttl})
 	s, err := f.find(callerContext(t), "s")
 	if err != nil {
 		t.Fatal(err)
@@ -338,7 +340,7 @@ func TestEndBeforeTheStart(t *testing.T) {
 	ctx := callerContext(t)
 	for cause, want := range map[error]string{ErrExpired: "sandbox s is stopping: the sandbox's time to live is over", ErrStopped: "the sandbox was stopped"} {
 		f := newFixture(t)
-		f.session(t, CreateRequest{Name: "s"})
+		f.session(t, plan.CreateRequest{Name: "s"})
 		s, err := f.find(ctx, "s")
 		if err != nil {
 			t.Fatal(err)
@@ -356,7 +358,7 @@ func TestEndBeforeTheStart(t *testing.T) {
 			}
 		}
 		s.end(cause)
-		wantError(t, within(t, "the refusal", ended), sbxerr.State, want)
+		errtest.Want(t, within(t, "the refusal", ended), sbxerr.State, want)
 	}
 	for _, tt := range []struct{ cause, err error }{
 		{errInitLost, sbxerr.New(sbxerr.Init, "test", "gone")}, // nobody ended it
@@ -374,7 +376,7 @@ func TestBusySandboxIsNotIdle(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
 	idle := 200 * time.Millisecond
-	f.session(t, CreateRequest{Name: "s", IdleTimeout: &idle})
+	f.session(t, plan.CreateRequest{Name: "s", IdleTimeout: &idle})
 	e, err := f.StartExec(ctx, "s", script("await:10", "exit:0"))
 	if err != nil {
 		t.Fatal(err)
@@ -400,7 +402,7 @@ func TestIdleAfterAFailedStart(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	idle := 200 * time.Millisecond
-	f.session(t, CreateRequest{Name: "s", IdleTimeout: &idle})
+	f.session(t, plan.CreateRequest{Name: "s", IdleTimeout: &idle})
 	s, err := f.find(callerContext(t), "s")
 	if err != nil {
 		t.Fatal(err)
@@ -418,7 +420,7 @@ func TestIdleAfterAFailedStart(t *testing.T) {
 		}
 	}
 	leave()
-	wantError(t, within(t, "the failure", failed), sbxerr.Canceled)
+	errtest.Want(t, within(t, "the failure", failed), sbxerr.Canceled)
 	within(t, "the end", s.gone)
 	if !errors.Is(s.endCause(), ErrIdle) {
 		t.Errorf("it ended because %v", s.endCause())
@@ -434,7 +436,7 @@ func (s *sandbox) armed() bool {
 // TestCallersMayComeBack: a foreground command outlives its caller for a grace.
 func TestCallersMayComeBack(t *testing.T) {
 	f := newFixture(t)
-	f.session(t, CreateRequest{Name: "s"})
+	f.session(t, plan.CreateRequest{Name: "s"})
 	left, leave := context.WithCancel(callerContext(t))
 	started := make(chan ExecInfo, 1)
 	ended := make(chan error, 1)
@@ -472,7 +474,7 @@ func TestCallersMayComeBack(t *testing.T) {
 func TestInputAfterItsEnd(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
-	s, err := f.find(ctx, f.session(t, CreateRequest{Name: "s"}).ID)
+	s, err := f.find(ctx, f.session(t, plan.CreateRequest{Name: "s"}).ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -492,7 +494,7 @@ func TestInputAfterItsEnd(t *testing.T) {
 		}()
 		switch err := within(t, "an answer", told); {
 		case !withInput:
-			wantError(t, err, sbxerr.State, "command 2 of sandbox s was started without an input")
+			errtest.Want(t, err, sbxerr.State, "command 2 of sandbox s was started without an input")
 		case err != nil:
 			t.Errorf("a command whose input has ended: %v", err)
 		}
@@ -506,7 +508,7 @@ func TestEndedCommandsAreKeptWithinBounds(t *testing.T) {
 	f := newFixture(t)
 	f.opts.KeptExecs = 3
 	ctx := callerContext(t)
-	f.session(t, CreateRequest{Name: "s"})
+	f.session(t, plan.CreateRequest{Name: "s"})
 	for range 8 {
 		e, err := f.StartExec(ctx, "s", script("out:x", "exit:0"))
 		if err != nil {
@@ -516,7 +518,7 @@ func TestEndedCommandsAreKeptWithinBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f.session(t, CreateRequest{Name: "other"}) // orders nothing, takes time
+	f.session(t, plan.CreateRequest{Name: "other"}) // orders nothing, takes time
 	deadline := time.Now().Add(soon)
 	for {
 		list, err := f.Execs(ctx, "s")
@@ -536,23 +538,23 @@ func TestEndedCommandsAreKeptWithinBounds(t *testing.T) {
 func TestSandboxesAreBounded(t *testing.T) {
 	f := newFixture(t)
 	f.opts.MaxSandboxes = 1
-	f.session(t, CreateRequest{Name: "s"})
-	_, err := f.Create(callerContext(t), CreateRequest{})
-	wantError(t, err, sbxerr.Busy, "sandboxes.max")
+	f.session(t, plan.CreateRequest{Name: "s"})
+	_, err := f.Create(callerContext(t), plan.CreateRequest{})
+	errtest.Want(t, err, sbxerr.Busy, "sandboxes.max")
 	if _, err := f.Remove(callerContext(t), "s", true); err != nil {
 		t.Error(err)
 	}
-	f.session(t, CreateRequest{})
+	f.session(t, plan.CreateRequest{})
 }
 
 func TestCommandsAreBounded(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
-	s := f.sandboxes[f.session(t, CreateRequest{Name: "s"}).ID]
+	s := f.sandboxes[f.session(t, plan.CreateRequest{Name: "s"}).ID]
 	running := func(n int) { s.update(func() { s.running = n }) }
 	running(maxExecs)
 	_, err := f.StartExec(ctx, "s", script("exit:0"))
-	wantError(t, err, sbxerr.Busy, "256 commands, which is the most")
+	errtest.Want(t, err, sbxerr.Busy, "256 commands, which is the most")
 	running(0)
 	if _, err := f.Exec(ctx, "s", script("exit:0"), IO{}); err != nil {
 		t.Errorf("the control: %v", err)
@@ -562,10 +564,10 @@ func TestCommandsAreBounded(t *testing.T) {
 func TestUpdateIsAllOrNothing(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
-	f.session(t, CreateRequest{Name: "s", Labels: map[string]string{"a": "1", "b": "2"}})
+	f.session(t, plan.CreateRequest{Name: "s", Labels: map[string]string{"a": "1", "b": "2"}})
 	zero, hour := int64(0), time.Hour
 	_, err := f.Update(ctx, "s", UpdateRequest{MemoryBytes: &zero, Labels: map[string]string{"a": "9"}})
-	wantError(t, err, sbxerr.Limits, "memory")
+	errtest.Want(t, err, sbxerr.Limits, "memory")
 	info, err := f.Update(ctx, "s", UpdateRequest{TTL: &hour, IdleTimeout: &hour, Labels: map[string]string{"b": "", "c": "3"}})
 	if err != nil || info.ExpiresAt.IsZero() || info.IdleTimeout != hour || info.Labels["a"] != "1" || len(info.Labels) != 2 || info.Labels["c"] != "3" {
 		t.Errorf("%+v, %v", info, err)
@@ -584,7 +586,7 @@ func TestUpdateIsAllOrNothing(t *testing.T) {
 func TestRefusedRulesChangeNoLimits(t *testing.T) {
 	f, gateway := newPublishing(t)
 	ctx := callerContext(t)
-	info := f.session(t, CreateRequest{Name: "s", Limits: LimitsRequest{MemoryBytes: ptr[int64](128 << 20)}})
+	info := f.session(t, plan.CreateRequest{Name: "s", Limits: plan.LimitsRequest{MemoryBytes: new(int64(128 << 20))}})
 	f.engine.count(t, info.ID, "memory.max", "")
 	s := f.sandboxes[info.ID]
 	s.update(func() {
@@ -598,10 +600,10 @@ func TestRefusedRulesChangeNoLimits(t *testing.T) {
 		}
 		return string(text)
 	}
-	r := UpdateRequest{MemoryBytes: ptr[int64](256 << 20), Network: ptr("allow"), Allow: &Rules{[]string{"b.example"}}}
+	r := UpdateRequest{MemoryBytes: new(int64(256 << 20)), Network: new("allow"), Allow: &Rules{[]string{"b.example"}}}
 	gateway.refuse = sbxerr.New(sbxerr.Gateway, "test", "no")
 	_, err := f.Update(ctx, "s", r)
-	wantError(t, err, sbxerr.Gateway, "no")
+	errtest.Want(t, err, sbxerr.Gateway, "no")
 	if have := s.kept(); have.Limits.MemoryBytes != 128<<20 || have.Policy.Allow[0] != "a.example" || memory() != "134217728" {
 		t.Errorf("%+v and %+v, limited to %s", have.Limits, have.Policy, memory())
 	}
@@ -616,13 +618,13 @@ func TestRefusedRulesChangeNoLimits(t *testing.T) {
 // TestLimitsBelowUse names the limits that what is in use does not fit into, and
 // nothing that would end it.
 func TestLimitsBelowUse(t *testing.T) {
-	from := Limits{MemoryBytes: 64 << 20, PIDs: 100, MilliCPU: 1000}
-	for want, to := range map[string]Limits{
+	from := plan.Limits{MemoryBytes: 64 << 20, PIDs: 100, MilliCPU: 1000}
+	for want, to := range map[string]plan.Limits{
 		"more is in use than memory 16777216 bytes":            {MemoryBytes: 16 << 20, PIDs: 100, MilliCPU: 500},
 		"more is in use than memory 16777216 bytes or pids 16": {MemoryBytes: 16 << 20, PIDs: 16, MilliCPU: 1000},
 	} {
-		err := to.errInUse(from)
-		wantError(t, err, sbxerr.State, want)
+		err := errInUse(from, to)
+		errtest.Want(t, err, sbxerr.State, want)
 		if remedy := sbxerr.RemedyOf(err); !strings.Contains(remedy, "end what uses it") {
 			t.Errorf("remedy %q", remedy)
 		}
@@ -637,14 +639,14 @@ func TestUpdateWithinTheTimeToLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := peer.NewContext(t.Context(), peer.User(1000, 1000, nil, 0))
-	if _, err := f.Create(ctx, CreateRequest{Name: "s"}); err != nil {
+	if _, err := f.Create(ctx, plan.CreateRequest{Name: "s"}); err != nil {
 		t.Fatal(err)
 	}
 	for ttl, says := range map[time.Duration]string{5 * time.Hour: "ttl 5h0m0s is above the ceiling 4h0m0s", 0: "a sandbox without end is above the ceiling"} {
 		_, err = f.Update(ctx, "s", UpdateRequest{TTL: &ttl})
-		wantError(t, err, sbxerr.Peer, says)
+		errtest.Want(t, err, sbxerr.Peer, says)
 	}
-	for _, ttl := range []*time.Duration{nil, ptr(4 * time.Hour)} {
+	for _, ttl := range []*time.Duration{nil, new(4 * time.Hour)} {
 		if _, err := f.Update(ctx, "s", UpdateRequest{TTL: ttl}); err != nil {
 			t.Error(err)
 		}
@@ -655,7 +657,7 @@ func TestUpdateWithinTheTimeToLive(t *testing.T) {
 func TestPauseOfOneThatIsRemoved(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
-	info := f.session(t, CreateRequest{Name: "s"})
+	info := f.session(t, plan.CreateRequest{Name: "s"})
 	f.engine.count(t, info.ID, "cgroup.freeze", "0")
 	f.engine.count(t, info.ID, "cgroup.events", "populated 1\nfrozen 0\n")
 	paused := make(chan error, 1)
@@ -668,7 +670,7 @@ func TestPauseOfOneThatIsRemoved(t *testing.T) {
 	if _, err := f.Remove(ctx, "s", true); err != nil {
 		t.Error(err)
 	}
-	wantError(t, within(t, "an answer", paused), sbxerr.State, "the sandbox was removed")
+	errtest.Want(t, within(t, "an answer", paused), sbxerr.State, "the sandbox was removed")
 	if took := time.Since(begin); took > 4*time.Second {
 		t.Errorf("the removal took %s", took)
 	}
@@ -679,7 +681,7 @@ func TestPauseOfOneThatIsRemoved(t *testing.T) {
 func TestResumeOfACallerThatLeaves(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
-	id := f.session(t, CreateRequest{Name: "s"}).ID
+	id := f.session(t, plan.CreateRequest{Name: "s"}).ID
 	f.engine.count(t, id, "cgroup.freeze", "0")
 	f.engine.count(t, id, "cgroup.events", "populated 1\nfrozen 1\n")
 	if info, err := f.Pause(ctx, "s"); err != nil || info.State != StatePaused {
@@ -707,7 +709,7 @@ func TestResumeOfACallerThatLeaves(t *testing.T) {
 func TestNobodyIsRefused(t *testing.T) {
 	f := newFixture(t)
 	for name, call := range map[string]func(context.Context) error{
-		"create": func(ctx context.Context) error { _, err := f.Create(ctx, CreateRequest{}); return err },
+		"create": func(ctx context.Context) error { _, err := f.Create(ctx, plan.CreateRequest{}); return err },
 		"run":    func(ctx context.Context) error { _, err := f.Run(ctx, request("exit:0"), IO{}); return err },
 		"list":   func(ctx context.Context) error { _, err := f.List(ctx); return err },
 		"exec":   func(ctx context.Context) error { _, err := f.Exec(ctx, "s", script("exit:0"), IO{}); return err },
@@ -726,7 +728,7 @@ func TestNobodyIsRefused(t *testing.T) {
 func TestDrainOfOneThatEnds(t *testing.T) {
 	for range 5 {
 		f := newFixture(t)
-		f.session(t, CreateRequest{Name: "s"})
+		f.session(t, plan.CreateRequest{Name: "s"})
 		s, err := f.find(callerContext(t), "s")
 		if err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/journal"
 	"github.com/caisson-run/caisson/runtime/pid1"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -122,7 +123,7 @@ func (m *Manager) admitRoot(id string, base uint32) error {
 func (m *Manager) removeIDs(_ context.Context, id string) error { return m.blocks.Release(id) }
 
 func (m *Manager) createRootfs(ctx context.Context, s *sandbox) error {
-	layers, err := m.layers(ctx, s.plan.image)
+	layers, err := m.layers(ctx, s.plan.Image)
 	if err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func (m *Manager) createRootfs(ctx context.Context, s *sandbox) error {
 			return err
 		}
 	}
-	if err := mount.WritePrivate(m.paths.private(id), s.block.Base, nil, mount.HostFiles(id, s.plan.resolvers...)); err != nil {
+	if err := mount.WritePrivate(m.paths.private(id), s.block.Base, nil, mount.HostFiles(id, s.plan.Resolvers...)); err != nil {
 		return err
 	}
 	root := mount.Root{
@@ -172,14 +173,14 @@ func (m *Manager) createWorkspace(ctx context.Context, s *sandbox) error {
 		if err := makeDir(point, 0o700); err != nil {
 			return err
 		}
-		return ws.Attach(point, s.plan.readOnly, ids)
+		return ws.Attach(point, s.plan.ReadOnly, ids)
 	})
 }
 
 // withWorkspace opens the workspace that p names, if any, and passes it on with
 // the mapping of its owner's ids to those of the sandbox's user.
-func (m *Manager) withWorkspace(ctx context.Context, s *sandbox, p *plan, attach func(*mount.Workspace, *mount.UserNS) error) (err error) {
-	if p.request.Workspace == nil {
+func (m *Manager) withWorkspace(ctx context.Context, s *sandbox, p *plan.Sandbox, attach func(*mount.Workspace, *mount.UserNS) error) (err error) {
+	if p.Request.Workspace == nil {
 		return nil
 	}
 	ws, err := m.openWorkspace(ctx, p)
@@ -187,7 +188,7 @@ func (m *Manager) withWorkspace(ctx context.Context, s *sandbox, p *plan, attach
 		return err
 	}
 	defer func() { err = errors.Join(err, ws.Close()) }()
-	uids, gids, err := ws.Map(s.block.Base, p.user.UID, p.user.GID)
+	uids, gids, err := ws.Map(s.block.Base, p.User.UID, p.User.GID)
 	if err != nil {
 		return err
 	}
@@ -232,7 +233,7 @@ func (m *Manager) createInit(_ context.Context, s *sandbox) error {
 	if err := m.init.CopyTo(filepath.Join(dir, initproto.BinaryName)); err != nil {
 		return err
 	}
-	u := s.plan.user
+	u := s.plan.User
 	var err error
 	s.listener, err = pid1.Listen(dir, int(s.block.Base+u.UID), int(s.block.Base+u.GID))
 	return err
@@ -274,7 +275,7 @@ func (m *Manager) createContainer(ctx context.Context, s *sandbox) error {
 	if err := writeRecord(m.paths.spec(s.id), spec); err != nil {
 		return err
 	}
-	pid, err := m.engine.Create(ctx, Container{ID: s.id, Spec: forEngine(spec), Labels: s.plan.labels(), Group: m.shims.take(s.id)})
+	pid, err := m.engine.Create(ctx, Container{ID: s.id, Spec: forEngine(spec), Labels: s.plan.Labels(), Group: m.shims.take(s.id)})
 	if err != nil {
 		return err
 	}
@@ -310,7 +311,7 @@ func (m *Manager) tighten(_ context.Context, s *sandbox) error {
 	if err := group.Delegate(s.process.pid); err != nil {
 		return err
 	}
-	if err := group.Tighten(s.plan.limits.cgroup()); err != nil {
+	if err := group.Tighten(s.plan.Limits.Cgroup()); err != nil {
 		return err
 	}
 	return s.ids.AsOwner(func() error { return setRlimits(s.process.pid, s.spec.Process.Rlimits) })

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -22,8 +23,8 @@ func (m *Manager) Stop(ctx context.Context, ref string, grace *time.Duration) (I
 	}
 	wait := m.opts.StopGrace
 	set(&wait, grace)
-	if wait < 0 || wait > maxTimeout {
-		return Info{}, invalid("grace %s: give %s, such as 10s", wait, atMostTimeout)
+	if wait < 0 || wait > plan.MaxTimeout {
+		return Info{}, plan.Invalid("grace %s: give %s, such as 10s", wait, plan.AtMostTimeout)
 	}
 	if m.leaving.Err() != nil && s.kept().outlives() { // nobody would wait for its end
 		return Info{}, m.leaveCause()

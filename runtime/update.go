@@ -11,6 +11,7 @@ import (
 
 	"github.com/caisson-run/caisson/oci"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -85,7 +86,7 @@ func (m *Manager) permitUpdate(ctx context.Context, s *sandbox, next record, ttl
 	case 0:
 		ttl = nil // without end
 	}
-	if err := errors.Join(g.CheckLimits(next.Limits.peer(), ttl), g.CheckNetwork(string(next.Network), !reflect.DeepEqual(next.Asked, have.Asked))); err != nil {
+	if err := errors.Join(g.CheckLimits(next.Limits.Peer(), ttl), g.CheckNetwork(string(next.Network), !reflect.DeepEqual(next.Asked, have.Asked))); err != nil {
 		return err
 	}
 	more := peer.Usage{
@@ -109,17 +110,17 @@ func (r UpdateRequest) apply(rec record) (record, error) {
 	set(&rec.Limits.MemoryBytes, r.MemoryBytes)
 	set(&rec.Limits.MilliCPU, r.MilliCPU)
 	set(&rec.Limits.PIDs, r.PIDs)
-	errs := []error{rec.Limits.validate()}
+	errs := []error{rec.Limits.Validate()}
 	for name, d := range map[string]*time.Duration{"ttl": r.TTL, "idle timeout": r.IdleTimeout} {
-		if d != nil && (*d < 0 || *d > maxTimeout) {
-			errs = append(errs, invalid("%s %s: give %s, such as 30m, or 0 for never", name, *d, atMostTimeout))
+		if d != nil && (*d < 0 || *d > plan.MaxTimeout) {
+			errs = append(errs, plan.Invalid("%s %s: give %s, such as 30m, or 0 for never", name, *d, plan.AtMostTimeout))
 		}
 	}
 	if r.TTL != nil {
 		rec.Expires = in(r.TTL)
 	}
 	set(&rec.IdleTimeout, r.IdleTimeout)
-	errs = append(errs, atMost(len(r.Labels), 2*maxLabels, "labels")) // those that there are can be taken away at once
+	errs = append(errs, plan.AtMost(len(r.Labels), 2*plan.MaxLabels, "labels")) // those that there are can be taken away at once
 	rec.Labels = maps.Clone(rec.Labels)
 	for k, v := range r.Labels {
 		if rec.Labels == nil {
@@ -129,8 +130,8 @@ func (r UpdateRequest) apply(rec record) (record, error) {
 			delete(rec.Labels, k)
 		}
 	}
-	if err := errors.Join(append(errs, checkLabels(rec.Labels))...); err != nil {
-		return record{}, sbxerr.Wrap(codeOf(err), "runtime.update", err)
+	if err := errors.Join(append(errs, plan.CheckLabels(rec.Labels))...); err != nil {
+		return record{}, sbxerr.Wrap(plan.CodeOf(err), "runtime.update", err)
 	}
 	return rec, nil
 }
@@ -138,7 +139,7 @@ func (r UpdateRequest) apply(rec record) (record, error) {
 // changeLimits sets the limits of a sandbox that is in use. What they are to be
 // is kept before, as a daemon that comes after this one compares them. What they
 // are counts until they are others.
-func (m *Manager) changeLimits(s *sandbox, from, to Limits) error {
+func (m *Manager) changeLimits(s *sandbox, from, to plan.Limits) error {
 	if from == to {
 		return nil
 	}
@@ -167,9 +168,9 @@ func (m *Manager) finishChange(s *sandbox) error {
 		return err
 	}
 	limits := *r.Changing
-	if err := group.Set(limits.cgroup()); err != nil {
+	if err := group.Set(limits.Cgroup()); err != nil {
 		limits = r.Limits
-		if back := group.Set(limits.cgroup()); back != nil {
+		if back := group.Set(limits.Cgroup()); back != nil {
 			return errors.Join(err, back)
 		}
 	}
@@ -179,7 +180,7 @@ func (m *Manager) finishChange(s *sandbox) error {
 }
 
 // setLimits changes the cgroup of a live sandbox.
-func (m *Manager) setLimits(s *sandbox, from, to Limits) error {
+func (m *Manager) setLimits(s *sandbox, from, to plan.Limits) error {
 	if from == to {
 		return nil
 	}
@@ -187,15 +188,15 @@ func (m *Manager) setLimits(s *sandbox, from, to Limits) error {
 	if err != nil {
 		return err
 	}
-	err = group.Change(from.cgroup(), to.cgroup())
+	err = group.Change(from.Cgroup(), to.Cgroup())
 	if errors.Is(err, sbxerr.State) {
-		return to.errInUse(from)
+		return errInUse(from, to)
 	}
 	return err
 }
 
 // errInUse refuses limits, lower than from, into which what is in use does not fit.
-func (l Limits) errInUse(from Limits) error {
+func errInUse(from, l plan.Limits) error {
 	var lower []string
 	if l.MemoryBytes < from.MemoryBytes {
 		lower = append(lower, fmt.Sprintf("memory %d bytes", l.MemoryBytes))
@@ -205,4 +206,11 @@ func (l Limits) errInUse(from Limits) error {
 	}
 	return sbxerr.WithRemedy(sbxerr.State, "runtime.update", fmt.Errorf("more is in use than %s", strings.Join(lower, " or ")),
 		"end what uses it first, or ask for more; the limits are as they were")
+}
+
+// set takes what was asked for, where it was.
+func set[T any](to *T, asked *T) {
+	if asked != nil {
+		*to = *asked
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/rootfs/image"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -19,19 +20,19 @@ import (
 // image whose unpacked layers, topmost first, are given. The files are hostile
 // input: each is opened below its layer's directory, where no symbolic link
 // leads out, and image.ResolveUser bounds what it reads.
-func resolveUser(layers []string, name string) (_ user, err error) {
+func resolveUser(layers []string, name string) (_ plan.User, err error) {
 	passwd, err := openInLayers(layers, "passwd")
 	if err != nil {
-		return user{}, err
+		return plan.User{}, err
 	}
 	defer func() { err = errors.Join(err, passwd.Close()) }()
 	group, err := openInLayers(layers, "group")
 	if err != nil {
-		return user{}, err
+		return plan.User{}, err
 	}
 	defer func() { err = errors.Join(err, group.Close()) }()
 	uid, gid, groups, err := image.ResolveUser(name, passwd, group)
-	return user{UID: uid, GID: gid, Groups: groups}, err
+	return plan.User{UID: uid, GID: gid, Groups: groups}, err
 }
 
 // openInLayers opens the file that an overlay of the layers would show at

@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -69,7 +70,7 @@ func follow[Res any](ctx context.Context, stream *connect.ServerStream[Res], ls 
 }
 
 // given is the input that a request held, for a command that is to have one.
-func given(exec runtime.ExecRequest, stdin []byte) io.Reader {
+func given(exec plan.ExecRequest, stdin []byte) io.Reader {
 	if !exec.Stdin {
 		return nil
 	}
@@ -78,7 +79,7 @@ func given(exec runtime.ExecRequest, stdin []byte) io.Reader {
 
 // checkGiven refuses what a command cannot have whose caller says no more than its
 // request: call is the one that is for it.
-func checkGiven(exec runtime.ExecRequest, stdin []byte, call string) error {
+func checkGiven(exec plan.ExecRequest, stdin []byte, call string) error {
 	var errs []error
 	if len(stdin) > 0 && !exec.Stdin {
 		errs = append(errs, sbxerr.New(sbxerr.APIUsage, "server.exec", "there is stdin, but exec.stdin is not set"))

@@ -9,6 +9,7 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 func started(rio runtime.IO) {
@@ -18,7 +19,7 @@ func started(rio runtime.IO) {
 // BenchmarkStreamOutput is a command that writes as fast as it is read.
 func BenchmarkStreamOutput(b *testing.B) {
 	const piece = 256 << 10
-	f := &servertest.Fake{OnExec: func(_ context.Context, _ string, req runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnExec: func(_ context.Context, _ string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 		started(rio)
 		buf := make([]byte, piece)
 		for range *req.OutputLimit {

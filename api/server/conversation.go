@@ -15,6 +15,7 @@ import (
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -47,7 +48,7 @@ type conversation[Req, Res any] struct {
 	receive func() (*Req, error)
 	in      *stdin // nil: the command has no input of this caller's
 	signals chan syscall.Signal
-	resizes chan runtime.WinSize
+	resizes chan plan.WinSize
 	screen  screen
 	bug     atomic.Pointer[string] // with which listen panicked
 }
@@ -59,7 +60,7 @@ func converse[Req, Res any](ctx context.Context, stream *connect.BidiStream[Req,
 	defer cancel(nil)
 	c := &conversation[Req, Res]{
 		dialect: d, account: newAccount(d.report, stream, cancel), receive: stream.Receive,
-		signals: make(chan syscall.Signal, pendingSignals), resizes: make(chan runtime.WinSize, 1),
+		signals: make(chan syscall.Signal, pendingSignals), resizes: make(chan plan.WinSize, 1),
 		screen: screen{known: terminal},
 	}
 	rio := runtime.IO{Signals: c.signals, Resizes: c.resizes, Started: c.start}

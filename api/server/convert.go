@@ -9,19 +9,20 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 // This file translates the runtime's types into messages. All of it is plain
 // copying; request.go goes the other way.
 
-func workspacePB(w *runtime.WorkspaceRequest) *caissonv1.Workspace {
+func workspacePB(w *plan.WorkspaceRequest) *caissonv1.Workspace {
 	if w == nil {
 		return nil
 	}
 	return &caissonv1.Workspace{Dir: w.Dir, Mode: w.Mode}
 }
 
-func limitsPB(l runtime.Limits) *caissonv1.Limits {
+func limitsPB(l plan.Limits) *caissonv1.Limits {
 	return &caissonv1.Limits{
 		MemoryBytes: &l.MemoryBytes, MilliCpu: &l.MilliCPU, Pids: &l.PIDs,
 		OpenFiles: &l.OpenFiles, TmpfsBytes: &l.TmpfsBytes,

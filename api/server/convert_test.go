@@ -16,6 +16,7 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 // The conversions are plain copying, so the tests fill every field with a value
@@ -128,7 +129,7 @@ func TestRequestKeepsWhatIsAbsent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (runtime.Request{Exec: runtime.ExecRequest{Args: []string{"x"}}}); !reflect.DeepEqual(req, want) {
+	if want := (plan.Request{Exec: plan.ExecRequest{Args: []string{"x"}}}); !reflect.DeepEqual(req, want) {
 		t.Errorf("got %+v, want %+v", req, want)
 	}
 	if req, err := requestOf(&caissonv1.RunSpec{Learn: true}); err != nil || !req.Learn {

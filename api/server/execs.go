@@ -11,6 +11,7 @@ import (
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -28,12 +29,12 @@ type execs struct {
 }
 
 // request reads what Exec, StreamExec and StartExec have in common.
-func (execs) request(ref string, spec *caissonv1.ExecSpec) (runtime.ExecRequest, error) {
+func (execs) request(ref string, spec *caissonv1.ExecSpec) (plan.ExecRequest, error) {
 	if err := checkRef("ref", ref); err != nil {
-		return runtime.ExecRequest{}, err
+		return plan.ExecRequest{}, err
 	}
 	if spec == nil {
-		return runtime.ExecRequest{}, sbxerr.New(sbxerr.APIUsage, "server.exec", "there is no exec: it says what to run")
+		return plan.ExecRequest{}, sbxerr.New(sbxerr.APIUsage, "server.exec", "there is no exec: it says what to run")
 	}
 	return execOf(spec)
 }
@@ -60,7 +61,7 @@ func (s execs) Exec(ctx context.Context, r *connect.Request[caissonv1.ExecReques
 }
 
 // unary reads an ExecRequest and bounds its output by what one message holds.
-func (s execs) unary(m *caissonv1.ExecRequest) (runtime.ExecRequest, error) {
+func (s execs) unary(m *caissonv1.ExecRequest) (plan.ExecRequest, error) {
 	req, err := s.request(m.Ref, m.Exec)
 	if err != nil {
 		return req, err

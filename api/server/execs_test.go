@@ -20,6 +20,7 @@ import (
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/output"
+	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 // rawExecs is a client that keeps to no rule of ours.
@@ -77,7 +78,7 @@ func TestLogsRefusesOffsets(t *testing.T) {
 
 // TestUnaryExec has more output than is asked for, and an input.
 func TestUnaryExec(t *testing.T) {
-	f := &servertest.Fake{OnExec: func(_ context.Context, ref string, req runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnExec: func(_ context.Context, ref string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 		started(rio)
 		in, err := io.ReadAll(rio.Stdin)
 		fmt.Fprintf(rio.Stdout, "%s %s %d ", ref, in, *req.OutputLimit)
@@ -96,7 +97,7 @@ func TestUnaryExec(t *testing.T) {
 	if string(r.Msg.Stdout) != "a in 20 " || string(r.Msg.Stderr) != want || r.Msg.Exec != "exec" || r.Msg.Result.StderrBytes != 100 {
 		t.Errorf("got %v", r.Msg)
 	}
-	f.OnExec = func(_ context.Context, _ string, req runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+	f.OnExec = func(_ context.Context, _ string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 		if *req.OutputLimit != 1<<20 || rio.Stdin != nil {
 			return nil, fmt.Errorf("limit %d, input %v", *req.OutputLimit, rio.Stdin)
 		}
@@ -117,7 +118,7 @@ func dialogue(t *testing.T, messages ...*caissonv1.StreamExecRequest) error {
 		return nil, ctx.Err()
 	}
 	f := &servertest.Fake{
-		OnExec: func(ctx context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+		OnExec: func(ctx context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 			return waiting(ctx, rio)
 		},
 		OnAttach: func(ctx context.Context, _, _ string, _ runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error) {
@@ -197,14 +198,14 @@ func TestStreamExecRefuses(t *testing.T) {
 
 // TestStreamExecPassesAll sends one of everything and hears one of everything.
 func TestStreamExecPassesAll(t *testing.T) {
-	f := &servertest.Fake{OnExec: func(ctx context.Context, _ string, req runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnExec: func(ctx context.Context, _ string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 		rio.Started(runtime.Info{}, runtime.ExecInfo{ID: "e", TTY: req.TTY != nil})
 		in := make([]byte, 2)
 		if _, err := io.ReadFull(rio.Stdin, in); err != nil {
 			return nil, err
 		}
 		var signal syscall.Signal
-		var size runtime.WinSize
+		var size plan.WinSize
 		for signal == 0 || size.Rows == 0 {
 			select {
 			case signal = <-rio.Signals:
@@ -244,7 +245,7 @@ func TestSandboxCalls(t *testing.T) {
 	info := runtime.Info{ID: "id", State: runtime.StateRunning}
 	same := func(string) (runtime.Info, error) { return info, nil }
 	f := &servertest.Fake{
-		OnCreate: func(req runtime.CreateRequest) (runtime.Info, error) {
+		OnCreate: func(req plan.CreateRequest) (runtime.Info, error) {
 			return runtime.Info{ID: "id", Name: req.Name + req.Key}, nil
 		},
 		OnUpdate: func(string, runtime.UpdateRequest) (runtime.Info, error) { return info, nil },

@@ -17,6 +17,7 @@ import (
 	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 // followed makes a call of one request and many answers in JSON over HTTP/1.1, as
@@ -65,11 +66,11 @@ func TestFollow(t *testing.T) {
 		return &runtime.Result{ExitCode: 3}, err
 	}
 	f := &servertest.Fake{
-		OnExec: func(_ context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+		OnExec: func(_ context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 			return tell(rio)
 		},
-		OnRun: func(_ context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) { return tell(rio) },
-		OnStart: func(context.Context, runtime.Request) (runtime.Info, error) {
+		OnRun: func(_ context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) { return tell(rio) },
+		OnStart: func(context.Context, plan.Request) (runtime.Info, error) {
 			return runtime.Info{ID: "id"}, nil
 		},
 	}
@@ -99,7 +100,7 @@ func TestFollow(t *testing.T) {
 
 // TestFollowWithoutInput has a request that names none.
 func TestFollowWithoutInput(t *testing.T) {
-	f := &servertest.Fake{OnExec: func(_ context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnExec: func(_ context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 		if rio.Stdin != nil {
 			return nil, errors.New("there is an input")
 		}
@@ -126,7 +127,7 @@ func TestFollowRefuses(t *testing.T) {
 		"a misplaced field":      {"SandboxService/FollowRun", `{"spec":{"name":"x"}}`, `it belongs into another object`},
 		"one in an exec":         {"SandboxService/FollowRun", `{"spec":{"exec":{"argz":["x"]}}}`, `did you mean \"args\"?`},
 	} {
-		f := &servertest.Fake{OnExec: func(context.Context, string, runtime.ExecRequest, runtime.IO) (*runtime.Result, error) {
+		f := &servertest.Fake{OnExec: func(context.Context, string, plan.ExecRequest, runtime.IO) (*runtime.Result, error) {
 			t.Errorf("%s: it ran", name)
 			return &runtime.Result{}, nil
 		}}
@@ -140,7 +141,7 @@ func TestFollowRefuses(t *testing.T) {
 // TestFollowedCallerDies: the command's context ends with its caller's connection.
 func TestFollowedCallerDies(t *testing.T) {
 	gone := make(chan struct{})
-	f := &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnRun: func(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 		started(rio)
 		<-ctx.Done()
 		close(gone)

@@ -20,6 +20,7 @@ import (
 	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -28,7 +29,7 @@ type listing struct{ Sandboxes }
 
 func (listing) List(context.Context) ([]runtime.Info, error) { return nil, nil }
 
-func (listing) Run(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+func (listing) Run(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 	if _, err := io.Copy(io.Discard, rio.Stdin); err != nil {
 		<-ctx.Done() // as a command waits for another caller
 	}

@@ -20,6 +20,7 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -235,8 +236,8 @@ func TestCodecRefusesStrangers(t *testing.T) {
 }
 
 func TestDefaultOutputLimit(t *testing.T) {
-	if api.DefaultOutputLimit != runtime.DefaultOutputLimit {
-		t.Errorf("the client takes %d for the default, the runtime %d", api.DefaultOutputLimit, runtime.DefaultOutputLimit)
+	if api.DefaultOutputLimit != plan.DefaultOutputLimit {
+		t.Errorf("the client takes %d for the default, the runtime %d", api.DefaultOutputLimit, plan.DefaultOutputLimit)
 	}
 }
 

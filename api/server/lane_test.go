@@ -23,6 +23,7 @@ import (
 	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -84,7 +85,7 @@ type told struct {
 	stdout chan string
 }
 
-func (s told) Run(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+func (s told) Run(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -229,7 +230,7 @@ type waiting struct {
 	begin chan struct{}
 }
 
-func (w waiting) Run(ctx context.Context, req runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+func (w waiting) Run(ctx context.Context, req plan.Request, rio runtime.IO) (*runtime.Result, error) {
 	if _, err := io.WriteString(rio.Stdout, "x"); err != nil {
 		return nil, err
 	}

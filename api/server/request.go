@@ -10,6 +10,7 @@ import (
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -18,9 +19,9 @@ import (
 // wrong.
 
 // requestOf reads a RunSpec.
-func requestOf(s *caissonv1.RunSpec) (runtime.Request, error) {
+func requestOf(s *caissonv1.RunSpec) (plan.Request, error) {
 	if s == nil {
-		return runtime.Request{}, sbxerr.New(sbxerr.APIUsage, "server.request", "there is no spec")
+		return plan.Request{}, sbxerr.New(sbxerr.APIUsage, "server.request", "there is no spec")
 	}
 	create, errCreate := createOf(s.Sandbox)
 	exec, errExec := execOf(s.Exec)
@@ -28,13 +29,13 @@ func requestOf(s *caissonv1.RunSpec) (runtime.Request, error) {
 	if s.Detach && exec.Stdin {
 		err = errors.Join(err, refuse("a detached run has no standard input: set detach or stdin"))
 	}
-	return runtime.Request{Create: create, Exec: exec, Learn: s.Learn}, err
+	return plan.Request{Create: create, Exec: exec, Learn: s.Learn}, err
 }
 
 // createOf reads a SandboxSpec; nil is one with nothing set.
-func createOf(s *caissonv1.SandboxSpec) (runtime.CreateRequest, error) {
+func createOf(s *caissonv1.SandboxSpec) (plan.CreateRequest, error) {
 	if s == nil {
-		return runtime.CreateRequest{}, nil
+		return plan.CreateRequest{}, nil
 	}
 	var errs []error
 	if s.Name != "" {
@@ -47,7 +48,7 @@ func createOf(s *caissonv1.SandboxSpec) (runtime.CreateRequest, error) {
 	if idle != nil && *idle == 0 {
 		idle = nil
 	}
-	return runtime.CreateRequest{
+	return plan.CreateRequest{
 		Name: s.Name, Image: s.Image, Profile: s.Profile, User: s.User, Env: s.Env, Network: s.Network, Allow: s.Allow, Deny: s.Deny, AllowECH: s.AllowEch, Publish: s.Publish,
 		Expose: s.Expose, Links: s.Links,
 		Workspace: workspaceOf(s.Workspace), Limits: limitsRequestOf(s.Limits),
@@ -56,24 +57,24 @@ func createOf(s *caissonv1.SandboxSpec) (runtime.CreateRequest, error) {
 	}, errors.Join(errs...)
 }
 
-func nestedOf(n *caissonv1.Nested) *runtime.NestedRequest {
+func nestedOf(n *caissonv1.Nested) *plan.NestedRequest {
 	if n == nil {
 		return nil
 	}
-	return &runtime.NestedRequest{Sandboxes: n.Sandboxes, MemoryBytes: n.MemoryBytes, MilliCPU: n.MilliCpu}
+	return &plan.NestedRequest{Sandboxes: n.Sandboxes, MemoryBytes: n.MemoryBytes, MilliCPU: n.MilliCpu}
 }
 
 // createRequestOf reads a CreateRequest.
-func createRequestOf(m *caissonv1.CreateRequest) (runtime.CreateRequest, error) {
+func createRequestOf(m *caissonv1.CreateRequest) (plan.CreateRequest, error) {
 	req, err := createOf(m.Spec)
 	req.Ensure, req.Key = m.Ensure, m.IdempotencyKey
 	return req, err
 }
 
 // execOf reads an ExecSpec; nil is one with nothing set.
-func execOf(e *caissonv1.ExecSpec) (runtime.ExecRequest, error) {
+func execOf(e *caissonv1.ExecSpec) (plan.ExecRequest, error) {
 	if e == nil {
-		return runtime.ExecRequest{}, nil
+		return plan.ExecRequest{}, nil
 	}
 	var err error
 	if len(e.Args) > 0 && e.Shell != "" {
@@ -84,37 +85,37 @@ func execOf(e *caissonv1.ExecSpec) (runtime.ExecRequest, error) {
 	if errTimeout != nil || errSize != nil {
 		err = errors.Join(err, errTimeout, errSize)
 	}
-	return runtime.ExecRequest{
+	return plan.ExecRequest{
 		Args: e.Args, Shell: e.Shell, Env: e.Env, Cwd: e.Cwd, User: e.User, Stdin: e.Stdin, TTY: size,
 		Timeout: timeout, OutputLimit: e.OutputLimitBytes, Rlimits: rlimitsOf(e.Rlimits), Limits: execLimitsOf(e.Limits),
 	}, err
 }
 
-func rlimitsOf(list []*caissonv1.Rlimit) []runtime.Rlimit {
+func rlimitsOf(list []*caissonv1.Rlimit) []plan.Rlimit {
 	if len(list) == 0 {
 		return nil
 	}
-	return each(list, func(r *caissonv1.Rlimit) runtime.Rlimit {
-		return runtime.Rlimit{Name: r.Name, Soft: r.Soft, Hard: r.Hard}
+	return each(list, func(r *caissonv1.Rlimit) plan.Rlimit {
+		return plan.Rlimit{Name: r.Name, Soft: r.Soft, Hard: r.Hard}
 	})
 }
 
-func execLimitsOf(l *caissonv1.ExecLimits) runtime.ExecLimits {
+func execLimitsOf(l *caissonv1.ExecLimits) plan.ExecLimits {
 	if l == nil {
-		return runtime.ExecLimits{}
+		return plan.ExecLimits{}
 	}
-	return runtime.ExecLimits{MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCpu, PIDs: l.Pids}
+	return plan.ExecLimits{MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCpu, PIDs: l.Pids}
 }
 
 // winSizeOf reads a terminal's size; nil is no terminal.
-func winSizeOf(s *caissonv1.WinSize) (*runtime.WinSize, error) {
+func winSizeOf(s *caissonv1.WinSize) (*plan.WinSize, error) {
 	if s == nil {
 		return nil, nil
 	}
 	if s.Rows < 1 || s.Rows > math.MaxUint16 || s.Cols < 1 || s.Cols > math.MaxUint16 {
 		return nil, refuse("a terminal of %d rows and %d columns: give 1 to %d of each", s.Rows, s.Cols, math.MaxUint16)
 	}
-	return &runtime.WinSize{Rows: uint16(s.Rows), Cols: uint16(s.Cols)}, nil
+	return &plan.WinSize{Rows: uint16(s.Rows), Cols: uint16(s.Cols)}, nil
 }
 
 // updateOf reads an UpdateRequest.
@@ -196,18 +197,18 @@ func notNegative(field string, d *durationpb.Duration) (*time.Duration, error) {
 	return v, err
 }
 
-func workspaceOf(w *caissonv1.Workspace) *runtime.WorkspaceRequest {
+func workspaceOf(w *caissonv1.Workspace) *plan.WorkspaceRequest {
 	if w == nil {
 		return nil
 	}
-	return &runtime.WorkspaceRequest{Dir: w.Dir, Mode: w.Mode}
+	return &plan.WorkspaceRequest{Dir: w.Dir, Mode: w.Mode}
 }
 
-func limitsRequestOf(l *caissonv1.Limits) runtime.LimitsRequest {
+func limitsRequestOf(l *caissonv1.Limits) plan.LimitsRequest {
 	if l == nil {
-		return runtime.LimitsRequest{}
+		return plan.LimitsRequest{}
 	}
-	return runtime.LimitsRequest{
+	return plan.LimitsRequest{
 		MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCpu, PIDs: l.Pids,
 		OpenFiles: l.OpenFiles, TmpfsBytes: l.TmpfsBytes,
 	}

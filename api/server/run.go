@@ -7,6 +7,7 @@ import (
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -52,7 +53,7 @@ func (s sandboxes) FollowRun(ctx context.Context, r *connect.Request[caissonv1.F
 	}))
 }
 
-func (s sandboxes) start(ctx context.Context, req runtime.Request, stream replies[caissonv1.RunResponse]) error {
+func (s sandboxes) start(ctx context.Context, req plan.Request, stream replies[caissonv1.RunResponse]) error {
 	info, err := s.runtime.Start(ctx, req)
 	if err != nil {
 		return err

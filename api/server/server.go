@@ -18,6 +18,7 @@ import (
 	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -35,9 +36,9 @@ const startTimeout = 10 * time.Second
 // Create outlive their context. Stop without a grace takes the daemon's. Wait
 // returns when the sandbox has ended.
 type Sandboxes interface {
-	Run(ctx context.Context, req runtime.Request, rio runtime.IO) (*runtime.Result, error)
-	Start(ctx context.Context, req runtime.Request) (runtime.Info, error)
-	Create(ctx context.Context, req runtime.CreateRequest) (runtime.Info, error)
+	Run(ctx context.Context, req plan.Request, rio runtime.IO) (*runtime.Result, error)
+	Start(ctx context.Context, req plan.Request) (runtime.Info, error)
+	Create(ctx context.Context, req plan.CreateRequest) (runtime.Info, error)
 	Update(ctx context.Context, ref string, req runtime.UpdateRequest) (runtime.Info, error)
 	Pause(ctx context.Context, ref string) (runtime.Info, error)
 	Resume(ctx context.Context, ref string) (runtime.Info, error)
@@ -48,7 +49,7 @@ type Sandboxes interface {
 	Remove(ctx context.Context, ref string, force bool) (id string, err error)
 	Cleanup(ctx context.Context, dryRun bool) ([]runtime.Leftover, error)
 	Logs(ctx context.Context, ref string, options runtime.LogOptions, stdout, stderr io.Writer) error
-	Spec(ctx context.Context, req runtime.Request) (*runtime.SpecView, error)
+	Spec(ctx context.Context, req plan.Request) (*runtime.SpecView, error)
 }
 
 // Execs runs commands in live sandboxes. Exec and Attach keep to what is said
@@ -58,8 +59,8 @@ type Sandboxes interface {
 // that has ended writes what is kept and returns its result; a Stdin of one
 // whose input is closed is not read.
 type Execs interface {
-	Exec(ctx context.Context, ref string, req runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error)
-	StartExec(ctx context.Context, ref string, req runtime.ExecRequest) (runtime.ExecInfo, error)
+	Exec(ctx context.Context, ref string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error)
+	StartExec(ctx context.Context, ref string, req plan.ExecRequest) (runtime.ExecInfo, error)
 	Attach(ctx context.Context, ref, exec string, o runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error)
 	Execs(ctx context.Context, ref string) ([]runtime.ExecInfo, error)
 	WaitExec(ctx context.Context, ref, exec string) (runtime.ExecInfo, error)

@@ -23,6 +23,7 @@ import (
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -163,7 +164,7 @@ func TestJSON(t *testing.T) {
 // conversation runs messages against a command that waits for its end.
 func conversation(t *testing.T, messages ...*caissonv1.RunRequest) error {
 	t.Helper()
-	f := &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, _ runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnRun: func(ctx context.Context, _ plan.Request, _ runtime.IO) (*runtime.Result, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}
@@ -230,7 +231,7 @@ func TestCallerDies(t *testing.T) {
 func testCallerDies(t *testing.T, sent int) {
 	ended := make(chan error, 1)
 	running := make(chan struct{})
-	f := &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnRun: func(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 		close(running)
 		<-ctx.Done()
 		_, err := io.ReadAll(rio.Stdin) // must not hang
@@ -261,7 +262,7 @@ func testCallerDies(t *testing.T, sent int) {
 // TestHalfClose checks that the end of the caller's side is the end of the
 // command's input, and not of the run.
 func TestHalfClose(t *testing.T) {
-	f := &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnRun: func(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 		in, err := io.ReadAll(rio.Stdin)
 		if err != nil || ctx.Err() != nil {
 			return nil, errors.Join(err, ctx.Err())
@@ -292,7 +293,7 @@ func TestHalfClose(t *testing.T) {
 // TestChunks checks that output comes in messages of a bounded size and at once.
 func TestChunks(t *testing.T) {
 	read := make(chan struct{})
-	f := &servertest.Fake{OnRun: func(_ context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnRun: func(_ context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 		_, _ = rio.Stdout.Write([]byte("x"))
 		<-read // the caller has the byte before there are more
 		n, err := rio.Stderr.Write(make([]byte, 600<<10))
@@ -327,7 +328,7 @@ func TestChunks(t *testing.T) {
 // TestWriteAfterRun has a runtime that breaks its promise: nothing must break.
 func TestWriteAfterRun(t *testing.T) {
 	late := make(chan io.Writer, 1)
-	f := &servertest.Fake{OnRun: func(_ context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnRun: func(_ context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 		late <- rio.Stdout
 		return &runtime.Result{}, nil
 	}}

@@ -19,6 +19,7 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -314,7 +315,7 @@ type endless struct {
 	flood *flood
 }
 
-func (e endless) Run(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+func (e endless) Run(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 	e.flood.ended <- e.flood.pour(rio.Stdout)
 	<-ctx.Done()
 	e.flood.cause <- context.Cause(ctx)

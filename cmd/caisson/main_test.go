@@ -18,6 +18,7 @@ import (
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -99,7 +100,7 @@ func sample() *servertest.Fake {
 		ID: "aaaaaaaaaaaaaaaaaaaaaaaaaa", Name: "build", State: runtime.StateRunning, Image: "base", Profile: "strict",
 		Args: []string{"make", "-j2", "all", "and", "more", "than", "fits", "into", "a", "table"}, CreatedAt: at, PID: 4711,
 		Labels: map[string]string{"team": "x"}, Session: "s", Task: "t",
-		Workspace: &runtime.WorkspaceRequest{Dir: "/srv/w", Mode: "ro"},
+		Workspace: &plan.WorkspaceRequest{Dir: "/srv/w", Mode: "ro"},
 	}
 	result := runtime.Result{
 		SandboxID: "bbbbbbbbbbbbbbbbbbbbbbbbbb", ExitCode: 137, Signal: 9, OOMKilled: true, StdoutBytes: 5, StderrBytes: 6,
@@ -121,7 +122,7 @@ func sample() *servertest.Fake {
 		return live, nil
 	}
 	return &servertest.Fake{
-		OnCreate: func(req runtime.CreateRequest) (runtime.Info, error) {
+		OnCreate: func(req plan.CreateRequest) (runtime.Info, error) {
 			if req.Ensure && req.Name == "other" {
 				return runtime.Info{}, sbxerr.New(sbxerr.Exists, "fake.create", "sandbox %q has other settings: memory", req.Name)
 			}
@@ -130,7 +131,7 @@ func sample() *servertest.Fake {
 				CreatedAt: at, ExpiresAt: at.Add(time.Hour), IdleSince: at, IdleTimeout: time.Minute, Labels: req.Labels, OwnerUID: 1000, Parent: live.ID, Execs: 2,
 			}, nil
 		},
-		OnRun: func(_ context.Context, req runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+		OnRun: func(_ context.Context, req plan.Request, rio runtime.IO) (*runtime.Result, error) {
 			r := runtime.Result{ExitCode: 3, Source: "command", Reason: runtime.ReasonExited, StdoutBytes: 4}
 			if req.Learn {
 				r.Learned = &runtime.Learned{Rules: []string{"a.example:443", "b.example:22"}, Warnings: []string{"2 attempts have no record"}}
@@ -162,7 +163,7 @@ func sample() *servertest.Fake {
 		},
 		Infos: []runtime.Info{live, ended},
 		Details: map[string]*runtime.Detail{"build": {
-			Info: live, Limits: runtime.Limits{MemoryBytes: 1, MilliCPU: 2, PIDs: 3, OpenFiles: 4, TmpfsBytes: 5},
+			Info: live, Limits: plan.Limits{MemoryBytes: 1, MilliCPU: 2, PIDs: 3, OpenFiles: 4, TmpfsBytes: 5},
 			Cgroup: "/caisson/a", ImageDigest: "sha256:0123", HostIDBase: 1879048192, HostIDSize: 65536,
 			SpecJSON: []byte(`{"ociVersion":"1.3.0"}`), Posture: []runtime.PostureCheck{{Name: "seccomp", Declared: "2", Live: "2"}},
 		}},
@@ -182,7 +183,7 @@ func sample() *servertest.Fake {
 				{Name: "userns", Status: "fail", Detail: "max_user_namespaces is 0", Code: "SBX-112", Remedy: "raise it"},
 			}, nil
 		},
-		OnSpec: func(req runtime.Request) (*runtime.SpecView, error) {
+		OnSpec: func(req plan.Request) (*runtime.SpecView, error) {
 			return &runtime.SpecView{
 				SpecJSON: fmt.Appendf(nil, `{"process":{"args":[%q]}}`, req.Exec.Args[0]), SeccompProfile: "strict",
 				CgroupValues: map[string]string{"pids.max": "256", "memory.max": "536870912"},
@@ -368,7 +369,7 @@ func TestFullDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	f := running(func(_ context.Context, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+	f := running(func(_ context.Context, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 		_, _ = io.WriteString(rio.Stdout, "text")
 		return &runtime.Result{Reason: runtime.ReasonExited, StdoutBytes: 4}, nil
 	})

@@ -15,6 +15,7 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -28,10 +29,10 @@ func writing(written chan<- struct{}, then func(context.Context) error) *servert
 		return nil, errors.Join(err, err2, then(ctx))
 	}
 	return &servertest.Fake{
-		OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+		OnRun: func(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 			return do(ctx, rio)
 		},
-		OnExec: func(ctx context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+		OnExec: func(ctx context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 			return do(ctx, rio)
 		},
 		OnSignal: func(string, string, runtime.SignalRequest) error { return nil },

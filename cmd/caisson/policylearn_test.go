@@ -9,19 +9,20 @@ import (
 
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 // learns is a daemon whose command reaches what the rules allow, and notes what it
 // is asked for.
-func learns(asked *runtime.Request, rules ...string) *servertest.Fake {
-	return &servertest.Fake{OnRun: func(_ context.Context, req runtime.Request, _ runtime.IO) (*runtime.Result, error) {
+func learns(asked *plan.Request, rules ...string) *servertest.Fake {
+	return &servertest.Fake{OnRun: func(_ context.Context, req plan.Request, _ runtime.IO) (*runtime.Result, error) {
 		*asked = req
 		return &runtime.Result{ExitCode: 4, Learned: &runtime.Learned{Rules: rules}}, nil
 	}}
 }
 
 func TestLearnAsksForARun(t *testing.T) {
-	var asked runtime.Request
+	var asked plan.Request
 	code, stdout, stderr := invoke(t, learns(&asked), "in", "policy", "learn", "-i", "--allow", "db.corp:5432,private", "-m", "1G", "--", "make", "-j2")
 	if code != 4 || stdout != "" || stderr != "caisson: it reached nothing: it needs no network\n" {
 		t.Errorf("%d, %q, %q", code, stdout, stderr)
@@ -35,7 +36,7 @@ func TestLearnAsksForARun(t *testing.T) {
 }
 
 func TestLearnWrites(t *testing.T) {
-	var asked runtime.Request
+	var asked plan.Request
 	file := filepath.Join(t.TempDir(), "rules")
 	code, _, stderr := invoke(t, learns(&asked, "a.example:443", "b.example:22"), "", "policy", "learn", "--write", file, "--", "make")
 	if got, err := os.ReadFile(file); err != nil || string(got) != "a.example:443\nb.example:22\n" || code != 4 || stderr != "" {

@@ -18,12 +18,13 @@ import (
 
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // capture is a daemon that notes each request as text.
 func capture(got *string) *servertest.Fake {
-	return &servertest.Fake{OnRun: func(_ context.Context, r runtime.Request, _ runtime.IO) (*runtime.Result, error) {
+	return &servertest.Fake{OnRun: func(_ context.Context, r plan.Request, _ runtime.IO) (*runtime.Result, error) {
 		c, e := r.Create, r.Exec
 		l := c.Limits
 		*got = fmt.Sprintf("Args:%v Env:%v Cwd:%v User:%v Name:%v Image:%v Profile:%v Network:%v Allow:%v Labels:%v Session:%v Task:%v TTY:%v "+
@@ -43,12 +44,12 @@ func deref[T any](p *T) string {
 
 // ends is a daemon whose command ends like r.
 func ends(r runtime.Result) *servertest.Fake {
-	return &servertest.Fake{OnRun: func(context.Context, runtime.Request, runtime.IO) (*runtime.Result, error) { return &r, nil }}
+	return &servertest.Fake{OnRun: func(context.Context, plan.Request, runtime.IO) (*runtime.Result, error) { return &r, nil }}
 }
 
 // fails is a daemon that cannot run.
 func fails(err error) *servertest.Fake {
-	return &servertest.Fake{OnRun: func(context.Context, runtime.Request, runtime.IO) (*runtime.Result, error) { return nil, err }}
+	return &servertest.Fake{OnRun: func(context.Context, plan.Request, runtime.IO) (*runtime.Result, error) { return nil, err }}
 }
 
 func TestExitCodes(t *testing.T) {
@@ -83,7 +84,7 @@ func TestExitCodes(t *testing.T) {
 
 func TestRunJSON(t *testing.T) {
 	result := *sample().Infos[1].Result
-	f := &servertest.Fake{OnRun: func(_ context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnRun: func(_ context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 		_, err := io.WriteString(rio.Stdout, "text <&> ä\n")
 		_, err2 := io.WriteString(rio.Stderr, "bytes \xff")
 		return &result, errors.Join(err, err2)
@@ -101,7 +102,7 @@ func TestRunJSON(t *testing.T) {
 }
 
 func TestDetach(t *testing.T) {
-	f := &servertest.Fake{OnStart: func(_ context.Context, req runtime.Request) (runtime.Info, error) {
+	f := &servertest.Fake{OnStart: func(_ context.Context, req plan.Request) (runtime.Info, error) {
 		return runtime.Info{ID: "id", Name: req.Create.Name}, nil
 	}}
 	if code, stdout, _ := invoke(t, f, "", "run", "-d", "--name", "n", "--", "x"); code != 0 || stdout != "id\n" {
@@ -118,7 +119,7 @@ func TestDetach(t *testing.T) {
 }
 
 func TestStdin(t *testing.T) {
-	echo := &servertest.Fake{OnRun: func(_ context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+	echo := &servertest.Fake{OnRun: func(_ context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 		if rio.Stdin == nil {
 			_, err := io.WriteString(rio.Stdout, "nothing")
 			return &runtime.Result{}, err
@@ -137,7 +138,7 @@ func TestStdin(t *testing.T) {
 // TestOutputStreams checks that output is passed on before the command ends.
 func TestOutputStreams(t *testing.T) {
 	seen := make(chan struct{})
-	f := &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnRun: func(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 		if _, err := io.WriteString(rio.Stdout, "first\n"); err != nil {
 			return nil, err
 		}
@@ -168,7 +169,7 @@ func TestOutputStreams(t *testing.T) {
 // waiting is a daemon whose command waits for its caller to go or a signal.
 func waiting(running chan<- struct{}, onSignal func(syscall.Signal) *runtime.Result, gone chan<- struct{}) *servertest.Fake {
 	signals := make(chan syscall.Signal, 16)
-	wait := func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+	wait := func(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 		rio.Started(runtime.Info{ID: "id"}, runtime.ExecInfo{ID: "exec"})
 		if _, err := io.WriteString(rio.Stdout, "running\n"); err != nil {
 			return nil, err
@@ -262,7 +263,7 @@ func TestSecondSignalEndsTheSandbox(t *testing.T) {
 func leaving(onKill error) (f *servertest.Fake, killed chan struct{}) {
 	killed = make(chan struct{}, 1)
 	return &servertest.Fake{
-		OnExec: func(_ context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+		OnExec: func(_ context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 			rio.Started(runtime.Info{ID: "id"}, runtime.ExecInfo{ID: "exec", SandboxID: "id"})
 			for {
 				if _, err := rio.Stdout.Write(make([]byte, 64<<10)); err != nil {
@@ -366,7 +367,7 @@ func TestGraceEndsTheSandbox(t *testing.T) {
 // TestSignalBeforeTheCommand has a Ctrl-C while the sandbox is being made.
 func TestSignalBeforeTheCommand(t *testing.T) {
 	making, gone := make(chan struct{}), make(chan struct{})
-	f := &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, _ runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnRun: func(ctx context.Context, _ plan.Request, _ runtime.IO) (*runtime.Result, error) {
 		close(making)
 		<-ctx.Done()
 		close(gone)
@@ -412,7 +413,7 @@ func TestClientKilled(t *testing.T) {
 
 // yes is a daemon whose command writes until its caller goes.
 func yes(gone chan<- struct{}) *servertest.Fake {
-	return &servertest.Fake{OnRun: func(ctx context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+	return &servertest.Fake{OnRun: func(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 		rio.Started(runtime.Info{}, runtime.ExecInfo{})
 		for ctx.Err() == nil {
 			if _, err := io.WriteString(rio.Stdout, "y\n"); err != nil {
@@ -504,8 +505,8 @@ func TestOpenStdinDoesNotHold(t *testing.T) {
 
 // run takes what create and exec take, where it makes sense for one command.
 func TestRunTakesAScriptAndLimits(t *testing.T) {
-	var got runtime.Request
-	f := &servertest.Fake{OnRun: func(_ context.Context, r runtime.Request, _ runtime.IO) (*runtime.Result, error) {
+	var got plan.Request
+	f := &servertest.Fake{OnRun: func(_ context.Context, r plan.Request, _ runtime.IO) (*runtime.Result, error) {
 		got = r
 		return &runtime.Result{}, nil
 	}}
@@ -513,7 +514,7 @@ func TestRunTakesAScriptAndLimits(t *testing.T) {
 	if code != 0 || stderr != "" {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
-	want := []runtime.Rlimit{{Name: "RLIMIT_NOFILE", Soft: 64, Hard: 128}}
+	want := []plan.Rlimit{{Name: "RLIMIT_NOFILE", Soft: 64, Hard: 128}}
 	if e := got.Exec; e.Shell != "echo $HOME\n" || len(e.Args) > 0 || !slices.Equal(e.Rlimits, want) || got.Create.TTL == nil || *got.Create.TTL != 2*time.Hour {
 		t.Errorf("got %+v", got)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 var screenTests = map[string]string{
@@ -102,7 +103,7 @@ func terminalRun(t *testing.T, f *servertest.Fake, args ...string) (code int, go
 }
 
 func TestTerminalGetsNoControls(t *testing.T) {
-	f := running(func(_ context.Context, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+	f := running(func(_ context.Context, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 		_, err := io.WriteString(rio.Stdout, hostile)
 		return &runtime.Result{Reason: runtime.ReasonExited, StdoutBytes: int64(len(hostile))}, err
 	})

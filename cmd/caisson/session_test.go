@@ -20,12 +20,13 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // running starts an exec and lets do be what the command does.
-func running(do func(ctx context.Context, req runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error)) *servertest.Fake {
-	return &servertest.Fake{OnExec: func(ctx context.Context, ref string, req runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+func running(do func(ctx context.Context, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error)) *servertest.Fake {
+	return &servertest.Fake{OnExec: func(ctx context.Context, ref string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 		rio.Started(runtime.Info{ID: ref}, runtime.ExecInfo{ID: "e1", SandboxID: ref, PID: 7, Args: req.Args, TTY: req.TTY != nil})
 		return do(ctx, req, rio)
 	}}
@@ -33,30 +34,30 @@ func running(do func(ctx context.Context, req runtime.ExecRequest, rio runtime.I
 
 func TestExecRequest(t *testing.T) {
 	t.Setenv("FROM_HERE", "value")
-	var got runtime.ExecRequest
-	f := running(func(_ context.Context, req runtime.ExecRequest, _ runtime.IO) (*runtime.Result, error) {
+	var got plan.ExecRequest
+	f := running(func(_ context.Context, req plan.ExecRequest, _ runtime.IO) (*runtime.Result, error) {
 		got = req
 		return &runtime.Result{ExitCode: 3}, nil
 	})
 	n := func(v int64) *int64 { return &v }
 	second := time.Second
-	tests := map[string]runtime.ExecRequest{
+	tests := map[string]plan.ExecRequest{
 		"exec box -- true":   {Args: []string{"true"}},
 		"exec box ls -la":    {Args: []string{"ls", "-la"}},
 		"exec box -- -odd":   {Args: []string{"-odd"}},
 		"exec -i box -- cat": {Args: []string{"cat"}, Stdin: true},
-		"exec -t box -- sh":  {Args: []string{"sh"}, TTY: &runtime.WinSize{Rows: 24, Cols: 80}},
+		"exec -t box -- sh":  {Args: []string{"sh"}, TTY: &plan.WinSize{Rows: 24, Cols: 80}},
 		"exec --shell box":   {Shell: "echo $HOME\n"},
 		"exec -e A=b -e FROM_HERE -w /x -u 0:0 --timeout 1s --output-limit 1K box -- x": {
 			Args: []string{"x"}, Env: []string{"A=b", "FROM_HERE=value"}, Cwd: "/x", User: "0:0", Timeout: &second, OutputLimit: n(1024),
 		},
 		"exec -m 1M --cpus 0.5 --pids 9 --ulimit nofile=64:128 --ulimit RLIMIT_CORE=0 box -- x": {
-			Args: []string{"x"}, Limits: runtime.ExecLimits{MemoryBytes: n(1 << 20), MilliCPU: n(500), PIDs: n(9)},
-			Rlimits: []runtime.Rlimit{{Name: "RLIMIT_NOFILE", Soft: 64, Hard: 128}, {Name: "RLIMIT_CORE"}},
+			Args: []string{"x"}, Limits: plan.ExecLimits{MemoryBytes: n(1 << 20), MilliCPU: n(500), PIDs: n(9)},
+			Rlimits: []plan.Rlimit{{Name: "RLIMIT_NOFILE", Soft: 64, Hard: 128}, {Name: "RLIMIT_CORE"}},
 		},
 	}
 	for line, want := range tests {
-		got = runtime.ExecRequest{}
+		got = plan.ExecRequest{}
 		code, _, stderr := invoke(t, f, "echo $HOME\n", strings.Fields(line)...)
 		if code != 3 || stderr != "" {
 			t.Errorf("%s: exit code %d, %q", line, code, stderr)
@@ -93,7 +94,7 @@ func TestLimitHints(t *testing.T) {
 	} {
 		for i, result := range []runtime.Result{{ExitCode: 137, OOMKilled: true}, {ExitCode: 1, PIDsLimitHit: true}} {
 			f := ends(result)
-			f.OnExec = running(func(context.Context, runtime.ExecRequest, runtime.IO) (*runtime.Result, error) { return &result, nil }).OnExec
+			f.OnExec = running(func(context.Context, plan.ExecRequest, runtime.IO) (*runtime.Result, error) { return &result, nil }).OnExec
 			f.OnAttach = func(_ context.Context, ref, exec string, _ runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error) {
 				rio.Started(runtime.Info{ID: ref}, runtime.ExecInfo{ID: exec, SandboxID: ref})
 				return &result, nil
@@ -161,7 +162,7 @@ func TestExecRefuses(t *testing.T) {
 
 func TestExecDetached(t *testing.T) {
 	stdin := false
-	f := &servertest.Fake{OnStartEx: func(ref string, req runtime.ExecRequest) (runtime.ExecInfo, error) {
+	f := &servertest.Fake{OnStartEx: func(ref string, req plan.ExecRequest) (runtime.ExecInfo, error) {
 		stdin = req.Stdin
 		return runtime.ExecInfo{ID: "e9", SandboxID: ref, Args: req.Args, State: runtime.ExecRunning}, nil
 	}}
@@ -180,10 +181,10 @@ func TestExecDetached(t *testing.T) {
 
 // TestNever: it is the word for no end wherever a time is given, and zero is none.
 func TestNever(t *testing.T) {
-	var made runtime.CreateRequest
+	var made plan.CreateRequest
 	var changed runtime.UpdateRequest
 	f := &servertest.Fake{
-		OnCreate: func(r runtime.CreateRequest) (runtime.Info, error) { made = r; return runtime.Info{}, nil },
+		OnCreate: func(r plan.CreateRequest) (runtime.Info, error) { made = r; return runtime.Info{}, nil },
 		OnUpdate: func(_ string, r runtime.UpdateRequest) (runtime.Info, error) { changed = r; return runtime.Info{}, nil },
 	}
 	if code, _, stderr := invoke(t, f, "", "create", "--ttl", "never", "--idle-timeout", "never"); code != 0 || *made.TTL != 0 || made.IdleTimeout != nil {
@@ -211,7 +212,7 @@ func jsonLines(t *testing.T, out string) []map[string]any {
 // TestStreamJSONL cuts a character between two pieces, sends what is no text,
 // and leaves bytes out: the offsets are those of the stream.
 func TestStreamJSONL(t *testing.T) {
-	f := running(func(_ context.Context, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+	f := running(func(_ context.Context, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 		for _, piece := range []string{"a\xc3", "\xa4b", "\xff\xfe"} {
 			if _, err := io.WriteString(rio.Stdout, piece); err != nil {
 				return nil, err
@@ -253,8 +254,8 @@ func TestStreamJSONLIsOneFormat(t *testing.T) {
 		return &runtime.Result{ExecID: "1"}, nil
 	}
 	f := &servertest.Fake{
-		OnRun: func(_ context.Context, _ runtime.Request, rio runtime.IO) (*runtime.Result, error) { return say(rio) },
-		OnExec: func(_ context.Context, _ string, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+		OnRun: func(_ context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) { return say(rio) },
+		OnExec: func(_ context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 			return say(rio)
 		},
 		OnAttach: func(_ context.Context, _, _ string, _ runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error) {
@@ -272,7 +273,7 @@ func TestStreamJSONLIsOneFormat(t *testing.T) {
 }
 
 func TestStreamJSONLErrors(t *testing.T) {
-	f := &servertest.Fake{OnExec: func(context.Context, string, runtime.ExecRequest, runtime.IO) (*runtime.Result, error) {
+	f := &servertest.Fake{OnExec: func(context.Context, string, plan.ExecRequest, runtime.IO) (*runtime.Result, error) {
 		return nil, sbxerr.New(sbxerr.CommandAbsent, "a.b", "no such command")
 	}}
 	for line, code := range map[string]int{"exec --stream jsonl box -- x": 127, "exec --stream jsonl --nothing box": 125} {
@@ -343,7 +344,7 @@ func TestTimeCells(t *testing.T) {
 // TestExecBrokenPipe is caisson exec box -- yes | head -1: the command is killed.
 func TestExecBrokenPipe(t *testing.T) {
 	killed := make(chan syscall.Signal, 1)
-	f := running(func(ctx context.Context, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+	f := running(func(ctx context.Context, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 		for ctx.Err() == nil {
 			if _, err := io.WriteString(rio.Stdout, "y\n"); err != nil {
 				break
@@ -445,10 +446,10 @@ func testTerminal(t *testing.T, end func(runtime.IO) (*runtime.Result, error)) {
 	if before&unix.ICANON == 0 {
 		t.Fatal("a new terminal is not cooked: this would show nothing")
 	}
-	sizes := make(chan runtime.WinSize, 4)
+	sizes := make(chan plan.WinSize, 4)
 	typed := make(chan byte, 1)
 	finish := make(chan struct{})
-	f := running(func(ctx context.Context, req runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+	f := running(func(ctx context.Context, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 		sizes <- *req.TTY
 		b := make([]byte, 1)
 		if _, err := rio.Stdin.Read(b); err != nil {
@@ -473,7 +474,7 @@ func testTerminal(t *testing.T, end func(runtime.IO) (*runtime.Result, error)) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if s := await(t, "size", sizes); s != (runtime.WinSize{Rows: 30, Cols: 100}) {
+	if s := await(t, "size", sizes); s != (plan.WinSize{Rows: 30, Cols: 100}) {
 		t.Errorf("begins with %v", s)
 	}
 	if lflag(t, slave)&(unix.ICANON|unix.ECHO|unix.ISIG) != 0 {
@@ -486,7 +487,7 @@ func testTerminal(t *testing.T, end func(runtime.IO) (*runtime.Result, error)) {
 		t.Errorf("typed %d", b)
 	}
 	resize(t, master, 40, 120)
-	if s := await(t, "new size", sizes); s != (runtime.WinSize{Rows: 40, Cols: 120}) {
+	if s := await(t, "new size", sizes); s != (plan.WinSize{Rows: 40, Cols: 120}) {
 		t.Errorf("changed to %v", s)
 	}
 	close(finish)
@@ -502,7 +503,7 @@ func testTerminal(t *testing.T, end func(runtime.IO) (*runtime.Result, error)) {
 func TestTerminalBrokenPipe(t *testing.T) {
 	_, slave := openPTY(t)
 	before := lflag(t, slave)
-	f := running(func(ctx context.Context, _ runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+	f := running(func(ctx context.Context, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 		for ctx.Err() == nil {
 			if _, err := io.WriteString(rio.Stdout, "y\n"); err != nil {
 				break
@@ -511,7 +512,7 @@ func TestTerminalBrokenPipe(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
-	f.OnRun = func(ctx context.Context, req runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+	f.OnRun = func(ctx context.Context, req plan.Request, rio runtime.IO) (*runtime.Result, error) {
 		return f.OnExec(ctx, "box", req.Exec, rio)
 	}
 	for _, args := range [][]string{{"exec", "-it", "box", "--", "yes"}, {"run", "-it", "--", "yes"}} {

@@ -19,6 +19,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/ctrd"
 	"github.com/caisson-run/caisson/runtime/doctor"
 	"github.com/caisson-run/caisson/runtime/idblock"
+	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 // hostDoctor answers for a running daemon.
@@ -78,8 +79,8 @@ func patient(c config.Config) doctor.Host {
 }
 
 // each is the most that one sandbox may have which asks for nothing beside a profile.
-func each(c config.Config) runtime.Limits {
-	var most runtime.Limits
+func each(c config.Config) plan.Limits {
+	var most plan.Limits
 	known, _ := profiles(c.Profiles) // which were checked with the configuration
 	for _, p := range known {
 		most.PIDs, most.OpenFiles = max(most.PIDs, p.Limits.PIDs), max(most.OpenFiles, p.Limits.HardOpenFiles())

@@ -9,15 +9,16 @@ import (
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/egress"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/traffic"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // networkRules is the operator's word over all profiles and requests.
-func networkRules(c config.Config) (runtime.NetworkRules, error) {
+func networkRules(c config.Config) (plan.NetworkRules, error) {
 	bridge, bridgeErr := bridgeConfig(c)
 	proxy, proxyErr := upstreamProxy(c.Network.Proxy)
-	return runtime.NetworkRules{AirGapped: c.AirGapped, Map: c.Network.Map, Bridge: bridge, Upstream: proxy}, errors.Join(bridgeErr, proxyErr)
+	return plan.NetworkRules{AirGapped: c.AirGapped, Map: c.Network.Map, Bridge: bridge, Upstream: proxy}, errors.Join(bridgeErr, proxyErr)
 }
 
 // bridgeConfig is what sandboxes of the mode bridge have of the host.
@@ -33,7 +34,7 @@ func bridgeConfig(c config.Config) (netns.BridgeConfig, error) {
 
 // checkNetwork refuses a map and profiles by which requests would be refused, and
 // resolvers and an upstream proxy that are none.
-func checkNetwork(c config.Config, known map[string]runtime.Profile) error {
+func checkNetwork(c config.Config, known map[string]plan.Profile) error {
 	_, err := c.Network.Servers()
 	rules, rulesErr := networkRules(c)
 	err = errors.Join(err, rulesErr, rules.Validate(known))

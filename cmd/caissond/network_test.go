@@ -8,6 +8,7 @@ import (
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/idblock"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 	"github.com/caisson-run/caisson/tests/need"
 )
@@ -20,17 +21,17 @@ func TestOpenNetworkRefusesTheGatewaysUser(t *testing.T) {
 }
 
 func TestCheckNetworkRefuses(t *testing.T) {
-	known := runtime.BuiltinProfiles()
+	known := plan.BuiltinProfiles()
 	if err := checkNetwork(config.Default(), known); err != nil {
 		t.Fatal(err)
 	}
-	known["web"] = runtime.Profile{Network: runtime.Network{Mode: "allow", Allow: []string{"*.com"}}}
+	known["web"] = plan.Profile{Network: plan.Network{Mode: "allow", Allow: []string{"*.com"}}}
 	if err := checkNetwork(config.Default(), known); sbxerr.Of(err) != sbxerr.DaemonConf || !strings.Contains(err.Error(), "profiles.web.network") {
 		t.Errorf("a profile over a public suffix: %v", err)
 	}
 	c := config.Default()
 	c.Network.DNS = []string{"192.0.2.53", "resolver.example"}
-	if err := checkNetwork(c, runtime.BuiltinProfiles()); sbxerr.Of(err) != sbxerr.DaemonConf || !strings.Contains(err.Error(), "network.dns[1]") {
+	if err := checkNetwork(c, plan.BuiltinProfiles()); sbxerr.Of(err) != sbxerr.DaemonConf || !strings.Contains(err.Error(), "network.dns[1]") {
 		t.Errorf("a resolver that is no address: %v", err)
 	}
 }

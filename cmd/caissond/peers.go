@@ -15,13 +15,13 @@ import (
 
 	"github.com/caisson-run/caisson/api/server"
 	"github.com/caisson-run/caisson/config"
-	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // peers turns the configured peers into the policy of the daemon.
-func peers(c config.Config, known map[string]runtime.Profile) (peer.Policy, error) {
+func peers(c config.Config, known map[string]plan.Profile) (peer.Policy, error) {
 	rules, err := peerRules(c, known)
 	if err != nil {
 		return peer.Policy{}, err
@@ -31,7 +31,7 @@ func peers(c config.Config, known map[string]runtime.Profile) (peer.Policy, erro
 
 // peerRules looks up the names of the configured peers: a user that is made or
 // renamed later needs a restart.
-func peerRules(c config.Config, known map[string]runtime.Profile) ([]peer.Rule, error) {
+func peerRules(c config.Config, known map[string]plan.Profile) ([]peer.Rule, error) {
 	var rules []peer.Rule
 	var errs []error
 	for i, p := range c.Peers {
@@ -44,7 +44,7 @@ func peerRules(c config.Config, known map[string]runtime.Profile) ([]peer.Rule, 
 	return rules, sbxerr.Wrap(sbxerr.DaemonConf, "caissond.peers", errors.Join(errs...))
 }
 
-func peerRule(p config.Peer, known map[string]runtime.Profile) (peer.Rule, error) {
+func peerRule(p config.Peer, known map[string]plan.Profile) (peer.Rule, error) {
 	uids, err := lookUp(p.UIDs, "user", func(name string) (string, error) {
 		u, err := user.Lookup(name)
 		if err != nil {
@@ -77,8 +77,8 @@ func peerRule(p config.Peer, known map[string]runtime.Profile) (peer.Rule, error
 
 // defaultPIDs is the sum of processes that so many sandboxes have with the profile
 // of the peer that gives most.
-func defaultPIDs(p config.Peer, sandboxes int64, known map[string]runtime.Profile) int64 {
-	most := known[runtime.DefaultProfile].Limits.PIDs
+func defaultPIDs(p config.Peer, sandboxes int64, known map[string]plan.Profile) int64 {
+	most := known[plan.DefaultProfile].Limits.PIDs
 	for _, name := range p.Profiles {
 		most = max(most, known[name].Limits.PIDs)
 	}
@@ -87,9 +87,9 @@ func defaultPIDs(p config.Peer, sandboxes int64, known map[string]runtime.Profil
 
 // checkPeerProfiles refuses a profile that there is not, or whose own limits
 // the peer could never be granted.
-func checkPeerProfiles(r peer.Rule, known map[string]runtime.Profile) error {
+func checkPeerProfiles(r peer.Rule, known map[string]plan.Profile) error {
 	var errs []error
-	for _, name := range append([]string{runtime.DefaultProfile}, r.Profiles...) {
+	for _, name := range append([]string{plan.DefaultProfile}, r.Profiles...) {
 		p, ok := known[name]
 		if !ok {
 			errs = append(errs, unknownProfile(name, known))
@@ -105,7 +105,7 @@ func checkPeerProfiles(r peer.Rule, known map[string]runtime.Profile) error {
 	return errors.Join(errs...)
 }
 
-func unknownProfile(name string, known map[string]runtime.Profile) error {
+func unknownProfile(name string, known map[string]plan.Profile) error {
 	names := slices.Sorted(maps.Keys(known))
 	if near := sbxerr.Nearest(name, names); near != "" {
 		return fmt.Errorf("no profile %q, did you mean %q?", name, near)
@@ -114,7 +114,7 @@ func unknownProfile(name string, known map[string]runtime.Profile) error {
 }
 
 // checkPools refuses a pool for a profile that there is not.
-func checkPools(pools []config.Pool, known map[string]runtime.Profile) error {
+func checkPools(pools []config.Pool, known map[string]plan.Profile) error {
 	var errs []error
 	for i, p := range pools {
 		if _, ok := known[p.Profile]; !ok && p.Profile != "" { // empty is not completed yet

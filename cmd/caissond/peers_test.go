@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/config"
-	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 	"github.com/caisson-run/caisson/tests/need"
 )
@@ -27,7 +27,7 @@ func TestPeers(t *testing.T) {
 			Quota:  config.PeerQuota{Sandboxes: 2, Memory: 5 << 30, CPUs: 5000, Execs: 9}, Images: true, // quota.pids follows: 2 of 256
 		},
 	}}
-	p, err := peers(c, runtime.BuiltinProfiles())
+	p, err := peers(c, plan.BuiltinProfiles())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,14 +8,14 @@ import (
 
 	"github.com/caisson-run/caisson/cgroups/units"
 	"github.com/caisson-run/caisson/config"
-	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // profiles adds the operator's profiles to the built-in ones. A built-in name
 // may be given new values. What is wrong is told with the key's name.
-func profiles(configured map[string]config.Profile) (map[string]runtime.Profile, error) {
-	all := runtime.BuiltinProfiles()
+func profiles(configured map[string]config.Profile) (map[string]plan.Profile, error) {
+	all := plan.BuiltinProfiles()
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(configured)) {
 		made, err := profile(configured[name])
@@ -28,15 +28,15 @@ func profiles(configured map[string]config.Profile) (map[string]runtime.Profile,
 }
 
 // profile fills in what p leaves out from the strict profile.
-func profile(p config.Profile) (runtime.Profile, error) {
-	out := runtime.BuiltinProfiles()[runtime.DefaultProfile]
+func profile(p config.Profile) (plan.Profile, error) {
+	out := plan.BuiltinProfiles()[plan.DefaultProfile]
 	for to, from := range map[*string]string{&out.Image: p.Image, &out.Seccomp: p.Seccomp, &out.User: p.User} {
 		if from != "" {
 			*to = from
 		}
 	}
 	out.Env = p.Env
-	out.Network = runtime.Network(p.Network)
+	out.Network = plan.Network(p.Network)
 	if p.PIDs != 0 {
 		out.Limits.PIDs = p.PIDs
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/config"
-	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -24,21 +24,21 @@ func TestProfiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	big := runtime.Profile{
+	big := plan.Profile{
 		Image: "tools", Seccomp: "compat", User: "7:7",
-		Limits: runtime.Limits{MemoryBytes: 4 << 30, MilliCPU: 1500, PIDs: 1000, OpenFiles: 2048, TmpfsBytes: 1 << 30},
+		Limits: plan.Limits{MemoryBytes: 4 << 30, MilliCPU: 1500, PIDs: 1000, OpenFiles: 2048, TmpfsBytes: 1 << 30},
 	}
 	if p := got["big"]; p.Image != big.Image || p.Seccomp != big.Seccomp || p.User != big.User || p.Limits != big.Limits || !slices.Equal(p.Env, []string{"A=1"}) {
 		t.Errorf("big: %+v", p)
 	}
-	strict := runtime.BuiltinProfiles()["strict"]
+	strict := plan.BuiltinProfiles()["strict"]
 	if p := got["empty"]; p.Seccomp != "strict" || p.Limits != strict.Limits || p.User != strict.User || p.Image != strict.Image {
 		t.Errorf("what is left out: %+v, want %+v", p, strict)
 	}
 	if p := got["debug"]; p.Seccomp != "debug" || p.Limits.MemoryBytes != 1<<30 {
 		t.Errorf("debug: %+v", p)
 	}
-	if got["strict"].Limits != strict.Limits || len(got) != len(runtime.BuiltinProfiles())+2 {
+	if got["strict"].Limits != strict.Limits || len(got) != len(plan.BuiltinProfiles())+2 {
 		t.Errorf("profiles %+v", got)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/config"
-	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -56,7 +56,7 @@ func TestUpstreamProxyRefuses(t *testing.T) {
 	} {
 		c := config.Default()
 		c.Network.Proxy = config.UpstreamProxy{URL: "http://proxy.corp:3128", Credentials: "file:" + path}
-		err := checkNetwork(c, runtime.BuiltinProfiles())
+		err := checkNetwork(c, plan.BuiltinProfiles())
 		if sbxerr.Of(err) != sbxerr.DaemonConf || !strings.Contains(err.Error(), "network.upstream_proxy.credentials") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 			continue

@@ -18,6 +18,7 @@ import (
 	"github.com/caisson-run/caisson/finding"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -43,8 +44,8 @@ type Host struct {
 	Bridge netns.BridgeConfig // what the operator says of the network mode bridge
 	// IDBase and IDBlocks are the reserved range; 0 where none is yet.
 	IDBase, IDBlocks uint32
-	MaxSandboxes     int            // sandboxes.max of the configuration
-	Each             runtime.Limits // what one sandbox may have; OpenFiles is of each of its processes
+	MaxSandboxes     int         // sandboxes.max of the configuration
+	Each             plan.Limits // what one sandbox may have; OpenFiles is of each of its processes
 }
 
 // examination looks at one side of a host.

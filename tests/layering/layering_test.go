@@ -45,6 +45,7 @@ var rules = []struct {
 	{"runtime/output", []string{"sbxerr", "owndir"}},
 	{"runtime/peer", []string{"sbxerr"}},
 	{"runtime/pid1", []string{"sbxerr", "initproto"}},
+	{"runtime/plan", append([]string{"sbxerr", "finding", "runtime/idblock", "runtime/images", "runtime/peer", "runtime/pid1", "runtime/ports"}, leaves...)},
 	{"runtime/ports", []string{"sbxerr"}},
 	{"runtime/posture", []string{"sbxerr", "kernelfile"}},
 	{"runtime/ctrd/shimcall", []string{}},

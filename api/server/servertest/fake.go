@@ -15,31 +15,32 @@ import (
 	"github.com/caisson-run/caisson/api/server"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Fake is a daemon without a host. Its functions may be nil: then Run succeeds
 // at once, lists are empty and what is asked by name does not exist.
 type Fake struct {
-	OnRun     func(ctx context.Context, req runtime.Request, rio runtime.IO) (*runtime.Result, error)
-	OnStart   func(ctx context.Context, req runtime.Request) (runtime.Info, error)
+	OnRun     func(ctx context.Context, req plan.Request, rio runtime.IO) (*runtime.Result, error)
+	OnStart   func(ctx context.Context, req plan.Request) (runtime.Info, error)
 	OnRemove  func(ref string, force bool) (string, error)
 	OnCleanup func(dryRun bool) ([]runtime.Leftover, error)
 	OnLogs    func(ctx context.Context, ref string, options runtime.LogOptions, stdout, stderr io.Writer) error
-	OnSpec    func(req runtime.Request) (*runtime.SpecView, error)
+	OnSpec    func(req plan.Request) (*runtime.SpecView, error)
 	OnImport  func(name string, r io.Reader, progress func(string)) (images.Imported, error)
 	OnHost    func(req images.FromHostRequest, progress func(string)) (images.Imported, error)
 	OnDoctor  func() ([]runtime.Check, error)
 
-	OnCreate  func(req runtime.CreateRequest) (runtime.Info, error)
+	OnCreate  func(req plan.CreateRequest) (runtime.Info, error)
 	OnUpdate  func(ref string, req runtime.UpdateRequest) (runtime.Info, error)
 	OnPause   func(ref string) (runtime.Info, error)
 	OnResume  func(ref string) (runtime.Info, error)
 	OnStop    func(ref string, grace *time.Duration) (runtime.Info, error)
 	OnWait    func(ctx context.Context, ref string) (runtime.Info, error)
-	OnExec    func(ctx context.Context, ref string, req runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error)
+	OnExec    func(ctx context.Context, ref string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error)
 	OnAttach  func(ctx context.Context, ref, exec string, o runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error)
-	OnStartEx func(ref string, req runtime.ExecRequest) (runtime.ExecInfo, error)
+	OnStartEx func(ref string, req plan.ExecRequest) (runtime.ExecInfo, error)
 	OnExecs   func(ref string) ([]runtime.ExecInfo, error)
 	OnWaitEx  func(ctx context.Context, ref, exec string) (runtime.ExecInfo, error)
 	OnPolicy  func(q runtime.PolicyQuery) (runtime.PolicyView, error)
@@ -100,7 +101,7 @@ func Start(t testing.TB, f *Fake, socket string) (stop func()) {
 }
 
 // Run implements server.Sandboxes.
-func (f *Fake) Run(ctx context.Context, req runtime.Request, rio runtime.IO) (*runtime.Result, error) {
+func (f *Fake) Run(ctx context.Context, req plan.Request, rio runtime.IO) (*runtime.Result, error) {
 	if f.OnRun == nil {
 		return &runtime.Result{Source: "command", Reason: runtime.ReasonExited}, nil
 	}
@@ -108,7 +109,7 @@ func (f *Fake) Run(ctx context.Context, req runtime.Request, rio runtime.IO) (*r
 }
 
 // Start implements server.Sandboxes.
-func (f *Fake) Start(ctx context.Context, req runtime.Request) (runtime.Info, error) {
+func (f *Fake) Start(ctx context.Context, req plan.Request) (runtime.Info, error) {
 	if f.OnStart == nil {
 		return runtime.Info{}, absent("started", "")
 	}
@@ -151,7 +152,7 @@ func (f *Fake) Logs(ctx context.Context, ref string, options runtime.LogOptions,
 }
 
 // Spec implements server.Sandboxes.
-func (f *Fake) Spec(_ context.Context, req runtime.Request) (*runtime.SpecView, error) {
+func (f *Fake) Spec(_ context.Context, req plan.Request) (*runtime.SpecView, error) {
 	if f.OnSpec == nil {
 		return &runtime.SpecView{SpecJSON: []byte("{}")}, nil
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/server"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 var (
@@ -15,7 +16,7 @@ var (
 )
 
 // Create implements server.Sandboxes.
-func (f *Fake) Create(_ context.Context, req runtime.CreateRequest) (runtime.Info, error) {
+func (f *Fake) Create(_ context.Context, req plan.CreateRequest) (runtime.Info, error) {
 	if f.OnCreate == nil {
 		return runtime.Info{ID: "id", Name: req.Name, State: runtime.StateRunning}, nil
 	}
@@ -63,7 +64,7 @@ func (f *Fake) Wait(ctx context.Context, ref string) (runtime.Info, error) {
 }
 
 // Exec implements server.Execs. Without OnExec the command succeeds at once.
-func (f *Fake) Exec(ctx context.Context, ref string, req runtime.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+func (f *Fake) Exec(ctx context.Context, ref string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 	if f.OnExec == nil {
 		rio.Started(runtime.Info{ID: "id"}, runtime.ExecInfo{ID: "exec", SandboxID: "id", State: runtime.ExecRunning, TTY: req.TTY != nil})
 		return &runtime.Result{Source: "command", Reason: runtime.ReasonExited}, nil
@@ -72,7 +73,7 @@ func (f *Fake) Exec(ctx context.Context, ref string, req runtime.ExecRequest, ri
 }
 
 // StartExec implements server.Execs.
-func (f *Fake) StartExec(_ context.Context, ref string, req runtime.ExecRequest) (runtime.ExecInfo, error) {
+func (f *Fake) StartExec(_ context.Context, ref string, req plan.ExecRequest) (runtime.ExecInfo, error) {
 	if f.OnStartEx == nil {
 		return runtime.ExecInfo{}, absent("sandbox", ref)
 	}

@@ -1,4 +1,4 @@
-package runtime
+package plan
 
 import (
 	"errors"
@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // testPlanner knows two images and the users that a number can name.
-func testPlanner() planner {
+func testPlanner() Planner {
 	profiles := BuiltinProfiles()
 	big := profiles["strict"]
 	big.Limits.MemoryBytes, big.Env, big.User, big.Image, big.Seccomp = 4<<30, []string{"MODE=big", "HOME=/big"}, "2000:2000", "tools", "compat"
@@ -49,30 +51,32 @@ func testPlanner() planner {
 		}
 		return images.Stored{}, sbxerr.New(sbxerr.ImageNotFound, "test.image", "no image %q", ref)
 	}
-	return planner{
-		profiles:   profiles,
-		workspaces: mount.Allowed{Roots: []string{"/srv"}, Private: []string{"/srv/daemon"}},
-		image:      find, rootImage: find,
-		user: func(_ images.Stored, name string) (user, error) { return resolveUser(nil, name) },
+	return Planner{
+		ID:         strings.Repeat("a", 26),
+		Profiles:   profiles,
+		Workspaces: mount.Allowed{Roots: []string{"/srv"}, Private: []string{"/srv/daemon"}},
+		Image:      find, RootImage: find,
+		User: func(_ images.Stored, name string) (User, error) {
+			uid, gid, groups, err := image.ResolveUser(name, strings.NewReader(""), strings.NewReader(""))
+			return User{UID: uid, GID: gid, Groups: groups}, err
+		},
 	}
 }
-
-func ptr[T any](v T) *T { return &v }
 
 // planned is both plans of a run.
 type planned struct {
-	*plan
-	exec *execPlan
+	*Sandbox
+	exec *Command
 }
 
 // planRun plans both, as Run does.
-func planRun(pl planner, r Request) (*planned, error) {
-	p, err := pl.plan(r.Create)
-	if err := joinReasons(err, r.Exec.check()); err != nil {
+func planRun(pl Planner, r Request) (*planned, error) {
+	p, err := pl.Sandbox(r.Create)
+	if err := JoinReasons(err, r.Exec.Check()); err != nil {
 		return nil, err
 	}
-	lookup := func(name string) (user, error) { return pl.user(p.image, name) }
-	e, err := r.Exec.plan(record{Env: p.env, Cwd: p.cwd, User: p.user}, lookup)
+	lookup := func(name string) (User, error) { return pl.User(p.Image, name) }
+	e, err := r.Exec.Command(Defaults{Env: p.Env, Cwd: p.Cwd, User: p.User}, lookup)
 	if err != nil {
 		return nil, err
 	}
@@ -101,11 +105,11 @@ func TestPlanRefuses(t *testing.T) {
 		{"NUL in the script", func(r *Request) { r.Exec.Args, r.Exec.Shell = nil, "a\x00" }, sbxerr.Config, []string{"the script holds a NUL byte"}},
 		{"unknown resource limit", func(r *Request) { r.Exec.Rlimits = []Rlimit{{Name: "RLIMIT_NOFILES"}} }, sbxerr.Config, []string{"there are RLIMIT_AS, RLIMIT_CORE, RLIMIT_CPU, RLIMIT_DATA, RLIMIT_FSIZE, RLIMIT_LOCKS, ", `did you mean "RLIMIT_NOFILE"?`}},
 		{"soft above hard", func(r *Request) { r.Exec.Rlimits = []Rlimit{{Name: "RLIMIT_NOFILE", Soft: 2, Hard: 1}} }, sbxerr.Config, []string{"the soft limit 2 is above the hard limit 1"}},
-		{"few tasks of the command", func(r *Request) { r.Exec.Limits.PIDs = ptr(int64(4)) }, sbxerr.Limits, []string{`of a command: limit "pids" is 4, below the minimum of 8 tasks, because the threads that start the command count`}},
-		{"no memory of the command", func(r *Request) { r.Exec.Limits.MemoryBytes = ptr(int64(0)) }, sbxerr.Limits, []string{"memory"}},
-		{"life below zero", func(r *Request) { r.Create.TTL = ptr(-time.Second) }, sbxerr.Config, []string{"ttl -1s"}},
-		{"much life", func(r *Request) { r.Create.TTL = ptr(100000 * time.Hour) }, sbxerr.Config, []string{"ttl 100000h0m0s: give at most 8760h, such as 30m, or 0 for never"}},
-		{"no idleness", func(r *Request) { r.Create.IdleTimeout = ptr(-time.Second) }, sbxerr.Config, []string{"idle timeout -1s"}},
+		{"few tasks of the command", func(r *Request) { r.Exec.Limits.PIDs = new(int64(4)) }, sbxerr.Limits, []string{`of a command: limit "pids" is 4, below the minimum of 8 tasks, because the threads that start the command count`}},
+		{"no memory of the command", func(r *Request) { r.Exec.Limits.MemoryBytes = new(int64(0)) }, sbxerr.Limits, []string{"memory"}},
+		{"life below zero", func(r *Request) { r.Create.TTL = new(-time.Second) }, sbxerr.Config, []string{"ttl -1s"}},
+		{"much life", func(r *Request) { r.Create.TTL = new(100000 * time.Hour) }, sbxerr.Config, []string{"ttl 100000h0m0s: give at most 8760h, such as 30m, or 0 for never"}},
+		{"no idleness", func(r *Request) { r.Create.IdleTimeout = new(-time.Second) }, sbxerr.Config, []string{"idle timeout -1s"}},
 		{"nothing to ensure", func(r *Request) { r.Create.Ensure = true }, sbxerr.Config, []string{"ensure needs a name"}},
 		{"long key", func(r *Request) { r.Create.Key = long }, sbxerr.Config, []string{"the idempotency key has", "give at most 128"}},
 		{"blank key", func(r *Request) { r.Create.Key = "a b" }, sbxerr.Config, []string{`the idempotency key holds ' '`}},
@@ -137,23 +141,23 @@ func TestPlanRefuses(t *testing.T) {
 		{"network of the host", func(r *Request) { r.Create.Network = "host" }, sbxerr.NetworkMode, []string{`"host"`}},
 		{"network not offered", func(r *Request) { r.Create.Network = "bridge" }, sbxerr.NetworkMode, []string{"not offered"}},
 		{"egress rules", func(r *Request) { r.Create.Allow = []string{"*.com"} }, sbxerr.NetPolicy, []string{"*.com"}},
-		{"no time", func(r *Request) { r.Exec.Timeout = ptr(time.Duration(0)) }, sbxerr.Config, []string{"timeout 0s: give more than 0"}},
-		{"negative time", func(r *Request) { r.Exec.Timeout = ptr(-time.Second) }, sbxerr.Config, []string{"timeout -1s"}},
-		{"too much time", func(r *Request) { r.Exec.Timeout = ptr(maxTimeout + 1) }, sbxerr.Config, []string{"timeout 8760h0m0.000000001s: give more than 0 and at most 8760h, such as 30s"}},
-		{"no output", func(r *Request) { r.Exec.OutputLimit = ptr(int64(0)) }, sbxerr.Limits, []string{"output limit 0: give at least 2 bytes"}},
-		{"one byte of output", func(r *Request) { r.Exec.OutputLimit = ptr(int64(1)) }, sbxerr.Limits, []string{"output limit 1"}},
-		{"too much output", func(r *Request) { r.Exec.OutputLimit = ptr(int64(1)<<40 + 1) }, sbxerr.Limits, []string{"output limit"}},
+		{"no time", func(r *Request) { r.Exec.Timeout = new(time.Duration(0)) }, sbxerr.Config, []string{"timeout 0s: give more than 0"}},
+		{"negative time", func(r *Request) { r.Exec.Timeout = new(-time.Second) }, sbxerr.Config, []string{"timeout -1s"}},
+		{"too much time", func(r *Request) { r.Exec.Timeout = new(MaxTimeout + 1) }, sbxerr.Config, []string{"timeout 8760h0m0.000000001s: give more than 0 and at most 8760h, such as 30s"}},
+		{"no output", func(r *Request) { r.Exec.OutputLimit = new(int64(0)) }, sbxerr.Limits, []string{"output limit 0: give at least 2 bytes"}},
+		{"one byte of output", func(r *Request) { r.Exec.OutputLimit = new(int64(1)) }, sbxerr.Limits, []string{"output limit 1"}},
+		{"too much output", func(r *Request) { r.Exec.OutputLimit = new(int64(1)<<40 + 1) }, sbxerr.Limits, []string{"output limit"}},
 		{"workspace of the host", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/etc"} }, sbxerr.Workspace, []string{`"/etc"`}},
 		{"workspace of the daemon", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/daemon/x"} }, sbxerr.Workspace, []string{"the daemon's own"}},
 		{"workspace mode to come", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Mode: "cow"} }, sbxerr.Workspace, []string{`mode "cow" is not offered yet: use rw or ro`}},
 		{"workspace mode", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Mode: "r"} }, sbxerr.Workspace, []string{`mode "r" is none of rw, ro`}},
-		{"no memory", func(r *Request) { r.Create.Limits.MemoryBytes = ptr(int64(0)) }, sbxerr.Limits, []string{`"memory" is absent or zero`}},
-		{"too little memory", func(r *Request) { r.Create.Limits.MemoryBytes = ptr(int64(4096)) }, sbxerr.Limits, []string{`"memory" is 4096`}},
-		{"no CPU", func(r *Request) { r.Create.Limits.MilliCPU = ptr(int64(-1)) }, sbxerr.Limits, []string{`"cpu" is negative`}},
-		{"too few tasks", func(r *Request) { r.Create.Limits.PIDs = ptr(int64(1)) }, sbxerr.Limits, []string{`"pids" is 1`}},
-		{"no files", func(r *Request) { r.Create.Limits.OpenFiles = ptr(int64(0)) }, sbxerr.Limits, []string{"open files 0: give 16 to 1048576"}},
-		{"too many files", func(r *Request) { r.Create.Limits.OpenFiles = ptr(int64(1)<<20 + 1) }, sbxerr.Limits, []string{"open files 1048577"}},
-		{"no tmpfs", func(r *Request) { r.Create.Limits.TmpfsBytes = ptr(int64(0)) }, sbxerr.Limits, []string{"tmpfs size 0: give at least 64K"}},
+		{"no memory", func(r *Request) { r.Create.Limits.MemoryBytes = new(int64(0)) }, sbxerr.Limits, []string{`"memory" is absent or zero`}},
+		{"too little memory", func(r *Request) { r.Create.Limits.MemoryBytes = new(int64(4096)) }, sbxerr.Limits, []string{`"memory" is 4096`}},
+		{"no CPU", func(r *Request) { r.Create.Limits.MilliCPU = new(int64(-1)) }, sbxerr.Limits, []string{`"cpu" is negative`}},
+		{"too few tasks", func(r *Request) { r.Create.Limits.PIDs = new(int64(1)) }, sbxerr.Limits, []string{`"pids" is 1`}},
+		{"no files", func(r *Request) { r.Create.Limits.OpenFiles = new(int64(0)) }, sbxerr.Limits, []string{"open files 0: give 16 to 1048576"}},
+		{"too many files", func(r *Request) { r.Create.Limits.OpenFiles = new(int64(1)<<20 + 1) }, sbxerr.Limits, []string{"open files 1048577"}},
+		{"no tmpfs", func(r *Request) { r.Create.Limits.TmpfsBytes = new(int64(0)) }, sbxerr.Limits, []string{"tmpfs size 0: give at least 64K"}},
 		{"unknown image", func(r *Request) { r.Create.Image = "bas" }, sbxerr.ImageNotFound, []string{`no image "bas"`}},
 		{"root", func(r *Request) { r.Create.User = "0" }, sbxerr.ImageUser, []string{`user "0" is root inside the sandbox`}},
 		{"root by number", func(r *Request) { r.Create.User = "0:1000" }, sbxerr.ImageUser, []string{"is root inside"}},
@@ -173,7 +177,7 @@ func TestPlanRefuses(t *testing.T) {
 			if p != nil {
 				t.Errorf("planned %+v", p)
 			}
-			wantError(t, err, tt.code, tt.words...)
+			errtest.Want(t, err, tt.code, tt.words...)
 			if strings.Contains(fmt.Sprint(err), "secret") {
 				t.Errorf("%v tells a value of the environment", err)
 			}
@@ -191,18 +195,18 @@ func manyLabels(n int) map[string]string {
 
 // TestPlanTellsEveryReason: who asks again and again should not have to.
 func TestPlanTellsEveryReason(t *testing.T) {
-	_, err := planRun(testPlanner(), Request{Create: CreateRequest{Name: "A", Network: "host", Image: "gone", Labels: map[string]string{"b/": "", "a/": ""}, Workspace: &WorkspaceRequest{Dir: "/etc", Mode: "cow"}, Limits: LimitsRequest{MemoryBytes: ptr(int64(1)), OpenFiles: ptr(int64(1))}}, Exec: ExecRequest{Cwd: "x", Timeout: ptr(time.Duration(0))}})
+	_, err := planRun(testPlanner(), Request{Create: CreateRequest{Name: "A", Network: "host", Image: "gone", Labels: map[string]string{"b/": "", "a/": ""}, Workspace: &WorkspaceRequest{Dir: "/etc", Mode: "cow"}, Limits: LimitsRequest{MemoryBytes: new(int64(1)), OpenFiles: new(int64(1))}}, Exec: ExecRequest{Cwd: "x", Timeout: new(time.Duration(0))}})
 	for _, code := range []sbxerr.Code{sbxerr.Config, sbxerr.NetworkMode, sbxerr.Workspace, sbxerr.Limits, sbxerr.ImageNotFound} {
 		if !errors.Is(err, code) {
 			t.Errorf("%v: lacks %s", err, code)
 		}
 	}
-	wantError(t, err, sbxerr.Config, `name "A"`, `label "a/"`, `label "b/"`, "no command", "timeout 0s", `"/etc"`, `"cow"`, `"memory" is 1`, "open files 1", `no image "gone"`)
+	errtest.Want(t, err, sbxerr.Config, `name "A"`, `label "a/"`, `label "b/"`, "no command", "timeout 0s", `"/etc"`, `"cow"`, `"memory" is 1`, "open files 1", `no image "gone"`)
 	if text := err.Error(); strings.Index(text, `"a/"`) > strings.Index(text, `"b/"`) {
 		t.Error("the order of the reasons changes from call to call")
 	}
 	_, err = planRun(testPlanner(), Request{Create: CreateRequest{Profile: "no", Image: "gone"}})
-	wantError(t, err, sbxerr.Profile, `no profile "no"`, "no command")
+	errtest.Want(t, err, sbxerr.Profile, `no profile "no"`, "no command")
 	if errors.Is(err, sbxerr.Limits) {
 		t.Errorf("%v: limits are refused that nobody set", err)
 	}
@@ -213,55 +217,55 @@ func TestPlanDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !idForm.MatchString(p.id) || p.name != p.id || p.profileName != "strict" || p.seccomp.Name != "strict" || p.network != "none" {
+	if p.Name != p.ID || p.ProfileName != "strict" || p.Seccomp.Name != "strict" || p.Network != "none" {
 		t.Errorf("identity: %+v", p)
 	}
-	if p.image.Name != "base" || p.exec.cwd != "/" || !reflect.DeepEqual(p.user, user{UID: 1000, GID: 1000}) || p.readOnly {
-		t.Errorf("image %q, cwd %q, user %+v", p.image.Name, p.exec.cwd, p.user)
+	if p.Image.Name != "base" || p.exec.Cwd != "/" || !reflect.DeepEqual(p.User, User{UID: 1000, GID: 1000}) || p.ReadOnly {
+		t.Errorf("image %q, cwd %q, user %+v", p.Image.Name, p.exec.Cwd, p.User)
 	}
-	if p.limits != DefaultLimits() || p.exec.outputLimit != 10<<20 || p.exec.timeout != 0 {
-		t.Errorf("limits %+v, output %d, timeout %s", p.limits, p.exec.outputLimit, p.exec.timeout)
+	if p.Limits != DefaultLimits() || p.exec.OutputLimit != 10<<20 || p.exec.Timeout != 0 {
+		t.Errorf("limits %+v, output %d, timeout %s", p.Limits, p.exec.OutputLimit, p.exec.Timeout)
 	}
-	if want := []string{"PATH=" + defaultPath, "HOME=/home/caisson", "USER=caisson", "HOSTNAME=" + p.id}; !slices.Equal(p.exec.env, want) {
-		t.Errorf("environment %q, want %q", p.exec.env, want)
+	if want := []string{"PATH=" + DefaultPath, "HOME=/home/caisson", "USER=caisson", "HOSTNAME=" + p.ID}; !slices.Equal(p.exec.Env, want) {
+		t.Errorf("environment %q, want %q", p.exec.Env, want)
 	}
-	if err := DefaultLimits().validate(); err != nil {
+	if err := DefaultLimits().Validate(); err != nil {
 		t.Error(err)
 	}
-	if want := (cgroups.Limits{MemoryBytes: 512 << 20, MilliCPU: 1000, PIDs: 256}); p.limits.cgroup() != want {
-		t.Errorf("cgroup limits %+v", p.limits.cgroup())
+	if want := (cgroups.Limits{MemoryBytes: 512 << 20, MilliCPU: 1000, PIDs: 256}); p.Limits.Cgroup() != want {
+		t.Errorf("cgroup limits %+v", p.Limits.Cgroup())
 	}
 }
 
 func TestPlanOverrides(t *testing.T) {
-	p, err := planRun(testPlanner(), Request{Create: CreateRequest{Profile: "big", Name: "job.1", Network: "none", Limits: LimitsRequest{MilliCPU: ptr(int64(250)), PIDs: ptr(int64(64)), OpenFiles: ptr(int64(9000)), TmpfsBytes: ptr(int64(1 << 20))}}, Exec: ExecRequest{Args: []string{"true"}, Env: []string{"LANG=de", "X=1", "X=2"}, Timeout: ptr(time.Minute), OutputLimit: ptr(int64(2))}})
+	p, err := planRun(testPlanner(), Request{Create: CreateRequest{Profile: "big", Name: "job.1", Network: "none", Limits: LimitsRequest{MilliCPU: new(int64(250)), PIDs: new(int64(64)), OpenFiles: new(int64(9000)), TmpfsBytes: new(int64(1 << 20))}}, Exec: ExecRequest{Args: []string{"true"}, Env: []string{"LANG=de", "X=1", "X=2"}, Timeout: new(time.Minute), OutputLimit: new(int64(2))}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.name != "job.1" || p.seccomp.Name != "compat" || p.image.Name != "tools" || p.exec.cwd != "/app" || p.exec.timeout != time.Minute || p.exec.outputLimit != 2 {
+	if p.Name != "job.1" || p.Seccomp.Name != "compat" || p.Image.Name != "tools" || p.exec.Cwd != "/app" || p.exec.Timeout != time.Minute || p.exec.OutputLimit != 2 {
 		t.Errorf("plan %+v", p)
 	}
-	if want := (Limits{MemoryBytes: 4 << 30, MilliCPU: 250, PIDs: 64, OpenFiles: 9000, TmpfsBytes: 1 << 20}); p.limits != want {
-		t.Errorf("limits %+v, want %+v", p.limits, want)
+	if want := (Limits{MemoryBytes: 4 << 30, MilliCPU: 250, PIDs: 64, OpenFiles: 9000, TmpfsBytes: 1 << 20}); p.Limits != want {
+		t.Errorf("limits %+v, want %+v", p.Limits, want)
 	}
-	want := []string{"PATH=/tools", "LANG=de", "HOME=/big", "USER=caisson", "HOSTNAME=" + p.id, "MODE=big", "X=2"}
-	if !slices.Equal(p.exec.env, want) {
-		t.Errorf("environment %q, want %q", p.exec.env, want)
+	want := []string{"PATH=/tools", "LANG=de", "HOME=/big", "USER=caisson", "HOSTNAME=" + p.ID, "MODE=big", "X=2"}
+	if !slices.Equal(p.exec.Env, want) {
+		t.Errorf("environment %q, want %q", p.exec.Env, want)
 	}
-	p, err = planRun(testPlanner(), Request{Create: CreateRequest{Profile: "big", Limits: LimitsRequest{MemoryBytes: ptr(int64(16 << 20))}}, Exec: ExecRequest{Args: []string{"true"}}})
-	if err != nil || p.limits.MemoryBytes != 16<<20 {
+	p, err = planRun(testPlanner(), Request{Create: CreateRequest{Profile: "big", Limits: LimitsRequest{MemoryBytes: new(int64(16 << 20))}}, Exec: ExecRequest{Args: []string{"true"}}})
+	if err != nil || p.Limits.MemoryBytes != 16<<20 {
 		t.Errorf("memory: %+v, %v", p, err)
 	}
 }
 
 // TestPlanOtherUser: a sandbox is one user's, by whatever name.
 func TestPlanOtherUser(t *testing.T) {
-	users := map[string]user{
+	users := map[string]User{
 		"me": {1000, 1000, []uint32{7, 5}}, "1000:1000": {1000, 1000, nil}, "again": {1000, 1000, []uint32{5, 7, 7}},
 		"other": {2000, 1000, []uint32{5, 7}}, "root": {0, 0, nil}, "large": {65535, 1000, nil},
 	}
-	lookup := func(name string) (user, error) { return users[name], nil }
-	base := record{User: users["me"], Cwd: "/"}
+	lookup := func(name string) (User, error) { return users[name], nil }
+	base := Defaults{User: users["me"], Cwd: "/"}
 	for name, want := range map[string]struct {
 		code sbxerr.Code
 		say  string
@@ -272,14 +276,14 @@ func TestPlanOtherUser(t *testing.T) {
 		"root":      {sbxerr.ImageUser, "is root inside the sandbox"},
 		"large":     {sbxerr.ImageUser, "id 65535 is above"},
 	} {
-		e, err := ExecRequest{Args: []string{"true"}, User: name}.plan(base, lookup)
+		e, err := ExecRequest{Args: []string{"true"}, User: name}.Command(base, lookup)
 		if want.code != "" {
-			wantError(t, err, want.code, want.say)
-		} else if err != nil || e.user.UID != 1000 {
+			errtest.Want(t, err, want.code, want.say)
+		} else if err != nil || e.User.UID != 1000 {
 			t.Errorf("user %q: %+v, %v", name, e, err)
 		}
 	}
-	_, err := ExecRequest{Args: []string{"true"}, User: "other"}.plan(base, lookup)
+	_, err := ExecRequest{Args: []string{"true"}, User: "other"}.Command(base, lookup)
 	if remedy := sbxerr.RemedyOf(err); !strings.Contains(remedy, "caisson create --user other") {
 		t.Errorf("remedy %q", remedy)
 	}
@@ -288,24 +292,24 @@ func TestPlanOtherUser(t *testing.T) {
 func TestPlanUser(t *testing.T) {
 	for _, tt := range []struct {
 		image, asked, profile string
-		want                  user
+		want                  User
 	}{
-		{"base", "", "strict", user{UID: 1000, GID: 1000}},   // the profile's
-		{"tools", "", "strict", user{UID: 1234, GID: 1234}},  // the image's
-		{"tools", "7:8", "strict", user{UID: 7, GID: 8}},     // the request's
-		{"rooted", "", "strict", user{UID: 1000, GID: 1000}}, // root falls back
-		{"rooted", "", "big", user{UID: 2000, GID: 2000}},
-		{"grouped", "7", "strict", user{UID: 7, GID: 7}},
+		{"base", "", "strict", User{UID: 1000, GID: 1000}},   // the profile's
+		{"tools", "", "strict", User{UID: 1234, GID: 1234}},  // the image's
+		{"tools", "7:8", "strict", User{UID: 7, GID: 8}},     // the request's
+		{"rooted", "", "strict", User{UID: 1000, GID: 1000}}, // root falls back
+		{"rooted", "", "big", User{UID: 2000, GID: 2000}},
+		{"grouped", "7", "strict", User{UID: 7, GID: 7}},
 	} {
 		p, err := planRun(testPlanner(), Request{Create: CreateRequest{Image: tt.image, User: tt.asked, Profile: tt.profile}, Exec: ExecRequest{Args: []string{"true"}}})
-		if err != nil || p.user.UID != tt.want.UID || p.user.GID != tt.want.GID || len(p.user.Groups) > 0 {
+		if err != nil || p.User.UID != tt.want.UID || p.User.GID != tt.want.GID || len(p.User.Groups) > 0 {
 			t.Errorf("image %s, user %q, profile %s: %+v, %v", tt.image, tt.asked, tt.profile, p, err)
 		}
 	}
 	pl := testPlanner()
-	pl.user = func(images.Stored, string) (user, error) { return user{1, 1, []uint32{5, 0}}, nil }
+	pl.User = func(images.Stored, string) (User, error) { return User{1, 1, []uint32{5, 0}}, nil }
 	_, err := planRun(pl, Request{Exec: ExecRequest{Args: []string{"true"}}})
-	wantError(t, err, sbxerr.ImageUser, "or in its group")
+	errtest.Want(t, err, sbxerr.ImageUser, "or in its group")
 }
 
 func TestPlanCwd(t *testing.T) {
@@ -324,8 +328,8 @@ func TestPlanCwd(t *testing.T) {
 		{"relative", "", nil, "/"},
 	} {
 		p, err := planRun(testPlanner(), Request{Create: CreateRequest{Image: tt.image, Workspace: tt.workspace}, Exec: ExecRequest{Args: []string{"true"}, Cwd: tt.asked}})
-		if err != nil || p.exec.cwd != tt.want {
-			t.Errorf("%+v: %q, %v", tt, p.exec.cwd, err)
+		if err != nil || p.exec.Cwd != tt.want {
+			t.Errorf("%+v: %q, %v", tt, p.exec.Cwd, err)
 		}
 	}
 }
@@ -333,25 +337,9 @@ func TestPlanCwd(t *testing.T) {
 func TestPlanWorkspaceMode(t *testing.T) {
 	for mode, readOnly := range map[string]bool{"": false, "rw": false, "ro": true} {
 		p, err := planRun(testPlanner(), Request{Create: CreateRequest{Workspace: &WorkspaceRequest{Dir: "/srv/a", Mode: mode}}, Exec: ExecRequest{Args: []string{"true"}}})
-		if err != nil || p.readOnly != readOnly {
+		if err != nil || p.ReadOnly != readOnly {
 			t.Errorf("mode %q: %+v, %v", mode, p, err)
 		}
-	}
-}
-
-// TestLabelsHoldNothingOfTheImage (CVE-2026-53488), nor of the request's own.
-func TestLabelsHoldNothingOfTheImage(t *testing.T) {
-	p, err := planRun(testPlanner(), Request{Create: CreateRequest{Image: "tools", Labels: map[string]string{"team": "red"}, Session: "s", Task: "t"}, Exec: ExecRequest{Args: []string{"true"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]string{"caisson.managed": "true", "caisson.profile": "strict", "caisson.session": "s", "caisson.task": "t"}
-	if got := p.labels(); !reflect.DeepEqual(got, want) {
-		t.Errorf("labels %v, want %v", got, want)
-	}
-	r := p.record("boot", time.Unix(9, 0))
-	if r.Labels["team"] != "red" || r.ID != p.id || r.ChainID != "chain-t" || r.Boot != "boot" || r.Version != recordVersion {
-		t.Errorf("record %+v", r)
 	}
 }
 
@@ -362,9 +350,14 @@ func TestMergeEnv(t *testing.T) {
 	}
 }
 
-func TestNewID(t *testing.T) {
-	a, b := newID(), newID()
-	if a == b || !idForm.MatchString(a) || !idForm.MatchString(b) {
-		t.Errorf("ids %q, %q", a, b)
+// TestLabelsHoldNothingOfTheImage (CVE-2026-53488), nor of the request's own.
+func TestLabelsHoldNothingOfTheImage(t *testing.T) {
+	p, err := planRun(testPlanner(), Request{Create: CreateRequest{Image: "tools", Labels: map[string]string{"team": "red"}, Session: "s", Task: "t"}, Exec: ExecRequest{Args: []string{"true"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"caisson.managed": "true", "caisson.profile": "strict", "caisson.session": "s", "caisson.task": "t"}
+	if got := p.Labels(); !reflect.DeepEqual(got, want) {
+		t.Errorf("labels %v, want %v", got, want)
 	}
 }

@@ -1,4 +1,4 @@
-package runtime
+package plan
 
 import (
 	"fmt"
@@ -9,48 +9,48 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// user is who the command runs as, in the sandbox's own ids.
-type user struct {
+// User is the user of a command, in the ids of the sandbox's user namespace.
+type User struct {
 	UID    uint32   `json:"uid"`
 	GID    uint32   `json:"gid"`
 	Groups []uint32 `json:"groups"`
 }
 
 // String renders u for comparing.
-func (u user) String() string { return fmt.Sprintf("%d:%d %v", u.UID, u.GID, u.Groups) }
+func (u User) String() string { return fmt.Sprintf("%d:%d %v", u.UID, u.GID, u.Groups) }
 
-func (p *plan) planImage(pl planner, r CreateRequest) error {
-	ref, find := r.Image, pl.image
+func (p *Sandbox) planImage(pl Planner, r CreateRequest) error {
+	ref, find := r.Image, pl.Image
 	if ref == "" {
-		ref, find = p.profile.Image, pl.rootImage
+		ref, find = p.profile.Image, pl.RootImage
 	}
 	var err error
-	if p.image, err = find(ref); err != nil {
+	if p.Image, err = find(ref); err != nil {
 		return err
 	}
-	if p.user, err = pl.chooseUser(p, r); err != nil {
+	if p.User, err = pl.chooseUser(p, r); err != nil {
 		return err
 	}
-	p.user.Groups = slices.Concat(p.user.Groups, pl.slots)
-	config := p.image.Config.Config
+	p.User.Groups = slices.Concat(p.User.Groups, pl.Slots)
+	config := p.Image.Config.Config
 	if err := checkEnv(config.Env); err != nil {
-		return sbxerr.Wrap(sbxerr.ImageContent, "runtime.plan", fmt.Errorf("image %q: %w", p.image.Name, err))
+		return sbxerr.Wrap(sbxerr.ImageContent, "runtime.plan", fmt.Errorf("image %q: %w", p.Image.Name, err))
 	}
-	p.env = mergeEnv([]string{"PATH=" + defaultPath}, config.Env, []string{"HOME=" + homePath, "USER=caisson", "HOSTNAME=" + p.id}, p.profile.Env, r.Env, r.Nested.env())
-	p.cwd = firstNonEmpty(workspaceCwd(r), imageCwd(config.WorkingDir), "/")
-	return checkSize(nil, p.env)
+	p.Env = mergeEnv([]string{"PATH=" + DefaultPath}, config.Env, []string{"HOME=" + homePath, "USER=caisson", "HOSTNAME=" + p.ID}, p.profile.Env, r.Env, r.Nested.env())
+	p.Cwd = firstNonEmpty(workspaceCwd(r), imageCwd(config.WorkingDir), "/")
+	return checkSize(nil, p.Env)
 }
 
-// chooseUser takes the request's user, else the image's where it is not root,
-// else the profile's. Root is not offered: no profile grants it yet.
-func (pl planner) chooseUser(p *plan, r CreateRequest) (user, error) {
+// chooseUser takes the user of the request, else of the image unless that is root,
+// else of the profile. No profile grants root yet.
+func (pl Planner) chooseUser(p *Sandbox, r CreateRequest) (User, error) {
 	if r.User != "" {
 		return pl.checkedUser(p, r.User)
 	}
-	if name := p.image.Config.Config.User; name != "" {
-		u, err := pl.user(p.image, name)
+	if name := p.Image.Config.Config.User; name != "" {
+		u, err := pl.User(p.Image, name)
 		if err != nil {
-			return user{}, err
+			return User{}, err
 		}
 		if u.UID != 0 {
 			return u, u.check(name)
@@ -59,20 +59,19 @@ func (pl planner) chooseUser(p *plan, r CreateRequest) (user, error) {
 	return pl.checkedUser(p, p.profile.User)
 }
 
-func (pl planner) checkedUser(p *plan, name string) (user, error) {
-	u, err := pl.user(p.image, name)
+func (pl Planner) checkedUser(p *Sandbox, name string) (User, error) {
+	u, err := pl.User(p.Image, name)
 	if err != nil {
-		return user{}, err
+		return User{}, err
 	}
 	return u, u.check(name)
 }
 
-// maxID is the last id that a user inside can have; 65535 is "no id" where ids
-// are 16 bits wide.
+// maxID is the highest id inside a sandbox. 65535 means "no id" where ids have 16 bits.
 const maxID = 65534
 
-// check refuses root, be it by a group only, and ids that cannot be mapped.
-func (u user) check(name string) error {
+// check refuses root, also as a group, and ids that cannot be mapped.
+func (u User) check(name string) error {
 	for _, id := range append([]uint32{u.UID, u.GID}, u.Groups...) {
 		switch {
 		case id == 0:
@@ -86,9 +85,9 @@ func (u user) check(name string) error {
 	return nil
 }
 
-// checkOther refuses another user than u in a sandbox of u's: nothing in it has
-// the capability to become one (setuid(2)), PID 1 included.
-func (u user) checkOther(other user, name string) error {
+// checkOther refuses a user other than u in a sandbox of u. No process in it, not even
+// PID 1, has the capability to become another user (setuid(2)).
+func (u User) checkOther(other User, name string) error {
 	if other.UID == 0 || u.UID == other.UID && u.GID == other.GID && sameSet(u.Groups, other.Groups) { // root is refused by check
 		return nil
 	}
@@ -97,8 +96,8 @@ func (u user) checkOther(other user, name string) error {
 		"leave the user out, or make a sandbox of that user's: caisson create --user "+sbxerr.Clip(name))
 }
 
-// text names u, with the groups that it has besides.
-func (u user) text() string {
+// text names u and its supplementary groups.
+func (u User) text() string {
 	text := fmt.Sprintf("%d:%d", u.UID, u.GID)
 	if len(u.Groups) > 0 {
 		text += fmt.Sprintf(" with the groups %d", u.Groups)
@@ -115,11 +114,11 @@ func workspaceCwd(r CreateRequest) string {
 	if r.Workspace == nil {
 		return ""
 	}
-	return workspacePath
+	return WorkspacePath
 }
 
-// imageCwd tidies the working directory of an image, and drops one that a
-// request could not name either: images are hostile input.
+// imageCwd cleans the working directory of an image. It drops one that a request could
+// not name: images are hostile input.
 func imageCwd(cwd string) string {
 	if cwd == "" {
 		return ""
@@ -140,8 +139,8 @@ func firstNonEmpty(values ...string) string {
 	return ""
 }
 
-// mergeEnv joins lists of NAME=VALUE; the last value of a name wins and keeps
-// the place of the first.
+// mergeEnv joins lists of NAME=VALUE. The last value of a name wins, at the place of
+// the first.
 func mergeEnv(lists ...[]string) []string {
 	var out []string
 	at := map[string]int{}

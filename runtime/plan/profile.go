@@ -1,4 +1,4 @@
-package runtime
+package plan
 
 import (
 	"errors"
@@ -24,10 +24,10 @@ type Profile struct {
 // Validate reports every reason why no request could run with p as it is.
 func (p Profile) Validate() error {
 	_, err := seccomp.Lookup(p.Seccomp)
-	return errors.Join(err, p.Limits.validate())
+	return errors.Join(err, p.Limits.Validate())
 }
 
-// DefaultProfile is used where a request names none.
+// DefaultProfile is the profile of a request that names none.
 const DefaultProfile = "strict"
 
 // DefaultLimits bound a sandbox where neither request nor profile does.
@@ -45,7 +45,9 @@ func BuiltinProfiles() map[string]Profile {
 	return profiles
 }
 
-func lookupProfile(profiles map[string]Profile, name string) (Profile, error) {
+// LookupProfile finds a profile; the empty name is [DefaultProfile]. An unknown name is
+// refused with the nearest one.
+func LookupProfile(profiles map[string]Profile, name string) (Profile, error) {
 	if name == "" {
 		name = DefaultProfile
 	}

@@ -1,4 +1,4 @@
-package runtime
+package plan
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// Validate refuses a map and profiles by which requests would be refused, whether
-// or not one asks for a network. Each reason has its key and what to write instead.
+// Validate reports every fault of the map and of the profiles' networks. Each reason
+// names its key and a remedy.
 func (o NetworkRules) Validate(profiles map[string]Profile) error {
 	var errs []error
 	o.Map, errs = o.soundMap("network.map", o.Map)
@@ -22,10 +22,10 @@ func (o NetworkRules) Validate(profiles map[string]Profile) error {
 	return errors.Join(errs...)
 }
 
-// checkProfile looks at each rule by itself, and at what is sound together: what
-// is wrong with one is told once.
+// checkProfile checks each rule by itself, then all sound rules together. So a fault is
+// reported once.
 func (o NetworkRules) checkProfile(key string, n Network) error {
-	asked := networkRequest{}
+	asked := NetworkRequest{}
 	var voidErr error
 	if n.mode() == string(netns.ModeNone) {
 		asked.Mode = string(netns.ModeAllow) // as a request may
@@ -36,12 +36,12 @@ func (o NetworkRules) checkProfile(key string, n Network) error {
 	n.Allow, allowErrs = soundRules(key+".allow", policy.ActAllow, n.Allow)
 	n.Deny, denyErrs = soundRules(key+".deny", policy.ActDeny, n.Deny)
 	n.Map, mapErrs = o.soundMap(key+".map", n.Map)
-	_, _, err := o.networkOf(n, asked)
+	_, _, err := o.NetworkOf(n, asked)
 	return errors.Join(slices.Concat([]error{atKey(key, voidErr)}, allowErrs, denyErrs, mapErrs, []error{atKey(key, err)})...)
 }
 
-// checkVoid refuses what n allows in a mode in which nothing is. What it denies
-// and maps is for requests that name another mode.
+// checkVoid refuses rules that allow something in the mode none. Rules that deny or map
+// serve requests that name another mode.
 func (n Network) checkVoid() error {
 	if len(n.Allow) == 0 {
 		return nil
@@ -50,7 +50,7 @@ func (n Network) checkVoid() error {
 		fmt.Errorf("the mode %q allows nothing, but %q is allowed", netns.ModeNone, n.Allow), fmt.Sprintf("write mode: %s, or leave allow away", netns.ModeAllow))
 }
 
-// soundMap is what holds of a map of names, and what is wrong with the rest.
+// soundMap returns the sound entries of a map of names, and the faults of the others.
 func (o NetworkRules) soundMap(key string, written map[string]string) (map[string]string, []error) {
 	sound, names := map[string]string{}, map[policy.Name]bool{}
 	var errs []error
@@ -69,7 +69,7 @@ func (o NetworkRules) soundMap(key string, written map[string]string) (map[strin
 	return sound, errs
 }
 
-// mapOnce adds host to names, and refuses one that is there in whatever spelling.
+// mapOnce adds host to names. It refuses a name that is there in any spelling.
 func mapOnce(names map[policy.Name]bool, host string) error {
 	name, err := policy.ParseName(host)
 	if err == nil && names[name] {
@@ -79,7 +79,7 @@ func mapOnce(names map[policy.Name]bool, host string) error {
 	return err
 }
 
-// soundRules is those that can be read, and what is wrong with the others.
+// soundRules returns the rules that parse, and the faults of the others.
 func soundRules(key string, action policy.Action, written []string) (sound []string, errs []error) {
 	for i, text := range written {
 		if _, err := policy.ParseRule(action, text); err != nil {
@@ -91,7 +91,7 @@ func soundRules(key string, action policy.Action, written []string) (sound []str
 	return sound, errs
 }
 
-// atKey puts err under the key of the configuration that it is about.
+// atKey adds the configuration key and the remedy to err.
 func atKey(key string, err error) error {
 	if err == nil {
 		return nil

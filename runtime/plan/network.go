@@ -1,0 +1,148 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/upstream"
+	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime/ports"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Network is the network of a profile, for requests that name none. Package policy
+// describes the rules.
+type Network struct {
+	Mode  string // empty is "allow" where Allow names something, else "none"
+	Allow []string
+	Deny  []string // a request can add to these, and take none away
+	// Map leads names to addresses of the operator's choice: NAME to
+	// ADDRESS[:PORT].
+	Map map[string]string
+	// AllowECH lets TLS clients encrypt the name that they ask for.
+	AllowECH bool
+}
+
+// mode returns the mode of a request that names no network. A profile that allows a
+// destination means the mode "allow".
+func (n Network) mode() string {
+	if n.Mode == "" && len(n.Allow) > 0 {
+		return string(netns.ModeAllow)
+	}
+	return cmp.Or(n.Mode, string(netns.ModeNone))
+}
+
+// NetworkRules are the operator's rules over all profiles and requests.
+type NetworkRules struct {
+	AirGapped bool // only mapped names, and only to addresses that are not public
+	Map       map[string]string
+	Bridge    netns.BridgeConfig
+	Upstream  *upstream.Proxy // through which what is public is reached; nil: none
+}
+
+// NetworkRequest is the network part of a request.
+type NetworkRequest struct {
+	Mode  string   `json:"mode"`
+	Allow []string `json:"allow"`
+	Deny  []string `json:"deny"`
+	// Links are those of the sandbox, found when it was asked for.
+	Links map[string]policy.Link `json:"links,omitempty"`
+	// AllowECH adds to the profile's.
+	AllowECH bool `json:"allow_ech,omitempty"`
+}
+
+func (r CreateRequest) network() NetworkRequest {
+	return NetworkRequest{Mode: r.Network, Allow: r.Allow, Deny: r.Deny, AllowECH: r.AllowECH}
+}
+
+// NetworkOf returns the mode and the policy of a sandbox of profile p. The modes none
+// and bridge have no policy.
+func (o NetworkRules) NetworkOf(p Network, r NetworkRequest) (netns.Mode, policy.Spec, error) {
+	wanted := cmp.Or(r.Mode, p.mode())
+	if r.Mode == "" && len(r.Allow)+len(r.Links) > 0 && p.mode() == string(netns.ModeNone) {
+		wanted = string(netns.ModeAllow) // as in mode
+	}
+	mode, err := netns.ParseMode(wanted)
+	if err != nil {
+		return "", policy.Spec{}, err
+	}
+	if mode == netns.ModeBridge {
+		return mode, policy.Spec{}, o.bridgeOf(p, r)
+	}
+	spec := o.policyOf(mode, p, r)
+	spec.Links = r.Links
+	_, err = policy.Compile(spec)
+	return mode, spec, err
+}
+
+// policyOf is the policy of a sandbox of profile p in the given mode. The rules
+// that allow are the request's, or where it has none the profile's; those that
+// deny are both's.
+func (o NetworkRules) policyOf(mode netns.Mode, p Network, r NetworkRequest) policy.Spec {
+	if mode == netns.ModeNone {
+		return policy.Spec{Allow: r.Allow, Deny: r.Deny, AllowECH: r.AllowECH} // which are refused there
+	}
+	allow := r.Allow
+	if len(allow) == 0 {
+		allow = p.Allow
+	}
+	spec := policy.Spec{Mode: policy.Mode(mode), Allow: allow, Deny: slices.Concat(p.Deny, r.Deny), AllowECH: p.AllowECH || r.AllowECH}
+	return o.Over(spec, p.Map)
+}
+
+// Over adds the operator's rules to spec.
+func (o NetworkRules) Over(spec policy.Spec, mapped map[string]string) policy.Spec {
+	spec.AirGapped = o.AirGapped
+	spec.Map = maps.Clone(o.Map)
+	if spec.Map == nil {
+		spec.Map = map[string]string{}
+	}
+	maps.Copy(spec.Map, mapped)
+	return spec
+}
+
+// bridgeOf refuses the mode bridge where it is not offered, or together with rules.
+func (o NetworkRules) bridgeOf(p Network, r NetworkRequest) error {
+	const op = "runtime.network"
+	if err := o.Bridge.Offered(); err != nil {
+		return err
+	}
+	if len(r.Links) > 0 {
+		return sbxerr.WithRemedy(sbxerr.NetPolicy, op,
+			fmt.Errorf("use links in the network mode %q: sandboxes do not reach each other in it", netns.ModeBridge), "use the mode allow")
+	}
+	if len(p.Allow)+len(p.Deny)+len(p.Map)+len(r.Allow)+len(r.Deny) > 0 || p.AllowECH || r.AllowECH {
+		return sbxerr.WithRemedy(sbxerr.NetPolicy, op,
+			fmt.Errorf("use rules in the network mode %q: there is nobody who would know the names of its packets", netns.ModeBridge),
+			"use the mode allow, or open with --deny; or leave the rules away: private addresses, the host and other sandboxes are refused in any case")
+	}
+	return nil
+}
+
+// ResolversOf lists the DNS resolvers of a sandbox with this mode.
+func (o NetworkRules) ResolversOf(mode netns.Mode) []string {
+	switch mode {
+	case netns.ModeNone:
+		return nil
+	case netns.ModeBridge:
+		var list []string
+		for _, r := range o.Bridge.Resolvers {
+			list = append(list, r.String())
+		}
+		return list
+	}
+	return []string{netns.Resolver}
+}
+
+// CheckPorts refuses ports that an air-gapped daemon does not publish.
+func (o NetworkRules) CheckPorts(list []ports.Port) error {
+	i := slices.IndexFunc(list, func(p ports.Port) bool { return !p.Local() })
+	if !o.AirGapped || i < 0 {
+		return nil
+	}
+	return sbxerr.WithRemedy(sbxerr.NetPolicy, "runtime.publish",
+		fmt.Errorf("publish %s: this daemon is air_gapped, and others than the host itself could connect there", list[i]), "publish on 127.0.0.1")
+}

@@ -1,0 +1,194 @@
+package plan
+
+import (
+	"errors"
+	"time"
+
+	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/initproto"
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Request asks for a sandbox that lives for one command.
+type Request struct {
+	Create CreateRequest
+	Exec   ExecRequest
+	// Learn lets the command reach all that is public, and tells in the result what
+	// it reached. Only Run does that.
+	Learn bool
+}
+
+// CreateRequest says what a sandbox is made of and how it is confined. An
+// absent field takes the profile's value; what is named must be right: nothing
+// is ignored.
+type CreateRequest struct {
+	Name      string   // unique among live sandboxes; empty is the ID
+	Image     string   // empty is the profile's
+	Profile   string   // empty is "strict"
+	User      string   // name, uid or uid:gid of its commands; empty is the profile's
+	Env       []string // K=V, of all its commands, added to the image's
+	Network   string   // "none", "allow", "open" or "bridge"; empty is "allow" where Allow is given, else the profile's
+	Allow     []string // egress rules, instead of the profile's; see package policy
+	Deny      []string // egress rules, beside the profile's
+	AllowECH  bool     // let TLS clients encrypt the name that they ask for, as the profile may
+	Publish   []string // [ADDRESS:]PORT:PORT, ports of the host that lead to ports inside; see package ports
+	Expose    []uint32 // ports inside to which links of the owner's other sandboxes may lead
+	Links     []string // NAME=SANDBOX:PORT; see package policy
+	Workspace *WorkspaceRequest
+	Limits    LimitsRequest
+	Labels    map[string]string
+	Session   string // the caller's session ID
+	Task      string // the caller's task ID
+	// TTL ends the sandbox so long after its creation, IdleTimeout so long after
+	// its last command ended, and removes it with what its commands wrote, also
+	// while it is paused. Zero is never; nil too, but for a TTL where the caller's has
+	// a ceiling, which it is then.
+	TTL         *time.Duration
+	IdleTimeout *time.Duration
+	// Nested gives the sandbox a socket by which it can make sandboxes of its
+	// own. Nil is none.
+	Nested *NestedRequest
+	// Ensure returns the live sandbox of this Name when it was made with the
+	// same settings, instead of refusing the name.
+	Ensure bool
+	// Key makes a repeated request return the sandbox of the first one. Empty
+	// is no key.
+	Key string
+}
+
+// NestedRequest bounds what a sandbox may give to its children all together.
+// Nil takes as much again as the sandbox itself has.
+type NestedRequest struct {
+	Sandboxes   *int64
+	MemoryBytes *int64
+	MilliCPU    *int64
+}
+
+// ExecRequest says what to run in a sandbox.
+type ExecRequest struct {
+	Args  []string // never through a shell
+	Shell string   // a script for the image's /bin/sh, instead of Args
+	Env   []string // K=V, added to the sandbox's
+	Cwd   string   // absolute; empty is the workspace, else the image's
+	User  string   // empty is the sandbox's
+	Stdin bool     // the command gets an input; otherwise it reads /dev/null
+	TTY   *WinSize // a terminal of this size; nil is none
+	// Timeout ends the command. Nil is none.
+	Timeout *time.Duration
+	// OutputLimit bounds what is kept of each stream, in bytes. Nil is
+	// DefaultOutputLimit.
+	OutputLimit *int64
+	// Rlimits lower resource limits below the sandbox's (setrlimit(2)).
+	Rlimits []Rlimit
+	// Limits bound the command and all that it starts, inside the sandbox's own
+	// limits, by a cgroup of its own.
+	Limits ExecLimits
+}
+
+// WinSize is the size of a terminal in characters.
+type WinSize struct{ Rows, Cols uint16 }
+
+// Rlimit is one resource limit by its name in setrlimit(2), such as
+// RLIMIT_NOFILE. Soft must not exceed Hard, nor Hard the sandbox's.
+type Rlimit struct {
+	Name       string
+	Soft, Hard uint64
+}
+
+// ExecLimits are the limits of one command's own cgroup. Nil leaves only the
+// sandbox's; with all nil there is no cgroup.
+type ExecLimits struct {
+	MemoryBytes *int64
+	MilliCPU    *int64
+	PIDs        *int64
+}
+
+// WorkspaceRequest names a directory of the host to bind into the sandbox.
+type WorkspaceRequest struct {
+	Dir  string // absolute path on the host
+	Mode string // "rw" or "ro"; empty is "rw"
+}
+
+// LimitsRequest holds the limits that a request names. Nil takes the
+// profile's value; zero is an error and never means unlimited.
+type LimitsRequest struct {
+	MemoryBytes *int64
+	MilliCPU    *int64 // 1000 is one CPU
+	PIDs        *int64
+	OpenFiles   *int64
+	TmpfsBytes  *int64 // of each tmpfs
+}
+
+// Limits is what bounds one sandbox, resolved. Every field is positive.
+type Limits struct {
+	MemoryBytes int64
+	MilliCPU    int64
+	PIDs        int64
+	OpenFiles   int64
+	TmpfsBytes  int64
+}
+
+// HardOpenFiles is how many files each process may open, after it raised its own limit.
+func (l Limits) HardOpenFiles() int64 { return max(l.OpenFiles, hardOpenFiles) }
+
+// DefaultOutputLimit is what is kept of each stream when nothing else is
+// asked for: 10 MiB, the first half and the last half.
+const DefaultOutputLimit = 10 << 20
+
+// Validate reports every limit that is out of range.
+func (l Limits) Validate() error {
+	errs := []error{l.Cgroup().Validate()}
+	if l.OpenFiles < 16 || l.OpenFiles > 1<<20 {
+		errs = append(errs, sbxerr.New(sbxerr.Limits, "runtime.plan", "open files %d: give 16 to 1048576, such as 1024", l.OpenFiles))
+	}
+	if l.TmpfsBytes < 64<<10 || l.TmpfsBytes > 1<<40 {
+		errs = append(errs, sbxerr.New(sbxerr.Limits, "runtime.plan", "tmpfs size %d: give at least 64K, such as 64M", l.TmpfsBytes))
+	}
+	return errors.Join(errs...)
+}
+
+// Cgroup returns the limits that a cgroup enforces.
+func (l Limits) Cgroup() cgroups.Limits {
+	return cgroups.Limits{PIDs: l.PIDs, MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU}
+}
+
+// Peer returns l in the form of package peer.
+func (l Limits) Peer() peer.Limits {
+	return peer.Limits{MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU, PIDs: l.PIDs, TmpfsBytes: l.TmpfsBytes, OpenFiles: l.OpenFiles}
+}
+
+// Granted fills in the grant's defaults where r names nothing.
+func (r CreateRequest) Granted(g peer.Grant) CreateRequest {
+	r.TTL, r.Network = g.TTL(r.TTL), g.Network(r.Network)
+	return r
+}
+
+// NestedName is the API socket of a sandbox that may make sandboxes. It lies beside the
+// socket of PID 1.
+const NestedName = "api.sock"
+
+// check refuses bounds that allow no child.
+func (n *NestedRequest) check() error {
+	if n == nil {
+		return nil
+	}
+	var errs []error
+	for _, f := range []struct {
+		name  string
+		bound *int64
+	}{{"sandboxes", n.Sandboxes}, {"memory", n.MemoryBytes}, {"cpus", n.MilliCPU}} {
+		if f.bound != nil && *f.bound <= 0 {
+			errs = append(errs, sbxerr.New(sbxerr.Limits, "runtime.plan", "nested %s %d: give more than 0", f.name, *f.bound))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// env tells commands where the API socket is.
+func (n *NestedRequest) env() []string {
+	if n == nil {
+		return nil
+	}
+	return []string{"CAISSON_SOCKET=" + initproto.Dir + "/" + NestedName}
+}

@@ -1,0 +1,304 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/ports"
+	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/seccomp"
+)
+
+// Bounds of a request.
+const (
+	maxArgsBytes  = 512 << 10 // arguments and environment together, in bytes; the kernel allows more
+	MaxLabels     = 64
+	maxLabelBytes = 4096 // of one value
+	MaxTimeout    = 365 * 24 * time.Hour
+)
+
+// What every command finds inside.
+const (
+	WorkspacePath = "/workspace"
+	homePath      = "/home/caisson"
+	DefaultPath   = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" // where the image sets no PATH
+)
+
+// AtMostTimeout is MaxTimeout in the words of a refusal.
+var AtMostTimeout = fmt.Sprintf("at most %dh", MaxTimeout/time.Hour)
+
+// Sandbox is the plan of a sandbox: a [CreateRequest] with every question answered.
+type Sandbox struct {
+	ID       string
+	Name     string
+	Request  CreateRequest // with the defaults of the grant
+	Settings CreateRequest // as the caller wrote it
+
+	Image       images.Stored
+	ProfileName string
+	profile     Profile
+	Seccomp     seccomp.Profile
+	Network     netns.Mode
+	Policy      policy.Spec // of egress; zero in the modes none and bridge
+	Resolvers   []string    // DNS resolvers
+	Exposed     []uint16    // ports inside that links may reach
+	links       map[string]policy.Link
+	Ports       []ports.Port // published on the host; the number 0 picks a free one
+
+	Env  []string // of every command
+	Cwd  string   // of commands that name none
+	User User
+
+	Limits   Limits
+	ReadOnly bool       // the workspace
+	Grant    peer.Grant // of the caller
+}
+
+// Planner holds the facts by which requests are planned.
+type Planner struct {
+	ID         string // of the sandbox
+	Profiles   map[string]Profile
+	Workspaces mount.Allowed
+	Network    NetworkRules
+	Links      map[string]policy.Link                  // that the request names
+	Image      func(ref string) (images.Stored, error) // as the caller means it
+	RootImage  func(ref string) (images.Stored, error) // as the configuration means it
+	User       func(img images.Stored, name string) (User, error)
+	Slots      []uint32 // groups that every user has besides: see mount.GroupSlotIDs
+}
+
+// Sandbox plans r, or reports every reason to refuse it.
+func (pl Planner) Sandbox(r CreateRequest) (*Sandbox, error) {
+	const op = "runtime.plan"
+	p := &Sandbox{ID: pl.ID, Request: r, links: pl.Links}
+	p.Name = p.ID
+	profileErr := p.planProfile(pl.Profiles, r)
+	errs := []error{p.planIdentity(r), profileErr, checkEnv(r.Env), p.planLifetime(r), p.planWorkspace(pl.Workspaces, r), p.planPorts(pl.Network, r), r.Nested.check()}
+	if profileErr == nil { // which has the defaults of these
+		errs = append(errs, p.planNetwork(pl.Network, r), p.planLimits(r), p.planImage(pl, r))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, sbxerr.Wrap(CodeOf(err), op, err)
+	}
+	return p, nil
+}
+
+// JoinReasons makes one refusal of several reasons, under the code of the first.
+func JoinReasons(errs ...error) error {
+	if err := errors.Join(errs...); err != nil {
+		return sbxerr.Wrap(CodeOf(err), "runtime.plan", err)
+	}
+	return nil
+}
+
+// CodeOf returns the code of err, else SBX-101.
+func CodeOf(err error) sbxerr.Code {
+	if c := sbxerr.Of(err); c != sbxerr.Unknown {
+		return c
+	}
+	return sbxerr.Config
+}
+
+func (p *Sandbox) planIdentity(r CreateRequest) error {
+	var errs []error
+	if r.Name != "" {
+		p.Name = r.Name
+		if !nameForm.MatchString(r.Name) {
+			errs = append(errs, Invalid("name %q: give 1 to 63 lower-case letters, digits, and _ . - after the first", sbxerr.Clip(r.Name)))
+		}
+	}
+	return errors.Join(append(errs, CheckLabels(r.Labels), checkCallerID("session", r.Session), checkCallerID("task", r.Task))...)
+}
+
+// CheckLabels refuses labels that are too many, too long or reserved.
+func CheckLabels(labels map[string]string) error {
+	if err := AtMost(len(labels), MaxLabels, "labels"); err != nil {
+		return err
+	}
+	var reasons sbxerr.Reasons
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		v, lower := labels[k], strings.ToLower(k)
+		if !nameForm.MatchString(lower) || strings.HasPrefix(lower, "caisson.") {
+			reasons.Add(Invalid("label %q: give 1 to 63 letters, digits, and _ . - after the first; caisson. is reserved", sbxerr.Clip(k)))
+		}
+		if len(v) > maxLabelBytes || !utf8.ValidString(v) {
+			reasons.Add(Invalid("label %q: its value must be at most %d bytes of UTF-8", sbxerr.Clip(k), maxLabelBytes))
+		}
+	}
+	return reasons.Err()
+}
+
+func checkCallerID(field, v string) error {
+	if len(v) > 256 || !utf8.ValidString(v) {
+		return Invalid("%s: give at most 256 bytes of UTF-8", field)
+	}
+	return nil
+}
+
+// Invalid refuses a request that can never succeed as written (SBX-101).
+func Invalid(format string, args ...any) error {
+	return sbxerr.New(sbxerr.Config, "runtime.plan", format, args...)
+}
+
+func (p *Sandbox) planProfile(profiles map[string]Profile, r CreateRequest) error {
+	var err error
+	p.ProfileName = r.Profile
+	if p.ProfileName == "" {
+		p.ProfileName = DefaultProfile
+	}
+	if p.profile, err = LookupProfile(profiles, p.ProfileName); err != nil {
+		return err
+	}
+	p.Seccomp, err = seccomp.Lookup(p.profile.Seccomp)
+	return err
+}
+
+func (p *Sandbox) planNetwork(o NetworkRules, r CreateRequest) error {
+	var err error
+	asked := r.network()
+	asked.Links = p.links
+	p.Network, p.Policy, err = o.NetworkOf(p.profile.Network, asked)
+	p.Resolvers = o.ResolversOf(p.Network)
+	return err
+}
+
+func (p *Sandbox) planPorts(o NetworkRules, r CreateRequest) error {
+	var publishErr, exposeErr error
+	p.Ports, publishErr = ports.ParseAll(r.Publish)
+	p.Exposed, exposeErr = checkExposed(r.Expose)
+	return errors.Join(publishErr, exposeErr, o.CheckPorts(p.Ports))
+}
+
+// Asked returns the network part of the request with the mode that it got. A later
+// change of rules keeps the mode.
+func (p *Sandbox) Asked() NetworkRequest {
+	asked := p.Request.network()
+	asked.Links = p.links
+	asked.Mode = string(p.Network)
+	return asked
+}
+
+// planLifetime checks the times of a sandbox.
+func (p *Sandbox) planLifetime(r CreateRequest) error {
+	var errs []error
+	for name, d := range map[string]*time.Duration{"ttl": r.TTL, "idle timeout": r.IdleTimeout} {
+		if d != nil && (*d < 0 || *d > MaxTimeout) {
+			errs = append(errs, Invalid("%s %s: give %s, such as 30m, or 0 for never", name, *d, AtMostTimeout))
+		}
+	}
+	if r.Ensure && r.Name == "" {
+		errs = append(errs, Invalid("ensure needs a name: it is what an existing sandbox is found by"))
+	}
+	return errors.Join(append(errs, checkKey(r.Key))...)
+}
+
+// maxKey bounds an idempotency key, in bytes.
+const maxKey = 128
+
+func checkKey(key string) error {
+	if len(key) > maxKey {
+		return Invalid("the idempotency key has %d bytes: give at most %d", len(key), maxKey)
+	}
+	for _, r := range key {
+		if r <= ' ' || r > '~' {
+			return Invalid("the idempotency key holds %q: give printable ASCII without spaces", r)
+		}
+	}
+	return nil
+}
+
+func (p *Sandbox) planWorkspace(allowed mount.Allowed, r CreateRequest) error {
+	if r.Workspace == nil {
+		return nil
+	}
+	p.ReadOnly = r.Workspace.Mode == "ro"
+	return errors.Join(allowed.Check(r.Workspace.Dir), checkWorkspaceMode(r.Workspace.Mode))
+}
+
+func checkWorkspaceMode(mode string) error {
+	switch mode {
+	case "", "rw", "ro":
+		return nil
+	case "cow", "clone":
+		return sbxerr.New(sbxerr.Workspace, "runtime.plan", "workspace mode %q is not offered yet: use rw or ro", mode)
+	}
+	return sbxerr.New(sbxerr.Workspace, "runtime.plan", "workspace mode %q is none of rw, ro", sbxerr.Clip(mode))
+}
+
+func (p *Sandbox) planLimits(r CreateRequest) error {
+	p.Limits = p.profile.Limits
+	for _, f := range []struct {
+		from *int64
+		to   *int64
+	}{
+		{r.Limits.MemoryBytes, &p.Limits.MemoryBytes},
+		{r.Limits.MilliCPU, &p.Limits.MilliCPU},
+		{r.Limits.PIDs, &p.Limits.PIDs},
+		{r.Limits.OpenFiles, &p.Limits.OpenFiles},
+		{r.Limits.TmpfsBytes, &p.Limits.TmpfsBytes},
+	} {
+		if f.from != nil {
+			*f.to = *f.from
+		}
+	}
+	return p.Limits.Validate()
+}
+
+// Labels returns the labels of the container. None comes from an image: engines act on
+// some labels (CVE-2026-53488).
+func (p *Sandbox) Labels() map[string]string {
+	return map[string]string{
+		"caisson.managed": "true",
+		"caisson.profile": p.ProfileName,
+		"caisson.session": p.Request.Session,
+		"caisson.task":    p.Request.Task,
+	}
+}
+
+var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
+
+// checkExposed refuses ports on which nothing inside can listen.
+func checkExposed(list []uint32) ([]uint16, error) {
+	if err := AtMost(len(list), ports.Max, "exposed ports"); err != nil {
+		return nil, err
+	}
+	var exposed []uint16
+	var errs []error
+	for _, n := range list {
+		if n < ports.Low || n > 65535 {
+			errs = append(errs, Invalid("expose %d: give a port from %d to 65535", n, ports.Low))
+		}
+		exposed = append(exposed, uint16(n))
+	}
+	return exposed, errors.Join(errs...)
+}
+
+// Become gives p the ID of a ready sandbox.
+func (p *Sandbox) Become(id string) {
+	old := p.ID
+	if p.Name == old {
+		p.Name = id
+	}
+	p.Env = Renamed(p.Env, old, id)
+	p.ID = id
+}
+
+// Renamed returns env with another HOSTNAME. Records keep the old one.
+func Renamed(env []string, from, to string) []string {
+	env = slices.Clone(env)
+	if i := slices.Index(env, "HOSTNAME="+from); i >= 0 {
+		env[i] = "HOSTNAME=" + to
+	}
+	return env
+}

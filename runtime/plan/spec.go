@@ -1,0 +1,102 @@
+package plan
+
+import (
+	"path/filepath"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/initproto"
+	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/oci"
+	"github.com/caisson-run/caisson/runtime/idblock"
+	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/seccomp"
+)
+
+const (
+	oomScoreAdj = 500
+	// hardOpenFiles is the ceiling to which a command may raise its own limit
+	// of descriptors: some programs need more than select(2) can hold.
+	hardOpenFiles = 4096
+	tmpfsInodes   = 100_000 // of each tmpfs
+)
+
+// Host holds the facts of the host that a spec depends on.
+type Host struct {
+	Cgroups  cgroups.Host
+	Rlimits  []specs.POSIXRlimit // the daemon's own, which bound the sandboxes'; empty: nothing does
+	OOMScore int                 // the daemon's own, below which no sandbox can go
+}
+
+// Places are the paths of one sandbox on the host.
+type Places struct{ State, Rootfs, Init, Dev, NetNS, UserNS, Cgroup, Workspace string }
+
+// Spec builds the OCI spec of a sandbox with the given block of host ids. [oci.Verify]
+// shares no code with the builder and checks the result. The warnings name clamped limits.
+func (p *Sandbox) Spec(h Host, at Places, block idblock.Block) (_ *specs.Spec, warnings []string, err error) {
+	filter, err := p.Seccomp.Spec(p.Filter())
+	if err != nil {
+		return nil, nil, err
+	}
+	resources, err := p.Limits.Cgroup().Resources(h.Cgroups)
+	if err != nil {
+		return nil, nil, err
+	}
+	rlimits, warnings := oci.ClampRlimits(oci.Rlimits(oci.RlimitValues{
+		OpenFiles:    uint64(p.Limits.OpenFiles),
+		OpenFilesMax: uint64(p.Limits.HardOpenFiles()),
+		PIDs:         uint64(p.Limits.PIDs),
+	}), h.Rlimits)
+	spec, err := oci.Build(oci.Config{
+		ID:          p.ID,
+		Process:     pid1Process(p),
+		StateDir:    at.State,
+		RootPath:    at.Rootfs,
+		InitDir:     at.Init,
+		DevDir:      at.Dev,
+		NetNSPath:   at.NetNS,
+		UserNSPath:  at.UserNS,
+		IDMap:       oci.IDMap{HostBase: block.Base, Size: idblock.Size},
+		CgroupsPath: at.Cgroup,
+		Seccomp:     filter,
+		Resources:   resources,
+		Rlimits:     rlimits,
+		OOMScoreAdj: max(oomScoreAdj, h.OOMScore),
+		TmpfsBytes:  p.Limits.TmpfsBytes,
+		TmpfsInodes: tmpfsInodes,
+		Mounts:      p.workspaceMount(at.Workspace),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return spec, warnings, sbxerr.Wrap(sbxerr.Internal, "runtime.spec", oci.Verify(spec))
+}
+
+// Filter returns the options of the seccomp filter.
+func (p *Sandbox) Filter() seccomp.Options {
+	return seccomp.Options{Network: p.Network != netns.ModeNone}
+}
+
+// pid1Process is caisson-init. Commands come later, by start requests.
+func pid1Process(p *Sandbox) oci.Process {
+	return oci.Process{
+		Args:           []string{filepath.Join(initproto.Dir, initproto.BinaryName)},
+		Env:            []string{"HOME=" + homePath, "PATH=" + DefaultPath},
+		Cwd:            "/",
+		UID:            p.User.UID,
+		GID:            p.User.GID,
+		AdditionalGIDs: p.User.Groups,
+	}
+}
+
+func (p *Sandbox) workspaceMount(source string) []specs.Mount {
+	if p.Request.Workspace == nil {
+		return nil
+	}
+	options := []string{"rw", "exec"}
+	if p.ReadOnly {
+		options = []string{"ro", "exec"}
+	}
+	return []specs.Mount{{Destination: WorkspacePath, Source: source, Options: options}}
+}
