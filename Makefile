@@ -31,7 +31,7 @@ BASE    := $(ASSETS)/busybox $(ASSETS)/applets.txt
 PLUGINS := $(addprefix $(BUILD)/protoc/,protoc-gen-go protoc-gen-connect-go)
 
 # The suites that drive a whole daemon; every other package is a unit.
-ROOT_SUITES := ./tests/integration/... ./tests/escape/... ./tests/network/... ./tests/fault/...
+ROOT_SUITES := ./tests/fault/... ./tests/integration/... ./tests/network/... ./tests/escape/...
 UNIT        = $$($(GO) list ./... | grep -vE '/tests/(integration|escape|network|fault|vm|bench)(/|$$)')
 
 root = [ "$$(id -u)" = 0 ] || { echo '$@ needs root: it makes namespaces, mounts and cgroups' >&2; exit 1; }
@@ -162,28 +162,43 @@ STRICT := CAISSON_BIN_DIR=$(CURDIR)/$(BIN) CAISSON_CONTAINERD17_DIR=$(CURDIR)/$(
 .PHONY: test-cover
 test-cover: build containerd17 ## tests of all packages, with those that need root, and their coverage (root)
 	@$(root)
-	$(STRICT) $(GO) test -count=1 -timeout 10m -coverprofile=$(BUILD)/cover.out $(UNIT)
+	$(STRICT) $(GO) test -count=1 -vet=off -timeout 10m -coverprofile=$(BUILD)/cover.out $(UNIT)
 	@echo 'coverage of all packages together:'; $(GO) tool cover -func=$(BUILD)/cover.out | tail -1
 
+.PHONY: test-touch
+test-touch: build ## after a change: tests of the changed packages and smoke tests of all suites, in two minutes (SINCE=commit; root)
+	@$(root)
+	$(STRICT) scripts/touch.sh $(SINCE)
+
+.PHONY: test-strict
+test-strict: build containerd17 ## tests of all packages, with those that need root (root)
+	@$(root)
+	$(STRICT) $(GO) test -count=1 -vet=off -timeout 10m $(UNIT)
+
+# Two suites run at a time: each waits more than it computes. The longest goes first.
 .PHONY: test-root
 test-root: build containerd17 gvisor ## integration, escape, network and fault suites, against the real containerd and runc (root)
 	@$(root)
-	$(STRICT) $(GO) test -count=1 -timeout 20m -p 1 -skip "^TestChaos$$" $(ROOT_SUITES)
+	$(STRICT) $(GO) test -count=1 -vet=off -timeout 20m -p 2 -skip "^TestChaos$$" $(ROOT_SUITES)
 
 .PHONY: test
-test: ## all there is, in forty minutes: coverage, integration, escape, network, faults, virtual machine, chaos (root)
+test: ## every test, in 15 minutes: packages, suites, virtual machine, two minutes of chaos (root)
 	$(MAKE) setup
-	$(MAKE) test-cover
+	$(MAKE) test-strict
 	$(MAKE) test-root
 	$(MAKE) test-vm
 	$(MAKE) chaos
 
-CAISSON_CHAOS ?= 10m
+CAISSON_CHAOS ?= 2m
 
 .PHONY: chaos
-chaos: build ## kill the daemon, containerd, shims and inits at random under load for CAISSON_CHAOS (default 10m; root)
+chaos: build ## kill the daemon, containerd, shims and inits at random under load for CAISSON_CHAOS (default 2m; root)
 	@$(root)
 	$(STRICT) CAISSON_CHAOS=$(CAISSON_CHAOS) $(GO) test -count=1 -timeout 0 -v -run '^TestChaos$$' ./tests/fault
+
+.PHONY: soak
+soak: ## two hours of chaos (root)
+	$(MAKE) chaos CAISSON_CHAOS=2h
 
 .PHONY: test-vm
 test-vm: build ## the same promises on a kernel with cgroup v2 only, in a virtual machine

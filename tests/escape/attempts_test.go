@@ -9,6 +9,8 @@ import (
 
 // TestAttempts makes every attempt under each profile, with a network, and
 // unconfined.
+//
+//caisson:smoke
 func TestAttempts(t *testing.T) {
 	host := surround(t)
 	daemon.Run(t, "run", "--allow", "web.example", "--", "true") // the daemon's own rules may need modules

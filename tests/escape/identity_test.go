@@ -30,6 +30,7 @@ func detached(t *testing.T, args ...string) inspected {
 	return d
 }
 
+//caisson:smoke
 func TestSandboxesShareNoIDs(t *testing.T) {
 	held(t, "P010", "two sandboxes have ids of their own")
 	a, b := detached(t, "--", "sleep", "1000"), detached(t, "--", "sleep", "1000")

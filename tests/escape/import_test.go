@@ -129,6 +129,7 @@ func spoil(b blobs, data []byte) {
 	b[digestOf(data)] = changed
 }
 
+//caisson:host no kernel is asked
 func TestHostileArchivesAreRefused(t *testing.T) {
 	s := newSentinel(t)
 	l, err := net.Listen("tcp4", "127.0.0.1:0")

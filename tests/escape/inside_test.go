@@ -21,6 +21,8 @@ func await(t *testing.T, what string, done func() bool) {
 
 // A sandbox that signals all it can, PID 1 and itself included, does not touch
 // the host and stays under control.
+//
+//caisson:host pid namespaces are the same on every kernel; slow here
 func TestSignalsStayInside(t *testing.T) {
 	held(t, "P058", "kill everything")
 	host := surround(t) // fails t if its process was disturbed
@@ -38,6 +40,8 @@ func TestSignalsStayInside(t *testing.T) {
 }
 
 // The environment is what was asked for, and no more.
+//
+//caisson:smoke
 func TestEnvironmentIsDeclared(t *testing.T) {
 	held(t, "P075", "environment")
 	r := daemon.Run(t, "run", "-e", "GIVEN=yes", "--", "sh", "-c", "env")
@@ -90,6 +94,8 @@ func mountedOn(line, path string) bool {
 }
 
 // The flags of every mount are what they were when somebody last looked.
+//
+//caisson:smoke
 func TestMountFlags(t *testing.T) {
 	held(t, "P047", "flags of all mounts")
 	dir := workspace(t)

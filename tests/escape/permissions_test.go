@@ -17,6 +17,8 @@ const nobody = 65534
 
 // TestStateIsClosed: an unprivileged user of the host can list nothing, open
 // nothing and change nothing of the daemon's, while sandboxes live.
+//
+//caisson:smoke
 func TestStateIsClosed(t *testing.T) {
 	held(t, "P154", "the daemon's files")
 	withProber(t)

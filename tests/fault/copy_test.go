@@ -38,6 +38,8 @@ func inTmp(t *testing.T, d *harness.Daemon) string {
 
 // A daemon that dies in a copy into a sandbox leaves nothing of it, or all; the
 // copy can be repeated (F05).
+//
+//caisson:smoke
 func TestKilledInCopyIn(t *testing.T) {
 	b := newBreakable(t, "")
 	b.Run(t, "create", "--name", "box")

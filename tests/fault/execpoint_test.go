@@ -15,6 +15,8 @@ var counted = "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n13\n14\n15\n16\n17\n18\
 
 // Once PID 1 has a command, the death of the daemon costs neither its output
 // nor its exit code, whatever the daemon was doing (F03).
+//
+//caisson:smoke
 func TestKilledInExec(t *testing.T) {
 	b := newBreakable(t, "")
 	b.Run(t, "create", "--name", "box")

@@ -14,6 +14,8 @@ import (
 
 // A daemon that is killed while nothing happens finds all sandboxes again, and
 // their ends come when they were to come (F01, F12, F45).
+//
+//caisson:smoke
 func TestKilledIdle(t *testing.T) {
 	d := harness.Start(t)
 	d.Run(t, "create", "--name", "stays")
@@ -36,6 +38,8 @@ func TestKilledIdle(t *testing.T) {
 
 // The end of what a sandbox stands on is the end of the sandbox, once, with all
 // that is its own; others do not notice (F09, F11).
+//
+//caisson:smoke
 func TestKilledBelow(t *testing.T) {
 	d := harness.New(t)
 	d.Settings = "ids: {blocks: 64}\nsandboxes: {per_shim: 1}\n"
@@ -129,6 +133,8 @@ func TestKilledContainerd(t *testing.T) {
 
 // A daemon and its containerd that die together leave their sandboxes to the
 // next ones (F12).
+//
+//caisson:smoke
 func TestKilledTogether(t *testing.T) {
 	d := harness.Start(t)
 	d.Run(t, "create", "--name", "stays")

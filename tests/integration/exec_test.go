@@ -197,6 +197,7 @@ func TestBackgroundInput(t *testing.T) {
 }
 
 //caisson:kernel
+//caisson:smoke
 func TestKillAll(t *testing.T) {
 	box(t, daemon, "k")
 	id := start(t, daemon, "k", "sh", "-c", "setsid sleep 1111 & sleep 1111")

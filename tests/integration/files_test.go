@@ -167,6 +167,7 @@ func TestCopyOutIsClean(t *testing.T) {
 // The file calls of the API, as curl makes them.
 //
 //caisson:kernel
+//caisson:smoke
 func TestFileCalls(t *testing.T) {
 	box(t, daemon, "fs")
 	daemon.Run(t, "exec", "fs", "--", "sh", "-c", "mkdir -p /tmp/a/b; printf 0123456789 > /tmp/a/f; ln -s f /tmp/a/l; mkdir /tmp/times; touch -d @99999999999999 /tmp/times/far")

@@ -9,8 +9,6 @@ import (
 
 // What an ended command left in the background goes on writing to its output,
 // whatever ends after it and whatever becomes of the daemon.
-//
-//caisson:kernel
 func TestLeftBehindProcessesLiveOn(t *testing.T) {
 	t.Parallel()
 	d := harness.StartWith(t, "sandboxes: {kept_execs: 2}\n")

@@ -313,8 +313,6 @@ func TestStaleRecords(t *testing.T) {
 
 // A sandbox whose limits were changed while there was no daemon is not gone on
 // with, and removed; its neighbour is.
-//
-//caisson:kernel
 func TestChangedLimitsAreNotAdopted(t *testing.T) {
 	t.Parallel()
 	d := harness.StartWith(t, "")

@@ -8,6 +8,8 @@ import (
 )
 
 // Every refusal has its code, says what is wrong, and leaves nothing behind.
+//
+//caisson:smoke
 func TestRefusals(t *testing.T) {
 	file := filepath.Join(workspace(t, 0, 0), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

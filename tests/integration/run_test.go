@@ -15,6 +15,7 @@ import (
 )
 
 //caisson:kernel
+//caisson:smoke
 func TestFirstCommand(t *testing.T) {
 	r := daemon.Run(t, "run", "--", "sh", "-c", "echo hi; echo oops >&2")
 	if r.Stdout != "hi\n" || r.Stderr != "oops\n" {
@@ -48,6 +49,7 @@ func TestExitCodes(t *testing.T) {
 }
 
 //caisson:kernel
+//caisson:smoke
 func TestResultTellsWhatHappened(t *testing.T) {
 	r := daemon.RunJSON(t, "--", "sh", "-c", "printf out; printf err >&2; exit 3")
 	if r.Source != "command" || r.Reason != "exited" || r.ExitCode != 3 || r.Stdout != "out" || r.Stderr != "err" || r.StdoutBytes != 3 || r.Network != "none" {
@@ -62,6 +64,7 @@ func TestResultTellsWhatHappened(t *testing.T) {
 }
 
 //caisson:kernel
+//caisson:smoke
 func TestNothingIsInherited(t *testing.T) {
 	out := daemon.Run(t, "run", "-e", "GIVEN=yes", "--", "env").Stdout
 	if !strings.Contains(out, "GIVEN=yes\n") || strings.Contains(out, "CANARY") {
@@ -118,6 +121,7 @@ func TestOutputIsCapped(t *testing.T) {
 	}
 }
 
+//caisson:smoke
 func TestOutputStreams(t *testing.T) {
 	cmd := daemon.Command(t.Context(), "run", "--", "sh", "-c", "echo first; sleep 30")
 	out, err := cmd.StdoutPipe()
@@ -139,6 +143,7 @@ func TestOutputStreams(t *testing.T) {
 }
 
 //caisson:kernel
+//caisson:smoke
 func TestTimeout(t *testing.T) {
 	start := time.Now()
 	r := daemon.Try("run", "--timeout", "1s", "--", "sh", "-c", "echo before; sleep 60 & sleep 60")
@@ -175,6 +180,7 @@ func TestChildDoesNotHoldTheResult(t *testing.T) {
 }
 
 //caisson:kernel
+//caisson:smoke
 func TestMemoryLimit(t *testing.T) {
 	r := daemon.RunJSON(t, "-m", "32M", "--", "sh", "-c", "head -c 100m /dev/zero | tail -c 90m | wc -c")
 	// The kernel lets a dying process take a few pages past the limit.
@@ -199,6 +205,7 @@ func TestForkBomb(t *testing.T) {
 	daemon.AwaitNoSandbox(t)
 }
 
+//caisson:smoke
 func TestDetached(t *testing.T) {
 	id := strings.TrimSpace(daemon.Run(t, "run", "-d", "--name", "job", "--label", "k=v", "--", "sh", "-c", "echo out; echo err >&2; exit 4").Stdout)
 	logs := daemon.Run(t, "logs", "--follow", "job")
@@ -309,6 +316,7 @@ func workspace(t *testing.T, uid, gid int) string {
 }
 
 //caisson:kernel
+//caisson:smoke
 func TestWorkspaceBelongsToItsOwner(t *testing.T) {
 	for _, owner := range []int{0, 4321} {
 		dir := workspace(t, owner, owner+1)

@@ -12,6 +12,7 @@ import (
 )
 
 //caisson:kernel
+//caisson:smoke
 func TestSessionKeepsItsState(t *testing.T) {
 	id := box(t, daemon, "agent", "--session", "s-1", "--task", "t-1", "-l", "team=blue")
 	daemon.Run(t, "exec", "agent", "--", "sh", "-c", "echo 42 > /tmp/answer")

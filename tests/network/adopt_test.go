@@ -43,8 +43,6 @@ func (s sandbox) flush(t *testing.T, command string) {
 // Whatever happened to the namespace of a sandbox while no daemon looked, the next one goes
 // on with it only when it is as declared: lost rules are there again, and with something
 // else in it the sandbox is ended.
-//
-//caisson:kernel
 func TestNamespaceIsLookedAtAgain(t *testing.T) {
 	reaches(t, "web.example:80")
 	s := create(t, "--allow", "web.example")

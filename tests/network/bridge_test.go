@@ -225,8 +225,6 @@ func TestBridge(t *testing.T) {
 
 // P092: what is refused does not even arrive on the host's end, where the control
 // does.
-//
-//caisson:kernel
 func TestBridgePackets(t *testing.T) {
 	h := newHouse(t)
 	s, other := h.create(t), h.create(t)

@@ -72,8 +72,6 @@ func TestBridgeRecords(t *testing.T) {
 }
 
 // How much it was that left is known when it is over, and at the latest when the sandbox is.
-//
-//caisson:kernel
 func TestBridgeCounts(t *testing.T) {
 	h := newHouse(t)
 	var ended struct {

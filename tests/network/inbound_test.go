@@ -50,8 +50,6 @@ func notReached(t *testing.T, address string) {
 
 // A port is reached when it is published, by the host alone, and nothing else is:
 // in every mode. Nothing gets out by it.
-//
-//caisson:kernel
 func TestPublish(t *testing.T) {
 	asks(t, "inside.example")
 	closed := create(t)

@@ -8,8 +8,6 @@ import (
 )
 
 // A link leads to one port of one sandbox, by a name of its own, and nowhere else.
-//
-//caisson:kernel
 func TestLinks(t *testing.T) {
 	reaches(t, "web.example:80")
 	db := create(t, "--name", "postgres", "--expose", insidePort)

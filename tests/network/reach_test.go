@@ -31,6 +31,7 @@ func check(t *testing.T, at place, list []attempt) {
 // What a rule names is reached, with any protocol, under its name.
 //
 //caisson:kernel
+//caisson:smoke
 func TestAllowed(t *testing.T) {
 	reaches(t, "web.example:80", "web.example:443", "api.web.example:80", "db.example:5432", "inside.example:80", mirror+":80")
 	s := create(t, "--allow", "web.example", "--allow", "*.web.example", "--allow", "db.example:5432", "--allow", "inside.example,private", "--deny", "bad.web.example")
@@ -49,7 +50,7 @@ func TestAllowed(t *testing.T) {
 // What no rule names is not, however it is asked for. Outside it answers: the same
 // attempt, or what the gateway would have to do to let it pass.
 //
-//caisson:kernel
+//caisson:smoke
 func TestNotAllowed(t *testing.T) {
 	asks(t, "web.example", "inside.example", "metadata.example", "home.example", "db.example") // and nothing is connected to
 	s := create(t, "--allow", "web.example", "--allow", "*.web.example", "--deny", "bad.web.example",
@@ -162,6 +163,7 @@ func TestRebinding(t *testing.T) {
 }
 
 //caisson:kernel
+//caisson:smoke
 func TestOpen(t *testing.T) {
 	reaches(t, "web.example:80", "db.example:5432")
 	asks(t, "inside.example", "metadata.example")
@@ -179,6 +181,7 @@ func TestOpen(t *testing.T) {
 // Mode none is as it was: there is nobody to ask.
 //
 //caisson:kernel
+//caisson:smoke
 func TestNone(t *testing.T) {
 	s := create(t)
 	check(t, s, []attempt{

@@ -138,7 +138,7 @@ install_suite() { # PACKAGE
 # run_pattern makes of the tests that a suite runs here what -test.run takes.
 run_pattern() { # SUITE
   local tests
-  tests=$(awk -v scope="${scope[$1]}" -f $here/select.awk "$1"/*_test.go | grep -E "$pattern" | paste -sd '|') ||
+  tests=$(awk -v scope="${scope[$1]}" -f tests/select.awk "$1"/*_test.go | grep -E "$pattern" | paste -sd '|') ||
     [ "$pattern" != . ] || die "$1 has no test to run"
   echo "^(${tests:-none})$"
 }
