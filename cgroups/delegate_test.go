@@ -1,7 +1,6 @@
 package cgroups
 
 import (
-	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -74,39 +73,6 @@ func TestLiveHostPID(t *testing.T) {
 	}
 	killAndRemove(t, g)
 	_ = cmd.Wait() // killed
-}
-
-func TestLiveIsOnly(t *testing.T) {
-	g, init := sandboxGroup(t, sane)
-	only := func(want bool, when string) {
-		t.Helper()
-		waitFor(t, when, func() bool {
-			got, err := g.IsOnly(init.pid)
-			return err == nil && got == want
-		})
-	}
-	only(true, "nobody else to be there")
-	if got, err := g.IsOnly(os.Getpid()); got || err != nil {
-		t.Errorf("a process of the host is the only one: %v, %v", got, err)
-	}
-	cmd := exec.Command("/bin/sleep", "1000")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = cmd.Wait() }() // killed
-	child, err := g.NewChild("exec-1", ChildLimits{PIDs: ptr(int64(10))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	only(true, "an empty group below to be nobody")
-	if err := os.WriteFile(filepath.Join(g.dir("memory"), "exec-1", "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	only(false, "a process below to be seen")
-	if err := errors.Join(cmd.Process.Kill(), child.Kill(t.Context()), child.Remove(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	only(true, "it to be gone")
 }
 
 // On v2 PID 1 moves into a leaf, its cgroup namespace stays rooted at the group, and

@@ -42,28 +42,6 @@ func HostPID(g *Group, inside int) (int, error) {
 	return 0, sbxerr.New(sbxerr.NotFound, op, "find process %d of %q: none of its %d processes has that id", inside, g.path, len(pids))
 }
 
-// IsOnly reports whether the process pid is the only one in the group and below it.
-// Mostly it reads one file: kernfs counts the groups below in the links of a
-// directory.
-func (g *Group) IsOnly(pid int) (bool, error) {
-	const op = "cgroups.only"
-	dir := g.dir("memory")
-	s, err := readString(dir, "cgroup.procs")
-	if err != nil || s != "" && s != strconv.Itoa(pid) {
-		return false, sbxerr.Wrap(sbxerr.Cgroup, op, err)
-	}
-	const childless = 2 // "." and the name itself
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
-		return false, sbxerr.Wrap(sbxerr.Cgroup, op, fmt.Errorf("stat %q: %w", dir, err))
-	}
-	if st.Nlink == childless {
-		return s != "", nil
-	}
-	pids, err := g.mainProcs() // PID 1 may be in a leaf
-	return slices.Equal(pids, []int{pid}), sbxerr.Wrap(sbxerr.Cgroup, op, err)
-}
-
 // mainProcs is Procs of the hierarchy in which every process of a sandbox is.
 func (g *Group) mainProcs() ([]int, error) {
 	pids, err := procs(g.dir("memory"), maxDepth)

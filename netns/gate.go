@@ -126,11 +126,9 @@ func openSocket(name string, kind, port int) (*os.File, error) {
 		return nil, fmt.Errorf("open socket for %s: %w", name, err)
 	}
 	f := os.NewFile(uintptr(fd), name)
-	option := unix.SO_REUSEADDR
-	if kind == unix.SOCK_DGRAM {
-		option = unix.SO_TIMESTAMPNS // by when a question came, it is known who asked
+	if kind == unix.SOCK_STREAM {
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
 	}
-	err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, 1)
 	if err == nil {
 		err = unix.Bind(fd, &unix.SockaddrInet4{Port: port, Addr: gateAddress.As4()})
 	}

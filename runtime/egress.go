@@ -33,9 +33,6 @@ type Egress interface {
 	// View returns what went through for a sandbox since Add, as far as that was told,
 	// and why it is not served if so; false for one that is not there. It asks nobody.
 	View(id string) (egress.View, bool)
-	// Heard reports whether nothing waits to be read of what the rules of the sandbox's
-	// namespace refused. It asks nobody.
-	Heard(id string) bool
 	// Refresh returns when all was told that happened to a sandbox before, or to all for an
 	// empty id, or ctx ends. The code is sbxerr.EgressBusy when it was too much to wait for.
 	Refresh(ctx context.Context, id string) error
@@ -132,7 +129,6 @@ func (m *Manager) removeEgress(ctx context.Context, id string) error {
 		return nil
 	}
 	m.opts.Traffic.Forget(id)
-	defer m.authors.forget(id)
 	return m.opts.Egress.Remove(ctx, id)
 }
 

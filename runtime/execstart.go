@@ -48,7 +48,6 @@ func (m *Manager) beginExec(ctx context.Context, s *sandbox, e *execution, p *pl
 	if err := failpoint("exec/recorded"); err != nil {
 		return err
 	}
-	m.beginEra(s, e.number())
 	return m.launch(ctx, s, e, p)
 }
 

@@ -65,7 +65,7 @@ func newFixture(t testing.TB) *fixture {
 			ImageLimits: image.DefaultLimits(), StopGrace: time.Hour, AttachGrace: time.Hour, KeptExecs: 10, KeptOutput: 1 << 20,
 		},
 		sandboxes: map[string]*sandbox{}, userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
-		boot: "boot", making: newGate(0, 0), owners: mount.NewUserNSCache(1), shims: newShims(1), authors: newAuthors(), imports: newImports(),
+		boot: "boot", making: newGate(0, 0), owners: mount.NewUserNSCache(1), shims: newShims(1), imports: newImports(),
 	}
 	f.leaving, f.handOver = context.WithCancel(context.Background())
 	f.hasBase.Store(true)

@@ -88,7 +88,6 @@ type Manager struct {
 	making      *gate              // bounds the sandboxes that are being made
 	owners      *mount.UserNSCache // maps owners of workspaces
 	shims       *shims
-	authors     *authors
 	published   ports.Table
 	pools       []*pool
 	fillers     sync.WaitGroup
@@ -169,14 +168,11 @@ func New(engine Engine, images images.Store, log *slog.Logger, o Options) (*Mana
 		engine: engine, images: images, opts: o, log: log, paths: p, blocks: blocks, host: host, rlimit: rlimits, oomScore: oomScore, init: program,
 		sandboxes: map[string]*sandbox{}, first: make(chan struct{}, 1), userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
 		boot: boot, making: newGate(o.MaxCreating, o.Queue), pools: newPools(o.Pools), owners: mount.NewUserNSCache(maxOwners), shims: newShims(o.PerShim),
-		authors: newAuthors(), imports: newImports(), spare: output.NewRoom(spareRoom),
+		imports: newImports(), spare: output.NewRoom(spareRoom),
 	}
 	m.leaving, m.handOver = context.WithCancel(context.Background())
 	m.keep.Store(o.KeepOnExit)
 	m.stages = m.allStages()
-	if o.Traffic != nil {
-		o.Traffic.Attribute(m.authors.who)
-	}
 	return m, nil
 }
 

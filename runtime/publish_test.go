@@ -63,8 +63,6 @@ func (e *fakeEgress) View(id string) (egress.View, bool) {
 	return v, ok
 }
 
-func (e *fakeEgress) Heard(string) bool { return true }
-
 func (e *fakeEgress) Refresh(ctx context.Context, _ string) error {
 	e.refreshed++
 	if e.silent {

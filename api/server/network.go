@@ -52,9 +52,6 @@ func (n network) Traffic(ctx context.Context, req *connect.Request[caissonv1.Tra
 		return fail(err)
 	}
 	return fail(n.runtime.Traffic(ctx, req.Msg.Ref, req.Msg.Follow, func(e runtime.TrafficEntry) error {
-		if req.Msg.Exec != "" && e.Exec != req.Msg.Exec && e.Kind != runtime.TrafficGap {
-			return nil
-		}
 		return stream.Send(trafficPB(e))
 	}))
 }
@@ -84,6 +81,6 @@ func trafficPB(e runtime.TrafficEntry) *caissonv1.TrafficResponse {
 	return &caissonv1.TrafficResponse{
 		Time: timestamp(e.Time), Kind: string(e.Kind), Verdict: e.Verdict, Name: e.Name, Port: uint32(e.Port), Type: e.Type, Address: e.Address,
 		Rule: e.Rule, Code: string(e.Code), Reason: e.Reason, SentBytes: e.Sent, ReceivedBytes: e.Received,
-		Duration: durationpb.New(e.Duration), Skipped: e.Skipped, Peer: e.Peer, Exec: e.Exec, SandboxId: e.Sandbox,
+		Duration: durationpb.New(e.Duration), Skipped: e.Skipped, Peer: e.Peer, SandboxId: e.Sandbox,
 	}
 }

@@ -210,9 +210,9 @@ func sample() *servertest.Fake {
 		},
 		OnTraffic: func(string, bool) ([]runtime.TrafficEntry, error) {
 			return []runtime.TrafficEntry{
-				{Time: time.Unix(1_760_000_000, 0), Kind: "lookup", Verdict: "refused", Name: "x.bad.example", Type: "A", Code: sbxerr.EgressDenied, Reason: "denied", Skipped: 3, Exec: "2", Sandbox: "abcdefghijklmnopqrstuvwxyz"},
+				{Time: time.Unix(1_760_000_000, 0), Kind: "lookup", Verdict: "refused", Name: "x.bad.example", Type: "A", Code: sbxerr.EgressDenied, Reason: "denied", Skipped: 3, Sandbox: "abcdefghijklmnopqrstuvwxyz"},
 				{Time: time.Unix(1_760_000_001, 0), Kind: "connection", Verdict: "allowed", Name: "a.example", Port: 443, Address: "192.0.2.7", Rule: "allow a.example", Sent: 10, Received: 20, Duration: 1500 * time.Microsecond},
-				{Time: time.Unix(1_760_000_002, 0), Kind: "packet", Verdict: "allowed", Type: "udp", Port: 53, Address: "192.0.2.7", Rule: "mode bridge", Left: true, Exec: "3"},
+				{Time: time.Unix(1_760_000_002, 0), Kind: "packet", Verdict: "allowed", Type: "udp", Port: 53, Address: "192.0.2.7", Rule: "mode bridge", Left: true},
 				{Time: time.Unix(1_760_000_003, 0), Kind: "connection", Verdict: "allowed", Port: 443, Address: "192.0.2.7", Rule: "mode bridge", Left: true},
 				{Time: time.Unix(1_760_000_002, 0), Kind: "end", Verdict: "allowed", Type: "udp", Port: 53, Address: "192.0.2.7", Rule: "mode bridge", Left: true, Sent: 33, Received: 61, Duration: 30 * time.Second},
 				{Time: time.Unix(1_760_000_003, 0), Kind: "connection", Verdict: "cut", Name: "a.example", Port: 443, Address: "192.0.2.7", Rule: "mode allow", Code: sbxerr.EgressDenied, Reason: "no rule allows it", Sent: 10, Received: 20, Duration: time.Second},
@@ -318,7 +318,6 @@ func TestGolden(t *testing.T) {
 		{"policy-explain", "policy explain build", 0},
 		{"policy-explain-json", "policy explain --json --network allow", 0},
 		{"policy-log", "policy log build", 0},
-		{"policy-log-exec", "policy log --exec 2 build", 0},
 		{"policy-log-json", "policy log --json build", 0},
 		{"policy-learn", "policy learn build", 0},
 		{"policy-learn-json", "policy learn --json build", 0},

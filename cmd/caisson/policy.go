@@ -125,20 +125,18 @@ func (a *app) printPolicy(r *caissonv1.ExplainPolicyResponse) error {
 
 func (a *app) policyLogCommand() *cobra.Command {
 	var follow bool
-	var exec string
 	cmd := &cobra.Command{
 		Use:               "log [flags] SANDBOX",
 		Short:             "Show what a sandbox tried to reach, and what became of it",
-		Long:              "Show what a sandbox tried to reach, and what became of it, the oldest first, and the\ncommand that tried it (#ID), where it is certain which one did.\nWith --json each attempt is an object on a line of its own. Where entries are no\nlonger kept, a warning says so, or an object of the kind \"gap\".",
+		Long:              "Show what a sandbox tried to reach, and what became of it, the oldest first.\nWith --json each attempt is an object on a line of its own. Where entries are no\nlonger kept, a warning says so, or an object of the kind \"gap\".",
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req := &caissonv1.TrafficRequest{Ref: args[0], Follow: follow, Exec: exec}
+			req := &caissonv1.TrafficRequest{Ref: args[0], Follow: follow}
 			return a.with(cmd.Context(), func(client *api.Client) error { return a.tellTraffic(cmd.Context(), client, req) })
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the sandbox has ended")
-	cmd.Flags().StringVar(&exec, "exec", "", "only what the command with this `ID` tried, as far as that is certain")
 	a.outputFlags(cmd)
 	return cmd
 }
@@ -182,9 +180,6 @@ func (a *app) printTraffic(t *caissonv1.TrafficResponse) error {
 		line += fmt.Sprintf(" by %s, %s, %s", t.Rule, t.Address, carried)
 	case t.Kind == "inbound" || t.Kind == "end":
 		line += ", " + carried
-	}
-	if t.Exec != "" {
-		line += " #" + t.Exec
 	}
 	if t.Skipped > 0 && !isSummary(t) {
 		line += fmt.Sprintf(" (%d more before it, without a record)", t.Skipped)

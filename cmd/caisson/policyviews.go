@@ -64,13 +64,12 @@ type trafficView struct {
 	DurationMS    float64    `json:"duration_ms"`
 	Skipped       uint64     `json:"skipped"`
 	Peer          string     `json:"peer"`
-	Exec          string     `json:"exec"` // empty where it is not certain
 	SandboxID     string     `json:"sandbox_id"`
 }
 
 func trafficViewOf(t *caissonv1.TrafficResponse) trafficView {
 	return trafficView{
 		timeOf(t.Time), t.Kind, t.Verdict, t.Name, t.Port, t.Type, t.Address, t.Rule, t.Code, t.Reason,
-		t.SentBytes, t.ReceivedBytes, milliseconds(t.Duration), t.Skipped, t.Peer, t.Exec, t.SandboxId,
+		t.SentBytes, t.ReceivedBytes, milliseconds(t.Duration), t.Skipped, t.Peer, t.SandboxId,
 	}
 }

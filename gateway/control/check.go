@@ -186,7 +186,7 @@ func (r *Report) shorten() {
 		a := *r.Attempt
 		a.Rule, a.Reason, a.Protocol = clean(a.Rule, maxText), clean(a.Reason, maxText), clean(a.Protocol, maxID)
 		a.Asked, a.Address = withoutZone(a.Asked), withoutZone(a.Address)
-		a.Begun, a.After, a.Before = notAfter(a.Begun, time.Now()), notAfter(a.After, time.Now()), notAfter(a.Before, time.Now())
+		a.Begun = notAfter(a.Begun, time.Now())
 		r.Attempt = &a
 	}
 	if r.Query != nil {
@@ -194,7 +194,6 @@ func (r *Report) shorten() {
 		q.Name, q.Type = clean(q.Name, maxName), clean(q.Type, maxID)
 		q.Rule, q.Reason = clean(q.Rule, maxText), clean(q.Reason, maxText)
 		q.Address = q.Address.WithZone("")
-		q.Came = notAfter(q.Came, time.Now())
 		r.Query = &q
 	}
 	if r.Arrival != nil {

@@ -90,8 +90,6 @@ type Query struct {
 	Address  netip.Addr // of the pool, if answered
 	Duration time.Duration
 	Skipped  uint64 // questions before this one that have no record: see Observer
-	// Came is when the kernel took the question; zero: it is not known when.
-	Came time.Time
 }
 
 // Observer is told of questions. It must not block.
@@ -129,7 +127,7 @@ func Serve(ctx context.Context, c Config, pc net.PacketConn, l net.Listener) err
 	defer cancel()
 	s := newServer(ctx, c)
 	servers := []*miekg.Server{
-		{PacketConn: withStamps(pc), UDPSize: miekg.MinMsgSize * 2},
+		{PacketConn: packets{pc}, UDPSize: miekg.MinMsgSize * 2},
 		{Listener: netutil.LimitListener(s.ending(l), c.Limits.Connections), MaxTCPQueries: 1024},
 	}
 	ended := make(chan error, len(servers))
@@ -213,7 +211,7 @@ func (s *server) ServeDNS(w miekg.ResponseWriter, q *miekg.Msg) {
 		tell(reply, miekg.RcodeRefused, miekg.ExtendedErrorCodeProhibited, string(sbxerr.EgressBusy)+": too many questions; ask again later")
 	} else {
 		record := s.answer(q.Question[0], reply)
-		record.Duration, record.Came = time.Since(begun), stampOf(w.RemoteAddr())
+		record.Duration = time.Since(begun)
 		s.observe(record)
 	}
 	if w.LocalAddr().Network() == "tcp" {
@@ -248,3 +246,7 @@ func ednsOf(q, reply *miekg.Msg) int {
 	reply.SetEdns0(udpSize, false)
 	return min(max(int(opt.UDPSize()), miekg.MinMsgSize), udpSize)
 }
+
+// packets hides that a connection is a UDP socket. Package dns sets socket options of one
+// for hosts with several addresses, and the gateway's seccomp filter refuses these.
+type packets struct{ net.PacketConn }

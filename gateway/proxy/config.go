@@ -141,7 +141,4 @@ type Attempt struct {
 	Begun    time.Time
 	Duration time.Duration
 	Skipped  uint64 // attempts before this one that have no record; of an end without Asked, the ends that it is the sum of
-	// The kernel took the connection between these. Without After it is known that it
-	// was heard of at Before; without both, nothing.
-	After, Before time.Time
 }

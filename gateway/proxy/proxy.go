@@ -155,7 +155,6 @@ func (p *Proxy) begin(ctx context.Context, c *net.TCPConn) (*flow, bool) {
 		return nil, false // it is gone already, or there is no place
 	}
 	f := &flow{client: c, seat: seat, attempt: Attempt{Sandbox: p.config.Sandbox, Begun: time.Now()}}
-	f.attempt.After, f.attempt.Before = came(c)
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx)) // cut ends it, which knows why
 	p.flows[f] = struct{}{}
 	return f, true
@@ -167,7 +166,6 @@ const tooMany = "too many connections; try again later"
 // surplus is the record of c, for which there is no place.
 func (p *Proxy) surplus(c *net.TCPConn) Attempt {
 	a := Attempt{Sandbox: p.config.Sandbox, Verdict: Refused, Rule: surplus.RuleConnections, Code: sbxerr.EgressBusy, Reason: tooMany, Begun: time.Now()}
-	a.After, a.Before = came(c)
 	if to, err := p.config.Origin(c); err == nil { // else it is gone
 		a.Asked = to
 		a.Name, _ = p.config.Names.Name(to.Addr())

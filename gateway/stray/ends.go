@@ -65,12 +65,10 @@ func (l *ends) flush() {
 	}
 }
 
-// ended is a with all that is known of it when it is over. It was tried when it began, by the
-// kernel's clock.
+// ended is the attempt a with everything that is known at its end.
 func ended(a proxy.Attempt, f nflog.Flow) proxy.Attempt {
 	a.Ended = true
 	a.Sent, a.Received = int64(min(f.Sent, math.MaxInt64)), int64(min(f.Received, math.MaxInt64))
-	a.After, a.Before = f.Begun, f.Begun
 	if !f.Begun.IsZero() {
 		a.Begun, a.Duration = f.Begun, max(0, f.Ended.Sub(f.Begun))
 	}

@@ -38,7 +38,7 @@ type Gate struct {
 
 // attempt is the record of p. When it was sent is not known.
 func (c Config) attempt(p nflog.Packet, skipped uint64) proxy.Attempt {
-	a := proxy.Attempt{Sandbox: c.Sandbox, Asked: p.Destination, Verdict: proxy.Refused, Begun: p.Read, Before: p.Read, Skipped: skipped}
+	a := proxy.Attempt{Sandbox: c.Sandbox, Asked: p.Destination, Verdict: proxy.Refused, Begun: p.Read, Skipped: skipped}
 	if p.Protocol != unix.IPPROTO_TCP {
 		a.Protocol = protocol(p.Protocol)
 	}

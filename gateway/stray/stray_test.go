@@ -44,7 +44,7 @@ func TestAttempt(t *testing.T) {
 		to := netip.MustParseAddrPort(tt.to)
 		got := c.attempt(nflog.Packet{Protocol: tt.protocol, Destination: to, Opens: true, Read: read}, 3)
 		tt.want.Sandbox, tt.want.Asked, tt.want.Verdict, tt.want.Skipped = "a", to, proxy.Refused, 3
-		tt.want.Reason, tt.want.Begun, tt.want.Before = got.Reason, read, read
+		tt.want.Reason, tt.want.Begun = got.Reason, read
 		if got != tt.want || !strings.Contains(got.Reason, tt.says) {
 			t.Errorf("%d to %s: %+v, want %+v that says %q", tt.protocol, to, got, tt.want, tt.says)
 		}

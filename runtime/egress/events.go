@@ -5,13 +5,10 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
-	"slices"
 
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/proxy"
-	"github.com/caisson-run/caisson/netns/nflog"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -48,18 +45,6 @@ func (g *Gateway) View(id string) (View, bool) {
 		return View{}, false
 	}
 	return View{e.counters, cmp.Or(g.outageLocked(), e.broken)}, true
-}
-
-// Heard reports whether nothing waits to be read of what the rules of a sandbox's
-// namespace tell. It is false where that is not known.
-func (g *Gateway) Heard(id string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	e := g.sandboxes[id]
-	return e != nil && len(e.told) > 0 && !slices.ContainsFunc(e.told, func(f *os.File) bool {
-		waiting, err := nflog.Waiting(f)
-		return waiting || err != nil
-	})
 }
 
 // outageLocked is why no sandbox is served.

@@ -61,15 +61,11 @@ func TestStrays(t *testing.T) {
 	if v, _ := w.View("one"); v.Counters.Refused != 1 {
 		t.Errorf("counted %+v", v.Counters)
 	}
-	until(t, "nothing to be heard of", func() bool { return w.Heard("one") })
 	if err := unix.Kill(w.pid(), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	b.send(t, netip.AddrPortFrom(addr, 444), 1)
 	until(t, "the record of the next process", func() bool { records, _ := w.seen.strays(); return len(records) == 2 })
-	if w.Heard("two") {
-		t.Error("of a sandbox that is not there, all is heard")
-	}
 }
 
 // A flood is bounded in records, and counted.
@@ -80,7 +76,6 @@ func TestStraysFlood(t *testing.T) {
 	const many = 20000
 	begun := time.Now()
 	b.send(t, netip.AddrPortFrom(addr, 443), many)
-	until(t, "nothing to be heard of", func() bool { return w.Heard("one") })
 	var records []proxy.Attempt
 	var skipped uint64
 	until(t, "the record of the last one", func() bool { records, skipped = w.seen.strays(); return uint64(len(records))+skipped >= many })

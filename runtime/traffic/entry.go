@@ -29,7 +29,6 @@ type Entry struct {
 	Sandbox  string        `json:"-"`    // its ID; not kept, as each sandbox has files of its own
 	Time     time.Time     `json:"time"` // when it began
 	Kind     Kind          `json:"kind"`
-	Exec     string        `json:"exec,omitempty"`    // ID of the command that tried it; empty: it is not certain
 	Verdict  string        `json:"verdict"`           // of proxy.Verdict or dns.Verdict
 	Name     string        `json:"name,omitempty"`    // empty for an address without a name
 	Port     uint16        `json:"port,omitempty"`    // 0 for a lookup; inside, of what came in

@@ -23,29 +23,18 @@ type Log struct {
 	files Files
 	log   *slog.Logger
 
-	author func(sandbox string, after, before time.Time) string
-
 	mu      sync.Mutex
 	waiting map[string]chan struct{} // closed by the next entry
 }
 
 // New makes a Log, which opens nothing.
 func New(f Files, log *slog.Logger) *Log {
-	return &Log{files: f, log: log, waiting: map[string]chan struct{}{}, author: func(string, time.Time, time.Time) string { return "" }}
-}
-
-// Attribute has author asked which command tried something between two times, for
-// which it has no answer where that is not certain. It must not block. It is set
-// before anything is kept.
-func (l *Log) Attribute(author func(sandbox string, after, before time.Time) string) {
-	l.author = author
+	return &Log{files: f, log: log, waiting: map[string]chan struct{}{}}
 }
 
 // Attempted keeps a connection.
 func (l *Log) Attempted(a proxy.Attempt) {
-	e := entryOfAttempt(a)
-	e.Exec = l.author(a.Sandbox, a.After, a.Before)
-	l.add(a.Sandbox, e)
+	l.add(a.Sandbox, entryOfAttempt(a))
 }
 
 // Arrived keeps a connection from outside.
@@ -53,9 +42,7 @@ func (l *Log) Arrived(a proxy.Arrival) { l.add(a.Sandbox, entryOfArrival(a)) }
 
 // Queried keeps a question.
 func (l *Log) Queried(q dns.Query) {
-	e := entryOfQuery(q, time.Now())
-	e.Exec = l.author(q.Sandbox, q.Came, q.Came)
-	l.add(q.Sandbox, e)
+	l.add(q.Sandbox, entryOfQuery(q, time.Now()))
 }
 
 func (l *Log) add(sandbox string, e Entry) {

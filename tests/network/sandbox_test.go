@@ -105,3 +105,9 @@ func until(atMost time.Duration, done func() bool) bool {
 	}
 	return true
 }
+
+// script runs a script of the client in s.
+func (s sandbox) script(t *testing.T, text string) {
+	t.Helper()
+	s.of.Try("exec", s.id, "--", "sh", "-c", "cd /workspace; "+text)
+}

@@ -510,7 +510,6 @@ type TrafficRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	Follow        bool                   `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"` // until the sandbox has ended
-	Exec          string                 `protobuf:"bytes,3,opt,name=exec,proto3" json:"exec,omitempty"`      // only what is certain to be of this command; empty is all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -559,13 +558,6 @@ func (x *TrafficRequest) GetFollow() bool {
 	return false
 }
 
-func (x *TrafficRequest) GetExec() string {
-	if x != nil {
-		return x.Exec
-	}
-	return ""
-}
-
 // TrafficResponse is one attempt and what became of it.
 type TrafficResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -590,7 +582,6 @@ type TrafficResponse struct {
 	Duration      *durationpb.Duration `protobuf:"bytes,13,opt,name=duration,proto3" json:"duration,omitempty"`
 	Skipped       uint64               `protobuf:"varint,14,opt,name=skipped,proto3" json:"skipped,omitempty"` // attempts before this one that have no record; of an end without an address, the ends that it is the sum of
 	Peer          string               `protobuf:"bytes,15,opt,name=peer,proto3" json:"peer,omitempty"`        // of inbound: the address and port that it came from
-	Exec          string               `protobuf:"bytes,16,opt,name=exec,proto3" json:"exec,omitempty"`        // ID of the command that tried it; empty where that is not certain
 	SandboxId     string               `protobuf:"bytes,17,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -731,13 +722,6 @@ func (x *TrafficResponse) GetPeer() string {
 	return ""
 }
 
-func (x *TrafficResponse) GetExec() string {
-	if x != nil {
-		return x.Exec
-	}
-	return ""
-}
-
 func (x *TrafficResponse) GetSandboxId() string {
 	if x != nil {
 		return x.SandboxId
@@ -783,11 +767,10 @@ const file_caisson_v1_network_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\"G\n" +
 	"\x13LearnPolicyResponse\x12\x14\n" +
 	"\x05rules\x18\x01 \x03(\tR\x05rules\x12\x1a\n" +
-	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"N\n" +
+	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"@\n" +
 	"\x0eTrafficRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
-	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x12\n" +
-	"\x04exec\x18\x03 \x01(\tR\x04exec\"\xe3\x03\n" +
+	"\x06follow\x18\x02 \x01(\bR\x06followJ\x04\b\x03\x10\x04\"\xd5\x03\n" +
 	"\x0fTrafficResponse\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
@@ -805,10 +788,9 @@ const file_caisson_v1_network_proto_rawDesc = "" +
 	"\x0ereceived_bytes\x18\f \x01(\x03R\rreceivedBytes\x125\n" +
 	"\bduration\x18\r \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x18\n" +
 	"\askipped\x18\x0e \x01(\x04R\askipped\x12\x12\n" +
-	"\x04peer\x18\x0f \x01(\tR\x04peer\x12\x12\n" +
-	"\x04exec\x18\x10 \x01(\tR\x04exec\x12\x1d\n" +
+	"\x04peer\x18\x0f \x01(\tR\x04peer\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x11 \x01(\tR\tsandboxId2\xcc\x02\n" +
+	"sandbox_id\x18\x11 \x01(\tR\tsandboxIdJ\x04\b\x10\x10\x112\xcc\x02\n" +
 	"\x0eNetworkService\x12N\n" +
 	"\vCheckPolicy\x12\x1e.caisson.v1.CheckPolicyRequest\x1a\x1f.caisson.v1.CheckPolicyResponse\x12T\n" +
 	"\rExplainPolicy\x12 .caisson.v1.ExplainPolicyRequest\x1a!.caisson.v1.ExplainPolicyResponse\x12N\n" +
