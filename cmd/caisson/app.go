@@ -65,7 +65,7 @@ func (a *app) root(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "caisson",
 		Short:         "Run commands in sandboxes",
-		Long:          "caisson runs commands in sandboxes, from which nothing gets out that was not allowed.\nThe daemon behind it is caissond.",
+		Long:          "Run the commands of AI agents in sandboxes. Nothing leaves a sandbox unless it is allowed.\nThe daemon is caissond.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs, // unknownCommand has seen them
@@ -76,7 +76,7 @@ func (a *app) root(args []string) *cobra.Command {
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(flagError)
-	root.PersistentFlags().StringVar(&a.socket, "socket", a.defaultSocket(), "unix socket at `PATH` of the daemon (env CAISSON_SOCKET)")
+	root.PersistentFlags().StringVar(&a.socket, "socket", a.defaultSocket(), "unix socket `PATH` of the daemon (env CAISSON_SOCKET)")
 	for _, v := range needed(a.verbs(), args) {
 		root.AddCommand(v.command())
 	}

@@ -9,17 +9,17 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
-const attachLong = `Connect with a command of a sandbox: show its output from its beginning, or from
-where --offset and --stderr-offset say, and exit with its exit code when it ends.
+const attachLong = `Attach to a running command. Print its output from the beginning, or from --offset and
+--stderr-offset. Exit with its exit code.
 
-Ctrl-C and SIGTERM reach the command; a second one, or 10 seconds, leave it alone.`
+Ctrl-C and SIGTERM go to the command. A second one, or 10 seconds, detaches from it.`
 
 func (a *app) attachCommand() *cobra.Command {
 	var o api.AttachOptions
 	var stdin, terminal bool
 	cmd := &cobra.Command{
 		Use:               "attach [flags] SANDBOX EXEC",
-		Short:             "Connect with a command that runs in a sandbox",
+		Short:             "Attach to a running command",
 		Long:              attachLong,
 		Args:              exactly("SANDBOX", "EXEC"),
 		ValidArgsFunction: a.completeSandboxes,
@@ -40,16 +40,16 @@ func (a *app) attachCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().SortFlags = false
-	cmd.Flags().BoolVarP(&stdin, "interactive", "i", false, "forward standard input")
-	cmd.Flags().BoolVarP(&terminal, "tty", "t", false, "the command has a terminal: it follows the size of ours")
+	cmd.Flags().BoolVarP(&stdin, "interactive", "i", false, "keep standard input open and forward it")
+	cmd.Flags().BoolVarP(&terminal, "tty", "t", false, "resize the terminal of the command with this one")
 	offsetFlags(cmd, &o.StdoutOffset, &o.StderrOffset)
 	a.streamFlags(cmd)
 	return cmd
 }
 
 func offsetFlags(cmd *cobra.Command, stdout, stderr *int64) {
-	cmd.Flags().Int64Var(stdout, "offset", 0, "leave out the first `N` bytes of standard output")
-	cmd.Flags().Int64Var(stderr, "stderr-offset", 0, "leave out the first `N` bytes of standard error")
+	cmd.Flags().Int64Var(stdout, "offset", 0, "skip the first `N` bytes of standard output")
+	cmd.Flags().Int64Var(stderr, "stderr-offset", 0, "skip the first `N` bytes of standard error")
 }
 
 func checkOffsets(stdout, stderr int64) error {

@@ -10,7 +10,7 @@ import (
 func (a *app) capabilitiesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "capabilities",
-		Short: "Show what this host enforces of a request",
+		Short: "Show which settings this host can enforce",
 		Args:  exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return ask(cmd.Context(), a, (*api.Client).Capabilities, &caissonv1.CapabilitiesRequest{}, func(r *caissonv1.CapabilitiesResponse) error {

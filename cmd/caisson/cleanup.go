@@ -11,8 +11,8 @@ func (a *app) cleanupCommand() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "cleanup [--dry-run]",
-		Short: "Remove what no live sandbox owns",
-		Long:  "Remove what no live sandbox owns. Only what is the daemon's own is looked at.",
+		Short: "Remove leftovers of sandboxes that ended",
+		Long:  "Remove leftovers that no live sandbox owns. Only resources of this daemon are checked.",
 		Args:  exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return ask(cmd.Context(), a, (*api.Client).Cleanup, &caissonv1.CleanupRequest{DryRun: dryRun}, func(r *caissonv1.CleanupResponse) error {
@@ -20,7 +20,7 @@ func (a *app) cleanupCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be removed")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show leftovers and remove nothing")
 	a.outputFlags(cmd)
 	return cmd
 }

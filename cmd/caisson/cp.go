@@ -29,11 +29,13 @@ func (a *app) cpCommand() *cobra.Command {
 	var most string
 	cmd := &cobra.Command{
 		Use:   "cp SANDBOX:PATH LOCAL|- | cp LOCAL|- SANDBOX:PATH",
-		Short: "Copy files into a sandbox or out of it",
-		Long: "Copy a file or a tree into a live sandbox or out of it; - is a tar on standard input or\n" +
-			"output. A directory that is there gets the copy inside, under its name, or what is in it\n" +
-			"where the source ends with /. ; else the copy becomes the target, whose parent must exist.\n" +
-			"PATH is absolute. Modes are kept, owners are not. Nothing appears before all has arrived.",
+		Short: "Copy files between a sandbox and the host",
+		Long: "Copy a file or directory between a live sandbox and the host. Use - to read a tar from\n" +
+			"standard input or write one to standard output.\n\n" +
+			"If the target is an existing directory, the source is copied into it. With a source that\n" +
+			"ends in /. only its content is. Otherwise the copy becomes the target, and the parent of\n" +
+			"the target must exist. PATH is absolute. Modes are kept, owners are not. The target\n" +
+			"appears only when the copy is complete.",
 		Example: "  caisson cp ./src build:/workspace\n  caisson cp build:/workspace/out.txt .\n  caisson cp build:/workspace - | tar t",
 		Args:    exactly("SOURCE", "TARGET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,7 +60,7 @@ func (a *app) cpCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&most, "max-bytes", "", "copy out at most `SIZE`, holes and further names of a file included (default what the sandbox can hold)")
+	cmd.Flags().StringVar(&most, "max-bytes", "", "copy out at most `SIZE`; holes and hard links count in full (default: the size of the sandbox)")
 	a.outputFlags(cmd)
 	return cmd
 }

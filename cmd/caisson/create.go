@@ -7,13 +7,12 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
-const createLong = `Make a sandbox that lives until it is removed, its time is over, or no command
-ran in it for too long, and print its ID. caisson exec runs commands in it. One
-whose time is over is removed, paused or not, with what its commands wrote.
+const createLong = `Create a sandbox for many commands and print its ID. Use caisson exec to run commands in
+it. It lives until you remove it, its --ttl passes, or it is idle for --idle-timeout. It is
+then removed with the output of its commands, even if it is paused.
 
-With --ensure, a live sandbox of the same name that was made with the same
-settings is the answer; one with other settings is an error that names them.
-What caisson update changed since does not count: it stays as it is.`
+With --ensure, a live sandbox with this name and the same settings is used. If its settings
+differ, the error names them. Changes by caisson update do not count.`
 
 func (a *app) createCommand() *cobra.Command {
 	var f sandboxFlags
@@ -22,7 +21,7 @@ func (a *app) createCommand() *cobra.Command {
 	req := &caissonv1.CreateRequest{}
 	cmd := &cobra.Command{
 		Use:     "create [flags]",
-		Short:   "Make a sandbox for many commands",
+		Short:   "Create a sandbox for many commands",
 		Long:    createLong,
 		Example: "  caisson create --ensure --name agent --workspace . --idle-timeout 30m\n  caisson exec agent -- make test",
 		Args:    exactly(),
@@ -45,10 +44,10 @@ func (a *app) createCommand() *cobra.Command {
 	}
 	f.register(cmd)
 	f.registerLife(cmd)
-	cmd.Flags().BoolVar(&req.Ensure, "ensure", false, "take the live sandbox of this --name, if its settings are the same")
-	cmd.Flags().StringVar(&req.IdempotencyKey, "key", "", "`KEY` of this request: a repeated one with the same key makes no second sandbox")
-	cmd.Flags().BoolVar(&nested, "nested", false, "give it a socket by which it can make sandboxes of its own, within as much again as it has itself")
-	cmd.Flags().StringVar(&nestedMax, "nested-max", "", "`N` of these sandboxes at most; implies --nested")
+	cmd.Flags().BoolVar(&req.Ensure, "ensure", false, "use the live sandbox with this --name if its settings are the same")
+	cmd.Flags().StringVar(&req.IdempotencyKey, "key", "", "idempotency `KEY`: a repeated request with this key creates no second sandbox")
+	cmd.Flags().BoolVar(&nested, "nested", false, "let commands in the sandbox create sandboxes, within as much again as it has itself")
+	cmd.Flags().StringVar(&nestedMax, "nested-max", "", "allow at most `N` nested sandboxes; implies --nested")
 	a.outputFlags(cmd)
 	return cmd
 }

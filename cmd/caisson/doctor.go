@@ -19,8 +19,8 @@ const exitUnhealthy = 1
 func (a *app) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Examine whether this host can run sandboxes",
-		Long:  "Examine whether this host can run sandboxes: by the daemon where one listens,\nelse by caissond doctor. The exit code is 1 where a check failed.",
+		Short: "Check whether this host can run sandboxes",
+		Long:  "Check whether this host can run sandboxes. The daemon does it if it runs, else caissond\ndoctor. Exit with 1 if a check failed.",
 		Args:  exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client := api.Dial(a.socket)

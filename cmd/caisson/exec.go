@@ -9,17 +9,16 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
-const execLong = `Run a command in a sandbox that lives, and exit with the command's exit code, as
-run does. When the daemon is restarted meanwhile, the command runs on, and its
-output continues here where it was.
+const execLong = `Run a command in a running sandbox. Exit with the command's exit code, as run does. If the
+daemon restarts, the command keeps running and its output continues here without a gap.
 
-Ctrl-C and SIGTERM reach the command; a second one, or 10 seconds, kill it.`
+Ctrl-C and SIGTERM go to the command. A second one, or 10 seconds, kills it.`
 
 func (a *app) execCommand() *cobra.Command {
 	var f execFlags
 	cmd := &cobra.Command{
 		Use:               "exec [flags] SANDBOX -- CMD [ARG...]",
-		Short:             "Run a command in a sandbox that lives",
+		Short:             "Run a command in a running sandbox",
 		Long:              execLong,
 		Example:           "  caisson exec agent -- make test\n  caisson exec -it agent -- sh\n  caisson exec --shell agent < script.sh",
 		Args:              atLeastOne("SANDBOX"),

@@ -30,12 +30,12 @@ type execFlags struct {
 func (f *execFlags) register(cmd *cobra.Command) {
 	f.commandFlags.register(cmd)
 	flags := cmd.Flags()
-	flags.BoolVarP(&f.detach, "detach", "d", false, "leave the command running and print its ID; with -i its input stays open for attach -i")
-	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `K=V`; K alone takes the value that it has here")
-	flags.StringVarP(&f.user, "user", "u", "", "`USER` inside: name, uid or uid:gid (default: the sandbox's)")
-	flags.StringVarP(&f.memory, "memory", "m", "", "memory `SIZE` of this command, below the sandbox's")
-	flags.StringVar(&f.cpus, "cpus", "", "`N` CPUs of this command, below the sandbox's")
-	flags.StringVar(&f.pids, "pids", "", "`N` processes and threads of this command, below the sandbox's")
+	flags.BoolVarP(&f.detach, "detach", "d", false, "run in the background and print the ID of the command; with -i its input stays open for attach -i")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "set environment variable `K=V`; K alone copies its value from here")
+	flags.StringVarP(&f.user, "user", "u", "", "`USER`: name, uid or uid:gid (default: the sandbox's)")
+	flags.StringVarP(&f.memory, "memory", "m", "", "memory limit `SIZE` of this command, at most the sandbox's")
+	flags.StringVar(&f.cpus, "cpus", "", "number `N` of CPUs of this command, at most the sandbox's")
+	flags.StringVar(&f.pids, "pids", "", "limit of `N` processes and threads of this command, at most the sandbox's")
 }
 
 // spec is what the flags and the words after SANDBOX make, or all reasons why

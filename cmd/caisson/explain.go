@@ -22,7 +22,7 @@ type codeView struct {
 func (a *app) explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [CODE]",
-		Short: "Explain an error code, or all of them",
+		Short: "Explain an error code, or list all codes",
 		Args:  atMostOne,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {

@@ -25,7 +25,7 @@ func (a *app) imageLsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
-		Short:   "List the images",
+		Short:   "List images",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return ask(cmd.Context(), a, (*api.Client).ListImages, &caissonv1.ListImagesRequest{}, func(r *caissonv1.ListImagesResponse) error {
@@ -61,7 +61,7 @@ func sizeCell(n int64) string {
 func (a *app) imageInspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "inspect IMAGE",
-		Short:             "Show all that is known of an image, as JSON",
+		Short:             "Show details of an image as JSON",
 		Args:              exactly("IMAGE"),
 		ValidArgsFunction: a.completeImages,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -78,7 +78,7 @@ func (a *app) imageRmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "rm IMAGE...",
 		Aliases:           []string{"remove"},
-		Short:             "Remove images that no sandbox needs",
+		Short:             "Remove images",
 		Args:              atLeastOne("IMAGE"),
 		ValidArgsFunction: a.completeImages,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -98,8 +98,8 @@ func (a *app) imageFromHostCommand() *cobra.Command {
 	req := &caissonv1.FromHostRequest{}
 	cmd := &cobra.Command{
 		Use:     "from-host NAME [--package P]... [--path DIR]...",
-		Short:   "Make an image from software that is installed on the host",
-		Long:    "Make an image from software that is installed on the host, with what it needs.\nThe files are copied; the image shares nothing with the host afterwards.",
+		Short:   "Create an image from software installed on the host",
+		Long:    "Create an image from software installed on the host, with its dependencies. The files are\ncopied: the image shares nothing with the host.",
 		Example: "  caisson image from-host python --package python3",
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -116,8 +116,8 @@ func (a *app) imageFromHostCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringArrayVar(&req.Packages, "package", nil, "installed package `P`, with what it depends on")
-	cmd.Flags().StringArrayVar(&req.Paths, "path", nil, "file or directory `DIR`, with the libraries it needs")
+	cmd.Flags().StringArrayVar(&req.Packages, "package", nil, "installed package `P` with its dependencies")
+	cmd.Flags().StringArrayVar(&req.Paths, "path", nil, "file or directory `DIR` with its libraries")
 	a.outputFlags(cmd)
 	return cmd
 }

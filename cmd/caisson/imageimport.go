@@ -16,10 +16,10 @@ func (a *app) imageImportCommand() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "import [--name NAME] FILE|DIR|-",
-		Short: "Import an image from an archive, a folder or standard input",
-		Long: "Import an image: an OCI layout or a docker-archive (docker save), a tar of a root\n" +
-			"file system, or a folder with an OCI layout or a root file system. The bytes are\n" +
-			"read here and sent: the daemon opens no file of yours.",
+		Short: "Import an image from an archive, a directory or standard input",
+		Long: "Import an image: an OCI layout, a docker-archive (docker save), a tar of a root file\n" +
+			"system, or a directory with an OCI layout or a root file system. This program reads the\n" +
+			"files and sends them. The daemon opens none of your files.",
 		Example: "  docker save python:3.12 | caisson image import -\n  caisson image import --name tools ./rootfs",
 		Args:    exactly("FILE|DIR|-"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -34,7 +34,7 @@ func (a *app) imageImportCommand() *cobra.Command {
 			return a.importImage(cmd.Context(), name, archive)
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "", "`NAME` of the image (default: the one that the archive states)")
+	cmd.Flags().StringVar(&name, "name", "", "`NAME` of the image (default: the name in the archive)")
 	a.outputFlags(cmd)
 	return cmd
 }

@@ -10,7 +10,7 @@ import (
 func (a *app) inspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "inspect SANDBOX",
-		Short:             "Show all that is known of a sandbox, as JSON",
+		Short:             "Show details of a sandbox as JSON",
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {

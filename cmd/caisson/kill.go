@@ -19,7 +19,7 @@ func (a *app) killCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:               "kill [-s SIGNAL] [--all] SANDBOX EXEC",
-		Short:             "Send a signal to a command of a sandbox",
+		Short:             "Send a signal to a command",
 		Args:              exactly("SANDBOX", "EXEC"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,7 +43,7 @@ func (a *app) killCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&name, "signal", "s", "TERM", "`SIGNAL` by name or number")
-	cmd.Flags().BoolVar(&all, "all", false, "to every process that the command started")
+	cmd.Flags().BoolVar(&all, "all", false, "signal every process of the command")
 	a.outputFlags(cmd)
 	return cmd
 }

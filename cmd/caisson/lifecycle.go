@@ -13,21 +13,21 @@ import (
 )
 
 func (a *app) pauseCommand() *cobra.Command {
-	return a.lifecycleCommand("pause", "Freeze all processes of sandboxes", (*api.Client).Pause)
+	return a.lifecycleCommand("pause", "Pause all processes of sandboxes", (*api.Client).Pause)
 }
 
 func (a *app) resumeCommand() *cobra.Command {
-	return a.lifecycleCommand("resume", "Let the processes of paused sandboxes go on", (*api.Client).Resume)
+	return a.lifecycleCommand("resume", "Resume paused sandboxes", (*api.Client).Resume)
 }
 
 func (a *app) stopCommand() *cobra.Command {
 	var grace *time.Duration
 	text := ""
-	cmd := a.lifecycleCommand("stop", "End all processes of sandboxes", func(c *api.Client, ctx context.Context, ref string) (*caissonv1.Sandbox, error) {
+	cmd := a.lifecycleCommand("stop", "Stop sandboxes", func(c *api.Client, ctx context.Context, ref string) (*caissonv1.Sandbox, error) {
 		return c.Stop(ctx, ref, grace)
 	})
 	cmd.Long = "End all processes of sandboxes: TERM, and KILL after a grace. What their commands\nwrote stays until caisson rm."
-	cmd.Flags().StringVar(&text, "grace", "", "`DURATION` between TERM and KILL, such as 5s; 0s kills at once (default: the daemon's)")
+	cmd.Flags().StringVar(&text, "grace", "", "`DURATION` between SIGTERM and SIGKILL, such as 5s; 0s kills at once (default: the daemon's)")
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p := parser{flags: cmd.Flags()}

@@ -22,8 +22,8 @@ func (a *app) logsCommand() *cobra.Command {
 	req := &caissonv1.LogsRequest{}
 	cmd := &cobra.Command{
 		Use:               "logs [flags] SANDBOX",
-		Short:             "Show the kept output of a command of a sandbox",
-		Long:              "Show the kept output of a command of a sandbox: its standard output on\nstandard output, its standard error on standard error. Without --exec it is the\ncommand that the sandbox was made for.",
+		Short:             "Show the output of a command",
+		Long:              "Show the output of a command: its standard output on standard output, its standard error on\nstandard error. Without --exec it is the command of caisson run.",
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -40,10 +40,10 @@ func (a *app) logsCommand() *cobra.Command {
 			return a.with(cmd.Context(), func(client *api.Client) error { return a.showLogs(cmd.Context(), client, req) })
 		},
 	}
-	cmd.Flags().BoolVarP(&req.Follow, "follow", "f", false, "go on until the command ends")
-	cmd.Flags().StringVar(&req.Exec, "exec", "", "the command with this `ID` (caisson ps shows them)")
+	cmd.Flags().BoolVarP(&req.Follow, "follow", "f", false, "follow until the command ends")
+	cmd.Flags().StringVar(&req.Exec, "exec", "", "command `ID` (see caisson ps)")
 	offsetFlags(cmd, &req.StdoutOffset, &req.StderrOffset)
-	cmd.Flags().StringVar(&req.Stream, "stream", "", "only this `STREAM`, stdout or stderr")
+	cmd.Flags().StringVar(&req.Stream, "stream", "", "show only `STREAM`: stdout or stderr")
 	a.outputFlags(cmd)
 	a.rawFlag(cmd)
 	return cmd

@@ -20,7 +20,7 @@ func (a *app) lsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
-		Short:   "List the sandboxes",
+		Short:   "List sandboxes",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := parser{flags: cmd.Flags()}
@@ -40,8 +40,8 @@ func (a *app) lsCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringArrayVarP(&labels, "label", "l", nil, "only those with this label `K=V`")
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the IDs alone, one a line")
+	cmd.Flags().StringArrayVarP(&labels, "label", "l", nil, "list only sandboxes with label `K=V`")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print only IDs")
 	a.outputFlags(cmd)
 	return cmd
 }

@@ -55,7 +55,7 @@ func (j jsonSwitch) Type() string { return "bool" }
 
 // outputFlags gives cmd -o and --json.
 func (a *app) outputFlags(cmd *cobra.Command) {
-	cmd.Flags().VarP(&a.output, "output", "o", "`FORMAT`, table or json")
+	cmd.Flags().VarP(&a.output, "output", "o", "output `FORMAT`: table or json")
 	cmd.Flags().VarPF(jsonSwitch{&a.output}, "json", "", "short for -o json").NoOptDefVal = "true"
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions( // the flag is there
 		[]string{string(formatTable), string(formatJSON)}, cobra.ShellCompDirectiveNoFileComp))

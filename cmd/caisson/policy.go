@@ -16,7 +16,7 @@ import (
 func (a *app) policyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
-		Short: "Show what sandboxes may reach, and what they tried to",
+		Short: "Show and check network policies and their log",
 		Args:  cobra.ArbitraryArgs, // unknownCommand has seen them
 		RunE:  showHelp,
 	}
@@ -33,7 +33,7 @@ type policyFlags struct {
 
 func (f *policyFlags) register(cmd *cobra.Command) {
 	cmd.Flags().SortFlags = false
-	cmd.Flags().StringVar(&f.profile, "profile", "", "of a sandbox that is made with this `PROFILE`, and the following flags")
+	cmd.Flags().StringVar(&f.profile, "profile", "", "policy of a new sandbox with this `PROFILE` and the following flags")
 	registerNetwork(cmd, &f.network, &f.allow, &f.deny)
 }
 
@@ -50,8 +50,8 @@ func (a *app) policyCheckCommand() *cobra.Command {
 	var f policyFlags
 	cmd := &cobra.Command{
 		Use:     "check [flags] URL",
-		Short:   "Say whether a destination may be reached, and by which rule, without trying it",
-		Long:    "Say whether a destination may be reached, and by which rule, without trying it.\nURL may be HOST or HOST:PORT too. The exit code is 0 if it may, and 1 if not.",
+		Short:   "Check whether a destination is allowed, and by which rule",
+		Long:    "Check whether a destination is allowed, and by which rule. Nothing is connected.\nHOST and HOST:PORT work too. Exit with 0 if it is allowed, and with 1 if not.",
 		Example: "  caisson policy check --sandbox agent https://github.com/\n  caisson policy check --allow '*.example.com' api.example.com:443",
 		Args:    exactly("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -63,7 +63,7 @@ func (a *app) policyCheckCommand() *cobra.Command {
 			return ask(cmd.Context(), a, (*api.Client).CheckPolicy, req, a.tellVerdict)
 		},
 	}
-	cmd.Flags().StringVar(&f.sandbox, "sandbox", "", "of this `SANDBOX`")
+	cmd.Flags().StringVar(&f.sandbox, "sandbox", "", "policy of this `SANDBOX`")
 	_ = cmd.RegisterFlagCompletionFunc("sandbox", a.completeSandboxes)
 	f.register(cmd)
 	a.outputFlags(cmd)
@@ -96,7 +96,7 @@ func (a *app) policyExplainCommand() *cobra.Command {
 	var f policyFlags
 	cmd := &cobra.Command{
 		Use:               "explain [flags] [SANDBOX]",
-		Short:             "Say all that a network policy does, in the order in which it counts",
+		Short:             "List the rules of a network policy in the order of evaluation",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -127,8 +127,8 @@ func (a *app) policyLogCommand() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use:               "log [flags] SANDBOX",
-		Short:             "Show what a sandbox tried to reach, and what became of it",
-		Long:              "Show what a sandbox tried to reach, and what became of it, the oldest first.\nWith --json each attempt is an object on a line of its own. Where entries are no\nlonger kept, a warning says so, or an object of the kind \"gap\".",
+		Short:             "Show the connection attempts of a sandbox and their results",
+		Long:              "Show the connection attempts of a sandbox and their results, oldest first. With --json\neach attempt is one object per line. If older entries were dropped, a warning or an object\nof kind \"gap\" says so.",
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -136,7 +136,7 @@ func (a *app) policyLogCommand() *cobra.Command {
 			return a.with(cmd.Context(), func(client *api.Client) error { return a.tellTraffic(cmd.Context(), client, req) })
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the sandbox has ended")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow until the sandbox ends")
 	a.outputFlags(cmd)
 	return cmd
 }

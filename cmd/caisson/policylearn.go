@@ -13,19 +13,19 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-const learnLong = `Print the rules of the smallest policy that would have allowed what was reached,
-one on each line, as --allow takes them.
+const learnLong = `Print the smallest policy that allows everything that was reached, one rule per line, in
+the form of --allow.
 
-With a command after --, it is run as run does, in the network mode open: it may
-reach all that is public, and what --allow adds that is not. Its output and its
-exit code are the command's; the rules follow on standard error, or go to the
-file of --write, or are "learned" in the object of --json.
+With a command after --, run it as caisson run does, in network mode open. It can reach
+every public address, and private ones that --allow adds. Standard output and the exit code
+are the command's. The rules follow on standard error, go to the file of --write, or are
+the field "learned" with --json.
 
-With a SANDBOX, the rules are for what that one reached so far. Make it with
---network open and let it do its work. Connections that are open have their
-record when they end: what they alone reached is left out.
+With a SANDBOX, print the rules for everything that it reached so far. Create it with
+--network open and let it do its work first. Open connections are recorded when they end,
+so their destinations are missing until then.
 
-What the rules may not cover is a warning on standard error.`
+A warning on standard error names what the rules may not cover.`
 
 // learnFlags are those of run, and where the rules go.
 type learnFlags struct {
@@ -37,7 +37,7 @@ func (a *app) policyLearnCommand() *cobra.Command {
 	var f learnFlags
 	cmd := &cobra.Command{
 		Use:               "learn [flags] -- CMD [ARG...] | learn SANDBOX",
-		Short:             "Print the smallest policy that would have allowed what a command or a sandbox reached",
+		Short:             "Print the smallest policy for everything that a command or sandbox reached",
 		Long:              learnLong,
 		Example:           "  caisson policy learn --workspace . -- make deps\n  caisson policy learn --write rules -- make deps\n  caisson policy learn agent",
 		ValidArgsFunction: a.completeSandboxes,
@@ -54,7 +54,7 @@ func (a *app) policyLearnCommand() *cobra.Command {
 	f.register(cmd)
 	cmd.Flags().SetInterspersed(true)     // a command comes after --
 	_ = cmd.Flags().MarkHidden("network") // it is open
-	cmd.Flags().StringVar(&f.write, "write", "", "write the rules to `FILE`, which is replaced, instead of standard error")
+	cmd.Flags().StringVar(&f.write, "write", "", "write the rules to `FILE` instead of standard error")
 	a.streamFlags(cmd)
 	return cmd
 }

@@ -13,7 +13,7 @@ import (
 func (a *app) portCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "port SANDBOX",
-		Short:             "List the ports of the host that lead into a sandbox",
+		Short:             "List published ports of a sandbox",
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {

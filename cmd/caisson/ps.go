@@ -38,7 +38,7 @@ func execViewOf(e *caissonv1.Exec) execView {
 func (a *app) psCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "ps SANDBOX",
-		Short:             "List the commands of a sandbox",
+		Short:             "List commands of a sandbox",
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -27,7 +27,7 @@ func (a *app) rmCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&force, "force", "f", false, "also while the command runs")
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "remove running sandboxes too")
 	a.outputFlags(cmd)
 	return cmd
 }

@@ -9,17 +9,17 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
-const runLong = `Run one command in a sandbox of its own and exit with the command's exit code:
-128+n when signal n ended it, 124 on timeout, 125 when caisson failed or refused,
-126 when the command cannot be executed, 127 when it was not found.
+const runLong = `Run a command in a new sandbox and remove the sandbox. Exit with the command's exit code:
+128+n if signal n ended it, 124 on timeout, 125 if caisson failed or refused, 126 if the
+command cannot be executed, 127 if it was not found.
 
-Ctrl-C and SIGTERM reach the command; a second one, or 10 seconds, end the sandbox.`
+Ctrl-C and SIGTERM go to the command. A second one, or 10 seconds, ends the sandbox.`
 
 func (a *app) runCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use:     "run [flags] -- CMD [ARG...]",
-		Short:   "Run a command in a sandbox",
+		Short:   "Run a command in a new sandbox",
 		Long:    runLong,
 		Example: "  caisson run -- echo hello\n  caisson run --workspace . --timeout 5m -m 1G -- make test\n  printf 'cd /tmp\\npwd\\n' | caisson run --shell --ulimit nofile=64",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -40,7 +40,7 @@ func (a *app) runCommand() *cobra.Command {
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().BoolVarP(&f.detach, "detach", "d", false, "leave the command running and print the sandbox's ID")
+	cmd.Flags().BoolVarP(&f.detach, "detach", "d", false, "run in the background and print the ID of the sandbox")
 	a.streamFlags(cmd)
 	return cmd
 }

@@ -29,7 +29,7 @@ func onTerminal(w io.Writer) bool {
 
 // rawFlag gives cmd --raw.
 func (a *app) rawFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&a.raw, "raw", false, "pass control characters of the command's output to your terminal unescaped")
+	cmd.Flags().BoolVar(&a.raw, "raw", false, "print control characters of the output unescaped")
 }
 
 // screen escapes control characters. The escapes are valid inside JSON strings for

@@ -18,8 +18,8 @@ func (a *app) specCommand() *cobra.Command {
 	filter := false
 	cmd := &cobra.Command{
 		Use:   "spec [flags] -- CMD [ARG...]",
-		Short: "Show what a run would get, and make nothing",
-		Long:  "Show the OCI spec, mounts, cgroup values and rules that a run with the same\nflags would get. Nothing is made or changed.",
+		Short: "Show the OCI spec and limits of a run without running it",
+		Long:  "Show the OCI spec, mounts, cgroup values and rules of a run with the same flags. Nothing\nis created or changed.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if filter && len(args) == 0 && !f.shell {
 				args = []string{"true"} // the filter is the same for every command
@@ -42,7 +42,7 @@ func (a *app) specCommand() *cobra.Command {
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().BoolVar(&filter, "seccomp", false, "show only the system call filter, with the reason for every rule")
+	cmd.Flags().BoolVar(&filter, "seccomp", false, "show only the seccomp filter with the reason for each rule")
 	a.outputFlags(cmd)
 	return cmd
 }

@@ -27,25 +27,25 @@ type sandboxFlags struct {
 func (f *sandboxFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.image, "image", "", "`IMAGE` to run in (default: the profile's, else base)")
-	flags.StringVar(&f.profile, "profile", "", "`PROFILE`: strict, compat, debug, or one of the daemon's configuration (default strict)")
-	flags.StringVar(&f.workspace, "workspace", "", "directory to work in, `DIR[:rw|ro]` (default rw)")
-	flags.StringVarP(&f.user, "user", "u", "", "`USER` inside: name, uid or uid:gid (default: the profile's, else 1000:1000)")
-	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `K=V`; K alone takes the value that it has here")
-	flags.StringVarP(&f.memory, "memory", "m", "", "memory `SIZE`, no swap, such as 2G (default: the profile's, else 512M)")
-	flags.StringVar(&f.cpus, "cpus", "", "`N` CPUs, such as 1.5 (default: the profile's, else 1)")
-	flags.StringVar(&f.pids, "pids", "", "`N` processes and threads, such as 1024 (default: the profile's, else 256)")
-	flags.StringVar(&f.files, "open-files", "", "`N` open files of each process, such as 4096 (default: the profile's, else 1024)")
+	flags.StringVar(&f.image, "image", "", "`IMAGE` of the sandbox (default: the profile's, else base)")
+	flags.StringVar(&f.profile, "profile", "", "`PROFILE`: strict, compat, debug, or a name from the daemon's configuration (default strict)")
+	flags.StringVar(&f.workspace, "workspace", "", "bind mount `DIR[:rw|ro]` of the host at /workspace (default rw)")
+	flags.StringVarP(&f.user, "user", "u", "", "`USER`: name, uid or uid:gid (default: the profile's, else 1000:1000)")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "set environment variable `K=V`; K alone copies its value from here")
+	flags.StringVarP(&f.memory, "memory", "m", "", "memory limit `SIZE`, without swap, such as 2G (default: the profile's, else 512M)")
+	flags.StringVar(&f.cpus, "cpus", "", "number `N` of CPUs, such as 1.5 (default: the profile's, else 1)")
+	flags.StringVar(&f.pids, "pids", "", "limit of `N` processes and threads, such as 1024 (default: the profile's, else 256)")
+	flags.StringVar(&f.files, "open-files", "", "limit of `N` open files per process, such as 4096 (default: the profile's, else 1024)")
 	flags.StringVar(&f.tmpfs, "tmpfs", "", "`SIZE` of each tmpfs, such as 1G (default: the profile's, else 64M)")
 	registerNetwork(cmd, &f.network, &f.allow, &f.deny)
-	flags.BoolVar(&f.allowECH, "allow-ech", false, "let TLS clients encrypt the name that they ask for (ECH), which no rule can then check")
-	flags.StringArrayVarP(&f.publish, "publish", "p", nil, "lead TCP `[ADDR:]PORT:PORT`, of the host (127.0.0.1; port 0 picks one), to a port inside, from 1024 on")
-	flags.StringSliceVar(&f.expose, "expose", nil, "`PORT` inside, from 1024 on, to which links of your other sandboxes may lead")
-	flags.StringArrayVar(&f.links, "link", nil, "lead NAME and PORT, `NAME=SANDBOX:PORT`, to a port that another sandbox of yours exposes")
+	flags.BoolVar(&f.allowECH, "allow-ech", false, "allow TLS clients to hide the server name (ECH); rules then cannot check it")
+	flags.StringArrayVarP(&f.publish, "publish", "p", nil, "publish a port of the sandbox on the host, `[ADDR:]PORT:PORT` (default address 127.0.0.1; host port 0 picks one)")
+	flags.StringSliceVar(&f.expose, "expose", nil, "let links of your other sandboxes reach `PORT` (from 1024)")
+	flags.StringArrayVar(&f.links, "link", nil, "link NAME to an exposed port of another sandbox of yours, `NAME=SANDBOX:PORT`")
 	flags.StringVar(&f.name, "name", "", "`NAME` of the sandbox (default: its ID)")
-	flags.StringArrayVarP(&f.labels, "label", "l", nil, "label `K=V`")
-	flags.StringVar(&f.session, "session", "", "the caller's session `ID`")
-	flags.StringVar(&f.task, "task", "", "the caller's task `ID`")
+	flags.StringArrayVarP(&f.labels, "label", "l", nil, "set label `K=V`")
+	flags.StringVar(&f.session, "session", "", "session `ID` of the caller")
+	flags.StringVar(&f.task, "task", "", "task `ID` of the caller")
 	_ = cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions( // the flag is there
 		[]string{"strict", "compat", "debug"}, cobra.ShellCompDirectiveNoFileComp))
 }
@@ -54,19 +54,19 @@ func (f *sandboxFlags) register(cmd *cobra.Command) {
 func registerNetwork(cmd *cobra.Command, mode *string, allow, deny *[]string) {
 	flags := cmd.Flags()
 	flags.StringVar(mode, "network", "", "network `MODE`: none, allow, open or bridge (default: allow with --allow, else the profile's, which is none)")
-	flags.StringArrayVar(allow, "allow", nil, "`RULE` for what may be reached: HOST[:PORT][+PORT…][,private], ports 80 and 443 where none is given")
-	flags.StringArrayVar(deny, "deny", nil, "`RULE` for what may not, whatever is allowed: HOST[:PORT][+PORT…]")
+	flags.StringArrayVar(allow, "allow", nil, "allow `RULE`: HOST[:PORT][+PORT…][,private] (default ports 80 and 443)")
+	flags.StringArrayVar(deny, "deny", nil, "deny `RULE`: HOST[:PORT][+PORT…]; deny wins over allow")
 	_ = cmd.RegisterFlagCompletionFunc("network", cobra.FixedCompletions([]string{"none", "allow", "open", "bridge"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (f *sandboxFlags) registerTTL(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.ttl, "ttl", "", "end and remove the sandbox `DURATION` after it is ready, such as 2h, or never (the default)")
+	cmd.Flags().StringVar(&f.ttl, "ttl", "", "remove the sandbox `DURATION` after creation, such as 2h, or never (the default)")
 }
 
 // registerLife adds the flags of a sandbox that outlives its first command.
 func (f *sandboxFlags) registerLife(cmd *cobra.Command) {
 	f.registerTTL(cmd)
-	cmd.Flags().StringVar(&f.idle, "idle-timeout", "", "end and remove the sandbox when no command ran and nobody worked on its files for `DURATION`, such as 10m, or never (the default)")
+	cmd.Flags().StringVar(&f.idle, "idle-timeout", "", "remove the sandbox when it is idle for `DURATION`, such as 10m, or never (the default)")
 }
 
 // spec is what the flags say. The environment is the sandbox's, or that of the
@@ -105,13 +105,13 @@ func (f *commandFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.SetInterspersed(false) // what follows CMD is CMD's
-	flags.StringVarP(&f.cwd, "workdir", "w", "", "working directory `DIR` inside (default: the workspace, else the image's)")
-	flags.StringVar(&f.timeout, "timeout", "", "end the command after `DURATION`, such as 30s or 5m (exit code 124)")
-	flags.StringVar(&f.outputLimit, "output-limit", "", "`SIZE` that is kept of each output stream, head and tail (default 10M)")
-	flags.BoolVarP(&f.interactive, "interactive", "i", false, "forward standard input")
-	flags.BoolVarP(&f.terminal, "tty", "t", false, "give the command a terminal")
-	flags.BoolVar(&f.shell, "shell", false, "run a script for /bin/sh, which is read from standard input")
-	flags.StringArrayVar(&f.ulimits, "ulimit", nil, "resource limit `NAME=SOFT[:HARD]` of setrlimit(2), below the sandbox's, such as nofile=64:128: "+limitNames)
+	flags.StringVarP(&f.cwd, "workdir", "w", "", "working directory `DIR` (default: the workspace, else the image's)")
+	flags.StringVar(&f.timeout, "timeout", "", "stop the command after `DURATION`, such as 30s or 5m (exit code 124)")
+	flags.StringVar(&f.outputLimit, "output-limit", "", "keep at most `SIZE` of each output stream, first and last half (default 10M)")
+	flags.BoolVarP(&f.interactive, "interactive", "i", false, "keep standard input open and forward it")
+	flags.BoolVarP(&f.terminal, "tty", "t", false, "allocate a pseudo-TTY")
+	flags.BoolVar(&f.shell, "shell", false, "run the shell script on standard input with /bin/sh")
+	flags.StringArrayVar(&f.ulimits, "ulimit", nil, "set resource limit `NAME=SOFT[:HARD]` of setrlimit(2), such as nofile=64:128, at most the sandbox's; NAME is "+limitNames)
 }
 
 func (f *commandFlags) spec(p *parser) *caissonv1.ExecSpec {

@@ -53,8 +53,8 @@ func poolViewOf(p *caissonv1.PoolStats) poolView {
 func (a *app) statsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats",
-		Short: "Show what the daemon counts: sandboxes, commands, pools, traffic",
-		Long:  "Show what the daemon counts: sandboxes, commands, pools, and for each live sandbox\nof yours in the network modes allow and open what went through the gateway.\n\nREADY of a pool is READY/TARGET+FILLING: the sandboxes that are ready, how many are to\nbe, and how many are being made. MISSES are requests that found none.",
+		Short: "Show counts of sandboxes, commands, pools and network traffic",
+		Long:  "Show counts of sandboxes, commands and pools, and the network traffic of each of your\nlive sandboxes with a network.\n\nREADY of a pool is READY/TARGET+FILLING: ready sandboxes, the wanted number, and those in\ncreation. MISSES counts requests that found no ready sandbox.",
 		Args:  exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(cmd.Context(), func(client *api.Client) error {

@@ -106,7 +106,7 @@ func noteOf(r *caissonv1.Result, h hints) string {
 // streamFlags gives cmd the forms of a foreground command's output.
 func (a *app) streamFlags(cmd *cobra.Command) {
 	a.outputFlags(cmd)
-	cmd.Flags().Var(&a.stream, "stream", "tell all that happens as it comes, in this `FORMAT`: jsonl, one object per line")
+	cmd.Flags().Var(&a.stream, "stream", "stream events in `FORMAT`: jsonl, one JSON object per line")
 	a.rawFlag(cmd)
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -19,7 +19,7 @@ func (a *app) updateCommand() *cobra.Command {
 	var f updateFlags
 	cmd := &cobra.Command{
 		Use:               "update [flags] SANDBOX",
-		Short:             "Change limits, times, labels and the network policy of a sandbox that lives",
+		Short:             "Change limits, lifetime, labels and network policy of a running sandbox",
 		Example:           "  caisson update --ttl 2h -m 1G agent\n  caisson update --idle-timeout never -l team= agent\n  caisson update --allow github.com --allow pypi.org agent   # instead of what was allowed\n  caisson update --allow '' agent                            # nothing is",
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
@@ -44,12 +44,12 @@ func (a *app) updateCommand() *cobra.Command {
 func (f *updateFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVarP(&f.memory, "memory", "m", "", "memory `SIZE`, no swap, such as 512M")
-	flags.StringVar(&f.cpus, "cpus", "", "`N` CPUs, such as 1.5")
-	flags.StringVar(&f.pids, "pids", "", "`N` processes and threads, such as 256")
-	flags.StringVar(&f.ttl, "ttl", "", "end and remove the sandbox `DURATION` from now, or never")
-	flags.StringVar(&f.idle, "idle-timeout", "", "end and remove the sandbox when no command ran and nobody worked on its files for `DURATION`, or never")
-	flags.StringArrayVarP(&f.labels, "label", "l", nil, "label `K=V`; K= removes it")
+	flags.StringVarP(&f.memory, "memory", "m", "", "memory limit `SIZE`, without swap, such as 512M")
+	flags.StringVar(&f.cpus, "cpus", "", "number `N` of CPUs, such as 1.5")
+	flags.StringVar(&f.pids, "pids", "", "limit of `N` processes and threads, such as 256")
+	flags.StringVar(&f.ttl, "ttl", "", "remove the sandbox `DURATION` from now, or never")
+	flags.StringVar(&f.idle, "idle-timeout", "", "remove the sandbox when it is idle for `DURATION`, or never")
+	flags.StringArrayVarP(&f.labels, "label", "l", nil, "set label `K=V`; K= removes it")
 	registerNetwork(cmd, &f.network, &f.allow, &f.deny)
 	flags.Lookup("network").Usage = "network `MODE`: allow or open"
 }

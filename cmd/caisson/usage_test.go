@@ -36,7 +36,7 @@ func TestRefused(t *testing.T) {
 		{"run|-Z|--|x", sbxerr.APIUsage, "no flag -Z"},
 		{"run|-iZ|--|x", sbxerr.APIUsage, "no flag -Z"},
 		{"ls|--lable|a=b", sbxerr.APIUsage, "did you mean --label?"},
-		{"run|-m", sbxerr.APIUsage, "--memory needs a value: memory SIZE"},
+		{"run|-m", sbxerr.APIUsage, "--memory needs a value: memory limit SIZE"},
 		{"ls|-o|jsno", sbxerr.APIUsage, `did you mean "json"?`},
 		{"ls|-o|yaml", sbxerr.APIUsage, "use table or json"},
 		{"ls|--json=maybe", sbxerr.APIUsage, `"maybe"`},

@@ -52,7 +52,7 @@ func (a *app) versionCommand() *cobra.Command {
 			return a.printVersion(v)
 		},
 	}
-	cmd.Flags().BoolVar(&daemon, "daemon", false, "also the daemon's and its engine's")
+	cmd.Flags().BoolVar(&daemon, "daemon", false, "show the versions of the daemon and its engine too")
 	a.outputFlags(cmd)
 	return cmd
 }

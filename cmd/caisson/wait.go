@@ -10,14 +10,14 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-const waitLong = `Wait until a sandbox, or a command of it, has ended. The exit code is the
-command's; for a sandbox, that of the command which it was made for, if any:
-also where the sandbox is removed meanwhile.`
+const waitLong = `Block until a sandbox, or one of its commands, ends. Exit with the exit code of the
+command. Without EXEC that is the command of caisson run, if the sandbox has one. This
+works too if the sandbox is removed in the meantime.`
 
 func (a *app) waitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "wait SANDBOX [EXEC]",
-		Short:             "Wait for the end of a sandbox or a command",
+		Short:             "Block until a sandbox or a command ends",
 		Long:              waitLong,
 		Args:              waitArgs,
 		ValidArgsFunction: a.completeSandboxes,

@@ -101,7 +101,7 @@ func doctorCommand(f *flags) *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "examine whether this host can run sandboxes, without a daemon",
+		Short: "Check whether this host can run sandboxes, without a daemon",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := f.config(cmd)

@@ -60,7 +60,7 @@ type flags struct {
 func rootCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "caissond",
-		Short:         "the daemon of caisson: sandboxes for the commands of agents",
+		Short:         "The caisson daemon: runs the commands of AI agents in sandboxes",
 		Args:          noArgs,
 		Version:       version,
 		SilenceUsage:  true,
@@ -125,7 +125,7 @@ func (f *flags) config(cmd *cobra.Command) (config.Config, error) {
 func schemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "config-schema",
-		Short: "print the JSON Schema of the configuration file",
+		Short: "Print the JSON Schema of the configuration file",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			raw, err := config.Schema()
