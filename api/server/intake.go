@@ -23,13 +23,13 @@ import (
 const readTimeout = 30 * time.Second
 
 // How many bytes of messages that are not decoded yet the daemon holds, and for whom.
-// Their buffers, with the garbage of buffers that grew, take up to seven times as much:
-// 126 MiB. 64 uploads of one user fit at once, in messages of 128 KiB.
+// Their buffers, with the garbage of buffers that grew, take up to eight times as much:
+// 96 MiB. 48 uploads of one user fit at once, in messages of 128 KiB.
 const (
-	maxUndecoded     = 18 << 20
-	maxUndecodedUser = 10 << 20             // of one user, or one sandbox
-	maxUndecodedBox  = 12 << 20             // of all sandboxes together
-	maxUndecodedRest = maxUndecoded - 4<<20 // of all but root
+	maxUndecoded     = 12 << 20
+	maxUndecodedUser = 7 << 20              // of one user, or one sandbox
+	maxUndecodedBox  = 8 << 20              // of all sandboxes together
+	maxUndecodedRest = maxUndecoded - 2<<20 // of all but root
 )
 
 // keptFactor is how much more of what is decoded is held, while calls use it.
@@ -129,15 +129,15 @@ func (b *incoming) begin() error {
 
 func (b *incoming) countLocked(n int) error {
 	if !b.intake.coming.take(b.bounds, n) {
-		return errTooMuch("on its way from")
+		return errTooMuch("in flight")
 	}
 	b.held += n
 	return nil
 }
 
 func errTooMuch(where string) error {
-	return sbxerr.WithRemedy(sbxerr.Busy, "server.read", fmt.Errorf("too much is %s other calls of this caller, or of others", where),
-		"retry later, or make fewer calls with large requests at once")
+	return sbxerr.WithRemedy(sbxerr.Busy, "server.read", fmt.Errorf("too many large requests are %s for this caller, or for all", where),
+		"retry later, or send fewer large requests at once")
 }
 
 // Read implements [io.Reader].
@@ -177,7 +177,7 @@ func (b *incoming) decoded() error {
 		return nil
 	}
 	if !b.intake.kept.take(wider(b.bounds), size) {
-		return errTooMuch("held for")
+		return errTooMuch("in use")
 	}
 	b.kept += size
 	return nil

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	goruntime "runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,20 +93,18 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestStalledBodies has a sandbox that sends 400 large requests and ends none. The
-// memory stays bounded, others are served meanwhile, and each gets its answer.
+// TestStalledBodies has a sandbox that sends 400 large requests and ends none. Others are
+// served meanwhile, and each request gets its answer. TestLargeBodies of the escape suite
+// measures the memory.
 func TestStalledBodies(t *testing.T) {
 	socket := serveUsers(t, 1500*time.Millisecond)
 	client := client2(t, socket, new(atomic.Bool))
-	goruntime.GC()
-	var before goruntime.MemStats
-	goruntime.ReadMemStats(&before)
 	var busy, late atomic.Int32
 	var calls sync.WaitGroup
 	for range 400 {
 		calls.Go(func() {
 			switch status, answer := stall(t, client, "a", maxMessage-64<<10); {
-			case status == http.StatusTooManyRequests && strings.Contains(answer, "on its way from other calls"):
+			case status == http.StatusTooManyRequests && strings.Contains(answer, "requests are in flight"):
 				busy.Add(1)
 			case status == http.StatusGatewayTimeout && strings.Contains(answer, "did not come whole within 1.5s"):
 				late.Add(1)
@@ -118,7 +115,6 @@ func TestStalledBodies(t *testing.T) {
 	}
 	ended := make(chan struct{})
 	go func() { calls.Wait(); close(ended) }()
-	peak := uint64(0)
 	other := caissonv1connect.NewSandboxServiceClient(client2(t, socket, new(atomic.Bool)), "http://x")
 	for open := true; open; {
 		select {
@@ -130,12 +126,6 @@ func TestStalledBodies(t *testing.T) {
 		if _, err := other.List(t.Context(), connect.NewRequest(&caissonv1.ListRequest{})); err != nil || time.Since(begun) > 2*time.Second {
 			t.Errorf("another caller: %v after %v", err, time.Since(begun))
 		}
-		var now goruntime.MemStats
-		goruntime.ReadMemStats(&now)
-		peak = max(peak, now.HeapAlloc)
-	}
-	if grown := int64(peak) - int64(before.HeapAlloc); grown > 128<<20 {
-		t.Errorf("the heap grew by %d MiB", grown>>20)
 	}
 	if busy.Load() == 0 || late.Load() == 0 {
 		t.Errorf("%d were refused, %d were late", busy.Load(), late.Load())
@@ -145,13 +135,13 @@ func TestStalledBodies(t *testing.T) {
 	}
 }
 
-// TestManyUploads has a sandbox whose 64 streams send 4 MiB each at the same time, in
-// messages of the size that the client sends. None is refused, as 64 whole messages fit.
+// TestManyUploads has a sandbox whose 48 streams send 4 MiB each at the same time, in
+// messages of the size that the client sends. None is refused, as 48 whole messages fit.
 func TestManyUploads(t *testing.T) {
 	socket := serveUsers(t, time.Minute)
 	one, other := client2(t, socket, new(atomic.Bool)), client2(t, socket, new(atomic.Bool))
 	var calls sync.WaitGroup
-	for i := range 64 {
+	for i := range 48 {
 		calls.Go(func() {
 			client := []*http.Client{one, other}[i%2]
 			runs := caissonv1connect.NewSandboxServiceClient(client, "http://x").Run(t.Context())
@@ -279,23 +269,23 @@ func TestUndecodedBounds(t *testing.T) {
 	as := func(c peer.Caller, mib int) bool {
 		return in.coming.take(undecodedOf(peer.NewContext(t.Context(), c)), mib<<20)
 	}
-	if !as(ann, 10) || as(ann, 1) {
-		t.Error("a user has not 10 MiB")
+	if !as(ann, 7) || as(ann, 1) {
+		t.Error("a user has not 7 MiB")
 	}
-	in.coming.give(undecodedOf(peer.NewContext(t.Context(), ann)), 10<<20)
+	in.coming.give(undecodedOf(peer.NewContext(t.Context(), ann)), 7<<20)
 	for _, step := range []struct {
 		name string
 		c    peer.Caller
 		mib  int
 		ok   bool
 	}{
-		{"a sandbox", ann.In("one"), 10, true},
+		{"a sandbox", ann.In("one"), 7, true},
 		{"more of it, as somebody else", bob.In("one"), 1, false},
-		{"sandboxes together", ann.In("two"), 3, false},
-		{"another sandbox", ann.In("two"), 2, true},
+		{"sandboxes together", ann.In("two"), 2, false},
+		{"another sandbox", ann.In("two"), 1, true},
 		{"a user", bob, 2, true},
 		{"all but root", bob, 1, false},
-		{"root", peer.User(0, 0, nil, 1), 4, true},
+		{"root", peer.User(0, 0, nil, 1), 2, true},
 		{"all", peer.User(0, 0, nil, 1), 1, false},
 	} {
 		if as(step.c, step.mib) != step.ok {

@@ -1,11 +1,14 @@
 package escape
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -115,6 +118,44 @@ func TestBodiesAreBounded(t *testing.T) {
 	}
 	if code, _ := post(t, "POST", inspectCall, "text/plain", strings.NewReader(`{"ref":"a"}`)); code == 200 {
 		t.Error("a form that any web page can send is taken")
+	}
+	daemon.Run(t, "run", "--", "true")
+}
+
+// Unfinished large requests, as many as a process of root can send at once, take at most
+// 128 MiB of the daemon's memory.
+//
+//caisson:host the daemon's own affair, the same on every kernel
+func TestLargeBodies(t *testing.T) {
+	held(t, "P152", "API: many large bodies")
+	before := rss(t)
+	const size = 4<<20 - 64<<10
+	body := bytes.Repeat([]byte{' '}, size)
+	var sent sync.WaitGroup
+	for range 200 {
+		conn, err := net.Dial("unix", daemon.Socket)
+		must(t, err)
+		t.Cleanup(func() { _ = conn.Close() }) // the daemon may have closed it
+		must(t, conn.SetDeadline(time.Now().Add(5*time.Second)))
+		sent.Go(func() {
+			_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: caisson\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", inspectCall, size+1)
+			_, _ = conn.Write(body) // a refused one is not read to its end
+		})
+	}
+	ended := make(chan struct{})
+	go func() { sent.Wait(); close(ended) }()
+	peak := int64(0)
+	for open := true; open; {
+		select {
+		case <-ended:
+			open = false
+		case <-time.After(5 * time.Millisecond): // nothing announces growth
+		}
+		peak = max(peak, int64(rss(t)))
+	}
+	t.Logf("the daemon grew by %d MiB", (peak-int64(before))>>10)
+	if grown := peak - int64(before); grown > 128<<10 || grown < 8<<10 {
+		t.Errorf("the daemon grew by %d kB, want 8 to 128 MiB", grown)
 	}
 	daemon.Run(t, "run", "--", "true")
 }
