@@ -83,7 +83,7 @@ func TestConnectRefused(t *testing.T) {
 		code                sbxerr.Code
 		want, remedy        string
 	}{
-		{"HTTP/1.1 403 " + secret + echo, secret, sbxerr.EgressProxy, "does not connect to a.example.com:443: it answers 403 Forbidden", "who runs the proxy"},
+		{"HTTP/1.1 403 " + secret + echo, secret, sbxerr.EgressProxy, "does not connect to a.example.com:443: it answers 403 Forbidden", "operator of the proxy"},
 		{"HTTP/1.1 407 x" + echo, "", sbxerr.EgressProxy, "407 Proxy Authentication Required", "names a file"},
 		{"HTTP/1.1 407 x" + echo, secret, sbxerr.EgressProxy, "407 Proxy Authentication Required", "corrects the file"},
 		{"HTTP/1.1 503 x" + echo, secret, sbxerr.EgressProxy, "503 Service Unavailable", "destination exists"},
