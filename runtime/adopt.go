@@ -211,7 +211,7 @@ func (m *Manager) loadGroups(ctx context.Context, s *sandbox, running []*executi
 		}
 		at := slices.IndexFunc(running, func(e *execution) bool { return e.record.Cgroup == name })
 		if at >= 0 {
-			running[at].group = child
+			running[at].setGroup(child)
 			continue
 		}
 		errs = append(errs, child.Kill(ctx), child.Remove(ctx))

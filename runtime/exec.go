@@ -20,7 +20,6 @@ type execution struct {
 	s      *sandbox
 	stdout *output.Store
 	stderr *output.Store
-	group  *cgroups.Child
 	fills  sync.WaitGroup
 	open   atomic.Int32 // of pipes, those that something may still write to
 
@@ -36,12 +35,15 @@ type execution struct {
 	drained chan struct{} // closed when nothing can write to its pipes any more
 	feeding chan struct{} // full while a caller's input is written to the command's
 
-	mu       sync.Mutex // guards what follows
-	proc     *pid1.Exec // nil until started is closed
-	pipes    []*os.File // the daemon's ends of stdout and stderr
-	stdin    *os.File   // the daemon's end; nil where the command has no input, or no more since before this daemon
+	mu    sync.Mutex // guards what follows
+	proc  *pid1.Exec // nil until started is closed
+	pipes []*os.File // the daemon's ends of stdout and stderr
+	stdin *os.File   // the daemon's end; nil where the command has no input, or no more since before this daemon
+	// After the start only the goroutine of watch writes record, with mu held. So watch
+	// itself reads it without mu. Fields that never change need no lock.
 	record   execRecord
-	failure  error // why it was never started, once that is known
+	child    *cgroups.Child // of its own limits; nil without
+	failure  error          // why it was never started, once that is known
 	state    ExecState
 	pid      int           // inside the sandbox
 	took     time.Duration // to start
@@ -61,6 +63,19 @@ func newExecution(s *sandbox, r execRecord, stdout, stderr *output.Store) *execu
 }
 
 func (e *execution) number() uint32 { return e.record.Number } // never changes
+
+// group returns the command's own cgroup, nil where it has no limits of its own.
+func (e *execution) group() *cgroups.Child {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.child
+}
+
+func (e *execution) setGroup(child *cgroups.Child) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.child = child
+}
 
 // end asks for the end of the command. The first reason counts.
 func (e *execution) end(cause error) {

@@ -138,8 +138,8 @@ func (m *Manager) killExec(ctx context.Context, e *execution) <-chan time.Time {
 	switch {
 	case e.s.isMain(e):
 		m.kill(e.s)
-	case e.group != nil:
-		err = e.group.Kill(ctx)
+	case e.group() != nil:
+		err = e.group().Kill(ctx)
 	default:
 		_, err = e.process().SignalAll(ctx, syscall.SIGKILL)
 	}
@@ -172,7 +172,7 @@ func (m *Manager) settle(ctx context.Context, e *execution) {
 func (m *Manager) conclude(ctx context.Context, e *execution, end ending) {
 	s := e.s
 	result := m.result(ctx, s, e, end)
-	if e.group != nil {
+	if e.group() != nil {
 		m.endGroup(ctx, e)
 	}
 	e.mu.Lock()
@@ -200,7 +200,7 @@ func (m *Manager) conclude(ctx context.Context, e *execution, end ending) {
 func (m *Manager) endGroup(ctx context.Context, e *execution) {
 	ctx, cancel := context.WithTimeout(ctx, initTimeout)
 	defer cancel()
-	if err := errors.Join(e.group.Kill(ctx), e.group.Remove(ctx)); err != nil {
+	if err := errors.Join(e.group().Kill(ctx), e.group().Remove(ctx)); err != nil {
 		m.log.Warn("remove the command's cgroup", "sandbox", e.s.id, "exec", e.number(), "err", err)
 	}
 }

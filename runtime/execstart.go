@@ -186,18 +186,20 @@ func (m *Manager) placer(s *sandbox, e *execution, limits cgroups.ChildLimits) f
 		if err != nil {
 			return err
 		}
-		if e.group, err = group.NewChild(e.record.Cgroup, limits); err != nil {
+		child, err := group.NewChild(e.record.Cgroup, limits)
+		if err != nil {
 			return err
 		}
-		return errors.Join(e.group.Add(host), failpoint("exec/placed"))
+		e.setGroup(child)
+		return errors.Join(child.Add(host), failpoint("exec/placed"))
 	}
 }
 
 // dropExec forgets a command that was never started.
 func (m *Manager) dropExec(s *sandbox, e *execution) error {
 	var errs []error
-	if e.group != nil {
-		errs = append(errs, e.group.Remove(context.Background()))
+	if child := e.group(); child != nil {
+		errs = append(errs, child.Remove(context.Background()))
 	}
 	errs = append(errs, m.forgetExec(s, e))
 	failure := e.notStarted()

@@ -109,8 +109,8 @@ func (m *Manager) addUsage(s *sandbox, e *execution, r *Result, main bool) (warn
 	}
 	var counted counter = group
 	switch {
-	case e.group != nil:
-		counted = e.group
+	case e.group() != nil:
+		counted = e.group()
 	case !main && r.ExitCode == 0:
 		return nil // nothing that a limit did can have mattered
 	case !main:
