@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 	"strings"
+
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Package is an installed package.
@@ -198,48 +200,23 @@ func (a anyOf) String() string {
 	return strings.Join(names, " | ")
 }
 
-// near returns up to three installed names that look like name.
+// near returns up to three installed names that look like name: the likely
+// misspelling first, then the shortest names that contain it or are part of it.
 func (x *index) near(name string) []string {
 	name, _, _ = strings.Cut(name, ":")
-	type scored struct {
-		name  string
-		score int
+	var found []string
+	if len(name) >= minContained {
+		found = slices.DeleteFunc(slices.Clone(x.names), func(n string) bool {
+			return !strings.Contains(n, name) && (len(n) < 3 || !strings.Contains(name, n))
+		})
+		slices.SortStableFunc(found, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
 	}
-	var found []scored
-	for _, n := range x.names {
-		d := editDistance(name, n)
-		if strings.Contains(n, name) || strings.Contains(name, n) && len(n) > 2 {
-			d = min(d, 2)
-		}
-		if d <= max(1, len(name)/3) {
-			found = append(found, scored{n, d*100 + len(n)})
-		}
+	if n := sbxerr.Nearest(name, x.names); n != "" {
+		found = slices.Insert(slices.DeleteFunc(found, func(f string) bool { return f == n }), 0, n)
 	}
-	slices.SortStableFunc(found, func(a, b scored) int { return cmp.Compare(a.score, b.score) })
-	var names []string
-	for _, f := range found[:min(3, len(found))] {
-		names = append(names, f.name)
-	}
-	return names
+	return found[:min(3, len(found))]
 }
 
-// editDistance is the number of bytes to insert, remove or replace.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := diagonal
-			if a[i-1] != b[j-1] {
-				cost++
-			}
-			diagonal = row[j]
-			row[j] = min(cost, row[j]+1, row[j-1]+1)
-		}
-	}
-	return row[len(b)]
-}
+// minContained is the length from which a name that contains another one is
+// worth a hint: shorter ones are part of too many.
+const minContained = 6

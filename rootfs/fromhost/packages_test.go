@@ -288,3 +288,19 @@ func FuzzCompareVersions(f *testing.F) {
 		}
 	})
 }
+
+func TestNear(t *testing.T) {
+	x := newIndex([]*Package{{Name: "python3"}, {Name: "libpython3-stdlib"}, {Name: "git"}, {Name: "golang-1.24-go"}, {Name: "curl"}})
+	for name, want := range map[string][]string{
+		"python":         {"python3", "libpython3-stdlib"},
+		"golang":         {"golang-1.24-go"},
+		"gitt:arm64":     {"git"},
+		"python3-extras": {"python3"},
+		"ur":             {"curl"},
+		"zzzzzz":         nil,
+	} {
+		if got := x.near(name); !slices.Equal(got, want) {
+			t.Errorf("near %q: %q, want %q", name, got, want)
+		}
+	}
+}
