@@ -4,12 +4,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caisson-run/caisson/gateway/stray"
+	"github.com/caisson-run/caisson/gateway/droplog"
 )
 
 // logs are those of one sandbox: of what the rules of its namespace tell.
 type logs struct {
-	all    []*stray.Log
+	all    []*droplog.Log
 	served sync.WaitGroup
 }
 

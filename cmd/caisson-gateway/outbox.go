@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/gateway/control"
-	"github.com/caisson-run/caisson/gateway/stray"
+	"github.com/caisson-run/caisson/gateway/droplog"
 )
 
 // The bounds of what waits for a daemon that does not read.
@@ -15,7 +15,7 @@ const (
 	maxSandboxOwn = 2 << 10  // of one: more than it can have connections, and than comes at once of what goes past those
 )
 
-const _ = uint(maxSandboxOwn - stray.AtOnce) // none of it is lost while the daemon is slow
+const _ = uint(maxSandboxOwn - droplog.AtOnce) // none of it is lost while the daemon is slow
 
 // writeSize is how many bytes are written at once, about.
 const writeSize = 64 << 10

@@ -11,10 +11,10 @@ import (
 
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/droplog"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
-	"github.com/caisson-run/caisson/gateway/stray"
-	"github.com/caisson-run/caisson/gateway/surplus"
+	"github.com/caisson-run/caisson/gateway/ratelog"
 )
 
 // sandbox is what is served for one sandbox.
@@ -22,9 +22,9 @@ type sandbox struct {
 	id    string
 	proxy *proxy.Proxy // holds the policy, also for names
 	names dns.Config
-	rules stray.Gate
+	rules droplog.Gate
 	logs  logs // of what goes past both
-	spare surplus.Surplus[dns.Query]
+	spare ratelog.Log[dns.Query]
 	out   *outbox
 	told  int // connections, when it was last said
 
@@ -60,7 +60,7 @@ func (s *server) newSandbox(q control.Request) (*sandbox, error) {
 		q.Skipped = skipped
 		b.out.event(b.id, control.Report{Query: &q})
 	}
-	b.rules = stray.Gate{Policy: b.proxy.Policy, Names: pool}
+	b.rules = droplog.Gate{Policy: b.proxy.Policy, Names: pool}
 	return b, nil
 }
 
@@ -70,12 +70,12 @@ func (b *sandbox) start(files []*os.File) error {
 	if err != nil {
 		return err
 	}
-	strays, err := stray.Packets(stray.Config{Sandbox: b.id, Rules: b.rules, Recorder: b}, files[3])
+	strays, err := droplog.Packets(droplog.Config{Sandbox: b.id, Rules: b.rules, Recorder: b}, files[3])
 	if err != nil {
 		closeAll(tcp, packets, stream)
 		return err
 	}
-	b.logs.all = []*stray.Log{strays}
+	b.logs.all = []*droplog.Log{strays}
 	ctx, stop := context.WithCancel(context.Background())
 	b.stop = stop
 	b.served.Go(func() { b.report(b.proxy.Serve(ctx, tcp)) })
@@ -137,11 +137,11 @@ func (b *sandbox) Queried(q dns.Query) {
 	if q.Verdict == dns.Answered && b.learn(policy.Name(q.Name)) {
 		b.out.push(control.Report{Named: &control.Named{Sandbox: b.id, Name: policy.Name(q.Name), Address: q.Address}})
 	}
-	b.spare.Tell(q)
+	b.spare.Add(q)
 }
 
 // Surplus has a question counted.
-func (b *sandbox) Surplus(q dns.Query) { b.spare.Hold(q) }
+func (b *sandbox) Surplus(q dns.Query) { b.spare.Suppress(q) }
 
 // settle passes on all that waits; it is false when it is too late for some of it.
 func (b *sandbox) settle(latest time.Time) bool {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/gateway/control"
-	"github.com/caisson-run/caisson/gateway/stray"
+	"github.com/caisson-run/caisson/gateway/droplog"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -23,12 +23,12 @@ func TestSettle(t *testing.T) {
 	socket := os.NewFile(uintptr(pair[0]), "told")
 	defer socket.Close()
 	defer unix.Close(pair[1])
-	log, err := stray.Packets(stray.Config{Sandbox: "box"}, socket)
+	log, err := droplog.Packets(droplog.Config{Sandbox: "box"}, socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.End(time.Now())
-	s := &server{out: newOutbox(io.Discard), watched: map[string]*watched{"box": {logs: logs{all: []*stray.Log{log}}}}}
+	s := &server{out: newOutbox(io.Discard), watched: map[string]*watched{"box": {logs: logs{all: []*droplog.Log{log}}}}}
 	ask := func(id string) (sbxerr.Code, time.Duration) {
 		t.Helper()
 		begun := time.Now()

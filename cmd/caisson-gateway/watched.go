@@ -5,8 +5,8 @@ import (
 	"os"
 
 	"github.com/caisson-run/caisson/gateway/control"
+	"github.com/caisson-run/caisson/gateway/droplog"
 	"github.com/caisson-run/caisson/gateway/proxy"
-	"github.com/caisson-run/caisson/gateway/stray"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -24,9 +24,9 @@ func (s *server) watch(id string, files []*os.File) error {
 		return sbxerr.New(sbxerr.Internal, op, "the sandbox %s is here already", id)
 	}
 	w := &watched{id: id, out: s.out}
-	c := stray.Config{Sandbox: id, Rules: stray.Link{Local: s.local}, Recorder: w}
+	c := droplog.Config{Sandbox: id, Rules: droplog.Link{Local: s.local}, Recorder: w}
 	var errs []error
-	for i, open := range []func(stray.Config, *os.File) (*stray.Log, error){stray.Packets, stray.Packets, stray.Ends} {
+	for i, open := range []func(droplog.Config, *os.File) (*droplog.Log, error){droplog.Packets, droplog.Packets, droplog.Ends} {
 		log, err := open(c, files[i])
 		if err != nil {
 			errs = append(errs, err)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caisson-run/caisson/gateway/hall"
+	"github.com/caisson-run/caisson/gateway/limits"
 )
 
 // ending is a listener whose connections are over when ctx is, and when an answer is not
@@ -15,7 +15,7 @@ import (
 type ending struct {
 	net.Listener
 	ctx  context.Context
-	part *hall.Room
+	part *limits.Share
 	full func() // is told of each that finds no place
 }
 
@@ -26,8 +26,8 @@ func (l ending) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.part.Enter() == nil {
-			return ended{c, context.AfterFunc(l.ctx, func() { _ = c.Close() }), sync.OnceFunc(l.part.Leave)}, nil
+		if l.part.Acquire() == nil {
+			return ended{c, context.AfterFunc(l.ctx, func() { _ = c.Close() }), sync.OnceFunc(l.part.Release)}, nil
 		}
 		l.full()
 		if tcp, ok := c.(*net.TCPConn); ok {

@@ -10,7 +10,6 @@ import (
 
 	miekg "github.com/miekg/dns"
 
-	"github.com/caisson-run/caisson/gateway/notice"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -35,7 +34,7 @@ func (s *server) answer(question miekg.Question, reply *miekg.Msg) Query {
 		Name: string(name), Type: typeName(question.Qtype), Verdict: o.verdict, Rule: o.rule, Address: o.address, Code: sbxerr.Of(o.err),
 	}
 	if o.err != nil {
-		record.Reason = notice.Cause(o.err)
+		record.Reason = policy.Cause(o.err)
 	}
 	if name == "" {
 		record.Name = nameAsked(question)
@@ -175,9 +174,9 @@ func (o outcome) write(question miekg.Question, reply *miekg.Msg) {
 	case Absent:
 		reply.Rcode = miekg.RcodeNameError
 	case Failed:
-		tell(reply, miekg.RcodeServerFailure, miekg.ExtendedErrorCodeNoReachableAuthority, notice.Of(o.err).String())
+		tell(reply, miekg.RcodeServerFailure, miekg.ExtendedErrorCodeNoReachableAuthority, policy.DenialOf(o.err).String())
 	default:
-		tell(reply, miekg.RcodeRefused, infoCode(o.err), notice.Of(o.err).String())
+		tell(reply, miekg.RcodeRefused, infoCode(o.err), policy.DenialOf(o.err).String())
 	}
 }
 

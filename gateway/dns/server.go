@@ -12,9 +12,9 @@ import (
 	"golang.org/x/net/netutil"
 	"golang.org/x/time/rate"
 
-	"github.com/caisson-run/caisson/gateway/hall"
+	"github.com/caisson-run/caisson/gateway/limits"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/gateway/surplus"
+	"github.com/caisson-run/caisson/gateway/ratelog"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -153,7 +153,7 @@ func Serve(ctx context.Context, c Config, pc net.PacketConn, l net.Listener) err
 
 // ending is l, whose connections have places of their own among those of all sandboxes.
 func (s *server) ending(l net.Listener) ending {
-	return ending{l, s.ctx, hall.Connections.Room(), func() { s.surplus("", "", surplus.RuleConnections) }}
+	return ending{l, s.ctx, limits.Connections.Share(), func() { s.suppress("", "", ratelog.RuleConnections) }}
 }
 
 // stop ends servers whether they have begun or not. Their errors say only that.
@@ -207,7 +207,7 @@ func (s *server) ServeDNS(w miekg.ResponseWriter, q *miekg.Msg) {
 	reply.RecursionAvailable = true
 	size := ednsOf(q, reply)
 	if !s.rate.Allow() {
-		s.surplus(nameAsked(q.Question[0]), typeName(q.Question[0].Qtype), surplus.RuleQuestions)
+		s.suppress(nameAsked(q.Question[0]), typeName(q.Question[0].Qtype), ratelog.RuleQuestions)
 		tell(reply, miekg.RcodeRefused, miekg.ExtendedErrorCodeProhibited, string(sbxerr.EgressBusy)+": too many questions; ask again later")
 	} else {
 		record := s.answer(q.Question[0], reply)
@@ -229,8 +229,8 @@ func (s *server) observe(record Query) {
 	s.Observer.Queried(record)
 }
 
-// surplus tells of a question that rule refused, whatever it was.
-func (s *server) surplus(name, kind, rule string) {
+// suppress records a question that the rule of a limit refused.
+func (s *server) suppress(name, kind, rule string) {
 	if s.Observer != nil {
 		s.Observer.Surplus(Query{Sandbox: s.Sandbox, Name: name, Type: kind, Verdict: Refused, Rule: rule, Code: sbxerr.EgressBusy, Reason: "too many; ask again later"})
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/caisson-run/caisson/gateway/hall"
+	"github.com/caisson-run/caisson/gateway/limits"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -26,7 +26,7 @@ const maxLookups = 32
 type Share struct {
 	upstream *Upstream
 	turns    chan struct{} // one for each lookup
-	part     *hall.Room    // a place for the sockets of each, of which there are two
+	part     *limits.Share // a place for the sockets of each, of which there are two
 
 	mu      sync.Mutex
 	flights map[policy.Name]*flight
@@ -41,7 +41,7 @@ type flight struct {
 
 // Share makes the Resolver of one more sandbox.
 func (u *Upstream) Share() *Share {
-	return &Share{upstream: u, turns: make(chan struct{}, maxLookups), part: hall.Lookups.Room(), flights: map[policy.Name]*flight{}}
+	return &Share{upstream: u, turns: make(chan struct{}, maxLookups), part: limits.Lookups.Share(), flights: map[policy.Name]*flight{}}
 }
 
 // Resolve returns what name leads to, addresses of IPv4 first.
@@ -119,7 +119,7 @@ func (s *Share) enter(ctx context.Context, name policy.Name) error {
 	if err := s.turn(ctx, name); err != nil {
 		return err
 	}
-	if err := s.part.Enter(); err != nil {
+	if err := s.part.Acquire(); err != nil {
 		<-s.turns
 		return busy(name, err)
 	}
@@ -150,7 +150,7 @@ func (s *Share) turn(ctx context.Context, name policy.Name) error {
 // leave gives the turn and the place back when sockets are closed.
 func (s *Share) leave(sockets *sync.WaitGroup) {
 	sockets.Wait()
-	s.part.Leave()
+	s.part.Release()
 	<-s.turns
 }
 

@@ -13,7 +13,7 @@ import (
 
 	miekg "github.com/miekg/dns"
 
-	"github.com/caisson-run/caisson/gateway/hall"
+	"github.com/caisson-run/caisson/gateway/limits"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -81,10 +81,10 @@ func TestLookupsAreBounded(t *testing.T) {
 	const callers, sandboxes = 200, 5
 	z := &zone{records: dual, deaf: "silent.test."}
 	first := upstream(t, z)
-	h := hall.New(3 * maxLookups)
+	h := limits.New(3 * maxLookups)
 	share := func() *Share {
 		s := first.upstream.Share()
-		s.part = h.Room()
+		s.part = h.Share()
 		return s
 	}
 	names := silent(callers)
@@ -98,7 +98,7 @@ func TestLookupsAreBounded(t *testing.T) {
 			eventually(t, "it has all that one may have", func() bool { return h.Taken() == maxLookups })
 		}
 	}
-	eventually(t, "the hall is full", func() bool {
+	eventually(t, "the limiter is full", func() bool {
 		n := 0
 		for _, a := range all {
 			n += a.refused()
@@ -230,7 +230,7 @@ func TestLateTurn(t *testing.T) {
 
 // A question that finds no place is refused like one past another limit.
 func TestQuestionWithoutAPlace(t *testing.T) {
-	b := start(t, allowed, func(c *Config) { c.Resolver.(*Share).part = hall.New(0).Room() })
+	b := start(t, allowed, func(c *Config) { c.Resolver.(*Share).part = limits.New(0).Share() })
 	r := b.ask(t, "udp", question("a.test.", miekg.TypeA))
 	if info, text := extended(r); r.Rcode != miekg.RcodeRefused || info != miekg.ExtendedErrorCodeProhibited || !strings.HasPrefix(text, "SBX-706") {
 		t.Errorf("%s %d %q", miekg.RcodeToString[r.Rcode], info, text)
@@ -246,11 +246,11 @@ func TestQuestionWithoutAPlace(t *testing.T) {
 // A client over TCP that finds no place is reset and counted, and one that is over gives
 // its place back, once.
 func TestClientWithoutAPlace(t *testing.T) {
-	h := hall.New(1)
+	h := limits.New(1)
 	pc, inner := sockets(t)
 	_ = pc.Close()
 	full := 0
-	l := ending{inner, t.Context(), h.Room(), func() { full++ }}
+	l := ending{inner, t.Context(), h.Share(), func() { full++ }}
 	defer l.Close()
 	dial := func() net.Conn {
 		c, err := net.Dial("tcp", inner.Addr().String())

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/caisson-run/caisson/gateway/notice"
-	"github.com/caisson-run/caisson/gateway/surplus"
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/ratelog"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -51,7 +51,7 @@ type InboundConfig struct {
 type Inbound struct {
 	config InboundConfig
 	rate   *rate.Limiter
-	spare  surplus.Surplus[Arrival] // what a limit ended at once
+	spare  ratelog.Log[Arrival] // what a limit ended at once
 	room   *room
 
 	mu      sync.Mutex
@@ -135,8 +135,8 @@ func (in *Inbound) accept(ctx context.Context, d Door, all *sync.WaitGroup) erro
 		a, ok := in.begin(c, d.Port)
 		if !ok {
 			r := in.recordOf(c, d.Port)
-			r.Verdict, r.Code, r.Reason = Refused, sbxerr.EgressBusy, tooMany
-			in.spare.Hold(r)
+			r.Verdict, r.Code, r.Reason = Refused, sbxerr.EgressBusy, tooManyReason
+			in.spare.Suppress(r)
 			reset(c)
 			return
 		}
@@ -225,7 +225,7 @@ func (in *Inbound) run(ctx context.Context, a *arrival, all *sync.WaitGroup) {
 	}
 	if err != nil {
 		in.settle(a)
-		a.record.Verdict, a.record.Code, a.record.Reason = Failed, sbxerr.Of(err), notice.Cause(err)
+		a.record.Verdict, a.record.Code, a.record.Reason = Failed, sbxerr.Of(err), policy.Cause(err)
 		reset(a.client)
 		in.finish(a)
 		return
@@ -343,5 +343,5 @@ func (in *Inbound) tell(a *arrival) {
 	}
 	in.mu.Unlock()
 	a.record.Duration = time.Since(a.record.Begun)
-	in.spare.Tell(a.record)
+	in.spare.Add(a.record)
 }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/gateway/surplus"
+	"github.com/caisson-run/caisson/gateway/ratelog"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -21,7 +21,7 @@ import (
 type Proxy struct {
 	config Config
 	rate   *rate.Limiter
-	spare  surplus.Surplus[Attempt] // what a limit ended at once
+	spare  ratelog.Log[Attempt] // what a limit ended at once
 	room   *room
 	peeks  chan struct{} // one for each client that is listened to
 
@@ -115,7 +115,7 @@ func (p *Proxy) accept(ctx context.Context, l *net.TCPListener, all *sync.WaitGr
 	return accept(ctx, l, func(c *net.TCPConn) {
 		f, ok := p.begin(ctx, c)
 		if !ok {
-			p.spare.Hold(p.surplus(c))
+			p.spare.Suppress(p.tooMany(c))
 			reset(c)
 			return
 		}
@@ -160,12 +160,12 @@ func (p *Proxy) begin(ctx context.Context, c *net.TCPConn) (*flow, bool) {
 	return f, true
 }
 
-// tooMany is why a connection is ended at once.
-const tooMany = "too many connections; try again later"
+// tooManyReason is the reason in the record of a connection that is ended at once.
+const tooManyReason = "too many connections; try again later"
 
-// surplus is the record of c, for which there is no place.
-func (p *Proxy) surplus(c *net.TCPConn) Attempt {
-	a := Attempt{Sandbox: p.config.Sandbox, Verdict: Refused, Rule: surplus.RuleConnections, Code: sbxerr.EgressBusy, Reason: tooMany, Begun: time.Now()}
+// tooMany returns the record of c, which is past the limit of connections.
+func (p *Proxy) tooMany(c *net.TCPConn) Attempt {
+	a := Attempt{Sandbox: p.config.Sandbox, Verdict: Refused, Rule: ratelog.RuleConnections, Code: sbxerr.EgressBusy, Reason: tooManyReason, Begun: time.Now()}
 	if to, err := p.config.Origin(c); err == nil { // else it is gone
 		a.Asked = to
 		a.Name, _ = p.config.Names.Name(to.Addr())
@@ -227,7 +227,7 @@ func (p *Proxy) tell(f *flow) {
 	p.mu.Lock()
 	a := f.record()
 	p.mu.Unlock()
-	p.spare.Tell(a)
+	p.spare.Add(a)
 }
 
 func (p *Proxy) record(a Attempt, skipped uint64) {

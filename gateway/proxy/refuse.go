@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caisson-run/caisson/gateway/notice"
+	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -58,7 +58,7 @@ func reset(c *net.TCPConn) {
 
 // response is an HTTP response that says why.
 func response(err error) []byte {
-	n := notice.Of(err)
+	n := policy.DenialOf(err)
 	d, _ := sbxerr.Describe(n.Code)
 	body := fmt.Sprintf("%s\n%s\n%s\n", n.Code, n.Reason, n.Remedy)
 	var b strings.Builder

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caisson-run/caisson/gateway/hall"
+	"github.com/caisson-run/caisson/gateway/limits"
 )
 
 // What the kernel queues between two sides is charged to nobody, and either side can
@@ -25,7 +25,7 @@ const restful = 2 * time.Second
 
 // room is for the connections of one sandbox, out or in.
 type room struct {
-	part *hall.Room // a place for each connection
+	part *limits.Share // a place for each connection
 
 	mu    sync.Mutex
 	taken int
@@ -44,7 +44,7 @@ type seat struct {
 	wide    bool
 }
 
-func newRoom() *room { return &room{part: hall.Connections.Room(), wide: map[*seat]struct{}{}} }
+func newRoom() *room { return &room{part: limits.Connections.Share(), wide: map[*seat]struct{}{}} }
 
 // enter gives a seat to the connection that s is the first socket of.
 func (r *room) enter(s socket) (*seat, error) {
@@ -54,11 +54,11 @@ func (r *room) enter(s socket) (*seat, error) {
 	if r.taken >= fewConnections {
 		t.size = narrowest
 	}
-	if err := r.part.Enter(); err != nil {
+	if err := r.part.Acquire(); err != nil {
 		return nil, err
 	}
 	if err := t.addLocked(s); err != nil {
-		r.part.Leave()
+		r.part.Release()
 		return nil, err
 	}
 	if t.wide {
@@ -158,6 +158,6 @@ func (t *seat) leave() {
 	t.room.mu.Lock()
 	defer t.room.mu.Unlock()
 	t.room.taken--
-	t.room.part.Leave()
+	t.room.part.Release()
 	delete(t.room.wide, t)
 }

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caisson-run/caisson/gateway/notice"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -74,8 +73,8 @@ func (p *Proxy) tellRefused(f *flow, err error) {
 	p.mu.Lock()
 	a := f.record()
 	p.mu.Unlock()
-	a.Verdict, a.Rule, a.Code, a.Reason = Refused, ruleMismatch, sbxerr.Of(err), notice.Cause(err)
-	p.spare.Tell(a)
+	a.Verdict, a.Rule, a.Code, a.Reason = Refused, ruleMismatch, sbxerr.Of(err), policy.Cause(err)
+	p.spare.Add(a)
 }
 
 // open takes all steps up to admission. It returns what each side said meanwhile.
@@ -305,7 +304,7 @@ func (p *Proxy) fail(f *flow, err error) {
 	defer p.mu.Unlock()
 	f.wanted, f.settled = false, true
 	a := &f.attempt
-	a.Code, a.Reason, a.Verdict = sbxerr.Of(err), notice.Cause(err), Refused
+	a.Code, a.Reason, a.Verdict = sbxerr.Of(err), policy.Cause(err), Refused
 	switch a.Code {
 	case sbxerr.EgressResolve, sbxerr.EgressDial, sbxerr.EgressProxy, sbxerr.EgressProxyDown, sbxerr.Gateway:
 		a.Verdict = Failed

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caisson-run/caisson/gateway/notice"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -101,11 +100,11 @@ func TestConnectRefused(t *testing.T) {
 		if sbxerr.Of(err) != tc.code || !strings.Contains(err.Error(), tc.want) || !strings.Contains(sbxerr.RemedyOf(err), tc.remedy) || rest != nil {
 			t.Errorf("%.60q: %v (%s), want %s %q", tc.answer, err, sbxerr.RemedyOf(err), tc.code, tc.want)
 		}
-		said := fmt.Sprint(err, notice.Of(err))
+		said := fmt.Sprint(err, policy.DenialOf(err))
 		if strings.Contains(said, "s3cr") || strings.Contains(said, base64.StdEncoding.EncodeToString([]byte(secret))) {
 			t.Errorf("it shows credentials: %s", said)
 		}
-		if told := notice.Of(err).String(); strings.Contains(told, "proxy.corp") {
+		if told := policy.DenialOf(err).String(); strings.Contains(told, "proxy.corp") {
 			t.Errorf("the sandbox is told where the proxy is: %s", told)
 		}
 	}

@@ -1,4 +1,4 @@
-package hall
+package limits
 
 import (
 	"errors"
@@ -7,27 +7,27 @@ import (
 )
 
 // fill has r enter until there is no place or it has limit.
-func fill(r *Room, limit int) (held int) {
-	for held < limit && r.Enter() == nil {
+func fill(r *Share, limit int) (held int) {
+	for held < limit && r.Acquire() == nil {
 		held++
 	}
 	return held
 }
 
 // Whatever some rooms take, one more finds places, and no room more than its part.
-func TestHallHasPlacesLeft(t *testing.T) {
+func TestLimiterKeepsSlots(t *testing.T) {
 	h := New(8000)
 	for n := range 12 {
-		held := fill(h.Room(), 1024)
+		held := fill(h.Share(), 1024)
 		if n < 7 && held != 1024 {
-			t.Errorf("the room %d of a hall with places for it has %d", n, held)
+			t.Errorf("share %d of a limiter with slots left has %d", n, held)
 		}
 		if held < 50 {
 			t.Errorf("after %d rooms another one gets %d", n, held)
 		}
 	}
 	for n := range 12 {
-		if held := fill(h.Room(), 5); held != 5 {
+		if held := fill(h.Share(), 5); held != 5 {
 			t.Errorf("beside them, the room %d for little gets %d", n, held)
 		}
 	}
@@ -39,17 +39,17 @@ func TestHallHasPlacesLeft(t *testing.T) {
 // What is left is there again, for others too, and a refusal costs no place.
 func TestLeave(t *testing.T) {
 	h := New(4)
-	one, other := h.Room(), h.Room()
+	one, other := h.Share(), h.Share()
 	if held := fill(one, 5); held != 4 {
 		t.Fatalf("it has %d of 4", held)
 	}
 	for range 3 {
-		if err := other.Enter(); !errors.Is(err, ErrFull) {
-			t.Errorf("in a full hall: %v", err)
+		if err := other.Acquire(); !errors.Is(err, ErrFull) {
+			t.Errorf("in a full limiter: %v", err)
 		}
 	}
-	one.Leave()
-	if err := other.Enter(); err != nil {
+	one.Release()
+	if err := other.Acquire(); err != nil {
 		t.Error(err)
 	}
 	if one.held.Load() != 3 || other.held.Load() != 1 || h.Taken() != 4 {
@@ -61,11 +61,11 @@ func TestTogether(t *testing.T) {
 	h := New(100)
 	var all sync.WaitGroup
 	for range 8 {
-		r := h.Room()
+		r := h.Share()
 		all.Go(func() {
 			for range 1000 {
-				if r.Enter() == nil {
-					r.Leave()
+				if r.Acquire() == nil {
+					r.Release()
 				}
 			}
 		})
@@ -77,7 +77,7 @@ func TestTogether(t *testing.T) {
 }
 
 // The halls of a process are within its limit together, and leave some of it.
-func TestHallsOfThisProcess(t *testing.T) {
+func TestLimitersOfThisProcess(t *testing.T) {
 	if Connections.most < 100 || Lookups.most < 10 || Lookups.most > mostLookups {
 		t.Errorf("this process has %d places for connections and %d for lookups", Connections.most, Lookups.most)
 	}

@@ -3,15 +3,15 @@ package proxy
 import (
 	"testing"
 
-	"github.com/caisson-run/caisson/gateway/hall"
+	"github.com/caisson-run/caisson/gateway/limits"
 )
 
 // A connection without a place is ended as one past another limit is, and those that are
 // over give theirs back.
-func TestNoPlaceInTheHall(t *testing.T) {
-	b, one := start(t, allow("a.test:22"), echo, nil), hall.New(1)
+func TestNoSlot(t *testing.T) {
+	b, one := start(t, allow("a.test:22"), echo, nil), limits.New(1)
 	b.room.mu.Lock()
-	b.room.part = one.Room()
+	b.room.part = one.Share()
 	b.room.mu.Unlock()
 	for range 2 {
 		first := b.dial("a.test", 22)

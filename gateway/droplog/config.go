@@ -1,9 +1,8 @@
-// Package stray records what one sandbox sends past the gateway, of which the rules of its
-// namespace tell. With a gate that is what they refuse: literal addresses that no rule
-// names, IPv6, other protocols than TCP. In the mode bridge, in which nothing goes through
-// the gateway, it is also each connection or exchange that leaves. The rules decide; here is
-// only told what they did, and why.
-package stray
+// Package droplog records packets that pass no gateway. With a gateway these are the packets
+// that the namespace's rules refuse: literal addresses without a rule, IPv6, protocols other
+// than TCP. In mode bridge it also records each connection or exchange that leaves. The
+// rules decide. This package only records their decisions and the reasons.
+package droplog
 
 import (
 	"fmt"

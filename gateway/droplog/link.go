@@ -1,11 +1,11 @@
-package stray
+package droplog
 
 import (
 	"fmt"
 
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
-	"github.com/caisson-run/caisson/gateway/surplus"
+	"github.com/caisson-run/caisson/gateway/ratelog"
 	"github.com/caisson-run/caisson/netns/nflog"
 	"github.com/caisson-run/caisson/netns/reserved"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -28,7 +28,7 @@ func (l Link) judge(p nflog.Packet, a *proxy.Attempt) {
 	case nflog.Passed:
 		l.passed(p, a)
 	case nflog.Limited:
-		a.Rule, a.Code = surplus.RuleConnections, sbxerr.EgressBusy
+		a.Rule, a.Code = ratelog.RuleConnections, sbxerr.EgressBusy
 		a.Reason = refusal(p, a) + "the sandbox has as many connections as it may have at a time"
 	default:
 		l.refused(p, a)

@@ -1,4 +1,4 @@
-package notice
+package policy
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 
 func TestOf(t *testing.T) {
 	inner := sbxerr.WithRemedy(sbxerr.NetPolicy, "policy.name", errors.New("host \"a b\" holds white space"), "write it so")
-	got := Of(fmt.Errorf("x: %w", sbxerr.Wrap(sbxerr.EgressDenied, "dns.question", inner)))
+	got := DenialOf(fmt.Errorf("x: %w", sbxerr.Wrap(sbxerr.EgressDenied, "dns.question", inner)))
 	if want := `SBX-701: host "a b" holds white space; write it so`; got.String() != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -21,11 +21,11 @@ func TestOf(t *testing.T) {
 func TestOfHidesTheHost(t *testing.T) {
 	for _, code := range []sbxerr.Code{sbxerr.EgressResolve, sbxerr.EgressDial, sbxerr.Gateway, sbxerr.Internal} {
 		err := sbxerr.New(code, "proxy.dial", "dial 10.0.0.5:8443: connection refused")
-		if got := Of(err).String(); strings.Contains(got, "10.0.0.5") || !strings.HasPrefix(got, string(code)) {
+		if got := DenialOf(err).String(); strings.Contains(got, "10.0.0.5") || !strings.HasPrefix(got, string(code)) {
 			t.Errorf("%q", got)
 		}
 	}
-	if got := Of(errors.New("open /etc/x")).String(); strings.Contains(got, "/etc") {
+	if got := DenialOf(errors.New("open /etc/x")).String(); strings.Contains(got, "/etc") {
 		t.Errorf("%q", got)
 	}
 }

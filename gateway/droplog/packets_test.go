@@ -1,4 +1,4 @@
-package stray
+package droplog
 
 import (
 	"net/netip"

@@ -1,4 +1,4 @@
-package stray
+package droplog
 
 import (
 	"math"
@@ -8,7 +8,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/caisson-run/caisson/gateway/proxy"
-	"github.com/caisson-run/caisson/gateway/surplus"
+	"github.com/caisson-run/caisson/gateway/ratelog"
 	"github.com/caisson-run/caisson/netns/nflog"
 )
 
@@ -50,7 +50,7 @@ func (l *ends) take(f nflog.Flow, now time.Time) {
 	}
 	if l.rest.Skipped == 0 {
 		l.rest = proxy.Attempt{Sandbox: a.Sandbox, Rule: ruleBridge, Verdict: a.Verdict, Left: true, Ended: true, Begun: now}
-		time.AfterFunc(surplus.Lateness, l.flush)
+		time.AfterFunc(ratelog.Interval, l.flush)
 	}
 	l.rest.Skipped++
 	l.rest.Sent, l.rest.Received = sum(l.rest.Sent, a.Sent), sum(l.rest.Received, a.Received)

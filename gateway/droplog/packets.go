@@ -1,9 +1,9 @@
-package stray
+package droplog
 
 import (
 	"golang.org/x/time/rate"
 
-	"github.com/caisson-run/caisson/gateway/surplus"
+	"github.com/caisson-run/caisson/gateway/ratelog"
 	"github.com/caisson-run/caisson/netns/nflog"
 )
 
@@ -13,7 +13,7 @@ const burst = 200
 // packets are those of one socket.
 type packets struct {
 	most *rate.Limiter
-	rest surplus.Surplus[nflog.Packet]
+	rest ratelog.Log[nflog.Packet]
 }
 
 // newPackets has those counted too for which the socket had no room, of which missed tells
@@ -35,10 +35,10 @@ func (l *packets) next(r *nflog.Reader) (tooMany bool, err error) {
 // take records p, or reports that there are too many.
 func (l *packets) take(p nflog.Packet) bool {
 	if !l.most.Allow() {
-		l.rest.Hold(p)
+		l.rest.Suppress(p)
 		return false
 	}
-	l.rest.Tell(p)
+	l.rest.Add(p)
 	return true
 }
 

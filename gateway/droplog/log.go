@@ -1,4 +1,4 @@
-package stray
+package droplog
 
 import (
 	"errors"
@@ -41,7 +41,7 @@ const pause = time.Millisecond
 func Packets(c Config, socket *os.File) (*Log, error) {
 	r, err := nflog.NewReader(socket)
 	if err != nil {
-		return nil, sbxerr.Wrap(sbxerr.Gateway, "stray.packets", err)
+		return nil, sbxerr.Wrap(sbxerr.Gateway, "droplog.packets", err)
 	}
 	return &Log{reader: r, lot: newPackets(c, r.Missed)}, nil
 }
@@ -51,7 +51,7 @@ func Packets(c Config, socket *os.File) (*Log, error) {
 func Ends(c Config, socket *os.File) (*Log, error) {
 	r, err := nflog.NewReader(socket)
 	if err != nil {
-		return nil, sbxerr.Wrap(sbxerr.Gateway, "stray.ends", err)
+		return nil, sbxerr.Wrap(sbxerr.Gateway, "droplog.ends", err)
 	}
 	return &Log{reader: r, lot: newEnds(c)}, nil
 }
@@ -68,7 +68,7 @@ func (l *Log) Serve() error {
 		case l.ended.Load():
 			return nil
 		default:
-			return sbxerr.Wrap(sbxerr.Gateway, "stray.serve", errors.Join(err, l.reader.Close()))
+			return sbxerr.Wrap(sbxerr.Gateway, "droplog.serve", errors.Join(err, l.reader.Close()))
 		}
 	}
 }
