@@ -7,12 +7,11 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// flagTSYNC is set by every runtime anyway. It is here because of what its
-// absence does: runc takes an empty list of flags as a wish for
-// SECCOMP_FILTER_FLAG_SPEC_ALLOW, and JSON cannot say "empty but present".
+// flagTSYNC is set by every runtime anyway. It is here because runc takes an empty list
+// of flags as SECCOMP_FILTER_FLAG_SPEC_ALLOW, and JSON has no form for "empty but present".
 const flagTSYNC specs.LinuxSeccompFlag = "SECCOMP_FILTER_FLAG_TSYNC"
 
-// umask of PID 1: what it makes, only its user can write.
+// umask of PID 1: only its user can write files that it creates.
 const umask uint32 = 0o022
 
 // newNamespaces are those that the runtime makes. The user and the network
@@ -30,7 +29,7 @@ var maskedPaths = []string{
 	"/proc/bus",
 	"/proc/cmdline", // the host's boot parameters
 	"/proc/config.gz",
-	"/proc/diskstats", // what the host and other sandboxes read and write
+	"/proc/diskstats", // I/O of the host and of other sandboxes
 	"/proc/driver",
 	"/proc/fs",
 	"/proc/interrupts", // timing of keystrokes and of other sandboxes; containerd's own list lacks it

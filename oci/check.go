@@ -25,9 +25,9 @@ const (
 	minTmpfsNodes = 64
 )
 
-// AnnotationKeys are all the annotations there may be. Runtimes act on keys of
-// their own (org.systemd.property.*, run.oci.*, dev.gvisor.*, cdi.k8s.io/*), so
-// what is not here is refused, whatever it means today.
+// AnnotationKeys are the only annotations that are allowed. Runtimes act on keys of their
+// own (org.systemd.property.*, run.oci.*, dev.gvisor.*, cdi.k8s.io/*), so every other key
+// is refused.
 var AnnotationKeys = []string{"caisson.managed", "caisson.profile", "caisson.session", "caisson.task"}
 
 func checkID(c Config) error {
@@ -115,8 +115,7 @@ func checkIDs(c Config) error {
 
 func validUser(id uint32) bool { return id > 0 && id <= maxID }
 
-// checkPaths confines what a specification can name of the host to one
-// directory.
+// checkPaths confines all host paths of a specification to one directory.
 func checkPaths(c Config) error {
 	if !cleanPath(c.StateDir) || filepath.Base(c.StateDir) != c.ID {
 		return fmt.Errorf("state directory %q is not a clean absolute path that ends with the id", c.StateDir)

@@ -38,9 +38,9 @@ type Config struct {
 	// NetNSPath is a network namespace made by the caller and owned by the
 	// host's user namespace, so nobody inside has power over it.
 	NetNSPath string
-	// UserNSPath is a user namespace made by the caller with the mapping IDMap. One
-	// that the runtime made would belong to root, whose share of what the kernel
-	// counts for each user the sandbox would then use up (namespaces(7)).
+	// UserNSPath is a user namespace that the caller made with the mapping IDMap. If the
+	// runtime made it, it would belong to root, and the sandbox would use up root's limits
+	// that the kernel counts for each user (namespaces(7)).
 	UserNSPath string
 	IDMap      IDMap
 	// CgroupsPath is absolute below the hierarchies' roots: /<instance>/<ID>.
@@ -69,8 +69,8 @@ type Process struct {
 	Args []string // Args[0] is below InitMount: PID 1 is never the image's
 	Env  []string // K=V, each key once; HOME and PATH are required
 	Cwd  string
-	// UID and GID are the sandbox's own, 1 to 65534. Zero is refused: root
-	// inside is not what is meant by saying nothing.
+	// UID and GID are ids inside the sandbox, 1 to 65534. Zero is refused, so that a
+	// missing value never means root.
 	UID, GID       uint32
 	AdditionalGIDs []uint32 // optional
 }

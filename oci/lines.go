@@ -8,9 +8,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// MountLines describes for people what spec mounts, one line each: the
-// destination, what is there, its options, and the reason where the mount is
-// one of the base set.
+// MountLines describes the mounts of spec for people, one line each: destination, source,
+// options, and the reason for each mount of the base set.
 func MountLines(spec *specs.Spec) []string {
 	if spec == nil {
 		return nil

@@ -45,7 +45,7 @@ var baseMounts = []baseMount{
 		why: "home of the user; executable, since tools install themselves here"},
 }
 
-// bindOptions are what every bind has, whatever the caller says.
+// bindOptions are the options of every bind, whatever the caller asks for.
 var bindOptions = []string{"bind", "nosuid", "nodev", "rprivate"}
 
 // callerOptions are the options that a caller's mount may name.
@@ -79,8 +79,8 @@ func (b baseMount) mount(c Config) specs.Mount {
 	return specs.Mount{Destination: b.destination, Type: b.fstype, Source: source, Options: options}
 }
 
-// callerBind renders what a caller asked for, from the strictest upwards.
-// "exec" is not passed on: a mount that the host itself made noexec stays so.
+// callerBind starts with the strictest options and adds those that the caller asked for.
+// "exec" is not passed on: a mount that is noexec on the host stays noexec.
 func callerBind(asked []string) []string {
 	options := slices.Clone(bindOptions)
 	switch {

@@ -36,8 +36,8 @@ const (
 	fromPIDs
 )
 
-// pidsSlack keeps RLIMIT_NPROC from firing before pids.max: fork checks the
-// rlimit first, and only the cgroup counts what it refused.
+// pidsSlack keeps RLIMIT_NPROC above pids.max. fork(2) checks the rlimit first, and only
+// the cgroup counts refusals.
 const pidsSlack = 64
 
 // MaxPIDs is the most that a sandbox with the resource limits have may be given
@@ -82,10 +82,9 @@ func Rlimits(v RlimitValues) []specs.POSIXRlimit {
 	return out
 }
 
-// ClampRlimits lowers want to what a process with the limits have can give to
-// another: raising a hard limit needs CAP_SYS_RESOURCE, which the daemon may
-// lack. Nothing is ever raised. A limit that have does not hold is kept. Each
-// lowering is a warning for the result of the run.
+// ClampRlimits lowers want to the limits that a process with the limits have can set.
+// Raising a hard limit needs CAP_SYS_RESOURCE, which the daemon may lack. Limits that have
+// does not name stay as they are. Each lowered limit gives a warning for the result.
 func ClampRlimits(want, have []specs.POSIXRlimit) (got []specs.POSIXRlimit, warnings []string) {
 	for _, w := range want {
 		i := slices.IndexFunc(have, func(h specs.POSIXRlimit) bool { return h.Type == w.Type })

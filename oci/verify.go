@@ -14,10 +14,9 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// Verify reports every rule of the sandbox that spec breaks. It is written from
-// the rules alone and must stay so: nothing of Build or of its tables may be
-// used here. What it does not know it refuses, so a field that a later version
-// of the OCI specification adds is an error until a rule is written for it.
+// Verify reports every rule of the sandbox that spec breaks. It is written from the rules
+// alone, and must use nothing of Build or of its tables. It refuses fields that it does
+// not know. So a field of a later OCI specification is an error until it has a rule.
 func Verify(spec *specs.Spec) error {
 	const op = "oci.verify"
 	if spec == nil || spec.Process == nil || spec.Root == nil || spec.Linux == nil {
@@ -192,7 +191,7 @@ func ruleNamespaces(s *specs.Spec) error {
 	}
 	// A network namespace made by the runtime would belong to the sandbox's
 	// user namespace, and root inside could configure it. A user namespace made by
-	// the runtime would belong to the host's root, and use up what is root's.
+	// the runtime would belong to the host's root, and use up root's limits.
 	for _, t := range []specs.LinuxNamespaceType{specs.NetworkNamespace, specs.UserNamespace} {
 		if !owns(s, seen[t]) {
 			errs = append(errs, fmt.Errorf("%s namespace %q is not the sandbox's own", t, seen[t]))
@@ -216,7 +215,7 @@ func ruleIDMap(s *specs.Spec) error {
 	return nil
 }
 
-// rulePaths: what reveals or changes the host through /proc is covered.
+// rulePaths requires masks on every /proc file that reveals or changes the host.
 func rulePaths(s *specs.Spec) error {
 	var errs []error
 	for _, name := range strings.Fields(`acpi asound interrupts kcore keys latency_stats sched_debug scsi timer_list timer_stats

@@ -15,7 +15,7 @@ import (
 // read or write files of the host.
 var loosening = strings.Fields("suid dev rsuid rdev rexec rrw shared rshared slave rslave unbindable runbindable rbind remount tmpcopyup idmap ridmap mand")
 
-// mountRule is what must hold of the mounts of one type.
+// mountRule is the rule for mounts of one type.
 type mountRule struct {
 	where []string // the only destinations; nil: see the rule of binds
 	needs string   // options that must be there
@@ -33,8 +33,8 @@ var mountRules = map[string]mountRule{
 // devRule is for the only mount on which device nodes work.
 var devRule = mountRule{needs: "bind nosuid noexec rprivate ro"}
 
-// alsoNoexec are the tmpfs mounts from which nothing may be executed; the
-// others are where builds run what they have made.
+// alsoNoexec are the tmpfs mounts that must be noexec. Builds execute their results in
+// the other ones.
 var alsoNoexec = strings.Fields("/dev/shm /run")
 
 func ruleMounts(s *specs.Spec) error {

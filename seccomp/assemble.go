@@ -10,7 +10,7 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// What a filter may answer (linux/seccomp.h).
+// The return values of filters (linux/seccomp.h).
 const (
 	returnKill  = 0x80000000 // the process
 	returnErrno = 0x00050000 // with the error in the low half
@@ -28,9 +28,9 @@ const (
 const x32 = 0x40000000
 
 // Assemble renders p for this process's own architecture without libseccomp,
-// for a program that puts a filter on itself and is built without cgo. It means
-// what Spec means, in a straight line: a small filter needs no tree, and the
-// kernel keeps the answers that depend on the number alone.
+// for a program that puts a filter on itself and is built without cgo. It has
+// the meaning of Spec, as a straight line: a small filter needs no tree, and the kernel
+// caches answers that depend on the number alone.
 func (p Profile) Assemble() ([]bpf.RawInstruction, error) {
 	const op = "seccomp.assemble"
 	if err := p.check(Options{}); err != nil {
@@ -96,7 +96,7 @@ func assembleCall(name string, rules []Rule) ([]bpf.Instruction, error) {
 	return append([]bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpEqual, Val: number, SkipFalse: uint8(len(body))}}, body...), nil
 }
 
-// answer is what a filter returns where r holds.
+// answer returns the filter's return value if r matches.
 func (r Rule) answer() uint32 {
 	if r.Allow {
 		return returnAllow

@@ -1,7 +1,7 @@
 package seccomp
 
-// Compiled is a filter as libseccomp makes it of a profile: what runc loads, but for
-// the check of numbers above the highest named one that runc puts in front.
+// Compiled is the filter that libseccomp makes of a profile. runc loads the same one, with
+// a check in front for numbers above the highest named call.
 type Compiled struct {
 	BPF      []byte   // struct sock_filter in the host's byte order
 	PFC      string   // libseccomp's own text form, for people

@@ -2,8 +2,8 @@ package seccomp
 
 import "golang.org/x/sys/unix"
 
-// fileRules: files, directories and what is open. Paths and rights are not a
-// filter's business (it cannot follow a pointer); the mounts are what bounds them.
+// fileRules allow calls on files, directories and descriptors. A filter cannot follow a
+// pointer, so it cannot check paths. The mounts bound these.
 var fileRules = []Rule{
 	{
 		Syscalls: fields(`read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2

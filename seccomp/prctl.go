@@ -2,9 +2,9 @@ package seccomp
 
 import "golang.org/x/sys/unix"
 
-// prctlRules list the options of prctl and arch_prctl that programs use. Both calls
-// are collections of unrelated features to which each kernel adds: what a list does
-// not name would be allowed the day it is invented.
+// prctlRules list the options of prctl and arch_prctl that programs use. Both calls are
+// collections of unrelated features, and new kernels add to them. An allow list keeps new
+// options out.
 var prctlRules = []Rule{
 	{
 		Syscalls: fields(`prctl`),

@@ -108,8 +108,8 @@ func (p Profile) Active(o Options) []Rule {
 	return out
 }
 
-// check returns all that is wrong with p under o. What it refuses would not fail
-// in libseccomp: it would silently mean something else.
+// check reports every fault of p under o. libseccomp would accept these profiles and give
+// them another meaning.
 func (p Profile) check(o Options) error {
 	var errs []error
 	if arches[o.arch()] == "" {

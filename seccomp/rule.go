@@ -16,8 +16,8 @@ type Rule struct {
 	Syscalls []string
 	Args     []Arg // all must hold; at most one per argument; none is always
 
-	// Exactly one of these two says what is done. A rule without either is
-	// invalid, so that forgetting it cannot allow anything.
+	// Exactly one of these two is set. A rule without either is invalid, so that an
+	// omission cannot allow anything.
 	Allow bool
 	Errno unix.Errno // refuse with this error; never EPERM, see check
 
@@ -41,7 +41,7 @@ const (
 // with Not, none of them but less than Under.
 type Arg struct {
 	Index  uint   // 0 to 5
-	Name   string // what is compared, as a reader knows it: "type & 0xf"
+	Name   string // the comparison in a reader's terms: "type & 0xf"
 	Mask   uint64 // the bits that the kernel reads, or fewer
 	Not    bool
 	Under  uint64 // with Not: a power of two; 0 is no bound
@@ -54,7 +54,7 @@ type Value struct {
 	Name string
 }
 
-// bits32 masks what the kernel reads of an int or unsigned int argument.
+// bits32 masks the bits that the kernel reads of an int or unsigned int argument.
 const bits32 = 0xffffffff
 
 // zero is the value for "none of the bits under the mask".
@@ -88,7 +88,7 @@ func (r Rule) Condition() string {
 	return strings.Join(parts, ", ")
 }
 
-// Action renders what r does: "allow" or the name of the error.
+// Action returns "allow" or the name of the error.
 func (r Rule) Action() string {
 	if r.Allow {
 		return "allow"

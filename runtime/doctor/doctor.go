@@ -1,9 +1,9 @@
-// Package doctor says, before anything is run, what would fail on this host,
-// with the code that a run would fail with, and how to mend it.
+// Package doctor finds out what would fail on this host before anything runs, with the code
+// of the failure and a remedy.
 //
-// It probes: it makes the thing that a sandbox needs, looks at it, and removes
-// it again. It compares no kernel version. An answer that could not be had is
-// "unknown", and where a sandbox needs the thing, unknown refuses.
+// It probes: it creates the resource that a sandbox needs, checks it, and removes it. It
+// compares no kernel version. If a probe gives no answer the result is "unknown". A sandbox
+// that needs the resource is then refused.
 package doctor
 
 import (
@@ -30,7 +30,7 @@ const (
 	Unknown = "unknown" // could not be found out
 )
 
-// Host is what to examine.
+// Host is the host to examine, and its configuration.
 type Host struct {
 	Root, State  string // the daemon's; absent ones are looked at where they would be made
 	BinDir       string
@@ -52,8 +52,8 @@ type Host struct {
 type examination struct {
 	name    string
 	examine func(context.Context, Host) []runtime.Check
-	// late says that no sandbox fails for what it finds, only one that asks for
-	// more than the least.
+	// late says that its findings only concern sandboxes that ask for more than the
+	// minimum.
 	late bool
 }
 

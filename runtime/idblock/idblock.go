@@ -54,8 +54,8 @@ func NewAllocator(dir string, ids Range) (*Allocator, error) {
 	return &Allocator{dir: dir, ids: ids}, nil
 }
 
-// Claim gives the lowest free block to the sandbox id: what is kept for a block
-// then grows with the sandboxes that live at once, not with all that ever did.
+// Claim gives the lowest free block to the sandbox id. So the state for blocks grows with
+// the number of live sandboxes, not with all sandboxes so far.
 func (a *Allocator) Claim(id string) (Block, error) {
 	const op = "idblock.claim"
 	a.mu.Lock()
@@ -141,7 +141,7 @@ func (a *Allocator) claims() (map[uint32]string, error) {
 	return claims, nil
 }
 
-// Foreign lists what is among the claims and is none. Nobody holds a block by it.
+// Foreign lists entries among the claims that are no claims. They hold no block.
 func (a *Allocator) Foreign() ([]string, error) {
 	entries, err := os.ReadDir(a.dir)
 	if err != nil {

@@ -3,8 +3,8 @@
 // microsecond where replacing a file costs a hundred.
 //
 // A process that is killed leaves whole lines and at most one that is torn,
-// whose Put never returned: Load drops it. The file is not synced. It is for
-// what dies with the boot anyway.
+// whose Put never returned: Load drops it. The file is not synced: its content is void
+// after a reboot anyway.
 package journal
 
 import (
@@ -63,8 +63,8 @@ func New[V any](path string) *Journal[V] {
 	return &Journal[V]{path: path, known: map[uint32]struct{}{}}
 }
 
-// Load returns the last values. It is called before any change. A line that is
-// whole and is none of ours is an error: what was meant is not guessed at.
+// Load returns the last values. Call it before any change. A whole line of another form is
+// an error.
 func (j *Journal[V]) Load() (map[uint32]V, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -154,7 +154,7 @@ func (j *Journal[V]) append(l line[V]) error {
 	return nil
 }
 
-// openOwn opens path itself, never what a link there names.
+// openOwn opens path without following a link.
 func openOwn(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 }

@@ -91,8 +91,8 @@ func (g Grant) Network(asked string) string {
 // noNetwork is the network mode in which nothing is reached.
 const noNetwork = "none"
 
-// CheckNetwork refuses a network mode to who may not have it. own tells that the
-// request names it, or destinations, rather than taking the profile's.
+// CheckNetwork refuses a network mode that is not granted. own says that the request names
+// the mode or destinations; otherwise they come from the profile.
 func (g Grant) CheckNetwork(mode string, own bool) error {
 	switch {
 	case mode == noNetwork || g.rank == root || g.rank == system:
@@ -105,8 +105,8 @@ func (g Grant) CheckNetwork(mode string, own bool) error {
 	return g.refusal()
 }
 
-// CheckDestinations refuses them to who gets no network, before a mode is looked for
-// in which they could be reached.
+// CheckDestinations refuses named destinations to callers without a network. It runs
+// before a mode is chosen.
 func (g Grant) CheckDestinations(named bool) error {
 	if g.rank == nested && named {
 		return g.refusal(errChildNetwork)
@@ -116,8 +116,8 @@ func (g Grant) CheckDestinations(named bool) error {
 
 var errChildNetwork = errors.New("a child gets no network: it would be another way out than its parent's")
 
-// CheckPublish refuses ports of the host to who may not have them. wide tells that
-// others than the host itself can connect to one, low that one is below 1024.
+// CheckPublish refuses host ports that are not granted. wide says that other hosts can
+// connect to one, low that one is below 1024.
 func (g Grant) CheckPublish(wide, low bool) error {
 	switch {
 	case g.rank == root || g.rank == system:
@@ -137,8 +137,8 @@ func (g Grant) CheckPublish(wide, low bool) error {
 	return g.refusalWith(remedy, reasons...)
 }
 
-// CheckImages refuses callers that may import and remove no images. What is imported must come from the caller
-// itself, byte by byte, never from a path that the daemon opens.
+// CheckImages refuses callers that may not import and remove images. The caller sends the
+// bytes of an import; the daemon never opens a path for it.
 func (g Grant) CheckImages() error {
 	if g.rank == nested {
 		return g.refusal(errors.New("images cannot be changed from inside of a sandbox"))
@@ -178,8 +178,8 @@ func (g Grant) CheckOwnImage(owner uint32, name string) error {
 // ImageBytes returns how many bytes the images of the caller may have together.
 func (g Grant) ImageBytes() int64 { return g.rule.Quota.ImageBytes }
 
-// CheckAdmin refuses who is not root what acts on the host as root does, or
-// reads from it what only root can: cleanup, doctor, images from the host.
+// CheckAdmin refuses operations of root to other callers: cleanup, doctor and images from
+// the host. They change the host as root, or read files that only root can.
 func (g Grant) CheckAdmin() error {
 	if g.rank == root || g.rank == system {
 		return nil
@@ -187,8 +187,8 @@ func (g Grant) CheckAdmin() error {
 	return g.refusalWith("have root do it: no entry of peers: can grant this", errors.New("this is for root alone"))
 }
 
-// CheckHost refuses, to a caller inside of a sandbox, what tells of more than
-// its own children: the lists of images, versions, capabilities.
+// CheckHost refuses facts about the host to callers inside a sandbox: the lists of images,
+// versions and capabilities.
 func (g Grant) CheckHost() error {
 	if g.rank == nested {
 		return g.refusal(errors.New("this is not shown inside of a sandbox"))

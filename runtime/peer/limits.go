@@ -9,7 +9,7 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// Limits are what one sandbox may have.
+// Limits are the ceilings of one sandbox.
 type Limits struct {
 	MemoryBytes int64
 	MilliCPU    int64 // 1000 is one CPU
@@ -18,7 +18,7 @@ type Limits struct {
 	OpenFiles   int64 // of each process
 }
 
-// Usage is what several sandboxes have together, or may have.
+// Usage is the sum over several sandboxes, or a bound on it.
 type Usage struct {
 	Sandboxes   int64 // those being made too, and those that have ended until they are removed
 	MemoryBytes int64 // the sum of their limits
@@ -28,8 +28,8 @@ type Usage struct {
 	PIDs        int64 // the sum of their limits of processes
 }
 
-// Standing is what there is at the time of a question. The caller must hold
-// whatever keeps it true until what was asked for is counted.
+// Standing is the current usage. The caller must hold the lock that keeps it true until
+// the request is counted.
 type Standing struct {
 	Owner    Usage // of all sandboxes of the grant's Owner, their children too
 	Children Usage // of the calling sandbox; only read for a nested grant
@@ -37,10 +37,10 @@ type Standing struct {
 	OwnerEnded, ChildrenEnded int64
 }
 
-// endless stands for "no bound", for those who have none.
+// endless stands for "no bound".
 const endless = math.MaxInt64
 
-// What a listed peer gets where its rule does not say.
+// DefaultTTL is the longest TTL of a listed peer whose rule names none.
 const DefaultTTL = 24 * time.Hour
 
 // DefaultLimits are the ceilings of one sandbox of a listed peer whose rule
@@ -49,22 +49,21 @@ func DefaultLimits() Limits {
 	return Limits{MemoryBytes: 2 << 30, MilliCPU: 2000, PIDs: 1024, TmpfsBytes: 256 << 20, OpenFiles: 4096}
 }
 
-// DefaultQuota is what all sandboxes of one listed uid may have together where
-// its rule does not say.
+// DefaultQuota bounds all sandboxes of one listed uid together, if its rule names no quota.
 func DefaultQuota() Usage {
 	return Usage{Sandboxes: 16, MemoryBytes: 8 << 30, MilliCPU: 8000, Execs: 256, ImageBytes: 16 << 30, PIDs: 4096}
 }
 
-// DefaultBudget is what the children of a sandbox with these limits may have
-// together: as much again as the sandbox itself. Their processes are bounded by
-// their number: each child has no more than its parent.
+// DefaultBudget bounds the children of a sandbox with these limits together: as much again
+// as the sandbox itself. Processes are bounded by the number of children, because each
+// child has at most the limit of its parent.
 func DefaultBudget(l Limits) Usage {
 	return Usage{Sandboxes: 8, MemoryBytes: l.MemoryBytes, MilliCPU: l.MilliCPU, Execs: 64}
 }
 
 // CheckLimits refuses limits above the ceilings, and a time to live above its
-// own. A nil ttl or zero is a sandbox without end: TTL gives what applies where the
-// request names none. All reasons are given at once.
+// own. A nil or zero ttl means no end; TTL gives the default. All reasons are reported at
+// once.
 func (g Grant) CheckLimits(l Limits, ttl *time.Duration) error {
 	top := g.rule.Limits
 	return g.refusal(
@@ -77,7 +76,7 @@ func (g Grant) CheckLimits(l Limits, ttl *time.Duration) error {
 }
 
 func (g Grant) aboveTTL(ttl *time.Duration) error {
-	top := g.rule.TTL.Truncate(time.Millisecond) // it may be what is left of the time of a parent
+	top := g.rule.TTL.Truncate(time.Millisecond) // it may be the remaining time of a parent
 	switch {
 	case g.rule.TTL == endless || ttl != nil && *ttl > 0 && *ttl <= g.rule.TTL:
 		return nil
@@ -108,10 +107,9 @@ func (g Grant) IsRoot() bool { return g.rank == root }
 // daemon's own, where no entry binds root.
 func (g Grant) Unbounded() bool { return g.free && g.rank != nested }
 
-// CheckQuota refuses asked on top of what there is. What could never be
-// granted has the code Peer; what could be once something has ended has the
-// code Busy, and may be asked again. Only what is asked for counts: a peer
-// that is above a quota of memory may still run a command.
+// CheckQuota refuses asked on top of the current usage. The code is Peer if it can never
+// be granted, and Busy if it can be granted once something has ended. Only asked values
+// count: a peer above its memory quota may still run a command.
 func (g Grant) CheckQuota(now Standing, asked Usage) error {
 	if g.rank == nobody {
 		return g.refusal()
@@ -168,7 +166,7 @@ func exceeds(of string, now Usage, ended int64, asked, most Usage) error {
 	return errors.Join(errs...)
 }
 
-// withEnded says with a refusal how many of what is in the way have ended.
+// withEnded adds to a refusal how many sandboxes have ended and still count.
 func withEnded(n int64, err error) error {
 	if n == 0 {
 		return err

@@ -7,11 +7,10 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// Parent is what a sandbox with a nested socket has, and its children may have
-// of it.
+// Parent is a sandbox with a nested socket, and its bounds for its children.
 type Parent struct {
 	ID      string
-	Owner   Caller // who made it, as recorded then
+	Owner   Caller // its creator, as recorded
 	Profile string
 	Limits  Limits // its own: a child gets no more
 	// Remaining is the time until it ends, in which its children must end too.
@@ -20,10 +19,10 @@ type Parent struct {
 	Budget    Usage // of all its children together; see DefaultBudget
 }
 
-// GrantNested returns what a caller inside of parent may do: make, use and
-// remove children, each with no more than parent itself, all together within
-// its budget, with its profile or strict, without a directory of the host. It
-// is never more than parent's owner may do now.
+// GrantNested returns the grant of a caller inside parent. It may create, use and remove
+// children. Each child has at most the limits of parent, and all children stay within its
+// budget. They have its profile or strict, and no directory of the host. The grant never
+// exceeds the current one of parent's owner.
 func (p Policy) GrantNested(c Caller, parent Parent) (Grant, error) {
 	const op = "peer.nested"
 	if c.origin != kernel || c.Sandbox == "" || c.Sandbox != parent.ID {

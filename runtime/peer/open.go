@@ -15,7 +15,7 @@ import (
 // errNoAnswer is a file system that took too long.
 var errNoAnswer = errors.New("no answer")
 
-// opened is a directory and what the kernel said of it.
+// opened is an opened directory with its file status.
 type opened struct {
 	file *os.File
 	stat unix.Stat_t
@@ -108,8 +108,8 @@ func openHere(dir string, uid uint32, write bool) opened {
 	return o
 }
 
-// kernelFS are file systems whose answer depends on who asks beyond its file
-// system ids: the daemon may always enter its own /proc/PID/fd (proc(5)).
+// kernelFS are file systems that check more of a caller than its file system ids. For
+// example, the daemon may always enter its own /proc/PID/fd (proc(5)).
 var kernelFS = []int64{
 	unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC, unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC,
 	unix.SECURITYFS_MAGIC, unix.SELINUX_MAGIC, unix.SMACK_MAGIC, unix.BPF_FS_MAGIC, unix.NSFS_MAGIC, unix.DEVPTS_SUPER_MAGIC,

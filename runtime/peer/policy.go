@@ -14,25 +14,24 @@ import (
 // strict is the profile that every peer may use.
 const strict = "strict"
 
-// noID is what the kernel shows for a user or group that has no id here
-// (user_namespaces(7), overflowuid): it may be anybody.
+// noID is the kernel's id for users and groups without an id here (user_namespaces(7),
+// overflowuid). It may stand for anybody.
 const noID = 65534
 
 func noOne(id uint32) bool { return id == noID || id == math.MaxUint32 }
 
-// Rule says what some peers may do. There is no way to leave a bound out: zero
-// is an error.
+// Rule grants rights to some peers. Every bound is required: zero is an error.
 type Rule struct {
 	// UIDs and GIDs are the users and groups that the rule is for: a caller that
 	// is one of the users or has one of the groups. At least one of both.
 	UIDs, GIDs []uint32
 	// Profiles are those that may be used beside strict.
 	Profiles []string
-	// Network tells that modes and destinations of the network may be named;
-	// otherwise a sandbox reaches what its profile says, or less.
+	// Network allows requests to name network modes and destinations. Without it a sandbox
+	// has the network of its profile, or less.
 	Network bool
-	// Workspaces narrow what the user itself may read or write to what lies in
-	// one of these directories. Empty does not narrow. Nothing widens it.
+	// Workspaces restrict workspaces to these directories. The user's own rights on the
+	// host apply too. Empty adds no restriction.
 	Workspaces []string
 	Limits     Limits        // ceilings of one sandbox
 	TTL        time.Duration // the longest life of one sandbox
@@ -40,7 +39,7 @@ type Rule struct {
 	Images     bool          // whether images may be imported and removed
 }
 
-// Policy says what which caller may do. The zero Policy is for root alone.
+// Policy holds the rules for all callers. The zero Policy admits only root.
 type Policy struct {
 	rules []Rule
 	gates *gates
@@ -106,9 +105,8 @@ func rootRule() Rule {
 	}
 }
 
-// Grant returns what c may do, or refuses it with the code Peer. A caller from
-// inside of a sandbox needs GrantNested, because what it may do depends on that
-// sandbox.
+// Grant returns the rights of c, or refuses it with the code Peer. A caller inside a
+// sandbox needs GrantNested, because its rights depend on that sandbox.
 func (p Policy) Grant(c Caller) (Grant, error) {
 	const op = "peer.grant"
 	switch {
@@ -131,8 +129,8 @@ func (p Policy) Grant(c Caller) (Grant, error) {
 	return Grant{rank: listed, caller: c, rule: p.rules[i], gates: p.gates}, nil
 }
 
-// Admit refuses at the door who may do nothing at all. One from inside of a
-// sandbox is admitted: its Grant decides.
+// Admit refuses callers without any right when they connect. It admits callers inside a
+// sandbox: their Grant decides.
 func (p Policy) Admit(c Caller) error {
 	if c.origin == kernel && c.Sandbox != "" {
 		return nil

@@ -19,11 +19,11 @@ const maxLinks = 40
 // resolve returns the path without symbolic links that dir, absolute and clean, stands
 // for now. It follows links that nobody but root and the caller uid can change, such
 // as /home to /data/home: no directory from the root to the link can be written by
-// others. It refuses any other link: whoever can change one would choose what the
+// others. It refuses any other link: its owner could choose the directory that the
 // sandbox gets.
 //
-// What it returns is opened without following any link. So a directory that becomes a
-// link meanwhile leads nowhere.
+// The result is opened without following links. So a directory that becomes a link in the
+// meantime leads nowhere.
 func resolve(dir string, uid uint32) (string, error) {
 	rest, done := strings.Split(dir, "/"), "/"
 	var safe []bool // of the directories above done
@@ -60,8 +60,8 @@ func resolve(dir string, uid uint32) (string, error) {
 	return done, nil
 }
 
-// linkIn returns where the link name in dir leads, "" if it is no link, and whether
-// only root and uid can change what is in dir. dir has no link in its path.
+// linkIn returns the target of the link name in dir, "" if it is no link, and whether
+// only root and uid can change entries of dir. The path dir has no link.
 func linkIn(dir, name string, uid uint32) (target string, own bool, err error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
 	parent, err := unix.Openat2(unix.AT_FDCWD, dir, &how)
@@ -73,7 +73,7 @@ func linkIn(dir, name string, uid uint32) (target string, own bool, err error) {
 	if err := unix.Fstat(parent, &st); err != nil {
 		return "", false, err
 	}
-	// What the kernel shows in its own file systems depends on who looks.
+	// The content of the kernel's own file systems depends on the reader.
 	own = (st.Uid == 0 || st.Uid == uid) && st.Mode&0o022 == 0 && notOfTheKernel(parent) == nil
 	target, err = readlinkAt(parent, name)
 	if errors.Is(err, unix.EINVAL) { // no link

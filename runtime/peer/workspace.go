@@ -19,12 +19,12 @@ import (
 // far away, or a program of the peer's own (FUSE).
 const checkTimeout = 5 * time.Second
 
-// Directory is an opened directory of the host that its caller may use, and the
-// ids on disk as which a sandbox may act there.
+// Directory is an opened directory of the host that its caller may use, and the ids on disk
+// with which a sandbox acts there.
 //
-// For root they are those of the directory's owner. For anybody else they are
-// the caller's own, never the owner's: who may read a directory of another
-// user must not write there as that user.
+// For root these are the ids of the directory's owner. For other callers they are their own
+// ids: a caller that may read a directory of another user must not write there as that
+// user.
 type Directory struct {
 	File   *os.File // O_PATH; the very directory that was checked
 	UID    uint32
@@ -35,14 +35,13 @@ type Directory struct {
 // Close releases the directory.
 func (d *Directory) Close() error { return d.File.Close() }
 
-// CheckWorkspace opens dir, an absolute path whose symbolic links only root and the
-// caller can change, after it
-// asked the kernel whether the caller may read it and, where write is set,
-// write in it. The asking thread has the caller's user and groups and none of
-// root's rights over files, so every directory on the way counts too.
+// CheckWorkspace opens dir, an absolute path whose symbolic links only root and the caller
+// can change. It first asks the kernel whether the caller may read it and, if write is set,
+// write in it. The asking thread has the caller's user and groups, and none of root's rights
+// over files. So the kernel checks every directory of the path too.
 //
-// A directory below which something is mounted is refused to all but root: a
-// sandbox gets the mount alone, and would see what the other one covers.
+// If something is mounted below dir, only root may use it: a sandbox gets the mount of dir
+// alone, and would see the files that the other mount covers.
 func (g Grant) CheckWorkspace(ctx context.Context, dir string, write bool) (*Directory, error) {
 	const op = "peer.workspace"
 	if err := g.NameWorkspace(dir); err != nil {

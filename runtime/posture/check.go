@@ -12,7 +12,7 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// Declared is a process and what it has to be.
+// Declared is a process and its declaration.
 type Declared struct {
 	PID int // as the daemon sees it
 	// PIDFD is a pidfd (pidfd_open(2)) of the same process, required: it proves
@@ -32,7 +32,7 @@ type Declared struct {
 	// descriptors, environment, directory, umask and lower resource limits of
 	// its own. All else is compared as for PID 1.
 	Command bool
-	// Around is what to compare with; nil: Check reads it.
+	// Around holds the surroundings to compare with; nil: Check reads them.
 	Around *Surroundings
 }
 
@@ -56,7 +56,7 @@ var comparisons = []comparison{
 // pid1Comparisons hold only of PID 1 as the runtime started it.
 var pid1Comparisons = []comparison{compareProgram, compareUmask, compareEnv, compareFiles}
 
-// want is what the comparisons see.
+// want is the input of the comparisons.
 type want struct {
 	Declared
 	host host
@@ -65,8 +65,8 @@ type want struct {
 
 // Check compares the process with its declaration. It returns every result,
 // and an error of code sbxerr.Posture that names all the differences, or of
-// code sbxerr.Init if the process has ended. What cannot be read is an error
-// too: nobody can say that it is as declared.
+// code sbxerr.Init if the process has ended. An unreadable value is an error
+// too: it cannot be shown to be as declared.
 //
 // It only reads /proc and never waits. The files of PID 1 are as the runtime
 // left them until its first command starts, so that is when to call it.

@@ -49,8 +49,7 @@ func declaredFlag(set bool) string {
 	return "0"
 }
 
-// hostID maps an id of the sandbox; what is not mapped shows as such and so
-// equals nothing.
+// hostID maps an id of the sandbox. An unmapped id gets a text that equals no id.
 func hostID(mappings []specs.LinuxIDMapping, id uint32) string {
 	for _, m := range mappings {
 		if id >= m.ContainerID && id-m.ContainerID < m.Size {
@@ -296,8 +295,8 @@ func compareUmask(w want) []Result {
 	return []Result{equal("umask", declared, none)}
 }
 
-// compareEnv shows names only: what leaked in from the host may be a secret,
-// and results are logged.
+// compareEnv shows names only: results are logged, and a value that leaked from the host
+// may be a secret.
 func compareEnv(w want) []Result {
 	declared, is := environment(w.Spec.Process.Env), environment(strings.Split(strings.TrimSuffix(w.live.env, "\x00"), "\x00"))
 	r := Result{Name: "environment", Declared: names(declared), Live: names(is), OK: maps.Equal(declared, is)}
