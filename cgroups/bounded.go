@@ -18,10 +18,9 @@ const (
 	kickEvery      = 10 * time.Millisecond
 )
 
-// writeReclaiming is writeFile for what makes the kernel reclaim memory. It does so
-// for as long as there is progress, and a process that faults its pages in again
-// makes that forever: after a while the write is interrupted, and its error is
-// errUsage.
+// writeReclaiming is writeFile for writes that make the kernel reclaim memory. The kernel
+// reclaims while it makes progress. A process that faults its pages in again can keep it
+// busy forever. So the write is interrupted after a while, with errUsage.
 func writeReclaiming(dir, file, value string) error {
 	if dir == "" {
 		return noHierarchy(file)

@@ -19,21 +19,21 @@ type write struct {
 	old, new  string
 }
 
-// errUsage: what is in use does not fit under the new limit.
+// errUsage says that the current usage exceeds the new limit.
 var errUsage = errors.New("more is in use")
 
-// Change turns the limits of a live group from one set into another and writes only
-// what differs between them. Either all of to is in force afterwards, or what was in
-// force before: a write that fails takes back those before it.
+// Change changes the limits of a live group and writes only the differences. Afterwards
+// either all of to is in force, or all of from: if a write fails, the earlier ones are
+// undone.
 //
-// A limit of memory or tasks below what is in use is refused (sbxerr.State), after
-// the kernel was asked, for a second at most, to reclaim memory: nothing is killed
-// for it, unless the group grows again at that very moment on v2. On v1 a command's
+// A limit of memory or tasks below the current usage is refused (sbxerr.State). Before that
+// the kernel is asked to reclaim memory, for at most a second. Nothing is killed, unless
+// the group grows again at that very moment on v2. On v1 a command's
 // own CPU quota that would exceed the new one is lowered with it, as the kernel
 // allows no other; raising the limit again does not raise it.
 //
-// What is live is not read: from must be what was written before. Set finds out by
-// itself. Changes of one group must not run at the same time.
+// Change does not read the live values: from must hold the values written before. Set
+// reads them itself. Changes of one group must not run at the same time.
 func (g *Group) Change(from, to Limits) error {
 	if err := errors.Join(from.Validate(), to.Validate()); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (g *Group) change(old map[string]string, to Limits) error {
 	return sbxerr.Wrap(code, "cgroups.set", fmt.Errorf("change limits of %q: %w", g.path, err))
 }
 
-// writes plans what to write, in an order in which the kernel takes each.
+// writes plans the writes, in an order that the kernel accepts.
 func (g *Group) writes(old map[string]string, to Limits) ([]write, error) {
 	var out []write
 	for _, f := range to.Files(g.host) {
@@ -106,7 +106,7 @@ func swapFirst(writes []write) {
 	}
 }
 
-// rises compares the numbers. What was none, "max", is the highest.
+// rises compares the numbers. A value without a number, "max", is the highest.
 func rises(w write) bool {
 	old, err := parseInt(w.dir, w.name, w.old)
 	if err != nil {
@@ -142,8 +142,8 @@ func (g *Group) lowerQuotas(planned []write, to Limits) ([]write, error) {
 	return out, nil
 }
 
-// fits refuses a limit below what is in use where the kernel would not: v2 kills
-// until memory fits, and both let more tasks than the limit live on.
+// fits refuses a limit below the current usage if the kernel would accept it: v2 kills
+// until memory fits, and both versions let excess tasks live on.
 func (g *Group) fits(writes []write, to Limits) error {
 	for _, w := range writes {
 		if w.name != "pids.max" && w.name != "memory.max" || rises(w) {
@@ -167,8 +167,8 @@ func (g *Group) fits(writes []write, to Limits) error {
 	return nil
 }
 
-// reclaim asks v2 to give up what is above limit (memory.reclaim, kernel 5.19). It
-// need not succeed: the caller looks.
+// reclaim asks v2 to reclaim the memory above limit (memory.reclaim, kernel 5.19). It may
+// fail: the caller checks the result.
 func reclaim(dir string, limit int64) error {
 	used, err := readInt(dir, "memory.current")
 	if err != nil || used <= limit {
@@ -181,7 +181,7 @@ func reclaim(dir string, limit int64) error {
 	return nil
 }
 
-// apply writes all or, but for what cannot be taken back either, nothing.
+// apply writes all or nothing, unless undoing a write fails too.
 func apply(writes []write) error {
 	for i, w := range writes {
 		err := w.write()

@@ -87,7 +87,7 @@ func (g *Group) NewChild(name string, l ChildLimits) (_ *Child, err error) {
 	return nil, sbxerr.Wrap(code, op, errors.Join(err, removeDirs(context.Background(), made)))
 }
 
-// Name returns what NewChild was given.
+// Name returns the name given to NewChild.
 func (c *Child) Name() string { return filepath.Base(c.own.path) }
 
 // Path returns the path below the root of each hierarchy.
@@ -186,8 +186,8 @@ func undoMove(pid int, from []string) error {
 func (c *Child) Procs() ([]int, error) { return c.own.Procs() }
 
 // Kill ends every process of the child, as Group.Kill does, and returns when none
-// is left. On v1 a sandbox that is frozen keeps what was killed in it until it is
-// thawed; Kill then does not wait and says so (sbxerr.State).
+// is left. On v1 a frozen sandbox keeps its killed processes until it is thawed. Kill
+// then does not wait and returns sbxerr.State.
 func (c *Child) Kill(ctx context.Context) error {
 	if !c.parent.keepsKilled() {
 		return c.own.Kill(ctx)
@@ -202,11 +202,10 @@ func (c *Child) Kill(ctx context.Context) error {
 	return sbxerr.New(sbxerr.State, "cgroups.kill", "end %v of %q: the sandbox is frozen; they end when it is thawed", pids, c.own.path)
 }
 
-// Stats reads what the command used so far. I/O is not counted apart on v1.
+// Stats reads the usage of the command so far. v1 does not count I/O separately.
 func (c *Child) Stats() (Stats, error) { return c.own.Stats() }
 
-// Events reads what the kernel did to the command because of a limit: its own, or
-// the sandbox's.
+// Events counts how often a limit of the command or of the sandbox hit the command.
 func (c *Child) Events() (Events, error) { return c.own.Events() }
 
 // Remove removes the child, which must have been killed, as Group.Remove does.
@@ -214,7 +213,7 @@ func (c *Child) Events() (Events, error) { return c.own.Events() }
 // them afterwards.
 func (c *Child) Remove(ctx context.Context) error { return c.own.Remove(ctx) }
 
-// admits compares l with what is in force for the sandbox.
+// admits compares l with the limits in force for the sandbox.
 func (g *Group) admits(l ChildLimits) error {
 	const op = "cgroups.child"
 	var errs []error

@@ -8,10 +8,9 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// The least that a command's own limits may be. What a command needs to live is its
-// own affair; below these it cannot even be executed. The process that becomes it
-// has threads until then: of 240 starts on a busy host 56 failed with 2 tasks, 10
-// with 4, none with 5 to 7.
+// The lowest limits of a command. Below these it cannot even be executed; it may need more
+// to work. The process that executes it has threads before: of 240 starts on a busy host
+// 56 failed with 2 tasks, 10 with 4, none with 5 to 7.
 const (
 	MinChildMemoryBytes = 1 << 20
 	MinChildPIDs        = 8
@@ -56,8 +55,8 @@ func (l ChildLimits) Validate() error {
 	return sbxerr.Wrap(sbxerr.Limits, "cgroups.validate", errors.Join(errs...))
 }
 
-// files lists what is written for l, in that order: v1 refuses a limit of memory
-// and swap together that is below the one of memory.
+// files lists the files to write for l, in this order: v1 refuses a limit of memory and
+// swap together that is below the limit of memory.
 func (l ChildLimits) files(h Host) []File {
 	var files []File
 	add := func(controller, name, value string) { files = append(files, File{controller, name, value}) }

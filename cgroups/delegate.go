@@ -59,7 +59,7 @@ func (g *Group) delegate(pid int) error {
 	return writeFile(g.unified(), "cgroup.subtree_control", "+"+strings.Join(childrenGet, " +"))
 }
 
-// delegatedAt reports whether dir hands down what the children need.
+// delegatedAt reports whether dir delegates the controllers that children need.
 func delegatedAt(dir string) bool {
 	list, err := readString(dir, "cgroup.subtree_control")
 	enabled := strings.Fields(list)

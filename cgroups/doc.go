@@ -1,4 +1,4 @@
-// Package cgroups bounds what a sandbox may use and reads what it used.
+// Package cgroups sets the limits of sandboxes and reads their usage.
 //
 // # Lifecycle
 //
@@ -9,8 +9,8 @@
 //	resources, err := limits.Resources(host)   // pure: refuses before anything is made
 //	// the OCI runtime makes the group from resources and host path /<parent>/<id>
 //	group, err := cgroups.Open(host, "/caisson/"+id)
-//	err = group.Tighten(limits)                // created, not started: what runtimes leave out
-//	diffs, err := group.Verify(limits)         // what is in force is what was declared
+//	err = group.Tighten(limits)                // created, not started: limits that runtimes leave out
+//	diffs, err := group.Verify(limits)         // compare live limits with declared ones
 //	// the command runs
 //	stats, err := group.Stats()                // before the group is removed
 //	events, err := group.Events()
@@ -24,15 +24,14 @@
 //	child, err := group.NewChild("e1", cl)
 //	pid, err := cgroups.HostPID(group, inside) // the command, before it runs anything
 //	err = child.Add(pid)
-//	err = child.Kill(ctx)                      // with all that it started
+//	err = child.Kill(ctx)                      // all its processes
 //	events, err := child.Events()
 //	err = child.Remove(ctx)
 //	err = group.Freeze(ctx)                    // Thaw, Frozen
 //	err = group.Change(limits, more)           // or Set: all of it or nothing
 //
 // A Group is a name, not a resource: it holds no descriptor and needs no
-// Close, and Open of a group that is long gone is fine. That is what makes
-// removal by ID work after a crash.
+// Close, and Open of a removed group is fine. So removal by ID works after a crash.
 //
 // # Layouts
 //
@@ -44,17 +43,17 @@
 //
 // # What differs between v1 and v2
 //
-//   - Out of memory: of a sandbox the kernel kills one process, on both, and only
-//     Events tells. A command of its own limits v2 kills whole (memory.oom.group).
+//   - Out of memory: on both the kernel kills one process of a sandbox, and only Events
+//     tells. v2 kills a command with limits of its own whole (memory.oom.group).
 //   - Swap: v2 forbids it (memory.swap.max=0); v1 bounds memory and swap
 //     together, so the sum never exceeds the limit, and sets swappiness 0 so
 //     that pressure elsewhere on the host does not swap the sandbox out.
 //   - TCP buffers: v2 counts them as memory; v1 does not count them at all
 //     until memory.kmem.tcp.limit_in_bytes is set. OCI runtimes ignore that
 //     field by now, so Tighten sets it.
-//   - Events: v2 counts a group's with those of its children; v1 counts where the
-//     process is, so Events adds up the children that there still are.
-//   - Lowering the memory limit below what is in use: v1 refuses, v2 kills. Change
+//   - Events: v2 counts events of children in the group too. v1 counts them only in the
+//     group of the process, so Events adds up the children that still exist.
+//   - Lowering the memory limit below the current usage: v1 refuses, v2 kills. Change
 //     refuses on both.
 //   - Freezing: v1 holds back SIGKILL until the thaw; v2 does not.
 //   - Devices: v1 has a file that Verify reads; v2 has a BPF program that

@@ -16,12 +16,12 @@ const freezeTimeout = 5 * time.Second
 
 var errFreezeTimeout = fmt.Errorf("not there after %s", freezeTimeout)
 
-// Freeze stops every process of the group, and what they start, until Thaw. It
-// returns when all have stopped. When ctx, or 5 seconds, are over first, the group
-// is thawed again and that is an error. What is frozen can be killed.
+// Freeze stops every process of the group and its later children, until Thaw. It returns
+// when all have stopped. If ctx ends or 5 seconds pass first, the group is thawed again and
+// Freeze returns an error. Frozen processes can be killed.
 //
-// It takes v1's freezer controller, without which it is refused
-// (sbxerr.CgroupController), or v2. An absent group is an error that matches
+// On v1 it needs the freezer controller; without it Freeze returns
+// sbxerr.CgroupController. An absent group is an error that matches
 // fs.ErrNotExist.
 func (g *Group) Freeze(ctx context.Context) error {
 	const op = "cgroups.freeze"

@@ -17,8 +17,8 @@ import (
 // has no cgroup mount, so there should be none at all.
 const maxDepth = 8
 
-// nameRule is what a path component may be: nothing that can climb, hide or
-// be taken for a controller's file by accident of a slash.
+// nameRule is the form of a path component. It cannot climb, hide, or name a controller's
+// file.
 var nameRule = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
 // Group names the cgroup of one sandbox in all hierarchies. It may or may not

@@ -20,7 +20,7 @@ const (
 	V2     Mode = "v2"     // one hierarchy with all controllers
 )
 
-// Host is what a machine offers, as plain data: the same Host gives the same
+// Host holds the cgroup features of a machine as plain data. The same Host gives the same
 // Resources everywhere.
 type Host struct {
 	Mode Mode
@@ -67,8 +67,8 @@ var wanted = []controller{
 	{"hugetlb", "forbidding huge pages, which are not counted as memory"},
 }
 
-// Check returns nil if h can enforce every Limits. What is missing, or could
-// not be found out, is an error with code sbxerr.CgroupController.
+// Check returns nil if h can enforce all Limits. A controller that is missing or unknown
+// is an error with code sbxerr.CgroupController.
 func (h Host) Check() error {
 	const op = "cgroups.check"
 	if h.Mode != V1 && h.Mode != Hybrid && h.Mode != V2 {

@@ -49,10 +49,9 @@ func (g *Group) Kill(ctx context.Context) error {
 	}
 }
 
-// killOnce signals everything that is in the group now. What cgroup.kill has
-// hit gets the time to end before it is signalled one by one: that is only
-// for kernels without the file, for processes that are not in the unified
-// group too, and for those that v1's freezer holds.
+// killOnce signals every process that is in the group now. After cgroup.kill, processes get
+// time to end before they are signalled one by one. That serves kernels without the file,
+// processes outside the unified group, and processes that v1's freezer holds.
 func (g *Group) killOnce(first bool) error {
 	if g.host.Unified != "" {
 		err := writeFile(g.unified(), "cgroup.kill", "1")

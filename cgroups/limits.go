@@ -7,11 +7,10 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// The bounds of Limits. The lower ones are what PID 1 needs to live, measured
-// with a static Go program that starts four commands: below 8 MiB it is
-// killed now and then, with fewer than 8 tasks the Go runtime aborts because
-// it gets no thread; twice that leaves room for hosts with many CPUs. The
-// upper ones only catch mistakes of unit.
+// Bounds of Limits. PID 1 needs the lower bounds, measured with a static Go program that
+// starts four commands. Below 8 MiB it is killed now and then. With fewer than 8 tasks the
+// Go runtime aborts because it gets no thread; twice that leaves room on hosts with many
+// CPUs. The upper bounds only catch mistakes of unit.
 const (
 	MinMemoryBytes = 8 << 20
 	MaxMemoryBytes = 1 << 46 // 64 TiB, all that x86-64 can address

@@ -49,9 +49,8 @@ func (g *Group) mainProcs() ([]int, error) {
 	return pids, err
 }
 
-// nsPID returns what the process pid is called in the pid namespace right below
-// ours, 0 if it has ended or is in ours. One that lives further down has a third
-// number, which says nothing.
+// nsPID returns the pid of a process in the pid namespace right below ours, or 0 if it has
+// ended or is in ours. A process in a deeper namespace has a third pid, which is ignored.
 func nsPID(pid int) int {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

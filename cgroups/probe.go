@@ -14,14 +14,13 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// probeLimits are what Probe writes into its group.
+// probeLimits are the limits that Probe writes into its group.
 var probeLimits = Limits{PIDs: MinPIDs, MemoryBytes: MinMemoryBytes, MilliCPU: MinMilliCPU}
 
-// Probe finds out what this host can enforce. It makes a group in parent,
-// writes limits into it, reads them back and removes it again, and also
-// removes parent if it was not there before. It changes nothing else: where
-// v2's controllers are not handed to groups below the root yet, which the
-// first sandbox will do, it does not write.
+// Probe finds out which limits this host can enforce. It makes a group in parent, writes
+// limits into it, reads them back and removes it. It also removes parent if it made it. It
+// changes nothing else. If v2's controllers are not delegated below the root yet, it does
+// not write: the first sandbox delegates them.
 func Probe(ctx context.Context, parent string) []finding.Feature {
 	h, err := Detect()
 	if err != nil {
@@ -42,7 +41,7 @@ func probe(ctx context.Context, h Host, parent string) []finding.Feature {
 	}
 	create := probeGroup(ctx, h, parent)
 	if create.Answer == finding.Yes {
-		h.SwapLimit = finding.Yes // it was among what was written and read back
+		h.SwapLimit = finding.Yes // it was written and read back
 	}
 	return append(found, h.swapFeature(), create)
 }
@@ -127,8 +126,8 @@ func handDown(h Host, dir string) error {
 	return writeFile(dir, "cgroup.subtree_control", "+"+strings.Join(childrenGet, " +"))
 }
 
-// tryLimits makes the group and writes what an OCI runtime would, then reads
-// it back. Devices are left out: on v2 they take a program.
+// tryLimits makes the group, writes the files that an OCI runtime writes, and reads them
+// back. It leaves out devices: on v2 they take a program.
 func (g *Group) tryLimits(l Limits) error {
 	for _, dir := range g.dirs() {
 		if err := os.Mkdir(dir, 0o755); err != nil {

@@ -89,8 +89,8 @@ func removeDirs(ctx context.Context, dirs []string) error {
 	}
 }
 
-// removeTree removes dir after what is below it. Only directories are ever
-// removed: the files in them are the kernel's.
+// removeTree removes dir and the directories below it, deepest first. Files belong to the
+// kernel and go with their directory.
 func removeTree(dir string, depth int) error {
 	err := unix.Rmdir(dir)
 	if err == nil || gone(err) {
@@ -116,7 +116,7 @@ func removeTree(dir string, depth int) error {
 	return &fs.PathError{Op: "rmdir", Path: dir, Err: err}
 }
 
-// describeBusy says what keeps dirs from being removed.
+// describeBusy says why dirs cannot be removed.
 func describeBusy(dirs []string) error {
 	var errs []error
 	for _, dir := range dirs {

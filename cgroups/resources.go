@@ -23,9 +23,9 @@ const (
 	cpuShares = 1024
 	cpuWeight = 100
 
-	// oomGroup has the kernel kill one process of a sandbox that is out of memory,
-	// as v1 does. 1 would kill all: PID 1, and with it a session, for what one
-	// command took. PID 1 offers the commands to the kernel first.
+	// oomGroup lets the kernel kill one process of a sandbox that is out of memory, as v1
+	// does. 1 would kill PID 1 too, and so the session, because of one command. PID 1
+	// makes the kernel prefer commands.
 	oomGroup = "0"
 
 	// tcpShare is the part of the memory limit that TCP buffers may use on top
@@ -46,14 +46,12 @@ var devices = []device{
 	{5, 0, "tty"}, {5, 2, "ptmx"}, {136, -1, "pts/*"},
 }
 
-// Resources renders l for the OCI runtime of h. It is pure, and refuses what
-// is out of range (sbxerr.Limits) or what h cannot enforce
-// (sbxerr.CgroupController).
+// Resources renders l for the OCI runtime of h. It is pure. It refuses values out of range
+// (sbxerr.Limits) and limits that h cannot enforce (sbxerr.CgroupController).
 //
-// memory.high is not set although it could be: with no swap there is little
-// to reclaim, so between high and max the kernel only puts the sandbox to
-// sleep (up to 2 s per return to user space), and a command that would have
-// been killed and reported in a second crawls until its timeout instead.
+// memory.high stays unset. Without swap there is little to reclaim, so between high and max
+// the kernel only puts the sandbox to sleep (up to 2 s per return to user space). A command
+// would then crawl until its timeout instead of being killed and reported in a second.
 func (l Limits) Resources(h Host) (*specs.LinuxResources, error) {
 	if err := l.Validate(); err != nil {
 		return nil, err
@@ -110,9 +108,9 @@ type File struct {
 	Value      string
 }
 
-// Files lists what the limit files of a sandbox with l must read on h. It is
-// pure but for the size of a page, to which the kernel cuts memory limits.
-// It is what Verify compares and what `caisson spec` prints.
+// Files lists the limit files of a sandbox with l on h, and their contents. Verify compares
+// them and `caisson spec` prints them. The function is pure except for the page size, to
+// which the kernel rounds memory limits.
 func (l Limits) Files(h Host) []File {
 	if h.Mode == V2 {
 		return l.filesV2(h)

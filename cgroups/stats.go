@@ -14,7 +14,7 @@ import (
 
 const errNoDevice = unix.ENODEV
 
-// Stats is what a group used so far.
+// Stats is the usage of a group so far.
 type Stats struct {
 	CPU time.Duration // exact
 	// UserCPU and SystemCPU are sampled on v1 and need not add up to CPU.
@@ -37,8 +37,8 @@ type Stats struct {
 	IOWriteBytes Reading
 }
 
-// Events counts what the kernel did to a group, and to those below it, because of
-// a limit. What happened in a child that has been removed may be missing.
+// Events counts how often limits hit a group and the groups below it. Events of removed
+// children may be missing.
 type Events struct {
 	OOMKills int64 // processes killed for lack of memory, the group's or the host's
 	// OOMs counts how often the group itself ran out of memory: with it, a
@@ -51,8 +51,8 @@ type Events struct {
 	PIDsMaxHits   int64 // forks refused
 }
 
-// Stats reads what the group used. A group that is not there is an error that
-// matches fs.ErrNotExist.
+// Stats reads the usage of the group. If the group is absent the error matches
+// fs.ErrNotExist.
 func (g *Group) Stats() (Stats, error) {
 	read := g.statsV1
 	if g.host.Mode == V2 {
@@ -62,8 +62,8 @@ func (g *Group) Stats() (Stats, error) {
 	return s, sbxerr.Wrap(sbxerr.Cgroup, "cgroups.stats", err)
 }
 
-// Events reads what happened to the group. A group that is not there is an
-// error that matches fs.ErrNotExist.
+// Events reads the event counters of the group. If the group is absent the error matches
+// fs.ErrNotExist.
 func (g *Group) Events() (Events, error) {
 	read := g.eventsV1
 	if g.host.Mode == V2 {

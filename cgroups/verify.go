@@ -15,7 +15,7 @@ const deviceGuard = "devices (bpf)"
 type Mismatch struct {
 	File string
 	Want string
-	Live string // what the kernel shows, or why it could not be read
+	Live string // the live value, or why it could not be read
 }
 
 // String renders m for an error message.
@@ -29,8 +29,8 @@ var runcAllows = []string{"c *:* m", "b *:* m", "c 10:200 rwm"}
 
 // Tighten sets the limits that no OCI runtime sets. Call it when the runtime
 // has made the group and before the command starts, because sockets that are
-// open already are not counted. It is idempotent. On v2 there is nothing to
-// do, or nothing that can be done: devices are a program of the runtime's.
+// open already are not counted. It is idempotent. On v2 it does nothing: the runtime
+// already set the limits, and its device program cannot be changed.
 //
 // On v1 it bounds TCP buffers, which are not counted as memory there (a
 // sandbox could otherwise use up the host's tcp_mem over its own loopback),
@@ -60,9 +60,8 @@ func (g *Group) tighten(controller, file, value string) error {
 	return nil
 }
 
-// Verify compares the live files with what want declares and returns every
-// difference, none if all is in force. What cannot be read is a difference:
-// nobody can say that it is in force.
+// Verify compares the live files with want and returns every difference. A file that cannot
+// be read is a difference: its limit may not be in force.
 func (g *Group) Verify(want Limits) []Mismatch {
 	var found []Mismatch
 	for _, f := range want.Files(g.host) {

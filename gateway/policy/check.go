@@ -22,8 +22,8 @@ func (r Rule) check() error {
 	return r.checkAddresses()
 }
 
-// checkDeny lets more through than what allows must meet: a denial of a
-// public suffix or of every address only narrows.
+// checkDeny is laxer than the check of rules that allow. To deny a public suffix or every
+// address only narrows the policy.
 func (r Rule) checkDeny() error {
 	if r.Private {
 		return errors.New("option \"private\" is for rules that allow; a denial covers private addresses as well")
@@ -40,7 +40,7 @@ func (r Rule) checkAddresses() error {
 	}
 	first, last := Classify(r.Prefix.Addr()), Classify(lastOf(r.Prefix))
 	if first != last {
-		return nil // of several classes: what is public in it, is allowed
+		return nil // of several classes: only its public addresses are allowed
 	}
 	switch {
 	case first.Grade == Never:

@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// Grade says what it takes to reach addresses of a class. The zero Grade is
-// the strictest.
+// Grade is the rule that addresses of a class need. The zero Grade is the strictest.
 type Grade int
 
 // The grades, the strictest first.
@@ -17,7 +16,7 @@ const (
 	Public               // any rule
 )
 
-// Class is what an address is for.
+// Class is the purpose of an address.
 type Class struct {
 	Name  string // for people: "loopback"
 	Grade Grade
@@ -85,8 +84,8 @@ var classes = []struct {
 	{netip.MustParsePrefix("::/0"), Class{"outside of global unicast", Private}},
 }
 
-// Classify says what addr is for. An IPv6 address that carries an IPv4 one is
-// at least as strict as that: a translator on the way would unwrap it.
+// Classify returns the class of addr. An IPv6 address that embeds an IPv4 address is at
+// least as strict as that address: a translator on the way would unwrap it.
 func Classify(addr netip.Addr) Class {
 	if !addr.IsValid() || addr.Zone() != "" {
 		return Class{"no plain address", Never}
@@ -101,12 +100,11 @@ func Classify(addr netip.Addr) Class {
 	return class
 }
 
-// Local reports whether an address is the host's own, so that what connects to it meets
-// the host's services.
+// Local reports whether an address is the host's own. A connection to it would reach the
+// host's services.
 type Local func(netip.Addr) (bool, error)
 
-// On returns p as it is on a host that knows its own addresses, to be put in force there.
-// What would be public elsewhere is not there.
+// On returns p for a host with these own addresses. They are not public there.
 func (p *Policy) On(host Local) *Policy {
 	if p == nil {
 		return nil
@@ -116,7 +114,7 @@ func (p *Policy) On(host Local) *Policy {
 	return &there
 }
 
-// classify says what addr is for, to p. What nobody can tell is not reached.
+// classify returns the class of addr under p. An address of unknown class is refused.
 func (p *Policy) classify(addr netip.Addr) Class {
 	class := Classify(addr)
 	if class.Grade != Public || p.local == nil {

@@ -9,13 +9,12 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// Decision says whether something may be reached, why, and what would change
-// it. The zero Decision refuses.
+// Decision says whether a destination is allowed, why, and how to change that. The zero
+// Decision refuses.
 type Decision struct {
 	Allowed bool
-	// Rule is what caused the decision: "allow github.com:443", "deny *.example.com",
-	// "map pypi.org=10.1.2.3", "mode none" where no rule is about it, or "name" where
-	// none could be.
+	// Rule caused the decision: "allow github.com:443", "deny *.example.com",
+	// "map pypi.org=10.1.2.3", "mode none" if no rule matches, or "name" if none could.
 	Rule string
 	// Private tells that the rule lets a name lead to addresses that are not public.
 	// Where the address is known, it is not public itself.
@@ -23,7 +22,7 @@ type Decision struct {
 
 	Code   sbxerr.Code // of a refusal: EgressDenied or EgressAddress
 	Reason string      // of a refusal, one sentence
-	Remedy string      // of a refusal: what would allow it, for people
+	Remedy string      // of a refusal: how to allow it, for people
 	Needs  string      // of a refusal: the rule that would allow it; empty where none can
 }
 
@@ -35,7 +34,7 @@ func (d Decision) Err() error {
 	return sbxerr.WithRemedy(d.Code, "policy.decide", fmt.Errorf("%s (%s)", d.Reason, d.Rule), d.Remedy)
 }
 
-// modeOpen is the rule of what the mode open allows, and no other rule does.
+// modeOpen is the rule of destinations that only the mode open allows.
 const modeOpen = "mode " + string(Open)
 
 // Decide says whether port of name may be connected to. Where it leads is
@@ -228,8 +227,8 @@ func (p *Policy) DecideAddress(addr netip.Addr, port uint16) Decision {
 	return p.refuse(refusal, target, "is an address that no rule allows; connect by name where you can")
 }
 
-// DecidePacket is the refusal of a packet of another protocol than TCP, such as "udp", to
-// what may have a name. A port of 0 is none.
+// DecidePacket returns the refusal of a packet of a protocol other than TCP, such as "udp".
+// name may be empty. Port 0 means no port.
 func (p *Policy) DecidePacket(protocol string, name Name, to netip.AddrPort) Decision {
 	target := to.String()
 	switch {
@@ -279,7 +278,7 @@ func (p *Policy) denied(r Rule, target string) Decision {
 	}
 }
 
-// refuse fills in what people read: d has the rule, and what it needs.
+// refuse fills in the text for people. d holds the rule and its needs.
 func (p *Policy) refuse(d Decision, target, why string) Decision {
 	if d.Code == "" {
 		d.Code = sbxerr.EgressDenied
@@ -336,7 +335,7 @@ func neededAddress(class Class, addr netip.Addr, port uint16) string {
 // single is addr alone.
 func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
 
-// leading names a target by what its name leads to.
+// leading names a target together with the address of its name.
 func leading(name Name, port uint16, addr netip.Addr) string {
 	return fmt.Sprintf("%s, which leads to %s,", join(name, port), addr)
 }

@@ -1,6 +1,6 @@
-// Package policy decides what a sandbox may reach. It is pure: it opens
-// nothing, asks nobody, and the same policy gives the same decision anywhere,
-// but for the addresses of the host on which it is (On).
+// Package policy decides which destinations a sandbox may reach. It is pure and does no
+// I/O. The same policy gives the same decision anywhere, except for the host's own addresses
+// (On).
 //
 // # Rules
 //

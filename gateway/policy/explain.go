@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Line is one rule of a policy and what it does, for people.
+// Line is one rule of a policy and its effect, for people.
 type Line struct {
 	Rule   string `json:"rule"`
 	Effect string `json:"effect"`
 }
 
-// Explain says all that p does, in the order in which it counts: what is
-// denied first, then what is allowed, then the rest.
+// Explain lists the rules of p in the order of evaluation: denials first, then permissions,
+// then the default.
 func (p *Policy) Explain() []Line {
 	var lines []Line
 	if p.Mode() != None {

@@ -21,9 +21,9 @@ type Seen struct {
 
 // Learn returns the rules of the smallest policy that allows all of seen and
 // can be written: a host with its ports each; a wildcard only where at least
-// ManySiblings names below one name were used on the same ports, and none for
-// what is private. The rules are sorted. What no rule can allow is an error;
-// the rules for the rest are returned all the same.
+// ManySiblings names below one name were used on the same ports, and never for private
+// addresses. The rules are sorted. Destinations that no rule can allow give an error,
+// together with the rules for the others.
 func Learn(seen []Seen) ([]string, error) {
 	rules, err := collect(seen)
 	rules = generalize(rules)
@@ -35,7 +35,7 @@ func Learn(seen []Seen) ([]string, error) {
 	return texts, err
 }
 
-// host is what ports are collected for.
+// host is a destination for which ports are collected.
 type host struct {
 	name    Name
 	address netip.Addr
@@ -97,7 +97,7 @@ func (s Seen) String() string {
 	return netip.AddrPortFrom(s.Address, s.Port).String()
 }
 
-// family is what the names of one wildcard share.
+// family holds the common parts of the names of one wildcard.
 type family struct {
 	parent Name
 	ports  string

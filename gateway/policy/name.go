@@ -27,7 +27,7 @@ const (
 	MaxAskedLabels = 16
 )
 
-// maxWritten bounds what is looked at before anything is known of it, in bytes.
+// maxWritten bounds the text that is parsed at all, in bytes.
 const maxWritten = 1024
 
 // Name is a host name in its one canonical form: lower case, ASCII (IDNA
@@ -41,8 +41,8 @@ var profile = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckJoiners(t
 	idna.StrictDomainName(true), idna.VerifyDNSLength(true), idna.Transitional(false))
 
 // ParseName brings a host name into its canonical form, or refuses it with code
-// sbxerr.NetPolicy: what is no host name, addresses, and what some resolver
-// would read as an address (0x7f.1, 2130706433).
+// sbxerr.NetPolicy. It refuses other text, addresses, and names that some resolvers read as
+// an address (0x7f.1, 2130706433).
 func ParseName(s string) (Name, error) {
 	name, err := canonical(s)
 	if err != nil {
@@ -51,8 +51,8 @@ func ParseName(s string) (Name, error) {
 	return name, nil
 }
 
-// ParseWireName is ParseName for what a protocol carries (DNS, HTTP Host, TLS
-// SNI), where a name is ASCII already.
+// ParseWireName is ParseName for names in protocols (DNS, HTTP Host, TLS SNI), which are
+// ASCII already.
 func ParseWireName(s string) (Name, error) {
 	if strings.IndexFunc(s, func(r rune) bool { return r > '~' }) >= 0 {
 		return "", sbxerr.New(sbxerr.NetPolicy, "policy.name", "host %q: a name on the wire is ASCII", sbxerr.Clip(s))
@@ -98,7 +98,7 @@ func toASCII(s string) (string, error) {
 	return profile.ToASCII(s)
 }
 
-// mistakes are bytes that tell what was meant.
+// mistakes are bytes that reveal a common mistake.
 var mistakes = []struct{ bytes, say string }{
 	{"\x00", "holds a NUL"},
 	{"\r\n\t ", "holds white space"},
@@ -176,7 +176,7 @@ func (n Name) checkOwn() error {
 	return nil
 }
 
-// remedyFor is what to do about err: own names have their remedy.
+// remedyFor returns the remedy of err.
 func remedyFor(err error, other string) string {
 	if errors.Is(err, errOwn) {
 		return remedyOwn
@@ -235,8 +235,8 @@ func (n Name) holdsSuffixes() bool {
 	return child.suffix() == child
 }
 
-// suffixBelow is the public suffix of n if that is below base, which n is below:
-// who owns base does not own n then. Else it is empty.
+// suffixBelow returns the public suffix of n if it lies below base, else "". n lies below
+// base. With such a suffix the owner of base does not own n.
 func (n Name) suffixBelow(base Name) Name {
 	if suffix := n.suffix(); len(suffix) > len(base) { // both are ends of n
 		return suffix

@@ -11,13 +11,13 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// Mode says what is allowed when no rule says anything.
+// Mode is the default for destinations without a rule.
 type Mode string
 
 // The modes, the strictest first.
 const (
 	None  Mode = "none"  // nothing, and there are no rules
-	Allow Mode = "allow" // nothing but what a rule allows
+	Allow Mode = "allow" // only destinations that a rule allows
 	Open  Mode = "open"  // every public name, on every port
 )
 
@@ -171,11 +171,11 @@ func (x index) within(addr netip.Addr) func(yield func(Rule) bool) {
 	}
 }
 
-// Kept is s, which an earlier version took, or another word of the operator, without what
-// allows and is refused now: with less, nothing more is allowed. The error says what that
-// is.
+// Kept returns s without the permissions that are refused now, because an earlier version or
+// other settings of the operator accepted them. So it never allows more. The error names
+// the dropped rules.
 func (s Spec) Kept() (Spec, error) {
-	mirrors, _ := parseMap(s.Map) // what is wrong with it, Compile says
+	mirrors, _ := parseMap(s.Map) // Compile reports its faults
 	var reasons sbxerr.Reasons
 	refused := func(err error) bool {
 		reasons.Add(err)
@@ -293,8 +293,8 @@ func (p *Policy) Prefixes() []netip.Prefix {
 	return prefixes
 }
 
-// Over is closed when p, which On returned, is no longer in force: who waits for
-// something that p allows then asks the next one.
+// Over is closed when p, which On returned, is no longer in force. A waiter then asks the
+// next policy.
 func (p *Policy) Over() <-chan struct{} {
 	if p == nil {
 		return nil

@@ -2,7 +2,7 @@ package policy
 
 import "net/netip"
 
-// Resolution is what a name leads to.
+// Resolution holds the addresses of a name.
 type Resolution struct {
 	Addresses []netip.Addr
 	Aliases   []Name // the names in between: each is a CNAME of the one before (RFC 1034, 3.6.2)

@@ -12,7 +12,7 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// Action is what a rule does.
+// Action is the effect of a rule.
 type Action string
 
 // The actions.
@@ -24,7 +24,7 @@ const (
 // Rule is one parsed rule: of names if Name is set, else of addresses.
 type Rule struct {
 	Action   Action
-	Name     Name         // the host, or what the wildcard's names lie below
+	Name     Name         // the host, or the base name of the wildcard
 	Wildcard bool         // *.Name
 	Prefix   netip.Prefix // without host bits
 	Ports    []uint16     // sorted; none is every port, and only for a rule that denies
@@ -37,13 +37,13 @@ const (
 	maxPorts = 64
 )
 
-// defaultPorts are what a rule that allows means when it names none.
+// defaultPorts are the ports of a rule that allows and names none.
 var defaultPorts = []uint16{80, 443}
 
 const exampleRule = "write for example github.com:443+22, *.example.com, or 10.1.0.0/16:5432,private"
 
-// ParseRule reads one rule as HOST[:PORT][+PORT…][,private]. What cannot be
-// meant is refused with code sbxerr.NetPolicy, the reason and an example.
+// ParseRule reads one rule as HOST[:PORT][+PORT…][,private]. It refuses others with code
+// sbxerr.NetPolicy, a reason and an example.
 func ParseRule(action Action, text string) (Rule, error) {
 	r, err := parse(action, text)
 	if err == nil {
@@ -86,7 +86,7 @@ func parse(action Action, text string) (Rule, error) {
 	return r, err
 }
 
-// checkForm catches what is no rule at all.
+// checkForm refuses text that is no rule at all.
 func checkForm(text string) error {
 	switch {
 	case text == "":

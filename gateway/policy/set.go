@@ -71,8 +71,7 @@ func (n Name) Worldwide() bool {
 	return listed && n.public() && !strings.HasSuffix(string(n), ".arpa")
 }
 
-// AllowsPublic reports whether any port of name is allowed by what lets it lead to
-// public addresses only.
+// AllowsPublic reports whether a rule allows any port of name at public addresses only.
 func (p *Policy) AllowsPublic(name Name) bool {
 	allowed := func(d Decision) bool { return d.Allowed && !d.Private }
 	switch {

@@ -26,8 +26,7 @@ var portOf = map[string]uint16{
 const exampleTarget = "write for example https://api.example.com/, api.example.com:8443, or 203.0.113.5:22"
 
 // ParseTarget reads a URL, HOST or HOST:PORT; without a port and a scheme that
-// has one it is 443. What is none of them is refused with code
-// sbxerr.NetPolicy.
+// has one it is 443. Other text is refused with code sbxerr.NetPolicy.
 func ParseTarget(s string) (Target, error) {
 	t, err := parseTarget(s)
 	if err != nil {
@@ -77,9 +76,8 @@ func (t *Target) parseHostPort(s string) error {
 	return err
 }
 
-// Check says what p makes of t without resolving anything: a name that is
-// allowed may still lead to an address that is not. Where a mapped name leads is
-// known.
+// Check decides on t without resolving. An allowed name may still resolve to an address
+// that is refused. The addresses of mapped names are known.
 func (p *Policy) Check(t Target) Decision {
 	if t.Name == "" {
 		return p.DecideAddress(t.Address, t.Port)
