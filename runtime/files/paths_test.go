@@ -21,7 +21,7 @@ func TestRemedies(t *testing.T) {
 		{"stat", syscall.ENOENT, "check the path"},
 		{"remove", syscall.ENOENT, "check the path"},
 		{"move", syscall.EXDEV, "different file systems"},
-		{"copy", syscall.EIO, "the message says why"},
+		{"copy", syscall.EIO, "the message names the reason"},
 	} {
 		err := subject{verb: tt.verb, path: "/x"}.failure(wire.Failure{Reason: wire.ReasonErrno, Errno: tt.errno})
 		if got := sbxerr.RemedyOf(err); !strings.Contains(got, tt.want) || strings.Contains(got, "make_parents") != (tt.want == "make_parents") {
