@@ -40,9 +40,9 @@ func (m *Manager) permit(ctx context.Context, check func(peer.Grant) error) erro
 // budget is what the children of a sandbox with limits l may have together.
 func budget(n plan.NestedRequest, l plan.Limits) peer.Usage {
 	b := peer.DefaultBudget(l.Peer())
-	set(&b.Sandboxes, n.Sandboxes)
-	set(&b.MemoryBytes, n.MemoryBytes)
-	set(&b.MilliCPU, n.MilliCPU)
+	plan.Override(&b.Sandboxes, n.Sandboxes)
+	plan.Override(&b.MemoryBytes, n.MemoryBytes)
+	plan.Override(&b.MilliCPU, n.MilliCPU)
 	return b
 }
 

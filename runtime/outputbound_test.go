@@ -25,7 +25,7 @@ func TestOutputLimitsFitTheSandbox(t *testing.T) {
 		{new(int64(1 << 20)), true, 1 << 20}, {new(int64(1<<20 + 1)), true, 0},
 	} {
 		p := &plan.Command{OutputLimit: plan.DefaultOutputLimit}
-		set(&p.OutputLimit, tt.asked)
+		plan.Override(&p.OutputLimit, tt.asked)
 		if tt.tty {
 			p.TTY = &plan.WinSize{}
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -55,7 +56,7 @@ func (m *Manager) changeNetwork(rec record, r UpdateRequest) (record, error) {
 	if rec.Network == netns.ModeBridge {
 		return record{}, errNoPolicy()
 	}
-	set(&rec.Asked.Mode, r.Network)
+	plan.Override(&rec.Asked.Mode, r.Network)
 	if r.Allow != nil {
 		rec.Asked.Allow = r.Allow.Rules
 	}

@@ -161,8 +161,7 @@ func removeFiles(paths ...string) error {
 	return sbxerr.Wrap(sbxerr.StateDir, "runtime.remove", owndir.Remove(paths...))
 }
 
-// record is what is kept of a sandbox that is made by p at the wall clock's
-// created.
+// newRecord returns the record of a sandbox with plan p, created at this wall-clock time.
 func newRecord(p *plan.Sandbox, boot string, created time.Time) record {
 	r := p.Request
 	rec := record{
@@ -171,7 +170,7 @@ func newRecord(p *plan.Sandbox, boot string, created time.Time) record {
 		Labels: maps.Clone(r.Labels), Session: r.Session, Task: r.Task, Workspace: r.Workspace, Limits: p.Limits,
 		Key: r.Key, Settings: p.Settings,
 	}
-	set(&rec.IdleTimeout, r.IdleTimeout)
+	plan.Override(&rec.IdleTimeout, r.IdleTimeout)
 	if r.Nested != nil {
 		budget := budget(*r.Nested, p.Limits)
 		rec.Nested = &budget

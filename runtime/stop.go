@@ -22,7 +22,7 @@ func (m *Manager) Stop(ctx context.Context, ref string, grace *time.Duration) (I
 		return Info{}, err
 	}
 	wait := m.opts.StopGrace
-	set(&wait, grace)
+	plan.Override(&wait, grace)
 	if wait < 0 || wait > plan.MaxTimeout {
 		return Info{}, plan.Invalid("grace %s: give %s, such as 10s", wait, plan.AtMostTimeout)
 	}

@@ -107,9 +107,9 @@ func (m *Manager) permitUpdate(ctx context.Context, s *sandbox, next record, ttl
 
 // apply returns what rec would be after r.
 func (r UpdateRequest) apply(rec record) (record, error) {
-	set(&rec.Limits.MemoryBytes, r.MemoryBytes)
-	set(&rec.Limits.MilliCPU, r.MilliCPU)
-	set(&rec.Limits.PIDs, r.PIDs)
+	plan.Override(&rec.Limits.MemoryBytes, r.MemoryBytes)
+	plan.Override(&rec.Limits.MilliCPU, r.MilliCPU)
+	plan.Override(&rec.Limits.PIDs, r.PIDs)
 	errs := []error{rec.Limits.Validate()}
 	for name, d := range map[string]*time.Duration{"ttl": r.TTL, "idle timeout": r.IdleTimeout} {
 		if d != nil && (*d < 0 || *d > plan.MaxTimeout) {
@@ -119,7 +119,7 @@ func (r UpdateRequest) apply(rec record) (record, error) {
 	if r.TTL != nil {
 		rec.Expires = in(r.TTL)
 	}
-	set(&rec.IdleTimeout, r.IdleTimeout)
+	plan.Override(&rec.IdleTimeout, r.IdleTimeout)
 	errs = append(errs, plan.AtMost(len(r.Labels), 2*plan.MaxLabels, "labels")) // those that there are can be taken away at once
 	rec.Labels = maps.Clone(rec.Labels)
 	for k, v := range r.Labels {
@@ -206,11 +206,4 @@ func errInUse(from, l plan.Limits) error {
 	}
 	return sbxerr.WithRemedy(sbxerr.State, "runtime.update", fmt.Errorf("more is in use than %s", strings.Join(lower, " or ")),
 		"end what uses it first, or ask for more; the limits are as they were")
-}
-
-// set takes what was asked for, where it was.
-func set[T any](to *T, asked *T) {
-	if asked != nil {
-		*to = *asked
-	}
 }

@@ -3,7 +3,7 @@
 //
 // The bound comes from the hard limit that the process was started with. Connections get
 // four fifths of it and lookups a twentieth, at two descriptors each. The rest is for the
-// fixed descriptors of each sandbox. So neither takes what the other needs.
+// fixed descriptors of each sandbox. So neither uses up the part of the other.
 //
 // All sandboxes share a [Limiter]. Its last tenth is reserved for sandboxes that hold few
 // slots: there a [Share] gets at most a quarter of the free slots. So a slot is left

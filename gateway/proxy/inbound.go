@@ -51,7 +51,7 @@ type InboundConfig struct {
 type Inbound struct {
 	config InboundConfig
 	rate   *rate.Limiter
-	spare  ratelog.Log[Arrival] // what a limit ended at once
+	spare  ratelog.Log[Arrival] // ended at once by a limit
 	room   *room
 
 	mu      sync.Mutex

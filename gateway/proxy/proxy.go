@@ -21,7 +21,7 @@ import (
 type Proxy struct {
 	config Config
 	rate   *rate.Limiter
-	spare  ratelog.Log[Attempt] // what a limit ended at once
+	spare  ratelog.Log[Attempt] // ended at once by a limit
 	room   *room
 	peeks  chan struct{} // one for each client that is listened to
 

@@ -37,7 +37,7 @@ func cleanConfig(c ocispec.ImageConfig) (ocispec.ImageConfig, error) {
 	)
 	return ocispec.ImageConfig{
 		User:       c.User,
-		Env:        lastOfEach(c.Env),
+		Env:        MergeEnv(c.Env),
 		Entrypoint: slices.Clone(c.Entrypoint),
 		Cmd:        slices.Clone(c.Cmd),
 		WorkingDir: dir,
@@ -83,12 +83,12 @@ func checkEnv(env []string) error {
 	return errors.Join(errs...)
 }
 
-// lastOfEach keeps the last value of each variable, in the place of the first:
-// getenv(3) would return the first, shells the last.
-func lastOfEach(env []string) []string {
+// MergeEnv joins lists of NAME=VALUE. The last value of a name wins, at the place of the
+// first: getenv(3) would return the first value, shells the last.
+func MergeEnv(lists ...[]string) []string {
 	at := map[string]int{}
 	var out []string
-	for _, kv := range env {
+	for _, kv := range slices.Concat(lists...) {
 		name, _, _ := strings.Cut(kv, "=")
 		if i, ok := at[name]; ok {
 			out[i] = kv

@@ -63,3 +63,10 @@ func TestCleanConfigKeeps(t *testing.T) {
 		t.Errorf("env %q, err %v", c.Env, err)
 	}
 }
+
+func TestMergeEnv(t *testing.T) {
+	got := MergeEnv([]string{"A=1", "B=2"}, nil, []string{"B=3", "C="}, []string{"A=", "A=9=9"})
+	if want := []string{"A=9=9", "B=3", "C="}; !slices.Equal(got, want) {
+		t.Errorf("merged %q, want %q", got, want)
+	}
+}

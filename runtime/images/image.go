@@ -17,7 +17,7 @@ type Image struct {
 	SizeBytes int64
 	CreatedAt time.Time
 	Source    string // "embedded", "oci-layout", "docker-archive", "rootfs", "from-host"
-	Damaged   string // what is wrong with the stored copy; empty: nothing
+	Damaged   string // the fault of the stored copy; empty: none
 }
 
 // Imported is an image that was made.
@@ -35,7 +35,7 @@ type Detail struct {
 	Report     Report
 }
 
-// Report says what the import filter did.
+// Report counts the changes of the import filter.
 type Report struct {
 	Entries  int64
 	Bytes    int64
@@ -67,7 +67,7 @@ type Store interface {
 	// Layers returns the image's unpacked directories, the topmost first, and
 	// keeps them until ReleaseView.
 	Layers(ctx context.Context, img Stored) ([]string, error)
-	// Unpacked returns what the image of a chain ID takes on the disk, in bytes.
+	// Unpacked returns the size of the image of a chain ID on the disk, in bytes.
 	Unpacked(ctx context.Context, chainID string) (int64, error)
 	// Views lists the chain IDs that Layers keeps.
 	Views(ctx context.Context) ([]string, error)

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -187,16 +189,16 @@ func (r ExecRequest) Command(base Defaults, lookup func(name string) (User, erro
 		return nil, err
 	}
 	e := &Command{
-		Args: r.Args, Env: mergeEnv(base.Env, r.Env), Cwd: firstNonEmpty(r.Cwd, base.Cwd), User: base.User,
+		Args: r.Args, Env: image.MergeEnv(base.Env, r.Env), Cwd: cmp.Or(r.Cwd, base.Cwd), User: base.User,
 		Stdin: r.Stdin, TTY: r.TTY, Limits: r.Limits, OutputLimit: DefaultOutputLimit,
 	}
-	override(&e.Timeout, r.Timeout)
-	override(&e.OutputLimit, r.OutputLimit)
+	Override(&e.Timeout, r.Timeout)
+	Override(&e.OutputLimit, r.OutputLimit)
 	if r.Shell != "" {
 		e.Args = []string{"/bin/sh", "-c", r.Shell}
 	}
 	if e.TTY != nil {
-		e.Env = mergeEnv([]string{"TERM=xterm-256color"}, e.Env)
+		e.Env = image.MergeEnv([]string{"TERM=xterm-256color"}, e.Env)
 		e.Stdin = true
 	}
 	var err error
@@ -214,8 +216,8 @@ func (r ExecRequest) Command(base Defaults, lookup func(name string) (User, erro
 	return e, sbxerr.Wrap(sbxerr.Config, op, checkSize(e.Args, e.Env))
 }
 
-// override sets to where the request names a value.
-func override[T any](to *T, asked *T) {
+// Override sets to where the request names a value.
+func Override[T any](to *T, asked *T) {
 	if asked != nil {
 		*to = *asked
 	}

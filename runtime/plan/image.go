@@ -1,11 +1,12 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 
+	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -36,8 +37,8 @@ func (p *Sandbox) planImage(pl Planner, r CreateRequest) error {
 	if err := checkEnv(config.Env); err != nil {
 		return sbxerr.Wrap(sbxerr.ImageContent, "runtime.plan", fmt.Errorf("image %q: %w", p.Image.Name, err))
 	}
-	p.Env = mergeEnv([]string{"PATH=" + DefaultPath}, config.Env, []string{"HOME=" + homePath, "USER=caisson", "HOSTNAME=" + p.ID}, p.profile.Env, r.Env, r.Nested.env())
-	p.Cwd = firstNonEmpty(workspaceCwd(r), imageCwd(config.WorkingDir), "/")
+	p.Env = image.MergeEnv([]string{"PATH=" + DefaultPath}, config.Env, []string{"HOME=" + homePath, "USER=caisson", "HOSTNAME=" + p.ID}, p.profile.Env, r.Env, r.Nested.env())
+	p.Cwd = cmp.Or(workspaceCwd(r), imageCwd(config.WorkingDir), "/")
 	return checkSize(nil, p.Env)
 }
 
@@ -128,30 +129,4 @@ func imageCwd(cwd string) string {
 		return ""
 	}
 	return cwd
-}
-
-func firstNonEmpty(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
-}
-
-// mergeEnv joins lists of NAME=VALUE. The last value of a name wins, at the place of
-// the first.
-func mergeEnv(lists ...[]string) []string {
-	var out []string
-	at := map[string]int{}
-	for _, kv := range slices.Concat(lists...) {
-		name, _, _ := strings.Cut(kv, "=")
-		if i, ok := at[name]; ok {
-			out[i] = kv
-			continue
-		}
-		at[name] = len(out)
-		out = append(out, kv)
-	}
-	return out
 }

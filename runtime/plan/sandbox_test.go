@@ -343,13 +343,6 @@ func TestPlanWorkspaceMode(t *testing.T) {
 	}
 }
 
-func TestMergeEnv(t *testing.T) {
-	got := mergeEnv([]string{"A=1", "B=2"}, nil, []string{"B=3", "C="}, []string{"A=", "A=9=9"})
-	if want := []string{"A=9=9", "B=3", "C="}; !slices.Equal(got, want) {
-		t.Errorf("merged %q, want %q", got, want)
-	}
-}
-
 // TestLabelsHoldNothingOfTheImage (CVE-2026-53488), nor of the request's own.
 func TestLabelsHoldNothingOfTheImage(t *testing.T) {
 	p, err := planRun(testPlanner(), Request{Create: CreateRequest{Image: "tools", Labels: map[string]string{"team": "red"}, Session: "s", Task: "t"}, Exec: ExecRequest{Args: []string{"true"}}})

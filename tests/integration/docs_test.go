@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caisson-run/caisson/tests/harness"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // shellBlocks are the fenced blocks of a page that say they are shell.
@@ -49,9 +49,7 @@ caisson() {
 
 // Every command that the documents show works as shown.
 func TestDocumentedCommands(t *testing.T) {
-	if _, err := exec.LookPath("curl"); err != nil {
-		harness.Except(t, "this machine has no curl and no dpkg", os.Getenv("CAISSON_VM") != "")
-	}
+	need.Tools(t, "curl", "dpkg")
 	for page, blocks := range shellPages {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("../..", page))

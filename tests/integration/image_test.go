@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/tests/harness"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // busybox is the static shell of the machine: the content of the test images.
@@ -253,9 +254,7 @@ func TestImageByDigest(t *testing.T) {
 }
 
 func TestFromHost(t *testing.T) {
-	if _, err := os.Stat("/var/lib/dpkg/status"); err != nil {
-		harness.Except(t, "this machine has no dpkg", os.Getenv("CAISSON_VM") != "")
-	}
+	need.Tools(t, "dpkg")
 	daemon.Run(t, "image", "from-host", "test-tools", "--package", "perl-base")
 	defer daemon.Run(t, "image", "rm", "test-tools")
 	out := daemon.Run(t, "run", "--image", "test-tools", "--", "perl", "-e", "print 6*7").Stdout

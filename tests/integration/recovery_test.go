@@ -16,6 +16,7 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/sbxerr"
 	"github.com/caisson-run/caisson/tests/harness"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // The next daemon goes on with a detached run of one that was killed; a run in
@@ -206,7 +207,7 @@ func TestForeignContainerd(t *testing.T) {
 	for name, dir := range map[string]string{"pinned": os.Getenv("CAISSON_BIN_DIR"), "1.7": os.Getenv("CAISSON_CONTAINERD17_DIR")} {
 		t.Run(name, func(t *testing.T) {
 			if dir == "" {
-				harness.Except(t, "the containerd of this test is not here", os.Getenv("CAISSON_VM") != "")
+				need.Missing(t, "CAISSON_BIN_DIR and CAISSON_CONTAINERD17_DIR, with a containerd each")
 			}
 			address := foreignContainerd(t, dir)
 			d := harness.Start(t, "--containerd-address", address)
