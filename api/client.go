@@ -33,17 +33,14 @@ const idleTimeout = time.Minute
 // continue where they were, when the connection to the daemon breaks.
 const DefaultReconnect = 10 * time.Second
 
-// maxFrame is the most output in one HTTP/2 frame, in bytes: as much as the
-// daemon sends at once. The protocol's default of 16 KiB costs a system call
-// and a hand-over for each.
-const maxFrame = 512 << 10
+// maxIdle is how many connections are kept for calls that may follow.
+const maxIdle = 32
 
 // Client calls one daemon. Every error of its methods is an *Error, but for
 // those that the caller's own readers and writers return. It is safe for
 // concurrent use.
 type Client struct {
-	transport transport
-	lanes     *http.Transport // of HTTP/1.1: each of its connections serves one lane
+	transport *http.Transport
 	reconnect time.Duration
 	sandboxes func() caissonv1connect.SandboxServiceClient
 	execs     func() caissonv1connect.ExecServiceClient
@@ -59,9 +56,6 @@ type Options struct {
 	// Reconnect is how long the daemon may be away; 0 is DefaultReconnect, and
 	// less than 0 never connects again.
 	Reconnect time.Duration
-	// Brief is for a program that makes a call or two and ends: no connection is
-	// kept for calls that may follow, and the first one takes half a millisecond less.
-	Brief bool
 }
 
 // Dial returns a client of the daemon on the unix socket. It connects with the
@@ -76,16 +70,14 @@ func New(o Options) *Client {
 	if o.Reconnect == 0 {
 		o.Reconnect = DefaultReconnect
 	}
-	transport := newTransport(o)
+	transport := newTransport(o.Socket)
 	httpClient := &http.Client{Transport: abortingTransport{transport}}
 	options := connect.WithClientOptions(
 		connect.WithInterceptors(decoder{}),
-		connect.WithCodec(codec{}),
 		connect.WithAcceptCompression("gzip", nil, nil), // a local socket gains nothing from it
 	)
 	return &Client{
 		transport: transport,
-		lanes:     newLaneTransport(o.Socket),
 		reconnect: o.Reconnect,
 		sandboxes: lazily(caissonv1connect.NewSandboxServiceClient, httpClient, options),
 		execs:     lazily(caissonv1connect.NewExecServiceClient, httpClient, options),
@@ -102,26 +94,21 @@ func lazily[C any](make func(connect.HTTPClient, string, ...connect.ClientOption
 	return sync.OnceValue(func() C { return make(h, "http://caisson", o) }) // the host is not looked at
 }
 
-// dialing returns a transport to the socket that speaks nothing yet.
-func dialing(socket string) *http.Transport {
+// newTransport speaks HTTP/1.1 over the socket: each call under way has a connection of
+// its own.
+func newTransport(socket string) *http.Transport {
 	return &http.Transport{
-		Protocols: &http.Protocols{},
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dial(ctx, socket)
 		},
+		MaxIdleConnsPerHost: maxIdle,
+		IdleConnTimeout:     idleTimeout,
+		DisableCompression:  true,
 	}
 }
 
-// newLaneTransport makes a connection for each request.
-func newLaneTransport(socket string) *http.Transport {
-	t := dialing(socket)
-	t.Protocols.SetHTTP1(true)
-	t.DisableKeepAlives, t.DisableCompression = true, true
-	return t
-}
-
 // Close ends idle connections. Calls under way go on.
-func (c *Client) Close() { c.transport.closeIdle() }
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // Ping reports whether somebody listens on the socket, without a call.
 func Ping(ctx context.Context, socket string) error {
@@ -148,7 +135,7 @@ func dial(ctx context.Context, socket string) (net.Conn, error) {
 type abortingTransport struct{ http.RoundTripper }
 
 func (t abortingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if streamed(req) { // every such call ends its own context
+	if req.ContentLength < 0 { // a stream; every such call ends its own context
 		context.AfterFunc(req.Context(), func() { _ = req.Body.Close() }) // a pipe's never fails
 	}
 	return t.RoundTripper.RoundTrip(req)

@@ -11,7 +11,7 @@ import (
 // waits for its end, and returns what it wrote. It is the fastest way to run a
 // short command: one request and one answer. Of each stream it returns at most
 // spec.OutputLimitBytes: 1 MiB where that is nil, and 64 MiB at most. A nil
-// stdin connects none. Its end by ctx does not end the command at once.
+// stdin connects none. The end of ctx does not end the command at once.
 func (c *Client) Output(ctx context.Context, ref string, spec *caissonv1.ExecSpec, stdin []byte) (*caissonv1.ExecResponse, error) {
 	return call(ctx, c.execs().Exec, &caissonv1.ExecRequest{Ref: ref, Exec: withStdin(spec, stdin != nil), Stdin: stdin})
 }
@@ -19,13 +19,17 @@ func (c *Client) Output(ctx context.Context, ref string, spec *caissonv1.ExecSpe
 // Start starts a command in the background of the sandbox ref. Attach, Wait and
 // Logs find it by the ID that is returned.
 func (c *Client) Start(ctx context.Context, ref string, spec *caissonv1.ExecSpec) (*caissonv1.Exec, error) {
-	r, err := call(ctx, c.execs().StartExec, &caissonv1.StartExecRequest{Ref: ref, Exec: spec})
-	return r.GetExec(), err
+	stream, err := c.openExec(ctx, &caissonv1.StartExecRequest{Ref: ref, Exec: spec, Detach: true})
+	if err != nil {
+		return nil, err
+	}
+	started, err := onlyStarted(stream)
+	return started.GetExec(), err
 }
 
 // Execs returns the commands of the sandbox ref, oldest first.
 func (c *Client) Execs(ctx context.Context, ref string) ([]*caissonv1.Exec, error) {
-	r, err := call(ctx, c.execs().ListExecs, &caissonv1.ListExecsRequest{Ref: ref})
+	r, err := call(ctx, c.execs().List, &caissonv1.ListExecsRequest{Ref: ref})
 	return r.GetExecs(), err
 }
 
@@ -33,13 +37,25 @@ func (c *Client) Execs(ctx context.Context, ref string) ([]*caissonv1.Exec, erro
 // connection breaks.
 func (c *Client) WaitExec(ctx context.Context, ref, exec string) (*caissonv1.Exec, error) {
 	r, err := repeat(ctx, c.retry(), func() (*caissonv1.WaitExecResponse, error) {
-		return call(ctx, c.execs().WaitExec, &caissonv1.WaitExecRequest{Ref: ref, Exec: exec})
+		return call(ctx, c.execs().Wait, &caissonv1.WaitExecRequest{Ref: ref, Exec: exec})
 	})
 	return r.GetExec(), err
 }
 
+// SendInput writes to the input of a command and returns when its pipe has taken all of
+// it. With an offset it can be repeated.
+func (c *Client) SendInput(ctx context.Context, req *caissonv1.SendInputRequest) (*caissonv1.SendInputResponse, error) {
+	return call(ctx, c.execs().SendInput, req)
+}
+
 // Kill sends a signal to a command; with all, to every process that it started.
 func (c *Client) Kill(ctx context.Context, ref, exec string, signal syscall.Signal, all bool) error {
-	_, err := call(ctx, c.execs().SignalExec, &caissonv1.SignalExecRequest{Ref: ref, Exec: exec, Signal: int32(signal), All: all})
+	_, err := call(ctx, c.execs().Signal, &caissonv1.SignalExecRequest{Ref: ref, Exec: exec, Signal: int32(signal), All: all})
+	return err
+}
+
+// Resize changes the size of a command's terminal.
+func (c *Client) Resize(ctx context.Context, ref, exec string, size Size) error {
+	_, err := call(ctx, c.execs().Resize, &caissonv1.ResizeExecRequest{Ref: ref, Exec: exec, Size: size.Message()})
 	return err
 }

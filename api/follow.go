@@ -4,8 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
-	"net/http"
+	"fmt"
 	"syscall"
 	"time"
 
@@ -15,93 +14,171 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// thawPoll is how often a signal for a sandbox that is paused is tried again.
+// thawPoll is how often a signal is tried again while its sandbox is paused.
 const thawPoll = 100 * time.Millisecond
 
-// stream is a call about one command: what its caller says, and the daemon.
-type stream[Req, Res any] interface {
-	Send(*Req) error
-	Receive() (*Res, error)
-	ResponseHeader() http.Header
-	CloseRequest() error
-	CloseResponse() error
+var errNoResult = Explain(sbxerr.New(sbxerr.APIBroken, "api.run", "the daemon ended the call without a result"))
+
+// events is a stream of a command's events.
+type events = connect.ServerStreamForClient[caissonv1.ExecEvent]
+
+// foreground is one command whose events its caller follows. Where the connection
+// breaks, it connects again at the offsets that the caller has.
+type foreground struct {
+	client *Client
+	rio    IO
+	retry  *retry
+	resume bool // connect again where the connection breaks
+	shared bool // others may send input too: it has no offsets
+
+	sandbox, exec string        // IDs; empty until the command runs
+	started       chan struct{} // closed then
+	out, errs     sink
 }
 
-// followed is a stream whose first message is the request of a call that takes no
-// others. What is said later is said in calls of their own.
-type followed[Req, Res any] struct {
-	call  func(*Req) (*connect.ServerStreamForClient[Res], error)
-	later func(*Req) error
-	last  func(*Res) bool
-	reply *connect.ServerStreamForClient[Res] // nil before the first message
-}
-
-// Send returns for the first message when the command runs, or failed to.
-func (s *followed[Req, Res]) Send(m *Req) (err error) {
-	if s.reply != nil {
-		return s.later(m)
+func (c *Client) foreground(rio IO) *foreground {
+	return &foreground{
+		client: c, rio: rio, retry: c.retry(), started: make(chan struct{}),
+		out: sink{w: rio.Stdout}, errs: sink{w: rio.Stderr},
 	}
-	s.reply, err = s.call(m)
-	return err
 }
 
-// Receive reads the end of the call with its last message: then the connection is
-// free for another.
-func (s *followed[Req, Res]) Receive() (*Res, error) {
-	if !s.reply.Receive() {
-		return nil, cmp.Or(s.reply.Err(), io.EOF)
+// run follows the stream that open opens until the command has ended.
+func (f *foreground) run(ctx context.Context, open func(context.Context) (*events, error)) (*caissonv1.Result, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if f.rio.Stdin != nil {
+		go func() {
+			if err := f.sendInput(ctx); err != nil {
+				cancel(err)
+			}
+		}()
 	}
-	m := s.reply.Msg()
-	if s.last(m) {
-		s.reply.Receive()
+	if f.rio.Signals != nil || f.rio.Resizes != nil {
+		go f.sendOthers(ctx)
 	}
-	return m, nil
+	for {
+		result, err := f.talk(ctx, open)
+		switch {
+		case result != nil:
+			return result, nil
+		case err == nil:
+			err = errNoResult
+		}
+		if f.resume && f.exec != "" && f.retry.again(ctx, err) {
+			open = f.connect
+			continue
+		}
+		if lost := new(inputError); errors.As(context.Cause(ctx), &lost) {
+			err = lost.err
+		}
+		return nil, err
+	}
 }
 
-func (s *followed[Req, Res]) ResponseHeader() http.Header { return s.reply.ResponseHeader() }
-func (s *followed[Req, Res]) CloseRequest() error         { return nil } // there was one message
+// connect continues the command's events.
+func (f *foreground) connect(ctx context.Context) (*events, error) {
+	return f.client.execs().Connect(ctx, connect.NewRequest(&caissonv1.ConnectExecRequest{
+		Ref: f.sandbox, Exec: f.exec, StdoutOffset: f.out.offset, StderrOffset: f.errs.offset,
+	}))
+}
 
-func (s *followed[Req, Res]) CloseResponse() error {
-	if s.reply == nil {
+// talk follows one stream to its end. The result is nil where the stream had none.
+func (f *foreground) talk(ctx context.Context, open func(context.Context) (*events, error)) (result *caissonv1.Result, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Close()
+	defer cancel()         // first: what is unread is not waited for
+	for stream.Receive() { // to its end, which frees the connection for another call
+		f.retry.connected()
+		if err := f.take(stream.Msg()); err != nil {
+			return nil, err
+		}
+		if exit, ok := stream.Msg().Kind.(*caissonv1.ExecEvent_Exit); ok {
+			result = orEmpty(exit.Exit)
+		}
+	}
+	return result, stream.Err()
+}
+
+// take passes one event on to the caller.
+func (f *foreground) take(m *caissonv1.ExecEvent) error {
+	switch kind := m.Kind.(type) {
+	case *caissonv1.ExecEvent_Started:
+		return f.start(kind.Started)
+	case *caissonv1.ExecEvent_Stdout:
+		return f.out.take(kind.Stdout)
+	case *caissonv1.ExecEvent_Stderr:
+		return f.errs.take(kind.Stderr)
+	}
+	return nil
+}
+
+// start notes which command runs, the first time that the daemon says it.
+func (f *foreground) start(m *caissonv1.Started) error {
+	select {
+	case <-f.started:
 		return nil
+	default:
 	}
-	return s.reply.Close()
+	if f.rio.Resizes != nil && !m.GetExec().GetTty() {
+		return Explain(sbxerr.New(sbxerr.APIUsage, "api.resize", "the command has no terminal to resize"))
+	}
+	f.sandbox, f.exec = cmp.Or(m.GetSandboxId(), f.sandbox), cmp.Or(m.GetExec().GetId(), f.exec)
+	if f.rio.Started != nil {
+		f.rio.Started(m.GetExec())
+	}
+	close(f.started)
+	return nil
 }
 
-// saysNoMore reports whether the caller says no more of a command than its request:
-// then a call in one direction does.
-func saysNoMore(spec *caissonv1.ExecSpec, rio IO) bool {
-	return rio.Stdin == nil && rio.Resizes == nil && spec.GetTty() == nil
+// awaitStart returns false where the call ends before the command runs.
+func (f *foreground) awaitStart(ctx context.Context) bool {
+	select {
+	case <-f.started:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
-// follow returns what opens a followed call of f. signal is what a message says to the
-// command.
-func follow[Req, Res any](c *Client, f *foreground[Req, Res], call followCall[Req, Res], signal func(*Req) int32) func(context.Context) stream[Req, Res] {
-	return func(ctx context.Context) stream[Req, Res] {
-		return &followed[Req, Res]{
-			call:  func(first *Req) (*connect.ServerStreamForClient[Res], error) { return call(ctx, first) },
-			later: func(m *Req) error { return c.signal(ctx, f.sandbox, f.exec, signal(m)) },
-			last:  func(m *Res) bool { return f.hear(m).result != nil },
+// sendOthers passes signals and sizes on. A signal whose call breaks may be lost; a size
+// is sent again.
+func (f *foreground) sendOthers(ctx context.Context) {
+	if !f.awaitStart(ctx) {
+		return
+	}
+	signals, resizes := f.rio.Signals, f.rio.Resizes
+	for signals != nil || resizes != nil {
+		select {
+		case <-ctx.Done():
+			return
+		case s, ok := <-signals:
+			if !ok {
+				signals = nil
+				continue
+			}
+			_ = f.signal(ctx, s) // a command that has ended needs none
+		case size, ok := <-resizes:
+			if !ok {
+				resizes = nil
+				continue
+			}
+			_, _ = repeat(ctx, f.client.retry(), func() (struct{}, error) {
+				return struct{}{}, f.client.Resize(ctx, f.sandbox, f.exec, size)
+			})
 		}
 	}
 }
 
-// followCall makes the call that a first message stands for.
-type followCall[Req, Res any] func(context.Context, *Req) (*connect.ServerStreamForClient[Res], error)
-
-func (c *Client) followExec(ctx context.Context, m *caissonv1.StreamExecRequest) (*connect.ServerStreamForClient[caissonv1.StreamExecResponse], error) {
-	return c.execs().FollowExec(ctx, connect.NewRequest(&caissonv1.FollowExecRequest{Ref: m.GetStart().Ref, Exec: m.GetStart().Exec}))
-}
-
-func (c *Client) followRun(ctx context.Context, m *caissonv1.RunRequest) (*connect.ServerStreamForClient[caissonv1.RunResponse], error) {
-	return c.sandboxes().FollowRun(ctx, connect.NewRequest(&caissonv1.FollowRunRequest{Spec: m.GetStart()}))
-}
-
-// signal sends a signal to a command whose call takes none. As in a stream, it waits
-// where the sandbox is paused.
-func (c *Client) signal(ctx context.Context, ref, exec string, signal int32) error {
+// signal sends a signal. It waits while the sandbox is paused.
+func (f *foreground) signal(ctx context.Context, s syscall.Signal) error {
 	for {
-		err := c.Kill(ctx, ref, exec, syscall.Signal(signal), false)
+		err := f.client.Kill(ctx, f.sandbox, f.exec, s, false)
 		if !errors.Is(err, sbxerr.Paused) {
 			return err
 		}
@@ -111,4 +188,71 @@ func (c *Client) signal(ctx context.Context, ref, exec string, signal int32) err
 		case <-time.After(thawPoll):
 		}
 	}
+}
+
+// stdinChunk is the most input in one call, in bytes.
+const stdinChunk = 256 << 10
+
+// inputError ends a call whose input may be lost.
+type inputError struct{ err *Error }
+
+func (e *inputError) Error() string { return e.err.Error() }
+
+// sendInput sends the caller's input until its end. An input that cannot be read ends
+// there: the command sees the end of the file.
+func (f *foreground) sendInput(ctx context.Context) error {
+	if !f.awaitStart(ctx) {
+		return nil
+	}
+	buf := make([]byte, stdinChunk)
+	var sent int64
+	if f.shared { // a command without an input is refused before anybody types
+		if closed, err := f.send(ctx, &sent, nil, false); closed || err != nil {
+			return err
+		}
+	}
+	for {
+		n, err := f.rio.Stdin.Read(buf)
+		if n == 0 && err == nil {
+			continue
+		}
+		closed, sendErr := f.send(ctx, &sent, buf[:n], err != nil)
+		if closed || sendErr != nil {
+			return sendErr
+		}
+	}
+}
+
+// send sends one part of the input, again where the connection breaks.
+func (f *foreground) send(ctx context.Context, sent *int64, data []byte, end bool) (closed bool, err error) {
+	req := &caissonv1.SendInputRequest{Ref: f.sandbox, Exec: f.exec, Data: data, Close: end}
+	r := f.client.retry()
+	r.known = true
+	if f.shared {
+		r.window = -1 // sent twice it would come twice
+	} else {
+		req.Offset = sent
+	}
+	state, err := repeat(ctx, r, func() (*caissonv1.SendInputResponse, error) {
+		return call(ctx, f.client.execs().SendInput, req)
+	})
+	switch {
+	case err == nil:
+		*sent += int64(len(data))
+		return state.Closed, nil
+	case ctx.Err() != nil, errors.Is(err, sbxerr.NotFound), errors.Is(err, sbxerr.ExecNotFound):
+		return true, nil // the command has ended, or its caller leaves
+	case len(data) == 0 && !end:
+		return true, &inputError{Explain(err)}
+	}
+	return true, &inputError{Explain(sbxerr.WithRemedy(sbxerr.APIBroken, "api.input",
+		fmt.Errorf("%d bytes of input were on their way and may be lost: %s", len(data), Explain(err).text()),
+		"the command runs on as "+f.exec+": attach to it, and send what it has not got"))}
+}
+
+func orEmpty(r *caissonv1.Result) *caissonv1.Result {
+	if r == nil {
+		return &caissonv1.Result{}
+	}
+	return r
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -18,50 +21,9 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// TestFollowed: a caller who says no more than its request needs no stream in both
-// directions, and others get one. Only such a stream carries signals.
-func TestFollowed(t *testing.T) { withEach(t, testFollowed) }
-
-func testFollowed(t *testing.T, o api.Options) {
-	var streamed bool
-	f := &servertest.Fake{
-		OnExec: func(_ context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
-			execStarted(rio)
-			streamed = rio.Signals != nil
-			return &runtime.Result{}, nil
-		},
-		OnRun: func(_ context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
-			execStarted(rio)
-			streamed = rio.Signals != nil
-			return &runtime.Result{}, nil
-		},
-	}
-	c := dialWith(t, o, f)
-	size := api.Size{Rows: 24, Cols: 80}.Message()
-	for name, tt := range map[string]struct {
-		spec *caissonv1.ExecSpec
-		rio  api.IO
-		want bool
-	}{
-		"no more":         {&caissonv1.ExecSpec{Args: []string{"x"}}, api.IO{Stdout: io.Discard, Signals: make(chan syscall.Signal)}, false},
-		"input":           {&caissonv1.ExecSpec{Args: []string{"x"}}, api.IO{Stdin: strings.NewReader("x")}, true},
-		"a terminal":      {&caissonv1.ExecSpec{Args: []string{"x"}, Tty: size}, api.IO{}, true},
-		"sizes to follow": {&caissonv1.ExecSpec{Args: []string{"x"}}, api.IO{Resizes: make(chan api.Size)}, true},
-	} {
-		if _, err := c.Exec(t.Context(), "id", tt.spec, tt.rio); err != nil || streamed != tt.want {
-			t.Errorf("exec with %s: %v, a stream in both directions: %t", name, err, streamed)
-		}
-		if _, err := c.Run(t.Context(), &caissonv1.RunSpec{Exec: tt.spec}, tt.rio); err != nil || streamed != tt.want {
-			t.Errorf("run with %s: %v, a stream in both directions: %t", name, err, streamed)
-		}
-	}
-}
-
-// TestSignalsOfFollowed: signals reach the command all the same, those too that come
-// before it runs or while its sandbox is paused.
-func TestSignalsOfFollowed(t *testing.T) { withEach(t, testSignalsOfFollowed) }
-
-func testSignalsOfFollowed(t *testing.T, o api.Options) {
+// TestSignals: they reach the command, also those that come before it runs or while its
+// sandbox is paused.
+func TestSignals(t *testing.T) {
 	signals := make(chan syscall.Signal, 2)
 	taken := make(chan struct{})
 	ended := make(chan struct{}, 1)
@@ -96,7 +58,7 @@ func testSignalsOfFollowed(t *testing.T, o api.Options) {
 			return nil
 		},
 	}
-	c := dialWith(t, o, f)
+	c := dial(t, f)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for _, call := range []func(api.IO) (*caissonv1.Result, error){
@@ -120,40 +82,60 @@ func testSignalsOfFollowed(t *testing.T, o api.Options) {
 	}
 }
 
-// TestFollowedConnections: one call after the other has the same connection, unless
-// the client is brief.
-func TestFollowedConnections(t *testing.T) {
+// TestConnectionIsKept: one call after the other has the same connection.
+func TestConnectionIsKept(t *testing.T) {
+	var connections sync.Map
 	socket := servertest.Listen(t, &servertest.Fake{OnExec: func(_ context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 		execStarted(rio)
 		_, err := io.WriteString(rio.Stdout, "x")
 		return &runtime.Result{}, err
 	}})
-	for name, tt := range map[string]struct {
-		o    api.Options
-		want int32
-	}{"kept": {api.Options{}, 1}, "brief": {api.Options{Brief: true}, 10}} {
-		t.Run(name, func(t *testing.T) {
-			b := inFrontOf(t, socket, -1)
-			c := connect(tt.o, b.socket)
-			defer c.Close()
-			for range 10 {
-				if _, err := c.Exec(t.Context(), "id", &caissonv1.ExecSpec{Args: []string{"x"}}, api.IO{Stdout: io.Discard}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if n := b.conns.Load(); n != tt.want {
-				t.Errorf("10 calls took %d connections, want %d", n, tt.want)
-			}
-		})
+	front := counting(t, socket, &connections)
+	c := api.Dial(front)
+	defer c.Close()
+	for range 10 {
+		if _, err := c.Exec(t.Context(), "id", &caissonv1.ExecSpec{Args: []string{"x"}}, api.IO{Stdout: io.Discard}); err != nil {
+			t.Fatal(err)
+		}
 	}
+	n := 0
+	connections.Range(func(any, any) bool { n++; return true })
+	if n != 1 {
+		t.Errorf("10 calls took %d connections, want 1", n)
+	}
+}
+
+// counting listens in front of socket and notes each connection.
+func counting(t *testing.T, socket string, connections *sync.Map) string {
+	t.Helper()
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			connections.Store(conn, true)
+			to, err := net.Dial("unix", socket)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			go func() { _, _ = io.Copy(to, conn); to.Close() }()
+			go func() { _, _ = io.Copy(conn, to); conn.Close() }()
+		}
+	}()
+	return l.Addr().String()
 }
 
 // TestTooMuchIsRefused has a request that the daemon does not read to its end: the
 // caller learns why.
-func TestTooMuchIsRefused(t *testing.T) { withEach(t, testTooMuchIsRefused) }
-
-func testTooMuchIsRefused(t *testing.T, o api.Options) {
-	c := dialWith(t, o, &servertest.Fake{})
+func TestTooMuchIsRefused(t *testing.T) {
+	c := dial(t, &servertest.Fake{})
 	for range 20 {
 		_, err := c.Exec(t.Context(), "id", &caissonv1.ExecSpec{Args: []string{strings.Repeat("x", 6<<20)}}, api.IO{})
 		if sbxerr.Of(err) != sbxerr.APIUsage || !strings.Contains(err.Error(), "larger than configured max") {

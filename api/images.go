@@ -54,26 +54,23 @@ func (c *Client) FromHost(ctx context.Context, req *caissonv1.FromHostRequest, p
 // ImportImage sends the archive r: a tar of an OCI layout, a docker-archive or
 // a root file system. An empty name takes the one that the archive states. An
 // error of r is returned under SBX-804, and nothing is imported.
-func (c *Client) ImportImage(ctx context.Context, name string, r io.Reader, progress func(string)) (*caissonv1.ImageProgress, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+func (c *Client) ImportImage(ctx context.Context, name string, r io.Reader) (*caissonv1.ImportImageResponse, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	stream := c.images().ImportImage(ctx)
-	go func() {
-		if err := sendArchive(stream, name, r); err != nil {
-			cancel(sbxerr.Wrap(sbxerr.ClientIO, "api.import", fmt.Errorf("read the archive: %w", err)))
-		}
-	}()
-	last, err := lastProgress(progress, stream.Receive)
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, sbxerr.ClientIO) {
-		return nil, cause
+	if err := sendArchive(stream, name, r); err != nil {
+		cancel() // and no close: it might end the request cleanly before the connection breaks
+		return nil, Explain(sbxerr.Wrap(sbxerr.ClientIO, "api.import", fmt.Errorf("read the archive: %w", err)))
 	}
-	return last, err
+	res, err := stream.CloseAndReceive()
+	if err != nil {
+		return nil, err
+	}
+	return res.Msg, nil
 }
 
-// sendArchive returns only r's errors: a failure of the call is what its
-// receiving side returns. An archive that cannot be read to its end must not
-// end the request cleanly, or the daemon would take a part for the whole.
-func sendArchive(stream *connect.BidiStreamForClient[caissonv1.ImportImageRequest, caissonv1.ImageProgress], name string, r io.Reader) error {
+// sendArchive returns only r's errors: CloseAndReceive returns those of the call.
+func sendArchive(stream *connect.ClientStreamForClient[caissonv1.ImportImageRequest, caissonv1.ImportImageResponse], name string, r io.Reader) error {
 	header := &caissonv1.ImportImageRequest{Kind: &caissonv1.ImportImageRequest_Header{Header: &caissonv1.ImportHeader{Name: name}}}
 	if stream.Send(header) != nil {
 		return nil
@@ -85,7 +82,6 @@ func sendArchive(stream *connect.BidiStreamForClient[caissonv1.ImportImageReques
 			return nil
 		}
 		if errors.Is(err, io.EOF) {
-			_ = stream.CloseRequest() // as with Send
 			return nil
 		}
 		if err != nil {

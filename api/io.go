@@ -70,14 +70,12 @@ type sink struct {
 	offset int64 // bytes of the stream that were had
 }
 
-// write passes on a piece of a message, which is over then.
-func (s *sink) write(p []byte) error {
-	defer release(p)
-	s.offset += int64(len(p))
-	return write(s.w, p)
-}
-
-func (s *sink) skip(n int64) error {
-	s.offset += n
-	return skip(s.w, n)
+// take passes on what one event holds.
+func (s *sink) take(o *caissonv1.Output) error {
+	if o.GetSkipped() > 0 {
+		s.offset += o.GetSkipped()
+		return skip(s.w, o.GetSkipped())
+	}
+	s.offset += int64(len(o.GetData()))
+	return write(s.w, o.GetData())
 }

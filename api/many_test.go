@@ -13,21 +13,18 @@ import (
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
-// TestManyAtOnce has more commands at once than a connection has streams, with
-// input and without: all run, and none waits for the end of another.
-func TestManyAtOnce(t *testing.T) { withEach(t, testManyAtOnce) }
-
-func testManyAtOnce(t *testing.T, o api.Options) {
+// TestManyAtOnce has many commands at once, with input and without: all run, and none
+// waits for the end of another.
+func TestManyAtOnce(t *testing.T) {
 	const many = 300
 	var running sync.WaitGroup
 	running.Add(many)
-	c := dialWith(t, o, &servertest.Fake{OnExec: func(_ context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+	c := dial(t, &servertest.Fake{OnInput: func(_ context.Context, _, _ string, req runtime.InputRequest) (runtime.InputState, error) {
+		return runtime.InputState{Closed: req.Close}, nil
+	}, OnExec: func(_ context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 		rio.Started(runtime.Info{ID: "id"}, runtime.ExecInfo{ID: "exec", SandboxID: "id"})
 		running.Done()
 		running.Wait()
-		if rio.Stdin != nil {
-			_, _ = io.Copy(io.Discard, rio.Stdin)
-		}
 		return &runtime.Result{}, nil
 	}})
 	var all sync.WaitGroup

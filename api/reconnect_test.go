@@ -22,23 +22,31 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// restartable is a daemon on a socket, of which one follows the other.
+// restartable is a daemon on a socket that a test restarts.
 type restartable struct {
 	t      *testing.T
-	fake   *servertest.Fake
 	socket string
 
-	mu     sync.Mutex
-	stop   func()
-	beside sync.WaitGroup // restarts that a call does not wait for
+	mu    sync.Mutex
+	fake  *servertest.Fake
+	stop  func()
+	ended bool
 }
 
-func newRestartable(t *testing.T, f *servertest.Fake) *restartable {
+// newRestartable returns a daemon that serve starts.
+func newRestartable(t *testing.T) *restartable {
 	t.Helper()
-	r := &restartable{t: t, fake: f, socket: filepath.Join(filepath.Dir(servertest.Listen(t, f)), "again.sock")}
+	dir := filepath.Dir(servertest.Listen(t, &servertest.Fake{}))
+	return &restartable{t: t, socket: filepath.Join(dir, "again.sock")}
+}
+
+// serve serves f until the test ends.
+func (r *restartable) serve(f *servertest.Fake) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fake = f
 	r.start()
-	t.Cleanup(r.end)
-	return r
+	r.t.Cleanup(r.end)
 }
 
 func (r *restartable) start() { r.stop = servertest.Start(r.t, r.fake, r.socket) }
@@ -47,17 +55,17 @@ func (r *restartable) start() { r.stop = servertest.Start(r.t, r.fake, r.socket)
 func (r *restartable) restart() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.ended {
+		return
+	}
 	r.stop()
 	r.start()
 }
 
-// restartBeside is restart for who is called by the daemon.
-func (r *restartable) restartBeside() { r.beside.Go(r.restart) }
-
 func (r *restartable) end() {
-	r.beside.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.ended = true
 	r.stop()
 }
 
@@ -108,9 +116,7 @@ func execStarted(rio runtime.IO) {
 
 // TestExecSurvivesTheDaemon restarts the daemon again and again while a command
 // prints a counter: not a byte is lost, and not one comes twice.
-func TestExecSurvivesTheDaemon(t *testing.T) { withEach(t, testExecSurvivesTheDaemon) }
-
-func testExecSurvivesTheDaemon(t *testing.T, o api.Options) {
+func TestExecSurvivesTheDaemon(t *testing.T) {
 	var attached atomic.Int32
 	f := &servertest.Fake{
 		OnExec: func(ctx context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
@@ -126,8 +132,9 @@ func testExecSurvivesTheDaemon(t *testing.T, o api.Options) {
 			return &runtime.Result{ExitCode: 7}, countFrom(ctx, rio.Stdout, o.StdoutOffset)
 		},
 	}
-	d := newRestartable(t, f)
-	c := connect(o, d.socket)
+	d := newRestartable(t)
+	d.serve(f)
+	c := api.Dial(d.socket)
 	defer c.Close()
 	started := 0
 	out := &breaking{at: []int{piece, 2 * piece}, do: d.restart}
@@ -169,7 +176,8 @@ func TestSkippedBytesCount(t *testing.T) {
 			return &runtime.Result{}, err
 		},
 	}
-	d := newRestartable(t, f)
+	d := newRestartable(t)
+	d.serve(f)
 	c := api.Dial(d.socket)
 	defer c.Close()
 	want := "head" + api.Mark(1000) + "tail"
@@ -185,81 +193,114 @@ func TestSkippedBytesCount(t *testing.T) {
 	}
 }
 
-// TestAcknowledgedInputGoesOn breaks between two lines of input, of which the
-// first was taken.
-func TestAcknowledgedInputGoesOn(t *testing.T) {
-	attached := make(chan struct{})
+// TestInputGoesOn restarts the daemon between two parts of the input, and while the
+// answer to the second is due: the command has each byte once.
+func TestInputGoesOn(t *testing.T) {
+	d := newRestartable(t)
+	input := servertest.NewInput()
+	var parts atomic.Int32
+	all := make(chan []byte, 1)
+	go func() {
+		got, _ := io.ReadAll(input) // what it got is compared
+		all <- got
+	}()
 	f := &servertest.Fake{
 		OnExec: func(ctx context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 			execStarted(rio)
-			line := make([]byte, 4)
-			_, err := io.ReadFull(rio.Stdin, line)
-			_, err2 := rio.Stdin.Read(nil) // who reads again has passed on what it read
-			_, err3 := rio.Stdout.Write(line)
-			<-ctx.Done()
-			return nil, errors.Join(err, err2, err3, ctx.Err())
+			<-ctx.Done() // the next daemon follows it
+			return nil, ctx.Err()
 		},
-		OnAttach: func(_ context.Context, _, _ string, _ runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error) {
+		OnAttach: func(ctx context.Context, _, _ string, _ runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error) {
 			execStarted(rio)
-			close(attached)
-			_, err := io.Copy(rio.Stdout, rio.Stdin)
-			return &runtime.Result{}, err
+			select {
+			case got := <-all:
+				_, err := rio.Stdout.Write(got)
+				return &runtime.Result{}, err
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		},
+		OnInput: func(ctx context.Context, ref, exec string, req runtime.InputRequest) (runtime.InputState, error) {
+			state, err := input.Send(ctx, ref, exec, req)
+			if parts.Add(1) == 2 { // the command has it, and its caller never hears so
+				go d.restart()
+				<-ctx.Done()
+				return state, ctx.Err()
+			}
+			return state, err
 		},
 	}
-	d := newRestartable(t, f)
+	d.serve(f)
 	c := api.Dial(d.socket)
 	defer c.Close()
 	in, w := io.Pipe()
-	out := &breaking{at: []int{4}, do: func() { // it was acknowledged before
-		d.restartBeside()
-		go func() {
-			<-attached
-			_, _ = io.WriteString(w, "two\n")
-			w.Close()
-		}()
-	}}
-	go io.WriteString(w, "one\n")
-	if _, err := c.Exec(t.Context(), "id", &caissonv1.ExecSpec{Args: []string{"cat"}}, api.IO{Stdin: in, Stdout: out}); err != nil {
+	go func() {
+		for _, line := range []string{"one\n", "two\n", "three\n"} {
+			_, _ = io.WriteString(w, line)
+		}
+		w.Close()
+	}()
+	restart := func(*caissonv1.Exec) { go d.restart() }
+	var out bytes.Buffer
+	if _, err := c.Exec(t.Context(), "id", &caissonv1.ExecSpec{Args: []string{"cat"}}, api.IO{Stdin: in, Stdout: &out, Started: restart}); err != nil {
 		t.Fatal(err)
 	}
-	if out.String() != "one\ntwo\n" {
+	if out.String() != "one\ntwo\nthree\n" {
 		t.Errorf("got %q", out.String())
 	}
 }
 
-// TestLostInputIsAnError breaks while input is on its way: it is not sent twice.
+// TestLostInputIsAnError: input that cannot be repeated is not sent twice. That is so for
+// who shares the command with others, and where a daemon does not know the count.
 func TestLostInputIsAnError(t *testing.T) {
-	var d *restartable
+	d := newRestartable(t)
+	unknown := sbxerr.New(sbxerr.State, "a.b", "the daemon was killed while it sent input")
+	wait := func(ctx context.Context, rio runtime.IO) (*runtime.Result, error) {
+		execStarted(rio)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	f := &servertest.Fake{
 		OnExec: func(ctx context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
-			execStarted(rio)
-			if _, err := rio.Stdin.Read(make([]byte, 1)); err != nil { // and never again: it is not passed on
-				return nil, err
-			}
-			d.restartBeside()
-			<-ctx.Done()
-			return nil, ctx.Err()
+			return wait(ctx, rio)
 		},
-		OnAttach: func(context.Context, string, string, runtime.AttachOptions, runtime.IO) (*runtime.Result, error) {
-			return nil, errors.New("attached")
+		OnAttach: func(ctx context.Context, _, _ string, _ runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error) {
+			return wait(ctx, rio)
+		},
+		OnInput: func(ctx context.Context, _, _ string, req runtime.InputRequest) (runtime.InputState, error) {
+			switch {
+			case req.Offset != nil:
+				return runtime.InputState{}, unknown
+			case len(req.Data) > 0:
+				go d.restart()
+				<-ctx.Done()
+			}
+			return runtime.InputState{}, ctx.Err()
 		},
 	}
-	d = newRestartable(t, f)
+	d.serve(f)
 	c := api.Dial(d.socket)
 	defer c.Close()
-	in, w := io.Pipe()
-	defer w.Close()
-	go io.WriteString(w, "line\n")
-	_, err := c.Exec(t.Context(), "id", &caissonv1.ExecSpec{Args: []string{"cat"}}, api.IO{Stdin: in})
-	if !errors.Is(err, sbxerr.APIBroken) || !strings.Contains(err.Error(), "5 bytes of input were on their way") || strings.Count(err.Error(), "SBX-803") != 1 {
-		t.Errorf("got %v", err)
+	for name, follow := range map[string]func(api.IO) (*caissonv1.Result, error){
+		"exec": func(rio api.IO) (*caissonv1.Result, error) {
+			return c.Exec(t.Context(), "id", &caissonv1.ExecSpec{Args: []string{"cat"}}, rio)
+		},
+		"attach": func(rio api.IO) (*caissonv1.Result, error) {
+			return c.Attach(t.Context(), "id", "exec", api.AttachOptions{}, rio)
+		},
+	} {
+		in, w := io.Pipe()
+		go io.WriteString(w, "line\n")
+		_, err := follow(api.IO{Stdin: in})
+		if !errors.Is(err, sbxerr.APIBroken) || !strings.Contains(err.Error(), "5 bytes of input were on their way") || strings.Count(err.Error(), "SBX-803") != 1 {
+			t.Errorf("%s: got %v", name, err)
+		}
+		w.Close()
 	}
 }
 
 // TestReconnectEnds has a daemon that does not come back.
-func TestReconnectEnds(t *testing.T) { withEach(t, testReconnectEnds) }
-
-func testReconnectEnds(t *testing.T, o api.Options) {
+func TestReconnectEnds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		window time.Duration
 		code   sbxerr.Code
@@ -270,8 +311,9 @@ func testReconnectEnds(t *testing.T, o api.Options) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}}
-			d := newRestartable(t, f)
-			c := api.New(api.Options{Socket: d.socket, Reconnect: tt.window, Brief: o.Brief})
+			d := newRestartable(t)
+			d.serve(f)
+			c := api.New(api.Options{Socket: d.socket, Reconnect: tt.window})
 			defer c.Close()
 			_, err := c.Exec(t.Context(), "id", &caissonv1.ExecSpec{Args: []string{"x"}}, api.IO{
 				Started: func(*caissonv1.Exec) { go d.end() },
@@ -286,12 +328,12 @@ func testReconnectEnds(t *testing.T, o api.Options) {
 // TestLogsAndWaitsSurviveTheDaemon has both break once.
 func TestLogsAndWaitsSurviveTheDaemon(t *testing.T) {
 	var waits atomic.Int32
-	var d *restartable
+	d := newRestartable(t)
 	waiting := func(ctx context.Context) error {
 		if waits.Add(1)%2 == 0 {
 			return nil
 		}
-		d.restartBeside()
+		go d.restart()
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -306,7 +348,7 @@ func TestLogsAndWaitsSurviveTheDaemon(t *testing.T) {
 			return runtime.ExecInfo{ID: exec}, waiting(ctx)
 		},
 	}
-	d = newRestartable(t, f)
+	d.serve(f)
 	c := api.Dial(d.socket)
 	defer c.Close()
 	out := &breaking{at: []int{piece, 2 * piece}, do: d.restart}
@@ -322,9 +364,7 @@ func TestLogsAndWaitsSurviveTheDaemon(t *testing.T) {
 }
 
 // TestExecKillsWithItsCaller has a caller that cancels: nobody will attach.
-func TestExecKillsWithItsCaller(t *testing.T) { withEach(t, testExecKillsWithItsCaller) }
-
-func testExecKillsWithItsCaller(t *testing.T, o api.Options) {
+func TestExecKillsWithItsCaller(t *testing.T) {
 	killed := make(chan runtime.SignalRequest, 1)
 	f := &servertest.Fake{
 		OnExec: func(ctx context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
@@ -335,7 +375,7 @@ func testExecKillsWithItsCaller(t *testing.T, o api.Options) {
 		OnSignal: func(_, _ string, req runtime.SignalRequest) error { killed <- req; return nil },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := dialWith(t, o, f).Exec(ctx, "id", &caissonv1.ExecSpec{Args: []string{"x"}}, api.IO{Started: func(*caissonv1.Exec) { cancel() }})
+	_, err := dial(t, f).Exec(ctx, "id", &caissonv1.ExecSpec{Args: []string{"x"}}, api.IO{Started: func(*caissonv1.Exec) { cancel() }})
 	if !errors.Is(err, sbxerr.Canceled) {
 		t.Errorf("got %v", err)
 	}

@@ -21,9 +21,10 @@ import (
 )
 
 func TestRun(t *testing.T) {
-	f := &servertest.Fake{OnRun: func(_ context.Context, req plan.Request, rio runtime.IO) (*runtime.Result, error) {
-		rio.Started(runtime.Info{ID: "id", Name: "name"}, runtime.ExecInfo{ID: "exec"})
-		in, err := io.ReadAll(rio.Stdin)
+	input := servertest.NewInput()
+	f := &servertest.Fake{OnInput: input.Send, OnRun: func(_ context.Context, req plan.Request, rio runtime.IO) (*runtime.Result, error) {
+		rio.Started(runtime.Info{ID: "id", Name: "name"}, runtime.ExecInfo{ID: "exec", SandboxID: "id"})
+		in, err := io.ReadAll(input)
 		if err != nil {
 			return nil, err
 		}
@@ -53,8 +54,8 @@ func TestRun(t *testing.T) {
 }
 
 func TestRunWithoutStdin(t *testing.T) {
-	f := &servertest.Fake{OnRun: func(_ context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
-		if rio.Stdin != nil {
+	f := &servertest.Fake{OnRun: func(_ context.Context, req plan.Request, rio runtime.IO) (*runtime.Result, error) {
+		if req.Exec.Stdin {
 			return nil, errors.New("there is a standard input")
 		}
 		fmt.Fprint(rio.Stdout, "dropped")
@@ -68,8 +69,10 @@ func TestRunWithoutStdin(t *testing.T) {
 // TestRunCopiesMuch sends more than every buffer on the way holds through a
 // command that reads and writes it in odd pieces.
 func TestRunCopiesMuch(t *testing.T) {
-	f := &servertest.Fake{OnRun: func(_ context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
-		_, err := io.CopyBuffer(struct{ io.Writer }{rio.Stdout}, struct{ io.Reader }{rio.Stdin}, make([]byte, 100_003))
+	input := servertest.NewInput()
+	f := &servertest.Fake{OnInput: input.Send, OnRun: func(_ context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
+		execStarted(rio)
+		_, err := io.CopyBuffer(struct{ io.Writer }{rio.Stdout}, struct{ io.Reader }{input}, make([]byte, 100_003))
 		return &runtime.Result{}, err
 	}}
 	want := make([]byte, 9<<20)
@@ -88,15 +91,23 @@ func TestRunCopiesMuch(t *testing.T) {
 // TestSignalPassesUnreadInput has a caller with endless input, a command that
 // reads none of it, and a signal that must be heard all the same.
 func TestSignalPassesUnreadInput(t *testing.T) {
-	f := &servertest.Fake{OnRun: func(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
-		rio.Started(runtime.Info{}, runtime.ExecInfo{})
-		select {
-		case s := <-rio.Signals:
-			return &runtime.Result{Signal: int(s)}, nil
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}}
+	signalled := make(chan syscall.Signal, 1)
+	f := &servertest.Fake{
+		OnInput: servertest.NewInput().Send,
+		OnSignal: func(_, _ string, req runtime.SignalRequest) error {
+			signalled <- req.Signal
+			return nil
+		},
+		OnRun: func(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
+			execStarted(rio)
+			select {
+			case s := <-signalled:
+				return &runtime.Result{Signal: int(s)}, nil
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		},
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var zeros zeroReader
@@ -145,17 +156,15 @@ func TestRunDoesNotWaitForInput(t *testing.T) {
 }
 
 // TestRunCancelled ends the context while both sides wait for each other.
-func TestRunCancelled(t *testing.T) { withEach(t, testRunCancelled) }
-
-func testRunCancelled(t *testing.T, o api.Options) {
+func TestRunCancelled(t *testing.T) {
 	gone := make(chan error, 1)
-	f := &servertest.Fake{OnRun: func(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
-		rio.Started(runtime.Info{}, runtime.ExecInfo{})
+	f := &servertest.Fake{OnInput: servertest.NewInput().Send, OnRun: func(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
+		execStarted(rio)
 		<-ctx.Done()
 		gone <- context.Cause(ctx)
 		return nil, ctx.Err()
 	}}
-	c := dialWith(t, o, f)
+	c := dial(t, f)
 	for _, in := range []io.Reader{nil, &zeroReader{}} {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -175,9 +184,7 @@ func testRunCancelled(t *testing.T, o api.Options) {
 }
 
 // TestRunEndsWithItsOutput has a caller that cannot write what it gets.
-func TestRunEndsWithItsOutput(t *testing.T) { withEach(t, testRunEndsWithItsOutput) }
-
-func testRunEndsWithItsOutput(t *testing.T, o api.Options) {
+func TestRunEndsWithItsOutput(t *testing.T) {
 	gone := make(chan struct{})
 	f := &servertest.Fake{OnRun: func(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 		fmt.Fprint(rio.Stdout, "x")
@@ -186,7 +193,7 @@ func testRunEndsWithItsOutput(t *testing.T, o api.Options) {
 		return nil, ctx.Err()
 	}}
 	broken := failingWriter{syscall.EPIPE}
-	_, err := dialWith(t, o, f).Run(t.Context(), command("yes"), api.IO{Stdout: broken})
+	_, err := dial(t, f).Run(t.Context(), command("yes"), api.IO{Stdout: broken})
 	if !errors.Is(err, syscall.EPIPE) || !errors.Is(err, sbxerr.ClientIO) {
 		t.Errorf("got %v", err)
 	}
@@ -199,9 +206,7 @@ func (f failingWriter) Write([]byte) (int, error) { return 0, f.err }
 
 // TestSlowReader has a caller that does not read: what the command writes
 // piles up neither here nor in the daemon, and all of it arrives in the end.
-func TestSlowReader(t *testing.T) { withEach(t, testSlowReader) }
-
-func testSlowReader(t *testing.T, o api.Options) {
+func TestSlowReader(t *testing.T) {
 	const total = 48 << 20
 	var written atomic.Int64
 	f := &servertest.Fake{OnRun: func(_ context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
@@ -224,7 +229,7 @@ func testSlowReader(t *testing.T, o api.Options) {
 		slow.backlog = written.Load()
 		close(slow.open)
 	}()
-	if _, err := dialWith(t, o, f).Run(t.Context(), command("yes"), api.IO{Stdout: slow}); err != nil {
+	if _, err := dial(t, f).Run(t.Context(), command("yes"), api.IO{Stdout: slow}); err != nil {
 		t.Fatal(err)
 	}
 	if slow.got != total {
@@ -246,19 +251,17 @@ func (g *gatedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestRunDetached(t *testing.T) { withEach(t, testRunDetached) }
-
-func testRunDetached(t *testing.T, o api.Options) {
+func TestRunDetached(t *testing.T) {
 	f := &servertest.Fake{OnStart: func(_ context.Context, req plan.Request) (runtime.Info, error) {
 		return runtime.Info{ID: "id", Name: req.Create.Name}, nil
 	}}
 	spec := command("sleep")
 	spec.Sandbox = &caissonv1.SandboxSpec{Name: "name"}
-	started, err := dialWith(t, o, f).RunDetached(t.Context(), spec)
-	if err != nil || started.GetId() != "id" || started.GetName() != "name" {
+	started, err := dial(t, f).RunDetached(t.Context(), spec)
+	if err != nil || started.GetSandboxId() != "id" || started.GetSandboxName() != "name" {
 		t.Errorf("got %v, %v", started, err)
 	}
-	_, err = dialWith(t, o, &servertest.Fake{}).RunDetached(t.Context(), spec)
+	_, err = dial(t, &servertest.Fake{}).RunDetached(t.Context(), spec)
 	if !errors.Is(err, sbxerr.NotFound) {
 		t.Errorf("got %v, want the daemon's refusal", err)
 	}

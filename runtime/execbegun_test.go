@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -50,19 +49,20 @@ func TestWordsToWhatIsBeingStarted(t *testing.T) {
 	f := newFixture(t)
 	ctx := callerContext(t)
 	id, e, started := f.starting(t, plan.ExecRequest{Args: []string{"await:12", "cat", "exit:3"}, Stdin: true})
-	signals, sizes := make(chan syscall.Signal, 1), make(chan plan.WinSize, 1)
-	signals <- syscall.SIGUSR2
-	sizes <- plan.WinSize{Rows: 24, Cols: 80}
 	var out bytes.Buffer
-	streams := IO{Stdin: strings.NewReader("typed"), Signals: signals, Resizes: sizes, Stdout: &out}
-	attached := make(chan *Result, 1)
+	attached, sent := make(chan *Result, 1), make(chan error, 2)
 	go func() {
-		r, err := f.Attach(ctx, id, "1", AttachOptions{}, streams)
+		r, err := f.Attach(ctx, id, "1", AttachOptions{}, IO{Stdout: &out})
 		if err != nil {
 			t.Error(err)
 		}
 		attached <- r
 	}()
+	go func() {
+		_, err := f.SendInput(ctx, id, "1", InputRequest{Data: []byte("typed"), Close: true})
+		sent <- err
+	}()
+	go func() { sent <- f.SignalExec(ctx, id, "1", SignalRequest{Signal: syscall.SIGUSR2}) }()
 	time.Sleep(20 * time.Millisecond) // most likely it is attached by now
 	if e.process() != nil || e.isDone() {
 		t.Error("it began early")
@@ -70,6 +70,11 @@ func TestWordsToWhatIsBeingStarted(t *testing.T) {
 	f.engine.poke(t, id)
 	if err := within(t, "the start", started); err != nil {
 		t.Fatal(err)
+	}
+	for range 2 {
+		if err := within(t, "the input and the signal", sent); err != nil {
+			t.Error(err)
+		}
 	}
 	if r := within(t, "the end", attached); r == nil || r.ExitCode != 3 || out.String() != "typed" {
 		t.Errorf("%+v: %q", r, &out)
@@ -191,10 +196,8 @@ func TestWordsToWhatHasEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 50 { // a word and the end are there at once: either may be seen first
-		sizes, signals := make(chan plan.WinSize, 1), make(chan syscall.Signal, 1)
-		sizes <- plan.WinSize{Rows: 1, Cols: 1}
-		signals <- syscall.SIGTERM
-		r, err := f.Attach(ctx, "s", "1", AttachOptions{}, IO{Signals: signals, Resizes: sizes})
+		errtest.Want(t, f.SignalExec(ctx, "s", "1", SignalRequest{Signal: syscall.SIGTERM}), sbxerr.State, "has ended")
+		r, err := f.Attach(ctx, "s", "1", AttachOptions{}, IO{})
 		if err != nil || r.ExitCode != 3 {
 			t.Fatalf("%+v, %v", r, err)
 		}

@@ -26,11 +26,14 @@ func (m *Manager) Exec(ctx context.Context, ref string, r plan.ExecRequest, stre
 		return nil, err
 	}
 	defer func() { e.detach(m.attachGrace()) }()
+	ctx, stop := m.untilHandOver(ctx, s)
+	defer stop()
+	if streams.Stdin != nil {
+		go m.sendGiven(ctx, e, streams.Stdin)
+	}
 	if streams.Started != nil {
 		streams.Started(s.info(), e.info())
 	}
-	ctx, stop := m.untilHandOver(ctx, s)
-	defer stop()
 	return m.attend(ctx, e, AttachOptions{}, streams)
 }
 
@@ -92,9 +95,6 @@ func (m *Manager) Attach(ctx context.Context, ref, exec string, o AttachOptions,
 	}
 	if err := o.check(e); err != nil {
 		return nil, err
-	}
-	if streams.Stdin != nil && !e.record.Stdin && !e.isDone() { // to one whose input has ended it is dropped
-		return nil, sbxerr.New(sbxerr.State, "runtime.attach", "command %s of sandbox %s was started without an input", exec, ref)
 	}
 	if streams.Started != nil {
 		streams.Started(s.info(), e.info())

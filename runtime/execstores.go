@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path/filepath"
 
+	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/runtime/output"
 )
 
@@ -35,5 +36,5 @@ func (m *Manager) removeOutputs(id string, n uint32) error {
 	for _, path := range m.outputs(id, n) {
 		errs = append(errs, output.Remove(path), output.Remove(filepath.Join(m.paths.spare(id), filepath.Base(path))))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, owndir.Remove(m.paths.input(id, n)))...)
 }

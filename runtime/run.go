@@ -19,7 +19,7 @@ const mainToCome = math.MaxUint32
 // after, while the caller goes on. When ctx ends, so does the command.
 func (m *Manager) Run(ctx context.Context, r plan.Request, streams IO) (*Result, error) {
 	defer m.Busy()()
-	r.Exec.Stdin = streams.Stdin != nil
+	r.Exec.Stdin = r.Exec.Stdin || streams.Stdin != nil
 	s, e, err := m.startMain(ctx, r, false)
 	if err != nil {
 		return nil, err
@@ -27,6 +27,9 @@ func (m *Manager) Run(ctx context.Context, r plan.Request, streams IO) (*Result,
 	defer e.detach(m.opts.AttachGrace)
 	stop := context.AfterFunc(ctx, func() { s.end(errCallerLeft) })
 	defer stop()
+	if streams.Stdin != nil {
+		go m.sendGiven(ctx, e, streams.Stdin)
+	}
 	if streams.Started != nil {
 		streams.Started(s.info(), e.info())
 	}

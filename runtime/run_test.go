@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
-	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
@@ -74,7 +72,6 @@ func TestHowCommandsEnd(t *testing.T) {
 			f.opts.StopGrace = tt.grace
 			ctx, cancel := context.WithCancel(callerContext(t))
 			defer cancel()
-			signals := make(chan syscall.Signal, 1)
 			r := request(tt.script...)
 			if tt.timeout != 0 {
 				r.Exec.Timeout = &tt.timeout
@@ -83,7 +80,7 @@ func TestHowCommandsEnd(t *testing.T) {
 			if waits {
 				r.Exec.Args = append([]string{"await:10"}, tt.script...)
 			}
-			result, err := f.Run(ctx, r, IO{Signals: signals, Started: func(i Info, _ ExecInfo) {
+			result, err := f.Run(ctx, r, IO{Started: func(i Info, e ExecInfo) {
 				if waits && (i.State != StateRunning || i.PID == 0) {
 					t.Errorf("started as %+v", i)
 				}
@@ -98,7 +95,9 @@ func TestHowCommandsEnd(t *testing.T) {
 					f.mustFind(t, i.ID).end(ErrExpired)
 				}
 				if tt.signal != 0 {
-					signals <- tt.signal
+					if err := f.SignalExec(ctx, i.ID, e.ID, SignalRequest{Signal: tt.signal}); err != nil {
+						t.Error(err)
+					}
 				}
 				f.engine.poke(t, i.ID)
 			}})
@@ -173,7 +172,7 @@ func TestRunStreams(t *testing.T) {
 	f := newFixture(t)
 	var out, errOut bytes.Buffer
 	r := plan.Request{Exec: plan.ExecRequest{Args: []string{"cat", "err:done", "exit:0"}}}
-	result, err := f.Run(callerContext(t), r, IO{Stdin: strings.NewReader("through"), Stdout: &out, Stderr: &errOut})
+	result, err := f.Run(callerContext(t), r, IO{Stdin: []byte("through"), Stdout: &out, Stderr: &errOut})
 	if err != nil || out.String() != "through" || errOut.String() != "done" || result.ExitCode != 0 {
 		t.Errorf("stdout %q, stderr %q, %+v, %v", out.String(), errOut.String(), result, err)
 	}
@@ -197,13 +196,12 @@ func TestRunPassesOnWhatThePlanSays(t *testing.T) {
 	}
 }
 
-// TestInputThatNeverEnds: the caller's side stays open for good, and nothing
-// of the run may wait for it.
-func TestInputThatNeverEnds(t *testing.T) {
+// TestInputThatNobodyReads: the command takes little of it, and nothing of the run
+// waits for the rest.
+func TestInputThatNobodyReads(t *testing.T) {
 	f := newFixture(t)
-	r, w := io.Pipe()
 	before := descriptors()["pipe"]
-	result, err := f.Run(callerContext(t), request("exit:0"), IO{Stdin: r})
+	result, err := f.Run(callerContext(t), request("exit:0"), IO{Stdin: make([]byte, 1<<20)})
 	if err != nil || result.ExitCode != 0 {
 		t.Errorf("%+v, %v", result, err)
 	}
@@ -212,27 +210,6 @@ func TestInputThatNeverEnds(t *testing.T) {
 	}
 	if after := descriptors()["pipe"]; after > before {
 		t.Errorf("%d pipes are open, %d before", after, before)
-	}
-	if err := w.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestCallerThatStopsSignalling(t *testing.T) {
-	f := newFixture(t)
-	var log bytes.Buffer
-	f.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	signals := make(chan syscall.Signal)
-	close(signals)
-	result, err := f.Run(callerContext(t), request("await:10", "exit:0"), IO{Signals: signals, Started: func(i Info, _ ExecInfo) { f.engine.poke(t, i.ID) }})
-	if err != nil || result.Reason != ReasonExited {
-		t.Errorf("%+v, %v", result, err)
-	}
-	if err := f.drain(callerContext(t)); err != nil { // nobody writes to the log after that
-		t.Error(err)
-	}
-	if strings.Contains(log.String(), "signal command") {
-		t.Error("a closed channel was taken for signals")
 	}
 }
 
@@ -278,7 +255,7 @@ func TestCallerThatStopsReading(t *testing.T) {
 
 func TestCommandThatDoesNotStart(t *testing.T) {
 	f := newFixture(t)
-	_, err := f.Run(callerContext(t), request("fail:2"), IO{Stdin: strings.NewReader("x")})
+	_, err := f.Run(callerContext(t), request("fail:2"), IO{Stdin: []byte("x")})
 	errtest.Want(t, err, sbxerr.CommandAbsent, `look up "fail:2"`)
 	_, err = f.Start(callerContext(t), request("fail:13"))
 	errtest.Want(t, err, sbxerr.NotExecutable)

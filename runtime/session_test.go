@@ -451,9 +451,12 @@ func TestCallersMayComeBack(t *testing.T) {
 	}
 	ctx := callerContext(t)
 	var out bytes.Buffer
-	signals := make(chan syscall.Signal, 1)
-	signals <- poked
-	if r, err := f.Attach(ctx, "s", e.ID, AttachOptions{}, IO{Stdout: &out, Signals: signals}); err != nil || r.ExitCode != 0 || out.String() != "onetwo" {
+	poke := func(_ Info, e ExecInfo) {
+		if err := f.SignalExec(ctx, "s", e.ID, SignalRequest{Signal: poked}); err != nil {
+			t.Error(err)
+		}
+	}
+	if r, err := f.Attach(ctx, "s", e.ID, AttachOptions{}, IO{Stdout: &out, Started: poke}); err != nil || r.ExitCode != 0 || out.String() != "onetwo" {
 		t.Errorf("who came back got %q, %+v, %v", &out, r, err)
 	}
 
@@ -487,16 +490,12 @@ func TestInputAfterItsEnd(t *testing.T) {
 		e := newExecution(s, execRecord{Number: n, Stdin: withInput}, stdout, stderr)
 		e.take(pid1.Held{Exec: &pid1.Exec{}}) // PID 1 holds no input
 		s.update(func() { s.execs[n] = e })
-		told := make(chan error, 2) // that it is attached, and how that ended
-		go func() {
-			_, err := f.Attach(ctx, "s", number(n), AttachOptions{}, IO{Stdin: strings.NewReader("late"), Started: func(Info, ExecInfo) { told <- nil }})
-			told <- err
-		}()
-		switch err := within(t, "an answer", told); {
+		state, err := f.SendInput(ctx, "s", number(n), InputRequest{Data: []byte("late")})
+		switch {
 		case !withInput:
 			errtest.Want(t, err, sbxerr.State, "command 2 of sandbox s was started without an input")
-		case err != nil:
-			t.Errorf("a command whose input has ended: %v", err)
+		case err != nil || !state.Closed:
+			t.Errorf("a command whose input has ended: %+v, %v", state, err)
 		}
 		close(e.settled)
 		close(e.done)

@@ -2,19 +2,16 @@ package runtime
 
 import (
 	"io"
-	"syscall"
 	"time"
 
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
-// IO connects a foreground command with its caller.
+// IO connects a foreground command with its caller. Attach does not look at Stdin.
 type IO struct {
-	Stdin   io.Reader // nil: the command reads /dev/null
-	Stdout  io.Writer // nil: only kept, not streamed
-	Stderr  io.Writer
-	Signals <-chan syscall.Signal // delivered to the command's process group
-	Resizes <-chan plan.WinSize   // of the command's terminal
+	Stdin  []byte    // all of the command's input; nil: SendInput sends it, where it has one
+	Stdout io.Writer // nil: only kept, not streamed
+	Stderr io.Writer
 	// Started is called once, when the command runs.
 	Started func(Info, ExecInfo)
 }

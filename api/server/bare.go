@@ -102,9 +102,6 @@ func bareRefusal(status int, call *http.Request) error {
 	const op = "server.call"
 	path := sbxerr.Clip(call.URL.Path)
 	switch status {
-	case http.StatusHTTPVersionNotSupported:
-		return sbxerr.WithRemedy(sbxerr.APIUsage, op, fmt.Errorf("the call %q sends and receives at the same time, which %s cannot", path, call.Proto),
-			"use HTTP/2; or over HTTP/1.1 FollowRun and FollowExec, which send one message")
 	case http.StatusMethodNotAllowed:
 		return sbxerr.WithRemedy(sbxerr.APIUsage, op, fmt.Errorf("the call %q is not made with the method %s", path, sbxerr.Clip(call.Method)), "use POST")
 	case http.StatusUnsupportedMediaType:

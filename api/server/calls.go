@@ -8,14 +8,13 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// paths are those of all calls of the API, and of the lane.
+// paths are those of all calls of the API.
 func paths() []string {
-	list := []string{api.LanePath}
+	var list []string
 	pkg := caissonv1.File_caisson_v1_caisson_proto.Package()
 	protoregistry.GlobalFiles.RangeFilesByPackage(pkg, func(f protoreflect.FileDescriptor) bool {
 		for i := range f.Services().Len() {
@@ -34,11 +33,7 @@ func knownCalls(h http.Handler) http.Handler {
 	writer, known := connect.NewErrorWriter(), paths()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path := r.URL.Path
-		switch {
-		case path == api.LanePath:
-			h.ServeHTTP(w, r)
-			return
-		case slices.Contains(known, path):
+		if slices.Contains(known, path) {
 			b := &bareWriter{ResponseWriter: w, call: r, writer: writer}
 			h.ServeHTTP(b, r)
 			b.end()

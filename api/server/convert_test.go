@@ -115,13 +115,13 @@ func TestOtherRequestsRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	compare(t, leavesOfGo(&l), leavesWithout(logs, "ref"))
-	attach := &caissonv1.Attach{}
+	attach := &caissonv1.ConnectExecRequest{}
 	fillMessage(&filler{}, attach.ProtoReflect())
 	o, err := attachOf(attach)
 	if err != nil {
 		t.Fatal(err)
 	}
-	compare(t, leavesOfGo(&o), leavesWithout(attach, "ref", "exec", "stdin"))
+	compare(t, leavesOfGo(&o), leavesWithout(attach, "ref", "exec"))
 }
 
 func TestRequestKeepsWhatIsAbsent(t *testing.T) {

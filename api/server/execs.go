@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"syscall"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -22,13 +21,9 @@ const (
 )
 
 // execs serves ExecService.
-type execs struct {
-	runtime      Execs
-	startTimeout time.Duration // for the first message of a stream
-	lanes        *lanes
-}
+type execs struct{ runtime Execs }
 
-// request reads what Exec, StreamExec and StartExec have in common.
+// request reads what Exec and Start have in common.
 func (execs) request(ref string, spec *caissonv1.ExecSpec) (plan.ExecRequest, error) {
 	if err := checkRef("ref", ref); err != nil {
 		return plan.ExecRequest{}, err
@@ -48,7 +43,7 @@ func (s execs) Exec(ctx context.Context, r *connect.Request[caissonv1.ExecReques
 	out := &caissonv1.ExecResponse{}
 	stdout, stderr := api.NewKept(*req.OutputLimit), api.NewKept(*req.OutputLimit)
 	rio := runtime.IO{
-		Stdin: given(req, r.Msg.Stdin), Stdout: stdout, Stderr: stderr,
+		Stdin: r.Msg.Stdin, Stdout: stdout, Stderr: stderr,
 		Started: func(_ runtime.Info, e runtime.ExecInfo) { out.Exec = e.ID },
 	}
 	result, err := s.runtime.Exec(ctx, r.Msg.Ref, req, rio)
@@ -72,21 +67,52 @@ func (s execs) unary(m *caissonv1.ExecRequest) (plan.ExecRequest, error) {
 		req.OutputLimit = &limit
 	case *req.OutputLimit < 2 || *req.OutputLimit > maxUnaryOutputLimit:
 		errs = append(errs, sbxerr.New(sbxerr.Limits, "server.exec",
-			"output_limit_bytes of Exec is %d, give 2 to %d, or use StreamExec", *req.OutputLimit, maxUnaryOutputLimit))
+			"output_limit_bytes of Exec is %d, give 2 to %d, or use Start", *req.OutputLimit, maxUnaryOutputLimit))
 	}
-	return req, errors.Join(append(errs, checkGiven(req, m.Stdin, "StreamExec"))...)
+	if req.TTY != nil {
+		errs = append(errs, sbxerr.New(sbxerr.APIUsage, "server.exec", "a terminal needs Start"))
+	}
+	if req.Stdin && m.Stdin == nil { // nobody could send it: the command's ID comes with its result
+		m.Stdin = []byte{}
+	}
+	return req, errors.Join(errs...)
 }
 
-func (s execs) StartExec(ctx context.Context, r *connect.Request[caissonv1.StartExecRequest]) (*connect.Response[caissonv1.StartExecResponse], error) {
-	req, err := s.request(r.Msg.Ref, r.Msg.Exec)
+// Start implements ExecServiceHandler.
+func (s execs) Start(ctx context.Context, r *connect.Request[caissonv1.StartExecRequest], stream *connect.ServerStream[caissonv1.ExecEvent]) error {
+	m := r.Msg
+	req, err := s.request(m.Ref, m.Exec)
+	if err == nil && m.Detach && m.Stdin != nil {
+		err = refuse("a detached command takes its input from SendInput: set exec.stdin, and leave stdin away")
+	}
 	if err != nil {
-		return nil, fail(err)
+		return fail(err)
 	}
-	exec, err := s.runtime.StartExec(ctx, r.Msg.Ref, req)
-	return reply(&caissonv1.StartExecResponse{Exec: execPB(exec)}, err)
+	if m.Detach {
+		exec, err := s.runtime.StartExec(ctx, m.Ref, req)
+		if err != nil {
+			return fail(err)
+		}
+		return stream.Send(startedEvent(runtime.Info{ID: exec.SandboxID}, execPB(exec)))
+	}
+	return fail(follow(ctx, stream, m.Stdin, runtime.AttachOptions{}, func(ctx context.Context, rio runtime.IO) (*runtime.Result, error) {
+		return s.runtime.Exec(ctx, m.Ref, req, rio)
+	}))
 }
 
-func (s execs) ListExecs(ctx context.Context, r *connect.Request[caissonv1.ListExecsRequest]) (*connect.Response[caissonv1.ListExecsResponse], error) {
+// Connect implements ExecServiceHandler.
+func (s execs) Connect(ctx context.Context, r *connect.Request[caissonv1.ConnectExecRequest], stream *connect.ServerStream[caissonv1.ExecEvent]) error {
+	from, err := attachOf(r.Msg)
+	if err != nil {
+		return fail(err)
+	}
+	return fail(follow(ctx, stream, nil, from, func(ctx context.Context, rio runtime.IO) (*runtime.Result, error) {
+		return s.runtime.Attach(ctx, r.Msg.Ref, r.Msg.Exec, from, rio)
+	}))
+}
+
+// List implements ExecServiceHandler.
+func (s execs) List(ctx context.Context, r *connect.Request[caissonv1.ListExecsRequest]) (*connect.Response[caissonv1.ListExecsResponse], error) {
 	if err := checkRef("ref", r.Msg.Ref); err != nil {
 		return nil, fail(err)
 	}
@@ -94,7 +120,8 @@ func (s execs) ListExecs(ctx context.Context, r *connect.Request[caissonv1.ListE
 	return reply(&caissonv1.ListExecsResponse{Execs: each(list, execPB)}, err)
 }
 
-func (s execs) WaitExec(ctx context.Context, r *connect.Request[caissonv1.WaitExecRequest]) (*connect.Response[caissonv1.WaitExecResponse], error) {
+// Wait implements ExecServiceHandler.
+func (s execs) Wait(ctx context.Context, r *connect.Request[caissonv1.WaitExecRequest]) (*connect.Response[caissonv1.WaitExecResponse], error) {
 	if err := errors.Join(checkRef("ref", r.Msg.Ref), checkRef("exec", r.Msg.Exec)); err != nil {
 		return nil, fail(err)
 	}
@@ -102,11 +129,25 @@ func (s execs) WaitExec(ctx context.Context, r *connect.Request[caissonv1.WaitEx
 	return reply(&caissonv1.WaitExecResponse{Exec: execPB(exec)}, err)
 }
 
-func (s execs) SignalExec(ctx context.Context, r *connect.Request[caissonv1.SignalExecRequest]) (*connect.Response[caissonv1.SignalExecResponse], error) {
+// Signal implements ExecServiceHandler.
+func (s execs) Signal(ctx context.Context, r *connect.Request[caissonv1.SignalExecRequest]) (*connect.Response[caissonv1.SignalExecResponse], error) {
 	m := r.Msg
 	if err := errors.Join(checkRef("ref", m.Ref), checkRef("exec", m.Exec), checkSignal(m.Signal)); err != nil {
 		return nil, fail(err)
 	}
 	err := s.runtime.SignalExec(ctx, m.Ref, m.Exec, runtime.SignalRequest{Signal: syscall.Signal(m.Signal), All: m.All})
 	return reply(&caissonv1.SignalExecResponse{}, err)
+}
+
+// Resize implements ExecServiceHandler.
+func (s execs) Resize(ctx context.Context, r *connect.Request[caissonv1.ResizeExecRequest]) (*connect.Response[caissonv1.ResizeExecResponse], error) {
+	m := r.Msg
+	size, err := winSizeOf(m.Size)
+	if err == nil && size == nil {
+		err = refuse("there is no size: give rows and columns")
+	}
+	if err := errors.Join(checkRef("ref", m.Ref), checkRef("exec", m.Exec), err); err != nil {
+		return nil, fail(err)
+	}
+	return reply(&caissonv1.ResizeExecResponse{}, s.runtime.ResizeExec(ctx, m.Ref, m.Exec, *size))
 }

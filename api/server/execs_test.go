@@ -3,7 +3,6 @@ package server_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -35,15 +34,20 @@ func TestSessionsRefuse(t *testing.T) {
 	tests := map[string]struct{ procedure, body, want string }{
 		"no sandbox":         {"ExecService/Exec", `{"exec":{"args":["x"]}}`, `is not a name`},
 		"no exec":            {"ExecService/Exec", `{"ref":"a"}`, `there is no exec`},
-		"input not asked":    {"ExecService/Exec", `{"ref":"a","exec":{"args":["x"]},"stdin":"eA=="}`, `exec.stdin is not set`},
-		"a terminal":         {"ExecService/Exec", `{"ref":"a","exec":{"args":["x"],"tty":{"rows":1,"cols":1}}}`, `needs StreamExec`},
+		"a terminal":         {"ExecService/Exec", `{"ref":"a","exec":{"args":["x"],"tty":{"rows":1,"cols":1}}}`, `needs Start`},
 		"much output":        {"ExecService/Exec", `{"ref":"a","exec":{"args":["x"],"output_limit_bytes":"67108865"}}`, `give 2 to 67108864`},
 		"no output":          {"ExecService/Exec", `{"ref":"a","exec":{"args":["x"],"output_limit_bytes":"0"}}`, `give 2 to 67108864`},
-		"args and shell":     {"ExecService/StartExec", `{"ref":"a","exec":{"args":["x"],"shell":"x"}}`, `exclude each other`},
-		"list of nothing":    {"ExecService/ListExecs", `{}`, `is not a name`},
-		"wait for a path":    {"ExecService/WaitExec", `{"ref":"a","exec":"../x"}`, `exec \"../x\" is not a name`},
-		"signal 0":           {"ExecService/SignalExec", `{"ref":"a","exec":"e"}`, `0 is not a signal`},
-		"signal 65":          {"ExecService/SignalExec", `{"ref":"a","exec":"e","signal":65}`, `65 is not a signal`},
+		"args and shell":     {"ExecService/Exec", `{"ref":"a","exec":{"args":["x"],"shell":"x"}}`, `exclude each other`},
+		"input of nothing":   {"ExecService/SendInput", `{"exec":"e"}`, `is not a name`},
+		"input for a path":   {"ExecService/SendInput", `{"ref":"a","exec":"../x"}`, `exec \"../x\" is not a name`},
+		"input before 0":     {"ExecService/SendInput", `{"ref":"a","exec":"e","offset":"-1"}`, `offset is -1`},
+		"resize of nothing":  {"ExecService/Resize", `{"ref":"a","size":{"rows":1,"cols":1}}`, `exec \"\" is not a name`},
+		"resize to nothing":  {"ExecService/Resize", `{"ref":"a","exec":"e"}`, `there is no size`},
+		"resize too large":   {"ExecService/Resize", `{"ref":"a","exec":"e","size":{"rows":1,"cols":65536}}`, `65536 columns`},
+		"list of nothing":    {"ExecService/List", `{}`, `is not a name`},
+		"wait for a path":    {"ExecService/Wait", `{"ref":"a","exec":"../x"}`, `exec \"../x\" is not a name`},
+		"signal 0":           {"ExecService/Signal", `{"ref":"a","exec":"e"}`, `0 is not a signal`},
+		"signal 65":          {"ExecService/Signal", `{"ref":"a","exec":"e","signal":65}`, `65 is not a signal`},
 		"less than no time":  {"SandboxService/Create", `{"spec":{"ttl":"-1s"}}`, `SBX-102`},
 		"negative time":      {"SandboxService/Update", `{"ref":"a","ttl":"-1s"}`, `ttl of -1s is negative`},
 		"nothing to update":  {"SandboxService/Update", `{"ref":"a"}`, `nothing to update`},
@@ -80,10 +84,9 @@ func TestLogsRefusesOffsets(t *testing.T) {
 func TestUnaryExec(t *testing.T) {
 	f := &servertest.Fake{OnExec: func(_ context.Context, ref string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 		started(rio)
-		in, err := io.ReadAll(rio.Stdin)
-		fmt.Fprintf(rio.Stdout, "%s %s %d ", ref, in, *req.OutputLimit)
-		n, err2 := rio.Stderr.Write(bytes.Repeat([]byte("e"), 100))
-		return &runtime.Result{StderrBytes: int64(n)}, errors.Join(err, err2)
+		fmt.Fprintf(rio.Stdout, "%s %s %d ", ref, rio.Stdin, *req.OutputLimit)
+		n, err := rio.Stderr.Write(bytes.Repeat([]byte("e"), 100))
+		return &runtime.Result{StderrBytes: int64(n)}, err
 	}}
 	limit := int64(20)
 	c := rawExecs(t, f)
@@ -108,125 +111,90 @@ func TestUnaryExec(t *testing.T) {
 	}
 }
 
-// dialogue sends messages to a command that waits for its end, and returns what
-// the call ends with.
-func dialogue(t *testing.T, messages ...*caissonv1.StreamExecRequest) error {
-	t.Helper()
-	waiting := func(ctx context.Context, rio runtime.IO) (*runtime.Result, error) {
-		started(rio)
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	f := &servertest.Fake{
-		OnExec: func(ctx context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
-			return waiting(ctx, rio)
-		},
-		OnAttach: func(ctx context.Context, _, _ string, _ runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error) {
-			return waiting(ctx, rio)
-		},
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	stream := rawExecs(t, f).StreamExec(ctx)
-	defer stream.CloseResponse()
-	for _, m := range messages {
-		if err := stream.Send(m); err != nil {
-			break
+// TestStreamInput sends input in many messages. The first one names the command.
+func TestStreamInput(t *testing.T) {
+	var got []string
+	f := &servertest.Fake{OnInput: func(_ context.Context, ref, exec string, req runtime.InputRequest) (runtime.InputState, error) {
+		if req.Offset != nil {
+			got = append(got, fmt.Sprint("from ", *req.Offset))
 		}
-	}
-	if len(messages) == 0 {
-		stream.CloseRequest()
-	}
-	for {
-		if _, err := stream.Receive(); err != nil {
-			return err
-		}
-	}
-}
-
-func execStart(tty *caissonv1.WinSize) *caissonv1.StreamExecRequest {
-	return &caissonv1.StreamExecRequest{Kind: &caissonv1.StreamExecRequest_Start{
-		Start: &caissonv1.StreamExecStart{Ref: "a", Exec: &caissonv1.ExecSpec{Args: []string{"x"}, Tty: tty}},
+		got = append(got, fmt.Sprint(ref, " ", exec, " ", string(req.Data), " ", req.Close))
+		return runtime.InputState{Offset: int64(len(got)), Closed: req.Close}, nil
 	}}
+	for _, http2 := range []bool{false, true} {
+		got = nil
+		tr := transport(servertest.Listen(t, f), http2)
+		stream := caissonv1connect.NewExecServiceClient(&http.Client{Transport: tr}, "http://x").StreamInput(t.Context())
+		offset := int64(7)
+		for _, m := range []*caissonv1.SendInputRequest{{Ref: "a", Exec: "e", Offset: &offset, Data: []byte("one")}, {Data: []byte("two")}, {Close: true}} {
+			if err := stream.Send(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := stream.CloseAndReceive()
+		if err != nil || r.Msg.Offset != 4 || !r.Msg.Closed {
+			t.Errorf("%v, %v", r, err)
+		}
+		if text := fmt.Sprintf("%q", got); text != `["from 7" "a e one false" "a e two false" "a e  true"]` {
+			t.Errorf("got %s", text)
+		}
+		tr.CloseIdleConnections()
+	}
 }
 
-func execAttach(a *caissonv1.Attach) *caissonv1.StreamExecRequest {
-	return &caissonv1.StreamExecRequest{Kind: &caissonv1.StreamExecRequest_Attach{Attach: a}}
-}
-
-func execResize(s *caissonv1.WinSize) *caissonv1.StreamExecRequest {
-	return &caissonv1.StreamExecRequest{Kind: &caissonv1.StreamExecRequest_Resize{Resize: s}}
-}
-
-func TestStreamExecRefuses(t *testing.T) {
-	type messages = []*caissonv1.StreamExecRequest
-	size := &caissonv1.WinSize{Rows: 24, Cols: 80}
-	input := &caissonv1.StreamExecRequest{Kind: &caissonv1.StreamExecRequest_Stdin{Stdin: []byte("x")}}
-	signal := &caissonv1.StreamExecRequest{Kind: &caissonv1.StreamExecRequest_Signal{Signal: 65}}
-	good := &caissonv1.Attach{Ref: "a", Exec: "e"}
-	tests := map[string]struct {
+func TestStreamInputRefuses(t *testing.T) {
+	type messages = []*caissonv1.SendInputRequest
+	first := &caissonv1.SendInputRequest{Ref: "a", Exec: "e"}
+	negative := int64(-1)
+	for name, tt := range map[string]struct {
 		messages messages
 		want     string
 	}{
-		"nothing at all":             {nil, "ended before its first message"},
-		"input first":                {messages{input}, "must hold start or attach"},
-		"an empty start":             {messages{{Kind: &caissonv1.StreamExecRequest_Start{}}}, "is not a name"},
-		"an empty attach":            {messages{{Kind: &caissonv1.StreamExecRequest_Attach{}}}, "is not a name"},
-		"start twice":                {messages{execStart(nil), execStart(nil)}, "start was sent after the first message"},
-		"attach after start":         {messages{execStart(nil), execAttach(good)}, "attach was sent after the first message"},
-		"an empty message":           {messages{execStart(nil), {}}, "a message holds nothing"},
-		"unannounced input":          {messages{execStart(nil), input}, "did not set stdin"},
-		"unannounced input, attach":  {messages{execAttach(good), input}, "did not set stdin"},
-		"a signal that is none":      {messages{execStart(nil), signal}, "65 is not a signal"},
-		"resize without a terminal":  {messages{execStart(nil), execResize(size)}, "the command has no terminal"},
-		"resize of an attached pipe": {messages{execAttach(good), execResize(size)}, "the command has no terminal"},
-		"a size of nothing":          {messages{execStart(size), execResize(nil)}, "0 rows and 0 columns"},
-		"a size too large":           {messages{execStart(size), execResize(&caissonv1.WinSize{Rows: 1 << 16, Cols: 1})}, "65536 rows"},
-		"an offset below 0":          {messages{execAttach(&caissonv1.Attach{Ref: "a", Exec: "e", StdoutOffset: -1})}, "stdout_offset is -1"},
-		"the other one":              {messages{execAttach(&caissonv1.Attach{Ref: "a", Exec: "e", StderrOffset: -1})}, "stderr_offset is -1"},
-		"no sandbox":                 {messages{execAttach(&caissonv1.Attach{Exec: "e"})}, "is not a name"},
-		"no command":                 {messages{execAttach(&caissonv1.Attach{Ref: "a"})}, "exec \"\" is not a name"},
-	}
-	for name, tt := range tests {
+		"nothing at all":    {nil, "ended before its first message"},
+		"no names":          {messages{{Data: []byte("x")}}, "is not a name"},
+		"an offset below 0": {messages{{Ref: "a", Exec: "e", Offset: &negative}}, "offset is -1"},
+		"names twice":       {messages{first, first}, "belong into the first message alone"},
+		"a large message":   {messages{first, {Data: make([]byte, 5<<20)}}, "larger than configured max"},
+	} {
 		t.Run(name, func(t *testing.T) {
-			if err := dialogue(t, tt.messages...); err == nil || !strings.Contains(err.Error(), tt.want) {
+			f := &servertest.Fake{OnInput: func(context.Context, string, string, runtime.InputRequest) (runtime.InputState, error) {
+				return runtime.InputState{}, nil
+			}}
+			stream := rawExecs(t, f).StreamInput(t.Context())
+			for _, m := range tt.messages {
+				_ = stream.Send(m) // the answer below says why it fails
+			}
+			if _, err := stream.CloseAndReceive(); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		})
 	}
 }
 
-// TestStreamExecPassesAll sends one of everything and hears one of everything.
-func TestStreamExecPassesAll(t *testing.T) {
-	f := &servertest.Fake{OnExec: func(ctx context.Context, _ string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
-		rio.Started(runtime.Info{}, runtime.ExecInfo{ID: "e", TTY: req.TTY != nil})
-		in := make([]byte, 2)
-		if _, err := io.ReadFull(rio.Stdin, in); err != nil {
-			return nil, err
-		}
-		var signal syscall.Signal
-		var size plan.WinSize
-		for signal == 0 || size.Rows == 0 {
-			select {
-			case signal = <-rio.Signals:
-			case size = <-rio.Resizes:
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-		}
-		rest, err := io.ReadAll(rio.Stdin)
-		fmt.Fprintf(rio.Stdout, "%s%s %d %v", in, rest, signal, size)
-		fmt.Fprint(rio.Stderr, "err")
-		return &runtime.Result{ExitCode: 5}, err
-	}}
+// TestExecPassesAll has a command with a terminal that gets input, a signal and a size.
+func TestExecPassesAll(t *testing.T) {
+	input := servertest.NewInput()
+	signals, sizes := make(chan syscall.Signal, 1), make(chan plan.WinSize, 1)
+	f := &servertest.Fake{
+		OnInput:  input.Send,
+		OnSignal: func(_, _ string, req runtime.SignalRequest) error { signals <- req.Signal; return nil },
+		OnResize: func(_, _ string, size plan.WinSize) error { sizes <- size; return nil },
+		OnExec: func(_ context.Context, _ string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+			rio.Started(runtime.Info{}, runtime.ExecInfo{ID: "e", TTY: req.TTY != nil})
+			in, err := io.ReadAll(input)
+			fmt.Fprintf(rio.Stdout, "%s %d %v", in, <-signals, <-sizes)
+			fmt.Fprint(rio.Stderr, "err")
+			return &runtime.Result{ExitCode: 5}, err
+		},
+	}
 	c := api.Dial(servertest.Listen(t, f))
 	defer c.Close()
-	signals, sizes := make(chan syscall.Signal, 1), make(chan api.Size, 1)
-	signals <- syscall.SIGHUP
-	sizes <- api.Size{Rows: 3, Cols: 4}
+	signal, size := make(chan syscall.Signal, 1), make(chan api.Size, 1)
+	signal <- syscall.SIGHUP
+	size <- api.Size{Rows: 3, Cols: 4}
 	var stdout, stderr bytes.Buffer
 	result, err := c.Exec(t.Context(), "a", &caissonv1.ExecSpec{Args: []string{"x"}, Tty: &caissonv1.WinSize{Rows: 1, Cols: 2}}, api.IO{
-		Stdin: strings.NewReader("input"), Stdout: &stdout, Stderr: &stderr, Signals: signals, Resizes: sizes,
+		Stdin: strings.NewReader("input"), Stdout: &stdout, Stderr: &stderr, Signals: signal, Resizes: size,
 	})
 	if err != nil || result.ExitCode != 5 || stdout.String() != "input 1 {3 4}" || stderr.String() != "err" {
 		t.Errorf("%v, %v, %q %q", result, err, &stdout, &stderr)

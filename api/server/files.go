@@ -3,7 +3,6 @@ package server
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
 	"strconv"
 	"unicode/utf8"
@@ -227,50 +226,3 @@ func (send fileChunks) Write(p []byte) (int, error) {
 
 // sent is the error of a send: its caller has gone.
 func sent(err error) error { return sbxerr.Wrap(sbxerr.Canceled, "server.send", err) }
-
-// firstOf returns the first message of a stream.
-func firstOf[T any](stream *connect.ClientStream[T]) (*T, error) {
-	if stream.Receive() {
-		return stream.Msg(), nil
-	}
-	if err := stream.Err(); err != nil {
-		return nil, receiveError(err)
-	}
-	return nil, receiveError(io.EOF)
-}
-
-// chunkReader reads the chunks of a caller's stream. Its side must end cleanly:
-// a connection that breaks is an error and not the end.
-type chunkReader[T any] struct {
-	stream *connect.ClientStream[T]
-	chunk  func(*T) (chunk []byte, ok bool)
-	rest   []byte
-	err    error
-}
-
-// Read implements io.Reader.
-func (c *chunkReader[T]) Read(p []byte) (int, error) {
-	for len(c.rest) == 0 && c.err == nil {
-		c.rest, c.err = c.next()
-	}
-	n := copy(p, c.rest)
-	c.rest = c.rest[n:]
-	if n == 0 && len(p) > 0 {
-		return 0, c.err
-	}
-	return n, nil
-}
-
-func (c *chunkReader[T]) next() ([]byte, error) {
-	if !c.stream.Receive() {
-		if err := c.stream.Err(); err != nil && !errors.Is(err, io.EOF) {
-			return nil, receiveError(err)
-		}
-		return nil, io.EOF
-	}
-	chunk, ok := c.chunk(c.stream.Msg())
-	if !ok {
-		return nil, sbxerr.New(sbxerr.APIUsage, "server.receive", "after header, every message must hold a chunk")
-	}
-	return chunk, nil
-}

@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
-	"io"
 	"sync"
 
 	"connectrpc.com/connect"
@@ -39,27 +37,27 @@ func (s imageService) RemoveImage(ctx context.Context, r *connect.Request[caisso
 	return reply(&caissonv1.RemoveImageResponse{}, s.store.RemoveImage(ctx, r.Msg.Name))
 }
 
-func (s imageService) ImportImage(ctx context.Context, stream *connect.BidiStream[caissonv1.ImportImageRequest, caissonv1.ImageProgress]) error {
-	first, err := stream.Receive()
+// ImportImage implements ImageServiceHandler.
+func (s imageService) ImportImage(ctx context.Context, stream *connect.ClientStream[caissonv1.ImportImageRequest]) (*connect.Response[caissonv1.ImportImageResponse], error) {
+	first, err := firstOf(stream)
 	if err != nil {
-		return fail(receiveError(err))
+		return nil, fail(err)
 	}
 	header := first.GetHeader()
 	if header == nil {
-		return fail(sbxerr.New(sbxerr.APIUsage, "server.import", "the first message of an import must hold header"))
+		return nil, fail(sbxerr.New(sbxerr.APIUsage, "server.import", "the first message of an import must hold header"))
 	}
 	if header.Name != "" {
 		if err := checkImage(header.Name); err != nil {
-			return fail(err)
+			return nil, fail(err)
 		}
 	}
-	send := lockedSend(stream)
-	archive := &archiveReader{receive: stream.Receive}
-	done, err := s.store.ImportImage(ctx, header.Name, archive, progressTo(send))
-	if err != nil {
-		return fail(err)
-	}
-	return fail(send(importedPB(done)))
+	archive := &chunkReader[caissonv1.ImportImageRequest]{stream: stream, chunk: func(m *caissonv1.ImportImageRequest) ([]byte, bool) {
+		_, ok := m.Kind.(*caissonv1.ImportImageRequest_Chunk)
+		return m.GetChunk(), ok
+	}}
+	done, err := s.store.ImportImage(ctx, header.Name, archive, func(string) {})
+	return reply(&caissonv1.ImportImageResponse{Image: imagePB(done.Image), Report: reportPB(done.Report), Replaced: done.Replaced}, err)
 }
 
 func (s imageService) FromHost(ctx context.Context, r *connect.Request[caissonv1.FromHostRequest], stream *connect.ServerStream[caissonv1.ImageProgress]) error {
@@ -89,40 +87,4 @@ func lockedSend[T any](stream interface{ Send(*T) error }) func(*T) error {
 		defer mu.Unlock()
 		return stream.Send(m)
 	}
-}
-
-// archiveReader reads the chunks of an import as one stream. The caller's side
-// must end cleanly: a connection that breaks is an error and not the end.
-type archiveReader struct {
-	receive func() (*caissonv1.ImportImageRequest, error)
-	rest    []byte
-	err     error
-}
-
-// Read implements io.Reader.
-func (a *archiveReader) Read(p []byte) (int, error) {
-	for len(a.rest) == 0 && a.err == nil {
-		a.rest, a.err = a.next()
-	}
-	n := copy(p, a.rest)
-	a.rest = a.rest[n:]
-	if n == 0 && len(p) > 0 {
-		return 0, a.err
-	}
-	return n, nil
-}
-
-func (a *archiveReader) next() ([]byte, error) {
-	m, err := a.receive()
-	if errors.Is(err, io.EOF) {
-		return nil, io.EOF
-	}
-	if err != nil {
-		return nil, receiveError(err)
-	}
-	chunk, ok := m.Kind.(*caissonv1.ImportImageRequest_Chunk)
-	if !ok {
-		return nil, sbxerr.New(sbxerr.APIUsage, "server.import", "after header, every message of an import must hold a chunk")
-	}
-	return chunk.Chunk, nil
 }

@@ -19,26 +19,28 @@ import (
 	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/peer"
-	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// listing is a runtime that lists nothing, and whose runs end with their input.
+// listing is a runtime without sandboxes.
 type listing struct{ Sandboxes }
 
 func (listing) List(context.Context) ([]runtime.Info, error) { return nil, nil }
 
-func (listing) Run(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
-	if _, err := io.Copy(io.Discard, rio.Stdin); err != nil {
-		<-ctx.Done() // as a command waits for another caller
-	}
-	return &runtime.Result{}, context.Cause(ctx)
+// taking is a runtime whose commands take all input.
+type taking struct{ execsOnly }
+
+// execsOnly gives Execs another name: one of its methods is called like it.
+type execsOnly interface{ Execs }
+
+func (taking) SendInput(_ context.Context, _, _ string, req runtime.InputRequest) (runtime.InputState, error) {
+	return runtime.InputState{Offset: int64(len(req.Data))}, nil
 }
 
 // serveUsers serves on a socket where X-User says whose call it is, and root's is
 // one without.
 func serveUsers(t *testing.T, timeout time.Duration) (socket string) {
-	h := New(Deps{Sandboxes: listing{}, ReadTimeout: timeout, WriteTimeout: timeout})
+	h := New(Deps{Sandboxes: listing{}, Execs: taking{}, ReadTimeout: timeout, WriteTimeout: timeout})
 	return serveSlow(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := peer.User(0, 0, nil, 1)
 		if sandbox := r.Header.Get("X-User"); sandbox != "" {
@@ -144,18 +146,14 @@ func TestManyUploads(t *testing.T) {
 	for i := range 48 {
 		calls.Go(func() {
 			client := []*http.Client{one, other}[i%2]
-			runs := caissonv1connect.NewSandboxServiceClient(client, "http://x").Run(t.Context())
-			runs.RequestHeader().Set("X-User", "a")
-			err := runs.Send(&caissonv1.RunRequest{Kind: &caissonv1.RunRequest_Start{Start: &caissonv1.RunSpec{
-				Exec: &caissonv1.ExecSpec{Args: []string{"x"}, Stdin: true}}}})
+			input := caissonv1connect.NewExecServiceClient(client, "http://x").StreamInput(t.Context())
+			input.RequestHeader().Set("X-User", "a")
+			err := input.Send(&caissonv1.SendInputRequest{Ref: "a", Exec: "e"})
 			for n := 0; err == nil && n < 32; n++ {
-				err = runs.Send(&caissonv1.RunRequest{Kind: &caissonv1.RunRequest_Stdin{Stdin: make([]byte, 128<<10)}})
+				err = input.Send(&caissonv1.SendInputRequest{Data: make([]byte, 128<<10)})
 			}
-			err = errors.Join(err, runs.CloseRequest())
-			for err == nil {
-				_, err = runs.Receive()
-			}
-			if !errors.Is(err, io.EOF) {
+			_, err2 := input.CloseAndReceive()
+			if err := errors.Join(err, err2); err != nil {
 				t.Error(err)
 			}
 		})
@@ -171,12 +169,12 @@ func TestStalledMessage(t *testing.T) {
 	for name, whole := range map[string]bool{"a part of a message": false, "silence": true} {
 		t.Run(name, func(t *testing.T) {
 			r, w := io.Pipe()
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/caisson.v1.SandboxService/Run", r)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/caisson.v1.ExecService/StreamInput", r)
 			if err != nil {
 				t.Fatal(err)
 			}
 			req.Header.Set("Content-Type", "application/connect+json")
-			start := `{"start": {"exec": {"args": ["x"], "stdin": true}}}`
+			start := `{"ref": "a", "exec": "e", "data": "eA=="}`
 			go func() {
 				_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(start))), start...))
 				if whole {
@@ -192,7 +190,7 @@ func TestStalledMessage(t *testing.T) {
 			}
 			defer res.Body.Close()
 			answer, err := io.ReadAll(res.Body)
-			if err != nil || bytes.Contains(answer, []byte("SBX-003")) == whole || bytes.Contains(answer, []byte(`"result"`)) != whole {
+			if err != nil || bytes.Contains(answer, []byte("SBX-003")) == whole || bytes.Contains(answer, []byte(`"offset"`)) != whole {
 				t.Errorf("%q, %v", answer, err)
 			}
 		})
@@ -206,7 +204,7 @@ func TestUnendedRequest(t *testing.T) {
 	defer cancel()
 	m := `{"spec": {"exec": {"args": ["x"]}}}`
 	whole := strings.NewReader(string(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(m))), m...)))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://x/caisson.v1.SandboxService/FollowRun", stalled{whole, ctx})
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://x/caisson.v1.SandboxService/Run", stalled{whole, ctx})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,32 +17,9 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/caisson-run/caisson/api"
-	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
-	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
-	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
-
-// TestSilentCaller opens a run and never says what to run.
-func TestSilentCaller(t *testing.T) {
-	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, h := caissonv1connect.NewSandboxServiceHandler(sandboxes{startTimeout: 50 * time.Millisecond})
-		h.ServeHTTP(w, r)
-	}))
-	srv.EnableHTTP2 = true
-	srv.StartTLS()
-	defer srv.Close()
-	stream := caissonv1connect.NewSandboxServiceClient(srv.Client(), srv.URL).Run(t.Context())
-	defer stream.CloseRequest()
-	if err := stream.Send(nil); err != nil { // the headers only
-		t.Fatal(err)
-	}
-	_, err := stream.Receive()
-	if err == nil || !strings.Contains(err.Error(), "no first message") {
-		t.Errorf("got %v", err)
-	}
-}
 
 // TestStatus checks that HTTP callers see the status that the table names,
 // where Connect knows it.
@@ -172,60 +149,6 @@ func TestServeFails(t *testing.T) {
 	}
 }
 
-func TestStdin(t *testing.T) {
-	var told int64
-	s := newStdin(func(total int64) { told = total })
-	s.push(t.Context(), []byte("abc"))
-	s.push(t.Context(), []byte("def"))
-	s.end()
-	s.push(t.Context(), []byte("dropped"))
-	p := make([]byte, 4)
-	if n, err := s.Read(p); n != 4 || err != nil || string(p) != "abcd" || told != 0 {
-		t.Errorf("got %q, %v, told %d", p[:n], err, told)
-	}
-	if n, err := s.Read(p); n != 2 || err != nil || told != 0 {
-		t.Errorf("got %q, %v, told %d: nothing before all of it was passed on", p[:n], err, told)
-	}
-	if rest, err := io.ReadAll(s); len(rest) != 0 || err != nil || told != 6 {
-		t.Errorf("got %q, %v, told %d", rest, err, told)
-	}
-	if n, err := s.Read(nil); n != 0 || err != nil {
-		t.Errorf("an empty read: %d, %v", n, err)
-	}
-}
-
-func TestStdinIsBounded(t *testing.T) {
-	s := newStdin(func(int64) {})
-	ctx, cancel := context.WithCancel(t.Context())
-	s.push(ctx, make([]byte, stdinBuffer))
-	pushed := make(chan struct{})
-	go func() {
-		s.push(ctx, []byte("x"))
-		close(pushed)
-	}()
-	select {
-	case <-pushed:
-		t.Fatal("the bound does not hold")
-	case <-time.After(50 * time.Millisecond):
-	}
-	cancel()
-	<-pushed
-	if rest, err := io.ReadAll(s); len(rest) > 0 || !errors.Is(err, runtime.ErrInputLeft) {
-		t.Errorf("%d bytes of a caller that went away, %v", len(rest), err)
-	}
-}
-
-// TestStdinTakesOneLargeMessage checks that a message above the bound does not
-// wait for ever: it passes when nothing else is there.
-func TestStdinTakesOneLargeMessage(t *testing.T) {
-	s := newStdin(func(int64) {})
-	s.push(t.Context(), make([]byte, 2*stdinBuffer))
-	s.end()
-	if rest, err := io.ReadAll(s); len(rest) != 2*stdinBuffer || err != nil {
-		t.Errorf("%d bytes, %v", len(rest), err)
-	}
-}
-
 func TestCodecRefusesStrangers(t *testing.T) {
 	if _, err := (strictJSON{}).Marshal("x"); !errors.Is(err, sbxerr.Internal) {
 		t.Errorf("got %v", err)
@@ -249,21 +172,6 @@ func TestCheckRef(t *testing.T) {
 		if err := checkRef("ref", ref); (err == nil) != ok {
 			t.Errorf("%q: %v", ref, err)
 		}
-	}
-}
-
-// TestListenPanics: a bug in what reads the caller's messages is for the call to
-// end with, and not for the daemon.
-func TestListenPanics(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	type message = caissonv1.RunRequest
-	c := &conversation[message, message]{receive: func() (*message, error) { panic("bug") }}
-	c.cancel = cancel
-	done := make(chan struct{})
-	go func() { defer close(done); c.listen(ctx) }()
-	<-done
-	if err := context.Cause(ctx); !errors.Is(err, sbxerr.Internal) || c.bug.Load() == nil || !strings.HasPrefix(*c.bug.Load(), "bug\n") {
-		t.Errorf("the call ends with %v", err)
 	}
 }
 

@@ -17,15 +17,15 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// Bounds of the connections that are open at the same time, of maxConnections. A
-// caller that opens as many as it can shuts out nobody. The 64 that are left are for
-// other processes of root.
+// Bounds of the connections that are open at the same time, of maxConnections. Over
+// HTTP/1.1 each call has its own. A caller that opens as many as it can shuts out
+// nobody. The 64 that are left are for other processes of root.
 const (
-	maxPerUser    = 128
+	maxPerUser    = 512
 	maxUnlisted   = 16 // all users together that are refused anyway
-	maxNotRoot    = 448
+	maxNotRoot    = 1792
 	maxPerProcess = maxConnections - maxNotRoot - 64 // one process of root
-	maxNested     = 32                               // of one sandbox
+	maxNested     = 128                              // of one sandbox
 )
 
 // Admit says whether a caller may do anything at all. Its error is what the

@@ -18,6 +18,8 @@ import (
 // cannot carry; the runtime judges the values. A refusal names all that is
 // wrong.
 
+var errDetachedInput = refuse("a detached run has no standard input: set detach or stdin")
+
 // requestOf reads a RunSpec.
 func requestOf(s *caissonv1.RunSpec) (plan.Request, error) {
 	if s == nil {
@@ -27,7 +29,7 @@ func requestOf(s *caissonv1.RunSpec) (plan.Request, error) {
 	exec, errExec := execOf(s.Exec)
 	err := errors.Join(errCreate, errExec)
 	if s.Detach && exec.Stdin {
-		err = errors.Join(err, refuse("a detached run has no standard input: set detach or stdin"))
+		err = errors.Join(err, errDetachedInput)
 	}
 	return plan.Request{Create: create, Exec: exec, Learn: s.Learn}, err
 }
@@ -158,8 +160,8 @@ func policyQueryOf(q *caissonv1.PolicyQuery) (runtime.PolicyQuery, error) {
 	return out, err
 }
 
-// attachOf reads an Attach.
-func attachOf(a *caissonv1.Attach) (runtime.AttachOptions, error) {
+// attachOf reads a ConnectExecRequest.
+func attachOf(a *caissonv1.ConnectExecRequest) (runtime.AttachOptions, error) {
 	err := errors.Join(checkRef("ref", a.Ref), checkRef("exec", a.Exec),
 		checkOffset("stdout_offset", a.StdoutOffset), checkOffset("stderr_offset", a.StderrOffset))
 	return runtime.AttachOptions{StdoutOffset: a.StdoutOffset, StderrOffset: a.StderrOffset}, err

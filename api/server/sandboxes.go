@@ -2,20 +2,14 @@ package server
 
 import (
 	"context"
-	"time"
 
 	"connectrpc.com/connect"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
-	"github.com/caisson-run/caisson/runtime"
 )
 
 // sandboxes serves SandboxService.
-type sandboxes struct {
-	runtime      Sandboxes
-	startTimeout time.Duration // for the first message of a run
-	lanes        *lanes
-}
+type sandboxes struct{ runtime Sandboxes }
 
 // reply is the end of every unary handler.
 func reply[T any](m *T, err error) (*connect.Response[T], error) {
@@ -68,34 +62,6 @@ func (s sandboxes) Remove(ctx context.Context, r *connect.Request[caissonv1.Remo
 func (s sandboxes) Cleanup(ctx context.Context, r *connect.Request[caissonv1.CleanupRequest]) (*connect.Response[caissonv1.CleanupResponse], error) {
 	leftovers, err := s.runtime.Cleanup(ctx, r.Msg.DryRun)
 	return reply(&caissonv1.CleanupResponse{Leftovers: each(leftovers, leftoverPB)}, err)
-}
-
-func (s sandboxes) Logs(ctx context.Context, r *connect.Request[caissonv1.LogsRequest], stream *connect.ServerStream[caissonv1.LogsResponse]) error {
-	options, err := logOptionsOf(r.Msg)
-	if err != nil {
-		return fail(err)
-	}
-	return fail(s.logs(ctx, r.Msg.Ref, options, stream))
-}
-
-func (s sandboxes) logs(ctx context.Context, ref string, o runtime.LogOptions, stream *connect.ServerStream[caissonv1.LogsResponse]) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	out := &outlet[caissonv1.LogsResponse]{stream: stream, cancel: cancel, moved: logsMoved}
-	defer out.close()
-	defer s.lanes.offer(ctx, stream.ResponseHeader(), out.join)()
-	err := s.runtime.Logs(ctx, ref, o, writer[caissonv1.LogsResponse]{stdoutOfLogs, out.sendOutput}, writer[caissonv1.LogsResponse]{stderrOfLogs, out.sendOutput})
-	if cause := context.Cause(ctx); cause != nil {
-		return cause // what it did to the reading does not matter
-	}
-	if err != nil {
-		return err
-	}
-	return out.endOutput()
-}
-
-func logsMoved() *caissonv1.LogsResponse {
-	return &caissonv1.LogsResponse{Kind: &caissonv1.LogsResponse_OutputMoved{OutputMoved: true}}
 }
 
 func (s sandboxes) Spec(ctx context.Context, r *connect.Request[caissonv1.SpecRequest]) (*connect.Response[caissonv1.SpecResponse], error) {

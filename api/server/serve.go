@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxConnections    = 1024
+	maxConnections    = 4096
 	maxHeaderBytes    = 64 << 10
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute

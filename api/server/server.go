@@ -14,7 +14,6 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/images"
@@ -26,15 +25,10 @@ import (
 // input come in many messages.
 const maxMessage = 4 << 20
 
-// startTimeout is how long a run may stay open before it says what to run.
-const startTimeout = 10 * time.Second
-
-// Sandboxes makes, observes and ends sandboxes. What Run and Logs write is
-// bounded by the request's output limit, and they do not write after they
-// returned; their writers are runtime.Skippers. Run does not wait for a Read of
-// its standard input: that ends after Run does. The sandboxes of Start and
-// Create outlive their context. Stop without a grace takes the daemon's. Wait
-// returns when the sandbox has ended.
+// Sandboxes makes, observes and ends sandboxes. Run and Logs bound their output by the
+// request's output limit and do not write after they returned; their writers are
+// runtime.Skippers. The sandboxes of Start and Create outlive their context. Stop without
+// a grace takes the daemon's. Wait returns when the sandbox has ended.
 type Sandboxes interface {
 	Run(ctx context.Context, req plan.Request, rio runtime.IO) (*runtime.Result, error)
 	Start(ctx context.Context, req plan.Request) (runtime.Info, error)
@@ -52,19 +46,19 @@ type Sandboxes interface {
 	Spec(ctx context.Context, req plan.Request) (*runtime.SpecView, error)
 }
 
-// Execs runs commands in live sandboxes. Exec and Attach keep to what is said
-// of Run: both call IO.Started before they write, and write the streams from
-// the request's offsets on. Exec's command outlives its context by the daemon's
-// attach_grace, so that its caller can attach again. An Attach to a command
-// that has ended writes what is kept and returns its result; a Stdin of one
-// whose input is closed is not read.
+// Execs runs commands in live sandboxes. Exec and Attach call IO.Started before they
+// write, and write each stream from the request's offset on. The command of Exec outlives
+// its context by the daemon's attach_grace, so that its caller can connect again. Attach
+// to a command that has ended writes the kept output and returns its result.
 type Execs interface {
 	Exec(ctx context.Context, ref string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error)
 	StartExec(ctx context.Context, ref string, req plan.ExecRequest) (runtime.ExecInfo, error)
 	Attach(ctx context.Context, ref, exec string, o runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error)
 	Execs(ctx context.Context, ref string) ([]runtime.ExecInfo, error)
 	WaitExec(ctx context.Context, ref, exec string) (runtime.ExecInfo, error)
+	SendInput(ctx context.Context, ref, exec string, req runtime.InputRequest) (runtime.InputState, error)
 	SignalExec(ctx context.Context, ref, exec string, req runtime.SignalRequest) error
+	ResizeExec(ctx context.Context, ref, exec string, size plan.WinSize) error
 }
 
 // Images manages what sandboxes are made of.
@@ -122,11 +116,9 @@ func New(d Deps) http.Handler {
 		connect.WithRecover(recovered(d.Log)),
 		connect.WithInterceptors(decodes{}),
 	)
-	lanes := newLanes()
 	mux := http.NewServeMux()
-	mux.Handle("GET "+api.LanePath, lanes)
-	mux.Handle(caissonv1connect.NewSandboxServiceHandler(sandboxes{d.Sandboxes, startTimeout, lanes}, options))
-	mux.Handle(caissonv1connect.NewExecServiceHandler(execs{d.Execs, startTimeout, lanes}, options))
+	mux.Handle(caissonv1connect.NewSandboxServiceHandler(sandboxes{d.Sandboxes}, options))
+	mux.Handle(caissonv1connect.NewExecServiceHandler(execs{d.Execs}, options))
 	mux.Handle(caissonv1connect.NewImageServiceHandler(imageService{d.Images}, options))
 	mux.Handle(caissonv1connect.NewSystemServiceHandler(system{d.System}, options))
 	mux.Handle(caissonv1connect.NewNetworkServiceHandler(network{d.Network}, options))

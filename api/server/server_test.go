@@ -89,9 +89,8 @@ func TestRefusalsHaveABody(t *testing.T) {
 		status                  int
 		want                    string
 	}{
-		{"POST", "ExecService/StreamExec", "application/connect+json", 505, "HTTP/1.1 cannot"},
-		{"POST", "SandboxService/Run", "application/connect+proto", 505, "FollowRun"},
-		{"POST", "ImageService/ImportImage", "application/json", 505, "use HTTP/2"},
+		{"POST", "SandboxService/Run", "application/json", 415, "application/connect+json for a stream"},
+		{"POST", "ImageService/ImportImage", "application/json", 415, "application/connect+json for a stream"},
 		{"GET", "SandboxService/List", "", 405, "use POST"},
 		{"DELETE", "SandboxService/Remove", "application/json", 405, "method DELETE"},
 		{"POST", "SandboxService/List", "text/plain", 415, "application/json"},
@@ -161,133 +160,16 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// conversation runs messages against a command that waits for its end.
-func conversation(t *testing.T, messages ...*caissonv1.RunRequest) error {
+// runOf runs a command on a fake and returns the stream of its events.
+func runOf(t *testing.T, f *servertest.Fake) *connect.ServerStreamForClient[caissonv1.ExecEvent] {
 	t.Helper()
-	f := &servertest.Fake{OnRun: func(ctx context.Context, _ plan.Request, _ runtime.IO) (*runtime.Result, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	stream := raw(t, f).Run(ctx)
-	defer stream.CloseResponse()
-	for _, m := range messages {
-		if err := stream.Send(m); err != nil {
-			break
-		}
-	}
-	if len(messages) == 0 {
-		stream.CloseRequest()
-	}
-	_, err := stream.Receive()
-	return err
-}
-
-func startMessage(spec *caissonv1.RunSpec) *caissonv1.RunRequest {
-	return &caissonv1.RunRequest{Kind: &caissonv1.RunRequest_Start{Start: spec}}
-}
-
-func TestRunRefuses(t *testing.T) {
-	start := startMessage(&caissonv1.RunSpec{Exec: &caissonv1.ExecSpec{Args: []string{"x"}}})
-	input := &caissonv1.RunRequest{Kind: &caissonv1.RunRequest_Stdin{Stdin: []byte("x")}}
-	signal := func(n int32) *caissonv1.RunRequest {
-		return &caissonv1.RunRequest{Kind: &caissonv1.RunRequest_Signal{Signal: n}}
-	}
-	tests := []struct {
-		name     string
-		messages []*caissonv1.RunRequest
-		want     string
-	}{
-		{"nothing at all", nil, "ended before its first message"},
-		{"input first", []*caissonv1.RunRequest{input}, "must hold start"},
-		{"a bad spec", []*caissonv1.RunRequest{startMessage(&caissonv1.RunSpec{Sandbox: &caissonv1.SandboxSpec{Name: "/"}})}, "is not a name"},
-		{"start twice", []*caissonv1.RunRequest{start, start}, "start was sent after the first message"},
-		{"input that was not announced", []*caissonv1.RunRequest{start, input}, "did not set stdin"},
-		{"signal 0", []*caissonv1.RunRequest{start, signal(0)}, "0 is not a signal"},
-		{"signal 65", []*caissonv1.RunRequest{start, signal(65)}, "65 is not a signal"},
-		{"a negative signal", []*caissonv1.RunRequest{start, signal(-9)}, "-9 is not a signal"},
-		{"an empty message", []*caissonv1.RunRequest{start, {}}, "a message holds nothing"},
-		{"a message too big", []*caissonv1.RunRequest{start, {Kind: &caissonv1.RunRequest_Stdin{Stdin: make([]byte, 5<<20)}}}, "larger than configured max"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			err := conversation(t, tt.messages...)
-			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, want %q", err, tt.want)
-			}
-		})
-	}
-}
-
-// TestCallerDies has callers whose connection breaks without a word: one that
-// waits, and one that has sent more than the command and the daemon take.
-func TestCallerDies(t *testing.T) {
-	for name, sent := range map[string]int{"waiting": 0, "sending": 700 << 10} {
-		t.Run(name, func(t *testing.T) { testCallerDies(t, sent) })
-	}
-}
-
-func testCallerDies(t *testing.T, sent int) {
-	ended := make(chan error, 1)
-	running := make(chan struct{})
-	f := &servertest.Fake{OnRun: func(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
-		close(running)
-		<-ctx.Done()
-		_, err := io.ReadAll(rio.Stdin) // must not hang
-		ended <- err
-		return nil, ctx.Err()
-	}}
-	socket := servertest.Listen(t, f)
-	var conn net.Conn
-	tr := transport(socket, true)
-	tr.DialContext = func(ctx context.Context, _, _ string) (_ net.Conn, err error) {
-		conn, err = new(net.Dialer).DialContext(ctx, "unix", socket)
-		return conn, err
-	}
-	stream := caissonv1connect.NewSandboxServiceClient(&http.Client{Transport: tr}, "http://x").Run(t.Context())
-	if err := stream.Send(startMessage(&caissonv1.RunSpec{Exec: &caissonv1.ExecSpec{Args: []string{"x"}, Stdin: true}})); err != nil {
+	spec := &caissonv1.RunSpec{Exec: &caissonv1.ExecSpec{Args: []string{"x"}}}
+	stream, err := raw(t, f).Run(t.Context(), connect.NewRequest(&caissonv1.RunRequest{Spec: spec}))
+	if err != nil {
 		t.Fatal(err)
 	}
-	for range sent / (100 << 10) {
-		if err := stream.Send(&caissonv1.RunRequest{Kind: &caissonv1.RunRequest_Stdin{Stdin: make([]byte, 100<<10)}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	await(t, "run", running)
-	conn.Close()
-	await(t, "end of the run", ended)
-}
-
-// TestHalfClose checks that the end of the caller's side is the end of the
-// command's input, and not of the run.
-func TestHalfClose(t *testing.T) {
-	f := &servertest.Fake{OnRun: func(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
-		in, err := io.ReadAll(rio.Stdin)
-		if err != nil || ctx.Err() != nil {
-			return nil, errors.Join(err, ctx.Err())
-		}
-		return &runtime.Result{StdoutBytes: int64(len(in))}, nil
-	}}
-	stream := raw(t, f).Run(t.Context())
-	for _, m := range []*caissonv1.RunRequest{
-		startMessage(&caissonv1.RunSpec{Exec: &caissonv1.ExecSpec{Args: []string{"x"}, Stdin: true}}),
-		{Kind: &caissonv1.RunRequest_Stdin{Stdin: []byte("abc")}},
-	} {
-		if err := stream.Send(m); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := stream.CloseRequest(); err != nil {
-		t.Fatal(err)
-	}
-	m, err := stream.Receive()
-	for err == nil && m.GetStdinTaken() > 0 {
-		m, err = stream.Receive()
-	}
-	if err != nil || m.GetResult().GetStdoutBytes() != 3 {
-		t.Errorf("got %v, %v", m, err)
-	}
+	t.Cleanup(func() { _ = stream.Close() })
+	return stream
 }
 
 // TestChunks checks that output comes in messages of a bounded size and at once.
@@ -299,26 +181,18 @@ func TestChunks(t *testing.T) {
 		n, err := rio.Stderr.Write(make([]byte, 600<<10))
 		return &runtime.Result{StderrBytes: int64(n)}, err
 	}}
-	stream := raw(t, f).Run(t.Context())
-	defer stream.CloseRequest()
-	if err := stream.Send(startMessage(&caissonv1.RunSpec{Exec: &caissonv1.ExecSpec{Args: []string{"x"}}})); err != nil {
-		t.Fatal(err)
-	}
+	stream := runOf(t, f)
 	var sizes []int
-	for {
-		m, err := stream.Receive()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if m.GetStdout() != nil {
+	for stream.Receive() {
+		switch m := stream.Msg(); {
+		case m.GetStdout() != nil:
 			close(read)
+		case m.GetStderr() != nil:
+			sizes = append(sizes, len(m.GetStderr().Data))
 		}
-		if m.GetResult() != nil {
-			break
-		}
-		if m.GetStderr() != nil {
-			sizes = append(sizes, len(m.GetStderr()))
-		}
+	}
+	if err := stream.Err(); err != nil {
+		t.Fatal(err)
 	}
 	if len(sizes) != 3 || sizes[0] != 256<<10 || sizes[1] != 256<<10 || sizes[2] != 88<<10 {
 		t.Errorf("messages of %d bytes", sizes)
@@ -332,14 +206,8 @@ func TestWriteAfterRun(t *testing.T) {
 		late <- rio.Stdout
 		return &runtime.Result{}, nil
 	}}
-	stream := raw(t, f).Run(t.Context())
-	if err := stream.Send(startMessage(&caissonv1.RunSpec{Exec: &caissonv1.ExecSpec{Args: []string{"x"}}})); err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := stream.Receive(); err != nil {
-			break
-		}
+	stream := runOf(t, f)
+	for stream.Receive() { // until the end
 	}
 	if _, err := (<-late).Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("got %v, want %v", err, io.ErrClosedPipe)
@@ -370,10 +238,9 @@ func TestImportRefuses(t *testing.T) {
 			defer tr.CloseIdleConnections()
 			stream := caissonv1connect.NewImageServiceClient(&http.Client{Transport: tr}, "http://x").ImportImage(t.Context())
 			for _, m := range tt.messages {
-				_ = stream.Send(m) // what the daemon said is received below
+				_ = stream.Send(m) // the answer below says why it fails
 			}
-			stream.CloseRequest()
-			_, err := stream.Receive()
+			_, err := stream.CloseAndReceive()
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}

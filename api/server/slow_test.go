@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
 	"github.com/caisson-run/caisson/runtime"
@@ -328,21 +330,18 @@ func TestStuckRun(t *testing.T) {
 	f := newFlood()
 	socket := serveSlow(t, New(Deps{Sandboxes: endless{flood: f}, WriteTimeout: 300 * time.Millisecond}), time.Hour, time.Hour)
 	client := caissonv1connect.NewSandboxServiceClient(client2(t, socket, new(atomic.Bool)), "http://x")
-	stream := client.Run(t.Context())
-	defer stream.CloseResponse()
 	spec := &caissonv1.RunSpec{Sandbox: &caissonv1.SandboxSpec{}, Exec: &caissonv1.ExecSpec{Args: []string{"yes"}}}
-	if err := stream.Send(&caissonv1.RunRequest{Kind: &caissonv1.RunRequest_Start{Start: spec}}); err != nil {
+	stream, err := client.Run(t.Context(), connect.NewRequest(&caissonv1.RunRequest{Spec: spec}))
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer stream.Close()
 	if err := soon(t, "end of the output", f.ended); !errors.Is(err, sbxerr.Canceled) {
 		t.Errorf("the output ended with %v", err)
 	}
 	if err := soon(t, "end of the run", f.cause); !errors.Is(err, sbxerr.Canceled) {
 		t.Errorf("the run ended with %v", err)
 	}
-	for {
-		if _, err := stream.Receive(); err != nil {
-			break // what was on its way, and then the end
-		}
+	for stream.Receive() { // the output that was on its way
 	}
 }

@@ -131,5 +131,5 @@ func (a *app) client(ctx context.Context) (*api.Client, error) {
 			return nil, err
 		}
 	}
-	return api.New(api.Options{Socket: a.socket, Brief: true}), nil
+	return api.Dial(a.socket), nil
 }

@@ -122,12 +122,20 @@ func (a *app) imageFromHostCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printImported(r *caissonv1.ImageProgress) error {
+// imported is the answer to an import, and the last line of progress of FromHost.
+type imported interface {
+	GetImage() *caissonv1.Image
+	GetReport() *caissonv1.ImportReport
+	GetReplaced() string
+}
+
+func (a *app) printImported(r imported) error {
+	image := r.GetImage()
 	if a.output == formatJSON {
-		return a.printJSON(importedView{imageViewOf(r.Image), reportViewOf(r.Report), r.Replaced})
+		return a.printJSON(importedView{imageViewOf(image), reportViewOf(r.GetReport()), r.GetReplaced()})
 	}
-	if r.Replaced != "" {
-		a.progress("replaced the image " + r.Image.Name + ", " + r.Replaced)
+	if r.GetReplaced() != "" {
+		a.progress("replaced the image " + image.GetName() + ", " + r.GetReplaced())
 	}
-	return a.printLine("%s %s", printable(r.Image.Name), printable(r.Image.Digest))
+	return a.printLine("%s %s", printable(image.GetName()), printable(image.GetDigest()))
 }

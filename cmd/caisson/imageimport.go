@@ -41,7 +41,7 @@ func (a *app) imageImportCommand() *cobra.Command {
 
 func (a *app) importImage(ctx context.Context, name string, archive io.Reader) error {
 	return a.with(ctx, func(client *api.Client) error {
-		r, err := client.ImportImage(ctx, name, archive, a.progress)
+		r, err := client.ImportImage(ctx, name, archive)
 		if err != nil {
 			return err
 		}

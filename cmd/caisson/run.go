@@ -52,8 +52,8 @@ func (a *app) runDetached(ctx context.Context, spec *caissonv1.RunSpec) error {
 			return a.printJSON(struct {
 				ID   string `json:"sandbox_id"`
 				Name string `json:"name"`
-			}{started.Id, started.Name})
+			}{started.SandboxId, started.SandboxName})
 		}
-		return a.printLine("%s", started.Id)
+		return a.printLine("%s", started.SandboxId)
 	})
 }

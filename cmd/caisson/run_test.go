@@ -119,12 +119,14 @@ func TestDetach(t *testing.T) {
 }
 
 func TestStdin(t *testing.T) {
-	echo := &servertest.Fake{OnRun: func(_ context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
-		if rio.Stdin == nil {
+	input := servertest.NewInput()
+	echo := &servertest.Fake{OnInput: input.Send, OnRun: func(_ context.Context, req plan.Request, rio runtime.IO) (*runtime.Result, error) {
+		rio.Started(runtime.Info{ID: "id"}, runtime.ExecInfo{ID: "exec"})
+		if !req.Exec.Stdin {
 			_, err := io.WriteString(rio.Stdout, "nothing")
 			return &runtime.Result{}, err
 		}
-		_, err := io.Copy(rio.Stdout, rio.Stdin)
+		_, err := io.Copy(rio.Stdout, input)
 		return &runtime.Result{}, err
 	}}
 	if _, stdout, _ := invoke(t, echo, "in\x00put", "run", "-i", "--", "cat"); stdout != "in\x00put" {

@@ -449,24 +449,23 @@ func testTerminal(t *testing.T, end func(runtime.IO) (*runtime.Result, error)) {
 	sizes := make(chan plan.WinSize, 4)
 	typed := make(chan byte, 1)
 	finish := make(chan struct{})
+	input := servertest.NewInput()
 	f := running(func(ctx context.Context, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 		sizes <- *req.TTY
 		b := make([]byte, 1)
-		if _, err := rio.Stdin.Read(b); err != nil {
+		if _, err := input.Read(b); err != nil {
 			return nil, err
 		}
 		typed <- b[0]
-		for {
-			select {
-			case s := <-rio.Resizes:
-				sizes <- s
-			case <-finish:
-				return end(rio)
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
+		select {
+		case <-finish:
+			return end(rio)
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
 	})
+	f.OnInput = input.Send
+	f.OnResize = func(_, _ string, size plan.WinSize) error { sizes <- size; return nil }
 	cmd := command(t, f, "exec", "-it", "box", "--", "sh")
 	var stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, &stderr

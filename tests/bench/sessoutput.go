@@ -34,7 +34,7 @@ const (
 	outputRounds = 5
 	outputMiB    = 128     // what is kept of one stream
 	unreadMiB    = 128     // likewise
-	stopAfter    = 8 << 20 // bytes: by then the output comes in a lane
+	stopAfter    = 8 << 20 // bytes
 )
 
 func writing(mib int, limit int64) *caissonv1.ExecSpec {

@@ -205,16 +205,16 @@ func TestNULOverTheAPI(t *testing.T) {
 	box(t, daemon, "nul")
 	daemon.Run(t, "exec", "nul", "--", "touch", "/tmp/x")
 	for _, tt := range []struct{ method, body, code, message string }{
-		{"ExecService/StartExec", `{"ref":"nul","exec":{"args":["echo","a\u0000b"]}}`, "SBX-101", "argument 1 holds a NUL byte"},
-		{"ExecService/StartExec", `{"ref":"nul","exec":{"args":["true"],"env":["A=b\u0000c"]}}`, "SBX-101", `environment variable \"A\" holds a NUL byte`},
-		{"ExecService/StartExec", `{"ref":"nul","exec":{"args":["true"],"cwd":"/a\u0000b"}}`, "SBX-101", `working directory \"/a\\x00b\" is not a clean absolute path`},
+		{"ExecService/Exec", `{"ref":"nul","exec":{"args":["echo","a\u0000b"]}}`, "SBX-101", "argument 1 holds a NUL byte"},
+		{"ExecService/Exec", `{"ref":"nul","exec":{"args":["true"],"env":["A=b\u0000c"]}}`, "SBX-101", `environment variable \"A\" holds a NUL byte`},
+		{"ExecService/Exec", `{"ref":"nul","exec":{"args":["true"],"cwd":"/a\u0000b"}}`, "SBX-101", `working directory \"/a\\x00b\" is not a clean absolute path`},
 		{"FileService/Stat", `{"ref":"nul","path":"/tmp/a\u0000b"}`, "SBX-211", `path \"/tmp/a\\x00b\" holds a NUL`},
 		{"FileService/ListDir", `{"ref":"nul","path":"/tmp/a\u0000b"}`, "SBX-211", `path \"/tmp/a\\x00b\" holds a NUL`},
 		{"FileService/MakeDir", `{"ref":"nul","path":"/tmp/a\u0000b"}`, "SBX-211", `path \"/tmp/a\\x00b\" holds a NUL`},
 		{"FileService/MoveFile", `{"ref":"nul","from":"/tmp/x","to":"/tmp/a\u0000b"}`, "SBX-211", `path \"/tmp/a\\x00b\" holds a NUL`},
 		{"FileService/RemoveFile", `{"ref":"nul","path":"/tmp/x\u0000y"}`, "SBX-211", `path \"/tmp/x\\x00y\" holds a NUL`},
-		{"ExecService/StartExec", `{"ref":"nul","exec":{"args":["true"],"user":"a\u0000b"}}`, "SBX-205", `user \"a\\x00b\" is neither a name nor a number`},
-		{"ExecService/StartExec", `{"ref":"n\u0000ul","exec":{"args":["true"]}}`, "SBX-101", `ref \"n\\x00ul\" is not a name`},
+		{"ExecService/Exec", `{"ref":"nul","exec":{"args":["true"],"user":"a\u0000b"}}`, "SBX-205", `user \"a\\x00b\" is neither a name nor a number`},
+		{"ExecService/Exec", `{"ref":"n\u0000ul","exec":{"args":["true"]}}`, "SBX-101", `ref \"n\\x00ul\" is not a name`},
 		{"SandboxService/Create", `{"spec":{"name":"a\u0000b"}}`, "SBX-101", `name \"a\\x00b\" is not a name`},
 		{"SandboxService/Create", `{"spec":{"workspace":{"dir":"/tmp/a\u0000b"}}}`, "SBX-104", `workspace \"/tmp/a\\x00b\" is not a clean absolute path`},
 	} {

@@ -31,7 +31,7 @@ type ExecSpec struct {
 	Env              []string               `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty"`                                                            // K=V, added to the sandbox's
 	Cwd              string                 `protobuf:"bytes,4,opt,name=cwd,proto3" json:"cwd,omitempty"`                                                            // absolute; empty is the workspace, else the image's
 	User             string                 `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`                                                          // empty is the sandbox's
-	Stdin            bool                   `protobuf:"varint,6,opt,name=stdin,proto3" json:"stdin,omitempty"`                                                       // the command gets an input
+	Stdin            bool                   `protobuf:"varint,6,opt,name=stdin,proto3" json:"stdin,omitempty"`                                                       // the command gets an input, sent with SendInput or StreamInput
 	Tty              *WinSize               `protobuf:"bytes,7,opt,name=tty,proto3" json:"tty,omitempty"`                                                            // a terminal of this size; absent is none
 	Timeout          *durationpb.Duration   `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"`                                                    // absent is none
 	OutputLimitBytes *int64                 `protobuf:"varint,9,opt,name=output_limit_bytes,json=outputLimitBytes,proto3,oneof" json:"output_limit_bytes,omitempty"` // per stream; absent is 10 MiB
@@ -461,7 +461,7 @@ type ExecRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	Exec          *ExecSpec              `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
-	Stdin         []byte                 `protobuf:"bytes,3,opt,name=stdin,proto3" json:"stdin,omitempty"` // all of its input; it needs exec.stdin
+	Stdin         []byte                 `protobuf:"bytes,3,opt,name=stdin,proto3" json:"stdin,omitempty"` // all of its input
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -585,530 +585,22 @@ func (x *ExecResponse) GetExec() string {
 	return ""
 }
 
-type StreamExecRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Types that are valid to be assigned to Kind:
-	//
-	//	*StreamExecRequest_Start
-	//	*StreamExecRequest_Attach
-	//	*StreamExecRequest_Stdin
-	//	*StreamExecRequest_CloseStdin
-	//	*StreamExecRequest_Signal
-	//	*StreamExecRequest_Resize
-	Kind          isStreamExecRequest_Kind `protobuf_oneof:"kind"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StreamExecRequest) Reset() {
-	*x = StreamExecRequest{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StreamExecRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StreamExecRequest) ProtoMessage() {}
-
-func (x *StreamExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StreamExecRequest.ProtoReflect.Descriptor instead.
-func (*StreamExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *StreamExecRequest) GetKind() isStreamExecRequest_Kind {
-	if x != nil {
-		return x.Kind
-	}
-	return nil
-}
-
-func (x *StreamExecRequest) GetStart() *StreamExecStart {
-	if x != nil {
-		if x, ok := x.Kind.(*StreamExecRequest_Start); ok {
-			return x.Start
-		}
-	}
-	return nil
-}
-
-func (x *StreamExecRequest) GetAttach() *Attach {
-	if x != nil {
-		if x, ok := x.Kind.(*StreamExecRequest_Attach); ok {
-			return x.Attach
-		}
-	}
-	return nil
-}
-
-func (x *StreamExecRequest) GetStdin() []byte {
-	if x != nil {
-		if x, ok := x.Kind.(*StreamExecRequest_Stdin); ok {
-			return x.Stdin
-		}
-	}
-	return nil
-}
-
-func (x *StreamExecRequest) GetCloseStdin() bool {
-	if x != nil {
-		if x, ok := x.Kind.(*StreamExecRequest_CloseStdin); ok {
-			return x.CloseStdin
-		}
-	}
-	return false
-}
-
-func (x *StreamExecRequest) GetSignal() int32 {
-	if x != nil {
-		if x, ok := x.Kind.(*StreamExecRequest_Signal); ok {
-			return x.Signal
-		}
-	}
-	return 0
-}
-
-func (x *StreamExecRequest) GetResize() *WinSize {
-	if x != nil {
-		if x, ok := x.Kind.(*StreamExecRequest_Resize); ok {
-			return x.Resize
-		}
-	}
-	return nil
-}
-
-type isStreamExecRequest_Kind interface {
-	isStreamExecRequest_Kind()
-}
-
-type StreamExecRequest_Start struct {
-	Start *StreamExecStart `protobuf:"bytes,1,opt,name=start,proto3,oneof"`
-}
-
-type StreamExecRequest_Attach struct {
-	Attach *Attach `protobuf:"bytes,2,opt,name=attach,proto3,oneof"`
-}
-
-type StreamExecRequest_Stdin struct {
-	Stdin []byte `protobuf:"bytes,3,opt,name=stdin,proto3,oneof"`
-}
-
-type StreamExecRequest_CloseStdin struct {
-	CloseStdin bool `protobuf:"varint,4,opt,name=close_stdin,json=closeStdin,proto3,oneof"`
-}
-
-type StreamExecRequest_Signal struct {
-	Signal int32 `protobuf:"varint,5,opt,name=signal,proto3,oneof"` // number, sent to the command's process group
-}
-
-type StreamExecRequest_Resize struct {
-	Resize *WinSize `protobuf:"bytes,6,opt,name=resize,proto3,oneof"`
-}
-
-func (*StreamExecRequest_Start) isStreamExecRequest_Kind() {}
-
-func (*StreamExecRequest_Attach) isStreamExecRequest_Kind() {}
-
-func (*StreamExecRequest_Stdin) isStreamExecRequest_Kind() {}
-
-func (*StreamExecRequest_CloseStdin) isStreamExecRequest_Kind() {}
-
-func (*StreamExecRequest_Signal) isStreamExecRequest_Kind() {}
-
-func (*StreamExecRequest_Resize) isStreamExecRequest_Kind() {}
-
-type StreamExecStart struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	Exec          *ExecSpec              `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StreamExecStart) Reset() {
-	*x = StreamExecStart{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StreamExecStart) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StreamExecStart) ProtoMessage() {}
-
-func (x *StreamExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StreamExecStart.ProtoReflect.Descriptor instead.
-func (*StreamExecStart) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *StreamExecStart) GetRef() string {
-	if x != nil {
-		return x.Ref
-	}
-	return ""
-}
-
-func (x *StreamExecStart) GetExec() *ExecSpec {
-	if x != nil {
-		return x.Exec
-	}
-	return nil
-}
-
-// Attach continues the streams of a command at the given offsets.
-type Attach struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	Exec          string                 `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
-	StdoutOffset  int64                  `protobuf:"varint,3,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"`
-	StderrOffset  int64                  `protobuf:"varint,4,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
-	Stdin         bool                   `protobuf:"varint,5,opt,name=stdin,proto3" json:"stdin,omitempty"` // the caller sends standard input; what is sent after its end is dropped
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Attach) Reset() {
-	*x = Attach{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Attach) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Attach) ProtoMessage() {}
-
-func (x *Attach) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Attach.ProtoReflect.Descriptor instead.
-func (*Attach) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *Attach) GetRef() string {
-	if x != nil {
-		return x.Ref
-	}
-	return ""
-}
-
-func (x *Attach) GetExec() string {
-	if x != nil {
-		return x.Exec
-	}
-	return ""
-}
-
-func (x *Attach) GetStdoutOffset() int64 {
-	if x != nil {
-		return x.StdoutOffset
-	}
-	return 0
-}
-
-func (x *Attach) GetStderrOffset() int64 {
-	if x != nil {
-		return x.StderrOffset
-	}
-	return 0
-}
-
-func (x *Attach) GetStdin() bool {
-	if x != nil {
-		return x.Stdin
-	}
-	return false
-}
-
-type StreamExecResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Types that are valid to be assigned to Kind:
-	//
-	//	*StreamExecResponse_Started
-	//	*StreamExecResponse_Stdout
-	//	*StreamExecResponse_Stderr
-	//	*StreamExecResponse_Result
-	//	*StreamExecResponse_StdinTaken
-	//	*StreamExecResponse_StdoutSkipped
-	//	*StreamExecResponse_StderrSkipped
-	//	*StreamExecResponse_OutputMoved
-	Kind          isStreamExecResponse_Kind `protobuf_oneof:"kind"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StreamExecResponse) Reset() {
-	*x = StreamExecResponse{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StreamExecResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StreamExecResponse) ProtoMessage() {}
-
-func (x *StreamExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StreamExecResponse.ProtoReflect.Descriptor instead.
-func (*StreamExecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *StreamExecResponse) GetKind() isStreamExecResponse_Kind {
-	if x != nil {
-		return x.Kind
-	}
-	return nil
-}
-
-func (x *StreamExecResponse) GetStarted() *Exec {
-	if x != nil {
-		if x, ok := x.Kind.(*StreamExecResponse_Started); ok {
-			return x.Started
-		}
-	}
-	return nil
-}
-
-func (x *StreamExecResponse) GetStdout() []byte {
-	if x != nil {
-		if x, ok := x.Kind.(*StreamExecResponse_Stdout); ok {
-			return x.Stdout
-		}
-	}
-	return nil
-}
-
-func (x *StreamExecResponse) GetStderr() []byte {
-	if x != nil {
-		if x, ok := x.Kind.(*StreamExecResponse_Stderr); ok {
-			return x.Stderr
-		}
-	}
-	return nil
-}
-
-func (x *StreamExecResponse) GetResult() *Result {
-	if x != nil {
-		if x, ok := x.Kind.(*StreamExecResponse_Result); ok {
-			return x.Result
-		}
-	}
-	return nil
-}
-
-func (x *StreamExecResponse) GetStdinTaken() int64 {
-	if x != nil {
-		if x, ok := x.Kind.(*StreamExecResponse_StdinTaken); ok {
-			return x.StdinTaken
-		}
-	}
-	return 0
-}
-
-func (x *StreamExecResponse) GetStdoutSkipped() int64 {
-	if x != nil {
-		if x, ok := x.Kind.(*StreamExecResponse_StdoutSkipped); ok {
-			return x.StdoutSkipped
-		}
-	}
-	return 0
-}
-
-func (x *StreamExecResponse) GetStderrSkipped() int64 {
-	if x != nil {
-		if x, ok := x.Kind.(*StreamExecResponse_StderrSkipped); ok {
-			return x.StderrSkipped
-		}
-	}
-	return 0
-}
-
-func (x *StreamExecResponse) GetOutputMoved() bool {
-	if x != nil {
-		if x, ok := x.Kind.(*StreamExecResponse_OutputMoved); ok {
-			return x.OutputMoved
-		}
-	}
-	return false
-}
-
-type isStreamExecResponse_Kind interface {
-	isStreamExecResponse_Kind()
-}
-
-type StreamExecResponse_Started struct {
-	Started *Exec `protobuf:"bytes,1,opt,name=started,proto3,oneof"`
-}
-
-type StreamExecResponse_Stdout struct {
-	Stdout []byte `protobuf:"bytes,2,opt,name=stdout,proto3,oneof"`
-}
-
-type StreamExecResponse_Stderr struct {
-	Stderr []byte `protobuf:"bytes,3,opt,name=stderr,proto3,oneof"`
-}
-
-type StreamExecResponse_Result struct {
-	Result *Result `protobuf:"bytes,4,opt,name=result,proto3,oneof"`
-}
-
-type StreamExecResponse_StdinTaken struct {
-	StdinTaken int64 `protobuf:"varint,5,opt,name=stdin_taken,json=stdinTaken,proto3,oneof"` // as in RunResponse, counted from this call's first byte
-}
-
-type StreamExecResponse_StdoutSkipped struct {
-	StdoutSkipped int64 `protobuf:"varint,6,opt,name=stdout_skipped,json=stdoutSkipped,proto3,oneof"` // as in RunResponse
-}
-
-type StreamExecResponse_StderrSkipped struct {
-	StderrSkipped int64 `protobuf:"varint,7,opt,name=stderr_skipped,json=stderrSkipped,proto3,oneof"`
-}
-
-type StreamExecResponse_OutputMoved struct {
-	OutputMoved bool `protobuf:"varint,8,opt,name=output_moved,json=outputMoved,proto3,oneof"` // as in RunResponse
-}
-
-func (*StreamExecResponse_Started) isStreamExecResponse_Kind() {}
-
-func (*StreamExecResponse_Stdout) isStreamExecResponse_Kind() {}
-
-func (*StreamExecResponse_Stderr) isStreamExecResponse_Kind() {}
-
-func (*StreamExecResponse_Result) isStreamExecResponse_Kind() {}
-
-func (*StreamExecResponse_StdinTaken) isStreamExecResponse_Kind() {}
-
-func (*StreamExecResponse_StdoutSkipped) isStreamExecResponse_Kind() {}
-
-func (*StreamExecResponse_StderrSkipped) isStreamExecResponse_Kind() {}
-
-func (*StreamExecResponse_OutputMoved) isStreamExecResponse_Kind() {}
-
-type FollowExecRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	Exec          *ExecSpec              `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
-	Stdin         []byte                 `protobuf:"bytes,3,opt,name=stdin,proto3" json:"stdin,omitempty"` // all of its input; it needs exec.stdin
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *FollowExecRequest) Reset() {
-	*x = FollowExecRequest{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *FollowExecRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*FollowExecRequest) ProtoMessage() {}
-
-func (x *FollowExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use FollowExecRequest.ProtoReflect.Descriptor instead.
-func (*FollowExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *FollowExecRequest) GetRef() string {
-	if x != nil {
-		return x.Ref
-	}
-	return ""
-}
-
-func (x *FollowExecRequest) GetExec() *ExecSpec {
-	if x != nil {
-		return x.Exec
-	}
-	return nil
-}
-
-func (x *FollowExecRequest) GetStdin() []byte {
-	if x != nil {
-		return x.Stdin
-	}
-	return nil
-}
-
 type StartExecRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	Exec          *ExecSpec              `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Ref   string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Exec  *ExecSpec              `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
+	// All of the command's input. Absent with exec.stdin: SendInput or StreamInput
+	// send it. It is sent while the stream is open: after Connect, send it again with
+	// SendInput, from offset 0. Bytes that the command has are not sent twice.
+	Stdin         []byte `protobuf:"bytes,3,opt,name=stdin,proto3,oneof" json:"stdin,omitempty"`
+	Detach        bool   `protobuf:"varint,4,opt,name=detach,proto3" json:"detach,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StartExecRequest) Reset() {
 	*x = StartExecRequest{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[12]
+	mi := &file_caisson_v1_exec_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +612,7 @@ func (x *StartExecRequest) String() string {
 func (*StartExecRequest) ProtoMessage() {}
 
 func (x *StartExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[12]
+	mi := &file_caisson_v1_exec_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +625,7 @@ func (x *StartExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartExecRequest.ProtoReflect.Descriptor instead.
 func (*StartExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{12}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StartExecRequest) GetRef() string {
@@ -1150,27 +642,429 @@ func (x *StartExecRequest) GetExec() *ExecSpec {
 	return nil
 }
 
-type StartExecResponse struct {
+func (x *StartExecRequest) GetStdin() []byte {
+	if x != nil {
+		return x.Stdin
+	}
+	return nil
+}
+
+func (x *StartExecRequest) GetDetach() bool {
+	if x != nil {
+		return x.Detach
+	}
+	return false
+}
+
+type ConnectExecRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Exec          *Exec                  `protobuf:"bytes,1,opt,name=exec,proto3" json:"exec,omitempty"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Exec          string                 `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
+	StdoutOffset  int64                  `protobuf:"varint,3,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"` // bytes that the caller has already
+	StderrOffset  int64                  `protobuf:"varint,4,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *StartExecResponse) Reset() {
-	*x = StartExecResponse{}
+func (x *ConnectExecRequest) Reset() {
+	*x = ConnectExecRequest{}
+	mi := &file_caisson_v1_exec_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectExecRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectExecRequest) ProtoMessage() {}
+
+func (x *ConnectExecRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_exec_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectExecRequest.ProtoReflect.Descriptor instead.
+func (*ConnectExecRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ConnectExecRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *ConnectExecRequest) GetExec() string {
+	if x != nil {
+		return x.Exec
+	}
+	return ""
+}
+
+func (x *ConnectExecRequest) GetStdoutOffset() int64 {
+	if x != nil {
+		return x.StdoutOffset
+	}
+	return 0
+}
+
+func (x *ConnectExecRequest) GetStderrOffset() int64 {
+	if x != nil {
+		return x.StderrOffset
+	}
+	return 0
+}
+
+// ExecEvent is one event of a command.
+type ExecEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*ExecEvent_Started
+	//	*ExecEvent_Stdout
+	//	*ExecEvent_Stderr
+	//	*ExecEvent_Exit
+	Kind          isExecEvent_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecEvent) Reset() {
+	*x = ExecEvent{}
+	mi := &file_caisson_v1_exec_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecEvent) ProtoMessage() {}
+
+func (x *ExecEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_exec_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecEvent.ProtoReflect.Descriptor instead.
+func (*ExecEvent) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ExecEvent) GetKind() isExecEvent_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *ExecEvent) GetStarted() *Started {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecEvent_Started); ok {
+			return x.Started
+		}
+	}
+	return nil
+}
+
+func (x *ExecEvent) GetStdout() *Output {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecEvent_Stdout); ok {
+			return x.Stdout
+		}
+	}
+	return nil
+}
+
+func (x *ExecEvent) GetStderr() *Output {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecEvent_Stderr); ok {
+			return x.Stderr
+		}
+	}
+	return nil
+}
+
+func (x *ExecEvent) GetExit() *Result {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecEvent_Exit); ok {
+			return x.Exit
+		}
+	}
+	return nil
+}
+
+type isExecEvent_Kind interface {
+	isExecEvent_Kind()
+}
+
+type ExecEvent_Started struct {
+	Started *Started `protobuf:"bytes,1,opt,name=started,proto3,oneof"`
+}
+
+type ExecEvent_Stdout struct {
+	Stdout *Output `protobuf:"bytes,2,opt,name=stdout,proto3,oneof"`
+}
+
+type ExecEvent_Stderr struct {
+	Stderr *Output `protobuf:"bytes,3,opt,name=stderr,proto3,oneof"`
+}
+
+type ExecEvent_Exit struct {
+	Exit *Result `protobuf:"bytes,4,opt,name=exit,proto3,oneof"`
+}
+
+func (*ExecEvent_Started) isExecEvent_Kind() {}
+
+func (*ExecEvent_Stdout) isExecEvent_Kind() {}
+
+func (*ExecEvent_Stderr) isExecEvent_Kind() {}
+
+func (*ExecEvent_Exit) isExecEvent_Kind() {}
+
+// Started says that the command runs.
+type Started struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	SandboxName   string                 `protobuf:"bytes,2,opt,name=sandbox_name,json=sandboxName,proto3" json:"sandbox_name,omitempty"`
+	Exec          *Exec                  `protobuf:"bytes,3,opt,name=exec,proto3" json:"exec,omitempty"` // absent after Run with detach
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Started) Reset() {
+	*x = Started{}
+	mi := &file_caisson_v1_exec_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Started) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Started) ProtoMessage() {}
+
+func (x *Started) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_exec_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Started.ProtoReflect.Descriptor instead.
+func (*Started) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Started) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *Started) GetSandboxName() string {
+	if x != nil {
+		return x.SandboxName
+	}
+	return ""
+}
+
+func (x *Started) GetExec() *Exec {
+	if x != nil {
+		return x.Exec
+	}
+	return nil
+}
+
+// Output is a part of one stream of a command.
+type Output struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Offset int64                  `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"` // of the first byte in the stream
+	Data   []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	// Instead of data: this many bytes are left out here, because the stream passed
+	// its output limit. They count in the offsets.
+	Skipped       int64 `protobuf:"varint,3,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Output) Reset() {
+	*x = Output{}
+	mi := &file_caisson_v1_exec_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Output) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Output) ProtoMessage() {}
+
+func (x *Output) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_exec_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Output.ProtoReflect.Descriptor instead.
+func (*Output) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Output) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *Output) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *Output) GetSkipped() int64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+type SendInputRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Ref   string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"` // with StreamInput in the first message, as exec and offset
+	Exec  string                 `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
+	// Of the first byte of data in the command's whole input. Absent: after the bytes
+	// that the command has. An offset past those is refused.
+	Offset        *int64 `protobuf:"varint,3,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
+	Data          []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
+	Close         bool   `protobuf:"varint,5,opt,name=close,proto3" json:"close,omitempty"` // the input ends after data
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendInputRequest) Reset() {
+	*x = SendInputRequest{}
+	mi := &file_caisson_v1_exec_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendInputRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendInputRequest) ProtoMessage() {}
+
+func (x *SendInputRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_exec_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendInputRequest.ProtoReflect.Descriptor instead.
+func (*SendInputRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SendInputRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *SendInputRequest) GetExec() string {
+	if x != nil {
+		return x.Exec
+	}
+	return ""
+}
+
+func (x *SendInputRequest) GetOffset() int64 {
+	if x != nil && x.Offset != nil {
+		return *x.Offset
+	}
+	return 0
+}
+
+func (x *SendInputRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *SendInputRequest) GetClose() bool {
+	if x != nil {
+		return x.Close
+	}
+	return false
+}
+
+type SendInputResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Offset int64                  `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"` // bytes of input that the command has
+	// The input is closed. Bytes past the offset are dropped where the command closed
+	// it, or has ended.
+	Closed        bool `protobuf:"varint,2,opt,name=closed,proto3" json:"closed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendInputResponse) Reset() {
+	*x = SendInputResponse{}
 	mi := &file_caisson_v1_exec_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *StartExecResponse) String() string {
+func (x *SendInputResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*StartExecResponse) ProtoMessage() {}
+func (*SendInputResponse) ProtoMessage() {}
 
-func (x *StartExecResponse) ProtoReflect() protoreflect.Message {
+func (x *SendInputResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_caisson_v1_exec_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1182,16 +1076,23 @@ func (x *StartExecResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use StartExecResponse.ProtoReflect.Descriptor instead.
-func (*StartExecResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use SendInputResponse.ProtoReflect.Descriptor instead.
+func (*SendInputResponse) Descriptor() ([]byte, []int) {
 	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{13}
 }
 
-func (x *StartExecResponse) GetExec() *Exec {
+func (x *SendInputResponse) GetOffset() int64 {
 	if x != nil {
-		return x.Exec
+		return x.Offset
 	}
-	return nil
+	return 0
+}
+
+func (x *SendInputResponse) GetClosed() bool {
+	if x != nil {
+		return x.Closed
+	}
+	return false
 }
 
 type ListExecsRequest struct {
@@ -1482,6 +1383,102 @@ func (*SignalExecResponse) Descriptor() ([]byte, []int) {
 	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{19}
 }
 
+type ResizeExecRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Exec          string                 `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
+	Size          *WinSize               `protobuf:"bytes,3,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeExecRequest) Reset() {
+	*x = ResizeExecRequest{}
+	mi := &file_caisson_v1_exec_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeExecRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeExecRequest) ProtoMessage() {}
+
+func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_exec_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeExecRequest.ProtoReflect.Descriptor instead.
+func (*ResizeExecRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ResizeExecRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *ResizeExecRequest) GetExec() string {
+	if x != nil {
+		return x.Exec
+	}
+	return ""
+}
+
+func (x *ResizeExecRequest) GetSize() *WinSize {
+	if x != nil {
+		return x.Size
+	}
+	return nil
+}
+
+type ResizeExecResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeExecResponse) Reset() {
+	*x = ResizeExecResponse{}
+	mi := &file_caisson_v1_exec_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeExecResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeExecResponse) ProtoMessage() {}
+
+func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_exec_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeExecResponse.ProtoReflect.Descriptor instead.
+func (*ResizeExecResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{21}
+}
+
 // Result is how a command ended.
 type Result struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
@@ -1526,7 +1523,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[20]
+	mi := &file_caisson_v1_exec_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1538,7 +1535,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[20]
+	mi := &file_caisson_v1_exec_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1551,7 +1548,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{20}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Result) GetSandboxId() string {
@@ -1733,7 +1730,7 @@ type Learned struct {
 
 func (x *Learned) Reset() {
 	*x = Learned{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[21]
+	mi := &file_caisson_v1_exec_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1745,7 +1742,7 @@ func (x *Learned) String() string {
 func (*Learned) ProtoMessage() {}
 
 func (x *Learned) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[21]
+	mi := &file_caisson_v1_exec_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1758,7 +1755,7 @@ func (x *Learned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Learned.ProtoReflect.Descriptor instead.
 func (*Learned) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{21}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Learned) GetRules() []string {
@@ -1795,7 +1792,7 @@ type Egress struct {
 
 func (x *Egress) Reset() {
 	*x = Egress{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[22]
+	mi := &file_caisson_v1_exec_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1807,7 +1804,7 @@ func (x *Egress) String() string {
 func (*Egress) ProtoMessage() {}
 
 func (x *Egress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[22]
+	mi := &file_caisson_v1_exec_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1820,7 +1817,7 @@ func (x *Egress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Egress.ProtoReflect.Descriptor instead.
 func (*Egress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{22}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Egress) GetOpen() int64 {
@@ -1897,7 +1894,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[23]
+	mi := &file_caisson_v1_exec_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +1906,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[23]
+	mi := &file_caisson_v1_exec_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +1919,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{23}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Stage) GetName() string {
@@ -1999,45 +1996,43 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x06result\x18\x01 \x01(\v2\x12.caisson.v1.ResultR\x06result\x12\x16\n" +
 	"\x06stdout\x18\x02 \x01(\fR\x06stdout\x12\x16\n" +
 	"\x06stderr\x18\x03 \x01(\fR\x06stderr\x12\x12\n" +
-	"\x04exec\x18\x04 \x01(\tR\x04exec\"\x82\x02\n" +
-	"\x11StreamExecRequest\x123\n" +
-	"\x05start\x18\x01 \x01(\v2\x1b.caisson.v1.StreamExecStartH\x00R\x05start\x12,\n" +
-	"\x06attach\x18\x02 \x01(\v2\x12.caisson.v1.AttachH\x00R\x06attach\x12\x16\n" +
-	"\x05stdin\x18\x03 \x01(\fH\x00R\x05stdin\x12!\n" +
-	"\vclose_stdin\x18\x04 \x01(\bH\x00R\n" +
-	"closeStdin\x12\x18\n" +
-	"\x06signal\x18\x05 \x01(\x05H\x00R\x06signal\x12-\n" +
-	"\x06resize\x18\x06 \x01(\v2\x13.caisson.v1.WinSizeH\x00R\x06resizeB\x06\n" +
-	"\x04kind\"M\n" +
-	"\x0fStreamExecStart\x12\x10\n" +
+	"\x04exec\x18\x04 \x01(\tR\x04exec\"\x8b\x01\n" +
+	"\x10StartExecRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12(\n" +
-	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\"\x8e\x01\n" +
-	"\x06Attach\x12\x10\n" +
+	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\x12\x19\n" +
+	"\x05stdin\x18\x03 \x01(\fH\x00R\x05stdin\x88\x01\x01\x12\x16\n" +
+	"\x06detach\x18\x04 \x01(\bR\x06detachB\b\n" +
+	"\x06_stdin\"\x84\x01\n" +
+	"\x12ConnectExecRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
 	"\x04exec\x18\x02 \x01(\tR\x04exec\x12#\n" +
 	"\rstdout_offset\x18\x03 \x01(\x03R\fstdoutOffset\x12#\n" +
-	"\rstderr_offset\x18\x04 \x01(\x03R\fstderrOffset\x12\x14\n" +
-	"\x05stdin\x18\x05 \x01(\bR\x05stdin\"\xc6\x02\n" +
-	"\x12StreamExecResponse\x12,\n" +
-	"\astarted\x18\x01 \x01(\v2\x10.caisson.v1.ExecH\x00R\astarted\x12\x18\n" +
-	"\x06stdout\x18\x02 \x01(\fH\x00R\x06stdout\x12\x18\n" +
-	"\x06stderr\x18\x03 \x01(\fH\x00R\x06stderr\x12,\n" +
-	"\x06result\x18\x04 \x01(\v2\x12.caisson.v1.ResultH\x00R\x06result\x12!\n" +
-	"\vstdin_taken\x18\x05 \x01(\x03H\x00R\n" +
-	"stdinTaken\x12'\n" +
-	"\x0estdout_skipped\x18\x06 \x01(\x03H\x00R\rstdoutSkipped\x12'\n" +
-	"\x0estderr_skipped\x18\a \x01(\x03H\x00R\rstderrSkipped\x12#\n" +
-	"\foutput_moved\x18\b \x01(\bH\x00R\voutputMovedB\x06\n" +
-	"\x04kind\"e\n" +
-	"\x11FollowExecRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\x12(\n" +
-	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\x12\x14\n" +
-	"\x05stdin\x18\x03 \x01(\fR\x05stdin\"N\n" +
-	"\x10StartExecRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\x12(\n" +
-	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\"9\n" +
-	"\x11StartExecResponse\x12$\n" +
-	"\x04exec\x18\x01 \x01(\v2\x10.caisson.v1.ExecR\x04exec\"$\n" +
+	"\rstderr_offset\x18\x04 \x01(\x03R\fstderrOffset\"\xca\x01\n" +
+	"\tExecEvent\x12/\n" +
+	"\astarted\x18\x01 \x01(\v2\x13.caisson.v1.StartedH\x00R\astarted\x12,\n" +
+	"\x06stdout\x18\x02 \x01(\v2\x12.caisson.v1.OutputH\x00R\x06stdout\x12,\n" +
+	"\x06stderr\x18\x03 \x01(\v2\x12.caisson.v1.OutputH\x00R\x06stderr\x12(\n" +
+	"\x04exit\x18\x04 \x01(\v2\x12.caisson.v1.ResultH\x00R\x04exitB\x06\n" +
+	"\x04kind\"q\n" +
+	"\aStarted\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12!\n" +
+	"\fsandbox_name\x18\x02 \x01(\tR\vsandboxName\x12$\n" +
+	"\x04exec\x18\x03 \x01(\v2\x10.caisson.v1.ExecR\x04exec\"N\n" +
+	"\x06Output\x12\x16\n" +
+	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x18\n" +
+	"\askipped\x18\x03 \x01(\x03R\askipped\"\x8a\x01\n" +
+	"\x10SendInputRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
+	"\x04exec\x18\x02 \x01(\tR\x04exec\x12\x1b\n" +
+	"\x06offset\x18\x03 \x01(\x03H\x00R\x06offset\x88\x01\x01\x12\x12\n" +
+	"\x04data\x18\x04 \x01(\fR\x04data\x12\x14\n" +
+	"\x05close\x18\x05 \x01(\bR\x05closeB\t\n" +
+	"\a_offset\"C\n" +
+	"\x11SendInputResponse\x12\x16\n" +
+	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x16\n" +
+	"\x06closed\x18\x02 \x01(\bR\x06closed\"$\n" +
 	"\x10ListExecsRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\";\n" +
 	"\x11ListExecsResponse\x12&\n" +
@@ -2052,7 +2047,12 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x04exec\x18\x02 \x01(\tR\x04exec\x12\x16\n" +
 	"\x06signal\x18\x03 \x01(\x05R\x06signal\x12\x10\n" +
 	"\x03all\x18\x04 \x01(\bR\x03all\"\x14\n" +
-	"\x12SignalExecResponse\"\xe7\x06\n" +
+	"\x12SignalExecResponse\"b\n" +
+	"\x11ResizeExecRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
+	"\x04exec\x18\x02 \x01(\tR\x04exec\x12'\n" +
+	"\x04size\x18\x03 \x01(\v2\x13.caisson.v1.WinSizeR\x04size\"\x14\n" +
+	"\x12ResizeExecResponse\"\xe7\x06\n" +
 	"\x06Result\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1b\n" +
@@ -2099,18 +2099,17 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x04lost\x18\t \x01(\x03R\x04lost\"R\n" +
 	"\x05Stage\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
-	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration2\x90\x04\n" +
-	"\vExecService\x129\n" +
-	"\x04Exec\x12\x17.caisson.v1.ExecRequest\x1a\x18.caisson.v1.ExecResponse\x12O\n" +
-	"\n" +
-	"StreamExec\x12\x1d.caisson.v1.StreamExecRequest\x1a\x1e.caisson.v1.StreamExecResponse(\x010\x01\x12M\n" +
-	"\n" +
-	"FollowExec\x12\x1d.caisson.v1.FollowExecRequest\x1a\x1e.caisson.v1.StreamExecResponse0\x01\x12H\n" +
-	"\tStartExec\x12\x1c.caisson.v1.StartExecRequest\x1a\x1d.caisson.v1.StartExecResponse\x12H\n" +
-	"\tListExecs\x12\x1c.caisson.v1.ListExecsRequest\x1a\x1d.caisson.v1.ListExecsResponse\x12E\n" +
-	"\bWaitExec\x12\x1b.caisson.v1.WaitExecRequest\x1a\x1c.caisson.v1.WaitExecResponse\x12K\n" +
-	"\n" +
-	"SignalExec\x12\x1d.caisson.v1.SignalExecRequest\x1a\x1e.caisson.v1.SignalExecResponseB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
+	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration2\xfe\x04\n" +
+	"\vExecService\x12>\n" +
+	"\x05Start\x12\x1c.caisson.v1.StartExecRequest\x1a\x15.caisson.v1.ExecEvent0\x01\x12B\n" +
+	"\aConnect\x12\x1e.caisson.v1.ConnectExecRequest\x1a\x15.caisson.v1.ExecEvent0\x01\x129\n" +
+	"\x04Exec\x12\x17.caisson.v1.ExecRequest\x1a\x18.caisson.v1.ExecResponse\x12H\n" +
+	"\tSendInput\x12\x1c.caisson.v1.SendInputRequest\x1a\x1d.caisson.v1.SendInputResponse\x12L\n" +
+	"\vStreamInput\x12\x1c.caisson.v1.SendInputRequest\x1a\x1d.caisson.v1.SendInputResponse(\x01\x12G\n" +
+	"\x06Signal\x12\x1d.caisson.v1.SignalExecRequest\x1a\x1e.caisson.v1.SignalExecResponse\x12G\n" +
+	"\x06Resize\x12\x1d.caisson.v1.ResizeExecRequest\x1a\x1e.caisson.v1.ResizeExecResponse\x12A\n" +
+	"\x04Wait\x12\x1b.caisson.v1.WaitExecRequest\x1a\x1c.caisson.v1.WaitExecResponse\x12C\n" +
+	"\x04List\x12\x1c.caisson.v1.ListExecsRequest\x1a\x1d.caisson.v1.ListExecsResponseB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
 	file_caisson_v1_exec_proto_rawDescOnce sync.Once
@@ -2124,7 +2123,7 @@ func file_caisson_v1_exec_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_exec_proto_rawDescData
 }
 
-var file_caisson_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_caisson_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_caisson_v1_exec_proto_goTypes = []any{
 	(*ExecSpec)(nil),              // 0: caisson.v1.ExecSpec
 	(*WinSize)(nil),               // 1: caisson.v1.WinSize
@@ -2133,72 +2132,76 @@ var file_caisson_v1_exec_proto_goTypes = []any{
 	(*Exec)(nil),                  // 4: caisson.v1.Exec
 	(*ExecRequest)(nil),           // 5: caisson.v1.ExecRequest
 	(*ExecResponse)(nil),          // 6: caisson.v1.ExecResponse
-	(*StreamExecRequest)(nil),     // 7: caisson.v1.StreamExecRequest
-	(*StreamExecStart)(nil),       // 8: caisson.v1.StreamExecStart
-	(*Attach)(nil),                // 9: caisson.v1.Attach
-	(*StreamExecResponse)(nil),    // 10: caisson.v1.StreamExecResponse
-	(*FollowExecRequest)(nil),     // 11: caisson.v1.FollowExecRequest
-	(*StartExecRequest)(nil),      // 12: caisson.v1.StartExecRequest
-	(*StartExecResponse)(nil),     // 13: caisson.v1.StartExecResponse
+	(*StartExecRequest)(nil),      // 7: caisson.v1.StartExecRequest
+	(*ConnectExecRequest)(nil),    // 8: caisson.v1.ConnectExecRequest
+	(*ExecEvent)(nil),             // 9: caisson.v1.ExecEvent
+	(*Started)(nil),               // 10: caisson.v1.Started
+	(*Output)(nil),                // 11: caisson.v1.Output
+	(*SendInputRequest)(nil),      // 12: caisson.v1.SendInputRequest
+	(*SendInputResponse)(nil),     // 13: caisson.v1.SendInputResponse
 	(*ListExecsRequest)(nil),      // 14: caisson.v1.ListExecsRequest
 	(*ListExecsResponse)(nil),     // 15: caisson.v1.ListExecsResponse
 	(*WaitExecRequest)(nil),       // 16: caisson.v1.WaitExecRequest
 	(*WaitExecResponse)(nil),      // 17: caisson.v1.WaitExecResponse
 	(*SignalExecRequest)(nil),     // 18: caisson.v1.SignalExecRequest
 	(*SignalExecResponse)(nil),    // 19: caisson.v1.SignalExecResponse
-	(*Result)(nil),                // 20: caisson.v1.Result
-	(*Learned)(nil),               // 21: caisson.v1.Learned
-	(*Egress)(nil),                // 22: caisson.v1.Egress
-	(*Stage)(nil),                 // 23: caisson.v1.Stage
-	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*ResizeExecRequest)(nil),     // 20: caisson.v1.ResizeExecRequest
+	(*ResizeExecResponse)(nil),    // 21: caisson.v1.ResizeExecResponse
+	(*Result)(nil),                // 22: caisson.v1.Result
+	(*Learned)(nil),               // 23: caisson.v1.Learned
+	(*Egress)(nil),                // 24: caisson.v1.Egress
+	(*Stage)(nil),                 // 25: caisson.v1.Stage
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
 }
 var file_caisson_v1_exec_proto_depIdxs = []int32{
 	1,  // 0: caisson.v1.ExecSpec.tty:type_name -> caisson.v1.WinSize
-	24, // 1: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
+	26, // 1: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
 	2,  // 2: caisson.v1.ExecSpec.rlimits:type_name -> caisson.v1.Rlimit
 	3,  // 3: caisson.v1.ExecSpec.limits:type_name -> caisson.v1.ExecLimits
-	25, // 4: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
-	25, // 5: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
-	20, // 6: caisson.v1.Exec.result:type_name -> caisson.v1.Result
+	27, // 4: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
+	27, // 5: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
+	22, // 6: caisson.v1.Exec.result:type_name -> caisson.v1.Result
 	0,  // 7: caisson.v1.ExecRequest.exec:type_name -> caisson.v1.ExecSpec
-	20, // 8: caisson.v1.ExecResponse.result:type_name -> caisson.v1.Result
-	8,  // 9: caisson.v1.StreamExecRequest.start:type_name -> caisson.v1.StreamExecStart
-	9,  // 10: caisson.v1.StreamExecRequest.attach:type_name -> caisson.v1.Attach
-	1,  // 11: caisson.v1.StreamExecRequest.resize:type_name -> caisson.v1.WinSize
-	0,  // 12: caisson.v1.StreamExecStart.exec:type_name -> caisson.v1.ExecSpec
-	4,  // 13: caisson.v1.StreamExecResponse.started:type_name -> caisson.v1.Exec
-	20, // 14: caisson.v1.StreamExecResponse.result:type_name -> caisson.v1.Result
-	0,  // 15: caisson.v1.FollowExecRequest.exec:type_name -> caisson.v1.ExecSpec
-	0,  // 16: caisson.v1.StartExecRequest.exec:type_name -> caisson.v1.ExecSpec
-	4,  // 17: caisson.v1.StartExecResponse.exec:type_name -> caisson.v1.Exec
-	4,  // 18: caisson.v1.ListExecsResponse.execs:type_name -> caisson.v1.Exec
-	4,  // 19: caisson.v1.WaitExecResponse.exec:type_name -> caisson.v1.Exec
-	24, // 20: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
-	24, // 21: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
-	23, // 22: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
-	22, // 23: caisson.v1.Result.egress:type_name -> caisson.v1.Egress
-	21, // 24: caisson.v1.Result.learned:type_name -> caisson.v1.Learned
-	24, // 25: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
+	22, // 8: caisson.v1.ExecResponse.result:type_name -> caisson.v1.Result
+	0,  // 9: caisson.v1.StartExecRequest.exec:type_name -> caisson.v1.ExecSpec
+	10, // 10: caisson.v1.ExecEvent.started:type_name -> caisson.v1.Started
+	11, // 11: caisson.v1.ExecEvent.stdout:type_name -> caisson.v1.Output
+	11, // 12: caisson.v1.ExecEvent.stderr:type_name -> caisson.v1.Output
+	22, // 13: caisson.v1.ExecEvent.exit:type_name -> caisson.v1.Result
+	4,  // 14: caisson.v1.Started.exec:type_name -> caisson.v1.Exec
+	4,  // 15: caisson.v1.ListExecsResponse.execs:type_name -> caisson.v1.Exec
+	4,  // 16: caisson.v1.WaitExecResponse.exec:type_name -> caisson.v1.Exec
+	1,  // 17: caisson.v1.ResizeExecRequest.size:type_name -> caisson.v1.WinSize
+	26, // 18: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
+	26, // 19: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
+	25, // 20: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
+	24, // 21: caisson.v1.Result.egress:type_name -> caisson.v1.Egress
+	23, // 22: caisson.v1.Result.learned:type_name -> caisson.v1.Learned
+	26, // 23: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
+	7,  // 24: caisson.v1.ExecService.Start:input_type -> caisson.v1.StartExecRequest
+	8,  // 25: caisson.v1.ExecService.Connect:input_type -> caisson.v1.ConnectExecRequest
 	5,  // 26: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
-	7,  // 27: caisson.v1.ExecService.StreamExec:input_type -> caisson.v1.StreamExecRequest
-	11, // 28: caisson.v1.ExecService.FollowExec:input_type -> caisson.v1.FollowExecRequest
-	12, // 29: caisson.v1.ExecService.StartExec:input_type -> caisson.v1.StartExecRequest
-	14, // 30: caisson.v1.ExecService.ListExecs:input_type -> caisson.v1.ListExecsRequest
-	16, // 31: caisson.v1.ExecService.WaitExec:input_type -> caisson.v1.WaitExecRequest
-	18, // 32: caisson.v1.ExecService.SignalExec:input_type -> caisson.v1.SignalExecRequest
-	6,  // 33: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
-	10, // 34: caisson.v1.ExecService.StreamExec:output_type -> caisson.v1.StreamExecResponse
-	10, // 35: caisson.v1.ExecService.FollowExec:output_type -> caisson.v1.StreamExecResponse
-	13, // 36: caisson.v1.ExecService.StartExec:output_type -> caisson.v1.StartExecResponse
-	15, // 37: caisson.v1.ExecService.ListExecs:output_type -> caisson.v1.ListExecsResponse
-	17, // 38: caisson.v1.ExecService.WaitExec:output_type -> caisson.v1.WaitExecResponse
-	19, // 39: caisson.v1.ExecService.SignalExec:output_type -> caisson.v1.SignalExecResponse
-	33, // [33:40] is the sub-list for method output_type
-	26, // [26:33] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	12, // 27: caisson.v1.ExecService.SendInput:input_type -> caisson.v1.SendInputRequest
+	12, // 28: caisson.v1.ExecService.StreamInput:input_type -> caisson.v1.SendInputRequest
+	18, // 29: caisson.v1.ExecService.Signal:input_type -> caisson.v1.SignalExecRequest
+	20, // 30: caisson.v1.ExecService.Resize:input_type -> caisson.v1.ResizeExecRequest
+	16, // 31: caisson.v1.ExecService.Wait:input_type -> caisson.v1.WaitExecRequest
+	14, // 32: caisson.v1.ExecService.List:input_type -> caisson.v1.ListExecsRequest
+	9,  // 33: caisson.v1.ExecService.Start:output_type -> caisson.v1.ExecEvent
+	9,  // 34: caisson.v1.ExecService.Connect:output_type -> caisson.v1.ExecEvent
+	6,  // 35: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
+	13, // 36: caisson.v1.ExecService.SendInput:output_type -> caisson.v1.SendInputResponse
+	13, // 37: caisson.v1.ExecService.StreamInput:output_type -> caisson.v1.SendInputResponse
+	19, // 38: caisson.v1.ExecService.Signal:output_type -> caisson.v1.SignalExecResponse
+	21, // 39: caisson.v1.ExecService.Resize:output_type -> caisson.v1.ResizeExecResponse
+	17, // 40: caisson.v1.ExecService.Wait:output_type -> caisson.v1.WaitExecResponse
+	15, // 41: caisson.v1.ExecService.List:output_type -> caisson.v1.ListExecsResponse
+	33, // [33:42] is the sub-list for method output_type
+	24, // [24:33] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_exec_proto_init() }
@@ -2208,32 +2211,22 @@ func file_caisson_v1_exec_proto_init() {
 	}
 	file_caisson_v1_exec_proto_msgTypes[0].OneofWrappers = []any{}
 	file_caisson_v1_exec_proto_msgTypes[3].OneofWrappers = []any{}
-	file_caisson_v1_exec_proto_msgTypes[7].OneofWrappers = []any{
-		(*StreamExecRequest_Start)(nil),
-		(*StreamExecRequest_Attach)(nil),
-		(*StreamExecRequest_Stdin)(nil),
-		(*StreamExecRequest_CloseStdin)(nil),
-		(*StreamExecRequest_Signal)(nil),
-		(*StreamExecRequest_Resize)(nil),
+	file_caisson_v1_exec_proto_msgTypes[7].OneofWrappers = []any{}
+	file_caisson_v1_exec_proto_msgTypes[9].OneofWrappers = []any{
+		(*ExecEvent_Started)(nil),
+		(*ExecEvent_Stdout)(nil),
+		(*ExecEvent_Stderr)(nil),
+		(*ExecEvent_Exit)(nil),
 	}
-	file_caisson_v1_exec_proto_msgTypes[10].OneofWrappers = []any{
-		(*StreamExecResponse_Started)(nil),
-		(*StreamExecResponse_Stdout)(nil),
-		(*StreamExecResponse_Stderr)(nil),
-		(*StreamExecResponse_Result)(nil),
-		(*StreamExecResponse_StdinTaken)(nil),
-		(*StreamExecResponse_StdoutSkipped)(nil),
-		(*StreamExecResponse_StderrSkipped)(nil),
-		(*StreamExecResponse_OutputMoved)(nil),
-	}
-	file_caisson_v1_exec_proto_msgTypes[20].OneofWrappers = []any{}
+	file_caisson_v1_exec_proto_msgTypes[12].OneofWrappers = []any{}
+	file_caisson_v1_exec_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_exec_proto_rawDesc), len(file_caisson_v1_exec_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

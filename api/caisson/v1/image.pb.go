@@ -513,6 +513,66 @@ func (x *ImportHeader) GetName() string {
 	return ""
 }
 
+type ImportImageResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Image         *Image                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	Report        *ImportReport          `protobuf:"bytes,2,opt,name=report,proto3" json:"report,omitempty"`
+	Replaced      string                 `protobuf:"bytes,3,opt,name=replaced,proto3" json:"replaced,omitempty"` // digest of the image of the same name that it replaced; empty: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportImageResponse) Reset() {
+	*x = ImportImageResponse{}
+	mi := &file_caisson_v1_image_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportImageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportImageResponse) ProtoMessage() {}
+
+func (x *ImportImageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportImageResponse.ProtoReflect.Descriptor instead.
+func (*ImportImageResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ImportImageResponse) GetImage() *Image {
+	if x != nil {
+		return x.Image
+	}
+	return nil
+}
+
+func (x *ImportImageResponse) GetReport() *ImportReport {
+	if x != nil {
+		return x.Report
+	}
+	return nil
+}
+
+func (x *ImportImageResponse) GetReplaced() string {
+	if x != nil {
+		return x.Replaced
+	}
+	return ""
+}
+
 type FromHostRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -524,7 +584,7 @@ type FromHostRequest struct {
 
 func (x *FromHostRequest) Reset() {
 	*x = FromHostRequest{}
-	mi := &file_caisson_v1_image_proto_msgTypes[9]
+	mi := &file_caisson_v1_image_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -536,7 +596,7 @@ func (x *FromHostRequest) String() string {
 func (*FromHostRequest) ProtoMessage() {}
 
 func (x *FromHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[9]
+	mi := &file_caisson_v1_image_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -549,7 +609,7 @@ func (x *FromHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromHostRequest.ProtoReflect.Descriptor instead.
 func (*FromHostRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{9}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FromHostRequest) GetName() string {
@@ -586,7 +646,7 @@ type ImageProgress struct {
 
 func (x *ImageProgress) Reset() {
 	*x = ImageProgress{}
-	mi := &file_caisson_v1_image_proto_msgTypes[10]
+	mi := &file_caisson_v1_image_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -598,7 +658,7 @@ func (x *ImageProgress) String() string {
 func (*ImageProgress) ProtoMessage() {}
 
 func (x *ImageProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[10]
+	mi := &file_caisson_v1_image_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -611,7 +671,7 @@ func (x *ImageProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageProgress.ProtoReflect.Descriptor instead.
 func (*ImageProgress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{10}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ImageProgress) GetMessage() string {
@@ -654,7 +714,7 @@ type ImportReport struct {
 
 func (x *ImportReport) Reset() {
 	*x = ImportReport{}
-	mi := &file_caisson_v1_image_proto_msgTypes[11]
+	mi := &file_caisson_v1_image_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -666,7 +726,7 @@ func (x *ImportReport) String() string {
 func (*ImportReport) ProtoMessage() {}
 
 func (x *ImportReport) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[11]
+	mi := &file_caisson_v1_image_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -679,7 +739,7 @@ func (x *ImportReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportReport.ProtoReflect.Descriptor instead.
 func (*ImportReport) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{11}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ImportReport) GetEntries() int64 {
@@ -738,7 +798,11 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"\x05chunk\x18\x02 \x01(\fH\x00R\x05chunkB\x06\n" +
 	"\x04kind\"\"\n" +
 	"\fImportHeader\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"W\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x8c\x01\n" +
+	"\x13ImportImageResponse\x12'\n" +
+	"\x05image\x18\x01 \x01(\v2\x11.caisson.v1.ImageR\x05image\x120\n" +
+	"\x06report\x18\x02 \x01(\v2\x18.caisson.v1.ImportReportR\x06report\x12\x1a\n" +
+	"\breplaced\x18\x03 \x01(\tR\breplaced\"W\n" +
 	"\x0fFromHostRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bpackages\x18\x02 \x03(\tR\bpackages\x12\x14\n" +
@@ -754,13 +818,13 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"\bstripped\x18\x03 \x03(\v2&.caisson.v1.ImportReport.StrippedEntryR\bstripped\x1a;\n" +
 	"\rStrippedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\x92\x03\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\x96\x03\n" +
 	"\fImageService\x12K\n" +
 	"\n" +
 	"ListImages\x12\x1d.caisson.v1.ListImagesRequest\x1a\x1e.caisson.v1.ListImagesResponse\x12Q\n" +
 	"\fInspectImage\x12\x1f.caisson.v1.InspectImageRequest\x1a .caisson.v1.InspectImageResponse\x12N\n" +
-	"\vRemoveImage\x12\x1e.caisson.v1.RemoveImageRequest\x1a\x1f.caisson.v1.RemoveImageResponse\x12L\n" +
-	"\vImportImage\x12\x1e.caisson.v1.ImportImageRequest\x1a\x19.caisson.v1.ImageProgress(\x010\x01\x12D\n" +
+	"\vRemoveImage\x12\x1e.caisson.v1.RemoveImageRequest\x1a\x1f.caisson.v1.RemoveImageResponse\x12P\n" +
+	"\vImportImage\x12\x1e.caisson.v1.ImportImageRequest\x1a\x1f.caisson.v1.ImportImageResponse(\x01\x12D\n" +
 	"\bFromHost\x12\x1b.caisson.v1.FromHostRequest\x1a\x19.caisson.v1.ImageProgress0\x01B9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
@@ -775,7 +839,7 @@ func file_caisson_v1_image_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_image_proto_rawDescData
 }
 
-var file_caisson_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_caisson_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_caisson_v1_image_proto_goTypes = []any{
 	(*Image)(nil),                 // 0: caisson.v1.Image
 	(*ListImagesRequest)(nil),     // 1: caisson.v1.ListImagesRequest
@@ -786,36 +850,39 @@ var file_caisson_v1_image_proto_goTypes = []any{
 	(*RemoveImageResponse)(nil),   // 6: caisson.v1.RemoveImageResponse
 	(*ImportImageRequest)(nil),    // 7: caisson.v1.ImportImageRequest
 	(*ImportHeader)(nil),          // 8: caisson.v1.ImportHeader
-	(*FromHostRequest)(nil),       // 9: caisson.v1.FromHostRequest
-	(*ImageProgress)(nil),         // 10: caisson.v1.ImageProgress
-	(*ImportReport)(nil),          // 11: caisson.v1.ImportReport
-	nil,                           // 12: caisson.v1.ImportReport.StrippedEntry
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*ImportImageResponse)(nil),   // 9: caisson.v1.ImportImageResponse
+	(*FromHostRequest)(nil),       // 10: caisson.v1.FromHostRequest
+	(*ImageProgress)(nil),         // 11: caisson.v1.ImageProgress
+	(*ImportReport)(nil),          // 12: caisson.v1.ImportReport
+	nil,                           // 13: caisson.v1.ImportReport.StrippedEntry
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
 }
 var file_caisson_v1_image_proto_depIdxs = []int32{
-	13, // 0: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	14, // 0: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: caisson.v1.ListImagesResponse.images:type_name -> caisson.v1.Image
 	0,  // 2: caisson.v1.InspectImageResponse.image:type_name -> caisson.v1.Image
-	11, // 3: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
+	12, // 3: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
 	8,  // 4: caisson.v1.ImportImageRequest.header:type_name -> caisson.v1.ImportHeader
-	0,  // 5: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
-	11, // 6: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
-	12, // 7: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
-	1,  // 8: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
-	3,  // 9: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
-	5,  // 10: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
-	7,  // 11: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
-	9,  // 12: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
-	2,  // 13: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
-	4,  // 14: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
-	6,  // 15: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
-	10, // 16: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImageProgress
-	10, // 17: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
-	13, // [13:18] is the sub-list for method output_type
-	8,  // [8:13] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	0,  // 5: caisson.v1.ImportImageResponse.image:type_name -> caisson.v1.Image
+	12, // 6: caisson.v1.ImportImageResponse.report:type_name -> caisson.v1.ImportReport
+	0,  // 7: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
+	12, // 8: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
+	13, // 9: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
+	1,  // 10: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
+	3,  // 11: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
+	5,  // 12: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
+	7,  // 13: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
+	10, // 14: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
+	2,  // 15: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
+	4,  // 16: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
+	6,  // 17: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
+	9,  // 18: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImportImageResponse
+	11, // 19: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
+	15, // [15:20] is the sub-list for method output_type
+	10, // [10:15] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_image_proto_init() }
@@ -833,7 +900,7 @@ func file_caisson_v1_image_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_image_proto_rawDesc), len(file_caisson_v1_image_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -500,14 +500,10 @@ func (x *RunSpec) GetLearn() bool {
 
 type RunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Types that are valid to be assigned to Kind:
-	//
-	//	*RunRequest_Start
-	//	*RunRequest_Stdin
-	//	*RunRequest_CloseStdin
-	//	*RunRequest_Signal
-	//	*RunRequest_Resize
-	Kind          isRunRequest_Kind `protobuf_oneof:"kind"`
+	Spec  *RunSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// All of the command's input. Absent with spec.exec.stdin: SendInput or
+	// StreamInput send it.
+	Stdin         []byte `protobuf:"bytes,2,opt,name=stdin,proto3,oneof" json:"stdin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -542,406 +538,16 @@ func (*RunRequest) Descriptor() ([]byte, []int) {
 	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *RunRequest) GetKind() isRunRequest_Kind {
-	if x != nil {
-		return x.Kind
-	}
-	return nil
-}
-
-func (x *RunRequest) GetStart() *RunSpec {
-	if x != nil {
-		if x, ok := x.Kind.(*RunRequest_Start); ok {
-			return x.Start
-		}
-	}
-	return nil
-}
-
-func (x *RunRequest) GetStdin() []byte {
-	if x != nil {
-		if x, ok := x.Kind.(*RunRequest_Stdin); ok {
-			return x.Stdin
-		}
-	}
-	return nil
-}
-
-func (x *RunRequest) GetCloseStdin() bool {
-	if x != nil {
-		if x, ok := x.Kind.(*RunRequest_CloseStdin); ok {
-			return x.CloseStdin
-		}
-	}
-	return false
-}
-
-func (x *RunRequest) GetSignal() int32 {
-	if x != nil {
-		if x, ok := x.Kind.(*RunRequest_Signal); ok {
-			return x.Signal
-		}
-	}
-	return 0
-}
-
-func (x *RunRequest) GetResize() *WinSize {
-	if x != nil {
-		if x, ok := x.Kind.(*RunRequest_Resize); ok {
-			return x.Resize
-		}
-	}
-	return nil
-}
-
-type isRunRequest_Kind interface {
-	isRunRequest_Kind()
-}
-
-type RunRequest_Start struct {
-	Start *RunSpec `protobuf:"bytes,1,opt,name=start,proto3,oneof"`
-}
-
-type RunRequest_Stdin struct {
-	Stdin []byte `protobuf:"bytes,2,opt,name=stdin,proto3,oneof"`
-}
-
-type RunRequest_CloseStdin struct {
-	CloseStdin bool `protobuf:"varint,3,opt,name=close_stdin,json=closeStdin,proto3,oneof"`
-}
-
-type RunRequest_Signal struct {
-	Signal int32 `protobuf:"varint,4,opt,name=signal,proto3,oneof"` // number, sent to the command's process group
-}
-
-type RunRequest_Resize struct {
-	Resize *WinSize `protobuf:"bytes,5,opt,name=resize,proto3,oneof"`
-}
-
-func (*RunRequest_Start) isRunRequest_Kind() {}
-
-func (*RunRequest_Stdin) isRunRequest_Kind() {}
-
-func (*RunRequest_CloseStdin) isRunRequest_Kind() {}
-
-func (*RunRequest_Signal) isRunRequest_Kind() {}
-
-func (*RunRequest_Resize) isRunRequest_Kind() {}
-
-type RunResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Types that are valid to be assigned to Kind:
-	//
-	//	*RunResponse_Started
-	//	*RunResponse_Stdout
-	//	*RunResponse_Stderr
-	//	*RunResponse_Result
-	//	*RunResponse_StdinTaken
-	//	*RunResponse_StdoutSkipped
-	//	*RunResponse_StderrSkipped
-	//	*RunResponse_OutputMoved
-	Kind          isRunResponse_Kind `protobuf_oneof:"kind"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResponse) Reset() {
-	*x = RunResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResponse) ProtoMessage() {}
-
-func (x *RunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
-func (*RunResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *RunResponse) GetKind() isRunResponse_Kind {
-	if x != nil {
-		return x.Kind
-	}
-	return nil
-}
-
-func (x *RunResponse) GetStarted() *Started {
-	if x != nil {
-		if x, ok := x.Kind.(*RunResponse_Started); ok {
-			return x.Started
-		}
-	}
-	return nil
-}
-
-func (x *RunResponse) GetStdout() []byte {
-	if x != nil {
-		if x, ok := x.Kind.(*RunResponse_Stdout); ok {
-			return x.Stdout
-		}
-	}
-	return nil
-}
-
-func (x *RunResponse) GetStderr() []byte {
-	if x != nil {
-		if x, ok := x.Kind.(*RunResponse_Stderr); ok {
-			return x.Stderr
-		}
-	}
-	return nil
-}
-
-func (x *RunResponse) GetResult() *Result {
-	if x != nil {
-		if x, ok := x.Kind.(*RunResponse_Result); ok {
-			return x.Result
-		}
-	}
-	return nil
-}
-
-func (x *RunResponse) GetStdinTaken() int64 {
-	if x != nil {
-		if x, ok := x.Kind.(*RunResponse_StdinTaken); ok {
-			return x.StdinTaken
-		}
-	}
-	return 0
-}
-
-func (x *RunResponse) GetStdoutSkipped() int64 {
-	if x != nil {
-		if x, ok := x.Kind.(*RunResponse_StdoutSkipped); ok {
-			return x.StdoutSkipped
-		}
-	}
-	return 0
-}
-
-func (x *RunResponse) GetStderrSkipped() int64 {
-	if x != nil {
-		if x, ok := x.Kind.(*RunResponse_StderrSkipped); ok {
-			return x.StderrSkipped
-		}
-	}
-	return 0
-}
-
-func (x *RunResponse) GetOutputMoved() bool {
-	if x != nil {
-		if x, ok := x.Kind.(*RunResponse_OutputMoved); ok {
-			return x.OutputMoved
-		}
-	}
-	return false
-}
-
-type isRunResponse_Kind interface {
-	isRunResponse_Kind()
-}
-
-type RunResponse_Started struct {
-	Started *Started `protobuf:"bytes,1,opt,name=started,proto3,oneof"`
-}
-
-type RunResponse_Stdout struct {
-	Stdout []byte `protobuf:"bytes,2,opt,name=stdout,proto3,oneof"`
-}
-
-type RunResponse_Stderr struct {
-	Stderr []byte `protobuf:"bytes,3,opt,name=stderr,proto3,oneof"`
-}
-
-type RunResponse_Result struct {
-	Result *Result `protobuf:"bytes,4,opt,name=result,proto3,oneof"`
-}
-
-type RunResponse_StdinTaken struct {
-	// Bytes of standard input that the command's pipe has taken so far. The
-	// daemon buffers a little; a caller that has more than 256 KiB outstanding
-	// may find its signals waiting behind its own input.
-	StdinTaken int64 `protobuf:"varint,5,opt,name=stdin_taken,json=stdinTaken,proto3,oneof"`
-}
-
-type RunResponse_StdoutSkipped struct {
-	// Bytes of a stream that are left out here, because it passed its output
-	// limit. They count as bytes of the stream: what follows them has an offset
-	// that is so much higher.
-	StdoutSkipped int64 `protobuf:"varint,6,opt,name=stdout_skipped,json=stdoutSkipped,proto3,oneof"`
-}
-
-type RunResponse_StderrSkipped struct {
-	StderrSkipped int64 `protobuf:"varint,7,opt,name=stderr_skipped,json=stderrSkipped,proto3,oneof"`
-}
-
-type RunResponse_OutputMoved struct {
-	// No more output comes here: it comes in the call's lane, which the same
-	// caller opened. That is GET /lane on the same socket, with HTTP/1.1 and the
-	// header Caisson-Lane that the call was answered with. The body of its answer
-	// is the messages of the call that hold output, each after its length (a
-	// varint); a length of 0 is their end, after which the result comes here.
-	OutputMoved bool `protobuf:"varint,8,opt,name=output_moved,json=outputMoved,proto3,oneof"`
-}
-
-func (*RunResponse_Started) isRunResponse_Kind() {}
-
-func (*RunResponse_Stdout) isRunResponse_Kind() {}
-
-func (*RunResponse_Stderr) isRunResponse_Kind() {}
-
-func (*RunResponse_Result) isRunResponse_Kind() {}
-
-func (*RunResponse_StdinTaken) isRunResponse_Kind() {}
-
-func (*RunResponse_StdoutSkipped) isRunResponse_Kind() {}
-
-func (*RunResponse_StderrSkipped) isRunResponse_Kind() {}
-
-func (*RunResponse_OutputMoved) isRunResponse_Kind() {}
-
-type FollowRunRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Spec          *RunSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	Stdin         []byte                 `protobuf:"bytes,2,opt,name=stdin,proto3" json:"stdin,omitempty"` // all of the command's input; it needs spec.exec.stdin
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *FollowRunRequest) Reset() {
-	*x = FollowRunRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *FollowRunRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*FollowRunRequest) ProtoMessage() {}
-
-func (x *FollowRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use FollowRunRequest.ProtoReflect.Descriptor instead.
-func (*FollowRunRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *FollowRunRequest) GetSpec() *RunSpec {
+func (x *RunRequest) GetSpec() *RunSpec {
 	if x != nil {
 		return x.Spec
 	}
 	return nil
 }
 
-func (x *FollowRunRequest) GetStdin() []byte {
+func (x *RunRequest) GetStdin() []byte {
 	if x != nil {
 		return x.Stdin
-	}
-	return nil
-}
-
-// Started is sent once, when the command runs.
-type Started struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Exec          string                 `protobuf:"bytes,3,opt,name=exec,proto3" json:"exec,omitempty"` // ID of the command in the sandbox
-	Pid           int64                  `protobuf:"varint,4,opt,name=pid,proto3" json:"pid,omitempty"`  // inside the sandbox; absent with detach
-	Args          []string               `protobuf:"bytes,5,rep,name=args,proto3" json:"args,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Started) Reset() {
-	*x = Started{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Started) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Started) ProtoMessage() {}
-
-func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Started.ProtoReflect.Descriptor instead.
-func (*Started) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *Started) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *Started) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Started) GetExec() string {
-	if x != nil {
-		return x.Exec
-	}
-	return ""
-}
-
-func (x *Started) GetPid() int64 {
-	if x != nil {
-		return x.Pid
-	}
-	return 0
-}
-
-func (x *Started) GetArgs() []string {
-	if x != nil {
-		return x.Args
 	}
 	return nil
 }
@@ -961,7 +567,7 @@ type CreateRequest struct {
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[9]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -973,7 +579,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[9]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -986,7 +592,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{9}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CreateRequest) GetSpec() *SandboxSpec {
@@ -1019,7 +625,7 @@ type CreateResponse struct {
 
 func (x *CreateResponse) Reset() {
 	*x = CreateResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[10]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1031,7 +637,7 @@ func (x *CreateResponse) String() string {
 func (*CreateResponse) ProtoMessage() {}
 
 func (x *CreateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[10]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1044,7 +650,7 @@ func (x *CreateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResponse.ProtoReflect.Descriptor instead.
 func (*CreateResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{10}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CreateResponse) GetSandbox() *Sandbox {
@@ -1074,7 +680,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1086,7 +692,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1099,7 +705,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UpdateRequest) GetRef() string {
@@ -1182,7 +788,7 @@ type Rules struct {
 
 func (x *Rules) Reset() {
 	*x = Rules{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +800,7 @@ func (x *Rules) String() string {
 func (*Rules) ProtoMessage() {}
 
 func (x *Rules) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +813,7 @@ func (x *Rules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rules.ProtoReflect.Descriptor instead.
 func (*Rules) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{12}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Rules) GetRules() []string {
@@ -1226,7 +832,7 @@ type UpdateResponse struct {
 
 func (x *UpdateResponse) Reset() {
 	*x = UpdateResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1238,7 +844,7 @@ func (x *UpdateResponse) String() string {
 func (*UpdateResponse) ProtoMessage() {}
 
 func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1251,7 +857,7 @@ func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateResponse.ProtoReflect.Descriptor instead.
 func (*UpdateResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UpdateResponse) GetSandbox() *Sandbox {
@@ -1270,7 +876,7 @@ type PauseRequest struct {
 
 func (x *PauseRequest) Reset() {
 	*x = PauseRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +888,7 @@ func (x *PauseRequest) String() string {
 func (*PauseRequest) ProtoMessage() {}
 
 func (x *PauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +901,7 @@ func (x *PauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
 func (*PauseRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PauseRequest) GetRef() string {
@@ -1314,7 +920,7 @@ type PauseResponse struct {
 
 func (x *PauseResponse) Reset() {
 	*x = PauseResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1326,7 +932,7 @@ func (x *PauseResponse) String() string {
 func (*PauseResponse) ProtoMessage() {}
 
 func (x *PauseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1339,7 +945,7 @@ func (x *PauseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
 func (*PauseResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PauseResponse) GetSandbox() *Sandbox {
@@ -1358,7 +964,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1370,7 +976,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1383,7 +989,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ResumeRequest) GetRef() string {
@@ -1402,7 +1008,7 @@ type ResumeResponse struct {
 
 func (x *ResumeResponse) Reset() {
 	*x = ResumeResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1414,7 +1020,7 @@ func (x *ResumeResponse) String() string {
 func (*ResumeResponse) ProtoMessage() {}
 
 func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1427,7 +1033,7 @@ func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ResumeResponse) GetSandbox() *Sandbox {
@@ -1447,7 +1053,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1459,7 +1065,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1472,7 +1078,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StopRequest) GetRef() string {
@@ -1498,7 +1104,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1510,7 +1116,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1523,7 +1129,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StopResponse) GetSandbox() *Sandbox {
@@ -1542,7 +1148,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1554,7 +1160,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1567,7 +1173,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WaitRequest) GetRef() string {
@@ -1586,7 +1192,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1598,7 +1204,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1611,7 +1217,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WaitResponse) GetSandbox() *Sandbox {
@@ -1653,7 +1259,7 @@ type Sandbox struct {
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1271,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1284,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Sandbox) GetId() string {
@@ -1854,7 +1460,7 @@ type Port struct {
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +1472,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1879,7 +1485,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Port) GetAddress() string {
@@ -1912,7 +1518,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1924,7 +1530,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1937,7 +1543,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListRequest) GetLabels() map[string]string {
@@ -1956,7 +1562,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +1574,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +1587,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListResponse) GetSandboxes() []*Sandbox {
@@ -2000,7 +1606,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +1618,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +1631,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *InspectRequest) GetRef() string {
@@ -2056,7 +1662,7 @@ type InspectResponse struct {
 
 func (x *InspectResponse) Reset() {
 	*x = InspectResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2068,7 +1674,7 @@ func (x *InspectResponse) String() string {
 func (*InspectResponse) ProtoMessage() {}
 
 func (x *InspectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2081,7 +1687,7 @@ func (x *InspectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectResponse.ProtoReflect.Descriptor instead.
 func (*InspectResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *InspectResponse) GetSandbox() *Sandbox {
@@ -2173,7 +1779,7 @@ type PostureCheck struct {
 
 func (x *PostureCheck) Reset() {
 	*x = PostureCheck{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +1791,7 @@ func (x *PostureCheck) String() string {
 func (*PostureCheck) ProtoMessage() {}
 
 func (x *PostureCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +1804,7 @@ func (x *PostureCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostureCheck.ProtoReflect.Descriptor instead.
 func (*PostureCheck) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PostureCheck) GetName() string {
@@ -2232,7 +1838,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +1850,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2257,7 +1863,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RemoveRequest) GetRef() string {
@@ -2283,7 +1889,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2295,7 +1901,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2308,7 +1914,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RemoveResponse) GetId() string {
@@ -2327,7 +1933,7 @@ type CleanupRequest struct {
 
 func (x *CleanupRequest) Reset() {
 	*x = CleanupRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2339,7 +1945,7 @@ func (x *CleanupRequest) String() string {
 func (*CleanupRequest) ProtoMessage() {}
 
 func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2352,7 +1958,7 @@ func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupRequest.ProtoReflect.Descriptor instead.
 func (*CleanupRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CleanupRequest) GetDryRun() bool {
@@ -2371,7 +1977,7 @@ type CleanupResponse struct {
 
 func (x *CleanupResponse) Reset() {
 	*x = CleanupResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2383,7 +1989,7 @@ func (x *CleanupResponse) String() string {
 func (*CleanupResponse) ProtoMessage() {}
 
 func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2396,7 +2002,7 @@ func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupResponse.ProtoReflect.Descriptor instead.
 func (*CleanupResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CleanupResponse) GetLeftovers() []*Leftover {
@@ -2419,7 +2025,7 @@ type Leftover struct {
 
 func (x *Leftover) Reset() {
 	*x = Leftover{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2431,7 +2037,7 @@ func (x *Leftover) String() string {
 func (*Leftover) ProtoMessage() {}
 
 func (x *Leftover) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2444,7 +2050,7 @@ func (x *Leftover) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leftover.ProtoReflect.Descriptor instead.
 func (*Leftover) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Leftover) GetKind() string {
@@ -2489,7 +2095,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2501,7 +2107,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2514,7 +2120,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LogsRequest) GetRef() string {
@@ -2559,136 +2165,6 @@ func (x *LogsRequest) GetStderrOffset() int64 {
 	return 0
 }
 
-type LogsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Types that are valid to be assigned to Kind:
-	//
-	//	*LogsResponse_Stdout
-	//	*LogsResponse_Stderr
-	//	*LogsResponse_StdoutSkipped
-	//	*LogsResponse_StderrSkipped
-	//	*LogsResponse_OutputMoved
-	Kind          isLogsResponse_Kind `protobuf_oneof:"kind"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *LogsResponse) Reset() {
-	*x = LogsResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[35]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *LogsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*LogsResponse) ProtoMessage() {}
-
-func (x *LogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[35]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use LogsResponse.ProtoReflect.Descriptor instead.
-func (*LogsResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{35}
-}
-
-func (x *LogsResponse) GetKind() isLogsResponse_Kind {
-	if x != nil {
-		return x.Kind
-	}
-	return nil
-}
-
-func (x *LogsResponse) GetStdout() []byte {
-	if x != nil {
-		if x, ok := x.Kind.(*LogsResponse_Stdout); ok {
-			return x.Stdout
-		}
-	}
-	return nil
-}
-
-func (x *LogsResponse) GetStderr() []byte {
-	if x != nil {
-		if x, ok := x.Kind.(*LogsResponse_Stderr); ok {
-			return x.Stderr
-		}
-	}
-	return nil
-}
-
-func (x *LogsResponse) GetStdoutSkipped() int64 {
-	if x != nil {
-		if x, ok := x.Kind.(*LogsResponse_StdoutSkipped); ok {
-			return x.StdoutSkipped
-		}
-	}
-	return 0
-}
-
-func (x *LogsResponse) GetStderrSkipped() int64 {
-	if x != nil {
-		if x, ok := x.Kind.(*LogsResponse_StderrSkipped); ok {
-			return x.StderrSkipped
-		}
-	}
-	return 0
-}
-
-func (x *LogsResponse) GetOutputMoved() bool {
-	if x != nil {
-		if x, ok := x.Kind.(*LogsResponse_OutputMoved); ok {
-			return x.OutputMoved
-		}
-	}
-	return false
-}
-
-type isLogsResponse_Kind interface {
-	isLogsResponse_Kind()
-}
-
-type LogsResponse_Stdout struct {
-	Stdout []byte `protobuf:"bytes,1,opt,name=stdout,proto3,oneof"`
-}
-
-type LogsResponse_Stderr struct {
-	Stderr []byte `protobuf:"bytes,2,opt,name=stderr,proto3,oneof"`
-}
-
-type LogsResponse_StdoutSkipped struct {
-	StdoutSkipped int64 `protobuf:"varint,3,opt,name=stdout_skipped,json=stdoutSkipped,proto3,oneof"` // as in RunResponse
-}
-
-type LogsResponse_StderrSkipped struct {
-	StderrSkipped int64 `protobuf:"varint,4,opt,name=stderr_skipped,json=stderrSkipped,proto3,oneof"`
-}
-
-type LogsResponse_OutputMoved struct {
-	OutputMoved bool `protobuf:"varint,5,opt,name=output_moved,json=outputMoved,proto3,oneof"` // likewise; the call ends after the output
-}
-
-func (*LogsResponse_Stdout) isLogsResponse_Kind() {}
-
-func (*LogsResponse_Stderr) isLogsResponse_Kind() {}
-
-func (*LogsResponse_StdoutSkipped) isLogsResponse_Kind() {}
-
-func (*LogsResponse_StderrSkipped) isLogsResponse_Kind() {}
-
-func (*LogsResponse_OutputMoved) isLogsResponse_Kind() {}
-
 type SpecRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Spec          *RunSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
@@ -2698,7 +2174,7 @@ type SpecRequest struct {
 
 func (x *SpecRequest) Reset() {
 	*x = SpecRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[36]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2710,7 +2186,7 @@ func (x *SpecRequest) String() string {
 func (*SpecRequest) ProtoMessage() {}
 
 func (x *SpecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[36]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2723,7 +2199,7 @@ func (x *SpecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecRequest.ProtoReflect.Descriptor instead.
 func (*SpecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SpecRequest) GetSpec() *RunSpec {
@@ -2747,7 +2223,7 @@ type SpecResponse struct {
 
 func (x *SpecResponse) Reset() {
 	*x = SpecResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[37]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2759,7 +2235,7 @@ func (x *SpecResponse) String() string {
 func (*SpecResponse) ProtoMessage() {}
 
 func (x *SpecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[37]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2772,7 +2248,7 @@ func (x *SpecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecResponse.ProtoReflect.Descriptor instead.
 func (*SpecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SpecResponse) GetOciSpecJson() []byte {
@@ -2830,7 +2306,7 @@ type SeccompRule struct {
 
 func (x *SeccompRule) Reset() {
 	*x = SeccompRule{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[38]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2842,7 +2318,7 @@ func (x *SeccompRule) String() string {
 func (*SeccompRule) ProtoMessage() {}
 
 func (x *SeccompRule) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[38]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2855,7 +2331,7 @@ func (x *SeccompRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeccompRule.ProtoReflect.Descriptor instead.
 func (*SeccompRule) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{38}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SeccompRule) GetSyscalls() []string {
@@ -2947,36 +2423,12 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\asandbox\x18\x01 \x01(\v2\x17.caisson.v1.SandboxSpecR\asandbox\x12(\n" +
 	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\x12\x16\n" +
 	"\x06detach\x18\x03 \x01(\bR\x06detach\x12\x14\n" +
-	"\x05learn\x18\x04 \x01(\bR\x05learn\"\xc5\x01\n" +
+	"\x05learn\x18\x04 \x01(\bR\x05learn\"Z\n" +
 	"\n" +
-	"RunRequest\x12+\n" +
-	"\x05start\x18\x01 \x01(\v2\x13.caisson.v1.RunSpecH\x00R\x05start\x12\x16\n" +
-	"\x05stdin\x18\x02 \x01(\fH\x00R\x05stdin\x12!\n" +
-	"\vclose_stdin\x18\x03 \x01(\bH\x00R\n" +
-	"closeStdin\x12\x18\n" +
-	"\x06signal\x18\x04 \x01(\x05H\x00R\x06signal\x12-\n" +
-	"\x06resize\x18\x05 \x01(\v2\x13.caisson.v1.WinSizeH\x00R\x06resizeB\x06\n" +
-	"\x04kind\"\xc2\x02\n" +
-	"\vRunResponse\x12/\n" +
-	"\astarted\x18\x01 \x01(\v2\x13.caisson.v1.StartedH\x00R\astarted\x12\x18\n" +
-	"\x06stdout\x18\x02 \x01(\fH\x00R\x06stdout\x12\x18\n" +
-	"\x06stderr\x18\x03 \x01(\fH\x00R\x06stderr\x12,\n" +
-	"\x06result\x18\x04 \x01(\v2\x12.caisson.v1.ResultH\x00R\x06result\x12!\n" +
-	"\vstdin_taken\x18\x05 \x01(\x03H\x00R\n" +
-	"stdinTaken\x12'\n" +
-	"\x0estdout_skipped\x18\x06 \x01(\x03H\x00R\rstdoutSkipped\x12'\n" +
-	"\x0estderr_skipped\x18\a \x01(\x03H\x00R\rstderrSkipped\x12#\n" +
-	"\foutput_moved\x18\b \x01(\bH\x00R\voutputMovedB\x06\n" +
-	"\x04kind\"Q\n" +
-	"\x10FollowRunRequest\x12'\n" +
-	"\x04spec\x18\x01 \x01(\v2\x13.caisson.v1.RunSpecR\x04spec\x12\x14\n" +
-	"\x05stdin\x18\x02 \x01(\fR\x05stdin\"g\n" +
-	"\aStarted\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
-	"\x04exec\x18\x03 \x01(\tR\x04exec\x12\x10\n" +
-	"\x03pid\x18\x04 \x01(\x03R\x03pid\x12\x12\n" +
-	"\x04args\x18\x05 \x03(\tR\x04args\"}\n" +
+	"RunRequest\x12'\n" +
+	"\x04spec\x18\x01 \x01(\v2\x13.caisson.v1.RunSpecR\x04spec\x12\x19\n" +
+	"\x05stdin\x18\x02 \x01(\fH\x00R\x05stdin\x88\x01\x01B\b\n" +
+	"\x06_stdin\"}\n" +
 	"\rCreateRequest\x12+\n" +
 	"\x04spec\x18\x01 \x01(\v2\x17.caisson.v1.SandboxSpecR\x04spec\x12\x16\n" +
 	"\x06ensure\x18\x02 \x01(\bR\x06ensure\x12'\n" +
@@ -3108,14 +2560,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x06stream\x18\x03 \x01(\tR\x06stream\x12\x12\n" +
 	"\x04exec\x18\x04 \x01(\tR\x04exec\x12#\n" +
 	"\rstdout_offset\x18\x05 \x01(\x03R\fstdoutOffset\x12#\n" +
-	"\rstderr_offset\x18\x06 \x01(\x03R\fstderrOffset\"\xc1\x01\n" +
-	"\fLogsResponse\x12\x18\n" +
-	"\x06stdout\x18\x01 \x01(\fH\x00R\x06stdout\x12\x18\n" +
-	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderr\x12'\n" +
-	"\x0estdout_skipped\x18\x03 \x01(\x03H\x00R\rstdoutSkipped\x12'\n" +
-	"\x0estderr_skipped\x18\x04 \x01(\x03H\x00R\rstderrSkipped\x12#\n" +
-	"\foutput_moved\x18\x05 \x01(\bH\x00R\voutputMovedB\x06\n" +
-	"\x04kind\"6\n" +
+	"\rstderr_offset\x18\x06 \x01(\x03R\fstderrOffset\"6\n" +
 	"\vSpecRequest\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.caisson.v1.RunSpecR\x04spec\"\xe8\x02\n" +
 	"\fSpecResponse\x12\"\n" +
@@ -3132,10 +2577,9 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\bsyscalls\x18\x01 \x03(\tR\bsyscalls\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x1c\n" +
 	"\tcondition\x18\x03 \x01(\tR\tcondition\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why2\x85\a\n" +
-	"\x0eSandboxService\x12:\n" +
-	"\x03Run\x12\x16.caisson.v1.RunRequest\x1a\x17.caisson.v1.RunResponse(\x010\x01\x12D\n" +
-	"\tFollowRun\x12\x1c.caisson.v1.FollowRunRequest\x1a\x17.caisson.v1.RunResponse0\x01\x12?\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why2\xb8\x06\n" +
+	"\x0eSandboxService\x126\n" +
+	"\x03Run\x12\x16.caisson.v1.RunRequest\x1a\x15.caisson.v1.ExecEvent0\x01\x12?\n" +
 	"\x06Create\x12\x19.caisson.v1.CreateRequest\x1a\x1a.caisson.v1.CreateResponse\x129\n" +
 	"\x04List\x12\x17.caisson.v1.ListRequest\x1a\x18.caisson.v1.ListResponse\x12B\n" +
 	"\aInspect\x12\x1a.caisson.v1.InspectRequest\x1a\x1b.caisson.v1.InspectResponse\x12?\n" +
@@ -3145,8 +2589,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x04Stop\x12\x17.caisson.v1.StopRequest\x1a\x18.caisson.v1.StopResponse\x129\n" +
 	"\x04Wait\x12\x17.caisson.v1.WaitRequest\x1a\x18.caisson.v1.WaitResponse\x12?\n" +
 	"\x06Remove\x12\x19.caisson.v1.RemoveRequest\x1a\x1a.caisson.v1.RemoveResponse\x12B\n" +
-	"\aCleanup\x12\x1a.caisson.v1.CleanupRequest\x1a\x1b.caisson.v1.CleanupResponse\x12;\n" +
-	"\x04Logs\x12\x17.caisson.v1.LogsRequest\x1a\x18.caisson.v1.LogsResponse0\x01\x129\n" +
+	"\aCleanup\x12\x1a.caisson.v1.CleanupRequest\x1a\x1b.caisson.v1.CleanupResponse\x128\n" +
+	"\x04Logs\x12\x17.caisson.v1.LogsRequest\x1a\x15.caisson.v1.ExecEvent0\x01\x129\n" +
 	"\x04Spec\x12\x17.caisson.v1.SpecRequest\x1a\x18.caisson.v1.SpecResponseB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
@@ -3161,7 +2605,7 @@ func file_caisson_v1_sandbox_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_sandbox_proto_rawDescData
 }
 
-var file_caisson_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_caisson_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_caisson_v1_sandbox_proto_goTypes = []any{
 	(*Limits)(nil),                // 0: caisson.v1.Limits
 	(*Workspace)(nil),             // 1: caisson.v1.Workspace
@@ -3169,130 +2613,120 @@ var file_caisson_v1_sandbox_proto_goTypes = []any{
 	(*Nested)(nil),                // 3: caisson.v1.Nested
 	(*RunSpec)(nil),               // 4: caisson.v1.RunSpec
 	(*RunRequest)(nil),            // 5: caisson.v1.RunRequest
-	(*RunResponse)(nil),           // 6: caisson.v1.RunResponse
-	(*FollowRunRequest)(nil),      // 7: caisson.v1.FollowRunRequest
-	(*Started)(nil),               // 8: caisson.v1.Started
-	(*CreateRequest)(nil),         // 9: caisson.v1.CreateRequest
-	(*CreateResponse)(nil),        // 10: caisson.v1.CreateResponse
-	(*UpdateRequest)(nil),         // 11: caisson.v1.UpdateRequest
-	(*Rules)(nil),                 // 12: caisson.v1.Rules
-	(*UpdateResponse)(nil),        // 13: caisson.v1.UpdateResponse
-	(*PauseRequest)(nil),          // 14: caisson.v1.PauseRequest
-	(*PauseResponse)(nil),         // 15: caisson.v1.PauseResponse
-	(*ResumeRequest)(nil),         // 16: caisson.v1.ResumeRequest
-	(*ResumeResponse)(nil),        // 17: caisson.v1.ResumeResponse
-	(*StopRequest)(nil),           // 18: caisson.v1.StopRequest
-	(*StopResponse)(nil),          // 19: caisson.v1.StopResponse
-	(*WaitRequest)(nil),           // 20: caisson.v1.WaitRequest
-	(*WaitResponse)(nil),          // 21: caisson.v1.WaitResponse
-	(*Sandbox)(nil),               // 22: caisson.v1.Sandbox
-	(*Port)(nil),                  // 23: caisson.v1.Port
-	(*ListRequest)(nil),           // 24: caisson.v1.ListRequest
-	(*ListResponse)(nil),          // 25: caisson.v1.ListResponse
-	(*InspectRequest)(nil),        // 26: caisson.v1.InspectRequest
-	(*InspectResponse)(nil),       // 27: caisson.v1.InspectResponse
-	(*PostureCheck)(nil),          // 28: caisson.v1.PostureCheck
-	(*RemoveRequest)(nil),         // 29: caisson.v1.RemoveRequest
-	(*RemoveResponse)(nil),        // 30: caisson.v1.RemoveResponse
-	(*CleanupRequest)(nil),        // 31: caisson.v1.CleanupRequest
-	(*CleanupResponse)(nil),       // 32: caisson.v1.CleanupResponse
-	(*Leftover)(nil),              // 33: caisson.v1.Leftover
-	(*LogsRequest)(nil),           // 34: caisson.v1.LogsRequest
-	(*LogsResponse)(nil),          // 35: caisson.v1.LogsResponse
-	(*SpecRequest)(nil),           // 36: caisson.v1.SpecRequest
-	(*SpecResponse)(nil),          // 37: caisson.v1.SpecResponse
-	(*SeccompRule)(nil),           // 38: caisson.v1.SeccompRule
-	nil,                           // 39: caisson.v1.SandboxSpec.LabelsEntry
-	nil,                           // 40: caisson.v1.UpdateRequest.LabelsEntry
-	nil,                           // 41: caisson.v1.Sandbox.LabelsEntry
-	nil,                           // 42: caisson.v1.ListRequest.LabelsEntry
-	nil,                           // 43: caisson.v1.SpecResponse.CgroupValuesEntry
-	(*durationpb.Duration)(nil),   // 44: google.protobuf.Duration
-	(*ExecSpec)(nil),              // 45: caisson.v1.ExecSpec
-	(*WinSize)(nil),               // 46: caisson.v1.WinSize
-	(*Result)(nil),                // 47: caisson.v1.Result
-	(*timestamppb.Timestamp)(nil), // 48: google.protobuf.Timestamp
-	(*Egress)(nil),                // 49: caisson.v1.Egress
+	(*CreateRequest)(nil),         // 6: caisson.v1.CreateRequest
+	(*CreateResponse)(nil),        // 7: caisson.v1.CreateResponse
+	(*UpdateRequest)(nil),         // 8: caisson.v1.UpdateRequest
+	(*Rules)(nil),                 // 9: caisson.v1.Rules
+	(*UpdateResponse)(nil),        // 10: caisson.v1.UpdateResponse
+	(*PauseRequest)(nil),          // 11: caisson.v1.PauseRequest
+	(*PauseResponse)(nil),         // 12: caisson.v1.PauseResponse
+	(*ResumeRequest)(nil),         // 13: caisson.v1.ResumeRequest
+	(*ResumeResponse)(nil),        // 14: caisson.v1.ResumeResponse
+	(*StopRequest)(nil),           // 15: caisson.v1.StopRequest
+	(*StopResponse)(nil),          // 16: caisson.v1.StopResponse
+	(*WaitRequest)(nil),           // 17: caisson.v1.WaitRequest
+	(*WaitResponse)(nil),          // 18: caisson.v1.WaitResponse
+	(*Sandbox)(nil),               // 19: caisson.v1.Sandbox
+	(*Port)(nil),                  // 20: caisson.v1.Port
+	(*ListRequest)(nil),           // 21: caisson.v1.ListRequest
+	(*ListResponse)(nil),          // 22: caisson.v1.ListResponse
+	(*InspectRequest)(nil),        // 23: caisson.v1.InspectRequest
+	(*InspectResponse)(nil),       // 24: caisson.v1.InspectResponse
+	(*PostureCheck)(nil),          // 25: caisson.v1.PostureCheck
+	(*RemoveRequest)(nil),         // 26: caisson.v1.RemoveRequest
+	(*RemoveResponse)(nil),        // 27: caisson.v1.RemoveResponse
+	(*CleanupRequest)(nil),        // 28: caisson.v1.CleanupRequest
+	(*CleanupResponse)(nil),       // 29: caisson.v1.CleanupResponse
+	(*Leftover)(nil),              // 30: caisson.v1.Leftover
+	(*LogsRequest)(nil),           // 31: caisson.v1.LogsRequest
+	(*SpecRequest)(nil),           // 32: caisson.v1.SpecRequest
+	(*SpecResponse)(nil),          // 33: caisson.v1.SpecResponse
+	(*SeccompRule)(nil),           // 34: caisson.v1.SeccompRule
+	nil,                           // 35: caisson.v1.SandboxSpec.LabelsEntry
+	nil,                           // 36: caisson.v1.UpdateRequest.LabelsEntry
+	nil,                           // 37: caisson.v1.Sandbox.LabelsEntry
+	nil,                           // 38: caisson.v1.ListRequest.LabelsEntry
+	nil,                           // 39: caisson.v1.SpecResponse.CgroupValuesEntry
+	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
+	(*ExecSpec)(nil),              // 41: caisson.v1.ExecSpec
+	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
+	(*Result)(nil),                // 43: caisson.v1.Result
+	(*Egress)(nil),                // 44: caisson.v1.Egress
+	(*ExecEvent)(nil),             // 45: caisson.v1.ExecEvent
 }
 var file_caisson_v1_sandbox_proto_depIdxs = []int32{
 	1,  // 0: caisson.v1.SandboxSpec.workspace:type_name -> caisson.v1.Workspace
 	0,  // 1: caisson.v1.SandboxSpec.limits:type_name -> caisson.v1.Limits
-	39, // 2: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
-	44, // 3: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
-	44, // 4: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
+	35, // 2: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
+	40, // 3: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
+	40, // 4: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
 	3,  // 5: caisson.v1.SandboxSpec.nested:type_name -> caisson.v1.Nested
 	2,  // 6: caisson.v1.RunSpec.sandbox:type_name -> caisson.v1.SandboxSpec
-	45, // 7: caisson.v1.RunSpec.exec:type_name -> caisson.v1.ExecSpec
-	4,  // 8: caisson.v1.RunRequest.start:type_name -> caisson.v1.RunSpec
-	46, // 9: caisson.v1.RunRequest.resize:type_name -> caisson.v1.WinSize
-	8,  // 10: caisson.v1.RunResponse.started:type_name -> caisson.v1.Started
-	47, // 11: caisson.v1.RunResponse.result:type_name -> caisson.v1.Result
-	4,  // 12: caisson.v1.FollowRunRequest.spec:type_name -> caisson.v1.RunSpec
-	2,  // 13: caisson.v1.CreateRequest.spec:type_name -> caisson.v1.SandboxSpec
-	22, // 14: caisson.v1.CreateResponse.sandbox:type_name -> caisson.v1.Sandbox
-	44, // 15: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
-	44, // 16: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
-	40, // 17: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
-	12, // 18: caisson.v1.UpdateRequest.allow:type_name -> caisson.v1.Rules
-	12, // 19: caisson.v1.UpdateRequest.deny:type_name -> caisson.v1.Rules
-	22, // 20: caisson.v1.UpdateResponse.sandbox:type_name -> caisson.v1.Sandbox
-	22, // 21: caisson.v1.PauseResponse.sandbox:type_name -> caisson.v1.Sandbox
-	22, // 22: caisson.v1.ResumeResponse.sandbox:type_name -> caisson.v1.Sandbox
-	44, // 23: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	22, // 24: caisson.v1.StopResponse.sandbox:type_name -> caisson.v1.Sandbox
-	22, // 25: caisson.v1.WaitResponse.sandbox:type_name -> caisson.v1.Sandbox
-	48, // 26: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	48, // 27: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
-	47, // 28: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
-	41, // 29: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
-	1,  // 30: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
-	48, // 31: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
-	44, // 32: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
-	48, // 33: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
-	23, // 34: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
-	42, // 35: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
-	22, // 36: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
-	22, // 37: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
-	0,  // 38: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
-	28, // 39: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
-	49, // 40: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
-	33, // 41: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
-	4,  // 42: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
-	43, // 43: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
-	38, // 44: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
-	5,  // 45: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
-	7,  // 46: caisson.v1.SandboxService.FollowRun:input_type -> caisson.v1.FollowRunRequest
-	9,  // 47: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
-	24, // 48: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
-	26, // 49: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
-	11, // 50: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
-	14, // 51: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
-	16, // 52: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
-	18, // 53: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
-	20, // 54: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
-	29, // 55: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
-	31, // 56: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
-	34, // 57: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
-	36, // 58: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
-	6,  // 59: caisson.v1.SandboxService.Run:output_type -> caisson.v1.RunResponse
-	6,  // 60: caisson.v1.SandboxService.FollowRun:output_type -> caisson.v1.RunResponse
-	10, // 61: caisson.v1.SandboxService.Create:output_type -> caisson.v1.CreateResponse
-	25, // 62: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
-	27, // 63: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
-	13, // 64: caisson.v1.SandboxService.Update:output_type -> caisson.v1.UpdateResponse
-	15, // 65: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.PauseResponse
-	17, // 66: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.ResumeResponse
-	19, // 67: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.StopResponse
-	21, // 68: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.WaitResponse
-	30, // 69: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
-	32, // 70: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
-	35, // 71: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.LogsResponse
-	37, // 72: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
-	59, // [59:73] is the sub-list for method output_type
-	45, // [45:59] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	41, // 7: caisson.v1.RunSpec.exec:type_name -> caisson.v1.ExecSpec
+	4,  // 8: caisson.v1.RunRequest.spec:type_name -> caisson.v1.RunSpec
+	2,  // 9: caisson.v1.CreateRequest.spec:type_name -> caisson.v1.SandboxSpec
+	19, // 10: caisson.v1.CreateResponse.sandbox:type_name -> caisson.v1.Sandbox
+	40, // 11: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
+	40, // 12: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
+	36, // 13: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
+	9,  // 14: caisson.v1.UpdateRequest.allow:type_name -> caisson.v1.Rules
+	9,  // 15: caisson.v1.UpdateRequest.deny:type_name -> caisson.v1.Rules
+	19, // 16: caisson.v1.UpdateResponse.sandbox:type_name -> caisson.v1.Sandbox
+	19, // 17: caisson.v1.PauseResponse.sandbox:type_name -> caisson.v1.Sandbox
+	19, // 18: caisson.v1.ResumeResponse.sandbox:type_name -> caisson.v1.Sandbox
+	40, // 19: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	19, // 20: caisson.v1.StopResponse.sandbox:type_name -> caisson.v1.Sandbox
+	19, // 21: caisson.v1.WaitResponse.sandbox:type_name -> caisson.v1.Sandbox
+	42, // 22: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	42, // 23: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
+	43, // 24: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
+	37, // 25: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
+	1,  // 26: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
+	42, // 27: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	40, // 28: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
+	42, // 29: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
+	20, // 30: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
+	38, // 31: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
+	19, // 32: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
+	19, // 33: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
+	0,  // 34: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
+	25, // 35: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
+	44, // 36: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
+	30, // 37: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
+	4,  // 38: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
+	39, // 39: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
+	34, // 40: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
+	5,  // 41: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
+	6,  // 42: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
+	21, // 43: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
+	23, // 44: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
+	8,  // 45: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
+	11, // 46: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
+	13, // 47: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
+	15, // 48: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
+	17, // 49: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
+	26, // 50: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
+	28, // 51: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
+	31, // 52: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
+	32, // 53: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
+	45, // 54: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
+	7,  // 55: caisson.v1.SandboxService.Create:output_type -> caisson.v1.CreateResponse
+	22, // 56: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
+	24, // 57: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
+	10, // 58: caisson.v1.SandboxService.Update:output_type -> caisson.v1.UpdateResponse
+	12, // 59: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.PauseResponse
+	14, // 60: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.ResumeResponse
+	16, // 61: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.StopResponse
+	18, // 62: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.WaitResponse
+	27, // 63: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
+	29, // 64: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
+	45, // 65: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
+	33, // 66: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
+	54, // [54:67] is the sub-list for method output_type
+	41, // [41:54] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_sandbox_proto_init() }
@@ -3303,38 +2737,15 @@ func file_caisson_v1_sandbox_proto_init() {
 	file_caisson_v1_exec_proto_init()
 	file_caisson_v1_sandbox_proto_msgTypes[0].OneofWrappers = []any{}
 	file_caisson_v1_sandbox_proto_msgTypes[3].OneofWrappers = []any{}
-	file_caisson_v1_sandbox_proto_msgTypes[5].OneofWrappers = []any{
-		(*RunRequest_Start)(nil),
-		(*RunRequest_Stdin)(nil),
-		(*RunRequest_CloseStdin)(nil),
-		(*RunRequest_Signal)(nil),
-		(*RunRequest_Resize)(nil),
-	}
-	file_caisson_v1_sandbox_proto_msgTypes[6].OneofWrappers = []any{
-		(*RunResponse_Started)(nil),
-		(*RunResponse_Stdout)(nil),
-		(*RunResponse_Stderr)(nil),
-		(*RunResponse_Result)(nil),
-		(*RunResponse_StdinTaken)(nil),
-		(*RunResponse_StdoutSkipped)(nil),
-		(*RunResponse_StderrSkipped)(nil),
-		(*RunResponse_OutputMoved)(nil),
-	}
-	file_caisson_v1_sandbox_proto_msgTypes[11].OneofWrappers = []any{}
-	file_caisson_v1_sandbox_proto_msgTypes[35].OneofWrappers = []any{
-		(*LogsResponse_Stdout)(nil),
-		(*LogsResponse_Stderr)(nil),
-		(*LogsResponse_StdoutSkipped)(nil),
-		(*LogsResponse_StderrSkipped)(nil),
-		(*LogsResponse_OutputMoved)(nil),
-	}
+	file_caisson_v1_sandbox_proto_msgTypes[5].OneofWrappers = []any{}
+	file_caisson_v1_sandbox_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_sandbox_proto_rawDesc), len(file_caisson_v1_sandbox_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   44,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -48,6 +48,8 @@ type Fake struct {
 	OnTraffic func(ref string, follow bool) ([]runtime.TrafficEntry, error)
 	OnLearn   func(ref string) (*runtime.Learned, error)
 	OnSignal  func(ref, exec string, req runtime.SignalRequest) error
+	OnInput   func(ctx context.Context, ref, exec string, req runtime.InputRequest) (runtime.InputState, error)
+	OnResize  func(ref, exec string, size plan.WinSize) error
 
 	Infos        []runtime.Info
 	Details      map[string]*runtime.Detail

@@ -111,3 +111,19 @@ func (f *Fake) SignalExec(_ context.Context, ref, exec string, req runtime.Signa
 	}
 	return f.OnSignal(ref, exec, req)
 }
+
+// SendInput implements server.Execs.
+func (f *Fake) SendInput(ctx context.Context, ref, exec string, req runtime.InputRequest) (runtime.InputState, error) {
+	if f.OnInput == nil {
+		return runtime.InputState{}, absent("command", exec)
+	}
+	return f.OnInput(ctx, ref, exec, req)
+}
+
+// ResizeExec implements server.Execs.
+func (f *Fake) ResizeExec(_ context.Context, ref, exec string, size plan.WinSize) error {
+	if f.OnResize == nil {
+		return absent("command", exec)
+	}
+	return f.OnResize(ref, exec, size)
+}

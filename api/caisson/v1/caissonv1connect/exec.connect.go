@@ -33,45 +33,55 @@ const (
 // reflection-formatted method names, remove the leading slash and convert the remaining slash to a
 // period.
 const (
+	// ExecServiceStartProcedure is the fully-qualified name of the ExecService's Start RPC.
+	ExecServiceStartProcedure = "/caisson.v1.ExecService/Start"
+	// ExecServiceConnectProcedure is the fully-qualified name of the ExecService's Connect RPC.
+	ExecServiceConnectProcedure = "/caisson.v1.ExecService/Connect"
 	// ExecServiceExecProcedure is the fully-qualified name of the ExecService's Exec RPC.
 	ExecServiceExecProcedure = "/caisson.v1.ExecService/Exec"
-	// ExecServiceStreamExecProcedure is the fully-qualified name of the ExecService's StreamExec RPC.
-	ExecServiceStreamExecProcedure = "/caisson.v1.ExecService/StreamExec"
-	// ExecServiceFollowExecProcedure is the fully-qualified name of the ExecService's FollowExec RPC.
-	ExecServiceFollowExecProcedure = "/caisson.v1.ExecService/FollowExec"
-	// ExecServiceStartExecProcedure is the fully-qualified name of the ExecService's StartExec RPC.
-	ExecServiceStartExecProcedure = "/caisson.v1.ExecService/StartExec"
-	// ExecServiceListExecsProcedure is the fully-qualified name of the ExecService's ListExecs RPC.
-	ExecServiceListExecsProcedure = "/caisson.v1.ExecService/ListExecs"
-	// ExecServiceWaitExecProcedure is the fully-qualified name of the ExecService's WaitExec RPC.
-	ExecServiceWaitExecProcedure = "/caisson.v1.ExecService/WaitExec"
-	// ExecServiceSignalExecProcedure is the fully-qualified name of the ExecService's SignalExec RPC.
-	ExecServiceSignalExecProcedure = "/caisson.v1.ExecService/SignalExec"
+	// ExecServiceSendInputProcedure is the fully-qualified name of the ExecService's SendInput RPC.
+	ExecServiceSendInputProcedure = "/caisson.v1.ExecService/SendInput"
+	// ExecServiceStreamInputProcedure is the fully-qualified name of the ExecService's StreamInput RPC.
+	ExecServiceStreamInputProcedure = "/caisson.v1.ExecService/StreamInput"
+	// ExecServiceSignalProcedure is the fully-qualified name of the ExecService's Signal RPC.
+	ExecServiceSignalProcedure = "/caisson.v1.ExecService/Signal"
+	// ExecServiceResizeProcedure is the fully-qualified name of the ExecService's Resize RPC.
+	ExecServiceResizeProcedure = "/caisson.v1.ExecService/Resize"
+	// ExecServiceWaitProcedure is the fully-qualified name of the ExecService's Wait RPC.
+	ExecServiceWaitProcedure = "/caisson.v1.ExecService/Wait"
+	// ExecServiceListProcedure is the fully-qualified name of the ExecService's List RPC.
+	ExecServiceListProcedure = "/caisson.v1.ExecService/List"
 )
 
 // ExecServiceClient is a client for the caisson.v1.ExecService service.
 type ExecServiceClient interface {
-	// Exec runs a command, waits for its end, and returns its output, of which
-	// each stream holds at most exec.output_limit_bytes: here 1 MiB where that is
-	// absent, and 64 MiB at most. Past it, the first and the last half are
-	// returned, with a mark where bytes are left out. A terminal needs StreamExec.
+	// Start runs a command and streams its events: started first, exit last. If the
+	// connection breaks, Connect continues. A command that nobody is connected to
+	// within the daemon's attach_grace is ended. With detach the stream ends after
+	// started, and the command runs on by itself.
+	Start(context.Context, *connect.Request[v1.StartExecRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error)
+	// Connect streams the events of a command that runs or has ended. Its output
+	// begins at the given offsets.
+	Connect(context.Context, *connect.Request[v1.ConnectExecRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error)
+	// Exec runs a command, waits for its end, and returns its output. Each stream
+	// holds at most exec.output_limit_bytes: 1 MiB by default, 64 MiB at most. Of a
+	// longer stream the first and the last half are returned, with a mark between
+	// them. A terminal needs Start.
 	Exec(context.Context, *connect.Request[v1.ExecRequest]) (*connect.Response[v1.ExecResponse], error)
-	// StreamExec runs a command, or attaches to one that runs or ran, and carries
-	// its streams. The first request must hold start or attach; the first answer
-	// is started, the last one result. A caller that goes
-	// away can attach again where it was; a command that nobody attaches to
-	// within the daemon's attach_grace is ended, unless it was started detached.
-	StreamExec(context.Context) *connect.BidiStreamForClient[v1.StreamExecRequest, v1.StreamExecResponse]
-	// FollowExec is to StreamExec what FollowRun is to Run.
-	FollowExec(context.Context, *connect.Request[v1.FollowExecRequest]) (*connect.ServerStreamForClient[v1.StreamExecResponse], error)
-	// StartExec starts a command in the background.
-	StartExec(context.Context, *connect.Request[v1.StartExecRequest]) (*connect.Response[v1.StartExecResponse], error)
-	// ListExecs returns the commands of a sandbox, oldest first.
-	ListExecs(context.Context, *connect.Request[v1.ListExecsRequest]) (*connect.Response[v1.ListExecsResponse], error)
-	// WaitExec returns when a command has ended.
-	WaitExec(context.Context, *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.WaitExecResponse], error)
-	// SignalExec sends a signal to a command.
-	SignalExec(context.Context, *connect.Request[v1.SignalExecRequest]) (*connect.Response[v1.SignalExecResponse], error)
+	// SendInput writes to the input of a command. It returns when the command's pipe
+	// has taken all of it. With an offset it can be repeated: bytes that the command
+	// has are not sent twice.
+	SendInput(context.Context, *connect.Request[v1.SendInputRequest]) (*connect.Response[v1.SendInputResponse], error)
+	// StreamInput is SendInput for much input, in many messages.
+	StreamInput(context.Context) *connect.ClientStreamForClient[v1.SendInputRequest, v1.SendInputResponse]
+	// Signal sends a signal to a command.
+	Signal(context.Context, *connect.Request[v1.SignalExecRequest]) (*connect.Response[v1.SignalExecResponse], error)
+	// Resize changes the size of a command's terminal.
+	Resize(context.Context, *connect.Request[v1.ResizeExecRequest]) (*connect.Response[v1.ResizeExecResponse], error)
+	// Wait returns when a command has ended.
+	Wait(context.Context, *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.WaitExecResponse], error)
+	// List returns the commands of a sandbox, oldest first.
+	List(context.Context, *connect.Request[v1.ListExecsRequest]) (*connect.Response[v1.ListExecsResponse], error)
 }
 
 // NewExecServiceClient constructs a client for the caisson.v1.ExecService service. By default, it
@@ -85,46 +95,58 @@ func NewExecServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 	baseURL = strings.TrimRight(baseURL, "/")
 	execServiceMethods := v1.File_caisson_v1_exec_proto.Services().ByName("ExecService").Methods()
 	return &execServiceClient{
+		start: connect.NewClient[v1.StartExecRequest, v1.ExecEvent](
+			httpClient,
+			baseURL+ExecServiceStartProcedure,
+			connect.WithSchema(execServiceMethods.ByName("Start")),
+			connect.WithClientOptions(opts...),
+		),
+		connect: connect.NewClient[v1.ConnectExecRequest, v1.ExecEvent](
+			httpClient,
+			baseURL+ExecServiceConnectProcedure,
+			connect.WithSchema(execServiceMethods.ByName("Connect")),
+			connect.WithClientOptions(opts...),
+		),
 		exec: connect.NewClient[v1.ExecRequest, v1.ExecResponse](
 			httpClient,
 			baseURL+ExecServiceExecProcedure,
 			connect.WithSchema(execServiceMethods.ByName("Exec")),
 			connect.WithClientOptions(opts...),
 		),
-		streamExec: connect.NewClient[v1.StreamExecRequest, v1.StreamExecResponse](
+		sendInput: connect.NewClient[v1.SendInputRequest, v1.SendInputResponse](
 			httpClient,
-			baseURL+ExecServiceStreamExecProcedure,
-			connect.WithSchema(execServiceMethods.ByName("StreamExec")),
+			baseURL+ExecServiceSendInputProcedure,
+			connect.WithSchema(execServiceMethods.ByName("SendInput")),
 			connect.WithClientOptions(opts...),
 		),
-		followExec: connect.NewClient[v1.FollowExecRequest, v1.StreamExecResponse](
+		streamInput: connect.NewClient[v1.SendInputRequest, v1.SendInputResponse](
 			httpClient,
-			baseURL+ExecServiceFollowExecProcedure,
-			connect.WithSchema(execServiceMethods.ByName("FollowExec")),
+			baseURL+ExecServiceStreamInputProcedure,
+			connect.WithSchema(execServiceMethods.ByName("StreamInput")),
 			connect.WithClientOptions(opts...),
 		),
-		startExec: connect.NewClient[v1.StartExecRequest, v1.StartExecResponse](
+		signal: connect.NewClient[v1.SignalExecRequest, v1.SignalExecResponse](
 			httpClient,
-			baseURL+ExecServiceStartExecProcedure,
-			connect.WithSchema(execServiceMethods.ByName("StartExec")),
+			baseURL+ExecServiceSignalProcedure,
+			connect.WithSchema(execServiceMethods.ByName("Signal")),
 			connect.WithClientOptions(opts...),
 		),
-		listExecs: connect.NewClient[v1.ListExecsRequest, v1.ListExecsResponse](
+		resize: connect.NewClient[v1.ResizeExecRequest, v1.ResizeExecResponse](
 			httpClient,
-			baseURL+ExecServiceListExecsProcedure,
-			connect.WithSchema(execServiceMethods.ByName("ListExecs")),
+			baseURL+ExecServiceResizeProcedure,
+			connect.WithSchema(execServiceMethods.ByName("Resize")),
 			connect.WithClientOptions(opts...),
 		),
-		waitExec: connect.NewClient[v1.WaitExecRequest, v1.WaitExecResponse](
+		wait: connect.NewClient[v1.WaitExecRequest, v1.WaitExecResponse](
 			httpClient,
-			baseURL+ExecServiceWaitExecProcedure,
-			connect.WithSchema(execServiceMethods.ByName("WaitExec")),
+			baseURL+ExecServiceWaitProcedure,
+			connect.WithSchema(execServiceMethods.ByName("Wait")),
 			connect.WithClientOptions(opts...),
 		),
-		signalExec: connect.NewClient[v1.SignalExecRequest, v1.SignalExecResponse](
+		list: connect.NewClient[v1.ListExecsRequest, v1.ListExecsResponse](
 			httpClient,
-			baseURL+ExecServiceSignalExecProcedure,
-			connect.WithSchema(execServiceMethods.ByName("SignalExec")),
+			baseURL+ExecServiceListProcedure,
+			connect.WithSchema(execServiceMethods.ByName("List")),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -132,13 +154,25 @@ func NewExecServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 
 // execServiceClient implements ExecServiceClient.
 type execServiceClient struct {
-	exec       *connect.Client[v1.ExecRequest, v1.ExecResponse]
-	streamExec *connect.Client[v1.StreamExecRequest, v1.StreamExecResponse]
-	followExec *connect.Client[v1.FollowExecRequest, v1.StreamExecResponse]
-	startExec  *connect.Client[v1.StartExecRequest, v1.StartExecResponse]
-	listExecs  *connect.Client[v1.ListExecsRequest, v1.ListExecsResponse]
-	waitExec   *connect.Client[v1.WaitExecRequest, v1.WaitExecResponse]
-	signalExec *connect.Client[v1.SignalExecRequest, v1.SignalExecResponse]
+	start       *connect.Client[v1.StartExecRequest, v1.ExecEvent]
+	connect     *connect.Client[v1.ConnectExecRequest, v1.ExecEvent]
+	exec        *connect.Client[v1.ExecRequest, v1.ExecResponse]
+	sendInput   *connect.Client[v1.SendInputRequest, v1.SendInputResponse]
+	streamInput *connect.Client[v1.SendInputRequest, v1.SendInputResponse]
+	signal      *connect.Client[v1.SignalExecRequest, v1.SignalExecResponse]
+	resize      *connect.Client[v1.ResizeExecRequest, v1.ResizeExecResponse]
+	wait        *connect.Client[v1.WaitExecRequest, v1.WaitExecResponse]
+	list        *connect.Client[v1.ListExecsRequest, v1.ListExecsResponse]
+}
+
+// Start calls caisson.v1.ExecService.Start.
+func (c *execServiceClient) Start(ctx context.Context, req *connect.Request[v1.StartExecRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error) {
+	return c.start.CallServerStream(ctx, req)
+}
+
+// Connect calls caisson.v1.ExecService.Connect.
+func (c *execServiceClient) Connect(ctx context.Context, req *connect.Request[v1.ConnectExecRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error) {
+	return c.connect.CallServerStream(ctx, req)
 }
 
 // Exec calls caisson.v1.ExecService.Exec.
@@ -146,59 +180,65 @@ func (c *execServiceClient) Exec(ctx context.Context, req *connect.Request[v1.Ex
 	return c.exec.CallUnary(ctx, req)
 }
 
-// StreamExec calls caisson.v1.ExecService.StreamExec.
-func (c *execServiceClient) StreamExec(ctx context.Context) *connect.BidiStreamForClient[v1.StreamExecRequest, v1.StreamExecResponse] {
-	return c.streamExec.CallBidiStream(ctx)
+// SendInput calls caisson.v1.ExecService.SendInput.
+func (c *execServiceClient) SendInput(ctx context.Context, req *connect.Request[v1.SendInputRequest]) (*connect.Response[v1.SendInputResponse], error) {
+	return c.sendInput.CallUnary(ctx, req)
 }
 
-// FollowExec calls caisson.v1.ExecService.FollowExec.
-func (c *execServiceClient) FollowExec(ctx context.Context, req *connect.Request[v1.FollowExecRequest]) (*connect.ServerStreamForClient[v1.StreamExecResponse], error) {
-	return c.followExec.CallServerStream(ctx, req)
+// StreamInput calls caisson.v1.ExecService.StreamInput.
+func (c *execServiceClient) StreamInput(ctx context.Context) *connect.ClientStreamForClient[v1.SendInputRequest, v1.SendInputResponse] {
+	return c.streamInput.CallClientStream(ctx)
 }
 
-// StartExec calls caisson.v1.ExecService.StartExec.
-func (c *execServiceClient) StartExec(ctx context.Context, req *connect.Request[v1.StartExecRequest]) (*connect.Response[v1.StartExecResponse], error) {
-	return c.startExec.CallUnary(ctx, req)
+// Signal calls caisson.v1.ExecService.Signal.
+func (c *execServiceClient) Signal(ctx context.Context, req *connect.Request[v1.SignalExecRequest]) (*connect.Response[v1.SignalExecResponse], error) {
+	return c.signal.CallUnary(ctx, req)
 }
 
-// ListExecs calls caisson.v1.ExecService.ListExecs.
-func (c *execServiceClient) ListExecs(ctx context.Context, req *connect.Request[v1.ListExecsRequest]) (*connect.Response[v1.ListExecsResponse], error) {
-	return c.listExecs.CallUnary(ctx, req)
+// Resize calls caisson.v1.ExecService.Resize.
+func (c *execServiceClient) Resize(ctx context.Context, req *connect.Request[v1.ResizeExecRequest]) (*connect.Response[v1.ResizeExecResponse], error) {
+	return c.resize.CallUnary(ctx, req)
 }
 
-// WaitExec calls caisson.v1.ExecService.WaitExec.
-func (c *execServiceClient) WaitExec(ctx context.Context, req *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.WaitExecResponse], error) {
-	return c.waitExec.CallUnary(ctx, req)
+// Wait calls caisson.v1.ExecService.Wait.
+func (c *execServiceClient) Wait(ctx context.Context, req *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.WaitExecResponse], error) {
+	return c.wait.CallUnary(ctx, req)
 }
 
-// SignalExec calls caisson.v1.ExecService.SignalExec.
-func (c *execServiceClient) SignalExec(ctx context.Context, req *connect.Request[v1.SignalExecRequest]) (*connect.Response[v1.SignalExecResponse], error) {
-	return c.signalExec.CallUnary(ctx, req)
+// List calls caisson.v1.ExecService.List.
+func (c *execServiceClient) List(ctx context.Context, req *connect.Request[v1.ListExecsRequest]) (*connect.Response[v1.ListExecsResponse], error) {
+	return c.list.CallUnary(ctx, req)
 }
 
 // ExecServiceHandler is an implementation of the caisson.v1.ExecService service.
 type ExecServiceHandler interface {
-	// Exec runs a command, waits for its end, and returns its output, of which
-	// each stream holds at most exec.output_limit_bytes: here 1 MiB where that is
-	// absent, and 64 MiB at most. Past it, the first and the last half are
-	// returned, with a mark where bytes are left out. A terminal needs StreamExec.
+	// Start runs a command and streams its events: started first, exit last. If the
+	// connection breaks, Connect continues. A command that nobody is connected to
+	// within the daemon's attach_grace is ended. With detach the stream ends after
+	// started, and the command runs on by itself.
+	Start(context.Context, *connect.Request[v1.StartExecRequest], *connect.ServerStream[v1.ExecEvent]) error
+	// Connect streams the events of a command that runs or has ended. Its output
+	// begins at the given offsets.
+	Connect(context.Context, *connect.Request[v1.ConnectExecRequest], *connect.ServerStream[v1.ExecEvent]) error
+	// Exec runs a command, waits for its end, and returns its output. Each stream
+	// holds at most exec.output_limit_bytes: 1 MiB by default, 64 MiB at most. Of a
+	// longer stream the first and the last half are returned, with a mark between
+	// them. A terminal needs Start.
 	Exec(context.Context, *connect.Request[v1.ExecRequest]) (*connect.Response[v1.ExecResponse], error)
-	// StreamExec runs a command, or attaches to one that runs or ran, and carries
-	// its streams. The first request must hold start or attach; the first answer
-	// is started, the last one result. A caller that goes
-	// away can attach again where it was; a command that nobody attaches to
-	// within the daemon's attach_grace is ended, unless it was started detached.
-	StreamExec(context.Context, *connect.BidiStream[v1.StreamExecRequest, v1.StreamExecResponse]) error
-	// FollowExec is to StreamExec what FollowRun is to Run.
-	FollowExec(context.Context, *connect.Request[v1.FollowExecRequest], *connect.ServerStream[v1.StreamExecResponse]) error
-	// StartExec starts a command in the background.
-	StartExec(context.Context, *connect.Request[v1.StartExecRequest]) (*connect.Response[v1.StartExecResponse], error)
-	// ListExecs returns the commands of a sandbox, oldest first.
-	ListExecs(context.Context, *connect.Request[v1.ListExecsRequest]) (*connect.Response[v1.ListExecsResponse], error)
-	// WaitExec returns when a command has ended.
-	WaitExec(context.Context, *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.WaitExecResponse], error)
-	// SignalExec sends a signal to a command.
-	SignalExec(context.Context, *connect.Request[v1.SignalExecRequest]) (*connect.Response[v1.SignalExecResponse], error)
+	// SendInput writes to the input of a command. It returns when the command's pipe
+	// has taken all of it. With an offset it can be repeated: bytes that the command
+	// has are not sent twice.
+	SendInput(context.Context, *connect.Request[v1.SendInputRequest]) (*connect.Response[v1.SendInputResponse], error)
+	// StreamInput is SendInput for much input, in many messages.
+	StreamInput(context.Context, *connect.ClientStream[v1.SendInputRequest]) (*connect.Response[v1.SendInputResponse], error)
+	// Signal sends a signal to a command.
+	Signal(context.Context, *connect.Request[v1.SignalExecRequest]) (*connect.Response[v1.SignalExecResponse], error)
+	// Resize changes the size of a command's terminal.
+	Resize(context.Context, *connect.Request[v1.ResizeExecRequest]) (*connect.Response[v1.ResizeExecResponse], error)
+	// Wait returns when a command has ended.
+	Wait(context.Context, *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.WaitExecResponse], error)
+	// List returns the commands of a sandbox, oldest first.
+	List(context.Context, *connect.Request[v1.ListExecsRequest]) (*connect.Response[v1.ListExecsResponse], error)
 }
 
 // NewExecServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -208,64 +248,80 @@ type ExecServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewExecServiceHandler(svc ExecServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	execServiceMethods := v1.File_caisson_v1_exec_proto.Services().ByName("ExecService").Methods()
+	execServiceStartHandler := connect.NewServerStreamHandler(
+		ExecServiceStartProcedure,
+		svc.Start,
+		connect.WithSchema(execServiceMethods.ByName("Start")),
+		connect.WithHandlerOptions(opts...),
+	)
+	execServiceConnectHandler := connect.NewServerStreamHandler(
+		ExecServiceConnectProcedure,
+		svc.Connect,
+		connect.WithSchema(execServiceMethods.ByName("Connect")),
+		connect.WithHandlerOptions(opts...),
+	)
 	execServiceExecHandler := connect.NewUnaryHandler(
 		ExecServiceExecProcedure,
 		svc.Exec,
 		connect.WithSchema(execServiceMethods.ByName("Exec")),
 		connect.WithHandlerOptions(opts...),
 	)
-	execServiceStreamExecHandler := connect.NewBidiStreamHandler(
-		ExecServiceStreamExecProcedure,
-		svc.StreamExec,
-		connect.WithSchema(execServiceMethods.ByName("StreamExec")),
+	execServiceSendInputHandler := connect.NewUnaryHandler(
+		ExecServiceSendInputProcedure,
+		svc.SendInput,
+		connect.WithSchema(execServiceMethods.ByName("SendInput")),
 		connect.WithHandlerOptions(opts...),
 	)
-	execServiceFollowExecHandler := connect.NewServerStreamHandler(
-		ExecServiceFollowExecProcedure,
-		svc.FollowExec,
-		connect.WithSchema(execServiceMethods.ByName("FollowExec")),
+	execServiceStreamInputHandler := connect.NewClientStreamHandler(
+		ExecServiceStreamInputProcedure,
+		svc.StreamInput,
+		connect.WithSchema(execServiceMethods.ByName("StreamInput")),
 		connect.WithHandlerOptions(opts...),
 	)
-	execServiceStartExecHandler := connect.NewUnaryHandler(
-		ExecServiceStartExecProcedure,
-		svc.StartExec,
-		connect.WithSchema(execServiceMethods.ByName("StartExec")),
+	execServiceSignalHandler := connect.NewUnaryHandler(
+		ExecServiceSignalProcedure,
+		svc.Signal,
+		connect.WithSchema(execServiceMethods.ByName("Signal")),
 		connect.WithHandlerOptions(opts...),
 	)
-	execServiceListExecsHandler := connect.NewUnaryHandler(
-		ExecServiceListExecsProcedure,
-		svc.ListExecs,
-		connect.WithSchema(execServiceMethods.ByName("ListExecs")),
+	execServiceResizeHandler := connect.NewUnaryHandler(
+		ExecServiceResizeProcedure,
+		svc.Resize,
+		connect.WithSchema(execServiceMethods.ByName("Resize")),
 		connect.WithHandlerOptions(opts...),
 	)
-	execServiceWaitExecHandler := connect.NewUnaryHandler(
-		ExecServiceWaitExecProcedure,
-		svc.WaitExec,
-		connect.WithSchema(execServiceMethods.ByName("WaitExec")),
+	execServiceWaitHandler := connect.NewUnaryHandler(
+		ExecServiceWaitProcedure,
+		svc.Wait,
+		connect.WithSchema(execServiceMethods.ByName("Wait")),
 		connect.WithHandlerOptions(opts...),
 	)
-	execServiceSignalExecHandler := connect.NewUnaryHandler(
-		ExecServiceSignalExecProcedure,
-		svc.SignalExec,
-		connect.WithSchema(execServiceMethods.ByName("SignalExec")),
+	execServiceListHandler := connect.NewUnaryHandler(
+		ExecServiceListProcedure,
+		svc.List,
+		connect.WithSchema(execServiceMethods.ByName("List")),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/caisson.v1.ExecService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
+		case ExecServiceStartProcedure:
+			execServiceStartHandler.ServeHTTP(w, r)
+		case ExecServiceConnectProcedure:
+			execServiceConnectHandler.ServeHTTP(w, r)
 		case ExecServiceExecProcedure:
 			execServiceExecHandler.ServeHTTP(w, r)
-		case ExecServiceStreamExecProcedure:
-			execServiceStreamExecHandler.ServeHTTP(w, r)
-		case ExecServiceFollowExecProcedure:
-			execServiceFollowExecHandler.ServeHTTP(w, r)
-		case ExecServiceStartExecProcedure:
-			execServiceStartExecHandler.ServeHTTP(w, r)
-		case ExecServiceListExecsProcedure:
-			execServiceListExecsHandler.ServeHTTP(w, r)
-		case ExecServiceWaitExecProcedure:
-			execServiceWaitExecHandler.ServeHTTP(w, r)
-		case ExecServiceSignalExecProcedure:
-			execServiceSignalExecHandler.ServeHTTP(w, r)
+		case ExecServiceSendInputProcedure:
+			execServiceSendInputHandler.ServeHTTP(w, r)
+		case ExecServiceStreamInputProcedure:
+			execServiceStreamInputHandler.ServeHTTP(w, r)
+		case ExecServiceSignalProcedure:
+			execServiceSignalHandler.ServeHTTP(w, r)
+		case ExecServiceResizeProcedure:
+			execServiceResizeHandler.ServeHTTP(w, r)
+		case ExecServiceWaitProcedure:
+			execServiceWaitHandler.ServeHTTP(w, r)
+		case ExecServiceListProcedure:
+			execServiceListHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -275,30 +331,38 @@ func NewExecServiceHandler(svc ExecServiceHandler, opts ...connect.HandlerOption
 // UnimplementedExecServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedExecServiceHandler struct{}
 
+func (UnimplementedExecServiceHandler) Start(context.Context, *connect.Request[v1.StartExecRequest], *connect.ServerStream[v1.ExecEvent]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.Start is not implemented"))
+}
+
+func (UnimplementedExecServiceHandler) Connect(context.Context, *connect.Request[v1.ConnectExecRequest], *connect.ServerStream[v1.ExecEvent]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.Connect is not implemented"))
+}
+
 func (UnimplementedExecServiceHandler) Exec(context.Context, *connect.Request[v1.ExecRequest]) (*connect.Response[v1.ExecResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.Exec is not implemented"))
 }
 
-func (UnimplementedExecServiceHandler) StreamExec(context.Context, *connect.BidiStream[v1.StreamExecRequest, v1.StreamExecResponse]) error {
-	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.StreamExec is not implemented"))
+func (UnimplementedExecServiceHandler) SendInput(context.Context, *connect.Request[v1.SendInputRequest]) (*connect.Response[v1.SendInputResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.SendInput is not implemented"))
 }
 
-func (UnimplementedExecServiceHandler) FollowExec(context.Context, *connect.Request[v1.FollowExecRequest], *connect.ServerStream[v1.StreamExecResponse]) error {
-	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.FollowExec is not implemented"))
+func (UnimplementedExecServiceHandler) StreamInput(context.Context, *connect.ClientStream[v1.SendInputRequest]) (*connect.Response[v1.SendInputResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.StreamInput is not implemented"))
 }
 
-func (UnimplementedExecServiceHandler) StartExec(context.Context, *connect.Request[v1.StartExecRequest]) (*connect.Response[v1.StartExecResponse], error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.StartExec is not implemented"))
+func (UnimplementedExecServiceHandler) Signal(context.Context, *connect.Request[v1.SignalExecRequest]) (*connect.Response[v1.SignalExecResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.Signal is not implemented"))
 }
 
-func (UnimplementedExecServiceHandler) ListExecs(context.Context, *connect.Request[v1.ListExecsRequest]) (*connect.Response[v1.ListExecsResponse], error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.ListExecs is not implemented"))
+func (UnimplementedExecServiceHandler) Resize(context.Context, *connect.Request[v1.ResizeExecRequest]) (*connect.Response[v1.ResizeExecResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.Resize is not implemented"))
 }
 
-func (UnimplementedExecServiceHandler) WaitExec(context.Context, *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.WaitExecResponse], error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.WaitExec is not implemented"))
+func (UnimplementedExecServiceHandler) Wait(context.Context, *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.WaitExecResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.Wait is not implemented"))
 }
 
-func (UnimplementedExecServiceHandler) SignalExec(context.Context, *connect.Request[v1.SignalExecRequest]) (*connect.Response[v1.SignalExecResponse], error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.SignalExec is not implemented"))
+func (UnimplementedExecServiceHandler) List(context.Context, *connect.Request[v1.ListExecsRequest]) (*connect.Response[v1.ListExecsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.List is not implemented"))
 }

@@ -55,7 +55,7 @@ type ImageServiceClient interface {
 	RemoveImage(context.Context, *connect.Request[v1.RemoveImageRequest]) (*connect.Response[v1.RemoveImageResponse], error)
 	// ImportImage reads a tar stream: an OCI layout, a docker-archive, or a root
 	// file system. The first request must hold header.
-	ImportImage(context.Context) *connect.BidiStreamForClient[v1.ImportImageRequest, v1.ImageProgress]
+	ImportImage(context.Context) *connect.ClientStreamForClient[v1.ImportImageRequest, v1.ImportImageResponse]
 	// FromHost makes an image from software that is installed on the host.
 	FromHost(context.Context, *connect.Request[v1.FromHostRequest]) (*connect.ServerStreamForClient[v1.ImageProgress], error)
 }
@@ -89,7 +89,7 @@ func NewImageServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(imageServiceMethods.ByName("RemoveImage")),
 			connect.WithClientOptions(opts...),
 		),
-		importImage: connect.NewClient[v1.ImportImageRequest, v1.ImageProgress](
+		importImage: connect.NewClient[v1.ImportImageRequest, v1.ImportImageResponse](
 			httpClient,
 			baseURL+ImageServiceImportImageProcedure,
 			connect.WithSchema(imageServiceMethods.ByName("ImportImage")),
@@ -109,7 +109,7 @@ type imageServiceClient struct {
 	listImages   *connect.Client[v1.ListImagesRequest, v1.ListImagesResponse]
 	inspectImage *connect.Client[v1.InspectImageRequest, v1.InspectImageResponse]
 	removeImage  *connect.Client[v1.RemoveImageRequest, v1.RemoveImageResponse]
-	importImage  *connect.Client[v1.ImportImageRequest, v1.ImageProgress]
+	importImage  *connect.Client[v1.ImportImageRequest, v1.ImportImageResponse]
 	fromHost     *connect.Client[v1.FromHostRequest, v1.ImageProgress]
 }
 
@@ -129,8 +129,8 @@ func (c *imageServiceClient) RemoveImage(ctx context.Context, req *connect.Reque
 }
 
 // ImportImage calls caisson.v1.ImageService.ImportImage.
-func (c *imageServiceClient) ImportImage(ctx context.Context) *connect.BidiStreamForClient[v1.ImportImageRequest, v1.ImageProgress] {
-	return c.importImage.CallBidiStream(ctx)
+func (c *imageServiceClient) ImportImage(ctx context.Context) *connect.ClientStreamForClient[v1.ImportImageRequest, v1.ImportImageResponse] {
+	return c.importImage.CallClientStream(ctx)
 }
 
 // FromHost calls caisson.v1.ImageService.FromHost.
@@ -145,7 +145,7 @@ type ImageServiceHandler interface {
 	RemoveImage(context.Context, *connect.Request[v1.RemoveImageRequest]) (*connect.Response[v1.RemoveImageResponse], error)
 	// ImportImage reads a tar stream: an OCI layout, a docker-archive, or a root
 	// file system. The first request must hold header.
-	ImportImage(context.Context, *connect.BidiStream[v1.ImportImageRequest, v1.ImageProgress]) error
+	ImportImage(context.Context, *connect.ClientStream[v1.ImportImageRequest]) (*connect.Response[v1.ImportImageResponse], error)
 	// FromHost makes an image from software that is installed on the host.
 	FromHost(context.Context, *connect.Request[v1.FromHostRequest], *connect.ServerStream[v1.ImageProgress]) error
 }
@@ -175,7 +175,7 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(imageServiceMethods.ByName("RemoveImage")),
 		connect.WithHandlerOptions(opts...),
 	)
-	imageServiceImportImageHandler := connect.NewBidiStreamHandler(
+	imageServiceImportImageHandler := connect.NewClientStreamHandler(
 		ImageServiceImportImageProcedure,
 		svc.ImportImage,
 		connect.WithSchema(imageServiceMethods.ByName("ImportImage")),
@@ -220,8 +220,8 @@ func (UnimplementedImageServiceHandler) RemoveImage(context.Context, *connect.Re
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ImageService.RemoveImage is not implemented"))
 }
 
-func (UnimplementedImageServiceHandler) ImportImage(context.Context, *connect.BidiStream[v1.ImportImageRequest, v1.ImageProgress]) error {
-	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ImageService.ImportImage is not implemented"))
+func (UnimplementedImageServiceHandler) ImportImage(context.Context, *connect.ClientStream[v1.ImportImageRequest]) (*connect.Response[v1.ImportImageResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ImageService.ImportImage is not implemented"))
 }
 
 func (UnimplementedImageServiceHandler) FromHost(context.Context, *connect.Request[v1.FromHostRequest], *connect.ServerStream[v1.ImageProgress]) error {

@@ -35,9 +35,6 @@ const (
 const (
 	// SandboxServiceRunProcedure is the fully-qualified name of the SandboxService's Run RPC.
 	SandboxServiceRunProcedure = "/caisson.v1.SandboxService/Run"
-	// SandboxServiceFollowRunProcedure is the fully-qualified name of the SandboxService's FollowRun
-	// RPC.
-	SandboxServiceFollowRunProcedure = "/caisson.v1.SandboxService/FollowRun"
 	// SandboxServiceCreateProcedure is the fully-qualified name of the SandboxService's Create RPC.
 	SandboxServiceCreateProcedure = "/caisson.v1.SandboxService/Create"
 	// SandboxServiceListProcedure is the fully-qualified name of the SandboxService's List RPC.
@@ -66,15 +63,11 @@ const (
 
 // SandboxServiceClient is a client for the caisson.v1.SandboxService service.
 type SandboxServiceClient interface {
-	// Run executes one command in a sandbox of its own. The first request must
-	// hold start; the others carry standard input, signals and sizes of the
-	// terminal. The sandbox is removed when the command ends or the caller goes
-	// away, unless start.detach is set: then the call ends after started.
-	Run(context.Context) *connect.BidiStreamForClient[v1.RunRequest, v1.RunResponse]
-	// FollowRun is Run for a caller that says all in its request: one answer after
-	// the other comes, and neither HTTP/2 nor a stream of requests is needed. The
-	// command has no terminal, and gets signals by SignalExec.
-	FollowRun(context.Context, *connect.Request[v1.FollowRunRequest]) (*connect.ServerStreamForClient[v1.RunResponse], error)
+	// Run makes a sandbox for one command and streams the command's events: started
+	// first, exit last. The sandbox is removed when the command ends or the caller
+	// goes away. With spec.detach the stream ends after started, and the sandbox
+	// stays. ExecService.SendInput, Signal and Resize reach the command.
+	Run(context.Context, *connect.Request[v1.RunRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error)
 	// Create makes a sandbox that lives until it is removed, its time is over, or
 	// it was idle for too long. Commands are run in it with ExecService.
 	Create(context.Context, *connect.Request[v1.CreateRequest]) (*connect.Response[v1.CreateResponse], error)
@@ -98,8 +91,8 @@ type SandboxServiceClient interface {
 	Remove(context.Context, *connect.Request[v1.RemoveRequest]) (*connect.Response[v1.RemoveResponse], error)
 	// Cleanup removes what no live sandbox owns.
 	Cleanup(context.Context, *connect.Request[v1.CleanupRequest]) (*connect.Response[v1.CleanupResponse], error)
-	// Logs returns the kept output of one command of a sandbox.
-	Logs(context.Context, *connect.Request[v1.LogsRequest]) (*connect.ServerStreamForClient[v1.LogsResponse], error)
+	// Logs streams the kept output of one command of a sandbox.
+	Logs(context.Context, *connect.Request[v1.LogsRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error)
 	// Spec returns what Run would build, and builds nothing.
 	Spec(context.Context, *connect.Request[v1.SpecRequest]) (*connect.Response[v1.SpecResponse], error)
 }
@@ -115,16 +108,10 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 	baseURL = strings.TrimRight(baseURL, "/")
 	sandboxServiceMethods := v1.File_caisson_v1_sandbox_proto.Services().ByName("SandboxService").Methods()
 	return &sandboxServiceClient{
-		run: connect.NewClient[v1.RunRequest, v1.RunResponse](
+		run: connect.NewClient[v1.RunRequest, v1.ExecEvent](
 			httpClient,
 			baseURL+SandboxServiceRunProcedure,
 			connect.WithSchema(sandboxServiceMethods.ByName("Run")),
-			connect.WithClientOptions(opts...),
-		),
-		followRun: connect.NewClient[v1.FollowRunRequest, v1.RunResponse](
-			httpClient,
-			baseURL+SandboxServiceFollowRunProcedure,
-			connect.WithSchema(sandboxServiceMethods.ByName("FollowRun")),
 			connect.WithClientOptions(opts...),
 		),
 		create: connect.NewClient[v1.CreateRequest, v1.CreateResponse](
@@ -187,7 +174,7 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(sandboxServiceMethods.ByName("Cleanup")),
 			connect.WithClientOptions(opts...),
 		),
-		logs: connect.NewClient[v1.LogsRequest, v1.LogsResponse](
+		logs: connect.NewClient[v1.LogsRequest, v1.ExecEvent](
 			httpClient,
 			baseURL+SandboxServiceLogsProcedure,
 			connect.WithSchema(sandboxServiceMethods.ByName("Logs")),
@@ -204,30 +191,24 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 
 // sandboxServiceClient implements SandboxServiceClient.
 type sandboxServiceClient struct {
-	run       *connect.Client[v1.RunRequest, v1.RunResponse]
-	followRun *connect.Client[v1.FollowRunRequest, v1.RunResponse]
-	create    *connect.Client[v1.CreateRequest, v1.CreateResponse]
-	list      *connect.Client[v1.ListRequest, v1.ListResponse]
-	inspect   *connect.Client[v1.InspectRequest, v1.InspectResponse]
-	update    *connect.Client[v1.UpdateRequest, v1.UpdateResponse]
-	pause     *connect.Client[v1.PauseRequest, v1.PauseResponse]
-	resume    *connect.Client[v1.ResumeRequest, v1.ResumeResponse]
-	stop      *connect.Client[v1.StopRequest, v1.StopResponse]
-	wait      *connect.Client[v1.WaitRequest, v1.WaitResponse]
-	remove    *connect.Client[v1.RemoveRequest, v1.RemoveResponse]
-	cleanup   *connect.Client[v1.CleanupRequest, v1.CleanupResponse]
-	logs      *connect.Client[v1.LogsRequest, v1.LogsResponse]
-	spec      *connect.Client[v1.SpecRequest, v1.SpecResponse]
+	run     *connect.Client[v1.RunRequest, v1.ExecEvent]
+	create  *connect.Client[v1.CreateRequest, v1.CreateResponse]
+	list    *connect.Client[v1.ListRequest, v1.ListResponse]
+	inspect *connect.Client[v1.InspectRequest, v1.InspectResponse]
+	update  *connect.Client[v1.UpdateRequest, v1.UpdateResponse]
+	pause   *connect.Client[v1.PauseRequest, v1.PauseResponse]
+	resume  *connect.Client[v1.ResumeRequest, v1.ResumeResponse]
+	stop    *connect.Client[v1.StopRequest, v1.StopResponse]
+	wait    *connect.Client[v1.WaitRequest, v1.WaitResponse]
+	remove  *connect.Client[v1.RemoveRequest, v1.RemoveResponse]
+	cleanup *connect.Client[v1.CleanupRequest, v1.CleanupResponse]
+	logs    *connect.Client[v1.LogsRequest, v1.ExecEvent]
+	spec    *connect.Client[v1.SpecRequest, v1.SpecResponse]
 }
 
 // Run calls caisson.v1.SandboxService.Run.
-func (c *sandboxServiceClient) Run(ctx context.Context) *connect.BidiStreamForClient[v1.RunRequest, v1.RunResponse] {
-	return c.run.CallBidiStream(ctx)
-}
-
-// FollowRun calls caisson.v1.SandboxService.FollowRun.
-func (c *sandboxServiceClient) FollowRun(ctx context.Context, req *connect.Request[v1.FollowRunRequest]) (*connect.ServerStreamForClient[v1.RunResponse], error) {
-	return c.followRun.CallServerStream(ctx, req)
+func (c *sandboxServiceClient) Run(ctx context.Context, req *connect.Request[v1.RunRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error) {
+	return c.run.CallServerStream(ctx, req)
 }
 
 // Create calls caisson.v1.SandboxService.Create.
@@ -281,7 +262,7 @@ func (c *sandboxServiceClient) Cleanup(ctx context.Context, req *connect.Request
 }
 
 // Logs calls caisson.v1.SandboxService.Logs.
-func (c *sandboxServiceClient) Logs(ctx context.Context, req *connect.Request[v1.LogsRequest]) (*connect.ServerStreamForClient[v1.LogsResponse], error) {
+func (c *sandboxServiceClient) Logs(ctx context.Context, req *connect.Request[v1.LogsRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error) {
 	return c.logs.CallServerStream(ctx, req)
 }
 
@@ -292,15 +273,11 @@ func (c *sandboxServiceClient) Spec(ctx context.Context, req *connect.Request[v1
 
 // SandboxServiceHandler is an implementation of the caisson.v1.SandboxService service.
 type SandboxServiceHandler interface {
-	// Run executes one command in a sandbox of its own. The first request must
-	// hold start; the others carry standard input, signals and sizes of the
-	// terminal. The sandbox is removed when the command ends or the caller goes
-	// away, unless start.detach is set: then the call ends after started.
-	Run(context.Context, *connect.BidiStream[v1.RunRequest, v1.RunResponse]) error
-	// FollowRun is Run for a caller that says all in its request: one answer after
-	// the other comes, and neither HTTP/2 nor a stream of requests is needed. The
-	// command has no terminal, and gets signals by SignalExec.
-	FollowRun(context.Context, *connect.Request[v1.FollowRunRequest], *connect.ServerStream[v1.RunResponse]) error
+	// Run makes a sandbox for one command and streams the command's events: started
+	// first, exit last. The sandbox is removed when the command ends or the caller
+	// goes away. With spec.detach the stream ends after started, and the sandbox
+	// stays. ExecService.SendInput, Signal and Resize reach the command.
+	Run(context.Context, *connect.Request[v1.RunRequest], *connect.ServerStream[v1.ExecEvent]) error
 	// Create makes a sandbox that lives until it is removed, its time is over, or
 	// it was idle for too long. Commands are run in it with ExecService.
 	Create(context.Context, *connect.Request[v1.CreateRequest]) (*connect.Response[v1.CreateResponse], error)
@@ -324,8 +301,8 @@ type SandboxServiceHandler interface {
 	Remove(context.Context, *connect.Request[v1.RemoveRequest]) (*connect.Response[v1.RemoveResponse], error)
 	// Cleanup removes what no live sandbox owns.
 	Cleanup(context.Context, *connect.Request[v1.CleanupRequest]) (*connect.Response[v1.CleanupResponse], error)
-	// Logs returns the kept output of one command of a sandbox.
-	Logs(context.Context, *connect.Request[v1.LogsRequest], *connect.ServerStream[v1.LogsResponse]) error
+	// Logs streams the kept output of one command of a sandbox.
+	Logs(context.Context, *connect.Request[v1.LogsRequest], *connect.ServerStream[v1.ExecEvent]) error
 	// Spec returns what Run would build, and builds nothing.
 	Spec(context.Context, *connect.Request[v1.SpecRequest]) (*connect.Response[v1.SpecResponse], error)
 }
@@ -337,16 +314,10 @@ type SandboxServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	sandboxServiceMethods := v1.File_caisson_v1_sandbox_proto.Services().ByName("SandboxService").Methods()
-	sandboxServiceRunHandler := connect.NewBidiStreamHandler(
+	sandboxServiceRunHandler := connect.NewServerStreamHandler(
 		SandboxServiceRunProcedure,
 		svc.Run,
 		connect.WithSchema(sandboxServiceMethods.ByName("Run")),
-		connect.WithHandlerOptions(opts...),
-	)
-	sandboxServiceFollowRunHandler := connect.NewServerStreamHandler(
-		SandboxServiceFollowRunProcedure,
-		svc.FollowRun,
-		connect.WithSchema(sandboxServiceMethods.ByName("FollowRun")),
 		connect.WithHandlerOptions(opts...),
 	)
 	sandboxServiceCreateHandler := connect.NewUnaryHandler(
@@ -425,8 +396,6 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 		switch r.URL.Path {
 		case SandboxServiceRunProcedure:
 			sandboxServiceRunHandler.ServeHTTP(w, r)
-		case SandboxServiceFollowRunProcedure:
-			sandboxServiceFollowRunHandler.ServeHTTP(w, r)
 		case SandboxServiceCreateProcedure:
 			sandboxServiceCreateHandler.ServeHTTP(w, r)
 		case SandboxServiceListProcedure:
@@ -460,12 +429,8 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 // UnimplementedSandboxServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedSandboxServiceHandler struct{}
 
-func (UnimplementedSandboxServiceHandler) Run(context.Context, *connect.BidiStream[v1.RunRequest, v1.RunResponse]) error {
+func (UnimplementedSandboxServiceHandler) Run(context.Context, *connect.Request[v1.RunRequest], *connect.ServerStream[v1.ExecEvent]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Run is not implemented"))
-}
-
-func (UnimplementedSandboxServiceHandler) FollowRun(context.Context, *connect.Request[v1.FollowRunRequest], *connect.ServerStream[v1.RunResponse]) error {
-	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.FollowRun is not implemented"))
 }
 
 func (UnimplementedSandboxServiceHandler) Create(context.Context, *connect.Request[v1.CreateRequest]) (*connect.Response[v1.CreateResponse], error) {
@@ -508,7 +473,7 @@ func (UnimplementedSandboxServiceHandler) Cleanup(context.Context, *connect.Requ
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Cleanup is not implemented"))
 }
 
-func (UnimplementedSandboxServiceHandler) Logs(context.Context, *connect.Request[v1.LogsRequest], *connect.ServerStream[v1.LogsResponse]) error {
+func (UnimplementedSandboxServiceHandler) Logs(context.Context, *connect.Request[v1.LogsRequest], *connect.ServerStream[v1.ExecEvent]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Logs is not implemented"))
 }
 

@@ -55,14 +55,15 @@ func followed(t *testing.T, f *servertest.Fake, procedure, body string) (answers
 	}
 }
 
-// TestFollow has a command that is told of in order: that it runs, what it writes,
-// how it ended, and that this was all.
-func TestFollow(t *testing.T) {
+// TestEvents checks the events of a command and their order: started, output with
+// offsets, exit, and the end of the stream.
+func TestEvents(t *testing.T) {
 	tell := func(rio runtime.IO) (*runtime.Result, error) {
 		started(rio)
-		in, err := io.ReadAll(rio.Stdin)
-		fmt.Fprintf(rio.Stdout, "%s", in)
+		fmt.Fprintf(rio.Stdout, "%s", rio.Stdin)
 		fmt.Fprint(rio.Stderr, "err")
+		err := rio.Stderr.(runtime.Skipper).Skip(300)
+		fmt.Fprint(rio.Stderr, "end")
 		return &runtime.Result{ExitCode: 3}, err
 	}
 	f := &servertest.Fake{
@@ -73,20 +74,25 @@ func TestFollow(t *testing.T) {
 		OnStart: func(context.Context, plan.Request) (runtime.Info, error) {
 			return runtime.Info{ID: "id"}, nil
 		},
+		OnStartEx: func(string, plan.ExecRequest) (runtime.ExecInfo, error) { return runtime.ExecInfo{ID: "e2"}, nil },
+	}
+	told := []string{
+		`{"stdout":{"offset":"0","data":"aW4=","skipped":"0"}}`, `{"stderr":{"offset":"0","data":"ZXJy","skipped":"0"}}`,
+		`{"stderr":{"offset":"3","data":"","skipped":"300"}}`, `{"stderr":{"offset":"303","data":"ZW5k","skipped":"0"}}`,
+		`"exit_code":3`, `{}`,
 	}
 	for name, tt := range map[string]struct {
 		procedure, body string
 		want            []string
 	}{
 		"exec": {
-			"ExecService/FollowExec", `{"ref":"a","exec":{"args":["x"],"stdin":true},"stdin":"aW4="}`,
-			[]string{`"started"`, `{"stdout":"aW4="}`, `{"stderr":"ZXJy"}`, `"exit_code":3`, `{}`},
+			"ExecService/Start", `{"ref":"a","exec":{"args":["x"]},"stdin":"aW4="}`, append([]string{`"started"`}, told...),
 		},
 		"run": {
-			"SandboxService/FollowRun", `{"spec":{"exec":{"args":["x"],"stdin":true}},"stdin":"aW4="}`,
-			[]string{`"exec":"exec"`, `{"stdout":"aW4="}`, `{"stderr":"ZXJy"}`, `"exit_code":3`, `{}`},
+			"SandboxService/Run", `{"spec":{"exec":{"args":["x"]}},"stdin":"aW4="}`, append([]string{`"id":"exec"`}, told...),
 		},
-		"detached": {"SandboxService/FollowRun", `{"spec":{"exec":{"args":["x"]},"detach":true}}`, []string{`"id":"id"`, `{}`}},
+		"detached":      {"SandboxService/Run", `{"spec":{"exec":{"args":["x"]},"detach":true}}`, []string{`{"started":{"sandbox_id":"id","sandbox_name":""}}`, `{}`}},
+		"detached exec": {"ExecService/Start", `{"ref":"a","exec":{"args":["x"]},"detach":true}`, []string{`"id":"e2"`, `{}`}},
 	} {
 		got := followed(t, f, tt.procedure, tt.body)
 		for i, want := range tt.want {
@@ -98,34 +104,38 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestFollowWithoutInput has a request that names none.
-func TestFollowWithoutInput(t *testing.T) {
+// TestStartWithoutInput has a request that names none.
+func TestStartWithoutInput(t *testing.T) {
 	f := &servertest.Fake{OnExec: func(_ context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
 		if rio.Stdin != nil {
 			return nil, errors.New("there is an input")
 		}
 		return &runtime.Result{}, nil
 	}}
-	got := followed(t, f, "ExecService/FollowExec", `{"ref":"a","exec":{"args":["x"]}}`)
-	if len(got) != 2 || !strings.Contains(got[0], "result") {
+	got := followed(t, f, "ExecService/Start", `{"ref":"a","exec":{"args":["x"]}}`)
+	if len(got) != 2 || !strings.Contains(got[0], "exit") {
 		t.Errorf("got %q", got)
 	}
 }
 
-func TestFollowRefuses(t *testing.T) {
+func TestStreamsRefuse(t *testing.T) {
 	for name, tt := range map[string]struct{ procedure, body, want string }{
-		"no sandbox":             {"ExecService/FollowExec", `{"exec":{"args":["x"]}}`, `is not a name`},
-		"no exec":                {"ExecService/FollowExec", `{"ref":"a"}`, `there is no exec`},
-		"input not asked":        {"ExecService/FollowExec", `{"ref":"a","exec":{"args":["x"]},"stdin":"eA=="}`, `exec.stdin is not set`},
-		"a terminal":             {"ExecService/FollowExec", `{"ref":"a","exec":{"args":["x"],"tty":{"rows":1,"cols":1}}}`, `a terminal needs StreamExec`},
-		"no run":                 {"SandboxService/FollowRun", `{}`, `there is no spec`},
-		"input not asked by run": {"SandboxService/FollowRun", `{"spec":{"exec":{"args":["x"]}},"stdin":"eA=="}`, `exec.stdin is not set`},
-		"a terminal of a run":    {"SandboxService/FollowRun", `{"spec":{"exec":{"args":["x"],"tty":{"rows":1,"cols":1}}}}`, `a terminal needs Run`},
-		"input of nobody":        {"SandboxService/FollowRun", `{"spec":{"exec":{"args":["x"],"stdin":true},"detach":true}}`, `a detached run has no standard input`},
-		"a misspelt field":       {"SandboxService/FollowRun", `{"spek":{}}`, `did you mean \"spec\"?`},
-		"one in the details":     {"SandboxService/FollowRun", `{"spek":{}}`, `"type":"caisson.v1.ErrorDetail"`},
-		"a misplaced field":      {"SandboxService/FollowRun", `{"spec":{"name":"x"}}`, `it belongs into another object`},
-		"one in an exec":         {"SandboxService/FollowRun", `{"spec":{"exec":{"argz":["x"]}}}`, `did you mean \"args\"?`},
+		"no sandbox":          {"ExecService/Start", `{"exec":{"args":["x"]}}`, `is not a name`},
+		"no exec":             {"ExecService/Start", `{"ref":"a"}`, `there is no exec`},
+		"a size of nothing":   {"ExecService/Start", `{"ref":"a","exec":{"args":["x"],"tty":{}}}`, `0 rows and 0 columns`},
+		"a size too large":    {"ExecService/Start", `{"ref":"a","exec":{"args":["x"],"tty":{"rows":65536,"cols":1}}}`, `65536 rows`},
+		"input of a detached": {"ExecService/Start", `{"ref":"a","exec":{"args":["x"]},"stdin":"eA==","detach":true}`, `takes its input from SendInput`},
+		"connect to a path":   {"ExecService/Connect", `{"ref":"a","exec":"../e"}`, `is not a name`},
+		"connect to none":     {"ExecService/Connect", `{"exec":"e"}`, `is not a name`},
+		"an offset below 0":   {"ExecService/Connect", `{"ref":"a","exec":"e","stdout_offset":"-1"}`, `stdout_offset is -1`},
+		"the other one":       {"ExecService/Connect", `{"ref":"a","exec":"e","stderr_offset":"-1"}`, `stderr_offset is -1`},
+		"no run":              {"SandboxService/Run", `{}`, `there is no spec`},
+		"a run's bad name":    {"SandboxService/Run", `{"spec":{"sandbox":{"name":"/"}}}`, `is not a name`},
+		"input of nobody":     {"SandboxService/Run", `{"spec":{"exec":{"args":["x"]},"detach":true},"stdin":"eA=="}`, `a detached run has no standard input`},
+		"a misspelt field":    {"SandboxService/Run", `{"spek":{}}`, `did you mean \"spec\"?`},
+		"one in the details":  {"SandboxService/Run", `{"spek":{}}`, `"type":"caisson.v1.ErrorDetail"`},
+		"a misplaced field":   {"SandboxService/Run", `{"spec":{"name":"x"}}`, `it belongs into another object`},
+		"one in an exec":      {"SandboxService/Run", `{"spec":{"exec":{"argz":["x"]}}}`, `did you mean \"args\"?`},
 	} {
 		f := &servertest.Fake{OnExec: func(context.Context, string, plan.ExecRequest, runtime.IO) (*runtime.Result, error) {
 			t.Errorf("%s: it ran", name)
@@ -138,8 +148,8 @@ func TestFollowRefuses(t *testing.T) {
 	}
 }
 
-// TestFollowedCallerDies: the command's context ends with its caller's connection.
-func TestFollowedCallerDies(t *testing.T) {
+// TestCallerDies: the command's context ends with its caller's connection.
+func TestCallerDies(t *testing.T) {
 	gone := make(chan struct{})
 	f := &servertest.Fake{OnRun: func(ctx context.Context, _ plan.Request, rio runtime.IO) (*runtime.Result, error) {
 		started(rio)
@@ -152,7 +162,7 @@ func TestFollowedCallerDies(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	c := caissonv1connect.NewSandboxServiceClient(&http.Client{Transport: tr}, "http://x")
-	stream, err := c.FollowRun(ctx, connect.NewRequest(&caissonv1.FollowRunRequest{Spec: &caissonv1.RunSpec{Exec: &caissonv1.ExecSpec{Args: []string{"x"}}}}))
+	stream, err := c.Run(ctx, connect.NewRequest(&caissonv1.RunRequest{Spec: &caissonv1.RunSpec{Exec: &caissonv1.ExecSpec{Args: []string{"x"}}}}))
 	if err != nil || !stream.Receive() {
 		t.Fatalf("%v, %v", err, stream.Err())
 	}

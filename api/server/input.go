@@ -1,0 +1,65 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"connectrpc.com/connect"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// SendInput implements ExecServiceHandler.
+func (s execs) SendInput(ctx context.Context, r *connect.Request[caissonv1.SendInputRequest]) (*connect.Response[caissonv1.SendInputResponse], error) {
+	if err := checkInput(r.Msg); err != nil {
+		return nil, fail(err)
+	}
+	state, err := s.runtime.SendInput(ctx, r.Msg.Ref, r.Msg.Exec, inputOf(r.Msg))
+	return reply(inputPB(state), err)
+}
+
+// StreamInput implements ExecServiceHandler.
+func (s execs) StreamInput(ctx context.Context, stream *connect.ClientStream[caissonv1.SendInputRequest]) (*connect.Response[caissonv1.SendInputResponse], error) {
+	m, err := firstOf(stream)
+	if err == nil {
+		err = checkInput(m)
+	}
+	if err != nil {
+		return nil, fail(err)
+	}
+	ref, exec := m.Ref, m.Exec
+	for {
+		state, err := s.runtime.SendInput(ctx, ref, exec, inputOf(m))
+		if err != nil {
+			return nil, fail(err)
+		}
+		if !stream.Receive() {
+			if err := stream.Err(); err != nil {
+				return nil, fail(receiveError(err))
+			}
+			return reply(inputPB(state), nil)
+		}
+		m = stream.Msg()
+		if m.Ref != "" || m.Exec != "" {
+			return nil, fail(sbxerr.New(sbxerr.APIUsage, "server.input", "ref and exec belong into the first message alone"))
+		}
+	}
+}
+
+func checkInput(m *caissonv1.SendInputRequest) error {
+	err := errors.Join(checkRef("ref", m.Ref), checkRef("exec", m.Exec))
+	if m.Offset != nil {
+		err = errors.Join(err, checkOffset("offset", *m.Offset))
+	}
+	return err
+}
+
+func inputOf(m *caissonv1.SendInputRequest) runtime.InputRequest {
+	return runtime.InputRequest{Offset: m.Offset, Data: m.Data, Close: m.Close}
+}
+
+func inputPB(s runtime.InputState) *caissonv1.SendInputResponse {
+	return &caissonv1.SendInputResponse{Offset: s.Offset, Closed: s.Closed}
+}
