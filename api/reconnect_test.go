@@ -254,6 +254,7 @@ func TestInputGoesOn(t *testing.T) {
 // who shares the command with others, and where a daemon does not know the count.
 func TestLostInputIsAnError(t *testing.T) {
 	d := newRestartable(t)
+	var restarts sync.WaitGroup
 	unknown := sbxerr.New(sbxerr.State, "a.b", "the daemon was killed while it sent input")
 	wait := func(ctx context.Context, rio runtime.IO) (*runtime.Result, error) {
 		execStarted(rio)
@@ -272,7 +273,7 @@ func TestLostInputIsAnError(t *testing.T) {
 			case req.Offset != nil:
 				return runtime.InputState{}, unknown
 			case len(req.Data) > 0:
-				go d.restart()
+				restarts.Go(d.restart)
 				<-ctx.Done()
 			}
 			return runtime.InputState{}, ctx.Err()
@@ -296,6 +297,7 @@ func TestLostInputIsAnError(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 		w.Close()
+		restarts.Wait()
 	}
 }
 
