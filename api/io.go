@@ -16,8 +16,9 @@ type IO struct {
 	// input that cannot be read ends there too. A Read that is under way when
 	// the command ends is not waited for.
 	Stdin io.Reader
-	// Stdout and Stderr get the output as it comes. Where a stream passed its
-	// limit, one that is a Skipper is told, and another gets a Mark.
+	// Stdout and Stderr get every byte of the output, in order, and the command waits
+	// for them. Of a command that nobody was connected to, bytes may be left out: one
+	// that is a Skipper is told.
 	Stdout, Stderr io.Writer
 	Signals        <-chan syscall.Signal // delivered to the command's process group
 	Resizes        <-chan Size           // of the command's terminal
@@ -50,12 +51,10 @@ func write(w io.Writer, p []byte) error {
 
 // skip tells the caller's writer of n bytes that are left out.
 func skip(w io.Writer, n int64) error {
-	s, ok := w.(Skipper)
-	if !ok {
-		return write(w, []byte(Mark(n)))
-	}
-	if err := s.Skip(n); err != nil {
-		return outputError(err)
+	if s, ok := w.(Skipper); ok {
+		if err := s.Skip(n); err != nil {
+			return outputError(err)
+		}
 	}
 	return nil
 }

@@ -1,17 +1,9 @@
 package api
 
-import (
-	"fmt"
-	"slices"
-)
-
-// Mark is what stands in an output in the place of n bytes that are left out.
-func Mark(n int64) string { return fmt.Sprintf("\n[caisson: %d bytes left out]\n", n) }
+import "slices"
 
 // Kept is a writer that keeps a stream within a bound: its first half and its
-// last half. The daemon bounds what it keeps too, but passes on the first part
-// as it comes, before it can know whether the bound will be passed: so more
-// than the bound arrives.
+// last half. A caller that is connected gets all of the stream.
 type Kept struct {
 	limit      int64
 	head, tail []byte // tail may grow to twice its half before it is cut
@@ -42,22 +34,17 @@ func (k *Kept) Write(p []byte) (int, error) {
 func (k *Kept) Skip(n int64) error {
 	k.passed += n
 	k.gap = true
-	k.tail = k.tail[:0] // a mark has one place: in front of the last bytes
+	k.tail = k.tail[:0] // there is one gap: in front of the last bytes
 	return nil
 }
 
-// Bytes returns what was kept of a stream of total bytes, with a mark in the
-// place of what was not. A stream within the bound is as it came. A total below
-// what passed is not looked at.
-func (k *Kept) Bytes(total int64) []byte {
+// Bytes returns what was kept of a stream of total bytes, and how many are left out
+// between its two parts. A total below what passed is not looked at.
+func (k *Kept) Bytes(total int64) (kept []byte, skipped int64) {
 	total = max(total, k.passed)
 	tail := k.tail
 	if total > k.limit {
 		tail = tail[max(0, int64(len(tail))-k.limit/2):]
 	}
-	out := k.head
-	if missing := total - int64(len(k.head)+len(tail)); missing > 0 {
-		out = append(slices.Clip(out), Mark(missing)...)
-	}
-	return append(slices.Clip(out), tail...)
+	return slices.Concat(k.head, tail), total - int64(len(k.head)+len(tail))
 }

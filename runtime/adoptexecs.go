@@ -44,6 +44,9 @@ func (m *Manager) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held, l
 		case !known:
 			m.goOnWithout(ctx, e, left)
 		case r.Result == nil:
+			if !r.Detached && n != s.kept().Main {
+				e.parked = places{e.stdout.HoldAll(), e.stderr.HoldAll()}
+			}
 			e.take(h)
 			running = append(running, e)
 		default: // what it left may write still, or the daemon ended before it said that the result is kept
@@ -131,7 +134,7 @@ func (m *Manager) loseMain(s *sandbox) error {
 }
 
 func (m *Manager) loadExec(s *sandbox, r execRecord) (*execution, error) {
-	stdout, stderr, err := m.stores(output.Open, s.id, r.Number, r.OutputLimit)
+	stdout, stderr, err := m.stores(output.Open, s, r.Number, r.OutputLimit)
 	if err != nil {
 		return nil, fmt.Errorf("output of command %d: %w", r.Number, err)
 	}

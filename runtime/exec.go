@@ -17,11 +17,13 @@ import (
 // outlive the process is in its record, in its output files, and with PID 1,
 // which holds the pipes and the exit until it is told that they are safe.
 type execution struct {
-	s      *sandbox
-	stdout *output.Store
-	stderr *output.Store
-	fills  sync.WaitGroup
-	open   atomic.Int32 // of pipes, those that something may still write to
+	s        *sandbox
+	stdout   *output.Store
+	stderr   *output.Store
+	fills    sync.WaitGroup // which end with filling
+	filling  context.Context
+	stopFill context.CancelFunc
+	open     atomic.Int32 // of pipes, those that something may still write to
 
 	concluding bool // watch has begun to tell how it ended; guarded by s.mu
 	leftAlone  bool // watch left its end to the next daemon; guarded by s.mu
@@ -37,7 +39,6 @@ type execution struct {
 
 	mu    sync.Mutex // guards what follows
 	proc  *pid1.Exec // nil until started is closed
-	pipes []*os.File // the daemon's ends of stdout and stderr
 	stdin *os.File   // the daemon's end; nil where the command has no input, or no more since before this daemon
 	// After the start only the goroutine of watch writes record, with mu held. So watch
 	// itself reads it without mu. Fields that never change need no lock.
@@ -48,6 +49,7 @@ type execution struct {
 	pid      int           // inside the sandbox
 	took     time.Duration // to start
 	readers  int           // callers that are attached
+	parked   places        // where the last caller was, until it comes back or is given up
 	logs     int           // readers of the output besides
 	orphaned *time.Timer
 	inputEnd bool          // the input was closed
@@ -55,8 +57,9 @@ type execution struct {
 }
 
 func newExecution(s *sandbox, r execRecord, stdout, stderr *output.Store) *execution {
+	filling, stopFill := context.WithCancel(context.Background())
 	return &execution{
-		s: s, record: r, stdout: stdout, stderr: stderr, state: ExecStarting,
+		filling: filling, stopFill: stopFill, s: s, record: r, stdout: stdout, stderr: stderr, state: ExecStarting,
 		ending: make(chan error, 1), started: make(chan struct{}), settled: make(chan struct{}), done: make(chan struct{}), kept: make(chan struct{}), drained: make(chan struct{}),
 		feeding: make(chan struct{}, 1),
 	}
@@ -118,11 +121,9 @@ func (e *execution) info() ExecInfo {
 
 // fillLocked keeps what the command writes, until the last writer is gone.
 func (e *execution) fillLocked(store *output.Store, pipe *os.File) {
-	e.pipes = append(e.pipes, pipe)
-	store.Within(e.s.room)
 	e.open.Add(1)
 	e.fills.Go(func() {
-		_ = store.Fill(pipe) // ends with the last writer; the store knows what it could not keep
+		_ = store.Fill(e.filling, pipe) // ends with the last writer; the store knows what it could not keep
 		store.Finish()
 		_ = pipe.Close() // nothing is written to this end
 		e.hungUp()
@@ -150,35 +151,8 @@ func (e *execution) closeInput() error {
 
 // stopFilling lets go of pipes that a process may still hold open.
 func (e *execution) stopFilling() {
-	e.mu.Lock()
-	for _, pipe := range e.pipes {
-		_ = pipe.SetReadDeadline(past)
-	}
-	e.mu.Unlock()
+	e.stopFill()
 	e.fills.Wait()
-}
-
-// attach notes a caller at the command's streams, until detach. A command that
-// was started for its caller has one from the beginning.
-func (e *execution) attach() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.readers++
-	if e.orphaned != nil {
-		e.orphaned.Stop()
-		e.orphaned = nil
-	}
-}
-
-// detach notes that a caller left. A command that was started for its caller,
-// and has none for grace, is ended.
-func (e *execution) detach(grace time.Duration) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.readers--; e.readers == 0 {
-		e.orphanLocked(grace)
-	}
-	e.leftLocked()
 }
 
 // read notes a reader of the output besides those that are attached, until the
@@ -213,18 +187,6 @@ func (e *execution) left() <-chan struct{} {
 	e.leftLocked()
 	return left
 }
-
-// orphanLocked ends the command in grace unless somebody attaches before.
-func (e *execution) orphanLocked(grace time.Duration) {
-	if e.record.Detached || e.record.Result != nil {
-		return
-	}
-	e.orphaned = time.AfterFunc(grace, func() { e.end(errCallerGone) })
-}
-
-// errCallerGone is the cause with which a command is ended whose caller does not
-// come back.
-var errCallerGone = errors.New("its caller went away")
 
 // close releases what only this process holds of a command that is over.
 func (e *execution) close() error {

@@ -25,7 +25,6 @@ func (m *Manager) Exec(ctx context.Context, ref string, r plan.ExecRequest, stre
 	if err != nil {
 		return nil, err
 	}
-	defer func() { e.detach(m.attachGrace()) }()
 	ctx, stop := m.untilHandOver(ctx, s)
 	defer stop()
 	if streams.Stdin != nil {
@@ -34,7 +33,10 @@ func (m *Manager) Exec(ctx context.Context, ref string, r plan.ExecRequest, stre
 	if streams.Started != nil {
 		streams.Started(s.info(), e.info())
 	}
-	return m.attend(ctx, e, AttachOptions{}, streams)
+	p := e.unpark()
+	result, left, err := m.attend(ctx, e, p, streams)
+	e.detach(p, left, m.attachGrace())
+	return result, err
 }
 
 // StartExec starts a command in the background.
@@ -101,7 +103,10 @@ func (m *Manager) Attach(ctx context.Context, ref, exec string, o AttachOptions,
 	}
 	ctx, stop := m.untilHandOver(ctx, s)
 	defer stop()
-	return m.attend(ctx, e, o, streams)
+	p := e.attach(o)
+	result, left, err := m.attend(ctx, e, p, streams)
+	e.detach(p, left, m.attachGrace())
+	return result, err
 }
 
 // check refuses a reader that claims to have had what was not written.

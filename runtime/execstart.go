@@ -94,7 +94,7 @@ func (m *Manager) admitExec(s *sandbox, p *plan.Command, detached bool) (*execut
 		return nil, sbxerr.New(sbxerr.Busy, "runtime.exec", "sandbox %s runs %d commands, which is the most", s.record.Name, s.running)
 	}
 	n := s.lastExec + 1
-	stdout, stderr, err := m.stores(output.Create, s.id, n, p.OutputLimit)
+	stdout, stderr, err := m.stores(output.Create, s, n, p.OutputLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (m *Manager) admitExec(s *sandbox, p *plan.Command, detached bool) (*execut
 		OutputLimit: p.OutputLimit, Timeout: p.Timeout, Began: now(), StartedAt: time.Now().Round(0),
 	}, stdout, stderr)
 	if !detached {
-		e.readers = 1
+		e.readers, e.parked = 1, e.hold(AttachOptions{})
 	}
 	if p.Limits.Any() {
 		e.record.Cgroup = "exec-" + number(n)

@@ -13,18 +13,20 @@ import (
 const spareRoom = 64 << 20
 
 // stores makes the stores of a command, or opens those that are there. Each is on the
-// disk, or in the state directory where that was full at the first byte.
-func (m *Manager) stores(of func(path string, limit int64) (*output.Store, error), id string, n uint32, limit int64) (stdout, stderr *output.Store, err error) {
+// disk, and goes on in the state directory where that is full.
+func (m *Manager) stores(of func(output.Options) (*output.Store, error), s *sandbox, n uint32, limit int64) (stdout, stderr *output.Store, err error) {
 	list := [2]*output.Store{}
-	for i, path := range m.outputs(id, n) {
-		if list[i], err = of(path, limit); err != nil {
-			return nil, nil, err
-		}
-		if err := list[i].Spare(filepath.Join(m.paths.spare(id), filepath.Base(path)), m.spare); err != nil {
+	for i, path := range m.outputs(s.id, n) {
+		o := output.Options{Path: path, Limit: limit, Room: s.room, Spare: m.spareOf(s.id, path), SpareRoom: m.spare}
+		if list[i], err = of(o); err != nil {
 			return nil, nil, err
 		}
 	}
 	return list[0], list[1], nil
+}
+
+func (m *Manager) spareOf(id, path string) string {
+	return filepath.Join(m.paths.spare(id), filepath.Base(path))
 }
 
 func (m *Manager) outputs(id string, n uint32) [2]string {
@@ -32,9 +34,9 @@ func (m *Manager) outputs(id string, n uint32) [2]string {
 }
 
 func (m *Manager) removeOutputs(id string, n uint32) error {
-	var errs []error
+	errs := []error{owndir.Remove(m.paths.input(id, n))}
 	for _, path := range m.outputs(id, n) {
-		errs = append(errs, output.Remove(path), output.Remove(filepath.Join(m.paths.spare(id), filepath.Base(path))))
+		errs = append(errs, output.Remove(path, m.spareOf(id, path)))
 	}
-	return errors.Join(append(errs, owndir.Remove(m.paths.input(id, n)))...)
+	return errors.Join(errs...)
 }

@@ -59,9 +59,8 @@ func (s *sandbox) surplusLocked(maxCount int, maxBytes int64) (over surplus) {
 // drop forgets what is too much.
 func (m *Manager) drop(s *sandbox, over surplus) {
 	for _, e := range over.outputs {
-		if err := errors.Join(e.stdout.Drop(), e.stderr.Drop()); err != nil {
-			m.log.Warn("drop the output of an ended command", "sandbox", s.id, "exec", e.number(), "err", err)
-		}
+		e.stdout.Drop()
+		e.stderr.Drop()
 	}
 	for _, e := range over.commands {
 		if err := m.forgetExec(s, e); err != nil {

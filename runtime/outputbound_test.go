@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 	"github.com/caisson-run/caisson/sbxerr/errtest"
@@ -83,7 +82,7 @@ func TestResultsOutliveOutput(t *testing.T) {
 	eventually(t, "the second output is dropped", func() bool { return second.keptBytes() == 0 })
 	for id, code := range map[string]int{"1": 5, "2": 0} {
 		errtest.Want(t, logs(id), sbxerr.Limits, "the output was dropped")
-		if out.String() != output.Mark(20) {
+		if out.String() != "" {
 			t.Errorf("%s: logs gave %q", id, &out)
 		}
 		if e, err := f.WaitExec(ctx, "s", id); err != nil || e.Result.ExitCode != code || e.StdoutBytes != 20 {

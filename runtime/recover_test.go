@@ -152,7 +152,7 @@ func TestGiveUpTellsOfCommands(t *testing.T) {
 
 func newStore(t *testing.T) *output.Store {
 	t.Helper()
-	store, err := output.Create(t.TempDir()+"/out", 1<<20)
+	store, err := output.Create(output.Options{Path: t.TempDir() + "/out", Limit: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,6 @@ func (m *Manager) Run(ctx context.Context, r plan.Request, streams IO) (*Result,
 	if err != nil {
 		return nil, err
 	}
-	defer e.detach(m.opts.AttachGrace)
 	stop := context.AfterFunc(ctx, func() { s.end(errCallerLeft) })
 	defer stop()
 	if streams.Stdin != nil {
@@ -33,7 +32,10 @@ func (m *Manager) Run(ctx context.Context, r plan.Request, streams IO) (*Result,
 	if streams.Started != nil {
 		streams.Started(s.info(), e.info())
 	}
-	return m.attend(context.WithoutCancel(ctx), e, AttachOptions{}, streams)
+	p := e.unpark()
+	result, _, err := m.attend(context.WithoutCancel(ctx), e, p, streams)
+	e.detach(p, nil, 0)
+	return result, err
 }
 
 // Start makes a sandbox, starts one command in it, and returns. The sandbox

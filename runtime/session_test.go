@@ -482,8 +482,8 @@ func TestInputAfterItsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n, withInput := range map[uint32]bool{1: true, 2: false} {
-		stdout, outErr := output.Create(f.paths.stdout(s.id, n), 10)
-		stderr, errErr := output.Create(f.paths.stderr(s.id, n), 10)
+		stdout, outErr := output.Create(output.Options{Path: f.paths.stdout(s.id, n), Limit: 10})
+		stderr, errErr := output.Create(output.Options{Path: f.paths.stderr(s.id, n), Limit: 10})
 		if err := errors.Join(outErr, errErr); err != nil {
 			t.Fatal(err)
 		}

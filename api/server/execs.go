@@ -51,7 +51,8 @@ func (s execs) Exec(ctx context.Context, r *connect.Request[caissonv1.ExecReques
 		return nil, fail(err)
 	}
 	out.Result = resultOf(result)
-	out.Stdout, out.Stderr = stdout.Bytes(result.StdoutBytes), stderr.Bytes(result.StderrBytes)
+	out.Stdout, out.StdoutSkipped = stdout.Bytes(result.StdoutBytes)
+	out.Stderr, out.StderrSkipped = stderr.Bytes(result.StderrBytes)
 	return connect.NewResponse(out), nil
 }
 

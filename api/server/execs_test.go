@@ -18,7 +18,6 @@ import (
 	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
-	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
 
@@ -96,8 +95,8 @@ func TestUnaryExec(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := strings.Repeat("e", 10) + api.Mark(80) + strings.Repeat("e", 10)
-	if string(r.Msg.Stdout) != "a in 20 " || string(r.Msg.Stderr) != want || r.Msg.Exec != "exec" || r.Msg.Result.StderrBytes != 100 {
+	want := strings.Repeat("e", 20)
+	if string(r.Msg.Stdout) != "a in 20 " || string(r.Msg.Stderr) != want || r.Msg.Exec != "exec" || r.Msg.Result.StderrBytes != 100 || r.Msg.StderrSkipped != 80 {
 		t.Errorf("got %v", r.Msg)
 	}
 	f.OnExec = func(_ context.Context, _ string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
@@ -198,13 +197,6 @@ func TestExecPassesAll(t *testing.T) {
 	})
 	if err != nil || result.ExitCode != 5 || stdout.String() != "input 1 {3 4}" || stderr.String() != "err" {
 		t.Errorf("%v, %v, %q %q", result, err, &stdout, &stderr)
-	}
-}
-
-// TestMarks checks that a client writes what the daemon's store would.
-func TestMarks(t *testing.T) {
-	if api.Mark(7) != output.Mark(7) {
-		t.Errorf("%q and %q", api.Mark(7), output.Mark(7))
 	}
 }
 

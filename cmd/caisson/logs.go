@@ -1,22 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"math"
 
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
-
-// logsView is what logs --json prints.
-type logsView struct {
-	Stdout         string `json:"stdout"`
-	StdoutEncoding string `json:"stdout_encoding"`
-	Stderr         string `json:"stderr"`
-	StderrEncoding string `json:"stderr_encoding"`
-}
 
 func (a *app) logsCommand() *cobra.Command {
 	req := &caissonv1.LogsRequest{}
@@ -51,14 +43,15 @@ func (a *app) logsCommand() *cobra.Command {
 
 func (a *app) showLogs(ctx context.Context, client *api.Client, req *caissonv1.LogsRequest) error {
 	if a.output == formatTable {
-		return client.Logs(ctx, req, a.shown(a.stdout), a.shown(a.stderr))
+		return client.Logs(ctx, req, &shownStream{a, "stdout", a.shown(a.stdout)}, &shownStream{a, "stderr", a.shown(a.stderr)})
 	}
-	var stdout, stderr bytes.Buffer // what the daemon kept is bounded
-	if err := client.Logs(ctx, req, &stdout, &stderr); err != nil {
+	stdout, stderr := newKeptStream(req.StdoutOffset, math.MaxInt64), newKeptStream(req.StderrOffset, math.MaxInt64) // what the daemon kept is bounded
+	if err := client.Logs(ctx, req, stdout, stderr); err != nil {
 		return err
 	}
-	var v logsView
-	v.Stdout, v.StdoutEncoding = encode(stdout.Bytes())
-	v.Stderr, v.StderrEncoding = encode(stderr.Bytes())
+	o := objectOutput{stdout: stdout, stderr: stderr}
+	v := o.view(stdout.reached(), stderr.reached())
+	a.sayLeftOut("stdout", v.StdoutSkipped)
+	a.sayLeftOut("stderr", v.StderrSkipped)
 	return a.printJSON(v)
 }

@@ -24,7 +24,12 @@ func (a *app) objectOutput(t task) taskOutput {
 	o := &objectOutput{stdout: newKeptStream(t.stdout0, n), stderr: newKeptStream(t.stderr0, n)}
 	return taskOutput{
 		stdout: o.stdout, stderr: o.stderr, start: o.exec.Store, fail: o.fail,
-		end: func(r *caissonv1.Result) error { return a.printJSON(o.result(r)) },
+		end: func(r *caissonv1.Result) error {
+			v := o.result(r)
+			a.sayLeftOut("stdout", v.StdoutSkipped)
+			a.sayLeftOut("stderr", v.StderrSkipped)
+			return a.printJSON(v)
+		},
 	}
 }
 
@@ -35,8 +40,11 @@ func (o *objectOutput) result(r *caissonv1.Result) runView {
 // view is what was kept, of streams that end at the given offsets.
 func (o *objectOutput) view(stdoutEnd, stderrEnd int64) outputView {
 	var v outputView
-	v.Stdout, v.StdoutEncoding = encode(o.stdout.until(stdoutEnd))
-	v.Stderr, v.StderrEncoding = encode(o.stderr.until(stderrEnd))
+	var out []byte
+	out, v.StdoutSkipped = o.stdout.until(stdoutEnd)
+	v.Stdout, v.StdoutEncoding = encode(out)
+	out, v.StderrSkipped = o.stderr.until(stderrEnd)
+	v.Stderr, v.StderrEncoding = encode(out)
 	return v
 }
 
@@ -97,8 +105,8 @@ func (s *keptStream) reached() int64 {
 	return s.next
 }
 
-// until is what was kept of the stream, which ends at an offset.
-func (s *keptStream) until(end int64) []byte {
+// until is what was kept of the stream, which ends at an offset, and how much is left out.
+func (s *keptStream) until(end int64) (kept []byte, skipped int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.kept.Bytes(end - s.from)

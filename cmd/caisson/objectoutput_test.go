@@ -92,7 +92,7 @@ func TestCutObject(t *testing.T) {
 			if err := json.Unmarshal(out.Bytes(), &got); err != nil || code != tt.code || got.Error.Code != tt.error || errOut.Len() > 0 {
 				t.Errorf("exit code %d, %v, %q %q", code, err, &out, &errOut)
 			}
-			want := cutView{SandboxID: "id", Exec: "e1", StdoutBytes: 7, StderrBytes: 7, outputView: outputView{"so far\n", "utf-8", "Ynl0ZXMg/w==", "base64"}}
+			want := cutView{SandboxID: "id", Exec: "e1", StdoutBytes: 7, StderrBytes: 7, outputView: outputView{Stdout: "so far\n", StdoutEncoding: "utf-8", Stderr: "Ynl0ZXMg/w==", StderrEncoding: "base64"}}
 			if got.cutView != want {
 				t.Errorf("got %+v, want %+v", got.cutView, want)
 			}

@@ -18,8 +18,10 @@ type runView struct {
 type outputView struct {
 	Stdout         string `json:"stdout"`
 	StdoutEncoding string `json:"stdout_encoding"`
+	StdoutSkipped  int64  `json:"stdout_skipped"` // left out between its first and its last half
 	Stderr         string `json:"stderr"`
 	StderrEncoding string `json:"stderr_encoding"`
+	StderrSkipped  int64  `json:"stderr_skipped"`
 }
 
 // cutView is what they print beside the error of a call that ended before its

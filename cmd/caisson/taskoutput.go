@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -40,12 +41,33 @@ func (a *app) taskOutput(t task) taskOutput {
 	if t.terminal { // what its command writes is for a terminal
 		stdout, stderr = a.stdout, a.stderr
 	}
+	stdout, stderr = &shownStream{a, "stdout", stdout}, &shownStream{a, "stderr", stderr}
 	return taskOutput{stdout: stdout, stderr: stderr, start: func(*caissonv1.Exec) {}, end: func(r *caissonv1.Result) error {
 		if note := noteOf(r, t.hints); note != "" {
 			a.progress("caisson: " + note)
 		}
 		return nil
 	}}
+}
+
+// shownStream is a stream of a command of which bytes may be left out. Standard error says
+// so: nothing stands for them in the stream itself.
+type shownStream struct {
+	app  *app
+	name string
+	io.Writer
+}
+
+// Skip implements api.Skipper.
+func (p *shownStream) Skip(n int64) error {
+	p.app.sayLeftOut(p.name, n)
+	return nil
+}
+
+func (a *app) sayLeftOut(stream string, n int64) {
+	if n > 0 {
+		a.progress(fmt.Sprintf("caisson: %d bytes of %s are left out here: they were not kept (--output-limit, sandboxes.kept_output)", n, stream))
+	}
 }
 
 // hints say what a command ran into that was out of memory, or of processes.

@@ -39,7 +39,7 @@ func benchFill(b *testing.B, limit, size int64, readers int) {
 	flood := child(b, "flood", []string{fmt.Sprint(size)}, w)
 	w.Close()
 	start := time.Now()
-	if err := s.Fill(r); err != nil {
+	if err := s.Fill(context.Background(), r); err != nil {
 		b.Error(err)
 	}
 	b.ReportMetric(float64(size)/1e6/time.Since(start).Seconds(), "fill-MB/s")
@@ -53,7 +53,7 @@ func benchFill(b *testing.B, limit, size int64, readers int) {
 		b.Error(err)
 	}
 	_ = r.Close()
-	_ = Remove(s.path)
+	_ = Remove(s.o.Path)
 	b.StartTimer()
 }
 

@@ -1,103 +1,184 @@
 package output
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 
-const (
-	// page is what holes are aligned to, in bytes. Where blocks are larger, the
-	// kernel frees those that lie wholly in the hole.
-	page = 4096
-	// maxChunk is the most that one splice moves, in bytes.
-	maxChunk = 256 << 10
-	// usualPipe is what a pipe holds at first, widePipe what the pipe of
-	// a command gets that writes much, in bytes; see F_SETPIPE_SZ in fcntl(2).
-	usualPipe, widePipe = 64 << 10, 256 << 10
-	// minStep and maxStep bound the slack on the disk past the limit, in bytes.
-	// A hole of half a step is punched in one call.
-	minStep, maxStep = 1 << 20, 64 << 20
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// bound says which bytes of a stream are kept: the first head bytes and the
-// last tail ones.
-type bound struct{ head, tail int64 }
+// spareHalf is what a spare file keeps of the beginning and of the end, in bytes.
+const spareHalf = 128 << 10
 
-func newBound(limit int64) (bound, error) {
-	if limit < 2 {
-		return bound{}, fmt.Errorf("an output limit of %d bytes is too small, give at least 2", limit)
+// Full reports whether err is that of a disk without room: no space, no inodes or no
+// quota left. It says nothing about what the file system can do.
+func Full(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+
+// Why more is left out of a stream than its limit says.
+var (
+	errDropped = sbxerr.WithRemedy(sbxerr.Limits, "output.drop", whyError("the output was dropped, as that of later commands took its place"),
+		"read output before so much of later commands is kept, write it to a file in the sandbox, or raise sandboxes.kept_output")
+	errFull = sbxerr.WithRemedy(sbxerr.Limits, "output.keep", whyError("the commands that run in the sandbox have written more than is kept of all of them together"),
+		"write to a file in the sandbox, run fewer of them at once, or raise sandboxes.kept_output")
+	errSpare = whyError("the daemon's disk is full, and of such output little is kept elsewhere")
+)
+
+type whyError string
+
+func (e whyError) Error() string { return string(e) }
+
+// leftOut is what readers do not get: the hole, and of a finished stream exactly what
+// is past its limit. mu is held.
+func (s *Store) leftOut() span {
+	if !s.done {
+		return s.hole
 	}
-	return bound{head: limit - limit/2, tail: limit / 2}, nil
+	return s.hole.and(s.middle(s.kept))
 }
 
-func (b bound) limit() int64 { return b.head + b.tail }
-
-// step is how far the file may exceed the limit on the disk, in bytes.
-func (b bound) step() int64 { return min(max(b.limit()/8, minStep), maxStep) }
-
-// span is the bytes from and up to, but not with, an offset.
-type span struct{ from, to int64 }
-
-// holesFrom is where the first hole begins.
-func (b bound) holesFrom() int64 { return (b.head + page - 1) &^ (page - 1) }
-
-// hole returns what to punch when kept bytes are in the file and all up to gone
-// is punched, or !ok where it is not worth a call yet. Now makes every page
-// worth one.
-func (b bound) hole(gone, kept int64, now bool) (_ span, ok bool) {
-	h := span{max(gone, b.holesFrom()), (kept - b.tail) &^ (page - 1)}
-	least := b.step() / 2
-	if now {
-		least = page
+// middle is what the bound leaves out of the first n bytes, up to the first place that
+// is held. mu is held.
+func (s *Store) middle(n int64) span {
+	m := s.bound.middle(n)
+	for h := range s.holds {
+		m.to = min(m.to, h.at)
 	}
-	return h, h.to-h.from >= least
+	return m
 }
 
-// punched reports whether, with all up to gone punched, some of s may be.
-func (b bound) punched(s span, gone int64) bool { return s.to > b.holesFrom() && s.from < gone }
-
-// view is a stream as a reader finds it.
-type view struct {
-	total, kept int64
-	last        bool // nothing comes after
-}
-
-// piece is what a reader gets next: first a mark for the skipped bytes, if
-// any, then span.
-type piece struct {
-	skip int64
-	span
-	end bool // nothing comes after
-}
-
-// next returns what a reader gets that has had everything up to pos. The empty
-// piece is to wait. Past the limit that is until the end, because only then it
-// is known which bytes are the tail.
-func (b bound) next(pos int64, v view) piece {
-	switch {
-	case v.kept <= b.limit() && pos < v.kept:
-		return piece{span: span{pos, v.kept}}
-	case pos < min(b.head, v.kept):
-		return piece{span: span{pos, b.head}}
-	case !v.last:
-		return piece{}
-	case pos < v.kept:
-		from := max(pos, v.kept-b.tail)
-		return piece{skip: from - pos, span: span{from, v.kept}}
+// cut leaves out what is past the bound, where that is worth a call. Where blocks
+// cannot be freed nothing more is kept. The caller holds work.
+func (s *Store) cut() {
+	s.mu.Lock()
+	old, least := s.hole, s.bound.step()/2
+	m := s.middle(s.kept)
+	m.from, m.to = up(m.from), down(m.to)
+	if s.done {
+		least = 1
+		if s.bound.tail == 0 && m.to == down(s.kept) {
+			m.to = s.kept
+		}
 	}
-	return piece{skip: max(0, v.total-pos), end: true} // more than 0 only where bytes were lost
-}
-
-// upTo cuts p, which a reader at pos gets, where the stream is to end for it.
-func (p piece) upTo(stop, pos int64) piece {
-	if p.end || p.to <= stop {
-		return p
+	hole := old.and(m)
+	if m.size() == 0 || hole.size()-old.size() < least {
+		s.mu.Unlock()
+		return
 	}
-	p.skip = min(p.skip, max(0, stop-pos))
-	p.span = span{min(p.from, stop), stop}
-	p.end = p.from == stop
-	return p
+	s.hole = hole // readers look at it after they read: none takes zeros for bytes of the stream
+	s.mu.Unlock()
+	parts := []span{hole}
+	if old.size() > 0 {
+		parts = []span{{hole.from, old.from}, {old.to, hole.to}}
+	}
+	for _, part := range parts {
+		if err := s.free(part); err != nil {
+			s.lose(err)
+		}
+	}
 }
 
-// empty reports whether there is nothing to do for p but to wait.
-func (p piece) empty() bool { return !p.end && p.skip == 0 && p.from == p.to }
+// free frees the blocks of a part of the stream. The caller holds work.
+func (s *Store) free(part span) error {
+	s.mu.Lock()
+	own, spare, split := s.own, s.spare, s.split
+	s.mu.Unlock()
+	if split < 0 {
+		return freeIn(own, s.o.Path, part)
+	}
+	return errors.Join(
+		freeIn(own, s.o.Path, part.within(span{0, split})),
+		freeIn(spare, s.o.Spare, part.within(span{down(split), part.to})))
+}
 
-// Mark is what stands in an output in the place of n bytes.
-func Mark(n int64) string { return fmt.Sprintf("\n[caisson: %d bytes left out]\n", n) }
+// freeIn frees blocks of a file, which it opens where the store has let go of it.
+func freeIn(f *os.File, path string, part span) error {
+	if part.size() == 0 {
+		return nil
+	}
+	part.to = up(part.to)
+	if f == nil {
+		var err error
+		if f, err = openFile(path, unix.O_RDWR|unix.O_NONBLOCK, 0); err != nil {
+			if errors.Is(err, fs.ErrNotExist) { // no byte of it could be kept
+				return nil
+			}
+			return err
+		}
+		defer f.Close()
+	}
+	return punch(f, part)
+}
+
+// Drop frees what is kept of a finished stream, but for what a reader holds. Its total
+// stays known, also to a later daemon.
+func (s *Store) Drop() {
+	s.work.Lock()
+	defer s.work.Unlock()
+	if s.narrow(bound{}, errDropped) {
+		s.cut()
+	}
+	s.charge()
+}
+
+// narrow has less of the stream stay, for a reason.
+func (s *Store) narrow(b bound, why error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.total == 0 && s.done { // its readers miss nothing
+		return false
+	}
+	s.bound = bound{min(s.bound.head, b.head), min(s.bound.tail, b.tail)}
+	if s.why == nil {
+		s.why = why
+	}
+	return true
+}
+
+// turn goes on in the spare file after an error of the store's own one. It reports
+// whether it can. The caller holds work.
+func (s *Store) turn(failed error) bool {
+	s.mu.Lock()
+	able := s.o.Spare != "" && s.split < 0 && Full(failed)
+	s.mu.Unlock()
+	if !able {
+		return false
+	}
+	f, err := openFile(s.o.Spare, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, modeWhole)
+	if err != nil {
+		return false
+	}
+	s.release()
+	s.change(func() {
+		s.spare, s.split = f, s.kept
+		s.spareLocked()
+	})
+	return true
+}
+
+// spareLocked bounds what the spare file keeps.
+func (s *Store) spareLocked() {
+	s.bound = bound{min(s.bound.head, max(s.split, spareHalf)), min(s.bound.tail, spareHalf)}
+	s.why = errSpare
+}
+
+// lose gives up keeping: what comes from now on is only counted.
+func (s *Store) lose(err error) {
+	if sbxerr.Of(err) == sbxerr.Unknown {
+		err = sbxerr.Wrap(sbxerr.StateDir, "output.keep", fmt.Errorf("keep output in %q: %w", s.o.Path, err))
+	}
+	var f *os.File
+	s.change(func() {
+		s.broken, s.why = true, err
+		f = s.own
+		if s.spare != nil {
+			f = s.spare
+		}
+	})
+	if f != nil {
+		_ = f.Chmod(modeLost) // for a daemon after this one; on a file system that went read-only there is none to tell
+	}
+}

@@ -25,7 +25,7 @@ func TestFillEnds(t *testing.T) {
 	if err := r.SetReadDeadline(past); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Fill(r); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err := s.Fill(context.Background(), r); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("past its deadline: %v", err)
 	}
 	if err := r.SetReadDeadline(never); err != nil {
@@ -33,7 +33,7 @@ func TestFillEnds(t *testing.T) {
 	}
 	filled := filling(s, r)
 	eventually(t, "the first bytes", func() bool { n, _ := s.Total(); return n == 4 })
-	if err := s.Fill(r); !errors.Is(err, sbxerr.Internal) || !strings.Contains(err.Error(), "filled already") {
+	if err := s.Fill(context.Background(), r); !errors.Is(err, sbxerr.Internal) || !strings.Contains(err.Error(), "filled already") {
 		t.Errorf("a second Fill: %v", err)
 	}
 	if err := r.SetReadDeadline(past); err != nil { // while it waits
@@ -65,7 +65,7 @@ func TestFillOfClosed(t *testing.T) {
 	if err := within(t, "end", filled); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("of a pipe that was closed: %v", err)
 	}
-	if err := s.Fill(r); !errors.Is(err, os.ErrClosed) {
+	if err := s.Fill(context.Background(), r); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("of a closed pipe: %v", err)
 	}
 	f, err := os.Open(os.DevNull)
@@ -73,7 +73,7 @@ func TestFillOfClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := s.Fill(f); !errors.Is(err, sbxerr.Internal) || !strings.Contains(err.Error(), "is not a pipe") {
+	if err := s.Fill(context.Background(), f); !errors.Is(err, sbxerr.Internal) || !strings.Contains(err.Error(), "is not a pipe") {
 		t.Errorf("of no pipe: %v", err)
 	}
 
@@ -157,7 +157,7 @@ func TestSettle(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Close()
-	if err := s.Fill(r); err != nil {
+	if err := s.Fill(context.Background(), r); err != nil {
 		t.Error(err)
 	}
 	r.Close()

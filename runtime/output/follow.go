@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"sync"
 
@@ -37,38 +38,44 @@ func poolFor(n int64) *sync.Pool {
 	return &largeBuffers
 }
 
-// Skipper is what a writer may be too. Follow then tells it how many bytes are
-// left out at a place, and writes no mark there: so the writer knows the offset
-// in the stream of every byte.
+// Skipper is what a writer may be too. Follow then tells it how many bytes are left out
+// at a place. Nothing stands for them in what is written.
 type Skipper interface{ Skip(n int64) error }
 
-// Follow copies the stream from offset from on to w, until it is finished or
-// ctx ends, whose cause it then returns: every byte up to the limit as it
-// comes; then, if the stream passed the limit, at its end a mark ([Mark]) for
-// what is left out, of which a [Skipper] is told, and the last bytes. An offset among those that are left out
-// starts with the mark. Without wait Follow copies what there is now.
-//
-// Where bytes could not be kept, Follow copies those that were, writes a mark
-// for the rest and returns [Store.Lost]. A store that was closed before the
-// reader had all is [sbxerr.State]; errors of w are returned as they are.
+// Follow copies the stream from offset from on to w as it comes, until it is finished
+// or ctx ends, whose cause it then returns. Without wait it copies what there is now.
+// Bytes that are left out are skipped. Where that is for another reason than the limit,
+// Follow returns that reason at the end ([Store.Lost]). A store that was closed before
+// the reader had all is [sbxerr.State]; errors of w are returned as they are.
 //
 // It returns the offset at which another Follow goes on, also with an error.
 func (s *Store) Follow(ctx context.Context, w io.Writer, from int64, wait bool) (next int64, err error) {
-	const op = "output.follow"
 	if from < 0 {
-		return from, sbxerr.New(sbxerr.Config, op, "the offset %d is negative", from)
+		return from, sbxerr.New(sbxerr.Config, "output.follow", "the offset %d is negative", from)
 	}
-	r := reader{s: s, w: w, pos: from, stop: -1, wait: wait}
+	return s.follow(ctx, &reader{s: s, w: w, pos: from, stop: -1, wait: wait})
+}
+
+func (s *Store) follow(ctx context.Context, r *reader) (next int64, err error) {
 	defer r.close()
+	skipped := false
 	for {
 		p, err := r.await(ctx)
-		if err != nil {
+		switch {
+		case err != nil:
 			return r.pos, err
+		case p.end:
+			if skipped {
+				return r.pos, s.Lost()
+			}
+			return r.pos, nil
+		case p.skip > 0:
+			skipped = true
+			err = r.skip(p.skip)
+		default:
+			err = r.copy(p.span)
 		}
-		if p.end && p.from == p.to {
-			return r.pos + p.skip, errors.Join(r.mark(p.skip), s.Lost())
-		}
-		if err := r.copy(p); err != nil {
+		if err != nil {
 			return r.pos, err
 		}
 	}
@@ -81,7 +88,17 @@ type reader struct {
 	pos  int64 // in the stream
 	stop int64 // where the stream ends for a reader that does not wait; -1 before that is known
 	wait bool
-	own  *os.File // once the store has let go of its own
+	hold *Hold    // that moves along; nil: none
+	own  *os.File // a descriptor of its own, once the store has let go of its
+	path string   // of own
+}
+
+// piece is what a reader gets next: bytes, or how many are skipped, or the end. The
+// empty piece is to wait.
+type piece struct {
+	span
+	skip int64
+	end  bool
 }
 
 // await returns what comes next, when there is something.
@@ -92,15 +109,13 @@ func (r *reader) await(ctx context.Context) (piece, error) {
 			return piece{}, context.Cause(ctx)
 		}
 		s.mu.Lock()
-		p := r.plan()
-		if p.end && p.from == p.to || !p.empty() && !s.closed {
-			s.mu.Unlock()
-			return p, nil
-		}
-		closed := s.closed
+		p, closed := r.plan(), s.closed
 		changed := s.next()
 		s.mu.Unlock()
-		if closed {
+		switch {
+		case p.end, p.skip > 0, !closed && p.size() > 0:
+			return p, nil
+		case closed:
 			return piece{}, sbxerr.Wrap(sbxerr.State, "output.follow", errClosed)
 		}
 		select {
@@ -116,96 +131,119 @@ func (r *reader) plan() piece {
 	if !r.wait && r.stop < 0 {
 		r.stop = s.total
 	}
-	p := s.bound.next(r.pos, view{total: s.total, kept: s.kept, last: s.done || !r.wait})
+	total, kept, out := s.total, s.kept, s.leftOut()
 	if !r.wait {
-		p = p.upTo(r.stop, r.pos)
+		total, kept = min(total, r.stop), min(kept, r.stop)
 	}
-	return p
+	switch {
+	case r.pos >= total:
+		return piece{end: s.done || !r.wait}
+	case r.pos >= kept: // lost
+		return piece{skip: total - r.pos}
+	case out.size() == 0 || r.pos >= out.to:
+		return piece{span: span{r.pos, kept}}
+	case r.pos < out.from:
+		return piece{span: span{r.pos, min(out.from, kept)}}
+	}
+	return piece{skip: min(out.to, total) - r.pos}
 }
 
-// copy writes the next bytes of p, as many as fit a buffer. Where they were
-// punched while they were read, nothing is written: the reader was overtaken,
-// and what comes next is to be asked again.
-func (r *reader) copy(p piece) error {
-	pool := poolFor(p.to - p.from)
+// copy writes the next bytes of at, as many as fit a buffer. Where they were left out
+// while they were read, nothing is written: what comes next is to be asked again.
+func (r *reader) copy(at span) error {
+	pool := poolFor(at.size())
 	b := pool.Get().(*[]byte)
 	defer pool.Put(b)
-	buf := (*b)[:min(int64(len(*b)), p.to-p.from)]
-	got := span{p.from, p.from + int64(len(buf))}
-	whole, err := r.read(buf, got)
-	if err != nil || !whole {
+	at.to = min(at.to, at.from+int64(len(*b)))
+	n, err := r.read((*b)[:at.size()], at)
+	if err != nil || n == 0 {
 		return err
 	}
-	if err := r.mark(p.skip); err != nil {
+	if _, err := r.w.Write((*b)[:n]); err != nil {
 		return err
 	}
-	if _, err := r.w.Write(buf); err != nil {
-		return err
-	}
-	r.pos = got.to
+	r.move(int64(n))
 	return nil
 }
 
-// mark says that bytes are skipped, if there are any.
-func (r *reader) mark(skipped int64) error {
-	if skipped == 0 {
-		return nil
-	}
+// skip tells the writer of bytes that are left out.
+func (r *reader) skip(n int64) error {
 	if w, ok := r.w.(Skipper); ok {
-		return w.Skip(skipped)
+		if err := w.Skip(n); err != nil {
+			return err
+		}
 	}
-	_, err := io.WriteString(r.w, Mark(skipped))
-	return err
+	r.move(n)
+	return nil
 }
 
-// read fills buf with the bytes of at, and reports whether they are those of
-// the stream still.
-func (r *reader) read(buf []byte, at span) (whole bool, err error) {
-	s := r.s
-	f, live, err := r.file()
-	if err != nil {
-		return false, err
+func (r *reader) move(n int64) {
+	r.pos += n
+	if r.hold != nil {
+		r.hold.move(r.pos)
 	}
+}
+
+// read fills buf with the bytes of at, or with the first of them, and returns how many
+// are those of the stream still.
+func (r *reader) read(buf []byte, at span) (n int, err error) {
+	s := r.s
+	f, live, most, err := r.file(at.from)
+	if err != nil || f == nil {
+		return 0, err
+	}
+	buf = buf[:min(int64(len(buf)), most)]
 	if live && len(buf) > smallBuffer {
 		s.turns <- struct{}{}
 		defer func() { <-s.turns }()
 	}
-	n, err := f.ReadAt(buf, at.from) // the file keeps its descriptor while it is read
+	n, err = f.ReadAt(buf, at.from) // the file keeps its descriptor while it is read
 	switch {
 	case n == len(buf):
 	case errors.Is(err, os.ErrClosed): // the store has let go of it, or was closed
-		return false, nil
+		return 0, nil
 	default:
-		return false, sbxerr.Wrap(sbxerr.StateDir, "output.follow", fmt.Errorf("read %d bytes of %q at %d: %w", len(buf), s.path, at.from, err))
+		return 0, sbxerr.Wrap(sbxerr.StateDir, "output.follow", fmt.Errorf("read %d bytes of %q at %d: %w", len(buf), f.Name(), at.from, err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.bound.punched(at, s.gone) && !s.forgotten(), nil
+	if s.leftOut().within(span{at.from, at.from + int64(n)}).size() > 0 {
+		return 0, nil
+	}
+	return n, nil
 }
 
-// file returns the store's file, or one of the reader's own where the stream is
-// finished, and whether more may come.
-func (r *reader) file() (f *os.File, live bool, err error) {
+// file returns the file that has the byte at an offset, or the reader's own where the
+// stream is finished; whether more may come; and how many bytes it may have from there.
+func (r *reader) file(at int64) (f *os.File, live bool, most int64, err error) {
 	const op = "output.follow"
 	s := r.s
 	s.mu.Lock()
-	f, live, closed := s.file, !s.done, s.closed
+	f, live, closed, path, most := s.own, !s.done, s.closed, s.o.Path, int64(math.MaxInt64)
+	if s.split >= 0 && at >= s.split {
+		f, path = s.spare, s.o.Spare
+	} else if s.split >= 0 {
+		most = s.split - at
+	}
 	s.mu.Unlock()
 	switch {
 	case closed:
-		return nil, false, sbxerr.Wrap(sbxerr.State, op, errClosed)
+		return nil, false, 0, sbxerr.Wrap(sbxerr.State, op, errClosed)
 	case f != nil:
-		return f, live, nil
-	case r.own == nil:
-		if r.own, err = openFile(s.path, unix.O_RDONLY|unix.O_NONBLOCK, 0); err != nil {
-			return nil, false, sbxerr.Wrap(sbxerr.StateDir, op, err)
+		return f, live, most, nil
+	case r.path != path:
+		r.close()
+		if r.own, err = openFile(path, unix.O_RDONLY|unix.O_NONBLOCK, 0); err != nil {
+			return nil, false, 0, sbxerr.Wrap(sbxerr.StateDir, op, err)
 		}
+		r.path = path
 	}
-	return r.own, false, nil
+	return r.own, false, most, nil
 }
 
 func (r *reader) close() {
 	if r.own != nil {
 		_ = r.own.Close() // it was only read
 	}
+	r.own, r.path = nil, ""
 }

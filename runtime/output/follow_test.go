@@ -17,36 +17,6 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// Bytes up to the limit reach a reader while the command still runs.
-func TestStreamsAsItComes(t *testing.T) {
-	s := create(t, 100)
-	r, w := io.Pipe()
-	done := make(chan error, 1)
-	go func() { done <- copyTo(s, t.Context(), w, 0, true) }()
-	for _, chunk := range []string{strings.Repeat("a", 50), strings.Repeat("b", 50)} {
-		write(t, s, []byte(chunk))
-		buf := make([]byte, 50)
-		if _, err := io.ReadFull(r, buf); err != nil || string(buf) != chunk {
-			t.Fatalf("read %q, %v", buf, err)
-		}
-	}
-	write(t, s, []byte(strings.Repeat("c", 200)))
-	s.Finish()
-	rest := make(chan string, 1)
-	go func() {
-		b, err := io.ReadAll(r)
-		if err != nil {
-			t.Error(err)
-		}
-		rest <- string(b)
-	}()
-	if err := within(t, "end", done); err != nil {
-		t.Fatal(err)
-	}
-	w.Close()
-	same(t, "after the limit", <-rest, Mark(150)+strings.Repeat("c", 50))
-}
-
 // signal is a writer that says that it was written to.
 type signal chan string
 

@@ -84,7 +84,12 @@ func create(t testing.TB, limit int64) *Store {
 
 func createAt(t testing.TB, path string, limit int64) *Store {
 	t.Helper()
-	s, err := Create(path, limit)
+	return createOf(t, Options{Path: path, Limit: limit})
+}
+
+func createOf(t testing.TB, o Options) *Store {
+	t.Helper()
+	s, err := Create(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +99,12 @@ func createAt(t testing.TB, path string, limit int64) *Store {
 
 func open(t testing.TB, path string, limit int64) *Store {
 	t.Helper()
-	s, err := Open(path, limit)
+	return openOf(t, Options{Path: path, Limit: limit})
+}
+
+func openOf(t testing.TB, o Options) *Store {
+	t.Helper()
+	s, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +133,7 @@ func pipe(t testing.TB) (r, w *os.File) {
 // filling starts a Fill and returns where its end is told.
 func filling(s *Store, r *os.File) <-chan error {
 	filled := make(chan error, 1)
-	go func() { filled <- s.Fill(r) }()
+	go func() { filled <- s.Fill(context.Background(), r) }()
 	return filled
 }
 
@@ -202,8 +212,22 @@ func same(t testing.TB, what, got, want string) {
 	t.Errorf("%s: got %d bytes, want %d; they differ at %d: %.40q, want %.40q", what, len(got), len(want), at, got[at:], want[at:])
 }
 
+// Mark stands in the tests for n bytes that are left out.
+func Mark(n int64) string { return fmt.Sprintf("\n[caisson: %d bytes left out]\n", n) }
+
+// marked writes the mark where bytes are left out.
+type marked struct{ io.Writer }
+
+func (m marked) Skip(n int64) error {
+	_, err := io.WriteString(m.Writer, Mark(n))
+	return err
+}
+
 // copyTo is Follow where it does not matter how far it got.
 func copyTo(s *Store, ctx context.Context, w io.Writer, from int64, wait bool) error {
+	if _, ok := w.(Skipper); !ok {
+		w = marked{w}
+	}
 	_, err := s.Follow(ctx, w, from, wait)
 	return err
 }

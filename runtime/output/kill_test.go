@@ -1,6 +1,7 @@
 package output
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -55,11 +56,11 @@ func childFill() int {
 	if err != nil {
 		return exitCode(err)
 	}
-	s, err := Open(os.Args[1], limit)
+	s, err := Open(Options{Path: os.Args[1], Limit: limit})
 	if err != nil {
 		return exitCode(err)
 	}
-	return exitCode(errors.Join(s.Fill(os.NewFile(3, "in")), s.Close()))
+	return exitCode(errors.Join(s.Fill(context.Background(), os.NewFile(3, "in")), s.Close()))
 }
 
 // A process that fills a store is killed, again and again; the next one goes on
@@ -133,11 +134,12 @@ func sizeOf(t *testing.T, path string) int64 {
 // checkCounter opens what a killed process left.
 func checkCounter(t *testing.T, path string, limit int64) {
 	t.Helper()
-	s, err := Open(path, limit)
+	s, err := Open(Options{Path: path, Limit: limit})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	s.Finish()
 	wantCounter(t, s, max(0, sizeOf(t, path)-1<<20)) // the newest
 	if s.Lost() != nil {
 		t.Error(s.Lost())
@@ -187,7 +189,7 @@ func wantCounter(t *testing.T, s *Store, from int64) {
 			at += n
 		}
 	}
-	if limit := s.bound.limit(); total > limit && from < total-s.bound.tail {
+	if limit := s.o.Limit; total > limit && from < total-s.bound.tail {
 		check(min(from, s.bound.head), s.bound.head)
 		mark := Mark(total - s.bound.tail - max(from, s.bound.head))
 		got := make([]byte, len(mark))

@@ -6,18 +6,12 @@ import (
 	"io"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// Full reports whether err is that of a disk without room: no space, no inodes or no
-// quota left. It says nothing about what the file system can do.
-func Full(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
-
 // Probe makes sure that the file system of the directory dir can hold stores:
-// that splice(2) writes to it and that holes can be punched. One that cannot
+// that splice(2) writes to it, and that holes can be punched and found. One that cannot
 // is refused with [sbxerr.StateDir].
 func Probe(dir string) error {
 	const op = "output.probe"
@@ -53,6 +47,9 @@ func tryHole(f *os.File) error {
 	}
 	if err := punch(f, span{page, 2 * page}); err != nil {
 		return fmt.Errorf("punch a hole: %w", err)
+	}
+	if h, err := findHole(f, span{0, 3 * page}); err != nil || h != (span{page, 2 * page}) {
+		return fmt.Errorf("find a hole of %d bytes at %d: found %v, %w", page, page, h, err)
 	}
 	clear(data[page : 2*page])
 	got := make([]byte, len(data)+1)

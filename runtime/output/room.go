@@ -1,15 +1,11 @@
 package output
 
-import (
-	"sync/atomic"
-
-	"github.com/caisson-run/caisson/sbxerr"
-)
+import "sync/atomic"
 
 // Room is what several stores may have on the disk together while they are being
-// filled. Each store's own limit is a promise to its command, which many commands
-// may have at once; the room bounds what comes of all these promises. A nil Room
-// bounds nothing.
+// filled. Each store's own limit is a promise to its command, which many commands may
+// have at once; the room bounds what comes of all these promises. In a full room a
+// store keeps little, but what a reader holds. A nil Room bounds nothing.
 type Room struct {
 	size int64
 	used atomic.Int64
@@ -22,50 +18,37 @@ func NewRoom(size int64) *Room { return &Room{size: size} }
 // a command its few lines.
 const sure = 64 << 10
 
-// errFull is what a store has lost its bytes for that met a full room.
-var errFull = sbxerr.WithRemedy(sbxerr.Limits, "output.keep", fullError{},
-	"write to a file in the sandbox, run fewer of them at once, or raise sandboxes.kept_output")
-
-type fullError struct{}
-
-func (fullError) Error() string {
-	return "the commands that run in the sandbox have written more than is kept of all of them together"
-}
-
-// Within makes what s keeps count in room until it is finished.
-func (s *Store) Within(room *Room) {
-	s.work.Lock()
-	defer s.work.Unlock()
-	if s.spared {
-		return
-	}
-	s.room = room
-	s.occupy()
-}
-
-func (s *Store) noRoom() error {
-	if s.spared {
-		return errSpare
-	}
-	return errFull
-}
-
-// occupy counts in the room what is on the disk now, and gives up keeping where
+// charge counts in the room what is on the disk now, and has the store keep less where
 // there is no room for it. The caller holds work.
-func (s *Store) occupy() {
-	if s.room == nil {
-		return
-	}
+func (s *Store) charge() {
 	s.mu.Lock()
-	now := max(0, s.kept-max(0, s.gone-s.bound.holesFrom()))
-	if s.done && !s.spared || s.closed { // what is spared is memory, until nobody keeps it
-		now = 0
+	room, counts, in := s.o.Room, !s.done && !s.closed, span{0, s.kept}
+	why, least := error(errFull), halves(sure)
+	if s.split >= 0 { // memory, until nobody keeps it
+		room, counts, in.from = s.o.SpareRoom, !s.closed, s.split
+		why, least = errSpare, bound{}
+	}
+	now := int64(0)
+	if counts {
+		now = in.size() - s.hole.within(in).size()
+	}
+	s.mu.Unlock()
+	if room == nil {
+		return
 	}
 	more := now - s.charged
 	s.charged = now
-	lost := s.lost != nil
-	s.mu.Unlock()
-	if s.room.used.Add(more) > s.room.size && now > sure && !lost {
-		s.lose(s.noRoom())
+	if room.used.Add(more) <= room.size || more <= 0 || now <= sure {
+		return
 	}
+	s.narrow(least, why)
+	s.cut()
+}
+
+// release has the store count nowhere. The caller holds work.
+func (s *Store) release() {
+	if s.o.Room != nil {
+		s.o.Room.used.Add(-s.charged)
+	}
+	s.charged = 0
 }

@@ -1,6 +1,7 @@
 package output
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -84,8 +85,8 @@ func TestFullDisk(t *testing.T) {
 				t.Error(err)
 			}
 			checkLost(t, s, data)
-			again := open(t, s.path, tt.limit)
-			if n, cut := again.Total(); n != s.kept || !cut || !errors.Is(again.Lost(), sbxerr.StateDir) {
+			again := open(t, s.o.Path, tt.limit)
+			if n, cut := again.Total(); n != s.kept || !errors.Is(again.Lost(), sbxerr.StateDir) {
 				t.Errorf("after a restart: Total = %d, %v, Lost = %v", n, cut, again.Lost())
 			}
 			if err := os.Truncate(filepath.Join(dir, "other"), 0); err != nil { // there is space again
@@ -111,68 +112,16 @@ func checkLost(t *testing.T, s *Store, data []byte) {
 	if n, cut := s.Total(); n != int64(len(data)) || !cut || !errors.Is(s.Lost(), unix.ENOSPC) || !errors.Is(s.Lost(), sbxerr.StateDir) {
 		t.Errorf("Total = %d, %v, Lost = %v", n, cut, s.Lost())
 	}
-	for _, from := range []int64{0, s.bound.head, s.kept, s.kept + 10} {
+	for _, from := range []int64{0, s.kept, s.kept + 10} {
 		var b strings.Builder
 		err := copyTo(s, t.Context(), &b, from, false)
 		if !errors.Is(err, unix.ENOSPC) {
 			t.Errorf("Follow from %d = %v", from, err)
 		}
-		wanted := want(data[:s.kept], s.bound.limit(), from)
-		if lost := int64(len(data)) - max(from, s.kept); lost > 0 {
-			wanted += Mark(lost)
-		}
-		same(t, fmt.Sprintf("from %d", from), b.String(), wanted)
-	}
-}
-
-// A file that reached the size that its file system allows is as good as a
-// full disk.
-func TestFileTooBig(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "stdout")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	size := largest(t, path) - 10
-	if err := os.Truncate(path, size); err != nil {
-		t.Fatal(err)
-	}
-	s := open(t, path, 1000)
-	if n, cut := s.Total(); n != size || !cut {
-		t.Errorf("Total = %d, %v", n, cut)
-	}
-	r, w := pipe(t)
-	filled := filling(s, r)
-	write(t, w, []byte("0123456789abcdef"))
-	w.Close()
-	if err := within(t, "end", filled); err != nil {
-		t.Error(err)
-	}
-	s.Finish()
-	if n, _ := s.Total(); n != size+16 || s.kept != size+10 || !errors.Is(s.Lost(), unix.EFBIG) {
-		t.Errorf("Total = %d, kept %d, Lost = %v, want %d", n, s.kept, s.Lost(), size)
-	}
-	var b strings.Builder
-	if err := copyTo(s, t.Context(), &b, size-3, true); !errors.Is(err, unix.EFBIG) {
-		t.Errorf("Follow = %v", err)
-	}
-	same(t, "the end", b.String(), "\x00\x00\x000123456789"+Mark(6))
-}
-
-// largest finds the size that the file system of path allows.
-func largest(t *testing.T, path string) int64 {
-	t.Helper()
-	good, bad := int64(1), int64(1<<62)
-	if os.Truncate(path, bad) == nil {
-		t.Skipf("a file may be larger than %d bytes", bad)
-	}
-	for good+1 < bad {
-		if mid := good + (bad-good)/2; os.Truncate(path, mid) == nil {
-			good = mid
-		} else {
-			bad = mid
+		if lost := Mark(int64(len(data)) - max(from, s.kept)); !strings.HasSuffix(b.String(), lost) {
+			t.Errorf("from %d: no mark for what is lost", from)
 		}
 	}
-	return good
 }
 
 // However much is written, the disk holds the limit and a step.
@@ -199,7 +148,7 @@ func TestHolesFreeBlocks(t *testing.T) {
 						ended = true
 					case <-time.After(50 * time.Microsecond): // some samples while a step is filled
 					}
-					most = max(most, onDisk(t, s.path))
+					most = max(most, onDisk(t, s.o.Path))
 				}
 				if err := flood.Wait(); err != nil {
 					t.Error(err)
@@ -210,8 +159,8 @@ func TestHolesFreeBlocks(t *testing.T) {
 				if err := s.Close(); err != nil {
 					t.Error(err)
 				}
-				open(t, s.path, limit)
-				if n, allowed := onDisk(t, s.path), limit+4*page; n > allowed {
+				open(t, s.o.Path, limit).Finish()
+				if n, allowed := onDisk(t, s.o.Path), limit+4*page; n > allowed {
 					t.Errorf("%d bytes on the disk after a restart, allowed are %d", n, allowed)
 				}
 			})
@@ -228,65 +177,67 @@ func onDisk(t *testing.T, path string) int64 {
 	return st.Blocks * 512
 }
 
-// Of a disk that is full before the first byte, output is kept elsewhere: less of it,
-// and it is told how much the disk did not take.
+// What the disk does not take is kept elsewhere, less of it, wherever the stream was;
+// and a reader that holds its place has every byte.
 func TestSpareFile(t *testing.T) {
 	const size = 1 << 20
 	for name, tt := range map[string]struct {
 		options string
-		fill    int // bytes that fill the disk before
-		written int
-		lost    int64
+		fill    int   // bytes that fill the disk before
+		limit   int64 // of the store
 	}{
-		"no space":           {fmt.Sprintf("size=%d", size), size, spareLimit, 0},
-		"no inodes":          {"nr_inodes=1", 0, spareLimit, 0},
-		"more than it holds": {fmt.Sprintf("size=%d", size), size, 4 * spareLimit, 3 * spareLimit},
-		"room":               {fmt.Sprintf("size=%d", size), 0, spareLimit, 0},
+		"no space":        {fmt.Sprintf("size=%d", size), size, 8 * size},
+		"no inodes":       {"nr_inodes=1", 0, 8 * size},
+		"in the head":     {fmt.Sprintf("size=%d", size), 0, 8 * size},
+		"behind the head": {fmt.Sprintf("size=%d", size), 0, size},
+		"behind a hole":   {fmt.Sprintf("size=%d", size), size / 4, size / 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, spare, room := mounted(t, "tmpfs", tt.options), filepath.Join(t.TempDir(), "stdout"), NewRoom(size)
+			dir := mounted(t, "tmpfs", tt.options)
 			if tt.fill > 0 {
 				if err := os.WriteFile(filepath.Join(dir, "other"), make([]byte, tt.fill), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			own := filepath.Join(dir, "stdout")
-			s := createAt(t, own, 8*size)
-			if err := s.Spare(spare, room); err != nil {
-				t.Fatal(err)
-			}
-			s.Within(NewRoom(1)) // which bounds the disk alone
-			data := random(tt.written)
+			room := NewRoom(8 * size)
+			o := Options{Path: filepath.Join(dir, "stdout"), Limit: tt.limit, Room: NewRoom(8 * size), Spare: filepath.Join(t.TempDir(), "stdout"), SpareRoom: room}
+			s := createOf(t, o)
+			data := random(6*size + 12345)
+			held := s.Hold(0)
 			r, w := pipe(t)
 			filled := filling(s, r)
-			write(t, w, data)
-			w.Close()
+			go func() {
+				_, _ = w.Write(data)
+				w.Close()
+			}()
+			var got bytes.Buffer
+			followed := make(chan error, 1)
+			go func() { followed <- held.Follow(t.Context(), &got, true) }()
 			if err := within(t, "end", filled); err != nil {
 				t.Error(err)
 			}
-			if name == "room" {
-				s.Finish()
-				if _, err := os.Stat(spare); !errors.Is(err, os.ErrNotExist) {
-					t.Errorf("the spare file is used: %v", err)
-				}
-				return
-			}
-			again := open(t, own, 8*size)
-			if err := again.Spare(spare, NewRoom(size)); err != nil {
-				t.Fatal(err)
-			}
-			for which, s := range map[string]*Store{"this": s, "a later": again} {
-				var b strings.Builder
-				if err := copyTo(s, t.Context(), &b, 0, false); err != nil {
-					t.Error(err)
-				}
-				same(t, which+" process", b.String(), want(data, spareLimit, 0))
-				if n := s.LostBytes(); n != tt.lost {
-					t.Errorf("%s process: %d bytes are lost, want %d", which, n, tt.lost)
-				}
-			}
+			again := openOf(t, o) // as a later daemon would
 			s.Finish()
-			if n := room.used.Load(); n < spareLimit/2 || n > 4*spareLimit+2*minStep {
+			if err := within(t, "all bytes", followed); err != nil {
+				t.Error(err)
+			}
+			same(t, "the held reader", got.String(), string(data))
+			held.Release()
+			again.Finish()
+			for which, s := range map[string]*Store{"this": s, "a later": again} {
+				var b bytes.Buffer
+				if err := copyTo(s, t.Context(), &b, 0, false); err == nil {
+					t.Errorf("%s process: nothing is said", which)
+				}
+				marked := bytes.Split(b.Bytes(), []byte("\n[caisson: "))
+				if len(marked) != 2 || !bytes.HasPrefix(data, marked[0]) || !bytes.HasSuffix(data, b.Bytes()[b.Len()-spareHalf+page:]) {
+					t.Errorf("%s process: %d bytes in %d parts", which, b.Len(), len(marked))
+				}
+				if n, cut := s.Total(); n != int64(len(data)) || !cut || s.LostBytes() != 0 || s.Lost() == nil {
+					t.Errorf("%s process: %d bytes, %v, %d lost, %v", which, n, cut, s.LostBytes(), s.Lost())
+				}
+			}
+			if n := room.used.Load(); n > 4*spareHalf+2*page {
 				t.Errorf("%d bytes count in the room", n)
 			}
 			if err := errors.Join(s.Close(), again.Close()); err != nil || room.used.Load() != 0 {

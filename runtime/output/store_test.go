@@ -34,7 +34,7 @@ func TestKeepsHeadAndTail(t *testing.T) {
 					rest = rest[n:]
 				}
 				s.Finish()
-				again := open(t, s.path, limit)
+				again := open(t, s.o.Path, limit)
 				again.Finish()
 				for _, s := range []*Store{s, again} {
 					for _, from := range []int64{0, 1, 50, 51, 52, 100, 101, 102, int64(total), int64(total) + 9} {
@@ -107,7 +107,7 @@ func pour(t *testing.T, s *Store, data []byte) *Store {
 		if err := errors.Join(s.Close(), r.SetReadDeadline(never)); err != nil {
 			t.Fatal(err)
 		}
-		s = open(t, s.path, s.bound.limit())
+		s = open(t, s.o.Path, s.o.Limit)
 	}
 }
 
@@ -128,10 +128,10 @@ func TestNoFileWithoutOutput(t *testing.T) {
 		t.Error(err)
 	}
 	s.Finish()
-	if _, err := os.Stat(s.path); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(s.o.Path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("stat: %v", err)
 	}
-	again := open(t, s.path, 100)
+	again := open(t, s.o.Path, 100)
 	if n, cut := again.Total(); n != 0 || cut {
 		t.Errorf("Total = %d, %v", n, cut)
 	}
@@ -139,11 +139,11 @@ func TestNoFileWithoutOutput(t *testing.T) {
 	again.Finish()
 	same(t, "after the restart", follow(t, again, 0), "late")
 	for range 2 {
-		if err := Remove(s.path); err != nil {
+		if err := Remove(s.o.Path); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := Remove(filepath.Dir(s.path)); !errors.Is(err, sbxerr.StateDir) {
+	if err := Remove(filepath.Dir(s.o.Path)); !errors.Is(err, sbxerr.StateDir) {
 		t.Errorf("a directory: %v", err)
 	}
 }
@@ -169,15 +169,15 @@ func TestRefusals(t *testing.T) {
 		code sbxerr.Code
 		text string
 	}{
-		{"a small limit", func() (*Store, error) { return Create(filepath.Join(dir, "new"), 1) }, sbxerr.Limits, "an output limit of 1 bytes is too small, give at least 2"},
-		{"no limit", func() (*Store, error) { return Open(plain, 0) }, sbxerr.Limits, "limit of 0 bytes"},
-		{"a path that is taken", func() (*Store, error) { return Create(plain, 100) }, sbxerr.StateDir, "exists already"},
-		{"a path under a file", func() (*Store, error) { return Create(plain+"/x", 100) }, sbxerr.StateDir, "not a directory"},
-		{"a link", func() (*Store, error) { return Open(link, 100) }, sbxerr.StateDir, "too many levels of symbolic links"},
-		{"a fifo", func() (*Store, error) { return Open(fifo, 100) }, sbxerr.StateDir, "is not a regular file"},
-		{"a directory", func() (*Store, error) { return Open(dir, 100) }, sbxerr.StateDir, "is a directory"},
-		{"two names", func() (*Store, error) { return Open(shared, 100) }, sbxerr.StateDir, "has 2 names"},
-		{"readable by all", func() (*Store, error) { return Open(at("wide", 0o644), 100) }, sbxerr.StateDir, "has mode 0644, not 0600"},
+		{"a small limit", func() (*Store, error) { return Create(Options{Path: filepath.Join(dir, "new"), Limit: 1}) }, sbxerr.Limits, "an output limit of 1 bytes is too small, give at least 2"},
+		{"no limit", func() (*Store, error) { return Open(Options{Path: plain, Limit: 0}) }, sbxerr.Limits, "limit of 0 bytes"},
+		{"a path that is taken", func() (*Store, error) { return Create(Options{Path: plain, Limit: 100}) }, sbxerr.StateDir, "exists already"},
+		{"a path under a file", func() (*Store, error) { return Create(Options{Path: plain + "/x", Limit: 100}) }, sbxerr.StateDir, "not a directory"},
+		{"a link", func() (*Store, error) { return Open(Options{Path: link, Limit: 100}) }, sbxerr.StateDir, "too many levels of symbolic links"},
+		{"a fifo", func() (*Store, error) { return Open(Options{Path: fifo, Limit: 100}) }, sbxerr.StateDir, "is not a regular file"},
+		{"a directory", func() (*Store, error) { return Open(Options{Path: dir, Limit: 100}) }, sbxerr.StateDir, "is a directory"},
+		{"two names", func() (*Store, error) { return Open(Options{Path: shared, Limit: 100}) }, sbxerr.StateDir, "has 2 names"},
+		{"readable by all", func() (*Store, error) { return Open(Options{Path: at("wide", 0o644), Limit: 100}) }, sbxerr.StateDir, "has mode 0644, not 0600"},
 	} {
 		if _, err := tt.call(); sbxerr.Of(err) != tt.code || !strings.Contains(fmt.Sprint(err), tt.text) {
 			t.Errorf("%s: %v", tt.name, err)
@@ -195,7 +195,7 @@ func TestForeignOwner(t *testing.T) {
 	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 12345, 12345)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(path, 100); !errors.Is(err, sbxerr.StateDir) || !strings.Contains(err.Error(), "belongs to uid 12345") {
+	if _, err := Open(Options{Path: path, Limit: 100}); !errors.Is(err, sbxerr.StateDir) || !strings.Contains(err.Error(), "belongs to uid 12345") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -205,15 +205,15 @@ func TestForeignOwner(t *testing.T) {
 func TestFinishedHoldsNoDescriptor(t *testing.T) {
 	s := create(t, 100)
 	write(t, s, []byte("abc"))
-	if !isOpen(t, s.path) {
+	if !isOpen(t, s.o.Path) {
 		t.Fatal("a store that is written has no descriptor")
 	}
 	s.Finish()
-	if isOpen(t, s.path) {
+	if isOpen(t, s.o.Path) {
 		t.Error("a finished store holds a descriptor")
 	}
 	same(t, "of a finished store", follow(t, s, 1), "bc")
-	if isOpen(t, s.path) {
+	if isOpen(t, s.o.Path) {
 		t.Error("a reader that has ended holds a descriptor")
 	}
 }
@@ -259,35 +259,4 @@ func TestAfterTheEnd(t *testing.T) {
 	if err := copyTo(s, t.Context(), io.Discard, 0, true); !errors.Is(err, sbxerr.State) || errors.Is(err, os.ErrClosed) {
 		t.Errorf("Follow after Close: %v", err)
 	}
-}
-
-// Planning, for all numbers: what a reader gets is in order, inside the stream,
-// never in a hole, and ends.
-func FuzzBound(f *testing.F) {
-	f.Add(int64(101), int64(1000), int64(0), int64(0))
-	f.Add(int64(1<<40), int64(1<<62), int64(1<<61), int64(7))
-	f.Fuzz(func(t *testing.T, limit, kept, pos, lost int64) {
-		b, err := newBound(limit)
-		if err != nil || kept < 0 || pos < 0 || lost < 0 || kept > 1<<62 || lost > 1<<61 || limit > 1<<62 {
-			t.Skip()
-		}
-		h, ok := b.hole(0, kept, true)
-		if ok && (h.from < b.head || h.to > kept-b.tail || h.from%page != 0 || h.to%page != 0) {
-			t.Fatalf("hole %v of %v at %d", h, b, kept)
-		}
-		v := view{total: kept + lost, kept: kept, last: true}
-		for i := 0; ; i++ {
-			p := b.next(pos, v)
-			if p.end {
-				break
-			}
-			if p.from != pos+p.skip || p.to <= p.from || p.to > kept || i > 2 {
-				t.Fatalf("piece %+v of %v at %d, kept %d", p, b, pos, kept)
-			}
-			if ok && b.punched(p.span, h.to) {
-				t.Fatalf("piece %+v lies in hole %v of %v", p, h, b)
-			}
-			pos = p.to
-		}
-	})
 }

@@ -304,23 +304,24 @@ func (r Result) JSON(t testing.TB, v any) {
 
 // RunResult is the JSON form of a run.
 type RunResult struct {
-	SandboxID    string   `json:"sandbox_id"`
-	Source       string   `json:"source"`
-	ExitCode     int      `json:"exit_code"`
-	Signal       int      `json:"signal"`
-	TimedOut     bool     `json:"timed_out"`
-	OOMKilled    bool     `json:"oom_killed"`
-	PIDsLimitHit bool     `json:"pids_limit_hit"`
-	Stdout       string   `json:"stdout"`
-	Stderr       string   `json:"stderr"`
-	StdoutBytes  int64    `json:"stdout_bytes"`
-	Truncated    bool     `json:"truncated"`
-	DurationMS   float64  `json:"duration_ms"`
-	CPUMS        float64  `json:"cpu_ms"`
-	PeakMemory   int64    `json:"peak_memory_bytes"`
-	Reason       string   `json:"reason"`
-	Network      string   `json:"network"`
-	Warnings     []string `json:"warnings"`
+	SandboxID     string   `json:"sandbox_id"`
+	Source        string   `json:"source"`
+	ExitCode      int      `json:"exit_code"`
+	Signal        int      `json:"signal"`
+	TimedOut      bool     `json:"timed_out"`
+	OOMKilled     bool     `json:"oom_killed"`
+	PIDsLimitHit  bool     `json:"pids_limit_hit"`
+	Stdout        string   `json:"stdout"`
+	Stderr        string   `json:"stderr"`
+	StdoutBytes   int64    `json:"stdout_bytes"`
+	StdoutSkipped int64    `json:"stdout_skipped"`
+	Truncated     bool     `json:"truncated"`
+	DurationMS    float64  `json:"duration_ms"`
+	CPUMS         float64  `json:"cpu_ms"`
+	PeakMemory    int64    `json:"peak_memory_bytes"`
+	Reason        string   `json:"reason"`
+	Network       string   `json:"network"`
+	Warnings      []string `json:"warnings"`
 }
 
 // RunJSON runs a command in a sandbox and decodes the result, whatever the

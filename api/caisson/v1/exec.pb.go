@@ -518,11 +518,14 @@ func (x *ExecRequest) GetStdin() []byte {
 }
 
 type ExecResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Result        *Result                `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
-	Stdout        []byte                 `protobuf:"bytes,2,opt,name=stdout,proto3" json:"stdout,omitempty"`
-	Stderr        []byte                 `protobuf:"bytes,3,opt,name=stderr,proto3" json:"stderr,omitempty"`
-	Exec          string                 `protobuf:"bytes,4,opt,name=exec,proto3" json:"exec,omitempty"` // ID
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Result *Result                `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
+	Stdout []byte                 `protobuf:"bytes,2,opt,name=stdout,proto3" json:"stdout,omitempty"`
+	Stderr []byte                 `protobuf:"bytes,3,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	Exec   string                 `protobuf:"bytes,4,opt,name=exec,proto3" json:"exec,omitempty"` // ID
+	// Bytes that are left out between the first and the last half.
+	StdoutSkipped int64 `protobuf:"varint,5,opt,name=stdout_skipped,json=stdoutSkipped,proto3" json:"stdout_skipped,omitempty"`
+	StderrSkipped int64 `protobuf:"varint,6,opt,name=stderr_skipped,json=stderrSkipped,proto3" json:"stderr_skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -583,6 +586,20 @@ func (x *ExecResponse) GetExec() string {
 		return x.Exec
 	}
 	return ""
+}
+
+func (x *ExecResponse) GetStdoutSkipped() int64 {
+	if x != nil {
+		return x.StdoutSkipped
+	}
+	return 0
+}
+
+func (x *ExecResponse) GetStderrSkipped() int64 {
+	if x != nil {
+		return x.StderrSkipped
+	}
+	return 0
 }
 
 type StartExecRequest struct {
@@ -905,8 +922,8 @@ type Output struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Offset int64                  `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"` // of the first byte in the stream
 	Data   []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	// Instead of data: this many bytes are left out here, because the stream passed
-	// its output limit. They count in the offsets.
+	// Instead of data: this many bytes are not kept any more. They count in the
+	// offsets.
 	Skipped       int64 `protobuf:"varint,3,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1490,8 +1507,8 @@ type Result struct {
 	PidsLimitHit bool                   `protobuf:"varint,6,opt,name=pids_limit_hit,json=pidsLimitHit,proto3" json:"pids_limit_hit,omitempty"`
 	StdoutBytes  int64                  `protobuf:"varint,7,opt,name=stdout_bytes,json=stdoutBytes,proto3" json:"stdout_bytes,omitempty"` // true totals, also past the limit
 	StderrBytes  int64                  `protobuf:"varint,8,opt,name=stderr_bytes,json=stderrBytes,proto3" json:"stderr_bytes,omitempty"`
-	Truncated    bool                   `protobuf:"varint,9,opt,name=truncated,proto3" json:"truncated,omitempty"`
-	Duration     *durationpb.Duration   `protobuf:"bytes,10,opt,name=duration,proto3" json:"duration,omitempty"` // of the command
+	Truncated    bool                   `protobuf:"varint,9,opt,name=truncated,proto3" json:"truncated,omitempty"` // the daemon keeps less: a caller that was connected had all
+	Duration     *durationpb.Duration   `protobuf:"bytes,10,opt,name=duration,proto3" json:"duration,omitempty"`   // of the command
 	// User and system: all of it of a sandbox that is for this command alone, or of a command
 	// with limits of its own; else that of the command and the processes that it waited for.
 	Cpu *durationpb.Duration `protobuf:"bytes,11,opt,name=cpu,proto3" json:"cpu,omitempty"`
@@ -1991,12 +2008,14 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\vExecRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12(\n" +
 	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\x12\x14\n" +
-	"\x05stdin\x18\x03 \x01(\fR\x05stdin\"~\n" +
+	"\x05stdin\x18\x03 \x01(\fR\x05stdin\"\xcc\x01\n" +
 	"\fExecResponse\x12*\n" +
 	"\x06result\x18\x01 \x01(\v2\x12.caisson.v1.ResultR\x06result\x12\x16\n" +
 	"\x06stdout\x18\x02 \x01(\fR\x06stdout\x12\x16\n" +
 	"\x06stderr\x18\x03 \x01(\fR\x06stderr\x12\x12\n" +
-	"\x04exec\x18\x04 \x01(\tR\x04exec\"\x8b\x01\n" +
+	"\x04exec\x18\x04 \x01(\tR\x04exec\x12%\n" +
+	"\x0estdout_skipped\x18\x05 \x01(\x03R\rstdoutSkipped\x12%\n" +
+	"\x0estderr_skipped\x18\x06 \x01(\x03R\rstderrSkipped\"\x8b\x01\n" +
 	"\x10StartExecRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12(\n" +
 	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\x12\x19\n" +

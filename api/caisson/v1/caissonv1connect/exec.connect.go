@@ -65,8 +65,7 @@ type ExecServiceClient interface {
 	Connect(context.Context, *connect.Request[v1.ConnectExecRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error)
 	// Exec runs a command, waits for its end, and returns its output. Each stream
 	// holds at most exec.output_limit_bytes: 1 MiB by default, 64 MiB at most. Of a
-	// longer stream the first and the last half are returned, with a mark between
-	// them. A terminal needs Start.
+	// longer stream the first and the last half are returned. A terminal needs Start.
 	Exec(context.Context, *connect.Request[v1.ExecRequest]) (*connect.Response[v1.ExecResponse], error)
 	// SendInput writes to the input of a command. It returns when the command's pipe
 	// has taken all of it. With an offset it can be repeated: bytes that the command
@@ -222,8 +221,7 @@ type ExecServiceHandler interface {
 	Connect(context.Context, *connect.Request[v1.ConnectExecRequest], *connect.ServerStream[v1.ExecEvent]) error
 	// Exec runs a command, waits for its end, and returns its output. Each stream
 	// holds at most exec.output_limit_bytes: 1 MiB by default, 64 MiB at most. Of a
-	// longer stream the first and the last half are returned, with a mark between
-	// them. A terminal needs Start.
+	// longer stream the first and the last half are returned. A terminal needs Start.
 	Exec(context.Context, *connect.Request[v1.ExecRequest]) (*connect.Response[v1.ExecResponse], error)
 	// SendInput writes to the input of a command. It returns when the command's pipe
 	// has taken all of it. With an offset it can be repeated: bytes that the command
