@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"syscall"
 	"time"
 
@@ -198,29 +199,58 @@ type inputError struct{ err *Error }
 
 func (e *inputError) Error() string { return e.err.Error() }
 
-// sendInput sends the caller's input until its end. An input that cannot be read ends
-// there: the command sees the end of the file.
+// sendInput sends the caller's input until its end. One that cannot be read ends the
+// call: the command must not take a part for the whole.
 func (f *foreground) sendInput(ctx context.Context) error {
 	if !f.awaitStart(ctx) {
 		return nil
 	}
-	buf := make([]byte, stdinChunk)
 	var sent int64
 	if f.shared { // a command without an input is refused before anybody types
 		if closed, err := f.send(ctx, &sent, nil, false); closed || err != nil {
 			return err
 		}
 	}
-	for {
-		n, err := f.rio.Stdin.Read(buf)
-		if n == 0 && err == nil {
-			continue
+	for part := range readAhead(ctx, f.rio.Stdin) {
+		if part.err != nil && !errors.Is(part.err, io.EOF) {
+			return &inputError{Explain(sbxerr.Wrap(sbxerr.ClientIO, "api.input", fmt.Errorf("read the command's input: %w", part.err)))}
 		}
-		closed, sendErr := f.send(ctx, &sent, buf[:n], err != nil)
-		if closed || sendErr != nil {
-			return sendErr
+		closed, err := f.send(ctx, &sent, part.data, part.err != nil)
+		if closed || err != nil {
+			return err
 		}
+		part.again()
 	}
+	return nil
+}
+
+// part is what one Read of the caller's input returned.
+type part struct {
+	data  []byte
+	err   error
+	again func() // data is not needed any more
+}
+
+// readAhead reads the next part while one is being sent. The last part has an error.
+func readAhead(ctx context.Context, r io.Reader) <-chan part {
+	parts, free := make(chan part), make(chan []byte, 2)
+	free <- make([]byte, stdinChunk)
+	free <- make([]byte, stdinChunk)
+	go func() {
+		defer close(parts)
+		for err := error(nil); err == nil; {
+			buf, n := <-free, 0
+			for n == 0 && err == nil {
+				n, err = r.Read(buf)
+			}
+			select {
+			case parts <- part{buf[:n], err, func() { free <- buf }}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return parts
 }
 
 // send sends one part of the input, again where the connection breaks.

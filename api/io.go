@@ -12,8 +12,8 @@ import (
 // IO connects a foreground command with its caller. Nil fields are not
 // connected.
 type IO struct {
-	// Stdin is read until its end, which is the end of the command's input. An
-	// input that cannot be read ends there too. A Read that is under way when
+	// Stdin is read until its end, which is the end of the command's input. One that
+	// cannot be read is an error of the call (SBX-804). A Read that is under way when
 	// the command ends is not waited for.
 	Stdin io.Reader
 	// Stdout and Stderr get every byte of the output, in order, and the command waits

@@ -53,7 +53,7 @@ pools:
 		t.Errorf("pools %+v", c.Pools)
 	}
 	d := Default()
-	if err := d.Complete(); err != nil || d.Sandboxes.Max != 512 || d.Sandboxes.KeptOutput != 256<<20 || d.Sandboxes.KeptExecs != 256 {
+	if err := d.Complete(); err != nil || d.Sandboxes.Max != 512 || d.Sandboxes.KeptOutput != 256<<20 || d.Sandboxes.KeptExecs != 1024 {
 		t.Errorf("the defaults: %v, %+v", err, d.Sandboxes)
 	}
 }

@@ -32,7 +32,7 @@ type Pool struct {
 func defaultSandboxes() Sandboxes {
 	return Sandboxes{
 		Queue: 1024, AttachGrace: Duration(10 * time.Second), OrphanGrace: Duration(10 * time.Minute),
-		PerShim: 16, KeptExecs: 256, KeptOutput: 256 << 20,
+		PerShim: 16, KeptExecs: 1024, KeptOutput: 256 << 20,
 	}
 }
 

@@ -25,7 +25,7 @@ func (s *sandbox) passedLocked(e *execution) {
 // where there are too many, and else no more than what they wrote. Never dropped
 // are the command that ended last, as somebody is about to ask for it, and what may
 // be written to still; nor is the newest forgotten, so that a later daemon gives its
-// number to no other. What somebody reads stays, up to twice the bytes.
+// number to no other.
 func (s *sandbox) surplusLocked(maxCount int, maxBytes int64) (over surplus) {
 	if len(s.past) == 0 {
 		return over
@@ -48,7 +48,7 @@ func (s *sandbox) surplusLocked(maxCount int, maxBytes int64) (over surplus) {
 		return true
 	})
 	for _, e := range s.past {
-		if kept := e.keptBytes(); kept > 0 && !stays(e) && bytes > maxBytes && (!e.isRead() || bytes > 2*maxBytes) {
+		if kept := e.keptBytes(); kept > 0 && !stays(e) && bytes > maxBytes {
 			bytes -= kept
 			over.outputs = append(over.outputs, e)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -153,6 +154,9 @@ func (c *inputCount) write(ctx context.Context, pipe *os.File, p []byte) (closed
 	raw, err := pipe.SyscallConn()
 	if err != nil {
 		return false, err
+	}
+	if len(p) > output.UsualPipe { // one write takes all of it, and the command reads while the next comes
+		_ = raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, output.WidePipe) }) // that the host does not allow it is no failure
 	}
 	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -293,6 +294,9 @@ func (s *sandbox) execution(id string) (*execution, error) {
 	}
 	if id == "" {
 		return nil, sbxerr.New(sbxerr.ExecNotFound, "runtime.find", "sandbox %s is for no single command: name one", s.record.Name)
+	}
+	if n, err := strconv.ParseUint(id, 10, 32); err == nil && 0 < n && n <= uint64(s.lastExec) && number(uint32(n)) == id {
+		return nil, sbxerr.New(sbxerr.ExecForgotten, "runtime.find", "command %s of sandbox %s has ended, and its result is no longer kept", id, s.record.Name)
 	}
 	return nil, sbxerr.New(sbxerr.ExecNotFound, "runtime.find", "sandbox %s has no command %q", s.record.Name, sbxerr.Clip(id))
 }

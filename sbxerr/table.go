@@ -28,6 +28,7 @@ var table = []Description{
 	{ExecNotFound, "the sandbox has no such command", ClassInput, 404, false, "list its commands: caisson ps SANDBOX"},
 	{Processes, "a process limit is reached", ClassPolicy, 429, true, "end processes in the sandbox (caisson kill --all ends a command with all its processes), or create a sandbox with more --pids"},
 	{StatePath, "a directory above the daemon's state is closed to sandboxes", ClassHost, 503, false, "open it (chmod o+x DIR), or use another --state"},
+	{ExecForgotten, "the command has ended, and its result is no longer kept", ClassSandbox, 404, false, "ask before so many later commands have ended, or raise sandboxes.kept_execs"},
 
 	{ImageNotFound, "no such image", ClassInput, 404, false, "list images: caisson image ls; create one with caisson image import or from-host"},
 	{ImageFormat, "the archive has no known image format", ClassInput, 400, false, "give an OCI layout (tar or folder), a docker-archive (docker save), a root file system tar, or a folder"},

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -17,7 +18,16 @@ const (
 	writePiece = 64 << 10
 )
 
-// boundWrites ends calls whose caller stays connected and does not read. A
+// patient are the calls that wait for a caller as long as it is connected: so does the
+// command whose output they carry, as with docker run.
+var patient = map[string]bool{
+	caissonv1connect.SandboxServiceRunProcedure:  true,
+	caissonv1connect.SandboxServiceLogsProcedure: true,
+	caissonv1connect.ExecServiceStartProcedure:   true,
+	caissonv1connect.ExecServiceConnectProcedure: true,
+}
+
+// boundWrites ends other calls whose caller stays connected and does not read. A
 // write that makes no progress for the timeout (0 is writeTimeout) fails with
 // [sbxerr.Canceled], and the request's context ends with that as its cause.
 // Where even the connection takes nothing, [NewHTTP] has it closed.
@@ -34,6 +44,10 @@ func boundWrites(h http.Handler, timeout time.Duration) http.Handler {
 			return
 		}
 		defer b.release(r.Context())
+		if patient[r.URL.Path] {
+			h.ServeHTTP(w, r)
+			return
+		}
 		h.ServeHTTP(b, r.WithContext(ctx))
 	})
 }

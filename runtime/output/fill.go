@@ -17,9 +17,9 @@ import (
 const (
 	// maxChunk is the most that one splice moves, in bytes.
 	maxChunk = 256 << 10
-	// usualPipe is what a pipe holds at first, widePipe what the pipe of a command
-	// gets that writes much, in bytes; see F_SETPIPE_SZ in fcntl(2).
-	usualPipe, widePipe = 64 << 10, 256 << 10
+	// UsualPipe is what a pipe holds at first, WidePipe what the pipe of a command
+	// gets that writes or reads much, in bytes; see F_SETPIPE_SZ in fcntl(2).
+	UsualPipe, WidePipe = 64 << 10, 256 << 10
 )
 
 // Fill moves bytes from pipe into the store until the pipe ends, which is nil, or ctx
@@ -230,11 +230,11 @@ func (s *Store) keep(n int64) {
 // for us a quarter as often, which nearly doubles what passes. One that writes
 // little does not get it. That the host does not allow it is no failure.
 func (s *Store) widen(fd int, moved int64) {
-	if moved < usualPipe || s.wide {
+	if moved < UsualPipe || s.wide {
 		return
 	}
 	s.wide = true
-	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, widePipe)
+	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, WidePipe)
 }
 
 // skip counts without keeping.
