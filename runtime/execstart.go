@@ -94,6 +94,7 @@ func (m *Manager) admitExec(s *sandbox, p *plan.Command, detached bool) (*execut
 		return nil, sbxerr.New(sbxerr.Busy, "runtime.exec", "sandbox %s runs %d commands, which is the most", s.record.Name, s.running)
 	}
 	n := s.lastExec + 1
+	s.discard.SetLimit(discardRate(s.record.Limits.MilliCPU)) // which may have changed
 	stdout, stderr, err := m.stores(output.Create, s, n, p.OutputLimit)
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ const spareRoom = 64 << 20
 func (m *Manager) stores(of func(output.Options) (*output.Store, error), s *sandbox, n uint32, limit int64) (stdout, stderr *output.Store, err error) {
 	list := [2]*output.Store{}
 	for i, path := range m.outputs(s.id, n) {
-		o := output.Options{Path: path, Limit: limit, Room: s.room, Spare: m.spareOf(s.id, path), SpareRoom: m.spare}
+		o := output.Options{Path: path, Limit: limit, Room: s.room, Spare: m.spareOf(s.id, path), SpareRoom: m.spare, Discard: s.discard}
 		if list[i], err = of(o); err != nil {
 			return nil, nil, err
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/time/rate"
+
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -34,6 +36,10 @@ func (m *Manager) keptSays(p *plan.Command) string {
 	}
 	return fmt.Sprintf("it is for each of two streams, and of one sandbox %d bytes are kept (sandboxes.kept_output)", m.opts.KeptOutput)
 }
+
+// discardRate is how fast output is read that nobody reads or keeps, in bytes a second:
+// each CPU of the sandbox's limit costs the daemon about a twentieth of one.
+func discardRate(milliCPU int64) rate.Limit { return rate.Limit(milliCPU * (128 << 20) / 1000) }
 
 // outputRoom is what the commands of one sandbox may have on the disk together
 // while they run, or something that they left may write: as much as is kept of ended

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/time/rate"
 
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/files"
@@ -36,8 +37,9 @@ type sandbox struct {
 	opening  *opening     // of its way out; nil where it has none
 	nested   net.Listener // of its own API socket; nil where it has none
 
-	log  *journal.Journal[execRecord] // of its commands, by number
-	room *output.Room                 // of what they write
+	log     *journal.Journal[execRecord] // of its commands, by number
+	room    *output.Room                 // of what they write
+	discard *rate.Limiter                // of what they write that nobody reads or keeps
 
 	changing sync.Mutex // held while limits or the freezer change
 
@@ -85,7 +87,7 @@ type sandbox struct {
 
 func (m *Manager) newSandbox(p *plan.Sandbox, r record) *sandbox {
 	return &sandbox{
-		id: r.ID, plan: p, record: r, state: StateCreating, execs: map[uint32]*execution{}, log: journal.New[execRecord](m.paths.execs(r.ID)), room: m.opts.outputRoom(),
+		id: r.ID, plan: p, record: r, state: StateCreating, execs: map[uint32]*execution{}, log: journal.New[execRecord](m.paths.execs(r.ID)), room: m.opts.outputRoom(), discard: rate.NewLimiter(discardRate(r.Limits.MilliCPU), output.MaxChunk),
 		made: make(chan struct{}), asked: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{}),
 	}
 }

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxChunk is the most that one splice moves, in bytes.
-	maxChunk = 256 << 10
+	// MaxChunk is the most that one splice moves, in bytes.
+	MaxChunk = 256 << 10
 	// UsualPipe is what a pipe holds at first, WidePipe what the pipe of a command
 	// gets that writes or reads much, in bytes; see F_SETPIPE_SZ in fcntl(2).
 	UsualPipe, WidePipe = 64 << 10, 256 << 10
@@ -88,6 +88,7 @@ func (s *Store) fill(ctx context.Context, conn syscall.RawConn) error {
 		if err := s.awaitPlace(ctx); err != nil {
 			return err
 		}
+		before := s.discarded()
 		var moved error
 		err := conn.Read(func(fd uintptr) bool {
 			moved = s.move(int(fd))
@@ -101,7 +102,22 @@ func (s *Store) fill(ctx context.Context, conn syscall.RawConn) error {
 		case moved != nil:
 			return moved
 		}
+		if n := s.discarded() - before; n > 0 && s.o.Discard != nil {
+			if err := s.o.Discard.WaitN(ctx, int(min(n, MaxChunk))); err != nil {
+				return err
+			}
+		}
 	}
+}
+
+// discarded counts the bytes in place of which others are left out, as nobody reads them.
+func (s *Store) discarded() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.holds) > 0 || s.done {
+		return 0
+	}
+	return max(0, s.total-s.o.Limit)
 }
 
 func (s *Store) move(fd int) error {
@@ -159,7 +175,7 @@ func (s *Store) Write(p []byte) (int, error) {
 		return 0, sbxerr.Wrap(sbxerr.State, "output.write", errClosed)
 	}
 	for done := 0; done < len(p); {
-		n := s.append(p[done:min(len(p), done+maxChunk)])
+		n := s.append(p[done:min(len(p), done+MaxChunk)])
 		done += n
 	}
 	return len(p), nil

@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // slow is a writer that takes its time, and a part of which another goroutine can see.
@@ -62,7 +65,7 @@ func TestHold(t *testing.T) {
 				t.Error(err)
 			}
 			same(t, "the stream", reader.String(), string(counter(0, size)))
-			if allowed := o.Limit + s.bound.step() + window + 2*maxChunk + 4*page; most > allowed {
+			if allowed := o.Limit + s.bound.step() + window + 2*MaxChunk + 4*page; most > allowed {
 				t.Errorf("%d bytes on the disk, allowed are %d", most, allowed)
 			}
 			held.Release()
@@ -83,7 +86,7 @@ func TestStoppedReader(t *testing.T) {
 	w.Close()
 	eventually(t, "a window", func() bool { n, _ := s.Total(); return n >= window })
 	time.Sleep(50 * time.Millisecond)
-	if n, _ := s.Total(); n > window+maxChunk {
+	if n, _ := s.Total(); n > window+MaxChunk {
 		t.Errorf("the pipe was emptied up to %d", n)
 	}
 	if err := s.Settle(t.Context()); err != nil { // which does not wait for a reader
@@ -143,4 +146,42 @@ func TestHoldAfterARestart(t *testing.T) {
 	same(t, "the stream", got.String(), string(data))
 	next.Release()
 	same(t, "what is kept", follow(t, again, 0), want(data, 100, 0))
+}
+
+// What nobody reads or keeps is read slowly; what somebody reads is not.
+func TestDiscard(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		s := createOf(t, Options{Path: filepath.Join(t.TempDir(), "stdout"), Limit: 100, Discard: rate.NewLimiter(1, MaxChunk)})
+		var followed chan error
+		if held {
+			h := s.Hold(0)
+			followed = make(chan error, 1)
+			go func() { followed <- h.Follow(t.Context(), io.Discard, true) }()
+		}
+		r, w := pipe(t)
+		ctx, stop := context.WithCancel(t.Context())
+		filled := make(chan error, 1)
+		go func() { filled <- s.Fill(ctx, r) }()
+		flood := child(t, "flood", []string{fmt.Sprint(4 << 20)}, w)
+		w.Close()
+		if held {
+			if err := within(t, "end", filled); err != nil {
+				t.Error(err)
+			}
+			s.Finish()
+			if err := within(t, "all bytes", followed); err != nil {
+				t.Error(err)
+			}
+			if err := flood.Wait(); err != nil {
+				t.Error(err)
+			}
+		} else {
+			eventually(t, "a burst", func() bool { n, _ := s.Total(); return n > 100 })
+			time.Sleep(50 * time.Millisecond)
+			if n, _ := s.Total(); n > 100+3*MaxChunk {
+				t.Errorf("%d bytes were read that nobody keeps", n)
+			}
+		}
+		stop()
+	}
 }

@@ -23,7 +23,7 @@ func TestRoom(t *testing.T) {
 	if err := flood.Lost(); !errors.Is(err, sbxerr.Limits) || !strings.Contains(sbxerr.RemedyOf(err), "sandboxes.kept_output") {
 		t.Errorf("past the room: %v", err)
 	}
-	if n, cut := flood.Total(); n != 3<<20 || !cut || flood.Kept() > 1<<20+maxChunk {
+	if n, cut := flood.Total(); n != 3<<20 || !cut || flood.Kept() > 1<<20+MaxChunk {
 		t.Errorf("Total = %d, %v, kept %d", n, cut, flood.Kept())
 	}
 	put(t, quiet, 10<<10)

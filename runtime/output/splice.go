@@ -19,7 +19,7 @@ func splice(pipe int, f *os.File, at int64) (int64, error) {
 		off = &at
 	}
 	for {
-		n, err := unix.Splice(pipe, nil, int(f.Fd()), off, maxChunk, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
+		n, err := unix.Splice(pipe, nil, int(f.Fd()), off, MaxChunk, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
 		if err == nil {
 			return n, nil
 		}

@@ -27,6 +27,7 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -48,6 +49,9 @@ type Options struct {
 	Path  string
 	Limit int64 // bytes that stay, at least 2
 	Room  *Room // that it shares with others while it is filled; nil: it has its own
+	// Discard paces what is read only to be left out, in bytes; nil: nothing does. Its
+	// burst holds a chunk.
+	Discard *rate.Limiter
 	// Spare is a file on another file system for what the disk of Path does not take.
 	// It holds less, and counts in SpareRoom. Empty: there is none.
 	Spare     string
