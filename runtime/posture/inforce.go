@@ -68,7 +68,7 @@ const maxVerdicts = 64
 var filterVerdicts verdicts
 
 // of compares live with declared, unless that was done before.
-func (v *verdicts) of(declared *specs.LinuxSeccomp, live decide.Stack) (Result, error) {
+func (v *verdicts) of(declared *specs.LinuxSeccomp, live [][]byte) (Result, error) {
 	key := digests{digestOf(declared), digestOfPrograms(live)}
 	found := v.get(key)
 	found.once.Do(func() { found.difference, found.err = compareFilters(declared, live) })
@@ -104,7 +104,7 @@ func (v *verdicts) forget(key digests) {
 }
 
 // compareFilters returns how live differs from declared, "" if it does not.
-func compareFilters(declared *specs.LinuxSeccomp, live decide.Stack) (string, error) {
+func compareFilters(declared *specs.LinuxSeccomp, live [][]byte) (string, error) {
 	if declared == nil {
 		return "", errors.New("no filter is declared")
 	}
@@ -115,7 +115,15 @@ func compareFilters(declared *specs.LinuxSeccomp, live decide.Stack) (string, er
 	if err != nil {
 		return "", err
 	}
-	d, err := decide.Compare(want, live)
+	var stack decide.Stack
+	for i, raw := range live {
+		p, err := decide.Parse(raw)
+		if err != nil {
+			return "", fmt.Errorf("filter %d in force: %w", i, err)
+		}
+		stack = append(stack, p)
+	}
+	d, err := decide.Compare(want, stack)
 	if err != nil || d == nil {
 		return "", err
 	}
@@ -164,11 +172,11 @@ func digestOf(f *specs.LinuxSeccomp) [sha256.Size]byte {
 	return sha256.Sum256(b)
 }
 
-func digestOfPrograms(s decide.Stack) (out [sha256.Size]byte) {
+func digestOfPrograms(programs [][]byte) (out [sha256.Size]byte) {
 	h := sha256.New()
-	for _, p := range s {
-		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(p.Raw()))))
-		h.Write(p.Raw())
+	for _, p := range programs {
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(p))))
+		h.Write(p)
 	}
 	h.Sum(out[:0])
 	return out

@@ -22,7 +22,6 @@ import (
 
 	"github.com/caisson-run/caisson/sbxerr"
 	"github.com/caisson-run/caisson/seccomp"
-	"github.com/caisson-run/caisson/seccomp/decide"
 	"github.com/caisson-run/caisson/tests/need"
 )
 
@@ -36,7 +35,7 @@ func declaredFilter(t testing.TB) *specs.LinuxSeccomp {
 }
 
 // asRunc compiles a filter and puts runc's check for newer calls in front of it.
-func asRunc(t testing.TB, filter *specs.LinuxSeccomp) *decide.Program {
+func asRunc(t testing.TB, filter *specs.LinuxSeccomp) []byte {
 	t.Helper()
 	c, err := seccomp.CompileSpec(filter)
 	must(t, err)
@@ -45,14 +44,14 @@ func asRunc(t testing.TB, filter *specs.LinuxSeccomp) *decide.Program {
 		last = max(last, number)
 	}
 	const x32 = 1 << 30
-	return program(t, append(encoded(t,
+	return append(encoded(t,
 		bpf.LoadAbsolute{Off: 4, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.AUDIT_ARCH_X86_64, SkipTrue: 4},
 		bpf.LoadAbsolute{Off: 0, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: x32, SkipTrue: 2},
 		bpf.JumpIf{Cond: bpf.JumpLessOrEqual, Val: last, SkipTrue: 1},
 		bpf.RetConstant{Val: 0x00050000 | uint32(unix.ENOSYS)},
-	), c.BPF...))
+	), c.BPF...)
 }
 
 func encoded(t testing.TB, code ...bpf.Instruction) []byte {
@@ -62,13 +61,6 @@ func encoded(t testing.TB, code ...bpf.Instruction) []byte {
 	var out bytes.Buffer
 	must(t, binary.Write(&out, binary.NativeEndian, raw))
 	return out.Bytes()
-}
-
-func program(t testing.TB, raw []byte) *decide.Program {
-	t.Helper()
-	p, err := decide.Parse(raw)
-	must(t, err)
-	return p
 }
 
 // without returns filter without the entries about a call, and with others instead.
@@ -94,35 +86,35 @@ func TestFiltersInForce(t *testing.T) {
 	c, err := seccomp.CompileSpec(filter)
 	must(t, err)
 	errno := uint(unix.EIO)
-	allowAll := program(t, encoded(t, bpf.RetConstant{Val: 0x7fff0000}))
-	noReads := program(t, encoded(t,
+	allowAll := encoded(t, bpf.RetConstant{Val: 0x7fff0000})
+	noReads := encoded(t,
 		bpf.LoadAbsolute{Off: 0, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SYS_READ, SkipFalse: 1},
-		bpf.RetConstant{Val: 0x00050000 | uint32(unix.EPERM)}, bpf.RetConstant{Val: 0x7fff0000}))
-	secret := program(t, slices.Concat(encoded(t, // a way in for one value of 64 bits
+		bpf.RetConstant{Val: 0x00050000 | uint32(unix.EPERM)}, bpf.RetConstant{Val: 0x7fff0000})
+	secret := slices.Concat(encoded(t, // a way in for one value of 64 bits
 		bpf.LoadAbsolute{Off: 0, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SYS_KEYCTL, SkipFalse: 5},
 		bpf.LoadAbsolute{Off: 24, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x12345678, SkipFalse: 3},
 		bpf.LoadAbsolute{Off: 28, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x9abcdef0, SkipFalse: 1},
-		bpf.RetConstant{Val: 0x7fff0000}), honest.Raw()))
-	anyArch := program(t, slices.Concat(encoded(t,
+		bpf.RetConstant{Val: 0x7fff0000}), honest)
+	anyArch := slices.Concat(encoded(t,
 		bpf.LoadAbsolute{Off: 4, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AUDIT_ARCH_I386, SkipFalse: 1},
-		bpf.RetConstant{Val: 0x7fff0000}), honest.Raw()))
+		bpf.RetConstant{Val: 0x7fff0000}), honest)
 	for _, tt := range []struct {
 		name string
-		live decide.Stack
+		live [][]byte
 		want string // part of what is told; "" if it is as declared
 	}{
-		{"the declared one", decide.Stack{honest}, ""},
-		{"one that allows everything beside it", decide.Stack{allowAll, honest, allowAll}, ""},
+		{"the declared one", [][]byte{honest}, ""},
+		{"one that allows everything beside it", [][]byte{allowAll, honest, allowAll}, ""},
 		{"none", nil, none},
-		{"one that allows everything", decide.Stack{allowAll}, "allow"},
-		{"one without the check for newer calls", decide.Stack{program(t, c.BPF)}, "error 1, declared error 38"},
-		{"a call too many", decide.Stack{asRunc(t, without(filter, "keyctl", specs.LinuxSyscall{Names: []string{"keyctl"}, Action: specs.ActAllow}))}, "keyctl"},
-		{"a missing rule", decide.Stack{asRunc(t, without(filter, "getcwd"))}, "getcwd"},
-		{"a missing condition", decide.Stack{asRunc(t, without(filter, "socket", specs.LinuxSyscall{Names: []string{"socket"}, Action: specs.ActAllow}))}, "socket"},
-		{"another error", decide.Stack{asRunc(t, without(filter, "clone3", specs.LinuxSyscall{Names: []string{"clone3"}, Action: specs.ActErrno, ErrnoRet: &errno}))}, "clone3"},
-		{"one value of one argument", decide.Stack{secret}, "argument 1 = 0x9abcdef012345678: allow"},
-		{"another architecture", decide.Stack{anyArch}, "architecture 0x40000003"},
-		{"another one that narrows", decide.Stack{honest, noReads}, "read"},
+		{"one that allows everything", [][]byte{allowAll}, "allow"},
+		{"one without the check for newer calls", [][]byte{c.BPF}, "error 1, declared error 38"},
+		{"a call too many", [][]byte{asRunc(t, without(filter, "keyctl", specs.LinuxSyscall{Names: []string{"keyctl"}, Action: specs.ActAllow}))}, "keyctl"},
+		{"a missing rule", [][]byte{asRunc(t, without(filter, "getcwd"))}, "getcwd"},
+		{"a missing condition", [][]byte{asRunc(t, without(filter, "socket", specs.LinuxSyscall{Names: []string{"socket"}, Action: specs.ActAllow}))}, "socket"},
+		{"another error", [][]byte{asRunc(t, without(filter, "clone3", specs.LinuxSyscall{Names: []string{"clone3"}, Action: specs.ActErrno, ErrnoRet: &errno}))}, "clone3"},
+		{"one value of one argument", [][]byte{secret}, "argument 1 = 0x9abcdef012345678: allow"},
+		{"another architecture", [][]byte{anyArch}, "architecture 0x40000003"},
+		{"another one that narrows", [][]byte{honest, noReads}, "read"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for range 2 { // compared, then known
@@ -142,15 +134,15 @@ func TestVerdictsAreOfOneFilter(t *testing.T) {
 	filter := declaredFilter(t)
 	honest := asRunc(t, filter)
 	var v verdicts
-	if r, err := v.of(filter, decide.Stack{honest}); err != nil || !r.OK {
+	if r, err := v.of(filter, [][]byte{honest}); err != nil || !r.OK {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if r, err := v.of(without(filter, "getcwd"), decide.Stack{honest}); err != nil || r.OK {
+	if r, err := v.of(without(filter, "getcwd"), [][]byte{honest}); err != nil || r.OK {
 		t.Errorf("another declaration: %+v, %v", r, err)
 	}
 	for i := range 2 * maxVerdicts {
-		changed := program(t, encoded(t, bpf.RetConstant{Val: uint32(i)}))
-		if r, err := v.of(filter, decide.Stack{changed}); err != nil || r.OK {
+		changed := encoded(t, bpf.RetConstant{Val: uint32(i)})
+		if r, err := v.of(filter, [][]byte{changed}); err != nil || r.OK {
 			t.Errorf("another program: %+v, %v", r, err)
 		}
 	}
@@ -169,9 +161,13 @@ func TestFiltersThatCannotBeCompared(t *testing.T) {
 	two.Architectures = append(slices.Clone(two.Architectures), specs.ArchX86)
 	for name, filter := range map[string]*specs.LinuxSeccomp{"none": nil, "default action": &traced, "architectures": &two} {
 		var v verdicts
-		if _, err := v.of(filter, decide.Stack{honest}); sbxerr.Of(err) != sbxerr.SeccompUnread || len(v.known) != 0 {
+		if _, err := v.of(filter, [][]byte{honest}); sbxerr.Of(err) != sbxerr.SeccompUnread || len(v.known) != 0 {
 			t.Errorf("%s: %v; %d verdicts are kept", name, err, len(v.known))
 		}
+	}
+	var v verdicts
+	if _, err := v.of(declaredFilter(t), [][]byte{honest[:len(honest)-4]}); sbxerr.Of(err) != sbxerr.SeccompUnread {
+		t.Errorf("half an instruction: %v", err)
 	}
 }
 
@@ -190,7 +186,7 @@ func TestReadFilters(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || len(got) != count || !bytes.Equal(got[0].Raw(), allowAll) {
+		if err != nil || len(got) != count || !bytes.Equal(got[0], allowAll) {
 			t.Errorf("%d filters: %v, %v", count, got, err)
 		}
 		if status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid)); err != nil || !strings.Contains(string(status), "TracerPid:\t0\n") {
@@ -309,7 +305,7 @@ func amd64Only(t *testing.T) {
 }
 
 func BenchmarkReadFilters(b *testing.B) {
-	cmd, file, _ := startFiltered(b, asRunc(b, declaredFilter(b)).Raw(), 1)
+	cmd, file, _ := startFiltered(b, asRunc(b, declaredFilter(b)), 1)
 	for b.Loop() {
 		if _, err := readFilters(cmd.Process.Pid, file); err != nil {
 			b.Fatal(err)
@@ -319,7 +315,7 @@ func BenchmarkReadFilters(b *testing.B) {
 
 func BenchmarkKnownFilters(b *testing.B) {
 	filter := declaredFilter(b)
-	live := decide.Stack{asRunc(b, filter)}
+	live := [][]byte{asRunc(b, filter)}
 	var v verdicts
 	for b.Loop() {
 		if r, err := v.of(filter, live); err != nil || !r.OK {
@@ -330,7 +326,7 @@ func BenchmarkKnownFilters(b *testing.B) {
 
 func BenchmarkFirstFilters(b *testing.B) {
 	filter := declaredFilter(b)
-	live := decide.Stack{asRunc(b, filter)}
+	live := [][]byte{asRunc(b, filter)}
 	for b.Loop() {
 		if _, err := compareFilters(filter, live); err != nil {
 			b.Fatal(err)

@@ -9,8 +9,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/caisson-run/caisson/seccomp/decide"
 )
 
 const (
@@ -25,9 +23,9 @@ const (
 
 // readFilters reads the seccomp programs of the first thread of a process, the oldest
 // first. Only a tracer may (seccomp(2), ptrace(2)), and the thread stands still meanwhile.
-func readFilters(pid int, pidfd *os.File) (decide.Stack, error) {
+func readFilters(pid int, pidfd *os.File) ([][]byte, error) {
 	type answer struct {
-		filters decide.Stack
+		filters [][]byte
 		err     error
 	}
 	answers := make(chan answer, 1)
@@ -51,7 +49,7 @@ func readFilters(pid int, pidfd *os.File) (decide.Stack, error) {
 	return a.filters, a.err
 }
 
-func traceFilters(pid int, pidfd *os.File) (filters decide.Stack, err error) {
+func traceFilters(pid int, pidfd *os.File) ([][]byte, error) {
 	if err := unix.PtraceSeize(pid); err != nil {
 		return nil, traceError("trace", err)
 	}
@@ -65,18 +63,8 @@ func traceFilters(pid int, pidfd *os.File) (filters decide.Stack, err error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := copyFilters(pid)
-	if err = errors.Join(err, traceError("let go", detach(pid, signal))); err != nil {
-		return nil, err
-	}
-	for i, program := range raw {
-		p, err := decide.Parse(program)
-		if err != nil {
-			return nil, fmt.Errorf("filter %d: %w", i, err)
-		}
-		filters = append(filters, p)
-	}
-	return filters, nil
+	filters, err := copyFilters(pid)
+	return filters, errors.Join(err, traceError("let go", detach(pid, signal)))
 }
 
 // detach lets pid go on, with the signal that it stopped for.
@@ -137,20 +125,29 @@ func pauseBeforeAsking(tries int) {
 // copyFilters copies the programs of a stopped process.
 func copyFilters(pid int) ([][]byte, error) {
 	var out [][]byte
-	buf := make([]byte, unix.BPF_MAXINSNS*instructionLen) // the kernel copies all of a program
 	for i := range maxFilters {
-		n, _, errno := unix.Syscall6(unix.SYS_PTRACE, getFilter, uintptr(pid), uintptr(i), uintptr(unsafe.Pointer(&buf[0])), 0, 0)
+		length, errno := filterOf(pid, i, nil)
 		switch {
 		case errno == unix.ENOENT: // that was all of them
 			return out, nil
 		case errno == unix.EINVAL && i == 0:
 			return nil, errNoFilters
-		case errno != 0:
-			return nil, fmt.Errorf("read filter %d: %w", i, errno)
+		case errno != 0 || length <= 0:
+			return nil, fmt.Errorf("read filter %d of %d instructions: %w", i, length, errno)
 		}
-		out = append(out, append([]byte(nil), buf[:n*instructionLen]...))
+		program := make([]byte, length*instructionLen)
+		if got, errno := filterOf(pid, i, unsafe.Pointer(&program[0])); errno != 0 || got != length {
+			return nil, fmt.Errorf("read filter %d of %d instructions, got %d: %w", i, length, got, errno)
+		}
+		out = append(out, program)
 	}
 	return nil, fmt.Errorf("more than %d filters are in force", maxFilters)
+}
+
+// filterOf returns the length of a program in instructions and copies it, unless to is nil.
+func filterOf(pid, index int, to unsafe.Pointer) (int, unix.Errno) {
+	n, _, errno := unix.Syscall6(unix.SYS_PTRACE, getFilter, uintptr(pid), uintptr(index), uintptr(to), 0, 0)
+	return int(n), errno
 }
 
 // errNoFilters is the kernel's one answer for two cases; ProbeFilters tells the second.

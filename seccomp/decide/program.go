@@ -20,10 +20,7 @@ const (
 )
 
 // Program is one classic BPF program for seccomp.
-type Program struct {
-	code []instruction
-	raw  []byte
-}
+type Program struct{ code []instruction }
 
 // Parse reads a program as the kernel has it, in the byte order of the host. What the
 // kernel would refuse is an error (kernel/seccomp.c, seccomp_check_filter).
@@ -31,7 +28,7 @@ func Parse(raw []byte) (*Program, error) {
 	if len(raw) == 0 || len(raw)%size != 0 || len(raw) > most*size {
 		return nil, fmt.Errorf("a program of %d bytes is none", len(raw))
 	}
-	p := &Program{raw: raw, code: make([]instruction, len(raw)/size)}
+	p := &Program{code: make([]instruction, len(raw)/size)}
 	for i := range p.code {
 		b := raw[i*size:]
 		p.code[i] = instruction{binary.NativeEndian.Uint16(b), b[2], b[3], binary.NativeEndian.Uint32(b[4:])}
@@ -44,9 +41,6 @@ func Parse(raw []byte) (*Program, error) {
 	}
 	return p, nil
 }
-
-// Raw returns the bytes that p was read from.
-func (p *Program) Raw() []byte { return p.raw }
 
 // check refuses an instruction with left others behind it.
 func (i instruction) check(left int) error {
