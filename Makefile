@@ -19,12 +19,13 @@ ASSETS  := rootfs/base/assets
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT  := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 
-GOFLAGS_STATIC := -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
+STRIPPED := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 SOURCES := $(shell find . \( -path ./.git -o -path ./$(BUILD) -o -path ./$(BIN) -o -path ./tools -o -path ./tests \) -prune \
              -o -type f \( -name '*.go' ! -name '*_test.go' -o -path '*/assets/*' \) -print 2>/dev/null)
 
 ENGINE  := $(addprefix $(BIN)/,containerd containerd-shim-runc-v2 runc)
-OURS    := $(addprefix $(BIN)/,caisson caissond caisson-init caisson-gateway caisson-shim)
+OURS    := $(addprefix $(BIN)/,caisson caisson-init caisson-gateway caisson-shim)
+DAEMON  := $(BIN)/caissond
 OLD     := $(addprefix $(BUILD)/containerd17/,containerd containerd-shim-runc-v2)
 RUNSC   := $(BUILD)/gvisor/runsc
 BASE    := $(ASSETS)/busybox $(ASSETS)/applets.txt
@@ -47,7 +48,7 @@ setup: ## install the Debian packages that building and testing need (or say whi
 	@scripts/setup.sh
 
 .PHONY: build
-build: $(OURS) $(ENGINE) ## build our programs and the engine into bin/
+build: $(OURS) $(DAEMON) $(ENGINE) ## build our programs and the engine into bin/
 
 .PHONY: engine
 engine: $(ENGINE) ## build only containerd, its runc shim and runc
@@ -69,7 +70,15 @@ rewrite = cp $@ $@.whole && mv -f $@.whole $@
 
 $(OURS): $(BIN)/%: $(SOURCES) $(BASE) go.mod go.sum $(BUILD)/version.stamp
 	@mkdir -p $(@D)
-	CGO_ENABLED=0 $(GO) build $(GOFLAGS_STATIC) -o $@ ./cmd/$*
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(STRIPPED)' -o $@ ./cmd/$*
+	@$(rewrite)
+
+# The daemon compiles seccomp filters with libseccomp, to compare those in force with. It
+# is linked statically, as runc is and for the same reasons.
+$(DAEMON): $(SOURCES) $(BASE) go.mod go.sum $(BUILD)/version.stamp
+	@mkdir -p $(@D)
+	CGO_ENABLED=1 $(GO) build -trimpath -tags 'netgo osusergo' \
+	  -ldflags '$(STRIPPED) -linkmode external -extldflags "-static"' -o $@ ./cmd/caissond
 	@$(rewrite)
 
 # The engine is built from the tool directives in go.mod. What we disable in its

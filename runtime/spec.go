@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/seccomp"
 )
 
 // buildSpec makes the OCI spec of p.
@@ -58,4 +59,23 @@ func (m *Manager) Spec(ctx context.Context, r plan.Request) (*SpecView, error) {
 		view.SeccompRules = append(view.SeccompRules, SeccompRule(row))
 	}
 	return view, nil
+}
+
+// PseudoFilter returns the filter that a run of r would get as libseccomp's pseudo filter
+// code. It is what the live filter is compared with.
+func (m *Manager) PseudoFilter(ctx context.Context, r plan.Request) (string, error) {
+	defer m.Busy()()
+	p, _, err := m.planMain(ctx, r)
+	if err != nil {
+		return "", err
+	}
+	spec, err := p.Seccomp.Spec(p.Filter())
+	if err != nil {
+		return "", err
+	}
+	compiled, err := seccomp.CompileSpec(spec)
+	if err != nil {
+		return "", err
+	}
+	return compiled.PFC, nil
 }

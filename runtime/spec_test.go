@@ -11,6 +11,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 	"github.com/caisson-run/caisson/sbxerr/errtest"
+	"github.com/caisson-run/caisson/seccomp"
 )
 
 func TestSpec(t *testing.T) {
@@ -53,4 +54,20 @@ func TestOwnLimits(t *testing.T) {
 	if err != nil || score < -1000 || score > 1000 {
 		t.Errorf("oom_score_adj %d, %v", score, err)
 	}
+}
+
+// The pseudo filter code is of the filter that the run would get.
+func TestPseudoFilter(t *testing.T) {
+	if _, err := seccomp.Library(); err != nil {
+		t.Skip(err) // built without cgo: PseudoFilter refuses then
+	}
+	f := newFixture(t)
+	for profile, traces := range map[string]bool{"strict": false, "debug": true} {
+		text, err := f.PseudoFilter(callerContext(t), plan.Request{Create: plan.CreateRequest{Profile: profile}, Exec: plan.ExecRequest{Args: []string{"true"}}})
+		if err != nil || !strings.Contains(text, `"openat"`) || strings.Contains(text, `"ptrace"`) != traces {
+			t.Errorf("%s: %v\n%.300s", profile, err, text)
+		}
+	}
+	_, err := f.PseudoFilter(callerContext(t), plan.Request{})
+	errtest.Want(t, err, sbxerr.Config, "no command")
 }

@@ -53,6 +53,7 @@ const (
 	Seccomp        Code = "SBX-301" // the filter is invalid or cannot be enforced here
 	SeccompProfile Code = "SBX-302" // no such seccomp profile
 	SeccompMemory  Code = "SBX-303" // the host has no memory left for compiled filters
+	SeccompUnread  Code = "SBX-304" // the filter in force cannot be read back or compared
 
 	Network     Code = "SBX-401" // the sandbox's network namespace could not be made
 	NetRule     Code = "SBX-402" // a filter rule was rejected; nothing was let through

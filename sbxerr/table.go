@@ -56,6 +56,7 @@ var table = []Description{
 	{Seccomp, "the seccomp filter cannot be enforced", ClassHost, 503, false, "use the runc of this installation; caisson doctor names the missing feature"},
 	{SeccompProfile, "no such seccomp profile", ClassInput, 400, false, "use strict, compat or debug"},
 	{SeccompMemory, "the host has no memory left for compiled filters", ClassHost, 503, true, "raise net.core.bpf_jit_limit (sysctl), or end host programs that load many filters"},
+	{SeccompUnread, "the seccomp filter in force cannot be read back", ClassHost, 503, false, "no command ran; caisson doctor names what keeps the daemon from reading filters"},
 
 	{Network, "the network namespace could not be created", ClassEngine, 500, false, "caisson doctor checks network namespaces"},
 	{NetRule, "a filter rule was rejected", ClassEngine, 500, false, "caisson doctor checks the iptables flavour in use"},

@@ -46,19 +46,80 @@ func (p Profile) compile(o Options) (*Compiled, error) {
 	if out.Skipped, err = resolve(p.Active(o), arch); err != nil {
 		return nil, err
 	}
-	filter, err := build(spec, arch)
+	return out, out.build(spec, arch)
+}
+
+// CompileSpec builds a filter with libseccomp from its OCI form, in the way runc does.
+// Names that this libseccomp does not know are passed over, as runc passes over them.
+func CompileSpec(spec *specs.LinuxSeccomp) (*Compiled, error) {
+	const op = "seccomp.compile"
+	out, err := library()
 	if err != nil {
-		return nil, err
+		return nil, sbxerr.Wrap(sbxerr.Seccomp, op, err)
+	}
+	arch, err := libseccomp.GetNativeArch()
+	if err != nil {
+		return nil, sbxerr.New(sbxerr.Seccomp, op, "ask for the native architecture: %w", err)
+	}
+	return out, sbxerr.Wrap(sbxerr.Seccomp, op, out.build(spec, arch))
+}
+
+// Library returns the version of libseccomp that this program is linked with, or why it
+// cannot compile filters.
+func Library() (string, error) {
+	found, err := library()
+	if err != nil {
+		return "", sbxerr.Wrap(sbxerr.Seccomp, "seccomp.library", err)
+	}
+	return found.Library, nil
+}
+
+// nameOf returns the name of a call of this architecture, "" if it has none.
+func nameOf(number uint32) string {
+	name, err := libseccomp.ScmpSyscall(number).GetName()
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
+// build fills c with what libseccomp makes of spec.
+func (c *Compiled) build(spec *specs.LinuxSeccomp, arch libseccomp.ScmpArch) error {
+	var err error
+	if c.Numbers, err = numbersOf(spec, arch); err != nil {
+		return err
+	}
+	filter, err := start(spec, arch)
+	if err != nil {
+		return err
 	}
 	defer filter.Release()
-	if out.BPF, err = export(filter.ExportBPF); err != nil {
-		return nil, fmt.Errorf("export BPF: %w", err)
+	if c.BPF, err = export(filter.ExportBPF); err != nil {
+		return fmt.Errorf("export BPF: %w", err)
 	}
 	pfc, err := export(filter.ExportPFC)
 	if err != nil {
-		return nil, fmt.Errorf("export PFC: %w", err)
+		return fmt.Errorf("export PFC: %w", err)
 	}
-	out.PFC = string(pfc)
+	c.PFC = string(pfc)
+	return nil
+}
+
+// numbersOf resolves the names of spec. Those that arch does not have are left out.
+func numbersOf(spec *specs.LinuxSeccomp, arch libseccomp.ScmpArch) (map[string]uint32, error) {
+	out := map[string]uint32{}
+	for _, call := range spec.Syscalls {
+		for _, name := range call.Names {
+			number, err := libseccomp.GetSyscallFromNameByArch(name, arch)
+			switch {
+			case errors.Is(err, libseccomp.ErrSyscallDoesNotExist):
+			case err != nil:
+				return nil, fmt.Errorf("resolve system call %q: %w", name, err)
+			case number >= 0:
+				out[name] = uint32(number)
+			}
+		}
+	}
 	return out, nil
 }
 
@@ -102,8 +163,11 @@ func resolve(rules []Rule, arch libseccomp.ScmpArch) (skipped []string, err erro
 	return skipped, errors.Join(errs...)
 }
 
-// build makes spec's filter. The caller releases it.
-func build(spec *specs.LinuxSeccomp, arch libseccomp.ScmpArch) (*libseccomp.ScmpFilter, error) {
+// start makes spec's filter. The caller releases it.
+func start(spec *specs.LinuxSeccomp, arch libseccomp.ScmpArch) (*libseccomp.ScmpFilter, error) {
+	if spec.DefaultAction != specs.ActErrno || spec.DefaultErrnoRet == nil {
+		return nil, fmt.Errorf("default action %s is none that is declared here", spec.DefaultAction)
+	}
 	filter, err := libseccomp.NewFilter(libseccomp.ActErrno.SetReturnCode(int16(*spec.DefaultErrnoRet)))
 	if err != nil {
 		return nil, fmt.Errorf("start a filter: %w", err)
@@ -155,15 +219,18 @@ func add(filter *libseccomp.ScmpFilter, name string, call specs.LinuxSyscall) er
 	if err != nil {
 		return err
 	}
-	action := libseccomp.ActAllow
-	if call.Action == specs.ActErrno {
-		action = libseccomp.ActErrno.SetReturnCode(int16(*call.ErrnoRet))
+	action, err := actionOf(call)
+	if err != nil {
+		return err
 	}
 	if len(call.Args) == 0 {
 		return filter.AddRule(number, action)
 	}
 	var conditions []libseccomp.ScmpCondition
 	for _, a := range call.Args {
+		if a.Op != specs.OpMaskedEqual {
+			return fmt.Errorf("comparison %s is none that is declared here", a.Op)
+		}
 		c, err := libseccomp.MakeCondition(a.Index, libseccomp.CompareMaskedEqual, a.Value, a.ValueTwo)
 		if err != nil {
 			return err
@@ -171,6 +238,16 @@ func add(filter *libseccomp.ScmpFilter, name string, call specs.LinuxSyscall) er
 		conditions = append(conditions, c)
 	}
 	return filter.AddRuleConditional(number, action, conditions)
+}
+
+func actionOf(call specs.LinuxSyscall) (libseccomp.ScmpAction, error) {
+	switch {
+	case call.Action == specs.ActAllow:
+		return libseccomp.ActAllow, nil
+	case call.Action == specs.ActErrno && call.ErrnoRet != nil:
+		return libseccomp.ActErrno.SetReturnCode(int16(*call.ErrnoRet)), nil
+	}
+	return libseccomp.ActInvalid, fmt.Errorf("action %s is none that is declared here", call.Action)
 }
 
 // export returns what write writes to a file. libseccomp wants a descriptor; a

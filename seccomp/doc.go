@@ -4,9 +4,9 @@
 // program gets an error that it can report instead of a signal. Three profiles
 // exist, see [Lookup]: strict (the default), compat and debug. [Profile.Spec]
 // renders one as the OCI form that runc applies; it is pure and needs no cgo.
-// [Profile.Compile] builds the same filter with libseccomp and exports it, as
-// the proof that every name resolves and as the subject of the tests that run
-// the BPF program; only it needs cgo, and the daemon does not need it.
+// [CompileSpec] builds the same filter with libseccomp and exports it; the daemon
+// compares filters in force with what [Expect] makes of that. [Profile.Compile] is
+// stricter about names and is for tests. Only these need cgo.
 //
 // # What a filter does with a call
 //

@@ -73,5 +73,9 @@ func (s sandboxes) Spec(ctx context.Context, r *connect.Request[caissonv1.SpecRe
 	if err != nil {
 		return nil, fail(err)
 	}
-	return connect.NewResponse(specPB(view)), nil
+	out := specPB(view)
+	if r.Msg.SeccompPfc {
+		out.SeccompPfc, err = s.runtime.PseudoFilter(ctx, req)
+	}
+	return reply(out, err)
 }

@@ -44,6 +44,7 @@ type Sandboxes interface {
 	Cleanup(ctx context.Context, dryRun bool) ([]runtime.Leftover, error)
 	Logs(ctx context.Context, ref string, options runtime.LogOptions, stdout, stderr io.Writer) error
 	Spec(ctx context.Context, req plan.Request) (*runtime.SpecView, error)
+	PseudoFilter(ctx context.Context, req plan.Request) (string, error)
 }
 
 // Execs runs commands in live sandboxes. Exec and Attach call IO.Started before they

@@ -15,12 +15,15 @@ import (
 
 func (a *app) specCommand() *cobra.Command {
 	var f runFlags
-	filter := false
+	filter, pfc := false, false
 	cmd := &cobra.Command{
 		Use:   "spec [flags] -- CMD [ARG...]",
 		Short: "Show the OCI spec and limits of a run without running it",
 		Long:  "Show the OCI spec, mounts, cgroup values and rules of a run with the same flags. Nothing\nis created or changed.",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if pfc && !filter {
+				return usage("--pfc shows the filter in another form: give --seccomp --pfc")
+			}
 			if filter && len(args) == 0 && !f.shell {
 				args = []string{"true"} // the filter is the same for every command
 			}
@@ -28,8 +31,12 @@ func (a *app) specCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return ask(cmd.Context(), a, (*api.Client).Spec, &caissonv1.SpecRequest{Spec: spec}, func(r *caissonv1.SpecResponse) error {
+			return ask(cmd.Context(), a, (*api.Client).Spec, &caissonv1.SpecRequest{Spec: spec, SeccompPfc: pfc}, func(r *caissonv1.SpecResponse) error {
 				switch {
+				case pfc && a.output == formatJSON:
+					return a.printJSON(pfcView{r.SeccompProfile, r.SeccompPfc})
+				case pfc:
+					return a.printLines(strings.Split(strings.TrimSuffix(r.SeccompPfc, "\n"), "\n"))
 				case filter && a.output == formatJSON:
 					return a.printJSON(seccompViewOf(r))
 				case filter:
@@ -43,6 +50,7 @@ func (a *app) specCommand() *cobra.Command {
 	}
 	f.register(cmd)
 	cmd.Flags().BoolVar(&filter, "seccomp", false, "show only the seccomp filter with the reason for each rule")
+	cmd.Flags().BoolVar(&pfc, "pfc", false, "with --seccomp: show the compiled filter as libseccomp's pseudo filter code")
 	a.outputFlags(cmd)
 	return cmd
 }

@@ -179,6 +179,11 @@ type seccompView struct {
 	SeccompRules   []ruleView `json:"seccomp_rules"`
 }
 
+type pfcView struct {
+	SeccompProfile string `json:"seccomp_profile"`
+	SeccompPFC     string `json:"seccomp_pfc"`
+}
+
 func seccompViewOf(r *caissonv1.SpecResponse) seccompView {
 	return seccompView{r.SeccompProfile, each(r.SeccompRules, func(s *caissonv1.SeccompRule) ruleView {
 		return ruleView{orEmpty(s.Syscalls), s.Action, s.Condition, s.Why}

@@ -72,6 +72,7 @@ var examinations = []examination{
 	{name: "iptables", examine: examineFilters, late: true}, // runs iptables: most of the time of all
 	{name: "network mode bridge", examine: examineBridge},
 	{name: "engine", examine: examineEngine},
+	{name: filtersName, examine: examineInForce},
 	{name: "memory of filters", examine: examineJIT},
 	{name: "hardening", examine: examineHardening},
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/ctrd"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/seccomp"
 )
 
 // programTimeout bounds a program that is asked about itself.
@@ -84,7 +85,8 @@ func versionCheck(name, version string, f ctrd.VersionFinding) runtime.Check {
 // runcFeatures is the part of `runc features` that a sandbox rests on
 // (runtime-spec, features.md).
 type runcFeatures struct {
-	Linux struct {
+	Annotations map[string]string
+	Linux       struct {
 		Namespaces []string
 		Seccomp    struct{ Enabled *bool }
 	}
@@ -105,5 +107,21 @@ func examineRunc(ctx context.Context, h Host) []runtime.Check {
 	if f.Linux.Seccomp.Enabled == nil || !*f.Linux.Seccomp.Enabled {
 		return problem(name, Fail, sbxerr.Seccomp, errors.New("this runc was built without seccomp: it would run sandboxes unfiltered"))
 	}
-	return ok(name, "built in")
+	return judgeLibrary(name, f.Annotations["io.github.seccomp.libseccomp.version"])
+}
+
+// judgeLibrary compares the libseccomp of runc with the daemon's, by which the filters of
+// sandboxes are checked. Another one may know other system calls.
+func judgeLibrary(name, ofRunc string) []runtime.Check {
+	own, err := seccomp.Library()
+	if err != nil || ofRunc == "" { // examineInForce tells why there is none
+		return ok(name, "built in")
+	}
+	if ofRunc != own {
+		return []runtime.Check{{
+			Name: name, Status: Warn, Detail: fmt.Sprintf("runc has libseccomp %q, the daemon %q: where they know other system calls, every sandbox is refused", ofRunc, own),
+			Code: string(sbxerr.Posture), Remedy: "use the runc of this installation",
+		}}
+	}
+	return ok(name, "built in, libseccomp "+own)
 }

@@ -68,8 +68,9 @@ type want struct {
 // code sbxerr.Init if the process has ended. An unreadable value is an error
 // too: it cannot be shown to be as declared.
 //
-// It only reads /proc and never waits. The files of PID 1 are as the runtime
-// left them until its first command starts, so that is when to call it.
+// It reads /proc, which never waits, and stops PID 1 for some 50 µs to read its seccomp
+// filters. The files of PID 1 are as the runtime left them until its first command
+// starts, so that is when to call it.
 func Check(ctx context.Context, d Declared) ([]Result, error) {
 	const op = "posture.check"
 	if err := ctx.Err(); err != nil {
@@ -91,6 +92,13 @@ func Check(ctx context.Context, d Declared) ([]Result, error) {
 		return nil, sbxerr.Wrap(codeOf(err), op, fmt.Errorf("read process %d: %w", d.PID, err))
 	}
 	results := compare(want{Declared: d, host: h, live: l})
+	if !d.Command {
+		filters, err := checkFilters(d, l.threads)
+		if err != nil {
+			return results, err
+		}
+		results = append(results, filters...)
+	}
 	return results, sbxerr.Wrap(sbxerr.Posture, op, differences(results))
 }
 

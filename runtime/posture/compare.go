@@ -17,8 +17,12 @@ const none = "none"
 // perThread compares one value of every thread. Threads that differ show all
 // their values.
 func perThread(w want, name, declared string, value func(thread) string) Result {
+	return threadsHave(w.live.threads, name, declared, value)
+}
+
+func threadsHave(threads []thread, name, declared string, value func(thread) string) Result {
 	var values []string
-	for _, t := range w.live.threads {
+	for _, t := range threads {
 		if v := value(t); !slices.Contains(values, v) {
 			values = append(values, v)
 		}
@@ -89,8 +93,8 @@ func orNone(s string) string {
 	return s
 }
 
-// compareFilter: mode 2 is a filter; how many there are depends on the runtime,
-// but none would be a filter that was taken for another process.
+// compareFilter: mode 2 is a filter, and none would be one that was taken for another
+// process. What those of PID 1 decide is compared apart, see checkFilters.
 func compareFilter(w want) []Result {
 	mode := perThread(w, "seccomp", "2", func(t thread) string { return t.fields["Seccomp"] })
 	filters := perThread(w, "seccomp.filters", "at least 1", func(t thread) string {

@@ -5,6 +5,7 @@ package fault
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -30,14 +31,25 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	failing = dir
-	build := exec.Command("go", "build", "-tags", "failpoints", "-o", dir,
-		"github.com/caisson-run/caisson/cmd/caissond", "github.com/caisson-run/caisson/cmd/caisson-shim")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build with failpoints: %v\n%s", err, out)
+	if err := errors.Join(
+		buildFailing("caisson-shim", "CGO_ENABLED=0", "-tags", "failpoints"),
+		buildFailing("caissond", "CGO_ENABLED=1", "-tags", "failpoints netgo osusergo", "-ldflags", `-linkmode external -extldflags "-static"`),
+	); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return harness.Main(m, &daemon)
+}
+
+// buildFailing builds a program with failpoints as the Makefile builds it without.
+func buildFailing(name, cgo string, flags ...string) error {
+	args := append([]string{"build", "-o", failing}, flags...)
+	build := exec.Command("go", append(args, "github.com/caisson-run/caisson/cmd/"+name)...)
+	build.Env = append(os.Environ(), cgo)
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s with failpoints: %w\n%s", name, err, out)
+	}
+	return nil
 }
 
 // patience bounds a wait for a condition that a busy machine delays.

@@ -29,6 +29,7 @@ var rules = []struct {
 	{"owndir", nil},
 	{"kernelfile", nil},
 	{"oci", []string{"sbxerr"}},
+	{"seccomp/decide", nil}, // judges what the compiler makes, so shares nothing with it
 	{"seccomp", []string{"sbxerr"}},
 	{"netns/nflog", nil},
 	{"netns/reserved", nil},
@@ -47,7 +48,7 @@ var rules = []struct {
 	{"runtime/pid1", []string{"sbxerr", "initproto"}},
 	{"runtime/plan", append([]string{"sbxerr", "finding", "runtime/idblock", "runtime/images", "runtime/peer", "runtime/pid1", "runtime/ports"}, leaves...)},
 	{"runtime/ports", []string{"sbxerr"}},
-	{"runtime/posture", []string{"sbxerr", "kernelfile"}},
+	{"runtime/posture", []string{"sbxerr", "kernelfile", "seccomp"}},
 	{"runtime/ctrd/shimcall", []string{}},
 	{"runtime/ctrd", []string{"sbxerr", "owndir", "runtime", "rootfs"}},
 	{"runtime/egress", []string{"sbxerr", "gateway", "netns"}},

@@ -63,7 +63,10 @@ compile_suites() {
   local package
   mkdir -p $out/tests
   for package in "${suites[@]}"; do
-    CGO_ENABLED=0 go test -c -o "$out/tests/${package//\//_}.test" "./$package"
+    # With libseccomp, which compiles what filters are compared with; so cgo, linked
+    # statically as the daemon is.
+    CGO_ENABLED=1 go test -c -tags 'netgo osusergo' -ldflags '-linkmode external -extldflags "-static"' \
+      -o "$out/tests/${package//\//_}.test" "./$package"
   done
   for package in "${prebuilt[@]}"; do
     CGO_ENABLED=0 go build -trimpath -o "$out/tests/$(basename "$package")" "./$package"

@@ -2168,6 +2168,7 @@ func (x *LogsRequest) GetStderrOffset() int64 {
 type SpecRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Spec          *RunSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	SeccompPfc    bool                   `protobuf:"varint,2,opt,name=seccomp_pfc,json=seccompPfc,proto3" json:"seccomp_pfc,omitempty"` // return seccomp_pfc too, which takes some milliseconds
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2209,6 +2210,13 @@ func (x *SpecRequest) GetSpec() *RunSpec {
 	return nil
 }
 
+func (x *SpecRequest) GetSeccompPfc() bool {
+	if x != nil {
+		return x.SeccompPfc
+	}
+	return false
+}
+
 type SpecResponse struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	OciSpecJson    []byte                 `protobuf:"bytes,1,opt,name=oci_spec_json,json=ociSpecJson,proto3" json:"oci_spec_json,omitempty"`
@@ -2217,6 +2225,7 @@ type SpecResponse struct {
 	SeccompRules   []*SeccompRule         `protobuf:"bytes,4,rep,name=seccomp_rules,json=seccompRules,proto3" json:"seccomp_rules,omitempty"`
 	SeccompProfile string                 `protobuf:"bytes,5,opt,name=seccomp_profile,json=seccompProfile,proto3" json:"seccomp_profile,omitempty"`
 	NetworkRules   []string               `protobuf:"bytes,6,rep,name=network_rules,json=networkRules,proto3" json:"network_rules,omitempty"`
+	SeccompPfc     string                 `protobuf:"bytes,7,opt,name=seccomp_pfc,json=seccompPfc,proto3" json:"seccomp_pfc,omitempty"` // the compiled filter as libseccomp's pseudo filter code
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2291,6 +2300,13 @@ func (x *SpecResponse) GetNetworkRules() []string {
 		return x.NetworkRules
 	}
 	return nil
+}
+
+func (x *SpecResponse) GetSeccompPfc() string {
+	if x != nil {
+		return x.SeccompPfc
+	}
+	return ""
 }
 
 // SeccompRule is one reasoned line of a profile.
@@ -2560,16 +2576,20 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x06stream\x18\x03 \x01(\tR\x06stream\x12\x12\n" +
 	"\x04exec\x18\x04 \x01(\tR\x04exec\x12#\n" +
 	"\rstdout_offset\x18\x05 \x01(\x03R\fstdoutOffset\x12#\n" +
-	"\rstderr_offset\x18\x06 \x01(\x03R\fstderrOffset\"6\n" +
+	"\rstderr_offset\x18\x06 \x01(\x03R\fstderrOffset\"W\n" +
 	"\vSpecRequest\x12'\n" +
-	"\x04spec\x18\x01 \x01(\v2\x13.caisson.v1.RunSpecR\x04spec\"\xe8\x02\n" +
+	"\x04spec\x18\x01 \x01(\v2\x13.caisson.v1.RunSpecR\x04spec\x12\x1f\n" +
+	"\vseccomp_pfc\x18\x02 \x01(\bR\n" +
+	"seccompPfc\"\x89\x03\n" +
 	"\fSpecResponse\x12\"\n" +
 	"\roci_spec_json\x18\x01 \x01(\fR\vociSpecJson\x12O\n" +
 	"\rcgroup_values\x18\x02 \x03(\v2*.caisson.v1.SpecResponse.CgroupValuesEntryR\fcgroupValues\x12\x16\n" +
 	"\x06mounts\x18\x03 \x03(\tR\x06mounts\x12<\n" +
 	"\rseccomp_rules\x18\x04 \x03(\v2\x17.caisson.v1.SeccompRuleR\fseccompRules\x12'\n" +
 	"\x0fseccomp_profile\x18\x05 \x01(\tR\x0eseccompProfile\x12#\n" +
-	"\rnetwork_rules\x18\x06 \x03(\tR\fnetworkRules\x1a?\n" +
+	"\rnetwork_rules\x18\x06 \x03(\tR\fnetworkRules\x12\x1f\n" +
+	"\vseccomp_pfc\x18\a \x01(\tR\n" +
+	"seccompPfc\x1a?\n" +
 	"\x11CgroupValuesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"q\n" +

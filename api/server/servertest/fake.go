@@ -161,6 +161,11 @@ func (f *Fake) Spec(_ context.Context, req plan.Request) (*runtime.SpecView, err
 	return f.OnSpec(req)
 }
 
+// PseudoFilter implements server.Sandboxes.
+func (f *Fake) PseudoFilter(context.Context, plan.Request) (string, error) {
+	return "#\n# pseudo filter code start\n#\n", nil
+}
+
 // ExplainPolicy implements server.Network.
 func (f *Fake) ExplainPolicy(_ context.Context, q runtime.PolicyQuery) (runtime.PolicyView, error) {
 	if f.OnPolicy == nil {

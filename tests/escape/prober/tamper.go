@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -73,6 +74,45 @@ var tampers = map[string]func(spec object){
 	"old":        func(object) {},
 	"neither":    func(s object) { delete(part(s, "linux"), "seccomp"); part(s, "process")["noNewPrivileges"] = false },
 	"nothing":    func(object) {},
+
+	"filter-allow": func(s object) {
+		filter := part(part(s, "linux"), "seccomp")
+		filter["defaultAction"] = "SCMP_ACT_ALLOW"
+		delete(filter, "defaultErrnoRet")
+		delete(filter, "syscalls")
+	},
+	"filter-rule": func(s object) { changeCall(s, "clone3", nil) },
+	"filter-condition": func(s object) {
+		changeCall(s, "socket", object{"names": []string{"socket"}, "action": "SCMP_ACT_ALLOW"})
+	},
+	"filter-narrow": func(s object) { changeCall(s, "getcwd", nil) },
+	"filter-arch":   func(s object) { appendTo(part(part(s, "linux"), "seccomp"), "architectures", otherArch()) },
+}
+
+// changeCall takes the rules about a call out of the filter and puts another in.
+func changeCall(s object, name string, instead any) {
+	filter := part(part(s, "linux"), "seccomp")
+	var kept []any
+	rules, _ := filter["syscalls"].([]any)
+	for _, r := range rules {
+		rule := r.(object)
+		names := slices.DeleteFunc(rule["names"].([]any), func(n any) bool { return n == name })
+		if rule["names"] = names; len(names) > 0 {
+			kept = append(kept, rule)
+		}
+	}
+	if instead != nil {
+		kept = append(kept, instead)
+	}
+	filter["syscalls"] = kept
+}
+
+// otherArch is an architecture that this kernel may enter a call by, too.
+func otherArch() string {
+	if goruntime.GOARCH == "arm64" {
+		return "SCMP_ARCH_ARM"
+	}
+	return "SCMP_ARCH_X86"
 }
 
 // withoutSeccomp prints the features of a runc that was built without seccomp.

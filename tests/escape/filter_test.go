@@ -1,0 +1,120 @@
+package escape
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	goruntime "runtime"
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/tests/harness"
+)
+
+// replaced are filters that a runtime puts in force instead of the declared one, each with
+// an attempt that ends otherwise under it.
+var replaced = []struct {
+	kind, what, attempt string
+	declared, other     string // how the attempt ends
+}{
+	{"filter-allow", "a filter that allows everything", "socket(AF_NETLINK, NETLINK_ROUTE)", "EPERM", "ok"},
+	{"filter-allow", "a filter that allows everything", "keyctl", "EPERM", "ENOTSUP"},
+	{"filter-rule", "a filter without one rule", "clone3", "ENOSYS", "EPERM"},
+	{"filter-condition", "a filter without one condition", "socket(AF_NETLINK, NETLINK_ROUTE)", "EPERM", "ok"},
+	{"filter-arch", "a filter that lets in another architecture", "int 0x80: getpid", "thread killed", "ok"},
+}
+
+// TestReplacedFilters: a filter other than the declared one is found out, whatever it
+// changes, before anything of the caller's has run.
+//
+//caisson:host the comparison is the same on every kernel, and every sandbox there passes it
+func TestReplacedFilters(t *testing.T) {
+	bin := tamperedBin(t)
+	d := harness.Start(t, "--bin-dir", bin, "--config", fewIDs(t))
+	tamper := func(kind string) { must(t, os.WriteFile(filepath.Join(bin, "tamper"), []byte(kind), 0o600)) }
+	tamper("nothing")
+	filter := declaredFilter(t, d)
+	d.Run(t, "run", "--", "true") // the stand-in as such changes nothing
+	for _, r := range replaced {
+		t.Run(r.kind+" "+r.attempt, func(t *testing.T) {
+			if r.kind == "filter-arch" && goruntime.GOARCH != "amd64" {
+				harness.Except(t, "no attempt by the entry of another architecture is written for "+goruntime.GOARCH, true)
+			}
+			tamper("nothing")
+			if got := attemptUnder(t, bin, filter, r.attempt); got != r.declared {
+				t.Errorf("under the declared filter %q ends with %q, want %q", r.attempt, got, r.declared)
+			}
+			tamper(r.kind)
+			without := shut // of the daemon, nothing keeps the runtime from that
+			if got := attemptUnder(t, bin, filter, r.attempt); got == r.other {
+				without = open
+			} else {
+				t.Errorf("under the replaced filter %q ends with %q, want %q", r.attempt, got, r.other)
+			}
+			t.Cleanup(func() {
+				scores.add(score{id: "P156", name: "a runtime that puts in force " + r.what + ": " + r.attempt, held: !t.Failed(), control: without})
+			})
+			f := d.Refused(t, "SBX-605", "run", "--json", "--", "true")
+			if !strings.Contains(f.Error.Message+f.Error.Cause, "seccomp.decisions") {
+				t.Errorf("the refusal does not tell of the filter: %+v", f.Error)
+			}
+			d.AwaitNoSandbox(t)
+		})
+	}
+	t.Run("one that only narrows", func(t *testing.T) {
+		held(t, "P156", "a runtime that puts in force a filter that refuses one call more")
+		tamper("filter-narrow")
+		d.Refused(t, "SBX-605", "run", "--json", "--", "true")
+		d.AwaitNoSandbox(t)
+	})
+	tamper("nothing")
+	d.Run(t, "run", "--", "true") // what was found is not held against the honest
+}
+
+// declaredFilter is the filter of a sandbox in its OCI form.
+func declaredFilter(t *testing.T, d *harness.Daemon) json.RawMessage {
+	t.Helper()
+	var view struct {
+		Spec struct {
+			Linux struct{ Seccomp json.RawMessage }
+		} `json:"oci_spec"`
+	}
+	d.Run(t, "spec", "-o", "json", "--", "true").JSON(t, &view)
+	if len(view.Spec.Linux.Seccomp) == 0 {
+		t.Fatal("no filter is declared")
+	}
+	return view.Spec.Linux.Seccomp
+}
+
+// attemptUnder makes one attempt in a container of the stand-in's, under filter as the
+// stand-in leaves it, without a daemon.
+func attemptUnder(t *testing.T, bin string, filter json.RawMessage, attempt string) string {
+	t.Helper()
+	bundle := workspace(t)
+	must(t, os.Mkdir(filepath.Join(bundle, "rootfs"), 0o755))
+	copyFile(t, prober(t), filepath.Join(bundle, "rootfs", "prober"), 0o755)
+	runc := func(program string, args ...string) (string, error) {
+		cmd := exec.Command(filepath.Join(bin, program), append([]string{"--root", filepath.Join(bundle, "state")}, args...)...)
+		out, err := cmd.Output()
+		return string(out), err
+	}
+	_, err := runc("runc.real", "spec", "--bundle", bundle)
+	must(t, err)
+	path := filepath.Join(bundle, "config.json")
+	data, err := os.ReadFile(path)
+	must(t, err)
+	var spec map[string]any
+	must(t, json.Unmarshal(data, &spec))
+	process, linux := spec["process"].(map[string]any), spec["linux"].(map[string]any)
+	process["terminal"], process["args"] = false, []string{"/prober", "one", attempt}
+	linux["seccomp"] = filter
+	data, err = json.Marshal(spec)
+	must(t, err)
+	must(t, os.WriteFile(path, data, 0o600))
+	out, err := runc("runc", "run", "--bundle", bundle, filepath.Base(bundle))
+	if err != nil && out != "" {
+		t.Fatalf("%s: %v", out, err)
+	}
+	return out
+}
