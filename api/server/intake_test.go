@@ -129,7 +129,7 @@ func TestStalledBodies(t *testing.T) {
 			t.Errorf("another caller: %v after %v", err, time.Since(begun))
 		}
 	}
-	if busy.Load() == 0 || late.Load() == 0 {
+	if busy.Load() == 0 { // all may be: each may meet what the others hold
 		t.Errorf("%d were refused, %d were late", busy.Load(), late.Load())
 	}
 	if status, answer := stall(t, client, "a", 1<<10); status != http.StatusGatewayTimeout { // all is given back

@@ -100,7 +100,9 @@ func TestTakeover(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- old.Wait() }()
-	// Also one that does not serve yet, and so holds no socket: at once.
+	// Also one that does not serve yet, and so holds no socket: as soon as it has its
+	// arguments, which execve(2) gives it after it closed the files that tell of it.
+	await(t, "its arguments", func() bool { return isServer(old.Process.Pid, p.config()) })
 	s, err := Supervise(t.Context(), ServerConfig{Paths: p, BinDir: bin})
 	if err != nil {
 		t.Fatal(err)
