@@ -1,8 +1,12 @@
 package integration
 
 import (
+	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -61,4 +65,52 @@ func onDisk(t *testing.T, dir string) (bytes int64) {
 		t.Fatal(err)
 	}
 	return bytes
+}
+
+// Commands of the background that wrote more than is kept of their sandbox take nothing
+// from the callers that are attached, and neither do these from each other.
+func TestFullRoomTakesNothing(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "sandboxes: {kept_output: 8M}\n")
+	box(t, d, "loud", "--pids", "512", "-m", "1G")
+	for range 3 {
+		d.Run(t, "exec", "-d", "loud", "--", "sh", "-c", "head -c 20000000 /dev/zero; sleep 1000")
+	}
+	await(t, "the floods", func() bool {
+		return !slices.ContainsFunc(ps(t, d, "loud"), func(j job) bool { return j.StdoutBytes < 20_000_000 })
+	})
+	const size = 9 << 20
+	var calls sync.WaitGroup
+	for range 20 {
+		calls.Go(func() {
+			r := d.Try("exec", "loud", "--", "sh", "-c", fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x", size))
+			if r.Code != 0 || strings.Count(r.Stdout, "x") != size || len(r.Stdout) != size || r.Stderr != "" {
+				t.Errorf("code %d, %d bytes, %q", r.Code, len(r.Stdout), r.Stderr)
+			}
+		})
+	}
+	calls.Wait()
+}
+
+// What ended is told: its result as long as that is kept, and then that it ended.
+func TestResultsOfManyCommands(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "sandboxes: {kept_execs: 50}\n")
+	box(t, d, "many")
+	ids := make([]string, 60)
+	for i := range ids {
+		ids[i] = strings.TrimSpace(d.Run(t, "exec", "-d", "many", "--", "sh", "-c", "exit 7").Stdout)
+	}
+	await(t, "their ends", func() bool {
+		return !slices.ContainsFunc(ps(t, d, "many"), func(j job) bool { return j.State == "running" })
+	})
+	for i, id := range ids {
+		r := d.Try("wait", "many", id)
+		if kept := i >= len(ids)-40; kept && r.Code != 7 || !kept && r.Code != 7 && !strings.Contains(r.Stderr, "SBX-118") {
+			t.Errorf("command %s: %d, %q", id, r.Code, r.Stderr)
+		}
+	}
+	if r := d.Try("wait", "many", "1000"); !strings.Contains(r.Stderr, "SBX-115") {
+		t.Errorf("a command that never was: %q", r.Stderr)
+	}
 }
