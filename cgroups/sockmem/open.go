@@ -1,0 +1,160 @@
+package sockmem
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// The names of what is pinned. The link to the cgroup comes last: with it all is there.
+const (
+	pinTags   = "tags"
+	pinState  = "state"
+	pinSums   = "sums"
+	pinWake   = "wake"
+	pinLook   = "look"
+	pinCreate = "create"
+)
+
+// Open watches the sockets that are made below the cgroup2 directory group from now on.
+// It pins maps and programs in the directory pins of a bpffs, or goes on with what an
+// earlier daemon pinned there for the same group.
+func Open(group, pins string) (*Watch, error) {
+	opening.Lock()
+	defer opening.Unlock()
+	id, err := ID(group)
+	if err != nil {
+		return nil, err
+	}
+	m, err := pinned(pins, id)
+	if err != nil {
+		if err := Remove(pins); err != nil { // half made, or for a group that is gone
+			return nil, err
+		}
+		if m, err = load(group, id, pins); err != nil {
+			return nil, errors.Join(err, Remove(pins))
+		}
+	}
+	return newWatch(m, filepath.Join(pins, pinLook))
+}
+
+// Remove ends the watch whose directory is pins. Absent is success.
+func Remove(pins string) error {
+	dir, err := unix.Open(pins, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: pins, Err: err}
+	}
+	defer unix.Close(dir) // nothing was written
+	var errs []error
+	for _, name := range []string{pinCreate, pinLook, pinWake, pinSums, pinState, pinTags} {
+		if err := unix.Unlinkat(dir, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+			errs = append(errs, &fs.PathError{Op: "unlink", Path: filepath.Join(pins, name), Err: err})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// pinned opens the maps that are pinned, if their program is on the cgroup with that id.
+func pinned(pins string, id uint64) (m maps, err error) {
+	l, err := link.LoadPinnedLink(filepath.Join(pins, pinCreate), nil)
+	if err != nil {
+		return m, err
+	}
+	defer l.Close()
+	info, err := l.Info()
+	if err != nil {
+		return m, err
+	}
+	if on := info.Cgroup(); on == nil || on.CgroupId != id { // 0 where the group was removed
+		return m, errors.New("the program is not on this cgroup")
+	}
+	for name, to := range m.byName() {
+		if *to, err = ebpf.LoadPinnedMap(filepath.Join(pins, name), nil); err != nil {
+			return maps{}, errors.Join(err, m.close())
+		}
+	}
+	return m, nil
+}
+
+func (m *maps) byName() map[string]**ebpf.Map {
+	return map[string]**ebpf.Map{pinTags: &m.tags, pinState: &m.state, pinSums: &m.sums, pinWake: &m.wake}
+}
+
+// load makes maps and programs, and pins them.
+func load(group string, id uint64, pins string) (m maps, err error) {
+	defer func() {
+		if err != nil {
+			err, m = errors.Join(err, m.close()), maps{}
+		}
+	}()
+	specs := mapSpecs()
+	for name, to := range m.byName() {
+		if *to, err = ebpf.NewMap(specs[name]); err != nil {
+			return m, fmt.Errorf("make the map %q: %w", name, err)
+		}
+		if err = (*to).Pin(filepath.Join(pins, name)); err != nil {
+			return m, fmt.Errorf("pin the map %q: %w", name, err)
+		}
+	}
+	if err = pinLooks(m, pins); err != nil {
+		return m, err
+	}
+	return m, pinCreates(m, group, id, pins)
+}
+
+// pinLooks makes the program that looks. It needs the kernel's types, which take 42 MiB.
+func pinLooks(m maps, pins string) error {
+	defer debug.FreeOSMemory()
+	defer btf.FlushKernelSpec()
+	kernel, err := btf.LoadKernelSpec()
+	if err != nil {
+		return fmt.Errorf("read the kernel's types: %w", err)
+	}
+	o, err := readOffsets(kernel)
+	if err != nil {
+		return fmt.Errorf("read the kernel's types: %w", err)
+	}
+	program, err := ebpf.NewProgram(lookProgram(m, o))
+	if err != nil {
+		return fmt.Errorf("load the program that looks at sockets: %w", err)
+	}
+	defer program.Close()
+	if err := program.Pin(filepath.Join(pins, pinLook)); err != nil {
+		return fmt.Errorf("pin the program that looks at sockets: %w", err)
+	}
+	return nil
+}
+
+// pinCreates makes the program that tags sockets.
+func pinCreates(m maps, group string, id uint64, pins string) error {
+	program, err := ebpf.NewProgram(createProgram(m, id))
+	if err != nil {
+		return fmt.Errorf("load the program that tags sockets: %w", err)
+	}
+	defer program.Close()
+	dir, err := os.Open(group)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	l, err := link.AttachRawLink(link.RawLinkOptions{Target: int(dir.Fd()), Program: program, Attach: ebpf.AttachCGroupInetSockCreate})
+	if err != nil {
+		return fmt.Errorf("attach a program to cgroup %q: %w", group, err)
+	}
+	defer l.Close()
+	if err := l.Pin(filepath.Join(pins, pinCreate)); err != nil {
+		return fmt.Errorf("pin the program that tags sockets: %w", err)
+	}
+	return nil
+}
