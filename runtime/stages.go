@@ -244,9 +244,9 @@ func (m *Manager) removeInit(_ context.Context, id string) error {
 	return removeFiles(filepath.Join(dir, initproto.SocketName), filepath.Join(dir, initproto.WakeName), filepath.Join(dir, initproto.BinaryName), dir)
 }
 
-// createCgroup makes nothing: the OCI runtime makes the group as the spec
-// says. The stage is here for its removal.
-func (m *Manager) createCgroup(context.Context, *sandbox) error { return nil }
+// createCgroup makes nothing: the OCI runtime makes the group as the spec says. The
+// sockets of the group are seen from the first one on.
+func (m *Manager) createCgroup(ctx context.Context, _ *sandbox) error { return m.awaitMemoryWatch(ctx) }
 
 func (m *Manager) removeCgroup(ctx context.Context, id string) error {
 	group, err := m.group(id)

@@ -122,11 +122,13 @@ func (o offsets) held() asm.Instructions {
 	read(o.receive, 4, asm.Mov.Reg(asm.R9, asm.R1))
 	read(o.errors, 4, asm.JEq.Imm(asm.R1, 0, "no errors"), asm.Mov.Reg(asm.R7, asm.R9))
 	labelled("no errors", o.protocol, 2, asm.JEq.Imm(asm.R1, unix.IPPROTO_TCP, "tcp"))
-	read(o.send, 4, asm.Add.Reg(asm.R7, asm.R1), asm.Add.Reg(asm.R9, asm.R1), asm.Ja.Label("sum"))
+	read(o.send, 4, asm.Add.Reg(asm.R7, asm.R1), asm.Add.Reg(asm.R9, asm.R1), asm.Ja.Label("forward"))
 	labelled("tcp", o.socket, 8, asm.JNE.Imm(asm.R1, 0, "queued")) // it has a descriptor
 	read(o.state, 1, asm.JEq.Imm(asm.R1, tcpEstablished, "unaccepted"), asm.JNE.Imm(asm.R1, tcpCloseWait, "queued"))
 	ins = append(ins, asm.Mov.Reg(asm.R7, asm.R9).WithSymbol("unaccepted"), asm.Add.Imm(asm.R7, unacceptedSize), asm.Add.Imm(asm.R9, unacceptedSize))
 	labelled("queued", o.queued, 4, asm.Add.Reg(asm.R9, asm.R1))
+	// What a socket was granted and has not used; it can be negative for a moment.
+	labelled("forward", o.forward, 4, asm.LSh.Imm(asm.R1, 32), asm.ArSh.Imm(asm.R1, 32), asm.JSLE.Imm(asm.R1, 0, "sum"), asm.Add.Reg(asm.R9, asm.R1))
 	return ins
 }
 

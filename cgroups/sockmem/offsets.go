@@ -10,11 +10,11 @@ import (
 
 // offsets are where the kernel keeps fields, which differs from kernel to kernel.
 type offsets struct {
-	receive, send, queued, errors, protocol, socket, state int32 // of a socket
-	buckets, bucketLog                                     int16 // of the map of tags
-	bucketList, bucketSize                                 int32 // of a list of tags
-	node, storage, tag                                     int32 // of a tag
-	owner                                                  int32 // of the storage of a socket
+	receive, send, queued, forward, errors, protocol, socket, state int32 // of a socket
+	buckets, bucketLog                                              int16 // of the map of tags
+	bucketList, bucketSize                                          int32 // of a list of tags
+	node, storage, tag                                              int32 // of a tag
+	owner                                                           int32 // of the storage of a socket
 }
 
 // readOffsets finds the fields in the types of the kernel.
@@ -29,6 +29,7 @@ func readOffsets(kernel *btf.Spec) (o offsets, err error) {
 		receive:    field(4, "sock", "sk_backlog", "rmem_alloc"),
 		send:       field(4, "sock", "sk_wmem_alloc"),
 		queued:     field(4, "sock", "sk_wmem_queued"),
+		forward:    field(4, "sock", "sk_forward_alloc"),
 		errors:     field(4, "sock", "sk_error_queue", "qlen"),
 		protocol:   field(2, "sock", "sk_protocol"),
 		socket:     field(8, "sock", "sk_socket"),

@@ -92,48 +92,90 @@ func (m *maps) byName() map[string]**ebpf.Map {
 }
 
 // load makes maps and programs, and pins them.
-func load(group string, id uint64, pins string) (m maps, err error) {
-	defer func() {
-		if err != nil {
-			err, m = errors.Join(err, m.close()), maps{}
-		}
-	}()
-	specs := mapSpecs()
-	for name, to := range m.byName() {
-		if *to, err = ebpf.NewMap(specs[name]); err != nil {
-			return m, fmt.Errorf("make the map %q: %w", name, err)
-		}
-		if err = (*to).Pin(filepath.Join(pins, name)); err != nil {
-			return m, fmt.Errorf("pin the map %q: %w", name, err)
-		}
-	}
-	if err = pinLooks(m, pins); err != nil {
+func load(group string, id uint64, pins string) (maps, error) {
+	m, err := newMaps()
+	if err != nil {
 		return m, err
 	}
-	return m, pinCreates(m, group, id, pins)
+	for name, of := range m.byName() {
+		if err := (*of).Pin(filepath.Join(pins, name)); err != nil {
+			return maps{}, errors.Join(fmt.Errorf("pin the map %q: %w", name, err), m.close())
+		}
+	}
+	err = pinLooks(m, pins)
+	if err == nil {
+		err = pinCreates(m, group, id, pins)
+	}
+	if err != nil {
+		return maps{}, errors.Join(err, m.close())
+	}
+	return m, nil
 }
 
-// pinLooks makes the program that looks. It needs the kernel's types, which take 42 MiB.
-func pinLooks(m maps, pins string) error {
+// newLook loads the program that looks. It needs the kernel's types, which take 42 MiB.
+func newLook(m maps) (*ebpf.Program, error) {
 	defer debug.FreeOSMemory()
 	defer btf.FlushKernelSpec()
 	kernel, err := btf.LoadKernelSpec()
 	if err != nil {
-		return fmt.Errorf("read the kernel's types: %w", err)
+		return nil, fmt.Errorf("read the kernel's types: %w", err)
 	}
 	o, err := readOffsets(kernel)
 	if err != nil {
-		return fmt.Errorf("read the kernel's types: %w", err)
+		return nil, fmt.Errorf("read the kernel's types: %w", err)
 	}
 	program, err := ebpf.NewProgram(lookProgram(m, o))
 	if err != nil {
-		return fmt.Errorf("load the program that looks at sockets: %w", err)
+		return nil, fmt.Errorf("load the program that looks at sockets: %w", err)
+	}
+	return program, nil
+}
+
+func pinLooks(m maps, pins string) error {
+	program, err := newLook(m)
+	if err != nil {
+		return err
 	}
 	defer program.Close()
 	if err := program.Pin(filepath.Join(pins, pinLook)); err != nil {
 		return fmt.Errorf("pin the program that looks at sockets: %w", err)
 	}
 	return nil
+}
+
+// Check reports why this host cannot watch sockets. It leaves nothing.
+func Check() (err error) {
+	opening.Lock()
+	defer opening.Unlock()
+	m, err := newMaps()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.close()) }()
+	create, err := ebpf.NewProgram(createProgram(m, 1))
+	if err != nil {
+		return fmt.Errorf("load the program that tags sockets: %w", err)
+	}
+	defer create.Close()
+	look, err := newLook(m)
+	if err != nil {
+		return err
+	}
+	defer look.Close()
+	if _, err := look.Run(&ebpf.RunOptions{}); err != nil {
+		return fmt.Errorf("walk the sockets: %w", err)
+	}
+	return nil
+}
+
+func newMaps() (m maps, err error) {
+	specs := mapSpecs()
+	for name, to := range m.byName() {
+		if *to, err = ebpf.NewMap(specs[name]); err != nil {
+			return maps{}, errors.Join(fmt.Errorf("make the map %q: %w", name, err), m.close())
+		}
+	}
+	return m, nil
 }
 
 // pinCreates makes the program that tags sockets.

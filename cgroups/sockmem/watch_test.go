@@ -282,6 +282,13 @@ func TestRemove(t *testing.T) {
 	}
 }
 
+func TestCheck(t *testing.T) {
+	need.Root(t, "it loads BPF programs")
+	if err := Check(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFind(t *testing.T) {
 	word := &btf.Int{Name: "u32", Size: 4}
 	inner := &btf.Struct{Name: "queue", Size: 8, Members: []btf.Member{{Name: "next", Type: word}, {Name: "qlen", Type: word, Offset: 32}}}

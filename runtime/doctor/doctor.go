@@ -73,6 +73,7 @@ var examinations = []examination{
 	{name: "network mode bridge", examine: examineBridge},
 	{name: "engine", examine: examineEngine},
 	{name: "memory of filters", examine: examineJIT},
+	{name: "memory of sockets", examine: examineSockets, late: true}, // reads the kernel's types
 	{name: "hardening", examine: examineHardening},
 }
 
