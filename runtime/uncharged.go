@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/uncharged"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -15,13 +16,14 @@ import (
 const (
 	maxLocks     = 10_000   // of byte ranges, or of files; SQLite holds fewer than ten
 	maxSockets   = 32 << 20 // bytes that its sockets hold
+	maxNetlink   = 32 << 20 // bytes in the queues of its netlink sockets
 	maxPastLimit = 32 << 20 // bytes of sockets past their limit, on cgroup v1
 )
 
 // The pace of the watch.
 const (
 	watchSockets = 25 * time.Millisecond
-	watchLocks   = 2 * time.Second
+	watchLocks   = 2 * time.Second // and netlink sockets
 	// watchRest is how much longer than a look the pause after it is, at least.
 	watchRest = 5
 )
@@ -29,12 +31,12 @@ const (
 // errUncharged is in the cause with which a sandbox past a bound is ended.
 var errUncharged = sbxerr.New(sbxerr.KernelMemory, "runtime.watch", "the sandbox took kernel memory that no limit counts")
 
-// watchLocks counts the locks of files, while there are sandboxes, until ctx ends.
+// watchLocks counts the locks of files and what netlink sockets hold, while there are sandboxes, until ctx ends.
 func (m *Manager) watchLocks(ctx context.Context) {
-	failures := failures{m: m, what: "count locks of sandboxes"}
+	failures := failures{m: m, what: "count locks and netlink sockets of sandboxes"}
 	for m.awaitSandbox(ctx) {
 		begin := time.Now()
-		failures.note(m.endLockers())
+		failures.note(errors.Join(m.endLockers(), m.endEach(m.excessNetlink)))
 		if !sleep(ctx, max(watchLocks, watchRest*time.Since(begin))) {
 			return
 		}
@@ -83,15 +85,20 @@ func (f *failures) note(err error) {
 }
 
 // endLockers ends the sandboxes that hold too many locks.
-func (m *Manager) endLockers() (last error) {
+func (m *Manager) endLockers() error {
 	if many, err := uncharged.MoreLocks(maxLocks); err != nil || !many {
 		return err
 	}
+	return m.endEach(m.excessLocks)
+}
+
+// endEach ends the sandboxes of which excess says what they have too much of.
+func (m *Manager) endEach(excess func(*sandbox) (string, error)) (last error) {
 	for _, s := range m.all() {
 		if s.isOver() {
 			continue
 		}
-		what, err := m.excessLocks(s)
+		what, err := excess(s)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // else it is being made, or removed
 			last = err
 		}
@@ -121,6 +128,16 @@ func (m *Manager) excessLocks(s *sandbox) (string, error) {
 		return fmt.Sprintf("more than %d descriptors of locked files", maxLocks), nil
 	}
 	return "", nil
+}
+
+// excessNetlink says what the netlink sockets of s hold too much of. No filter allows any
+// today; what would get past one is bounded all the same.
+func (m *Manager) excessNetlink(s *sandbox) (string, error) {
+	n, err := netns.NetlinkMemory(m.paths.netns(s.id))
+	if err != nil || n <= maxNetlink {
+		return "", err
+	}
+	return fmt.Sprintf("%d MiB in netlink sockets", n>>20), nil
 }
 
 func (m *Manager) endUncharged(s *sandbox, what string) {
