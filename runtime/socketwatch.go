@@ -12,6 +12,7 @@ import (
 
 	"github.com/caisson-run/caisson/cgroups/sockmem"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -42,7 +43,7 @@ func (m *Manager) StartMemoryWatch(ctx context.Context) {
 		w.failure = err
 		close(w.opened)
 		if err != nil {
-			m.log.Warn("the memory of sockets is not counted: sandboxes may not use what takes much of it", "err", err)
+			m.log.Warn("the memory of sockets is not counted: sandboxes may not use time stamps, corked datagrams and error queues", "err", err)
 			return
 		}
 		m.watchSockets(ctx, counted)
@@ -80,6 +81,26 @@ func (m *Manager) awaitMemoryWatch(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+const uncountedWarning = "the memory of sockets is not counted on this host: time stamps, corked datagrams and error queues are refused (SBX-503)"
+
+// refuseUncounted is p, without the sockets' ways to memory where that is not counted.
+func (m *Manager) refuseUncounted(p *plan.Sandbox) *plan.Sandbox {
+	if m.memory == nil {
+		return p
+	}
+	select {
+	case <-m.memory.opened:
+	default: // nobody makes a sandbox before
+		return p
+	}
+	if m.memory.failure == nil {
+		return p
+	}
+	refusing := *p
+	refusing.Seccomp = p.Seccomp.RefuseSocketMemory()
+	return &refusing
 }
 
 // stopMemoryWatch leaves the programs where they are: the next daemon goes on with them.

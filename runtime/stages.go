@@ -266,9 +266,13 @@ func (m *Manager) group(id string) (*cgroups.Group, error) {
 func (m *Manager) cgroupPath(id string) string { return "/" + m.opts.CgroupParent + "/" + id }
 
 func (m *Manager) createContainer(ctx context.Context, s *sandbox) error {
-	spec, warnings, err := m.buildSpec(s.plan, s.block)
+	refusing := m.refuseUncounted(s.plan)
+	spec, warnings, err := m.buildSpec(refusing, s.block)
 	if err != nil {
 		return err
+	}
+	if refusing != s.plan {
+		warnings = append(warnings, uncountedWarning)
 	}
 	s.warn(warnings...)
 	s.update(func() { s.spec = spec })

@@ -121,3 +121,37 @@ func TestSocketsMadeWithoutADaemon(t *testing.T) {
 	d.Try("wait", id, "-o", "json").JSON(t, &ended)
 	mustHaveEnded(t, ended.Result)
 }
+
+// Where the memory of sockets cannot be counted, what takes much of it is refused, and
+// names can be looked up all the same.
+func TestSocketsThatCannotBeCounted(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.Chmod(dir, 0o777))
+	program, err := os.ReadFile(prober(t))
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "prober"), program, 0o755))
+	d := harness.New(t)
+	inTheWay := filepath.Join(d.State, "bpf")
+	must(t, os.MkdirAll(d.State, 0o711))
+	must(t, os.WriteFile(inTheWay, nil, 0o600)) // no programs can be pinned there
+	d.Launch(t)
+	t.Cleanup(func() { d.Stop(t) })
+	must(t, os.Remove(inTheWay))
+	for _, tt := range []struct{ bomb, want string }{
+		{"udp-stamps", "EPERM 0"},
+		{"udp-more", "holds nothing"},
+		{"udp-cork", "EPERM 0"},
+		{"udp-errors", "holds nothing"},
+		{"udp-too-long", "holds nothing"},
+		{"tcp-stamps", "EPERM 0"},
+		{"lookup", "no answer"},
+	} {
+		r := d.RunJSON(t, "-m", "64M", "--timeout", "60s", "--workspace", dir, "--", "/workspace/prober", "bomb", tt.bomb, "example.com")
+		if !strings.Contains(r.Stderr, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.bomb, r.Stderr, tt.want)
+		}
+		if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "SBX-503") }) {
+			t.Errorf("%s: warnings %q", tt.bomb, r.Warnings)
+		}
+	}
+}

@@ -122,11 +122,12 @@ func hideLocks(dir string) (int, error) {
 		}
 		paths = append(paths, path)
 	}
-	done, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_SEMAPHORE)
+	done, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_SEMAPHORE|unix.EFD_NONBLOCK)
 	if err != nil {
 		return 0, err
 	}
 	runtime.LockOSThread()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the children have no other threads
 	defer onProcessor(0)()
 	for _, path := range paths {
 		pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
@@ -138,14 +139,29 @@ func hideLocks(dir string) (int, error) {
 		}
 		defer unix.Kill(int(pid), unix.SIGKILL)
 	}
-	var one [8]byte
-	for range lockers {
-		if _, err := unix.Read(done, one[:]); err != nil {
-			return 0, err
-		}
+	if err := awaitChildren(done, lockers); err != nil {
+		return 0, err
 	}
 	defer onProcessor(1)()
 	return holdLocks(dir)
+}
+
+// awaitChildren waits until n children have added one to an eventfd.
+func awaitChildren(done, n int) error {
+	var one [8]byte
+	for deadline := time.Now().Add(untilEnded); n > 0; {
+		switch _, err := unix.Read(done, one[:]); {
+		case err == nil:
+			n--
+		case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR):
+			return err
+		case time.Now().After(deadline):
+			return fmt.Errorf("%d children took no locks", n)
+		default:
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return nil
 }
 
 // lockFiles never returns. It may use nothing of Go's runtime.
