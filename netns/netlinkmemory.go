@@ -9,23 +9,14 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// NetlinkMemory is how many bytes the netlink sockets of the namespace at path hold in
-// their queues. The kernel charges them to no cgroup.
-func NetlinkMemory(path string) (bytes int64, err error) {
-	const op = "netns.netlink_memory"
-	ns, err := Open(path)
-	if err != nil {
-		return 0, sbxerr.Wrap(sbxerr.Network, op, err)
+// NetlinkMemory is how many bytes the netlink sockets hold in their queues that are in the
+// namespace of a process or thread. The kernel charges them to no cgroup.
+func NetlinkMemory(pid int) (bytes int64, err error) {
+	text, err := kernelfile.Read(fmt.Sprintf("/proc/%d/net/netlink", pid))
+	if err == nil {
+		bytes, err = sumNetlink(text)
 	}
-	defer ns.Close()
-	err = ns.Do(func() error {
-		text, err := kernelfile.Read("/proc/thread-self/net/netlink")
-		if err == nil {
-			bytes, err = sumNetlink(text)
-		}
-		return err
-	})
-	return bytes, sbxerr.Wrap(sbxerr.Network, op, err)
+	return bytes, sbxerr.Wrap(sbxerr.Network, "netns.netlink_memory", err)
 }
 
 // sumNetlink adds up Rmem and Wmem of lines of /proc/net/netlink, below their heading.

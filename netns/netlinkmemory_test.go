@@ -1,7 +1,7 @@
 package netns
 
 import (
-	"path/filepath"
+	"errors"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -25,40 +25,35 @@ func TestSumNetlink(t *testing.T) {
 // Answers that nobody reads are counted, in their own namespace alone.
 func TestNetlinkMemory(t *testing.T) {
 	need.Root(t, "it makes network namespaces")
-	here, other := filepath.Join(t.TempDir(), "here"), filepath.Join(t.TempDir(), "other")
-	for _, path := range []string{here, other} {
-		if err := Create(path); err != nil {
+	inside := func(do func() error) {
+		t.Helper()
+		err := onThread(func() error { return errors.Join(unix.Unshare(unix.CLONE_NEWNET), do()) })
+		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() {
-			if err := Remove(path); err != nil {
-				t.Error(err)
+	}
+	inside(func() error {
+		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		ask := make([]byte, unix.SizeofNlMsghdr+unix.SizeofIfInfomsg)
+		ask[0], ask[4], ask[6], ask[7] = byte(len(ask)), unix.RTM_GETLINK, unix.NLM_F_REQUEST, unix.NLM_F_DUMP>>8
+		if err := unix.Sendto(fd, ask, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+			return err
+		}
+		n, err := NetlinkMemory(unix.Gettid())
+		if n < 512 {
+			t.Errorf("with an answer that nobody reads: %d bytes", n)
+		}
+		inside(func() error {
+			n, err := NetlinkMemory(unix.Gettid())
+			if n != 0 {
+				t.Errorf("in another namespace: %d bytes", n)
 			}
+			return err
 		})
-	}
-	ns, err := Open(here)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
-	fd := -1
-	err = ns.Do(func() (err error) {
-		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(fd)
-	ask := make([]byte, unix.SizeofNlMsghdr+unix.SizeofIfInfomsg)
-	ask[0], ask[4], ask[6], ask[7] = byte(len(ask)), unix.RTM_GETLINK, unix.NLM_F_REQUEST, unix.NLM_F_DUMP>>8
-	if err := unix.Sendto(fd, ask, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := NetlinkMemory(here); n < 512 || err != nil {
-		t.Errorf("with an answer that nobody reads: %d bytes, %v", n, err)
-	}
-	if n, err := NetlinkMemory(other); n != 0 || err != nil {
-		t.Errorf("in another namespace: %d bytes, %v", n, err)
-	}
 }

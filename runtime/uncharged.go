@@ -22,7 +22,7 @@ const (
 
 // The pace of the watch.
 const (
-	watchSockets = 25 * time.Millisecond
+	watchSockets = 40 * time.Millisecond
 	watchLocks   = 2 * time.Second // and netlink sockets
 	// watchRest is how much longer than a look the pause after it is, at least.
 	watchRest = 5
@@ -132,8 +132,12 @@ func (m *Manager) excessLocks(s *sandbox) (string, error) {
 
 // excessNetlink says what the netlink sockets of s hold too much of. No filter allows any
 // today; what would get past one is bounded all the same.
-func (m *Manager) excessNetlink(s *sandbox) (string, error) {
-	n, err := netns.NetlinkMemory(m.paths.netns(s.id))
+func (*Manager) excessNetlink(s *sandbox) (string, error) {
+	pid := s.kept().PID
+	if pid == 0 { // it is being made
+		return "", nil
+	}
+	n, err := netns.NetlinkMemory(pid)
 	if err != nil || n <= maxNetlink {
 		return "", err
 	}
