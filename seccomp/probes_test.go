@@ -48,6 +48,9 @@ func probes() []probe {
 		differ("P119", "clone", refused, refused, allowed, unix.CLONE_VM|unix.CLONE_FILES|uint64(unix.SIGCHLD)),
 		same("P119", "fcntl", allowed, 3, unix.F_SETLK),
 		same("P119", "fcntl", allowed, 3, unix.F_ADD_SEALS),
+		same("P119", "fcntl", allowed, 3, unix.F_GETLK),
+		same("P119", "fcntl", allowed, 3, 17), // F_GETOWNER_UIDS
+		same("P119", "fcntl", "EINVAL", 3, unix.F_OFD_GETLK),
 		same("P119", "fcntl", "EINVAL", 3, unix.F_OFD_SETLK),
 		same("P119", "fcntl", "EINVAL", 3, unix.F_OFD_SETLKW|1<<32),
 		same("P007", "clone3", "ENOSYS"),
