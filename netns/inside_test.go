@@ -82,7 +82,7 @@ func connect(f *os.File, port int) error {
 	}
 	var inner error
 	err = raw.Write(func(fd uintptr) bool {
-		inner = unix.Connect(int(fd), &unix.SockaddrInet4{Port: port, Addr: gateAddress.As4()})
+		inner = unix.Connect(int(fd), &unix.SockaddrInet6{Port: port, Addr: gateAddress.As16()})
 		return inner != unix.EINPROGRESS && inner != unix.EALREADY
 	})
 	if err == nil && inner != unix.EISCONN {

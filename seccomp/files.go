@@ -21,7 +21,8 @@ var fileRules = []Rule{
 		Syscalls: fields(`fcntl`),
 		Args:     []Arg{{Index: 1, Name: "command", Mask: bits32, Values: ofdLocks}},
 		Errno:    unix.EINVAL,
-		Why:      "locks that belong to an open file cannot be counted: the kernel does not tell whose they are. EINVAL is what Linux before 3.15 says",
+		Why: "locks that belong to an open file cannot be counted: the kernel does not tell whose they are. EINVAL is what Linux before 3.15 says," +
+			" also to F_OFD_GETLK, by which programs find out whether there are such locks: etcd goes on with others",
 	},
 	{
 		Syscalls: fields(`close_range`),
@@ -113,8 +114,8 @@ var fileRules = []Rule{
 	},
 }
 
-// ofdLocks are the commands that take locks of open file descriptions.
-var ofdLocks = []Value{{unix.F_OFD_SETLK, "F_OFD_SETLK"}, {unix.F_OFD_SETLKW, "F_OFD_SETLKW"}}
+// ofdLocks are the commands about locks of open file descriptions.
+var ofdLocks = []Value{{unix.F_OFD_GETLK, "F_OFD_GETLK"}, {unix.F_OFD_SETLK, "F_OFD_SETLK"}, {unix.F_OFD_SETLKW, "F_OFD_SETLKW"}}
 
 // tioclinux is the console's command multiplexer (ioctl_console(2)); x/sys has no
 // name for it. One of its commands pastes the selection as input.

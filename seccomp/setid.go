@@ -8,9 +8,11 @@ import "golang.org/x/sys/unix"
 // be a way up for any local user who can reach it. No mount option stops a bit from
 // being stored, so the filter does.
 //
-// The price: a set-group-id directory cannot be made or kept by chmod either, as the
-// filter cannot tell a directory from a file; below such a directory the kernel still
-// hands the bit down by itself. The profile compat has no such rule.
+// The price: a set-group-id directory cannot be made or kept by chmod either, where the
+// bit is harmless. A filter sees a path or a descriptor, and not whether it is a
+// directory; mkdir, which makes nothing else, ignores the bit (vfs_mkdir, fs/namei.c).
+// Below such a directory the kernel still hands the bit down by itself. The profile
+// compat has no such rule.
 var setIDRules = []Rule{
 	{
 		Syscalls: fields(`fchmod`),

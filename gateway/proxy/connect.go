@@ -5,15 +5,34 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// connectInside connects f, a socket that does not block, to a port of 127.0.0.1 in
-// the namespace that it was opened in. It takes f over.
-func connectInside(ctx context.Context, f *os.File, port uint16) (_ *net.TCPConn, err error) {
+// The addresses inside on which servers listen. Development servers listen on what
+// "localhost" is resolved to, which may be the second alone.
+var loopbacks = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+
+// sockaddrFor is how a socket of fd's family is told to.
+func sockaddrFor(fd int, to netip.AddrPort) (unix.Sockaddr, error) {
+	family, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	switch {
+	case err != nil:
+		return nil, err
+	case family == unix.AF_INET6:
+		return &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()}, nil
+	case to.Addr().Is4():
+		return &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}, nil
+	}
+	return nil, unix.EAFNOSUPPORT
+}
+
+// connectInside connects f, a socket that does not block, to an address in the
+// namespace that it was opened in. It takes f over.
+func connectInside(ctx context.Context, f *os.File, to netip.AddrPort) (_ *net.TCPConn, err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	stop := context.AfterFunc(ctx, func() { _ = f.SetWriteDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -23,7 +42,11 @@ func connectInside(ctx context.Context, f *os.File, port uint16) (_ *net.TCPConn
 	}
 	var inner error
 	err = raw.Write(func(fd uintptr) bool {
-		inner = unix.Connect(int(fd), &unix.SockaddrInet4{Port: int(port), Addr: [4]byte{127, 0, 0, 1}})
+		var address unix.Sockaddr
+		if address, inner = sockaddrFor(int(fd), to); inner != nil {
+			return true
+		}
+		inner = unix.Connect(int(fd), address)
 		return !errors.Is(inner, unix.EINPROGRESS) && !errors.Is(inner, unix.EALREADY) && !errors.Is(inner, unix.EINTR)
 	})
 	if err == nil && !errors.Is(inner, unix.EISCONN) { // how a connection that took its time is told

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
 	"github.com/caisson-run/caisson/gateway/policy"
@@ -47,7 +48,7 @@ type InboundConfig struct {
 }
 
 // Inbound carries connections from outside to 127.0.0.1 in a sandbox, where they
-// come from 127.0.0.1.
+// come from 127.0.0.1. Where nobody listens there, it carries them to ::1.
 type Inbound struct {
 	config InboundConfig
 	rate   *rate.Limiter
@@ -243,11 +244,23 @@ func (in *Inbound) run(ctx context.Context, a *arrival, all *sync.WaitGroup) {
 func (in *Inbound) connect(ctx context.Context, port uint16) (*net.TCPConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, in.config.Limits.Connect)
 	defer cancel()
+	c, err := in.connectTo(ctx, netip.AddrPortFrom(loopbacks[0], port))
+	if errors.Is(err, unix.ECONNREFUSED) {
+		if other, otherErr := in.connectTo(ctx, netip.AddrPortFrom(loopbacks[1], port)); otherErr == nil {
+			return other, nil
+		}
+	}
+	return c, err
+}
+
+// connectTo takes a socket of its own for each address: one that was refused has the
+// family of the first.
+func (in *Inbound) connectTo(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
 	socket, err := in.config.Stock.take(ctx)
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Gateway, "proxy.inbound", err)
 	}
-	c, err := connectInside(ctx, socket, port)
+	c, err := connectInside(ctx, socket, to)
 	return c, sbxerr.Wrap(sbxerr.EgressDial, "proxy.inbound", err)
 }
 

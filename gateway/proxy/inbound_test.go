@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,13 @@ func enter(t *testing.T, change func(*Limits)) *entrance {
 // enterBefore is an Inbound before a server that runs handle for each connection.
 func enterBefore(t *testing.T, handle func(net.Conn), change func(*Limits)) *entrance {
 	t.Helper()
-	server, err := net.Listen("tcp4", "127.0.0.1:0")
+	return enterAt(t, "127.0.0.1:0", handle, change)
+}
+
+// enterAt is an Inbound before a server on the address at.
+func enterAt(t *testing.T, at string, handle func(net.Conn), change func(*Limits)) *entrance {
+	t.Helper()
+	server, err := net.Listen("tcp", at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,16 +97,16 @@ func (e *entrance) supply(n int) {
 	case <-time.After(5 * time.Second):
 		e.t.Fatal("no sockets are asked for")
 	}
-	if err := e.stock.Put(sockets(e.t, n)); err != nil {
+	if err := e.stock.Put(sockets(e.t, unix.AF_INET6, n)); err != nil {
 		e.t.Fatal(err)
 	}
 }
 
-func sockets(t *testing.T, n int) []*os.File {
+func sockets(t *testing.T, family, n int) []*os.File {
 	t.Helper()
 	var files []*os.File
 	for range n {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,6 +183,50 @@ func TestInboundCarries(t *testing.T) {
 	many := strings.Repeat("0123456789abcdef", 1<<18) // enough to be spliced
 	if got, err := talk(e.dial(), many); got != many || err != nil {
 		t.Errorf("%d bytes of %d, %v", len(got), len(many), err)
+	}
+}
+
+// A server on ::1 alone is reached with one more socket, and 127.0.0.1 comes first.
+func TestInboundCarriesToIPv6(t *testing.T) {
+	e := enterAt(t, "[::1]:0", func(c net.Conn) { _, _ = io.WriteString(c, "six") }, nil)
+	e.supply(Batch)
+	if got, err := talk(e.dial(), ""); got != "six" || err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+	if a := e.record(); a.Verdict != Allowed || a.Sent != 3 {
+		t.Errorf("%+v", a)
+	}
+	four, err := net.Listen("tcp4", "127.0.0.1:"+strconv.Itoa(e.server.Addr().(*net.TCPAddr).Port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer four.Close()
+	go func() {
+		if c, err := four.Accept(); err == nil {
+			_, _ = io.WriteString(c, "four")
+			_ = c.Close()
+		}
+	}()
+	if got, err := talk(e.dial(), ""); got != "four" || err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+}
+
+// On a host without IPv6 the sockets are of IPv4, and the refusal there is what is told.
+func TestInboundWithoutIPv6(t *testing.T) {
+	e := enter(t, nil)
+	<-e.needs
+	if err := e.stock.Put(sockets(t, unix.AF_INET, Batch)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := talk(e.dial(), "x"); got != "x" || err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+	e.record()
+	_ = e.server.Close()
+	e.rejected("with nobody inside")
+	if a := e.record(); a.Verdict != Failed || !strings.Contains(a.Reason, "refused") {
+		t.Errorf("%+v", a)
 	}
 }
 
@@ -282,7 +333,7 @@ func TestInboundEnds(t *testing.T) {
 	if _, err := net.Dial("tcp4", e.address); err == nil {
 		t.Error("it listens")
 	}
-	late := sockets(t, 1)
+	late := sockets(t, unix.AF_INET6, 1)
 	if err := e.stock.Put(late); err != nil || late[0].Close() == nil {
 		t.Errorf("a socket that comes later stays open: %v", err)
 	}

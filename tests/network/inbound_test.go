@@ -98,6 +98,20 @@ func TestPublish(t *testing.T) {
 	}
 }
 
+// A server that listens on ::1 alone is reached in every mode.
+func TestPublishIPv6(t *testing.T) {
+	for _, mode := range []string{"none", "allow", "open"} {
+		t.Run(mode, func(t *testing.T) {
+			s := sandbox{strings.TrimSpace(daemon.Run(t, "create", "--workspace", clientDir(t)+":ro", "--network", mode, "-p", "0:"+insidePort).Stdout), daemon}
+			t.Cleanup(func() { daemon.Try("rm", "-f", s.id) })
+			notReached(t, s.port(t))
+			daemon.Run(t, "exec", "-d", s.id, "--", "/workspace/client", "serve", "[::1]:"+insidePort)
+			s.await(t, 10*time.Second, "echo ping", "echo", "[::1]:"+insidePort)
+			reached(t, s.port(t))
+		})
+	}
+}
+
 // Other addresses of the host are for who asks for them.
 func TestPublishAddress(t *testing.T) {
 	s := create(t, "-p", own+":0:"+insidePort)
