@@ -18,10 +18,10 @@ var replaced = []struct {
 	kind, what, attempt string
 	declared, other     string // how the attempt ends
 }{
-	{"filter-allow", "a filter that allows everything", "socket(AF_NETLINK, NETLINK_GENERIC)", "EPERM", "ok"},
+	{"filter-allow", "a filter that allows everything", "socket(AF_NETLINK, NETLINK_ROUTE)", "EPERM", "ok"},
 	{"filter-allow", "a filter that allows everything", "keyctl", "EPERM", "ENOTSUP"},
 	{"filter-rule", "a filter without one rule", "clone3", "ENOSYS", "EPERM"},
-	{"filter-condition", "a filter without one condition", "socket(AF_NETLINK, NETLINK_GENERIC)", "EPERM", "ok"},
+	{"filter-condition", "a filter without one condition", "socket(AF_NETLINK, NETLINK_ROUTE)", "EPERM", "ok"},
 	{"filter-arch", "a filter that lets in another architecture", "int 0x80: getpid", "thread killed", "ok"},
 }
 
