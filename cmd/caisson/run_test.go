@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
@@ -380,9 +381,12 @@ func TestSignalBeforeTheCommand(t *testing.T) {
 	exit := make(chan int, 1)
 	go func() { exit <- run(t.Context(), []string{"run", "--json", "--", "x"}, nil, &out, &errOut) }()
 	await(t, "run", making)
+	hungUp := make(chan os.Signal, 1)
+	signal.Notify(hungUp, syscall.SIGHUP)
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil { // nobody's
 		t.Fatal(err)
 	}
+	await(t, "SIGHUP", hungUp) // one that came after the next would end the test
 	if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
