@@ -5,7 +5,7 @@ import "sync/atomic"
 // Room is what several stores may have on the disk together while they are being
 // filled. Each store's own limit is a promise to its command, which many commands may
 // have at once; the room bounds what comes of all these promises. In a full room a
-// store keeps little, but what a reader holds. A nil Room bounds nothing.
+// store that has much gives half of it, but for what a reader holds. A nil Room bounds nothing.
 type Room struct {
 	size int64
 	used atomic.Int64
@@ -23,10 +23,10 @@ const sure = 64 << 10
 func (s *Store) charge() {
 	s.mu.Lock()
 	room, counts, in := s.o.Room, !s.done && !s.closed, span{0, s.kept}
-	why, least := error(errFull), halves(sure)
+	why := error(errFull)
 	if s.split >= 0 { // memory, until nobody keeps it
 		room, counts, in.from = s.o.SpareRoom, !s.closed, s.split
-		why, least = errSpare, bound{}
+		why = errSpare
 	}
 	now := int64(0)
 	if counts {
@@ -41,7 +41,8 @@ func (s *Store) charge() {
 	if room.used.Add(more) <= room.size || more <= 0 || now <= sure {
 		return
 	}
-	s.narrow(least, why)
+	half := halves(max(sure, now/2)) // those that have most give most
+	s.narrow(bound{max(half.head, in.from), half.tail}, why)
 	s.cut()
 }
 
