@@ -56,6 +56,8 @@ var sysctls = []Sysctl{
 	{Key: "net.ipv4.tcp_max_syn_backlog", Value: "128", Why: "bounds connections that are half open, as above"},
 	{Key: "net.ipv4.tcp_rmem", Value: "4096 16384 6291456", Why: "bounds what a connection holds before it is accepted"},
 	{Key: "net.ipv4.tcp_wmem", Value: "4096 16384 4194304", Why: "the kernel's default, whatever the host's is"},
+	{Key: "net.ipv4.tcp_max_tw_buckets", Value: "8192", Why: "bounds what closed connections leave behind, 6 MiB of it, which no cgroup counts"},
+	{Key: "net.core.tstamp_allow_data", Value: "0", Why: "a time stamp of a packet keeps no copy of its data, which no cgroup counts", Optional: true}, // the host's alone on older kernels
 	{Key: "net.ipv4.igmp_max_memberships", Value: "2", Why: "bounds the multicast groups of a socket, which no cgroup counts", Optional: true},
 	{Key: "net.ipv4.igmp_max_msf", Value: "2", Why: "bounds the sources of a multicast group, as above", Optional: true},
 	{Key: "net.core.optmem_max", Value: "8192", Why: "bounds options and control messages of a socket, which no cgroup counts", Optional: true}, // Linux 6.8

@@ -218,7 +218,7 @@ func ruleIDMap(s *specs.Spec) error {
 // rulePaths requires masks on every /proc file that reveals or changes the host.
 func rulePaths(s *specs.Spec) error {
 	var errs []error
-	for _, name := range strings.Fields(`acpi asound interrupts kcore keys latency_stats sched_debug scsi timer_list timer_stats
+	for _, name := range strings.Fields(`acpi asound interrupts kcore keys latency_stats locks sched_debug scsi timer_list timer_stats
 		kallsyms kmsg kpagecount kpageflags kpagecgroup pagetypeinfo slabinfo vmallocinfo iomem ioports modules config.gz
 		sysrq-trigger fs irq bus driver cmdline diskstats partitions pressure vmstat zoneinfo`) {
 		if !slices.Contains(s.Linux.MaskedPaths, "/proc/"+name) {

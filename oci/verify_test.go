@@ -125,6 +125,7 @@ func TestVerifyRefuses(t *testing.T) {
 		"maps differ":      {func(s *specs.Spec) { s.Linux.GIDMappings[0].HostID += 65536 }, "differently"},
 		"kcore shows":      {func(s *specs.Spec) { s.Linux.MaskedPaths = remove(s.Linux.MaskedPaths, "/proc/kcore") }, "/proc/kcore is not masked"},
 		"triggers":         {func(s *specs.Spec) { s.Linux.MaskedPaths = remove(s.Linux.MaskedPaths, "/proc/pressure") }, "/proc/pressure is not masked"},
+		"locks show":       {func(s *specs.Spec) { s.Linux.MaskedPaths = remove(s.Linux.MaskedPaths, "/proc/locks") }, "/proc/locks is not masked"},
 		"interrupts show":  {func(s *specs.Spec) { s.Linux.MaskedPaths = remove(s.Linux.MaskedPaths, "/proc/interrupts") }, "/proc/interrupts"},
 		"writable sysctls": {func(s *specs.Spec) { s.Linux.ReadonlyPaths = remove(s.Linux.ReadonlyPaths, "/proc/sys") }, "/proc/sys is not"},
 		"no filter":        {func(s *specs.Spec) { s.Linux.Seccomp = nil }, "no seccomp"},

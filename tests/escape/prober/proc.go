@@ -19,7 +19,7 @@ import (
 // does not have is the same everywhere: the tests know.
 var masked = []string{
 	"/proc/acpi", "/proc/asound", "/proc/bus", "/proc/config.gz", "/proc/driver", "/proc/fs", "/proc/interrupts", "/proc/iomem", "/proc/ioports", "/proc/irq",
-	"/proc/kallsyms", "/proc/kcore", "/proc/keys", "/proc/kmsg", "/proc/kpagecgroup", "/proc/kpagecount", "/proc/kpageflags", "/proc/latency_stats",
+	"/proc/kallsyms", "/proc/kcore", "/proc/keys", "/proc/kmsg", "/proc/kpagecgroup", "/proc/kpagecount", "/proc/kpageflags", "/proc/latency_stats", "/proc/locks",
 	"/proc/modules", "/proc/pagetypeinfo", "/proc/sched_debug", "/proc/scsi", "/proc/slabinfo", "/proc/sysrq-trigger", "/proc/timer_list",
 	"/proc/timer_stats", "/proc/vmallocinfo",
 	"/proc/cmdline", "/proc/diskstats", "/proc/partitions", "/proc/pressure", "/proc/vmstat", "/proc/zoneinfo",
