@@ -17,8 +17,8 @@ type IO struct {
 	// the command ends is not waited for.
 	Stdin io.Reader
 	// Stdout and Stderr get every byte of the output, in order, and the command waits
-	// for them. Of a command that nobody was connected to, bytes may be left out: one
-	// that is a Skipper is told.
+	// for them. If no caller was connected for a while, bytes may be left out. A
+	// Skipper is told how many.
 	Stdout, Stderr io.Writer
 	Signals        <-chan syscall.Signal // delivered to the command's process group
 	Resizes        <-chan Size           // of the command's terminal

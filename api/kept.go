@@ -38,8 +38,8 @@ func (k *Kept) Skip(n int64) error {
 	return nil
 }
 
-// Bytes returns what was kept of a stream of total bytes, and how many are left out
-// between its two parts. A total below what passed is not looked at.
+// Bytes returns the kept parts of a stream of total bytes, and how many bytes are left
+// out between them. A total below what passed is not looked at.
 func (k *Kept) Bytes(total int64) (kept []byte, skipped int64) {
 	total = max(total, k.passed)
 	tail := k.tail

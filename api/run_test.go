@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/caisson-run/caisson/api"
@@ -264,5 +265,34 @@ func TestRunDetached(t *testing.T) {
 	_, err = dial(t, &servertest.Fake{}).RunDetached(t.Context(), spec)
 	if !errors.Is(err, sbxerr.NotFound) {
 		t.Errorf("got %v, want the daemon's refusal", err)
+	}
+}
+
+// TestUnreadableInput: an input that cannot be read is an error of the call. The command
+// must not take a part for the whole.
+func TestUnreadableInput(t *testing.T) {
+	closed := make(chan struct{}, 1)
+	f := &servertest.Fake{
+		OnExec: func(ctx context.Context, _ string, _ plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
+			rio.Started(runtime.Info{ID: "id"}, runtime.ExecInfo{ID: "exec", SandboxID: "id"})
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+		OnInput: func(_ context.Context, _, _ string, r runtime.InputRequest) (runtime.InputState, error) {
+			if r.Close {
+				closed <- struct{}{}
+			}
+			return runtime.InputState{Offset: int64(len(r.Data))}, nil
+		},
+	}
+	c := api.Dial(servertest.Listen(t, f))
+	defer c.Close()
+	in := io.MultiReader(strings.NewReader("part"), iotest.ErrReader(errors.New("is a directory")))
+	_, err := c.Exec(t.Context(), "id", &caissonv1.ExecSpec{Args: []string{"wc"}}, api.IO{Stdin: in})
+	if !errors.Is(err, sbxerr.ClientIO) || !strings.Contains(err.Error(), "read the command's input") {
+		t.Errorf("got %v", err)
+	}
+	if len(closed) > 0 {
+		t.Error("the input was ended as if it were whole")
 	}
 }

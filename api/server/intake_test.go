@@ -129,7 +129,7 @@ func TestStalledBodies(t *testing.T) {
 			t.Errorf("another caller: %v after %v", err, time.Since(begun))
 		}
 	}
-	if busy.Load() == 0 { // all may be: each may meet what the others hold
+	if busy.Load() == 0 { // each request may find the room taken by the others, so all may be refused
 		t.Errorf("%d were refused, %d were late", busy.Load(), late.Load())
 	}
 	if status, answer := stall(t, client, "a", 1<<10); status != http.StatusGatewayTimeout { // all is given back

@@ -25,9 +25,8 @@ import (
 // input come in many messages.
 const maxMessage = 4 << 20
 
-// Sandboxes makes, observes and ends sandboxes. Run and Logs bound their output by the
-// request's output limit and do not write after they returned; their writers are
-// runtime.Skippers. The sandboxes of Start and Create outlive their context. Stop without
+// Sandboxes makes, observes and ends sandboxes. Run and Logs do not write after they
+// returned; their writers are runtime.Skippers. The sandboxes of Start and Create outlive their context. Stop without
 // a grace takes the daemon's. Wait returns when the sandbox has ended.
 type Sandboxes interface {
 	Run(ctx context.Context, req plan.Request, rio runtime.IO) (*runtime.Result, error)

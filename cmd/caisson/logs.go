@@ -45,7 +45,7 @@ func (a *app) showLogs(ctx context.Context, client *api.Client, req *caissonv1.L
 	if a.output == formatTable {
 		return client.Logs(ctx, req, &shownStream{a, "stdout", a.shown(a.stdout)}, &shownStream{a, "stderr", a.shown(a.stderr)})
 	}
-	stdout, stderr := newKeptStream(req.StdoutOffset, math.MaxInt64), newKeptStream(req.StderrOffset, math.MaxInt64) // what the daemon kept is bounded
+	stdout, stderr := newKeptStream(req.StdoutOffset, math.MaxInt64), newKeptStream(req.StderrOffset, math.MaxInt64) // no limit: the daemon bounds what it keeps
 	if err := client.Logs(ctx, req, stdout, stderr); err != nil {
 		return err
 	}

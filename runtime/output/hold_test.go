@@ -20,7 +20,7 @@ type slow struct {
 }
 
 func (s *slow) Write(p []byte) (int, error) {
-	time.Sleep(s.pause)
+	time.Sleep(s.pause) // the slow reader of the test
 	return s.Buffer.Write(p)
 }
 
@@ -85,7 +85,7 @@ func TestStoppedReader(t *testing.T) {
 	flood := child(t, "flood", []string{fmt.Sprint(8 << 20)}, w)
 	w.Close()
 	eventually(t, "a window", func() bool { n, _ := s.Total(); return n >= window })
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // in which all would be read, if nothing held it back
 	if n, _ := s.Total(); n > window+MaxChunk {
 		t.Errorf("the pipe was emptied up to %d", n)
 	}
@@ -177,7 +177,7 @@ func TestDiscard(t *testing.T) {
 			}
 		} else {
 			eventually(t, "a burst", func() bool { n, _ := s.Total(); return n > 100 })
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond) // in which all would be read, if nothing paced it
 			if n, _ := s.Total(); n > 100+3*MaxChunk {
 				t.Errorf("%d bytes were read that nobody keeps", n)
 			}

@@ -36,7 +36,7 @@ type throttle struct {
 func (s *throttle) Write(p []byte) (int, error) {
 	if s.n += int64(len(p)); s.n > s.stop {
 		s.stop += pipeSize / 8
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond) // the reader stops
 	}
 	return s.Hash.Write(p)
 }
