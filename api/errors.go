@@ -17,8 +17,8 @@ type Error struct {
 	Cause   string      `json:"cause"`   // why, where something below said so
 	Remedy  string      `json:"remedy"`  // what to do about it
 
-	Class     sbxerr.Class `json:"-"`
-	Retryable bool         `json:"-"` // the same call may succeed later
+	Class     sbxerr.Class `json:"class"`
+	Retryable bool         `json:"retryable"` // the same call may succeed later
 }
 
 // Error renders the message, the cause and the code on one line.

@@ -2,63 +2,43 @@ package server
 
 import (
 	"errors"
-	"fmt"
-	"regexp"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/caisson-run/caisson/api/server/strictjson"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// strictJSON is the API's JSON: names as in the proto, absent values written
-// out (an empty list is []), and unknown fields refused with the nearest right
-// name, so that a misspelt limit does not become no limit.
-type strictJSON struct{ name string }
+// markingJSON is strictjson for Connect, whose own error for what a codec refuses has
+// no ErrorDetail: the message says itself that it could not be read, and the
+// interceptor refuses it.
+type markingJSON struct{ name string }
 
-func (c strictJSON) Name() string { return c.name }
+// Name implements [connect.Codec].
+func (c markingJSON) Name() string { return c.name }
 
-func (strictJSON) Marshal(message any) ([]byte, error) {
+// Marshal implements [connect.Codec].
+func (markingJSON) Marshal(message any) ([]byte, error) {
 	m, err := protoMessage(message)
 	if err != nil {
 		return nil, err
 	}
-	return protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(m)
+	return strictjson.Marshal(m)
 }
-
-func (strictJSON) Unmarshal(data []byte, message any) error {
-	m, err := protoMessage(message)
-	if err != nil {
-		return err
-	}
-	if len(data) == 0 {
-		return sbxerr.New(sbxerr.APIUsage, "server.decode", "the body is empty, send a JSON object such as {}")
-	}
-	if len(data) > smallMessage && jsonElements(data) > maxElements {
-		return errElements()
-	}
-	if err := protojson.Unmarshal(data, m); err != nil {
-		err = suggestField(err, m.ProtoReflect().Descriptor())
-		return sbxerr.New(sbxerr.APIUsage, "server.decode", "%s", clipped(err.Error())) // which quotes names of any length
-	}
-	return nil
-}
-
-// markingJSON is strictJSON for Connect, whose own error for what a codec refuses has
-// no ErrorDetail: the message says itself that it could not be read, and the
-// interceptor refuses it.
-type markingJSON struct{ strictJSON }
 
 // unreadField is a number that no field of the API has.
 const unreadField = protowire.MaxValidNumber
 
-func (c markingJSON) Unmarshal(data []byte, message any) error {
-	err := c.strictJSON.Unmarshal(data, message)
-	m, ok := message.(proto.Message)
+// Unmarshal implements [connect.Codec].
+func (markingJSON) Unmarshal(data []byte, message any) error {
+	m, err := protoMessage(message)
+	if err != nil {
+		return err
+	}
+	err = strictjson.Unmarshal(data, m)
 	var refusal *sbxerr.Error
-	if !ok || !errors.As(err, &refusal) {
+	if !errors.As(err, &refusal) {
 		return err
 	}
 	proto.Reset(m)
@@ -87,40 +67,4 @@ func protoMessage(message any) (proto.Message, error) {
 		return nil, sbxerr.New(sbxerr.Internal, "server.codec", "%T is not a message", message)
 	}
 	return m, nil
-}
-
-var unknownField = regexp.MustCompile(`unknown field "([^"]*)"`)
-
-// suggestField adds the nearest field that a message of type d can hold at any
-// depth. The library says the unknown name, but not where it stood.
-func suggestField(err error, d protoreflect.MessageDescriptor) error {
-	match := unknownField.FindStringSubmatch(err.Error())
-	if match == nil {
-		return err
-	}
-	names := fieldNames(d, map[protoreflect.FullName]bool{})
-	near := sbxerr.Nearest(match[1], names)
-	if near == match[1] {
-		return fmt.Errorf("%w: it belongs into another object of the request", err)
-	}
-	if near != "" {
-		return fmt.Errorf("%w; did you mean %q?", err, near)
-	}
-	return err
-}
-
-func fieldNames(d protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) []string {
-	if seen[d.FullName()] {
-		return nil
-	}
-	seen[d.FullName()] = true
-	var names []string
-	for i := range d.Fields().Len() {
-		f := d.Fields().Get(i)
-		names = append(names, string(f.Name()))
-		if f.Message() != nil && f.Message().ParentFile().Package() == d.ParentFile().Package() {
-			names = append(names, fieldNames(f.Message(), seen)...)
-		}
-	}
-	return names
 }

@@ -12,13 +12,19 @@ import (
 // what could not be.
 type decodes struct{}
 
+// decodedBody tells the body of a call that its one message was read.
+func decodedBody(ctx context.Context) error {
+	if b, ok := ctx.Value(incomingKey{}).(*incoming); ok {
+		return b.decoded()
+	}
+	return nil
+}
+
 // WrapUnary implements [connect.Interceptor].
 func (decodes) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
-		if b, ok := ctx.Value(incomingKey{}).(*incoming); ok {
-			if err := b.decoded(); err != nil {
-				return nil, fail(err)
-			}
+		if err := decodedBody(ctx); err != nil {
+			return nil, fail(err)
 		}
 		if err := unread(r.Any()); err != nil {
 			return nil, fail(err)

@@ -5,20 +5,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/server/strictjson"
 )
-
-// maxElements is how much one message may hold, in fields, entries of lists and of
-// maps. An empty one takes 2 bytes of the message, and decoded 50 times as much.
-// Arguments and environment of a command may have 65536 each.
-const maxElements = 160 << 10
-
-// smallMessage is a length below which nothing has too many elements, in bytes.
-const smallMessage = 64 << 10
-
-func errElements() error {
-	return sbxerr.New(sbxerr.APIUsage, "server.decode", "the message holds more than %d fields and entries", maxElements)
-}
 
 // plainProto is protobuf's own form of messages, of which none may hold too much.
 type plainProto struct{}
@@ -44,8 +32,8 @@ func (plainProto) Unmarshal(data []byte, message any) error {
 	if err != nil {
 		return err
 	}
-	if len(data) > smallMessage && elementsOf(data, m.ProtoReflect().Descriptor(), 0) > maxElements {
-		return errElements()
+	if len(data) > strictjson.SmallMessage && elementsOf(data, m.ProtoReflect().Descriptor(), 0) > strictjson.MaxElements {
+		return strictjson.ErrElements()
 	}
 	return proto.Unmarshal(data, m)
 }
@@ -53,7 +41,7 @@ func (plainProto) Unmarshal(data []byte, message any) error {
 // elementsOf adds what a message of type d holds to n, until that is too much. What
 // is malformed ends it: that is refused elsewhere.
 func elementsOf(data []byte, d protoreflect.MessageDescriptor, n int) int {
-	for len(data) > 0 && n <= maxElements {
+	for len(data) > 0 && n <= strictjson.MaxElements {
 		number, kind, head := protowire.ConsumeTag(data)
 		if head < 0 {
 			return n
@@ -69,23 +57,6 @@ func elementsOf(data []byte, d protoreflect.MessageDescriptor, n int) int {
 			n = elementsOf(inner, f.Message(), n)
 		}
 		data = data[head+size:]
-	}
-	return n
-}
-
-// jsonElements counts the commas of a JSON text: each is one more element.
-func jsonElements(data []byte) int {
-	n := 0
-	quoted := false
-	for i := 0; i < len(data); i++ {
-		switch c := data[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case c == ',' && !quoted:
-			n++
-		}
 	}
 	return n
 }

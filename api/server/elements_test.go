@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/server/strictjson"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -19,10 +20,10 @@ func TestElements(t *testing.T) {
 		fine.Exec.Args[i], fine.Exec.Env[i] = `a,"\\`, `K=",,`
 	}
 	many := &caissonv1.ExecRequest{Exec: &caissonv1.ExecSpec{}}
-	for range maxElements {
+	for range strictjson.MaxElements {
 		many.Exec.Rlimits = append(many.Exec.Rlimits, &caissonv1.Rlimit{})
 	}
-	deep := &caissonv1.SpecRequest{Spec: &caissonv1.RunSpec{Sandbox: &caissonv1.SandboxSpec{Allow: make([]string, maxElements)}}}
+	deep := &caissonv1.SpecRequest{Spec: &caissonv1.RunSpec{Sandbox: &caissonv1.SandboxSpec{Allow: make([]string, strictjson.MaxElements)}}}
 	for _, m := range []proto.Message{fine, many, deep} {
 		refused := m != proto.Message(fine)
 		binary, err := plainProto{}.Marshal(m)
@@ -36,12 +37,12 @@ func TestElements(t *testing.T) {
 		if !refused && !proto.Equal(m, into) {
 			t.Error("it came out as something else")
 		}
-		text, err := strictJSON{"json"}.Marshal(m)
+		text, err := strictjson.Marshal(m)
 		if err != nil {
 			t.Fatal(err)
 		}
 		into = m.ProtoReflect().New().Interface()
-		err = strictJSON{"json"}.Unmarshal(text, into)
+		err = strictjson.Unmarshal(text, into)
 		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "more than 163840 fields") {
 			t.Errorf("%T as JSON: %v", m, err)
 		}

@@ -142,28 +142,34 @@ func (f *fakeFiles) CopyIn(_ context.Context, path string, r io.Reader) (files.C
 // serveFiles serves f and returns a client.
 func serveFiles(t *testing.T, f *fakeFiles) *api.Client {
 	t.Helper()
+	c := api.Dial(serveDeps(t, server.Deps{Files: f}))
+	t.Cleanup(c.Close)
+	return c
+}
+
+// serveDeps serves d until the test ends.
+func serveDeps(t *testing.T, d server.Deps) (socket string) {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "files") // t.TempDir may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	socket := filepath.Join(dir, "api.sock")
+	socket = filepath.Join(dir, "api.sock")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(ctx, l, server.New(server.Deps{Files: f}), 50*time.Millisecond) }()
+	go func() { ended <- server.Serve(ctx, l, server.New(d), 50*time.Millisecond) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("serve: %v", err)
 		}
 	})
-	c := api.Dial(socket)
-	t.Cleanup(c.Close)
-	return c
+	return socket
 }
 
 func TestFilesSmall(t *testing.T) {

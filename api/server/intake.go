@@ -13,6 +13,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/caisson-run/caisson/api/server/strictjson"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -173,7 +174,7 @@ func (b *incoming) decoded() error {
 	size := b.held
 	b.intake.coming.give(b.bounds, size)
 	b.held = 0
-	if size < smallMessage || b.ended {
+	if size < strictjson.SmallMessage || b.ended {
 		return nil
 	}
 	if !b.intake.kept.take(wider(b.bounds), size) {

@@ -150,10 +150,10 @@ func TestServeFails(t *testing.T) {
 }
 
 func TestCodecRefusesStrangers(t *testing.T) {
-	if _, err := (strictJSON{}).Marshal("x"); !errors.Is(err, sbxerr.Internal) {
+	if _, err := (markingJSON{}).Marshal("x"); !errors.Is(err, sbxerr.Internal) {
 		t.Errorf("got %v", err)
 	}
-	if err := (strictJSON{}).Unmarshal(nil, "x"); !errors.Is(err, sbxerr.Internal) {
+	if err := (markingJSON{}).Unmarshal(nil, "x"); !errors.Is(err, sbxerr.Internal) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -10,11 +10,13 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
 
 	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
+	"github.com/caisson-run/caisson/api/server/rest"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -107,15 +109,25 @@ func New(d Deps) http.Handler {
 	if d.Log == nil {
 		d.Log = slog.New(slog.DiscardHandler)
 	}
+	var streams rest.Streams
 	options := connect.WithHandlerOptions(
+		streams.Option(),
 		connect.WithReadMaxBytes(maxMessage),
 		connect.WithCompression("gzip", nil, nil), // costs more than it saves on a local socket
 		connect.WithCodec(plainProto{}),
-		connect.WithCodec(markingJSON{strictJSON{"json"}}),
-		connect.WithCodec(markingJSON{strictJSON{"json; charset=utf-8"}}),
+		connect.WithCodec(markingJSON{"json"}),
+		connect.WithCodec(markingJSON{"json; charset=utf-8"}),
 		connect.WithRecover(recovered(d.Log)),
 		connect.WithInterceptors(decodes{}),
 	)
+	services := map[string]any{
+		caissonv1connect.SandboxServiceName: sandboxes{d.Sandboxes},
+		caissonv1connect.ExecServiceName:    execs{d.Execs},
+		caissonv1connect.ImageServiceName:   imageService{d.Images},
+		caissonv1connect.SystemServiceName:  system{d.System},
+		caissonv1connect.NetworkServiceName: network{d.Network},
+		caissonv1connect.FileServiceName:    fileService{d.Files},
+	}
 	mux := http.NewServeMux()
 	mux.Handle(caissonv1connect.NewSandboxServiceHandler(sandboxes{d.Sandboxes}, options))
 	mux.Handle(caissonv1connect.NewExecServiceHandler(execs{d.Execs}, options))
@@ -123,14 +135,34 @@ func New(d Deps) http.Handler {
 	mux.Handle(caissonv1connect.NewSystemServiceHandler(system{d.System}, options))
 	mux.Handle(caissonv1connect.NewNetworkServiceHandler(network{d.Network}, options))
 	mux.Handle(caissonv1connect.NewFileServiceHandler(fileService{d.Files}, options))
-	return boundWrites(newIntake(d.ReadTimeout, d.WriteTimeout).serve(knownCalls(mux)), d.WriteTimeout)
+	plain := rest.New(rest.Options{Services: services, Streams: &streams, Decoded: decodedBody, Recovered: recoveredCall(d.Log)})
+	calls := byPath(plain, knownCalls(mux))
+	return boundWrites(newIntake(d.ReadTimeout, d.WriteTimeout).serve(calls), d.WriteTimeout, plain.Procedure)
+}
+
+// byPath serves the routes of plain HTTP, and all other paths with other.
+func byPath(plain, other http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/v1/") {
+			plain.ServeHTTP(w, r)
+			return
+		}
+		other.ServeHTTP(w, r)
+	})
 }
 
 // recovered turns a panic of a handler into SBX-001 for its caller, and keeps
 // the daemon alive for the others.
 func recovered(log *slog.Logger) func(context.Context, connect.Spec, http.Header, any) error {
+	call := recoveredCall(log)
 	return func(ctx context.Context, spec connect.Spec, _ http.Header, value any) error {
-		log.ErrorContext(ctx, "handler panicked", "procedure", spec.Procedure, "panic", value, "stack", string(debug.Stack()))
-		return fail(sbxerr.Wrap(sbxerr.Internal, "server.recover", fmt.Errorf("%s panicked", spec.Procedure)))
+		return call(ctx, spec.Procedure, value)
+	}
+}
+
+func recoveredCall(log *slog.Logger) func(context.Context, string, any) error {
+	return func(ctx context.Context, procedure string, value any) error {
+		log.ErrorContext(ctx, "handler panicked", "procedure", procedure, "panic", value, "stack", string(debug.Stack()))
+		return fail(sbxerr.Wrap(sbxerr.Internal, "server.recover", fmt.Errorf("%s panicked", procedure)))
 	}
 }

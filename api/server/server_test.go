@@ -135,7 +135,7 @@ func TestJSON(t *testing.T) {
 		{"filtered", "SandboxService/List", `{"labels":{"team":"z"}}`, f, 200, `{"sandboxes":[]}`},
 		{"unknown field", "SandboxService/Cleanup", `{"dryrun":true}`, f, 400, `did you mean \"dry_run\"?`},
 		{"unknown field inside", "SandboxService/Spec", `{"spec":{"sandbox":{"limits":{"memory_byte":"1"}}}}`, f, 400, `did you mean \"memory_bytes\"?`},
-		{"unknown field, in the details", "SandboxService/Cleanup", `{"dryrun":true}`, f, 400, `"debug":{"code":"SBX-801","message":"proto:`},
+		{"unknown field, in the details", "SandboxService/Cleanup", `{"dryrun":true}`, f, 400, `"debug":{"code":"SBX-801","message":"line 1, column`},
 		{"unknown call", "SandboxService/Lst", `{}`, f, 501, `there is no call \"/caisson.v1.SandboxService/Lst\", did you mean \"/caisson.v1.SandboxService/List\"? [SBX-801]","details":[{"type":"caisson.v1.ErrorDetail"`},
 		{"unknown service", "NothingAlike/Of", `{}`, f, 501, `"code":"unimplemented","message":"there is no call \"/caisson.v1.NothingAlike/Of\" [SBX-801]"`},
 		{"unlike anything", "SandboxService/List", `{"xxxxxxxx":1}`, f, 400, `unknown field \"xxxxxxxx\"`},

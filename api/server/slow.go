@@ -31,7 +31,8 @@ var patient = map[string]bool{
 // write that makes no progress for the timeout (0 is writeTimeout) fails with
 // [sbxerr.Canceled], and the request's context ends with that as its cause.
 // Where even the connection takes nothing, [NewHTTP] has it closed.
-func boundWrites(h http.Handler, timeout time.Duration) http.Handler {
+// procedure says which call a request is for, where its path does not.
+func boundWrites(h http.Handler, timeout time.Duration, procedure func(*http.Request) string) http.Handler {
 	if timeout == 0 {
 		timeout = writeTimeout
 	}
@@ -44,7 +45,7 @@ func boundWrites(h http.Handler, timeout time.Duration) http.Handler {
 			return
 		}
 		defer b.release(r.Context())
-		if patient[r.URL.Path] {
+		if patient[r.URL.Path] || patient[procedure(r)] {
 			h.ServeHTTP(w, r)
 			return
 		}

@@ -137,13 +137,13 @@ func TestErrorsAsJSON(t *testing.T) {
 	for args, want := range tests {
 		var out, errOut bytes.Buffer
 		code := run(t.Context(), strings.Fields(args), nil, &out, &errOut)
-		var got map[string]map[string]string
+		var got map[string]map[string]any
 		if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 			t.Errorf("%s: %v: %q %q", args, err, &out, &errOut)
 			continue
 		}
 		e := got["error"]
-		if code != exitRuntime || len(got) != 1 || len(e) != 4 || e["code"] != string(want) || e["message"] == "" || e["remedy"] == "" || errOut.Len() > 0 {
+		if code != exitRuntime || len(got) != 1 || len(e) != 6 || e["code"] != string(want) || e["message"] == "" || e["remedy"] == "" || e["class"] == "" || errOut.Len() > 0 {
 			t.Errorf("%s: exit code %d, %v, stderr %q", args, code, got, &errOut)
 		}
 	}

@@ -520,12 +520,15 @@ func (x *ExecRequest) GetStdin() []byte {
 type ExecResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Result *Result                `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
-	Stdout []byte                 `protobuf:"bytes,2,opt,name=stdout,proto3" json:"stdout,omitempty"`
-	Stderr []byte                 `protobuf:"bytes,3,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	Stdout []byte                 `protobuf:"bytes,2,opt,name=stdout,proto3,oneof" json:"stdout,omitempty"`
+	Stderr []byte                 `protobuf:"bytes,3,opt,name=stderr,proto3,oneof" json:"stderr,omitempty"`
 	Exec   string                 `protobuf:"bytes,4,opt,name=exec,proto3" json:"exec,omitempty"` // ID
 	// Bytes that are left out between the first and the last half.
 	StdoutSkipped int64 `protobuf:"varint,5,opt,name=stdout_skipped,json=stdoutSkipped,proto3" json:"stdout_skipped,omitempty"`
 	StderrSkipped int64 `protobuf:"varint,6,opt,name=stderr_skipped,json=stderrSkipped,proto3" json:"stderr_skipped,omitempty"`
+	// Instead of stdout and stderr, in plain HTTP alone: bytes that are valid UTF-8.
+	StdoutText    *string `protobuf:"bytes,7,opt,name=stdout_text,json=stdoutText,proto3,oneof" json:"stdout_text,omitempty"`
+	StderrText    *string `protobuf:"bytes,8,opt,name=stderr_text,json=stderrText,proto3,oneof" json:"stderr_text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -600,6 +603,20 @@ func (x *ExecResponse) GetStderrSkipped() int64 {
 		return x.StderrSkipped
 	}
 	return 0
+}
+
+func (x *ExecResponse) GetStdoutText() string {
+	if x != nil && x.StdoutText != nil {
+		return *x.StdoutText
+	}
+	return ""
+}
+
+func (x *ExecResponse) GetStderrText() string {
+	if x != nil && x.StderrText != nil {
+		return *x.StderrText
+	}
+	return ""
 }
 
 type StartExecRequest struct {
@@ -924,7 +941,9 @@ type Output struct {
 	Data   []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
 	// Instead of data: this many bytes are not kept any more. They count in the
 	// offsets.
-	Skipped       int64 `protobuf:"varint,3,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	Skipped int64 `protobuf:"varint,3,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// Instead of data, on the lines of plain HTTP alone: bytes that are valid UTF-8.
+	Text          *string `protobuf:"bytes,4,opt,name=text,proto3,oneof" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -978,6 +997,13 @@ func (x *Output) GetSkipped() int64 {
 		return x.Skipped
 	}
 	return 0
+}
+
+func (x *Output) GetText() string {
+	if x != nil && x.Text != nil {
+		return *x.Text
+	}
+	return ""
 }
 
 type SendInputRequest struct {
@@ -1958,7 +1984,7 @@ var File_caisson_v1_exec_proto protoreflect.FileDescriptor
 const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\n" +
 	"\x15caisson/v1/exec.proto\x12\n" +
-	"caisson.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x86\x03\n" +
+	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x86\x03\n" +
 	"\bExecSpec\x12\x12\n" +
 	"\x04args\x18\x01 \x03(\tR\x04args\x12\x14\n" +
 	"\x05shell\x18\x02 \x01(\tR\x05shell\x12\x10\n" +
@@ -2008,14 +2034,22 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\vExecRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12(\n" +
 	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\x12\x14\n" +
-	"\x05stdin\x18\x03 \x01(\fR\x05stdin\"\xcc\x01\n" +
+	"\x05stdin\x18\x03 \x01(\fR\x05stdin\"\xd8\x02\n" +
 	"\fExecResponse\x12*\n" +
-	"\x06result\x18\x01 \x01(\v2\x12.caisson.v1.ResultR\x06result\x12\x16\n" +
-	"\x06stdout\x18\x02 \x01(\fR\x06stdout\x12\x16\n" +
-	"\x06stderr\x18\x03 \x01(\fR\x06stderr\x12\x12\n" +
+	"\x06result\x18\x01 \x01(\v2\x12.caisson.v1.ResultR\x06result\x12\x1b\n" +
+	"\x06stdout\x18\x02 \x01(\fH\x00R\x06stdout\x88\x01\x01\x12\x1b\n" +
+	"\x06stderr\x18\x03 \x01(\fH\x01R\x06stderr\x88\x01\x01\x12\x12\n" +
 	"\x04exec\x18\x04 \x01(\tR\x04exec\x12%\n" +
 	"\x0estdout_skipped\x18\x05 \x01(\x03R\rstdoutSkipped\x12%\n" +
-	"\x0estderr_skipped\x18\x06 \x01(\x03R\rstderrSkipped\"\x8b\x01\n" +
+	"\x0estderr_skipped\x18\x06 \x01(\x03R\rstderrSkipped\x12$\n" +
+	"\vstdout_text\x18\a \x01(\tH\x02R\n" +
+	"stdoutText\x88\x01\x01\x12$\n" +
+	"\vstderr_text\x18\b \x01(\tH\x03R\n" +
+	"stderrText\x88\x01\x01B\t\n" +
+	"\a_stdoutB\t\n" +
+	"\a_stderrB\x0e\n" +
+	"\f_stdout_textB\x0e\n" +
+	"\f_stderr_text\"\x8b\x01\n" +
 	"\x10StartExecRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12(\n" +
 	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\x12\x19\n" +
@@ -2037,11 +2071,13 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12!\n" +
 	"\fsandbox_name\x18\x02 \x01(\tR\vsandboxName\x12$\n" +
-	"\x04exec\x18\x03 \x01(\v2\x10.caisson.v1.ExecR\x04exec\"N\n" +
+	"\x04exec\x18\x03 \x01(\v2\x10.caisson.v1.ExecR\x04exec\"p\n" +
 	"\x06Output\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x18\n" +
-	"\askipped\x18\x03 \x01(\x03R\askipped\"\x8a\x01\n" +
+	"\askipped\x18\x03 \x01(\x03R\askipped\x12\x17\n" +
+	"\x04text\x18\x04 \x01(\tH\x00R\x04text\x88\x01\x01B\a\n" +
+	"\x05_text\"\x8a\x01\n" +
 	"\x10SendInputRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
 	"\x04exec\x18\x02 \x01(\tR\x04exec\x12\x1b\n" +
@@ -2118,17 +2154,28 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x04lost\x18\t \x01(\x03R\x04lost\"R\n" +
 	"\x05Stage\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
-	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration2\xfe\x04\n" +
-	"\vExecService\x12>\n" +
-	"\x05Start\x12\x1c.caisson.v1.StartExecRequest\x1a\x15.caisson.v1.ExecEvent0\x01\x12B\n" +
-	"\aConnect\x12\x1e.caisson.v1.ConnectExecRequest\x1a\x15.caisson.v1.ExecEvent0\x01\x129\n" +
-	"\x04Exec\x12\x17.caisson.v1.ExecRequest\x1a\x18.caisson.v1.ExecResponse\x12H\n" +
-	"\tSendInput\x12\x1c.caisson.v1.SendInputRequest\x1a\x1d.caisson.v1.SendInputResponse\x12L\n" +
-	"\vStreamInput\x12\x1c.caisson.v1.SendInputRequest\x1a\x1d.caisson.v1.SendInputResponse(\x01\x12G\n" +
-	"\x06Signal\x12\x1d.caisson.v1.SignalExecRequest\x1a\x1e.caisson.v1.SignalExecResponse\x12G\n" +
-	"\x06Resize\x12\x1d.caisson.v1.ResizeExecRequest\x1a\x1e.caisson.v1.ResizeExecResponse\x12A\n" +
-	"\x04Wait\x12\x1b.caisson.v1.WaitExecRequest\x1a\x1c.caisson.v1.WaitExecResponse\x12C\n" +
-	"\x04List\x12\x1c.caisson.v1.ListExecsRequest\x1a\x1d.caisson.v1.ListExecsResponseB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
+	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration2\xb6\t\n" +
+	"\vExecService\x12e\n" +
+	"\x05Start\x12\x1c.caisson.v1.StartExecRequest\x1a\x15.caisson.v1.ExecEvent\"%\x82\xb5\x18!\n" +
+	"\x04POST\x12\x19/v1/sandboxes/{ref}/execs0\x01\x12\xf5\x01\n" +
+	"\aConnect\x12\x1e.caisson.v1.ConnectExecRequest\x1a\x15.caisson.v1.ExecEvent\"\xb0\x01\x82\xb5\x18.\n" +
+	"\x03GET\x12'/v1/sandboxes/{ref}/execs/{exec}/output\x82\xb5\x18;\n" +
+	"\x03GET\x12'/v1/sandboxes/{ref}/execs/{exec}/stdout2\vstdout.data\x82\xb5\x18;\n" +
+	"\x03GET\x12'/v1/sandboxes/{ref}/execs/{exec}/stderr2\vstderr.data0\x01\x12_\n" +
+	"\x04Exec\x12\x17.caisson.v1.ExecRequest\x1a\x18.caisson.v1.ExecResponse\"$\x82\xb5\x18 \n" +
+	"\x04POST\x12\x18/v1/sandboxes/{ref}/exec\x12|\n" +
+	"\tSendInput\x12\x1c.caisson.v1.SendInputRequest\x1a\x1d.caisson.v1.SendInputResponse\"2\x82\xb5\x18.\n" +
+	"\x04POST\x12&/v1/sandboxes/{ref}/execs/{exec}/input\x12\x8c\x01\n" +
+	"\vStreamInput\x12\x1c.caisson.v1.SendInputRequest\x1a\x1d.caisson.v1.SendInputResponse\">\x82\xb5\x18:\n" +
+	"\x03PUT\x12&/v1/sandboxes/{ref}/execs/{exec}/input\"\x04data:\x05close(\x01\x12|\n" +
+	"\x06Signal\x12\x1d.caisson.v1.SignalExecRequest\x1a\x1e.caisson.v1.SignalExecResponse\"3\x82\xb5\x18/\n" +
+	"\x04POST\x12'/v1/sandboxes/{ref}/execs/{exec}/signal\x12|\n" +
+	"\x06Resize\x12\x1d.caisson.v1.ResizeExecRequest\x1a\x1e.caisson.v1.ResizeExecResponse\"3\x82\xb5\x18/\n" +
+	"\x04POST\x12'/v1/sandboxes/{ref}/execs/{exec}/resize\x12s\n" +
+	"\x04Wait\x12\x1b.caisson.v1.WaitExecRequest\x1a\x1c.caisson.v1.WaitExecResponse\"0\x82\xb5\x18,\n" +
+	"\x03GET\x12%/v1/sandboxes/{ref}/execs/{exec}/wait\x12i\n" +
+	"\x04List\x12\x1c.caisson.v1.ListExecsRequest\x1a\x1d.caisson.v1.ListExecsResponse\"$\x82\xb5\x18 \n" +
+	"\x03GET\x12\x19/v1/sandboxes/{ref}/execsB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
 	file_caisson_v1_exec_proto_rawDescOnce sync.Once
@@ -2228,8 +2275,10 @@ func file_caisson_v1_exec_proto_init() {
 	if File_caisson_v1_exec_proto != nil {
 		return
 	}
+	file_caisson_v1_route_proto_init()
 	file_caisson_v1_exec_proto_msgTypes[0].OneofWrappers = []any{}
 	file_caisson_v1_exec_proto_msgTypes[3].OneofWrappers = []any{}
+	file_caisson_v1_exec_proto_msgTypes[6].OneofWrappers = []any{}
 	file_caisson_v1_exec_proto_msgTypes[7].OneofWrappers = []any{}
 	file_caisson_v1_exec_proto_msgTypes[9].OneofWrappers = []any{
 		(*ExecEvent_Started)(nil),
@@ -2237,6 +2286,7 @@ func file_caisson_v1_exec_proto_init() {
 		(*ExecEvent_Stderr)(nil),
 		(*ExecEvent_Exit)(nil),
 	}
+	file_caisson_v1_exec_proto_msgTypes[11].OneofWrappers = []any{}
 	file_caisson_v1_exec_proto_msgTypes[12].OneofWrappers = []any{}
 	file_caisson_v1_exec_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}

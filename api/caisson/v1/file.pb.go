@@ -1513,7 +1513,7 @@ var File_caisson_v1_file_proto protoreflect.FileDescriptor
 const file_caisson_v1_file_proto_rawDesc = "" +
 	"\n" +
 	"\x15caisson/v1/file.proto\x12\n" +
-	"caisson.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf9\x01\n" +
+	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf9\x01\n" +
 	"\bFileInfo\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x1d\n" +
@@ -1609,20 +1609,30 @@ const file_caisson_v1_file_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"@\n" +
 	"\x0eCopyInResponse\x12\x18\n" +
 	"\aentries\x18\x01 \x01(\x03R\aentries\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x03R\x05bytes2\xd1\x05\n" +
-	"\vFileService\x129\n" +
-	"\x04Stat\x12\x17.caisson.v1.StatRequest\x1a\x18.caisson.v1.StatResponse\x12B\n" +
-	"\aListDir\x12\x1a.caisson.v1.ListDirRequest\x1a\x1b.caisson.v1.ListDirResponse\x12G\n" +
-	"\bReadFile\x12\x1b.caisson.v1.ReadFileRequest\x1a\x1c.caisson.v1.ReadFileResponse0\x01\x12J\n" +
-	"\tWriteFile\x12\x1c.caisson.v1.WriteFileRequest\x1a\x1d.caisson.v1.WriteFileResponse(\x01\x12B\n" +
-	"\aMakeDir\x12\x1a.caisson.v1.MakeDirRequest\x1a\x1b.caisson.v1.MakeDirResponse\x12E\n" +
-	"\bMoveFile\x12\x1b.caisson.v1.MoveFileRequest\x1a\x1c.caisson.v1.MoveFileResponse\x12K\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes2\xd9\t\n" +
+	"\vFileService\x12h\n" +
+	"\x04Stat\x12\x17.caisson.v1.StatRequest\x1a\x18.caisson.v1.StatResponse\"-\x82\xb5\x18)\n" +
+	"\x03GET\x12\"/v1/sandboxes/{ref}/stat/{path...}\x12q\n" +
+	"\aListDir\x12\x1a.caisson.v1.ListDirRequest\x1a\x1b.caisson.v1.ListDirResponse\"-\x82\xb5\x18)\n" +
+	"\x03GET\x12\"/v1/sandboxes/{ref}/dirs/{path...}\x12~\n" +
+	"\bReadFile\x12\x1b.caisson.v1.ReadFileRequest\x1a\x1c.caisson.v1.ReadFileResponse\"5\x82\xb5\x181\n" +
+	"\x03GET\x12#/v1/sandboxes/{ref}/files/{path...}2\x05chunk0\x01\x12\x89\x01\n" +
+	"\tWriteFile\x12\x1c.caisson.v1.WriteFileRequest\x1a\x1d.caisson.v1.WriteFileResponse\"=\x82\xb5\x189\n" +
+	"\x03PUT\x12#/v1/sandboxes/{ref}/files/{path...}\"\x05chunk*\x06header(\x01\x12q\n" +
+	"\aMakeDir\x12\x1a.caisson.v1.MakeDirRequest\x1a\x1b.caisson.v1.MakeDirResponse\"-\x82\xb5\x18)\n" +
+	"\x03PUT\x12\"/v1/sandboxes/{ref}/dirs/{path...}\x12k\n" +
+	"\bMoveFile\x12\x1b.caisson.v1.MoveFileRequest\x1a\x1c.caisson.v1.MoveFileResponse\"$\x82\xb5\x18 \n" +
+	"\x04POST\x12\x18/v1/sandboxes/{ref}/move\x12~\n" +
 	"\n" +
-	"RemoveFile\x12\x1d.caisson.v1.RemoveFileRequest\x1a\x1e.caisson.v1.RemoveFileResponse\x12M\n" +
+	"RemoveFile\x12\x1d.caisson.v1.RemoveFileRequest\x1a\x1e.caisson.v1.RemoveFileResponse\"1\x82\xb5\x18-\n" +
+	"\x06DELETE\x12#/v1/sandboxes/{ref}/files/{path...}\x12}\n" +
 	"\n" +
-	"WatchFiles\x12\x1d.caisson.v1.WatchFilesRequest\x1a\x1e.caisson.v1.WatchFilesResponse0\x01\x12D\n" +
-	"\aCopyOut\x12\x1a.caisson.v1.CopyOutRequest\x1a\x1b.caisson.v1.CopyOutResponse0\x01\x12A\n" +
-	"\x06CopyIn\x12\x19.caisson.v1.CopyInRequest\x1a\x1a.caisson.v1.CopyInResponse(\x01B9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
+	"WatchFiles\x12\x1d.caisson.v1.WatchFilesRequest\x1a\x1e.caisson.v1.WatchFilesResponse\".\x82\xb5\x18*\n" +
+	"\x03GET\x12#/v1/sandboxes/{ref}/watch/{path...}0\x01\x12}\n" +
+	"\aCopyOut\x12\x1a.caisson.v1.CopyOutRequest\x1a\x1b.caisson.v1.CopyOutResponse\"7\x82\xb5\x183\n" +
+	"\x03GET\x12%/v1/sandboxes/{ref}/archive/{path...}2\x05chunk0\x01\x12\x82\x01\n" +
+	"\x06CopyIn\x12\x19.caisson.v1.CopyInRequest\x1a\x1a.caisson.v1.CopyInResponse\"?\x82\xb5\x18;\n" +
+	"\x03PUT\x12%/v1/sandboxes/{ref}/archive/{path...}\"\x05chunk*\x06header(\x01B9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
 	file_caisson_v1_file_proto_rawDescOnce sync.Once
@@ -1707,6 +1717,7 @@ func file_caisson_v1_file_proto_init() {
 	if File_caisson_v1_file_proto != nil {
 		return
 	}
+	file_caisson_v1_route_proto_init()
 	file_caisson_v1_file_proto_msgTypes[6].OneofWrappers = []any{
 		(*ReadFileResponse_File)(nil),
 		(*ReadFileResponse_Chunk)(nil),

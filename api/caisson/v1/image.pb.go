@@ -768,7 +768,7 @@ var File_caisson_v1_image_proto protoreflect.FileDescriptor
 const file_caisson_v1_image_proto_rawDesc = "" +
 	"\n" +
 	"\x16caisson/v1/image.proto\x12\n" +
-	"caisson.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd5\x01\n" +
+	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd5\x01\n" +
 	"\x05Image\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1d\n" +
@@ -818,14 +818,21 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"\bstripped\x18\x03 \x03(\v2&.caisson.v1.ImportReport.StrippedEntryR\bstripped\x1a;\n" +
 	"\rStrippedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\x96\x03\n" +
-	"\fImageService\x12K\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\xf1\x04\n" +
+	"\fImageService\x12b\n" +
 	"\n" +
-	"ListImages\x12\x1d.caisson.v1.ListImagesRequest\x1a\x1e.caisson.v1.ListImagesResponse\x12Q\n" +
-	"\fInspectImage\x12\x1f.caisson.v1.InspectImageRequest\x1a .caisson.v1.InspectImageResponse\x12N\n" +
-	"\vRemoveImage\x12\x1e.caisson.v1.RemoveImageRequest\x1a\x1f.caisson.v1.RemoveImageResponse\x12P\n" +
-	"\vImportImage\x12\x1e.caisson.v1.ImportImageRequest\x1a\x1f.caisson.v1.ImportImageResponse(\x01\x12D\n" +
-	"\bFromHost\x12\x1b.caisson.v1.FromHostRequest\x1a\x19.caisson.v1.ImageProgress0\x01B9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
+	"ListImages\x12\x1d.caisson.v1.ListImagesRequest\x1a\x1e.caisson.v1.ListImagesResponse\"\x15\x82\xb5\x18\x11\n" +
+	"\x03GET\x12\n" +
+	"/v1/images\x12r\n" +
+	"\fInspectImage\x12\x1f.caisson.v1.InspectImageRequest\x1a .caisson.v1.InspectImageResponse\"\x1f\x82\xb5\x18\x1b\n" +
+	"\x03GET\x12\x14/v1/images/{name...}\x12r\n" +
+	"\vRemoveImage\x12\x1e.caisson.v1.RemoveImageRequest\x1a\x1f.caisson.v1.RemoveImageResponse\"\"\x82\xb5\x18\x1e\n" +
+	"\x06DELETE\x12\x14/v1/images/{name...}\x12\xac\x01\n" +
+	"\vImportImage\x12\x1e.caisson.v1.ImportImageRequest\x1a\x1f.caisson.v1.ImportImageResponse\"Z\x82\xb5\x18*\n" +
+	"\x03PUT\x12\x14/v1/images/{name...}\"\x05chunk*\x06header\x82\xb5\x18(\n" +
+	"\x04POST\x12\x11/v1/images/import\"\x05chunk*\x06header(\x01\x12f\n" +
+	"\bFromHost\x12\x1b.caisson.v1.FromHostRequest\x1a\x19.caisson.v1.ImageProgress\" \x82\xb5\x18\x1c\n" +
+	"\x04POST\x12\x14/v1/images/from-host0\x01B9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
 	file_caisson_v1_image_proto_rawDescOnce sync.Once
@@ -890,6 +897,7 @@ func file_caisson_v1_image_proto_init() {
 	if File_caisson_v1_image_proto != nil {
 		return
 	}
+	file_caisson_v1_route_proto_init()
 	file_caisson_v1_image_proto_msgTypes[7].OneofWrappers = []any{
 		(*ImportImageRequest_Header)(nil),
 		(*ImportImageRequest_Chunk)(nil),

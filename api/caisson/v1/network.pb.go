@@ -734,7 +734,7 @@ var File_caisson_v1_network_proto protoreflect.FileDescriptor
 const file_caisson_v1_network_proto_rawDesc = "" +
 	"\n" +
 	"\x18caisson/v1/network.proto\x12\n" +
-	"caisson.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"}\n" +
+	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"}\n" +
 	"\vPolicyQuery\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x18\n" +
 	"\aprofile\x18\x02 \x01(\tR\aprofile\x12\x18\n" +
@@ -790,12 +790,16 @@ const file_caisson_v1_network_proto_rawDesc = "" +
 	"\askipped\x18\x0e \x01(\x04R\askipped\x12\x12\n" +
 	"\x04peer\x18\x0f \x01(\tR\x04peer\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x11 \x01(\tR\tsandboxIdJ\x04\b\x10\x10\x112\xcc\x02\n" +
-	"\x0eNetworkService\x12N\n" +
-	"\vCheckPolicy\x12\x1e.caisson.v1.CheckPolicyRequest\x1a\x1f.caisson.v1.CheckPolicyResponse\x12T\n" +
-	"\rExplainPolicy\x12 .caisson.v1.ExplainPolicyRequest\x1a!.caisson.v1.ExplainPolicyResponse\x12N\n" +
-	"\vLearnPolicy\x12\x1e.caisson.v1.LearnPolicyRequest\x1a\x1f.caisson.v1.LearnPolicyResponse\x12D\n" +
-	"\aTraffic\x12\x1a.caisson.v1.TrafficRequest\x1a\x1b.caisson.v1.TrafficResponse0\x01B9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
+	"sandbox_id\x18\x11 \x01(\tR\tsandboxIdJ\x04\b\x10\x10\x112\xda\x03\n" +
+	"\x0eNetworkService\x12l\n" +
+	"\vCheckPolicy\x12\x1e.caisson.v1.CheckPolicyRequest\x1a\x1f.caisson.v1.CheckPolicyResponse\"\x1c\x82\xb5\x18\x18\n" +
+	"\x04POST\x12\x10/v1/policy/check\x12t\n" +
+	"\rExplainPolicy\x12 .caisson.v1.ExplainPolicyRequest\x1a!.caisson.v1.ExplainPolicyResponse\"\x1e\x82\xb5\x18\x1a\n" +
+	"\x04POST\x12\x12/v1/policy/explain\x12v\n" +
+	"\vLearnPolicy\x12\x1e.caisson.v1.LearnPolicyRequest\x1a\x1f.caisson.v1.LearnPolicyResponse\"&\x82\xb5\x18\"\n" +
+	"\x03GET\x12\x1b/v1/sandboxes/{ref}/learned\x12l\n" +
+	"\aTraffic\x12\x1a.caisson.v1.TrafficRequest\x1a\x1b.caisson.v1.TrafficResponse\"&\x82\xb5\x18\"\n" +
+	"\x03GET\x12\x1b/v1/sandboxes/{ref}/traffic0\x01B9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
 	file_caisson_v1_network_proto_rawDescOnce sync.Once
@@ -850,6 +854,7 @@ func file_caisson_v1_network_proto_init() {
 	if File_caisson_v1_network_proto != nil {
 		return
 	}
+	file_caisson_v1_route_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

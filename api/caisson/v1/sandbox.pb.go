@@ -2383,7 +2383,7 @@ var File_caisson_v1_sandbox_proto protoreflect.FileDescriptor
 const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"\x18caisson/v1/sandbox.proto\x12\n" +
-	"caisson.v1\x1a\x15caisson/v1/exec.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfc\x01\n" +
+	"caisson.v1\x1a\x15caisson/v1/exec.proto\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfc\x01\n" +
 	"\x06Limits\x12&\n" +
 	"\fmemory_bytes\x18\x01 \x01(\x03H\x00R\vmemoryBytes\x88\x01\x01\x12 \n" +
 	"\tmilli_cpu\x18\x02 \x01(\x03H\x01R\bmilliCpu\x88\x01\x01\x12\x17\n" +
@@ -2597,21 +2597,34 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\bsyscalls\x18\x01 \x03(\tR\bsyscalls\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x1c\n" +
 	"\tcondition\x18\x03 \x01(\tR\tcondition\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why2\xb8\x06\n" +
-	"\x0eSandboxService\x126\n" +
-	"\x03Run\x12\x16.caisson.v1.RunRequest\x1a\x15.caisson.v1.ExecEvent0\x01\x12?\n" +
-	"\x06Create\x12\x19.caisson.v1.CreateRequest\x1a\x1a.caisson.v1.CreateResponse\x129\n" +
-	"\x04List\x12\x17.caisson.v1.ListRequest\x1a\x18.caisson.v1.ListResponse\x12B\n" +
-	"\aInspect\x12\x1a.caisson.v1.InspectRequest\x1a\x1b.caisson.v1.InspectResponse\x12?\n" +
-	"\x06Update\x12\x19.caisson.v1.UpdateRequest\x1a\x1a.caisson.v1.UpdateResponse\x12<\n" +
-	"\x05Pause\x12\x18.caisson.v1.PauseRequest\x1a\x19.caisson.v1.PauseResponse\x12?\n" +
-	"\x06Resume\x12\x19.caisson.v1.ResumeRequest\x1a\x1a.caisson.v1.ResumeResponse\x129\n" +
-	"\x04Stop\x12\x17.caisson.v1.StopRequest\x1a\x18.caisson.v1.StopResponse\x129\n" +
-	"\x04Wait\x12\x17.caisson.v1.WaitRequest\x1a\x18.caisson.v1.WaitResponse\x12?\n" +
-	"\x06Remove\x12\x19.caisson.v1.RemoveRequest\x1a\x1a.caisson.v1.RemoveResponse\x12B\n" +
-	"\aCleanup\x12\x1a.caisson.v1.CleanupRequest\x1a\x1b.caisson.v1.CleanupResponse\x128\n" +
-	"\x04Logs\x12\x17.caisson.v1.LogsRequest\x1a\x15.caisson.v1.ExecEvent0\x01\x129\n" +
-	"\x04Spec\x12\x17.caisson.v1.SpecRequest\x1a\x18.caisson.v1.SpecResponseB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
+	"\x03why\x18\x04 \x01(\tR\x03why2\xd8\t\n" +
+	"\x0eSandboxService\x12K\n" +
+	"\x03Run\x12\x16.caisson.v1.RunRequest\x1a\x15.caisson.v1.ExecEvent\"\x13\x82\xb5\x18\x0f\n" +
+	"\x04POST\x12\a/v1/run0\x01\x12]\n" +
+	"\x06Create\x12\x19.caisson.v1.CreateRequest\x1a\x1a.caisson.v1.CreateResponse\"\x1c\x82\xb5\x18\x18\n" +
+	"\x04POST\x12\r/v1/sandboxes\x18\xc9\x01\x12S\n" +
+	"\x04List\x12\x17.caisson.v1.ListRequest\x1a\x18.caisson.v1.ListResponse\"\x18\x82\xb5\x18\x14\n" +
+	"\x03GET\x12\r/v1/sandboxes\x12b\n" +
+	"\aInspect\x12\x1a.caisson.v1.InspectRequest\x1a\x1b.caisson.v1.InspectResponse\"\x1e\x82\xb5\x18\x1a\n" +
+	"\x03GET\x12\x13/v1/sandboxes/{ref}\x12a\n" +
+	"\x06Update\x12\x19.caisson.v1.UpdateRequest\x1a\x1a.caisson.v1.UpdateResponse\" \x82\xb5\x18\x1c\n" +
+	"\x05PATCH\x12\x13/v1/sandboxes/{ref}\x12c\n" +
+	"\x05Pause\x12\x18.caisson.v1.PauseRequest\x1a\x19.caisson.v1.PauseResponse\"%\x82\xb5\x18!\n" +
+	"\x04POST\x12\x19/v1/sandboxes/{ref}/pause\x12g\n" +
+	"\x06Resume\x12\x19.caisson.v1.ResumeRequest\x1a\x1a.caisson.v1.ResumeResponse\"&\x82\xb5\x18\"\n" +
+	"\x04POST\x12\x1a/v1/sandboxes/{ref}/resume\x12_\n" +
+	"\x04Stop\x12\x17.caisson.v1.StopRequest\x1a\x18.caisson.v1.StopResponse\"$\x82\xb5\x18 \n" +
+	"\x04POST\x12\x18/v1/sandboxes/{ref}/stop\x12^\n" +
+	"\x04Wait\x12\x17.caisson.v1.WaitRequest\x1a\x18.caisson.v1.WaitResponse\"#\x82\xb5\x18\x1f\n" +
+	"\x03GET\x12\x18/v1/sandboxes/{ref}/wait\x12b\n" +
+	"\x06Remove\x12\x19.caisson.v1.RemoveRequest\x1a\x1a.caisson.v1.RemoveResponse\"!\x82\xb5\x18\x1d\n" +
+	"\x06DELETE\x12\x13/v1/sandboxes/{ref}\x12[\n" +
+	"\aCleanup\x12\x1a.caisson.v1.CleanupRequest\x1a\x1b.caisson.v1.CleanupResponse\"\x17\x82\xb5\x18\x13\n" +
+	"\x04POST\x12\v/v1/cleanup\x12]\n" +
+	"\x04Logs\x12\x17.caisson.v1.LogsRequest\x1a\x15.caisson.v1.ExecEvent\"#\x82\xb5\x18\x1f\n" +
+	"\x03GET\x12\x18/v1/sandboxes/{ref}/logs0\x01\x12O\n" +
+	"\x04Spec\x12\x17.caisson.v1.SpecRequest\x1a\x18.caisson.v1.SpecResponse\"\x14\x82\xb5\x18\x10\n" +
+	"\x04POST\x12\b/v1/specB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
 	file_caisson_v1_sandbox_proto_rawDescOnce sync.Once
@@ -2755,6 +2768,7 @@ func file_caisson_v1_sandbox_proto_init() {
 		return
 	}
 	file_caisson_v1_exec_proto_init()
+	file_caisson_v1_route_proto_init()
 	file_caisson_v1_sandbox_proto_msgTypes[0].OneofWrappers = []any{}
 	file_caisson_v1_sandbox_proto_msgTypes[3].OneofWrappers = []any{}
 	file_caisson_v1_sandbox_proto_msgTypes[5].OneofWrappers = []any{}

@@ -775,7 +775,7 @@ var File_caisson_v1_system_proto protoreflect.FileDescriptor
 const file_caisson_v1_system_proto_rawDesc = "" +
 	"\n" +
 	"\x17caisson/v1/system.proto\x12\n" +
-	"caisson.v1\x1a\x15caisson/v1/exec.proto\x1a\x1egoogle/protobuf/duration.proto\"\x10\n" +
+	"caisson.v1\x1a\x15caisson/v1/exec.proto\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\"\x10\n" +
 	"\x0eVersionRequest\"\xf5\x01\n" +
 	"\x0fVersionResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
@@ -835,12 +835,17 @@ const file_caisson_v1_system_proto_rawDesc = "" +
 	"\x06refill\x18\t \x01(\v2\x19.google.protobuf.DurationR\x06refill\x12\x16\n" +
 	"\x06target\x18\n" +
 	" \x01(\x05R\x06target\x12\x10\n" +
-	"\x03max\x18\v \x01(\x05R\x03max2\xa5\x02\n" +
-	"\rSystemService\x12B\n" +
-	"\aVersion\x12\x1a.caisson.v1.VersionRequest\x1a\x1b.caisson.v1.VersionResponse\x12?\n" +
-	"\x06Doctor\x12\x19.caisson.v1.DoctorRequest\x1a\x1a.caisson.v1.DoctorResponse\x12Q\n" +
-	"\fCapabilities\x12\x1f.caisson.v1.CapabilitiesRequest\x1a .caisson.v1.CapabilitiesResponse\x12<\n" +
-	"\x05Stats\x12\x18.caisson.v1.StatsRequest\x1a\x19.caisson.v1.StatsResponseB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
+	"\x03max\x18\v \x01(\x05R\x03max2\x87\x03\n" +
+	"\rSystemService\x12Z\n" +
+	"\aVersion\x12\x1a.caisson.v1.VersionRequest\x1a\x1b.caisson.v1.VersionResponse\"\x16\x82\xb5\x18\x12\n" +
+	"\x03GET\x12\v/v1/version\x12V\n" +
+	"\x06Doctor\x12\x19.caisson.v1.DoctorRequest\x1a\x1a.caisson.v1.DoctorResponse\"\x15\x82\xb5\x18\x11\n" +
+	"\x03GET\x12\n" +
+	"/v1/doctor\x12n\n" +
+	"\fCapabilities\x12\x1f.caisson.v1.CapabilitiesRequest\x1a .caisson.v1.CapabilitiesResponse\"\x1b\x82\xb5\x18\x17\n" +
+	"\x03GET\x12\x10/v1/capabilities\x12R\n" +
+	"\x05Stats\x12\x18.caisson.v1.StatsRequest\x1a\x19.caisson.v1.StatsResponse\"\x14\x82\xb5\x18\x10\n" +
+	"\x03GET\x12\t/v1/statsB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
 	file_caisson_v1_system_proto_rawDescOnce sync.Once
@@ -901,6 +906,7 @@ func file_caisson_v1_system_proto_init() {
 		return
 	}
 	file_caisson_v1_exec_proto_init()
+	file_caisson_v1_route_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
