@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"strconv"
 	"syscall"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
@@ -36,10 +37,9 @@ func (c *Client) Execs(ctx context.Context, ref string) ([]*caissonv1.Exec, erro
 // WaitExec returns when a command has ended. It waits again where its
 // connection breaks.
 func (c *Client) WaitExec(ctx context.Context, ref, exec string) (*caissonv1.Exec, error) {
-	r, err := repeat(ctx, c.retry(), func() (*caissonv1.WaitExecResponse, error) {
-		return call(ctx, c.execs().Wait, &caissonv1.WaitExecRequest{Ref: ref, Exec: exec})
+	return repeat(ctx, c.retry(), func() (*caissonv1.Exec, error) {
+		return call(ctx, c.execs().Wait, &caissonv1.WaitExecRequest{Ref: ref, Id: exec})
 	})
-	return r.GetExec(), err
 }
 
 // SendInput writes to the input of a command and returns when its pipe has taken all of
@@ -50,12 +50,12 @@ func (c *Client) SendInput(ctx context.Context, req *caissonv1.SendInputRequest)
 
 // Kill sends a signal to a command; with all, to every process that it started.
 func (c *Client) Kill(ctx context.Context, ref, exec string, signal syscall.Signal, all bool) error {
-	_, err := call(ctx, c.execs().Signal, &caissonv1.SignalExecRequest{Ref: ref, Exec: exec, Signal: int32(signal), All: all})
+	_, err := call(ctx, c.execs().Signal, &caissonv1.SignalExecRequest{Ref: ref, Id: exec, Signal: strconv.Itoa(int(signal)), All: all})
 	return err
 }
 
 // Resize changes the size of a command's terminal.
 func (c *Client) Resize(ctx context.Context, ref, exec string, size Size) error {
-	_, err := call(ctx, c.execs().Resize, &caissonv1.ResizeExecRequest{Ref: ref, Exec: exec, Size: size.Message()})
+	_, err := call(ctx, c.execs().Resize, &caissonv1.ResizeExecRequest{Ref: ref, Id: exec, Size: size.Message()})
 	return err
 }

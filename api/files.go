@@ -25,7 +25,7 @@ const (
 const fileChunk = 128 << 10
 
 // Stat describes one entry of a sandbox's file system.
-func (c *Client) Stat(ctx context.Context, req *caissonv1.StatRequest) (*caissonv1.StatResponse, error) {
+func (c *Client) Stat(ctx context.Context, req *caissonv1.StatRequest) (*caissonv1.FileInfo, error) {
 	return call(ctx, c.files().Stat, req)
 }
 
@@ -35,12 +35,12 @@ func (c *Client) ListDir(ctx context.Context, req *caissonv1.ListDirRequest) (*c
 }
 
 // MakeDir makes a directory.
-func (c *Client) MakeDir(ctx context.Context, req *caissonv1.MakeDirRequest) (*caissonv1.MakeDirResponse, error) {
+func (c *Client) MakeDir(ctx context.Context, req *caissonv1.MakeDirRequest) (*caissonv1.FileInfo, error) {
 	return call(ctx, c.files().MakeDir, req)
 }
 
 // MoveFile renames a file or directory within one file system of a sandbox.
-func (c *Client) MoveFile(ctx context.Context, req *caissonv1.MoveFileRequest) (*caissonv1.MoveFileResponse, error) {
+func (c *Client) MoveFile(ctx context.Context, req *caissonv1.MoveFileRequest) (*caissonv1.FileInfo, error) {
 	return call(ctx, c.files().MoveFile, req)
 }
 
@@ -88,7 +88,7 @@ func writeFile(w io.Writer, p []byte) error {
 
 // WriteFile replaces a file of a sandbox, or makes it, with all of content, in
 // one step. An error of content is returned under SBX-804, and nothing changes.
-func (c *Client) WriteFile(ctx context.Context, header *caissonv1.WriteFileHeader, content io.Reader) (*caissonv1.WriteFileResponse, error) {
+func (c *Client) WriteFile(ctx context.Context, header *caissonv1.WriteFileHeader, content io.Reader) (*caissonv1.FileInfo, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream := c.files().WriteFile(ctx)

@@ -80,7 +80,7 @@ func (f *foreground) run(ctx context.Context, open func(context.Context) (*event
 // connect continues the command's events.
 func (f *foreground) connect(ctx context.Context) (*events, error) {
 	return f.client.execs().Connect(ctx, connect.NewRequest(&caissonv1.ConnectExecRequest{
-		Ref: f.sandbox, Exec: f.exec, StdoutOffset: f.out.offset, StderrOffset: f.errs.offset,
+		Ref: f.sandbox, Id: f.exec, StdoutOffset: f.out.offset, StderrOffset: f.errs.offset,
 	}))
 }
 
@@ -255,7 +255,7 @@ func readAhead(ctx context.Context, r io.Reader) <-chan part {
 
 // send sends one part of the input, again where the connection breaks.
 func (f *foreground) send(ctx context.Context, sent *int64, data []byte, end bool) (closed bool, err error) {
-	req := &caissonv1.SendInputRequest{Ref: f.sandbox, Exec: f.exec, Data: data, Close: end}
+	req := &caissonv1.SendInputRequest{Ref: f.sandbox, Id: f.exec, Data: data, Close: end}
 	r := f.client.retry()
 	r.known = true
 	if f.shared {

@@ -13,8 +13,7 @@ import (
 // With req.Ensure it returns the live one of that name; with a key, a repeated
 // request returns the sandbox of the first.
 func (c *Client) Create(ctx context.Context, req *caissonv1.CreateRequest) (*caissonv1.Sandbox, error) {
-	r, err := call(ctx, c.sandboxes().Create, req)
-	return r.GetSandbox(), err
+	return call(ctx, c.sandboxes().Create, req)
 }
 
 // List returns the sandboxes there are, oldest first.
@@ -29,20 +28,17 @@ func (c *Client) Inspect(ctx context.Context, req *caissonv1.InspectRequest) (*c
 
 // Update changes limits, times and labels of a live sandbox.
 func (c *Client) Update(ctx context.Context, req *caissonv1.UpdateRequest) (*caissonv1.Sandbox, error) {
-	r, err := call(ctx, c.sandboxes().Update, req)
-	return r.GetSandbox(), err
+	return call(ctx, c.sandboxes().Update, req)
 }
 
 // Pause freezes all processes of a sandbox.
 func (c *Client) Pause(ctx context.Context, ref string) (*caissonv1.Sandbox, error) {
-	r, err := call(ctx, c.sandboxes().Pause, &caissonv1.PauseRequest{Ref: ref})
-	return r.GetSandbox(), err
+	return call(ctx, c.sandboxes().Pause, &caissonv1.PauseRequest{Ref: ref})
 }
 
 // Resume lets the processes of a paused sandbox go on.
 func (c *Client) Resume(ctx context.Context, ref string) (*caissonv1.Sandbox, error) {
-	r, err := call(ctx, c.sandboxes().Resume, &caissonv1.ResumeRequest{Ref: ref})
-	return r.GetSandbox(), err
+	return call(ctx, c.sandboxes().Resume, &caissonv1.ResumeRequest{Ref: ref})
 }
 
 // Stop ends all processes of a sandbox: TERM, then KILL after grace. Nil is the
@@ -52,17 +48,15 @@ func (c *Client) Stop(ctx context.Context, ref string, grace *time.Duration) (*c
 	if grace != nil {
 		req.Grace = durationpb.New(*grace)
 	}
-	r, err := call(ctx, c.sandboxes().Stop, req)
-	return r.GetSandbox(), err
+	return call(ctx, c.sandboxes().Stop, req)
 }
 
 // Wait returns when a sandbox has ended. It waits again where its connection
 // breaks.
 func (c *Client) Wait(ctx context.Context, ref string) (*caissonv1.Sandbox, error) {
-	r, err := repeat(ctx, c.retry(), func() (*caissonv1.WaitResponse, error) {
+	return repeat(ctx, c.retry(), func() (*caissonv1.Sandbox, error) {
 		return call(ctx, c.sandboxes().Wait, &caissonv1.WaitRequest{Ref: ref})
 	})
-	return r.GetSandbox(), err
 }
 
 // Remove ends one sandbox and removes all of it.

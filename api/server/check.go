@@ -11,9 +11,6 @@ import (
 // maxImageName is more than any registry allows, with an owner before it.
 const maxImageName = 255 + 11
 
-// lastSignal is the highest signal number of Linux.
-const lastSignal = 64
-
 // refPattern is what a sandbox's name or ID looks like.
 var refPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
 
@@ -54,14 +51,6 @@ func checkStream(stream string) error {
 func checkOffset(field string, offset int64) error {
 	if offset < 0 {
 		return refuse("%s is %d: an offset counts the bytes that the caller has had, from 0", field, offset)
-	}
-	return nil
-}
-
-// checkSignal refuses what Linux does not know as a signal.
-func checkSignal(n int32) error {
-	if n < 1 || n > lastSignal {
-		return sbxerr.New(sbxerr.APIUsage, "server.check", "%d is not a signal, send 1 to %d", n, lastSignal)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -60,6 +61,25 @@ func TestToMessages(t *testing.T) {
 	}
 }
 
+// inGo renames the leaves of a message that the runtime calls as the kernel does. Those
+// of env are one variable.
+func inGo(leaves map[string]string) map[string]string {
+	names := map[string]string{"workdir": "cwd", "exec_id": "exec", "execid": "exec"}
+	out := map[string]string{}
+	for path, value := range leaves {
+		variable, env := strings.CutPrefix(path, "env[")
+		switch {
+		case env:
+			out["env[0]"] = strings.TrimSuffix(variable, "]") + "=" + value
+		case path == "rlimits[0].name":
+			out[path] = "RLIMIT_" + strings.ToUpper(value)
+		default:
+			out[cmp.Or(names[path], path)] = value
+		}
+	}
+	return out
+}
+
 // leavesWithout leaves out the fields that are no part of the runtime's request.
 func leavesWithout(m proto.Message, fields ...string) map[string]string {
 	out := leavesOfMessage(m)
@@ -83,7 +103,7 @@ func TestCreateRequestRoundTrip(t *testing.T) {
 	got := leavesOfGo(&req)
 	delete(got, "ensure") // of the request, not of its spec
 	delete(got, "key")
-	compare(t, got, leavesWithout(m.Spec))
+	compare(t, got, inGo(leavesWithout(m.Spec)))
 }
 
 func TestExecRequestRoundTrip(t *testing.T) {
@@ -95,7 +115,7 @@ func TestExecRequestRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		compare(t, leavesOfGo(&req), leavesWithout(spec))
+		compare(t, leavesOfGo(&req), inGo(leavesWithout(spec)))
 	}
 }
 
@@ -114,14 +134,14 @@ func TestOtherRequestsRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compare(t, leavesOfGo(&l), leavesWithout(logs, "ref"))
+	compare(t, leavesOfGo(&l), inGo(leavesWithout(logs, "ref")))
 	attach := &caissonv1.ConnectExecRequest{}
 	fillMessage(&filler{}, attach.ProtoReflect())
 	o, err := attachOf(attach)
 	if err != nil {
 		t.Fatal(err)
 	}
-	compare(t, leavesOfGo(&o), leavesWithout(attach, "ref", "exec"))
+	compare(t, leavesOfGo(&o), leavesWithout(attach, "ref", "id"))
 }
 
 func TestRequestKeepsWhatIsAbsent(t *testing.T) {
@@ -163,6 +183,7 @@ func TestRequestRefuses(t *testing.T) {
 		"a timeout":        {exec(&caissonv1.ExecSpec{Timeout: &durationpb.Duration{Seconds: 1, Nanos: -1}}), "timeout"},
 		"two commands":     {exec(&caissonv1.ExecSpec{Args: []string{"x"}, Shell: "x"}), "exclude each other"},
 		"no rows":          {exec(&caissonv1.ExecSpec{Tty: &caissonv1.WinSize{Cols: 80}}), "0 rows and 80 columns"},
+		"a variable":       {exec(&caissonv1.ExecSpec{Env: map[string]string{"A=B": ""}}), "holds no ="},
 		"too wide":         {exec(&caissonv1.ExecSpec{Tty: &caissonv1.WinSize{Rows: 1, Cols: 65536}}), "65536 columns"},
 	}
 	for name, tt := range tests {

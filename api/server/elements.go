@@ -52,7 +52,7 @@ func elementsOf(data []byte, d protoreflect.MessageDescriptor, n int) int {
 		}
 		n++
 		f := d.Fields().ByNumber(number)
-		if kind == protowire.BytesType && f != nil && f.Message() != nil {
+		if kind == protowire.BytesType && f != nil && f.Message() != nil && !f.IsMap() { // of an entry only the last key and value are kept
 			inner, _ := protowire.ConsumeBytes(data[head:])
 			n = elementsOf(inner, f.Message(), n)
 		}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,9 +16,9 @@ import (
 // refused before it is decoded, and that all that is in bounds is not.
 func TestElements(t *testing.T) {
 	const most = 64 << 10
-	fine := &caissonv1.ExecRequest{Exec: &caissonv1.ExecSpec{Args: make([]string, most), Env: make([]string, most)}, Stdin: make([]byte, 1<<20)}
+	fine := &caissonv1.ExecRequest{Exec: &caissonv1.ExecSpec{Args: make([]string, most), Env: map[string]string{}}, Stdin: make([]byte, 1<<20)}
 	for i := range most {
-		fine.Exec.Args[i], fine.Exec.Env[i] = `a,"\\`, `K=",,`
+		fine.Exec.Args[i], fine.Exec.Env[strconv.Itoa(i)] = `a,"\\`, `",,`
 	}
 	many := &caissonv1.ExecRequest{Exec: &caissonv1.ExecSpec{}}
 	for range strictjson.MaxElements {

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"syscall"
 
 	"connectrpc.com/connect"
 
@@ -44,7 +43,7 @@ func (s execs) Exec(ctx context.Context, r *connect.Request[caissonv1.ExecReques
 	stdout, stderr := api.NewKept(*req.OutputLimit), api.NewKept(*req.OutputLimit)
 	rio := runtime.IO{
 		Stdin: r.Msg.Stdin, Stdout: stdout, Stderr: stderr,
-		Started: func(_ runtime.Info, e runtime.ExecInfo) { out.Exec = e.ID },
+		Started: func(_ runtime.Info, e runtime.ExecInfo) { out.Id = e.ID },
 	}
 	result, err := s.runtime.Exec(ctx, r.Msg.Ref, req, rio)
 	if err != nil {
@@ -108,7 +107,7 @@ func (s execs) Connect(ctx context.Context, r *connect.Request[caissonv1.Connect
 		return fail(err)
 	}
 	return fail(follow(ctx, stream, nil, from, func(ctx context.Context, rio runtime.IO) (*runtime.Result, error) {
-		return s.runtime.Attach(ctx, r.Msg.Ref, r.Msg.Exec, from, rio)
+		return s.runtime.Attach(ctx, r.Msg.Ref, r.Msg.Id, from, rio)
 	}))
 }
 
@@ -122,21 +121,22 @@ func (s execs) List(ctx context.Context, r *connect.Request[caissonv1.ListExecsR
 }
 
 // Wait implements ExecServiceHandler.
-func (s execs) Wait(ctx context.Context, r *connect.Request[caissonv1.WaitExecRequest]) (*connect.Response[caissonv1.WaitExecResponse], error) {
-	if err := errors.Join(checkRef("ref", r.Msg.Ref), checkRef("exec", r.Msg.Exec)); err != nil {
+func (s execs) Wait(ctx context.Context, r *connect.Request[caissonv1.WaitExecRequest]) (*connect.Response[caissonv1.Exec], error) {
+	if err := errors.Join(checkRef("ref", r.Msg.Ref), checkRef("id", r.Msg.Id)); err != nil {
 		return nil, fail(err)
 	}
-	exec, err := s.runtime.WaitExec(ctx, r.Msg.Ref, r.Msg.Exec)
-	return reply(&caissonv1.WaitExecResponse{Exec: execPB(exec)}, err)
+	exec, err := s.runtime.WaitExec(ctx, r.Msg.Ref, r.Msg.Id)
+	return reply(execPB(exec), err)
 }
 
 // Signal implements ExecServiceHandler.
 func (s execs) Signal(ctx context.Context, r *connect.Request[caissonv1.SignalExecRequest]) (*connect.Response[caissonv1.SignalExecResponse], error) {
 	m := r.Msg
-	if err := errors.Join(checkRef("ref", m.Ref), checkRef("exec", m.Exec), checkSignal(m.Signal)); err != nil {
+	signal, err := api.ParseSignal(m.Signal)
+	if err := errors.Join(checkRef("ref", m.Ref), checkRef("id", m.Id), err); err != nil {
 		return nil, fail(err)
 	}
-	err := s.runtime.SignalExec(ctx, m.Ref, m.Exec, runtime.SignalRequest{Signal: syscall.Signal(m.Signal), All: m.All})
+	err = s.runtime.SignalExec(ctx, m.Ref, m.Id, runtime.SignalRequest{Signal: signal, All: m.All})
 	return reply(&caissonv1.SignalExecResponse{}, err)
 }
 
@@ -147,8 +147,8 @@ func (s execs) Resize(ctx context.Context, r *connect.Request[caissonv1.ResizeEx
 	if err == nil && size == nil {
 		err = refuse("there is no size: give rows and columns")
 	}
-	if err := errors.Join(checkRef("ref", m.Ref), checkRef("exec", m.Exec), err); err != nil {
+	if err := errors.Join(checkRef("ref", m.Ref), checkRef("id", m.Id), err); err != nil {
 		return nil, fail(err)
 	}
-	return reply(&caissonv1.ResizeExecResponse{}, s.runtime.ResizeExec(ctx, m.Ref, m.Exec, *size))
+	return reply(&caissonv1.ResizeExecResponse{}, s.runtime.ResizeExec(ctx, m.Ref, m.Id, *size))
 }

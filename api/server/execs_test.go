@@ -37,16 +37,16 @@ func TestSessionsRefuse(t *testing.T) {
 		"much output":        {"ExecService/Exec", `{"ref":"a","exec":{"args":["x"],"output_limit_bytes":"67108865"}}`, `give 2 to 67108864`},
 		"no output":          {"ExecService/Exec", `{"ref":"a","exec":{"args":["x"],"output_limit_bytes":"0"}}`, `give 2 to 67108864`},
 		"args and shell":     {"ExecService/Exec", `{"ref":"a","exec":{"args":["x"],"shell":"x"}}`, `exclude each other`},
-		"input of nothing":   {"ExecService/SendInput", `{"exec":"e"}`, `is not a name`},
-		"input for a path":   {"ExecService/SendInput", `{"ref":"a","exec":"../x"}`, `exec \"../x\" is not a name`},
-		"input before 0":     {"ExecService/SendInput", `{"ref":"a","exec":"e","offset":"-1"}`, `offset is -1`},
-		"resize of nothing":  {"ExecService/Resize", `{"ref":"a","size":{"rows":1,"cols":1}}`, `exec \"\" is not a name`},
-		"resize to nothing":  {"ExecService/Resize", `{"ref":"a","exec":"e"}`, `there is no size`},
-		"resize too large":   {"ExecService/Resize", `{"ref":"a","exec":"e","size":{"rows":1,"cols":65536}}`, `65536 columns`},
+		"input of nothing":   {"ExecService/SendInput", `{"id":"e"}`, `is not a name`},
+		"input for a path":   {"ExecService/SendInput", `{"ref":"a","id":"../x"}`, `id \"../x\" is not a name`},
+		"input before 0":     {"ExecService/SendInput", `{"ref":"a","id":"e","offset":"-1"}`, `offset is -1`},
+		"resize of nothing":  {"ExecService/Resize", `{"ref":"a","size":{"rows":1,"cols":1}}`, `id \"\" is not a name`},
+		"resize to nothing":  {"ExecService/Resize", `{"ref":"a","id":"e"}`, `there is no size`},
+		"resize too large":   {"ExecService/Resize", `{"ref":"a","id":"e","size":{"rows":1,"cols":65536}}`, `65536 columns`},
 		"list of nothing":    {"ExecService/List", `{}`, `is not a name`},
-		"wait for a path":    {"ExecService/Wait", `{"ref":"a","exec":"../x"}`, `exec \"../x\" is not a name`},
-		"signal 0":           {"ExecService/Signal", `{"ref":"a","exec":"e"}`, `0 is not a signal`},
-		"signal 65":          {"ExecService/Signal", `{"ref":"a","exec":"e","signal":65}`, `65 is not a signal`},
+		"wait for a path":    {"ExecService/Wait", `{"ref":"a","id":"../x"}`, `id \"../x\" is not a name`},
+		"signal 0":           {"ExecService/Signal", `{"ref":"a","id":"e"}`, `\"\" is not a signal`},
+		"signal 65":          {"ExecService/Signal", `{"ref":"a","id":"e","signal":"65"}`, `\"65\" is not a signal`},
 		"less than no time":  {"SandboxService/Create", `{"spec":{"ttl":"-1s"}}`, `SBX-102`},
 		"negative time":      {"SandboxService/Update", `{"ref":"a","ttl":"-1s"}`, `ttl of -1s is negative`},
 		"nothing to update":  {"SandboxService/Update", `{"ref":"a"}`, `nothing to update`},
@@ -67,7 +67,7 @@ func TestSessionsRefuse(t *testing.T) {
 }
 
 func TestLogsRefusesOffsets(t *testing.T) {
-	for _, req := range []*caissonv1.LogsRequest{{Ref: "a", StdoutOffset: -1}, {Ref: "a", StderrOffset: -1}, {Ref: "a", Exec: "/"}} {
+	for _, req := range []*caissonv1.LogsRequest{{Ref: "a", StdoutOffset: -1}, {Ref: "a", StderrOffset: -1}, {Ref: "a", ExecId: "/"}} {
 		stream, err := raw(t, &servertest.Fake{}).Logs(t.Context(), connect.NewRequest(req))
 		if err != nil {
 			t.Fatal(err)
@@ -96,7 +96,7 @@ func TestUnaryExec(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := strings.Repeat("e", 20)
-	if string(r.Msg.Stdout) != "a in 20 " || string(r.Msg.Stderr) != want || r.Msg.Exec != "exec" || r.Msg.Result.StderrBytes != 100 || r.Msg.StderrSkipped != 80 {
+	if string(r.Msg.Stdout) != "a in 20 " || string(r.Msg.Stderr) != want || r.Msg.Id != "exec" || r.Msg.Result.StderrBytes != 100 || r.Msg.StderrSkipped != 80 {
 		t.Errorf("got %v", r.Msg)
 	}
 	f.OnExec = func(_ context.Context, _ string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error) {
@@ -125,7 +125,7 @@ func TestStreamInput(t *testing.T) {
 		tr := transport(servertest.Listen(t, f), http2)
 		stream := caissonv1connect.NewExecServiceClient(&http.Client{Transport: tr}, "http://x").StreamInput(t.Context())
 		offset := int64(7)
-		for _, m := range []*caissonv1.SendInputRequest{{Ref: "a", Exec: "e", Offset: &offset, Data: []byte("one")}, {Data: []byte("two")}, {Close: true}} {
+		for _, m := range []*caissonv1.SendInputRequest{{Ref: "a", Id: "e", Offset: &offset, Data: []byte("one")}, {Data: []byte("two")}, {Close: true}} {
 			if err := stream.Send(m); err != nil {
 				t.Fatal(err)
 			}
@@ -143,7 +143,7 @@ func TestStreamInput(t *testing.T) {
 
 func TestStreamInputRefuses(t *testing.T) {
 	type messages = []*caissonv1.SendInputRequest
-	first := &caissonv1.SendInputRequest{Ref: "a", Exec: "e"}
+	first := &caissonv1.SendInputRequest{Ref: "a", Id: "e"}
 	negative := int64(-1)
 	for name, tt := range map[string]struct {
 		messages messages
@@ -151,7 +151,7 @@ func TestStreamInputRefuses(t *testing.T) {
 	}{
 		"nothing at all":    {nil, "ended before its first message"},
 		"no names":          {messages{{Data: []byte("x")}}, "is not a name"},
-		"an offset below 0": {messages{{Ref: "a", Exec: "e", Offset: &negative}}, "offset is -1"},
+		"an offset below 0": {messages{{Ref: "a", Id: "e", Offset: &negative}}, "offset is -1"},
 		"names twice":       {messages{first, first}, "belong into the first message alone"},
 		"a large message":   {messages{first, {Data: make([]byte, 5<<20)}}, "larger than configured max"},
 	} {

@@ -45,13 +45,13 @@ func (s fileService) open(ctx context.Context, ref string) (FileSession, error) 
 	return s.sandboxes.Files(ctx, ref)
 }
 
-func (s fileService) Stat(ctx context.Context, r *connect.Request[caissonv1.StatRequest]) (*connect.Response[caissonv1.StatResponse], error) {
+func (s fileService) Stat(ctx context.Context, r *connect.Request[caissonv1.StatRequest]) (*connect.Response[caissonv1.FileInfo], error) {
 	session, err := s.open(ctx, r.Msg.Ref)
 	if err != nil {
 		return nil, fail(err)
 	}
 	i, err := session.Stat(ctx, r.Msg.Path, r.Msg.Follow)
-	return reply(&caissonv1.StatResponse{File: filePB(i)}, err)
+	return reply(filePB(i), err)
 }
 
 func (s fileService) ListDir(ctx context.Context, r *connect.Request[caissonv1.ListDirRequest]) (*connect.Response[caissonv1.ListDirResponse], error) {
@@ -63,22 +63,22 @@ func (s fileService) ListDir(ctx context.Context, r *connect.Request[caissonv1.L
 	return reply(&caissonv1.ListDirResponse{Files: each(list, filePB), Truncated: truncated}, err)
 }
 
-func (s fileService) MakeDir(ctx context.Context, r *connect.Request[caissonv1.MakeDirRequest]) (*connect.Response[caissonv1.MakeDirResponse], error) {
+func (s fileService) MakeDir(ctx context.Context, r *connect.Request[caissonv1.MakeDirRequest]) (*connect.Response[caissonv1.FileInfo], error) {
 	session, err := s.open(ctx, r.Msg.Ref)
 	if err != nil {
 		return nil, fail(err)
 	}
 	i, err := session.MakeDir(ctx, r.Msg.Path, r.Msg.Mode, r.Msg.MakeParents)
-	return reply(&caissonv1.MakeDirResponse{File: filePB(i)}, err)
+	return reply(filePB(i), err)
 }
 
-func (s fileService) MoveFile(ctx context.Context, r *connect.Request[caissonv1.MoveFileRequest]) (*connect.Response[caissonv1.MoveFileResponse], error) {
+func (s fileService) MoveFile(ctx context.Context, r *connect.Request[caissonv1.MoveFileRequest]) (*connect.Response[caissonv1.FileInfo], error) {
 	session, err := s.open(ctx, r.Msg.Ref)
 	if err != nil {
 		return nil, fail(err)
 	}
 	i, err := session.Move(ctx, r.Msg.From, r.Msg.To, r.Msg.Replace)
-	return reply(&caissonv1.MoveFileResponse{File: filePB(i)}, err)
+	return reply(filePB(i), err)
 }
 
 func (s fileService) RemoveFile(ctx context.Context, r *connect.Request[caissonv1.RemoveFileRequest]) (*connect.Response[caissonv1.RemoveFileResponse], error) {
@@ -103,7 +103,7 @@ func (s fileService) ReadFile(ctx context.Context, r *connect.Request[caissonv1.
 	return fail(session.Read(ctx, r.Msg.Path, r.Msg.Offset, r.Msg.Length, info, chunk))
 }
 
-func (s fileService) WriteFile(ctx context.Context, stream *connect.ClientStream[caissonv1.WriteFileRequest]) (*connect.Response[caissonv1.WriteFileResponse], error) {
+func (s fileService) WriteFile(ctx context.Context, stream *connect.ClientStream[caissonv1.WriteFileRequest]) (*connect.Response[caissonv1.FileInfo], error) {
 	first, err := firstOf(stream)
 	if err != nil {
 		return nil, fail(err)
@@ -121,7 +121,7 @@ func (s fileService) WriteFile(ctx context.Context, stream *connect.ClientStream
 		return m.GetChunk(), ok && c != nil
 	}}
 	i, err := session.Write(ctx, header.Path, header.Mode, header.MakeParents, content)
-	return reply(&caissonv1.WriteFileResponse{File: filePB(i)}, err)
+	return reply(filePB(i), err)
 }
 
 func (s fileService) WatchFiles(ctx context.Context, r *connect.Request[caissonv1.WatchFilesRequest], stream *connect.ServerStream[caissonv1.WatchFilesResponse]) error {

@@ -216,7 +216,7 @@ func TestFilesSmall(t *testing.T) {
 	}
 	f.err = nil
 	r, err := c.Stat(ctx, &caissonv1.StatRequest{Ref: "box", Path: "/p"})
-	if i := r.GetFile(); err != nil || i.Type != "file" || i.SizeBytes != 3 || i.Mode != 0o640 || i.Uid != 1 || i.Gid != 2 || !i.ModifiedAt.AsTime().Equal(aTime) {
+	if i := r; err != nil || i.Type != "file" || i.SizeBytes != 3 || i.Mode != 0o640 || i.Uid != 1 || i.Gid != 2 || !i.ModifiedAt.AsTime().Equal(aTime) {
 		t.Errorf("%v, %v", r, err)
 	}
 	_, err = c.Stat(ctx, &caissonv1.StatRequest{Ref: "other", Path: "/p"})
@@ -246,7 +246,7 @@ func TestFilesReadAndWrite(t *testing.T) {
 	mode := uint32(0o600)
 	header := &caissonv1.WriteFileHeader{Ref: "box", Path: "/p", Mode: &mode, MakeParents: true}
 	w, err := c.WriteFile(ctx, header, strings.NewReader(f.content))
-	if err != nil || f.received != f.content || w.File.Path != "/p" || !reflect.DeepEqual(f.asked, []any{"/p", &mode, true}) {
+	if err != nil || f.received != f.content || w.Path != "/p" || !reflect.DeepEqual(f.asked, []any{"/p", &mode, true}) {
 		t.Errorf("%d bytes, %v, %v", len(f.received), w, err)
 	}
 	if _, err := c.WriteFile(ctx, header, strings.NewReader("")); err != nil || f.received != "" {

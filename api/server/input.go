@@ -16,7 +16,7 @@ func (s execs) SendInput(ctx context.Context, r *connect.Request[caissonv1.SendI
 	if err := checkInput(r.Msg); err != nil {
 		return nil, fail(err)
 	}
-	state, err := s.runtime.SendInput(ctx, r.Msg.Ref, r.Msg.Exec, inputOf(r.Msg))
+	state, err := s.runtime.SendInput(ctx, r.Msg.Ref, r.Msg.Id, inputOf(r.Msg))
 	return reply(inputPB(state), err)
 }
 
@@ -29,7 +29,7 @@ func (s execs) StreamInput(ctx context.Context, stream *connect.ClientStream[cai
 	if err != nil {
 		return nil, fail(err)
 	}
-	ref, exec := m.Ref, m.Exec
+	ref, exec := m.Ref, m.Id
 	for {
 		state, err := s.runtime.SendInput(ctx, ref, exec, inputOf(m))
 		if err != nil {
@@ -42,14 +42,14 @@ func (s execs) StreamInput(ctx context.Context, stream *connect.ClientStream[cai
 			return reply(inputPB(state), nil)
 		}
 		m = stream.Msg()
-		if m.Ref != "" || m.Exec != "" {
-			return nil, fail(sbxerr.New(sbxerr.APIUsage, "server.input", "ref and exec belong into the first message alone"))
+		if m.Ref != "" || m.Id != "" {
+			return nil, fail(sbxerr.New(sbxerr.APIUsage, "server.input", "ref and id belong into the first message alone"))
 		}
 	}
 }
 
 func checkInput(m *caissonv1.SendInputRequest) error {
-	err := errors.Join(checkRef("ref", m.Ref), checkRef("exec", m.Exec))
+	err := errors.Join(checkRef("ref", m.Ref), checkRef("id", m.Id))
 	if m.Offset != nil {
 		err = errors.Join(err, checkOffset("offset", *m.Offset))
 	}

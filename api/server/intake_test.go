@@ -148,7 +148,7 @@ func TestManyUploads(t *testing.T) {
 			client := []*http.Client{one, other}[i%2]
 			input := caissonv1connect.NewExecServiceClient(client, "http://x").StreamInput(t.Context())
 			input.RequestHeader().Set("X-User", "a")
-			err := input.Send(&caissonv1.SendInputRequest{Ref: "a", Exec: "e"})
+			err := input.Send(&caissonv1.SendInputRequest{Ref: "a", Id: "e"})
 			for n := 0; err == nil && n < 32; n++ {
 				err = input.Send(&caissonv1.SendInputRequest{Data: make([]byte, 128<<10)})
 			}
@@ -174,7 +174,7 @@ func TestStalledMessage(t *testing.T) {
 				t.Fatal(err)
 			}
 			req.Header.Set("Content-Type", "application/connect+json")
-			start := `{"ref": "a", "exec": "e", "data": "eA=="}`
+			start := `{"ref": "a", "id": "e", "data": "eA=="}`
 			go func() {
 				_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(start))), start...))
 				if whole {

@@ -11,16 +11,16 @@ import (
 // The calls that change a sandbox, or wait for it. Each answers with the
 // sandbox as it is then.
 
-func (s sandboxes) Create(ctx context.Context, r *connect.Request[caissonv1.CreateRequest]) (*connect.Response[caissonv1.CreateResponse], error) {
+func (s sandboxes) Create(ctx context.Context, r *connect.Request[caissonv1.CreateRequest]) (*connect.Response[caissonv1.Sandbox], error) {
 	req, err := createRequestOf(r.Msg)
 	if err != nil {
 		return nil, fail(err)
 	}
 	info, err := s.runtime.Create(ctx, req)
-	return reply(&caissonv1.CreateResponse{Sandbox: sandboxPB(info)}, err)
+	return reply(sandboxPB(info), err)
 }
 
-func (s sandboxes) Update(ctx context.Context, r *connect.Request[caissonv1.UpdateRequest]) (*connect.Response[caissonv1.UpdateResponse], error) {
+func (s sandboxes) Update(ctx context.Context, r *connect.Request[caissonv1.UpdateRequest]) (*connect.Response[caissonv1.Sandbox], error) {
 	if err := checkRef("ref", r.Msg.Ref); err != nil {
 		return nil, fail(err)
 	}
@@ -29,26 +29,26 @@ func (s sandboxes) Update(ctx context.Context, r *connect.Request[caissonv1.Upda
 		return nil, fail(err)
 	}
 	info, err := s.runtime.Update(ctx, r.Msg.Ref, req)
-	return reply(&caissonv1.UpdateResponse{Sandbox: sandboxPB(info)}, err)
+	return reply(sandboxPB(info), err)
 }
 
-func (s sandboxes) Pause(ctx context.Context, r *connect.Request[caissonv1.PauseRequest]) (*connect.Response[caissonv1.PauseResponse], error) {
+func (s sandboxes) Pause(ctx context.Context, r *connect.Request[caissonv1.PauseRequest]) (*connect.Response[caissonv1.Sandbox], error) {
 	if err := checkRef("ref", r.Msg.Ref); err != nil {
 		return nil, fail(err)
 	}
 	info, err := s.runtime.Pause(ctx, r.Msg.Ref)
-	return reply(&caissonv1.PauseResponse{Sandbox: sandboxPB(info)}, err)
+	return reply(sandboxPB(info), err)
 }
 
-func (s sandboxes) Resume(ctx context.Context, r *connect.Request[caissonv1.ResumeRequest]) (*connect.Response[caissonv1.ResumeResponse], error) {
+func (s sandboxes) Resume(ctx context.Context, r *connect.Request[caissonv1.ResumeRequest]) (*connect.Response[caissonv1.Sandbox], error) {
 	if err := checkRef("ref", r.Msg.Ref); err != nil {
 		return nil, fail(err)
 	}
 	info, err := s.runtime.Resume(ctx, r.Msg.Ref)
-	return reply(&caissonv1.ResumeResponse{Sandbox: sandboxPB(info)}, err)
+	return reply(sandboxPB(info), err)
 }
 
-func (s sandboxes) Stop(ctx context.Context, r *connect.Request[caissonv1.StopRequest]) (*connect.Response[caissonv1.StopResponse], error) {
+func (s sandboxes) Stop(ctx context.Context, r *connect.Request[caissonv1.StopRequest]) (*connect.Response[caissonv1.Sandbox], error) {
 	if err := checkRef("ref", r.Msg.Ref); err != nil {
 		return nil, fail(err)
 	}
@@ -57,13 +57,13 @@ func (s sandboxes) Stop(ctx context.Context, r *connect.Request[caissonv1.StopRe
 		return nil, fail(err)
 	}
 	info, err := s.runtime.Stop(ctx, r.Msg.Ref, grace)
-	return reply(&caissonv1.StopResponse{Sandbox: sandboxPB(info)}, err)
+	return reply(sandboxPB(info), err)
 }
 
-func (s sandboxes) Wait(ctx context.Context, r *connect.Request[caissonv1.WaitRequest]) (*connect.Response[caissonv1.WaitResponse], error) {
+func (s sandboxes) Wait(ctx context.Context, r *connect.Request[caissonv1.WaitRequest]) (*connect.Response[caissonv1.Sandbox], error) {
 	if err := checkRef("ref", r.Msg.Ref); err != nil {
 		return nil, fail(err)
 	}
 	info, err := s.runtime.Wait(ctx, r.Msg.Ref)
-	return reply(&caissonv1.WaitResponse{Sandbox: sandboxPB(info)}, err)
+	return reply(sandboxPB(info), err)
 }

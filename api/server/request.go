@@ -3,7 +3,10 @@ package server
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -50,8 +53,10 @@ func createOf(s *caissonv1.SandboxSpec) (plan.CreateRequest, error) {
 	if idle != nil && *idle == 0 {
 		idle = nil
 	}
+	env, err := envOf(s.Env)
+	errs = append(errs, err)
 	return plan.CreateRequest{
-		Name: s.Name, Image: s.Image, Profile: s.Profile, User: s.User, Env: s.Env, Network: s.Network, Allow: s.Allow, Deny: s.Deny, AllowECH: s.AllowEch, Publish: s.Publish,
+		Name: s.Name, Image: s.Image, Profile: s.Profile, User: s.User, Env: env, Network: s.Network, Allow: s.Allow, Deny: s.Deny, AllowECH: s.AllowEch, Publish: s.Publish,
 		Expose: s.Expose, Links: s.Links,
 		Workspace: workspaceOf(s.Workspace), Limits: limitsRequestOf(s.Limits),
 		Labels: s.Labels, Session: s.Session, Task: s.Task, TTL: ttl, IdleTimeout: idle,
@@ -84,13 +89,26 @@ func execOf(e *caissonv1.ExecSpec) (plan.ExecRequest, error) {
 	}
 	timeout, errTimeout := durationOf("timeout", e.Timeout)
 	size, errSize := winSizeOf(e.Tty)
-	if errTimeout != nil || errSize != nil {
-		err = errors.Join(err, errTimeout, errSize)
+	env, errEnv := envOf(e.Env)
+	if errTimeout != nil || errSize != nil || errEnv != nil {
+		err = errors.Join(err, errTimeout, errSize, errEnv)
 	}
 	return plan.ExecRequest{
-		Args: e.Args, Shell: e.Shell, Env: e.Env, Cwd: e.Cwd, User: e.User, Stdin: e.Stdin, TTY: size,
+		Args: e.Args, Shell: e.Shell, Env: env, Cwd: e.Workdir, User: e.User, Stdin: e.Stdin, TTY: size,
 		Timeout: timeout, OutputLimit: e.OutputLimitBytes, Rlimits: rlimitsOf(e.Rlimits), Limits: execLimitsOf(e.Limits),
 	}, err
+}
+
+// envOf is an environment as execve(2) takes it.
+func envOf(m map[string]string) ([]string, error) {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if name == "" || strings.Contains(name, "=") {
+			return nil, refuse("env has a variable named %q: a name is not empty and holds no =", sbxerr.Clip(name))
+		}
+		list = append(list, name+"="+m[name])
+	}
+	return list, nil
 }
 
 func rlimitsOf(list []*caissonv1.Rlimit) []plan.Rlimit {
@@ -98,7 +116,7 @@ func rlimitsOf(list []*caissonv1.Rlimit) []plan.Rlimit {
 		return nil
 	}
 	return each(list, func(r *caissonv1.Rlimit) plan.Rlimit {
-		return plan.Rlimit{Name: r.Name, Soft: r.Soft, Hard: r.Hard}
+		return plan.Rlimit{Name: "RLIMIT_" + strings.ToUpper(r.Name), Soft: r.Soft, Hard: r.Hard}
 	})
 }
 
@@ -162,7 +180,7 @@ func policyQueryOf(q *caissonv1.PolicyQuery) (runtime.PolicyQuery, error) {
 
 // attachOf reads a ConnectExecRequest.
 func attachOf(a *caissonv1.ConnectExecRequest) (runtime.AttachOptions, error) {
-	err := errors.Join(checkRef("ref", a.Ref), checkRef("exec", a.Exec),
+	err := errors.Join(checkRef("ref", a.Ref), checkRef("id", a.Id),
 		checkOffset("stdout_offset", a.StdoutOffset), checkOffset("stderr_offset", a.StderrOffset))
 	return runtime.AttachOptions{StdoutOffset: a.StdoutOffset, StderrOffset: a.StderrOffset}, err
 }
@@ -171,11 +189,11 @@ func attachOf(a *caissonv1.ConnectExecRequest) (runtime.AttachOptions, error) {
 func logOptionsOf(m *caissonv1.LogsRequest) (runtime.LogOptions, error) {
 	err := errors.Join(checkRef("ref", m.Ref), checkStream(m.Stream),
 		checkOffset("stdout_offset", m.StdoutOffset), checkOffset("stderr_offset", m.StderrOffset))
-	if m.Exec != "" {
-		err = errors.Join(err, checkRef("exec", m.Exec))
+	if m.ExecId != "" {
+		err = errors.Join(err, checkRef("exec_id", m.ExecId))
 	}
 	return runtime.LogOptions{
-		Follow: m.Follow, Stream: m.Stream, Exec: m.Exec, StdoutOffset: m.StdoutOffset, StderrOffset: m.StderrOffset,
+		Follow: m.Follow, Stream: m.Stream, Exec: m.ExecId, StdoutOffset: m.StdoutOffset, StderrOffset: m.StderrOffset,
 	}, err
 }
 

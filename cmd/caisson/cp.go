@@ -237,7 +237,7 @@ func (c copying) target(ctx context.Context) (dir, name string, err error) {
 	if err != nil && !absent {
 		return "", "", err
 	}
-	if !absent && res.GetFile().GetType() == "directory" {
+	if !absent && res.GetType() == "directory" {
 		return c.to.path, localName(c.from.path), nil
 	}
 	trimmed := strings.TrimRight(c.to.path, "/")

@@ -109,10 +109,7 @@ func (p *parser) ulimits(list []string) []*caissonv1.Rlimit {
 			p.refuse(usage("--ulimit: %q is not NAME=SOFT[:HARD] with SOFT up to HARD, such as nofile=64:128", entry))
 			continue
 		}
-		name = strings.ToUpper(name)
-		if !strings.HasPrefix(name, "RLIMIT_") {
-			name = "RLIMIT_" + name
-		}
+		name = strings.TrimPrefix(strings.ToLower(name), "rlimit_")
 		out = append(out, &caissonv1.Rlimit{Name: name, Soft: s, Hard: h})
 	}
 	return out

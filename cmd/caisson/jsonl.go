@@ -33,18 +33,18 @@ func (f *streamFormat) Type() string { return "format" }
 type startLine struct {
 	Type      string   `json:"type"`
 	SandboxID string   `json:"sandbox_id"`
-	Exec      string   `json:"exec"`
+	Exec      string   `json:"exec_id"`
 	PID       int64    `json:"pid"`
 	Args      []string `json:"args"`
 }
 
 // dataLine is a piece of stdout or stderr at an offset of that stream, in
-// bytes. Data is text, DataBase64 what is none; one of them is there.
+// bytes: as text where it is UTF-8, else as data in base64.
 type dataLine struct {
-	Type       string  `json:"type"`
-	Data       *string `json:"data,omitempty"`
-	DataBase64 []byte  `json:"data_base64,omitempty"`
-	Offset     int64   `json:"offset"`
+	Type   string  `json:"type"`
+	Text   *string `json:"text,omitempty"`
+	Data   []byte  `json:"data,omitempty"`
+	Offset int64   `json:"offset"`
 }
 
 // skippedLine says that bytes are left out, because the stream passed its limit.
@@ -66,7 +66,7 @@ type usageLine struct {
 
 type exitLine struct {
 	Type string `json:"type"`
-	Exec string `json:"exec"`
+	Exec string `json:"exec_id"`
 	resultView
 }
 
@@ -159,9 +159,9 @@ func (s *jsonlStream) tell(p []byte) error {
 	line := dataLine{Type: s.name, Offset: s.offset}
 	if utf8.Valid(p) {
 		text := string(p)
-		line.Data = &text
+		line.Text = &text
 	} else {
-		line.DataBase64 = p
+		line.Data = p
 	}
 	s.offset += int64(len(p))
 	return s.lines.line(line)

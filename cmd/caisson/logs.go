@@ -33,7 +33,7 @@ func (a *app) logsCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVarP(&req.Follow, "follow", "f", false, "follow until the command ends")
-	cmd.Flags().StringVar(&req.Exec, "exec", "", "command `ID` (see caisson ps)")
+	cmd.Flags().StringVar(&req.ExecId, "exec", "", "command `ID` (see caisson ps)")
 	offsetFlags(cmd, &req.StdoutOffset, &req.StderrOffset)
 	cmd.Flags().StringVar(&req.Stream, "stream", "", "show only `STREAM`: stdout or stderr")
 	a.outputFlags(cmd)

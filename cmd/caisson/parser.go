@@ -102,17 +102,17 @@ func noDuration(remedy, format string, args ...any) error {
 // environment completes names without a value from caisson's own environment,
 // so that a secret need not be on the command line. The values are not quoted
 // in any refusal.
-func (p *parser) environment(list []string, lookupEnv func(string) (string, bool)) []string {
-	var out []string
+func (p *parser) environment(list []string, lookupEnv func(string) (string, bool)) map[string]string {
+	out := make(map[string]string, len(list))
 	for _, entry := range list {
-		name, _, given := strings.Cut(entry, "=")
-		switch value, set := lookupEnv(name); {
+		name, value, given := strings.Cut(entry, "=")
+		switch inherited, set := lookupEnv(name); {
 		case name == "":
 			p.refuse(usage("--env: an entry has no name, write K=V"))
 		case given:
-			out = append(out, entry)
+			out[name] = value // the last one counts, as everywhere
 		case set:
-			out = append(out, name+"="+value)
+			out[name] = inherited
 		default:
 			p.refuse(usage("--env: %q is not set here, write %s=VALUE", name, name))
 		}

@@ -11,7 +11,7 @@ import (
 type runView struct {
 	resultView
 	outputView
-	Exec string `json:"exec"` // ID of the command in the sandbox
+	Exec string `json:"exec_id"` // ID of the command in the sandbox
 }
 
 // outputView is what a command wrote, as far as it was kept.
@@ -28,7 +28,7 @@ type outputView struct {
 // command: what was known by then.
 type cutView struct {
 	SandboxID   string `json:"sandbox_id"`
-	Exec        string `json:"exec"`
+	Exec        string `json:"exec_id"`
 	StdoutBytes int64  `json:"stdout_bytes"` // offset up to which the stream came
 	StderrBytes int64  `json:"stderr_bytes"`
 	outputView

@@ -230,13 +230,13 @@ func TestStreamJSONL(t *testing.T) {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 	want := []map[string]any{
-		{"type": "start", "sandbox_id": "box", "exec": "e1", "pid": 7.0, "args": []any{"x"}},
-		{"type": "stdout", "data": "a", "offset": 0.0},
-		{"type": "stdout", "data": "äb", "offset": 1.0},
-		{"type": "stdout", "data_base64": "//4=", "offset": 4.0},
+		{"type": "start", "sandbox_id": "box", "exec_id": "e1", "pid": 7.0, "args": []any{"x"}},
+		{"type": "stdout", "text": "a", "offset": 0.0},
+		{"type": "stdout", "text": "äb", "offset": 1.0},
+		{"type": "stdout", "data": "//4=", "offset": 4.0},
 		{"type": "skipped", "stream": "stderr", "offset": 0.0, "bytes": 100.0},
-		{"type": "stderr", "data": "end", "offset": 100.0},
-		{"type": "stderr", "data_base64": "4g==", "offset": 103.0},
+		{"type": "stderr", "text": "end", "offset": 100.0},
+		{"type": "stderr", "data": "4g==", "offset": 103.0},
 	}
 	got := jsonLines(t, stdout)
 	if len(got) != len(want)+2 || !reflect.DeepEqual(got[:len(want)], want) {
@@ -262,11 +262,11 @@ func TestStreamJSONLIsOneFormat(t *testing.T) {
 			return say(rio)
 		},
 	}
-	want := map[string]any{"type": "start", "sandbox_id": "box", "exec": "1", "pid": 7.0, "args": []any{"make"}}
+	want := map[string]any{"type": "start", "sandbox_id": "box", "exec_id": "1", "pid": 7.0, "args": []any{"make"}}
 	for _, line := range []string{"run --stream jsonl -- make", "run -i --stream jsonl -- make", "exec --stream jsonl box -- make", "attach --stream jsonl box 1"} {
 		_, stdout, stderr := invoke(t, f, "", strings.Fields(line)...)
 		lines := jsonLines(t, stdout)
-		if len(lines) != 3 || !reflect.DeepEqual(lines[0], want) || lines[2]["type"] != "exit" || lines[2]["exec"] != "1" {
+		if len(lines) != 3 || !reflect.DeepEqual(lines[0], want) || lines[2]["type"] != "exit" || lines[2]["exec_id"] != "1" {
 			t.Errorf("%s: %v, %q", line, lines, stderr)
 		}
 	}

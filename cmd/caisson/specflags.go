@@ -117,7 +117,7 @@ func (f *commandFlags) register(cmd *cobra.Command) {
 func (f *commandFlags) spec(p *parser) *caissonv1.ExecSpec {
 	p.notEmpty("workdir")
 	spec := &caissonv1.ExecSpec{
-		Cwd: f.cwd, Stdin: f.interactive,
+		Workdir: f.cwd, Stdin: f.interactive,
 		OutputLimitBytes: p.number("output-limit", f.outputLimit, units.ParseSize),
 		Timeout:          p.duration("timeout", f.timeout),
 		Rlimits:          p.ulimits(f.ulimits),

@@ -179,7 +179,7 @@ func TestSpecFlags(t *testing.T) {
 		{"run|--tmpfs|1K|x", `TmpfsBytes:1024`},
 		{"run|--output-limit|2K|x", `OutputLimit:2048`},
 		{"run|--timeout|90s|x", `Timeout:1m30s`},
-		{"run|-e|A=b=c|-e|FROM_HERE|-e|E=|x", `Env:[A=b=c FROM_HERE=inherited E=]`},
+		{"run|-e|A=b=c|-e|FROM_HERE|-e|E=|x", `Env:[A=b=c E= FROM_HERE=inherited]`},
 		{"run|--label|a=b|--label|c=|x", `Labels:map[a:b c:]`},
 		{"run|--image|i|--profile|p|--network|n|--name|nm|x", `Name:nm Image:i Profile:p Network:n`},
 		{"run|--allow|h:1|--allow|k|x", `Allow:[h:1 k]`},

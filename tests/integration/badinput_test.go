@@ -206,8 +206,8 @@ func TestNULOverTheAPI(t *testing.T) {
 	daemon.Run(t, "exec", "nul", "--", "touch", "/tmp/x")
 	for _, tt := range []struct{ method, body, code, message string }{
 		{"ExecService/Exec", `{"ref":"nul","exec":{"args":["echo","a\u0000b"]}}`, "SBX-101", "argument 1 holds a NUL byte"},
-		{"ExecService/Exec", `{"ref":"nul","exec":{"args":["true"],"env":["A=b\u0000c"]}}`, "SBX-101", `environment variable \"A\" holds a NUL byte`},
-		{"ExecService/Exec", `{"ref":"nul","exec":{"args":["true"],"cwd":"/a\u0000b"}}`, "SBX-101", `working directory \"/a\\x00b\" is not a clean absolute path`},
+		{"ExecService/Exec", `{"ref":"nul","exec":{"args":["true"],"env":{"A":"b\u0000c"}}}`, "SBX-101", `environment variable \"A\" holds a NUL byte`},
+		{"ExecService/Exec", `{"ref":"nul","exec":{"args":["true"],"workdir":"/a\u0000b"}}`, "SBX-101", `working directory \"/a\\x00b\" is not a clean absolute path`},
 		{"FileService/Stat", `{"ref":"nul","path":"/tmp/a\u0000b"}`, "SBX-211", `path \"/tmp/a\\x00b\" holds a NUL`},
 		{"FileService/ListDir", `{"ref":"nul","path":"/tmp/a\u0000b"}`, "SBX-211", `path \"/tmp/a\\x00b\" holds a NUL`},
 		{"FileService/MakeDir", `{"ref":"nul","path":"/tmp/a\u0000b"}`, "SBX-211", `path \"/tmp/a\\x00b\" holds a NUL`},

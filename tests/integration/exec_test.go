@@ -232,7 +232,7 @@ func TestStreamJSONL(t *testing.T) {
 		t.Errorf("code %d", r.Code)
 	}
 	r2 := daemon.Run(t, "run", "--stream", "jsonl", "--", "true")
-	if !strings.Contains(r2.Stdout, `"args":["true"]`) || strings.Contains(r2.Stdout, `"pid":0`) || strings.Count(r2.Stdout, `"exec":"1"`) != 2 {
+	if !strings.Contains(r2.Stdout, `"args":["true"]`) || strings.Contains(r2.Stdout, `"pid":0`) || strings.Count(r2.Stdout, `"exec_id":"1"`) != 2 {
 		t.Errorf("of a run: %s", r2.Stdout)
 	}
 	var types []string
@@ -241,8 +241,8 @@ func TestStreamJSONL(t *testing.T) {
 		var l struct {
 			Type      string
 			SandboxID string `json:"sandbox_id"`
-			Data      string
-			Base64    []byte `json:"data_base64"`
+			Text      string
+			Data      []byte
 			Offset    int64
 			ExitCode  int `json:"exit_code"`
 		}
@@ -253,7 +253,7 @@ func TestStreamJSONL(t *testing.T) {
 		if int(l.Offset) != len(data[l.Type]) {
 			t.Errorf("%q has offset %d after %d bytes", line, l.Offset, len(data[l.Type]))
 		}
-		data[l.Type] += l.Data + string(l.Base64)
+		data[l.Type] += l.Text + string(l.Data)
 		if (l.Type == "start" && l.SandboxID != id) || (l.Type == "exit" && l.ExitCode != 3) {
 			t.Errorf("line %s", line)
 		}

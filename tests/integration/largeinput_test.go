@@ -100,7 +100,7 @@ func pathsOf(d protoreflect.MessageDescriptor, above []protoreflect.FieldDescrip
 // fillIn gives m what else would be missed first.
 func fillIn(m protoreflect.Message) {
 	fields := m.Descriptor().Fields()
-	for name, value := range map[protoreflect.Name]string{"ref": "large", "exec": "large", "path": "/tmp", "from": "/tmp/a", "to": "/tmp/b", "target": "x.test"} {
+	for name, value := range map[protoreflect.Name]string{"ref": "large", "id": "large", "path": "/tmp", "from": "/tmp/a", "to": "/tmp/b", "target": "x.test"} {
 		if f := fields.ByName(name); f != nil && f.Kind() == protoreflect.StringKind && f.Cardinality() != protoreflect.Repeated {
 			m.Set(f, protoreflect.ValueOfString(value))
 		}

@@ -26,17 +26,17 @@ const (
 // ExecSpec says what to run in a sandbox.
 type ExecSpec struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
-	Args             []string               `protobuf:"bytes,1,rep,name=args,proto3" json:"args,omitempty"`                                                          // never through a shell
-	Shell            string                 `protobuf:"bytes,2,opt,name=shell,proto3" json:"shell,omitempty"`                                                        // a script for /bin/sh, instead of args
-	Env              []string               `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty"`                                                            // K=V, added to the sandbox's
-	Cwd              string                 `protobuf:"bytes,4,opt,name=cwd,proto3" json:"cwd,omitempty"`                                                            // absolute; empty is the workspace, else the image's
-	User             string                 `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`                                                          // empty is the sandbox's
-	Stdin            bool                   `protobuf:"varint,6,opt,name=stdin,proto3" json:"stdin,omitempty"`                                                       // the command gets an input, sent with SendInput or StreamInput
-	Tty              *WinSize               `protobuf:"bytes,7,opt,name=tty,proto3" json:"tty,omitempty"`                                                            // a terminal of this size; absent is none
-	Timeout          *durationpb.Duration   `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"`                                                    // absent is none
-	OutputLimitBytes *int64                 `protobuf:"varint,9,opt,name=output_limit_bytes,json=outputLimitBytes,proto3,oneof" json:"output_limit_bytes,omitempty"` // per stream; absent is 10 MiB
-	Rlimits          []*Rlimit              `protobuf:"bytes,10,rep,name=rlimits,proto3" json:"rlimits,omitempty"`                                                   // below the sandbox's
-	Limits           *ExecLimits            `protobuf:"bytes,11,opt,name=limits,proto3" json:"limits,omitempty"`                                                     // absent: only the sandbox's
+	Args             []string               `protobuf:"bytes,1,rep,name=args,proto3" json:"args,omitempty"`                                                                         // never through a shell
+	Shell            string                 `protobuf:"bytes,2,opt,name=shell,proto3" json:"shell,omitempty"`                                                                       // a script for /bin/sh, instead of args
+	Env              map[string]string      `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // added to the sandbox's
+	Workdir          string                 `protobuf:"bytes,4,opt,name=workdir,proto3" json:"workdir,omitempty"`                                                                   // absolute; empty is the workspace, else the image's
+	User             string                 `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`                                                                         // empty is the sandbox's
+	Stdin            bool                   `protobuf:"varint,6,opt,name=stdin,proto3" json:"stdin,omitempty"`                                                                      // the command gets an input, sent with SendInput or StreamInput
+	Tty              *WinSize               `protobuf:"bytes,7,opt,name=tty,proto3" json:"tty,omitempty"`                                                                           // a terminal of this size; absent is none
+	Timeout          *durationpb.Duration   `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"`                                                                   // absent is none
+	OutputLimitBytes *int64                 `protobuf:"varint,9,opt,name=output_limit_bytes,json=outputLimitBytes,proto3,oneof" json:"output_limit_bytes,omitempty"`                // per stream; absent is 10 MiB
+	Rlimits          []*Rlimit              `protobuf:"bytes,10,rep,name=rlimits,proto3" json:"rlimits,omitempty"`                                                                  // below the sandbox's
+	Limits           *ExecLimits            `protobuf:"bytes,11,opt,name=limits,proto3" json:"limits,omitempty"`                                                                    // absent: only the sandbox's
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -85,16 +85,16 @@ func (x *ExecSpec) GetShell() string {
 	return ""
 }
 
-func (x *ExecSpec) GetEnv() []string {
+func (x *ExecSpec) GetEnv() map[string]string {
 	if x != nil {
 		return x.Env
 	}
 	return nil
 }
 
-func (x *ExecSpec) GetCwd() string {
+func (x *ExecSpec) GetWorkdir() string {
 	if x != nil {
-		return x.Cwd
+		return x.Workdir
 	}
 	return ""
 }
@@ -204,7 +204,7 @@ func (x *WinSize) GetCols() uint32 {
 // Rlimit is one resource limit of setrlimit(2), in its units. 2^64-1 is unlimited.
 type Rlimit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // any of that call's, such as "RLIMIT_NOFILE"
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // any of that call's, such as "nofile"
 	Soft          uint64                 `protobuf:"varint,2,opt,name=soft,proto3" json:"soft,omitempty"`
 	Hard          uint64                 `protobuf:"varint,3,opt,name=hard,proto3" json:"hard,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -522,7 +522,7 @@ type ExecResponse struct {
 	Result *Result                `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
 	Stdout []byte                 `protobuf:"bytes,2,opt,name=stdout,proto3,oneof" json:"stdout,omitempty"`
 	Stderr []byte                 `protobuf:"bytes,3,opt,name=stderr,proto3,oneof" json:"stderr,omitempty"`
-	Exec   string                 `protobuf:"bytes,4,opt,name=exec,proto3" json:"exec,omitempty"` // ID
+	Id     string                 `protobuf:"bytes,4,opt,name=id,proto3" json:"id,omitempty"` // of the command
 	// Bytes that are left out between the first and the last half.
 	StdoutSkipped int64 `protobuf:"varint,5,opt,name=stdout_skipped,json=stdoutSkipped,proto3" json:"stdout_skipped,omitempty"`
 	StderrSkipped int64 `protobuf:"varint,6,opt,name=stderr_skipped,json=stderrSkipped,proto3" json:"stderr_skipped,omitempty"`
@@ -584,9 +584,9 @@ func (x *ExecResponse) GetStderr() []byte {
 	return nil
 }
 
-func (x *ExecResponse) GetExec() string {
+func (x *ExecResponse) GetId() string {
 	if x != nil {
-		return x.Exec
+		return x.Id
 	}
 	return ""
 }
@@ -693,7 +693,7 @@ func (x *StartExecRequest) GetDetach() bool {
 type ConnectExecRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	Exec          string                 `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`                                          // of the command
 	StdoutOffset  int64                  `protobuf:"varint,3,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"` // bytes that the caller has already
 	StderrOffset  int64                  `protobuf:"varint,4,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -737,9 +737,9 @@ func (x *ConnectExecRequest) GetRef() string {
 	return ""
 }
 
-func (x *ConnectExecRequest) GetExec() string {
+func (x *ConnectExecRequest) GetId() string {
 	if x != nil {
-		return x.Exec
+		return x.Id
 	}
 	return ""
 }
@@ -1008,8 +1008,8 @@ func (x *Output) GetText() string {
 
 type SendInputRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Ref   string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"` // with StreamInput in the first message, as exec and offset
-	Exec  string                 `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
+	Ref   string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"` // with StreamInput in the first message, as id and offset
+	Id    string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`   // of the command
 	// Of the first byte of data in the command's whole input. Absent: after the bytes
 	// that the command has. An offset past those is refused.
 	Offset        *int64 `protobuf:"varint,3,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
@@ -1056,9 +1056,9 @@ func (x *SendInputRequest) GetRef() string {
 	return ""
 }
 
-func (x *SendInputRequest) GetExec() string {
+func (x *SendInputRequest) GetId() string {
 	if x != nil {
-		return x.Exec
+		return x.Id
 	}
 	return ""
 }
@@ -1229,7 +1229,7 @@ func (x *ListExecsResponse) GetExecs() []*Exec {
 type WaitExecRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	Exec          string                 `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"` // of the command
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1271,70 +1271,26 @@ func (x *WaitExecRequest) GetRef() string {
 	return ""
 }
 
-func (x *WaitExecRequest) GetExec() string {
+func (x *WaitExecRequest) GetId() string {
 	if x != nil {
-		return x.Exec
+		return x.Id
 	}
 	return ""
-}
-
-type WaitExecResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Exec          *Exec                  `protobuf:"bytes,1,opt,name=exec,proto3" json:"exec,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WaitExecResponse) Reset() {
-	*x = WaitExecResponse{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WaitExecResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WaitExecResponse) ProtoMessage() {}
-
-func (x *WaitExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WaitExecResponse.ProtoReflect.Descriptor instead.
-func (*WaitExecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{17}
-}
-
-func (x *WaitExecResponse) GetExec() *Exec {
-	if x != nil {
-		return x.Exec
-	}
-	return nil
 }
 
 type SignalExecRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	Exec          string                 `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
-	Signal        int32                  `protobuf:"varint,3,opt,name=signal,proto3" json:"signal,omitempty"`
-	All           bool                   `protobuf:"varint,4,opt,name=all,proto3" json:"all,omitempty"` // to every process that the command started
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`         // of the command
+	Signal        string                 `protobuf:"bytes,3,opt,name=signal,proto3" json:"signal,omitempty"` // a name or number, such as "TERM", "SIGTERM" or "15"
+	All           bool                   `protobuf:"varint,4,opt,name=all,proto3" json:"all,omitempty"`      // to every process that the command started
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SignalExecRequest) Reset() {
 	*x = SignalExecRequest{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[18]
+	mi := &file_caisson_v1_exec_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1302,7 @@ func (x *SignalExecRequest) String() string {
 func (*SignalExecRequest) ProtoMessage() {}
 
 func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[18]
+	mi := &file_caisson_v1_exec_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1315,7 @@ func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecRequest.ProtoReflect.Descriptor instead.
 func (*SignalExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{18}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SignalExecRequest) GetRef() string {
@@ -1369,18 +1325,18 @@ func (x *SignalExecRequest) GetRef() string {
 	return ""
 }
 
-func (x *SignalExecRequest) GetExec() string {
+func (x *SignalExecRequest) GetId() string {
 	if x != nil {
-		return x.Exec
+		return x.Id
 	}
 	return ""
 }
 
-func (x *SignalExecRequest) GetSignal() int32 {
+func (x *SignalExecRequest) GetSignal() string {
 	if x != nil {
 		return x.Signal
 	}
-	return 0
+	return ""
 }
 
 func (x *SignalExecRequest) GetAll() bool {
@@ -1398,7 +1354,7 @@ type SignalExecResponse struct {
 
 func (x *SignalExecResponse) Reset() {
 	*x = SignalExecResponse{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[19]
+	mi := &file_caisson_v1_exec_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1410,7 +1366,7 @@ func (x *SignalExecResponse) String() string {
 func (*SignalExecResponse) ProtoMessage() {}
 
 func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[19]
+	mi := &file_caisson_v1_exec_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1423,13 +1379,13 @@ func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecResponse.ProtoReflect.Descriptor instead.
 func (*SignalExecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{19}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{18}
 }
 
 type ResizeExecRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	Exec          string                 `protobuf:"bytes,2,opt,name=exec,proto3" json:"exec,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"` // of the command
 	Size          *WinSize               `protobuf:"bytes,3,opt,name=size,proto3" json:"size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1437,7 +1393,7 @@ type ResizeExecRequest struct {
 
 func (x *ResizeExecRequest) Reset() {
 	*x = ResizeExecRequest{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[20]
+	mi := &file_caisson_v1_exec_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1449,7 +1405,7 @@ func (x *ResizeExecRequest) String() string {
 func (*ResizeExecRequest) ProtoMessage() {}
 
 func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[20]
+	mi := &file_caisson_v1_exec_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1462,7 +1418,7 @@ func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecRequest.ProtoReflect.Descriptor instead.
 func (*ResizeExecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{20}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ResizeExecRequest) GetRef() string {
@@ -1472,9 +1428,9 @@ func (x *ResizeExecRequest) GetRef() string {
 	return ""
 }
 
-func (x *ResizeExecRequest) GetExec() string {
+func (x *ResizeExecRequest) GetId() string {
 	if x != nil {
-		return x.Exec
+		return x.Id
 	}
 	return ""
 }
@@ -1494,7 +1450,7 @@ type ResizeExecResponse struct {
 
 func (x *ResizeExecResponse) Reset() {
 	*x = ResizeExecResponse{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[21]
+	mi := &file_caisson_v1_exec_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1506,7 +1462,7 @@ func (x *ResizeExecResponse) String() string {
 func (*ResizeExecResponse) ProtoMessage() {}
 
 func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[21]
+	mi := &file_caisson_v1_exec_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1519,7 +1475,7 @@ func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecResponse.ProtoReflect.Descriptor instead.
 func (*ResizeExecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{21}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{20}
 }
 
 // Result is how a command ended.
@@ -1566,7 +1522,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[22]
+	mi := &file_caisson_v1_exec_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1578,7 +1534,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[22]
+	mi := &file_caisson_v1_exec_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1591,7 +1547,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{22}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Result) GetSandboxId() string {
@@ -1773,7 +1729,7 @@ type Learned struct {
 
 func (x *Learned) Reset() {
 	*x = Learned{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[23]
+	mi := &file_caisson_v1_exec_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1741,7 @@ func (x *Learned) String() string {
 func (*Learned) ProtoMessage() {}
 
 func (x *Learned) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[23]
+	mi := &file_caisson_v1_exec_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1754,7 @@ func (x *Learned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Learned.ProtoReflect.Descriptor instead.
 func (*Learned) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{23}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Learned) GetRules() []string {
@@ -1835,7 +1791,7 @@ type Egress struct {
 
 func (x *Egress) Reset() {
 	*x = Egress{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[24]
+	mi := &file_caisson_v1_exec_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1847,7 +1803,7 @@ func (x *Egress) String() string {
 func (*Egress) ProtoMessage() {}
 
 func (x *Egress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[24]
+	mi := &file_caisson_v1_exec_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1860,7 +1816,7 @@ func (x *Egress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Egress.ProtoReflect.Descriptor instead.
 func (*Egress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{24}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Egress) GetOpen() int64 {
@@ -1937,7 +1893,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[25]
+	mi := &file_caisson_v1_exec_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1949,7 +1905,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[25]
+	mi := &file_caisson_v1_exec_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1962,7 +1918,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{25}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Stage) GetName() string {
@@ -1984,12 +1940,12 @@ var File_caisson_v1_exec_proto protoreflect.FileDescriptor
 const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\n" +
 	"\x15caisson/v1/exec.proto\x12\n" +
-	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x86\x03\n" +
+	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe5\x03\n" +
 	"\bExecSpec\x12\x12\n" +
 	"\x04args\x18\x01 \x03(\tR\x04args\x12\x14\n" +
-	"\x05shell\x18\x02 \x01(\tR\x05shell\x12\x10\n" +
-	"\x03env\x18\x03 \x03(\tR\x03env\x12\x10\n" +
-	"\x03cwd\x18\x04 \x01(\tR\x03cwd\x12\x12\n" +
+	"\x05shell\x18\x02 \x01(\tR\x05shell\x12/\n" +
+	"\x03env\x18\x03 \x03(\v2\x1d.caisson.v1.ExecSpec.EnvEntryR\x03env\x12\x18\n" +
+	"\aworkdir\x18\x04 \x01(\tR\aworkdir\x12\x12\n" +
 	"\x04user\x18\x05 \x01(\tR\x04user\x12\x14\n" +
 	"\x05stdin\x18\x06 \x01(\bR\x05stdin\x12%\n" +
 	"\x03tty\x18\a \x01(\v2\x13.caisson.v1.WinSizeR\x03tty\x123\n" +
@@ -1997,7 +1953,10 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x12output_limit_bytes\x18\t \x01(\x03H\x00R\x10outputLimitBytes\x88\x01\x01\x12,\n" +
 	"\arlimits\x18\n" +
 	" \x03(\v2\x12.caisson.v1.RlimitR\arlimits\x12.\n" +
-	"\x06limits\x18\v \x01(\v2\x16.caisson.v1.ExecLimitsR\x06limitsB\x15\n" +
+	"\x06limits\x18\v \x01(\v2\x16.caisson.v1.ExecLimitsR\x06limits\x1a6\n" +
+	"\bEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x15\n" +
 	"\x13_output_limit_bytes\"1\n" +
 	"\aWinSize\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
@@ -2034,12 +1993,12 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\vExecRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12(\n" +
 	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\x12\x14\n" +
-	"\x05stdin\x18\x03 \x01(\fR\x05stdin\"\xd8\x02\n" +
+	"\x05stdin\x18\x03 \x01(\fR\x05stdin\"\xd4\x02\n" +
 	"\fExecResponse\x12*\n" +
 	"\x06result\x18\x01 \x01(\v2\x12.caisson.v1.ResultR\x06result\x12\x1b\n" +
 	"\x06stdout\x18\x02 \x01(\fH\x00R\x06stdout\x88\x01\x01\x12\x1b\n" +
-	"\x06stderr\x18\x03 \x01(\fH\x01R\x06stderr\x88\x01\x01\x12\x12\n" +
-	"\x04exec\x18\x04 \x01(\tR\x04exec\x12%\n" +
+	"\x06stderr\x18\x03 \x01(\fH\x01R\x06stderr\x88\x01\x01\x12\x0e\n" +
+	"\x02id\x18\x04 \x01(\tR\x02id\x12%\n" +
 	"\x0estdout_skipped\x18\x05 \x01(\x03R\rstdoutSkipped\x12%\n" +
 	"\x0estderr_skipped\x18\x06 \x01(\x03R\rstderrSkipped\x12$\n" +
 	"\vstdout_text\x18\a \x01(\tH\x02R\n" +
@@ -2055,10 +2014,10 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x04exec\x18\x02 \x01(\v2\x14.caisson.v1.ExecSpecR\x04exec\x12\x19\n" +
 	"\x05stdin\x18\x03 \x01(\fH\x00R\x05stdin\x88\x01\x01\x12\x16\n" +
 	"\x06detach\x18\x04 \x01(\bR\x06detachB\b\n" +
-	"\x06_stdin\"\x84\x01\n" +
+	"\x06_stdin\"\x80\x01\n" +
 	"\x12ConnectExecRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
-	"\x04exec\x18\x02 \x01(\tR\x04exec\x12#\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12#\n" +
 	"\rstdout_offset\x18\x03 \x01(\x03R\fstdoutOffset\x12#\n" +
 	"\rstderr_offset\x18\x04 \x01(\x03R\fstderrOffset\"\xca\x01\n" +
 	"\tExecEvent\x12/\n" +
@@ -2077,10 +2036,10 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x18\n" +
 	"\askipped\x18\x03 \x01(\x03R\askipped\x12\x17\n" +
 	"\x04text\x18\x04 \x01(\tH\x00R\x04text\x88\x01\x01B\a\n" +
-	"\x05_text\"\x8a\x01\n" +
+	"\x05_text\"\x86\x01\n" +
 	"\x10SendInputRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
-	"\x04exec\x18\x02 \x01(\tR\x04exec\x12\x1b\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1b\n" +
 	"\x06offset\x18\x03 \x01(\x03H\x00R\x06offset\x88\x01\x01\x12\x12\n" +
 	"\x04data\x18\x04 \x01(\fR\x04data\x12\x14\n" +
 	"\x05close\x18\x05 \x01(\bR\x05closeB\t\n" +
@@ -2091,21 +2050,19 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x10ListExecsRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\";\n" +
 	"\x11ListExecsResponse\x12&\n" +
-	"\x05execs\x18\x01 \x03(\v2\x10.caisson.v1.ExecR\x05execs\"7\n" +
+	"\x05execs\x18\x01 \x03(\v2\x10.caisson.v1.ExecR\x05execs\"3\n" +
 	"\x0fWaitExecRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
-	"\x04exec\x18\x02 \x01(\tR\x04exec\"8\n" +
-	"\x10WaitExecResponse\x12$\n" +
-	"\x04exec\x18\x01 \x01(\v2\x10.caisson.v1.ExecR\x04exec\"c\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"_\n" +
 	"\x11SignalExecRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
-	"\x04exec\x18\x02 \x01(\tR\x04exec\x12\x16\n" +
-	"\x06signal\x18\x03 \x01(\x05R\x06signal\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
+	"\x06signal\x18\x03 \x01(\tR\x06signal\x12\x10\n" +
 	"\x03all\x18\x04 \x01(\bR\x03all\"\x14\n" +
-	"\x12SignalExecResponse\"b\n" +
+	"\x12SignalExecResponse\"^\n" +
 	"\x11ResizeExecRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
-	"\x04exec\x18\x02 \x01(\tR\x04exec\x12'\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12'\n" +
 	"\x04size\x18\x03 \x01(\v2\x13.caisson.v1.WinSizeR\x04size\"\x14\n" +
 	"\x12ResizeExecResponse\"\xe7\x06\n" +
 	"\x06Result\x12\x1d\n" +
@@ -2154,26 +2111,26 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x04lost\x18\t \x01(\x03R\x04lost\"R\n" +
 	"\x05Stage\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
-	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration2\xb6\t\n" +
+	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration2\x9a\t\n" +
 	"\vExecService\x12e\n" +
 	"\x05Start\x12\x1c.caisson.v1.StartExecRequest\x1a\x15.caisson.v1.ExecEvent\"%\x82\xb5\x18!\n" +
-	"\x04POST\x12\x19/v1/sandboxes/{ref}/execs0\x01\x12\xf5\x01\n" +
-	"\aConnect\x12\x1e.caisson.v1.ConnectExecRequest\x1a\x15.caisson.v1.ExecEvent\"\xb0\x01\x82\xb5\x18.\n" +
-	"\x03GET\x12'/v1/sandboxes/{ref}/execs/{exec}/output\x82\xb5\x18;\n" +
-	"\x03GET\x12'/v1/sandboxes/{ref}/execs/{exec}/stdout2\vstdout.data\x82\xb5\x18;\n" +
-	"\x03GET\x12'/v1/sandboxes/{ref}/execs/{exec}/stderr2\vstderr.data0\x01\x12_\n" +
+	"\x04POST\x12\x19/v1/sandboxes/{ref}/execs0\x01\x12\xef\x01\n" +
+	"\aConnect\x12\x1e.caisson.v1.ConnectExecRequest\x1a\x15.caisson.v1.ExecEvent\"\xaa\x01\x82\xb5\x18,\n" +
+	"\x03GET\x12%/v1/sandboxes/{ref}/execs/{id}/output\x82\xb5\x189\n" +
+	"\x03GET\x12%/v1/sandboxes/{ref}/execs/{id}/stdout2\vstdout.data\x82\xb5\x189\n" +
+	"\x03GET\x12%/v1/sandboxes/{ref}/execs/{id}/stderr2\vstderr.data0\x01\x12_\n" +
 	"\x04Exec\x12\x17.caisson.v1.ExecRequest\x1a\x18.caisson.v1.ExecResponse\"$\x82\xb5\x18 \n" +
-	"\x04POST\x12\x18/v1/sandboxes/{ref}/exec\x12|\n" +
-	"\tSendInput\x12\x1c.caisson.v1.SendInputRequest\x1a\x1d.caisson.v1.SendInputResponse\"2\x82\xb5\x18.\n" +
-	"\x04POST\x12&/v1/sandboxes/{ref}/execs/{exec}/input\x12\x8c\x01\n" +
-	"\vStreamInput\x12\x1c.caisson.v1.SendInputRequest\x1a\x1d.caisson.v1.SendInputResponse\">\x82\xb5\x18:\n" +
-	"\x03PUT\x12&/v1/sandboxes/{ref}/execs/{exec}/input\"\x04data:\x05close(\x01\x12|\n" +
-	"\x06Signal\x12\x1d.caisson.v1.SignalExecRequest\x1a\x1e.caisson.v1.SignalExecResponse\"3\x82\xb5\x18/\n" +
-	"\x04POST\x12'/v1/sandboxes/{ref}/execs/{exec}/signal\x12|\n" +
-	"\x06Resize\x12\x1d.caisson.v1.ResizeExecRequest\x1a\x1e.caisson.v1.ResizeExecResponse\"3\x82\xb5\x18/\n" +
-	"\x04POST\x12'/v1/sandboxes/{ref}/execs/{exec}/resize\x12s\n" +
-	"\x04Wait\x12\x1b.caisson.v1.WaitExecRequest\x1a\x1c.caisson.v1.WaitExecResponse\"0\x82\xb5\x18,\n" +
-	"\x03GET\x12%/v1/sandboxes/{ref}/execs/{exec}/wait\x12i\n" +
+	"\x04POST\x12\x18/v1/sandboxes/{ref}/exec\x12z\n" +
+	"\tSendInput\x12\x1c.caisson.v1.SendInputRequest\x1a\x1d.caisson.v1.SendInputResponse\"0\x82\xb5\x18,\n" +
+	"\x04POST\x12$/v1/sandboxes/{ref}/execs/{id}/input\x12\x8a\x01\n" +
+	"\vStreamInput\x12\x1c.caisson.v1.SendInputRequest\x1a\x1d.caisson.v1.SendInputResponse\"<\x82\xb5\x188\n" +
+	"\x03PUT\x12$/v1/sandboxes/{ref}/execs/{id}/input\"\x04data:\x05close(\x01\x12z\n" +
+	"\x06Signal\x12\x1d.caisson.v1.SignalExecRequest\x1a\x1e.caisson.v1.SignalExecResponse\"1\x82\xb5\x18-\n" +
+	"\x04POST\x12%/v1/sandboxes/{ref}/execs/{id}/signal\x12z\n" +
+	"\x06Resize\x12\x1d.caisson.v1.ResizeExecRequest\x1a\x1e.caisson.v1.ResizeExecResponse\"1\x82\xb5\x18-\n" +
+	"\x04POST\x12%/v1/sandboxes/{ref}/execs/{id}/resize\x12e\n" +
+	"\x04Wait\x12\x1b.caisson.v1.WaitExecRequest\x1a\x10.caisson.v1.Exec\".\x82\xb5\x18*\n" +
+	"\x03GET\x12#/v1/sandboxes/{ref}/execs/{id}/wait\x12i\n" +
 	"\x04List\x12\x1c.caisson.v1.ListExecsRequest\x1a\x1d.caisson.v1.ListExecsResponse\"$\x82\xb5\x18 \n" +
 	"\x03GET\x12\x19/v1/sandboxes/{ref}/execsB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
@@ -2208,50 +2165,50 @@ var file_caisson_v1_exec_proto_goTypes = []any{
 	(*ListExecsRequest)(nil),      // 14: caisson.v1.ListExecsRequest
 	(*ListExecsResponse)(nil),     // 15: caisson.v1.ListExecsResponse
 	(*WaitExecRequest)(nil),       // 16: caisson.v1.WaitExecRequest
-	(*WaitExecResponse)(nil),      // 17: caisson.v1.WaitExecResponse
-	(*SignalExecRequest)(nil),     // 18: caisson.v1.SignalExecRequest
-	(*SignalExecResponse)(nil),    // 19: caisson.v1.SignalExecResponse
-	(*ResizeExecRequest)(nil),     // 20: caisson.v1.ResizeExecRequest
-	(*ResizeExecResponse)(nil),    // 21: caisson.v1.ResizeExecResponse
-	(*Result)(nil),                // 22: caisson.v1.Result
-	(*Learned)(nil),               // 23: caisson.v1.Learned
-	(*Egress)(nil),                // 24: caisson.v1.Egress
-	(*Stage)(nil),                 // 25: caisson.v1.Stage
+	(*SignalExecRequest)(nil),     // 17: caisson.v1.SignalExecRequest
+	(*SignalExecResponse)(nil),    // 18: caisson.v1.SignalExecResponse
+	(*ResizeExecRequest)(nil),     // 19: caisson.v1.ResizeExecRequest
+	(*ResizeExecResponse)(nil),    // 20: caisson.v1.ResizeExecResponse
+	(*Result)(nil),                // 21: caisson.v1.Result
+	(*Learned)(nil),               // 22: caisson.v1.Learned
+	(*Egress)(nil),                // 23: caisson.v1.Egress
+	(*Stage)(nil),                 // 24: caisson.v1.Stage
+	nil,                           // 25: caisson.v1.ExecSpec.EnvEntry
 	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
 }
 var file_caisson_v1_exec_proto_depIdxs = []int32{
-	1,  // 0: caisson.v1.ExecSpec.tty:type_name -> caisson.v1.WinSize
-	26, // 1: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
-	2,  // 2: caisson.v1.ExecSpec.rlimits:type_name -> caisson.v1.Rlimit
-	3,  // 3: caisson.v1.ExecSpec.limits:type_name -> caisson.v1.ExecLimits
-	27, // 4: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
-	27, // 5: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
-	22, // 6: caisson.v1.Exec.result:type_name -> caisson.v1.Result
-	0,  // 7: caisson.v1.ExecRequest.exec:type_name -> caisson.v1.ExecSpec
-	22, // 8: caisson.v1.ExecResponse.result:type_name -> caisson.v1.Result
-	0,  // 9: caisson.v1.StartExecRequest.exec:type_name -> caisson.v1.ExecSpec
-	10, // 10: caisson.v1.ExecEvent.started:type_name -> caisson.v1.Started
-	11, // 11: caisson.v1.ExecEvent.stdout:type_name -> caisson.v1.Output
-	11, // 12: caisson.v1.ExecEvent.stderr:type_name -> caisson.v1.Output
-	22, // 13: caisson.v1.ExecEvent.exit:type_name -> caisson.v1.Result
-	4,  // 14: caisson.v1.Started.exec:type_name -> caisson.v1.Exec
-	4,  // 15: caisson.v1.ListExecsResponse.execs:type_name -> caisson.v1.Exec
-	4,  // 16: caisson.v1.WaitExecResponse.exec:type_name -> caisson.v1.Exec
+	25, // 0: caisson.v1.ExecSpec.env:type_name -> caisson.v1.ExecSpec.EnvEntry
+	1,  // 1: caisson.v1.ExecSpec.tty:type_name -> caisson.v1.WinSize
+	26, // 2: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
+	2,  // 3: caisson.v1.ExecSpec.rlimits:type_name -> caisson.v1.Rlimit
+	3,  // 4: caisson.v1.ExecSpec.limits:type_name -> caisson.v1.ExecLimits
+	27, // 5: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
+	27, // 6: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
+	21, // 7: caisson.v1.Exec.result:type_name -> caisson.v1.Result
+	0,  // 8: caisson.v1.ExecRequest.exec:type_name -> caisson.v1.ExecSpec
+	21, // 9: caisson.v1.ExecResponse.result:type_name -> caisson.v1.Result
+	0,  // 10: caisson.v1.StartExecRequest.exec:type_name -> caisson.v1.ExecSpec
+	10, // 11: caisson.v1.ExecEvent.started:type_name -> caisson.v1.Started
+	11, // 12: caisson.v1.ExecEvent.stdout:type_name -> caisson.v1.Output
+	11, // 13: caisson.v1.ExecEvent.stderr:type_name -> caisson.v1.Output
+	21, // 14: caisson.v1.ExecEvent.exit:type_name -> caisson.v1.Result
+	4,  // 15: caisson.v1.Started.exec:type_name -> caisson.v1.Exec
+	4,  // 16: caisson.v1.ListExecsResponse.execs:type_name -> caisson.v1.Exec
 	1,  // 17: caisson.v1.ResizeExecRequest.size:type_name -> caisson.v1.WinSize
 	26, // 18: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
 	26, // 19: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
-	25, // 20: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
-	24, // 21: caisson.v1.Result.egress:type_name -> caisson.v1.Egress
-	23, // 22: caisson.v1.Result.learned:type_name -> caisson.v1.Learned
+	24, // 20: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
+	23, // 21: caisson.v1.Result.egress:type_name -> caisson.v1.Egress
+	22, // 22: caisson.v1.Result.learned:type_name -> caisson.v1.Learned
 	26, // 23: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
 	7,  // 24: caisson.v1.ExecService.Start:input_type -> caisson.v1.StartExecRequest
 	8,  // 25: caisson.v1.ExecService.Connect:input_type -> caisson.v1.ConnectExecRequest
 	5,  // 26: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
 	12, // 27: caisson.v1.ExecService.SendInput:input_type -> caisson.v1.SendInputRequest
 	12, // 28: caisson.v1.ExecService.StreamInput:input_type -> caisson.v1.SendInputRequest
-	18, // 29: caisson.v1.ExecService.Signal:input_type -> caisson.v1.SignalExecRequest
-	20, // 30: caisson.v1.ExecService.Resize:input_type -> caisson.v1.ResizeExecRequest
+	17, // 29: caisson.v1.ExecService.Signal:input_type -> caisson.v1.SignalExecRequest
+	19, // 30: caisson.v1.ExecService.Resize:input_type -> caisson.v1.ResizeExecRequest
 	16, // 31: caisson.v1.ExecService.Wait:input_type -> caisson.v1.WaitExecRequest
 	14, // 32: caisson.v1.ExecService.List:input_type -> caisson.v1.ListExecsRequest
 	9,  // 33: caisson.v1.ExecService.Start:output_type -> caisson.v1.ExecEvent
@@ -2259,9 +2216,9 @@ var file_caisson_v1_exec_proto_depIdxs = []int32{
 	6,  // 35: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
 	13, // 36: caisson.v1.ExecService.SendInput:output_type -> caisson.v1.SendInputResponse
 	13, // 37: caisson.v1.ExecService.StreamInput:output_type -> caisson.v1.SendInputResponse
-	19, // 38: caisson.v1.ExecService.Signal:output_type -> caisson.v1.SignalExecResponse
-	21, // 39: caisson.v1.ExecService.Resize:output_type -> caisson.v1.ResizeExecResponse
-	17, // 40: caisson.v1.ExecService.Wait:output_type -> caisson.v1.WaitExecResponse
+	18, // 38: caisson.v1.ExecService.Signal:output_type -> caisson.v1.SignalExecResponse
+	20, // 39: caisson.v1.ExecService.Resize:output_type -> caisson.v1.ResizeExecResponse
+	4,  // 40: caisson.v1.ExecService.Wait:output_type -> caisson.v1.Exec
 	15, // 41: caisson.v1.ExecService.List:output_type -> caisson.v1.ListExecsResponse
 	33, // [33:42] is the sub-list for method output_type
 	24, // [24:33] is the sub-list for method input_type
@@ -2288,7 +2245,7 @@ func file_caisson_v1_exec_proto_init() {
 	}
 	file_caisson_v1_exec_proto_msgTypes[11].OneofWrappers = []any{}
 	file_caisson_v1_exec_proto_msgTypes[12].OneofWrappers = []any{}
-	file_caisson_v1_exec_proto_msgTypes[22].OneofWrappers = []any{}
+	file_caisson_v1_exec_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

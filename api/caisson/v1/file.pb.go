@@ -193,50 +193,6 @@ func (x *StatRequest) GetFollow() bool {
 	return false
 }
 
-type StatResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	File          *FileInfo              `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StatResponse) Reset() {
-	*x = StatResponse{}
-	mi := &file_caisson_v1_file_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StatResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StatResponse) ProtoMessage() {}
-
-func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
-func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *StatResponse) GetFile() *FileInfo {
-	if x != nil {
-		return x.File
-	}
-	return nil
-}
-
 type ListDirRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -248,7 +204,7 @@ type ListDirRequest struct {
 
 func (x *ListDirRequest) Reset() {
 	*x = ListDirRequest{}
-	mi := &file_caisson_v1_file_proto_msgTypes[3]
+	mi := &file_caisson_v1_file_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -260,7 +216,7 @@ func (x *ListDirRequest) String() string {
 func (*ListDirRequest) ProtoMessage() {}
 
 func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[3]
+	mi := &file_caisson_v1_file_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -273,7 +229,7 @@ func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirRequest.ProtoReflect.Descriptor instead.
 func (*ListDirRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{3}
+	return file_caisson_v1_file_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ListDirRequest) GetRef() string {
@@ -307,7 +263,7 @@ type ListDirResponse struct {
 
 func (x *ListDirResponse) Reset() {
 	*x = ListDirResponse{}
-	mi := &file_caisson_v1_file_proto_msgTypes[4]
+	mi := &file_caisson_v1_file_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -319,7 +275,7 @@ func (x *ListDirResponse) String() string {
 func (*ListDirResponse) ProtoMessage() {}
 
 func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[4]
+	mi := &file_caisson_v1_file_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -332,7 +288,7 @@ func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirResponse.ProtoReflect.Descriptor instead.
 func (*ListDirResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{4}
+	return file_caisson_v1_file_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListDirResponse) GetFiles() []*FileInfo {
@@ -361,7 +317,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_caisson_v1_file_proto_msgTypes[5]
+	mi := &file_caisson_v1_file_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -373,7 +329,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[5]
+	mi := &file_caisson_v1_file_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -386,7 +342,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{5}
+	return file_caisson_v1_file_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ReadFileRequest) GetRef() string {
@@ -430,7 +386,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_caisson_v1_file_proto_msgTypes[6]
+	mi := &file_caisson_v1_file_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -442,7 +398,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[6]
+	mi := &file_caisson_v1_file_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -455,7 +411,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{6}
+	return file_caisson_v1_file_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ReadFileResponse) GetKind() isReadFileResponse_Kind {
@@ -512,7 +468,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_caisson_v1_file_proto_msgTypes[7]
+	mi := &file_caisson_v1_file_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -524,7 +480,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[7]
+	mi := &file_caisson_v1_file_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -537,7 +493,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{7}
+	return file_caisson_v1_file_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WriteFileRequest) GetKind() isWriteFileRequest_Kind {
@@ -593,7 +549,7 @@ type WriteFileHeader struct {
 
 func (x *WriteFileHeader) Reset() {
 	*x = WriteFileHeader{}
-	mi := &file_caisson_v1_file_proto_msgTypes[8]
+	mi := &file_caisson_v1_file_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -605,7 +561,7 @@ func (x *WriteFileHeader) String() string {
 func (*WriteFileHeader) ProtoMessage() {}
 
 func (x *WriteFileHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[8]
+	mi := &file_caisson_v1_file_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -618,7 +574,7 @@ func (x *WriteFileHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileHeader.ProtoReflect.Descriptor instead.
 func (*WriteFileHeader) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{8}
+	return file_caisson_v1_file_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WriteFileHeader) GetRef() string {
@@ -649,50 +605,6 @@ func (x *WriteFileHeader) GetMakeParents() bool {
 	return false
 }
 
-type WriteFileResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	File          *FileInfo              `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WriteFileResponse) Reset() {
-	*x = WriteFileResponse{}
-	mi := &file_caisson_v1_file_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WriteFileResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WriteFileResponse) ProtoMessage() {}
-
-func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
-func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *WriteFileResponse) GetFile() *FileInfo {
-	if x != nil {
-		return x.File
-	}
-	return nil
-}
-
 type MakeDirRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -705,7 +617,7 @@ type MakeDirRequest struct {
 
 func (x *MakeDirRequest) Reset() {
 	*x = MakeDirRequest{}
-	mi := &file_caisson_v1_file_proto_msgTypes[10]
+	mi := &file_caisson_v1_file_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -717,7 +629,7 @@ func (x *MakeDirRequest) String() string {
 func (*MakeDirRequest) ProtoMessage() {}
 
 func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[10]
+	mi := &file_caisson_v1_file_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -730,7 +642,7 @@ func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{10}
+	return file_caisson_v1_file_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *MakeDirRequest) GetRef() string {
@@ -761,50 +673,6 @@ func (x *MakeDirRequest) GetMakeParents() bool {
 	return false
 }
 
-type MakeDirResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	File          *FileInfo              `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *MakeDirResponse) Reset() {
-	*x = MakeDirResponse{}
-	mi := &file_caisson_v1_file_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *MakeDirResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*MakeDirResponse) ProtoMessage() {}
-
-func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use MakeDirResponse.ProtoReflect.Descriptor instead.
-func (*MakeDirResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *MakeDirResponse) GetFile() *FileInfo {
-	if x != nil {
-		return x.File
-	}
-	return nil
-}
-
 type MoveFileRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -817,7 +685,7 @@ type MoveFileRequest struct {
 
 func (x *MoveFileRequest) Reset() {
 	*x = MoveFileRequest{}
-	mi := &file_caisson_v1_file_proto_msgTypes[12]
+	mi := &file_caisson_v1_file_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -829,7 +697,7 @@ func (x *MoveFileRequest) String() string {
 func (*MoveFileRequest) ProtoMessage() {}
 
 func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[12]
+	mi := &file_caisson_v1_file_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -842,7 +710,7 @@ func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveFileRequest.ProtoReflect.Descriptor instead.
 func (*MoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{12}
+	return file_caisson_v1_file_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *MoveFileRequest) GetRef() string {
@@ -873,50 +741,6 @@ func (x *MoveFileRequest) GetReplace() bool {
 	return false
 }
 
-type MoveFileResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	File          *FileInfo              `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *MoveFileResponse) Reset() {
-	*x = MoveFileResponse{}
-	mi := &file_caisson_v1_file_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *MoveFileResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*MoveFileResponse) ProtoMessage() {}
-
-func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use MoveFileResponse.ProtoReflect.Descriptor instead.
-func (*MoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *MoveFileResponse) GetFile() *FileInfo {
-	if x != nil {
-		return x.File
-	}
-	return nil
-}
-
 type RemoveFileRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -928,7 +752,7 @@ type RemoveFileRequest struct {
 
 func (x *RemoveFileRequest) Reset() {
 	*x = RemoveFileRequest{}
-	mi := &file_caisson_v1_file_proto_msgTypes[14]
+	mi := &file_caisson_v1_file_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -940,7 +764,7 @@ func (x *RemoveFileRequest) String() string {
 func (*RemoveFileRequest) ProtoMessage() {}
 
 func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[14]
+	mi := &file_caisson_v1_file_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -953,7 +777,7 @@ func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileRequest.ProtoReflect.Descriptor instead.
 func (*RemoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{14}
+	return file_caisson_v1_file_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RemoveFileRequest) GetRef() string {
@@ -985,7 +809,7 @@ type RemoveFileResponse struct {
 
 func (x *RemoveFileResponse) Reset() {
 	*x = RemoveFileResponse{}
-	mi := &file_caisson_v1_file_proto_msgTypes[15]
+	mi := &file_caisson_v1_file_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +821,7 @@ func (x *RemoveFileResponse) String() string {
 func (*RemoveFileResponse) ProtoMessage() {}
 
 func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[15]
+	mi := &file_caisson_v1_file_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +834,7 @@ func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileResponse.ProtoReflect.Descriptor instead.
 func (*RemoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{15}
+	return file_caisson_v1_file_proto_rawDescGZIP(), []int{11}
 }
 
 type WatchFilesRequest struct {
@@ -1024,7 +848,7 @@ type WatchFilesRequest struct {
 
 func (x *WatchFilesRequest) Reset() {
 	*x = WatchFilesRequest{}
-	mi := &file_caisson_v1_file_proto_msgTypes[16]
+	mi := &file_caisson_v1_file_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1036,7 +860,7 @@ func (x *WatchFilesRequest) String() string {
 func (*WatchFilesRequest) ProtoMessage() {}
 
 func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[16]
+	mi := &file_caisson_v1_file_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1049,7 +873,7 @@ func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesRequest.ProtoReflect.Descriptor instead.
 func (*WatchFilesRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{16}
+	return file_caisson_v1_file_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WatchFilesRequest) GetRef() string {
@@ -1086,7 +910,7 @@ type WatchFilesResponse struct {
 
 func (x *WatchFilesResponse) Reset() {
 	*x = WatchFilesResponse{}
-	mi := &file_caisson_v1_file_proto_msgTypes[17]
+	mi := &file_caisson_v1_file_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1098,7 +922,7 @@ func (x *WatchFilesResponse) String() string {
 func (*WatchFilesResponse) ProtoMessage() {}
 
 func (x *WatchFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[17]
+	mi := &file_caisson_v1_file_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1111,7 +935,7 @@ func (x *WatchFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesResponse.ProtoReflect.Descriptor instead.
 func (*WatchFilesResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{17}
+	return file_caisson_v1_file_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WatchFilesResponse) GetKind() isWatchFilesResponse_Kind {
@@ -1167,7 +991,7 @@ type FileEvent struct {
 
 func (x *FileEvent) Reset() {
 	*x = FileEvent{}
-	mi := &file_caisson_v1_file_proto_msgTypes[18]
+	mi := &file_caisson_v1_file_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +1003,7 @@ func (x *FileEvent) String() string {
 func (*FileEvent) ProtoMessage() {}
 
 func (x *FileEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[18]
+	mi := &file_caisson_v1_file_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1016,7 @@ func (x *FileEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEvent.ProtoReflect.Descriptor instead.
 func (*FileEvent) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{18}
+	return file_caisson_v1_file_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FileEvent) GetPath() string {
@@ -1229,7 +1053,7 @@ type CopyOutRequest struct {
 
 func (x *CopyOutRequest) Reset() {
 	*x = CopyOutRequest{}
-	mi := &file_caisson_v1_file_proto_msgTypes[19]
+	mi := &file_caisson_v1_file_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1241,7 +1065,7 @@ func (x *CopyOutRequest) String() string {
 func (*CopyOutRequest) ProtoMessage() {}
 
 func (x *CopyOutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[19]
+	mi := &file_caisson_v1_file_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1254,7 +1078,7 @@ func (x *CopyOutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyOutRequest.ProtoReflect.Descriptor instead.
 func (*CopyOutRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{19}
+	return file_caisson_v1_file_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CopyOutRequest) GetRef() string {
@@ -1287,7 +1111,7 @@ type CopyOutResponse struct {
 
 func (x *CopyOutResponse) Reset() {
 	*x = CopyOutResponse{}
-	mi := &file_caisson_v1_file_proto_msgTypes[20]
+	mi := &file_caisson_v1_file_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1123,7 @@ func (x *CopyOutResponse) String() string {
 func (*CopyOutResponse) ProtoMessage() {}
 
 func (x *CopyOutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[20]
+	mi := &file_caisson_v1_file_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1136,7 @@ func (x *CopyOutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyOutResponse.ProtoReflect.Descriptor instead.
 func (*CopyOutResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{20}
+	return file_caisson_v1_file_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CopyOutResponse) GetChunk() []byte {
@@ -1335,7 +1159,7 @@ type CopyInRequest struct {
 
 func (x *CopyInRequest) Reset() {
 	*x = CopyInRequest{}
-	mi := &file_caisson_v1_file_proto_msgTypes[21]
+	mi := &file_caisson_v1_file_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1347,7 +1171,7 @@ func (x *CopyInRequest) String() string {
 func (*CopyInRequest) ProtoMessage() {}
 
 func (x *CopyInRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[21]
+	mi := &file_caisson_v1_file_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1360,7 +1184,7 @@ func (x *CopyInRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyInRequest.ProtoReflect.Descriptor instead.
 func (*CopyInRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{21}
+	return file_caisson_v1_file_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CopyInRequest) GetKind() isCopyInRequest_Kind {
@@ -1414,7 +1238,7 @@ type CopyInHeader struct {
 
 func (x *CopyInHeader) Reset() {
 	*x = CopyInHeader{}
-	mi := &file_caisson_v1_file_proto_msgTypes[22]
+	mi := &file_caisson_v1_file_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1426,7 +1250,7 @@ func (x *CopyInHeader) String() string {
 func (*CopyInHeader) ProtoMessage() {}
 
 func (x *CopyInHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[22]
+	mi := &file_caisson_v1_file_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1439,7 +1263,7 @@ func (x *CopyInHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyInHeader.ProtoReflect.Descriptor instead.
 func (*CopyInHeader) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{22}
+	return file_caisson_v1_file_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CopyInHeader) GetRef() string {
@@ -1466,7 +1290,7 @@ type CopyInResponse struct {
 
 func (x *CopyInResponse) Reset() {
 	*x = CopyInResponse{}
-	mi := &file_caisson_v1_file_proto_msgTypes[23]
+	mi := &file_caisson_v1_file_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1478,7 +1302,7 @@ func (x *CopyInResponse) String() string {
 func (*CopyInResponse) ProtoMessage() {}
 
 func (x *CopyInResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_file_proto_msgTypes[23]
+	mi := &file_caisson_v1_file_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1491,7 +1315,7 @@ func (x *CopyInResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyInResponse.ProtoReflect.Descriptor instead.
 func (*CopyInResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_file_proto_rawDescGZIP(), []int{23}
+	return file_caisson_v1_file_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CopyInResponse) GetEntries() int64 {
@@ -1530,9 +1354,7 @@ const file_caisson_v1_file_proto_rawDesc = "" +
 	"\vStatRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
-	"\x06follow\x18\x03 \x01(\bR\x06follow\"8\n" +
-	"\fStatResponse\x12(\n" +
-	"\x04file\x18\x01 \x01(\v2\x14.caisson.v1.FileInfoR\x04file\"L\n" +
+	"\x06follow\x18\x03 \x01(\bR\x06follow\"L\n" +
 	"\x0eListDirRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x14\n" +
@@ -1558,24 +1380,18 @@ const file_caisson_v1_file_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x17\n" +
 	"\x04mode\x18\x03 \x01(\rH\x00R\x04mode\x88\x01\x01\x12!\n" +
 	"\fmake_parents\x18\x04 \x01(\bR\vmakeParentsB\a\n" +
-	"\x05_mode\"=\n" +
-	"\x11WriteFileResponse\x12(\n" +
-	"\x04file\x18\x01 \x01(\v2\x14.caisson.v1.FileInfoR\x04file\"{\n" +
+	"\x05_mode\"{\n" +
 	"\x0eMakeDirRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x17\n" +
 	"\x04mode\x18\x03 \x01(\rH\x00R\x04mode\x88\x01\x01\x12!\n" +
 	"\fmake_parents\x18\x04 \x01(\bR\vmakeParentsB\a\n" +
-	"\x05_mode\";\n" +
-	"\x0fMakeDirResponse\x12(\n" +
-	"\x04file\x18\x01 \x01(\v2\x14.caisson.v1.FileInfoR\x04file\"a\n" +
+	"\x05_mode\"a\n" +
 	"\x0fMoveFileRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\tR\x02to\x12\x18\n" +
-	"\areplace\x18\x04 \x01(\bR\areplace\"<\n" +
-	"\x10MoveFileResponse\x12(\n" +
-	"\x04file\x18\x01 \x01(\v2\x14.caisson.v1.FileInfoR\x04file\"W\n" +
+	"\areplace\x18\x04 \x01(\bR\areplace\"W\n" +
 	"\x11RemoveFileRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
@@ -1609,19 +1425,19 @@ const file_caisson_v1_file_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"@\n" +
 	"\x0eCopyInResponse\x12\x18\n" +
 	"\aentries\x18\x01 \x01(\x03R\aentries\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x03R\x05bytes2\xd9\t\n" +
-	"\vFileService\x12h\n" +
-	"\x04Stat\x12\x17.caisson.v1.StatRequest\x1a\x18.caisson.v1.StatResponse\"-\x82\xb5\x18)\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes2\xbd\t\n" +
+	"\vFileService\x12d\n" +
+	"\x04Stat\x12\x17.caisson.v1.StatRequest\x1a\x14.caisson.v1.FileInfo\"-\x82\xb5\x18)\n" +
 	"\x03GET\x12\"/v1/sandboxes/{ref}/stat/{path...}\x12q\n" +
 	"\aListDir\x12\x1a.caisson.v1.ListDirRequest\x1a\x1b.caisson.v1.ListDirResponse\"-\x82\xb5\x18)\n" +
 	"\x03GET\x12\"/v1/sandboxes/{ref}/dirs/{path...}\x12~\n" +
 	"\bReadFile\x12\x1b.caisson.v1.ReadFileRequest\x1a\x1c.caisson.v1.ReadFileResponse\"5\x82\xb5\x181\n" +
-	"\x03GET\x12#/v1/sandboxes/{ref}/files/{path...}2\x05chunk0\x01\x12\x89\x01\n" +
-	"\tWriteFile\x12\x1c.caisson.v1.WriteFileRequest\x1a\x1d.caisson.v1.WriteFileResponse\"=\x82\xb5\x189\n" +
-	"\x03PUT\x12#/v1/sandboxes/{ref}/files/{path...}\"\x05chunk*\x06header(\x01\x12q\n" +
-	"\aMakeDir\x12\x1a.caisson.v1.MakeDirRequest\x1a\x1b.caisson.v1.MakeDirResponse\"-\x82\xb5\x18)\n" +
-	"\x03PUT\x12\"/v1/sandboxes/{ref}/dirs/{path...}\x12k\n" +
-	"\bMoveFile\x12\x1b.caisson.v1.MoveFileRequest\x1a\x1c.caisson.v1.MoveFileResponse\"$\x82\xb5\x18 \n" +
+	"\x03GET\x12#/v1/sandboxes/{ref}/files/{path...}2\x05chunk0\x01\x12\x80\x01\n" +
+	"\tWriteFile\x12\x1c.caisson.v1.WriteFileRequest\x1a\x14.caisson.v1.FileInfo\"=\x82\xb5\x189\n" +
+	"\x03PUT\x12#/v1/sandboxes/{ref}/files/{path...}\"\x05chunk*\x06header(\x01\x12j\n" +
+	"\aMakeDir\x12\x1a.caisson.v1.MakeDirRequest\x1a\x14.caisson.v1.FileInfo\"-\x82\xb5\x18)\n" +
+	"\x03PUT\x12\"/v1/sandboxes/{ref}/dirs/{path...}\x12c\n" +
+	"\bMoveFile\x12\x1b.caisson.v1.MoveFileRequest\x1a\x14.caisson.v1.FileInfo\"$\x82\xb5\x18 \n" +
 	"\x04POST\x12\x18/v1/sandboxes/{ref}/move\x12~\n" +
 	"\n" +
 	"RemoveFile\x12\x1d.caisson.v1.RemoveFileRequest\x1a\x1e.caisson.v1.RemoveFileResponse\"1\x82\xb5\x18-\n" +
@@ -1646,70 +1462,62 @@ func file_caisson_v1_file_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_file_proto_rawDescData
 }
 
-var file_caisson_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_caisson_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_caisson_v1_file_proto_goTypes = []any{
 	(*FileInfo)(nil),              // 0: caisson.v1.FileInfo
 	(*StatRequest)(nil),           // 1: caisson.v1.StatRequest
-	(*StatResponse)(nil),          // 2: caisson.v1.StatResponse
-	(*ListDirRequest)(nil),        // 3: caisson.v1.ListDirRequest
-	(*ListDirResponse)(nil),       // 4: caisson.v1.ListDirResponse
-	(*ReadFileRequest)(nil),       // 5: caisson.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),      // 6: caisson.v1.ReadFileResponse
-	(*WriteFileRequest)(nil),      // 7: caisson.v1.WriteFileRequest
-	(*WriteFileHeader)(nil),       // 8: caisson.v1.WriteFileHeader
-	(*WriteFileResponse)(nil),     // 9: caisson.v1.WriteFileResponse
-	(*MakeDirRequest)(nil),        // 10: caisson.v1.MakeDirRequest
-	(*MakeDirResponse)(nil),       // 11: caisson.v1.MakeDirResponse
-	(*MoveFileRequest)(nil),       // 12: caisson.v1.MoveFileRequest
-	(*MoveFileResponse)(nil),      // 13: caisson.v1.MoveFileResponse
-	(*RemoveFileRequest)(nil),     // 14: caisson.v1.RemoveFileRequest
-	(*RemoveFileResponse)(nil),    // 15: caisson.v1.RemoveFileResponse
-	(*WatchFilesRequest)(nil),     // 16: caisson.v1.WatchFilesRequest
-	(*WatchFilesResponse)(nil),    // 17: caisson.v1.WatchFilesResponse
-	(*FileEvent)(nil),             // 18: caisson.v1.FileEvent
-	(*CopyOutRequest)(nil),        // 19: caisson.v1.CopyOutRequest
-	(*CopyOutResponse)(nil),       // 20: caisson.v1.CopyOutResponse
-	(*CopyInRequest)(nil),         // 21: caisson.v1.CopyInRequest
-	(*CopyInHeader)(nil),          // 22: caisson.v1.CopyInHeader
-	(*CopyInResponse)(nil),        // 23: caisson.v1.CopyInResponse
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*ListDirRequest)(nil),        // 2: caisson.v1.ListDirRequest
+	(*ListDirResponse)(nil),       // 3: caisson.v1.ListDirResponse
+	(*ReadFileRequest)(nil),       // 4: caisson.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),      // 5: caisson.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),      // 6: caisson.v1.WriteFileRequest
+	(*WriteFileHeader)(nil),       // 7: caisson.v1.WriteFileHeader
+	(*MakeDirRequest)(nil),        // 8: caisson.v1.MakeDirRequest
+	(*MoveFileRequest)(nil),       // 9: caisson.v1.MoveFileRequest
+	(*RemoveFileRequest)(nil),     // 10: caisson.v1.RemoveFileRequest
+	(*RemoveFileResponse)(nil),    // 11: caisson.v1.RemoveFileResponse
+	(*WatchFilesRequest)(nil),     // 12: caisson.v1.WatchFilesRequest
+	(*WatchFilesResponse)(nil),    // 13: caisson.v1.WatchFilesResponse
+	(*FileEvent)(nil),             // 14: caisson.v1.FileEvent
+	(*CopyOutRequest)(nil),        // 15: caisson.v1.CopyOutRequest
+	(*CopyOutResponse)(nil),       // 16: caisson.v1.CopyOutResponse
+	(*CopyInRequest)(nil),         // 17: caisson.v1.CopyInRequest
+	(*CopyInHeader)(nil),          // 18: caisson.v1.CopyInHeader
+	(*CopyInResponse)(nil),        // 19: caisson.v1.CopyInResponse
+	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
 }
 var file_caisson_v1_file_proto_depIdxs = []int32{
-	24, // 0: caisson.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
-	0,  // 1: caisson.v1.StatResponse.file:type_name -> caisson.v1.FileInfo
-	0,  // 2: caisson.v1.ListDirResponse.files:type_name -> caisson.v1.FileInfo
-	0,  // 3: caisson.v1.ReadFileResponse.file:type_name -> caisson.v1.FileInfo
-	8,  // 4: caisson.v1.WriteFileRequest.header:type_name -> caisson.v1.WriteFileHeader
-	0,  // 5: caisson.v1.WriteFileResponse.file:type_name -> caisson.v1.FileInfo
-	0,  // 6: caisson.v1.MakeDirResponse.file:type_name -> caisson.v1.FileInfo
-	0,  // 7: caisson.v1.MoveFileResponse.file:type_name -> caisson.v1.FileInfo
-	18, // 8: caisson.v1.WatchFilesResponse.event:type_name -> caisson.v1.FileEvent
-	22, // 9: caisson.v1.CopyInRequest.header:type_name -> caisson.v1.CopyInHeader
-	1,  // 10: caisson.v1.FileService.Stat:input_type -> caisson.v1.StatRequest
-	3,  // 11: caisson.v1.FileService.ListDir:input_type -> caisson.v1.ListDirRequest
-	5,  // 12: caisson.v1.FileService.ReadFile:input_type -> caisson.v1.ReadFileRequest
-	7,  // 13: caisson.v1.FileService.WriteFile:input_type -> caisson.v1.WriteFileRequest
-	10, // 14: caisson.v1.FileService.MakeDir:input_type -> caisson.v1.MakeDirRequest
-	12, // 15: caisson.v1.FileService.MoveFile:input_type -> caisson.v1.MoveFileRequest
-	14, // 16: caisson.v1.FileService.RemoveFile:input_type -> caisson.v1.RemoveFileRequest
-	16, // 17: caisson.v1.FileService.WatchFiles:input_type -> caisson.v1.WatchFilesRequest
-	19, // 18: caisson.v1.FileService.CopyOut:input_type -> caisson.v1.CopyOutRequest
-	21, // 19: caisson.v1.FileService.CopyIn:input_type -> caisson.v1.CopyInRequest
-	2,  // 20: caisson.v1.FileService.Stat:output_type -> caisson.v1.StatResponse
-	4,  // 21: caisson.v1.FileService.ListDir:output_type -> caisson.v1.ListDirResponse
-	6,  // 22: caisson.v1.FileService.ReadFile:output_type -> caisson.v1.ReadFileResponse
-	9,  // 23: caisson.v1.FileService.WriteFile:output_type -> caisson.v1.WriteFileResponse
-	11, // 24: caisson.v1.FileService.MakeDir:output_type -> caisson.v1.MakeDirResponse
-	13, // 25: caisson.v1.FileService.MoveFile:output_type -> caisson.v1.MoveFileResponse
-	15, // 26: caisson.v1.FileService.RemoveFile:output_type -> caisson.v1.RemoveFileResponse
-	17, // 27: caisson.v1.FileService.WatchFiles:output_type -> caisson.v1.WatchFilesResponse
-	20, // 28: caisson.v1.FileService.CopyOut:output_type -> caisson.v1.CopyOutResponse
-	23, // 29: caisson.v1.FileService.CopyIn:output_type -> caisson.v1.CopyInResponse
-	20, // [20:30] is the sub-list for method output_type
-	10, // [10:20] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	20, // 0: caisson.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	0,  // 1: caisson.v1.ListDirResponse.files:type_name -> caisson.v1.FileInfo
+	0,  // 2: caisson.v1.ReadFileResponse.file:type_name -> caisson.v1.FileInfo
+	7,  // 3: caisson.v1.WriteFileRequest.header:type_name -> caisson.v1.WriteFileHeader
+	14, // 4: caisson.v1.WatchFilesResponse.event:type_name -> caisson.v1.FileEvent
+	18, // 5: caisson.v1.CopyInRequest.header:type_name -> caisson.v1.CopyInHeader
+	1,  // 6: caisson.v1.FileService.Stat:input_type -> caisson.v1.StatRequest
+	2,  // 7: caisson.v1.FileService.ListDir:input_type -> caisson.v1.ListDirRequest
+	4,  // 8: caisson.v1.FileService.ReadFile:input_type -> caisson.v1.ReadFileRequest
+	6,  // 9: caisson.v1.FileService.WriteFile:input_type -> caisson.v1.WriteFileRequest
+	8,  // 10: caisson.v1.FileService.MakeDir:input_type -> caisson.v1.MakeDirRequest
+	9,  // 11: caisson.v1.FileService.MoveFile:input_type -> caisson.v1.MoveFileRequest
+	10, // 12: caisson.v1.FileService.RemoveFile:input_type -> caisson.v1.RemoveFileRequest
+	12, // 13: caisson.v1.FileService.WatchFiles:input_type -> caisson.v1.WatchFilesRequest
+	15, // 14: caisson.v1.FileService.CopyOut:input_type -> caisson.v1.CopyOutRequest
+	17, // 15: caisson.v1.FileService.CopyIn:input_type -> caisson.v1.CopyInRequest
+	0,  // 16: caisson.v1.FileService.Stat:output_type -> caisson.v1.FileInfo
+	3,  // 17: caisson.v1.FileService.ListDir:output_type -> caisson.v1.ListDirResponse
+	5,  // 18: caisson.v1.FileService.ReadFile:output_type -> caisson.v1.ReadFileResponse
+	0,  // 19: caisson.v1.FileService.WriteFile:output_type -> caisson.v1.FileInfo
+	0,  // 20: caisson.v1.FileService.MakeDir:output_type -> caisson.v1.FileInfo
+	0,  // 21: caisson.v1.FileService.MoveFile:output_type -> caisson.v1.FileInfo
+	11, // 22: caisson.v1.FileService.RemoveFile:output_type -> caisson.v1.RemoveFileResponse
+	13, // 23: caisson.v1.FileService.WatchFiles:output_type -> caisson.v1.WatchFilesResponse
+	16, // 24: caisson.v1.FileService.CopyOut:output_type -> caisson.v1.CopyOutResponse
+	19, // 25: caisson.v1.FileService.CopyIn:output_type -> caisson.v1.CopyInResponse
+	16, // [16:26] is the sub-list for method output_type
+	6,  // [6:16] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_file_proto_init() }
@@ -1718,21 +1526,21 @@ func file_caisson_v1_file_proto_init() {
 		return
 	}
 	file_caisson_v1_route_proto_init()
-	file_caisson_v1_file_proto_msgTypes[6].OneofWrappers = []any{
+	file_caisson_v1_file_proto_msgTypes[5].OneofWrappers = []any{
 		(*ReadFileResponse_File)(nil),
 		(*ReadFileResponse_Chunk)(nil),
 	}
-	file_caisson_v1_file_proto_msgTypes[7].OneofWrappers = []any{
+	file_caisson_v1_file_proto_msgTypes[6].OneofWrappers = []any{
 		(*WriteFileRequest_Header)(nil),
 		(*WriteFileRequest_Chunk)(nil),
 	}
+	file_caisson_v1_file_proto_msgTypes[7].OneofWrappers = []any{}
 	file_caisson_v1_file_proto_msgTypes[8].OneofWrappers = []any{}
-	file_caisson_v1_file_proto_msgTypes[10].OneofWrappers = []any{}
-	file_caisson_v1_file_proto_msgTypes[17].OneofWrappers = []any{
+	file_caisson_v1_file_proto_msgTypes[13].OneofWrappers = []any{
 		(*WatchFilesResponse_Ready)(nil),
 		(*WatchFilesResponse_Event)(nil),
 	}
-	file_caisson_v1_file_proto_msgTypes[21].OneofWrappers = []any{
+	file_caisson_v1_file_proto_msgTypes[17].OneofWrappers = []any{
 		(*CopyInRequest_Header)(nil),
 		(*CopyInRequest_Chunk)(nil),
 	}
@@ -1742,7 +1550,7 @@ func file_caisson_v1_file_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_file_proto_rawDesc), len(file_caisson_v1_file_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -157,11 +157,11 @@ func (x *Workspace) GetMode() string {
 // SandboxSpec says what a sandbox is made of and how it is confined.
 type SandboxSpec struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
-	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`       // unique; empty is the sandbox ID
-	Image   string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`     // empty is the profile's
-	Profile string                 `protobuf:"bytes,3,opt,name=profile,proto3" json:"profile,omitempty"` // empty is "strict"
-	User    string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`       // name, uid, or uid:gid; empty is the profile's
-	Env     []string               `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty"`         // K=V, of all its commands, added to the image's
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                                                                         // unique; empty is the sandbox ID
+	Image   string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`                                                                       // empty is the profile's
+	Profile string                 `protobuf:"bytes,3,opt,name=profile,proto3" json:"profile,omitempty"`                                                                   // empty is "strict"
+	User    string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`                                                                         // name, uid, or uid:gid; empty is the profile's
+	Env     map[string]string      `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of all its commands, added to the image's
 	// "none", "allow", "open", or "bridge" where the operator offers it; empty is
 	// "allow" where allow is given, else the profile's.
 	Network string `protobuf:"bytes,6,opt,name=network,proto3" json:"network,omitempty"`
@@ -253,7 +253,7 @@ func (x *SandboxSpec) GetUser() string {
 	return ""
 }
 
-func (x *SandboxSpec) GetEnv() []string {
+func (x *SandboxSpec) GetEnv() map[string]string {
 	if x != nil {
 		return x.Env
 	}
@@ -616,50 +616,6 @@ func (x *CreateRequest) GetIdempotencyKey() string {
 	return ""
 }
 
-type CreateResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sandbox       *Sandbox               `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CreateResponse) Reset() {
-	*x = CreateResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CreateResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CreateResponse) ProtoMessage() {}
-
-func (x *CreateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CreateResponse.ProtoReflect.Descriptor instead.
-func (*CreateResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *CreateResponse) GetSandbox() *Sandbox {
-	if x != nil {
-		return x.Sandbox
-	}
-	return nil
-}
-
 type UpdateRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Ref         string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -680,7 +636,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[8]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -692,7 +648,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[8]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -705,7 +661,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{8}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *UpdateRequest) GetRef() string {
@@ -788,7 +744,7 @@ type Rules struct {
 
 func (x *Rules) Reset() {
 	*x = Rules{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[9]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -800,7 +756,7 @@ func (x *Rules) String() string {
 func (*Rules) ProtoMessage() {}
 
 func (x *Rules) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[9]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -813,56 +769,12 @@ func (x *Rules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rules.ProtoReflect.Descriptor instead.
 func (*Rules) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{9}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Rules) GetRules() []string {
 	if x != nil {
 		return x.Rules
-	}
-	return nil
-}
-
-type UpdateResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sandbox       *Sandbox               `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *UpdateResponse) Reset() {
-	*x = UpdateResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *UpdateResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*UpdateResponse) ProtoMessage() {}
-
-func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use UpdateResponse.ProtoReflect.Descriptor instead.
-func (*UpdateResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *UpdateResponse) GetSandbox() *Sandbox {
-	if x != nil {
-		return x.Sandbox
 	}
 	return nil
 }
@@ -876,7 +788,7 @@ type PauseRequest struct {
 
 func (x *PauseRequest) Reset() {
 	*x = PauseRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -888,7 +800,7 @@ func (x *PauseRequest) String() string {
 func (*PauseRequest) ProtoMessage() {}
 
 func (x *PauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -901,7 +813,7 @@ func (x *PauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
 func (*PauseRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PauseRequest) GetRef() string {
@@ -909,50 +821,6 @@ func (x *PauseRequest) GetRef() string {
 		return x.Ref
 	}
 	return ""
-}
-
-type PauseResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sandbox       *Sandbox               `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PauseResponse) Reset() {
-	*x = PauseResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PauseResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PauseResponse) ProtoMessage() {}
-
-func (x *PauseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
-func (*PauseResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *PauseResponse) GetSandbox() *Sandbox {
-	if x != nil {
-		return x.Sandbox
-	}
-	return nil
 }
 
 type ResumeRequest struct {
@@ -964,7 +832,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -976,7 +844,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -989,7 +857,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ResumeRequest) GetRef() string {
@@ -997,50 +865,6 @@ func (x *ResumeRequest) GetRef() string {
 		return x.Ref
 	}
 	return ""
-}
-
-type ResumeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sandbox       *Sandbox               `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResumeResponse) Reset() {
-	*x = ResumeResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResumeResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResumeResponse) ProtoMessage() {}
-
-func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
-func (*ResumeResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *ResumeResponse) GetSandbox() *Sandbox {
-	if x != nil {
-		return x.Sandbox
-	}
-	return nil
 }
 
 type StopRequest struct {
@@ -1053,7 +877,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1065,7 +889,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1078,7 +902,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StopRequest) GetRef() string {
@@ -1095,50 +919,6 @@ func (x *StopRequest) GetGrace() *durationpb.Duration {
 	return nil
 }
 
-type StopResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sandbox       *Sandbox               `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StopResponse) Reset() {
-	*x = StopResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StopResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StopResponse) ProtoMessage() {}
-
-func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
-func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{16}
-}
-
-func (x *StopResponse) GetSandbox() *Sandbox {
-	if x != nil {
-		return x.Sandbox
-	}
-	return nil
-}
-
 type WaitRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -1148,7 +928,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +940,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +953,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WaitRequest) GetRef() string {
@@ -1181,50 +961,6 @@ func (x *WaitRequest) GetRef() string {
 		return x.Ref
 	}
 	return ""
-}
-
-type WaitResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sandbox       *Sandbox               `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WaitResponse) Reset() {
-	*x = WaitResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WaitResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WaitResponse) ProtoMessage() {}
-
-func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
-func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{18}
-}
-
-func (x *WaitResponse) GetSandbox() *Sandbox {
-	if x != nil {
-		return x.Sandbox
-	}
-	return nil
 }
 
 // Sandbox is one row of List.
@@ -1259,7 +995,7 @@ type Sandbox struct {
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1271,7 +1007,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1284,7 +1020,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Sandbox) GetId() string {
@@ -1460,7 +1196,7 @@ type Port struct {
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1472,7 +1208,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1485,7 +1221,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Port) GetAddress() string {
@@ -1518,7 +1254,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1266,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1279,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListRequest) GetLabels() map[string]string {
@@ -1562,7 +1298,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1310,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +1323,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListResponse) GetSandboxes() []*Sandbox {
@@ -1606,7 +1342,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1618,7 +1354,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1631,7 +1367,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *InspectRequest) GetRef() string {
@@ -1662,7 +1398,7 @@ type InspectResponse struct {
 
 func (x *InspectResponse) Reset() {
 	*x = InspectResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +1410,7 @@ func (x *InspectResponse) String() string {
 func (*InspectResponse) ProtoMessage() {}
 
 func (x *InspectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +1423,7 @@ func (x *InspectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectResponse.ProtoReflect.Descriptor instead.
 func (*InspectResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *InspectResponse) GetSandbox() *Sandbox {
@@ -1779,7 +1515,7 @@ type PostureCheck struct {
 
 func (x *PostureCheck) Reset() {
 	*x = PostureCheck{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1791,7 +1527,7 @@ func (x *PostureCheck) String() string {
 func (*PostureCheck) ProtoMessage() {}
 
 func (x *PostureCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1804,7 +1540,7 @@ func (x *PostureCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostureCheck.ProtoReflect.Descriptor instead.
 func (*PostureCheck) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PostureCheck) GetName() string {
@@ -1838,7 +1574,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1850,7 +1586,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1863,7 +1599,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RemoveRequest) GetRef() string {
@@ -1889,7 +1625,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1901,7 +1637,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1914,7 +1650,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RemoveResponse) GetId() string {
@@ -1933,7 +1669,7 @@ type CleanupRequest struct {
 
 func (x *CleanupRequest) Reset() {
 	*x = CleanupRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1945,7 +1681,7 @@ func (x *CleanupRequest) String() string {
 func (*CleanupRequest) ProtoMessage() {}
 
 func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1958,7 +1694,7 @@ func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupRequest.ProtoReflect.Descriptor instead.
 func (*CleanupRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CleanupRequest) GetDryRun() bool {
@@ -1977,7 +1713,7 @@ type CleanupResponse struct {
 
 func (x *CleanupResponse) Reset() {
 	*x = CleanupResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +1725,7 @@ func (x *CleanupResponse) String() string {
 func (*CleanupResponse) ProtoMessage() {}
 
 func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +1738,7 @@ func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupResponse.ProtoReflect.Descriptor instead.
 func (*CleanupResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CleanupResponse) GetLeftovers() []*Leftover {
@@ -2025,7 +1761,7 @@ type Leftover struct {
 
 func (x *Leftover) Reset() {
 	*x = Leftover{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2037,7 +1773,7 @@ func (x *Leftover) String() string {
 func (*Leftover) ProtoMessage() {}
 
 func (x *Leftover) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2050,7 +1786,7 @@ func (x *Leftover) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leftover.ProtoReflect.Descriptor instead.
 func (*Leftover) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Leftover) GetKind() string {
@@ -2086,7 +1822,7 @@ type LogsRequest struct {
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	Follow        bool                   `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
 	Stream        string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`                                  // "stdout", "stderr"; empty is both
-	Exec          string                 `protobuf:"bytes,4,opt,name=exec,proto3" json:"exec,omitempty"`                                      // empty: the command that the sandbox was made for
+	ExecId        string                 `protobuf:"bytes,4,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`                    // empty: the command that the sandbox was made for
 	StdoutOffset  int64                  `protobuf:"varint,5,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"` // bytes that the caller has had already
 	StderrOffset  int64                  `protobuf:"varint,6,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2095,7 +1831,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2107,7 +1843,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2120,7 +1856,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LogsRequest) GetRef() string {
@@ -2144,9 +1880,9 @@ func (x *LogsRequest) GetStream() string {
 	return ""
 }
 
-func (x *LogsRequest) GetExec() string {
+func (x *LogsRequest) GetExecId() string {
 	if x != nil {
-		return x.Exec
+		return x.ExecId
 	}
 	return ""
 }
@@ -2175,7 +1911,7 @@ type SpecRequest struct {
 
 func (x *SpecRequest) Reset() {
 	*x = SpecRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2187,7 +1923,7 @@ func (x *SpecRequest) String() string {
 func (*SpecRequest) ProtoMessage() {}
 
 func (x *SpecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2200,7 +1936,7 @@ func (x *SpecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecRequest.ProtoReflect.Descriptor instead.
 func (*SpecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SpecRequest) GetSpec() *RunSpec {
@@ -2232,7 +1968,7 @@ type SpecResponse struct {
 
 func (x *SpecResponse) Reset() {
 	*x = SpecResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +1980,7 @@ func (x *SpecResponse) String() string {
 func (*SpecResponse) ProtoMessage() {}
 
 func (x *SpecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2257,7 +1993,7 @@ func (x *SpecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecResponse.ProtoReflect.Descriptor instead.
 func (*SpecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SpecResponse) GetOciSpecJson() []byte {
@@ -2322,7 +2058,7 @@ type SeccompRule struct {
 
 func (x *SeccompRule) Reset() {
 	*x = SeccompRule{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2334,7 +2070,7 @@ func (x *SeccompRule) String() string {
 func (*SeccompRule) ProtoMessage() {}
 
 func (x *SeccompRule) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2347,7 +2083,7 @@ func (x *SeccompRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeccompRule.ProtoReflect.Descriptor instead.
 func (*SeccompRule) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SeccompRule) GetSyscalls() []string {
@@ -2400,13 +2136,13 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\f_tmpfs_bytes\"1\n" +
 	"\tWorkspace\x12\x10\n" +
 	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x12\n" +
-	"\x04mode\x18\x02 \x01(\tR\x04mode\"\xbe\x05\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04mode\"\x98\x06\n" +
 	"\vSandboxSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
 	"\aprofile\x18\x03 \x01(\tR\aprofile\x12\x12\n" +
-	"\x04user\x18\x04 \x01(\tR\x04user\x12\x10\n" +
-	"\x03env\x18\x05 \x03(\tR\x03env\x12\x18\n" +
+	"\x04user\x18\x04 \x01(\tR\x04user\x122\n" +
+	"\x03env\x18\x05 \x03(\v2 .caisson.v1.SandboxSpec.EnvEntryR\x03env\x12\x18\n" +
 	"\anetwork\x18\x06 \x01(\tR\anetwork\x12\x14\n" +
 	"\x05allow\x18\a \x03(\tR\x05allow\x123\n" +
 	"\tworkspace\x18\b \x01(\v2\x15.caisson.v1.WorkspaceR\tworkspace\x12*\n" +
@@ -2422,7 +2158,10 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\apublish\x18\x11 \x03(\tR\apublish\x12\x16\n" +
 	"\x06expose\x18\x12 \x03(\rR\x06expose\x12\x14\n" +
 	"\x05links\x18\x13 \x03(\tR\x05links\x12\x1b\n" +
-	"\tallow_ech\x18\x14 \x01(\bR\ballowEch\x1a9\n" +
+	"\tallow_ech\x18\x14 \x01(\bR\ballowEch\x1a6\n" +
+	"\bEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa2\x01\n" +
@@ -2448,9 +2187,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\rCreateRequest\x12+\n" +
 	"\x04spec\x18\x01 \x01(\v2\x17.caisson.v1.SandboxSpecR\x04spec\x12\x16\n" +
 	"\x06ensure\x18\x02 \x01(\bR\x06ensure\x12'\n" +
-	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\"?\n" +
-	"\x0eCreateResponse\x12-\n" +
-	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\"\x8c\x04\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\"\x8c\x04\n" +
 	"\rUpdateRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12&\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03H\x00R\vmemoryBytes\x88\x01\x01\x12 \n" +
@@ -2473,26 +2210,16 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"\b_network\"\x1d\n" +
 	"\x05Rules\x12\x14\n" +
-	"\x05rules\x18\x01 \x03(\tR\x05rules\"?\n" +
-	"\x0eUpdateResponse\x12-\n" +
-	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\" \n" +
+	"\x05rules\x18\x01 \x03(\tR\x05rules\" \n" +
 	"\fPauseRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\">\n" +
-	"\rPauseResponse\x12-\n" +
-	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\"!\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"!\n" +
 	"\rResumeRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\"?\n" +
-	"\x0eResumeResponse\x12-\n" +
-	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\"P\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"P\n" +
 	"\vStopRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12/\n" +
-	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"=\n" +
-	"\fStopResponse\x12-\n" +
-	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\"\x1f\n" +
+	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x1f\n" +
 	"\vWaitRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\"=\n" +
-	"\fWaitResponse\x12-\n" +
-	"\asandbox\x18\x01 \x01(\v2\x13.caisson.v1.SandboxR\asandbox\"\xeb\x06\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"\xeb\x06\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -2569,12 +2296,12 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
-	"\aremoved\x18\x04 \x01(\bR\aremoved\"\xad\x01\n" +
+	"\aremoved\x18\x04 \x01(\bR\aremoved\"\xb2\x01\n" +
 	"\vLogsRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x16\n" +
-	"\x06stream\x18\x03 \x01(\tR\x06stream\x12\x12\n" +
-	"\x04exec\x18\x04 \x01(\tR\x04exec\x12#\n" +
+	"\x06stream\x18\x03 \x01(\tR\x06stream\x12\x17\n" +
+	"\aexec_id\x18\x04 \x01(\tR\x06execId\x12#\n" +
 	"\rstdout_offset\x18\x05 \x01(\x03R\fstdoutOffset\x12#\n" +
 	"\rstderr_offset\x18\x06 \x01(\x03R\fstderrOffset\"W\n" +
 	"\vSpecRequest\x12'\n" +
@@ -2597,25 +2324,25 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\bsyscalls\x18\x01 \x03(\tR\bsyscalls\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x1c\n" +
 	"\tcondition\x18\x03 \x01(\tR\tcondition\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why2\xd8\t\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why2\xb3\t\n" +
 	"\x0eSandboxService\x12K\n" +
 	"\x03Run\x12\x16.caisson.v1.RunRequest\x1a\x15.caisson.v1.ExecEvent\"\x13\x82\xb5\x18\x0f\n" +
-	"\x04POST\x12\a/v1/run0\x01\x12]\n" +
-	"\x06Create\x12\x19.caisson.v1.CreateRequest\x1a\x1a.caisson.v1.CreateResponse\"\x1c\x82\xb5\x18\x18\n" +
+	"\x04POST\x12\a/v1/run0\x01\x12V\n" +
+	"\x06Create\x12\x19.caisson.v1.CreateRequest\x1a\x13.caisson.v1.Sandbox\"\x1c\x82\xb5\x18\x18\n" +
 	"\x04POST\x12\r/v1/sandboxes\x18\xc9\x01\x12S\n" +
 	"\x04List\x12\x17.caisson.v1.ListRequest\x1a\x18.caisson.v1.ListResponse\"\x18\x82\xb5\x18\x14\n" +
 	"\x03GET\x12\r/v1/sandboxes\x12b\n" +
 	"\aInspect\x12\x1a.caisson.v1.InspectRequest\x1a\x1b.caisson.v1.InspectResponse\"\x1e\x82\xb5\x18\x1a\n" +
-	"\x03GET\x12\x13/v1/sandboxes/{ref}\x12a\n" +
-	"\x06Update\x12\x19.caisson.v1.UpdateRequest\x1a\x1a.caisson.v1.UpdateResponse\" \x82\xb5\x18\x1c\n" +
-	"\x05PATCH\x12\x13/v1/sandboxes/{ref}\x12c\n" +
-	"\x05Pause\x12\x18.caisson.v1.PauseRequest\x1a\x19.caisson.v1.PauseResponse\"%\x82\xb5\x18!\n" +
-	"\x04POST\x12\x19/v1/sandboxes/{ref}/pause\x12g\n" +
-	"\x06Resume\x12\x19.caisson.v1.ResumeRequest\x1a\x1a.caisson.v1.ResumeResponse\"&\x82\xb5\x18\"\n" +
-	"\x04POST\x12\x1a/v1/sandboxes/{ref}/resume\x12_\n" +
-	"\x04Stop\x12\x17.caisson.v1.StopRequest\x1a\x18.caisson.v1.StopResponse\"$\x82\xb5\x18 \n" +
-	"\x04POST\x12\x18/v1/sandboxes/{ref}/stop\x12^\n" +
-	"\x04Wait\x12\x17.caisson.v1.WaitRequest\x1a\x18.caisson.v1.WaitResponse\"#\x82\xb5\x18\x1f\n" +
+	"\x03GET\x12\x13/v1/sandboxes/{ref}\x12Z\n" +
+	"\x06Update\x12\x19.caisson.v1.UpdateRequest\x1a\x13.caisson.v1.Sandbox\" \x82\xb5\x18\x1c\n" +
+	"\x05PATCH\x12\x13/v1/sandboxes/{ref}\x12]\n" +
+	"\x05Pause\x12\x18.caisson.v1.PauseRequest\x1a\x13.caisson.v1.Sandbox\"%\x82\xb5\x18!\n" +
+	"\x04POST\x12\x19/v1/sandboxes/{ref}/pause\x12`\n" +
+	"\x06Resume\x12\x19.caisson.v1.ResumeRequest\x1a\x13.caisson.v1.Sandbox\"&\x82\xb5\x18\"\n" +
+	"\x04POST\x12\x1a/v1/sandboxes/{ref}/resume\x12Z\n" +
+	"\x04Stop\x12\x17.caisson.v1.StopRequest\x1a\x13.caisson.v1.Sandbox\"$\x82\xb5\x18 \n" +
+	"\x04POST\x12\x18/v1/sandboxes/{ref}/stop\x12Y\n" +
+	"\x04Wait\x12\x17.caisson.v1.WaitRequest\x1a\x13.caisson.v1.Sandbox\"#\x82\xb5\x18\x1f\n" +
 	"\x03GET\x12\x18/v1/sandboxes/{ref}/wait\x12b\n" +
 	"\x06Remove\x12\x19.caisson.v1.RemoveRequest\x1a\x1a.caisson.v1.RemoveResponse\"!\x82\xb5\x18\x1d\n" +
 	"\x06DELETE\x12\x13/v1/sandboxes/{ref}\x12[\n" +
@@ -2638,7 +2365,7 @@ func file_caisson_v1_sandbox_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_sandbox_proto_rawDescData
 }
 
-var file_caisson_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_caisson_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_caisson_v1_sandbox_proto_goTypes = []any{
 	(*Limits)(nil),                // 0: caisson.v1.Limits
 	(*Workspace)(nil),             // 1: caisson.v1.Workspace
@@ -2647,119 +2374,109 @@ var file_caisson_v1_sandbox_proto_goTypes = []any{
 	(*RunSpec)(nil),               // 4: caisson.v1.RunSpec
 	(*RunRequest)(nil),            // 5: caisson.v1.RunRequest
 	(*CreateRequest)(nil),         // 6: caisson.v1.CreateRequest
-	(*CreateResponse)(nil),        // 7: caisson.v1.CreateResponse
-	(*UpdateRequest)(nil),         // 8: caisson.v1.UpdateRequest
-	(*Rules)(nil),                 // 9: caisson.v1.Rules
-	(*UpdateResponse)(nil),        // 10: caisson.v1.UpdateResponse
-	(*PauseRequest)(nil),          // 11: caisson.v1.PauseRequest
-	(*PauseResponse)(nil),         // 12: caisson.v1.PauseResponse
-	(*ResumeRequest)(nil),         // 13: caisson.v1.ResumeRequest
-	(*ResumeResponse)(nil),        // 14: caisson.v1.ResumeResponse
-	(*StopRequest)(nil),           // 15: caisson.v1.StopRequest
-	(*StopResponse)(nil),          // 16: caisson.v1.StopResponse
-	(*WaitRequest)(nil),           // 17: caisson.v1.WaitRequest
-	(*WaitResponse)(nil),          // 18: caisson.v1.WaitResponse
-	(*Sandbox)(nil),               // 19: caisson.v1.Sandbox
-	(*Port)(nil),                  // 20: caisson.v1.Port
-	(*ListRequest)(nil),           // 21: caisson.v1.ListRequest
-	(*ListResponse)(nil),          // 22: caisson.v1.ListResponse
-	(*InspectRequest)(nil),        // 23: caisson.v1.InspectRequest
-	(*InspectResponse)(nil),       // 24: caisson.v1.InspectResponse
-	(*PostureCheck)(nil),          // 25: caisson.v1.PostureCheck
-	(*RemoveRequest)(nil),         // 26: caisson.v1.RemoveRequest
-	(*RemoveResponse)(nil),        // 27: caisson.v1.RemoveResponse
-	(*CleanupRequest)(nil),        // 28: caisson.v1.CleanupRequest
-	(*CleanupResponse)(nil),       // 29: caisson.v1.CleanupResponse
-	(*Leftover)(nil),              // 30: caisson.v1.Leftover
-	(*LogsRequest)(nil),           // 31: caisson.v1.LogsRequest
-	(*SpecRequest)(nil),           // 32: caisson.v1.SpecRequest
-	(*SpecResponse)(nil),          // 33: caisson.v1.SpecResponse
-	(*SeccompRule)(nil),           // 34: caisson.v1.SeccompRule
-	nil,                           // 35: caisson.v1.SandboxSpec.LabelsEntry
-	nil,                           // 36: caisson.v1.UpdateRequest.LabelsEntry
-	nil,                           // 37: caisson.v1.Sandbox.LabelsEntry
-	nil,                           // 38: caisson.v1.ListRequest.LabelsEntry
-	nil,                           // 39: caisson.v1.SpecResponse.CgroupValuesEntry
-	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
-	(*ExecSpec)(nil),              // 41: caisson.v1.ExecSpec
-	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
-	(*Result)(nil),                // 43: caisson.v1.Result
-	(*Egress)(nil),                // 44: caisson.v1.Egress
-	(*ExecEvent)(nil),             // 45: caisson.v1.ExecEvent
+	(*UpdateRequest)(nil),         // 7: caisson.v1.UpdateRequest
+	(*Rules)(nil),                 // 8: caisson.v1.Rules
+	(*PauseRequest)(nil),          // 9: caisson.v1.PauseRequest
+	(*ResumeRequest)(nil),         // 10: caisson.v1.ResumeRequest
+	(*StopRequest)(nil),           // 11: caisson.v1.StopRequest
+	(*WaitRequest)(nil),           // 12: caisson.v1.WaitRequest
+	(*Sandbox)(nil),               // 13: caisson.v1.Sandbox
+	(*Port)(nil),                  // 14: caisson.v1.Port
+	(*ListRequest)(nil),           // 15: caisson.v1.ListRequest
+	(*ListResponse)(nil),          // 16: caisson.v1.ListResponse
+	(*InspectRequest)(nil),        // 17: caisson.v1.InspectRequest
+	(*InspectResponse)(nil),       // 18: caisson.v1.InspectResponse
+	(*PostureCheck)(nil),          // 19: caisson.v1.PostureCheck
+	(*RemoveRequest)(nil),         // 20: caisson.v1.RemoveRequest
+	(*RemoveResponse)(nil),        // 21: caisson.v1.RemoveResponse
+	(*CleanupRequest)(nil),        // 22: caisson.v1.CleanupRequest
+	(*CleanupResponse)(nil),       // 23: caisson.v1.CleanupResponse
+	(*Leftover)(nil),              // 24: caisson.v1.Leftover
+	(*LogsRequest)(nil),           // 25: caisson.v1.LogsRequest
+	(*SpecRequest)(nil),           // 26: caisson.v1.SpecRequest
+	(*SpecResponse)(nil),          // 27: caisson.v1.SpecResponse
+	(*SeccompRule)(nil),           // 28: caisson.v1.SeccompRule
+	nil,                           // 29: caisson.v1.SandboxSpec.EnvEntry
+	nil,                           // 30: caisson.v1.SandboxSpec.LabelsEntry
+	nil,                           // 31: caisson.v1.UpdateRequest.LabelsEntry
+	nil,                           // 32: caisson.v1.Sandbox.LabelsEntry
+	nil,                           // 33: caisson.v1.ListRequest.LabelsEntry
+	nil,                           // 34: caisson.v1.SpecResponse.CgroupValuesEntry
+	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
+	(*ExecSpec)(nil),              // 36: caisson.v1.ExecSpec
+	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
+	(*Result)(nil),                // 38: caisson.v1.Result
+	(*Egress)(nil),                // 39: caisson.v1.Egress
+	(*ExecEvent)(nil),             // 40: caisson.v1.ExecEvent
 }
 var file_caisson_v1_sandbox_proto_depIdxs = []int32{
-	1,  // 0: caisson.v1.SandboxSpec.workspace:type_name -> caisson.v1.Workspace
-	0,  // 1: caisson.v1.SandboxSpec.limits:type_name -> caisson.v1.Limits
-	35, // 2: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
-	40, // 3: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
-	40, // 4: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
-	3,  // 5: caisson.v1.SandboxSpec.nested:type_name -> caisson.v1.Nested
-	2,  // 6: caisson.v1.RunSpec.sandbox:type_name -> caisson.v1.SandboxSpec
-	41, // 7: caisson.v1.RunSpec.exec:type_name -> caisson.v1.ExecSpec
-	4,  // 8: caisson.v1.RunRequest.spec:type_name -> caisson.v1.RunSpec
-	2,  // 9: caisson.v1.CreateRequest.spec:type_name -> caisson.v1.SandboxSpec
-	19, // 10: caisson.v1.CreateResponse.sandbox:type_name -> caisson.v1.Sandbox
-	40, // 11: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
-	40, // 12: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
-	36, // 13: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
-	9,  // 14: caisson.v1.UpdateRequest.allow:type_name -> caisson.v1.Rules
-	9,  // 15: caisson.v1.UpdateRequest.deny:type_name -> caisson.v1.Rules
-	19, // 16: caisson.v1.UpdateResponse.sandbox:type_name -> caisson.v1.Sandbox
-	19, // 17: caisson.v1.PauseResponse.sandbox:type_name -> caisson.v1.Sandbox
-	19, // 18: caisson.v1.ResumeResponse.sandbox:type_name -> caisson.v1.Sandbox
-	40, // 19: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	19, // 20: caisson.v1.StopResponse.sandbox:type_name -> caisson.v1.Sandbox
-	19, // 21: caisson.v1.WaitResponse.sandbox:type_name -> caisson.v1.Sandbox
-	42, // 22: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	42, // 23: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
-	43, // 24: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
-	37, // 25: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
-	1,  // 26: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
-	42, // 27: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
-	40, // 28: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
-	42, // 29: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
-	20, // 30: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
-	38, // 31: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
-	19, // 32: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
-	19, // 33: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
-	0,  // 34: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
-	25, // 35: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
-	44, // 36: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
-	30, // 37: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
-	4,  // 38: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
-	39, // 39: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
-	34, // 40: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
-	5,  // 41: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
-	6,  // 42: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
-	21, // 43: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
-	23, // 44: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
-	8,  // 45: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
-	11, // 46: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
-	13, // 47: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
-	15, // 48: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
-	17, // 49: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
-	26, // 50: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
-	28, // 51: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
-	31, // 52: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
-	32, // 53: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
-	45, // 54: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
-	7,  // 55: caisson.v1.SandboxService.Create:output_type -> caisson.v1.CreateResponse
-	22, // 56: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
-	24, // 57: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
-	10, // 58: caisson.v1.SandboxService.Update:output_type -> caisson.v1.UpdateResponse
-	12, // 59: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.PauseResponse
-	14, // 60: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.ResumeResponse
-	16, // 61: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.StopResponse
-	18, // 62: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.WaitResponse
-	27, // 63: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
-	29, // 64: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
-	45, // 65: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
-	33, // 66: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
-	54, // [54:67] is the sub-list for method output_type
-	41, // [41:54] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	29, // 0: caisson.v1.SandboxSpec.env:type_name -> caisson.v1.SandboxSpec.EnvEntry
+	1,  // 1: caisson.v1.SandboxSpec.workspace:type_name -> caisson.v1.Workspace
+	0,  // 2: caisson.v1.SandboxSpec.limits:type_name -> caisson.v1.Limits
+	30, // 3: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
+	35, // 4: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
+	35, // 5: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
+	3,  // 6: caisson.v1.SandboxSpec.nested:type_name -> caisson.v1.Nested
+	2,  // 7: caisson.v1.RunSpec.sandbox:type_name -> caisson.v1.SandboxSpec
+	36, // 8: caisson.v1.RunSpec.exec:type_name -> caisson.v1.ExecSpec
+	4,  // 9: caisson.v1.RunRequest.spec:type_name -> caisson.v1.RunSpec
+	2,  // 10: caisson.v1.CreateRequest.spec:type_name -> caisson.v1.SandboxSpec
+	35, // 11: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
+	35, // 12: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
+	31, // 13: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
+	8,  // 14: caisson.v1.UpdateRequest.allow:type_name -> caisson.v1.Rules
+	8,  // 15: caisson.v1.UpdateRequest.deny:type_name -> caisson.v1.Rules
+	35, // 16: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	37, // 17: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	37, // 18: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
+	38, // 19: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
+	32, // 20: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
+	1,  // 21: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
+	37, // 22: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	35, // 23: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
+	37, // 24: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
+	14, // 25: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
+	33, // 26: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
+	13, // 27: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
+	13, // 28: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
+	0,  // 29: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
+	19, // 30: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
+	39, // 31: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
+	24, // 32: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
+	4,  // 33: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
+	34, // 34: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
+	28, // 35: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
+	5,  // 36: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
+	6,  // 37: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
+	15, // 38: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
+	17, // 39: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
+	7,  // 40: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
+	9,  // 41: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
+	10, // 42: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
+	11, // 43: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
+	12, // 44: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
+	20, // 45: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
+	22, // 46: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
+	25, // 47: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
+	26, // 48: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
+	40, // 49: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
+	13, // 50: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
+	16, // 51: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
+	18, // 52: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
+	13, // 53: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
+	13, // 54: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
+	13, // 55: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
+	13, // 56: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
+	13, // 57: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
+	21, // 58: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
+	23, // 59: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
+	40, // 60: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
+	27, // 61: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
+	49, // [49:62] is the sub-list for method output_type
+	36, // [36:49] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_sandbox_proto_init() }
@@ -2772,14 +2489,14 @@ func file_caisson_v1_sandbox_proto_init() {
 	file_caisson_v1_sandbox_proto_msgTypes[0].OneofWrappers = []any{}
 	file_caisson_v1_sandbox_proto_msgTypes[3].OneofWrappers = []any{}
 	file_caisson_v1_sandbox_proto_msgTypes[5].OneofWrappers = []any{}
-	file_caisson_v1_sandbox_proto_msgTypes[8].OneofWrappers = []any{}
+	file_caisson_v1_sandbox_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_sandbox_proto_rawDesc), len(file_caisson_v1_sandbox_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   40,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -78,7 +78,7 @@ type ExecServiceClient interface {
 	// Resize changes the size of a command's terminal.
 	Resize(context.Context, *connect.Request[v1.ResizeExecRequest]) (*connect.Response[v1.ResizeExecResponse], error)
 	// Wait returns when a command has ended.
-	Wait(context.Context, *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.WaitExecResponse], error)
+	Wait(context.Context, *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.Exec], error)
 	// List returns the commands of a sandbox, oldest first.
 	List(context.Context, *connect.Request[v1.ListExecsRequest]) (*connect.Response[v1.ListExecsResponse], error)
 }
@@ -136,7 +136,7 @@ func NewExecServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(execServiceMethods.ByName("Resize")),
 			connect.WithClientOptions(opts...),
 		),
-		wait: connect.NewClient[v1.WaitExecRequest, v1.WaitExecResponse](
+		wait: connect.NewClient[v1.WaitExecRequest, v1.Exec](
 			httpClient,
 			baseURL+ExecServiceWaitProcedure,
 			connect.WithSchema(execServiceMethods.ByName("Wait")),
@@ -160,7 +160,7 @@ type execServiceClient struct {
 	streamInput *connect.Client[v1.SendInputRequest, v1.SendInputResponse]
 	signal      *connect.Client[v1.SignalExecRequest, v1.SignalExecResponse]
 	resize      *connect.Client[v1.ResizeExecRequest, v1.ResizeExecResponse]
-	wait        *connect.Client[v1.WaitExecRequest, v1.WaitExecResponse]
+	wait        *connect.Client[v1.WaitExecRequest, v1.Exec]
 	list        *connect.Client[v1.ListExecsRequest, v1.ListExecsResponse]
 }
 
@@ -200,7 +200,7 @@ func (c *execServiceClient) Resize(ctx context.Context, req *connect.Request[v1.
 }
 
 // Wait calls caisson.v1.ExecService.Wait.
-func (c *execServiceClient) Wait(ctx context.Context, req *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.WaitExecResponse], error) {
+func (c *execServiceClient) Wait(ctx context.Context, req *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.Exec], error) {
 	return c.wait.CallUnary(ctx, req)
 }
 
@@ -234,7 +234,7 @@ type ExecServiceHandler interface {
 	// Resize changes the size of a command's terminal.
 	Resize(context.Context, *connect.Request[v1.ResizeExecRequest]) (*connect.Response[v1.ResizeExecResponse], error)
 	// Wait returns when a command has ended.
-	Wait(context.Context, *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.WaitExecResponse], error)
+	Wait(context.Context, *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.Exec], error)
 	// List returns the commands of a sandbox, oldest first.
 	List(context.Context, *connect.Request[v1.ListExecsRequest]) (*connect.Response[v1.ListExecsResponse], error)
 }
@@ -357,7 +357,7 @@ func (UnimplementedExecServiceHandler) Resize(context.Context, *connect.Request[
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.Resize is not implemented"))
 }
 
-func (UnimplementedExecServiceHandler) Wait(context.Context, *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.WaitExecResponse], error) {
+func (UnimplementedExecServiceHandler) Wait(context.Context, *connect.Request[v1.WaitExecRequest]) (*connect.Response[v1.Exec], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ExecService.Wait is not implemented"))
 }
 

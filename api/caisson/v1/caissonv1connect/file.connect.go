@@ -57,15 +57,15 @@ const (
 
 // FileServiceClient is a client for the caisson.v1.FileService service.
 type FileServiceClient interface {
-	Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error)
+	Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.FileInfo], error)
 	// ListDir returns the entries of a directory, by name, down to a depth.
 	ListDir(context.Context, *connect.Request[v1.ListDirRequest]) (*connect.Response[v1.ListDirResponse], error)
 	// ReadFile returns the bytes of a file, or a range of them.
 	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest]) (*connect.ServerStreamForClient[v1.ReadFileResponse], error)
 	// WriteFile replaces a file in one step. The first request must hold header.
-	WriteFile(context.Context) *connect.ClientStreamForClient[v1.WriteFileRequest, v1.WriteFileResponse]
-	MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.MakeDirResponse], error)
-	MoveFile(context.Context, *connect.Request[v1.MoveFileRequest]) (*connect.Response[v1.MoveFileResponse], error)
+	WriteFile(context.Context) *connect.ClientStreamForClient[v1.WriteFileRequest, v1.FileInfo]
+	MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.FileInfo], error)
+	MoveFile(context.Context, *connect.Request[v1.MoveFileRequest]) (*connect.Response[v1.FileInfo], error)
 	RemoveFile(context.Context, *connect.Request[v1.RemoveFileRequest]) (*connect.Response[v1.RemoveFileResponse], error)
 	// WatchFiles reports changes below a directory until the caller ends it.
 	WatchFiles(context.Context, *connect.Request[v1.WatchFilesRequest]) (*connect.ServerStreamForClient[v1.WatchFilesResponse], error)
@@ -87,7 +87,7 @@ func NewFileServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 	baseURL = strings.TrimRight(baseURL, "/")
 	fileServiceMethods := v1.File_caisson_v1_file_proto.Services().ByName("FileService").Methods()
 	return &fileServiceClient{
-		stat: connect.NewClient[v1.StatRequest, v1.StatResponse](
+		stat: connect.NewClient[v1.StatRequest, v1.FileInfo](
 			httpClient,
 			baseURL+FileServiceStatProcedure,
 			connect.WithSchema(fileServiceMethods.ByName("Stat")),
@@ -105,19 +105,19 @@ func NewFileServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(fileServiceMethods.ByName("ReadFile")),
 			connect.WithClientOptions(opts...),
 		),
-		writeFile: connect.NewClient[v1.WriteFileRequest, v1.WriteFileResponse](
+		writeFile: connect.NewClient[v1.WriteFileRequest, v1.FileInfo](
 			httpClient,
 			baseURL+FileServiceWriteFileProcedure,
 			connect.WithSchema(fileServiceMethods.ByName("WriteFile")),
 			connect.WithClientOptions(opts...),
 		),
-		makeDir: connect.NewClient[v1.MakeDirRequest, v1.MakeDirResponse](
+		makeDir: connect.NewClient[v1.MakeDirRequest, v1.FileInfo](
 			httpClient,
 			baseURL+FileServiceMakeDirProcedure,
 			connect.WithSchema(fileServiceMethods.ByName("MakeDir")),
 			connect.WithClientOptions(opts...),
 		),
-		moveFile: connect.NewClient[v1.MoveFileRequest, v1.MoveFileResponse](
+		moveFile: connect.NewClient[v1.MoveFileRequest, v1.FileInfo](
 			httpClient,
 			baseURL+FileServiceMoveFileProcedure,
 			connect.WithSchema(fileServiceMethods.ByName("MoveFile")),
@@ -152,12 +152,12 @@ func NewFileServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 
 // fileServiceClient implements FileServiceClient.
 type fileServiceClient struct {
-	stat       *connect.Client[v1.StatRequest, v1.StatResponse]
+	stat       *connect.Client[v1.StatRequest, v1.FileInfo]
 	listDir    *connect.Client[v1.ListDirRequest, v1.ListDirResponse]
 	readFile   *connect.Client[v1.ReadFileRequest, v1.ReadFileResponse]
-	writeFile  *connect.Client[v1.WriteFileRequest, v1.WriteFileResponse]
-	makeDir    *connect.Client[v1.MakeDirRequest, v1.MakeDirResponse]
-	moveFile   *connect.Client[v1.MoveFileRequest, v1.MoveFileResponse]
+	writeFile  *connect.Client[v1.WriteFileRequest, v1.FileInfo]
+	makeDir    *connect.Client[v1.MakeDirRequest, v1.FileInfo]
+	moveFile   *connect.Client[v1.MoveFileRequest, v1.FileInfo]
 	removeFile *connect.Client[v1.RemoveFileRequest, v1.RemoveFileResponse]
 	watchFiles *connect.Client[v1.WatchFilesRequest, v1.WatchFilesResponse]
 	copyOut    *connect.Client[v1.CopyOutRequest, v1.CopyOutResponse]
@@ -165,7 +165,7 @@ type fileServiceClient struct {
 }
 
 // Stat calls caisson.v1.FileService.Stat.
-func (c *fileServiceClient) Stat(ctx context.Context, req *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error) {
+func (c *fileServiceClient) Stat(ctx context.Context, req *connect.Request[v1.StatRequest]) (*connect.Response[v1.FileInfo], error) {
 	return c.stat.CallUnary(ctx, req)
 }
 
@@ -180,17 +180,17 @@ func (c *fileServiceClient) ReadFile(ctx context.Context, req *connect.Request[v
 }
 
 // WriteFile calls caisson.v1.FileService.WriteFile.
-func (c *fileServiceClient) WriteFile(ctx context.Context) *connect.ClientStreamForClient[v1.WriteFileRequest, v1.WriteFileResponse] {
+func (c *fileServiceClient) WriteFile(ctx context.Context) *connect.ClientStreamForClient[v1.WriteFileRequest, v1.FileInfo] {
 	return c.writeFile.CallClientStream(ctx)
 }
 
 // MakeDir calls caisson.v1.FileService.MakeDir.
-func (c *fileServiceClient) MakeDir(ctx context.Context, req *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.MakeDirResponse], error) {
+func (c *fileServiceClient) MakeDir(ctx context.Context, req *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.FileInfo], error) {
 	return c.makeDir.CallUnary(ctx, req)
 }
 
 // MoveFile calls caisson.v1.FileService.MoveFile.
-func (c *fileServiceClient) MoveFile(ctx context.Context, req *connect.Request[v1.MoveFileRequest]) (*connect.Response[v1.MoveFileResponse], error) {
+func (c *fileServiceClient) MoveFile(ctx context.Context, req *connect.Request[v1.MoveFileRequest]) (*connect.Response[v1.FileInfo], error) {
 	return c.moveFile.CallUnary(ctx, req)
 }
 
@@ -216,15 +216,15 @@ func (c *fileServiceClient) CopyIn(ctx context.Context) *connect.ClientStreamFor
 
 // FileServiceHandler is an implementation of the caisson.v1.FileService service.
 type FileServiceHandler interface {
-	Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error)
+	Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.FileInfo], error)
 	// ListDir returns the entries of a directory, by name, down to a depth.
 	ListDir(context.Context, *connect.Request[v1.ListDirRequest]) (*connect.Response[v1.ListDirResponse], error)
 	// ReadFile returns the bytes of a file, or a range of them.
 	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest], *connect.ServerStream[v1.ReadFileResponse]) error
 	// WriteFile replaces a file in one step. The first request must hold header.
-	WriteFile(context.Context, *connect.ClientStream[v1.WriteFileRequest]) (*connect.Response[v1.WriteFileResponse], error)
-	MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.MakeDirResponse], error)
-	MoveFile(context.Context, *connect.Request[v1.MoveFileRequest]) (*connect.Response[v1.MoveFileResponse], error)
+	WriteFile(context.Context, *connect.ClientStream[v1.WriteFileRequest]) (*connect.Response[v1.FileInfo], error)
+	MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.FileInfo], error)
+	MoveFile(context.Context, *connect.Request[v1.MoveFileRequest]) (*connect.Response[v1.FileInfo], error)
 	RemoveFile(context.Context, *connect.Request[v1.RemoveFileRequest]) (*connect.Response[v1.RemoveFileResponse], error)
 	// WatchFiles reports changes below a directory until the caller ends it.
 	WatchFiles(context.Context, *connect.Request[v1.WatchFilesRequest], *connect.ServerStream[v1.WatchFilesResponse]) error
@@ -333,7 +333,7 @@ func NewFileServiceHandler(svc FileServiceHandler, opts ...connect.HandlerOption
 // UnimplementedFileServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedFileServiceHandler struct{}
 
-func (UnimplementedFileServiceHandler) Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error) {
+func (UnimplementedFileServiceHandler) Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.FileInfo], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.FileService.Stat is not implemented"))
 }
 
@@ -345,15 +345,15 @@ func (UnimplementedFileServiceHandler) ReadFile(context.Context, *connect.Reques
 	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.FileService.ReadFile is not implemented"))
 }
 
-func (UnimplementedFileServiceHandler) WriteFile(context.Context, *connect.ClientStream[v1.WriteFileRequest]) (*connect.Response[v1.WriteFileResponse], error) {
+func (UnimplementedFileServiceHandler) WriteFile(context.Context, *connect.ClientStream[v1.WriteFileRequest]) (*connect.Response[v1.FileInfo], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.FileService.WriteFile is not implemented"))
 }
 
-func (UnimplementedFileServiceHandler) MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.MakeDirResponse], error) {
+func (UnimplementedFileServiceHandler) MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.FileInfo], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.FileService.MakeDir is not implemented"))
 }
 
-func (UnimplementedFileServiceHandler) MoveFile(context.Context, *connect.Request[v1.MoveFileRequest]) (*connect.Response[v1.MoveFileResponse], error) {
+func (UnimplementedFileServiceHandler) MoveFile(context.Context, *connect.Request[v1.MoveFileRequest]) (*connect.Response[v1.FileInfo], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.FileService.MoveFile is not implemented"))
 }
 

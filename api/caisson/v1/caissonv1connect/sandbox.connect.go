@@ -70,23 +70,23 @@ type SandboxServiceClient interface {
 	Run(context.Context, *connect.Request[v1.RunRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error)
 	// Create makes a sandbox that lives until it is removed, its time is over, or
 	// it was idle for too long. Commands are run in it with ExecService.
-	Create(context.Context, *connect.Request[v1.CreateRequest]) (*connect.Response[v1.CreateResponse], error)
+	Create(context.Context, *connect.Request[v1.CreateRequest]) (*connect.Response[v1.Sandbox], error)
 	// List returns the sandboxes there are, oldest first.
 	List(context.Context, *connect.Request[v1.ListRequest]) (*connect.Response[v1.ListResponse], error)
 	// Inspect returns all that is known of one sandbox.
 	Inspect(context.Context, *connect.Request[v1.InspectRequest]) (*connect.Response[v1.InspectResponse], error)
 	// Update changes limits, times and labels of a live sandbox.
-	Update(context.Context, *connect.Request[v1.UpdateRequest]) (*connect.Response[v1.UpdateResponse], error)
+	Update(context.Context, *connect.Request[v1.UpdateRequest]) (*connect.Response[v1.Sandbox], error)
 	// Pause freezes all processes of a sandbox, Resume lets them go on.
-	Pause(context.Context, *connect.Request[v1.PauseRequest]) (*connect.Response[v1.PauseResponse], error)
-	Resume(context.Context, *connect.Request[v1.ResumeRequest]) (*connect.Response[v1.ResumeResponse], error)
+	Pause(context.Context, *connect.Request[v1.PauseRequest]) (*connect.Response[v1.Sandbox], error)
+	Resume(context.Context, *connect.Request[v1.ResumeRequest]) (*connect.Response[v1.Sandbox], error)
 	// Stop ends all processes of a sandbox: TERM, then KILL after a grace. What
 	// its commands wrote stays until Remove.
-	Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.StopResponse], error)
+	Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.Sandbox], error)
 	// Wait returns when a sandbox has ended. The sandbox holds the result of the
 	// command that it was made for, also where it is removed by then; a result that
 	// nobody knows is an error.
-	Wait(context.Context, *connect.Request[v1.WaitRequest]) (*connect.Response[v1.WaitResponse], error)
+	Wait(context.Context, *connect.Request[v1.WaitRequest]) (*connect.Response[v1.Sandbox], error)
 	// Remove ends one sandbox and removes all of it.
 	Remove(context.Context, *connect.Request[v1.RemoveRequest]) (*connect.Response[v1.RemoveResponse], error)
 	// Cleanup removes what no live sandbox owns.
@@ -114,7 +114,7 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(sandboxServiceMethods.ByName("Run")),
 			connect.WithClientOptions(opts...),
 		),
-		create: connect.NewClient[v1.CreateRequest, v1.CreateResponse](
+		create: connect.NewClient[v1.CreateRequest, v1.Sandbox](
 			httpClient,
 			baseURL+SandboxServiceCreateProcedure,
 			connect.WithSchema(sandboxServiceMethods.ByName("Create")),
@@ -132,31 +132,31 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(sandboxServiceMethods.ByName("Inspect")),
 			connect.WithClientOptions(opts...),
 		),
-		update: connect.NewClient[v1.UpdateRequest, v1.UpdateResponse](
+		update: connect.NewClient[v1.UpdateRequest, v1.Sandbox](
 			httpClient,
 			baseURL+SandboxServiceUpdateProcedure,
 			connect.WithSchema(sandboxServiceMethods.ByName("Update")),
 			connect.WithClientOptions(opts...),
 		),
-		pause: connect.NewClient[v1.PauseRequest, v1.PauseResponse](
+		pause: connect.NewClient[v1.PauseRequest, v1.Sandbox](
 			httpClient,
 			baseURL+SandboxServicePauseProcedure,
 			connect.WithSchema(sandboxServiceMethods.ByName("Pause")),
 			connect.WithClientOptions(opts...),
 		),
-		resume: connect.NewClient[v1.ResumeRequest, v1.ResumeResponse](
+		resume: connect.NewClient[v1.ResumeRequest, v1.Sandbox](
 			httpClient,
 			baseURL+SandboxServiceResumeProcedure,
 			connect.WithSchema(sandboxServiceMethods.ByName("Resume")),
 			connect.WithClientOptions(opts...),
 		),
-		stop: connect.NewClient[v1.StopRequest, v1.StopResponse](
+		stop: connect.NewClient[v1.StopRequest, v1.Sandbox](
 			httpClient,
 			baseURL+SandboxServiceStopProcedure,
 			connect.WithSchema(sandboxServiceMethods.ByName("Stop")),
 			connect.WithClientOptions(opts...),
 		),
-		wait: connect.NewClient[v1.WaitRequest, v1.WaitResponse](
+		wait: connect.NewClient[v1.WaitRequest, v1.Sandbox](
 			httpClient,
 			baseURL+SandboxServiceWaitProcedure,
 			connect.WithSchema(sandboxServiceMethods.ByName("Wait")),
@@ -192,14 +192,14 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 // sandboxServiceClient implements SandboxServiceClient.
 type sandboxServiceClient struct {
 	run     *connect.Client[v1.RunRequest, v1.ExecEvent]
-	create  *connect.Client[v1.CreateRequest, v1.CreateResponse]
+	create  *connect.Client[v1.CreateRequest, v1.Sandbox]
 	list    *connect.Client[v1.ListRequest, v1.ListResponse]
 	inspect *connect.Client[v1.InspectRequest, v1.InspectResponse]
-	update  *connect.Client[v1.UpdateRequest, v1.UpdateResponse]
-	pause   *connect.Client[v1.PauseRequest, v1.PauseResponse]
-	resume  *connect.Client[v1.ResumeRequest, v1.ResumeResponse]
-	stop    *connect.Client[v1.StopRequest, v1.StopResponse]
-	wait    *connect.Client[v1.WaitRequest, v1.WaitResponse]
+	update  *connect.Client[v1.UpdateRequest, v1.Sandbox]
+	pause   *connect.Client[v1.PauseRequest, v1.Sandbox]
+	resume  *connect.Client[v1.ResumeRequest, v1.Sandbox]
+	stop    *connect.Client[v1.StopRequest, v1.Sandbox]
+	wait    *connect.Client[v1.WaitRequest, v1.Sandbox]
 	remove  *connect.Client[v1.RemoveRequest, v1.RemoveResponse]
 	cleanup *connect.Client[v1.CleanupRequest, v1.CleanupResponse]
 	logs    *connect.Client[v1.LogsRequest, v1.ExecEvent]
@@ -212,7 +212,7 @@ func (c *sandboxServiceClient) Run(ctx context.Context, req *connect.Request[v1.
 }
 
 // Create calls caisson.v1.SandboxService.Create.
-func (c *sandboxServiceClient) Create(ctx context.Context, req *connect.Request[v1.CreateRequest]) (*connect.Response[v1.CreateResponse], error) {
+func (c *sandboxServiceClient) Create(ctx context.Context, req *connect.Request[v1.CreateRequest]) (*connect.Response[v1.Sandbox], error) {
 	return c.create.CallUnary(ctx, req)
 }
 
@@ -227,27 +227,27 @@ func (c *sandboxServiceClient) Inspect(ctx context.Context, req *connect.Request
 }
 
 // Update calls caisson.v1.SandboxService.Update.
-func (c *sandboxServiceClient) Update(ctx context.Context, req *connect.Request[v1.UpdateRequest]) (*connect.Response[v1.UpdateResponse], error) {
+func (c *sandboxServiceClient) Update(ctx context.Context, req *connect.Request[v1.UpdateRequest]) (*connect.Response[v1.Sandbox], error) {
 	return c.update.CallUnary(ctx, req)
 }
 
 // Pause calls caisson.v1.SandboxService.Pause.
-func (c *sandboxServiceClient) Pause(ctx context.Context, req *connect.Request[v1.PauseRequest]) (*connect.Response[v1.PauseResponse], error) {
+func (c *sandboxServiceClient) Pause(ctx context.Context, req *connect.Request[v1.PauseRequest]) (*connect.Response[v1.Sandbox], error) {
 	return c.pause.CallUnary(ctx, req)
 }
 
 // Resume calls caisson.v1.SandboxService.Resume.
-func (c *sandboxServiceClient) Resume(ctx context.Context, req *connect.Request[v1.ResumeRequest]) (*connect.Response[v1.ResumeResponse], error) {
+func (c *sandboxServiceClient) Resume(ctx context.Context, req *connect.Request[v1.ResumeRequest]) (*connect.Response[v1.Sandbox], error) {
 	return c.resume.CallUnary(ctx, req)
 }
 
 // Stop calls caisson.v1.SandboxService.Stop.
-func (c *sandboxServiceClient) Stop(ctx context.Context, req *connect.Request[v1.StopRequest]) (*connect.Response[v1.StopResponse], error) {
+func (c *sandboxServiceClient) Stop(ctx context.Context, req *connect.Request[v1.StopRequest]) (*connect.Response[v1.Sandbox], error) {
 	return c.stop.CallUnary(ctx, req)
 }
 
 // Wait calls caisson.v1.SandboxService.Wait.
-func (c *sandboxServiceClient) Wait(ctx context.Context, req *connect.Request[v1.WaitRequest]) (*connect.Response[v1.WaitResponse], error) {
+func (c *sandboxServiceClient) Wait(ctx context.Context, req *connect.Request[v1.WaitRequest]) (*connect.Response[v1.Sandbox], error) {
 	return c.wait.CallUnary(ctx, req)
 }
 
@@ -280,23 +280,23 @@ type SandboxServiceHandler interface {
 	Run(context.Context, *connect.Request[v1.RunRequest], *connect.ServerStream[v1.ExecEvent]) error
 	// Create makes a sandbox that lives until it is removed, its time is over, or
 	// it was idle for too long. Commands are run in it with ExecService.
-	Create(context.Context, *connect.Request[v1.CreateRequest]) (*connect.Response[v1.CreateResponse], error)
+	Create(context.Context, *connect.Request[v1.CreateRequest]) (*connect.Response[v1.Sandbox], error)
 	// List returns the sandboxes there are, oldest first.
 	List(context.Context, *connect.Request[v1.ListRequest]) (*connect.Response[v1.ListResponse], error)
 	// Inspect returns all that is known of one sandbox.
 	Inspect(context.Context, *connect.Request[v1.InspectRequest]) (*connect.Response[v1.InspectResponse], error)
 	// Update changes limits, times and labels of a live sandbox.
-	Update(context.Context, *connect.Request[v1.UpdateRequest]) (*connect.Response[v1.UpdateResponse], error)
+	Update(context.Context, *connect.Request[v1.UpdateRequest]) (*connect.Response[v1.Sandbox], error)
 	// Pause freezes all processes of a sandbox, Resume lets them go on.
-	Pause(context.Context, *connect.Request[v1.PauseRequest]) (*connect.Response[v1.PauseResponse], error)
-	Resume(context.Context, *connect.Request[v1.ResumeRequest]) (*connect.Response[v1.ResumeResponse], error)
+	Pause(context.Context, *connect.Request[v1.PauseRequest]) (*connect.Response[v1.Sandbox], error)
+	Resume(context.Context, *connect.Request[v1.ResumeRequest]) (*connect.Response[v1.Sandbox], error)
 	// Stop ends all processes of a sandbox: TERM, then KILL after a grace. What
 	// its commands wrote stays until Remove.
-	Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.StopResponse], error)
+	Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.Sandbox], error)
 	// Wait returns when a sandbox has ended. The sandbox holds the result of the
 	// command that it was made for, also where it is removed by then; a result that
 	// nobody knows is an error.
-	Wait(context.Context, *connect.Request[v1.WaitRequest]) (*connect.Response[v1.WaitResponse], error)
+	Wait(context.Context, *connect.Request[v1.WaitRequest]) (*connect.Response[v1.Sandbox], error)
 	// Remove ends one sandbox and removes all of it.
 	Remove(context.Context, *connect.Request[v1.RemoveRequest]) (*connect.Response[v1.RemoveResponse], error)
 	// Cleanup removes what no live sandbox owns.
@@ -433,7 +433,7 @@ func (UnimplementedSandboxServiceHandler) Run(context.Context, *connect.Request[
 	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Run is not implemented"))
 }
 
-func (UnimplementedSandboxServiceHandler) Create(context.Context, *connect.Request[v1.CreateRequest]) (*connect.Response[v1.CreateResponse], error) {
+func (UnimplementedSandboxServiceHandler) Create(context.Context, *connect.Request[v1.CreateRequest]) (*connect.Response[v1.Sandbox], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Create is not implemented"))
 }
 
@@ -445,23 +445,23 @@ func (UnimplementedSandboxServiceHandler) Inspect(context.Context, *connect.Requ
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Inspect is not implemented"))
 }
 
-func (UnimplementedSandboxServiceHandler) Update(context.Context, *connect.Request[v1.UpdateRequest]) (*connect.Response[v1.UpdateResponse], error) {
+func (UnimplementedSandboxServiceHandler) Update(context.Context, *connect.Request[v1.UpdateRequest]) (*connect.Response[v1.Sandbox], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Update is not implemented"))
 }
 
-func (UnimplementedSandboxServiceHandler) Pause(context.Context, *connect.Request[v1.PauseRequest]) (*connect.Response[v1.PauseResponse], error) {
+func (UnimplementedSandboxServiceHandler) Pause(context.Context, *connect.Request[v1.PauseRequest]) (*connect.Response[v1.Sandbox], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Pause is not implemented"))
 }
 
-func (UnimplementedSandboxServiceHandler) Resume(context.Context, *connect.Request[v1.ResumeRequest]) (*connect.Response[v1.ResumeResponse], error) {
+func (UnimplementedSandboxServiceHandler) Resume(context.Context, *connect.Request[v1.ResumeRequest]) (*connect.Response[v1.Sandbox], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Resume is not implemented"))
 }
 
-func (UnimplementedSandboxServiceHandler) Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.StopResponse], error) {
+func (UnimplementedSandboxServiceHandler) Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.Sandbox], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Stop is not implemented"))
 }
 
-func (UnimplementedSandboxServiceHandler) Wait(context.Context, *connect.Request[v1.WaitRequest]) (*connect.Response[v1.WaitResponse], error) {
+func (UnimplementedSandboxServiceHandler) Wait(context.Context, *connect.Request[v1.WaitRequest]) (*connect.Response[v1.Sandbox], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Wait is not implemented"))
 }
 
