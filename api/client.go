@@ -71,7 +71,7 @@ func New(o Options) *Client {
 		o.Reconnect = DefaultReconnect
 	}
 	transport := newTransport(o.Socket)
-	httpClient := &http.Client{Transport: abortingTransport{transport}}
+	httpClient := &http.Client{Transport: namedTransport{abortingTransport{transport}}}
 	options := connect.WithClientOptions(
 		connect.WithInterceptors(decoder{}),
 		connect.WithAcceptCompression("gzip", nil, nil), // a local socket gains nothing from it

@@ -62,6 +62,10 @@ func TestErrorsCrossTheSocket(t *testing.T) {
 		t.Fatalf("got %T %v", err, err)
 	}
 	want := api.Error{Code: sbxerr.Mount, Message: "mount", Cause: "permission denied", Remedy: "mend it", Class: sbxerr.ClassEngine}
+	if e.RequestID == "" {
+		t.Error("the error names no request")
+	}
+	e.RequestID = ""
 	if *e != want {
 		t.Errorf("got %+v, want %+v", *e, want)
 	}

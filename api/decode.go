@@ -81,7 +81,7 @@ func detailOf(call *connect.Error) *Error {
 		if d, ok := value.(*caissonv1.ErrorDetail); ok {
 			return &Error{
 				Code: sbxerr.Code(d.Code), Message: d.Message, Cause: d.Cause, Remedy: d.Remedy,
-				Class: sbxerr.Class(d.Class), Retryable: d.Retryable,
+				Class: sbxerr.Class(d.Class), Retryable: d.Retryable, RequestID: d.RequestId,
 			}
 		}
 	}

@@ -18,7 +18,8 @@ type Error struct {
 	Remedy  string      `json:"remedy"`  // what to do about it
 
 	Class     sbxerr.Class `json:"class"`
-	Retryable bool         `json:"retryable"` // the same call may succeed later
+	Retryable bool         `json:"retryable"`            // the same call may succeed later
+	RequestID string       `json:"request_id,omitempty"` // of the call, where the daemon answered it
 }
 
 // Error renders the message, the cause and the code on one line.

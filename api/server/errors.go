@@ -30,11 +30,12 @@ func failAs(status connect.Code, err error) error {
 	out := connect.NewError(status, &e)
 	detail, err := connect.NewErrorDetail(&caissonv1.ErrorDetail{
 		Code: string(e.Code), Message: e.Message, Cause: e.Cause, Remedy: e.Remedy,
-		Class: string(e.Class), Retryable: e.Retryable,
+		Class: string(e.Class), Retryable: e.Retryable, RequestId: e.RequestID,
 	})
 	if err == nil { // it only fails for what is not UTF-8
 		out.AddDetail(detail)
 	}
+	out.Meta().Set(api.CodeHeader, string(e.Code))
 	return out
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
 	"github.com/caisson-run/caisson/api/server/rest"
@@ -117,6 +118,7 @@ func New(d Deps) http.Handler {
 		connect.WithCodec(plainProto{}),
 		connect.WithCodec(markingJSON{"json"}),
 		connect.WithCodec(markingJSON{"json; charset=utf-8"}),
+		connect.WithInterceptors(operationInterceptor{}),
 		connect.WithRecover(recovered(d.Log)),
 		connect.WithInterceptors(decodes{}),
 	)
@@ -135,9 +137,33 @@ func New(d Deps) http.Handler {
 	mux.Handle(caissonv1connect.NewSystemServiceHandler(system{d.System}, options))
 	mux.Handle(caissonv1connect.NewNetworkServiceHandler(network{d.Network}, options))
 	mux.Handle(caissonv1connect.NewFileServiceHandler(fileService{d.Files}, options))
-	plain := rest.New(rest.Options{Services: services, Streams: &streams, Decoded: decodedBody, Recovered: recoveredCall(d.Log)})
+	plain := rest.New(rest.Options{Services: services, Streams: &streams, Unary: unaryCall(d.Log)})
 	calls := byPath(plain, knownCalls(mux))
-	return boundWrites(newIntake(d.ReadTimeout, d.WriteTimeout).serve(calls), d.WriteTimeout, plain.Procedure)
+	bounded := boundWrites(newIntake(d.ReadTimeout, d.WriteTimeout).serve(calls), d.WriteTimeout, plain.Procedure)
+	return operations(bounded, d.Log, plain)
+}
+
+// unaryCall does for a call of plain HTTP what the interceptors do for one of Connect.
+func unaryCall(log *slog.Logger) func(context.Context, string, proto.Message, rest.Call) (proto.Message, error) {
+	recovered := recoveredCall(log)
+	return func(ctx context.Context, procedure string, request proto.Message, next rest.Call) (answer proto.Message, err error) {
+		op := operationOf(ctx)
+		op.asked(request)
+		defer func() {
+			if value := recover(); value != nil {
+				err = op.failed(recovered(ctx, procedure, value))
+			}
+		}()
+		if err := decodedBody(ctx); err != nil {
+			return nil, op.failed(fail(err))
+		}
+		answer, err = next(ctx)
+		if err != nil {
+			return nil, op.failed(err)
+		}
+		op.answered(answer)
+		return answer, nil
+	}
 }
 
 // byPath serves the routes of plain HTTP, and all other paths with other.

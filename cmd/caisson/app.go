@@ -53,11 +53,19 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.root(args)
 	root.SetArgs(args)
+	ctx = api.WithRequestID(ctx, a.requestID())
 	err := unknownCommand(root, args)
 	if err == nil {
 		err = root.ExecuteContext(ctx)
 	}
 	return a.finish(args, err)
+}
+
+// requestID is how the caller names what this process asks for.
+func (a *app) requestID() (id api.RequestID) {
+	id.ID, _ = a.lookupEnv("CAISSON_REQUEST_ID")
+	id.Traceparent, _ = a.lookupEnv("TRACEPARENT")
+	return id
 }
 
 // root builds the tree of commands, as much of it as args need.

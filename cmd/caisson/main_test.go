@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv(mainEnv) != "":
 		main()
 	}
+	os.Setenv("CAISSON_REQUEST_ID", "a-request") // the same in each answer
 	os.Exit(m.Run())
 }
 

@@ -55,6 +55,7 @@ type resultView struct {
 	Network             string      `json:"network"`
 	Egress              *egressView `json:"egress"` // null in the mode none when nothing was tried
 	SandboxID           string      `json:"sandbox_id"`
+	RequestID           string      `json:"request_id"` // empty where another call brought the result
 	Stages              []stageView `json:"stages"`
 	Warnings            []string    `json:"warnings"`
 
@@ -77,7 +78,7 @@ func resultViewOf(r *caissonv1.Result) *resultView {
 		StdoutBytes: r.StdoutBytes, StderrBytes: r.StderrBytes, Truncated: r.Truncated, LostBytes: r.LostBytes,
 		DurationMS: milliseconds(r.Duration), CPUMS: milliseconds(r.Cpu),
 		MaxRSSBytes: r.MaxRssBytes, PeakMemoryBytes: r.PeakMemoryBytes, CPUThrottledPeriods: r.CpuThrottledPeriods,
-		Network: r.Network, Egress: egressViewOf(r.Egress), SandboxID: r.SandboxId,
+		Network: r.Network, Egress: egressViewOf(r.Egress), SandboxID: r.SandboxId, RequestID: r.RequestId,
 		Stages: each(r.Stages, func(s *caissonv1.Stage) stageView {
 			return stageView{s.Name, milliseconds(s.Duration)}
 		}),

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"math"
 	"net"
@@ -221,5 +222,16 @@ func (d *daemon) listen(c config.Config) (*apiSocket, net.Listener, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return socket, server.Identify(socket.UnixListener, policy.Admit), nil
+	return socket, server.Identify(socket.UnixListener, logged(d.log, policy.Admit)), nil
+}
+
+// logged is admit with a line of log for each connection that it refuses.
+func logged(log *slog.Logger, admit server.Admit) server.Admit {
+	return func(c peer.Caller) error {
+		err := admit(c)
+		if err != nil {
+			log.Info("connection refused", "caller", c.String(), "code", string(sbxerr.Of(err)), "error", err)
+		}
+		return err
+	}
 }

@@ -207,7 +207,7 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 	limits := image.DefaultLimits()
 	limits.Bytes, limits.Entries = c.Images.MaxBytes, c.Images.MaxEntries
 	host := hostDoctor{config: c, ids: ids, engine: engine}
-	d.admit = policy.Admit
+	d.admit = logged(d.log, policy.Admit)
 	return runtime.Options{
 		Root: c.Root, State: c.State, CgroupParent: c.Cgroup.Parent,
 		InitPath:     filepath.Join(c.BinDir, initproto.BinaryName),

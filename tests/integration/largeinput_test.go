@@ -42,7 +42,8 @@ func TestLargeInput(t *testing.T) {
 		}
 		return true
 	})
-	d.Run(t, "rm", "--force", "large")
+	made := strings.Fields(d.Run(t, "ls", "--quiet").Stdout) // 20,000 variables make one
+	d.Run(t, append([]string{"rm", "--force"}, made...)...)
 	d.AwaitNoSandbox(t)
 	if rss := d.PeakMemory(t); rss > 1<<30 {
 		t.Errorf("the daemon had %d MiB", rss>>20)

@@ -38,6 +38,7 @@ type ErrorDetail struct {
 	Remedy        string                 `protobuf:"bytes,4,opt,name=remedy,proto3" json:"remedy,omitempty"`
 	Class         string                 `protobuf:"bytes,5,opt,name=class,proto3" json:"class,omitempty"`
 	Retryable     bool                   `protobuf:"varint,6,opt,name=retryable,proto3" json:"retryable,omitempty"`
+	RequestId     string                 `protobuf:"bytes,7,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // of the call: the header X-Request-Id
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -114,19 +115,28 @@ func (x *ErrorDetail) GetRetryable() bool {
 	return false
 }
 
+func (x *ErrorDetail) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
 var File_caisson_v1_caisson_proto protoreflect.FileDescriptor
 
 const file_caisson_v1_caisson_proto_rawDesc = "" +
 	"\n" +
 	"\x18caisson/v1/caisson.proto\x12\n" +
-	"caisson.v1\"\x9d\x01\n" +
+	"caisson.v1\"\xbc\x01\n" +
 	"\vErrorDetail\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x14\n" +
 	"\x05cause\x18\x03 \x01(\tR\x05cause\x12\x16\n" +
 	"\x06remedy\x18\x04 \x01(\tR\x06remedy\x12\x14\n" +
 	"\x05class\x18\x05 \x01(\tR\x05class\x12\x1c\n" +
-	"\tretryable\x18\x06 \x01(\bR\tretryableB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
+	"\tretryable\x18\x06 \x01(\bR\tretryable\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\a \x01(\tR\trequestIdB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
 	file_caisson_v1_caisson_proto_rawDescOnce sync.Once

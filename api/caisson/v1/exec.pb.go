@@ -1515,6 +1515,7 @@ type Result struct {
 	// some milliseconds after their end, open ones every two seconds.
 	Egress        *Egress  `protobuf:"bytes,22,opt,name=egress,proto3" json:"egress,omitempty"`
 	Learned       *Learned `protobuf:"bytes,23,opt,name=learned,proto3" json:"learned,omitempty"`                       // absent unless RunSpec.learn
+	RequestId     string   `protobuf:"bytes,25,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`  // of the call that brought the result: the header X-Request-Id
 	LostBytes     int64    `protobuf:"varint,24,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"` // of output that the daemon's disk did not take: no caller has them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1709,6 +1710,13 @@ func (x *Result) GetLearned() *Learned {
 		return x.Learned
 	}
 	return nil
+}
+
+func (x *Result) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
 }
 
 func (x *Result) GetLostBytes() int64 {
@@ -2064,7 +2072,7 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12'\n" +
 	"\x04size\x18\x03 \x01(\v2\x13.caisson.v1.WinSizeR\x04size\"\x14\n" +
-	"\x12ResizeExecResponse\"\xe7\x06\n" +
+	"\x12ResizeExecResponse\"\x86\a\n" +
 	"\x06Result\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1b\n" +
@@ -2092,6 +2100,8 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\tremaining\x18\x15 \x01(\x03R\tremaining\x12*\n" +
 	"\x06egress\x18\x16 \x01(\v2\x12.caisson.v1.EgressR\x06egress\x12-\n" +
 	"\alearned\x18\x17 \x01(\v2\x13.caisson.v1.LearnedR\alearned\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x19 \x01(\tR\trequestId\x12\x1d\n" +
 	"\n" +
 	"lost_bytes\x18\x18 \x01(\x03R\tlostBytesB\x14\n" +
 	"\x12_peak_memory_bytes\";\n" +

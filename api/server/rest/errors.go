@@ -10,9 +10,6 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// codeHeader has the code of an error beside the body.
-const codeHeader = "Caisson-Code"
-
 // statusError is an error with a status that its code does not tell.
 type statusError struct {
 	status int
@@ -34,7 +31,7 @@ func refuse(format string, args ...any) error {
 
 // writeError answers with err.
 func writeError(w http.ResponseWriter, err error) {
-	e := api.Explain(err)
+	e := named(w, err)
 	row, _ := sbxerr.Describe(e.Code)
 	status := row.HTTP
 	var own *statusError
@@ -45,9 +42,16 @@ func writeError(w http.ResponseWriter, err error) {
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set(codeHeader, string(e.Code))
+	w.Header().Set(api.CodeHeader, string(e.Code))
 	w.WriteHeader(status)
 	_, _ = w.Write(append(errorJSON(e), '\n')) // a caller that has gone needs no answer
+}
+
+// named is err with the ID of the request that w answers.
+func named(w http.ResponseWriter, err error) *api.Error {
+	e := *api.Explain(err)
+	e.RequestID = w.Header().Get(api.RequestIDHeader)
+	return &e
 }
 
 func errorJSON(e *api.Error) []byte {

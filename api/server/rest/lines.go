@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/server/strictjson"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -67,7 +66,7 @@ func (a *lines) end(trailer http.Header, err error) {
 		writeError(a.w, err)
 		return
 	case err != nil:
-		_ = a.write(nil, errorJSON(api.Explain(err))) // a caller that has gone needs no answer
+		_ = a.write(nil, errorJSON(named(a.w, err))) // a caller that has gone needs no answer
 	case !a.begun:
 		a.w.Header().Set("Content-Type", a.form.kind())
 		a.w.WriteHeader(http.StatusOK)

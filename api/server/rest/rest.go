@@ -24,11 +24,12 @@ type Options struct {
 	Services map[string]any
 	// Streams serve all other calls.
 	Streams *Streams
-	// Decoded is called when the body of a call of one answer was read.
-	Decoded func(context.Context) error
-	// Recovered is the answer to a call whose handler panicked.
-	Recovered func(ctx context.Context, procedure string, value any) error
+	// Unary makes a call of one answer: by next, as the interceptors of Connect do.
+	Unary func(ctx context.Context, procedure string, request proto.Message, next Call) (proto.Message, error)
 }
+
+// Call makes a call whose request was read.
+type Call func(context.Context) (proto.Message, error)
 
 // Handler serves all routes.
 type Handler struct {
@@ -47,6 +48,17 @@ func (h *Handler) Procedure(r *http.Request) string {
 		return ""
 	}
 	return match.route.procedure
+}
+
+// Gets are the calls that a route reaches by GET: they change nothing.
+func (h *Handler) Gets() []string {
+	var list []string
+	for _, r := range h.routes {
+		if r.Method == http.MethodGet {
+			list = append(list, r.procedure)
+		}
+	}
+	return list
 }
 
 // ServeHTTP implements [http.Handler].
@@ -73,20 +85,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // unary reads the one request of a call, and makes the call.
-func (h *Handler) unary(w http.ResponseWriter, r *http.Request, m match) (_ proto.Message, err error) {
+func (h *Handler) unary(w http.ResponseWriter, r *http.Request, m match) (proto.Message, error) {
 	request, err := readRequest(w, r, m)
-	if err == nil {
-		err = h.o.Decoded(r.Context())
-	}
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if value := recover(); value != nil {
-			err = h.o.Recovered(r.Context(), m.route.procedure, value)
-		}
-	}()
-	return call(r.Context(), h.o.Services[m.route.service], m.route.method, request)
+	return h.o.Unary(r.Context(), m.route.procedure, request, func(ctx context.Context) (proto.Message, error) {
+		return call(ctx, h.o.Services[m.route.service], m.route.method, request)
+	})
 }
 
 // call calls a method that Connect's generated interfaces declare:
