@@ -13,6 +13,14 @@ protoc -I api \
   --connect-go_out="$out/api" --connect-go_opt=paths=source_relative \
   api/caisson/v1/*.proto
 
+mkdir -p "$out/api/openapi"
+described=$(mktemp)
+trap 'rm -f "$described"' EXIT
+protoc -I api --include_imports --include_source_info --descriptor_set_out="$described" api/caisson/v1/*.proto
+go run ./api/openapi/gen < "$described" > "$out/api/openapi/openapi.json.new"
+mv "$out/api/openapi/openapi.json.new" "$out/api/openapi/openapi.json" # gen may be built with the old one
+go run ./api/openapi/gen -page < "$described" > "$out/docs/reference/routes.md"
+
 if [ -d sbxerr/gendoc ]; then
   go run ./sbxerr/gendoc > "$out/docs/reference/errors.md"
 fi

@@ -352,3 +352,11 @@ func FuzzPlain(f *testing.F) {
 		}
 	})
 }
+
+// TestOpenAPI: the daemon serves the description of its routes.
+func TestOpenAPI(t *testing.T) {
+	res := plain(t, servertest.Listen(t, &servertest.Fake{}), "GET", "/openapi.json", "")
+	if answer := whole(t, res); res.StatusCode != 200 || !strings.Contains(answer, `"/v1/sandboxes/{ref}/execs/{id}/output"`) || !json.Valid([]byte(answer)) {
+		t.Errorf("%s %.200s", res.Status, answer)
+	}
+}

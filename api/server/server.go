@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
+	"github.com/caisson-run/caisson/api/openapi"
 	"github.com/caisson-run/caisson/api/server/rest"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/images"
@@ -169,11 +170,15 @@ func unaryCall(log *slog.Logger) func(context.Context, string, proto.Message, re
 // byPath serves the routes of plain HTTP, and all other paths with other.
 func byPath(plain, other http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/v1/") {
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/v1/"):
 			plain.ServeHTTP(w, r)
-			return
+		case r.URL.Path == "/openapi.json" && r.Method == http.MethodGet:
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(openapi.JSON) // a caller that has gone needs no answer
+		default:
+			other.ServeHTTP(w, r)
 		}
-		other.ServeHTTP(w, r)
 	})
 }
 

@@ -1,0 +1,96 @@
+package openapi_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/openapi"
+)
+
+type document struct {
+	OpenAPI    string
+	Paths      map[string]map[string]struct{ OperationID string }
+	Components struct {
+		Schemas map[string]json.RawMessage
+	}
+}
+
+func read(t *testing.T) document {
+	t.Helper()
+	var d document
+	if err := json.Unmarshal(openapi.JSON, &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestEveryRouteIsDescribed: the document has the routes of the annotations, and no others.
+func TestEveryRouteIsDescribed(t *testing.T) {
+	d := read(t)
+	described := map[string]bool{}
+	ids := map[string]bool{}
+	for path, methods := range d.Paths {
+		for method, o := range methods {
+			described[strings.ToUpper(method)+" "+path] = true
+			if o.OperationID == "" || ids[o.OperationID] {
+				t.Errorf("%s %s: the operationId %q is not its own", method, path, o.OperationID)
+			}
+			ids[o.OperationID] = true
+		}
+	}
+	protoregistry.GlobalFiles.RangeFilesByPackage("caisson.v1", func(f protoreflect.FileDescriptor) bool {
+		for i := range f.Services().Len() {
+			for j := range f.Services().Get(i).Methods().Len() {
+				m := f.Services().Get(i).Methods().Get(j)
+				for _, r := range proto.GetExtension(m.Options(), caissonv1.E_Route).([]*caissonv1.Route) {
+					key := r.Method + " " + strings.ReplaceAll(r.Path, "...}", "}")
+					if !described[key] {
+						t.Errorf("%s is not described", key)
+					}
+					delete(described, key)
+				}
+			}
+		}
+		return true
+	})
+	if len(described) > 0 || len(ids) < 40 || d.OpenAPI != "3.1.0" {
+		t.Errorf("%s: described and not served: %v", d.OpenAPI, described)
+	}
+}
+
+// TestReferencesLead: every reference is to a schema that is there, and none is unused.
+func TestReferencesLead(t *testing.T) {
+	d := read(t)
+	used := map[string]bool{}
+	for _, part := range strings.Split(string(openapi.JSON), `"#/components/schemas/`)[1:] {
+		name, _, _ := strings.Cut(part, `"`)
+		used[name] = true
+		if d.Components.Schemas[name] == nil {
+			t.Errorf("there is no schema %s", name)
+		}
+	}
+	for name := range d.Components.Schemas {
+		if !used[name] {
+			t.Errorf("nothing uses the schema %s", name)
+		}
+	}
+}
+
+// TestMethods: OpenAPI knows no other methods.
+func TestMethods(t *testing.T) {
+	known := map[string]bool{http.MethodGet: true, http.MethodPost: true, http.MethodPut: true, http.MethodPatch: true, http.MethodDelete: true}
+	for path, methods := range read(t).Paths {
+		for m := range methods {
+			if !known[strings.ToUpper(m)] {
+				t.Errorf("%s %s", m, path)
+			}
+		}
+	}
+}
