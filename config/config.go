@@ -51,7 +51,7 @@ type Config struct {
 	Peers       []Peer             `yaml:"peers" json:"peers" jsonschema:"description=Who may call beside root\\, and for what; the first entry that is for a caller counts"`
 	Log         Log                `yaml:"log" json:"log"`
 
-	instance string // set by Resolve
+	instance string // set by Complete
 }
 
 // Containerd chooses the engine.
@@ -167,7 +167,8 @@ func (c *Config) Environment(lookup func(string) (string, bool)) {
 	}
 }
 
-// Complete fills in what follows from other settings and checks the whole.
+// Complete fills in what follows from other settings and checks the whole. It also
+// follows the symbolic links in Root and State.
 func (c *Config) Complete() error {
 	if c.Socket == "" {
 		c.Socket = filepath.Join(c.State, "caisson.sock")
@@ -176,7 +177,7 @@ func (c *Config) Complete() error {
 		c.Cgroup.Parent = c.Instance()
 	}
 	c.completeSandboxes()
-	return c.Validate()
+	return errors.Join(c.resolve(), c.Validate())
 }
 
 // Instance names this daemon among those of one host. The containerd namespace
@@ -190,18 +191,4 @@ func (c *Config) Instance() string {
 	}
 	sum := sha256.Sum256([]byte(c.Root))
 	return "caisson-" + hex.EncodeToString(sum[:4])
-}
-
-// Resolve follows the symbolic links in the names of Root and State, which exist.
-// The daemon follows none below them. The instance keeps its name.
-func (c *Config) Resolve() error {
-	c.instance = c.Instance()
-	for _, dir := range []*string{&c.Root, &c.State} {
-		resolved, err := filepath.EvalSymlinks(*dir)
-		if err != nil {
-			return sbxerr.Wrap(sbxerr.StateDir, "config.resolve", err)
-		}
-		*dir = resolved
-	}
-	return nil
 }

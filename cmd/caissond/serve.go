@@ -74,9 +74,6 @@ func serve(ctx context.Context, c config.Config, logTo io.Writer) (err error) {
 		return err
 	}
 	d.onStop(func(context.Context) error { return unlock() })
-	if err := c.Resolve(); err != nil {
-		return err
-	}
 	ctx = peer.NewContext(ctx, peer.System) // until it is a caller's
 	socket, l, err := d.listen(c)
 	if err != nil {
