@@ -79,6 +79,7 @@ type Workspaces struct {
 type Images struct {
 	MaxBytes   int64 `yaml:"max_bytes" json:"max_bytes" jsonschema:"description=Unpacked bytes of one image"`
 	MaxEntries int64 `yaml:"max_entries" json:"max_entries" jsonschema:"description=Files and directories of one image"`
+	MaxRatio   int64 `yaml:"max_ratio" json:"max_ratio" jsonschema:"description=Bytes that one compressed byte of an archive may expand to\\, on average; counts from 64 MiB on"`
 }
 
 // Profile is a named set of defaults for a request. An absent field takes the
@@ -109,7 +110,7 @@ func Default() Config {
 		State:     DefaultState,
 		StopGrace: Duration(10 * time.Second),
 		IDs:       IDs{Blocks: 512},
-		Images:    Images{MaxBytes: 8 << 30, MaxEntries: 400_000},
+		Images:    Images{MaxBytes: 8 << 30, MaxEntries: 400_000, MaxRatio: 200},
 		Sandboxes: defaultSandboxes(),
 		Log:       Log{Level: "info", Format: "text"},
 	}

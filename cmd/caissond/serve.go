@@ -202,7 +202,7 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 		return runtime.Options{}, err
 	}
 	limits := image.DefaultLimits()
-	limits.Bytes, limits.Entries = c.Images.MaxBytes, c.Images.MaxEntries
+	limits.Bytes, limits.Entries, limits.Ratio = c.Images.MaxBytes, c.Images.MaxEntries, c.Images.MaxRatio
 	host := hostDoctor{config: c, ids: ids, engine: engine}
 	d.admit = policy.Admit
 	return runtime.Options{
