@@ -51,7 +51,7 @@ type Config struct {
 	Peers       []Peer             `yaml:"peers" json:"peers" jsonschema:"description=Who may call beside root\\, and for what; the first entry that is for a caller counts"`
 	Log         Log                `yaml:"log" json:"log"`
 
-	instance string // set by Resolve
+	instance string // set by Complete
 }
 
 // Containerd chooses the engine.
@@ -79,6 +79,7 @@ type Workspaces struct {
 type Images struct {
 	MaxBytes   int64 `yaml:"max_bytes" json:"max_bytes" jsonschema:"description=Unpacked bytes of one image"`
 	MaxEntries int64 `yaml:"max_entries" json:"max_entries" jsonschema:"description=Files and directories of one image"`
+	MaxRatio   int64 `yaml:"max_ratio" json:"max_ratio" jsonschema:"description=Bytes that one compressed byte of an archive may expand to\\, on average; counts from 64 MiB on"`
 }
 
 // Profile is a named set of defaults for a request. An absent field takes the
@@ -109,7 +110,7 @@ func Default() Config {
 		State:     DefaultState,
 		StopGrace: Duration(10 * time.Second),
 		IDs:       IDs{Blocks: 512},
-		Images:    Images{MaxBytes: 8 << 30, MaxEntries: 400_000},
+		Images:    Images{MaxBytes: 8 << 30, MaxEntries: 400_000, MaxRatio: 200},
 		Sandboxes: defaultSandboxes(),
 		Log:       Log{Level: "info", Format: "text"},
 	}
@@ -167,7 +168,8 @@ func (c *Config) Environment(lookup func(string) (string, bool)) {
 	}
 }
 
-// Complete fills in what follows from other settings and checks the whole.
+// Complete fills in what follows from other settings and checks the whole. It also
+// follows the symbolic links in Root and State.
 func (c *Config) Complete() error {
 	if c.Socket == "" {
 		c.Socket = filepath.Join(c.State, "caisson.sock")
@@ -176,7 +178,7 @@ func (c *Config) Complete() error {
 		c.Cgroup.Parent = c.Instance()
 	}
 	c.completeSandboxes()
-	return c.Validate()
+	return errors.Join(c.resolve(), c.Validate())
 }
 
 // Instance names this daemon among those of one host. The containerd namespace
@@ -190,18 +192,4 @@ func (c *Config) Instance() string {
 	}
 	sum := sha256.Sum256([]byte(c.Root))
 	return "caisson-" + hex.EncodeToString(sum[:4])
-}
-
-// Resolve follows the symbolic links in the names of Root and State, which exist.
-// The daemon follows none below them. The instance keeps its name.
-func (c *Config) Resolve() error {
-	c.instance = c.Instance()
-	for _, dir := range []*string{&c.Root, &c.State} {
-		resolved, err := filepath.EvalSymlinks(*dir)
-		if err != nil {
-			return sbxerr.Wrap(sbxerr.StateDir, "config.resolve", err)
-		}
-		*dir = resolved
-	}
-	return nil
 }

@@ -90,6 +90,8 @@ func TestValidate(t *testing.T) {
 		"\"=x\" is not NAME=VALUE":          func(c *Config) { c.Profiles = map[string]Profile{"a": {Env: []string{"=x"}}} },
 		"pids and open_files must be above": func(c *Config) { c.Profiles = map[string]Profile{"a": {PIDs: -1}} },
 		"images.max_bytes":                  func(c *Config) { c.Images.MaxBytes = 0 },
+		"images.max_ratio: 0":               func(c *Config) { c.Images.MaxRatio = 0 },
+		"images.max_ratio: 1048577":         func(c *Config) { c.Images.MaxRatio = 1048577 },
 		"must not be negative":              func(c *Config) { c.StopGrace = -1 },
 		"containerd.address":                func(c *Config) { c.Containerd.Address = "x" },
 		"cgroup.parent":                     func(c *Config) { c.Cgroup.Parent = "/x" },

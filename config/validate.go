@@ -14,6 +14,9 @@ import (
 // maxSocketPath is what sun_path holds, less the final NUL (unix(7)).
 const maxSocketPath = 107
 
+// maxRatio is more than any compression that archives use can reach.
+const maxRatio = 1 << 20
+
 // blockSize is the ids of one sandbox.
 const blockSize = 65536
 
@@ -35,6 +38,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Images.MaxBytes <= 0 || c.Images.MaxEntries <= 0 {
 		errs = append(errs, errors.New("images.max_bytes and images.max_entries must be above 0"))
+	}
+	if c.Images.MaxRatio <= 0 || c.Images.MaxRatio > maxRatio {
+		errs = append(errs, fmt.Errorf("images.max_ratio: %d is not in 1 to %d", c.Images.MaxRatio, maxRatio))
 	}
 	if c.StopGrace < 0 || c.IdleTimeout < 0 {
 		errs = append(errs, errors.New("stop_grace and idle_timeout must not be negative"))

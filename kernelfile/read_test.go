@@ -41,21 +41,46 @@ func TestReadAt(t *testing.T) {
 	}
 }
 
+// TestFilesAreClosed: no descriptor leads to a file that was read, or that could not be.
 func TestFilesAreClosed(t *testing.T) {
-	open := func() int {
-		list, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	held, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := leadTo(t, file); n != 1 {
+		t.Fatalf("%d descriptors lead to a file that is opened once", n)
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(file); err != nil {
+		t.Error(err)
+	}
+	if _, err := Read(filepath.Dir(file)); err == nil {
+		t.Error("a directory was read")
+	}
+	for _, path := range []string{file, filepath.Dir(file)} {
+		if n := leadTo(t, path); n != 0 {
+			t.Errorf("%d descriptors lead to %s", n, path)
 		}
-		return len(list)
 	}
-	before := open()
-	for range 50 {
-		if _, err := Read("/proc/self/status"); err != nil {
-			t.Fatal(err)
+}
+
+// leadTo counts the descriptors of this process that lead to path.
+func leadTo(t *testing.T, path string) (n int) {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range list {
+		if to, err := os.Readlink(filepath.Join("/proc/self/fd", fd.Name())); err == nil && to == path { // else it is closed: that of the list
+			n++
 		}
 	}
-	if after := open(); after > before+10 {
-		t.Errorf("%d descriptors, before %d", after, before)
-	}
+	return n
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -322,20 +323,43 @@ func TestFinishEndsOfOthers(t *testing.T) {
 	})
 }
 
-// TestRemovedIsNotLeft: of the two only the first is done.
+// TestRemovedIsNotLeft: of removing a sandbox and leaving it, only the first is done.
 func TestRemovedIsNotLeft(t *testing.T) {
+	for _, removed := range []bool{true, false} {
+		t.Run(fmt.Sprintf("removed first %v", removed), func(t *testing.T) { testRemovedIsNotLeft(t, removed) })
+	}
+}
+
+func testRemovedIsNotLeft(t *testing.T, removed bool) {
 	f := newFixture(t)
+	var log bytes.Buffer // nothing may fail, and leave tells that nowhere else
+	f.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
 	ctx := callerContext(t)
 	s := f.sandboxes[f.session(t, plan.CreateRequest{Name: "s"}).ID]
 	if _, err := f.Stop(ctx, "s", new(time.Duration(0))); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.destroy(ctx, s); err != nil {
-		t.Error(err)
+	if !exists(f.paths.record(s.id)) || f.sandboxes[s.id] != s {
+		t.Fatal("there is nothing to remove or to leave")
 	}
-	f.Manager.leave(s)
-	if err := f.destroy(ctx, s); err != nil {
-		t.Error(err)
+	if removed {
+		err := f.destroy(ctx, s)
+		f.Manager.leave(s)
+		if err != nil || exists(f.paths.sandbox(s.id)) || exists(f.paths.output(s.id)) {
+			t.Errorf("it is not removed: %v", err)
+		}
+	} else {
+		f.Manager.leave(s)
+		err := f.destroy(ctx, s)
+		if r, readErr := readRecord(f.paths.record(s.id), f.boot); err != nil || readErr != nil || r.ExitedAt.IsZero() || !exists(f.paths.output(s.id)) {
+			t.Errorf("it is not left: %v, %v, kept %+v", err, readErr, r)
+		}
+		if _, err := f.Cleanup(ctx, false); err != nil { // nobody goes on with it
+			t.Error(err)
+		}
+	}
+	if f.sandboxes[s.id] != nil || log.Len() > 0 {
+		t.Errorf("known: %v; logged:\n%s", f.sandboxes[s.id], &log)
 	}
 }
 
@@ -398,15 +422,25 @@ func TestStopOfWhatIsLeft(t *testing.T) {
 	held.concluding = true // until its result is kept, s is not left
 	s.update(func() { s.execs[7] = held })
 	s.endLeft()
+	f.stop(ctx, s, 0) // what the call below does beside its wait
+	if got := s.info().State; got != StateRunning || !errors.Is(s.endCause(), errLeft) {
+		t.Errorf("it is %s, and ends because %v", got, s.endCause())
+	}
+	f.mu.Lock()
+	active := f.active
+	f.mu.Unlock()
 	stopped := make(chan error, 1)
 	go func() { _, err := f.Stop(ctx, id, new(time.Hour)); stopped <- err }()
-	eventually(t, "it is asked to stop", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.active > 0 })
-	time.Sleep(50 * time.Millisecond) // most likely it waits by now
+	eventually(t, "it is asked to stop", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.active > active })
+	time.Sleep(50 * time.Millisecond) // most likely it waits by now; else there is no such sandbox, and the test fails
 	close(held.kept)
 	errtest.Want(t, within(t, "the end of the stop", stopped), sbxerr.Canceled, "the next one goes on with the sandbox")
 	within(t, "the daemon's end", s.gone)
 	if r, err := readRecord(f.paths.record(id), f.boot); err != nil || r.StopBy != 0 || !r.ExitedAt.IsZero() {
 		t.Errorf("kept %+v, %v", r, err)
+	}
+	if c := f.engine.get(id); c == nil || c.cmd.Process.Signal(unix.Signal(0)) != nil {
+		t.Error("its PID 1 does not run on")
 	}
 	if _, err := f.Cleanup(ctx, false); err != nil { // nobody goes on with it
 		t.Error(err)

@@ -43,6 +43,9 @@ func (a *app) taskOutput(t task) taskOutput {
 	}
 	stdout, stderr = &shownStream{a, "stdout", stdout}, &shownStream{a, "stderr", stderr}
 	return taskOutput{stdout: stdout, stderr: stderr, start: func(*caissonv1.Exec) {}, end: func(r *caissonv1.Result) error {
+		for _, w := range r.Warnings {
+			a.progress("caisson: warning: " + w)
+		}
 		if note := noteOf(r, t.hints); note != "" {
 			a.progress("caisson: " + note)
 		}

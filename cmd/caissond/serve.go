@@ -74,9 +74,6 @@ func serve(ctx context.Context, c config.Config, logTo io.Writer) (err error) {
 		return err
 	}
 	d.onStop(func(context.Context) error { return unlock() })
-	if err := c.Resolve(); err != nil {
-		return err
-	}
 	ctx = peer.NewContext(ctx, peer.System) // until it is a caller's
 	socket, l, err := d.listen(c)
 	if err != nil {
@@ -205,7 +202,7 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 		return runtime.Options{}, err
 	}
 	limits := image.DefaultLimits()
-	limits.Bytes, limits.Entries = c.Images.MaxBytes, c.Images.MaxEntries
+	limits.Bytes, limits.Entries, limits.Ratio = c.Images.MaxBytes, c.Images.MaxEntries, c.Images.MaxRatio
 	host := hostDoctor{config: c, ids: ids, engine: engine}
 	d.admit = logged(d.log, policy.Admit)
 	return runtime.Options{

@@ -58,6 +58,7 @@ type Inbound struct {
 	mu      sync.Mutex
 	arrived map[*arrival]struct{}
 	guests  map[*guest]struct{}
+	lines   map[netip.AddrPort]line
 	closed  bool
 }
 
@@ -90,7 +91,7 @@ func NewInbound(c InboundConfig) (*Inbound, error) {
 	}
 	in := &Inbound{
 		config: c, rate: rate.NewLimiter(rate.Limit(c.Limits.NewPerSecond), c.Limits.NewBurst), room: newRoom(),
-		arrived: map[*arrival]struct{}{}, guests: map[*guest]struct{}{},
+		arrived: map[*arrival]struct{}{}, guests: map[*guest]struct{}{}, lines: map[netip.AddrPort]line{},
 	}
 	in.spare.Record = func(a Arrival, skipped uint64) {
 		a.Skipped = skipped
@@ -256,12 +257,27 @@ func (in *Inbound) connect(ctx context.Context, port uint16) (*net.TCPConn, erro
 // connectTo takes a socket of its own for each address: one that was refused has the
 // family of the first.
 func (in *Inbound) connectTo(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
-	socket, err := in.config.Stock.take(ctx)
-	if err != nil {
-		return nil, sbxerr.Wrap(sbxerr.Gateway, "proxy.inbound", err)
+	for {
+		socket, err := in.config.Stock.take(ctx)
+		if err != nil {
+			return nil, sbxerr.Wrap(sbxerr.Gateway, "proxy.inbound", err)
+		}
+		c, err := in.lineOf(to).connectInside(ctx, socket, to)
+		if !errors.Is(err, errLate) {
+			return c, sbxerr.Wrap(sbxerr.EgressDial, "proxy.inbound", err)
+		}
 	}
-	c, err := connectInside(ctx, socket, to)
-	return c, sbxerr.Wrap(sbxerr.EgressDial, "proxy.inbound", err)
+}
+
+// lineOf is the line of connections to an address. They are few: a sandbox has 16
+// published ports, and those that it exposes.
+func (in *Inbound) lineOf(to netip.AddrPort) line {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.lines[to] == nil {
+		in.lines[to] = make(line, 1)
+	}
+	return in.lines[to]
 }
 
 // admit makes a one that is cut with the sandbox.

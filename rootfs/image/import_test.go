@@ -1,6 +1,7 @@
 package image
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -356,6 +357,31 @@ type zeroReader struct{}
 func (zeroReader) Read(p []byte) (int, error) {
 	clear(p)
 	return len(p), nil
+}
+
+// TestRatio: an archive of zeros is refused by a ratio that the operator can raise.
+func TestRatio(t *testing.T) {
+	const size = ratioFrom * 3 / 2
+	var buf bytes.Buffer
+	w := gzWriter(t, &buf)
+	tw := tar.NewWriter(w)
+	if err := tw.WriteHeader(&tar.Header{Name: "zeros", Mode: 0o644, Size: size}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := io.CopyN(tw, zeroReader{}, size)
+	if err := errors.Join(err, tw.Close(), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	o := options(t)
+	o.Limits = DefaultLimits()
+	_, _, err = do(t, buf.Bytes(), o)
+	if sbxerr.Of(err) != sbxerr.ImageTooBig || !strings.Contains(sbxerr.RemedyOf(err), "images.max_ratio") {
+		t.Errorf("with the default: %v, remedy %q", err, sbxerr.RemedyOf(err))
+	}
+	o.Limits.Ratio = 2000
+	if _, r, err := do(t, buf.Bytes(), o); err != nil || r.Report.Bytes != size {
+		t.Errorf("with a greater ratio: %+v, %v", r.Report, err)
+	}
 }
 
 func TestBombs(t *testing.T) {

@@ -3,6 +3,7 @@ package image
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/caisson-run/caisson/sbxerr"
@@ -32,7 +33,8 @@ func (b *budget) spend(n int) error {
 		return sbxerr.New(sbxerr.ImageTooBig, "image.limit", "%s has more than %d bytes", b.what, b.max)
 	}
 	if b.in != nil && b.part > ratioFrom && b.part/b.ratio > b.in.n {
-		return sbxerr.New(sbxerr.ImageTooBig, "image.limit", "%s expands to more than %d times the %d bytes read", b.what, b.ratio, b.in.n)
+		return sbxerr.WithRemedy(sbxerr.ImageTooBig, "image.limit", fmt.Errorf("%s expands to more than %d times the %d bytes read", b.what, b.ratio, b.in.n),
+			"compress it less, or raise images.max_ratio in the configuration")
 	}
 	return nil
 }

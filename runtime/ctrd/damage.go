@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/containerd/containerd/v2/core/content"
@@ -104,26 +102,16 @@ func (e *Engine) whyUnpacked(ctx context.Context, img images.Stored, err error) 
 // server has no other word for it.
 func lostParent(err error) bool { return strings.Contains(err.Error(), "no such file or directory") }
 
-// unpackLost unpacks an image again, from the lowest layer on whose directory is not
-// there. The directories are those of its layers, the topmost first; they are unknown
-// where the topmost one is not there, and then one layer more is dropped each time.
-func (e *Engine) unpackLost(ctx context.Context, img images.Stored, dirs []string) ([]string, error) {
-	diffs := img.Config.RootFS.DiffIDs
-	keep := len(diffs) - 1
-	if len(dirs) == len(diffs) {
-		for keep = range diffs {
-			if emptyLayers(dirs) || checkDirs(dirs[len(dirs)-1-keep:len(dirs)-keep]) != nil {
-				break
-			}
+// unpackLost unpacks an image again, from the layer on that has so many layers below.
+// If a directory further down is not there either, one layer more is dropped each time.
+func (e *Engine) unpackLost(ctx context.Context, img images.Stored, below int) error {
+	for diffs := img.Config.RootFS.DiffIDs; ; below-- {
+		if err := e.dropSnapshots(ctx, identity.ChainID(diffs[:below+1]).String()); err != nil {
+			return err
 		}
-	}
-	for ; ; keep-- {
-		if err := e.dropSnapshots(ctx, identity.ChainID(diffs[:keep+1]).String()); err != nil {
-			return nil, err
-		}
-		dirs, err := e.viewDirs(ctx, img)
-		if err == nil || keep == 0 || !lostParent(err) {
-			return dirs, err
+		_, err := e.view(ctx, img)
+		if err == nil || below == 0 || !lostParent(err) {
+			return err
 		}
 	}
 }
@@ -150,22 +138,6 @@ func (e *Engine) dropSnapshots(ctx context.Context, key string) error {
 		return fmt.Errorf("remove snapshot %q: %w", key, err)
 	}
 	return nil
-}
-
-// emptyLayers reports whether none of the directories holds anything: no image is so.
-func emptyLayers(dirs []string) bool {
-	for _, d := range dirs {
-		f, err := os.Open(filepath.Clean(d))
-		if err != nil {
-			return false
-		}
-		_, err = f.Readdirnames(1)
-		f.Close()
-		if !errors.Is(err, io.EOF) {
-			return false
-		}
-	}
-	return true
 }
 
 // SweepImages removes what imports that were killed left: leases of the namespace that

@@ -66,9 +66,10 @@ type Engine struct {
 	mu      sync.Mutex
 	uploads map[digest.Digest][]string // leases that keep a blob until its image is committed
 	docs    map[digest.Digest]documents
-	views   map[string][]string // chain ID: layer directories, topmost first
-	unpack  sync.Mutex          // one at a time: the disk is the bottleneck
-	tainted map[string]bool     // sockets of shims that may remember a container that nobody else knows of
+	views   map[string]layers // by chain ID
+	unpack  sync.Mutex        // one at a time: the disk is the bottleneck
+	repair  sync.Mutex        // of layers, one image at a time; unpack may be locked meanwhile
+	tainted map[string]bool   // sockets of shims that may remember a container that nobody else knows of
 }
 
 // New returns an Engine that is still to be opened. The server need not run yet.
@@ -88,7 +89,7 @@ func New(cfg EngineConfig) (*Engine, error) {
 	}
 	return &Engine{
 		cfg: cfg, client: client, conn: conn, opened: make(chan struct{}), gate: newShimGate(), uploads: map[digest.Digest][]string{},
-		docs: map[digest.Digest]documents{}, views: map[string][]string{}, tainted: map[string]bool{},
+		docs: map[digest.Digest]documents{}, views: map[string]layers{}, tainted: map[string]bool{},
 	}, nil
 }
 

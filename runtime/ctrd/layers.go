@@ -3,7 +3,6 @@ package ctrd
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,57 +20,112 @@ const (
 	snapshotter = "overlayfs"
 	viewPrefix  = "view-"
 	viewLabel   = "caisson.view"
+	countLabel  = "caisson.layer-names" // of a view
 )
 
 // Layers returns the directories of an image's unpacked layers, the topmost first.
 // They are read-only by agreement: containerd and other sandboxes use them too.
-// They stay, even past the removal of the image, until ReleaseView.
+// They stay, even past the removal of the image, until ReleaseView. Layers from which
+// files were deleted are unpacked again.
 func (e *Engine) Layers(ctx context.Context, img images.Stored) ([]string, error) {
 	if dirs := e.knownView(img.ChainID); dirs != nil {
 		return dirs, nil
 	}
-	var dirs []string
+	var l layers
 	err := e.callUnbounded(ctx, "ctrd.layers", "find layers of image", img.Name, func(ctx context.Context) (err error) {
-		dirs, err = e.viewDirs(ctx, img)
-		if err == nil && checkDirs(dirs) == nil && !emptyLayers(dirs) || err != nil && !lostParent(err) {
-			return err
-		}
-		if dirs, err = e.unpackLost(ctx, img, dirs); err != nil {
-			return err
-		}
-		return checkDirs(dirs)
+		l, err = e.wholeLayers(ctx, img)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.views[img.ChainID] = dirs
-	return slices.Clone(dirs), nil
+	e.views[img.ChainID] = l
+	return slices.Clone(l.dirs), nil
 }
 
-func (e *Engine) viewDirs(ctx context.Context, img images.Stored) ([]string, error) {
-	mounts, err := e.view(ctx, img)
-	if err != nil {
-		return nil, err
-	}
-	return layerDirs(mounts)
+// layers are the directories of a view, the topmost first.
+type layers struct {
+	dirs   []string
+	stamps []stamp
 }
 
 // knownView returns the directories of a view that was made before, unless
-// somebody removed them since.
+// somebody changed them since.
 func (e *Engine) knownView(chainID string) []string {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	dirs, ok := e.views[chainID]
-	if !ok {
+	known, ok := e.views[chainID]
+	e.mu.Unlock()
+	if !ok || !unchanged(known.stamps) {
 		return nil
 	}
-	if checkDirs(dirs) != nil {
-		delete(e.views, chainID)
-		return nil
+	return slices.Clone(known.dirs)
+}
+
+// wholeLayers finds an image's layers, and unpacks those that are not whole again.
+func (e *Engine) wholeLayers(ctx context.Context, img images.Stored) (layers, error) {
+	l, lost, err := e.findLayers(ctx, img)
+	if err != nil || lost == nil {
+		return l, err
 	}
-	return slices.Clone(dirs)
+	e.repair.Lock()
+	defer e.repair.Unlock()
+	l, lost, err = e.findLayers(ctx, img) // another request may have repaired it
+	if err != nil || lost == nil {
+		return l, err
+	}
+	if err := e.unpackLost(ctx, img, lost.below); err != nil {
+		return layers{}, err
+	}
+	l, lost, err = e.findLayers(ctx, img)
+	if err == nil && lost != nil {
+		err = lost.why
+	}
+	return l, err
+}
+
+// findLayers finds the layers of the image's view, or the lowest one that is not whole.
+func (e *Engine) findLayers(ctx context.Context, img images.Stored) (layers, *loss, error) {
+	mounts, err := e.view(ctx, img)
+	if err != nil && lostParent(err) {
+		return layers{}, &loss{len(img.Config.RootFS.DiffIDs) - 1, err}, nil
+	}
+	if err != nil {
+		return layers{}, nil, err
+	}
+	dirs, err := layerDirs(mounts)
+	if want := len(img.Config.RootFS.DiffIDs); err == nil && len(dirs) != want {
+		err = sbxerr.New(sbxerr.Engine, "ctrd.layers", "read mounts of view: %d layers of %d", len(dirs), want)
+	}
+	if err != nil {
+		return layers{}, nil, err
+	}
+	counts, stamps, lost := countLayers(dirs)
+	if lost != nil {
+		return layers{}, lost, nil
+	}
+	recorded, err := e.recordedCounts(ctx, img.ChainID, counts)
+	if err != nil {
+		return layers{}, nil, err
+	}
+	return layers{dirs, stamps}, compareCounts(dirs, counts, recorded), nil
+}
+
+// recordedCounts returns what the layers of a view were counted as when it was made.
+// A view without the label gets it.
+func (e *Engine) recordedCounts(ctx context.Context, chainID string, now []layerCount) ([]layerCount, error) {
+	sn := e.client.SnapshotService(snapshotter)
+	info, err := sn.Stat(ctx, viewPrefix+chainID)
+	if err != nil {
+		return nil, err
+	}
+	if value, ok := info.Labels[countLabel]; ok {
+		return parseCounts(value, len(now))
+	}
+	info.Labels = map[string]string{countLabel: formatCounts(now)}
+	_, err = sn.Update(ctx, info, "labels."+countLabel)
+	return now, err
 }
 
 // view returns the mounts of the image's long-lived view, which it makes when it
@@ -129,19 +183,6 @@ func layerDirs(mounts []mount.Mount) ([]string, error) {
 		return nil, sbxerr.New(sbxerr.Engine, "ctrd.layers", "read mounts of view: no layers in %q with %q", m.Type, m.Options)
 	}
 	return dirs, nil
-}
-
-// checkDirs fails if a layer is not where the server says: a host's containerd may
-// run in a mount namespace of its own.
-func checkDirs(dirs []string) error {
-	for _, d := range dirs {
-		if st, err := os.Lstat(d); err != nil {
-			return fmt.Errorf("find layer: %w", err)
-		} else if !st.IsDir() {
-			return fmt.Errorf("find layer: %q is no directory", d)
-		}
-	}
-	return nil
 }
 
 // Views lists the chain IDs that Layers keeps, in order.

@@ -21,7 +21,7 @@ type Counters struct {
 	Failed   uint64 // allowed, but the destination was not to be had
 	Sent     uint64 // bytes of connections that are over
 	Received uint64
-	Answered uint64 // questions about names that are allowed
+	Answered uint64 // questions that got an address
 	Denied   uint64 // questions that were refused, by the policy or a limit
 	Lost     uint64 // connections and questions of which nothing is known: they ended with a process, or were too many
 }
@@ -159,9 +159,10 @@ func (g *Gateway) attempted(a proxy.Attempt, lost uint64) {
 
 func (g *Gateway) queried(q dns.Query, lost uint64) {
 	ours := g.count(q.Sandbox, func(c *Counters) {
-		if q.Verdict == dns.Refused {
+		switch q.Verdict {
+		case dns.Refused:
 			add(&c.Denied, 1)
-		} else {
+		case dns.Answered:
 			add(&c.Answered, 1)
 		}
 		add(&c.Denied, q.Skipped)

@@ -15,7 +15,7 @@ type Counts struct {
 	Failed   uint64 `json:"failed"`
 	Sent     uint64 `json:"sent"` // bytes
 	Received uint64 `json:"received"`
-	Answered uint64 `json:"answered"` // lookups
+	Answered uint64 `json:"answered"` // lookups that got an address
 	Denied   uint64 `json:"denied"`
 }
 
@@ -33,11 +33,12 @@ func (c *Counts) add(e Entry) {
 
 func (c *Counts) addLookup(e Entry) {
 	add(&c.Denied, e.Skipped)
-	if e.Verdict == string(dns.Refused) {
+	switch dns.Verdict(e.Verdict) {
+	case dns.Refused:
 		add(&c.Denied, 1)
-		return
+	case dns.Answered:
+		add(&c.Answered, 1)
 	}
-	add(&c.Answered, 1)
 }
 
 func (c *Counts) addConnection(e Entry) {

@@ -211,6 +211,43 @@ func TestLostLayers(t *testing.T) {
 	}
 }
 
+// TestEmptiedLayers: a daemon that has used an image notices that files of its unpacked
+// layers were deleted. It unpacks them again before it makes a sandbox of them.
+func TestEmptiedLayers(t *testing.T) {
+	d := harness.Start(t)
+	dir := folder(t, "whole")
+	d.Run(t, "image", "import", "--name", "tools", dir)
+	blobs, snapshots := store(d)
+	for _, below := range []string{"", "bin"} {
+		for _, image := range []string{"base", "tools"} {
+			d.Run(t, "run", "--image", image, "--", "true")
+			layers, err := filepath.Glob(filepath.Join(snapshots, "*", "fs", below))
+			if err != nil || len(layers) < 2 {
+				t.Fatal(layers, err)
+			}
+			for _, layer := range layers {
+				emptyDir(t, layer)
+			}
+			d.Run(t, "run", "--image", image, "--", "true")
+		}
+	}
+	d.Run(t, "run", "--image", "tools", "--", "true")
+	layers, err := filepath.Glob(filepath.Join(snapshots, "*", "fs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, layer := range layers {
+		emptyDir(t, layer)
+	}
+	emptyDir(t, blobs)
+	d.Run(t, "run", "--", "true") // base is made again
+	d.Refused(t, "SBX-221", "run", "--json", "--image", "tools", "--", "true")
+	d.Run(t, "image", "import", "--name", "tools", dir)
+	if r := d.Run(t, "run", "--image", "tools", "--", "cat", "/mark"); r.Stdout != "whole" {
+		t.Errorf("printed %q", r.Stdout)
+	}
+}
+
 // Imports that are killed while they are unpacked leave no blob and no layer.
 func TestKilledImports(t *testing.T) {
 	d := harness.Start(t)

@@ -256,3 +256,17 @@ func TestPublishMany(t *testing.T) {
 		t.Error(said)
 	}
 }
+
+// A server with a small backlog is full at once. Clients wait until it has room.
+func TestPublishToSmallBacklog(t *testing.T) {
+	for backlog, many := range map[string]string{"1": "100", "5": "500"} {
+		t.Run("backlog "+backlog, func(t *testing.T) {
+			s := create(t, "-p", "0:"+insidePort)
+			daemon.Run(t, "exec", "-d", s.id, "--", "/workspace/client", "serve", "127.0.0.1:"+insidePort, backlog)
+			s.await(t, 10*time.Second, "echo ping", "echo", "127.0.0.1:"+insidePort)
+			if said := outside(t, "many", s.port(t), many); said != many+" echoed" {
+				t.Error(said)
+			}
+		})
+	}
+}

@@ -86,6 +86,22 @@ func TestLearnOfOpenConnections(t *testing.T) {
 	}
 }
 
+// A name that does not exist gives no rule, and its lookup counts as no answered one.
+func TestLearnOfAbsentNames(t *testing.T) {
+	asks(t, "web.example")
+	asks(t, "absent.web.example")
+	for script, answered := range map[string]string{
+		"nslookup -type=a web.example":          `"lookups_answered": 1`,
+		"nslookup -type=aaaa web.example":       `"lookups_answered": 0`,
+		"! nslookup -type=a absent.web.example": `"lookups_answered": 0`,
+	} {
+		r := learn(t, script, "--json")
+		if r.Code != 0 || !strings.Contains(r.Stdout, answered) || !strings.Contains(r.Stdout, `"rules": []`) {
+			t.Errorf("%s: code %d, %s, want %s and no rules", script, r.Code, r.Stdout, answered)
+		}
+	}
+}
+
 func TestLearnGeneralizes(t *testing.T) {
 	script := "cd /workspace"
 	for i := range 5 {

@@ -178,6 +178,11 @@ func serve(args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if len(args) > 1 {
+		if err := shorten(l.(*net.TCPListener), args[1]); err != nil {
+			return "", err
+		}
+	}
 	for {
 		c, err := l.Accept()
 		if err != nil {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -58,3 +60,18 @@ var dialer = &net.Dialer{Timeout: timeout, Control: func(network, _ string, c sy
 	}
 	return err
 }}
+
+// shorten gives a listener another backlog.
+func shorten(l *net.TCPListener, backlog string) error {
+	n, err := strconv.Atoi(backlog)
+	if err != nil {
+		return err
+	}
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	err = raw.Control(func(fd uintptr) { inner = syscall.Listen(int(fd), n) })
+	return errors.Join(err, inner)
+}

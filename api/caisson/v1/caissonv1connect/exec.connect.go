@@ -56,9 +56,9 @@ const (
 // ExecServiceClient is a client for the caisson.v1.ExecService service.
 type ExecServiceClient interface {
 	// Start runs a command and streams its events: started first, exit last. If the
-	// connection breaks, Connect continues. A command that nobody is connected to
-	// within the daemon's attach_grace is ended. With detach the stream ends after
-	// started, and the command runs on by itself.
+	// connection breaks, Connect continues. The daemon ends the command if no client
+	// connects again within attach_grace. With detach the stream ends after started,
+	// and the command runs on by itself.
 	Start(context.Context, *connect.Request[v1.StartExecRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error)
 	// Connect streams the events of a command that runs or has ended. Its output
 	// begins at the given offsets.
@@ -212,9 +212,9 @@ func (c *execServiceClient) List(ctx context.Context, req *connect.Request[v1.Li
 // ExecServiceHandler is an implementation of the caisson.v1.ExecService service.
 type ExecServiceHandler interface {
 	// Start runs a command and streams its events: started first, exit last. If the
-	// connection breaks, Connect continues. A command that nobody is connected to
-	// within the daemon's attach_grace is ended. With detach the stream ends after
-	// started, and the command runs on by itself.
+	// connection breaks, Connect continues. The daemon ends the command if no client
+	// connects again within attach_grace. With detach the stream ends after started,
+	// and the command runs on by itself.
 	Start(context.Context, *connect.Request[v1.StartExecRequest], *connect.ServerStream[v1.ExecEvent]) error
 	// Connect streams the events of a command that runs or has ended. Its output
 	// begins at the given offsets.

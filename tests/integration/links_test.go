@@ -1,0 +1,38 @@
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/caisson-run/caisson/tests/harness"
+)
+
+// TestLinkedDirectories: a daemon works on a root that is a symbolic link and a state
+// below one. A later daemon adopts its sandboxes there, and nothing is left at the end.
+func TestLinkedDirectories(t *testing.T) {
+	d := harness.New(t)
+	real := harness.Daemon{Root: d.Root, State: d.State}
+	links := t.TempDir()
+	d.Root, d.State = filepath.Join(links, "root"), filepath.Join(links, "state/s")
+	for link, to := range map[string]string{d.Root: real.Root, filepath.Dir(d.State): real.State} {
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(real.State, 0o711); err != nil { // the ids of sandboxes pass it
+		t.Fatal(err)
+	}
+	d.Socket = filepath.Join(d.State, "caisson.sock")
+	d.Launch(t)
+	d.Run(t, "create", "--name", "a")
+	d.Run(t, "exec", "a", "--", "touch", "/tmp/kept")
+	d.Kill(t)
+	d.Launch(t)
+	d.Run(t, "exec", "a", "--", "test", "-f", "/tmp/kept")
+	d.Run(t, "rm", "--force", "a")
+	d.Stop(t)
+	d.CheckNothingLeft(t)
+	real.State = filepath.Join(real.State, "s")
+	real.CheckNothingLeft(t) // the kernel's lists have the names without links
+}
