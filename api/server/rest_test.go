@@ -360,3 +360,22 @@ func TestOpenAPI(t *testing.T) {
 		t.Errorf("%s %.200s", res.Status, answer)
 	}
 }
+
+// TestAnswerBeforeOutput: a caller of a silent command has its answer, so that it can go
+// on, and send input for instance.
+func TestAnswerBeforeOutput(t *testing.T) {
+	silent := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	f := &servertest.Fake{
+		OnAttach: func(ctx context.Context, _, _ string, _ runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error) {
+			started(rio)
+			return nil, silent(ctx)
+		},
+		OnLogs: func(ctx context.Context, _ string, _ runtime.LogOptions, _, _ io.Writer) error { return silent(ctx) },
+	}
+	socket := servertest.Listen(t, f)
+	for _, path := range []string{"/v1/sandboxes/a/execs/1/stdout", "/v1/sandboxes/a/execs/1/output", "/v1/sandboxes/a/logs?follow"} {
+		if res := plain(t, socket, "GET", path, ""); res.StatusCode != 200 { // it returns with the header
+			t.Errorf("%s: %s", path, res.Status)
+		}
+	}
+}

@@ -70,7 +70,7 @@ func formOf(w http.ResponseWriter, r *http.Request, to *route, first requests) (
 		return nil, &statusError{http.StatusNotAcceptable, nil, refuse("the header Accept asks for %q: %s is to be had",
 			sbxerr.Clip(strings.Join(r.Header.Values("Accept"), ", ")), strings.Join(offered, ", "))}
 	case to.Response != "":
-		return newRaw(w, to), nil
+		return newRaw(w, to, first), nil
 	case !to.call.IsStreamingServer():
 		return &single{w: w, status: to.status}, nil
 	case chosen == "text/event-stream":

@@ -3,6 +3,8 @@ package rest
 import (
 	"io"
 	"net/http"
+	"sync"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -16,8 +18,16 @@ type lines struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	form    lineForm
-	begun   bool
+
+	mu    sync.Mutex
+	timer *time.Timer
+	begun bool
+	ended bool
 }
+
+// headerDelay is when the status goes out although there is no answer yet. A call that
+// cannot succeed has failed by then.
+const headerDelay = 500 * time.Millisecond
 
 // lineForm is how a line is framed.
 type lineForm interface {
@@ -27,16 +37,30 @@ type lineForm interface {
 }
 
 func newLines(w http.ResponseWriter, form lineForm) *lines {
-	return &lines{w: w, control: http.NewResponseController(w), form: form}
+	a := &lines{w: w, control: http.NewResponseController(w), form: form}
+	a.timer = time.AfterFunc(headerDelay, a.hurry)
+	return a
+}
+
+// hurry sends the header alone.
+func (a *lines) hurry() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.begun && !a.ended {
+		a.beginLocked()
+		_ = a.control.Flush() // the next write says that the caller has gone
+	}
 }
 
 func (a *lines) send(message proto.Message) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, m := range readable(message) {
 		line, err := lineOf(m)
 		if err != nil {
 			return sbxerr.Wrap(sbxerr.Internal, "rest.answer", err)
 		}
-		if err := a.write(m, line); err != nil {
+		if err := a.writeLocked(m, line); err != nil {
 			return err
 		}
 	}
@@ -51,25 +75,32 @@ func lineOf(m proto.Message) ([]byte, error) {
 	return strictjson.Marshal(m)
 }
 
-func (a *lines) write(m proto.Message, line []byte) error {
+func (a *lines) beginLocked() {
 	if !a.begun {
 		a.begun = true
 		a.w.Header().Set("Content-Type", a.form.kind())
 		a.w.WriteHeader(http.StatusOK)
 	}
+}
+
+func (a *lines) writeLocked(m proto.Message, line []byte) error {
+	a.beginLocked()
 	return a.form.write(a.w, m, line)
 }
 
 func (a *lines) end(trailer http.Header, err error) {
+	a.timer.Stop()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ended = true
 	switch {
 	case err != nil && !a.begun:
 		writeError(a.w, err)
 		return
 	case err != nil:
-		_ = a.write(nil, errorJSON(named(a.w, err))) // a caller that has gone needs no answer
-	case !a.begun:
-		a.w.Header().Set("Content-Type", a.form.kind())
-		a.w.WriteHeader(http.StatusOK)
+		_ = a.writeLocked(nil, errorJSON(named(a.w, err))) // a caller that has gone needs no answer
+	default:
+		a.beginLocked()
 	}
 	sendTrailer(a.w, trailer)
 }

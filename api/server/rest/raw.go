@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/server/strictjson"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -17,18 +18,29 @@ type raw struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	path    []string // of the field
+	from    int64    // where the caller begins, of output
 	begun   bool
 	gap     error // why no more is written
 }
 
-func newRaw(w http.ResponseWriter, to *route) *raw {
-	return &raw{w: w, control: http.NewResponseController(w), path: strings.Split(to.Response, ".")}
+func newRaw(w http.ResponseWriter, to *route, first requests) *raw {
+	a := &raw{w: w, control: http.NewResponseController(w), path: strings.Split(to.Response, ".")}
+	if one, ok := first.(*oneRequest); ok {
+		if f := fieldOf(one.m.ProtoReflect(), a.path[0]+"_offset"); f != nil {
+			a.from = one.m.ProtoReflect().Get(f).Int()
+		}
+	}
+	return a
 }
 
 // fileHeader has what is known of a file beside its bytes.
 const fileHeader = "Caisson-File"
 
 func (a *raw) send(message proto.Message) error {
+	if e, ok := message.(*caissonv1.ExecEvent); ok && e.GetStarted() != nil && a.written(e.GetStarted().GetExec()) <= a.from {
+		a.begin() // there is nothing yet, so nothing is missing: the caller need not wait for it
+		return a.control.Flush()
+	}
 	m := message.ProtoReflect()
 	for _, name := range a.path[:len(a.path)-1] {
 		f := fieldOf(m, name)
@@ -56,6 +68,14 @@ func (a *raw) send(message proto.Message) error {
 		return err
 	}
 	return a.control.Flush()
+}
+
+// written is how much there is of the stream.
+func (a *raw) written(e *caissonv1.Exec) int64 {
+	if a.path[0] == "stderr" {
+		return e.GetStderrBytes()
+	}
+	return e.GetStdoutBytes()
 }
 
 // refuseGap refuses to go on where bytes are missing: raw bytes cannot tell it.
