@@ -67,6 +67,7 @@ func TestExitCodes(t *testing.T) {
 		{"out of memory", ends(runtime.Result{ExitCode: 137, OOMKilled: true}), 137, "out of memory"},
 		{"too many processes", ends(runtime.Result{ExitCode: 1, PIDsLimitHit: true}), 1, "limit of processes"},
 		{"a clamped limit", ends(runtime.Result{Warnings: []string{"RLIMIT_NOFILE is 5 instead of 9"}}), 0, "caisson: warning: RLIMIT_NOFILE is 5 instead of 9\n"},
+		{"another warning", ends(runtime.Result{Warnings: []string{"output of stdout was not kept"}}), 0, ""},
 		{"lost", ends(runtime.Result{ExitCode: 137, Reason: runtime.ReasonLost}), 137, "without a word"},
 		{"not executable", ends(runtime.Result{ExitCode: 126}), 126, ""},
 		{"not executable, as an error", fails(sbxerr.New(sbxerr.NotExecutable, "a.b", "no")), 126, "SBX-607"},

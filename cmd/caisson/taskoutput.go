@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -44,7 +45,9 @@ func (a *app) taskOutput(t task) taskOutput {
 	stdout, stderr = &shownStream{a, "stdout", stdout}, &shownStream{a, "stderr", stderr}
 	return taskOutput{stdout: stdout, stderr: stderr, start: func(*caissonv1.Exec) {}, end: func(r *caissonv1.Result) error {
 		for _, w := range r.Warnings {
-			a.progress("caisson: warning: " + w)
+			if isClamped(w) {
+				a.progress("caisson: warning: " + w)
+			}
 		}
 		if note := noteOf(r, t.hints); note != "" {
 			a.progress("caisson: " + note)
@@ -106,6 +109,11 @@ func execHints(own *caissonv1.ExecLimits) hints {
 	}
 	return h
 }
+
+// isClamped reports whether a warning is about a limit that the daemon lowered: such
+// begin with its name. The others are for programs, which read them in the result: a
+// person who got all output need not know that the daemon kept less.
+func isClamped(warning string) bool { return strings.HasPrefix(warning, "RLIMIT_") }
 
 // noteOf says why a command ended, where its exit code alone does not.
 func noteOf(r *caissonv1.Result, h hints) string {
