@@ -19,6 +19,9 @@ type Declared struct {
 	// that PID was not given to another one meanwhile.
 	PIDFD *os.File
 	Spec  *specs.Spec
+	// Listener is the filter that PID 1 adds to the declared one where that lets netlink
+	// sockets through, as the kernel shows it. Without it such a sandbox is not as declared.
+	Listener []byte
 	// Sockets is how many unix sockets PID 1 may hold: 1 once it is connected
 	// to the daemon. The zero value allows none.
 	Sockets int

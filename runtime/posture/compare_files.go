@@ -13,13 +13,17 @@ import (
 // itself.
 var eventFiles = []string{"anon_inode:[eventpoll]", "anon_inode:[eventfd]"}
 
-// compareFiles: PID 1 has /dev/null three times, its connection to the daemon,
-// what Go needs, and one file to write to. Anything else was inherited, and a descriptor of the host
-// is a way out (CVE-2024-21626).
+// listenerFile is the descriptor by which PID 1 answers for its own filter. There is no
+// second one: the kernel takes no listener below another.
+const listenerFile = "anon_inode:seccomp notify"
+
+// compareFiles: PID 1 has /dev/null three times, its connection to the daemon, what Go
+// needs, the listener of its filter, and one file to write to. Anything else was inherited,
+// and a descriptor of the host is a way out (CVE-2024-21626).
 func compareFiles(w want) []Result {
 	null, ok := mountOf(w.live.mounts, "/dev")
 	var strange []string
-	sockets, standard, ends, mostEnds := 0, 0, 0, 1
+	sockets, standard, listeners, ends, mostEnds := 0, 0, 0, 0, 1
 	if w.Adopted { // for a moment, that of the earlier daemon and that of this one
 		mostEnds = 2
 	}
@@ -30,6 +34,8 @@ func compareFiles(w want) []Result {
 		case f.number > 2 && isUnix(f, w.live.sockets):
 			sockets++
 		case f.number > 2 && slices.Contains(eventFiles, f.target):
+		case f.number > 2 && f.target == listenerFile && len(w.Listener) > 0 && listeners == 0:
+			listeners++
 		case f.number > 2 && isEnds(w, f) && ends < mostEnds:
 			ends++
 		case f.number > 2 && w.Adopted && ofCommand(f):
