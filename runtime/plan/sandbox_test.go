@@ -52,6 +52,7 @@ func testPlanner() Planner {
 		return images.Stored{}, sbxerr.New(sbxerr.ImageNotFound, "test.image", "no image %q", ref)
 	}
 	return Planner{
+		MaxTmpfs:   1 << 30,
 		ID:         strings.Repeat("a", 26),
 		Profiles:   profiles,
 		Workspaces: mount.Allowed{Roots: []string{"/srv"}, Private: []string{"/srv/daemon"}},
@@ -255,6 +256,37 @@ func TestPlanOverrides(t *testing.T) {
 	p, err = planRun(testPlanner(), Request{Create: CreateRequest{Profile: "big", Limits: LimitsRequest{MemoryBytes: new(int64(16 << 20))}}, Exec: ExecRequest{Args: []string{"true"}}})
 	if err != nil || p.Limits.MemoryBytes != 16<<20 {
 		t.Errorf("memory: %+v, %v", p, err)
+	}
+}
+
+// A tmpfs has half the memory limit, unless the request or the profile has a size. What
+// follows from the memory is never above the caller's ceiling.
+func TestTmpfsFollowsMemory(t *testing.T) {
+	for _, tt := range []struct {
+		memory, asked, profile int64
+		want                   int64
+	}{
+		{want: 256 << 20},
+		{memory: 100 << 20, want: 50 << 20},
+		{memory: 8 << 30, want: 1 << 30}, // the ceiling
+		{memory: 100 << 20, asked: 200 << 20, want: 200 << 20},
+		{memory: 100 << 20, profile: 1 << 20, want: 1 << 20},
+		{asked: 4 << 30, want: 4 << 30}, // refused by the grant, not made smaller
+	} {
+		pl := testPlanner()
+		strict := pl.Profiles["strict"]
+		strict.Limits.TmpfsBytes = tt.profile
+		pl.Profiles["strict"] = strict
+		limits := LimitsRequest{}
+		for n, to := range map[*int64]**int64{&tt.memory: &limits.MemoryBytes, &tt.asked: &limits.TmpfsBytes} {
+			if *n != 0 {
+				*to = n
+			}
+		}
+		p, err := pl.Sandbox(CreateRequest{Limits: limits})
+		if err != nil || p.Limits.TmpfsBytes != tt.want {
+			t.Errorf("%+v: tmpfs %d, %v", tt, p.Limits.TmpfsBytes, err)
+		}
 	}
 }
 
