@@ -190,6 +190,11 @@ func (p *Sandbox) Asked() NetworkRequest {
 	return asked
 }
 
+// Defaults are what commands of the sandbox begin with.
+func (p *Sandbox) Defaults() Defaults {
+	return Defaults{Env: p.Env, Cwd: p.Cwd, User: p.User, Limits: p.Limits, Tracing: p.Seccomp.Allows("ptrace")}
+}
+
 // planLifetime checks the times of a sandbox.
 func (p *Sandbox) planLifetime(r CreateRequest) error {
 	var errs []error
