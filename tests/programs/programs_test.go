@@ -27,6 +27,19 @@ for (const end = Date.now() + 4000; Date.now() < end; n++) {
   if (keep.length > 150) keep.shift()
 }
 console.log("survived", require("v8").getHeapStatistics().heap_size_limit < 512 * 1048576)`
+	// More threads ask than may have a netlink socket; each gives its own back.
+	questions = `
+import ctypes, threading
+libc, answered = ctypes.CDLL(None), []
+def ask():
+    for _ in range(100):
+        list = ctypes.c_void_p()
+        if libc.getifaddrs(ctypes.byref(list)) == 0:
+            libc.freeifaddrs(list); answered.append(1)
+threads = [threading.Thread(target=ask) for _ in range(64)]
+for t in threads: t.start()
+for t in threads: t.join()
+print("answered", len(answered))`
 	ofdLock = `
 import errno, fcntl, struct
 f, lock = open("/tmp/l", "w"), struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0)
@@ -41,6 +54,9 @@ var works = []program{
 	{name: "node garbage in 512M", script: "cat > /tmp/g.js <<'X'\n" + garbage + "\nX\nnode /tmp/g.js", flags: []string{"-m", "512M"}, want: "survived true"},
 	{name: "java heap in 512M", script: `java -XX:+PrintFlagsFinal -version 2>/dev/null | awk '$2 == "MaxHeapSize" {print ($4 < 512 * 1048576)}'`, flags: []string{"-m", "512M"}, want: "1"},
 	{name: "python interfaces", script: `python3 -c 'import socket; print(socket.if_nameindex())'`, want: "[(1, 'lo')]"},
+	{name: "hostname -I", script: `hostname -I && echo asked`, want: "asked"},
+	{name: "ip addr", script: `ip addr`, want: "inet 127.0.0.1/8"},
+	{name: "many questions at once", script: "cat > /tmp/q.py <<'X'\n" + questions + "\nX\npython3 /tmp/q.py", want: "answered 6400"},
 	{name: "python multiprocessing", script: `python3 -c 'import multiprocessing as m; print(sum(m.Pool(2).map(abs, range(100))))'`, want: "4950"},
 	{name: "python sqlite3", script: `python3 -c 'import sqlite3 as s; c = s.connect("/tmp/d"); c.execute("pragma journal_mode=wal"); c.execute("create table t(a)"); c.execute("insert into t values(7)"); c.commit(); print(s.connect("/tmp/d").execute("select a from t").fetchall())'`, want: "[(7,)]"},
 	{name: "getaddrinfo", script: `python3 -c 'import socket; print(sorted({a[4][0] for a in socket.getaddrinfo("localhost", 80)}))'`, want: "127.0.0.1"},
