@@ -26,7 +26,7 @@ type Declared struct {
 	// to the daemon. The zero value allows none.
 	Sockets int
 	// Adopted says that PID 1 has served an earlier daemon: it may hold the pipes
-	// and terminals of commands.
+	// and terminals of commands, and look at /proc.
 	Adopted bool
 	// Ends is the file on a mount of its own that PID 1 may have open to write to;
 	// "" for none.

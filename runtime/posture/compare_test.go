@@ -72,6 +72,52 @@ func (s *scene) replaceMount(t *testing.T, point string, change func(line string
 	s.live["read mountinfo"] = b.String()
 }
 
+// A PID 1 with commands looks at /proc at any time: at that of its own sandbox, and only
+// to read.
+func TestLooksOfPID1(t *testing.T) {
+	for _, tt := range []struct {
+		target, mount, flags string
+		ok                   bool
+	}{
+		{"/proc", own, "02100000", true},
+		{"/proc/7/stat", own, "02100000", true},
+		{"/proc/1/task/7/net/protocols", own, "02100000", true},
+		{"/proc/7/stat", own, "02100001", false},
+		{"/proc/7/mem", own, "02100000", false},
+		{"/proc/7/root/stat", own, "02100000", false},
+		{"/proc/7/stat", "1", "02100000", false},
+	} {
+		for _, adopted := range []bool{true, false} {
+			s := loadScene(t)
+			s.declared.Adopted = adopted
+			mount := tt.mount
+			if mount == own {
+				mount = s.mountID(t, "/proc")
+			}
+			s.addFD(tt.target, mount)
+			s.live["read fdinfo/9"] = "pos:\t0\nflags:\t" + tt.flags + "\nmnt_id:\t" + mount + "\n"
+			if _, err := s.compare(); (err == nil) != (tt.ok && adopted) {
+				t.Errorf("%+v, adopted %v: %v", tt, adopted, err)
+			}
+		}
+	}
+}
+
+// own stands for the mount of the sandbox itself.
+const own = "own"
+
+// mountID is the mount on point as the recording has it.
+func (s *scene) mountID(t *testing.T, point string) string {
+	t.Helper()
+	for line := range strings.Lines(s.live["read mountinfo"]) {
+		if f := strings.Fields(line); len(f) > 4 && f[4] == point {
+			return f[0]
+		}
+	}
+	t.Fatalf("nothing is mounted on %s", point)
+	return ""
+}
+
 // A re-adopted PID 1 closes the file of the earlier daemon when it has this one's.
 func TestFileOfTheEarlierDaemon(t *testing.T) {
 	for files, ok := range map[int][2]bool{1: {true, true}, 2: {false, true}, 3: {false, false}} {
