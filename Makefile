@@ -36,7 +36,7 @@ ROOT_SUITES := ./tests/fault/... ./tests/integration/... ./tests/network/... ./t
 UNIT        = $$($(GO) list ./... | grep -vE '/tests/(integration|escape|network|fault|programs|vm|bench)(/|$$)')
 
 # The real programs of tests/programs.
-PROGRAMS := nodejs python3 git passwd util-linux openjdk-17-jre-headless hostname
+PROGRAMS := nodejs python3 git passwd util-linux openjdk-17-jre-headless hostname fakeroot valgrind
 
 root = [ "$$(id -u)" = 0 ] || { echo '$@ needs root: it makes namespaces, mounts and cgroups' >&2; exit 1; }
 

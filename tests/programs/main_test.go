@@ -15,7 +15,7 @@ var daemon *harness.Daemon
 func TestMain(m *testing.M) { os.Exit(harness.Main(m, &daemon)) }
 
 // packages are what the image is made of; scripts/setup.sh installs them.
-var packages = strings.Fields("nodejs python3 gcc libc6-dev git passwd util-linux openjdk-17-jre-headless hostname iproute2")
+var packages = strings.Fields("nodejs python3 gcc libc6-dev git passwd openjdk-17-jre-headless iproute2 fakeroot valgrind")
 
 // makeImage makes the image of all tests.
 func makeImage(t *testing.T) {

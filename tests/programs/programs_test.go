@@ -68,6 +68,8 @@ var works = []program{
 		flags: []string{"--profile", "debug"}, code: 1, want: "9 byte(s) leaked"},
 	{name: "git init, commit and gc", script: `cd /tmp && git init -q r && cd r && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m one && git gc -q && git log --oneline | wc -l`, want: "1"},
 	{name: "large files in /tmp", script: `head -c 200000000 /dev/zero > /tmp/big && stat -c %s /tmp/big`, want: "200000000"},
+	{name: "fakeroot", script: `cd /tmp && touch f && fakeroot sh -c 'id -u; chown 7 f; stat -c %u f' | tr '\n' ' '`, want: "0 7 "},
+	{name: "valgrind", script: clean + `gcc -o /tmp/a /tmp/a.c && valgrind /tmp/a`, want: "ERROR SUMMARY: 0 errors"},
 	{name: "groupadd", script: `groupadd x`, code: 10, never: "audit"}, // /etc/group is read-only
 }
 
