@@ -30,11 +30,18 @@ const (
 type netlinkGuard struct {
 	fd      int   // the listener
 	most    int   // sockets of commands
-	others  int   // sockets of the namespace that are the daemon's; -1 before the first request
+	others  int   // sockets of the namespace that were the daemon's at the first request; -1 before it
 	full    int64 // CLOCK_BOOTTIME since which there is no room; 0 while there is
 	granted []int // threads that may not have made their socket yet
+	garbage int   // bytes since the last collection
 	buf     [8 << 10]byte
 }
+
+// Bytes that a question and a look at a thread leave behind, rounded up.
+const (
+	questionGarbage = 256
+	lookGarbage     = 128
+)
 
 // guardNetlink puts the second filter in force for all threads and answers from then on.
 // Nothing in this process may make a netlink socket: it would wait for itself.
@@ -85,6 +92,7 @@ func (g *netlinkGuard) serve() {
 		switch err {
 		case nil:
 			g.answer(ask)
+			runtime.Gosched() // commands that ask all the time must not keep the others from being served
 		case syscall.EINTR, syscall.ENOENT: // the thread that asked was interrupted, or is gone
 		default:
 			syscall.Exit(initproto.ExitSetup) // commands would wait for ever
@@ -127,6 +135,7 @@ func (g *netlinkGuard) await(thread int) bool {
 // it only a while later, so it counts apart from the sockets until it surely has it.
 // Those are looked at first: their sockets are then in the count.
 func (g *netlinkGuard) room(thread int) bool {
+	g.discard(questionGarbage + lookGarbage*len(g.granted))
 	g.granted = pending(g.granted, thread, threadState)
 	used, err := g.sockets()
 	if err != nil {
@@ -136,6 +145,14 @@ func (g *netlinkGuard) room(thread int) bool {
 		g.others = used // no command has had one
 	}
 	return used-g.others+len(g.granted) < g.most
+}
+
+// discard notes garbage and collects it when that is worth it, as the server's does.
+func (g *netlinkGuard) discard(bytes int) {
+	if g.garbage += bytes; g.garbage > garbageLimit {
+		g.garbage = 0
+		runtime.GC()
+	}
 }
 
 // pending returns the threads of granted that may still be on their way to a socket: all
