@@ -17,6 +17,8 @@ wait`
 
 // PID 1 answers for netlink sockets by itself: neither the end of its daemon nor a pause
 // in between is an error for a command.
+//
+//caisson:kernel
 func TestNetlinkWithoutADaemon(t *testing.T) {
 	t.Parallel()
 	d := harness.Start(t)
