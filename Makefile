@@ -32,8 +32,11 @@ BASE    := $(ASSETS)/busybox $(ASSETS)/applets.txt
 PLUGINS := $(addprefix $(BUILD)/protoc/,protoc-gen-go protoc-gen-connect-go)
 
 # The suites that drive a whole daemon; every other package is a unit.
-ROOT_SUITES := ./tests/fault/... ./tests/integration/... ./tests/network/... ./tests/escape/...
-UNIT        = $$($(GO) list ./... | grep -vE '/tests/(integration|escape|network|fault|vm|bench)(/|$$)')
+ROOT_SUITES := ./tests/fault/... ./tests/integration/... ./tests/network/... ./tests/escape/... ./tests/programs/...
+UNIT        = $$($(GO) list ./... | grep -vE '/tests/(integration|escape|network|fault|programs|vm|bench)(/|$$)')
+
+# The real programs of tests/programs.
+PROGRAMS := nodejs python3 git passwd util-linux openjdk-17-jre-headless hostname fakeroot valgrind
 
 root = [ "$$(id -u)" = 0 ] || { echo '$@ needs root: it makes namespaces, mounts and cgroups' >&2; exit 1; }
 
@@ -186,8 +189,9 @@ test-strict: build containerd17 ## tests of all packages, with those that need r
 
 # Two suites run at a time: each waits more than it computes. The longest goes first.
 .PHONY: test-root
-test-root: build containerd17 gvisor ## integration, escape, network and fault suites, against the real containerd and runc (root)
+test-root: build containerd17 gvisor ## integration, escape, network, fault and programs suites, against the real containerd and runc (root)
 	@$(root)
+	scripts/setup.sh $(PROGRAMS)
 	$(STRICT) $(GO) test -count=1 -vet=off -timeout 20m -p 2 -skip "^TestChaos$$" $(ROOT_SUITES)
 
 .PHONY: test

@@ -171,7 +171,7 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 	r = r.Granted(g)
 	links, linkErr := m.resolveLinks(ctx, g, r.Links)
 	pl := m.planner(ctx)
-	pl.Links = links
+	pl.Links, pl.MaxTmpfs = links, g.MaxTmpfs()
 	p, err := pl.Sandbox(r)
 	if err := plan.JoinReasons(linkErr, err); err != nil {
 		return nil, err

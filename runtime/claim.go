@@ -102,6 +102,9 @@ func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan.S
 	if err := m.declare(s, p, have); err != nil {
 		return err
 	}
+	if err := errors.Join(resizeTmpfs(s, have.Limits, p.Limits), failpoint("assign/tmpfs")); err != nil {
+		return err
+	}
 	if err := m.openPorts(s, p); err != nil {
 		return err
 	}
@@ -144,4 +147,13 @@ func (m *Manager) declare(s *sandbox, p *plan.Sandbox, have record) error {
 	}
 	s.update(func() { s.spec, s.stale = spec, true })
 	return writeRecord(m.paths.spec(s.id), spec)
+}
+
+// resizeTmpfs gives every tmpfs of s the size that its spec declares. No command has run
+// there, so there is room for what they hold.
+func resizeTmpfs(s *sandbox, from, to plan.Limits) error {
+	if from.TmpfsBytes == to.TmpfsBytes {
+		return nil
+	}
+	return mount.ResizeTmpfs(s.process.file, plan.SizedMounts(s.spec), to.TmpfsBytes)
 }

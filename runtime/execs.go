@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/seccomp"
 )
 
 // Exec runs a command in the sandbox that ref names and returns when it has
@@ -58,7 +59,7 @@ func (m *Manager) exec(ctx context.Context, ref string, r plan.ExecRequest, deta
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := r.Command(plan.Defaults{Env: rec.Env, Cwd: rec.Cwd, User: rec.User}, func(name string) (plan.User, error) { return m.userOf(ctx, rec, name) })
+	p, err := r.Command(m.defaultsOf(rec), func(name string) (plan.User, error) { return m.userOf(ctx, rec, name) })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -67,6 +68,12 @@ func (m *Manager) exec(ctx context.Context, ref string, r plan.ExecRequest, deta
 	}
 	e, err := m.startExec(ctx, s, p, detached)
 	return s, e, err
+}
+
+// defaultsOf is what commands of a sandbox begin with, by its limits as they are now.
+func (m *Manager) defaultsOf(rec record) plan.Defaults {
+	filter, err := seccomp.Lookup(m.opts.Profiles[rec.Profile].Seccomp)
+	return plan.Defaults{Env: rec.Env, Cwd: rec.Cwd, User: rec.User, Limits: rec.Limits, Tracing: err == nil && filter.Allows("ptrace")}
 }
 
 // userOf resolves a user in the image that a sandbox was made of.

@@ -49,15 +49,15 @@ type pool struct {
 type kind struct {
 	profile, image, network string
 	user                    string
-	openFiles, tmpfs, pids  int64
+	openFiles, pids         int64
 }
 
-// kindOf returns the kind of sandbox that p asks for. Memory and CPU are limits
-// that can be changed.
+// kindOf returns the kind of sandbox that p asks for. Memory, CPU and the size of each
+// tmpfs are limits that can be changed.
 func kindOf(p *plan.Sandbox) kind {
 	return kind{
 		profile: p.ProfileName, image: p.Image.Digest, network: string(p.Network), user: p.User.String(),
-		openFiles: p.Limits.OpenFiles, tmpfs: p.Limits.TmpfsBytes, pids: p.Limits.PIDs,
+		openFiles: p.Limits.OpenFiles, pids: p.Limits.PIDs,
 	}
 }
 

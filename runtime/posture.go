@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/initproto/listener"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/posture"
@@ -24,7 +25,8 @@ func (m *Manager) checkPosture(ctx context.Context, s *sandbox) error {
 
 // checkPostureIn is checkPosture in surroundings that were read before.
 func (m *Manager) checkPostureIn(ctx context.Context, s *sandbox, around *posture.Surroundings) error {
-	checks, err := m.comparePosture(ctx, s, posture.Declared{Sockets: 1, Adopted: s.plan == nil, Ends: m.paths.ends(s.id), Around: around})
+	checks, err := m.comparePosture(ctx, s, posture.Declared{
+		Listener: listener.Bytes(), Sockets: 1, Adopted: s.plan == nil, Ends: m.paths.ends(s.id), Around: around})
 	s.update(func() { s.posture = checks })
 	return err
 }

@@ -103,7 +103,7 @@ func (m *Manager) planMain(ctx context.Context, r plan.Request) (*plan.Sandbox, 
 		return nil, nil, err
 	}
 	lookup := func(name string) (plan.User, error) { return m.userIn(ctx, p.Image, name) }
-	command, err := r.Exec.Command(plan.Defaults{Env: p.Env, Cwd: p.Cwd, User: p.User}, lookup)
+	command, err := r.Exec.Command(p.Defaults(), lookup)
 	if err != nil {
 		return nil, nil, err
 	}

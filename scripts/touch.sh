@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 # A branch without an upstream: its uncommitted changes.
 base=${1:-$(git merge-base HEAD '@{upstream}' 2>/dev/null || echo HEAD)}
 git rev-parse --quiet --verify "$base^{commit}" > /dev/null || { echo "test-touch: no commit $base" >&2; exit 1; }
-suites='tests/(integration|escape|network|fault|vm|bench)'
+suites='tests/(integration|escape|network|fault|programs|vm|bench)'
 
 changed() {
   { git diff --name-only "$base" --; git ls-files --others --exclude-standard; } |

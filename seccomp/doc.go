@@ -48,12 +48,11 @@
 //     the end of a program. The profile debug allows it; ASAN_OPTIONS=detect_leaks=0
 //     does without. Address randomization stays on in gdb.
 //   - Set-id bits: chmod u+s and g+s, also on directories. compat allows them.
-//   - Netlink: getifaddrs, Go's net.Interfaces, Node's os.networkInterfaces and ip(8)
-//     fail with EPERM, under every profile. /proc/net and ioctl(2) tell the same, and
-//     ifconfig and Java use them. getaddrinfo goes on without netlink.
+//   - Netlink other than route queries: EPERM, so ss(8) and nft(8) fail; ss goes on with
+//     /proc/net. The audit log's protocol is unknown (EPROTONOSUPPORT).
 //   - Filters of a program's own (seccomp, libseccomp): EINVAL, as from a kernel
 //     without filters. man, sshd, Chromium and Firefox go on; compat allows filters.
-//   - Locks of open file descriptions (F_OFD_SETLK): EINVAL, as from Linux before 3.15.
+//   - Locks of open file descriptions (F_OFD_GETLK, F_OFD_SETLK): EINVAL, as from Linux before 3.15.
 //   - io_uring and native AIO: programs fall back. compat allows native AIO.
 //   - Containers inside: no namespaces, no mounts. No profile allows them.
 //

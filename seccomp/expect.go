@@ -46,6 +46,14 @@ func Expect(spec *specs.LinuxSeccomp) (*Expected, error) {
 	return e, nil
 }
 
+// LetsNetlink reports whether a program can have a netlink socket, so that somebody must
+// bound their number.
+func (e *Expected) LetsNetlink() bool {
+	ask := decide.CallOf(ownArch, unix.SYS_SOCKET, [6]uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE})
+	ret, _ := e.Decide(ask) // everything about the call is known
+	return ret == decide.Allow
+}
+
 // Describe tells a difference with the name of the call.
 func (e *Expected) Describe(d decide.Difference) string {
 	if name := nameOf(d.Call.Number()); name != "" && d.Call.Arch() == ownArch {

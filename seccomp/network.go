@@ -38,10 +38,9 @@ var unixSocket = []Arg{ownFamily(unix.AF_UNIX, "AF_UNIX"), socketType(
 
 // socketRules say which sockets can be made. Families of past and likely attacks
 // (AF_ALG, AF_VSOCK, AF_PACKET, AF_KEY, AF_RXRPC, AF_TIPC, AF_RDS, AF_CAN …) need no
-// entry: they are not listed, so they are refused before a module is loaded. The same
-// holds for AF_NETLINK: the kernel charges unread answers to no cgroup, up to the
-// receive buffer of each socket, and nothing bounds the number of sockets but the
-// limits of files and processes. Programs read /proc/net or use ioctl(2) instead.
+// entry: they are not listed, so they are refused before a module is loaded. AF_NETLINK
+// is listed with one protocol, as each of the others is a subsystem of its own, and
+// several are for changes of the host.
 var socketRules = []Rule{
 	{
 		Syscalls: fields(`socket socketpair`),
@@ -81,7 +80,25 @@ var socketRules = []Rule{
 		When:     WithNetwork,
 		Why:      "ping; the sandbox's net.ipv4.ping_group_range decides",
 	},
+	{
+		Syscalls: fields(`socket`),
+		Args: []Arg{netlink, socketType(Value{unix.SOCK_DGRAM, "SOCK_DGRAM"}, Value{unix.SOCK_RAW, "SOCK_RAW"}),
+			protocol(Value{unix.NETLINK_ROUTE, "NETLINK_ROUTE"})},
+		Allow: true,
+		Why: "asking for addresses, links and routes of the sandbox's own namespace: getifaddrs, ip, Node's os.networkInterfaces, Go's net.Interfaces, libzmq." +
+			" Every change needs CAP_NET_ADMIN in the user namespace that owns the network namespace, which is the host's." +
+			" The kernel charges unread answers to no cgroup, up to the receive buffer of each socket," +
+			" so a second filter, of PID 1, asks PID 1 each time, which bounds the number of sockets",
+	},
+	{
+		Syscalls: fields(`socket`),
+		Args:     []Arg{netlink, protocol(Value{unix.NETLINK_AUDIT, "NETLINK_AUDIT"})},
+		Errno:    unix.EPROTONOSUPPORT,
+		Why:      "the host's audit log; the error is that of a kernel without one, and groupadd and PAM go on. They stop at EPERM",
+	},
 }
+
+var netlink = ownFamily(unix.AF_NETLINK, "AF_NETLINK")
 
 var pingProtocol = protocol(
 	Value{unix.IPPROTO_ICMP, "IPPROTO_ICMP"},

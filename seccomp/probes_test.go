@@ -83,6 +83,9 @@ func probes() []probe {
 		differ("P038", "seccomp", "EINVAL", allowed, "EINVAL", unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC),
 		differ("P038", "seccomp", "EINVAL", refused, "EINVAL", unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER),
 		differ("P038", "seccomp", "EINVAL", refused, "EINVAL", unix.SECCOMP_SET_MODE_FILTER,
+			unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_TSYNC),
+		// That of PID 1, which refuses it from then on: see package listener.
+		same("P038", "seccomp", allowed, unix.SECCOMP_SET_MODE_FILTER,
 			unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_TSYNC|unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH),
 		differ("P038", "prctl", "EINVAL", allowed, "EINVAL", unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER),
 		differ("P038", "prctl", "EINVAL", allowed, "EINVAL", unix.PR_SET_SECCOMP|1<<32, unix.SECCOMP_MODE_FILTER|1<<32),
@@ -113,13 +116,34 @@ func probes() []probe {
 	}
 	for family := range uint64(47) {
 		for kind := range uint64(16) {
-			if family != unix.AF_UNIX && family != unix.AF_INET && family != unix.AF_INET6 {
+			switch family {
+			case unix.AF_UNIX, unix.AF_INET, unix.AF_INET6:
+			case unix.AF_NETLINK:
+				out = append(out, netlinkProbes(kind)...)
+			default:
 				out = append(out, same("P025-P033", "socket", refused, family, kind), same("P028", "socketpair", refused, family, kind))
 			}
 		}
 	}
-	for protocol := range uint64(23) {
-		out = append(out, same("P029", "socket", refused, unix.AF_NETLINK, unix.SOCK_RAW, protocol))
+	return out
+}
+
+// netlinkProbes are the attempts to get a netlink socket of one type: of route alone,
+// and only of the types that it has.
+func netlinkProbes(kind uint64) []probe {
+	out := []probe{same("P028", "socketpair", refused, unix.AF_NETLINK, kind)}
+	for protocol := range uint64(300) {
+		want := refused
+		switch {
+		case protocol == unix.NETLINK_AUDIT:
+			want = "EPROTONOSUPPORT"
+		case protocol == unix.NETLINK_ROUTE && (kind == unix.SOCK_RAW || kind == unix.SOCK_DGRAM):
+			want = allowed
+		}
+		for _, flags := range []uint64{0, unix.SOCK_CLOEXEC, unix.SOCK_NONBLOCK, unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK} {
+			out = append(out, same("P029", "socket", want, unix.AF_NETLINK, kind|flags, protocol))
+		}
+		out = append(out, same("P029", "socket", want, 1<<32|unix.AF_NETLINK, 1<<33|kind, 1<<34|protocol))
 	}
 	return out
 }
@@ -250,7 +274,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// With a network ping is left to the kernel; nothing more is allowed, netlink neither.
+// With a network ping is left to the kernel; nothing more is allowed, of netlink neither.
 func TestProbesWithNetwork(t *testing.T) {
 	for _, p := range profiles {
 		m := compile(t, variant{p, Options{Arch: "amd64", Network: true}})
@@ -258,8 +282,11 @@ func TestProbesWithNetwork(t *testing.T) {
 			args [6]uint64
 			want verdict
 		}{
-			{[6]uint64{unix.AF_NETLINK, unix.SOCK_RAW | unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE}, refused},
-			{[6]uint64{unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_ROUTE}, refused},
+			{[6]uint64{unix.AF_NETLINK, unix.SOCK_RAW | unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE}, allowed},
+			{[6]uint64{unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_ROUTE}, allowed},
+			{[6]uint64{unix.AF_NETLINK, unix.SOCK_STREAM, unix.NETLINK_ROUTE}, refused},
+			{[6]uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT}, "EPROTONOSUPPORT"},
+			{[6]uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_SOCK_DIAG}, refused},
 			{[6]uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER}, refused},
 			{[6]uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_XFRM}, refused},
 			{[6]uint64{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_ICMP}, allowed},

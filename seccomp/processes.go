@@ -67,7 +67,7 @@ var processRules = []Rule{
 			getpriority setpriority ioprio_get ioprio_set`),
 		Allow: true,
 		Why: "counting CPUs, pinning threads, nice and batch; real-time classes and negative nice need CAP_SYS_NICE or a limit above 0," +
-			" and cpu.max bounds the rest. All take the number of any thread, so threads of PID 1 can be slowed down: nobody else waits for it",
+			" and cpu.max bounds the rest. All take the number of any thread, so threads of PID 1 can be slowed down: only the same sandbox waits for it",
 	},
 	{
 		Syscalls: fields(`getrlimit setrlimit getrusage times sysinfo uname`),
@@ -126,10 +126,23 @@ var confinementRules = []Rule{
 		Why:   "the mode without a filter, and questions",
 	},
 	{
+		Syscalls: fields(`seccomp`),
+		Args:     []Arg{ownFilter, {Index: 1, Name: "flags", Mask: bits32, Values: []Value{listenerFlags}}},
+		Allow:    true,
+		Why: "PID 1 puts its own filter in force before any command starts: by it, it bounds the number of netlink sockets." +
+			" That filter refuses the same call from then on (EINVAL), and the kernel takes no second listener below a first one",
+	},
+	{
 		Syscalls: fields(`landlock_create_ruleset landlock_add_rule landlock_restrict_self`),
 		Allow:    true,
 		Why:      "own file and network restrictions (Linux 5.13)",
 	},
+}
+
+// listenerFlags are those of PID 1's filter (initproto/listener), in this combination only.
+var listenerFlags = Value{
+	unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH,
+	"TSYNC|NEW_LISTENER|TSYNC_ESRCH",
 }
 
 // ownFilter is the argument that asks for a filter.
@@ -142,7 +155,7 @@ var ownFilter = Arg{Index: 0, Name: "operation", Mask: bits32, Values: []Value{{
 var noFilterRules = []Rule{
 	{
 		Syscalls: fields(`seccomp`),
-		Args:     []Arg{ownFilter},
+		Args:     []Arg{ownFilter, {Index: 1, Name: "flags", Mask: bits32, Not: true, Values: []Value{listenerFlags}}},
 		Errno:    unix.EINVAL,
 		Why: "filters of a program's own use up memory that all of the host shares (net.core.bpf_jit_limit)." +
 			" EINVAL is what a kernel without filters says: man, sshd, Chromium and Firefox go on without. compat allows them",
@@ -171,6 +184,6 @@ var filterRules = []Rule{
 			unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH | unix.SECCOMP_FILTER_FLAG_SPEC_ALLOW), Values: []Value{zero}}},
 		Allow: true,
 		Why: "stricter filters, within what is left of net.core.bpf_jit_limit. Not NEW_LISTENER: a supervisor can answer calls for others" +
-			" with descriptors of its own choice; not LOG: it fills the host's audit log",
+			" with descriptors of its own choice, and only PID 1 may; not LOG: it fills the host's audit log",
 	},
 }

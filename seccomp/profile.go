@@ -108,6 +108,11 @@ func (p Profile) Active(o Options) []Rule {
 	return out
 }
 
+// Allows reports whether some rule of p lets the call through.
+func (p Profile) Allows(call string) bool {
+	return slices.ContainsFunc(p.Rules, func(r Rule) bool { return r.Allow && slices.Contains(r.Syscalls, call) })
+}
+
 // check reports every fault of p under o. libseccomp would accept these profiles and give
 // them another meaning.
 func (p Profile) check(o Options) error {

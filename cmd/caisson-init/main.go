@@ -70,6 +70,10 @@ func main() {
 	if err := ownStreams(); err != nil {
 		syscall.Exit(initproto.ExitSetup)
 	}
+	// Before the daemon hears of this process, as it then compares the filters in force.
+	if err := guardNetlink(); err != nil {
+		syscall.Exit(initproto.ExitSetup)
+	}
 	go func() { syscall.Exit(newServer(socketPath()).serve()) }()
 	select {}
 }

@@ -6,11 +6,11 @@ import (
 )
 
 // threads is how many are made beside those that the Go runtime starts with, of
-// which the first is idle. One runs goroutines (GOMAXPROCS), three wait in
-// recvmsg, waitid and ppoll, and some are on their way between these. Before
-// there was ppoll, and with the first thread at work, most runs of the test of
-// this ended in a dead PID 1 with 1, one in sixty with 2, none with 3; the rest
-// is margin.
+// which the first is idle and one waits for netlink sockets. One runs goroutines
+// (GOMAXPROCS), three wait in recvmsg, waitid and ppoll, and some are on their way
+// between these. Before there was ppoll, and with the first thread at work, most runs
+// of the test of this ended in a dead PID 1 with 1, one in sixty with 2, none with 3;
+// the rest is margin.
 const threads = 8
 
 // reserveThreads makes all threads that this process will ever need. The

@@ -36,7 +36,7 @@ func (f *sandboxFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.cpus, "cpus", "", "number `N` of CPUs, such as 1.5 (default: the profile's, else 1)")
 	flags.StringVar(&f.pids, "pids", "", "limit of `N` processes and threads, such as 1024 (default: the profile's, else 256)")
 	flags.StringVar(&f.files, "open-files", "", "limit of `N` open files per process, such as 4096 (default: the profile's, else 1024)")
-	flags.StringVar(&f.tmpfs, "tmpfs", "", "`SIZE` of each tmpfs, such as 1G, for at most 100,000 files (default: the profile's, else 64M)")
+	flags.StringVar(&f.tmpfs, "tmpfs", "", "`SIZE` of each tmpfs, such as 1G, for at most 100,000 files (default: the profile's, else half the memory)")
 	registerNetwork(cmd, &f.network, &f.allow, &f.deny)
 	flags.BoolVar(&f.allowECH, "allow-ech", false, "allow TLS clients to hide the server name (ECH); rules then cannot check it")
 	flags.StringArrayVarP(&f.publish, "publish", "p", nil, "publish a port of the sandbox on the host, `[ADDR:]PORT:PORT` (default address 127.0.0.1; host port 0 picks one)")

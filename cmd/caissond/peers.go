@@ -66,6 +66,9 @@ func peerRule(p config.Peer, known map[string]plan.Profile) (peer.Rule, error) {
 			*to = from
 		}
 	}
+	if p.Limits.Tmpfs == 0 {
+		limits.TmpfsBytes = limits.MemoryBytes
+	}
 	if quota.PIDs = p.Quota.PIDs; quota.PIDs == 0 {
 		quota.PIDs = defaultPIDs(p, quota.Sandboxes, known)
 	}

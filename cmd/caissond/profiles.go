@@ -46,8 +46,17 @@ func profile(p config.Profile) (plan.Profile, error) {
 	err := errors.Join(
 		parse("memory", p.Memory, units.ParseSize, &out.Limits.MemoryBytes),
 		parse("cpus", p.CPUs, units.ParseCPU, &out.Limits.MilliCPU),
-		parse("tmpfs", p.Tmpfs, units.ParseSize, &out.Limits.TmpfsBytes))
+		parse("tmpfs", p.Tmpfs, someSize, &out.Limits.TmpfsBytes))
 	return out, errors.Join(err, out.Validate())
+}
+
+// someSize refuses the 0 that stands for a tmpfs whose size follows from the memory.
+func someSize(text string) (int64, error) {
+	n, err := units.ParseSize(text)
+	if err == nil && n == 0 {
+		err = sbxerr.New(sbxerr.Limits, "caissond.profiles", "size 0: give at least 64K, or leave it out")
+	}
+	return n, err
 }
 
 func parse(key, text string, with func(string) (int64, error), to *int64) error {

@@ -53,6 +53,7 @@ func TestProfilesRefused(t *testing.T) {
 		{"memory", config.Profile{Memory: "1X"}, sbxerr.Limits, []string{"profiles.p: memory: ", `"1X"`}},
 		{"cpus", config.Profile{CPUs: "0"}, sbxerr.Limits, []string{"profiles.p: cpus: "}},
 		{"tmpfs", config.Profile{Tmpfs: "-1"}, sbxerr.Limits, []string{"profiles.p: tmpfs: "}},
+		{"tmpfs of nothing", config.Profile{Tmpfs: "0"}, sbxerr.Limits, []string{"profiles.p: tmpfs: "}},
 		{"several", config.Profile{Memory: "x", CPUs: "y", Tmpfs: "z"}, sbxerr.Limits, []string{"memory: ", "cpus: ", "tmpfs: "}},
 		{"out of range", config.Profile{Memory: "1K", PIDs: 1}, sbxerr.Limits, []string{`"memory" is 1024`, `"pids" is 1`}},
 		{"files", config.Profile{Files: 1}, sbxerr.Limits, []string{"open files 1"}},

@@ -60,12 +60,13 @@ var secretNames = []string{
 	"ssh_host_dsa_key", "ssh_host_ecdsa_key", "ssh_host_ed25519_key", "ssh_host_rsa_key",
 }
 
-// documentation is what packages bring for people and debuggers. An image is for
-// programs, and the package is still on the host.
+// documentation is what packages bring for people. An image is for programs, and the
+// package is still on the host. Debug symbols have packages of their own, which are asked
+// for or needed: valgrind does not run without those of the C library.
 var documentation = []string{
 	"/usr/share/doc", "/usr/share/doc-base", "/usr/share/info", "/usr/share/man", "/usr/share/gtk-doc",
 	"/usr/share/help", "/usr/share/lintian", "/usr/share/bug", "/usr/share/menu", "/usr/share/linda",
-	"/usr/share/locale", "/usr/local/share/man", "/usr/local/share/doc", "/usr/lib/.build-id", "/usr/lib/debug",
+	"/usr/share/locale", "/usr/local/share/man", "/usr/local/share/doc", "/usr/lib/.build-id",
 }
 
 // locales is where compiled locales lie. All but keptLocales are left out.

@@ -20,7 +20,7 @@ import (
 var basePackages = []string{
 	"base-files", "bash", "coreutils", "dash", "debianutils", "diffutils", "filesystem", "findutils",
 	"gawk", "glibc-common", "grep", "gzip", "hostname", "libc-bin", "mawk", "ncurses-base", "perl-base",
-	"sed", "tar", "which",
+	"sed", "tar", "util-linux", "which",
 }
 
 // baseCommands stand for the base packages on a host without a known package

@@ -46,7 +46,7 @@ const DefaultTTL = 24 * time.Hour
 // DefaultLimits are the ceilings of one sandbox of a listed peer whose rule
 // names none.
 func DefaultLimits() Limits {
-	return Limits{MemoryBytes: 2 << 30, MilliCPU: 2000, PIDs: 1024, TmpfsBytes: 256 << 20, OpenFiles: 4096}
+	return Limits{MemoryBytes: 2 << 30, MilliCPU: 2000, PIDs: 1024, TmpfsBytes: 2 << 30, OpenFiles: 4096}
 }
 
 // DefaultQuota bounds all sandboxes of one listed uid together, if its rule names no quota.
@@ -74,6 +74,9 @@ func (g Grant) CheckLimits(l Limits, ttl *time.Duration) error {
 		above("open files", l.OpenFiles, top.OpenFiles, plain),
 		g.aboveTTL(ttl))
 }
+
+// MaxTmpfs is the ceiling of a tmpfs.
+func (g Grant) MaxTmpfs() int64 { return g.rule.Limits.TmpfsBytes }
 
 func (g Grant) aboveTTL(ttl *time.Duration) error {
 	top := g.rule.TTL.Truncate(time.Millisecond) // it may be the remaining time of a parent

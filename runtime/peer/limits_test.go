@@ -16,9 +16,9 @@ func TestCheckLimits(t *testing.T) {
 		t.Errorf("the ceilings themselves: %v", err)
 	}
 	long := DefaultTTL + 1
-	above := Limits{MemoryBytes: 3 << 30, MilliCPU: 2500, PIDs: 1025, TmpfsBytes: 1<<28 + 1, OpenFiles: 4097}
+	above := Limits{MemoryBytes: 3 << 30, MilliCPU: 2500, PIDs: 1025, TmpfsBytes: 2<<30 + 1, OpenFiles: 4097}
 	refused(t, "above", g.CheckLimits(above, &long), sbxerr.Peer, "memory 3072M is above the ceiling 2048M", "cpus 2.500 is above the ceiling 2.000",
-		"pids 1025", "tmpfs 268435457", "ttl 24h0m0.000000001s")
+		"pids 1025", "tmpfs 2147483649", "ttl 24h0m0.000000001s")
 	never := time.Duration(0)
 	for _, ttl := range []*time.Duration{nil, &never} {
 		refused(t, "without end", g.CheckLimits(DefaultLimits(), ttl), sbxerr.Peer, "without end")

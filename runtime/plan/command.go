@@ -179,6 +179,9 @@ type Defaults struct {
 	Env  []string
 	Cwd  string
 	User User
+
+	Limits  Limits // of the sandbox, now; zero is unknown
+	Tracing bool   // the profile allows it
 }
 
 // Command plans r for a sandbox with these defaults. lookup resolves a user by name in
@@ -189,7 +192,7 @@ func (r ExecRequest) Command(base Defaults, lookup func(name string) (User, erro
 		return nil, err
 	}
 	e := &Command{
-		Args: r.Args, Env: image.MergeEnv(base.Env, r.Env), Cwd: cmp.Or(r.Cwd, base.Cwd), User: base.User,
+		Args: r.Args, Env: image.MergeEnv(base.env(r.Limits), r.Env), Cwd: cmp.Or(r.Cwd, base.Cwd), User: base.User,
 		Stdin: r.Stdin, TTY: r.TTY, Limits: r.Limits, OutputLimit: DefaultOutputLimit,
 	}
 	Override(&e.Timeout, r.Timeout)

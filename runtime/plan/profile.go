@@ -17,14 +17,18 @@ type Profile struct {
 	Seccomp string // name of a seccomp profile
 	User    string
 	Env     []string
-	Limits  Limits
+	Limits  Limits // a TmpfsBytes of 0 follows from the memory: see tmpfsFor
 	Network Network
 }
 
 // Validate reports every reason why no request could run with p as it is.
 func (p Profile) Validate() error {
 	_, err := seccomp.Lookup(p.Seccomp)
-	return errors.Join(err, p.Limits.Validate())
+	limits := p.Limits
+	if limits.TmpfsBytes == 0 {
+		limits.TmpfsBytes = tmpfsFor(limits.MemoryBytes)
+	}
+	return errors.Join(err, limits.Validate())
 }
 
 // DefaultProfile is the profile of a request that names none.
@@ -32,15 +36,22 @@ const DefaultProfile = "strict"
 
 // DefaultLimits bound a sandbox where neither request nor profile does.
 func DefaultLimits() Limits {
-	return Limits{MemoryBytes: 512 << 20, MilliCPU: 1000, PIDs: 256, OpenFiles: 1024, TmpfsBytes: 64 << 20}
+	return Limits{MemoryBytes: 512 << 20, MilliCPU: 1000, PIDs: 256, OpenFiles: 1024, TmpfsBytes: tmpfsFor(512 << 20)}
 }
+
+// tmpfsFor is the default size of each tmpfs: half the memory, as Linux has it. Files in a
+// tmpfs count as memory. A full one is an error that programs know (ENOSPC), and the other
+// half is still there for them; a tmpfs as large as the memory would get them killed.
+func tmpfsFor(memory int64) int64 { return memory / 2 }
 
 // BuiltinProfiles are the profiles of every daemon: one for each seccomp
 // profile, under its name.
 func BuiltinProfiles() map[string]Profile {
 	profiles := map[string]Profile{}
+	limits := DefaultLimits()
+	limits.TmpfsBytes = 0 // a request may ask for other memory
 	for _, name := range seccomp.Names() {
-		profiles[name] = Profile{Image: "base", Seccomp: name, User: "1000:1000", Limits: DefaultLimits()}
+		profiles[name] = Profile{Image: "base", Seccomp: name, User: "1000:1000", Limits: limits}
 	}
 	return profiles
 }

@@ -75,6 +75,7 @@ type Planner struct {
 	Image      func(ref string) (images.Stored, error) // as the caller means it
 	RootImage  func(ref string) (images.Stored, error) // as the configuration means it
 	User       func(img images.Stored, name string) (User, error)
+	MaxTmpfs   int64    // bytes of a tmpfs for which nobody asks for a size
 	Slots      []uint32 // groups that every user has besides: see mount.GroupSlotIDs
 }
 
@@ -86,7 +87,7 @@ func (pl Planner) Sandbox(r CreateRequest) (*Sandbox, error) {
 	profileErr := p.planProfile(pl.Profiles, r)
 	errs := []error{p.planIdentity(r), profileErr, checkEnv(r.Env), p.planLifetime(r), p.planWorkspace(pl.Workspaces, r), p.planPorts(pl.Network, r), r.Nested.check()}
 	if profileErr == nil { // which has the defaults of these
-		errs = append(errs, p.planNetwork(pl.Network, r), p.planLimits(r), p.planImage(pl, r))
+		errs = append(errs, p.planNetwork(pl.Network, r), p.planLimits(pl.MaxTmpfs, r), p.planImage(pl, r))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, sbxerr.Wrap(CodeOf(err), op, err)
@@ -189,6 +190,11 @@ func (p *Sandbox) Asked() NetworkRequest {
 	return asked
 }
 
+// Defaults are what commands of the sandbox begin with.
+func (p *Sandbox) Defaults() Defaults {
+	return Defaults{Env: p.Env, Cwd: p.Cwd, User: p.User, Limits: p.Limits, Tracing: p.Seccomp.Allows("ptrace")}
+}
+
 // planLifetime checks the times of a sandbox.
 func (p *Sandbox) planLifetime(r CreateRequest) error {
 	var errs []error
@@ -236,7 +242,9 @@ func checkWorkspaceMode(mode string) error {
 	return sbxerr.New(sbxerr.Workspace, "runtime.plan", "workspace mode %q is none of rw, ro", sbxerr.Clip(mode))
 }
 
-func (p *Sandbox) planLimits(r CreateRequest) error {
+// planLimits takes half the memory for a tmpfs, and at most maxTmpfs, where neither request
+// nor profile has a size.
+func (p *Sandbox) planLimits(maxTmpfs int64, r CreateRequest) error {
 	p.Limits = p.profile.Limits
 	for _, f := range []struct {
 		from *int64
@@ -251,6 +259,9 @@ func (p *Sandbox) planLimits(r CreateRequest) error {
 		if f.from != nil {
 			*f.to = *f.from
 		}
+	}
+	if r.Limits.TmpfsBytes == nil && p.Limits.TmpfsBytes == 0 {
+		p.Limits.TmpfsBytes = min(tmpfsFor(p.Limits.MemoryBytes), maxTmpfs)
 	}
 	return p.Limits.Validate()
 }

@@ -52,6 +52,7 @@ func testPlanner() Planner {
 		return images.Stored{}, sbxerr.New(sbxerr.ImageNotFound, "test.image", "no image %q", ref)
 	}
 	return Planner{
+		MaxTmpfs:   1 << 30,
 		ID:         strings.Repeat("a", 26),
 		Profiles:   profiles,
 		Workspaces: mount.Allowed{Roots: []string{"/srv"}, Private: []string{"/srv/daemon"}},
@@ -76,7 +77,7 @@ func planRun(pl Planner, r Request) (*planned, error) {
 		return nil, err
 	}
 	lookup := func(name string) (User, error) { return pl.User(p.Image, name) }
-	e, err := r.Exec.Command(Defaults{Env: p.Env, Cwd: p.Cwd, User: p.User}, lookup)
+	e, err := r.Exec.Command(p.Defaults(), lookup)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +227,7 @@ func TestPlanDefaults(t *testing.T) {
 	if p.Limits != DefaultLimits() || p.exec.OutputLimit != 10<<20 || p.exec.Timeout != 0 {
 		t.Errorf("limits %+v, output %d, timeout %s", p.Limits, p.exec.OutputLimit, p.exec.Timeout)
 	}
-	if want := []string{"PATH=" + DefaultPath, "HOME=/home/caisson", "USER=caisson", "HOSTNAME=" + p.ID}; !slices.Equal(p.exec.Env, want) {
+	if want := append(told(p), "PATH="+DefaultPath, "HOME=/home/caisson", "USER=caisson", "HOSTNAME="+p.ID); !slices.Equal(p.exec.Env, want) {
 		t.Errorf("environment %q, want %q", p.exec.Env, want)
 	}
 	if err := DefaultLimits().Validate(); err != nil {
@@ -248,13 +249,80 @@ func TestPlanOverrides(t *testing.T) {
 	if want := (Limits{MemoryBytes: 4 << 30, MilliCPU: 250, PIDs: 64, OpenFiles: 9000, TmpfsBytes: 1 << 20}); p.Limits != want {
 		t.Errorf("limits %+v, want %+v", p.Limits, want)
 	}
-	want := []string{"PATH=/tools", "LANG=de", "HOME=/big", "USER=caisson", "HOSTNAME=" + p.ID, "MODE=big", "X=2"}
+	want := append(told(p), "PATH=/tools", "LANG=de", "HOME=/big", "USER=caisson", "HOSTNAME="+p.ID, "MODE=big", "X=2")
 	if !slices.Equal(p.exec.Env, want) {
 		t.Errorf("environment %q, want %q", p.exec.Env, want)
 	}
 	p, err = planRun(testPlanner(), Request{Create: CreateRequest{Profile: "big", Limits: LimitsRequest{MemoryBytes: new(int64(16 << 20))}}, Exec: ExecRequest{Args: []string{"true"}}})
 	if err != nil || p.Limits.MemoryBytes != 16<<20 {
 		t.Errorf("memory: %+v, %v", p, err)
+	}
+}
+
+// told are the variables that every command finds unless somebody sets them.
+func told(p *planned) []string {
+	return append(limitEnv(p.Limits, ExecLimits{}), withoutTracing)
+}
+
+// Runtimes are told the tighter of the limits of sandbox and command, and what the
+// image, the sandbox or the request says comes first.
+func TestLimitsAreTold(t *testing.T) {
+	lookup := func(string) (User, error) { return User{}, nil }
+	base := Defaults{Limits: Limits{MemoryBytes: 16 << 30, MilliCPU: 2500}, Tracing: true}
+	for _, tt := range []struct {
+		env  []string // of the sandbox
+		exec ExecRequest
+		want []string
+	}{
+		{want: []string{"NODE_OPTIONS=--max-old-space-size=4096", "JDK_JAVA_OPTIONS=-XX:MaxRAM=17179869184 -XX:ActiveProcessorCount=3",
+			"GOMEMLIMIT=15461882262", "DOTNET_GCHeapHardLimit=300000000"}},
+		{exec: ExecRequest{Limits: ExecLimits{MemoryBytes: new(int64(64 << 20)), MilliCPU: new(int64(100))}}, want: []string{
+			"NODE_OPTIONS=--max-old-space-size=32", "JDK_JAVA_OPTIONS=-XX:MaxRAM=67108864 -XX:ActiveProcessorCount=1",
+			"GOMEMLIMIT=60397974", "DOTNET_GCHeapHardLimit=3000000"}},
+		{env: []string{"NODE_OPTIONS="}, exec: ExecRequest{Env: []string{"GOMEMLIMIT=off", "JDK_JAVA_OPTIONS=-Xmx1m"}}, want: []string{
+			"NODE_OPTIONS=", "JDK_JAVA_OPTIONS=-Xmx1m", "GOMEMLIMIT=off", "DOTNET_GCHeapHardLimit=300000000"}},
+	} {
+		d := base
+		d.Env, tt.exec.Args = tt.env, []string{"true"}
+		e, err := tt.exec.Command(d, lookup)
+		if err != nil || !slices.Equal(e.Env, tt.want) {
+			t.Errorf("%+v: %q, %v, want %q", tt.exec, e.Env, err, tt.want)
+		}
+	}
+	e, err := ExecRequest{Args: []string{"true"}}.Command(Defaults{}, lookup)
+	if err != nil || !slices.Equal(e.Env, []string{withoutTracing}) {
+		t.Errorf("without tracing: %q, %v", e.Env, err)
+	}
+}
+
+// A tmpfs has half the memory limit, unless the request or the profile has a size. What
+// follows from the memory is never above the caller's ceiling.
+func TestTmpfsFollowsMemory(t *testing.T) {
+	for _, tt := range []struct {
+		memory, asked, profile int64
+		want                   int64
+	}{
+		{want: 256 << 20},
+		{memory: 100 << 20, want: 50 << 20},
+		{memory: 8 << 30, want: 1 << 30}, // the ceiling
+		{memory: 100 << 20, asked: 200 << 20, want: 200 << 20},
+		{memory: 100 << 20, profile: 1 << 20, want: 1 << 20},
+		{asked: 4 << 30, want: 4 << 30}, // refused by the grant, not made smaller
+	} {
+		pl := testPlanner()
+		strict := pl.Profiles["strict"]
+		strict.Limits.TmpfsBytes = tt.profile
+		pl.Profiles["strict"] = strict
+		limits := LimitsRequest{}
+		for n, to := range map[*int64]**int64{&tt.memory: &limits.MemoryBytes, &tt.asked: &limits.TmpfsBytes} {
+			if *n != 0 {
+				*to = n
+			}
+		}
+		p, err := pl.Sandbox(CreateRequest{Limits: limits})
+		if err != nil || p.Limits.TmpfsBytes != tt.want {
+			t.Errorf("%+v: tmpfs %d, %v", tt, p.Limits.TmpfsBytes, err)
+		}
 	}
 }
 

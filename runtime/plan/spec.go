@@ -2,6 +2,8 @@ package plan
 
 import (
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -99,4 +101,15 @@ func (p *Sandbox) workspaceMount(source string) []specs.Mount {
 		options = []string{"ro", "exec"}
 	}
 	return []specs.Mount{{Destination: WorkspacePath, Source: source, Options: options}}
+}
+
+// SizedMounts returns where spec has a tmpfs of the sandbox's size.
+func SizedMounts(spec *specs.Spec) (points []string) {
+	for _, m := range spec.Mounts {
+		sized := slices.ContainsFunc(m.Options, func(o string) bool { return strings.HasPrefix(o, "size=") })
+		if m.Type == "tmpfs" && sized {
+			points = append(points, m.Destination)
+		}
+	}
+	return points
 }

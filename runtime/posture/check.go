@@ -19,11 +19,14 @@ type Declared struct {
 	// that PID was not given to another one meanwhile.
 	PIDFD *os.File
 	Spec  *specs.Spec
+	// Listener is the filter that PID 1 adds to the declared one where that lets netlink
+	// sockets through, as the kernel shows it. Without it such a sandbox is not as declared.
+	Listener []byte
 	// Sockets is how many unix sockets PID 1 may hold: 1 once it is connected
 	// to the daemon. The zero value allows none.
 	Sockets int
 	// Adopted says that PID 1 has served an earlier daemon: it may hold the pipes
-	// and terminals of commands.
+	// and terminals of commands, and look at /proc.
 	Adopted bool
 	// Ends is the file on a mount of its own that PID 1 may have open to write to;
 	// "" for none.

@@ -72,6 +72,52 @@ func (s *scene) replaceMount(t *testing.T, point string, change func(line string
 	s.live["read mountinfo"] = b.String()
 }
 
+// A PID 1 with commands looks at /proc at any time: at that of its own sandbox, and only
+// to read.
+func TestLooksOfPID1(t *testing.T) {
+	for _, tt := range []struct {
+		target, mount, flags string
+		ok                   bool
+	}{
+		{"/proc", own, "02100000", true},
+		{"/proc/7/stat", own, "02100000", true},
+		{"/proc/1/task/7/net/protocols", own, "02100000", true},
+		{"/proc/7/stat", own, "02100001", false},
+		{"/proc/7/mem", own, "02100000", false},
+		{"/proc/7/root/stat", own, "02100000", false},
+		{"/proc/7/stat", "1", "02100000", false},
+	} {
+		for _, adopted := range []bool{true, false} {
+			s := loadScene(t)
+			s.declared.Adopted = adopted
+			mount := tt.mount
+			if mount == own {
+				mount = s.mountID(t, "/proc")
+			}
+			s.addFD(tt.target, mount)
+			s.live["read fdinfo/9"] = "pos:\t0\nflags:\t" + tt.flags + "\nmnt_id:\t" + mount + "\n"
+			if _, err := s.compare(); (err == nil) != (tt.ok && adopted) {
+				t.Errorf("%+v, adopted %v: %v", tt, adopted, err)
+			}
+		}
+	}
+}
+
+// own stands for the mount of the sandbox itself.
+const own = "own"
+
+// mountID is the mount on point as the recording has it.
+func (s *scene) mountID(t *testing.T, point string) string {
+	t.Helper()
+	for line := range strings.Lines(s.live["read mountinfo"]) {
+		if f := strings.Fields(line); len(f) > 4 && f[4] == point {
+			return f[0]
+		}
+	}
+	t.Fatalf("nothing is mounted on %s", point)
+	return ""
+}
+
 // A re-adopted PID 1 closes the file of the earlier daemon when it has this one's.
 func TestFileOfTheEarlierDaemon(t *testing.T) {
 	for files, ok := range map[int][2]bool{1: {true, true}, 2: {false, true}, 3: {false, false}} {
@@ -180,38 +226,43 @@ func TestEveryDifferenceIsDetected(t *testing.T) {
 		"declared network is the host's": {func(_ *testing.T, s *scene) {
 			s.own["netns"], s.live["readlink ns/net"] = s.own["readlink ns/net"], s.own["readlink ns/net"]
 		}, "namespace.net"},
-		"uid map of the host":    {text("read uid_map", "1946157056", "0"), "uid_map"},
-		"longer uid map":         {text("read uid_map", "65536", "65537"), "uid_map"},
-		"second uid range":       {func(_ *testing.T, s *scene) { s.live["read uid_map"] += "65536 0 1\n" }, "uid_map"},
-		"gid map of another":     {text("read gid_map", "1946157056", "1946222592"), "gid_map"},
-		"setgroups":              {text("read setgroups", "allow", "deny"), "setgroups"},
-		"group of memory":        {text("read cgroup", "4:memory:/caisson-posture-", "4:memory:/other-"), "cgroup.memory"},
-		"group of pids":          {text("read cgroup", "8:pids:/", "8:pids:/.."), "cgroup.pids"},
-		"group on v2":            {text("read cgroup", "0::/caisson", "0::/other"), "cgroup.unified"},
-		"no group":               {func(_ *testing.T, s *scene) { s.live["read cgroup"] = "" }, "cgroup"},
-		"root elsewhere":         {text("readlink root", "/", "/proc/self/fd/7"), "root"},
-		"root of the same name":  {set("mountID root", "27"), "root"},
-		"cwd elsewhere":          {text("readlink cwd", "/", "/tmp"), "cwd"},
-		"cwd of the host":        {set("mountID cwd", "27"), "cwd"},
-		"program elsewhere":      {text("readlink exe", "caisson-init", "sh"), "program"},
-		"program deleted":        {func(_ *testing.T, s *scene) { s.live["readlink exe"] += " (deleted)" }, "program"},
-		"program of the host":    {set("mountID exe", "27"), "program"},
-		"core files":             {limit("Max core file size        1                    1 ", "Max core file size        unlimited            unlimited"), "rlimit.RLIMIT_CORE"},
-		"soft stack":             {text("read limits", "8388608", "8388609"), "rlimit.RLIMIT_STACK"},
-		"hard descriptors":       {text("read limits", "4095                 4096", "4095                 8192"), "rlimit.RLIMIT_NOFILE"},
-		"fewer descriptors":      {text("read limits", "4095                 4096", "1024                 1024"), "rlimit.RLIMIT_NOFILE"},
-		"processes":              {text("read limits", "320                  320 ", "unlimited            unlimited"), "rlimit.RLIMIT_NPROC"},
-		"limit unknown":          {text("read limits", "Max msgqueue size", "Max something    "), "rlimit.RLIMIT_MSGQUEUE"},
-		"oom score":              {text("read oom_score_adj", "500", "-500"), "oom_score_adj"},
-		"variable of the host":   {func(_ *testing.T, s *scene) { s.live["read environ"] += "TOKEN=s3cret\x00" }, "environment"},
-		"variable changed":       {text("read environ", "PATH=/bin", "PATH=/tmp"), "environment"},
-		"variable gone":          {text("read environ", "HOME=/home\x00", ""), "environment"},
-		"file of the host":       {func(_ *testing.T, s *scene) { s.addFD("/etc/shadow", "27") }, "descriptors"},
-		"directory of the host":  {func(_ *testing.T, s *scene) { s.addFD("/", "27") }, "descriptors"},
-		"pipe":                   {func(_ *testing.T, s *scene) { s.addFD("pipe:[1234]", "14") }, "descriptors"},
-		"socket of the host":     {func(_ *testing.T, s *scene) { s.addFD("socket:[1234]", "10") }, "descriptors"},
-		"memfd":                  {func(_ *testing.T, s *scene) { s.addFD("/memfd:runc (deleted)", "1") }, "descriptors"},
-		"io_uring":               {func(_ *testing.T, s *scene) { s.addFD("anon_inode:[io_uring]", "17") }, "descriptors"},
+		"uid map of the host":   {text("read uid_map", "1946157056", "0"), "uid_map"},
+		"longer uid map":        {text("read uid_map", "65536", "65537"), "uid_map"},
+		"second uid range":      {func(_ *testing.T, s *scene) { s.live["read uid_map"] += "65536 0 1\n" }, "uid_map"},
+		"gid map of another":    {text("read gid_map", "1946157056", "1946222592"), "gid_map"},
+		"setgroups":             {text("read setgroups", "allow", "deny"), "setgroups"},
+		"group of memory":       {text("read cgroup", "4:memory:/caisson-posture-", "4:memory:/other-"), "cgroup.memory"},
+		"group of pids":         {text("read cgroup", "8:pids:/", "8:pids:/.."), "cgroup.pids"},
+		"group on v2":           {text("read cgroup", "0::/caisson", "0::/other"), "cgroup.unified"},
+		"no group":              {func(_ *testing.T, s *scene) { s.live["read cgroup"] = "" }, "cgroup"},
+		"root elsewhere":        {text("readlink root", "/", "/proc/self/fd/7"), "root"},
+		"root of the same name": {set("mountID root", "27"), "root"},
+		"cwd elsewhere":         {text("readlink cwd", "/", "/tmp"), "cwd"},
+		"cwd of the host":       {set("mountID cwd", "27"), "cwd"},
+		"program elsewhere":     {text("readlink exe", "caisson-init", "sh"), "program"},
+		"program deleted":       {func(_ *testing.T, s *scene) { s.live["readlink exe"] += " (deleted)" }, "program"},
+		"program of the host":   {set("mountID exe", "27"), "program"},
+		"core files":            {limit("Max core file size        1                    1 ", "Max core file size        unlimited            unlimited"), "rlimit.RLIMIT_CORE"},
+		"soft stack":            {text("read limits", "8388608", "8388609"), "rlimit.RLIMIT_STACK"},
+		"hard descriptors":      {text("read limits", "4095                 4096", "4095                 8192"), "rlimit.RLIMIT_NOFILE"},
+		"fewer descriptors":     {text("read limits", "4095                 4096", "1024                 1024"), "rlimit.RLIMIT_NOFILE"},
+		"processes":             {text("read limits", "320                  320 ", "unlimited            unlimited"), "rlimit.RLIMIT_NPROC"},
+		"limit unknown":         {text("read limits", "Max msgqueue size", "Max something    "), "rlimit.RLIMIT_MSGQUEUE"},
+		"oom score":             {text("read oom_score_adj", "500", "-500"), "oom_score_adj"},
+		"variable of the host":  {func(_ *testing.T, s *scene) { s.live["read environ"] += "TOKEN=s3cret\x00" }, "environment"},
+		"variable changed":      {text("read environ", "PATH=/bin", "PATH=/tmp"), "environment"},
+		"variable gone":         {text("read environ", "HOME=/home\x00", ""), "environment"},
+		"file of the host":      {func(_ *testing.T, s *scene) { s.addFD("/etc/shadow", "27") }, "descriptors"},
+		"directory of the host": {func(_ *testing.T, s *scene) { s.addFD("/", "27") }, "descriptors"},
+		"pipe":                  {func(_ *testing.T, s *scene) { s.addFD("pipe:[1234]", "14") }, "descriptors"},
+		"socket of the host":    {func(_ *testing.T, s *scene) { s.addFD("socket:[1234]", "10") }, "descriptors"},
+		"memfd":                 {func(_ *testing.T, s *scene) { s.addFD("/memfd:runc (deleted)", "1") }, "descriptors"},
+		"io_uring":              {func(_ *testing.T, s *scene) { s.addFD("anon_inode:[io_uring]", "17") }, "descriptors"},
+		"second listener": {func(_ *testing.T, s *scene) {
+			s.addFD(listenerFile, "17")
+			s.live["names fd"] += " 10"
+			s.live["readlink fd/10"], s.live["read fdinfo/10"] = s.live["readlink fd/9"], s.live["read fdinfo/9"]
+		}, "descriptors"},
 		"second connection":      {secondSocket, "sockets"},
 		"host's null":            {set("read fdinfo/0", "flags:\t02\nmnt_id:\t24\n"), "standard streams"},
 		"stderr is a file":       {text("readlink fd/2", "/dev/null", "/run/log"), "descriptors"},

@@ -20,10 +20,14 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/initproto/listener"
 	"github.com/caisson-run/caisson/sbxerr"
 	"github.com/caisson-run/caisson/seccomp"
 	"github.com/caisson-run/caisson/tests/need"
 )
+
+// pid1 is the filter of PID 1.
+var pid1 = listener.Bytes()
 
 func declaredFilter(t testing.TB) *specs.LinuxSeccomp {
 	t.Helper()
@@ -100,12 +104,11 @@ func TestFiltersInForce(t *testing.T) {
 		bpf.RetConstant{Val: 0x7fff0000}), honest)
 	for _, tt := range []struct {
 		name string
-		live [][]byte
-		want string // part of what is told; "" if it is as declared
+		live [][]byte // below PID 1's
+		want string   // part of what is told; "" if it is as declared
 	}{
 		{"the declared one", [][]byte{honest}, ""},
 		{"one that allows everything beside it", [][]byte{allowAll, honest, allowAll}, ""},
-		{"none", nil, none},
 		{"one that allows everything", [][]byte{allowAll}, "allow"},
 		{"one without the check for newer calls", [][]byte{c.BPF}, "error 1, declared error 38"},
 		{"a call too many", [][]byte{asRunc(t, without(filter, "keyctl", specs.LinuxSyscall{Names: []string{"keyctl"}, Action: specs.ActAllow}))}, "keyctl"},
@@ -119,10 +122,45 @@ func TestFiltersInForce(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for range 2 { // compared, then known
 				var v verdicts
-				r, err := v.of(filter, tt.live)
+				r, err := v.of(filter, pid1, append(slices.Clone(tt.live), pid1))
 				if err != nil || r.OK != (tt.want == "") || !strings.Contains(r.Live, tt.want) {
 					t.Errorf("%+v, %v; want %q", r, err, tt.want)
 				}
+			}
+		})
+	}
+}
+
+// TestListenerInForce: where netlink sockets can be had, PID 1's filter is there, unchanged
+// and the latest. Where they cannot, none is needed.
+func TestListenerInForce(t *testing.T) {
+	amd64Only(t)
+	filter := declaredFilter(t)
+	honest, changed := asRunc(t, filter), slices.Clone(pid1)
+	changed[len(changed)-1] ^= 0x80 // allow, now to kill
+	shut := without(filter, "socket")
+	for _, tt := range []struct {
+		name     string
+		declared *specs.LinuxSeccomp
+		listener []byte
+		live     [][]byte
+		want     string
+	}{
+		{"as it should be", filter, pid1, [][]byte{honest, pid1}, ""},
+		{"none at all", filter, pid1, nil, none},
+		{"none of PID 1", filter, pid1, [][]byte{honest}, noListener},
+		{"that of PID 1 alone", filter, pid1, [][]byte{pid1}, none},
+		{"another one", filter, pid1, [][]byte{honest, changed}, noListener},
+		{"a part of it", filter, pid1, [][]byte{honest, pid1[:len(pid1)-instructionLen]}, noListener},
+		{"one before the declared one", filter, pid1, [][]byte{pid1, honest}, noListener},
+		{"a second one", filter, pid1, [][]byte{honest, pid1, pid1}, "notify"},
+		{"one that nobody expects", filter, nil, [][]byte{honest, pid1}, noListener},
+		{"none, and no netlink", shut, pid1, [][]byte{asRunc(t, shut)}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := compareFilters(tt.declared, tt.listener, tt.live)
+			if err != nil || !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") {
+				t.Errorf("%q, %v; want %q", got, err, tt.want)
 			}
 		})
 	}
@@ -134,15 +172,15 @@ func TestVerdictsAreOfOneFilter(t *testing.T) {
 	filter := declaredFilter(t)
 	honest := asRunc(t, filter)
 	var v verdicts
-	if r, err := v.of(filter, [][]byte{honest}); err != nil || !r.OK {
+	if r, err := v.of(filter, pid1, [][]byte{honest, pid1}); err != nil || !r.OK {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if r, err := v.of(without(filter, "getcwd"), [][]byte{honest}); err != nil || r.OK {
+	if r, err := v.of(without(filter, "getcwd"), pid1, [][]byte{honest, pid1}); err != nil || r.OK {
 		t.Errorf("another declaration: %+v, %v", r, err)
 	}
 	for i := range 2 * maxVerdicts {
 		changed := encoded(t, bpf.RetConstant{Val: uint32(i)})
-		if r, err := v.of(filter, [][]byte{changed}); err != nil || r.OK {
+		if r, err := v.of(filter, pid1, [][]byte{changed, pid1}); err != nil || r.OK {
 			t.Errorf("another program: %+v, %v", r, err)
 		}
 	}
@@ -161,12 +199,12 @@ func TestFiltersThatCannotBeCompared(t *testing.T) {
 	two.Architectures = append(slices.Clone(two.Architectures), specs.ArchX86)
 	for name, filter := range map[string]*specs.LinuxSeccomp{"none": nil, "default action": &traced, "architectures": &two} {
 		var v verdicts
-		if _, err := v.of(filter, [][]byte{honest}); sbxerr.Of(err) != sbxerr.SeccompUnread || len(v.known) != 0 {
+		if _, err := v.of(filter, pid1, [][]byte{honest, pid1}); sbxerr.Of(err) != sbxerr.SeccompUnread || len(v.known) != 0 {
 			t.Errorf("%s: %v; %d verdicts are kept", name, err, len(v.known))
 		}
 	}
 	var v verdicts
-	if _, err := v.of(declaredFilter(t), [][]byte{honest[:len(honest)-4]}); sbxerr.Of(err) != sbxerr.SeccompUnread {
+	if _, err := v.of(declaredFilter(t), pid1, [][]byte{honest[:len(honest)-4], pid1}); sbxerr.Of(err) != sbxerr.SeccompUnread {
 		t.Errorf("half an instruction: %v", err)
 	}
 }
@@ -315,10 +353,10 @@ func BenchmarkReadFilters(b *testing.B) {
 
 func BenchmarkKnownFilters(b *testing.B) {
 	filter := declaredFilter(b)
-	live := [][]byte{asRunc(b, filter)}
+	live := [][]byte{asRunc(b, filter), pid1}
 	var v verdicts
 	for b.Loop() {
-		if r, err := v.of(filter, live); err != nil || !r.OK {
+		if r, err := v.of(filter, pid1, live); err != nil || !r.OK {
 			b.Fatal(r, err)
 		}
 	}
@@ -326,9 +364,9 @@ func BenchmarkKnownFilters(b *testing.B) {
 
 func BenchmarkFirstFilters(b *testing.B) {
 	filter := declaredFilter(b)
-	live := [][]byte{asRunc(b, filter)}
+	live := [][]byte{asRunc(b, filter), pid1}
 	for b.Loop() {
-		if _, err := compareFilters(filter, live); err != nil {
+		if _, err := compareFilters(filter, pid1, live); err != nil {
 			b.Fatal(err)
 		}
 	}

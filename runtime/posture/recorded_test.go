@@ -175,7 +175,7 @@ func loadScene(t testing.TB) *scene {
 	s := &scene{live: loadRecorded(t, "live.txt"), own: loadRecorded(t, "host.txt")}
 	text, err := os.ReadFile("testdata/recorded/spec.json")
 	must(t, err)
-	s.declared = Declared{PID: 1, Spec: new(specs.Spec), Sockets: 1}
+	s.declared = Declared{PID: 1, Spec: new(specs.Spec), Listener: pid1, Sockets: 1}
 	must(t, json.Unmarshal(text, s.declared.Spec))
 	return s
 }

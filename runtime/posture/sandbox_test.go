@@ -92,7 +92,7 @@ func startSandbox(t testing.TB) *sandbox {
 }
 
 func (s *sandbox) declared() Declared {
-	return Declared{PID: s.pid, PIDFD: s.pidfd, Spec: s.spec, Sockets: 1}
+	return Declared{PID: s.pid, PIDFD: s.pidfd, Spec: s.spec, Listener: pid1, Sockets: 1}
 }
 
 // makeTop makes a directory that the sandbox's root may pass through; the

@@ -14,7 +14,7 @@ import (
 const (
 	getFilter      = 0x420c // PTRACE_SECCOMP_GET_FILTER (linux/ptrace.h)
 	instructionLen = 8
-	maxFilters     = 16 // that are read; the runtime puts one in force
+	maxFilters     = 16 // that are read; the runtime and PID 1 put one each in force
 
 	// stopTimeout bounds the wait for a process to stop. It takes some 20 µs unless the
 	// process sleeps in the kernel or its group is frozen.

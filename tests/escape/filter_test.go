@@ -18,10 +18,10 @@ var replaced = []struct {
 	kind, what, attempt string
 	declared, other     string // how the attempt ends
 }{
-	{"filter-allow", "a filter that allows everything", "socket(AF_NETLINK, NETLINK_ROUTE)", "EPERM", "ok"},
+	{"filter-allow", "a filter that allows everything", "socket(AF_NETLINK, NETLINK_GENERIC)", "EPERM", "ok"},
 	{"filter-allow", "a filter that allows everything", "keyctl", "EPERM", "ENOTSUP"},
 	{"filter-rule", "a filter without one rule", "clone3", "ENOSYS", "EPERM"},
-	{"filter-condition", "a filter without one condition", "socket(AF_NETLINK, NETLINK_ROUTE)", "EPERM", "ok"},
+	{"filter-condition", "a filter without one condition", "socket(AF_NETLINK, NETLINK_GENERIC)", "EPERM", "ok"},
 	{"filter-arch", "a filter that lets in another architecture", "int 0x80: getpid", "thread killed", "ok"},
 }
 
@@ -62,6 +62,20 @@ func TestReplacedFilters(t *testing.T) {
 			d.AwaitNoSandbox(t)
 		})
 	}
+	for _, tt := range []struct{ kind, what string }{
+		{"no filter", "adds no filter that bounds netlink sockets"},
+		{"another filter", "adds a filter that allows every netlink socket"},
+	} {
+		t.Run("PID 1 with "+tt.kind, func(t *testing.T) {
+			held(t, "P156", "a PID 1 that "+tt.what)
+			d := harness.Start(t, "--bin-dir", binWithInit(t, tt.kind), "--config", fewIDs(t))
+			f := d.Refused(t, "SBX-605", "run", "--json", "--", "true")
+			if !strings.Contains(f.Error.Message+f.Error.Cause, "bounds netlink sockets") {
+				t.Errorf("the refusal does not tell of the filter: %+v", f.Error)
+			}
+			d.AwaitNoSandbox(t)
+		})
+	}
 	t.Run("one that only narrows", func(t *testing.T) {
 		held(t, "P156", "a runtime that puts in force a filter that refuses one call more")
 		tamper("filter-narrow")
@@ -70,6 +84,18 @@ func TestReplacedFilters(t *testing.T) {
 	})
 	tamper("nothing")
 	d.Run(t, "run", "--", "true") // what was found is not held against the honest
+}
+
+// binWithInit is a directory of programs of which PID 1 is a stand-in.
+func binWithInit(t *testing.T, mode string) string {
+	t.Helper()
+	dir := harness.ProgramsWithout(t, "caisson-init")
+	build := exec.Command("go", "build", "-ldflags", "-X 'main.mode="+mode+"'", "-o", filepath.Join(dir, "caisson-init"), "../integration/hostile")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return dir
 }
 
 // declaredFilter is the filter of a sandbox in its OCI form.

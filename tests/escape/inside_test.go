@@ -39,7 +39,7 @@ func TestSignalsStayInside(t *testing.T) {
 	daemon.AwaitNoSandbox(t)
 }
 
-// The environment is what was asked for, and no more.
+// The environment is what was asked for and what tells of limits, and no more.
 //
 //caisson:smoke
 func TestEnvironmentIsDeclared(t *testing.T) {
@@ -51,7 +51,7 @@ func TestEnvironmentIsDeclared(t *testing.T) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	if want := []string{"GIVEN", "HOME", "HOSTNAME", "PATH", "SHLVL", "USER"}; !slices.Equal(slices.DeleteFunc(names, func(n string) bool { return n == "PWD" || n == "_" }), want) {
+	if want := []string{"DOTNET_GCHeapHardLimit", "GIVEN", "GOMEMLIMIT", "HOME", "HOSTNAME", "JDK_JAVA_OPTIONS", "LSAN_OPTIONS", "NODE_OPTIONS", "PATH", "SHLVL", "USER"}; !slices.Equal(slices.DeleteFunc(names, func(n string) bool { return n == "PWD" || n == "_" }), want) {
 		t.Errorf("the environment holds %q, want %q", names, want)
 	}
 	if strings.Contains(r.Stdout, "must-not-be-inherited") {

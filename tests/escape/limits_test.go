@@ -52,9 +52,9 @@ func TestBombs(t *testing.T) {
 		args           []string
 		most           int // of what the bomb counts
 	}{
-		{"tmpfs", "P121", "ENOSPC", []string{"file", "/tmp"}, 64 << 20},
-		{"home", "P121", "ENOSPC", []string{"file", "/home/caisson"}, 64 << 20},
-		{"shared memory", "P119", "ENOSPC", []string{"file", "/dev/shm"}, 64 << 20},
+		{"tmpfs", "P121", "ENOSPC", []string{"file", "/tmp"}, 256 << 20},
+		{"home", "P121", "ENOSPC", []string{"file", "/home/caisson"}, 256 << 20},
+		{"shared memory", "P119", "ENOSPC", []string{"file", "/dev/shm"}, 256 << 20},
 		{"run", "P121", "EACCES", []string{"file", "/run"}, 0},
 		{"root", "P121", "EROFS", []string{"file", "/usr"}, 0},
 		{"inodes", "P119", "ENOSPC", []string{"inodes", "/tmp"}, 100_000},

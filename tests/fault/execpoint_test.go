@@ -147,7 +147,7 @@ func poolReady(t *testing.T, d *harness.Daemon) int {
 // died, the next one fills the pool anew and hands out only what is sound.
 func TestKilledInPool(t *testing.T) {
 	b := newBreakable(t, pooled)
-	for _, point := range strings.Fields("pool/filled assign/renamed assign/limits assign/policy assign/workspace assign/record") {
+	for _, point := range strings.Fields("pool/filled assign/renamed assign/limits assign/tmpfs assign/policy assign/workspace assign/record") {
 		t.Run(point, func(t *testing.T) {
 			ready(t, b.Daemon)
 			workspace := t.TempDir()
@@ -176,7 +176,7 @@ func TestKilledInPool(t *testing.T) {
 // one is.
 func TestFailureInPool(t *testing.T) {
 	b := newBreakable(t, pooled)
-	for _, point := range strings.Fields("assign/renamed assign/limits assign/policy assign/workspace assign/record") {
+	for _, point := range strings.Fields("assign/renamed assign/limits assign/tmpfs assign/policy assign/workspace assign/record") {
 		t.Run(point, func(t *testing.T) {
 			ready(t, b.Daemon)
 			b.arm(t, point+"=error")

@@ -57,7 +57,7 @@ func TestPoolGivesWhatWasAskedFor(t *testing.T) {
 	if p := poolOf(t, d); p.Hits != 1 || p.Misses != 0 {
 		t.Fatalf("the pool did not serve it: %+v", p)
 	}
-	cold := box(t, d, "cold", append(flags, "--tmpfs", "32M")...) // of another kind
+	cold := box(t, d, "cold", append(flags, "--open-files", "1000")...) // of another kind
 	if p := poolOf(t, d); p.Hits != 1 {
 		t.Fatalf("the pool served another kind: %+v", p)
 	}
@@ -99,6 +99,35 @@ func TestPoolGivesWhatWasAskedFor(t *testing.T) {
 	}
 	if err := os.Remove(filepath.Join(dir, "in")); err != nil {
 		t.Error(err)
+	}
+}
+
+// A request may ask for other memory and a tmpfs of its own, and is served by the pool all
+// the same. The tmpfs has what was asked for, or half of the memory.
+func TestTmpfsOutOfThePool(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "pools:\n  - {size: 1}\n")
+	for i, tt := range []struct {
+		flags []string
+		mib   int
+	}{
+		{nil, 256},
+		{[]string{"-m", "1G"}, 512},
+		{[]string{"-m", "64M"}, 32},
+		{[]string{"-m", "64M", "--tmpfs", "300M"}, 300},
+	} {
+		awaitReady(t, d, 1)
+		name := fmt.Sprintf("pooled-%d", i)
+		box(t, d, name, tt.flags...)
+		if p := poolOf(t, d); p.Hits != int64(i+1) || p.Misses != 0 {
+			t.Errorf("%q: the pool did not serve it: %+v", tt.flags, p)
+		}
+		out := d.Run(t, "exec", name, "--", "sh", "-c", "for d in /tmp /var/tmp /home /run /dev/shm; do stat -f -c '%b %S' $d; done").Stdout
+		if want := strings.Repeat(fmt.Sprintf("%d 4096\n", tt.mib<<20/4096), 5); out != want {
+			t.Errorf("%q: sizes are\n%swant\n%s", tt.flags, out, want)
+		}
+		inspect(t, d, name) // compares everything with what is declared
+		d.Run(t, "rm", "--force", name)
 	}
 }
 

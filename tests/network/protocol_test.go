@@ -142,8 +142,8 @@ func inspected(t *testing.T, s sandbox) *netns.Namespace {
 	return ns
 }
 
-// Commands with a network may read what there is of it, and change nothing: they
-// have no netlink socket.
+// Commands with a network may read what there is of it, and change nothing: no command
+// has the capability that the kernel asks for.
 func TestChanges(t *testing.T) {
 	reaches(t, "web.example:80")
 	s := create(t, "--allow", "web.example")

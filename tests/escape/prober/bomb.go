@@ -43,6 +43,8 @@ var bombs = map[string]func(arg string) (int, error){
 
 	"locks":      holdLocks,      // ARG is their directory
 	"unaccepted": holdUnaccepted, // connections
+	"answers":    holdAnswers,    // of netlink
+	"asker":      askInVain,
 }
 
 // enough is more of anything than a sandbox may have.

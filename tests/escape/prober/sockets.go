@@ -29,11 +29,11 @@ func socketProbes() []probe {
 		{id: "P030", name: "socket(AF_INET6, SOCK_RAW)", try: socket(unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6), want: refused},
 		{id: "P031", name: "ping socket", try: socket(unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_ICMP), want: []string{"EACCES"}},
 		{id: "P028", name: "socket(AF_INET, SOCK_STREAM, MPTCP)", try: socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP), want: []string{"EPROTONOSUPPORT"}},
-		{id: "P029", name: "socket(AF_NETLINK, NETLINK_ROUTE)", try: socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE), want: refused},
+		{id: "P029", name: "socket(AF_NETLINK, NETLINK_AUDIT)", try: socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT), want: []string{"EPROTONOSUPPORT"}},
 		{id: "P029", name: "socket(AF_NETLINK, NETLINK_GENERIC)", try: socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_GENERIC), want: refused},
 		{id: "P029", name: "socket(AF_NETLINK, NETLINK_KOBJECT_UEVENT)", try: socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT), want: refused},
 		{id: "P028", name: "which sockets there are", try: sockets, want: []string{
-			"[unix/stream unix/dgram unix/seqpacket inet/stream inet/dgram inet6/stream inet6/dgram]"}},
+			"[unix/stream unix/dgram unix/seqpacket inet/stream inet/dgram inet6/stream inet6/dgram netlink/dgram netlink/raw]"}},
 		{id: "P032", name: "setsockopt(TCP_ULP)", try: option(unix.SOCK_STREAM, unix.IPPROTO_TCP, unix.TCP_ULP), want: refused},
 		{id: "P032", name: "setsockopt(IP_XFRM_POLICY)", try: option(unix.SOCK_DGRAM, unix.IPPROTO_IP, unix.IP_XFRM_POLICY), want: refused},
 		{id: "P032", name: "setsockopt(IPT_SO_SET_REPLACE)", try: option(unix.SOCK_DGRAM, unix.IPPROTO_IP, 64),
@@ -43,6 +43,7 @@ func socketProbes() []probe {
 		{id: "P032", name: "setsockopt(IP_TRANSPARENT)", try: option32(unix.IPPROTO_IP, unix.IP_TRANSPARENT), want: refused},
 	}
 	out = append(out, kernelMemoryProbes()...)
+	out = append(out, rtnetlinkProbes()...)
 	for family := range uintptr(47) {
 		out = append(out, probe{id: "P028", name: fmt.Sprintf("family %d", family), try: socket(family, noType, 0), want: refused})
 	}
@@ -52,9 +53,13 @@ func socketProbes() []probe {
 		}})
 	}
 	for protocol := range uintptr(23) {
+		want := refused
+		if protocol == unix.NETLINK_AUDIT {
+			want = []string{"EPROTONOSUPPORT"}
+		}
 		// Netlink has no streams; it says so before it would load a module.
 		out = append(out, probe{id: "P029", name: fmt.Sprintf("netlink protocol %d", protocol),
-			try: socket(unix.AF_NETLINK, unix.SOCK_STREAM, protocol), want: refused})
+			try: socket(unix.AF_NETLINK, unix.SOCK_STREAM, protocol), want: want})
 	}
 	return out
 }
@@ -77,7 +82,7 @@ func sockets() string {
 		unix.SOCK_STREAM: "stream", unix.SOCK_DGRAM: "dgram", unix.SOCK_RAW: "raw", unix.SOCK_RDM: "rdm",
 		unix.SOCK_SEQPACKET: "seqpacket", unix.SOCK_DCCP: "dccp", unix.SOCK_PACKET: "packet",
 	}
-	names := map[int]string{unix.AF_UNIX: "unix", unix.AF_INET: "inet", unix.AF_INET6: "inet6"}
+	names := map[int]string{unix.AF_UNIX: "unix", unix.AF_INET: "inet", unix.AF_INET6: "inet6", unix.AF_NETLINK: "netlink"}
 	var made []string
 	for family := range 47 {
 		if around.control && !slices.Contains([]int{unix.AF_UNIX, unix.AF_NETLINK, unix.AF_PACKET}, family) {

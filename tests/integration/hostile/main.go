@@ -9,8 +9,12 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/initproto"
+	"github.com/caisson-run/caisson/initproto/listener"
 )
 
 // mode is what it does, set by the build.
@@ -27,7 +31,11 @@ var (
 		"started first": func(c *initproto.Conn) { say(c, initproto.Started{Exec: 1, PID: 2}) },
 	}
 	greeted = map[string]func(*initproto.Conn){
-		"mute":      func(*initproto.Conn) {},
+		"mute": func(*initproto.Conn) {},
+
+		"no filter":      func(*initproto.Conn) {},
+		"another filter": func(*initproto.Conn) {},
+
 		"unasked":   func(c *initproto.Conn) { say(c, initproto.Exited{Exec: 7}) },
 		"own pid":   func(c *initproto.Conn) { say(c, initproto.Started{Exec: request(c).exec, PID: 1}) },
 		"flood":     flood,
@@ -49,7 +57,8 @@ func main() {
 	}
 }
 
-// ownStreams replaces the standard streams as the real one does: the daemon looks.
+// ownStreams replaces the standard streams and adds the filter as the real one does: the
+// daemon looks.
 func ownStreams() {
 	null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -61,6 +70,30 @@ func ownStreams() {
 		}
 	}
 	_ = syscall.Close(null) // which it just opened
+	if err := addFilter(); err != nil {
+		syscall.Exit(initproto.ExitSetup)
+	}
+}
+
+// addFilter adds the filter of PID 1, none, or one with the same flags that asks nobody.
+func addFilter() (err error) {
+	switch mode {
+	case "no filter":
+	case "another filter":
+		err = allowAll()
+	default:
+		_, err = listener.Install()
+	}
+	return err
+}
+
+func allowAll() error {
+	p := unix.SockFprog{Len: 1, Filter: &unix.SockFilter{Code: unix.BPF_RET, K: unix.SECCOMP_RET_ALLOW}}
+	const flags = unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH
+	if _, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&p))); errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 func misbehave() {

@@ -1,5 +1,5 @@
 // Command pid1 stands in for caisson-init in the tests: it makes
-// itself non-dumpable and connects to its socket as caisson-init does, tells that
+// itself non-dumpable, adds its filter and connects to its socket as caisson-init does, tells that
 // it runs, and waits to be killed.
 package main
 
@@ -8,6 +8,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/caisson-run/caisson/initproto/listener"
 )
 
 const prSetDumpable = 4 // prctl(2)
@@ -27,6 +29,9 @@ func main() {
 	}
 	if err := syscall.Close(null); err != nil {
 		os.Exit(8)
+	}
+	if _, err := listener.Install(); err != nil {
+		os.Exit(9)
 	}
 	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: "/run/caisson/init.sock", Net: "unixpacket"})
 	if err != nil {

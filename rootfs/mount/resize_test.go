@@ -1,0 +1,72 @@
+package mount
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/tests/need"
+)
+
+// TestResizeTmpfs: the size of each named tmpfs changes and nothing else does, and
+// whatever is no tmpfs is left alone.
+func TestResizeTmpfs(t *testing.T) {
+	need.Root(t, "it mounts")
+	base := realTemp(t)
+	s := newStand(t, newRootWith(t, base, func(layer string) {
+		for _, dir := range []string{"tmp", "home"} {
+			if err := os.Mkdir(filepath.Join(layer, dir), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}))
+	root := fmt.Sprintf("/proc/%d/root", s.pid)
+	pidfd := s.handles(t)["pidfd"]
+	err := onThrowawayThread(func() error {
+		if err := enterMounts(pidfd); err != nil {
+			return err
+		}
+		return errors.Join(
+			unix.Mount("tmpfs", "/tmp", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777,size=1M,nr_inodes=100"),
+			unix.Mount("tmpfs", "/home", "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=0755,size=1M,nr_inodes=100"))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(root+"/tmp/held", make([]byte, 512<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := map[string][]string{"/tmp": s.mounts(t, "/tmp"), "/home": s.mounts(t, "/home")}
+	for _, kib := range []int64{4096, 768} { // larger, smaller
+		if err := ResizeTmpfs(pidfd, []string{"/tmp", "/home"}, kib<<10); err != nil {
+			t.Fatal(err)
+		}
+		for point, lines := range before {
+			want := strings.ReplaceAll(fmt.Sprint(lines), "size=1024k", fmt.Sprintf("size=%dk", kib))
+			if got := fmt.Sprint(s.mounts(t, point)); got != want {
+				t.Errorf("%s is %s, want %s", point, got, want)
+			}
+			var stat unix.Statfs_t
+			if err := unix.Statfs(root+point, &stat); err != nil || int64(stat.Blocks)*stat.Bsize != kib<<10 {
+				t.Errorf("%s has %d blocks of %d: %v", point, stat.Blocks, stat.Bsize, err)
+			}
+		}
+	}
+	for name, point := range map[string]string{"less than it holds": "/tmp", "no tmpfs": "/workspace", "not there": "/absent"} {
+		if err := ResizeTmpfs(pidfd, []string{point}, 256<<10); !errors.Is(err, sbxerr.Mount) || !strings.Contains(err.Error(), point) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := os.Symlink("/tmp", root+"/tmp/link"); err != nil {
+		t.Fatal(err)
+	}
+	if err := ResizeTmpfs(pidfd, []string{"/tmp/link"}, 4<<20); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("a link: %v", err)
+	}
+}
