@@ -31,6 +31,7 @@ func (s *suite) http() {
 			}
 		}))
 	}
+	c.post("/v1/sandboxes/"+box.Id+"/exec", fmt.Sprintf(`{"exec":{"shell":"dd if=/dev/zero bs=1M count=%d | tr '\\000' a > /tmp/letters"}}`, lettersMiB))
 	var raw, lines, input []float64
 	for range outputRounds {
 		raw = append(raw, c.output(box.Id, "stdout"))
@@ -57,6 +58,7 @@ func (s *suite) http() {
 
 const (
 	httpMiB     = 256 // of output and input
+	lettersMiB  = 16
 	lineCount   = 500
 	idleStreams = 100
 )
@@ -122,7 +124,7 @@ func (c *httpClient) start(box, script string) string {
 // output returns GB of the command's bytes a second. They are letters, so a line of JSON
 // is hardly longer than its bytes.
 func (c *httpClient) output(box, route string) float64 {
-	path := c.start(box, fmt.Sprintf("read go; yes aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa | head -c %d", httpMiB<<20))
+	path := c.start(box, fmt.Sprintf("read go; for i in $(seq %d); do cat /tmp/letters; done", httpMiB/lettersMiB))
 	body := c.do(http.MethodGet, path+"/"+route, nil)
 	defer body.Close()
 	begun := time.Now()
