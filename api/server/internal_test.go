@@ -177,6 +177,7 @@ func TestCheckRef(t *testing.T) {
 
 // TestLongText checks that no error is longer than anybody reads, whatever is in it.
 func TestLongText(t *testing.T) {
+	const maxText = 4 << 10 // as in package api
 	long := errors.New(strings.Repeat("é", 1<<20))
 	err := fail(sbxerr.WithRemedy(sbxerr.Config, "x.y", fmt.Errorf("%w: %w", long, long), long.Error()))
 	var e *connect.Error
