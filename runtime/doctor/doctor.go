@@ -74,6 +74,7 @@ var examinations = []examination{
 	{name: "engine", examine: examineEngine},
 	{name: filtersName, examine: examineInForce},
 	{name: "memory of filters", examine: examineJIT},
+	{name: "memory of sockets", examine: examineSockets, late: true}, // reads the kernel's types
 	{name: "hardening", examine: examineHardening},
 }
 
