@@ -8,7 +8,7 @@ import (
 )
 
 // maxSteps bounds a look: one step for each socket and each bucket.
-const maxSteps = 1 << 20
+const maxSteps = 1 << 23 // the most that bpf_loop takes
 
 // The memory that the steps of a look share.
 const (
@@ -34,28 +34,39 @@ func lookProgram(m maps, o offsets) *ebpf.ProgramSpec {
 	return &ebpf.ProgramSpec{Name: "caisson_look", Type: ebpf.RawTracepoint, Instructions: append(begin, next...), License: "GPL"}
 }
 
-// lookMain finds the lists, and walks them.
+// lookMain begins with the first list, and walks on from there.
+//
+// Before Linux 6.8 the verifier follows one step of a loop only. It would take a number
+// that it knows then for the one of every step, and remove code that a later step needs.
+// So it must know none: the element to begin with is read from the first list here.
 func lookMain(m maps, o offsets) asm.Instructions {
-	const walk = -8 - walkSize
+	const walk = atRead - walkSize
 	ins := asm.Instructions{
 		asm.LoadMapPtr(asm.R6, m.tags.FD()),
 		asm.LoadMem(asm.R7, asm.R6, o.buckets, asm.DWord), asm.LoadMem(asm.R8, asm.R6, o.bucketLog, asm.Word),
 	}
 	ins = append(ins, lookupState(m, "end")...)
-	return append(ins,
+	ins = append(ins,
 		// By way of the map the pointer becomes a number, with which one may compute.
-		asm.StoreMem(asm.R0, stateBuckets, asm.R7, asm.DWord), asm.LoadMem(asm.R7, asm.R0, stateBuckets, asm.DWord),
-		asm.Mov.Imm(asm.R1, 1), asm.LSh.Reg(asm.R1, asm.R8),
+		asm.Mov.Reg(asm.R9, asm.R0), asm.StoreMem(asm.R9, stateBuckets, asm.R7, asm.DWord), asm.LoadMem(asm.R7, asm.R9, stateBuckets, asm.DWord),
+		asm.StoreImm(asm.R9, stateCut, 1, asm.DWord), // until the walk is over
+		asm.Mov.Imm(asm.R1, 1), asm.LSh.Reg(asm.R1, asm.R8), asm.Add.Imm(asm.R1, -1),
 		asm.StoreMem(asm.R10, walk+walkLeft, asm.R1, asm.DWord),
-		asm.StoreMem(asm.R10, walk+walkBucket, asm.R7, asm.DWord),
-		asm.StoreImm(asm.R10, walk+walkNode, 0, asm.DWord),
+		asm.Mov.Reg(asm.R1, asm.R7), asm.Add.Imm(asm.R1, o.bucketSize),
+		asm.StoreMem(asm.R10, walk+walkBucket, asm.R1, asm.DWord))
+	ins = append(ins, readAt(asm.R7, o.bucketList, 8, "end")...)
+	return append(ins,
+		asm.StoreMem(asm.R10, walk+walkNode, asm.R1, asm.DWord),
 		asm.Mov.Imm(asm.R1, maxSteps),
 		asm.Instruction{OpCode: asm.LoadImmOp(asm.DWord), Dst: asm.R2, Src: asm.PseudoFunc, Constant: -1}.WithReference("caisson_step"),
 		asm.Mov.Reg(asm.R3, asm.R10), asm.Add.Imm(asm.R3, walk), asm.Mov.Imm(asm.R4, 0), asm.FnLoop.Call(),
+		asm.LoadMem(asm.R1, asm.R10, walk+walkNode, asm.DWord), asm.JNE.Imm(asm.R1, 0, "end"),
+		asm.LoadMem(asm.R1, asm.R10, walk+walkLeft, asm.DWord), asm.JNE.Imm(asm.R1, 0, "end"),
+		asm.StoreImm(asm.R9, stateCut, 0, asm.DWord),
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("end"), asm.Return())
 }
 
-// What lookStep keeps on its stack, below the key of the state.
+// What the programs keep on their stacks, below the key of the state.
 const (
 	atRead = -16 // what was read last
 	atID   = -24

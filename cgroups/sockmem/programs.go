@@ -15,6 +15,7 @@ type state struct {
 	Lost    uint64 // sockets for whose cgroup the map of sums has no room
 	Buckets uint64 // where the kernel keeps the lists of tags
 	Asleep  uint64 // 1: the next new socket is to wake the daemon
+	Cut     uint64 // 1: the look ended before it had seen all sockets
 }
 
 const (
@@ -24,7 +25,8 @@ const (
 	stateLost    = 24
 	stateBuckets = 32
 	stateAsleep  = 40
-	stateSize    = 48
+	stateCut     = 48
+	stateSize    = 56
 )
 
 // The value of the map of sums, by cgroup.

@@ -79,6 +79,9 @@ func (w *Watch) Look(arm bool) (held map[uint64]Held, sockets int, err error) {
 		return nil, 0, fmt.Errorf("read the count of sockets: %w", err)
 	}
 	clear(w.held)
+	if st.Cut != 0 {
+		return nil, 0, fmt.Errorf("walk the sockets: it ended after %d", st.Sockets)
+	}
 	if st.Total < little && st.Lost == 0 {
 		return w.held, int(st.Sockets), nil
 	}
