@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/uncharged"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -16,14 +15,13 @@ import (
 const (
 	maxLocks     = 10_000   // of byte ranges, or of files; SQLite holds fewer than ten
 	maxSockets   = 32 << 20 // bytes that its sockets hold
-	maxNetlink   = 32 << 20 // bytes in the queues of its netlink sockets
 	maxPastLimit = 32 << 20 // bytes of sockets past their limit, on cgroup v1
 )
 
 // The pace of the watch.
 const (
 	watchSockets = 40 * time.Millisecond
-	watchLocks   = 2 * time.Second // and netlink sockets
+	watchLocks   = 2 * time.Second
 	// watchRest is how much longer than a look the pause after it is, at least.
 	watchRest = 5
 )
@@ -31,12 +29,12 @@ const (
 // errUncharged is in the cause with which a sandbox past a bound is ended.
 var errUncharged = sbxerr.New(sbxerr.KernelMemory, "runtime.watch", "the sandbox took kernel memory that no limit counts")
 
-// watchLocks counts the locks of files and what netlink sockets hold, while there are sandboxes, until ctx ends.
+// watchLocks counts the locks of files while there are sandboxes, until ctx ends.
 func (m *Manager) watchLocks(ctx context.Context) {
-	failures := failures{m: m, what: "count locks and netlink sockets of sandboxes"}
+	failures := failures{m: m, what: "count the file locks of sandboxes"}
 	for m.awaitSandbox(ctx) {
 		begin := time.Now()
-		failures.note(errors.Join(m.endLockers(), m.endEach(m.excessNetlink)))
+		failures.note(m.endLockers())
 		if !sleep(ctx, max(watchLocks, watchRest*time.Since(begin))) {
 			return
 		}
@@ -128,20 +126,6 @@ func (m *Manager) excessLocks(s *sandbox) (string, error) {
 		return fmt.Sprintf("more than %d descriptors of locked files", maxLocks), nil
 	}
 	return "", nil
-}
-
-// excessNetlink says what the netlink sockets of s hold too much of. No filter allows any
-// today; what would get past one is bounded all the same.
-func (*Manager) excessNetlink(s *sandbox) (string, error) {
-	pid := s.kept().PID
-	if pid == 0 { // it is being made
-		return "", nil
-	}
-	n, err := netns.NetlinkMemory(pid)
-	if err != nil || n <= maxNetlink {
-		return "", err
-	}
-	return fmt.Sprintf("%d MiB in netlink sockets", n>>20), nil
 }
 
 func (m *Manager) endUncharged(s *sandbox, what string) {
