@@ -1,12 +1,15 @@
 package sockmem
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -24,26 +27,55 @@ const (
 	pinCreate = "create"
 )
 
-// Open watches the sockets that are made below the cgroup2 directory group from now on.
-// It pins maps and programs in the directory pins of a bpffs, or goes on with what an
-// earlier daemon pinned there for the same group.
-func Open(group, pins string) (*Watch, error) {
+// opening keeps two watches from being made at once: they share the kernel's types.
+var opening sync.Mutex
+
+// Open watches the sockets that are made below the cgroup2 directory group from now on. It
+// pins maps and programs in the directory pins of a bpffs, or goes on with those that an
+// earlier daemon pinned there for the same group. It fails unless they count a socket that
+// it has a child make.
+func Open(ctx context.Context, group, pins string) (*Watch, error) {
 	opening.Lock()
 	defer opening.Unlock()
 	id, err := ID(group)
 	if err != nil {
 		return nil, err
 	}
-	m, err := pinned(pins, id)
+	w, err := pinned(pins, id)
 	if err != nil {
-		if err := Remove(pins); err != nil { // half made, or for a group that is gone
+		if err := Remove(pins); err != nil { // half made, of another version, or for a group that is gone
 			return nil, err
 		}
-		if m, err = load(group, id, pins); err != nil {
+		if w, err = load(group, id, pins); err != nil {
 			return nil, errors.Join(err, Remove(pins))
 		}
 	}
-	return newWatch(m, filepath.Join(pins, pinLook))
+	if err := w.prove(ctx, group); err != nil { // what is pinned goes on: a later proof may succeed
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
+// Check reports why this host cannot count sockets below root, a directory of cgroup2. It
+// leaves nothing.
+func Check(ctx context.Context, root string) (err error) {
+	opening.Lock()
+	defer opening.Unlock()
+	group := filepath.Join(root, "caisson-probe-"+strconv.Itoa(os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, removeGroup(group)) }()
+	id, err := ID(group)
+	if err != nil {
+		return err
+	}
+	w, create, err := build(group, id)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close(), create.Close()) }()
+	return w.prove(ctx, group)
 }
 
 // Remove ends the watch whose directory is pins. Absent is success.
@@ -65,49 +97,88 @@ func Remove(pins string) error {
 	return errors.Join(errs...)
 }
 
-// pinned opens the maps that are pinned, if their program is on the cgroup with that id.
-func pinned(pins string, id uint64) (m maps, err error) {
+// pinned opens the watch that is pinned, if its program is on the cgroup with that id.
+func pinned(pins string, id uint64) (*Watch, error) {
 	l, err := link.LoadPinnedLink(filepath.Join(pins, pinCreate), nil)
 	if err != nil {
-		return m, err
+		return nil, err
 	}
 	defer l.Close()
 	info, err := l.Info()
 	if err != nil {
-		return m, err
+		return nil, err
 	}
 	if on := info.Cgroup(); on == nil || on.CgroupId != id { // 0 where the group was removed
-		return m, errors.New("the program is not on this cgroup")
+		return nil, errors.New("the program is not on this cgroup")
 	}
+	var m maps
+	specs := mapSpecs()
 	for name, to := range m.byName() {
-		if *to, err = ebpf.LoadPinnedMap(filepath.Join(pins, name), nil); err != nil {
-			return maps{}, errors.Join(err, m.close())
+		if *to, err = ebpf.LoadPinnedMap(filepath.Join(pins, name), nil); err == nil {
+			err = specs[name].Compatible(*to)
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open the map %q: %w", name, err), m.close())
 		}
 	}
-	return m, nil
-}
-
-func (m *maps) byName() map[string]**ebpf.Map {
-	return map[string]**ebpf.Map{pinTags: &m.tags, pinState: &m.state, pinSums: &m.sums, pinWake: &m.wake}
+	look, err := ebpf.LoadPinnedProgram(filepath.Join(pins, pinLook), nil)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the program that looks: %w", err), m.close())
+	}
+	return newWatch(m, look)
 }
 
 // load makes maps and programs, and pins them.
-func load(group string, id uint64, pins string) (maps, error) {
-	m, err := newMaps()
+func load(group string, id uint64, pins string) (*Watch, error) {
+	w, create, err := build(group, id)
 	if err != nil {
-		return m, err
+		return nil, err
 	}
-	for name, of := range m.byName() {
-		if err := (*of).Pin(filepath.Join(pins, name)); err != nil {
-			return maps{}, errors.Join(fmt.Errorf("pin the map %q: %w", name, err), m.close())
+	defer create.Close()
+	pin := func(name string, to interface{ Pin(string) error }) {
+		if e := to.Pin(filepath.Join(pins, name)); e != nil {
+			err = errors.Join(err, fmt.Errorf("pin %q: %w", name, e))
 		}
 	}
-	err = pinLooks(m, pins)
-	if err == nil {
-		err = pinCreates(m, group, id, pins)
+	for name, of := range w.maps.byName() {
+		pin(name, *of)
 	}
+	pin(pinLook, w.program)
+	pin(pinCreate, create)
 	if err != nil {
-		return maps{}, errors.Join(err, m.close())
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
+// build makes maps and programs. The link has sockets tagged until it is closed, unless it
+// is pinned.
+func build(group string, id uint64) (*Watch, link.Link, error) {
+	m, err := newMaps()
+	if err != nil {
+		return nil, nil, err
+	}
+	look, err := newLook(m)
+	if err != nil {
+		return nil, nil, errors.Join(err, m.close())
+	}
+	w, err := newWatch(m, look)
+	if err != nil {
+		return nil, nil, err
+	}
+	create, err := attachCreate(m, group, id)
+	if err != nil {
+		return nil, nil, errors.Join(err, w.Close())
+	}
+	return w, create, nil
+}
+
+func newMaps() (m maps, err error) {
+	specs := mapSpecs()
+	for name, to := range m.byName() {
+		if *to, err = ebpf.NewMap(specs[name]); err != nil {
+			return maps{}, errors.Join(fmt.Errorf("make the map %q: %w", name, err), m.close())
+		}
 	}
 	return m, nil
 }
@@ -131,72 +202,21 @@ func newLook(m maps) (*ebpf.Program, error) {
 	return program, nil
 }
 
-func pinLooks(m maps, pins string) error {
-	program, err := newLook(m)
-	if err != nil {
-		return err
-	}
-	defer program.Close()
-	if err := program.Pin(filepath.Join(pins, pinLook)); err != nil {
-		return fmt.Errorf("pin the program that looks at sockets: %w", err)
-	}
-	return nil
-}
-
-// Check reports why this host cannot watch sockets. It leaves nothing.
-func Check() (err error) {
-	opening.Lock()
-	defer opening.Unlock()
-	m, err := newMaps()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, m.close()) }()
-	create, err := ebpf.NewProgram(createProgram(m, 1))
-	if err != nil {
-		return fmt.Errorf("load the program that tags sockets: %w", err)
-	}
-	defer create.Close()
-	look, err := newLook(m)
-	if err != nil {
-		return err
-	}
-	defer look.Close()
-	if _, err := look.Run(&ebpf.RunOptions{}); err != nil {
-		return fmt.Errorf("walk the sockets: %w", err)
-	}
-	return nil
-}
-
-func newMaps() (m maps, err error) {
-	specs := mapSpecs()
-	for name, to := range m.byName() {
-		if *to, err = ebpf.NewMap(specs[name]); err != nil {
-			return maps{}, errors.Join(fmt.Errorf("make the map %q: %w", name, err), m.close())
-		}
-	}
-	return m, nil
-}
-
-// pinCreates makes the program that tags sockets.
-func pinCreates(m maps, group string, id uint64, pins string) error {
+// attachCreate has sockets tagged that are made below a cgroup from now on.
+func attachCreate(m maps, group string, id uint64) (link.Link, error) {
 	program, err := ebpf.NewProgram(createProgram(m, id))
 	if err != nil {
-		return fmt.Errorf("load the program that tags sockets: %w", err)
+		return nil, fmt.Errorf("load the program that tags sockets: %w", err)
 	}
-	defer program.Close()
+	defer program.Close() // the link holds it
 	dir, err := os.Open(group)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer dir.Close()
 	l, err := link.AttachRawLink(link.RawLinkOptions{Target: int(dir.Fd()), Program: program, Attach: ebpf.AttachCGroupInetSockCreate})
 	if err != nil {
-		return fmt.Errorf("attach a program to cgroup %q: %w", group, err)
+		return nil, fmt.Errorf("attach a program to cgroup %q: %w", group, err)
 	}
-	defer l.Close()
-	if err := l.Pin(filepath.Join(pins, pinCreate)); err != nil {
-		return fmt.Errorf("pin the program that tags sockets: %w", err)
-	}
-	return nil
+	return l, nil
 }

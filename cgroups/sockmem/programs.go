@@ -64,6 +64,10 @@ const (
 
 type maps struct{ tags, state, sums, wake *ebpf.Map }
 
+func (m *maps) byName() map[string]**ebpf.Map {
+	return map[string]**ebpf.Map{pinTags: &m.tags, pinState: &m.state, pinSums: &m.sums, pinWake: &m.wake}
+}
+
 // mapSpecs are by the names under which the maps are pinned.
 func mapSpecs() map[string]*ebpf.MapSpec {
 	return map[string]*ebpf.MapSpec{

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
@@ -39,16 +38,13 @@ func ID(dir string) (uint64, error) {
 	return st.Ino, nil // the same as the ID on a machine of 64 bits
 }
 
-func newWatch(m maps, look string) (*Watch, error) {
-	program, err := ebpf.LoadPinnedProgram(look, nil)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the program that looks: %w", err), m.close())
-	}
+// newWatch owns the maps and the program that looks, also where it fails.
+func newWatch(m maps, look *ebpf.Program) (*Watch, error) {
 	ring, err := ringbuf.NewReader(m.wake)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the ring: %w", err), program.Close(), m.close())
+		return nil, errors.Join(fmt.Errorf("open the ring: %w", err), look.Close(), m.close())
 	}
-	w := &Watch{maps: m, program: program, ring: ring, keys: make([]uint64, maxSums), sums: make([]sum, maxSums), held: map[uint64]Held{}}
+	w := &Watch{maps: m, program: look, ring: ring, keys: make([]uint64, maxSums), sums: make([]sum, maxSums), held: map[uint64]Held{}}
 	var last state
 	if err := m.state.Lookup(uint32(0), &last); err != nil {
 		return nil, errors.Join(fmt.Errorf("read the number of the last look: %w", err), w.Close())
@@ -64,24 +60,11 @@ const little = 1 << 20
 // little, leaves out those that hold nothing, and is valid until the next Look. Sockets
 // counts all. With arm, the next socket that is made ends Wait.
 func (w *Watch) Look(arm bool) (held map[uint64]Held, sockets int, err error) {
-	w.looks++
-	st := state{Look: w.looks}
-	if arm {
-		st.Asleep = 1
-	}
-	if err := w.maps.state.Put(uint32(0), &st); err != nil {
-		return nil, 0, fmt.Errorf("reset the count of sockets: %w", err)
-	}
-	if _, err := w.program.Run(&ebpf.RunOptions{}); err != nil {
-		return nil, 0, fmt.Errorf("walk the sockets: %w", err)
-	}
-	if err := w.maps.state.Lookup(uint32(0), &st); err != nil {
-		return nil, 0, fmt.Errorf("read the count of sockets: %w", err)
+	st, err := w.look(arm)
+	if err != nil {
+		return nil, 0, err
 	}
 	clear(w.held)
-	if st.Cut != 0 {
-		return nil, 0, fmt.Errorf("walk the sockets: it ended after %d", st.Sockets)
-	}
 	if st.Total < little && st.Lost == 0 {
 		return w.held, int(st.Sockets), nil
 	}
@@ -94,8 +77,31 @@ func (w *Watch) Look(arm bool) (held map[uint64]Held, sockets int, err error) {
 	return w.held, int(st.Sockets), err
 }
 
-// readSums reads the sums of this look, and makes room of older ones.
+// look has the program walk all sockets.
+func (w *Watch) look(arm bool) (st state, err error) {
+	w.looks++
+	st.Look = w.looks
+	if arm {
+		st.Asleep = 1
+	}
+	if err := w.maps.state.Put(uint32(0), &st); err != nil {
+		return st, fmt.Errorf("reset the count of sockets: %w", err)
+	}
+	if _, err := w.program.Run(&ebpf.RunOptions{}); err != nil {
+		return st, fmt.Errorf("walk the sockets: %w", err)
+	}
+	if err := w.maps.state.Lookup(uint32(0), &st); err != nil {
+		return st, fmt.Errorf("read the count of sockets: %w", err)
+	}
+	if st.Cut != 0 {
+		return st, fmt.Errorf("walk the sockets: it ended after %d", st.Sockets)
+	}
+	return st, nil
+}
+
+// readSums reads the sums of this look into held, and makes room of older ones.
 func (w *Watch) readSums() error {
+	clear(w.held)
 	var at ebpf.MapBatchCursor
 	n, err := w.maps.sums.BatchLookup(&at, w.keys, w.sums, nil)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // that is the end of the map
@@ -140,6 +146,3 @@ func (m maps) close() error {
 	}
 	return errors.Join(errs...)
 }
-
-// opening keeps two watches from being made at once: they share the kernel's types.
-var opening sync.Mutex

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +23,8 @@ import (
 // scene is a parent cgroup with a bpffs beside it.
 type scene struct{ group, pins string }
 
+var scenes atomic.Int64
+
 func newScene(t testing.TB) scene {
 	t.Helper()
 	need.Root(t, "it makes cgroups and loads BPF programs")
@@ -30,7 +33,7 @@ func newScene(t testing.TB) scene {
 	if err := unix.Statfs(root, &st); err != nil || st.Type != unix.CGROUP2_SUPER_MAGIC {
 		root = "/sys/fs/cgroup"
 	}
-	s := scene{group: filepath.Join(root, fmt.Sprintf("caisson-sockmem-%d", os.Getpid())), pins: t.TempDir()}
+	s := scene{group: filepath.Join(root, fmt.Sprintf("caisson-sockmem-%d-%d", os.Getpid(), scenes.Add(1))), pins: t.TempDir()}
 	if err := os.Mkdir(s.group, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +77,7 @@ func (s scene) box(t testing.TB, name string) (dir string, id uint64) {
 
 func (s scene) open(t testing.TB) *Watch {
 	t.Helper()
-	w, err := Open(s.group, s.pins)
+	w, err := Open(t.Context(), s.group, s.pins)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,8 +237,14 @@ func TestWait(t *testing.T) {
 	s := newScene(t)
 	w := s.open(t)
 	dir, _ := s.box(t, "a")
-	if _, sockets, err := w.Look(true); err != nil || sockets != 0 {
-		t.Fatalf("%d sockets, %v", sockets, err)
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) { // the kernel frees those of the proof later
+		_, sockets, err := w.Look(true)
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("%d sockets, %v", sockets, err)
+		}
+		if sockets == 0 {
+			break
+		}
 	}
 	woken := make(chan error, 1)
 	go func() { woken <- w.Wait(t.Context()) }()
@@ -283,9 +292,37 @@ func TestRemove(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	need.Root(t, "it loads BPF programs")
-	if err := Check(); err != nil {
+	s := newScene(t)
+	if err := Check(t.Context(), filepath.Dir(s.group)); err != nil {
 		t.Error(err)
+	}
+	if err := Check(t.Context(), filepath.Join(s.group, "absent")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without cgroup2: %v", err)
+	}
+}
+
+// Programs that load and count nothing are found out.
+func TestProve(t *testing.T) {
+	s, other := newScene(t), newScene(t)
+	w := s.open(t)
+	for _, group := range []string{s.group, other.group, s.group} {
+		begin := time.Now()
+		err := w.prove(t.Context(), group)
+		t.Logf("%s in %s", group, time.Since(begin))
+		if group == s.group && err != nil {
+			t.Error(err)
+		}
+		if group == other.group && (err == nil || !strings.Contains(err.Error(), ": 0 were counted")) {
+			t.Errorf("sockets that nobody tags: %v", err)
+		}
+		if _, err := os.Stat(filepath.Join(group, proofGroup)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the group is left: %v", err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.prove(ctx, s.group); !errors.Is(err, context.Canceled) {
+		t.Errorf("without time: %v", err)
 	}
 }
 
