@@ -39,33 +39,34 @@ func (m *Manager) StartMemoryWatch(ctx context.Context) {
 	m.memory = w
 	w.work.Go(func() { m.watchLocks(ctx) })
 	w.work.Go(func() {
-		counted, err := m.openSockets()
+		counted, err := m.openSockets(ctx)
 		w.failure = err
 		close(w.opened)
 		if err != nil {
-			m.log.Warn("the memory of sockets is not counted: sandboxes may not use time stamps, corked datagrams and error queues", "err", err)
+			m.log.Warn("the memory of sockets is not counted: new sandboxes may not use time stamps, corked datagrams and error queues", "code", sbxerr.Of(err), "err", err)
 			return
 		}
 		m.watchSockets(ctx, counted)
 	})
 }
 
-// openSockets counts the sockets of all sandboxes to come, and of those there are.
-func (m *Manager) openSockets() (sockets, error) {
+// openSockets counts the sockets of all sandboxes to come, and of those there are. It has
+// proved that they are counted.
+func (m *Manager) openSockets(ctx context.Context) (sockets, error) {
 	const op = "runtime.sockets"
 	if m.host.Unified == "" {
-		return nil, sbxerr.New(sbxerr.KernelMemory, op, "this host has no cgroup2 hierarchy")
+		return nil, sbxerr.New(sbxerr.SocketMemory, op, "this host has no cgroup2 hierarchy")
 	}
 	group := filepath.Join(m.host.Unified, m.opts.CgroupParent)
 	if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, sbxerr.Wrap(sbxerr.Cgroup, op, err)
+		return nil, sbxerr.Wrap(sbxerr.SocketMemory, op, err)
 	}
 	if err := mount.AttachBPF(m.paths.bpf()); err != nil {
-		return nil, err
+		return nil, sbxerr.Wrap(sbxerr.SocketMemory, op, err)
 	}
-	w, err := sockmem.Open(group, m.paths.bpf())
+	w, err := sockmem.Open(ctx, group, m.paths.bpf())
 	if err != nil {
-		return nil, sbxerr.Wrap(sbxerr.KernelMemory, op, err)
+		return nil, sbxerr.Wrap(sbxerr.SocketMemory, op, err)
 	}
 	return w, nil
 }
@@ -83,19 +84,36 @@ func (m *Manager) awaitMemoryWatch(ctx context.Context) error {
 	}
 }
 
-const uncountedWarning = "the memory of sockets is not counted on this host: time stamps, corked datagrams and error queues are refused (SBX-503)"
+const uncountedWarning = "the memory of sockets is not counted on this host: time stamps, corked datagrams and error queues are refused (SBX-504)"
+
+// uncounted says why the memory of sockets is not counted, nil where it is.
+func (w *memoryWatch) uncounted() error {
+	if w == nil {
+		return nil
+	}
+	select {
+	case <-w.opened:
+		return w.failure
+	default: // nobody makes a sandbox before
+		return nil
+	}
+}
+
+// checks is what the doctor tells of this daemon. The host may be able to count by now.
+func (w *memoryWatch) checks() []Check {
+	err := w.uncounted()
+	if err == nil {
+		return nil
+	}
+	return []Check{{
+		Name: "count of sockets", Status: "warn", Detail: fmt.Sprintf("this daemon does not count the memory of sockets: %v", err),
+		Code: string(sbxerr.Of(err)), Remedy: sbxerr.RemedyOf(err),
+	}}
+}
 
 // refuseUncounted is p, without the sockets' ways to memory where that is not counted.
 func (m *Manager) refuseUncounted(p *plan.Sandbox) *plan.Sandbox {
-	if m.memory == nil {
-		return p
-	}
-	select {
-	case <-m.memory.opened:
-	default: // nobody makes a sandbox before
-		return p
-	}
-	if m.memory.failure == nil {
+	if m.memory.uncounted() == nil {
 		return p
 	}
 	refusing := *p

@@ -3,12 +3,17 @@ package runtime
 import (
 	"context"
 	"errors"
+	"reflect"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/caisson-run/caisson/cgroups/sockmem"
+	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/seccomp"
 )
 
 // fakeSockets answers with what a test says.
@@ -61,6 +66,42 @@ func TestLookAtSockets(t *testing.T) {
 		there, err := m.lookAtSockets(&tt.fake)
 		if there != tt.there || (err != nil) != tt.fails || len(tt.fake.looks) != tt.looks {
 			t.Errorf("%s: there %v, %v, %d looks", tt.name, there, err, len(tt.fake.looks))
+		}
+	}
+}
+
+// Where sockets are not counted, sandboxes are refused more and the doctor tells why.
+func TestUncounted(t *testing.T) {
+	why := sbxerr.New(sbxerr.SocketMemory, "op", "no types")
+	m := &Manager{}
+	strict, err := seccomp.Lookup("strict")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &plan.Sandbox{Seccomp: strict}
+	for _, tt := range []struct {
+		name    string
+		failure error
+		opened  bool
+		refuses bool
+	}{
+		{"counted", nil, true, false},
+		{"not counted", why, true, true},
+		{"not known yet", why, false, false}, // nobody makes a sandbox before
+	} {
+		m.memory = &memoryWatch{opened: make(chan struct{}), failure: tt.failure}
+		if tt.opened {
+			close(m.memory.opened)
+		}
+		refuses := !reflect.DeepEqual(m.refuseUncounted(p), p)
+		checks := m.memory.checks()
+		if refuses != tt.refuses || (len(checks) == 1) != tt.refuses {
+			t.Errorf("%s: refuses more: %v, %+v", tt.name, refuses, checks)
+		}
+		for _, c := range checks {
+			if c.Status != "warn" || c.Code != "SBX-504" || c.Remedy == "" || !strings.Contains(c.Detail, "no types") {
+				t.Errorf("%s: %+v", tt.name, c)
+			}
 		}
 	}
 }

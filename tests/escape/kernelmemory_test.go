@@ -137,6 +137,12 @@ func TestSocketsThatCannotBeCounted(t *testing.T) {
 	d.Launch(t)
 	t.Cleanup(func() { d.Stop(t) })
 	must(t, os.Remove(inTheWay))
+	if told := d.Try("doctor", "--json").Stdout; !strings.Contains(told, "count of sockets") || !strings.Contains(told, "SBX-504") {
+		t.Errorf("the doctor does not tell: %s", told)
+	}
+	if !strings.Contains(d.Log(), "SBX-504") {
+		t.Errorf("the log does not tell: %s", d.Log())
+	}
 	for _, tt := range []struct{ bomb, want string }{
 		{"udp-stamps", "EPERM 0"},
 		{"udp-more", "holds nothing"},
@@ -150,7 +156,7 @@ func TestSocketsThatCannotBeCounted(t *testing.T) {
 		if !strings.Contains(r.Stderr, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.bomb, r.Stderr, tt.want)
 		}
-		if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "SBX-503") }) {
+		if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "SBX-504") }) {
 			t.Errorf("%s: warnings %q", tt.bomb, r.Warnings)
 		}
 	}
