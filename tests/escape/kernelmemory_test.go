@@ -96,14 +96,21 @@ func availableMemory(t *testing.T) int64 {
 	return kib << 10
 }
 
-// Sockets that are made while there is no daemon count once there is one again.
-func TestSocketsMadeWithoutADaemon(t *testing.T) {
-	held(t, "P119", "sockets made without a daemon")
-	dir := t.TempDir()
+// proberWorkspace has the prober in it, for a daemon of a test's own.
+func proberWorkspace(t *testing.T) string {
+	t.Helper()
+	dir := workspace(t)
 	must(t, os.Chmod(dir, 0o777))
 	program, err := os.ReadFile(prober(t))
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dir, "prober"), program, 0o755))
+	return dir
+}
+
+// Sockets that are made while there is no daemon count once there is one again.
+func TestSocketsMadeWithoutADaemon(t *testing.T) {
+	held(t, "P119", "sockets made without a daemon")
+	dir := proberWorkspace(t)
 	d := harness.StartWith(t, "workspaces:\n  allowed_roots: ["+dir+"]\n")
 	id := strings.TrimSpace(d.Run(t, "run", "-d", "-m", "64M", "--workspace", dir, "--", "/workspace/prober", "bomb", "later", "/workspace").Stdout)
 	d.Kill(t)
@@ -125,11 +132,7 @@ func TestSocketsMadeWithoutADaemon(t *testing.T) {
 // Where the memory of sockets cannot be counted, what takes much of it is refused, and
 // names can be looked up all the same.
 func TestSocketsThatCannotBeCounted(t *testing.T) {
-	dir := t.TempDir()
-	must(t, os.Chmod(dir, 0o777))
-	program, err := os.ReadFile(prober(t))
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(dir, "prober"), program, 0o755))
+	dir := proberWorkspace(t)
 	d := harness.New(t)
 	inTheWay := filepath.Join(d.State, "bpf")
 	must(t, os.MkdirAll(d.State, 0o711))

@@ -20,7 +20,7 @@ const (
 	stampWithout  = 1 << 11 // SOF_TIMESTAMPING_OPT_TSONLY: without the packet's data
 	soMemInfo     = 55
 	udpCork       = 1
-	muchInSockets = 128 << 20
+	muchInSockets = 64 << 20
 	datagram      = 60_000
 )
 
