@@ -19,6 +19,7 @@ import (
 // sockets adds up what the sockets of sandboxes hold. Package sockmem implements it.
 type sockets interface {
 	Look(arm bool) (held map[uint64]sockmem.Held, sockets int, err error)
+	Worked() (time.Duration, error)
 	Wait(context.Context) error
 	Close() error
 }
@@ -141,9 +142,17 @@ func (m *Manager) removeMemoryWatch() error {
 func (m *Manager) watchSockets(ctx context.Context, w sockets) {
 	defer w.Close()
 	failures := failures{m: m, what: "count the memory of sockets"}
-	for ctx.Err() == nil {
+	var rest restTime
+	for there := false; ctx.Err() == nil; {
+		if rest.goesOn(w) && there {
+			if !sleep(ctx, watchSockets) {
+				return
+			}
+			continue
+		}
 		begin := time.Now()
-		there, err := m.lookAtSockets(w)
+		var err error
+		there, err = m.lookAtSockets(w)
 		pause := max(watchSockets, watchRest*time.Since(begin))
 		if err == nil && !there {
 			pause, err = 0, w.Wait(ctx)
@@ -159,6 +168,26 @@ func (m *Manager) watchSockets(ctx context.Context, w sockets) {
 			return
 		}
 	}
+}
+
+// restTime is the time in which no look is needed: what sockets hold grows by the work of
+// their processes. Packets from outside add to it too, but slowly.
+type restTime struct {
+	worked time.Duration // of all sandboxes, when the last look began
+	looks  int           // that were left out since
+}
+
+// goesOn reports whether the next look can be left out. A process that runs may have
+// worked for a tick of the clock more than the kernel tells. None is left out where the
+// kernel does not tell.
+func (r *restTime) goesOn(w sockets) bool {
+	worked, err := w.Worked()
+	if err != nil || worked-r.worked >= littleWork || r.looks == maxRest {
+		r.worked, r.looks = worked, 0
+		return false
+	}
+	r.looks++
+	return true
 }
 
 // lookAtSockets ends the sandboxes whose sockets hold too much, and reports whether

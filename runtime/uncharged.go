@@ -24,6 +24,10 @@ const (
 	watchLocks   = 2 * time.Second
 	// watchRest is how much longer than a look the pause after it is, at least.
 	watchRest = 5
+	// A look is left out while all sandboxes together have worked so little since the last
+	// one. The fastest attack that is known fills 3 MiB in this time.
+	littleWork = time.Millisecond
+	maxRest    = 10 // looks
 )
 
 // errUncharged is in the cause with which a sandbox past a bound is ended.

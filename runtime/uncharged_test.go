@@ -22,7 +22,11 @@ type fakeSockets struct {
 	held  []map[uint64]sockmem.Held
 	err   error
 	looks []bool // whether each was to arm
-	wake  chan struct{}
+
+	worked, works time.Duration // so far, and from each look at it to the next
+	workedErr     error
+
+	wake chan struct{}
 }
 
 func (f *fakeSockets) Look(arm bool) (map[uint64]sockmem.Held, int, error) {
@@ -42,6 +46,11 @@ func (f *fakeSockets) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+func (f *fakeSockets) Worked() (time.Duration, error) {
+	f.worked += f.works
+	return f.worked, f.workedErr
 }
 
 func (f *fakeSockets) Close() error { return nil }
@@ -110,7 +119,7 @@ func TestUncounted(t *testing.T) {
 func TestWatchSocketsSleeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &Manager{sandboxes: map[string]*sandbox{}}
-		f := &fakeSockets{wake: make(chan struct{})}
+		f := &fakeSockets{wake: make(chan struct{}), works: littleWork}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { m.watchSockets(ctx, f); close(done) }()
@@ -127,6 +136,32 @@ func TestWatchSocketsSleeps(t *testing.T) {
 		cancel()
 		<-done
 	})
+}
+
+// Looks are left out while sandboxes do little, but not many of them, and none where that
+// is not known.
+func TestRestTime(t *testing.T) {
+	for _, tt := range []struct {
+		works time.Duration
+		err   error
+		looks int // of 2 * (maxRest + 1)
+	}{
+		{0, nil, 2},
+		{littleWork / 4, nil, 6}, // a fourth, eighth, ... time
+		{littleWork, nil, 22},
+		{0, errors.New("no"), 22},
+	} {
+		f := &fakeSockets{works: tt.works, workedErr: tt.err}
+		r, looks := restTime{worked: -littleWork}, 0
+		for range 2 * (maxRest + 1) {
+			if !r.goesOn(f) {
+				looks++
+			}
+		}
+		if looks != tt.looks {
+			t.Errorf("%s of work each time, %v: %d looks, want %d", tt.works, tt.err, looks, tt.looks)
+		}
+	}
 }
 
 // The watch of locks rests until a sandbox comes, and when the last one is gone.

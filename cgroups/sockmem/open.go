@@ -41,7 +41,7 @@ func Open(ctx context.Context, group, pins string) (*Watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := pinned(pins, id)
+	w, err := pinned(group, id, pins)
 	if err != nil {
 		if err := Remove(pins); err != nil { // half made, of another version, or for a group that is gone
 			return nil, err
@@ -50,7 +50,7 @@ func Open(ctx context.Context, group, pins string) (*Watch, error) {
 			return nil, errors.Join(err, Remove(pins))
 		}
 	}
-	if err := w.prove(ctx, group); err != nil { // what is pinned goes on: a later proof may succeed
+	if err := w.prove(ctx); err != nil { // what is pinned goes on: a later proof may succeed
 		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
@@ -75,7 +75,7 @@ func Check(ctx context.Context, root string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close(), create.Close()) }()
-	return w.prove(ctx, group)
+	return w.prove(ctx)
 }
 
 // Remove ends the watch whose directory is pins. Absent is success.
@@ -97,8 +97,8 @@ func Remove(pins string) error {
 	return errors.Join(errs...)
 }
 
-// pinned opens the watch that is pinned, if its program is on the cgroup with that id.
-func pinned(pins string, id uint64) (*Watch, error) {
+// pinned opens the watch that is pinned, if its program is on the group.
+func pinned(group string, id uint64, pins string) (*Watch, error) {
 	l, err := link.LoadPinnedLink(filepath.Join(pins, pinCreate), nil)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func pinned(pins string, id uint64) (*Watch, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the program that looks: %w", err), m.close())
 	}
-	return newWatch(m, look)
+	return newWatch(group, m, look)
 }
 
 // load makes maps and programs, and pins them.
@@ -162,7 +162,7 @@ func build(group string, id uint64) (*Watch, link.Link, error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, m.close())
 	}
-	w, err := newWatch(m, look)
+	w, err := newWatch(group, m, look)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -32,10 +32,10 @@ func init() {
 // prove has a child hold memory in a cgroup of its own, and fails unless a look counts
 // exactly the bytes that the child's sockets tell. A kernel can take the programs and have
 // them count nothing.
-func (w *Watch) prove(ctx context.Context, group string) (err error) {
+func (w *Watch) prove(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, proofTimeout, fmt.Errorf("no answer within %s", proofTimeout))
 	defer cancel()
-	dir := filepath.Join(group, proofGroup)
+	dir := filepath.Join(w.group, proofGroup)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // a killed daemon left it
 		return err
 	}

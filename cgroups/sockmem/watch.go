@@ -19,6 +19,7 @@ type Held struct {
 
 // Watch sees all sockets of the sandboxes below a cgroup. Look is for one goroutine.
 type Watch struct {
+	group   string
 	maps    maps
 	program *ebpf.Program
 	ring    *ringbuf.Reader
@@ -39,12 +40,12 @@ func ID(dir string) (uint64, error) {
 }
 
 // newWatch owns the maps and the program that looks, also where it fails.
-func newWatch(m maps, look *ebpf.Program) (*Watch, error) {
+func newWatch(group string, m maps, look *ebpf.Program) (*Watch, error) {
 	ring, err := ringbuf.NewReader(m.wake)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the ring: %w", err), look.Close(), m.close())
 	}
-	w := &Watch{maps: m, program: look, ring: ring, keys: make([]uint64, maxSums), sums: make([]sum, maxSums), held: map[uint64]Held{}}
+	w := &Watch{group: group, maps: m, program: look, ring: ring, keys: make([]uint64, maxSums), sums: make([]sum, maxSums), held: map[uint64]Held{}}
 	var last state
 	if err := m.state.Lookup(uint32(0), &last); err != nil {
 		return nil, errors.Join(fmt.Errorf("read the number of the last look: %w", err), w.Close())
