@@ -4,13 +4,14 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/kernelfile"
 )
 
 // MoreLocks reports whether the host has more than n locks. It reads no more of them:
@@ -96,61 +97,114 @@ func sameTable(a, b int) (bool, error) {
 	return order == 0, nil
 }
 
-// addTable counts the locks that the descriptors of a thread tell of. All descriptors of
+// counter adds up the locks that the descriptors of one table tell of. All descriptors of
 // a file tell of the same byte ranges.
+type counter struct {
+	held  *Locks
+	most  int
+	seen  map[string]bool // files whose ranges are counted, by the kernel's name for them
+	dense map[inode]bool  // files with many ranges
+}
+
+type inode struct{ device, number uint64 }
+
+// manyRanges are more than a program has of a file whose descriptors are worth reading: the
+// kernel writes all ranges for each of them.
+const manyRanges = 100
+
 func addTable(tid, most int, held *Locks) error {
-	dir := fmt.Sprintf("/proc/%d/fdinfo", tid)
-	entries, err := os.ReadDir(dir)
+	dir, err := os.Open(fmt.Sprintf("/proc/%d/fdinfo", tid))
 	if err != nil {
 		return err
 	}
-	seen := map[string]bool{}
-	for _, e := range entries {
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	c := counter{held: held, most: most, seen: map[string]bool{}, dense: map[inode]bool{}}
+	for _, name := range names {
 		if held.MoreThan(most) {
 			return nil
 		}
-		f, err := os.Open(dir + "/" + e.Name())
-		if err == nil {
-			err = errors.Join(addDescriptor(f, most, seen, held), f.Close())
-		}
-		if err != nil && !gone(err) {
+		if err := c.add(tid, int(dir.Fd()), name); err != nil && !gone(err) {
 			return err
 		}
 	}
 	return nil
 }
 
-// addDescriptor reads lines such as "lock:	1: POSIX  ADVISORY  WRITE 12 00:2a:3 0 0".
-// Files in seen have been counted.
-func addDescriptor(r io.Reader, most int, seen map[string]bool, held *Locks) error {
+// add counts the locks of a descriptor. One of a dense file counts as one of a locked file,
+// unread.
+func (c *counter) add(tid, dir int, name string) error {
+	path := fmt.Sprintf("/proc/%d/fd/%s", tid, name)
+	if len(c.dense) > 0 {
+		file, err := inodeOf(path)
+		if err != nil {
+			return err
+		}
+		if c.dense[file] {
+			c.held.Files++
+			return nil
+		}
+	}
+	text, err := kernelfile.ReadAt(dir, name)
+	if err != nil {
+		return err
+	}
+	ranges, err := c.addDescriptor(text)
+	if err != nil || ranges <= manyRanges {
+		return err
+	}
+	file, err := inodeOf(path)
+	if err == nil {
+		c.dense[file] = true
+	}
+	return err
+}
+
+func inodeOf(path string) (inode, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return inode{}, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return inode{st.Dev, st.Ino}, nil
+}
+
+// addDescriptor reads lines such as "lock:	1: POSIX  ADVISORY  WRITE 12 00:2a:3 0 0", and
+// returns how many ranges they tell of, counted before or not.
+func (c *counter) addDescriptor(info string) (ranges int, err error) {
 	file, counted := "", false
-	lines := bufio.NewScanner(r)
-	for lines.Scan() && !held.MoreThan(most) {
-		text, ok := strings.CutPrefix(lines.Text(), "lock:")
+	for line := range strings.Lines(info) {
+		text, ok := strings.CutPrefix(line, "lock:")
 		if !ok {
 			continue
+		}
+		if c.held.MoreThan(c.most) {
+			break
 		}
 		f := strings.Fields(text)
 		if len(f) > 1 && f[1] == "->" { // it waits for the one above
 			f = append(f[:1], f[2:]...)
 		}
 		if len(f) < 6 {
-			return fmt.Errorf("read a lock: %q has too few fields", text)
+			return ranges, fmt.Errorf("read a lock: %q has too few fields", text)
 		}
 		if file == "" {
-			file, counted = f[5], seen[f[5]]
+			file, counted = f[5], c.seen[f[5]]
 		}
-		switch {
-		case f[1] != "POSIX":
-			held.Files++
-		case !counted:
-			held.Ranges++
+		if f[1] != "POSIX" {
+			c.held.Files++
+			continue
+		}
+		if ranges++; !counted {
+			c.held.Ranges++
 		}
 	}
 	if file != "" {
-		seen[file] = true
+		c.seen[file] = true
 	}
-	return lines.Err()
+	return ranges, nil
 }
 
 // gone reports whether err says that a process, thread or descriptor has ended.

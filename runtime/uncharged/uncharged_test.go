@@ -18,20 +18,20 @@ lock:	2: POSIX  ADVISORY  READ  12 00:2a:3 4 4
 lock:	2: -> POSIX  ADVISORY  WRITE 13 00:2a:3 4 4
 lock:	3: FLOCK  ADVISORY  WRITE 14 00:2a:3 0 EOF
 `
-	seen, held := map[string]bool{}, Locks{}
+	c := counter{held: &Locks{}, most: 100, seen: map[string]bool{}}
 	for range 2 { // two descriptors of the same file
-		if err := addDescriptor(strings.NewReader(text), 100, seen, &held); err != nil {
-			t.Fatal(err)
+		if ranges, err := c.addDescriptor(text); ranges != 3 || err != nil {
+			t.Fatal(ranges, err)
 		}
 	}
-	if want := (Locks{Ranges: 3, Files: 2}); held != want {
-		t.Errorf("%+v, want %+v", held, want)
+	if want := (Locks{Ranges: 3, Files: 2}); *c.held != want {
+		t.Errorf("%+v, want %+v", *c.held, want)
 	}
-	held = Locks{}
-	if err := addDescriptor(strings.NewReader(strings.Repeat("lock:	1: POSIX ADVISORY WRITE 12 0:0:4 0 0\n", 100)), 10, seen, &held); held.Ranges != 11 || err != nil {
-		t.Errorf("%+v, %v, want no more than it takes", held, err)
+	c.held, c.most = &Locks{}, 10
+	if _, err := c.addDescriptor(strings.Repeat("lock:	1: POSIX ADVISORY WRITE 12 0:0:4 0 0\n", 100)); c.held.Ranges != 11 || err != nil {
+		t.Errorf("%+v, %v, want no more than it takes", *c.held, err)
 	}
-	if err := addDescriptor(strings.NewReader("lock:	1: POSIX\n"), 1, seen, &Locks{}); err == nil {
+	if _, err := (&counter{held: &Locks{}, most: 1, seen: c.seen}).addDescriptor("lock:	1: POSIX\n"); err == nil {
 		t.Error("a short line was read")
 	}
 }
@@ -56,8 +56,8 @@ func TestLocksOf(t *testing.T) {
 	defer again.Close()
 	defer f.Close() // after again: closing it releases the locks
 	got, err := LocksOf([]int{os.Getpid(), 1 << 30}, 1000)
-	if err != nil || got.Ranges != 300 {
-		t.Errorf("%+v, %v", got, err)
+	if want := (Locks{Ranges: 300, Files: 1}); err != nil || got != want { // the second descriptor is not read
+		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
 	if got, err := LocksOf([]int{os.Getpid()}, 100); err != nil || !got.MoreThan(100) || got.Ranges > 101 {
 		t.Errorf("bounded: %+v, %v", got, err)
