@@ -42,7 +42,7 @@ func lookProgram(m maps, o offsets) *ebpf.ProgramSpec {
 func lookMain(m maps, o offsets) asm.Instructions {
 	const walk = atRead - walkSize
 	ins := asm.Instructions{
-		asm.LoadMapPtr(asm.R6, m.tags.FD()),
+		mapPointer(asm.R6, m.tags),
 		asm.LoadMem(asm.R7, asm.R6, o.buckets, asm.DWord), asm.LoadMem(asm.R8, asm.R6, o.bucketLog, asm.Word),
 	}
 	ins = append(ins, lookupState(m, "end")...)
@@ -154,7 +154,7 @@ func addUp(m maps) asm.Instructions {
 	ins = append(ins, lookupSum(m)...)
 	ins = append(ins, asm.JNE.Imm(asm.R0, 0, "there"),
 		asm.StoreImm(asm.R10, atSum+sumLook, 0, asm.DWord), asm.StoreImm(asm.R10, atSum+sumUncharged, 0, asm.DWord), asm.StoreImm(asm.R10, atSum+sumTotal, 0, asm.DWord),
-		asm.LoadMapPtr(asm.R1, m.sums.FD()), asm.Mov.Reg(asm.R2, asm.R10), asm.Add.Imm(asm.R2, atID),
+		mapPointer(asm.R1, m.sums), asm.Mov.Reg(asm.R2, asm.R10), asm.Add.Imm(asm.R2, atID),
 		asm.Mov.Reg(asm.R3, asm.R10), asm.Add.Imm(asm.R3, atSum), asm.Mov.Imm(asm.R4, 0), asm.FnMapUpdateElem.Call())
 	ins = append(ins, lookupSum(m)...)
 	return append(ins, asm.JNE.Imm(asm.R0, 0, "there"),
@@ -167,6 +167,6 @@ func addUp(m maps) asm.Instructions {
 
 func lookupSum(m maps) asm.Instructions {
 	return asm.Instructions{
-		asm.LoadMapPtr(asm.R1, m.sums.FD()), asm.Mov.Reg(asm.R2, asm.R10), asm.Add.Imm(asm.R2, atID), asm.FnMapLookupElem.Call(),
+		mapPointer(asm.R1, m.sums), asm.Mov.Reg(asm.R2, asm.R10), asm.Add.Imm(asm.R2, atID), asm.FnMapLookupElem.Call(),
 	}
 }

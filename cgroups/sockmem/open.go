@@ -2,13 +2,17 @@ package sockmem
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -24,8 +28,16 @@ const (
 	pinSums   = "sums"
 	pinWake   = "wake"
 	pinLook   = "look"
-	pinCreate = "create"
+	pinCreate = "create-" // and the revision of the programs
 )
+
+// revision tells these programs from those of another version, which a daemon of today must
+// not go on with.
+var revision = sync.OnceValue(func() string {
+	text := fmt.Sprint(createProgram(maps{}, 0).Instructions, lookProgram(maps{}, offsets{}).Instructions)
+	digest := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(digest[:4])
+})
 
 // opening keeps two watches from being made at once: they share the kernel's types.
 var opening sync.Mutex
@@ -80,26 +92,35 @@ func Check(ctx context.Context, root string) (err error) {
 
 // Remove ends the watch whose directory is pins. Absent is success.
 func Remove(pins string) error {
-	dir, err := unix.Open(pins, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) {
+	dir, err := os.OpenFile(pins, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return &fs.PathError{Op: "open", Path: pins, Err: err}
+		return err
 	}
-	defer unix.Close(dir) // nothing was written
+	defer dir.Close() // nothing was written
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	slices.Sort(names) // the link to the cgroup first
 	var errs []error
-	for _, name := range []string{pinCreate, pinLook, pinWake, pinSums, pinState, pinTags} {
-		if err := unix.Unlinkat(dir, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+	for _, name := range names {
+		if strings.HasSuffix(name, ".debug") { // the kernel's own, which are there always
+			continue
+		}
+		if err := unix.Unlinkat(int(dir.Fd()), name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 			errs = append(errs, &fs.PathError{Op: "unlink", Path: filepath.Join(pins, name), Err: err})
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// pinned opens the watch that is pinned, if its program is on the group.
+// pinned opens the watch that is pinned, if its programs are those of this version and on
+// the group.
 func pinned(group string, id uint64, pins string) (*Watch, error) {
-	l, err := link.LoadPinnedLink(filepath.Join(pins, pinCreate), nil)
+	l, err := link.LoadPinnedLink(filepath.Join(pins, pinCreate+revision()), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +165,7 @@ func load(group string, id uint64, pins string) (*Watch, error) {
 		pin(name, *of)
 	}
 	pin(pinLook, w.program)
-	pin(pinCreate, create)
+	pin(pinCreate+revision(), create)
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
 	}

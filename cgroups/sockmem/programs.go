@@ -87,7 +87,7 @@ func createProgram(m maps, parent uint64) *ebpf.ProgramSpec {
 	ins := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}
 	ins = append(ins, ancestorBelow(parent)...)
 	ins = append(ins,
-		asm.LoadMapPtr(asm.R1, m.tags.FD()).WithSymbol("tag"), asm.Mov.Reg(asm.R2, asm.R6), asm.Mov.Imm(asm.R3, 0),
+		mapPointer(asm.R1, m.tags).WithSymbol("tag"), asm.Mov.Reg(asm.R2, asm.R6), asm.Mov.Imm(asm.R3, 0),
 		asm.Mov.Imm(asm.R4, storageCreate), asm.FnSkStorageGet.Call(),
 		asm.JEq.Imm(asm.R0, 0, "refuse"),
 		asm.StoreMem(asm.R0, 0, asm.R7, asm.DWord))
@@ -97,7 +97,7 @@ func createProgram(m maps, parent uint64) *ebpf.ProgramSpec {
 		// daemon's last look before it slept sees the tag.
 		asm.Mov.Imm(asm.R1, 0), exchange(asm.R0, stateAsleep, asm.R1), asm.JEq.Imm(asm.R1, 0, "allow"),
 		asm.StoreImm(asm.R10, -8, 0, asm.DWord),
-		asm.LoadMapPtr(asm.R1, m.wake.FD()), asm.Mov.Reg(asm.R2, asm.R10), asm.Add.Imm(asm.R2, -8), asm.Mov.Imm(asm.R3, 8),
+		mapPointer(asm.R1, m.wake), asm.Mov.Reg(asm.R2, asm.R10), asm.Add.Imm(asm.R2, -8), asm.Mov.Imm(asm.R3, 8),
 		asm.Mov.Imm(asm.R4, forceWakeup), asm.FnRingbufOutput.Call(),
 		asm.Mov.Imm(asm.R0, goOn).WithSymbol("allow"), asm.Return(),
 		asm.Mov.Imm(asm.R0, errorPermission).WithSymbol("refuse"), asm.Return())
@@ -124,9 +124,17 @@ func ancestorBelow(parent uint64) asm.Instructions {
 func lookupState(m maps, missing string) asm.Instructions {
 	return asm.Instructions{
 		asm.StoreImm(asm.R10, -8, 0, asm.DWord),
-		asm.LoadMapPtr(asm.R1, m.state.FD()), asm.Mov.Reg(asm.R2, asm.R10), asm.Add.Imm(asm.R2, -8), asm.FnMapLookupElem.Call(),
+		mapPointer(asm.R1, m.state), asm.Mov.Reg(asm.R2, asm.R10), asm.Add.Imm(asm.R2, -8), asm.FnMapLookupElem.Call(),
 		asm.JEq.Imm(asm.R0, 0, missing),
 	}
+}
+
+// mapPointer loads where a map is. Programs without maps are for revision alone.
+func mapPointer(to asm.Register, m *ebpf.Map) asm.Instruction {
+	if m == nil {
+		return asm.LoadMapPtr(to, 0)
+	}
+	return asm.LoadMapPtr(to, m.FD())
 }
 
 func exchange(dst asm.Register, at int16, src asm.Register) asm.Instruction {
