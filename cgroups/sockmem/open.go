@@ -19,6 +19,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/cgroups"
 )
 
 // The names of what is pinned. The link to the cgroup comes last: with it all is there.
@@ -77,7 +79,7 @@ func Check(ctx context.Context, root string) (err error) {
 	if err := os.Mkdir(group, 0o755); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, removeGroup(group)) }()
+	defer func() { err = errors.Join(err, cgroups.RemoveDir(context.WithoutCancel(ctx), group)) }()
 	id, err := ID(group)
 	if err != nil {
 		return err

@@ -13,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/cgroups"
 )
 
 const (
@@ -39,7 +41,7 @@ func (w *Watch) prove(ctx context.Context) (err error) {
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // a killed daemon left it
 		return err
 	}
-	defer func() { err = errors.Join(err, removeGroup(dir)) }()
+	defer func() { err = errors.Join(err, cgroups.RemoveDir(context.WithoutCancel(ctx), dir)) }()
 	id, err := ID(dir)
 	if err != nil {
 		return err
@@ -142,17 +144,4 @@ func holdSocket(use func(fd int, to unix.Sockaddr) error) (bytes int64, err erro
 	}
 	const itself = 1 // a socket's send memory counts the socket as a byte, of which it does not tell
 	return int64(info[0]) + int64(info[2]) + itself, nil
-}
-
-// removeGroup waits a moment for the kernel to see that the group's processes are gone.
-func removeGroup(dir string) error {
-	for deadline := time.Now().Add(time.Second); ; time.Sleep(time.Millisecond) {
-		err := unix.Rmdir(dir)
-		if err == nil || errors.Is(err, unix.ENOENT) {
-			return nil
-		}
-		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
-			return &fs.PathError{Op: "rmdir", Path: dir, Err: err}
-		}
-	}
 }
