@@ -43,11 +43,12 @@ func (m *Manager) StartMemoryWatch(ctx context.Context) {
 		counted, err := m.openSockets(ctx)
 		w.failure = err
 		close(w.opened)
-		if err != nil {
+		switch {
+		case err == nil:
+			m.watchSockets(ctx, counted)
+		case ctx.Err() == nil: // else the daemon ends
 			m.log.Warn("the memory of sockets is not counted: new sandboxes may not use time stamps, corked datagrams and error queues", "code", sbxerr.Of(err), "err", err)
-			return
 		}
-		m.watchSockets(ctx, counted)
 	})
 }
 
@@ -160,10 +161,10 @@ func (m *Manager) watchSockets(ctx context.Context, w sockets) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil {
-			pause = watchLocks // what failed once may fail at once again
-		}
 		failures.note(err)
+		if err != nil { // Wait may fail at once, again and again
+			pause = max(pause, watchSockets)
+		}
 		if !sleep(ctx, pause) {
 			return
 		}

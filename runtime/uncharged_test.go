@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -77,6 +78,27 @@ func TestLookAtSockets(t *testing.T) {
 			t.Errorf("%s: there %v, %v, %d looks", tt.name, there, err, len(tt.fake.looks))
 		}
 	}
+}
+
+// Sockets that outlive their sandbox slow nothing down: others may attack meanwhile.
+func TestWatchSocketsOfNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &Manager{sandboxes: map[string]*sandbox{}}
+		m.log = slog.New(slog.DiscardHandler)
+		f := &fakeSockets{there: 1, works: littleWork}
+		for range 100 {
+			f.held = append(f.held, map[uint64]sockmem.Held{7: {Uncharged: maxSockets + 1}})
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { m.watchSockets(ctx, f); close(done) }()
+		time.Sleep(10*watchSockets - 1)
+		if len(f.looks) != 20 { // each is repeated
+			t.Errorf("%d looks, want 20", len(f.looks))
+		}
+		cancel()
+		<-done
+	})
 }
 
 // Where sockets are not counted, sandboxes are refused more and the doctor tells why.
