@@ -74,6 +74,10 @@ func (g *Group) unified() string {
 	return filepath.Join(g.host.Unified, g.path)
 }
 
+// UnifiedDir returns the group's directory in the cgroup2 hierarchy, where BPF programs
+// find it, or "" on a host without one.
+func (g *Group) UnifiedDir() string { return g.unified() }
+
 // Exists reports whether the group is there in any hierarchy.
 func (g *Group) Exists() bool {
 	return slices.ContainsFunc(g.dirs(), func(dir string) bool {

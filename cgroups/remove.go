@@ -65,6 +65,12 @@ func List(h Host, parent string) ([]string, error) {
 	return slices.Compact(names), sbxerr.Wrap(sbxerr.Cgroup, op, errors.Join(errs...))
 }
 
+// RemoveDir removes the group at dir and those below it, once its processes are gone. Absent
+// is success.
+func RemoveDir(ctx context.Context, dir string) error {
+	return sbxerr.Wrap(sbxerr.Cgroup, "cgroups.remove_dir", removeDirs(ctx, []string{dir}))
+}
+
 func removeDirs(ctx context.Context, dirs []string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, removeTimeout, errRemoveTimeout)
 	defer cancel()

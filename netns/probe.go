@@ -33,7 +33,7 @@ var binaries = []binary{{familyV4, iptables.ProtocolIPv4}, {familyV6, iptables.P
 // makes is one without a name that is gone when it returns.
 func Probe() []finding.Feature {
 	return probeInside(finding.Feature{Name: "network namespace", Needed: true}, func() []finding.Feature {
-		return []finding.Feature{probeNamespace(), probeIPv6(), probeUnaccepted()}
+		return []finding.Feature{probeNamespace(), probeIPv6()}
 	})
 }
 
@@ -120,16 +120,6 @@ func probeIPv6() finding.Feature {
 	default:
 		f.Answer, f.Detail = finding.No, "the kernel has no IPv6: ::1 does not work inside"
 		f.Err = errors.New("the kernel has no IPv6")
-	}
-	return f
-}
-
-// probeUnaccepted asks for the connections that wait to be accepted.
-func probeUnaccepted() finding.Feature {
-	f := finding.Feature{Name: "tcp diagnosis", Answer: finding.Yes, Detail: "connections that nobody accepts are counted"}
-	if _, err := unaccepted(unix.AF_INET); err != nil {
-		f.Answer, f.Detail = finding.No, "connections that nobody accepts are not counted"
-		f.Err = sbxerr.WithRemedy(sbxerr.Network, "netns.probe", err, "load the kernel module tcp_diag")
 	}
 	return f
 }

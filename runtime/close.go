@@ -14,6 +14,7 @@ import (
 // them.
 func (m *Manager) Close(ctx context.Context) error {
 	errs := []error{m.drain(ctx)}
+	m.stopMemoryWatch()
 	m.usernsMu.Lock()
 	defer m.usernsMu.Unlock()
 	for _, ns := range m.userns {
@@ -29,7 +30,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	if left, err := m.sandboxDirs(); m.keep.Load() && (err != nil || len(left) > 0) {
 		return errors.Join(append(errs, err)...)
 	}
-	errs = append(errs, cgroups.RemoveParent(ctx, m.host, m.opts.CgroupParent), mount.DetachStage(m.paths.sandboxes()))
+	errs = append(errs, m.removeMemoryWatch(), cgroups.RemoveParent(ctx, m.host, m.opts.CgroupParent), mount.DetachStage(m.paths.sandboxes()))
 	return errors.Join(errs...)
 }
 

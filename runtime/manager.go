@@ -89,6 +89,7 @@ type Manager struct {
 	owners      *mount.UserNSCache // maps owners of workspaces
 	shims       *shims
 	published   ports.Table
+	memory      *memoryWatch // of the kernel's memory; nil before StartMemoryWatch
 	pools       []*pool
 	fillers     sync.WaitGroup
 	stopFilling context.CancelFunc

@@ -28,6 +28,7 @@ func TrafficFiles(root, state string) traffic.Files {
 }
 
 func (p paths) sandboxes() string { return filepath.Join(p.state, "sandboxes") }
+func (p paths) bpf() string       { return filepath.Join(p.state, "bpf") }
 func (p paths) ids() string       { return filepath.Join(p.state, "ids") }
 func (p paths) outputs() string   { return filepath.Join(p.root, "output") }
 func (p paths) spool() string     { return filepath.Join(p.root, "spool") }

@@ -28,6 +28,7 @@ func (m *Manager) Spec(ctx context.Context, r plan.Request) (*SpecView, error) {
 	if err != nil {
 		return nil, err
 	}
+	p = m.refuseUncounted(p)
 	spec, _, err := m.buildSpec(p, m.blocks.First())
 	if err != nil {
 		return nil, err

@@ -244,9 +244,9 @@ func (m *Manager) removeInit(_ context.Context, id string) error {
 	return removeFiles(filepath.Join(dir, initproto.SocketName), filepath.Join(dir, initproto.WakeName), filepath.Join(dir, initproto.BinaryName), dir)
 }
 
-// createCgroup makes nothing: the OCI runtime makes the group as the spec
-// says. The stage is here for its removal.
-func (m *Manager) createCgroup(context.Context, *sandbox) error { return nil }
+// createCgroup makes nothing: the OCI runtime makes the group as the spec says. The
+// sockets of the group are seen from the first one on.
+func (m *Manager) createCgroup(ctx context.Context, _ *sandbox) error { return m.awaitMemoryWatch(ctx) }
 
 func (m *Manager) removeCgroup(ctx context.Context, id string) error {
 	group, err := m.group(id)
@@ -266,9 +266,13 @@ func (m *Manager) group(id string) (*cgroups.Group, error) {
 func (m *Manager) cgroupPath(id string) string { return "/" + m.opts.CgroupParent + "/" + id }
 
 func (m *Manager) createContainer(ctx context.Context, s *sandbox) error {
-	spec, warnings, err := m.buildSpec(s.plan, s.block)
+	refusing := m.refuseUncounted(s.plan)
+	spec, warnings, err := m.buildSpec(refusing, s.block)
 	if err != nil {
 		return err
+	}
+	if refusing != s.plan {
+		warnings = append(warnings, uncountedWarning)
 	}
 	s.warn(warnings...)
 	s.update(func() { s.spec = spec })

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/peer"
@@ -51,7 +52,7 @@ func (m *Manager) Doctor(ctx context.Context) ([]Check, error) {
 		return nil, err
 	}
 	checks, err := m.opts.Doctor(ctx)
-	return append(checks, m.quarantine.checks()...), err
+	return slices.Concat(checks, m.memory.checks(), m.quarantine.checks()), err
 }
 
 // Capabilities says how each field of a request is honoured on this host.

@@ -64,6 +64,7 @@ const (
 	Cgroup           Code = "SBX-501" // a cgroup could not be made, read or removed
 	CgroupController Code = "SBX-502" // a controller that a limit needs is missing
 	KernelMemory     Code = "SBX-503" // the sandbox took too much kernel memory that no limit counts
+	SocketMemory     Code = "SBX-504" // the memory of sockets cannot be counted
 
 	Engine        Code = "SBX-601" // containerd refused or failed an operation
 	EngineDown    Code = "SBX-602" // containerd does not answer

@@ -67,7 +67,8 @@ var table = []Description{
 
 	{Cgroup, "a cgroup operation failed", ClassEngine, 500, false, "caisson doctor shows the cgroup layout"},
 	{CgroupController, "a cgroup controller is missing", ClassHost, 503, false, "enable the controller that the message names (kernel command line or the parent's cgroup.subtree_control)"},
-	{KernelMemory, "the sandbox used too much kernel memory outside its limits", ClassSandbox, 409, false, "hold fewer file locks inside, and accept pending connections"},
+	{KernelMemory, "the sandbox used too much kernel memory outside its limits", ClassSandbox, 409, false, "hold fewer file locks inside, read error queues of sockets, and accept pending connections"},
+	{SocketMemory, "the memory of sockets cannot be counted", ClassHost, 503, false, "use Linux 5.17 or later with CONFIG_DEBUG_INFO_BTF, mount cgroup2, give the daemon CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and start it again"},
 
 	{Engine, "containerd failed an operation", ClassEngine, 502, true, "see the daemon's log and containerd.log in its root"},
 	{EngineDown, "containerd does not answer", ClassEngine, 503, true, "retry: the daemon restarts its own containerd; start a containerd of the host yourself"},

@@ -16,10 +16,11 @@ type Rule struct {
 	Syscalls []string
 	Args     []Arg // all must hold; at most one per argument; none is always
 
-	// Exactly one of these two is set. A rule without either is invalid, so that an
+	// Exactly one of these three is set. A rule without any is invalid, so that an
 	// omission cannot allow anything.
-	Allow bool
-	Errno unix.Errno // refuse with this error; never EPERM, see check
+	Allow   bool
+	Errno   unix.Errno // refuse with this error; never EPERM, see check
+	Pretend bool       // do nothing and report success
 
 	Why      string
 	Arch     string // GOARCH that alone has these names; empty is all
@@ -88,10 +89,13 @@ func (r Rule) Condition() string {
 	return strings.Join(parts, ", ")
 }
 
-// Action returns "allow" or the name of the error.
+// Action returns "allow", "pretend" or the name of the error.
 func (r Rule) Action() string {
-	if r.Allow {
+	switch {
+	case r.Allow:
 		return "allow"
+	case r.Pretend:
+		return "pretend"
 	}
 	return unix.ErrnoName(r.Errno)
 }
@@ -106,8 +110,8 @@ func (r Rule) check() error {
 	if strings.TrimSpace(r.Why) == "" {
 		bad("no reason is given")
 	}
-	if r.Allow == (r.Errno != 0) {
-		bad("exactly one of allow and an error is needed")
+	if set := []bool{r.Allow, r.Errno != 0, r.Pretend}; len(slices.DeleteFunc(set, func(is bool) bool { return !is })) != 1 {
+		bad("exactly one of allow, an error and pretending is needed")
 	}
 	if r.Errno == refusal {
 		bad("%s is the default: runc would skip the rule", unix.ErrnoName(refusal))

@@ -130,7 +130,7 @@ func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, 
 		return nil, nil, err
 	}
 	go manager.WatchBridge(ctx)
-	go manager.WatchMemory(ctx)
+	manager.StartMemoryWatch(ctx)
 	if known == 0 {
 		return manager, func(context.Context) error { return nil }, d.settle(ctx, engine, manager, 1)
 	}

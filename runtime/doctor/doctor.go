@@ -74,6 +74,7 @@ var examinations = []examination{
 	{name: "engine", examine: examineEngine},
 	{name: filtersName, examine: examineInForce},
 	{name: "memory of filters", examine: examineJIT},
+	{name: "memory of sockets", examine: examineSockets, late: true}, // reads the kernel's types
 	{name: "hardening", examine: examineHardening},
 }
 
@@ -100,8 +101,8 @@ func examine(ctx context.Context, h Host, list []examination) []runtime.Check {
 }
 
 // checkTimeout bounds each examination: a program or a file system that hangs must not
-// hold up what is known of the rest.
-const checkTimeout = 5 * time.Second
+// hold up what is known of the rest. A host that starts all at once can take seconds.
+const checkTimeout = 20 * time.Second
 
 // within examines h, or says that there was no answer in time.
 func (e examination) within(ctx context.Context, h Host) []runtime.Check {

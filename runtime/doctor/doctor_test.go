@@ -76,7 +76,7 @@ func TestExaminationThatHangs(t *testing.T) {
 			if late {
 				want = Unknown
 			}
-			if f := found[0]; f.Status != want || f.Code != string(sbxerr.Deadline) || !strings.Contains(f.Detail, "no answer within 5s") {
+			if f := found[0]; f.Status != want || f.Code != string(sbxerr.Deadline) || !strings.Contains(f.Detail, "no answer within 20s") {
 				t.Errorf("late %v: %+v", late, f)
 			}
 		})

@@ -1,3 +1,3 @@
-// Package uncharged reads how much the kernel holds for processes that it charges
-// to no cgroup: locks of byte ranges, and sockets.
+// Package uncharged counts locks of files, which the kernel keeps for processes and charges
+// to no cgroup.
 package uncharged

@@ -1,76 +1,92 @@
 package uncharged
 
 import (
-	"maps"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/tests/need"
 )
 
-func TestCountLocks(t *testing.T) {
-	got, all, err := countLocks(strings.NewReader(`1: POSIX  ADVISORY  WRITE 12 00:2a:3 0 0
-2: POSIX  ADVISORY  READ  12 00:2a:3 4 4
-2: -> POSIX  ADVISORY  WRITE 13 00:2a:3 4 4
-3: FLOCK  ADVISORY  WRITE 14 00:2a:3 0 EOF
-4: OFDLCK ADVISORY  WRITE -1 00:2a:3 0 0
-5: POSIX  ADVISORY  WRITE -7 00:2a:3 0 0
-`))
-	if want := map[int]int{12: 2, 13: 1}; err != nil || !all || !maps.Equal(got, want) {
-		t.Errorf("%v, %v, %v, want %v", got, all, err, want)
-	}
-	if _, all, err := countLocks(strings.NewReader(strings.Repeat("1: POSIX ADVISORY WRITE 12 0:0:3 0 0\n", maxLines+1))); all || err != nil {
-		t.Errorf("too many lines: all %v, %v", all, err)
-	}
-	for _, bad := range []string{"1: POSIX\n", "1: POSIX ADVISORY WRITE x 00:2a:3 0 0\n"} {
-		if _, _, err := countLocks(strings.NewReader(bad)); err == nil {
-			t.Errorf("%q was read", bad)
+func TestAddDescriptor(t *testing.T) {
+	const text = `pos:	0
+lock:	1: POSIX  ADVISORY  WRITE 12 00:2a:3 0 0
+lock:	2: POSIX  ADVISORY  READ  12 00:2a:3 4 4
+lock:	2: -> POSIX  ADVISORY  WRITE 13 00:2a:3 4 4
+lock:	3: FLOCK  ADVISORY  WRITE 14 00:2a:3 0 EOF
+`
+	c := counter{held: &Locks{}, most: 100, seen: map[string]bool{}}
+	for range 2 { // two descriptors of the same file
+		if ranges, err := c.addDescriptor(text); ranges != 3 || err != nil {
+			t.Fatal(ranges, err)
 		}
+	}
+	if want := (Locks{Ranges: 3, Files: 2}); *c.held != want {
+		t.Errorf("%+v, want %+v", *c.held, want)
+	}
+	c.held, c.most = &Locks{}, 10
+	if _, err := c.addDescriptor(strings.Repeat("lock:	1: POSIX ADVISORY WRITE 12 0:0:4 0 0\n", 100)); c.held.Ranges != 11 || err != nil {
+		t.Errorf("%+v, %v, want no more than it takes", *c.held, err)
+	}
+	if _, err := (&counter{held: &Locks{}, most: 1, seen: c.seen}).addDescriptor("lock:	1: POSIX\n"); err == nil {
+		t.Error("a short line was read")
 	}
 }
 
-// The kernel tells of a lock that this process holds.
-func TestLocks(t *testing.T) {
+// All locks of a process are counted, once each, however many threads it has.
+func TestLocksOf(t *testing.T) {
+	need.Root(t, "it compares the descriptors of threads")
 	f, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for i := range 3 {
+	for i := range 300 {
 		if err := unix.FcntlFlock(f.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(2 * i), Len: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, _, err := Locks()
-	if err != nil || got[os.Getpid()] != 3 {
-		t.Errorf("%d locks, %v", got[os.Getpid()], err)
+	again, err := os.Open(f.Name())
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-func TestGroupIn(t *testing.T) {
-	for text, want := range map[string]string{
-		"4:memory:/caisson/abc/exec-1\n0::/\n": "abc",
-		"0::/caisson/abc\n":                    "abc",
-		"0::/caisson\n":                        "",
-		"0::/other/caisson/abc\n":              "",
-		"":                                     "",
-	} {
-		if got := groupIn(text, "caisson"); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
+	defer again.Close()
+	defer f.Close() // after again: closing it releases the locks
+	got, err := LocksOf([]int{os.Getpid(), 1 << 30}, 1000)
+	if want := (Locks{Ranges: 300, Files: 1}); err != nil || got != want { // the second descriptor is not read
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	if got, err := LocksOf([]int{os.Getpid()}, 100); err != nil || !got.MoreThan(100) || got.Ranges > 101 {
+		t.Errorf("bounded: %+v, %v", got, err)
+	}
+	for n, want := range map[int]bool{299: true, 1 << 30: false} {
+		if more, err := MoreLocks(n); more != want || err != nil {
+			t.Errorf("more than %d locks: %v, %v", n, more, err)
 		}
 	}
 }
 
-func TestSocketMemory(t *testing.T) {
-	got, err := socketMemory("sockets: used 1\nTCP: inuse 1 orphan 0 tw 2 alloc 1 mem 64\nUDP: inuse 0 mem 3\n")
-	if want := int64(67 * os.Getpagesize()); got != want || err != nil {
-		t.Errorf("%d, %v, want %d", got, err, want)
+// Locks of files count, whoever took them.
+func TestLocksOfAnotherProcess(t *testing.T) {
+	need.Root(t, "it looks into another process")
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := socketMemory("UDP: inuse 0 mem 3\n"); err == nil {
-		t.Error("a text without TCP was read")
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := Sockets(); err != nil {
-		t.Error(err)
+	cmd := exec.Command("sleep", "60")
+	cmd.ExtraFiles = []*os.File{f}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	if got, err := LocksOf([]int{cmd.Process.Pid}, 10); err != nil || got.Files != 1 {
+		t.Errorf("%+v, %v", got, err)
 	}
 }

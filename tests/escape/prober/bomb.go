@@ -45,6 +45,8 @@ var bombs = map[string]func(arg string) (int, error){
 	"unaccepted": holdUnaccepted, // connections
 	"answers":    holdAnswers,    // of netlink
 	"asker":      askInVain,
+	"hidden":     hideLocks,  // as locks, behind those of files
+	"later":      hoardLater, // ARG is where it is told when
 }
 
 // enough is more of anything than a sandbox may have.
@@ -55,11 +57,11 @@ func bomb(args []string) error {
 	if len(args) == 2 {
 		arg = args[1]
 	}
-	if len(args) == 0 || bombs[args[0]] == nil {
+	if len(args) == 0 || bombOf(args[0]) == nil {
 		return fmt.Errorf("no bomb %q", args)
 	}
 	start := time.Now()
-	n, err := bombs[args[0]](arg)
+	n, err := bombOf(args[0])(arg)
 	var dns *net.DNSError
 	what := outcome(err)
 	if errors.As(err, &dns) {
@@ -67,6 +69,13 @@ func bomb(args []string) error {
 	}
 	fmt.Fprintf(os.Stderr, "%s %d %d\n", what, n, time.Since(start).Milliseconds())
 	return nil
+}
+
+func bombOf(name string) func(string) (int, error) {
+	if socketHoards[name].fill != nil {
+		return hoardSockets(name)
+	}
+	return bombs[name]
 }
 
 // repeat does it again and again until an error.
