@@ -62,7 +62,7 @@ func TestInterruptedObject(t *testing.T) {
 	code := c.end(t)
 	var got struct {
 		Error       struct{ Code string }
-		Exec        string
+		Exec        string `json:"exec_id"`
 		Stdout      string
 		StdoutBytes int64 `json:"stdout_bytes"`
 	}
