@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import tarfile
-from typing import BinaryIO, Iterator, List, Tuple
+from typing import BinaryIO, Iterator, List, Optional, Tuple
 
 from ._wire import PIECE
 from .codes import Archive
@@ -72,15 +72,20 @@ def _content(file: BinaryIO, size: int, path: str) -> Iterator[bytes]:
 def unpack(archive: BinaryIO, directory: "str | os.PathLike[str]") -> Tuple[int, int, List[str]]:
     """Unpacks a tar below a directory, which is made if there is none.
 
+    If the first entry is a directory, its content is unpacked instead of itself.
     Directories are merged, files and symlinks replaced. Returns the entries, the bytes,
     and the names that were left out: symlinks that lead out of the directory.
     """
+    top: Optional[List[str]] = None
     os.makedirs(directory, exist_ok=True)
     root = os.open(directory, _DIR & ~os.O_NOFOLLOW)
     entries, size, left_out = 0, 0, []
     try:
         with tarfile.open(fileobj=archive, mode="r|") as tar:
             for info in tar:
+                if top is None:
+                    top = _parts(info.name) if info.isdir() else []
+                info.name = _below(info.name, top)
                 if info.issym() and _leads_out(info):
                     left_out.append(info.name)
                     continue
@@ -98,6 +103,13 @@ def _parts(name: str) -> List[str]:
     if name.startswith("/") or ".." in parts:
         raise Archive(f"the archive holds {name!r}, which leaves it")
     return parts
+
+
+def _below(name: str, top: List[str]) -> str:
+    parts = _parts(name)
+    if parts[: len(top)] != top:
+        raise Archive(f"the archive holds {name!r}, which is not below {'/'.join(top)!r}")
+    return "/".join(parts[len(top) :])
 
 
 def _leads_out(info: tarfile.TarInfo) -> bool:

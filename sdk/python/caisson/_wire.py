@@ -14,7 +14,7 @@ import re
 import select
 import typing
 from datetime import datetime, timedelta, timezone
-from typing import Any, BinaryIO, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, BinaryIO, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Type, TypeVar, Union, cast
 from urllib.parse import quote, urlencode
 
 from .codes import BY_CODE
@@ -143,7 +143,7 @@ _SCALARS: Dict[Any, Callable[[Any], Any]] = {
 def decode(kind: Type[T], data: Mapping[str, Any]) -> T:
     """Makes a dataclass from a message. Fields that it does not have are left out."""
     values = {}
-    for name, convert in _converters(kind):
+    for name, convert in _converters(cast(Any, kind)):
         value = data.get(name)
         if value is not None:
             values[name] = convert(value)

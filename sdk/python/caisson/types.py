@@ -247,6 +247,7 @@ class Copied:
     entries: int = 0
     bytes: int = 0
     left_out: List[str] = field(default_factory=list)
+    """Names of some of them, if there are very many."""
     left_out_count: int = 0
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import tempfile
 from types import TracebackType
-from typing import Any, AsyncIterator, Dict, List, Optional, Type
+from typing import Any, AsyncIterator, Dict, List, Optional, Tuple, Type
 
 from .. import _archive, _wire
 from .._wire import Data, Request, decode, file_path, pieces_of, sandbox_path
@@ -158,12 +159,14 @@ class AsyncFiles:
                     if not part:
                         break
                     await blocking(spool.write, part)
-                left = _left_out(response.trailers)
+                count, names = _left_out(response.trailers)
             spool.seek(0)
             entries, size, more = await blocking(_archive.unpack, spool, target)
-        return Copied(entries, size, left.left_out + more, left.left_out_count + len(more))
+        return Copied(entries, size, names + more, count + len(more))
 
 
-def _left_out(trailers: Dict[str, str]) -> Copied:
-    names: List[str] = []
-    return Copied(left_out=names, left_out_count=int(trailers.get("caisson-left-out", "0")))
+def _left_out(trailers: List[Tuple[str, str]]) -> Tuple[int, List[str]]:
+    """Returns how many entries the daemon left out, and the names that it gave."""
+    count = sum(int(value) for name, value in trailers if name == "caisson-left-out")
+    # Quoted as in Go, whose escapes Python reads.
+    return count, [ast.literal_eval(value) for name, value in trailers if name == "caisson-left-out-name"]

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import Any, Iterator, Dict, List, Optional, Type
+from typing import Any, Iterator, Dict, List, Optional, Tuple, Type
 
 from .. import _wire
 from .._events import Retry
 from ..errors import CaissonError
 from .io import READ_SIZE, Socket, pieces, sleep
 
-MAX_HEADERS = 100
+MAX_HEADERS = 1000
 MAX_IDLE = 8
 
 
@@ -31,7 +31,7 @@ class Response:
         self._pool, self._socket = pool, socket
         self.status = 0
         self.headers: Dict[str, str] = {}
-        self.trailers: Dict[str, str] = {}
+        self.trailers: List[Tuple[str, str]] = []
         self._left = 0  # of the body, or of this chunk
         self._chunked = False
         self._ended = False
@@ -60,7 +60,7 @@ class Response:
         if len(words) < 2 or words[0] != "HTTP/1.1" or not words[1].isdigit():
             raise _wire.broken(f"the daemon answered {' '.join(words)[:80]!r} instead of HTTP/1.1")
         self.status = int(words[1])
-        self.headers = self._fields()
+        self.headers = dict(self._fields())
         self._chunked = self.headers.get("transfer-encoding", "") == "chunked"
         if not self._chunked:
             length = self.headers.get("content-length", "0")
@@ -75,14 +75,14 @@ class Response:
             raise ConnectionError("the daemon closed the connection")
         return line[:-2].decode("latin-1")
 
-    def _fields(self) -> Dict[str, str]:
-        fields: Dict[str, str] = {}
+    def _fields(self) -> List[Tuple[str, str]]:
+        fields: List[Tuple[str, str]] = []
         for _ in range(MAX_HEADERS):
             line = self._line()
             if not line:
                 return fields
             name, _, value = line.partition(":")
-            fields[name.strip().lower()] = value.strip()
+            fields.append((name.strip().lower(), value.strip()))
         raise _wire.broken(f"the answer has more than {MAX_HEADERS} headers")
 
     def some(self) -> bytes:
@@ -131,17 +131,16 @@ class Response:
 
     def lines(self) -> Iterator[bytes]:
         """Iterates over the lines of the body."""
-        parts: List[bytes] = []
+        begun: List[bytes] = []
         while True:
             part = self.some()
             if not part:
                 return
-            *whole, rest = part.split(b"\n")
-            for line in whole:
-                parts.append(line)
-                yield b"".join(parts)
-                parts: List[bytes] = []
-            parts.append(rest)
+            *ends, rest = part.split(b"\n")
+            for end in ends:
+                yield b"".join([*begun, end])
+                begun = []
+            begun.append(rest)
 
 
 class Transport:
