@@ -69,10 +69,11 @@ def _content(file: BinaryIO, size: int, path: str) -> Iterator[bytes]:
     yield bytes(-size % tarfile.BLOCKSIZE)
 
 
-def unpack(archive: BinaryIO, directory: "str | os.PathLike[str]") -> Tuple[int, int, List[str]]:
+def unpack(archive: BinaryIO, directory: "str | os.PathLike[str]", *, content: bool) -> Tuple[int, int, List[str]]:
     """Unpacks a tar below a directory, which is made if there is none.
 
-    If the first entry is a directory, its content is unpacked instead of itself.
+    With content, an archive that begins with a directory has all below that, and its
+    content is unpacked instead of itself.
     Directories are merged, files and symlinks replaced. Returns the entries, the bytes,
     and the names that were left out: symlinks that lead out of the directory.
     """
@@ -84,7 +85,7 @@ def unpack(archive: BinaryIO, directory: "str | os.PathLike[str]") -> Tuple[int,
         with tarfile.open(fileobj=archive, mode="r|") as tar:
             for info in tar:
                 if top is None:
-                    top = _parts(info.name) if info.isdir() else []
+                    top = _parts(info.name) if content and info.isdir() else []
                 info.name = _below(info.name, top)
                 if info.issym() and _leads_out(info):
                     left_out.append(info.name)
@@ -113,17 +114,15 @@ def _below(name: str, top: List[str]) -> str:
 
 
 def _leads_out(info: tarfile.TarInfo) -> bool:
-    if info.linkname.startswith("/"):
-        return True
+    """Whether a symlink may lead out of the copy.
+
+    ".." counts at the start alone: behind the name of another symlink nobody knows where
+    it leads.
+    """
+    above = [part == ".." for part in info.linkname.split("/") if part not in ("", ".")]
+    ups = above.index(False) if False in above else len(above)
     depth = len(_parts(info.name)) - 1
-    for part in info.linkname.split("/"):
-        if part == "..":
-            depth -= 1
-        elif part not in ("", "."):
-            depth += 1
-        if depth < 0:
-            return True
-    return False
+    return info.linkname.startswith("/") or True in above[ups:] or ups > depth
 
 
 def _unpack(tar: tarfile.TarFile, info: tarfile.TarInfo, root: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import tempfile
 from types import TracebackType
@@ -161,7 +162,7 @@ class AsyncFiles:
                     await blocking(spool.write, part)
                 count, names = _left_out(response.trailers)
             spool.seek(0)
-            entries, size, more = await blocking(_archive.unpack, spool, target)
+            entries, size, more = await blocking(functools.partial(_archive.unpack, spool, target, content=True))
         return Copied(entries, size, names + more, count + len(more))
 
 

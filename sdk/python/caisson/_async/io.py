@@ -19,6 +19,7 @@ class Socket:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self._loop = asyncio.get_running_loop()
+        self._descriptor = writer.get_extra_info("socket").fileno()
 
     @classmethod
     async def open(cls, path: str) -> Socket:
@@ -45,7 +46,7 @@ class Socket:
         """Whether a connection that waited can be used again: nothing came, not even an end."""
         if self._loop is not asyncio.get_running_loop() or self._writer.is_closing():
             return False
-        return not readable(self._writer.get_extra_info("socket").fileno())
+        return not readable(self._descriptor)
 
     def close(self) -> None:
         """Closes it."""

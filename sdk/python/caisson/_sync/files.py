@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import tempfile
 from types import TracebackType
@@ -162,7 +163,7 @@ class Files:
                     blocking(spool.write, part)
                 count, names = _left_out(response.trailers)
             spool.seek(0)
-            entries, size, more = blocking(_archive.unpack, spool, target)
+            entries, size, more = blocking(functools.partial(_archive.unpack, spool, target, content=True))
         return Copied(entries, size, names + more, count + len(more))
 
 

@@ -1,13 +1,14 @@
 # Made by tools/unasync.py from _async/http.py; do not edit.
 """HTTP/1.1 over a unix socket: one request at a time on a connection.
 
-The standard library's client knows neither asyncio nor trailers, and takes a stream that
-was cut for one that ended. So the daemon's side of the protocol is read here.
+The standard library's client does not work with event loops, skips trailers, and takes a
+stream that was cut for one that ended. So the daemon's answers are read here.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from types import TracebackType
 from typing import Any, Iterator, Dict, List, Optional, Tuple, Type
 
@@ -18,6 +19,9 @@ from .io import READ_SIZE, Socket, pieces, sleep
 
 MAX_HEADERS = 1000
 MAX_IDLE = 8
+
+_STATUS = re.compile(r"HTTP/1\.1 ([1-5][0-9][0-9])( |$)")
+_CHUNK = re.compile(r"([0-9a-fA-F]{1,15}) *(;|$)")
 
 
 def _head(lines: List[str]) -> bytes:
@@ -56,15 +60,16 @@ class Response:
 
     def read_head(self) -> None:
         """Reads the status and the headers."""
-        words = (self._line()).split(" ", 2)
-        if len(words) < 2 or words[0] != "HTTP/1.1" or not words[1].isdigit():
-            raise _wire.broken(f"the daemon answered {' '.join(words)[:80]!r} instead of HTTP/1.1")
-        self.status = int(words[1])
+        line = self._line()
+        status = _STATUS.match(line)
+        if not status:
+            raise _wire.broken(f"the daemon answered {line[:80]!r} instead of HTTP/1.1")
+        self.status = int(status[1])
         self.headers = dict(self._fields())
         self._chunked = self.headers.get("transfer-encoding", "") == "chunked"
         if not self._chunked:
             length = self.headers.get("content-length", "0")
-            if not length.isdigit():
+            if not length.isdecimal():
                 raise _wire.broken(f"the length {length!r} of the answer is no number")
             self._left = int(length)
             self._ended = self._left == 0
@@ -110,10 +115,10 @@ class Response:
 
     def _next_chunk(self) -> bool:
         line = self._line()
-        try:
-            self._left = int(line.split(";")[0], 16)
-        except ValueError as e:
-            raise _wire.broken(f"the chunk size {line[:20]!r} is no number") from e
+        size = _CHUNK.match(line)
+        if not size:
+            raise _wire.broken(f"the chunk size {line[:20]!r} is no number")
+        self._left = int(size[1], 16)
         if self._left:
             return True
         self.trailers = self._fields()
