@@ -59,6 +59,12 @@ class AsyncResponse:
 
     async def read_head(self) -> None:
         """Reads the status and the headers."""
+        try:
+            await self._read_head()
+        except OSError as e:
+            raise _wire.broken("the connection to the daemon broke", e) from e
+
+    async def _read_head(self) -> None:
         line = await self._line()
         status = _STATUS.match(line)
         if not status:
@@ -194,31 +200,29 @@ class AsyncTransport:
             if response.status >= 400:
                 raise _wire.error_of(_wire.parse(await response.read()), response.status)
             return response
-        except OSError as e:
-            response.close()
-            raise _wire.broken("the connection to the daemon broke", e) from e
         except BaseException:
             response.close()
             raise
 
     async def _send(self, socket: Socket, request: _wire.Request) -> None:
+        """Sends a request, or as much of it as the daemon takes: its answer says why."""
         kind, body = request.payload()
         head = [f"{request.method} {request.target()} HTTP/1.1", "Host: caisson"]
         if kind:
             head.append(f"Content-Type: {kind}")
-        try:
-            if isinstance(body, bytes):
-                if kind:
-                    head.append(f"Content-Length: {len(body)}")
-                await socket.write(_head(head) + body)
-                return
-            await socket.write(_head([*head, "Transfer-Encoding: chunked"]))
-            async for piece in pieces(body):
-                if piece:
-                    await socket.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        if isinstance(body, bytes):
+            if kind:
+                head.append(f"Content-Length: {len(body)}")
+            await socket.write(_head(head) + body)
+            return
+        going = await socket.write(_head([*head, "Transfer-Encoding: chunked"]))
+        async for piece in pieces(body):
+            if not going:
+                break
+            if piece:
+                going = await socket.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        if going:
             await socket.write(b"0\r\n\r\n")
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # refused in the middle: the answer says why
 
     async def _take(self) -> Socket:
         if self._owner != os.getpid():  # after a fork the connections are the parent's

@@ -26,10 +26,14 @@ class Socket:
         """Connects."""
         return cls(*await asyncio.open_unix_connection(path, limit=READ_SIZE))
 
-    async def write(self, data: bytes) -> None:
-        """Writes all of data."""
-        self._writer.write(data)
-        await self._writer.drain()
+    async def write(self, data: bytes) -> bool:
+        """Writes all of data. False: the other side takes no more."""
+        try:
+            self._writer.write(data)
+            await self._writer.drain()
+        except OSError:
+            return False
+        return True
 
     async def read_line(self) -> bytes:
         """Reads a line with its end. The end of the connection cuts it."""

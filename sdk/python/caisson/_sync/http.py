@@ -60,6 +60,12 @@ class Response:
 
     def read_head(self) -> None:
         """Reads the status and the headers."""
+        try:
+            self._read_head()
+        except OSError as e:
+            raise _wire.broken("the connection to the daemon broke", e) from e
+
+    def _read_head(self) -> None:
         line = self._line()
         status = _STATUS.match(line)
         if not status:
@@ -195,31 +201,29 @@ class Transport:
             if response.status >= 400:
                 raise _wire.error_of(_wire.parse(response.read()), response.status)
             return response
-        except OSError as e:
-            response.close()
-            raise _wire.broken("the connection to the daemon broke", e) from e
         except BaseException:
             response.close()
             raise
 
     def _send(self, socket: Socket, request: _wire.Request) -> None:
+        """Sends a request, or as much of it as the daemon takes: its answer says why."""
         kind, body = request.payload()
         head = [f"{request.method} {request.target()} HTTP/1.1", "Host: caisson"]
         if kind:
             head.append(f"Content-Type: {kind}")
-        try:
-            if isinstance(body, bytes):
-                if kind:
-                    head.append(f"Content-Length: {len(body)}")
-                socket.write(_head(head) + body)
-                return
-            socket.write(_head([*head, "Transfer-Encoding: chunked"]))
-            for piece in pieces(body):
-                if piece:
-                    socket.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        if isinstance(body, bytes):
+            if kind:
+                head.append(f"Content-Length: {len(body)}")
+            socket.write(_head(head) + body)
+            return
+        going = socket.write(_head([*head, "Transfer-Encoding: chunked"]))
+        for piece in pieces(body):
+            if not going:
+                break
+            if piece:
+                going = socket.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        if going:
             socket.write(b"0\r\n\r\n")
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # refused in the middle: the answer says why
 
     def _take(self) -> Socket:
         if self._owner != os.getpid():  # after a fork the connections are the parent's

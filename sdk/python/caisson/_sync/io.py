@@ -33,9 +33,13 @@ class Socket:
             raise
         return cls(connection)
 
-    def write(self, data: bytes) -> None:
-        """Writes all of data."""
-        self._socket.sendall(data)
+    def write(self, data: bytes) -> bool:
+        """Writes all of data. False: the other side takes no more."""
+        try:
+            self._socket.sendall(data)
+        except OSError:
+            return False
+        return True
 
     def read_line(self) -> bytes:
         """Reads a line with its end. The end of the connection cuts it."""
