@@ -13,6 +13,10 @@ protoc -I api \
   --connect-go_out="$out/api" --connect-go_opt=paths=source_relative \
   api/caisson/v1/*.proto
 
+mkdir -p "$out/sdk/python/caisson"
+python3 sdk/python/tools/codes.py . > "$out/sdk/python/caisson/codes.py"
+python3 sdk/python/tools/unasync.py sdk/python/caisson/_async "$out/sdk/python/caisson/_sync"
+
 if [ -d sbxerr/gendoc ]; then
   go run ./sbxerr/gendoc > "$out/docs/reference/errors.md"
 fi

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,13 @@ const (
 	systemPython = "/usr/bin/python3"
 	pythonTime   = 2 * time.Minute
 )
+
+// pythonPages are the pages with blocks of Python, and how many each has.
+var pythonPages = map[string]int{
+	"../../README.md": 1,
+	"../../docs/how-to/connect-an-orchestrator.md": 1,
+	"../../sdk/python/README.md":                   6,
+}
 
 // python is an environment with nothing but the package.
 type python struct {
@@ -113,6 +121,15 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
+func absolute(t *testing.T, path string) string {
+	t.Helper()
+	whole, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return whole
+}
+
 // only returns the one path that matches.
 func only(t *testing.T, pattern string) string {
 	t.Helper()
@@ -134,8 +151,11 @@ func TestPython(t *testing.T) {
 		p.run(t, "-m", "unittest", "tests.daemon.session", "tests.daemon.files", "tests.daemon.tasks")
 		daemon.AwaitNoSandbox(t)
 	})
-	t.Run("readme", func(t *testing.T) {
-		p.run(t, "tests/readme.py", "README.md")
+	t.Run("pages", func(t *testing.T) {
+		copyTree(t, sourceDir, filepath.Join(p.dir, "src")) // which a block copies
+		for page, blocks := range pythonPages {
+			p.run(t, "tests/readme.py", absolute(t, page), strconv.Itoa(blocks))
+		}
 		daemon.AwaitNoSandbox(t)
 	})
 	for example, want := range map[string]string{

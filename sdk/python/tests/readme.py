@@ -1,4 +1,7 @@
-"""Runs the Python blocks of the README, each as a program of its own."""
+"""Runs the Python blocks of a page, each as a program of its own.
+
+    python3 readme.py PAGE COUNT
+"""
 
 import pathlib
 import re
@@ -11,8 +14,8 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 def main() -> None:
     text = pathlib.Path(sys.argv[1]).read_text()
     blocks = BLOCK.findall(text)
-    if len(blocks) < 6:
-        sys.exit(f"only {len(blocks)} blocks")
+    if len(blocks) != int(sys.argv[2]):
+        sys.exit(f"{len(blocks)} blocks, want {sys.argv[2]}")
     for block in blocks:
         done = subprocess.run([sys.executable, "-W", "error", "-c", block], capture_output=True, text=True)
         if done.returncode or done.stderr:

@@ -10,7 +10,7 @@ import os
 import threading
 import unittest
 
-from caisson import AsyncSandbox, Client, Sandbox
+from caisson import APIBroken, AsyncSandbox, Client, DaemonOff, Sandbox
 
 COUNT = 300_000
 WHOLE = "".join(f"{n}\n" for n in range(1, COUNT + 1))
@@ -31,6 +31,12 @@ class RestartTest(unittest.TestCase):
         self.box = Sandbox.create(client=client)
         self.addCleanup(self.box.remove)
 
+    def test_without_reconnect_the_stream_ends(self):
+        with Client(reconnect=0) as client:
+            box = Sandbox(client.transport, self.box.info)
+            with self.assertRaises((APIBroken, DaemonOff)):
+                box.run("echo x; sleep 600", on_stdout=lambda _: restart())
+
     def test_output(self):
         got = []
 
@@ -46,18 +52,20 @@ class RestartTest(unittest.TestCase):
         self.assertEqual((result.exit_code, "".join(got) == WHOLE, result.stdout == WHOLE), (0, True, True))
 
     def test_input(self):
-        # The pipe is full when the daemon is killed: the command reads after "go".
-        process = self.box.start("echo ready; until [ -e /tmp/go ]; do sleep 0.05; done; sha256sum", stdin=True)
-        next(process.stdout)
+        # The pipe is full when the daemon is killed: of 2 MiB the command reads one byte.
+        process = self.box.start(
+            "dd bs=1 count=1 2>/dev/null; echo; until [ -e /tmp/go ]; do sleep 0.05; done; sha256sum", stdin=True
+        )
         sender = threading.Thread(target=self.send, args=(process,))
         sender.start()
+        self.assertEqual(next(process.stdout), "x")
         restart()
         self.box.files.write("/tmp/go", "")
         sender.join()
-        self.assertEqual(process.wait().stdout, f"ready\n{DIGEST}  -\n")
+        self.assertEqual(process.wait().stdout, f"x\n{DIGEST}  -\n")
 
     def send(self, process):
-        process.send(DATA)
+        process.send(b"x" + DATA)
         process.close_input()
 
     def test_calls(self):

@@ -2,6 +2,8 @@
 
 import io
 import signal
+import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -22,6 +24,24 @@ from caisson import (
     Started,
     State,
 )
+
+
+# GROWTH prints by how many bytes the memory of a program grows that runs a command with
+# much output.
+GROWTH = """
+import resource, sys
+from caisson import Client
+
+def used():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+with Client() as client:
+    box = client.get(sys.argv[1])
+    box.run("true")
+    before = used()
+    box.run(f"yes 0123456789abcdef | head -c {sys.argv[2]}", on_stdout=len, output_limit=int(sys.argv[3]))
+    print(used() - before)
+"""
 
 
 class Session(unittest.TestCase):
@@ -101,6 +121,15 @@ class RunTest(Session):
         self.assertEqual(result.stdout_skipped, len(whole) - 1000)
         self.assertEqual(self.box.run(f"seq {count}").stdout, whole)
 
+    def test_memory_is_bounded_by_the_limit(self):
+        size = 96 << 20
+        for limit, least, most in [(size, size, 4 * size), (1 << 20, 0, size // 2)]:
+            grown = subprocess.run(
+                [sys.executable, "-c", GROWTH, self.box.id, str(size), str(limit)],
+                check=True, capture_output=True, text=True,
+            )
+            self.assertTrue(least <= int(grown.stdout) <= most, (limit, grown.stdout))
+
     def test_a_slow_reader_loses_nothing(self):
         sizes, total = [], 6 << 20
 
@@ -163,12 +192,14 @@ class ProcessTest(Session):
             self.box.connect("12345")
 
     def test_a_terminal(self):
-        process = self.box.start("stty size; read x; stty size", tty=(11, 22))
+        script = "trap 'stty size; exit' WINCH; stty size; read word; echo got $word; while :; do sleep 0.05; done"
+        process = self.box.start(script, tty=(11, 22))
         lines = process.stdout
-        self.assertEqual(next(lines).strip(), "11 22")
+        self.assertEqual(next(lines), "11 22\r")
+        process.send("x\n")
+        self.assertEqual([next(lines), next(lines)], ["x\r", "got x\r"])  # the terminal echoes
         process.resize(33, 44)
-        process.send("\n")
-        self.assertIn("33 44", process.wait().stdout)
+        self.assertEqual(list(lines), ["33 44\r"])
 
     def test_limits_of_one_command(self):
         self.assertEqual(self.box.run("sleep 1 & sleep 1 & wait", pids=16).exit_code, 0)
