@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import AsyncGenerator, AsyncIterator, List, Optional, Tuple
 
 from .. import _spec, _wire
@@ -128,8 +129,8 @@ class AsyncInput:
         return True
 
     async def _put(self, piece: bytes, close: bool) -> bool:
-        query = {"offset": self._offset, "close": close}
-        request = Request("PUT", self._path, query, piece, repeatable=self._offset is not None)
+        body = _wire.present(offset=self._offset, data=base64.b64encode(piece).decode(), close=close)
+        request = Request("POST", self._path, body=body, repeatable=self._offset is not None)
         answer = await self._transport.call(request)
         closed = bool(answer.get("closed", False))
         if self._offset is None:
