@@ -32,8 +32,8 @@ BASE    := $(ASSETS)/busybox $(ASSETS)/applets.txt
 PLUGINS := $(addprefix $(BUILD)/protoc/,protoc-gen-go protoc-gen-connect-go)
 
 # The suites that drive a whole daemon; every other package is a unit.
-ROOT_SUITES := ./tests/fault/... ./tests/integration/... ./tests/network/... ./tests/escape/... ./tests/programs/...
-UNIT        = $$($(GO) list ./... | grep -vE '/tests/(integration|escape|network|fault|programs|vm|bench)(/|$$)')
+ROOT_SUITES := ./tests/fault/... ./tests/integration/... ./tests/network/... ./tests/escape/... ./tests/programs/... ./tests/sdk/...
+UNIT        = $$($(GO) list ./... | grep -vE '/tests/(integration|escape|network|fault|programs|sdk|vm|bench)(/|$$)')
 
 # The real programs of tests/programs.
 PROGRAMS := nodejs python3 git passwd util-linux openjdk-17-jre-headless hostname fakeroot valgrind
@@ -147,13 +147,13 @@ $(PLUGINS): $(BUILD)/protoc/%: go.sum
 	$(GO) build -trimpath -o $@ "$$($(GO) list -f '{{.ImportPath}}' tool | grep '/$*$$')"
 
 .PHONY: generate
-generate: $(PLUGINS) $(BASE) ## write the generated files again (API from the proto, docs/reference/errors.md)
+generate: $(PLUGINS) $(BASE) ## write the generated files again (API from the proto, docs/reference/errors.md, Python SDK)
 	@scripts/generate.sh .
 
 # --- check and test ------------------------------------------------------------
 
 .PHONY: check
-check: ## formatting, vet, staticcheck, layering, go.mod and generated files
+check: ## formatting, vet, staticcheck, layering, go.mod, generated files and the Python SDK
 	$(MAKE) setup
 	$(MAKE) $(PLUGINS) $(BASE)
 	@scripts/check.sh
@@ -189,7 +189,7 @@ test-strict: build containerd17 ## tests of all packages, with those that need r
 
 # Two suites run at a time: each waits more than it computes. The longest goes first.
 .PHONY: test-root
-test-root: build containerd17 gvisor ## integration, escape, network, fault and programs suites, against the real containerd and runc (root)
+test-root: build containerd17 gvisor ## integration, escape, network, fault, programs and SDK suites, against the real containerd and runc (root)
 	@$(root)
 	scripts/setup.sh $(PROGRAMS)
 	$(STRICT) $(GO) test -count=1 -vet=off -timeout 20m -p 2 -skip "^TestChaos$$" $(ROOT_SUITES)

@@ -41,6 +41,11 @@ no_programs() {
   [ -z "$files" ] || { echo "programs in the tree:" "$files" >&2; return 1; }
 }
 
+python_sdk() { # its types, and its tests without a daemon
+  mypy --strict --cache-dir build/mypy sdk/python/caisson &&
+    (cd sdk/python && PYTHONDONTWRITEBYTECODE=1 python3 -W error -m unittest discover --quiet -s tests -t .)
+}
+
 # bash -n reads one file: the others would be its arguments.
 shell_scripts() {
   local file status=0
@@ -60,6 +65,7 @@ check "go.mod" tidy .
 check "tools/containerd17/go.mod" tidy tools/containerd17
 check "tools/gvisor/go.mod" tidy tools/gvisor
 check generated generated
+check "Python SDK" python_sdk
 check "no programs" no_programs
 check "shell scripts" shell_scripts
 

@@ -21,6 +21,10 @@ go run ./api/openapi/gen < "$described" > "$out/api/openapi/openapi.json.new"
 mv "$out/api/openapi/openapi.json.new" "$out/api/openapi/openapi.json" # gen may be built with the old one
 go run ./api/openapi/gen -page < "$described" > "$out/docs/reference/routes.md"
 
+mkdir -p "$out/sdk/python/caisson"
+python3 sdk/python/tools/codes.py . > "$out/sdk/python/caisson/codes.py"
+python3 sdk/python/tools/unasync.py sdk/python/caisson/_async "$out/sdk/python/caisson/_sync"
+
 if [ -d sbxerr/gendoc ]; then
   go run ./sbxerr/gendoc > "$out/docs/reference/errors.md"
 fi

@@ -7,9 +7,11 @@ set -euo pipefail
 # libprotobuf-dev: the well-known types that the API imports, which protobuf-compiler
 # only recommends. dpkg-dev, bzip2 and xz-utils build the busybox of the image base;
 # busybox-static is for the demo and the virtual machines.
+# python3-build, -pip, -setuptools and -wheel pack and install the Python SDK; mypy checks it.
 # iproute2: tests join namespaces by links, which busybox's ip does not make.
 packages=(gcc libc6-dev binutils pkg-config libseccomp-dev protobuf-compiler libprotobuf-dev iptables iproute2
-  dpkg-dev bzip2 xz-utils busybox-static "$@")
+  dpkg-dev bzip2 xz-utils busybox-static
+  python3 python3-build python3-pip python3-setuptools python3-wheel mypy "$@")
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>&1)" = installed ]; }
 

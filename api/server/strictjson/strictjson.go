@@ -30,20 +30,10 @@ func ErrElements() error {
 	return sbxerr.New(sbxerr.APIUsage, "strictjson.decode", "the message holds more than %d fields and entries", MaxElements)
 }
 
-// Marshal writes m on one line, with absent values written out.
+// Marshal writes m on one line, with absent values written out. It takes out the spaces
+// that protojson puts in at random so that its text is not relied on.
 func Marshal(m proto.Message) ([]byte, error) {
-	return marshal(m, protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true})
-}
-
-// MarshalSet is Marshal without absent values.
-func MarshalSet(m proto.Message) ([]byte, error) {
-	return marshal(m, protojson.MarshalOptions{UseProtoNames: true})
-}
-
-// marshal also takes out the spaces that protojson puts in at random, so that its text
-// is not relied on.
-func marshal(m proto.Message, o protojson.MarshalOptions) ([]byte, error) {
-	data, err := o.Marshal(m)
+	data, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(m)
 	if err != nil {
 		return nil, err
 	}

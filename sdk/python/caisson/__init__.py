@@ -1,0 +1,70 @@
+"""Run commands of agents in sandboxes of caisson.
+
+    from caisson import Sandbox
+
+    with Sandbox.create() as box:
+        print(box.run("echo hello").stdout)
+
+Each class has a twin for asyncio: AsyncSandbox, AsyncClient, AsyncProcess.
+"""
+
+from . import codes
+from ._async.client import AsyncClient
+from ._async.process import AsyncProcess
+from ._async.sandbox import AsyncSandbox
+from ._sync.client import Client
+from ._sync.process import Process
+from ._sync.sandbox import Sandbox
+from .codes import (
+    APIBroken,
+    Busy,
+    CommandAbsent,
+    DaemonOff,
+    ExecNotFound,
+    Exists,
+    FileAbsent,
+    FileRights,
+    ImageNotFound,
+    Limits,
+    NotFound,
+    Paused,
+    State,
+)
+from .errors import CaissonError, CommandFailed
+from .types import Event, Exited, FileEvent, FileInfo, Output, ProcessInfo, Result, SandboxInfo, Started
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "APIBroken",
+    "AsyncClient",
+    "AsyncProcess",
+    "AsyncSandbox",
+    "Busy",
+    "CaissonError",
+    "Client",
+    "CommandAbsent",
+    "CommandFailed",
+    "DaemonOff",
+    "Event",
+    "ExecNotFound",
+    "Exists",
+    "Exited",
+    "FileAbsent",
+    "FileEvent",
+    "FileInfo",
+    "FileRights",
+    "ImageNotFound",
+    "Limits",
+    "NotFound",
+    "Output",
+    "Paused",
+    "Process",
+    "ProcessInfo",
+    "Result",
+    "Sandbox",
+    "SandboxInfo",
+    "Started",
+    "State",
+    "codes",
+]

@@ -1,0 +1,254 @@
+"""Sandboxes."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, AsyncIterator, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
+
+from .. import _spec
+from .._events import Collector, Place, TextCallback
+from .._spec import OUTPUT_LIMIT, Command
+from .._wire import Data, Request, Seconds, Size, decode, duration, milli_cpu, present, sandbox_path, size
+from ..codes import ExecNotFound, NotFound
+from ..types import Event, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo
+from . import process
+from .files import AsyncFiles
+from .http import AsyncTransport
+from .policy import AsyncPolicy
+from .process import AsyncForeground, AsyncProcess, checked, size_of, start
+
+if TYPE_CHECKING:
+    from .client import AsyncClient
+
+
+class AsyncSandbox:
+    """A sandbox in which commands are run.
+
+    As a context manager it is removed at the end of the block, with its processes and
+    all that they wrote outside of the workspace.
+    """
+
+    def __init__(self, transport: AsyncTransport, info: SandboxInfo, own: bool = False) -> None:
+        self._transport, self._own = transport, own
+        self.info = info
+        """The sandbox as it was when a call of this object last returned it."""
+        self.files = AsyncFiles(transport, info.id)
+        self.policy = AsyncPolicy(transport, info.id)
+
+    @classmethod
+    async def create(
+        cls,
+        image: Optional[str] = None,
+        *,
+        name: Optional[str] = None,
+        profile: Optional[str] = None,
+        user: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+        workspace: "Union[None, str, os.PathLike[str]]" = None,
+        memory: Optional[Size] = None,
+        cpus: Optional[float] = None,
+        pids: Optional[int] = None,
+        open_files: Optional[int] = None,
+        tmpfs: Optional[Size] = None,
+        network: Optional[str] = None,
+        allow: Optional[Sequence[str]] = None,
+        deny: Optional[Sequence[str]] = None,
+        publish: Optional[Sequence[str]] = None,
+        expose: Optional[Sequence[int]] = None,
+        links: Optional[Sequence[str]] = None,
+        allow_ech: bool = False,
+        labels: Optional[Mapping[str, str]] = None,
+        ttl: Optional[Seconds] = None,
+        idle_timeout: Optional[Seconds] = None,
+        ensure: bool = False,
+        client: Optional[AsyncClient] = None,
+    ) -> AsyncSandbox:
+        """Makes a sandbox.
+
+        What is not given is the profile's. workspace is a directory of the host, with :ro
+        at its end to be read only. memory and tmpfs are bytes or text such as "512M".
+        allow holds rules HOST[:PORT][+PORT...]; without any, nothing is reached.
+        publish holds [ADDRESS:]PORT:PORT. ttl and idle_timeout are in seconds.
+        ensure returns the live sandbox of that name, if it was made with the same settings.
+        """
+        spec = _spec.sandbox(
+            image=image, name=name, profile=profile, user=user, env=env and dict(env), workspace=workspace,
+            limits=_spec.limits(memory, cpus, pids, open_files, tmpfs), network=network, allow=allow,
+            deny=deny, publish=publish, expose=expose, links=links, allow_ech=allow_ech or None,
+            labels=labels and dict(labels), ttl=ttl, idle_timeout=idle_timeout,
+        )
+        key = "" if ensure else uuid.uuid4().hex  # so the call can be made again
+        body = {"spec": spec, "ensure": ensure, "idempotency_key": key}
+        request = Request("POST", "/v1/sandboxes", body=body, repeatable=not ensure or name is not None)
+        transport = client.transport if client else AsyncTransport(_spec.socket_path(None), AsyncTransport.RECONNECT)
+        try:
+            return cls(transport, decode(SandboxInfo, await transport.call(request)), own=client is None)
+        except BaseException:
+            if client is None:
+                transport.close()
+            raise
+
+    @property
+    def id(self) -> str:
+        """The ID, which is never used again."""
+        return self.info.id
+
+    @property
+    def name(self) -> str:
+        """The name, which is the ID where none was given."""
+        return self.info.name
+
+    @property
+    def ports(self) -> List[Port]:
+        """The ports of the host that lead inside."""
+        return self.info.ports
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    async def __aenter__(self) -> AsyncSandbox:
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        try:
+            await self.remove()
+        except NotFound:  # its time was over, or it was removed in the block
+            pass
+
+    async def run(
+        self,
+        command: Command,
+        *,
+        env: Optional[Mapping[str, str]] = None,
+        workdir: Optional[str] = None,
+        user: Optional[str] = None,
+        timeout: Optional[Seconds] = None,
+        input: Optional[Data] = None,
+        on_stdout: Optional[TextCallback] = None,
+        on_stderr: Optional[TextCallback] = None,
+        check: bool = False,
+        output_limit: int = OUTPUT_LIMIT,
+        memory: Optional[Size] = None,
+        cpus: Optional[float] = None,
+        pids: Optional[int] = None,
+    ) -> Result:
+        """Runs a command and returns its result.
+
+        Text is a script for the shell, a list is the arguments. input is text, bytes, a
+        file or an iterable of bytes. on_stdout and on_stderr get text as it comes; the
+        command waits for them. The result holds output_limit bytes of each stream.
+        check raises CommandFailed unless the exit code is 0. If the call is interrupted,
+        the command is killed. memory, cpus and pids bound this command alone.
+        """
+        spec = _spec.command(
+            command, env=env, workdir=workdir, user=user, timeout=timeout, stdin=input is not None,
+            output_limit=output_limit, limits=_spec.limits(memory, cpus, pids),
+        )
+        foreground = AsyncForeground(self._transport, Place(self.id), Collector(output_limit, on_stdout, on_stderr))
+        request = Request("POST", sandbox_path(self.id, "execs"), body={"exec": spec})
+        return checked(await foreground.run(request, input, resume=True), check)
+
+    async def start(
+        self,
+        command: Command,
+        *,
+        env: Optional[Mapping[str, str]] = None,
+        workdir: Optional[str] = None,
+        user: Optional[str] = None,
+        timeout: Optional[Seconds] = None,
+        stdin: bool = False,
+        tty: "Union[None, bool, Tuple[int, int]]" = None,
+        output_limit: int = OUTPUT_LIMIT,
+        memory: Optional[Size] = None,
+        cpus: Optional[float] = None,
+        pids: Optional[int] = None,
+    ) -> AsyncProcess:
+        """Starts a command in the background, which runs on without this program.
+
+        stdin gives it an input, for send. tty gives it a terminal of (rows, columns) with
+        an input. The daemon keeps output_limit bytes of each stream.
+        """
+        terminal = size_of(tty)
+        spec = _spec.command(
+            command, env=env, workdir=workdir, user=user, timeout=timeout, stdin=stdin or terminal is not None,
+            tty=terminal, output_limit=output_limit, limits=_spec.limits(memory, cpus, pids),
+        )
+        info = await start(self._transport, self.id, spec)
+        return AsyncProcess(self._transport, self.id, info, own=True)
+
+    async def connect(self, process_id: str) -> AsyncProcess:
+        """Returns a command that was started before, perhaps by another program."""
+        for info in await self.processes():
+            if info.id == process_id:
+                return AsyncProcess(self._transport, self.id, info, own=False)
+        raise ExecNotFound(f"the sandbox {self.name} has no command {process_id!r}")
+
+    async def processes(self) -> List[ProcessInfo]:
+        """Returns the commands of the sandbox, the oldest first."""
+        answer = await self._transport.call(Request("GET", sandbox_path(self.id, "execs")))
+        return [decode(ProcessInfo, each) for each in answer.get("execs", [])]
+
+    def logs(self, process_id: str = "", *, follow: bool = False) -> AsyncIterator[Event]:
+        """Iterates over the kept output of a command; by default of the sandbox's own."""
+        query = {"exec_id": process_id, "follow": follow}
+        request = Request("GET", sandbox_path(self.id, "logs"), query)
+        return process.follow(self._transport, request, Place(self.id), resume=False)
+
+    async def update(
+        self,
+        *,
+        memory: Optional[Size] = None,
+        cpus: Optional[float] = None,
+        pids: Optional[int] = None,
+        ttl: Optional[Seconds] = None,
+        idle_timeout: Optional[Seconds] = None,
+        labels: Optional[Mapping[str, str]] = None,
+        network: Optional[str] = None,
+        allow: Optional[Sequence[str]] = None,
+        deny: Optional[Sequence[str]] = None,
+    ) -> SandboxInfo:
+        """Changes what is given. ttl counts from now; a label with an empty value goes."""
+        body: Dict[str, Any] = present(
+            memory_bytes=size(memory), milli_cpu=milli_cpu(cpus), pids=pids, ttl=duration(ttl),
+            idle_timeout=duration(idle_timeout), labels=labels and dict(labels), network=network,
+            allow=None if allow is None else {"rules": list(allow)},
+            deny=None if deny is None else {"rules": list(deny)},
+        )
+        return await self._told(Request("PATCH", sandbox_path(self.id), body=body, repeatable=True))
+
+    async def pause(self) -> SandboxInfo:
+        """Freezes all processes."""
+        return await self._told(Request("POST", sandbox_path(self.id, "pause")))
+
+    async def resume(self) -> SandboxInfo:
+        """Lets the processes of a paused sandbox go on."""
+        return await self._told(Request("POST", sandbox_path(self.id, "resume")))
+
+    async def stop(self, grace: Optional[Seconds] = None) -> SandboxInfo:
+        """Ends all processes: TERM, and KILL after a grace. Their output stays."""
+        body = present(grace=duration(grace))
+        return await self._told(Request("POST", sandbox_path(self.id, "stop"), body=body))
+
+    async def wait(self) -> SandboxInfo:
+        """Waits until the sandbox has ended."""
+        return await self._told(Request("GET", sandbox_path(self.id, "wait")))
+
+    async def inspect(self) -> SandboxDetail:
+        """Returns the limits, the traffic and the image, and updates info."""
+        detail = decode(SandboxDetail, await self._transport.call(Request("GET", sandbox_path(self.id))))
+        self.info = detail.sandbox
+        return detail
+
+    async def remove(self, *, force: bool = True) -> None:
+        """Removes the sandbox. Without force, one that runs is refused."""
+        await self._transport.call(Request("DELETE", sandbox_path(self.id), {"force": force}))
+        if self._own:
+            self._transport.close()
+
+    async def _told(self, request: Request) -> SandboxInfo:
+        self.info = decode(SandboxInfo, await self._transport.call(request))
+        return self.info

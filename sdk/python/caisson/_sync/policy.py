@@ -1,0 +1,45 @@
+# Made by tools/unasync.py from _async/policy.py; do not edit.
+"""What a sandbox may reach, and what it tried to reach."""
+
+from __future__ import annotations
+
+from typing import Iterator, List
+
+from .. import _wire
+from .._wire import Request, decode, sandbox_path
+from ..types import Attempt, Learned, PolicyLine, Verdict
+from .http import Transport
+
+
+class Policy:
+    """The network policy of a sandbox."""
+
+    def __init__(self, transport: Transport, ref: str) -> None:
+        self._transport, self._ref = transport, ref
+
+    def check(self, target: str) -> Verdict:
+        """Returns whether a URL, HOST or HOST:PORT may be reached. Nothing is tried."""
+        body = {"policy": {"ref": self._ref}, "target": target}
+        request = Request("POST", "/v1/policy/check", body=body, repeatable=True)
+        return decode(Verdict, self._transport.call(request))
+
+    def explain(self) -> List[PolicyLine]:
+        """Returns all rules, in the order in which they count."""
+        body = {"policy": {"ref": self._ref}}
+        request = Request("POST", "/v1/policy/explain", body=body, repeatable=True)
+        answer = self._transport.call(request)
+        return [decode(PolicyLine, line) for line in answer.get("lines", [])]
+
+    def learned(self) -> Learned:
+        """Returns the rules that would have been enough for what was reached."""
+        return decode(Learned, self._transport.call(Request("GET", sandbox_path(self._ref, "learned"))))
+
+    def traffic(self, *, follow: bool = False) -> Iterator[Attempt]:
+        """Iterates over the attempts to reach something. follow: until the sandbox ends."""
+        request = Request("GET", sandbox_path(self._ref, "traffic"), {"follow": follow})
+        with self._transport.open(request) as response:
+            for line in response.lines():
+                message = _wire.parse(line)
+                if "error" in message:
+                    raise _wire.error_of(message)
+                yield decode(Attempt, message)

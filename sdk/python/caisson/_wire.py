@@ -1,0 +1,244 @@
+"""Requests and answers of the API as JSON, without any input or output.
+
+64-bit numbers are strings there, durations are "1.5s", times are RFC 3339, and an
+absent value is zero.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import functools
+import json
+import re
+import select
+import typing
+from datetime import datetime, timedelta, timezone
+from typing import Any, BinaryIO, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Type, TypeVar, Union, cast
+from urllib.parse import quote, urlencode
+
+from .codes import BY_CODE
+from .errors import CaissonError
+
+Size = Union[int, str]
+Seconds = Union[float, timedelta]
+T = TypeVar("T")
+
+
+@dataclasses.dataclass
+class Request:
+    """One request of plain HTTP.
+
+    body is JSON, unless it is bytes. A repeatable request may be sent again after a
+    connection broke: it changes nothing, or changes it once.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    body: Union[None, Mapping[str, Any], bytes, Iterable[bytes]] = None
+    repeatable: bool = False
+
+    def __post_init__(self) -> None:
+        self.repeatable = self.repeatable or self.method == "GET"
+
+    def target(self) -> str:
+        """Returns the path with its query."""
+        pairs = [(k, v) for k, value in self.query.items() for v in _query_values(value)]
+        return f"{self.path}?{urlencode(pairs)}" if pairs else self.path
+
+    def payload(self) -> Tuple[str, Union[bytes, Iterable[bytes]]]:
+        """Returns the type of the content and the content."""
+        if self.body is None:
+            return "", b""
+        if isinstance(self.body, Mapping):
+            return "application/json", json.dumps(self.body).encode()
+        return "application/octet-stream", self.body
+
+
+def _query_values(value: Any) -> List[str]:
+    if value is None or value is False:
+        return []
+    if isinstance(value, Mapping):
+        return [f"{k}={v}" for k, v in value.items()]
+    return ["true" if value is True else str(value)]
+
+
+def segment(value: str) -> str:
+    """Quotes one segment of a path."""
+    return quote(value, safe="")
+
+
+def sandbox_path(ref: str, *rest: str) -> str:
+    """Returns the path of a sandbox, or of something below it."""
+    if not ref:
+        raise ValueError("the name of the sandbox is empty")
+    return "/".join(["/v1/sandboxes", segment(ref), *map(segment, rest)])
+
+
+def file_path(ref: str, kind: str, path: str) -> str:
+    """Returns the path of a file call. The path inside the sandbox is absolute."""
+    if not path.startswith("/"):
+        raise ValueError(f"{path!r} is not absolute: paths inside a sandbox begin with /")
+    return f"{sandbox_path(ref, kind)}/{quote(path[1:], safe='/')}"
+
+
+def present(**fields: Any) -> Dict[str, Any]:
+    """Returns the fields that are not None."""
+    return {k: v for k, v in fields.items() if v is not None}
+
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)")
+
+
+def size(value: Optional[Size]) -> Optional[str]:
+    """Reads a size in bytes: a number, or text such as "512M", in powers of 1024."""
+    if value is None or isinstance(value, int):
+        return None if value is None else str(value)
+    match = _SIZE.fullmatch(value.strip().upper())
+    if not match:
+        raise ValueError(f"{value!r} is not a size: give bytes, or text such as '512M'")
+    return str(int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " ")))
+
+
+def duration(value: Optional[Seconds]) -> Optional[str]:
+    """Writes a duration."""
+    if value is None:
+        return None
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
+
+
+def milli_cpu(cpus: Optional[float]) -> Optional[str]:
+    """Writes a count of CPUs."""
+    return None if cpus is None else str(round(cpus * 1000))
+
+
+# A fraction has up to nine digits; Python before 3.11 reads three or six.
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?Z")
+
+
+def _time(text: str) -> datetime:
+    match = _TIME.fullmatch(text)
+    if not match:
+        raise ValueError(f"{text!r} is not a time")
+    second = datetime.fromisoformat(match[1]).replace(tzinfo=timezone.utc)
+    return second + timedelta(microseconds=int((match[2] or "0").ljust(6, "0")[:6]))
+
+
+def _seconds(text: str) -> float:
+    return float(text[:-1])
+
+
+_SCALARS: Dict[Any, Callable[[Any], Any]] = {
+    int: int,
+    str: str,
+    bool: bool,
+    float: _seconds,
+    bytes: base64.b64decode,
+    datetime: _time,
+}
+
+
+def decode(kind: Type[T], data: Mapping[str, Any]) -> T:
+    """Makes a dataclass from a message. Fields that it does not have are left out."""
+    values = {}
+    for name, convert in _converters(cast(Any, kind)):
+        value = data.get(name)
+        if value is not None:
+            values[name] = convert(value)
+    return kind(**values)
+
+
+@functools.lru_cache(maxsize=None)
+def _converters(kind: Any) -> List[Tuple[str, Callable[[Any], Any]]]:
+    hints = typing.get_type_hints(kind)
+    return [(f.name, _converter(hints[f.name])) for f in dataclasses.fields(kind)]
+
+
+def _converter(hint: Any) -> Callable[[Any], Any]:
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Union:  # Optional
+        return _converter(args[0])
+    if origin is list:
+        item = _converter(args[0])
+        return lambda value: [item(v) for v in value]
+    if origin is dict:
+        item = _converter(args[1])
+        return lambda value: {k: item(v) for k, v in value.items()}
+    if dataclasses.is_dataclass(hint):
+        return functools.partial(decode, hint)
+    return _SCALARS[hint]
+
+
+def parse(text: bytes) -> Dict[str, Any]:
+    """Reads a JSON object of the daemon."""
+    try:
+        value = json.loads(text)
+    except ValueError as e:
+        raise broken("the daemon sent what is not JSON", e) from e
+    if not isinstance(value, dict):
+        raise broken(f"the daemon sent {text[:80]!r}, which is no object")
+    return value
+
+
+def error_of(message: Mapping[str, Any], status: int = 0) -> CaissonError:
+    """Makes the error of an answer or of a last line."""
+    error = message["error"]
+    code = error.get("code", "")
+    return BY_CODE.get(code, CaissonError)(
+        error.get("message", ""),
+        code=code,
+        class_=error.get("class", ""),
+        cause=error.get("cause", ""),
+        remedy=error.get("remedy", ""),
+        retryable=error.get("retryable", False),
+        status=status,
+    )
+
+
+def broken(message: str, cause: Optional[BaseException] = None) -> CaissonError:
+    """Makes the error of a connection that broke."""
+    return BY_CODE["SBX-803"](
+        message,
+        class_="engine_failure",
+        cause=str(cause) if cause else "",
+        remedy="check that the daemon runs",
+        retryable=True,
+    )
+
+
+def daemon_off(socket: str, cause: OSError) -> CaissonError:
+    """Makes the error of a socket that cannot be reached."""
+    message = f"the daemon cannot be reached on {socket}"
+    remedy = "start it as root: caissond (or set CAISSON_SOCKET to the socket of a running one)"
+    if isinstance(cause, PermissionError):
+        message = f"this user may not use {socket}"
+        remedy = "run as root, or as a member of the socket's group (ls -l shows it)"
+    return BY_CODE["SBX-802"](
+        message, class_="host", cause=str(cause), remedy=remedy, retryable=True
+    )
+
+
+PIECE = 1 << 18
+Data = Union[str, bytes, BinaryIO, Iterable[bytes]]
+
+
+def pieces_of(data: Data) -> Iterable[bytes]:
+    """Cuts text, bytes or a file into pieces. Other iterables are pieces already."""
+    if isinstance(data, str):
+        data = data.encode()
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        view = memoryview(data)
+        return (bytes(view[at : at + PIECE]) for at in range(0, len(view), PIECE))
+    read = getattr(data, "read", None)
+    if read is not None:
+        return iter(functools.partial(read, PIECE), b"")
+    return data
+
+
+def readable(descriptor: int) -> bool:
+    """Whether something can be read from a descriptor: bytes, or its end."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))

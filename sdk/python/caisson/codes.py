@@ -1,0 +1,513 @@
+"""One exception class for each error code. Made by tools/codes.py; do not edit."""
+
+from typing import Dict, Type
+
+from .errors import CaissonError
+
+
+class Unknown(CaissonError):
+    """SBX-000: unclassified failure."""
+
+    code = "SBX-000"
+
+
+class Internal(CaissonError):
+    """SBX-001: an invariant of the runtime did not hold."""
+
+    code = "SBX-001"
+
+
+class Canceled(CaissonError):
+    """SBX-002: the caller disconnected or canceled the call."""
+
+    code = "SBX-002"
+
+
+class Deadline(CaissonError):
+    """SBX-003: a step took too long."""
+
+    code = "SBX-003"
+
+
+class NoFiles(CaissonError):
+    """SBX-004: no more files can be opened."""
+
+    code = "SBX-004"
+
+
+class Config(CaissonError):
+    """SBX-101: the request can never succeed as written."""
+
+    code = "SBX-101"
+
+
+class Limits(CaissonError):
+    """SBX-102: a resource limit is absent or out of range."""
+
+    code = "SBX-102"
+
+
+class Profile(CaissonError):
+    """SBX-103: no such profile."""
+
+    code = "SBX-103"
+
+
+class Workspace(CaissonError):
+    """SBX-104: the workspace directory is refused."""
+
+    code = "SBX-104"
+
+
+class DaemonConf(CaissonError):
+    """SBX-105: the daemon's configuration is refused."""
+
+    code = "SBX-105"
+
+
+class Exists(CaissonError):
+    """SBX-106: the name or ID is taken."""
+
+    code = "SBX-106"
+
+
+class NotFound(CaissonError):
+    """SBX-107: no such sandbox."""
+
+    code = "SBX-107"
+
+
+class State(CaissonError):
+    """SBX-108: the state of the sandbox does not allow this."""
+
+    code = "SBX-108"
+
+
+class Rights(CaissonError):
+    """SBX-109: a right is missing."""
+
+    code = "SBX-109"
+
+
+class Locked(CaissonError):
+    """SBX-110: another daemon holds this root."""
+
+    code = "SBX-110"
+
+
+class IDRange(CaissonError):
+    """SBX-111: no free block of host ids."""
+
+    code = "SBX-111"
+
+
+class UserNS(CaissonError):
+    """SBX-112: user namespaces cannot be used on this host."""
+
+    code = "SBX-112"
+
+
+class Busy(CaissonError):
+    """SBX-113: too many sandboxes, commands or requests at once."""
+
+    code = "SBX-113"
+
+
+class Paused(CaissonError):
+    """SBX-114: the sandbox is paused."""
+
+    code = "SBX-114"
+
+
+class ExecNotFound(CaissonError):
+    """SBX-115: the sandbox has no such command."""
+
+    code = "SBX-115"
+
+
+class Processes(CaissonError):
+    """SBX-116: a process limit is reached."""
+
+    code = "SBX-116"
+
+
+class StatePath(CaissonError):
+    """SBX-117: a directory above the daemon's state is closed to sandboxes."""
+
+    code = "SBX-117"
+
+
+class ExecForgotten(CaissonError):
+    """SBX-118: the command has ended, and its result is no longer kept."""
+
+    code = "SBX-118"
+
+
+class ImageNotFound(CaissonError):
+    """SBX-201: no such image."""
+
+    code = "SBX-201"
+
+
+class ImageFormat(CaissonError):
+    """SBX-202: the archive has no known image format."""
+
+    code = "SBX-202"
+
+
+class ImageContent(CaissonError):
+    """SBX-203: the image has a forbidden entry."""
+
+    code = "SBX-203"
+
+
+class ImageTooBig(CaissonError):
+    """SBX-204: the image exceeds an import limit."""
+
+    code = "SBX-204"
+
+
+class ImageUser(CaissonError):
+    """SBX-205: the user does not resolve."""
+
+    code = "SBX-205"
+
+
+class Mount(CaissonError):
+    """SBX-206: a mount of the sandbox failed."""
+
+    code = "SBX-206"
+
+
+class IDMap(CaissonError):
+    """SBX-207: the file system cannot map ids."""
+
+    code = "SBX-207"
+
+
+class Overlay(CaissonError):
+    """SBX-208: overlay mounts do not work here."""
+
+    code = "SBX-208"
+
+
+class FromHost(CaissonError):
+    """SBX-209: software of the host could not be collected."""
+
+    code = "SBX-209"
+
+
+class ImageInUse(CaissonError):
+    """SBX-210: a sandbox uses the image."""
+
+    code = "SBX-210"
+
+
+class FilePath(CaissonError):
+    """SBX-211: the path cannot be used."""
+
+    code = "SBX-211"
+
+
+class FileAbsent(CaissonError):
+    """SBX-212: no such file or directory in the sandbox."""
+
+    code = "SBX-212"
+
+
+class FileRights(CaissonError):
+    """SBX-213: the sandbox's user may not do this to the file."""
+
+    code = "SBX-213"
+
+
+class FileExists(CaissonError):
+    """SBX-214: the file exists, or the directory is not empty."""
+
+    code = "SBX-214"
+
+
+class FileKind(CaissonError):
+    """SBX-215: the file has the wrong type."""
+
+    code = "SBX-215"
+
+
+class FileSpace(CaissonError):
+    """SBX-216: the sandbox has no room left for the file."""
+
+    code = "SBX-216"
+
+
+class FileTooBig(CaissonError):
+    """SBX-217: a limit of file operations is exceeded."""
+
+    code = "SBX-217"
+
+
+class Archive(CaissonError):
+    """SBX-218: the archive is malformed or has a forbidden entry."""
+
+    code = "SBX-218"
+
+
+class FileFailed(CaissonError):
+    """SBX-219: the sandbox's file system failed an operation."""
+
+    code = "SBX-219"
+
+
+class ImageExists(CaissonError):
+    """SBX-220: another image has this name."""
+
+    code = "SBX-220"
+
+
+class ImageDamaged(CaissonError):
+    """SBX-221: the stored copy of the image is damaged."""
+
+    code = "SBX-221"
+
+
+class CopyTooBig(CaissonError):
+    """SBX-223: the copy out of the sandbox is larger than the caller allows."""
+
+    code = "SBX-223"
+
+
+class Seccomp(CaissonError):
+    """SBX-301: the seccomp filter cannot be enforced."""
+
+    code = "SBX-301"
+
+
+class SeccompProfile(CaissonError):
+    """SBX-302: no such seccomp profile."""
+
+    code = "SBX-302"
+
+
+class SeccompMemory(CaissonError):
+    """SBX-303: the host has no memory left for compiled filters."""
+
+    code = "SBX-303"
+
+
+class SeccompUnread(CaissonError):
+    """SBX-304: the seccomp filter in force cannot be read back."""
+
+    code = "SBX-304"
+
+
+class Network(CaissonError):
+    """SBX-401: the network namespace could not be created."""
+
+    code = "SBX-401"
+
+
+class NetRule(CaissonError):
+    """SBX-402: a filter rule was rejected."""
+
+    code = "SBX-402"
+
+
+class NetworkMode(CaissonError):
+    """SBX-403: the network mode is unknown or not offered."""
+
+    code = "SBX-403"
+
+
+class NetPolicy(CaissonError):
+    """SBX-404: an egress policy is refused as written."""
+
+    code = "SBX-404"
+
+
+class PortTaken(CaissonError):
+    """SBX-405: a published port is taken on the host."""
+
+    code = "SBX-405"
+
+
+class Cgroup(CaissonError):
+    """SBX-501: a cgroup operation failed."""
+
+    code = "SBX-501"
+
+
+class CgroupController(CaissonError):
+    """SBX-502: a cgroup controller is missing."""
+
+    code = "SBX-502"
+
+
+class KernelMemory(CaissonError):
+    """SBX-503: the sandbox used too much kernel memory outside its limits."""
+
+    code = "SBX-503"
+
+
+class SocketMemory(CaissonError):
+    """SBX-504: the memory of sockets cannot be counted."""
+
+    code = "SBX-504"
+
+
+class Engine(CaissonError):
+    """SBX-601: containerd failed an operation."""
+
+    code = "SBX-601"
+
+
+class EngineDown(CaissonError):
+    """SBX-602: containerd does not answer."""
+
+    code = "SBX-602"
+
+
+class EngineVersion(CaissonError):
+    """SBX-603: containerd or runc is too old or known to be vulnerable."""
+
+    code = "SBX-603"
+
+
+class Init(CaissonError):
+    """SBX-604: caisson-init did not answer or broke its protocol."""
+
+    code = "SBX-604"
+
+
+class Posture(CaissonError):
+    """SBX-605: the live sandbox differs from its declaration."""
+
+    code = "SBX-605"
+
+
+class Binary(CaissonError):
+    """SBX-606: a binary of the installation is missing."""
+
+    code = "SBX-606"
+
+
+class NotExecutable(CaissonError):
+    """SBX-607: the command cannot be executed."""
+
+    code = "SBX-607"
+
+
+class CommandAbsent(CaissonError):
+    """SBX-608: the command was not found."""
+
+    code = "SBX-608"
+
+
+class StateDir(CaissonError):
+    """SBX-609: the daemon's own files cannot be read or written."""
+
+    code = "SBX-609"
+
+
+class Quarantined(CaissonError):
+    """SBX-610: an entry in the daemon's directories cannot be removed, or is not its own, and is
+    skipped."""
+
+    code = "SBX-610"
+
+
+class OutputLost(CaissonError):
+    """SBX-611: output of the command was lost before the caller read it."""
+
+    code = "SBX-611"
+
+
+class EgressDenied(CaissonError):
+    """SBX-701: no rule allows the destination."""
+
+    code = "SBX-701"
+
+
+class EgressAddress(CaissonError):
+    """SBX-702: the name resolves to an address that is not public."""
+
+    code = "SBX-702"
+
+
+class EgressMismatch(CaissonError):
+    """SBX-703: the connection does not name its host."""
+
+    code = "SBX-703"
+
+
+class EgressResolve(CaissonError):
+    """SBX-704: an allowed name does not resolve."""
+
+    code = "SBX-704"
+
+
+class EgressDial(CaissonError):
+    """SBX-705: an allowed destination does not answer."""
+
+    code = "SBX-705"
+
+
+class EgressBusy(CaissonError):
+    """SBX-706: a limit of the sandbox's gateway is reached."""
+
+    code = "SBX-706"
+
+
+class Gateway(CaissonError):
+    """SBX-707: the gateway of a sandbox failed."""
+
+    code = "SBX-707"
+
+
+class EgressProxy(CaissonError):
+    """SBX-708: the host's upstream proxy does not connect to the destination."""
+
+    code = "SBX-708"
+
+
+class EgressProxyDown(CaissonError):
+    """SBX-709: the host's upstream proxy does not answer."""
+
+    code = "SBX-709"
+
+
+class EgressECH(CaissonError):
+    """SBX-710: a TLS hello may hide the name that a rule depends on."""
+
+    code = "SBX-710"
+
+
+class APIUsage(CaissonError):
+    """SBX-801: the call is malformed."""
+
+    code = "SBX-801"
+
+
+class DaemonOff(CaissonError):
+    """SBX-802: no daemon listens on the socket."""
+
+    code = "SBX-802"
+
+
+class APIBroken(CaissonError):
+    """SBX-803: the connection to the daemon broke."""
+
+    code = "SBX-803"
+
+
+class ClientIO(CaissonError):
+    """SBX-804: the caller's own file, input or output failed."""
+
+    code = "SBX-804"
+
+
+class Peer(CaissonError):
+    """SBX-805: the peer may not do this."""
+
+    code = "SBX-805"
+
+
+BY_CODE: Dict[str, Type[CaissonError]] = {c.code: c for c in CaissonError.__subclasses__()}

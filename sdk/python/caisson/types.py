@@ -1,0 +1,357 @@
+"""What the calls return. Sizes are in bytes, durations in seconds, times in UTC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Dict, List, Optional, Union
+
+
+@dataclass(frozen=True)
+class Egress:
+    """What went through the gateway for one sandbox."""
+
+    open: int = 0
+    allowed: int = 0
+    refused: int = 0
+    failed: int = 0
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    lookups_answered: int = 0
+    lookups_refused: int = 0
+    lost: int = 0
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended, and its output as far as it was kept.
+
+    exit_code is 128+n after signal n, 124 after a timeout, 126 or 127 if the command
+    could not be executed. reason is "exited", "signaled", "timeout", "oom", "canceled",
+    "expired", "kernel_memory" or "lost".
+    """
+
+    sandbox_id: str = ""
+    exec_id: str = ""
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    source: str = ""
+    timed_out: bool = False
+    oom_killed: bool = False
+    pids_limit_hit: bool = False
+    duration: float = 0.0
+    cpu: float = 0.0
+    peak_memory_bytes: Optional[int] = None
+    max_rss_bytes: int = 0
+    cpu_throttled_periods: int = 0
+    network: str = ""
+    warnings: List[str] = field(default_factory=list)
+    remaining: int = 0
+    egress: Optional[Egress] = None
+    lost_bytes: int = 0
+    stdout_bytes: int = 0
+    """All that the command wrote, also what was not kept."""
+    stderr_bytes: int = 0
+    truncated: bool = False
+
+    stdout_data: bytes = b""
+    """The first and the last half of the limit, if the command wrote more."""
+    stderr_data: bytes = b""
+    stdout_skipped: int = 0
+    """Bytes that are left out between the two halves."""
+    stderr_skipped: int = 0
+
+    @property
+    def stdout(self) -> str:
+        """The kept output as text. Bytes that are not UTF-8 become U+FFFD."""
+        return self.stdout_data.decode(errors="replace")
+
+    @property
+    def stderr(self) -> str:
+        """The kept errors as text."""
+        return self.stderr_data.decode(errors="replace")
+
+    @property
+    def ok(self) -> bool:
+        """Whether the exit code is 0."""
+        return self.exit_code == 0
+
+
+@dataclass(frozen=True)
+class ProcessInfo:
+    """One command of a sandbox. state is "starting", "running" or "exited"."""
+
+    id: str = ""
+    sandbox_id: str = ""
+    args: List[str] = field(default_factory=list)
+    state: str = ""
+    pid: int = 0
+    tty: bool = False
+    stdin: bool = False
+    started_at: Optional[datetime] = None
+    ended_at: Optional[datetime] = None
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+    result: Optional[Result] = None
+
+
+@dataclass(frozen=True)
+class Started:
+    """The command runs."""
+
+    sandbox_id: str = ""
+    sandbox_name: str = ""
+    exec: ProcessInfo = ProcessInfo()
+
+
+@dataclass(frozen=True)
+class Output:
+    """A part of one stream of a command.
+
+    stream is "stdout" or "stderr", offset that of the first byte in it. If skipped is not
+    0, so many bytes are not kept any more, and data is empty.
+    """
+
+    stream: str
+    offset: int
+    data: bytes = b""
+    skipped: int = 0
+
+    @property
+    def text(self) -> str:
+        """The data as text. A character may be cut by the end of a part."""
+        return self.data.decode(errors="replace")
+
+    @property
+    def end(self) -> int:
+        """The offset after this part."""
+        return self.offset + len(self.data) + self.skipped
+
+
+@dataclass(frozen=True)
+class Exited:
+    """The command has ended. It is the last event. The result has no output."""
+
+    result: Result
+
+
+Event = Union[Started, Output, Exited]
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port of the host that leads to a port inside."""
+
+    address: str = ""
+    host_port: int = 0
+    port: int = 0
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A directory of the host that is bound into the sandbox."""
+
+    dir: str = ""
+    mode: str = ""
+
+
+@dataclass(frozen=True)
+class SandboxInfo:
+    """One sandbox, as it was when the call returned."""
+
+    id: str = ""
+    name: str = ""
+    state: str = ""
+    image: str = ""
+    profile: str = ""
+    args: List[str] = field(default_factory=list)
+    created_at: Optional[datetime] = None
+    exited_at: Optional[datetime] = None
+    result: Optional[Result] = None
+    labels: Dict[str, str] = field(default_factory=dict)
+    session: str = ""
+    task: str = ""
+    pid: int = 0
+    workspace: Optional[Workspace] = None
+    expires_at: Optional[datetime] = None
+    idle_timeout: Optional[float] = None
+    idle_since: Optional[datetime] = None
+    owner_uid: int = 0
+    parent: str = ""
+    execs: int = 0
+    network: str = ""
+    ports: List[Port] = field(default_factory=list)
+    exposed: List[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of a sandbox."""
+
+    memory_bytes: int = 0
+    milli_cpu: int = 0
+    pids: int = 0
+    open_files: int = 0
+    tmpfs_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class SandboxDetail:
+    """All that is known of one sandbox but its OCI spec."""
+
+    sandbox: SandboxInfo = SandboxInfo()
+    limits: Limits = Limits()
+    cgroup: str = ""
+    image_digest: str = ""
+    egress: Optional[Egress] = None
+    network_failure: str = ""
+    allow_ech: bool = False
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """One entry of a sandbox's file system.
+
+    type is "file", "directory", "symlink", "fifo", "socket" or "device".
+    """
+
+    path: str = ""
+    type: str = ""
+    size_bytes: int = 0
+    mode: int = 0
+    uid: int = 0
+    gid: int = 0
+    modified_at: Optional[datetime] = None
+    link: str = ""
+
+
+class Listing(List[FileInfo]):
+    """The entries of a directory. truncated: there are more than the daemon lists."""
+
+    truncated: bool = False
+
+
+@dataclass(frozen=True)
+class FileEvent:
+    """One change: "create", "write", "remove", "rename", "chmod" or "overflow"."""
+
+    path: str = ""
+    type: str = ""
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What a copy moved. left_out names what a copy out of a sandbox leaves behind."""
+
+    entries: int = 0
+    bytes: int = 0
+    left_out: List[str] = field(default_factory=list)
+    """Names of some of them, if there are very many."""
+    left_out_count: int = 0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a policy makes of a destination. needs is the rule that would allow it."""
+
+    network: str = ""
+    host: str = ""
+    port: int = 0
+    allowed: bool = False
+    rule: str = ""
+    code: str = ""
+    reason: str = ""
+    remedy: str = ""
+    needs: str = ""
+
+
+@dataclass(frozen=True)
+class PolicyLine:
+    """One rule of a policy and what it does."""
+
+    rule: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The smallest policy that would have allowed what a sandbox reached."""
+
+    rules: List[str] = field(default_factory=list)
+    warnings: List[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt of a sandbox to reach something, and its verdict."""
+
+    time: Optional[datetime] = None
+    kind: str = ""
+    verdict: str = ""
+    name: str = ""
+    port: int = 0
+    type: str = ""
+    address: str = ""
+    rule: str = ""
+    code: str = ""
+    reason: str = ""
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    duration: float = 0.0
+    skipped: int = 0
+    peer: str = ""
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image of the daemon."""
+
+    name: str = ""
+    digest: str = ""
+    size_bytes: int = 0
+    created_at: Optional[datetime] = None
+    source: str = ""
+    owner: int = 0
+    damaged: str = ""
+
+
+@dataclass(frozen=True)
+class Version:
+    """The versions of the daemon and of its engine."""
+
+    version: str = ""
+    commit: str = ""
+    go_version: str = ""
+    containerd: str = ""
+    runc: str = ""
+    root: str = ""
+    instance: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding about the host. status is "ok", "warn", "fail" or "unknown"."""
+
+    name: str = ""
+    status: str = ""
+    detail: str = ""
+    code: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """What works on this host."""
+
+    ok: bool = False
+    checks: List[Check] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What the daemon counts: sandboxes by state, running commands, waiting requests."""
+
+    sandboxes: Dict[str, int] = field(default_factory=dict)
+    execs: int = 0
+    queued: int = 0
