@@ -19,6 +19,7 @@ TextCallback = Callable[[str], object]
 
 FIRST_PAUSE = 0.005
 LAST_PAUSE = 0.25
+STEADY = 1.0  # seconds after which a connection that breaks counts as a new break
 
 
 class Retry:
@@ -28,11 +29,15 @@ class Retry:
         self._window = window
         self._known = known  # there was a daemon: that none listens now means that it restarts
         self._until = 0.0
+        self._since = 0.0  # when this connection brought its first line
         self._pause = FIRST_PAUSE
 
-    def connected(self) -> None:
-        """Notes that the daemon answers."""
-        self._known, self._until = True, 0.0
+    def connected(self, progress: bool) -> None:
+        """Notes that the daemon answers, and whether with something new."""
+        self._known = True
+        self._since = self._since or time.monotonic()
+        if progress:
+            self._until = 0.0
 
     def pause(self, error: CaissonError, repeatable: bool = True) -> Optional[float]:
         """Returns the seconds to wait before the next attempt. None: error is final."""
@@ -40,7 +45,8 @@ class Retry:
         if not (self._broken(error) and (repeatable or unsent)):
             return None
         now = time.monotonic()
-        if not self._until:
+        since, self._since = self._since, 0.0
+        if not self._until or since and now - since > STEADY:
             self._until, self._pause = now + self._window, FIRST_PAUSE
         if now >= self._until:
             return None

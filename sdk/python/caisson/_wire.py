@@ -184,7 +184,9 @@ def parse(text: bytes) -> Dict[str, Any]:
 
 def error_of(message: Mapping[str, Any], status: int = 0) -> CaissonError:
     """Makes the error of an answer or of a last line."""
-    error = message["error"]
+    error = message.get("error")
+    if not isinstance(error, Mapping):
+        return broken(f"the daemon answered with status {status} and no error")
     code = error.get("code", "")
     return BY_CODE.get(code, CaissonError)(
         error.get("message", ""),

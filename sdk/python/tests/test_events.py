@@ -117,7 +117,9 @@ class RetryTest(unittest.TestCase):
         retry = Retry(10, True)
         pauses = [retry.pause(_wire.broken("cut")) for _ in range(9)]
         self.assertEqual(pauses[:3] + pauses[-1:], [0.005, 0.01, 0.02, 0.25])
-        retry.connected()
+        retry.connected(progress=False)  # a daemon that only ever says "started" is given up
+        self.assertEqual(retry.pause(_wire.broken("cut")), 0.25)
+        retry.connected(progress=True)
         self.assertEqual(retry.pause(_wire.broken("cut")), 0.005)
 
 

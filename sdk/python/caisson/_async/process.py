@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-from typing import AsyncGenerator, AsyncIterator, List, Optional, Tuple
+from typing import AsyncGenerator, AsyncIterator, Optional, Tuple
 
 from .. import _spec, _wire
 from .._events import Collector, Lines, Place, TextCallback
-from .._wire import PIECE, Data, Request, decode, pieces_of
-from ..codes import ExecNotFound, NotFound
+from .._wire import PIECE, Data, Request, pieces_of
+from ..codes import ExecNotFound, NotFound, State
 from ..errors import CaissonError, CommandFailed
 from ..types import Event, Exited, Output, ProcessInfo, Result, Started
 from .http import AsyncTransport
@@ -27,8 +27,8 @@ async def follow(
         try:
             async with await transport.open(request) as response:
                 async for line in response.lines():
-                    retry.connected()
                     event = place.read(line)
+                    retry.connected(progress=event is not None)
                     if event is not None:
                         yield event
             error = _wire.broken("the stream ended before the command did")
@@ -46,13 +46,15 @@ async def follow(
 async def start(transport: AsyncTransport, ref: str, spec: object) -> ProcessInfo:
     """Starts a command that nobody needs to be connected to."""
     path = _wire.sandbox_path(ref, "execs")
-    place = Place(ref)
+    place, info = Place(ref), None
     async with await transport.open(Request("POST", path, body={"exec": spec, "detach": True})) as response:
         async for line in response.lines():
             event = place.read(line)
             if isinstance(event, Started):
-                return event.exec
-    raise _wire.broken("the daemon did not say whether the command started")
+                info = event.exec
+    if info is None:
+        raise _wire.broken("the daemon did not say whether the command started")
+    return info
 
 
 class AsyncForeground:
@@ -89,11 +91,14 @@ class AsyncForeground:
             raise
 
     async def _kill(self) -> None:
-        if self._place.process_id and not self._place.ended:
-            try:
-                await signal(self._transport, self._place.ref, self._place.process_id, "KILL", True)
-            except CaissonError:  # it has ended; or the daemon ends it, as nobody is connected
-                pass
+        if not self._place.process_id or self._place.ended:
+            return
+        request = signal_request(self._place.ref, self._place.process_id, "KILL", everything=True)
+        try:
+            async with await self._transport.open(request) as response:  # once: nobody waits for a daemon
+                await response.read()
+        except CaissonError:  # it has ended; or the daemon ends it, as nobody is connected
+            pass
 
 
 async def collect(event: Event, collector: Collector) -> Optional[Result]:
@@ -106,10 +111,10 @@ async def collect(event: Event, collector: Collector) -> Optional[Result]:
     return collector.result(event.result) if isinstance(event, Exited) else None
 
 
-async def signal(transport: AsyncTransport, ref: str, process_id: str, name: str, everything: bool) -> None:
-    """Sends a signal."""
+def signal_request(ref: str, process_id: str, name: str, everything: bool) -> Request:
+    """Returns the request that sends a signal."""
     path = _wire.sandbox_path(ref, "execs", process_id, "signal")
-    await transport.call(Request("POST", path, body={"signal": name, "all": everything}))
+    return Request("POST", path, body={"signal": name, "all": everything})
 
 
 class AsyncInput:
@@ -229,21 +234,14 @@ class AsyncProcess:
 
     async def signal(self, name: str, *, all: bool = False) -> None:
         """Sends a signal such as "INT", to all processes of the command with all=True."""
-        await signal(self._transport, self._ref, self.id, name, all)
+        await self._transport.call(signal_request(self._ref, self.id, name, everything=all))
 
     async def kill(self) -> None:
         """Kills the command with all its processes. One that has ended is no error."""
         try:
             await self.signal("KILL", all=True)
-        except CaissonError as e:
-            if not await self._has_ended():
-                raise e
-
-    async def _has_ended(self) -> bool:
-        path = _wire.sandbox_path(self._ref, "execs")
-        answer = await self._transport.call(Request("GET", path))
-        infos: List[ProcessInfo] = [decode(ProcessInfo, each) for each in answer.get("execs", [])]
-        return all(info.id != self.id or info.state == "exited" for info in infos)
+        except (State, ExecNotFound, NotFound):
+            pass
 
     async def resize(self, rows: int, cols: int) -> None:
         """Changes the size of the terminal."""

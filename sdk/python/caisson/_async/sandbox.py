@@ -13,7 +13,6 @@ from .._spec import OUTPUT_LIMIT, Command
 from .._wire import Data, Request, Seconds, Size, decode, duration, milli_cpu, present, sandbox_path, size
 from ..codes import ExecNotFound, NotFound
 from ..types import Event, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo
-from . import process
 from .files import AsyncFiles
 from .http import AsyncTransport
 from .policy import AsyncPolicy
@@ -181,7 +180,10 @@ class AsyncSandbox:
         return AsyncProcess(self._transport, self.id, info, own=True)
 
     async def connect(self, process_id: str) -> AsyncProcess:
-        """Returns a command that was started before, perhaps by another program."""
+        """Returns a command that was started before, perhaps by another program.
+
+        Others may send input too: so after a break, send does not send again.
+        """
         for info in await self.processes():
             if info.id == process_id:
                 return AsyncProcess(self._transport, self.id, info, own=False)
@@ -192,11 +194,18 @@ class AsyncSandbox:
         answer = await self._transport.call(Request("GET", sandbox_path(self.id, "execs")))
         return [decode(ProcessInfo, each) for each in answer.get("execs", [])]
 
-    def logs(self, process_id: str = "", *, follow: bool = False) -> AsyncIterator[Event]:
-        """Iterates over the kept output of a command; by default of the sandbox's own."""
+    async def logs(self, process_id: str = "", *, follow: bool = False) -> AsyncIterator[Event]:
+        """Iterates over the kept output of a command; by default of the sandbox's own.
+
+        It ends with what there is now, or with follow at the end of the command.
+        """
+        place = Place(self.id)
         query = {"exec_id": process_id, "follow": follow}
-        request = Request("GET", sandbox_path(self.id, "logs"), query)
-        return process.follow(self._transport, request, Place(self.id), resume=False)
+        async with await self._transport.open(Request("GET", sandbox_path(self.id, "logs"), query)) as response:
+            async for line in response.lines():
+                event = place.read(line)
+                if event is not None:
+                    yield event
 
     async def update(
         self,

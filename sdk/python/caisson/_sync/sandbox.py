@@ -14,7 +14,6 @@ from .._spec import OUTPUT_LIMIT, Command
 from .._wire import Data, Request, Seconds, Size, decode, duration, milli_cpu, present, sandbox_path, size
 from ..codes import ExecNotFound, NotFound
 from ..types import Event, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo
-from . import process
 from .files import Files
 from .http import Transport
 from .policy import Policy
@@ -182,7 +181,10 @@ class Sandbox:
         return Process(self._transport, self.id, info, own=True)
 
     def connect(self, process_id: str) -> Process:
-        """Returns a command that was started before, perhaps by another program."""
+        """Returns a command that was started before, perhaps by another program.
+
+        Others may send input too: so after a break, send does not send again.
+        """
         for info in self.processes():
             if info.id == process_id:
                 return Process(self._transport, self.id, info, own=False)
@@ -194,10 +196,17 @@ class Sandbox:
         return [decode(ProcessInfo, each) for each in answer.get("execs", [])]
 
     def logs(self, process_id: str = "", *, follow: bool = False) -> Iterator[Event]:
-        """Iterates over the kept output of a command; by default of the sandbox's own."""
+        """Iterates over the kept output of a command; by default of the sandbox's own.
+
+        It ends with what there is now, or with follow at the end of the command.
+        """
+        place = Place(self.id)
         query = {"exec_id": process_id, "follow": follow}
-        request = Request("GET", sandbox_path(self.id, "logs"), query)
-        return process.follow(self._transport, request, Place(self.id), resume=False)
+        with self._transport.open(Request("GET", sandbox_path(self.id, "logs"), query)) as response:
+            for line in response.lines():
+                event = place.read(line)
+                if event is not None:
+                    yield event
 
     def update(
         self,

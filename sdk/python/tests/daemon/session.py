@@ -176,6 +176,14 @@ class ProcessTest(Session):
         with self.assertRaises(BrokenPipeError):
             process.send("late\n")
 
+    def test_logs(self):
+        process = self.box.start("echo one; read x; echo two", stdin=True)
+        self.assertEqual(next(process.stdout), "one")
+        outputs = lambda events: "".join(e.text for e in events if isinstance(e, Output))
+        self.assertEqual(outputs(self.box.logs(process.id)), "one\n")
+        process.close_input()
+        self.assertEqual(outputs(self.box.logs(process.id, follow=True)), "one\ntwo\n")
+
     def test_signals(self):
         process = self.box.start("trap 'exit 5' INT; echo ready; while :; do sleep 0.05; done")
         next(process.stdout)
