@@ -30,7 +30,7 @@ func TestTypeScript(t *testing.T) {
 	app := installTypeScript(t)
 	t.Run("units", func(t *testing.T) {
 		t.Parallel()
-		node(t, nil, typescriptDir, "--test", "test/")
+		run(t, typescriptDir, "sh", "-c", "node --test test/*.test.mjs")
 	})
 	t.Run("import", func(t *testing.T) {
 		t.Parallel()
