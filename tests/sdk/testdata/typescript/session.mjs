@@ -77,10 +77,12 @@ async function background() {
   const [once, twice] = await Promise.all([process.wait(), process.wait()])
   assert.deepEqual([once.exitCode, once.stdout, twice.stdout], [9, 'ready\nint\n', 'ready\nint\n'])
   await process.kill()
-  const terminal = await box.start('read x; stty size', { tty: true })
+  // The size is told to the terminal after the answer.
+  const wait = 'read x; while [ "$(stty size)" != "40 100" ]; do sleep 0.01; done; echo "is $x"'
+  const terminal = await box.start(wait, { tty: true, timeout: '1m' })
   await terminal.resize(40, 100)
-  await terminal.send('\n')
-  assert.match((await terminal.wait()).stdout, /40 100/)
+  await terminal.send('larger\n')
+  assert.match((await terminal.wait()).stdout, /is larger/)
   const shared = await box.connect((await box.start(['cat'], { stdin: true })).id)
   await shared.send('a')
   await shared.send('b')
