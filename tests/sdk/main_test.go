@@ -1,4 +1,5 @@
-// Package sdk runs the client libraries against the real programs.
+// Package sdk runs the clients in other languages against a real daemon, packed and
+// installed as their users have them.
 package sdk
 
 import (
@@ -8,7 +9,7 @@ import (
 	"github.com/caisson-run/caisson/tests/harness"
 )
 
-// daemon serves all tests that need nothing special of one.
+// daemon serves all tests but those that kill it.
 var daemon *harness.Daemon
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m, &daemon)) }

@@ -30,19 +30,19 @@ func TestTypeScript(t *testing.T) {
 	app := installTypeScript(t)
 	t.Run("units", func(t *testing.T) {
 		t.Parallel()
-		run(t, typescriptDir, "sh", "-c", "node --test test/*.test.mjs")
+		runIn(t, typescriptDir, "sh", "-c", "node --test test/*.test.mjs")
 	})
 	t.Run("import", func(t *testing.T) {
 		t.Parallel()
-		wantLines(t, typescript(t, daemon, app, "import.mjs"), "esm 0")
+		wantLines(t, node(t, daemon, app, "import.mjs"), "esm 0")
 	})
 	t.Run("require", func(t *testing.T) {
 		t.Parallel()
-		wantLines(t, typescript(t, daemon, app, "require.cjs"), "cjs 0")
+		wantLines(t, node(t, daemon, app, "require.cjs"), "cjs 0")
 	})
 	t.Run("session", func(t *testing.T) {
 		t.Parallel()
-		wantLines(t, typescript(t, daemon, app, "session.mjs"), "ok")
+		wantLines(t, node(t, daemon, app, "session.mjs"), "ok")
 	})
 	t.Run("readme", func(t *testing.T) {
 		t.Parallel()
@@ -51,7 +51,7 @@ func TestTypeScript(t *testing.T) {
 	for name, want := range typescriptExamples {
 		t.Run("example "+name, func(t *testing.T) {
 			t.Parallel()
-			wantLines(t, typescript(t, daemon, app, name), want...)
+			wantLines(t, node(t, daemon, app, name), want...)
 		})
 	}
 	t.Run("killed daemon", func(t *testing.T) { testTypeScriptKill(t, app) })
@@ -75,10 +75,10 @@ var typescriptExamples = map[string][]string{
 func installTypeScript(t *testing.T) string {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(typescriptDir, "node_modules/typescript")); err != nil {
-		run(t, typescriptDir, "npm", "ci", "--no-audit", "--no-fund")
+		runIn(t, typescriptDir, "npm", "ci", "--no-audit", "--no-fund")
 	}
 	app := t.TempDir()
-	run(t, typescriptDir, "npm", "pack", "--silent", "--pack-destination", app)
+	runIn(t, typescriptDir, "npm", "pack", "--silent", "--pack-destination", app)
 	archives, err := filepath.Glob(filepath.Join(app, "*.tgz"))
 	if err != nil || len(archives) != 1 {
 		t.Fatalf("npm pack made %q: %v", archives, err)
@@ -86,7 +86,7 @@ func installTypeScript(t *testing.T) string {
 	if err := os.WriteFile(filepath.Join(app, "package.json"), []byte(`{"type": "module"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(t, app, "npm", "install", "--offline", "--no-audit", "--no-fund", archives[0])
+	runIn(t, app, "npm", "install", "--offline", "--no-audit", "--no-fund", archives[0])
 	for _, dir := range []string{"testdata/typescript", filepath.Join(typescriptDir, "examples")} {
 		if err := os.CopyFS(app, os.DirFS(dir)); err != nil {
 			t.Fatal(err)
@@ -146,7 +146,7 @@ func testTypeScriptReadme(t *testing.T, app string) {
 		for _, m := range readmePrints.FindAllStringSubmatch(block[1], -1) {
 			want = append(want, m[1])
 		}
-		out := typescript(t, daemon, app, fmt.Sprintf("readme%d.mjs", i))
+		out := node(t, daemon, app, fmt.Sprintf("readme%d.mjs", i))
 		for _, line := range want {
 			if !strings.Contains("\n"+out, "\n"+line+"\n") {
 				t.Errorf("block %d of the README does not print %q:\n%s", i+1, line, out)
@@ -195,22 +195,17 @@ func testTypeScriptKill(t *testing.T, app string) {
 	}
 }
 
-// typescript runs a program of the directory app and returns what it prints.
-func typescript(t *testing.T, d *harness.Daemon, app, program string) string {
-	t.Helper()
-	return node(t, d, app, program)
-}
-
-// node runs node in a directory, if d is not nil with its socket.
+// node runs node in a directory and returns what it prints.
 func node(t *testing.T, d *harness.Daemon, dir string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", args...)
 	cmd.Dir, cmd.Env = dir, nodeEnv(d)
-	return output(t, cmd)
+	return nodeOutput(t, cmd)
 }
 
+// nodeEnv is the environment of the tests, if d is not nil with its socket.
 func nodeEnv(d *harness.Daemon) []string {
 	if d == nil {
 		return os.Environ()
@@ -218,17 +213,18 @@ func nodeEnv(d *harness.Daemon) []string {
 	return append(os.Environ(), "CAISSON_SOCKET="+d.Socket)
 }
 
-// run runs a program in a directory.
-func run(t *testing.T, dir, program string, args ...string) {
+// runIn runs a program in a directory.
+func runIn(t *testing.T, dir, program string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir
-	output(t, cmd)
+	nodeOutput(t, cmd)
 }
 
-func output(t *testing.T, cmd *exec.Cmd) string {
+// nodeOutput returns what a program that succeeds prints.
+func nodeOutput(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

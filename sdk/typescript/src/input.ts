@@ -1,6 +1,6 @@
 import { ExecForgottenError, ExecNotFoundError, NotFoundError } from './generated/codes.js'
 import type { Transport } from './http.js'
-import type { Data } from './spec.js'
+import { int64, present, type Data } from './spec.js'
 import { sandboxPath } from './wire.js'
 
 const piece = 256 << 10
@@ -28,22 +28,22 @@ export class Input {
   private async sendNow(data: Uint8Array, close: boolean): Promise<boolean> {
     for (let at = 0; ; at += piece) {
       const end = at + piece >= data.length
-      if (!(await this.put(data.subarray(at, at + piece), close && end))) return false
+      if (!(await this.post(data.subarray(at, at + piece), close && end))) return false
       if (end) return true
     }
   }
 
-  private async put(body: Uint8Array, close: boolean): Promise<boolean> {
+  private async post(data: Uint8Array, close: boolean): Promise<boolean> {
+    const base64 = Buffer.from(data.buffer, data.byteOffset, data.length).toString('base64')
     const answer = await this.transport.call({
-      method: 'PUT',
+      method: 'POST',
       path: sandboxPath(this.ref, 'execs', this.processId, 'input'),
-      query: { offset: this.offset, close },
-      body,
+      json: present({ offset: int64(this.offset), data: base64, close }),
       repeatable: this.offset !== undefined,
       signal: this.signal,
     })
     if (this.offset === undefined) return close || answer.closed !== true
-    this.offset += body.length
+    this.offset += data.length
     return answer.closed !== true || Number(answer.offset ?? 0) >= this.offset
   }
 
