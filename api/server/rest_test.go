@@ -280,6 +280,36 @@ func TestRawInput(t *testing.T) {
 	}
 }
 
+// TestRawInputAgain: a body that is sent again with its offset is not taken twice.
+func TestRawInputAgain(t *testing.T) {
+	var got bytes.Buffer
+	f := &servertest.Fake{OnInput: func(_ context.Context, _, _ string, req runtime.InputRequest) (runtime.InputState, error) {
+		at := int64(got.Len())
+		if req.Offset != nil {
+			at = *req.Offset
+		}
+		got.Write(req.Data[min(int64(len(req.Data)), int64(got.Len())-at):])
+		return runtime.InputState{Offset: int64(got.Len())}, nil
+	}}
+	socket := servertest.Listen(t, f)
+	input := strings.Repeat("0123456789abcdef", 1<<15)
+	send := func(path string) {
+		t.Helper()
+		if res := plain(t, socket, "PUT", path, input); res.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s %s", path, res.Status, whole(t, res))
+		}
+	}
+	send("/v1/sandboxes/a/execs/7/input?offset=0")
+	send("/v1/sandboxes/a/execs/7/input?offset=0")
+	if got.String() != input {
+		t.Errorf("%d bytes came of %d that were sent twice", got.Len(), len(input))
+	}
+	send("/v1/sandboxes/a/execs/7/input") // without an offset, they are others
+	if got.String() != input+input {
+		t.Errorf("%d bytes came", got.Len())
+	}
+}
+
 func TestRawFiles(t *testing.T) {
 	f := &fakeFiles{content: strings.Repeat("content ", 100_000)}
 	socket := serveDeps(t, server.Deps{Files: f})

@@ -1,0 +1,934 @@
+// Made from api/openapi/openapi.json by tools/generate.mjs; do not edit.
+import type { Int64, OptionalInt64, Timestamp, Duration, Bytes } from '../scalars.js'
+
+export type paths = Record<string, never>;
+export type webhooks = Record<string, never>;
+export interface components {
+    schemas: {
+        CapabilitiesResponse: {
+            capabilities?: components["schemas"]["Capability"][];
+        };
+        /** @description Capability says how a field of a request is honoured on this host. */
+        Capability: {
+            detail?: string;
+            field?: string;
+            /** @description "enforced", "best_effort", "unsupported" */
+            support?: string;
+        };
+        CheckPolicyRequest: {
+            policy?: components["schemas"]["PolicyQuery"];
+            /** @description a URL, HOST or HOST:PORT; without a port and a scheme 443 */
+            target?: string;
+        };
+        CheckPolicyResponse: {
+            allowed?: boolean;
+            /** @description of a refusal */
+            code?: string;
+            /** @description in its canonical form, or an address */
+            host?: string;
+            /** @description the rule that would allow it; empty where none can */
+            needs?: string;
+            network?: string;
+            /** Format: int64 */
+            port?: number;
+            /** @description of a refusal; else what way it takes, if that is not the usual one */
+            reason?: string;
+            /** @description of a refusal */
+            remedy?: string;
+            /** @description that caused the decision */
+            rule?: string;
+        };
+        CleanupRequest: {
+            dry_run?: boolean;
+        };
+        CleanupResponse: {
+            leftovers?: components["schemas"]["Leftover"][];
+        };
+        CopyInResponse: {
+            /** Format: int64 */
+            bytes?: Int64;
+            /** Format: int64 */
+            entries?: Int64;
+        };
+        CreateRequest: {
+            /** @description Return the live sandbox of the spec's name when it was made with the same settings. What Update changed since does not count, and stays. */
+            ensure?: boolean;
+            /** @description A repeated request with the same key returns the sandbox of the first. Up to 128 printable ASCII characters. */
+            idempotency_key?: string;
+            spec?: components["schemas"]["SandboxSpec"];
+        };
+        /** @description DoctorCheck is one finding about the host. */
+        DoctorCheck: {
+            /** @description SBX code that a run would fail with */
+            code?: string;
+            detail?: string;
+            name?: string;
+            remedy?: string;
+            /** @description "ok", "warn", "fail", "unknown" */
+            status?: string;
+        };
+        DoctorResponse: {
+            checks?: components["schemas"]["DoctorCheck"][];
+            ok?: boolean;
+        };
+        /** @description Egress counts what went through the gateway for one sandbox. In the mode bridge allowed counts what left, refused what did not; the bytes are those of what is over. In the mode none refused alone counts: after Run, and in Inspect and Stats. */
+        Egress: {
+            /** Format: int64 */
+            allowed?: Int64;
+            /**
+             * Format: int64
+             * @description allowed, but the destination was not to be had
+             */
+            failed?: Int64;
+            /** Format: int64 */
+            lookups_answered?: Int64;
+            /** Format: int64 */
+            lookups_refused?: Int64;
+            /**
+             * Format: int64
+             * @description attempts of which nothing is known: they ended with a gateway, or were too many
+             */
+            lost?: Int64;
+            /**
+             * Format: int64
+             * @description connections now
+             */
+            open?: Int64;
+            /** Format: int64 */
+            received_bytes?: Int64;
+            /** Format: int64 */
+            refused?: Int64;
+            /** Format: int64 */
+            sent_bytes?: Int64;
+        };
+        /** @description Why a call failed. */
+        Error: {
+            error: {
+                /** @description why, where something below said so */
+                cause: string;
+                /** @description of the code */
+                class: string;
+                /** @description SBX-nnn, which is stable: docs/reference/errors.md */
+                code: string;
+                /** @description what was refused or failed */
+                message: string;
+                /** @description what to do about it */
+                remedy: string;
+                /** @description of the call */
+                request_id?: string;
+                /** @description the same call may succeed later */
+                retryable: boolean;
+            };
+        };
+        /** @description Exec is one command of a sandbox. */
+        Exec: {
+            args?: string[];
+            /** Format: date-time */
+            ended_at?: Timestamp;
+            /** @description unique in its sandbox, never used again there */
+            id?: string;
+            /**
+             * Format: int64
+             * @description inside the sandbox
+             */
+            pid?: Int64;
+            /** @description when exited */
+            result?: components["schemas"]["Result"];
+            sandbox_id?: string;
+            /** Format: date-time */
+            started_at?: Timestamp;
+            /** @description "starting", "running", "exited" */
+            state?: string;
+            /** Format: int64 */
+            stderr_bytes?: Int64;
+            /** @description its input is open */
+            stdin?: boolean;
+            /**
+             * Format: int64
+             * @description written so far
+             */
+            stdout_bytes?: Int64;
+            tty?: boolean;
+        };
+        /** @description ExecEvent is one event of a command. */
+        ExecEvent: {
+            exit?: components["schemas"]["Result"];
+            started?: components["schemas"]["Started"];
+            stderr?: components["schemas"]["Output"];
+            stdout?: components["schemas"]["Output"];
+        };
+        /** @description ExecLimits bound a command and all that it starts, by a cgroup of its own inside the sandbox's. */
+        ExecLimits: {
+            /** Format: int64 */
+            memory_bytes?: Int64;
+            /** Format: int64 */
+            milli_cpu?: Int64;
+            /** Format: int64 */
+            pids?: Int64;
+        };
+        ExecRequest: {
+            exec?: components["schemas"]["ExecSpec"];
+            /** @description all of its input */
+            stdin?: Bytes;
+        };
+        ExecResponse: {
+            /** @description of the command */
+            id?: string;
+            result?: components["schemas"]["Result"];
+            stderr?: Bytes;
+            /** Format: int64 */
+            stderr_skipped?: Int64;
+            stderr_text?: string;
+            stdout?: Bytes;
+            /**
+             * Format: int64
+             * @description Bytes that are left out between the first and the last half.
+             */
+            stdout_skipped?: Int64;
+            /** @description Instead of stdout and stderr, in plain HTTP alone: bytes that are valid UTF-8. */
+            stdout_text?: string;
+        };
+        /** @description ExecSpec says what to run in a sandbox. */
+        ExecSpec: {
+            /** @description never through a shell */
+            args?: string[];
+            /** @description added to the sandbox's */
+            env?: {
+                [key: string]: string;
+            };
+            /** @description absent: only the sandbox's */
+            limits?: components["schemas"]["ExecLimits"];
+            /**
+             * Format: int64
+             * @description per stream; absent is 10 MiB
+             */
+            output_limit_bytes?: Int64;
+            /** @description below the sandbox's */
+            rlimits?: components["schemas"]["Rlimit"][];
+            /** @description a script for /bin/sh, instead of args */
+            shell?: string;
+            /** @description the command gets an input, sent with SendInput or StreamInput */
+            stdin?: boolean;
+            /**
+             * @description absent is none
+             * @example 90s
+             */
+            timeout?: Duration;
+            /** @description a terminal of this size; absent is none */
+            tty?: components["schemas"]["WinSize"];
+            /** @description empty is the sandbox's */
+            user?: string;
+            /** @description absolute; empty is the workspace, else the image's */
+            workdir?: string;
+        };
+        ExplainPolicyRequest: {
+            policy?: components["schemas"]["PolicyQuery"];
+        };
+        ExplainPolicyResponse: {
+            /** @description in the order in which they count */
+            lines?: components["schemas"]["PolicyLine"][];
+            network?: string;
+        };
+        /** @description FileEvent is one change (inotify(7)). */
+        FileEvent: {
+            path?: string;
+            /** @description as in FileInfo */
+            path_bytes?: Bytes;
+            /** @description "create", "write", "remove", "rename", "chmod", "overflow" */
+            type?: string;
+        };
+        /** @description FileInfo is one entry of a sandbox's file system. */
+        FileInfo: {
+            /** Format: int64 */
+            gid?: number;
+            /** @description target of a symlink; empty where a listing cannot read it, and for all else */
+            link?: string;
+            /**
+             * Format: int64
+             * @description permission bits
+             */
+            mode?: number;
+            /**
+             * Format: date-time
+             * @description of the years 1 to 9999: another is told as the nearest of these
+             */
+            modified_at?: Timestamp;
+            /** @description absolute, or below the listed directory */
+            path?: string;
+            /** @description The path where it is not UTF-8, so that two of one path are told apart; else empty. No call takes it, and copies leave it out: such a file is worked on by a command. */
+            path_bytes?: Bytes;
+            /** Format: int64 */
+            size_bytes?: Int64;
+            /** @description "file", "directory", "symlink", "fifo", "socket", "device" */
+            type?: string;
+            /**
+             * Format: int64
+             * @description in the sandbox
+             */
+            uid?: number;
+        };
+        FromHostRequest: {
+            name?: string;
+            packages?: string[];
+            paths?: string[];
+        };
+        Image: {
+            /** Format: date-time */
+            created_at?: Timestamp;
+            /** @description what is wrong with the stored copy; empty: nothing */
+            damaged?: string;
+            digest?: string;
+            name?: string;
+            /**
+             * Format: int64
+             * @description uid of the user whose image it is; root's serve everybody. UID+NAME names it too.
+             */
+            owner?: number;
+            /** Format: int64 */
+            size_bytes?: Int64;
+            /** @description "embedded", "oci-layout", "docker-archive", "rootfs", "from-host" */
+            source?: string;
+        };
+        /** @description ImageProgress is a line of progress; the last one holds image. */
+        ImageProgress: {
+            image?: components["schemas"]["Image"];
+            message?: string;
+            /** @description digest of the image of the same name that it replaced; empty: none */
+            replaced?: string;
+            report?: components["schemas"]["ImportReport"];
+        };
+        ImportImageResponse: {
+            image?: components["schemas"]["Image"];
+            /** @description digest of the image of the same name that it replaced; empty: none */
+            replaced?: string;
+            report?: components["schemas"]["ImportReport"];
+        };
+        /** @description ImportReport says what the filter did. */
+        ImportReport: {
+            /** Format: int64 */
+            bytes?: Int64;
+            /** Format: int64 */
+            entries?: Int64;
+            /** @description kind ("device", "setuid", "xattr", …): count */
+            stripped?: {
+                [key: string]: Int64;
+            };
+        };
+        InspectImageResponse: {
+            config_json?: Bytes;
+            image?: components["schemas"]["Image"];
+            layers?: string[];
+            report?: components["schemas"]["ImportReport"];
+        };
+        InspectResponse: {
+            /** @description its TLS clients may encrypt the name that they ask for */
+            allow_ech?: boolean;
+            cgroup?: string;
+            /** @description absent in the mode none when nothing was tried */
+            egress?: components["schemas"]["Egress"];
+            /** Format: int64 */
+            host_id_base?: number;
+            /** Format: int64 */
+            host_id_size?: number;
+            image_digest?: string;
+            limits?: components["schemas"]["Limits"];
+            /** @description Why nothing gets out by the gateway at the moment, or in by it; empty while it serves the sandbox. In the mode bridge: why nothing is recorded. */
+            network_failure?: string;
+            oci_spec_json?: Bytes;
+            posture?: components["schemas"]["PostureCheck"][];
+            sandbox?: components["schemas"]["Sandbox"];
+        };
+        LearnPolicyResponse: {
+            /** @description sorted */
+            rules?: string[];
+            /** @description what they may not cover; none where they cover all that was reached */
+            warnings?: string[];
+        };
+        /** @description Learned is the smallest policy that would have allowed what a command reached. */
+        Learned: {
+            /** @description sorted */
+            rules?: string[];
+            /** @description what it may not cover */
+            warnings?: string[];
+        };
+        /** @description Leftover is something of the daemon's that no live sandbox owns. */
+        Leftover: {
+            id?: string;
+            /** @description "remains" of a sandbox that ended, "sandbox", "container", "cgroup", "output", "snapshot" */
+            kind?: string;
+            reason?: string;
+            removed?: boolean;
+        };
+        /** @description Limits bounds a sandbox. An absent field takes the profile's value; zero is an error and never means unlimited. */
+        Limits: {
+            /** Format: int64 */
+            memory_bytes?: Int64;
+            /**
+             * Format: int64
+             * @description 1000 is one CPU
+             */
+            milli_cpu?: Int64;
+            /** Format: int64 */
+            open_files?: Int64;
+            /** Format: int64 */
+            pids?: Int64;
+            /**
+             * Format: int64
+             * @description of each tmpfs
+             */
+            tmpfs_bytes?: Int64;
+        };
+        ListDirResponse: {
+            files?: components["schemas"]["FileInfo"][];
+            /** @description there are more than the daemon lists */
+            truncated?: boolean;
+        };
+        ListExecsResponse: {
+            execs?: components["schemas"]["Exec"][];
+        };
+        ListImagesResponse: {
+            images?: components["schemas"]["Image"][];
+        };
+        ListResponse: {
+            sandboxes?: components["schemas"]["Sandbox"][];
+        };
+        MakeDirRequest: {
+            /** @description and an existing directory is no error */
+            make_parents?: boolean;
+            /**
+             * Format: int64
+             * @description absent: 0755
+             */
+            mode?: number;
+        };
+        MoveFileRequest: {
+            from?: string;
+            replace?: boolean;
+            to?: string;
+        };
+        /** @description Nested bounds what a sandbox may give to its children all together. An absent field takes as much again as the sandbox itself has. */
+        Nested: {
+            /** Format: int64 */
+            memory_bytes?: Int64;
+            /** Format: int64 */
+            milli_cpu?: Int64;
+            /** Format: int64 */
+            sandboxes?: Int64;
+        };
+        /** @description NetworkStats is what went through the gateway for one sandbox, or past it in the mode bridge. */
+        NetworkStats: {
+            egress?: components["schemas"]["Egress"];
+            name?: string;
+            /** @description mode */
+            network?: string;
+            sandbox_id?: string;
+        };
+        /** @description Output is a part of one stream of a command. */
+        Output: {
+            data?: Bytes;
+            /**
+             * Format: int64
+             * @description of the first byte in the stream
+             */
+            offset?: Int64;
+            /**
+             * Format: int64
+             * @description Instead of data: this many bytes are not kept any more. They count in the offsets.
+             */
+            skipped?: Int64;
+            /** @description Instead of data, on the lines of plain HTTP alone: bytes that are valid UTF-8. */
+            text?: string;
+        };
+        /** @description PolicyLine is one rule of a policy and what it does, for people. */
+        PolicyLine: {
+            effect?: string;
+            rule?: string;
+        };
+        /** @description PolicyQuery names a policy: that of a sandbox, or that which a sandbox would get that is asked for with the other fields, as in SandboxSpec. */
+        PolicyQuery: {
+            allow?: string[];
+            deny?: string[];
+            network?: string;
+            profile?: string;
+            ref?: string;
+        };
+        /** @description PoolStats is one pool of ready sandboxes. */
+        PoolStats: {
+            /**
+             * Format: int64
+             * @description could not be made, or did not pass their checks
+             */
+            failures?: Int64;
+            /**
+             * Format: int32
+             * @description that are being made
+             */
+            filling?: number;
+            /** Format: int64 */
+            hits?: Int64;
+            /** @description the profile's where the pool names none */
+            image?: string;
+            /**
+             * Format: int32
+             * @description to which target may grow
+             */
+            max?: number;
+            /** Format: int64 */
+            misses?: Int64;
+            profile?: string;
+            /** Format: int32 */
+            ready?: number;
+            /**
+             * @description median time to make one
+             * @example 90s
+             */
+            refill?: Duration;
+            /** Format: int32 */
+            size?: number;
+            /**
+             * Format: int32
+             * @description how many are to be ready at the moment: size, more after misses
+             */
+            target?: number;
+        };
+        /** @description Port leads from an address of the host to a port inside of a sandbox. */
+        Port: {
+            address?: string;
+            /** Format: int64 */
+            host_port?: number;
+            /**
+             * Format: int64
+             * @description inside
+             */
+            port?: number;
+        };
+        /** @description PostureCheck is one comparison of the live sandbox with its declaration. */
+        PostureCheck: {
+            declared?: string;
+            live?: string;
+            name?: string;
+        };
+        RemoveFileResponse: Record<string, never>;
+        RemoveImageResponse: Record<string, never>;
+        RemoveResponse: {
+            id?: string;
+        };
+        ResizeExecRequest: {
+            size?: components["schemas"]["WinSize"];
+        };
+        ResizeExecResponse: Record<string, never>;
+        /** @description Result is how a command ended. */
+        Result: {
+            /**
+             * @description User and system: all of it of a sandbox that is for this command alone, or of a command with limits of its own; else that of the command and the processes that it waited for.
+             * @example 90s
+             */
+            cpu?: Duration;
+            /** Format: int64 */
+            cpu_throttled_periods?: Int64;
+            /**
+             * @description of the command
+             * @example 90s
+             */
+            duration?: Duration;
+            /** @description Of the sandbox so far; absent in the mode none when nothing was tried. After Run it is complete. After a command of a session it is what was told by then: connections that are over some milliseconds after their end, open ones every two seconds. */
+            egress?: components["schemas"]["Egress"];
+            /** @description of the command in the sandbox */
+            exec_id?: string;
+            /**
+             * Format: int32
+             * @description 128+n on signal n, 124 on timeout, 126, 127
+             */
+            exit_code?: number;
+            /** @description absent unless RunSpec.learn */
+            learned?: components["schemas"]["Learned"];
+            /**
+             * Format: int64
+             * @description of output that the daemon's disk did not take: no caller has them
+             */
+            lost_bytes?: Int64;
+            /**
+             * Format: int64
+             * @description of the largest process
+             */
+            max_rss_bytes?: Int64;
+            network?: string;
+            oom_killed?: boolean;
+            /**
+             * Format: int64?
+             * @description Of the whole sandbox, or of a command with limits of its own. Absent where it is not counted, as of other commands of a session.
+             */
+            peak_memory_bytes?: OptionalInt64;
+            pids_limit_hit?: boolean;
+            /** @description "exited", "signaled", "timeout", "oom"; by the runtime "canceled" (the sandbox was stopped or removed, the daemon ended, or the caller went away), "expired" (the sandbox's time was over), "kernel_memory" (the sandbox took too much kernel memory that no limit counts) and "lost" (the sandbox ended without a word). */
+            reason?: string;
+            /**
+             * Format: int64
+             * @description processes that went on running in the sandbox, by PID 1's word
+             */
+            remaining?: Int64;
+            /** @description of the call that brought the result: the header X-Request-Id */
+            request_id?: string;
+            sandbox_id?: string;
+            /**
+             * Format: int32
+             * @description 0: it exited by itself
+             */
+            signal?: number;
+            /** @description "command" or "runtime" */
+            source?: string;
+            /** @description where the time went, in order */
+            stages?: components["schemas"]["Stage"][];
+            /** Format: int64 */
+            stderr_bytes?: Int64;
+            /**
+             * Format: int64
+             * @description true totals, also past the limit
+             */
+            stdout_bytes?: Int64;
+            timed_out?: boolean;
+            /** @description the daemon keeps less: a caller that was connected had all */
+            truncated?: boolean;
+            /** @description what was clamped or reported, e.g. an rlimit */
+            warnings?: string[];
+        };
+        /** @description Rlimit is one resource limit of setrlimit(2), in its units. 2^64-1 is unlimited. */
+        Rlimit: {
+            /** Format: uint64 */
+            hard?: Int64;
+            /** @description any of that call's, such as "nofile" */
+            name?: string;
+            /** Format: uint64 */
+            soft?: Int64;
+        };
+        /** @description Rules is a list that may be empty on purpose. */
+        Rules: {
+            rules?: string[];
+        };
+        RunRequest: {
+            spec?: components["schemas"]["RunSpec"];
+            /** @description All of the command's input. Absent with spec.exec.stdin: SendInput or StreamInput send it. */
+            stdin?: Bytes;
+        };
+        /** @description RunSpec is a sandbox and the one command that it is for. */
+        RunSpec: {
+            detach?: boolean;
+            exec?: components["schemas"]["ExecSpec"];
+            /** @description Let the command reach all that is public (the mode "open"), and tell in the result what it reached. Not with detach. */
+            learn?: boolean;
+            sandbox?: components["schemas"]["SandboxSpec"];
+        };
+        /** @description Sandbox is one row of List. */
+        Sandbox: {
+            args?: string[];
+            /** Format: date-time */
+            created_at?: Timestamp;
+            /**
+             * Format: int32
+             * @description commands that run
+             */
+            execs?: number;
+            /** Format: date-time */
+            exited_at?: Timestamp;
+            /**
+             * Format: date-time
+             * @description by its TTL; absent is never
+             */
+            expires_at?: Timestamp;
+            /** @description ports inside to which links may lead */
+            exposed?: number[];
+            id?: string;
+            /**
+             * Format: date-time
+             * @description while no command runs
+             */
+            idle_since?: Timestamp;
+            /**
+             * @description absent is never
+             * @example 90s
+             */
+            idle_timeout?: Duration;
+            image?: string;
+            labels?: {
+                [key: string]: string;
+            };
+            name?: string;
+            network?: string;
+            /**
+             * Format: int64
+             * @description of the peer that made it
+             */
+            owner_uid?: number;
+            /** @description ID of the sandbox that made it */
+            parent?: string;
+            /**
+             * Format: int64
+             * @description of PID 1 on the host
+             */
+            pid?: Int64;
+            /** @description of the host, that lead inside */
+            ports?: components["schemas"]["Port"][];
+            profile?: string;
+            /** @description of the command that it was made for, once that has ended */
+            result?: components["schemas"]["Result"];
+            session?: string;
+            /** @description "creating", "adopting", "running", "paused", "stopping", "exited", "removing" */
+            state?: string;
+            task?: string;
+            workspace?: components["schemas"]["Workspace"];
+        };
+        /** @description SandboxSpec says what a sandbox is made of and how it is confined. */
+        SandboxSpec: {
+            /** @description HOST[:PORT][+PORT…][,private], instead of the profile's; without a port 80 and 443. HOST is a name, *.NAME, an address or a CIDR. */
+            allow?: string[];
+            /** @description Let TLS clients encrypt the name that they ask for (encrypted_client_hello), also where a rule depends on it. The profile may say so as well. */
+            allow_ech?: boolean;
+            /** @description as allow, beside the profile's; deny beats allow */
+            deny?: string[];
+            /** @description of all its commands, added to the image's */
+            env?: {
+                [key: string]: string;
+            };
+            /** @description Ports inside to which links of the same owner's sandboxes may lead, from 1024. */
+            expose?: number[];
+            /**
+             * @description since no command ran and nobody worked on its files; absent or zero is never
+             * @example 90s
+             */
+            idle_timeout?: Duration;
+            /** @description empty is the profile's */
+            image?: string;
+            labels?: {
+                [key: string]: string;
+            };
+            limits?: components["schemas"]["Limits"];
+            /** @description NAME=SANDBOX:PORT: NAME, which has no dot, and PORT lead to that port of the sandbox, which exposes it. Such a sandbox is in the mode "allow" or "open". */
+            links?: string[];
+            /** @description unique; empty is the sandbox ID */
+            name?: string;
+            /** @description a socket to make sandboxes of its own; absent is none */
+            nested?: components["schemas"]["Nested"];
+            /** @description "none", "allow", "open", or "bridge" where the operator offers it; empty is "allow" where allow is given, else the profile's. */
+            network?: string;
+            /** @description empty is "strict" */
+            profile?: string;
+            /** @description [ADDRESS:]PORT:PORT: TCP port of the host and port inside. The address is 127.0.0.1 where none is given; port 0 of the host has a free one picked. */
+            publish?: string[];
+            session?: string;
+            task?: string;
+            /**
+             * @description When its time is over a sandbox is ended and removed, paused or not, with the output and the results of its commands. Calls for it then have SBX-107, which says so for as long as the daemon remembers it: 1024 of them, the oldest of whoever had most forgotten first.
+             * @example 90s
+             */
+            ttl?: Duration;
+            /** @description name, uid, or uid:gid; empty is the profile's */
+            user?: string;
+            workspace?: components["schemas"]["Workspace"];
+        };
+        /** @description SeccompRule is one reasoned line of a profile. */
+        SeccompRule: {
+            action?: string;
+            /** @description empty: unconditional */
+            condition?: string;
+            syscalls?: string[];
+            why?: string;
+        };
+        SendInputRequest: {
+            /** @description the input ends after data */
+            close?: boolean;
+            data?: Bytes;
+            /**
+             * Format: int64
+             * @description Of the first byte of data in the command's whole input. Absent: after the bytes that the command has. An offset past those is refused.
+             */
+            offset?: Int64;
+        };
+        SendInputResponse: {
+            /** @description The input is closed. Bytes past the offset are dropped where the command closed it, or has ended. */
+            closed?: boolean;
+            /**
+             * Format: int64
+             * @description bytes of input that the command has
+             */
+            offset?: Int64;
+        };
+        SignalExecRequest: {
+            /** @description to every process that the command started */
+            all?: boolean;
+            /** @description a name or number, such as "TERM", "SIGTERM" or "15" */
+            signal?: string;
+        };
+        SignalExecResponse: Record<string, never>;
+        SpecRequest: {
+            /** @description return seccomp_pfc too, which takes some milliseconds */
+            seccomp_pfc?: boolean;
+            spec?: components["schemas"]["RunSpec"];
+        };
+        SpecResponse: {
+            /** @description file: value */
+            cgroup_values?: {
+                [key: string]: string;
+            };
+            /** @description one line each, as a person reads them */
+            mounts?: string[];
+            network_rules?: string[];
+            oci_spec_json?: Bytes;
+            /** @description the compiled filter as libseccomp's pseudo filter code */
+            seccomp_pfc?: string;
+            seccomp_profile?: string;
+            seccomp_rules?: components["schemas"]["SeccompRule"][];
+        };
+        /** @description Stage is one step of the making of a sandbox. */
+        Stage: {
+            /** @example 90s */
+            duration?: Duration;
+            name?: string;
+        };
+        StartExecRequest: {
+            detach?: boolean;
+            exec?: components["schemas"]["ExecSpec"];
+            /** @description All of the command's input. Absent with exec.stdin: SendInput or StreamInput send it. It is sent while the stream is open: after Connect, send it again with SendInput, from offset 0. Bytes that the command has are not sent twice. */
+            stdin?: Bytes;
+        };
+        /** @description Started says that the command runs. */
+        Started: {
+            /** @description absent after Run with detach */
+            exec?: components["schemas"]["Exec"];
+            sandbox_id?: string;
+            sandbox_name?: string;
+        };
+        StatsResponse: {
+            /**
+             * Format: int32
+             * @description that run
+             */
+            execs?: number;
+            /** @description of the live sandboxes that the gateway serves, oldest first */
+            networks?: components["schemas"]["NetworkStats"][];
+            pools?: components["schemas"]["PoolStats"][];
+            /**
+             * Format: int32
+             * @description requests that wait to make a sandbox
+             */
+            queued?: number;
+            /** @description by state */
+            sandboxes?: {
+                [key: string]: number;
+            };
+        };
+        StopRequest: {
+            /**
+             * @description between TERM and KILL; absent is the daemon's
+             * @example 90s
+             */
+            grace?: Duration;
+        };
+        /** @description TrafficResponse is one attempt and what became of it. */
+        TrafficResponse: {
+            /** @description that was connected to, or that was meant where there is no name */
+            address?: string;
+            /** @description of what was refused or failed */
+            code?: string;
+            /** @example 90s */
+            duration?: Duration;
+            /** @description "connection"; "lookup"; "link"; "inbound", which came to a published port; "packet", of another protocol than TCP, refused but in the mode bridge, where it is the first one of what leaves; "end" in that mode, how much a connection or packet was that left. "gap" is no attempt: entries that were here are no longer kept, which ones is the reason. */
+            kind?: string;
+            /** @description empty for an address without a name */
+            name?: string;
+            /** @description of inbound: the address and port that it came from */
+            peer?: string;
+            /**
+             * Format: int64
+             * @description of inbound: inside; 0 for a packet without ports
+             */
+            port?: number;
+            reason?: string;
+            /** Format: int64 */
+            received_bytes?: Int64;
+            /** @description that caused the verdict */
+            rule?: string;
+            sandbox_id?: string;
+            /**
+             * Format: int64
+             * @description in the mode bridge: of an end, with all headers
+             */
+            sent_bytes?: Int64;
+            /**
+             * Format: uint64
+             * @description attempts before this one that have no record; of an end without an address, the ends that it is the sum of
+             */
+            skipped?: Int64;
+            /**
+             * Format: date-time
+             * @description when it began
+             */
+            time?: Timestamp;
+            /** @description of a lookup: "A"; of a packet: "udp", "icmp" and others; of an end "tcp" too */
+            type?: string;
+            /** @description Of a connection, packet, end, link or inbound: "allowed", "refused", "failed", "cut", "idle", "stopped". Of a lookup: "answered", "empty", "absent", "refused", "failed". */
+            verdict?: string;
+        };
+        UpdateRequest: {
+            allow?: components["schemas"]["Rules"];
+            deny?: components["schemas"]["Rules"];
+            /**
+             * @description zero is never
+             * @example 90s
+             */
+            idle_timeout?: Duration;
+            /** @description merged; an empty value removes the label */
+            labels?: {
+                [key: string]: string;
+            };
+            /** Format: int64 */
+            memory_bytes?: Int64;
+            /** Format: int64 */
+            milli_cpu?: Int64;
+            /** @description Replace those of the request that made the sandbox; absent keeps them. What is open and no longer allowed is cut. */
+            network?: string;
+            /** Format: int64 */
+            pids?: Int64;
+            /**
+             * @description from now; zero is never
+             * @example 90s
+             */
+            ttl?: Duration;
+        };
+        VersionResponse: {
+            commit?: string;
+            containerd?: string;
+            containerd_address?: string;
+            go_version?: string;
+            instance?: string;
+            root?: string;
+            runc?: string;
+            version?: string;
+        };
+        WatchFilesResponse: {
+            event?: components["schemas"]["FileEvent"];
+            /** @description the first message: changes from now on are reported */
+            ready?: boolean;
+        };
+        /** @description WinSize is the size of a terminal in characters, 1 to 65535 each. */
+        WinSize: {
+            /** Format: int64 */
+            cols?: number;
+            /** Format: int64 */
+            rows?: number;
+        };
+        /** @description Workspace is a directory of the host, bound into the sandbox. */
+        Workspace: {
+            /** @description absolute path on the host */
+            dir?: string;
+            /** @description "rw" or "ro"; empty is "rw" */
+            mode?: string;
+        };
+    };
+    responses: never;
+    parameters: never;
+    requestBodies: never;
+    headers: never;
+    pathItems: never;
+}
+export type $defs = Record<string, never>;
+export type operations = Record<string, never>;

@@ -1,0 +1,164 @@
+import { request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http'
+import { Retry } from './retry.js'
+import { broken, daemonOff, errorOf, parse, target, type Query } from './wire.js'
+
+/** One request of plain HTTP. */
+export interface Request {
+  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+  path: string
+  query?: Query
+  json?: object
+  body?: Uint8Array | AsyncIterable<Uint8Array>
+  /** It may be sent again after a connection broke. By default GET alone. */
+  repeatable?: boolean
+  signal?: AbortSignal | undefined
+}
+
+// A connection that was not made carried no request.
+const unsent = new Set(['ECONNREFUSED', 'ENOENT', 'EACCES', 'EPERM', 'EAGAIN', 'ENOTSOCK', 'EMFILE', 'ENFILE'])
+
+/**
+ * Makes requests to one daemon. Each has a connection of its own: a unix socket connects in
+ * microseconds, and a request on a kept connection may meet the end of its daemon.
+ */
+export class Transport {
+  private known = false
+
+  constructor(
+    readonly socket: string,
+    private readonly window: number,
+  ) {}
+
+  /** Returns the state of one call that may be made again. */
+  retry(): Retry {
+    return new Retry(this.window, this.known)
+  }
+
+  /** Makes a call with one answer. It is made again where that is safe. */
+  async call(request: Request): Promise<Record<string, unknown>> {
+    const retry = this.retry()
+    for (;;) {
+      try {
+        return parse(await text(await this.open(request), request.signal))
+      } catch (error) {
+        await retry.pause(error, request.repeatable ?? request.method === 'GET', request.signal)
+      }
+    }
+  }
+
+  /** Sends a request and returns the answer, whose body is still to be read. */
+  async open(request: Request): Promise<IncomingMessage> {
+    request.signal?.throwIfAborted()
+    const response = await this.send(request)
+    this.known = true
+    const status = response.statusCode ?? 0
+    if (status >= 400) throw errorOf(parse(await text(response, request.signal)), status)
+    return response
+  }
+
+  private send(request: Request): Promise<IncomingMessage> {
+    return new Promise((resolve, reject) => {
+      const body = request.json ? Buffer.from(JSON.stringify(request.json)) : request.body
+      const sent = httpRequest({
+        socketPath: this.socket,
+        method: request.method,
+        path: target(request.path, request.query),
+        headers: headersOf(request, body),
+        agent: false,
+        ...(request.signal && { signal: request.signal }),
+      })
+      sent.on('error', (error) => reject(this.failure(error, request.signal)))
+      sent.once('response', resolve)
+      upload(sent, body).catch((error: unknown) => {
+        reject(error)
+        sent.destroy()
+      })
+    })
+  }
+
+  private failure(error: NodeJS.ErrnoException, signal?: AbortSignal): unknown {
+    if (signal?.aborted) return signal.reason
+    return unsent.has(error.code ?? '') ? daemonOff(this.socket, error) : broken('the connection to the daemon broke', error)
+  }
+}
+
+type Body = Uint8Array | AsyncIterable<Uint8Array> | undefined
+
+function headersOf(request: Request, body: Body): Record<string, string | number> {
+  if (body === undefined) return {}
+  const type = request.json ? 'application/json' : 'application/octet-stream'
+  return body instanceof Uint8Array ? { 'Content-Type': type, 'Content-Length': body.length } : { 'Content-Type': type }
+}
+
+// An answer before the end of the body is a refusal: no more is sent.
+async function upload(sent: ClientRequest, body: Body): Promise<void> {
+  if (body === undefined || body instanceof Uint8Array) {
+    sent.end(body)
+    return
+  }
+  let open = true
+  for (const end of ['response', 'close', 'error']) sent.once(end, () => (open = false))
+  for await (const part of body) {
+    if (open && !sent.write(part)) await drained(sent)
+    if (!open) return
+  }
+  sent.end()
+}
+
+function drained(sent: ClientRequest): Promise<void> {
+  return new Promise((resolve) => {
+    const ends = ['drain', 'response', 'close', 'error']
+    const go = () => {
+      for (const end of ends) sent.off(end, go)
+      resolve()
+    }
+    for (const end of ends) sent.on(end, go)
+  })
+}
+
+/** Iterates over the parts of a body. A body that is cut is an error. */
+export async function* parts(response: IncomingMessage, signal?: AbortSignal): AsyncGenerator<Buffer> {
+  try {
+    for await (const part of response) yield part as Buffer
+  } catch (error) {
+    if (signal?.aborted) throw signal.reason
+    throw broken('the connection to the daemon broke', error)
+  } finally {
+    response.destroy()
+  }
+}
+
+async function text(response: IncomingMessage, signal?: AbortSignal): Promise<string> {
+  return (await bytes(response, signal)).toString()
+}
+
+/** Reads the whole body. */
+export async function bytes(response: IncomingMessage, signal?: AbortSignal): Promise<Buffer> {
+  const list: Buffer[] = []
+  for await (const part of parts(response, signal)) list.push(part)
+  return Buffer.concat(list)
+}
+
+/** Iterates over the lines of a body. */
+export async function* lines(response: IncomingMessage, signal?: AbortSignal): AsyncGenerator<string> {
+  let begun: Buffer[] = []
+  for await (const part of parts(response, signal)) {
+    let at = 0
+    for (let end = part.indexOf(10); end >= 0; end = part.indexOf(10, at)) {
+      const rest = part.subarray(at, end)
+      yield begun.length === 0 ? rest.toString() : Buffer.concat([...begun, rest]).toString()
+      begun = []
+      at = end + 1
+    }
+    if (at < part.length) begun.push(part.subarray(at))
+  }
+}
+
+/** Iterates over the messages of a stream. An error is its last line. */
+export async function* messages(response: IncomingMessage, signal?: AbortSignal): AsyncGenerator<Record<string, unknown>> {
+  for await (const line of lines(response, signal)) {
+    const message = parse(line)
+    if (message.error) throw errorOf(message)
+    yield message
+  }
+}

@@ -1,0 +1,29 @@
+/**
+ * Run commands of AI agents in sandboxes of caisson.
+ *
+ * @packageDocumentation
+ */
+export { Client, type ClientOptions } from './client.js'
+export { CaissonError, CommandFailed } from './errors.js'
+export { Files, Watch } from './files.js'
+export * from './generated/codes.js'
+export { Images } from './images.js'
+export { Policy } from './policy.js'
+export { Process } from './process.js'
+export { Sandbox } from './sandbox.js'
+export type {
+  Command,
+  CreateOptions,
+  Data,
+  ExecOptions,
+  LimitOptions,
+  NetworkOptions,
+  OutputOptions,
+  RunOptions,
+  SandboxOptions,
+  Size,
+  StartOptions,
+  Time,
+  UpdateOptions,
+} from './spec.js'
+export type * from './types.js'

@@ -1,0 +1,111 @@
+/**
+ * What the calls return. The fields are those of docs/reference/routes.md in camelCase.
+ * Sizes are in bytes, durations in seconds.
+ */
+import type { components } from './generated/openapi.js'
+import type { Decoded } from './scalars.js'
+
+/** The messages of the API as JSON. */
+export type Schemas = components['schemas']
+
+/** How a command ended. It has no output. */
+export interface Exit extends Decoded<Schemas['Result']> {}
+
+/** How a command ended, and its output as far as it was kept. */
+export interface Result extends Exit {
+  /** The kept output as text. Bytes that are not UTF-8 become U+FFFD. */
+  readonly stdout: string
+  /** The kept errors as text. */
+  readonly stderr: string
+  /** The first and the last half of the limit, if the command wrote more. */
+  readonly stdoutData: Uint8Array
+  readonly stderrData: Uint8Array
+  /** Bytes that are left out between the two halves. */
+  readonly stdoutSkipped: number
+  readonly stderrSkipped: number
+  /** Whether the exit code is 0. */
+  readonly ok: boolean
+}
+
+/** One command of a sandbox. */
+export interface ProcessInfo extends Decoded<Schemas['Exec']> {}
+
+/** The command runs. It is the first event. */
+export interface Started extends Decoded<Schemas['Started']> {
+  readonly type: 'started'
+}
+
+/** A part of one stream of a command. */
+export interface Output {
+  readonly type: 'stdout' | 'stderr'
+  /** Of the first byte in the stream. */
+  readonly offset: number
+  /** So many bytes are not kept any more. Then there is no data. */
+  readonly skipped: number
+  readonly data: Uint8Array
+  /** The data as text. A character that two parts share is in the second one. */
+  readonly text: string
+}
+
+/** The command has ended. It is the last event. */
+export interface Exited {
+  readonly type: 'exit'
+  readonly result: Exit
+}
+
+/** One event of a command. */
+export type Event = Started | Output | Exited
+
+/** One sandbox, as it was when the call returned. */
+export interface SandboxInfo extends Decoded<Schemas['Sandbox']> {}
+
+/** All that is known of one sandbox. */
+export interface SandboxDetail extends Decoded<Schemas['InspectResponse']> {}
+
+/** A port of the host that leads to a port inside. */
+export interface Port extends Decoded<Schemas['Port']> {}
+
+/** One entry of a sandbox's file system. */
+export interface FileInfo extends Decoded<Schemas['FileInfo']> {}
+
+/** The entries of a directory. `truncated`: there are more than the daemon lists. */
+export type Listing = FileInfo[] & { readonly truncated: boolean }
+
+/** One change below a watched directory. */
+export interface FileEvent extends Decoded<Schemas['FileEvent']> {}
+
+/** What a copy moved. */
+export interface Copied {
+  readonly entries: number
+  readonly bytes: number
+}
+
+/** What a copy out of a sandbox moved. */
+export interface CopiedOut extends Copied {
+  /** Entries that stay behind: devices, unreadable files, symlinks that lead out. */
+  readonly leftOut: number
+}
+
+/** What a policy makes of a destination. */
+export interface Verdict extends Decoded<Schemas['CheckPolicyResponse']> {}
+
+/** One rule of a policy and what it does. */
+export interface PolicyLine extends Decoded<Schemas['PolicyLine']> {}
+
+/** The smallest policy that would have allowed what a sandbox reached. */
+export interface Learned extends Decoded<Schemas['LearnPolicyResponse']> {}
+
+/** One attempt of a sandbox to reach something. */
+export interface Attempt extends Decoded<Schemas['TrafficResponse']> {}
+
+/** One image of the daemon. */
+export interface Image extends Decoded<Schemas['Image']> {}
+
+/** The versions of the daemon and of its engine. */
+export interface Version extends Decoded<Schemas['VersionResponse']> {}
+
+/** What works on this host. */
+export interface Doctor extends Decoded<Schemas['DoctorResponse']> {}
+
+/** What the daemon counts. */
+export interface Stats extends Decoded<Schemas['StatsResponse']> {}

@@ -1,0 +1,92 @@
+// Writes src/generated, or the directory that is given, from the repository:
+// the types of the messages, their fields for the decoder, and one class for each error code.
+//   node tools/generate.mjs [OUT]
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import openapiTS, { astToString } from 'openapi-typescript'
+import ts from 'typescript'
+
+const here = (path) => fileURLToPath(new URL(path, import.meta.url))
+const read = (path) => readFileSync(here(`../../../${path}`), 'utf8')
+const head = (of) => `// Made from ${of} by tools/generate.mjs; do not edit.\n`
+
+const scalars = ['Int64', 'OptionalInt64', 'Timestamp', 'Duration', 'Bytes']
+
+// The OpenAPI document does not tell that an absent value differs from 0.
+const optional = new Set(['Result.peak_memory_bytes'])
+
+// Scalars that are strings in JSON, by what the OpenAPI document says of them.
+function scalar(schema) {
+  if (schema.type !== 'string') return undefined
+  if (schema.format === 'int64?') return 'OptionalInt64'
+  if (schema.format === 'int64' || schema.format === 'uint64') return 'Int64'
+  if (schema.format === 'date-time') return 'Timestamp'
+  if (schema.contentEncoding === 'base64') return 'Bytes'
+  if (schema.pattern?.endsWith('s$')) return 'Duration'
+  return undefined
+}
+
+function schemas() {
+  const { components } = JSON.parse(read('api/openapi/openapi.json'))
+  for (const [message, schema] of Object.entries(components.schemas)) {
+    for (const [name, field] of Object.entries(schema.properties ?? {})) {
+      if (optional.has(`${message}.${name}`)) field.format += '?'
+    }
+  }
+  return components.schemas
+}
+
+async function types(schemas) {
+  const document = { openapi: '3.1.0', info: { title: 'caisson', version: 'v1' }, paths: {}, components: { schemas } }
+  const nodes = await openapiTS(document, {
+    transform(schema) {
+      const name = scalar(schema)
+      return name && ts.factory.createTypeReferenceNode(name)
+    },
+  })
+  return `import type { ${scalars.join(', ')} } from '../scalars.js'\n\n${astToString(nodes)}`
+}
+
+// kind is how the decoder reads a field: a scalar or a message, "[]" for lists, "{}" for maps.
+function kind(schema) {
+  if (schema.$ref) return schema.$ref.split('/').at(-1)
+  if (schema.type === 'array') return `${kind(schema.items)}[]`
+  if (schema.type === 'object') return `${kind(schema.additionalProperties)}{}`
+  return scalar(schema) ?? { integer: 'number', number: 'number', string: 'string', boolean: 'boolean' }[schema.type]
+}
+
+function fields(schemas) {
+  const lines = Object.entries(schemas)
+    .filter(([name]) => name !== 'Error')
+    .map(([name, schema]) => {
+      const list = Object.entries(schema.properties ?? {}).map(([field, s]) => `    ${field}: '${kind(s)}',\n`)
+      return list.length === 0 ? `  ${name}: {},\n` : `  ${name}: {\n${list.join('')}  },\n`
+    })
+  return `/** The fields of each message, and how they are read. */\nexport const fields = {\n${lines.join('')}} as const\n`
+}
+
+function codes() {
+  const names = Object.fromEntries(
+    [...read('sbxerr/codes.go').matchAll(/^\t(\w+)\s+Code = "(SBX-\d+)"/gm)].map(([, name, code]) => [name, code]),
+  )
+  const row = /^\t\{(\w+), "((?:[^"\\]|\\.)*)", Class\w+, \d+, (?:true|false), ".*"\},$/gm
+  const rows = [...read('sbxerr/table.go').matchAll(row)].map(([, name, summary]) => ({ name, summary }))
+  const unread = Object.keys(names).filter((name) => !rows.some((row) => row.name === name))
+  if (unread.length > 0 || rows.length !== Object.keys(names).length) {
+    throw new Error(`codes.go and table.go differ, or were not understood: ${unread}`)
+  }
+  const classes = rows.map(({ name, summary }) => `/** ${names[name]}: ${summary}. */\nexport class ${name}Error extends CaissonError {}\n`)
+  const map = rows.map(({ name }) => `  '${names[name]}': ${name}Error,\n`)
+  return (
+    `import { CaissonError } from '../errors.js'\n\n${classes.join('\n')}\n` +
+    `/** The class of each code. */\nexport const byCode: Readonly<Record<string, typeof CaissonError>> = {\n${map.join('')}}\n`
+  )
+}
+
+const out = process.argv[2] ?? here('../src/generated')
+mkdirSync(out, { recursive: true })
+const all = schemas()
+const openapi = head('api/openapi/openapi.json')
+writeFileSync(`${out}/openapi.ts`, openapi + (await types(all)))
+writeFileSync(`${out}/fields.ts`, openapi + fields(all))
+writeFileSync(`${out}/codes.ts`, head('sbxerr/codes.go and sbxerr/table.go') + codes())
