@@ -172,6 +172,9 @@ export class CgroupControllerError extends CaissonError {}
 /** SBX-503: the sandbox used too much kernel memory outside its limits. */
 export class KernelMemoryError extends CaissonError {}
 
+/** SBX-504: the memory of sockets cannot be counted. */
+export class SocketMemoryError extends CaissonError {}
+
 /** SBX-601: containerd failed an operation. */
 export class EngineError extends CaissonError {}
 
@@ -309,6 +312,7 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-501': CgroupError,
   'SBX-502': CgroupControllerError,
   'SBX-503': KernelMemoryError,
+  'SBX-504': SocketMemoryError,
   'SBX-601': EngineError,
   'SBX-602': EngineDownError,
   'SBX-603': EngineVersionError,
