@@ -35,8 +35,9 @@ PLUGINS := $(addprefix $(BUILD)/protoc/,protoc-gen-go protoc-gen-connect-go)
 ROOT_SUITES := ./tests/fault/... ./tests/integration/... ./tests/network/... ./tests/escape/... ./tests/programs/... ./tests/sdk/...
 UNIT        = $$($(GO) list ./... | grep -vE '/tests/(integration|escape|network|fault|programs|sdk|vm|bench)(/|$$)')
 
-# The real programs of tests/programs.
-PROGRAMS := nodejs python3 git passwd util-linux openjdk-17-jre-headless hostname fakeroot valgrind
+# The real programs of tests/programs, and what tests/sdk builds with: nodejs has npm in some
+# distributions, and Debian has a package of its own.
+PROGRAMS := $(shell command -v npm >/dev/null || echo npm) nodejs python3 git passwd util-linux openjdk-17-jre-headless hostname fakeroot valgrind
 
 root = [ "$$(id -u)" = 0 ] || { echo '$@ needs root: it makes namespaces, mounts and cgroups' >&2; exit 1; }
 
