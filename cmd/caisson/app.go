@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -51,6 +52,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 }
 
 func (a *app) run(ctx context.Context, args []string) int {
+	args = helpFirst(args)
 	root := a.root(args)
 	root.SetArgs(args)
 	ctx = api.WithRequestID(ctx, a.requestID())
@@ -59,6 +61,14 @@ func (a *app) run(ctx context.Context, args []string) int {
 		err = root.ExecuteContext(ctx)
 	}
 	return a.finish(args, err)
+}
+
+// helpFirst lets -h stand before the verb that it is about, too.
+func helpFirst(args []string) []string {
+	if len(args) < 2 || args[0] != "-h" && args[0] != "--help" || strings.HasPrefix(args[1], "-") {
+		return args
+	}
+	return append(slices.Clone(args[1:]), args[0])
 }
 
 // requestID is how the caller names what this process asks for.
@@ -79,6 +89,7 @@ func (a *app) root(args []string) *cobra.Command {
 		Args:          cobra.ArbitraryArgs, // unknownCommand has seen them
 		RunE:          showHelp,
 	}
+	root.Version = version // of --version and -v
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)

@@ -28,7 +28,7 @@ func (a *app) createCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := parser{flags: cmd.Flags()}
 			req.Spec = f.spec(&p)
-			req.Spec.Env = p.environment(f.env, a.lookupEnv)
+			req.Spec.Env = p.environment(f.envFile, f.env, a.lookupEnv)
 			p.notEmpty("key")
 			if req.Ensure && f.name == "" {
 				p.refuse(usage("--ensure needs --name: it is what an existing sandbox is found by"))

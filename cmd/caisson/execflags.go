@@ -22,7 +22,7 @@ const maxScript = 128<<10 - 1
 // execFlags are the flags of exec.
 type execFlags struct {
 	commandFlags
-	user               string
+	user, envFile      string
 	memory, cpus, pids string
 	env                []string
 }
@@ -32,6 +32,7 @@ func (f *execFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVarP(&f.detach, "detach", "d", false, "run in the background and print the ID of the command; with -i its input stays open for attach -i")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "set environment variable `K=V`; K alone copies its value from here")
+	flags.StringVar(&f.envFile, "env-file", "", "set the variables of `FILE`, one on each line, as with --env")
 	flags.StringVarP(&f.user, "user", "u", "", "`USER`: name, uid or uid:gid (default: the sandbox's)")
 	flags.StringVarP(&f.memory, "memory", "m", "", "memory limit `SIZE` of this command, at most the sandbox's")
 	flags.StringVar(&f.cpus, "cpus", "", "number `N` of CPUs of this command, at most the sandbox's")
@@ -44,7 +45,7 @@ func (f *execFlags) spec(cmd *cobra.Command, words []string, a *app) (*caissonv1
 	p := parser{flags: cmd.Flags()}
 	spec := f.commandFlags.spec(&p)
 	p.notEmpty("user")
-	spec.User, spec.Env = f.user, p.environment(f.env, a.lookupEnv)
+	spec.User, spec.Env = f.user, p.environment(f.envFile, f.env, a.lookupEnv)
 	spec.Limits = f.limits(&p)
 	args, err := commandOf(words)
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -102,15 +103,15 @@ func noDuration(remedy, format string, args ...any) error {
 // environment completes names without a value from caisson's own environment,
 // so that a secret need not be on the command line. The values are not quoted
 // in any refusal.
-func (p *parser) environment(list []string, lookupEnv func(string) (string, bool)) map[string]string {
+func (p *parser) environment(file string, list []string, lookupEnv func(string) (string, bool)) map[string]string {
 	out := make(map[string]string, len(list))
-	for _, entry := range list {
+	for _, entry := range append(p.envFile(file), list...) { // the last one counts, as everywhere
 		name, value, given := strings.Cut(entry, "=")
 		switch inherited, set := lookupEnv(name); {
 		case name == "":
 			p.refuse(usage("--env: an entry has no name, write K=V"))
 		case given:
-			out[name] = value // the last one counts, as everywhere
+			out[name] = value
 		case set:
 			out[name] = inherited
 		default:
@@ -118,6 +119,27 @@ func (p *parser) environment(list []string, lookupEnv func(string) (string, bool
 		}
 	}
 	return out
+}
+
+// envFile reads the lines of a file. Empty ones, and those that begin with #, say nothing.
+func (p *parser) envFile(path string) []string {
+	p.notEmpty("env-file")
+	if path == "" {
+		return nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		p.refuse(sbxerr.Wrap(sbxerr.ClientIO, "caisson.env", fmt.Errorf("--env-file: %w", err)))
+		return nil
+	}
+	var list []string
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimRight(line, "\r\n")
+		if line != "" && !strings.HasPrefix(line, "#") {
+			list = append(list, line)
+		}
+	}
+	return list
 }
 
 func (p *parser) labels(list []string) map[string]string {

@@ -17,6 +17,7 @@ Ctrl-C and SIGTERM go to the command. A second one, or 10 seconds, ends the sand
 
 func (a *app) runCommand() *cobra.Command {
 	var f runFlags
+	var remove bool
 	cmd := &cobra.Command{
 		Use:     "run [flags] -- CMD [ARG...]",
 		Short:   "Run a command in a new sandbox",
@@ -26,6 +27,9 @@ func (a *app) runCommand() *cobra.Command {
 			spec, err := f.spec(cmd.Flags(), args, a)
 			if err != nil {
 				return err
+			}
+			if spec.Detach && remove {
+				return usage("-d and --rm exclude each other: such a sandbox stays for its result; --ttl removes it")
 			}
 			if spec.Detach {
 				return a.runDetached(cmd.Context(), spec)
@@ -41,6 +45,7 @@ func (a *app) runCommand() *cobra.Command {
 	}
 	f.register(cmd)
 	cmd.Flags().BoolVarP(&f.detach, "detach", "d", false, "run in the background and print the ID of the sandbox")
+	cmd.Flags().BoolVar(&remove, "rm", false, "remove the sandbox when the command ends, which is always done without -d")
 	a.streamFlags(cmd)
 	return cmd
 }

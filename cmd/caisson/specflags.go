@@ -17,7 +17,7 @@ import (
 type sandboxFlags struct {
 	image, profile, workspace, network string
 	memory, cpus, pids, files, tmpfs   string
-	name, session, task, user          string
+	name, session, task, user, envFile string
 	ttl, idle                          string
 	allow, deny, publish, env, labels  []string
 	links, expose                      []string
@@ -32,6 +32,7 @@ func (f *sandboxFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.workspace, "workspace", "", "bind mount `DIR[:rw|ro]` of the host at /workspace (default rw)")
 	flags.StringVarP(&f.user, "user", "u", "", "`USER`: name, uid or uid:gid (default: the profile's, else 1000:1000)")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "set environment variable `K=V`; K alone copies its value from here")
+	flags.StringVar(&f.envFile, "env-file", "", "set the variables of `FILE`, one on each line, as with --env")
 	flags.StringVarP(&f.memory, "memory", "m", "", "memory limit `SIZE`, without swap, such as 2G (default: the profile's, else 512M)")
 	flags.StringVar(&f.cpus, "cpus", "", "number `N` of CPUs, such as 1.5 (default: the profile's, else 1)")
 	flags.StringVar(&f.pids, "pids", "", "limit of `N` processes and threads, such as 1024 (default: the profile's, else 256)")
@@ -169,7 +170,7 @@ func (f *runFlags) spec(flags *pflag.FlagSet, args []string, a *app) (*caissonv1
 		p.refuse(usage("-d and -i exclude each other: nobody is left to send input; in a sandbox that create made, exec -d -i starts a command for attach -i"))
 	}
 	spec := &caissonv1.RunSpec{Sandbox: f.sandboxFlags.spec(&p), Exec: f.commandFlags.spec(&p), Detach: f.detach}
-	spec.Exec.Env = p.environment(f.env, a.lookupEnv)
+	spec.Exec.Env = p.environment(f.envFile, f.env, a.lookupEnv)
 	f.command(&p, spec.Exec, args, a.stdin, "caisson run [flags] -- CMD [ARG…]")
 	return spec, p.end(spec)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -35,7 +36,12 @@ func (a *app) openTerminal(raw bool) (*terminal, error) {
 			t.file = f
 		}
 	}
-	if in, ok := a.stdin.(*os.File); raw && ok && t.file == in && in != nil {
+	in, ok := a.stdin.(*os.File)
+	if raw && (!ok || !isTerminal(in)) {
+		return nil, sbxerr.WithRemedy(sbxerr.ClientIO, "caisson.terminal", errors.New("-i and -t: standard input is not a terminal"),
+			"leave -t away, or give a terminal as standard input")
+	}
+	if raw {
 		before, err := makeRaw(in)
 		if err != nil {
 			return nil, sbxerr.Wrap(sbxerr.ClientIO, "caisson.terminal", fmt.Errorf("make the terminal raw: %w", err))

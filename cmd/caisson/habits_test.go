@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/api/server/servertest"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/plan"
+)
+
+// TestHabits: what people type who know other command lines.
+func TestHabits(t *testing.T) {
+	for line, want := range map[string]string{
+		"--version": "caisson version ", "-v": "caisson version ",
+		"-h run": "Usage:\n  caisson run ", "--help exec": "Usage:\n  caisson exec ",
+	} {
+		code, stdout, stderr := invoke(t, &servertest.Fake{}, "", strings.Fields(line)...)
+		if code != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("%s: %d %.200s %s", line, code, stdout, stderr)
+		}
+	}
+	if code, _, stderr := invoke(t, &servertest.Fake{}, "", "run", "--rm", "--", "true"); code != 0 {
+		t.Errorf("--rm: %s", stderr)
+	}
+	if code, _, stderr := invoke(t, &servertest.Fake{}, "", "run", "-d", "--rm", "--", "true"); code != exitRuntime || !strings.Contains(stderr, "--ttl removes it") {
+		t.Errorf("-d --rm: %d %s", code, stderr)
+	}
+}
+
+// TestTerminalThatIsNone: a command must not wait for somebody who cannot type.
+func TestTerminalThatIsNone(t *testing.T) {
+	for _, line := range []string{"run -it -- sh", "exec -it box -- sh"} {
+		code, _, stderr := invoke(t, &servertest.Fake{}, "input", strings.Fields(line)...)
+		if code != exitRuntime || !strings.Contains(stderr, "standard input is not a terminal") || !strings.Contains(stderr, "leave -t away") {
+			t.Errorf("%s: %d %s", line, code, stderr)
+		}
+	}
+}
+
+func TestEnvFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "env")
+	if err := os.WriteFile(file, []byte("# settings\nA=1\n\nB=two words\r\nFROM_HERE\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("FROM_HERE", "inherited")
+	var got []string
+	f := &servertest.Fake{OnRun: func(_ context.Context, req plan.Request, _ runtime.IO) (*runtime.Result, error) {
+		got = req.Exec.Env
+		return &runtime.Result{}, nil
+	}}
+	code, _, stderr := invoke(t, f, "", "run", "--env-file", file, "-e", "A=2", "--", "true")
+	if want := []string{"A=2", "B=two words", "FROM_HERE=inherited"}; code != 0 || !reflect.DeepEqual(got, want) {
+		t.Errorf("%d %q %s", code, got, stderr)
+	}
+	if code, _, stderr := invoke(t, f, "", "run", "--env-file", file+".absent", "--", "true"); code != exitRuntime || !strings.Contains(stderr, "no such file") {
+		t.Errorf("%d %s", code, stderr)
+	}
+}
