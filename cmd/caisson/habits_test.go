@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -11,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // TestHabits: what people type who know other command lines.
@@ -59,5 +61,36 @@ func TestEnvFile(t *testing.T) {
 	}
 	if code, _, stderr := invoke(t, f, "", "run", "--env-file", file+".absent", "--", "true"); code != exitRuntime || !strings.Contains(stderr, "no such file") {
 		t.Errorf("%d %s", code, stderr)
+	}
+}
+
+// TestElsewhere: what other tools have is answered with what there is here.
+func TestElsewhere(t *testing.T) {
+	for line, want := range map[string]string{
+		"images":                       "use caisson image ls",
+		"start box":                    "an ended sandbox stays ended",
+		"run -v /x:/y -- true":         "-v: --workspace DIR[:ro] binds",
+		"create --privileged":          "--privileged: no sandbox gets a capability",
+		"run --pids-limit 5 -- true":   "--pids",
+		"run --image base -- alpine":   "--image alpine -- CMD",
+		"run ubuntu:22.04 bash -c ls":  "--image ubuntu:22.04 -- bash -c ls",
+		"run -- alpine-is-not-a-image": "check the name",
+	} {
+		f := &servertest.Fake{OnRun: func(context.Context, plan.Request, runtime.IO) (*runtime.Result, error) {
+			return nil, sbxerr.WithRemedy(sbxerr.CommandAbsent, "fake.run", errors.New("not found"), "check the name")
+		}}
+		code, _, stderr := invoke(t, f, "", strings.Fields(line)...)
+		if code == 0 || !strings.Contains(stderr, want) {
+			t.Errorf("%s: %d %s, want %s", line, code, stderr, want)
+		}
+	}
+	words := map[string]bool{}
+	for _, v := range new(app).verbs() {
+		words[v.name] = true
+	}
+	for word := range verbsElsewhere {
+		if words[word] {
+			t.Errorf("there is a command %s", word)
+		}
 	}
 }

@@ -11,11 +11,10 @@ import (
 
 func (a *app) imageCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "image",
-		Aliases: []string{"images"},
-		Short:   "Manage images",
-		Args:    cobra.ArbitraryArgs, // unknownCommand has seen them
-		RunE:    showHelp,
+		Use:   "image",
+		Short: "Manage images",
+		Args:  cobra.ArbitraryArgs, // unknownCommand has seen them
+		RunE:  showHelp,
 	}
 	cmd.AddCommand(a.imageLsCommand(), a.imageImportCommand(), a.imageFromHostCommand(), a.imageInspectCommand(), a.imageRmCommand())
 	return cmd

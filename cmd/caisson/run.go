@@ -38,7 +38,8 @@ func (a *app) runCommand() *cobra.Command {
 				terminal: f.terminal, stdin: f.interactive, limit: spec.Exec.OutputLimitBytes, consequence: "the sandbox is removed", hints: runHints,
 				run: func(ctx context.Context, c *api.Client, size *caissonv1.WinSize, rio api.IO) (*caissonv1.Result, error) {
 					spec.Exec.Tty = size
-					return c.Run(ctx, spec, rio)
+					result, err := c.Run(ctx, spec, rio)
+					return result, withImage(err, spec.Exec.Args)
 				},
 			})
 		},

@@ -31,6 +31,9 @@ func unknownCommand(root *cobra.Command, args []string) error {
 		}
 	}
 	message := fmt.Sprintf("there is no command %q in %q", word, cmd.CommandPath())
+	if here := verbsElsewhere[word]; here != "" && !cmd.HasParent() {
+		return usage("%s: use %s", message, here)
+	}
 	if near := nearest(word, names); near != "" {
 		return usage("%s; did you mean %q?", message, near)
 	}
@@ -84,6 +87,9 @@ func flagError(cmd *cobra.Command, err error) error {
 
 func unknownFlag(cmd *cobra.Command, absent *pflag.NotExistError) error {
 	name := absent.GetSpecifiedName()
+	if here := flagsElsewhere[name]; here != "" {
+		return usage("%q has no flag %s: %s", cmd.CommandPath(), dashed(name), here)
+	}
 	if absent.GetSpecifiedShortnames() != "" {
 		return usage("%q has no flag -%s; %s --help shows all", cmd.CommandPath(), name, cmd.CommandPath())
 	}
@@ -97,6 +103,13 @@ func unknownFlag(cmd *cobra.Command, absent *pflag.NotExistError) error {
 		return usage("%q has no flag --%s; did you mean --%s?", cmd.CommandPath(), name, near)
 	}
 	return usage("%q has no flag --%s; %s --help shows all", cmd.CommandPath(), name, cmd.CommandPath())
+}
+
+func dashed(flag string) string {
+	if len(flag) == 1 {
+		return "-" + flag
+	}
+	return "--" + flag
 }
 
 // exactly refuses any other number of arguments than those in the usage line.

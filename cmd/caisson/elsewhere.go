@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/caisson-run/caisson/api"
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// What people type who know Docker, and what to type here. docs/how-to/coming-from.md has
+// all of it.
+
+// verbsElsewhere are commands.
+var verbsElsewhere = map[string]string{
+	"images":  "caisson image ls",
+	"rmi":     "caisson image rm",
+	"load":    "caisson image import",
+	"import":  "caisson image import",
+	"pull":    "caisson image import or caisson image from-host: there is no registry",
+	"push":    "an archive: there is no registry",
+	"build":   "caisson image from-host, or build elsewhere and import the image",
+	"start":   "caisson create: an ended sandbox stays ended",
+	"restart": "caisson create: an ended sandbox stays ended",
+	"unpause": "caisson resume",
+	"info":    "caisson doctor",
+	"top":     "caisson ps",
+	"rename":  "caisson create --name: a name stays",
+	"prune":   "caisson cleanup",
+	"system":  "caisson cleanup, stats or doctor",
+	"volume":  "--workspace: a directory of the host",
+	"network": "--allow and --network of create and run",
+}
+
+// flagsElsewhere are flags of run, create and exec.
+var flagsElsewhere = map[string]string{
+	"v":            "--workspace DIR[:ro] binds a directory of the host at /workspace",
+	"volume":       "--workspace DIR[:ro] binds a directory of the host at /workspace",
+	"mount":        "--workspace DIR[:ro] binds a directory of the host at /workspace",
+	"entrypoint":   "give the whole command: an image's entry point is not used",
+	"hostname":     "the host name is the sandbox's ID",
+	"privileged":   "no sandbox gets a capability",
+	"cap-add":      "no sandbox gets a capability",
+	"cap-drop":     "every capability is dropped",
+	"read-only":    "the root is always read-only",
+	"device":       "no device of the host is passed in",
+	"gpus":         "no device of the host is passed in",
+	"restart":      "the caller decides",
+	"security-opt": "--profile chooses the seccomp profile",
+	"shm-size":     "--tmpfs SIZE is for /dev/shm too",
+	"memory-swap":  "there is never swap",
+	"pids-limit":   "--pids",
+	"net":          "--network or --allow",
+	"init":         "there always is one",
+}
+
+// imageName is a word that is an image elsewhere and hardly a command.
+var imageName = regexp.MustCompile(`^(alpine|ubuntu|debian|busybox|fedora|centos|rockylinux|node|python|golang|ruby|rust|openjdk)(:[\w.-]+)?$|^[\w.-]+(/[\w.-]+)*:[\w.-]+$`)
+
+// withImage explains a command that is absent because it is the name of an image.
+func withImage(err error, args []string) error {
+	if sbxerr.Of(err) != sbxerr.CommandAbsent || len(args) == 0 || !imageName.MatchString(args[0]) {
+		return err
+	}
+	e := *api.Explain(err)
+	e.Remedy = fmt.Sprintf("the first word is the command; an image is given by a flag: --image %s -- %s", args[0], strings.Join(orCommand(args[1:]), " "))
+	return &e
+}
+
+func orCommand(args []string) []string {
+	if len(args) == 0 {
+		return []string{"CMD"}
+	}
+	return args
+}
