@@ -98,9 +98,12 @@ func tellsOf(t *testing.T, d *harness.Daemon, s sandbox) {
 	if r := d.Run(t, "policy", "explain", s.id); !strings.Contains(r.Stdout, "upstream proxy") || !strings.Contains(r.Stdout, "2 exceptions") {
 		t.Errorf("explain: %q", r.Stdout)
 	}
-	log := d.Run(t, "policy", "log", "--json", s.id).Stdout
 	for _, want := range []string{`"reason":"` + way, `"code":"SBX-708"`} {
-		if !strings.Contains(log, want) {
+		var log string
+		if !until(5*time.Second, func() bool {
+			log = d.Run(t, "policy", "log", "--json", s.id).Stdout
+			return strings.Contains(log, want)
+		}) {
 			t.Errorf("no %q in %s", want, log)
 		}
 	}
@@ -175,7 +178,12 @@ func TestUpstreamProxyDies(t *testing.T) {
 		if said := s.try("http", "http://late.example.com/"); !strings.Contains(said, "502 SBX-709") || strings.Contains(said, "3128") {
 			t.Errorf("with a dead proxy: %q", said)
 		}
-		if log := d.Run(t, "policy", "log", "--json", s.id).Stdout; !strings.Contains(log, "connect to the upstream proxy http://"+forwarderAt) || !strings.Contains(log, "connection refused") {
+		var log string
+		told := func() bool { // a connection has its record after the client has its answer
+			log = d.Run(t, "policy", "log", "--json", s.id).Stdout
+			return strings.Contains(log, "connect to the upstream proxy http://"+forwarderAt) && strings.Contains(log, "connection refused")
+		}
+		if !until(5*time.Second, told) {
 			t.Errorf("the record does not say why: %s", log)
 		}
 		before := gateway(t, d)
