@@ -186,7 +186,7 @@ test-strict: build containerd17 ## tests of all packages, with those that need r
 
 # Two suites run at a time: each waits more than it computes. The longest goes first.
 .PHONY: test-root
-test-root: build containerd17 gvisor ## integration, escape, network and fault suites, against the real containerd and runc (root)
+test-root: build containerd17 gvisor ## integration, escape, network, fault and SDK suites, against the real containerd and runc (root)
 	@$(root)
 	$(STRICT) $(GO) test -count=1 -vet=off -timeout 20m -p 2 -skip "^TestChaos$$" $(ROOT_SUITES)
 
