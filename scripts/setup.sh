@@ -13,6 +13,9 @@ packages=(gcc libc6-dev binutils pkg-config libseccomp-dev protobuf-compiler lib
   dpkg-dev bzip2 xz-utils busybox-static
   python3 python3-build python3-pip python3-setuptools python3-wheel mypy "$@")
 
+# Node.js builds and tests the TypeScript SDK. One that is not Debian's brings its own npm.
+command -v node >/dev/null && command -v npm >/dev/null || packages+=(nodejs npm)
+
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>&1)" = installed ]; }
 
 if ! command -v go >/dev/null; then
