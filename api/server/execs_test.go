@@ -131,10 +131,10 @@ func TestStreamInput(t *testing.T) {
 			}
 		}
 		r, err := stream.CloseAndReceive()
-		if err != nil || r.Msg.Offset != 4 || !r.Msg.Closed {
+		if err != nil || r.Msg.Offset != 6 || !r.Msg.Closed {
 			t.Errorf("%v, %v", r, err)
 		}
-		if text := fmt.Sprintf("%q", got); text != `["from 7" "a e one false" "a e two false" "a e  true"]` {
+		if text := fmt.Sprintf("%q", got); text != `["from 7" "a e one false" "from 10" "a e two false" "from 13" "a e  true"]` {
 			t.Errorf("got %s", text)
 		}
 		tr.CloseIdleConnections()

@@ -29,9 +29,9 @@ func (s execs) StreamInput(ctx context.Context, stream *connect.ClientStream[cai
 	if err != nil {
 		return nil, fail(err)
 	}
-	ref, exec := m.Ref, m.Id
+	in := inputStream{execs: s.runtime, ref: m.Ref, id: m.Id}
 	for {
-		state, err := s.runtime.SendInput(ctx, ref, exec, inputOf(m))
+		state, err := in.send(ctx, m)
 		if err != nil {
 			return nil, fail(err)
 		}
@@ -46,6 +46,32 @@ func (s execs) StreamInput(ctx context.Context, stream *connect.ClientStream[cai
 			return nil, fail(sbxerr.New(sbxerr.APIUsage, "server.input", "ref and id belong into the first message alone"))
 		}
 	}
+}
+
+// inputStream counts the offset of a message on for those after it. So bytes that the command has
+// are not sent twice, in whichever messages of a repeated stream they come.
+type inputStream struct {
+	execs   Execs
+	ref, id string
+	offset  *int64 // of the next message; nil: after the bytes that the command has
+	state   runtime.InputState
+}
+
+// send sends one message. What comes after the end of the input is dropped.
+func (i *inputStream) send(ctx context.Context, m *caissonv1.SendInputRequest) (runtime.InputState, error) {
+	if i.state.Closed {
+		return i.state, nil
+	}
+	if m.Offset != nil {
+		i.offset = m.Offset
+	}
+	state, err := i.execs.SendInput(ctx, i.ref, i.id, runtime.InputRequest{Offset: i.offset, Data: m.Data, Close: m.Close})
+	if i.offset != nil {
+		next := *i.offset + int64(len(m.Data))
+		i.offset = &next
+	}
+	i.state = state
+	return state, err
 }
 
 func checkInput(m *caissonv1.SendInputRequest) error {

@@ -310,6 +310,22 @@ func TestRawInputAgain(t *testing.T) {
 	}
 }
 
+// TestRawInputOfAClosedCommand: a command that closes its input early drops the rest, as
+// it does when all comes at once.
+func TestRawInputOfAClosedCommand(t *testing.T) {
+	calls := 0
+	f := &servertest.Fake{OnInput: func(_ context.Context, _, _ string, req runtime.InputRequest) (runtime.InputState, error) {
+		if calls++; *req.Offset > 4 {
+			return runtime.InputState{}, sbxerr.New(sbxerr.Config, "fake.input", "past the bytes that it has")
+		}
+		return runtime.InputState{Offset: min(4, int64(len(req.Data))), Closed: len(req.Data) > 0}, nil
+	}}
+	res := plain(t, servertest.Listen(t, f), "PUT", "/v1/sandboxes/a/execs/7/input?offset=0&close", strings.Repeat("x", 1<<20))
+	if answer := whole(t, res); strings.TrimSpace(answer) != `{"offset":"4","closed":true}` || calls != 2 {
+		t.Errorf("%s %s after %d calls", res.Status, answer, calls)
+	}
+}
+
 func TestRawFiles(t *testing.T) {
 	f := &fakeFiles{content: strings.Repeat("content ", 100_000)}
 	socket := serveDeps(t, server.Deps{Files: f})

@@ -143,8 +143,6 @@ type rawBody struct {
 	first proto.Message // nil: it was given
 	last  proto.Message // nil: none, or given
 	buf   []byte
-
-	offset *int64 // of the next piece; nil: pieces have none
 }
 
 func newRawBody(r *http.Request, m match) (*rawBody, error) {
@@ -159,24 +157,7 @@ func newRawBody(r *http.Request, m match) (*rawBody, error) {
 			return nil, err
 		}
 	}
-	if err := setFields(into, r, m, m.route.Last); err != nil {
-		return nil, err
-	}
-	if f := offsetOf(into); f != nil && into.Has(f) {
-		offset := into.Get(f).Int()
-		b.offset = &offset
-	}
-	return b, nil
-}
-
-// offsetOf is the field of a request that says where the bytes of its body belong. Each
-// piece has its own, so that a body that was sent before is not taken twice.
-func offsetOf(m protoreflect.Message) protoreflect.FieldDescriptor {
-	f := fieldOf(m, "offset")
-	if f == nil || f.Kind() != protoreflect.Int64Kind {
-		return nil
-	}
-	return f
+	return b, setFields(into, r, m, m.route.Last)
 }
 
 func (b *rawBody) next(m proto.Message) error {
@@ -193,10 +174,6 @@ func (b *rawBody) next(m proto.Message) error {
 	case n > 0 && (err == nil || errors.Is(err, io.ErrUnexpectedEOF)):
 		into := m.ProtoReflect()
 		into.Set(into.Descriptor().Fields().ByName(b.field), protoreflect.ValueOfBytes(b.buf[:n]))
-		if b.offset != nil {
-			into.Set(offsetOf(into), protoreflect.ValueOfInt64(*b.offset))
-			*b.offset += int64(n)
-		}
 		return nil
 	case errors.Is(err, io.EOF) && b.last != nil:
 		proto.Merge(m, b.last)

@@ -71,7 +71,8 @@ type ExecServiceClient interface {
 	// has taken all of it. With an offset it can be repeated: bytes that the command
 	// has are not sent twice.
 	SendInput(context.Context, *connect.Request[v1.SendInputRequest]) (*connect.Response[v1.SendInputResponse], error)
-	// StreamInput is SendInput for much input, in many messages.
+	// StreamInput is SendInput for much input, in many messages. An offset in one of
+	// them counts on for those after it. What follows the end of the input is dropped.
 	StreamInput(context.Context) *connect.ClientStreamForClient[v1.SendInputRequest, v1.SendInputResponse]
 	// Signal sends a signal to a command.
 	Signal(context.Context, *connect.Request[v1.SignalExecRequest]) (*connect.Response[v1.SignalExecResponse], error)
@@ -227,7 +228,8 @@ type ExecServiceHandler interface {
 	// has taken all of it. With an offset it can be repeated: bytes that the command
 	// has are not sent twice.
 	SendInput(context.Context, *connect.Request[v1.SendInputRequest]) (*connect.Response[v1.SendInputResponse], error)
-	// StreamInput is SendInput for much input, in many messages.
+	// StreamInput is SendInput for much input, in many messages. An offset in one of
+	// them counts on for those after it. What follows the end of the input is dropped.
 	StreamInput(context.Context, *connect.ClientStream[v1.SendInputRequest]) (*connect.Response[v1.SendInputResponse], error)
 	// Signal sends a signal to a command.
 	Signal(context.Context, *connect.Request[v1.SignalExecRequest]) (*connect.Response[v1.SignalExecResponse], error)
