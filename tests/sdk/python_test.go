@@ -205,7 +205,7 @@ func pythonOverRestarts(t *testing.T, p *python) {
 			t.Error(err)
 		}
 	}
-	if err := <-ended; err != nil || restarts < 5 {
+	if err := <-ended; err != nil || restarts < 9 {
 		t.Errorf("%v after %d restarts\n%s", err, restarts, text.String())
 	}
 	d.AwaitNoSandbox(t)
