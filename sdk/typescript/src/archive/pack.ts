@@ -43,7 +43,8 @@ async function* file(path: string, entry: Entry): AsyncGenerator<Buffer> {
     const { size } = await handle.stat()
     yield writeHeader({ ...entry, size })
     for (let left = size; left > 0; ) {
-      const { buffer, bytesRead } = await handle.read(Buffer.alloc(Math.min(left, piece)))
+      const length = Math.min(left, piece)
+      const { buffer, bytesRead } = await handle.read(Buffer.alloc(length), 0, length, null)
       if (bytesRead === 0) throw new Error(`${path} became shorter while it was copied`)
       left -= bytesRead
       yield buffer.subarray(0, bytesRead)
