@@ -1,6 +1,6 @@
 // Package apitest is a daemon in memory, for tests of programs that use [api.Client]. It
-// answers over a real socket, with real errors and streams, and runs no command: what a
-// command does is a function of the test.
+// answers over a real socket, with real errors and streams. It runs no command: a function
+// of the test decides the outcome.
 //
 //	daemon := apitest.New(t)
 //	daemon.OnCommand = func(c apitest.Command) apitest.Outcome {
@@ -32,15 +32,15 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// Command is what a caller wants to run.
+// Command is a request to run a command.
 type Command struct {
 	Sandbox *caissonv1.Sandbox
 	Spec    *caissonv1.ExecSpec
 	Stdin   []byte // of Run, Start and Exec; SendInput is refused
 }
 
-// Outcome is what the command did. Err fails the call instead: one of
-// [sbxerr.New] has the form that the daemon's have.
+// Outcome is the result of a command. Err fails the call instead: an error of
+// [sbxerr.New] reaches the caller in the form of the daemon's.
 type Outcome struct {
 	Stdout, Stderr []byte
 	ExitCode       int32

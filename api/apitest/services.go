@@ -11,7 +11,7 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// sandboxes serves SandboxService; what it lacks is unimplemented.
+// sandboxes serves SandboxService. Other calls of it answer "unimplemented".
 type sandboxes struct {
 	caissonv1connect.UnimplementedSandboxServiceHandler
 	d *Daemon
@@ -81,7 +81,7 @@ func (s sandboxes) Remove(_ context.Context, r *connect.Request[caissonv1.Remove
 	return connect.NewResponse(&caissonv1.RemoveResponse{Id: b.Id}), nil
 }
 
-// execs serves ExecService; what it lacks is unimplemented.
+// execs serves ExecService. Other calls of it answer "unimplemented".
 type execs struct {
 	caissonv1connect.UnimplementedExecServiceHandler
 	d *Daemon

@@ -168,9 +168,9 @@ func (o *operation) log(r *http.Request, log *slog.Logger, call string, quiet bo
 		slog.String("call", sbxerr.Clip(call)), slog.String("request_id", o.id), slog.String("traceparent", o.trace),
 		slog.String("caller", callerOf(r.Context())), slog.Duration("duration", took), slog.String("outcome", outcome),
 	}
-	for name, value := range map[string]string{"code": code, "sandbox": sbxerr.Clip(o.sandbox), "exec": sbxerr.Clip(o.exec)} {
-		if value != "" {
-			attrs = append(attrs, slog.String(name, value))
+	for _, attr := range []slog.Attr{slog.String("code", code), slog.String("sandbox", sbxerr.Clip(o.sandbox)), slog.String("exec", sbxerr.Clip(o.exec))} {
+		if attr.Value.String() != "" {
+			attrs = append(attrs, attr)
 		}
 	}
 	log.LogAttrs(context.WithoutCancel(r.Context()), level, "operation", attrs...)

@@ -171,7 +171,7 @@ func unaryCall(log *slog.Logger) func(context.Context, string, proto.Message, re
 func byPath(plain, other http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case strings.HasPrefix(r.URL.Path, "/v1/"):
+		case strings.HasPrefix(r.URL.Path, rest.Prefix):
 			plain.ServeHTTP(w, r)
 		case r.URL.Path == "/openapi.json" && r.Method == http.MethodGet:
 			w.Header().Set("Content-Type", "application/json")

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"strings"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -28,6 +29,9 @@ type Options struct {
 	Unary func(ctx context.Context, procedure string, request proto.Message, next Call) (proto.Message, error)
 }
 
+// Prefix is that of the paths of all routes.
+const Prefix = "/v1/"
+
 // Call makes a call whose request was read.
 type Call func(context.Context) (proto.Message, error)
 
@@ -43,11 +47,14 @@ func New(o Options) *Handler { return &Handler{o: o, routes: routes()} }
 // Procedure is the call that r is for, such as "/caisson.v1.ExecService/Start";
 // empty: none.
 func (h *Handler) Procedure(r *http.Request) string {
-	match, err := find(h.routes, r)
-	if err != nil {
+	if !strings.HasPrefix(r.URL.Path, Prefix) {
 		return ""
 	}
-	return match.route.procedure
+	found, _ := lookUp(h.routes, r)
+	if found.route == nil {
+		return ""
+	}
+	return found.route.procedure
 }
 
 // Gets are the calls that a route reaches by GET: they change nothing.

@@ -85,18 +85,10 @@ type match struct {
 // find returns the route of a request. The path is taken as it was sent: what is
 // escaped in it is no slash of ours, and nothing of it is cleaned.
 func find(all []*route, r *http.Request) (match, error) {
-	segments := strings.Split(r.URL.EscapedPath(), "/")
-	var methods []string
-	for _, one := range all {
-		fields, ok := matchSegments(one.segments, segments)
-		switch {
-		case !ok:
-		case one.Method != r.Method:
-			methods = append(methods, one.Method)
-		default:
-			m, err := unescape(fields)
-			return match{one, m}, err
-		}
+	found, methods := lookUp(all, r)
+	if found.route != nil {
+		fields, err := unescape(found.fields)
+		return match{found.route, fields}, err
 	}
 	if len(methods) > 0 {
 		slices.Sort(methods)
@@ -104,6 +96,23 @@ func find(all []*route, r *http.Request) (match, error) {
 			refuse("%s is not a method of %q, use %s", sbxerr.Clip(r.Method), sbxerr.Clip(r.URL.Path), strings.Join(slices.Compact(methods), " or "))}
 	}
 	return match{}, &statusError{http.StatusNotFound, nil, noRoute(all, r.URL.Path)}
+}
+
+// lookUp returns the route of a request, with its fields still escaped. Without one it
+// returns the methods that the path has.
+func lookUp(all []*route, r *http.Request) (found match, methods []string) {
+	segments := strings.Split(r.URL.EscapedPath(), "/")
+	for _, one := range all {
+		fields, ok := matchSegments(one.segments, segments)
+		switch {
+		case !ok:
+		case one.Method != r.Method:
+			methods = append(methods, one.Method)
+		default:
+			return match{one, fields}, nil
+		}
+	}
+	return match{}, methods
 }
 
 func noRoute(all []*route, path string) error {
