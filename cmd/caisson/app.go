@@ -116,7 +116,7 @@ func (a *app) verbs() []verb {
 		{"pause", a.pauseCommand}, {"resume", a.resumeCommand}, {"stop", a.stopCommand}, {"rm", a.rmCommand}, {"cleanup", a.cleanupCommand},
 		{"image", a.imageCommand}, {"policy", a.policyCommand}, {"spec", a.specCommand}, {"doctor", a.doctorCommand},
 		{"capabilities", a.capabilitiesCommand}, {"explain", a.explainCommand},
-		{"daemon", a.daemonCommand}, {"version", a.versionCommand}, {"completion", a.completionCommand},
+		{"mcp", a.mcpCommand}, {"daemon", a.daemonCommand}, {"version", a.versionCommand}, {"completion", a.completionCommand},
 	}
 }
 
