@@ -32,8 +32,8 @@ BASE    := $(ASSETS)/busybox $(ASSETS)/applets.txt
 PLUGINS := $(addprefix $(BUILD)/protoc/,protoc-gen-go protoc-gen-connect-go)
 
 # The suites that drive a whole daemon; every other package is a unit.
-ROOT_SUITES := ./tests/fault/... ./tests/integration/... ./tests/network/... ./tests/escape/... ./tests/programs/... ./tests/sdk/...
-UNIT        = $$($(GO) list ./... ./api/... | grep -vE '/tests/(integration|escape|network|fault|programs|sdk|vm|bench)(/|$$)')
+ROOT_SUITES := ./tests/fault/... ./tests/integration/... ./tests/network/... ./tests/escape/... ./tests/programs/... ./tests/sdk/... ./tests/agents/...
+UNIT        = $$($(GO) list ./... ./api/... | grep -vE '/tests/(integration|escape|network|fault|programs|sdk|agents|vm|bench)(/|$$)')
 
 # The real programs of tests/programs, and what tests/sdk builds with: nodejs has npm in some
 # distributions, and Debian has a package of its own.

@@ -76,13 +76,13 @@ type listed struct {
 }
 
 func (s *Server) addCommandTools() {
-	sdk.AddTool(s.mcp, &sdk.Tool{Name: "bash", Annotations: hints("Run a command", false, true, true),
+	tool(s, &sdk.Tool{Name: "bash", Annotations: hints("Run a command", false, true, true),
 		Description: "Run a shell script in the sandbox and return its output and exit code. A script that takes longer than yield_ms runs on; its id is returned, and bash_output reads on."}, s.bash)
-	sdk.AddTool(s.mcp, &sdk.Tool{Name: "bash_output", Annotations: hints("Read a running command", false, false, true),
+	tool(s, &sdk.Tool{Name: "bash_output", Annotations: hints("Read a running command", false, false, true),
 		Description: "Return the output of a running command since the last call, after writing stdin to it. Wait up to yield_ms for its end."}, s.bashOutput)
-	sdk.AddTool(s.mcp, &sdk.Tool{Name: "bash_kill", Annotations: hints("Kill a running command", false, true, false),
+	tool(s, &sdk.Tool{Name: "bash_kill", Annotations: hints("Kill a running command", false, true, false),
 		Description: "Kill a command with all that it started, and return the rest of its output."}, s.bashKill)
-	sdk.AddTool(s.mcp, &sdk.Tool{Name: "bash_list", Annotations: hints("List commands", true, false, false),
+	tool(s, &sdk.Tool{Name: "bash_list", Annotations: hints("List commands", true, false, false),
 		Description: "List the commands that were started and not read to their end."}, s.bashList)
 }
 

@@ -47,7 +47,6 @@ type command struct {
 
 	mu   sync.Mutex
 	exec *caissonv1.Exec
-	file string // that holds all of its output
 }
 
 // start executes a command. It goes on when the call that started it has returned.

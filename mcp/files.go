@@ -78,15 +78,15 @@ type file struct {
 }
 
 func (s *Server) addFileTools() {
-	sdk.AddTool(s.mcp, &sdk.Tool{Name: "read_file", Annotations: hints("Read a file", true, false, false),
+	tool(s, &sdk.Tool{Name: "read_file", Annotations: hints("Read a file", true, false, false),
 		Description: "Return a text file of the sandbox, or some of its lines."}, s.readFile)
-	sdk.AddTool(s.mcp, &sdk.Tool{Name: "write_file", Annotations: hints("Write a file", false, true, false),
+	tool(s, &sdk.Tool{Name: "write_file", Annotations: hints("Write a file", false, true, false),
 		Description: "Make a file of the sandbox, or replace all of its content, in one step."}, s.writeFile)
-	sdk.AddTool(s.mcp, &sdk.Tool{Name: "edit_file", Annotations: hints("Edit a file", false, true, false),
+	tool(s, &sdk.Tool{Name: "edit_file", Annotations: hints("Edit a file", false, true, false),
 		Description: "Replace a text in a file of the sandbox by another."}, s.editFile)
-	sdk.AddTool(s.mcp, &sdk.Tool{Name: "list_files", Annotations: hints("List files", true, false, false),
+	tool(s, &sdk.Tool{Name: "list_files", Annotations: hints("List files", true, false, false),
 		Description: "List a directory of the sandbox."}, s.listFiles)
-	sdk.AddTool(s.mcp, &sdk.Tool{Name: "search_files", Annotations: hints("Search in files", true, false, false),
+	tool(s, &sdk.Tool{Name: "search_files", Annotations: hints("Search in files", true, false, false),
 		Description: "Search the files below a directory of the sandbox for a regular expression."}, s.searchFiles)
 }
 

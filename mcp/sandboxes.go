@@ -37,11 +37,11 @@ type deleteOutput struct {
 }
 
 func (s *Server) addSandboxTools() {
-	sdk.AddTool(s.mcp, &sdk.Tool{Name: "sandbox_create", Annotations: hints("Create a sandbox", false, false, false),
+	tool(s, &sdk.Tool{Name: "sandbox_create", Annotations: hints("Create a sandbox", false, false, false),
 		Description: "Create an isolated sandbox for commands and files, and return its name. Limits and network are those that the user chose."}, s.create)
-	sdk.AddTool(s.mcp, &sdk.Tool{Name: "sandbox_list", Annotations: hints("List sandboxes", true, false, false),
+	tool(s, &sdk.Tool{Name: "sandbox_list", Annotations: hints("List sandboxes", true, false, false),
 		Description: "List the user's sandboxes."}, s.list)
-	sdk.AddTool(s.mcp, &sdk.Tool{Name: "sandbox_delete", Annotations: hints("Remove a sandbox", false, true, false),
+	tool(s, &sdk.Tool{Name: "sandbox_delete", Annotations: hints("Remove a sandbox", false, true, false),
 		Description: "End a sandbox and remove all of it. Its files are lost, but for those of the workspace."}, s.delete)
 }
 

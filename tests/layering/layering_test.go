@@ -61,7 +61,8 @@ var rules = []struct {
 	{"cmd/caisson-init", []string{"initproto"}},
 	{"cmd/caisson-gateway", []string{"api/sbxerr", "gateway", "netns/nflog", "seccomp"}},
 	{"cmd/caisson-shim", []string{"runtime/ctrd/shimcall"}},
-	{"cmd/caisson", []string{"api", "cgroups/units"}},
+	{"mcp", []string{"api"}},
+	{"cmd/caisson", []string{"mcp", "api", "cgroups/units"}},
 	{"cmd/caissond", append([]string{"server", "api", "config", "runtime"}, leaves...)},
 	{"tests/need", nil}, // every package's tests may use it
 	{"tests", append([]string{"server", "api", "config", "runtime"}, leaves...)},
@@ -78,6 +79,7 @@ var only = []struct {
 	{"github.com/seccomp/libseccomp-golang", []string{"seccomp"}},
 	{"github.com/spf13/cobra", []string{"cmd"}},
 	{"go.yaml.in/yaml/v3", []string{"config"}},
+	{"github.com/modelcontextprotocol/go-sdk", []string{"mcp", "cmd/caisson", "tests/agents"}},
 	{"github.com/miekg/dns", []string{"gateway/dns"}},
 	{"golang.org/x/net/idna", []string{"gateway/policy"}}, // one canonical form of a name, made in one place
 	{"golang.org/x/net/publicsuffix", []string{"gateway/policy"}},
