@@ -90,19 +90,6 @@ func (s *Server) addFileTools() {
 		Description: "Search the files below a directory of the sandbox for a regular expression."}, s.searchFiles)
 }
 
-// workspace is where relative paths begin.
-const workspace = "/workspace"
-
-func absolute(name string) (string, error) {
-	switch {
-	case strings.ContainsRune(name, 0):
-		return "", refused("the path contains a zero byte")
-	case path.IsAbs(name):
-		return path.Clean(name), nil
-	}
-	return path.Join(workspace, name), nil
-}
-
 // at is the sandbox and the path of a call.
 func (s *Server) at(sandbox, name string) (ref, abs string, err error) {
 	if ref, err = s.ref(sandbox); err != nil {
@@ -111,8 +98,13 @@ func (s *Server) at(sandbox, name string) (ref, abs string, err error) {
 	if name == "" {
 		return "", "", refused("path is missing")
 	}
-	abs, err = absolute(name)
-	return ref, abs, err
+	if strings.ContainsRune(name, 0) {
+		return "", "", refused("the path contains a zero byte")
+	}
+	if !path.IsAbs(name) {
+		name = path.Join(s.workspace, name)
+	}
+	return ref, path.Clean(name), nil
 }
 
 func (s *Server) readFile(ctx context.Context, _ *sdk.CallToolRequest, in readInput) (*sdk.CallToolResult, readOutput, error) {
@@ -191,7 +183,7 @@ func (s *Server) editFile(ctx context.Context, _ *sdk.CallToolRequest, in editIn
 
 func (s *Server) listFiles(ctx context.Context, _ *sdk.CallToolRequest, in filesInput) (*sdk.CallToolResult, filesOutput, error) {
 	if in.Path == "" {
-		in.Path = workspace
+		in.Path = s.workspace
 	}
 	ref, name, err := s.at(in.Sandbox, in.Path)
 	if err != nil {

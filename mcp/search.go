@@ -36,7 +36,7 @@ fi 2>/dev/null | head -n "$4" | cut -c 1-500`
 
 func (s *Server) searchFiles(ctx context.Context, _ *sdk.CallToolRequest, in searchInput) (*sdk.CallToolResult, searchOutput, error) {
 	if in.Path == "" {
-		in.Path = workspace
+		in.Path = s.workspace
 	}
 	ref, name, err := s.at(in.Sandbox, in.Path)
 	switch {

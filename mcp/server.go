@@ -6,6 +6,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 
@@ -22,20 +23,22 @@ type Options struct {
 	// names one in each call.
 	Sandbox string
 	// Spec is that of the sandboxes that the client creates.
-	Spec    *caissonv1.SandboxSpec
-	Network string // the mode of that sandbox, or of those; empty: it is not known
-	Version string
-	Log     *slog.Logger // nil: nothing is logged
+	Spec      *caissonv1.SandboxSpec
+	Workspace string // where relative paths begin; empty is /workspace
+	Network   string // the mode of that sandbox, or of those; empty: it is not known
+	Version   string
+	Log       *slog.Logger // nil: nothing is logged
 }
 
 // Server offers the tools to one client, or to many over HTTP.
 type Server struct {
-	client   *api.Client
-	sandbox  string
-	spec     *caissonv1.SandboxSpec
-	mcp      *sdk.Server
-	commands commands
-	shells   shells
+	client    *api.Client
+	sandbox   string
+	workspace string
+	spec      *caissonv1.SandboxSpec
+	mcp       *sdk.Server
+	commands  commands
+	shells    shells
 }
 
 const instructions = `Tools that run commands and work on files in an isolated Linux sandbox. A non-zero exit code is a result, not a failure of the tool.
@@ -52,7 +55,7 @@ var networks = map[string]string{
 
 // New returns a server. Close ends what its clients started.
 func New(o Options) *Server {
-	s := &Server{client: o.Client, sandbox: o.Sandbox, spec: o.Spec}
+	s := &Server{client: o.Client, sandbox: o.Sandbox, spec: o.Spec, workspace: cmp.Or(o.Workspace, "/workspace")}
 	s.commands.end, s.commands.endAll = context.WithCancel(context.Background())
 	s.mcp = sdk.NewServer(&sdk.Implementation{Name: "caisson", Title: "caisson sandboxes", Version: o.Version}, &sdk.ServerOptions{
 		Instructions: instructions + networks[o.Network], Logger: o.Log, Capabilities: &sdk.ServerCapabilities{},

@@ -19,7 +19,7 @@ func workspacePB(w *plan.WorkspaceRequest) *caissonv1.Workspace {
 	if w == nil {
 		return nil
 	}
-	return &caissonv1.Workspace{Dir: w.Dir, Mode: w.Mode}
+	return &caissonv1.Workspace{Dir: w.Dir, Mode: w.Mode, Path: w.Path}
 }
 
 func limitsPB(l plan.Limits) *caissonv1.Limits {

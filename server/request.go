@@ -221,7 +221,7 @@ func workspaceOf(w *caissonv1.Workspace) *plan.WorkspaceRequest {
 	if w == nil {
 		return nil
 	}
-	return &plan.WorkspaceRequest{Dir: w.Dir, Mode: w.Mode}
+	return &plan.WorkspaceRequest{Dir: w.Dir, Mode: w.Mode, Path: w.Path}
 }
 
 func limitsRequestOf(l *caissonv1.Limits) plan.LimitsRequest {

@@ -69,7 +69,7 @@ func TestElsewhere(t *testing.T) {
 	for line, want := range map[string]string{
 		"images":                       "use caisson image ls",
 		"start box":                    "an ended sandbox stays ended",
-		"run -v /x:/y -- true":         "-v: --workspace DIR[:ro] binds",
+		"run -v /x:/y -- true":         "-v: --workspace DIR[:PATH][:ro] binds",
 		"create --privileged":          "--privileged: no sandbox gets a capability",
 		"run --pids-limit 5 -- true":   "--pids",
 		"run --image base -- alpine":   "--image alpine -- CMD",

@@ -104,7 +104,7 @@ func (a *app) serveMCP(ctx context.Context, client *api.Client, f mcpFlags, spec
 	if err != nil {
 		return err
 	}
-	s := mcp.New(mcp.Options{Client: client, Sandbox: f.sandbox, Spec: spec, Network: box.GetNetwork(), Version: version})
+	s := mcp.New(mcp.Options{Client: client, Sandbox: f.sandbox, Spec: spec, Workspace: box.GetWorkspace().GetPath(), Network: box.GetNetwork(), Version: version})
 	defer s.Close()
 	ctx, stop := endOnSignal(ctx)
 	defer stop()

@@ -115,7 +115,7 @@ func workspaceCwd(r CreateRequest) string {
 	if r.Workspace == nil {
 		return ""
 	}
-	return WorkspacePath
+	return r.Workspace.Point()
 }
 
 // imageCwd cleans the working directory of an image. It drops one that a request could

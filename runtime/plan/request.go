@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -108,7 +109,11 @@ type ExecLimits struct {
 type WorkspaceRequest struct {
 	Dir  string // absolute path on the host
 	Mode string // "rw" or "ro"; empty is "rw"
+	Path string `json:",omitempty"` // where it is mounted inside, absolute; empty is WorkspacePath
 }
+
+// Point is where the workspace is mounted inside.
+func (w *WorkspaceRequest) Point() string { return cmp.Or(w.Path, WorkspacePath) }
 
 // LimitsRequest holds the limits that a request names. Nil takes the
 // profile's value; zero is an error and never means unlimited.

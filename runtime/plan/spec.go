@@ -100,7 +100,7 @@ func (p *Sandbox) workspaceMount(source string) []specs.Mount {
 	if p.ReadOnly {
 		options = []string{"ro", "exec"}
 	}
-	return []specs.Mount{{Destination: WorkspacePath, Source: source, Options: options}}
+	return []specs.Mount{{Destination: p.Request.Workspace.Point(), Source: source, Options: options}}
 }
 
 // SizedMounts returns where spec has a tmpfs of the sandbox's size.
