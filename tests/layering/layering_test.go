@@ -62,7 +62,8 @@ var rules = []struct {
 	{"cmd/caisson-gateway", []string{"api/sbxerr", "gateway", "netns/nflog", "seccomp"}},
 	{"cmd/caisson-shim", []string{"runtime/ctrd/shimcall"}},
 	{"mcp", []string{"api"}},
-	{"cmd/caisson", []string{"mcp", "api", "cgroups/units"}},
+	{"plug", []string{"api"}},
+	{"cmd/caisson", []string{"mcp", "plug", "api", "cgroups/units"}},
 	{"cmd/caissond", append([]string{"server", "api", "config", "runtime"}, leaves...)},
 	{"tests/need", nil}, // every package's tests may use it
 	{"tests", append([]string{"server", "api", "config", "runtime"}, leaves...)},
