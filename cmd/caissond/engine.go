@@ -55,9 +55,13 @@ func (e *engine) start(ctx context.Context, tries int) (err error) {
 	if e.private == nil {
 		return e.Open(ctx)
 	}
+	begin := ctx
+	if tries > 1 { // a daemon that is to end needs the engine: it removes the sandboxes that are there
+		begin = context.WithoutCancel(ctx)
+	}
 	for try := 1; ; try++ {
-		if e.server, err = ctrd.Supervise(ctx, *e.private); err == nil {
-			return e.Open(ctx)
+		if e.server, err = ctrd.Supervise(begin, *e.private); err == nil {
+			return e.Open(begin)
 		}
 		if try >= tries {
 			return err

@@ -143,3 +143,17 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestStoppedAtItsStart: a daemon that is to end while its engine still starts removes the
+// sandboxes of the one before all the same.
+func TestStoppedAtItsStart(t *testing.T) {
+	d := harness.Start(t)
+	for range 3 {
+		d.Run(t, "create")
+		d.Kill(t)
+		d.Launch(t)
+		d.Stop(t)
+		d.CheckNothingLeft(t)
+		d.Launch(t)
+	}
+}
