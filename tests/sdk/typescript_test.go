@@ -162,7 +162,15 @@ func testTypeScriptKill(t *testing.T, app string) {
 	ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", "kill.mjs")
-	cmd.Dir, cmd.Stderr, cmd.Env = app, os.Stderr, nodeEnv(d)
+	cmd.Dir, cmd.Env = app, nodeEnv(d)
+	killAsAsked(t, d, cmd, 2)
+}
+
+// killAsAsked runs a program that says when the daemon is to be killed and launched, and ends
+// with "ok".
+func killAsAsked(t *testing.T, d *harness.Daemon, cmd *exec.Cmd, least int) {
+	t.Helper()
+	cmd.Stderr = os.Stderr
 	answers, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +198,7 @@ func testTypeScriptKill(t *testing.T, app string) {
 			t.Fatal(err)
 		}
 	}
-	if err := cmd.Wait(); err != nil || last != "ok" || kills < 2 {
+	if err := cmd.Wait(); err != nil || last != "ok" || kills < least {
 		t.Errorf("after %d kills the program ended with %v and %q", kills, err, last)
 	}
 }

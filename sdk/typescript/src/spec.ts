@@ -214,7 +214,7 @@ export function sandboxSpec(options: SandboxOptions & { name?: string }): Schema
 function workspace(value: string | undefined): Schemas['Workspace'] | undefined {
   if (value === undefined) return undefined
   const [, dir, path, mode] = /^(.*?)(?::(\/.*?))?(?::(ro|rw))?$/s.exec(value)!
-  return { dir: resolve(dir!), mode: mode ?? '', path: path ?? '' }
+  return { dir: resolve(dir!), mode: mode ?? '', ...(path && { path }) }
 }
 
 /** Makes an UpdateRequest. */

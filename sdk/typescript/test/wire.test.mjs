@@ -45,6 +45,7 @@ test('what is not given is absent in a request', () => {
   assert.deepEqual(updateRequest({ allow: [], ttl: 0 }), { ttl: '0s', allow: { rules: [] } })
   assert.deepEqual(sandboxSpec({ workspace: '/a/b:ro' }).workspace, { dir: '/a/b', mode: 'ro' })
   assert.deepEqual(sandboxSpec({ workspace: '/a:b' }).workspace, { dir: '/a:b', mode: '' })
+  assert.deepEqual(sandboxSpec({ workspace: '/a:/b/c:ro' }).workspace, { dir: '/a', mode: 'ro', path: '/b/c' })
 })
 
 test('paths are quoted', () => {
