@@ -62,6 +62,7 @@ class WireTest(unittest.TestCase):
         self.assertEqual(_spec.command("a b", timeout=2)["shell"], "a b")
         self.assertEqual(_spec.command(["a", "b"], env={"X": "1"})["args"], ["a", "b"])
         self.assertEqual(_spec.workspace("/x:ro"), {"dir": "/x", "mode": "ro"})
+        self.assertEqual(_spec.workspace("/x:/y/z:ro"), {"dir": "/x", "mode": "ro", "path": "/y/z"})
         self.assertEqual(_spec.sandbox(name=None, limits={}, ttl=1, allow=("a",)), {"ttl": "1s", "allow": ["a"]})
         self.assertEqual(_spec.limits("1K", 0.5, 3), {"memory_bytes": "1024", "milli_cpu": "500", "pids": 3})
         with self.assertRaises(TypeError):  # each letter would be a rule
