@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -20,24 +21,18 @@ func reply[T any](m *T, err error) (*connect.Response[T], error) {
 }
 
 func (s sandboxes) List(ctx context.Context, r *connect.Request[caissonv1.ListRequest]) (*connect.Response[caissonv1.ListResponse], error) {
+	f, err := filterOf(r.Msg, time.Now())
+	if err != nil {
+		return nil, fail(err)
+	}
 	infos, err := s.runtime.List(ctx)
 	out := &caissonv1.ListResponse{}
 	for _, info := range infos {
-		if matches(info.Labels, r.Msg.Labels) {
+		if f.selects(info) {
 			out.Sandboxes = append(out.Sandboxes, sandboxPB(info))
 		}
 	}
 	return reply(out, err)
-}
-
-// matches reports whether labels holds all of wanted.
-func matches(labels, wanted map[string]string) bool {
-	for k, v := range wanted {
-		if have, ok := labels[k]; !ok || have != v {
-			return false
-		}
-	}
-	return true
 }
 
 func (s sandboxes) Inspect(ctx context.Context, r *connect.Request[caissonv1.InspectRequest]) (*connect.Response[caissonv1.InspectResponse], error) {

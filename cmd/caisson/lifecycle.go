@@ -55,17 +55,19 @@ func (p *parser) grace(name, text string) *time.Duration {
 
 // lifecycleCommand is a verb that changes the state of sandboxes.
 func (a *app) lifecycleCommand(verb, short string, call func(*api.Client, context.Context, string) (*caissonv1.Sandbox, error)) *cobra.Command {
+	var f filterFlags
 	cmd := &cobra.Command{
-		Use:               verb + " SANDBOX...",
+		Use:               verb + " [flags] SANDBOX...",
 		Short:             short,
-		Args:              atLeastOne("SANDBOX"),
+		Args:              cobra.ArbitraryArgs, // selected refuses none
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), func(client *api.Client) error {
-				return a.changeEach(args, func(ref string) (*caissonv1.Sandbox, error) { return call(client, cmd.Context(), ref) })
+			return a.withSelected(cmd, &f, args, func(ctx context.Context, client *api.Client, refs []string) error {
+				return a.changeEach(refs, func(ref string) (*caissonv1.Sandbox, error) { return call(client, ctx, ref) })
 			})
 		},
 	}
+	f.register(cmd)
 	a.outputFlags(cmd)
 	return cmd
 }

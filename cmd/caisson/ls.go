@@ -15,7 +15,7 @@ import (
 const commandCell = 40
 
 func (a *app) lsCommand() *cobra.Command {
-	var labels []string
+	var f filterFlags
 	var quiet bool
 	cmd := &cobra.Command{
 		Use:     "ls",
@@ -24,9 +24,9 @@ func (a *app) lsCommand() *cobra.Command {
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := parser{flags: cmd.Flags()}
-			req := &caissonv1.ListRequest{Labels: p.labels(labels)}
-			if len(p.errs) > 0 {
-				return p.errs[0]
+			req := f.request(&p)
+			if err := p.end(req); err != nil {
+				return err
 			}
 			if quiet && a.output == formatJSON {
 				return usage("-q and --json exclude each other: IDs alone, or all that is known")
@@ -40,7 +40,7 @@ func (a *app) lsCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringArrayVarP(&labels, "label", "l", nil, "list only sandboxes with label `K=V`")
+	f.register(cmd)
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print only IDs")
 	a.outputFlags(cmd)
 	return cmd

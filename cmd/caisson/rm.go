@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -12,22 +13,25 @@ import (
 
 func (a *app) rmCommand() *cobra.Command {
 	var force bool
+	var f filterFlags
 	cmd := &cobra.Command{
-		Use:               "rm [--force] SANDBOX...",
+		Use:               "rm [flags] SANDBOX...",
 		Aliases:           []string{"remove"},
 		Short:             "Remove sandboxes",
-		Args:              atLeastOne("SANDBOX"),
+		Example:           "  caisson rm --force agent\n  caisson rm --session s-17 --state exited",
+		Args:              cobra.ArbitraryArgs, // selected refuses none
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), func(client *api.Client) error {
-				return a.removeEach(args, func(ref string) (string, error) {
-					r, err := client.Remove(cmd.Context(), &caissonv1.RemoveRequest{Ref: ref, Force: force})
+			return a.withSelected(cmd, &f, args, func(ctx context.Context, client *api.Client, refs []string) error {
+				return a.removeEach(refs, func(ref string) (string, error) {
+					r, err := client.Remove(ctx, &caissonv1.RemoveRequest{Ref: ref, Force: force})
 					return r.GetId(), err
 				})
 			})
 		},
 	}
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "remove running sandboxes too")
+	f.register(cmd)
 	a.outputFlags(cmd)
 	return cmd
 }

@@ -179,3 +179,56 @@ func (c *client) say(t *testing.T, text string) {
 		t.Fatal(err)
 	}
 }
+
+// TestFilters: list, stop and remove what a filter selects, and nothing else.
+func TestFilters(t *testing.T) {
+	for _, args := range [][]string{
+		{"--name", "filter-a1", "--session", "fs1", "-l", "team=blue"},
+		{"--name", "filter-a2", "--session", "fs1", "--task", "ft1"},
+		{"--name", "filter-b1", "--session", "fs2", "-l", "team=blue"},
+	} {
+		daemon.Run(t, append([]string{"create"}, args...)...)
+		t.Cleanup(func() { daemon.Try("rm", "--force", args[1]) })
+	}
+	names := func(args ...string) (names string) {
+		var list []struct{ Name string }
+		daemon.Try(append([]string{"ls", "--json"}, args...)...).JSON(t, &list)
+		for _, box := range list {
+			names += box.Name + " "
+		}
+		return names
+	}
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--session", "fs1"}, "filter-a1 filter-a2 "},
+		{[]string{"--session", "fs1", "--task", "ft1"}, "filter-a2 "},
+		{[]string{"--name", "filter-*1"}, "filter-a1 filter-b1 "},
+		{[]string{"--name", "filter-*", "-l", "team=blue", "--session", "fs2"}, "filter-b1 "},
+		{[]string{"--name", "filter-*", "--state", "exited"}, ""},
+		{[]string{"--name", "filter-*", "--state", "exited", "--state", "running", "--older-than", "1ms"}, "filter-a1 filter-a2 filter-b1 "},
+		{[]string{"--name", "filter-*", "--older-than", "1h"}, ""},
+	} {
+		if got := names(tt.args...); got != tt.want {
+			t.Errorf("%q: %q, want %q", tt.args, got, tt.want)
+		}
+	}
+	daemon.Run(t, "stop", "--grace", "0s", "--session", "fs1")
+	if got := names("--name", "filter-*", "--state", "exited"); got != "filter-a1 filter-a2 " {
+		t.Errorf("stopped are %q", got)
+	}
+	daemon.Run(t, "rm", "--name", "filter-*", "--state", "exited")
+	if got := names("--name", "filter-*"); got != "filter-b1 " {
+		t.Errorf("left are %q", got)
+	}
+	daemon.Run(t, "rm", "--session", "no-such-session") // nothing is selected, and nothing removed
+	for _, args := range [][]string{{"rm"}, {"rm", "--session", "fs2", "filter-b1"}, {"rm", "--session", ""}, {"ls", "--state", "dead"}, {"ls", "--name", "["}, {"ls", "--older-than", "soon"}} {
+		if r := daemon.Try(args...); r.Code != 125 {
+			t.Errorf("%q: code %d, %s%s", args, r.Code, r.Stdout, r.Stderr)
+		}
+	}
+	if got := names("--name", "filter-*"); got != "filter-b1 " {
+		t.Errorf("after refusals %q are left", got)
+	}
+}

@@ -1253,9 +1253,15 @@ func (x *Port) GetPort() uint32 {
 	return 0
 }
 
+// ListRequest selects sandboxes: those that have all that is given.
 type ListRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Labels        map[string]string      `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // all must match
+	Labels        map[string]string      `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Session       string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	Task          string                 `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`
+	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`                            // a pattern of path.Match, such as "build-*"
+	States        []string               `protobuf:"bytes,5,rep,name=states,proto3" json:"states,omitempty"`                        // any of these
+	OlderThan     *durationpb.Duration   `protobuf:"bytes,6,opt,name=older_than,json=olderThan,proto3" json:"older_than,omitempty"` // since it was created
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1293,6 +1299,41 @@ func (*ListRequest) Descriptor() ([]byte, []int) {
 func (x *ListRequest) GetLabels() map[string]string {
 	if x != nil {
 		return x.Labels
+	}
+	return nil
+}
+
+func (x *ListRequest) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *ListRequest) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *ListRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ListRequest) GetStates() []string {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *ListRequest) GetOlderThan() *durationpb.Duration {
+	if x != nil {
+		return x.OlderThan
 	}
 	return nil
 }
@@ -2263,9 +2304,15 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x04Port\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x1b\n" +
 	"\thost_port\x18\x02 \x01(\rR\bhostPort\x12\x12\n" +
-	"\x04port\x18\x03 \x01(\rR\x04port\"\x85\x01\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\"\x99\x02\n" +
 	"\vListRequest\x12;\n" +
-	"\x06labels\x18\x01 \x03(\v2#.caisson.v1.ListRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\x01 \x03(\v2#.caisson.v1.ListRequest.LabelsEntryR\x06labels\x12\x18\n" +
+	"\asession\x18\x02 \x01(\tR\asession\x12\x12\n" +
+	"\x04task\x18\x03 \x01(\tR\x04task\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\x16\n" +
+	"\x06states\x18\x05 \x03(\tR\x06states\x128\n" +
+	"\n" +
+	"older_than\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\tolderThan\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"A\n" +
@@ -2446,46 +2493,47 @@ var file_caisson_v1_sandbox_proto_depIdxs = []int32{
 	37, // 24: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
 	14, // 25: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
 	33, // 26: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
-	13, // 27: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
-	13, // 28: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
-	0,  // 29: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
-	19, // 30: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
-	39, // 31: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
-	24, // 32: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
-	4,  // 33: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
-	34, // 34: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
-	28, // 35: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
-	5,  // 36: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
-	6,  // 37: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
-	15, // 38: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
-	17, // 39: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
-	7,  // 40: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
-	9,  // 41: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
-	10, // 42: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
-	11, // 43: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
-	12, // 44: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
-	20, // 45: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
-	22, // 46: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
-	25, // 47: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
-	26, // 48: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
-	40, // 49: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
-	13, // 50: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
-	16, // 51: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
-	18, // 52: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
-	13, // 53: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
-	13, // 54: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
-	13, // 55: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
-	13, // 56: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
-	13, // 57: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
-	21, // 58: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
-	23, // 59: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
-	40, // 60: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
-	27, // 61: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
-	49, // [49:62] is the sub-list for method output_type
-	36, // [36:49] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	35, // 27: caisson.v1.ListRequest.older_than:type_name -> google.protobuf.Duration
+	13, // 28: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
+	13, // 29: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
+	0,  // 30: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
+	19, // 31: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
+	39, // 32: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
+	24, // 33: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
+	4,  // 34: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
+	34, // 35: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
+	28, // 36: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
+	5,  // 37: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
+	6,  // 38: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
+	15, // 39: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
+	17, // 40: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
+	7,  // 41: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
+	9,  // 42: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
+	10, // 43: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
+	11, // 44: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
+	12, // 45: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
+	20, // 46: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
+	22, // 47: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
+	25, // 48: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
+	26, // 49: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
+	40, // 50: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
+	13, // 51: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
+	16, // 52: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
+	18, // 53: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
+	13, // 54: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
+	13, // 55: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
+	13, // 56: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
+	13, // 57: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
+	13, // 58: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
+	21, // 59: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
+	23, // 60: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
+	40, // 61: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
+	27, // 62: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
+	50, // [50:63] is the sub-list for method output_type
+	37, // [37:50] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_sandbox_proto_init() }

@@ -61,6 +61,8 @@ def _query_values(value: Any) -> List[str]:
         return []
     if isinstance(value, Mapping):
         return [f"{k}={v}" for k, v in value.items()]
+    if isinstance(value, (list, tuple)):
+        return [str(v) for v in value]
     return ["true" if value is True else str(value)]
 
 

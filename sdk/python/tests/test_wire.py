@@ -61,6 +61,7 @@ class WireTest(unittest.TestCase):
     def test_spec(self):
         self.assertEqual(_spec.command("a b", timeout=2)["shell"], "a b")
         self.assertEqual(_spec.command(["a", "b"], env={"X": "1"})["args"], ["a", "b"])
+        self.assertEqual(_wire.Request("GET", "/x", {"states": ["a", "b"]}).target(), "/x?states=a&states=b")
         self.assertEqual(_spec.workspace("/x:ro"), {"dir": "/x", "mode": "ro"})
         self.assertEqual(_spec.workspace("/x:/y/z:ro"), {"dir": "/x", "mode": "ro", "path": "/y/z"})
         self.assertEqual(_spec.sandbox(name=None, limits={}, ttl=1, allow=("a",)), {"ttl": "1s", "allow": ["a"]})

@@ -41,9 +41,10 @@ export class Client {
     return foreground(this.transport, { method: 'POST', path: '/v1/run', json }, new Place(''), options, false)
   }
 
-  /** Returns the sandboxes with all of these labels, the oldest first. */
-  async list(options: { labels?: Readonly<Record<string, string>> } = {}): Promise<Sandbox[]> {
-    const query = { labels: options.labels }
+  /** Returns the sandboxes that have all that is given, the oldest first. */
+  async list(options: spec.ListOptions = {}): Promise<Sandbox[]> {
+    const { labels, name, session, task, states, olderThan } = options
+    const query = { labels, name, session, task, states, older_than: spec.duration(olderThan) }
     const answer = await this.transport.call({ method: 'GET', path: '/v1/sandboxes', query })
     return decode('ListResponse', answer).sandboxes.map((info) => new Sandbox(this.transport, info))
   }

@@ -24,6 +24,7 @@ export type {
   Size,
   StartOptions,
   Time,
+  ListOptions,
   UpdateOptions,
 } from './spec.js'
 export type * from './types.js'

@@ -109,6 +109,16 @@ export interface RunOptions extends ExecOptions, OutputOptions {
   input?: Data
 }
 
+/** Selects sandboxes. `name` is a pattern such as `build-*`; `olderThan` counts from the creation. */
+export interface ListOptions {
+  labels?: Readonly<Record<string, string>>
+  name?: string
+  session?: string
+  task?: string
+  states?: readonly string[]
+  olderThan?: Time
+}
+
 /** What can be changed of a sandbox. `ttl` counts from now; a label with an empty value goes. */
 export interface UpdateOptions extends LimitOptions, NetworkOptions {
   ttl?: Time

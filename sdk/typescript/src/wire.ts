@@ -94,8 +94,8 @@ function local(code: string, kind: string, message: string, remedy: string, caus
   return new (byCode[code] ?? CaissonError)({ code, class: kind, message, remedy, cause: text, retryable: true })
 }
 
-/** Values of a query. Absent ones are left out, a map takes KEY=VALUE. */
-export type Query = Record<string, string | number | boolean | Readonly<Record<string, string>> | undefined>
+/** Values of a query. Absent ones are left out, a list repeats its name, a map takes KEY=VALUE. */
+export type Query = Record<string, string | number | boolean | readonly string[] | Readonly<Record<string, string>> | undefined>
 
 /** Returns a path with its query. */
 export function target(path: string, query: Query = {}): string {
@@ -106,7 +106,8 @@ export function target(path: string, query: Query = {}): string {
       pairs.append(name, String(value))
       continue
     }
-    for (const [key, item] of Object.entries(value)) pairs.append(name, `${key}=${item}`)
+    if (Array.isArray(value)) for (const item of value) pairs.append(name, item)
+    else for (const [key, item] of Object.entries(value)) pairs.append(name, `${key}=${item}`)
   }
   const text = pairs.toString()
   return text ? `${path}?${text}` : path

@@ -44,6 +44,7 @@ test('what is not given is absent in a request', () => {
   })
   assert.deepEqual(updateRequest({ allow: [], ttl: 0 }), { ttl: '0s', allow: { rules: [] } })
   assert.deepEqual(sandboxSpec({ workspace: '/a/b:ro' }).workspace, { dir: '/a/b', mode: 'ro' })
+  assert.equal(target('/x', { states: ['a', 'b'], labels: { k: 'v' } }), '/x?states=a&states=b&labels=k%3Dv')
   assert.deepEqual(sandboxSpec({ workspace: '/a:b' }).workspace, { dir: '/a:b', mode: '' })
   assert.deepEqual(sandboxSpec({ workspace: '/a:/b/c:ro' }).workspace, { dir: '/a', mode: 'ro', path: '/b/c' })
 })

@@ -10,7 +10,7 @@ from typing import List, Mapping, Optional, Sequence, Type, Union
 from .. import _spec
 from .._events import Collector, Place, TextCallback
 from .._spec import OUTPUT_LIMIT, Command
-from .._wire import Data, Request, Seconds, Size, decode, sandbox_path
+from .._wire import Data, Request, Seconds, Size, decode, duration, sandbox_path
 from ..types import Doctor, Result, SandboxDetail, SandboxInfo, Stats, Version
 from .http import Transport
 from .images import Images
@@ -81,9 +81,23 @@ class Client:
         request = Request("POST", "/v1/run", body={"spec": {"sandbox": sandbox, "exec": spec}})
         return checked(foreground.run(request, input, resume=False), check)
 
-    def list(self, labels: Optional[Mapping[str, str]] = None) -> List[Sandbox]:
-        """Returns the sandboxes with all of these labels, the oldest first."""
-        answer = self.transport.call(Request("GET", "/v1/sandboxes", {"labels": labels}))
+    def list(
+        self,
+        labels: Optional[Mapping[str, str]] = None,
+        *,
+        name: Optional[str] = None,
+        session: Optional[str] = None,
+        task: Optional[str] = None,
+        states: Optional[List[str]] = None,
+        older_than: Optional[Seconds] = None,
+    ) -> List[Sandbox]:
+        """Returns the sandboxes that have all that is given, the oldest first.
+
+        name is a pattern such as "build-*", older_than seconds since the creation.
+        """
+        query = {"labels": labels, "name": name, "session": session, "task": task, "states": states,
+                 "older_than": duration(older_than)}
+        answer = self.transport.call(Request("GET", "/v1/sandboxes", query))
         infos = [decode(SandboxInfo, each) for each in answer.get("sandboxes", [])]
         return [Sandbox(self.transport, info) for info in infos]
 

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+// filterFlags select sandboxes by what they have.
+type filterFlags struct {
+	labels, states []string
+	session, task  string
+	name, older    string
+}
+
+func (f *filterFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&f.labels, "label", "l", nil, "only sandboxes with label `K=V`")
+	flags.StringVar(&f.name, "name", "", "only sandboxes whose name matches `PATTERN`, such as 'build-*'")
+	flags.StringVar(&f.session, "session", "", "only sandboxes of session `ID`")
+	flags.StringVar(&f.task, "task", "", "only sandboxes of task `ID`")
+	flags.StringArrayVar(&f.states, "state", nil, "only sandboxes in `STATE`: creating, running, paused, stopping or exited")
+	flags.StringVar(&f.older, "older-than", "", "only sandboxes created `DURATION` ago or earlier, such as 2h")
+	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]string{"creating", "running", "paused", "stopping", "exited"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (f *filterFlags) request(p *parser) *caissonv1.ListRequest {
+	p.notEmpty("name", "session", "task")
+	return &caissonv1.ListRequest{
+		Labels: p.labels(f.labels), Name: f.name, Session: f.session, Task: f.task, States: f.states, OlderThan: p.duration("older-than", f.older),
+	}
+}
+
+// selected are the sandboxes that a command line names, by reference or by a filter. One
+// that selects none is no error.
+func (a *app) selected(cmd *cobra.Command, f *filterFlags, refs []string) (list []string, err error) {
+	p := parser{flags: cmd.Flags()}
+	req := f.request(&p)
+	filtered := proto.Size(req) > 0
+	switch {
+	case filtered && len(refs) > 0:
+		p.refuse(usage("name sandboxes, or select them by flags, not both: %s", cmd.UseLine()))
+	case !filtered && len(refs) == 0:
+		p.refuse(usage("SANDBOX is missing: %s", cmd.UseLine()))
+	}
+	if err := p.end(req); err != nil {
+		return nil, err
+	}
+	if !filtered {
+		return refs, nil
+	}
+	err = a.with(cmd.Context(), func(client *api.Client) error {
+		answer, err := client.List(cmd.Context(), req)
+		list = each(answer.GetSandboxes(), (*caissonv1.Sandbox).GetId)
+		return err
+	})
+	return list, err
+}
+
+// withSelected calls do with the sandboxes that the command line names.
+func (a *app) withSelected(cmd *cobra.Command, f *filterFlags, refs []string, do func(context.Context, *api.Client, []string) error) error {
+	refs, err := a.selected(cmd, f, refs)
+	if err != nil {
+		return err
+	}
+	return a.with(cmd.Context(), func(client *api.Client) error { return do(cmd.Context(), client, refs) })
+}

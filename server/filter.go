@@ -1,0 +1,60 @@
+package server
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/runtime"
+)
+
+// filter selects sandboxes.
+type filter struct {
+	*caissonv1.ListRequest
+	before time.Time // they were created by then; zero: whenever
+}
+
+// states are those that a sandbox may have.
+var states = []string{
+	string(runtime.StateCreating), string(runtime.StateAdopting), string(runtime.StateRunning), string(runtime.StatePaused),
+	string(runtime.StateStopping), string(runtime.StateExited), string(runtime.StateRemoving),
+}
+
+func filterOf(r *caissonv1.ListRequest, now time.Time) (filter, error) {
+	const op = "server.list"
+	f := filter{ListRequest: r}
+	if _, err := path.Match(r.GetName(), ""); err != nil {
+		return f, sbxerr.WithRemedy(sbxerr.Config, op, fmt.Errorf("name %q is not a pattern", sbxerr.Clip(r.GetName())), "use * and ?, and [a-z] for one of some characters")
+	}
+	for _, s := range r.GetStates() {
+		if !slices.Contains(states, s) {
+			return f, sbxerr.WithRemedy(sbxerr.Config, op, fmt.Errorf("there is no state %q", sbxerr.Clip(s)), "use one of "+strings.Join(states, ", "))
+		}
+	}
+	age, err := notNegative("older_than", r.GetOlderThan())
+	if err != nil {
+		return f, err
+	}
+	if age != nil {
+		f.before = now.Add(-*age)
+	}
+	return f, nil
+}
+
+func (f filter) selects(i runtime.Info) bool {
+	for k, v := range f.GetLabels() {
+		if have, ok := i.Labels[k]; !ok || have != v {
+			return false
+		}
+	}
+	named, _ := path.Match(f.GetName(), i.Name) // filterOf has refused a bad pattern
+	return (f.GetName() == "" || named) &&
+		(f.GetSession() == "" || f.GetSession() == i.Session) &&
+		(f.GetTask() == "" || f.GetTask() == i.Task) &&
+		(len(f.GetStates()) == 0 || slices.Contains(f.GetStates(), string(i.State))) &&
+		(f.before.IsZero() || i.CreatedAt.Before(f.before))
+}
