@@ -213,68 +213,57 @@ func (k *hostKernel) Untether() error {
 }
 
 // Mend implements hostSide.
-func (k *hostKernel) Mend() ([]Difference, error) {
-	restorers, err := hostRestorers()
-	if err != nil {
-		return nil, err
-	}
-	var found []Difference
-	for f, r := range restorers {
-		want := k.cfg.hostTables(f)
-		err := k.in(func() error {
-			live, err := r.Save()
+func (k *hostKernel) Mend() (found []Difference, err error) {
+	err = k.eachFamily(func(f family, _ command, ipt ruleTables) error {
+		for _, h := range k.cfg.hostTables(f) {
+			diffs, err := compareHook(ipt, f, h)
 			if err != nil {
 				return err
 			}
-			diffs := compareHooks(f, want, live)
 			if len(diffs) == 0 {
-				return nil
+				continue
 			}
 			found = append(found, diffs...)
-			return r.Amend(mend(want, live))
-		})
-		if err != nil {
-			return found, err
+			if err := mend(ipt, h); err != nil {
+				return err
+			}
 		}
-	}
-	return found, nil
+		return nil
+	})
+	return found, err
 }
 
 // Clean implements hostSide.
 func (k *hostKernel) Clean() error {
-	restorers, err := hostRestorers()
+	return k.eachFamily(func(f family, c command, ipt ruleTables) error {
+		use, err := readTablesInUse()
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for _, table := range use.shown(f, c.backend) {
+			errs = append(errs, clean(ipt, table, k.cfg.chain("")))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// eachFamily calls fn in the host's namespace, with the host's own commands: its rules are
+// those of its choice.
+func (k *hostKernel) eachFamily(fn func(family, command, ruleTables) error) error {
+	known, err := families()
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, r := range restorers {
-		errs = append(errs, k.in(func() error {
-			live, err := r.Save()
-			if err != nil {
-				return err
-			}
-			if lines := clean(k.cfg.chain(""), live); lines != "" {
-				return r.Amend(lines)
-			}
-			return nil
-		}))
+	for _, f := range known {
+		c, err := findCommand(f, backendAny)
+		if err == nil {
+			err = c.with(k.in, func(ipt ruleTables) error { return fn(f, c, ipt) })
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-// hostRestorers are the host's own commands: its rules are those of its choice.
-func hostRestorers() (map[family]restorer, error) {
-	list, err := families()
-	if err != nil {
-		return nil, err
-	}
-	restorers := map[family]restorer{}
-	for _, f := range list {
-		if restorers[f], err = findRestorer(f, backendAny); err != nil {
-			return nil, err
-		}
-	}
-	return restorers, nil
 }
 
 // Links implements hostSide.

@@ -197,7 +197,7 @@ func deny(path string, c BridgeConfig, w wire) error {
 		return err
 	}
 	defer n.Close()
-	return n.program(func(f family) []table { return c.innerTables(f, w) })
+	return n.program(tablesInUse{}, func(f family) []table { return c.innerTables(f, w) })
 }
 
 // checkInner compares the namespace of w with what was declared.

@@ -45,9 +45,7 @@ func useCommands(t testing.TB, links map[string]string) string {
 func commandsFor(b backend) map[string]string {
 	links := map[string]string{}
 	for _, f := range []family{familyV4, familyV6} {
-		for _, verb := range []string{"", "-restore", "-save"} {
-			links[string(f)+verb] = string(f) + "-" + string(b) + verb
-		}
+		links[string(f)] = string(f) + "-" + string(b)
 	}
 	return links
 }

@@ -3,7 +3,6 @@ package netns
 import (
 	"fmt"
 	"net/netip"
-	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -20,8 +19,8 @@ func TestCheckFindsWhatIsNotOfTheGate(t *testing.T) {
 		for name, line := range map[string]string{
 			"rule gone":          fmt.Sprintf("iptables-%s -w -t nat -F OUTPUT", b),
 			"rule of IPv6 gone":  fmt.Sprintf("ip6tables-%s -w -F INPUT", b),
-			"policy":             fmt.Sprintf("iptables-%s -w -P FORWARD ACCEPT", b),
-			"policy of IPv6":     fmt.Sprintf("ip6tables-%s -w -P OUTPUT ACCEPT", b),
+			"policy":             fmt.Sprintf("iptables-%s -w -P FORWARD DROP", b),
+			"policy of IPv6":     fmt.Sprintf("ip6tables-%s -w -P OUTPUT DROP", b),
 			"rule":               fmt.Sprintf("iptables-%s -w -A OUTPUT -p udp -j ACCEPT", b),
 			"rule before":        fmt.Sprintf("iptables-%s -w -I INPUT -j ACCEPT", b),
 			"rule elsewhere":     fmt.Sprintf("iptables-%s -w -t nat -A POSTROUTING -j RETURN", b),
@@ -39,6 +38,37 @@ func TestCheckFindsWhatIsNotOfTheGate(t *testing.T) {
 					t.Errorf("Check = %v, %v; want a difference", diffs, err)
 				}
 			})
+		}
+	})
+}
+
+// The rules of the first namespace are listed, and those of others compared by their digest,
+// which takes no command. Traffic changes nothing of it.
+func TestRulesAreListedOnce(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		forgetChecked()
+		g := Gate{Prefixes: []netip.Prefix{pool}}
+		first, other, changed, half := create(t), create(t), create(t), create(t)
+		for _, path := range []string{first, other, changed, half} {
+			mustLead(t, path, pool)
+		}
+		for _, to := range []string{"198.18.0.5:443", "9.9.9.9:443", "[2001:db8::1]:80"} {
+			_ = connectInside(t, open(t, other), to, false)
+		}
+		runInside(t, open(t, changed), fmt.Sprintf("iptables-%s -w -R OUTPUT 1 -d 126.0.0.0/7 -o lo -j ACCEPT", b))
+		runInside(t, open(t, half), fmt.Sprintf("ip6tables-%s -w -D OUTPUT 4", b))
+		saved := useCommands(t, nil)
+		if _, err := Check(other, &g); sbxerr.Of(err) != sbxerr.NetRule {
+			t.Errorf("the control, with nothing listed and no commands: %v", err)
+		}
+		useCommands(t, commandsFor(b))
+		wantNoDifference(t, first, pool)
+		binaryDirs = []string{saved}
+		wantNoDifference(t, other, pool)
+		for _, path := range []string{changed, half} {
+			if _, err := Check(path, &g); sbxerr.Of(err) != sbxerr.NetRule {
+				t.Errorf("other rules, and no commands: %v", err)
+			}
 		}
 	})
 }
@@ -84,6 +114,13 @@ func TestCheckFindsRoutesThatAreNotOfTheGate(t *testing.T) {
 	}
 }
 
+// forgetChecked is as if the process had begun anew.
+func forgetChecked() {
+	checked.Lock()
+	defer checked.Unlock()
+	checked.digests = nil
+}
+
 // The host's own command may become one for the other backend while a sandbox
 // lives. Its namespace stays with the backend that it has.
 func TestTheHostsBackendChanges(t *testing.T) {
@@ -94,13 +131,13 @@ func TestTheHostsBackendChanges(t *testing.T) {
 			useCommands(t, commandsFor(was))
 			s := mustLead(t, path, pool)
 			useCommands(t, commandsFor(is))
+			forgetChecked()
 			if _, err := Check(path, &Gate{Prefixes: []netip.Prefix{pool}}); sbxerr.Of(err) != sbxerr.NetRule {
 				t.Errorf("Check without the commands that see the rules = %v; want %s", err, sbxerr.NetRule)
 			}
 			links := commandsFor(is)
 			for name, target := range commandsFor(was) {
-				family, verb, _ := strings.Cut(name, "-")
-				links[strings.TrimSuffix(family+"-"+string(was)+"-"+verb, "-")] = target
+				links[name+"-"+string(was)] = target
 			}
 			useCommands(t, links)
 			wantNoDifference(t, path, pool)

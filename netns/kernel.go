@@ -3,9 +3,12 @@ package netns
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // kernel is a namespace of the kernel, with a netlink socket in it.
@@ -57,40 +60,38 @@ func (k *kernel) Listen() (s *Sockets, err error) {
 	return s, err
 }
 
-// Program implements inside. The families are programmed at the same time.
-//
-// With commands for nft this takes 20 to 40 ms, in which nothing runs: when such
-// a command ends, the kernel waits until nobody reads the rules of before (RCU).
-func (k *kernel) Program() error { return k.program(declaredTables) }
-
-func (k *kernel) program(want func(family) []table) error {
-	restorers, _, err := k.restorers()
+// Secure implements inside.
+func (k *kernel) Secure() error {
+	use, err := k.tablesInUse()
 	if err != nil {
 		return err
 	}
-	return eachFamily(restorers, func(f family, r restorer) error {
-		return k.Do(func() error { return r.Restore(want(f)) })
+	if use.none() {
+		return k.program(use, declaredTables)
+	}
+	found, err := k.checkRules(declaredTables)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	if err := k.program(use, declaredTables); err != nil {
+		return err
+	}
+	if found, err = k.checkRules(declaredTables); err == nil && len(found) > 0 {
+		err = sbxerr.New(sbxerr.Posture, "netns.rules", "somebody changed the rules: %v", found)
+	}
+	return err
+}
+
+// program puts the rules in force for both families at the same time. use is read before.
+func (k *kernel) program(use tablesInUse, want func(family) []table) error {
+	return k.eachFamily(use, func(f family, c command) error {
+		return c.with(k.Do, func(ipt ruleTables) error { return program(ipt, want(f), use.none()) })
 	})
 }
 
-// restorers returns the commands for each family that the kernel has, and the
-// tables that are there.
-func (k *kernel) restorers() (map[family]restorer, tablesInUse, error) {
-	var use tablesInUse
-	if err := k.Do(func() (err error) { use, err = readTablesInUse(); return err }); err != nil {
-		return nil, use, err
-	}
-	families, err := families()
-	if err != nil {
-		return nil, use, err
-	}
-	restorers := map[family]restorer{}
-	for _, f := range families {
-		if restorers[f], err = findRestorer(f, use.backend(f)); err != nil {
-			return nil, use, err
-		}
-	}
-	return restorers, use, nil
+func (k *kernel) tablesInUse() (use tablesInUse, err error) {
+	err = k.Do(func() error { use, err = readTablesInUse(); return err })
+	return use, err
 }
 
 // families lists those that the kernel has.
@@ -102,40 +103,73 @@ func families() ([]family, error) {
 	return []family{familyV4, familyV6}, nil
 }
 
-// checkRules compares the rules with those that are wanted.
+// checkRules compares the rules with those that are wanted: by their digest, if rules with
+// the same one were as they are wanted before.
 func (k *kernel) checkRules(want func(family) []table) ([]Difference, error) {
-	restorers, use, err := k.restorers()
-	if err != nil {
+	before, use, err := k.digest(want)
+	if err != nil || before.isChecked() {
 		return nil, err
 	}
-	used := map[family]backend{}
-	live := map[family]*[]table{}
-	for f, r := range restorers {
-		used[f], live[f] = r.backend, new([]table)
+	found, err := k.listRules(use, want)
+	if err != nil || len(found) > 0 {
+		return found, err
 	}
-	err = eachFamily(restorers, func(f family, r restorer) error {
-		return k.Do(func() (err error) { *live[f], err = r.Save(); return err })
+	after, _, err := k.digest(want)
+	if err == nil && after == before { // nobody changed them meanwhile
+		before.setChecked()
+	}
+	return nil, err
+}
+
+func (k *kernel) digest(want func(family) []table) (d digest, use tablesInUse, err error) {
+	err = k.Do(func() (err error) {
+		if use, err = readTablesInUse(); err == nil {
+			d, err = readDigest(use)
+		}
+		return err
+	})
+	return d.of(want), use, err
+}
+
+// listRules compares what the commands list.
+func (k *kernel) listRules(use tablesInUse, want func(family) []table) ([]Difference, error) {
+	used := map[family]backend{}
+	var found []Difference
+	var mu sync.Mutex
+	err := k.eachFamily(use, func(f family, c command) error {
+		return c.with(k.Do, func(ipt ruleTables) error {
+			diffs, err := compareTables(ipt, f, want(f), use.shown(f, c.backend))
+			mu.Lock()
+			defer mu.Unlock()
+			used[f], found = c.backend, append(found, diffs...)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	found := use.foreign(used)
-	for _, f := range []family{familyV4, familyV6} {
-		if live[f] != nil {
-			found = append(found, compareTables(f, want(f), *live[f])...)
-		}
-	}
-	return found, nil
+	return append(use.foreign(used), found...), nil
 }
 
-// eachFamily calls fn for every family at once and waits for all.
-func eachFamily(restorers map[family]restorer, fn func(family, restorer) error) error {
-	errs := make(chan error, len(restorers))
-	for f, r := range restorers {
-		go func() { errs <- fn(f, r) }()
+// eachFamily calls fn for every family that the kernel has, at the same time, with the
+// command that sees the tables that are in use.
+func (k *kernel) eachFamily(use tablesInUse, fn func(family, command) error) error {
+	known, err := families()
+	if err != nil {
+		return err
+	}
+	commands := map[family]command{}
+	for _, f := range known {
+		if commands[f], err = findCommand(f, use.backend(f)); err != nil {
+			return err
+		}
+	}
+	errs := make(chan error, len(commands))
+	for f, c := range commands {
+		go func() { errs <- fn(f, c) }()
 	}
 	var all []error
-	for range restorers {
+	for range commands {
 		all = append(all, <-errs)
 	}
 	return errors.Join(all...)

@@ -14,7 +14,9 @@ type inside interface {
 	Routes() ([]netlink.Route, error) // those that lead elsewhere than to loopback addresses
 	AddRoute(netlink.Route) error
 	RemoveRoute(netlink.Route) error
-	Program() error // puts the declared rules in force for every family
+	// Secure puts the declared rules in force for every family, unless they are. It refuses
+	// others that it cannot replace.
+	Secure() error
 	Listen() (*Sockets, error)
 }
 
@@ -22,10 +24,10 @@ type inside interface {
 // prefixes of g, and DNS, reach the returned sockets, and nothing else passes.
 // The caller closes the sockets.
 //
-// In a namespace that has a gate already, whatever state it is in, rules and
-// routes are put right and the sockets opened anew; those of before must be
-// closed. On failure nothing leads anywhere. Rules that cannot be programmed
-// have code sbxerr.NetRule, prefixes that cannot be led sbxerr.NetPolicy.
+// In a namespace that has a gate already, rules and routes are put right and the sockets
+// opened anew; those of before must be closed. On failure nothing leads anywhere. Rules
+// that cannot be programmed have code sbxerr.NetRule, others that are there and stay
+// sbxerr.Posture, prefixes that cannot be led sbxerr.NetPolicy.
 func Lead(path string, g Gate) (*Sockets, error) {
 	const op = "netns.lead"
 	declared, err := g.plan(op)
@@ -52,7 +54,7 @@ func lead(n inside, declared []netlink.Route) (_ *Sockets, err error) {
 	if err := removeRoutes(n, before); err != nil {
 		return nil, err
 	}
-	if err := n.Program(); err != nil {
+	if err := n.Secure(); err != nil {
 		return nil, err
 	}
 	s, err := n.Listen()

@@ -63,7 +63,7 @@ func (f *fakeInside) RemoveRoute(r netlink.Route) error {
 	return nil
 }
 
-func (f *fakeInside) Program() error {
+func (f *fakeInside) Secure() error {
 	if len(f.live) > 0 {
 		f.t.Errorf("rules are changed while %v lead to them", f.live)
 	}

@@ -176,6 +176,23 @@ func openBeside(path string, own unix.Stat_t) (*Namespace, error) {
 	return &Namespace{file: f}, nil
 }
 
+// openThread opens the namespace of the calling thread.
+func openThread() (*Namespace, error) {
+	own, err := hostNamespace()
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.Open(threadNS, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), threadNS)
+	if err := checkNamespace(f, own); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &Namespace{f}, nil
+}
+
 // hostNamespace is that of the first thread, which stays where the process began.
 func hostNamespace() (st unix.Stat_t, err error) {
 	const path = "/proc/self/ns/net"
