@@ -61,9 +61,17 @@ func eachBackend(t *testing.T, test func(*testing.T, backend)) {
 	}
 }
 
+// programAndLead is what is done with a namespace that is not out of a stock.
+func programAndLead(path string, g Gate) (*Sockets, error) {
+	if _, err := Program(path); err != nil {
+		return nil, err
+	}
+	return Lead(path, g)
+}
+
 func mustLead(t testing.TB, path string, prefixes ...netip.Prefix) *Sockets {
 	t.Helper()
-	s, err := Lead(path, Gate{Prefixes: prefixes})
+	s, err := programAndLead(path, Gate{Prefixes: prefixes})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,12 +46,12 @@ func TestCheckFindsWhatIsNotOfTheGate(t *testing.T) {
 // which takes no command. Traffic changes nothing of it.
 func TestRulesAreListedOnce(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
-		forgetChecked()
 		g := Gate{Prefixes: []netip.Prefix{pool}}
 		first, other, changed, half := create(t), create(t), create(t), create(t)
 		for _, path := range []string{first, other, changed, half} {
 			mustLead(t, path, pool)
 		}
+		forgetChecked()
 		for _, to := range []string{"198.18.0.5:443", "9.9.9.9:443", "[2001:db8::1]:80"} {
 			_ = connectInside(t, open(t, other), to, false)
 		}

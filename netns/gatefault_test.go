@@ -19,7 +19,7 @@ import (
 func wantClosed(t *testing.T, path string, err error, reason, remedy string) {
 	t.Helper()
 	if sbxerr.Of(err) != sbxerr.NetRule || !strings.Contains(err.Error(), reason) || !strings.Contains(sbxerr.RemedyOf(err), remedy) {
-		t.Errorf("Lead = %v (remedy %q); want %q under %s", err, sbxerr.RemedyOf(err), reason, sbxerr.NetRule)
+		t.Errorf("Program and Lead = %v (remedy %q); want %q under %s", err, sbxerr.RemedyOf(err), reason, sbxerr.NetRule)
 	}
 	if err := connectInside(t, open(t, path), "198.18.0.5:443", false); !errors.Is(err, unix.ENETUNREACH) {
 		t.Errorf("connect to the pool = %v; want %v", err, unix.ENETUNREACH)
@@ -35,7 +35,7 @@ func TestLeadWithoutCommands(t *testing.T) {
 	t.Run("none", func(t *testing.T) {
 		useCommands(t, nil)
 		path := create(t)
-		_, err := Lead(path, gate)
+		_, err := programAndLead(path, gate)
 		wantClosed(t, path, err, `find "ip`, "install iptables")
 	})
 	t.Run("none for IPv6", func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestLeadWithoutCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := create(t)
-		_, err := Lead(path, gate)
+		_, err := programAndLead(path, gate)
 		wantClosed(t, path, err, `find "ip6tables"`, "install iptables")
 	})
 	t.Run("refuses IPv6", func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestLeadWithoutCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		path = create(t)
-		_, err := Lead(path, gate)
+		_, err := programAndLead(path, gate)
 		wantClosed(t, path, err, "can't initialize table", "caisson doctor")
 	})
 }
@@ -86,7 +86,7 @@ func TestLeadWithBrokenCommands(t *testing.T) {
 		fakeCommand(t, dir, "ip6tables", do)
 		path := create(t)
 		began := time.Now()
-		_, err := Lead(path, Gate{Prefixes: []netip.Prefix{pool}})
+		_, err := programAndLead(path, Gate{Prefixes: []netip.Prefix{pool}})
 		if time.Since(began) > 5*time.Second || len(err.Error()) > 3000 {
 			t.Errorf("%s: it takes %s to say %d bytes", do, time.Since(began), len(err.Error()))
 		}
@@ -135,7 +135,7 @@ func TestLeadWhileTheLockIsHeld(t *testing.T) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Lead(path, Gate{Prefixes: []netip.Prefix{pool}})
+	_, err = programAndLead(path, Gate{Prefixes: []netip.Prefix{pool}})
 	_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN)
 	wantClosed(t, path, err, "xtables lock", "holds the lock")
 	mustLead(t, path, pool)

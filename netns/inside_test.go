@@ -15,7 +15,7 @@ import (
 func TestOpenSockets(t *testing.T) {
 	path := create(t)
 	gate := Gate{Prefixes: []netip.Prefix{netip.MustParsePrefix("198.18.0.0/15")}}
-	gateSockets, err := Lead(path, gate)
+	gateSockets, err := programAndLead(path, gate)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,20 +14,16 @@ type inside interface {
 	Routes() ([]netlink.Route, error) // those that lead elsewhere than to loopback addresses
 	AddRoute(netlink.Route) error
 	RemoveRoute(netlink.Route) error
-	// Secure puts the declared rules in force for every family, unless they are. It refuses
-	// others that it cannot replace.
-	Secure() error
 	Listen() (*Sockets, error)
 }
 
-// Lead makes the namespace at path one with a gate: connections to the
-// prefixes of g, and DNS, reach the returned sockets, and nothing else passes.
-// The caller closes the sockets.
+// Lead makes the namespace at path one with a gate: connections to the prefixes of g, and
+// DNS, reach the returned sockets, and nothing else passes. Its rules are in force: Program,
+// or Stock.Take, came before. The caller closes the sockets.
 //
-// In a namespace that has a gate already, rules and routes are put right and the sockets
-// opened anew; those of before must be closed. On failure nothing leads anywhere. Rules
-// that cannot be programmed have code sbxerr.NetRule, others that are there and stay
-// sbxerr.Posture, prefixes that cannot be led sbxerr.NetPolicy.
+// In a namespace that has a gate already, routes are put right and the sockets opened anew;
+// those of before must be closed. On failure nothing leads anywhere. Prefixes that cannot be
+// led have code sbxerr.NetPolicy.
 func Lead(path string, g Gate) (*Sockets, error) {
 	const op = "netns.lead"
 	declared, err := g.plan(op)
@@ -43,18 +39,14 @@ func Lead(path string, g Gate) (*Sockets, error) {
 	return s, wrapInner(op, err)
 }
 
-// lead closes first, denies second, allows third and connects last, so that
-// wherever it fails nothing leads anywhere: without a route there is no way to
-// the sockets.
+// lead closes first and connects last, so that wherever it fails nothing leads anywhere:
+// without a route there is no way to the sockets.
 func lead(n inside, declared []netlink.Route) (_ *Sockets, err error) {
 	before, err := n.Routes()
 	if err != nil {
 		return nil, err
 	}
 	if err := removeRoutes(n, before); err != nil {
-		return nil, err
-	}
-	if err := n.Secure(); err != nil {
 		return nil, err
 	}
 	s, err := n.Listen()

@@ -61,7 +61,7 @@ func TestLeadAgain(t *testing.T) {
 		s := mustLead(t, path, pool, one)
 		n := open(t, path)
 		wantLed(t, n, s, "198.18.0.5:443") // and is closed from the gateway's side, which keeps its port for a while
-		if _, err := Lead(path, Gate{Prefixes: []netip.Prefix{pool}}); !errors.Is(err, unix.EADDRINUSE) || sbxerr.Of(err) != sbxerr.Network {
+		if _, err := programAndLead(path, Gate{Prefixes: []netip.Prefix{pool}}); !errors.Is(err, unix.EADDRINUSE) || sbxerr.Of(err) != sbxerr.Network {
 			t.Errorf("Lead while the sockets are open = %v", err)
 		}
 		if err := connectInside(t, n, "198.18.0.5:443", false); !errors.Is(err, unix.ENETUNREACH) {
@@ -116,7 +116,7 @@ func TestLeadManyAtOnce(t *testing.T) {
 		for i := range paths {
 			own := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16)
 			go func() {
-				s, err := Lead(paths[i], Gate{Prefixes: []netip.Prefix{own}})
+				s, err := programAndLead(paths[i], Gate{Prefixes: []netip.Prefix{own}})
 				if err == nil {
 					err = s.Close()
 				}
@@ -149,7 +149,7 @@ func BenchmarkLead(b *testing.B) {
 					b.Fatal(err)
 				}
 				b.StartTimer()
-				s, err := Lead(path, gate)
+				s, err := programAndLead(path, gate)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -38,68 +38,61 @@ type Egress interface {
 	Refresh(ctx context.Context, id string) error
 }
 
-// opening is the work in a sandbox's namespace that its way out takes. Most of it
-// is waiting for the kernel, so it goes on beside the making of the container.
-type opening struct {
-	done    chan struct{}
-	sockets *netns.Sockets // taken by who serves them
-	err     error
+// programming is the work on the rules of a namespace.
+type programming struct {
+	done chan struct{}
+	err  error
 }
 
-// open begins to open the one way out of a sandbox that has one.
-func (m *Manager) open(s *sandbox) error {
-	gate, err := gateOf(s.kept().Policy)
-	if gate == nil || err != nil {
-		return err
-	}
-	if m.opts.Egress == nil {
-		return sbxerr.New(sbxerr.Gateway, "runtime.egress", "this daemon has no gateway")
-	}
-	o := &opening{done: make(chan struct{})}
-	s.opening = o
-	path := m.paths.netns(s.id)
+func program(path string) *programming {
+	p := &programming{done: make(chan struct{})}
 	go func() {
-		defer close(o.done)
-		o.sockets, o.err = netns.Lead(path, *gate)
+		defer close(p.done)
+		_, p.err = netns.Program(path) // of a new one
 	}()
-	return nil
+	return p
 }
 
-// close waits until nothing is done in the namespace any more.
-func (o *opening) close() error {
-	if o == nil {
+// wait returns when nothing works in the namespace any more, and the outcome.
+func (p *programming) wait() error {
+	if p == nil {
 		return nil
 	}
-	<-o.done
-	if o.sockets == nil {
-		return nil
-	}
-	return o.sockets.Close()
+	<-p.done
+	return p.err
 }
 
-// createEgress hands the way out of a sandbox, and its ports, to the gateway. Each
-// name has the address that it had with an earlier daemon, and what was counted
-// there counts on.
+// gateOf is the gate that s needs, which only a gateway serves.
+func (m *Manager) gateOf(s *sandbox) (*netns.Gate, error) {
+	gate, err := gateOf(s.kept().Policy)
+	if err == nil && gate != nil && m.opts.Egress == nil {
+		err = sbxerr.New(sbxerr.Gateway, "runtime.egress", "this daemon has no gateway")
+	}
+	return gate, err
+}
+
+// createEgress hands the way out of a sandbox, and its ports, to the gateway.
 func (m *Manager) createEgress(ctx context.Context, s *sandbox) error {
-	return errors.Join(m.serveOpening(ctx, s), m.watchLink(ctx, s), m.servePorts(ctx, s))
+	return errors.Join(m.lead(ctx, s), m.watchLink(ctx, s), m.servePorts(ctx, s))
 }
 
-func (m *Manager) serveOpening(ctx context.Context, s *sandbox) error {
-	o := s.opening
-	if o == nil {
-		return nil
-	}
-	<-o.done
-	if o.err != nil {
-		return o.err
+// lead opens the one way out of a sandbox that has one, when its rules are in force. Each
+// name has the address that it had with an earlier daemon, and what was counted there counts
+// on.
+func (m *Manager) lead(ctx context.Context, s *sandbox) error {
+	gate, err := m.gateOf(s)
+	if err != nil || gate == nil {
+		return err
 	}
 	names, namesErr := m.opts.Traffic.Names(s.id)
 	before, countsErr := m.opts.Traffic.Counts(s.id)
-	if err := errors.Join(namesErr, countsErr); err != nil {
+	if err := errors.Join(s.rules.wait(), namesErr, countsErr); err != nil {
 		return err
 	}
-	sockets := o.sockets
-	o.sockets = nil
+	sockets, err := netns.Lead(m.paths.netns(s.id), *gate)
+	if err != nil {
+		return err
+	}
 	return m.opts.Egress.Add(ctx, egress.Sandbox{ID: s.id, Policy: s.kept().Policy, Names: names, Before: countersBefore(before)}, *sockets)
 }
 
@@ -121,7 +114,17 @@ func (m *Manager) readmit(ctx context.Context, s *sandbox) error {
 		m.log.Warn("leave out rules that are no longer taken", "sandbox", r.ID, "err", refused)
 	}
 	s.update(func() { s.record.Network, s.record.Policy = netns.Mode(spec.Mode), spec })
-	return errors.Join(m.open(s), m.serveOpening(ctx, s))
+	if _, err := m.gateOf(s); err != nil {
+		return err
+	}
+	mended, err := netns.Program(m.paths.netns(s.id))
+	if len(mended) > 0 {
+		m.log.Warn("somebody changed the rules of a sandbox's network namespace; they are as they were", "sandbox", r.ID, "code", sbxerr.Posture, "found", mended)
+	}
+	if err != nil {
+		return err
+	}
+	return m.lead(ctx, s)
 }
 
 func (m *Manager) removeEgress(ctx context.Context, id string) error {

@@ -99,7 +99,7 @@ func TestChangeNoNetwork(t *testing.T) {
 func TestNoGateway(t *testing.T) {
 	m := &Manager{paths: paths{state: t.TempDir()}}
 	s := &sandbox{id: "x", record: record{ID: "x", Network: netns.ModeAllow, Policy: policy.Spec{Mode: policy.Allow}}}
-	if err := m.open(s); sbxerr.Of(err) != sbxerr.Gateway {
+	if err := m.createNetns(t.Context(), s); sbxerr.Of(err) != sbxerr.Gateway {
 		t.Errorf("%v, want %s", err, sbxerr.Gateway)
 	}
 	if entries, err := os.ReadDir(m.paths.state); err != nil || len(entries) > 0 {

@@ -1,0 +1,128 @@
+package netns
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/caisson-run/caisson/sbxerr"
+)
+
+// Program puts the rules of a gate in force in the namespace at path, which Create made, and
+// nothing leads anywhere yet. Where rules are in force it compares them, replaces those that
+// differ, and returns how they differed. Rules that cannot be programmed have code
+// sbxerr.NetRule, others that are there and stay sbxerr.Posture.
+func Program(path string) (mended []Difference, err error) {
+	const op = "netns.program"
+	k, err := openInside(path)
+	if err != nil {
+		return nil, sbxerr.Wrap(sbxerr.Network, op, err)
+	}
+	defer k.Close()
+	mended, err = k.secure()
+	return mended, wrapInner(op, err)
+}
+
+// secure is Program for k.
+func (k *kernel) secure() (mended []Difference, err error) {
+	use, err := k.tablesInUse()
+	if err != nil {
+		return nil, err
+	}
+	if !use.none() {
+		if mended, err = k.checkRules(declaredTables); err != nil || len(mended) == 0 {
+			return nil, err
+		}
+	}
+	if err := k.program(use, declaredTables); err != nil {
+		return nil, err
+	}
+	found, err := k.checkRules(declaredTables)
+	if err == nil && len(found) > 0 {
+		err = sbxerr.New(sbxerr.Posture, "netns.rules", "the rules differ: %v", found)
+	}
+	return mended, err
+}
+
+// program puts the rules in force for both families at the same time. use is read before.
+func (k *kernel) program(use tablesInUse, want func(family) []table) error {
+	return k.eachFamily(use, func(f family, c command) error {
+		return c.with(k.Do, func(ipt ruleTables) error { return program(ipt, want(f), use.none()) })
+	})
+}
+
+func (k *kernel) tablesInUse() (use tablesInUse, err error) {
+	err = k.Do(func() error { use, err = readTablesInUse(); return err })
+	return use, err
+}
+
+// checkRules compares the rules with those that are wanted: by their digest, if rules with
+// the same one were as they are wanted before.
+func (k *kernel) checkRules(want func(family) []table) ([]Difference, error) {
+	before, use, err := k.digest(want)
+	if err != nil || before.isChecked() {
+		return nil, err
+	}
+	found, err := k.listRules(use, want)
+	if err != nil || len(found) > 0 {
+		return found, err
+	}
+	after, _, err := k.digest(want)
+	if err == nil && after == before { // nobody changed them meanwhile
+		before.setChecked()
+	}
+	return nil, err
+}
+
+func (k *kernel) digest(want func(family) []table) (d digest, use tablesInUse, err error) {
+	err = k.Do(func() (err error) {
+		if use, err = readTablesInUse(); err == nil {
+			d, err = readDigest(use)
+		}
+		return err
+	})
+	return d.of(want), use, err
+}
+
+// listRules compares what the commands list.
+func (k *kernel) listRules(use tablesInUse, want func(family) []table) ([]Difference, error) {
+	used := map[family]backend{}
+	var found []Difference
+	var mu sync.Mutex
+	err := k.eachFamily(use, func(f family, c command) error {
+		return c.with(k.Do, func(ipt ruleTables) error {
+			diffs, err := compareTables(ipt, f, want(f), use.shown(f, c.backend))
+			mu.Lock()
+			defer mu.Unlock()
+			used[f], found = c.backend, append(found, diffs...)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return append(use.foreign(used), found...), nil
+}
+
+// eachFamily calls fn for every family that the kernel has, at the same time, with the
+// command that sees the tables that are in use.
+func (k *kernel) eachFamily(use tablesInUse, fn func(family, command) error) error {
+	known, err := families()
+	if err != nil {
+		return err
+	}
+	commands := map[family]command{}
+	for _, f := range known {
+		if commands[f], err = findCommand(f, use.backend(f)); err != nil {
+			return err
+		}
+	}
+	errs := make(chan error, len(commands))
+	for f, c := range commands {
+		go func() { errs <- fn(f, c) }()
+	}
+	var all []error
+	for range commands {
+		all = append(all, <-errs)
+	}
+	return errors.Join(all...)
+}
