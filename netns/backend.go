@@ -1,6 +1,7 @@
 package netns
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -53,7 +54,7 @@ func nftTables() ([]string, error) {
 	tables, err := dumpNFT(unix.NFT_MSG_GETTABLE)
 	var names []string
 	for _, t := range tables {
-		names = append(names, nftFamilies[t.family]+" "+t.text(unix.NFTA_TABLE_NAME))
+		names = append(names, nftFamilies[t.family]+" "+string(bytes.TrimRight(t.attributes[unix.NFTA_TABLE_NAME], "\x00")))
 	}
 	return names, err
 }

@@ -2,6 +2,7 @@ package netns
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -79,43 +80,28 @@ type nftObject struct {
 	attributes map[uint16][]byte // NFTA_*
 }
 
-func (o nftObject) text(attribute uint16) string {
-	return string(bytes.TrimRight(o.attributes[attribute], "\x00"))
-}
-
 const nftaTableHandle = 4 // linux/netfilter/nf_tables.h
 
-// nftDump is a kind of objects.
-type nftDump struct {
+// nftDumps are the kinds of objects, each with the attributes that vary: handles, and how
+// often the object is used.
+var nftDumps = []struct {
 	request int
-	place   []uint16 // the attributes that say where an object is
-	varying []uint16 // handles, and how often the object is used
+	varying []uint16
+}{
+	{unix.NFT_MSG_GETTABLE, []uint16{unix.NFTA_TABLE_USE, nftaTableHandle}},
+	{unix.NFT_MSG_GETCHAIN, []uint16{unix.NFTA_CHAIN_HANDLE, unix.NFTA_CHAIN_USE, unix.NFTA_CHAIN_COUNTERS}},
+	{unix.NFT_MSG_GETRULE, []uint16{unix.NFTA_RULE_HANDLE, unix.NFTA_RULE_POSITION}},
 }
 
-var nftDumps = []nftDump{
-	{unix.NFT_MSG_GETTABLE, []uint16{unix.NFTA_TABLE_NAME}, []uint16{unix.NFTA_TABLE_USE, nftaTableHandle}},
-	{
-		unix.NFT_MSG_GETCHAIN, []uint16{unix.NFTA_CHAIN_TABLE, unix.NFTA_CHAIN_NAME},
-		[]uint16{unix.NFTA_CHAIN_HANDLE, unix.NFTA_CHAIN_USE, unix.NFTA_CHAIN_COUNTERS},
-	},
-	{unix.NFT_MSG_GETRULE, []uint16{unix.NFTA_RULE_TABLE, unix.NFTA_RULE_CHAIN}, []uint16{unix.NFTA_RULE_HANDLE, unix.NFTA_RULE_POSITION}},
-}
-
-// sumNFT sums up the objects of one place in their order, and places by their names.
+// sumNFT sums up the objects of each family in their order: that of different families is
+// another each time that they are programmed.
 func sumNFT(sum hash.Hash) error {
 	for _, dump := range nftDumps {
 		objects, err := dumpNFT(dump.request)
 		if err != nil {
 			return err
 		}
-		placeOf := func(o nftObject) string {
-			place := nftFamilies[o.family]
-			for _, a := range dump.place {
-				place += "\x00" + o.text(a)
-			}
-			return place
-		}
-		slices.SortStableFunc(objects, func(a, b nftObject) int { return strings.Compare(placeOf(a), placeOf(b)) })
+		slices.SortStableFunc(objects, func(a, b nftObject) int { return cmp.Compare(a.family, b.family) })
 		for _, o := range objects {
 			writeField(sum, []byte{byte(dump.request), o.family})
 			for _, a := range slices.Sorted(maps.Keys(o.attributes)) {

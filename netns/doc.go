@@ -3,10 +3,13 @@
 // # Lifecycle
 //
 //	err := netns.Create(path)                // a namespace with only lo, bound to path
+//	mended, err := netns.Program(path)       // modes allow and open: the rules
 //	sockets, err := netns.Lead(path, gate)   // modes allow and open: the way to the gateway
 //	diffs, err := netns.Check(path, &gate)   // what is there is what was declared
 //	// the OCI runtime joins the namespace by path
 //	err = netns.Remove(path)                 // idempotent; absent is success
+//
+// In the place of Create and Program, Stock.Take hands out a namespace that has its rules.
 //
 // The namespace is bound to a file in the sandbox's directory, so it outlives
 // both the thread that made it and the daemon, and is removed by its name
@@ -37,6 +40,10 @@
 // the routes, so a change runs no command and is done in less than a
 // millisecond. Losing all rules opens nothing: without them connections end at
 // the sandbox's own stack.
+//
+// They are data (rules.go), programmed with go-iptables, for nft and for legacy. What is in
+// force is compared with them (secure.go): once as the commands list it, later by a digest of
+// what the kernel tells (digest.go).
 //
 // # The mode bridge
 //
