@@ -69,6 +69,7 @@ var commandTimeout = 10 * time.Second
 
 const (
 	remedyMissing = "install iptables 1.6.2 or newer (Debian: apt-get install iptables); caisson doctor says what it finds"
+	remedyStuck   = "find out why iptables --version does not end on this host; caisson doctor says whether it does"
 	remedyLock    = "another program holds the lock of iptables (/run/xtables.lock): retry when it is done"
 )
 
@@ -90,19 +91,19 @@ func CleanEnvironment() error {
 	return sbxerr.Wrap(sbxerr.Internal, "netns.environment", errors.Join(errs...))
 }
 
-// known keeps the commands that were found. To ask for a version takes two
-// processes, 2 ms.
-var known struct {
-	sync.Mutex
-	commands map[string]command
-}
+// known keeps the commands that were found, by path, target and lockWait. To ask for a
+// version takes two processes, 2 ms.
+var known sync.Map
 
 // findCommand returns the command for f. A backend that is not the one of the
 // host's own command has a command with its name in its own.
 func findCommand(f family, b backend) (command, error) {
 	const op = "netns.find_iptables"
 	c, err := namedCommand(f, string(f))
-	if err != nil {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return command{}, sbxerr.WithRemedy(sbxerr.NetRule, op, err, remedyStuck)
+	case err != nil:
 		return command{}, sbxerr.WithRemedy(sbxerr.NetRule, op, err, remedyMissing)
 	}
 	if b == backendAny || c.backend == b {
@@ -131,22 +132,16 @@ func namedCommand(f family, name string) (command, error) {
 	if err != nil {
 		return command{}, err
 	}
-	known.Lock()
-	defer known.Unlock()
 	key := strings.Join([]string{path, target, strconv.Itoa(lockWait)}, "\x00")
-	if c, ok := known.commands[key]; ok {
-		return c, nil
+	if c, ok := known.Load(key); ok {
+		return c.(command), nil
 	}
 	var c command
 	err = bounded(onThread, func() (err error) { c, err = openCommand(f, path); return err })
-	if err != nil {
-		return c, err
+	if err == nil {
+		known.Store(key, c)
 	}
-	if known.commands == nil {
-		known.commands = map[string]command{}
-	}
-	known.commands[key] = c
-	return c, nil
+	return c, err
 }
 
 // openCommand refuses versions before 1.6.2, which cannot wait for the lock.

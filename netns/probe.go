@@ -3,6 +3,8 @@ package netns
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -22,11 +24,18 @@ func Probe() []finding.Feature {
 // ProbeFilters finds out, in a namespace of its own too, what iptables can do on
 // this host, which modes other than none need.
 func ProbeFilters() []finding.Feature {
-	return probeInside(finding.Feature{Name: "iptables"}, func() (found []finding.Feature) {
-		for _, f := range []family{familyV4, familyV6} {
-			found = append(found, probeFilter(f)...)
+	return probeInside(finding.Feature{Name: "iptables"}, func() []finding.Feature {
+		here, err := openThread()
+		if err != nil {
+			return []finding.Feature{{Name: "iptables", Err: err}}
 		}
-		return append(found, probeStrays())
+		defer here.Close()
+		var v4, v6 []finding.Feature
+		var both sync.WaitGroup // each may hang until it is killed
+		both.Go(func() { v4 = probeFilter(familyV4, here) })
+		both.Go(func() { v6 = probeFilter(familyV6, here) })
+		both.Wait()
+		return slices.Concat(v4, v6, []finding.Feature{probeStrays()})
 	})
 }
 
@@ -106,22 +115,17 @@ func probeIPv6() finding.Feature {
 	return f
 }
 
-// probeFilter finds the command, and whether the rules of a gate take effect in the calling
-// thread's namespace. It leaves them there.
-func probeFilter(f family) []finding.Feature {
+// probeFilter finds the command, and whether the rules of a gate take effect in here. It leaves
+// them there.
+func probeFilter(f family, here *Namespace) []finding.Feature {
 	c, err := findCommand(f, backendAny)
 	if err != nil {
 		return []finding.Feature{{Name: string(f), Answer: finding.No, Err: err}}
 	}
 	present := finding.Feature{Name: string(f), Answer: finding.Yes, Detail: fmt.Sprintf("%s %s, %s", c.path, c.version, c.backend)}
 	rules := finding.Feature{Name: string(f) + " rules", Answer: finding.No}
-	here, err := openThread()
-	if err == nil {
-		defer here.Close()
-		want := declaredTables(f)
-		err = c.with(here.Do, func(ipt ruleTables) error { return probeRules(ipt, f, want) })
-	}
-	if rules.Err = err; err == nil {
+	rules.Err = c.with(here.Do, func(ipt ruleTables) error { return probeRules(ipt, f, declaredTables(f)) })
+	if rules.Err == nil {
 		rules.Answer, rules.Detail = finding.Yes, "rules take effect in a namespace"
 	}
 	return []finding.Feature{present, rules}

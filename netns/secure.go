@@ -37,10 +37,13 @@ func (k *kernel) secure() (mended []Difference, err error) {
 		return nil, err
 	}
 	found, err := k.checkRules(declaredTables)
-	if err == nil && len(found) > 0 {
-		err = sbxerr.New(sbxerr.Posture, "netns.rules", "the rules differ: %v", found)
+	switch {
+	case err != nil || len(found) == 0:
+		return mended, err
+	case use.none():
+		return nil, sbxerr.New(sbxerr.NetRule, "netns.rules", "program the rules: they are others afterwards: %v", found)
 	}
-	return mended, err
+	return nil, sbxerr.New(sbxerr.Posture, "netns.rules", "somebody changed the rules, and not all could be replaced: %v", found)
 }
 
 // program puts the rules in force for both families at the same time. use is read before.

@@ -118,11 +118,11 @@ func (m *Manager) readmit(ctx context.Context, s *sandbox) error {
 		return err
 	}
 	mended, err := netns.Program(m.paths.netns(s.id))
-	if len(mended) > 0 {
-		m.log.Warn("somebody changed the rules of a sandbox's network namespace; they are as they were", "sandbox", r.ID, "code", sbxerr.Posture, "found", mended)
-	}
 	if err != nil {
 		return err
+	}
+	if len(mended) > 0 {
+		m.log.Warn("somebody changed the rules of a sandbox's network namespace; they are as they were", "sandbox", r.ID, "code", sbxerr.Posture, "found", mended)
 	}
 	return m.lead(ctx, s)
 }
