@@ -135,7 +135,7 @@ func TestLeadManyAtOnce(t *testing.T) {
 	})
 }
 
-// BenchmarkLead measures what a gate costs beside the namespace itself.
+// BenchmarkLead measures what a namespace with a gate costs, new and out of a stock.
 func BenchmarkLead(b *testing.B) {
 	needRoot(b)
 	gate := Gate{Prefixes: []netip.Prefix{pool}}
@@ -143,21 +143,30 @@ func BenchmarkLead(b *testing.B) {
 		b.Run(string(backend), func(b *testing.B) {
 			useCommands(b, commandsFor(backend))
 			for b.Loop() {
+				path := create(b)
+				mustLead(b, path, pool)
+			}
+		})
+		b.Run(string(backend)+" out of stock", func(b *testing.B) {
+			useCommands(b, commandsFor(backend))
+			stock := &Stock{}
+			for b.Loop() {
 				b.StopTimer()
-				path := newPath(b)
-				if err := Create(path); err != nil {
+				if err := stock.Add(); err != nil {
 					b.Fatal(err)
 				}
+				path := newPath(b)
 				b.StartTimer()
-				s, err := programAndLead(path, gate)
+				taken, err := stock.Take(path)
+				if err != nil || !taken {
+					b.Fatal(err)
+				}
+				s, err := Lead(path, gate)
 				if err != nil {
 					b.Fatal(err)
 				}
 				b.StopTimer()
 				_ = s.Close()
-				if err := Remove(path); err != nil {
-					b.Fatal(err)
-				}
 				b.StartTimer()
 			}
 		})
