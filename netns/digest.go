@@ -110,7 +110,7 @@ func sumNFT(sum hash.Hash) error {
 					continue
 				}
 				if dump.request == unix.NFT_MSG_GETRULE && a == unix.NFTA_RULE_EXPRESSIONS {
-					if value, err = withoutCounters(value); err != nil {
+					if err := clearCounters(value); err != nil {
 						return err
 					}
 				}
@@ -128,24 +128,26 @@ func writeField(sum hash.Hash, field []byte) {
 	sum.Write(field)
 }
 
-// withoutCounters is a list of expressions in which counters have no value.
-func withoutCounters(expressions []byte) (kept []byte, err error) {
+// clearCounters clears the values of the counters in a list of expressions.
+func clearCounters(expressions []byte) error {
 	list, err := nl.ParseRouteAttr(expressions)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, element := range list {
 		parts, err := nl.ParseRouteAttrAsMap(element.Value)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		name := parts[unix.NFTA_EXPR_NAME].Value
-		kept = append(kept, element.Value...)
-		if string(bytes.TrimRight(name, "\x00")) == "counter" {
-			kept = append(kept[:len(kept)-len(element.Value)], name...)
+		if string(bytes.TrimRight(parts[unix.NFTA_EXPR_NAME].Value, "\x00")) == "counter" {
+			for kind, part := range parts {
+				if kind&nl.NLA_TYPE_MASK == unix.NFTA_EXPR_DATA {
+					clear(part.Value) // a part of expressions
+				}
+			}
 		}
 	}
-	return kept, nil
+	return nil
 }
 
 // dumpNFT lists objects of all families. A kernel without nft does not know the

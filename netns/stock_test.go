@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
-	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -108,20 +108,26 @@ func TestStockFails(t *testing.T) {
 	}
 }
 
-// The namespaces of a stock are nowhere but in descriptors of the process.
+// A namespace of a stock is in a descriptor of the process, and has no name before it is
+// handed out.
 func TestStockHasNoNames(t *testing.T) {
-	needRoot(t)
-	mounts := func() []byte {
+	stock, _ := newStock(t, 1)
+	link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", stock.ready[0].file.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := func() bool {
 		t.Helper()
 		text, err := os.ReadFile("/proc/self/mountinfo")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return text
+		return strings.Contains(string(text), " "+link+" ")
 	}
-	before := mounts()
-	newStock(t, 3)
-	if after := mounts(); !slices.Equal(after, before) {
-		t.Errorf("mounts before:\n%s\nafter:\n%s", before, after)
+	if named() {
+		t.Errorf("%s is mounted while it waits", link)
+	}
+	if taken, err := stock.Take(newPath(t)); !taken || err != nil || !named() {
+		t.Errorf("the control: %t, %v; it is mounted: %t", taken, err, named())
 	}
 }
