@@ -40,12 +40,9 @@ func readDigest(use tablesInUse) (d digest, err error) {
 	return digest(sum.Sum(nil)), nil
 }
 
-// checked are the digests of namespaces whose rules were listed, each with what they were
-// compared with.
-var checked struct {
-	sync.Mutex
-	digests map[digest]bool
-}
+// checked are the digests of namespaces whose rules were listed, each with the rules that they
+// were compared with.
+var checked sync.Map
 
 // of is d, and the rules that were wanted.
 func (d digest) of(want func(family) []table) digest {
@@ -60,18 +57,8 @@ func (d digest) of(want func(family) []table) digest {
 }
 
 func (d digest) isChecked() bool {
-	checked.Lock()
-	defer checked.Unlock()
-	return checked.digests[d]
-}
-
-func (d digest) setChecked() {
-	checked.Lock()
-	defer checked.Unlock()
-	if checked.digests == nil {
-		checked.digests = map[digest]bool{}
-	}
-	checked.digests[d] = true
+	_, is := checked.Load(d)
+	return is
 }
 
 // nftObject is a table, chain or rule of nft.

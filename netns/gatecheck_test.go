@@ -51,7 +51,7 @@ func TestRulesAreListedOnce(t *testing.T) {
 		for _, path := range []string{first, other, changed, half} {
 			mustLead(t, path, pool)
 		}
-		forgetChecked()
+		checked.Clear() // as if the process had begun anew
 		for _, to := range []string{"198.18.0.5:443", "9.9.9.9:443", "[2001:db8::1]:80"} {
 			_ = connectInside(t, open(t, other), to, false)
 		}
@@ -114,13 +114,6 @@ func TestCheckFindsRoutesThatAreNotOfTheGate(t *testing.T) {
 	}
 }
 
-// forgetChecked is as if the process had begun anew.
-func forgetChecked() {
-	checked.Lock()
-	defer checked.Unlock()
-	checked.digests = nil
-}
-
 // The host's own command may become one for the other backend while a sandbox
 // lives. Its namespace stays with the backend that it has.
 func TestTheHostsBackendChanges(t *testing.T) {
@@ -131,7 +124,7 @@ func TestTheHostsBackendChanges(t *testing.T) {
 			useCommands(t, commandsFor(was))
 			s := mustLead(t, path, pool)
 			useCommands(t, commandsFor(is))
-			forgetChecked()
+			checked.Clear() // as if the process had begun anew
 			if _, err := Check(path, &Gate{Prefixes: []netip.Prefix{pool}}); sbxerr.Of(err) != sbxerr.NetRule {
 				t.Errorf("Check without the commands that see the rules = %v; want %s", err, sbxerr.NetRule)
 			}

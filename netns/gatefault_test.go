@@ -108,7 +108,7 @@ func TestCheckWithBrokenCommands(t *testing.T) {
 		dir := useCommands(t, commandsFor(backendNFT))
 		path := create(t)
 		mustLead(t, path, pool)
-		forgetChecked()
+		checked.Clear()
 		fakeCommand(t, dir, "iptables", do)
 		diffs, err := Check(path, &g)
 		if refused && sbxerr.Of(err) != sbxerr.NetRule || !refused && (err != nil || len(diffs) == 0) {

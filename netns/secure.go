@@ -71,7 +71,7 @@ func (k *kernel) checkRules(want func(family) []table) ([]Difference, error) {
 	}
 	after, _, err := k.digest(want)
 	if err == nil && after == before { // nobody changed them meanwhile
-		before.setChecked()
+		checked.Store(before, true)
 	}
 	return nil, err
 }
