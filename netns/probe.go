@@ -39,7 +39,7 @@ func ProbeFilters() []finding.Feature {
 	})
 }
 
-// Filters is why no namespace can have a gate on this host, with code sbxerr.NetRule: it has
+// Filters is why no namespace can have a redirect on this host, with code sbxerr.NetRule: it has
 // no commands that program rules. Whether they work, ProbeFilters finds out.
 func Filters() error {
 	families, err := families()
@@ -115,8 +115,8 @@ func probeIPv6() finding.Feature {
 	return f
 }
 
-// probeFilter finds the command, and whether the rules of a gate take effect in here. It leaves
-// them there.
+// probeFilter finds the command, and whether the rules of a redirect take effect in here.
+// It leaves them there.
 func probeFilter(f family, here *Namespace) []finding.Feature {
 	c, err := findCommand(f, backendAny)
 	if err != nil {

@@ -40,13 +40,13 @@ func TestProbeWithoutIPTables(t *testing.T) {
 	t.Cleanup(func() { binaryDirs = saved })
 	binaryDirs = []string{t.TempDir()}
 	if err := Filters(); sbxerr.Of(err) != sbxerr.NetRule || sbxerr.RemedyOf(err) != remedyMissing {
-		t.Errorf("%v (remedy %q); want the code and the remedy that Lead gives", err, sbxerr.RemedyOf(err))
+		t.Errorf("%v (remedy %q); want the code and the remedy that InstallRedirect gives", err, sbxerr.RemedyOf(err))
 	}
 	answers := map[string]finding.Answer{}
 	for _, f := range append(Probe(), ProbeFilters()...) {
 		answers[f.Name] = f.Answer
 		if strings.Contains(f.Name, "iptables") && sbxerr.RemedyOf(f.Err) != remedyMissing {
-			t.Errorf("%s: %v; want the remedy that Lead gives", f.Name, f.Err)
+			t.Errorf("%s: %v; want the remedy that InstallRedirect gives", f.Name, f.Err)
 		}
 	}
 	if answers["network namespace"] != finding.Yes || answers["iptables"] != finding.No || answers["ip6tables"] != finding.No {

@@ -55,7 +55,7 @@ func (c chain) lines() []string {
 	return lines
 }
 
-// declaredTables are the rules of every namespace with a gate. They do not
+// declaredTables are the rules of every namespace with a redirect. They do not
 // depend on its prefixes: the routes say which addresses are local, and only
 // TCP to these is led. So a change of prefixes programs no rule.
 //

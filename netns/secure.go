@@ -7,7 +7,7 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// Program puts the rules of a gate in force in the namespace at path, which Create made, and
+// Program puts the rules of a redirect in force in the namespace at path, which Create made, and
 // nothing leads anywhere yet. Where rules are in force it compares them, replaces those that
 // differ, and returns how they differed. Rules that cannot be programmed have code
 // sbxerr.NetRule, others that are there and stay sbxerr.Posture.

@@ -8,9 +8,9 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// Stock keeps namespaces ready for Lead: with their settings, and their rules programmed and
-// checked. That takes 15 to 20 ms, and to hand one out less than a half. Each is held by its
-// descriptor alone, so that a process which is killed leaves none, and serves one sandbox.
+// Stock keeps namespaces ready for InstallRedirect, with their rules programmed and checked.
+// That takes 15 to 20 ms, and to hand one out less than 0.5. Each serves one sandbox, and is
+// held by its descriptor alone: a process that is killed leaves none.
 type Stock struct {
 	// Discarded is told why one that was ready is not used.
 	Discarded func(error)

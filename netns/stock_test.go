@@ -46,7 +46,7 @@ func TestStock(t *testing.T) {
 			if diffs, err := Check(path, nil); err != nil || len(diffs) > 0 {
 				t.Errorf("before it leads: %v, %v", diffs, err)
 			}
-			s, err := Lead(path, Gate{Prefixes: []netip.Prefix{pool}})
+			s, err := InstallRedirect(path, Redirect{Prefixes: []netip.Prefix{pool}})
 			if err != nil {
 				t.Fatal(err)
 			}

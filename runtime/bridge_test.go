@@ -97,7 +97,7 @@ func TestNoBridge(t *testing.T) {
 func TestNoLinkWithoutARecord(t *testing.T) {
 	m, b, _ := bridged(t)
 	s := &sandbox{id: "x", record: record{ID: "x", Network: netns.ModeBridge}}
-	if err := m.readmit(t.Context(), s); sbxerr.Of(err) != sbxerr.Gateway || len(b.links) > 0 {
+	if err := m.adoptEgress(t.Context(), s); sbxerr.Of(err) != sbxerr.Gateway || len(b.links) > 0 {
 		t.Errorf("%v, links %v", err, b.links)
 	}
 }

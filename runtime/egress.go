@@ -62,26 +62,26 @@ func (p *programming) wait() error {
 	return p.err
 }
 
-// gateOf is the gate that s needs, which only a gateway serves.
-func (m *Manager) gateOf(s *sandbox) (*netns.Gate, error) {
-	gate, err := gateOf(s.kept().Policy)
-	if err == nil && gate != nil && m.opts.Egress == nil {
+// redirectFor is the redirect that s needs, which only a gateway serves.
+func (m *Manager) redirectFor(s *sandbox) (*netns.Redirect, error) {
+	redirect, err := redirectOf(s.kept().Policy)
+	if err == nil && redirect != nil && m.opts.Egress == nil {
 		err = sbxerr.New(sbxerr.Gateway, "runtime.egress", "this daemon has no gateway")
 	}
-	return gate, err
+	return redirect, err
 }
 
 // createEgress hands the way out of a sandbox, and its ports, to the gateway.
 func (m *Manager) createEgress(ctx context.Context, s *sandbox) error {
-	return errors.Join(m.lead(ctx, s), m.watchLink(ctx, s), m.servePorts(ctx, s))
+	return errors.Join(m.installRedirect(ctx, s), m.watchLink(ctx, s), m.servePorts(ctx, s))
 }
 
-// lead opens the one way out of a sandbox that has one, when its rules are in force. Each
+// installRedirect opens the one way out of a sandbox that has one, when its rules are in force. Each
 // name has the address that it had with an earlier daemon, and what was counted there counts
 // on.
-func (m *Manager) lead(ctx context.Context, s *sandbox) error {
-	gate, err := m.gateOf(s)
-	if err != nil || gate == nil {
+func (m *Manager) installRedirect(ctx context.Context, s *sandbox) error {
+	redirect, err := m.redirectFor(s)
+	if err != nil || redirect == nil {
 		return err
 	}
 	names, namesErr := m.opts.Traffic.Names(s.id)
@@ -89,16 +89,16 @@ func (m *Manager) lead(ctx context.Context, s *sandbox) error {
 	if err := errors.Join(s.rules.wait(), namesErr, countsErr); err != nil {
 		return err
 	}
-	sockets, err := netns.Lead(m.paths.netns(s.id), *gate)
+	sockets, err := netns.InstallRedirect(m.paths.netns(s.id), *redirect)
 	if err != nil {
 		return err
 	}
 	return m.opts.Egress.Add(ctx, egress.Sandbox{ID: s.id, Policy: s.kept().Policy, Names: names, Before: countersBefore(before)}, *sockets)
 }
 
-// readmit opens the way out of a sandbox of an earlier daemon again, by the
+// adoptEgress opens the way out of a sandbox of an earlier daemon again, by the
 // policy that it had and the operator's word of now.
-func (m *Manager) readmit(ctx context.Context, s *sandbox) error {
+func (m *Manager) adoptEgress(ctx context.Context, s *sandbox) error {
 	r := s.kept()
 	switch r.Network {
 	case netns.ModeNone:
@@ -114,7 +114,7 @@ func (m *Manager) readmit(ctx context.Context, s *sandbox) error {
 		m.log.Warn("leave out rules that are no longer taken", "sandbox", r.ID, "err", refused)
 	}
 	s.update(func() { s.record.Network, s.record.Policy = netns.Mode(spec.Mode), spec })
-	if _, err := m.gateOf(s); err != nil {
+	if _, err := m.redirectFor(s); err != nil {
 		return err
 	}
 	mended, err := netns.Program(m.paths.netns(s.id))
@@ -124,7 +124,7 @@ func (m *Manager) readmit(ctx context.Context, s *sandbox) error {
 	if len(mended) > 0 {
 		m.log.Warn("somebody changed the rules of a sandbox's network namespace; they are as they were", "sandbox", r.ID, "code", sbxerr.Posture, "found", mended)
 	}
-	return m.lead(ctx, s)
+	return m.installRedirect(ctx, s)
 }
 
 func (m *Manager) removeEgress(ctx context.Context, id string) error {
@@ -142,27 +142,27 @@ func (m *Manager) setPolicy(ctx context.Context, s *sandbox, from, to policy.Spe
 	if reflect.DeepEqual(from, to) {
 		return nil
 	}
-	before, errFrom := gateOf(from)
-	after, errTo := gateOf(to)
+	before, errFrom := redirectOf(from)
+	after, errTo := redirectOf(to)
 	if err := errors.Join(errFrom, errTo); err != nil {
 		return err
 	}
 	path := m.paths.netns(s.id)
 	moves := !slices.Equal(before.Prefixes, after.Prefixes)
 	if moves {
-		both := netns.Gate{Prefixes: union(before.Prefixes, after.Prefixes)}
-		if err := netns.Relead(path, both); err != nil {
-			return errors.Join(err, netns.Relead(path, *before))
+		both := netns.Redirect{Prefixes: union(before.Prefixes, after.Prefixes)}
+		if err := netns.UpdateRedirect(path, both); err != nil {
+			return errors.Join(err, netns.UpdateRedirect(path, *before))
 		}
 	}
 	if err := m.opts.Egress.SetPolicy(ctx, s.id, to); err != nil {
 		if moves {
-			err = errors.Join(err, netns.Relead(path, *before))
+			err = errors.Join(err, netns.UpdateRedirect(path, *before))
 		}
 		return err
 	}
 	if moves {
-		return netns.Relead(path, *after)
+		return netns.UpdateRedirect(path, *after)
 	}
 	return nil
 }

@@ -216,11 +216,11 @@ func (m *Manager) removeUserns(_ context.Context, id string) error {
 // are programmed beside the making of the container: that is most of it.
 func (m *Manager) createNetns(_ context.Context, s *sandbox) error {
 	path := m.paths.netns(s.id)
-	gate, err := m.gateOf(s)
+	redirect, err := m.redirectFor(s)
 	if err != nil {
 		return err
 	}
-	if gate == nil {
+	if redirect == nil {
 		return netns.Create(path)
 	}
 	if taken, err := m.stock.take(path); taken || err != nil {

@@ -34,14 +34,14 @@ func (m *Manager) initStock() {
 	}
 	for _, p := range m.opts.Pools {
 		profile := m.opts.Profiles[p.Profile].Network
-		if mode, _, err := m.opts.Network.NetworkOf(profile, plan.NetworkRequest{}); err == nil && hasGate(mode) {
+		if mode, _, err := m.opts.Network.NetworkOf(profile, plan.NetworkRequest{}); err == nil && hasRedirect(mode) {
 			m.stock.size += max(p.Size, p.Max)
 		}
 	}
 	m.stock.size = min(m.stock.size, stockMost)
 }
 
-func hasGate(mode netns.Mode) bool { return mode == netns.ModeAllow || mode == netns.ModeOpen }
+func hasRedirect(mode netns.Mode) bool { return mode == netns.ModeAllow || mode == netns.ModeOpen }
 
 // take binds a namespace to path if one is ready, and has the stock filled again: it is
 // filled from the first use on.

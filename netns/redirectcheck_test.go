@@ -31,10 +31,10 @@ func TestCheckFindsWhatIsNotOfTheGate(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				path := create(t)
-				mustLead(t, path, pool)
+				mustInstall(t, path, pool)
 				wantNoDifference(t, path, pool)
 				runInside(t, open(t, path), line)
-				if diffs, err := Check(path, &Gate{Prefixes: []netip.Prefix{pool}}); err != nil || len(diffs) == 0 {
+				if diffs, err := Check(path, &Redirect{Prefixes: []netip.Prefix{pool}}); err != nil || len(diffs) == 0 {
 					t.Errorf("Check = %v, %v; want a difference", diffs, err)
 				}
 			})
@@ -46,10 +46,10 @@ func TestCheckFindsWhatIsNotOfTheGate(t *testing.T) {
 // which takes no command. Traffic changes nothing of it.
 func TestRulesAreListedOnce(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
-		g := Gate{Prefixes: []netip.Prefix{pool}}
+		g := Redirect{Prefixes: []netip.Prefix{pool}}
 		first, other, changed, half := create(t), create(t), create(t), create(t)
 		for _, path := range []string{first, other, changed, half} {
-			mustLead(t, path, pool)
+			mustInstall(t, path, pool)
 		}
 		checked.Clear() // as if the process had begun anew
 		for _, to := range []string{"198.18.0.5:443", "9.9.9.9:443", "[2001:db8::1]:80"} {
@@ -95,22 +95,22 @@ func TestCheckFindsRoutesThatAreNotOfTheGate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := create(t)
-			_ = mustLead(t, path, pool).Close()
+			_ = mustInstall(t, path, pool).Close()
 			if err := open(t, path).Do(change); err != nil {
 				t.Fatal(err)
 			}
-			g := Gate{Prefixes: []netip.Prefix{pool}}
+			g := Redirect{Prefixes: []netip.Prefix{pool}}
 			if diffs, err := Check(path, &g); err != nil || len(diffs) == 0 || diffs[0].Name != "route" {
 				t.Errorf("Check = %v, %v; want a difference of a route", diffs, err)
 			}
-			mustLead(t, path, pool)
+			mustInstall(t, path, pool)
 			wantNoDifference(t, path, pool)
 		})
 	}
 	path := create(t)
-	mustLead(t, path, pool)
+	mustInstall(t, path, pool)
 	if diffs, err := Check(path, nil); err != nil || len(diffs) != 3 || diffs[0].Name != "route" {
-		t.Errorf("Check for mode none of a namespace with a gate = %v, %v; want the routes of the pool and of strays", diffs, err)
+		t.Errorf("Check for mode none of a namespace with a redirect = %v, %v; want the routes of the pool and of strays", diffs, err)
 	}
 }
 
@@ -122,10 +122,10 @@ func TestTheHostsBackendChanges(t *testing.T) {
 		t.Run(fmt.Sprintf("from %s to %s", was, is), func(t *testing.T) {
 			path := create(t)
 			useCommands(t, commandsFor(was))
-			s := mustLead(t, path, pool)
+			s := mustInstall(t, path, pool)
 			useCommands(t, commandsFor(is))
 			checked.Clear() // as if the process had begun anew
-			if _, err := Check(path, &Gate{Prefixes: []netip.Prefix{pool}}); sbxerr.Of(err) != sbxerr.NetRule {
+			if _, err := Check(path, &Redirect{Prefixes: []netip.Prefix{pool}}); sbxerr.Of(err) != sbxerr.NetRule {
 				t.Errorf("Check without the commands that see the rules = %v; want %s", err, sbxerr.NetRule)
 			}
 			links := commandsFor(is)
@@ -135,7 +135,7 @@ func TestTheHostsBackendChanges(t *testing.T) {
 			useCommands(t, links)
 			wantNoDifference(t, path, pool)
 			_ = s.Close()
-			mustLead(t, path, pool)
+			mustInstall(t, path, pool)
 			wantNoDifference(t, path, pool)
 		})
 	}

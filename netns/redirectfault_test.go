@@ -15,11 +15,11 @@ import (
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
-// wantClosed expects that Lead was refused for the reason, and nothing leads.
+// wantClosed expects that InstallRedirect was refused for the reason, and nothing leads.
 func wantClosed(t *testing.T, path string, err error, reason, remedy string) {
 	t.Helper()
 	if sbxerr.Of(err) != sbxerr.NetRule || !strings.Contains(err.Error(), reason) || !strings.Contains(sbxerr.RemedyOf(err), remedy) {
-		t.Errorf("Program and Lead = %v (remedy %q); want %q under %s", err, sbxerr.RemedyOf(err), reason, sbxerr.NetRule)
+		t.Errorf("Program and InstallRedirect = %v (remedy %q); want %q under %s", err, sbxerr.RemedyOf(err), reason, sbxerr.NetRule)
 	}
 	if err := connectInside(t, open(t, path), "198.18.0.5:443", false); !errors.Is(err, unix.ENETUNREACH) {
 		t.Errorf("connect to the pool = %v; want %v", err, unix.ENETUNREACH)
@@ -29,13 +29,13 @@ func wantClosed(t *testing.T, path string, err error, reason, remedy string) {
 	}
 }
 
-func TestLeadWithoutCommands(t *testing.T) {
+func TestProgramWithoutCommands(t *testing.T) {
 	needRoot(t)
-	gate := Gate{Prefixes: []netip.Prefix{pool}}
+	redirect := Redirect{Prefixes: []netip.Prefix{pool}}
 	t.Run("none", func(t *testing.T) {
 		useCommands(t, nil)
 		path := create(t)
-		_, err := programAndLead(path, gate)
+		_, err := programAndInstall(path, redirect)
 		wantClosed(t, path, err, `find "ip`, "install iptables")
 	})
 	t.Run("none for IPv6", func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestLeadWithoutCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := create(t)
-		_, err := programAndLead(path, gate)
+		_, err := programAndInstall(path, redirect)
 		wantClosed(t, path, err, `find "ip6tables"`, "install iptables")
 	})
 	t.Run("refuses IPv6", func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestLeadWithoutCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		path = create(t)
-		_, err := programAndLead(path, gate)
+		_, err := programAndInstall(path, redirect)
 		wantClosed(t, path, err, "can't initialize table", "caisson doctor")
 	})
 }
@@ -70,7 +70,7 @@ func fakeCommand(t *testing.T, dir, name, do string) {
 	}
 }
 
-func TestLeadWithBrokenCommands(t *testing.T) {
+func TestProgramWithBrokenCommands(t *testing.T) {
 	needRoot(t)
 	saved := commandTimeout
 	t.Cleanup(func() { commandTimeout = saved })
@@ -86,13 +86,13 @@ func TestLeadWithBrokenCommands(t *testing.T) {
 		fakeCommand(t, dir, "ip6tables", do)
 		path := create(t)
 		began := time.Now()
-		_, err := programAndLead(path, Gate{Prefixes: []netip.Prefix{pool}})
+		_, err := programAndInstall(path, Redirect{Prefixes: []netip.Prefix{pool}})
 		if time.Since(began) > 5*time.Second || len(err.Error()) > 3000 {
 			t.Errorf("%s: it takes %s to say %d bytes", do, time.Since(began), len(err.Error()))
 		}
 		wantClosed(t, path, err, reason, "caisson doctor")
 		useCommands(t, commandsFor(backendNFT))
-		mustLead(t, path, pool)
+		mustInstall(t, path, pool)
 		wantNoDifference(t, path, pool)
 	}
 }
@@ -100,14 +100,14 @@ func TestLeadWithBrokenCommands(t *testing.T) {
 // What a command prints is compared, and nothing else believed of it.
 func TestCheckWithBrokenCommands(t *testing.T) {
 	needRoot(t)
-	g := Gate{Prefixes: []netip.Prefix{pool}}
+	g := Redirect{Prefixes: []netip.Prefix{pool}}
 	for do, refused := range map[string]bool{
 		"echo -P": true, "echo -N": true, "exit 1": true, // it panics, or says that it fails
 		"exit 0": false, "echo '-P OUTPUT ACCEPT'": false, "echo nonsense": false, "printf '\\0\\377'": false, "echo": false,
 	} {
 		dir := useCommands(t, commandsFor(backendNFT))
 		path := create(t)
-		mustLead(t, path, pool)
+		mustInstall(t, path, pool)
 		checked.Clear()
 		fakeCommand(t, dir, "iptables", do)
 		diffs, err := Check(path, &g)
@@ -120,7 +120,7 @@ func TestCheckWithBrokenCommands(t *testing.T) {
 }
 
 // The legacy commands share one lock with all others on the host.
-func TestLeadWhileTheLockIsHeld(t *testing.T) {
+func TestProgramWhileTheLockIsHeld(t *testing.T) {
 	needRoot(t)
 	saved := lockWait
 	t.Cleanup(func() { lockWait = saved })
@@ -135,10 +135,10 @@ func TestLeadWhileTheLockIsHeld(t *testing.T) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	_, err = programAndLead(path, Gate{Prefixes: []netip.Prefix{pool}})
+	_, err = programAndInstall(path, Redirect{Prefixes: []netip.Prefix{pool}})
 	_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN)
 	wantClosed(t, path, err, "xtables lock", "holds the lock")
-	mustLead(t, path, pool)
+	mustInstall(t, path, pool)
 	wantNoDifference(t, path, pool)
 }
 
