@@ -235,7 +235,7 @@ func (k *hostKernel) digest() (d digest, err error) {
 	err = k.in(func() error {
 		use, err := readTablesInUse()
 		if err == nil {
-			d, err = readDigest(use)
+			d, err = readDigest(use, netip.Addr{})
 		}
 		return err
 	})

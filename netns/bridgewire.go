@@ -219,7 +219,7 @@ func checkInner(path string, c BridgeConfig, w wire) ([]Difference, error) {
 	if err != nil {
 		return nil, err
 	}
-	diffs, err := k.checkRules(func(f family) []table { return c.innerTables(f, w) })
+	diffs, err := k.checkRules(func(f family) []table { return c.innerTables(f, w) }, w.address)
 	return append(found, diffs...), err
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -23,10 +24,10 @@ import (
 type digest [sha256.Size]byte
 
 // readDigest sums up the rules of the calling thread's namespace: of nft and legacy, of
-// every family. It leaves out counters, and the numbers that the kernel gives to objects.
-// Sets and flow tables of nft do nothing without a rule.
-func readDigest(use tablesInUse) (d digest, err error) {
-	sum := sha256.New()
+// every family. It leaves out counters, and the numbers that the kernel gives to objects; own
+// counts only by its place. Sets and flow tables of nft do nothing without a rule.
+func readDigest(use tablesInUse, own netip.Addr) (d digest, err error) {
+	sum := ruleSum{sha256.New(), own.AsSlice()}
 	if err := sumNFT(sum); err != nil {
 		return d, err
 	}
@@ -44,13 +45,13 @@ func readDigest(use tablesInUse) (d digest, err error) {
 // were compared with.
 var checked sync.Map
 
-// of is d, and the rules that were wanted.
-func (d digest) of(want func(family) []table) digest {
+// of is d, and the rules that were wanted of a namespace with the address own.
+func (d digest) of(want func(family) []table, own netip.Addr) digest {
 	sum := sha256.New()
 	sum.Write(d[:]) // a hash returns no error
 	for _, f := range []family{familyV4, familyV6} {
 		for _, line := range describeRules(f, want(f)) {
-			fmt.Fprintln(sum, line)
+			fmt.Fprintln(sum, strings.ReplaceAll(line, own.String()+"/32", "OWN"))
 		}
 	}
 	return digest(sum.Sum(nil))
@@ -82,7 +83,7 @@ var nftDumps = []struct {
 
 // sumNFT sums up the objects of each family in their order: that of different families is
 // another each time that they are programmed.
-func sumNFT(sum hash.Hash) error {
+func sumNFT(sum ruleSum) error {
 	for _, dump := range nftDumps {
 		objects, err := dumpNFT(dump.request)
 		if err != nil {
@@ -90,7 +91,7 @@ func sumNFT(sum hash.Hash) error {
 		}
 		slices.SortStableFunc(objects, func(a, b nftObject) int { return cmp.Compare(a.family, b.family) })
 		for _, o := range objects {
-			writeField(sum, []byte{byte(dump.request), o.family})
+			sum.field([]byte{byte(dump.request), o.family})
 			for _, a := range slices.Sorted(maps.Keys(o.attributes)) {
 				value := o.attributes[a]
 				if slices.Contains(dump.varying, a) {
@@ -101,19 +102,35 @@ func sumNFT(sum hash.Hash) error {
 						return err
 					}
 				}
-				writeField(sum, nl.Uint16Attr(a))
-				writeField(sum, value)
+				sum.field(nl.Uint16Attr(a))
+				sum.field(value)
 			}
 		}
 	}
 	return nil
 }
 
-// writeField writes the length first, so that no two lists of fields are the same.
-func writeField(sum hash.Hash, field []byte) {
-	sum.Write(binary.NativeEndian.AppendUint64(nil, uint64(len(field))))
-	sum.Write(field)
+// ruleSum sums up fields of rules.
+type ruleSum struct {
+	hash.Hash
+	own []byte // the address of the sandbox, in whose place any other may be; empty: none
 }
+
+// field writes the number of parts around own, and the length of each before it, so that no
+// two lists of fields are the same.
+func (s ruleSum) field(field []byte) {
+	parts := [][]byte{field}
+	if len(s.own) > 0 {
+		parts = bytes.Split(field, s.own)
+	}
+	s.number(len(parts))
+	for _, part := range parts {
+		s.number(len(part))
+		s.Write(part)
+	}
+}
+
+func (s ruleSum) number(n int) { s.Write(binary.NativeEndian.AppendUint64(nil, uint64(n))) }
 
 // clearCounters clears the values of the counters in a list of expressions.
 func clearCounters(expressions []byte) error {
@@ -188,7 +205,7 @@ const (
 )
 
 // sum writes the entries of a table, the counters left out.
-func (l legacySocket) sum(sum hash.Hash, table string) error {
+func (l legacySocket) sum(sum ruleSum, table string) error {
 	fd, err := unix.Socket(l.domain, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 	if err != nil {
 		return err
@@ -206,8 +223,8 @@ func (l legacySocket) sum(sum hash.Hash, table string) error {
 	if err := l.get(fd, legacyEntries, entries); err != nil {
 		return err
 	}
-	writeField(sum, []byte{byte(l.domain)})
-	writeField(sum, info)
+	sum.field([]byte{byte(l.domain)})
+	sum.field(info)
 	for rest := entries[tableName+8:]; len(rest) > 0; {
 		counters := l.header + 8 // after next_offset and comefrom
 		if len(rest) < counters+16 {
@@ -218,7 +235,7 @@ func (l legacySocket) sum(sum hash.Hash, table string) error {
 			return errors.New("an entry has no length")
 		}
 		clear(rest[counters : counters+16])
-		writeField(sum, rest[:next])
+		sum.field(rest[:next])
 		rest = rest[next:]
 	}
 	return nil

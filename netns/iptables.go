@@ -211,8 +211,10 @@ func bounded(do func(func() error) error, fn func() error) error {
 	case <-late.C:
 	}
 	stuck := fmt.Errorf("commands did not end within %s, and were killed: %w", commandTimeout, context.DeadlineExceeded)
-	for range 100 { // a process in the middle of an fsync or the like ends late
-		thread.killChildren()
+	signal := unix.SIGSTOP // first, so that none starts another while it is killed
+	for range 100 {        // one that waits for a disk ends late
+		thread.signalChildren(signal)
+		signal = unix.SIGKILL
 		select {
 		case err := <-done:
 			return errors.Join(stuck, err)
@@ -249,25 +251,25 @@ func (t *lockedThread) set(id int) {
 	t.id = id
 }
 
-func (t *lockedThread) killChildren() {
+func (t *lockedThread) signalChildren(signal unix.Signal) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.id != 0 {
-		killTree(fmt.Sprintf("/proc/self/task/%d/children", t.id))
+		signalTree(fmt.Sprintf("/proc/self/task/%d/children", t.id), signal)
 	}
 }
 
-// killTree kills the processes that the file children lists, the youngest first. A number
+// signalTree signals the processes that the file children lists, the youngest first. A number
 // that was given to another process meanwhile is not in the list any more.
-func killTree(children string) {
+func signalTree(children string, signal unix.Signal) {
 	for _, pid := range readChildren(children) {
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
 			continue // it ended
 		}
 		if slices.Contains(readChildren(children), pid) {
-			killTree(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-			_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // one that ended is as good
+			signalTree(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid), signal)
+			_ = unix.PidfdSendSignal(fd, signal, nil, 0) // one that ended is as good
 		}
 		_ = unix.Close(fd)
 	}

@@ -80,14 +80,17 @@ func (m *memoryTables) call(table, name string) (*chain, error) {
 
 func (m *memoryTables) insert(table, name string, at int, unique bool, args []string) error {
 	c, err := m.call(table, name)
-	r := rule{spec: strings.Join(args, " ")}
-	if err != nil || unique && slices.Contains(c.rules, r) {
+	if err != nil || unique && slices.Contains(c.rules, rule{spec: strings.Join(args, " ")}) {
 		return err
 	}
 	if at < 0 {
 		at = len(c.rules)
 	}
-	c.rules = slices.Insert(c.rules, at, r)
+	destinations := slices.Index(args, "-d") + 1
+	for i, to := range strings.Split(args[destinations], ",") { // without one, it is the first word
+		args[destinations] = to
+		c.rules = slices.Insert(c.rules, at+i, rule{spec: strings.Join(args, " ")})
+	}
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 
@@ -59,7 +60,7 @@ func Check(path string, r *Redirect) ([]Difference, error) {
 	})
 	if err == nil && r != nil {
 		var diffs []Difference
-		diffs, err = k.checkRules(declaredTables)
+		diffs, err = k.checkRules(declaredTables, netip.Addr{})
 		found = append(found, diffs...)
 	}
 	if err != nil {

@@ -28,12 +28,31 @@ func program(ipt ruleTables, want []table, fresh bool) error {
 }
 
 func appendRules(ipt ruleTables, table string, c chain) error {
-	for _, r := range c.rules {
-		if err := ipt.Append(table, c.name, strings.Fields(r.spec)...); err != nil {
+	for _, spec := range joinDestinations(c.rules) {
+		if err := ipt.Append(table, c.name, strings.Fields(spec)...); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// joinDestinations makes one specification of rules which follow each other and differ in
+// their destination alone: iptables makes as many rules of it, in one run.
+func joinDestinations(rules []rule) (specs []string) {
+	last := ""
+	for _, r := range rules {
+		to, target, _ := strings.Cut(strings.TrimPrefix(r.spec, "-d "), " -j ")
+		if r.spec != "-d "+to+" -j "+target || strings.Contains(to, " ") {
+			target = ""
+		}
+		if target != "" && target == last {
+			end := len(specs) - 1
+			specs[end] = strings.TrimSuffix(specs[end], " -j "+target) + "," + to + " -j " + target
+			continue
+		}
+		specs, last = append(specs, r.spec), target
+	}
+	return specs
 }
 
 // compareTables returns how the live tables differ from want, by what a command prints.

@@ -68,6 +68,17 @@ func present(want []table) (names []string) {
 	return names
 }
 
+func TestJoinDestinations(t *testing.T) {
+	var rules []rule
+	for _, spec := range []string{"-j A", "-d 1.0.0.0/8 -j A", "-d 2.0.0.0/8 -j A", "-d 3.0.0.0/8 -j B", "-d 4.0.0.0/8 -o lo -j B", "-d 5.0.0.0/8 -j B", "-d 6.0.0.0/8 -j B --with c", "-d 7.0.0.0/8 -j B --with c", "-j B"} {
+		rules = append(rules, rule{spec: spec})
+	}
+	want := []string{"-j A", "-d 1.0.0.0/8,2.0.0.0/8 -j A", "-d 3.0.0.0/8 -j B", "-d 4.0.0.0/8 -o lo -j B", "-d 5.0.0.0/8 -j B", "-d 6.0.0.0/8,7.0.0.0/8 -j B --with c", "-j B"}
+	if got := joinDestinations(rules); !slices.Equal(got, want) {
+		t.Errorf("%q\nwant\n%q", got, want)
+	}
+}
+
 func TestProgramAndCompare(t *testing.T) {
 	for f := range wantLines {
 		want := declaredTables(f)

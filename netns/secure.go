@@ -2,6 +2,7 @@ package netns
 
 import (
 	"errors"
+	"net/netip"
 	"sync"
 
 	"github.com/caisson-run/caisson/sbxerr"
@@ -29,14 +30,14 @@ func (k *kernel) secure() (mended []Difference, err error) {
 		return nil, err
 	}
 	if !use.none() {
-		if mended, err = k.checkRules(declaredTables); err != nil || len(mended) == 0 {
+		if mended, err = k.checkRules(declaredTables, netip.Addr{}); err != nil || len(mended) == 0 {
 			return nil, err
 		}
 	}
 	if err := k.program(use, declaredTables); err != nil {
 		return nil, err
 	}
-	found, err := k.checkRules(declaredTables)
+	found, err := k.checkRules(declaredTables, netip.Addr{})
 	switch {
 	case err != nil || len(found) == 0:
 		return mended, err
@@ -58,10 +59,11 @@ func (k *kernel) tablesInUse() (use tablesInUse, err error) {
 	return use, err
 }
 
-// checkRules compares the rules with those that are wanted: by their digest, if rules with
-// the same one were as they are wanted before.
-func (k *kernel) checkRules(want func(family) []table) ([]Difference, error) {
-	before, use, err := k.digest(want)
+// checkRules compares the rules with those that are wanted of a namespace with the address
+// own, if it has one: by their digest, if rules with the same one were as they are wanted
+// before.
+func (k *kernel) checkRules(want func(family) []table, own netip.Addr) ([]Difference, error) {
+	before, use, err := k.digest(want, own)
 	if err != nil || before.isChecked() {
 		return nil, err
 	}
@@ -69,21 +71,21 @@ func (k *kernel) checkRules(want func(family) []table) ([]Difference, error) {
 	if err != nil || len(found) > 0 {
 		return found, err
 	}
-	after, _, err := k.digest(want)
+	after, _, err := k.digest(want, own)
 	if err == nil && after == before { // nobody changed them meanwhile
 		checked.Store(before, true)
 	}
 	return nil, err
 }
 
-func (k *kernel) digest(want func(family) []table) (d digest, use tablesInUse, err error) {
+func (k *kernel) digest(want func(family) []table, own netip.Addr) (d digest, use tablesInUse, err error) {
 	err = k.Do(func() (err error) {
 		if use, err = readTablesInUse(); err == nil {
-			d, err = readDigest(use)
+			d, err = readDigest(use, own)
 		}
 		return err
 	})
-	return d.of(want), use, err
+	return d.of(want, own), use, err
 }
 
 // listRules compares what the commands list.

@@ -3,6 +3,7 @@ package netns
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 
 	"github.com/caisson-run/caisson/sbxerr"
@@ -77,7 +78,7 @@ func (s *Stock) next() (n *Namespace) {
 }
 
 func (n *Namespace) checkReady() error {
-	d, _, err := (&kernel{Namespace: n}).digest(declaredTables)
+	d, _, err := (&kernel{Namespace: n}).digest(declaredTables, netip.Addr{})
 	if err == nil && !d.isChecked() {
 		err = sbxerr.New(sbxerr.Posture, "netns.stock", "somebody changed the rules of a namespace that waited for a sandbox")
 	}

@@ -61,7 +61,7 @@ func TestBridgeStage(t *testing.T) {
 		if id == "a" {
 			s.record.Network = netns.ModeOpen
 		}
-		if err := m.createBridge(t.Context(), s); err != nil {
+		if err := errors.Join(m.createBridge(t.Context(), s), s.rules.wait()); err != nil {
 			t.Fatal(err)
 		}
 	}

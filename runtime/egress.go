@@ -38,17 +38,18 @@ type Egress interface {
 	Refresh(ctx context.Context, id string) error
 }
 
-// programming is the work on the rules of a namespace.
+// programming is the work on the rules of a namespace, which is most of it. It goes on beside
+// the making of the container.
 type programming struct {
 	done chan struct{}
 	err  error
 }
 
-func program(path string) *programming {
+func beside(program func() error) *programming {
 	p := &programming{done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
-		_, p.err = netns.Program(path) // of a new one
+		p.err = program()
 	}()
 	return p
 }
@@ -71,14 +72,17 @@ func (m *Manager) redirectFor(s *sandbox) (*netns.Redirect, error) {
 	return redirect, err
 }
 
-// createEgress hands the way out of a sandbox, and its ports, to the gateway.
+// createEgress hands the way out of a sandbox, and its ports, to the gateway, when its rules
+// are in force.
 func (m *Manager) createEgress(ctx context.Context, s *sandbox) error {
+	if err := s.rules.wait(); err != nil {
+		return err
+	}
 	return errors.Join(m.installRedirect(ctx, s), m.watchLink(ctx, s), m.servePorts(ctx, s))
 }
 
-// installRedirect opens the one way out of a sandbox that has one, when its rules are in force. Each
-// name has the address that it had with an earlier daemon, and what was counted there counts
-// on.
+// installRedirect opens the one way out of a sandbox that has one. Each name has the address
+// that it had with an earlier daemon, and what was counted there counts on.
 func (m *Manager) installRedirect(ctx context.Context, s *sandbox) error {
 	redirect, err := m.redirectFor(s)
 	if err != nil || redirect == nil {
@@ -86,7 +90,7 @@ func (m *Manager) installRedirect(ctx context.Context, s *sandbox) error {
 	}
 	names, namesErr := m.opts.Traffic.Names(s.id)
 	before, countsErr := m.opts.Traffic.Counts(s.id)
-	if err := errors.Join(s.rules.wait(), namesErr, countsErr); err != nil {
+	if err := errors.Join(namesErr, countsErr); err != nil {
 		return err
 	}
 	sockets, err := netns.InstallRedirect(m.paths.netns(s.id), *redirect)

@@ -213,7 +213,7 @@ func (m *Manager) removeUserns(_ context.Context, id string) error {
 }
 
 // createNetns takes a namespace that is ready, where s needs rules. If there is none they
-// are programmed beside the making of the container: that is most of it.
+// are programmed.
 func (m *Manager) createNetns(_ context.Context, s *sandbox) error {
 	path := m.paths.netns(s.id)
 	redirect, err := m.redirectFor(s)
@@ -229,7 +229,7 @@ func (m *Manager) createNetns(_ context.Context, s *sandbox) error {
 	if err := netns.Create(path); err != nil {
 		return err
 	}
-	s.rules = program(path)
+	s.rules = beside(func() error { _, err := netns.Program(path); return err })
 	return nil
 }
 
