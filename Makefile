@@ -32,8 +32,8 @@ BASE    := $(ASSETS)/busybox $(ASSETS)/applets.txt
 PLUGINS := $(addprefix $(BUILD)/protoc/,protoc-gen-go protoc-gen-connect-go)
 
 # The suites that drive a whole daemon; every other package is a unit.
-ROOT_SUITES := ./tests/fault/... ./tests/integration/... ./tests/network/... ./tests/escape/... ./tests/programs/... ./tests/sdk/...
-UNIT        = $$($(GO) list ./... | grep -vE '/tests/(integration|escape|network|fault|programs|sdk|vm|bench)(/|$$)')
+ROOT_SUITES := ./tests/fault/... ./tests/integration/... ./tests/network/... ./tests/escape/... ./tests/programs/... ./tests/sdk/... ./tests/agents/...
+UNIT        = $$($(GO) list ./... ./api/... | grep -vE '/tests/(integration|escape|network|fault|programs|sdk|agents|vm|bench)(/|$$)')
 
 # The real programs of tests/programs, and what tests/sdk builds with: nodejs has npm in some
 # distributions, and Debian has a package of its own.
@@ -72,14 +72,14 @@ FORCE:
 # millisecond sooner.
 rewrite = cp $@ $@.whole && mv -f $@.whole $@
 
-$(OURS): $(BIN)/%: $(SOURCES) $(BASE) go.mod go.sum $(BUILD)/version.stamp
+$(OURS): $(BIN)/%: $(SOURCES) $(BASE) go.mod go.sum go.work $(BUILD)/version.stamp
 	@mkdir -p $(@D)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(STRIPPED)' -o $@ ./cmd/$*
 	@$(rewrite)
 
 # The daemon compiles seccomp filters with libseccomp, to compare those in force with. It
 # is linked statically, as runc is and for the same reasons.
-$(DAEMON): $(SOURCES) $(BASE) go.mod go.sum $(BUILD)/version.stamp
+$(DAEMON): $(SOURCES) $(BASE) go.mod go.sum go.work $(BUILD)/version.stamp
 	@mkdir -p $(@D)
 	CGO_ENABLED=1 $(GO) build -trimpath -tags 'netgo osusergo' \
 	  -ldflags '$(STRIPPED) -linkmode external -extldflags "-static"' -o $@ ./cmd/caissond
@@ -122,7 +122,7 @@ $(BIN)/runc: go.sum
 containerd17: $(OLD) ## build containerd 1.7 for the compatibility tests into build/containerd17/
 $(OLD): $(BUILD)/containerd17/%: tools/containerd17/go.sum
 	@mkdir -p $(@D)
-	cd tools/containerd17 && CGO_ENABLED=0 $(GO) build -trimpath -tags '$(CONTAINERD_TAGS) no_aufs' \
+	cd tools/containerd17 && GOWORK=off CGO_ENABLED=0 $(GO) build -trimpath -tags '$(CONTAINERD_TAGS) no_aufs' \
 	  -ldflags "-s -w -X github.com/containerd/containerd/version.Version=$(call module_version,github.com/containerd/containerd)" \
 	  -o $(CURDIR)/$@ github.com/containerd/containerd/cmd/$*
 
@@ -131,7 +131,7 @@ $(OLD): $(BUILD)/containerd17/%: tools/containerd17/go.sum
 gvisor: $(RUNSC) ## build gVisor's runsc for a test of the network into build/gvisor/
 $(RUNSC): tools/gvisor/go.sum
 	@mkdir -p $(@D)
-	cd tools/gvisor && CGO_ENABLED=0 $(GO) build -trimpath \
+	cd tools/gvisor && GOWORK=off CGO_ENABLED=0 $(GO) build -trimpath \
 	  -ldflags "-s -w -X gvisor.dev/gvisor/runsc/version.version=$(call module_version,gvisor.dev/gvisor)" \
 	  -o $(CURDIR)/$@ gvisor.dev/gvisor/runsc
 

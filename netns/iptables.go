@@ -16,7 +16,7 @@ import (
 	"github.com/coreos/go-iptables/iptables"
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // backend is the kernel interface that a command programs. Rules of one are

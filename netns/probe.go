@@ -9,8 +9,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/finding"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Probe finds out whether this host has namespaces as sandboxes get them. All it

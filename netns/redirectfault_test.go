@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // wantClosed expects that InstallRedirect was refused for the reason, and nothing leads.

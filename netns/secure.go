@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Program puts the rules of a redirect in force in the namespace at path, which Create made, and

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Stock keeps namespaces ready for InstallRedirect, with their rules programmed and checked.

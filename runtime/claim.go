@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // obtain returns a sandbox for p, live unless the command is to come that it is for: a
@@ -117,7 +117,7 @@ func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan.S
 		if err := errors.Join(makeDir(point, 0o700), ws.Attach(point, p.ReadOnly, ids)); err != nil {
 			return err
 		}
-		return ws.AttachInto(s.process.file, plan.WorkspacePath, p.ReadOnly, ids)
+		return ws.AttachInto(s.process.file, p.Request.Workspace.Point(), p.ReadOnly, ids)
 	})
 	if err = errors.Join(err, failpoint("assign/workspace")); err != nil {
 		return err

@@ -6,14 +6,15 @@ import (
 	"errors"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // PoolConfig keeps sandboxes of one kind ready.
@@ -50,6 +51,7 @@ type kind struct {
 	profile, image, network string
 	user                    string
 	openFiles, pids         int64
+	mountPoint              string // that no other sandbox has
 }
 
 // kindOf returns the kind of sandbox that p asks for. Memory, CPU and the size of each
@@ -58,6 +60,7 @@ func kindOf(p *plan.Sandbox) kind {
 	return kind{
 		profile: p.ProfileName, image: p.Image.Digest, network: string(p.Network), user: p.User.String(),
 		openFiles: p.Limits.OpenFiles, pids: p.Limits.PIDs,
+		mountPoint: strings.Join(p.MountPoints(), ""),
 	}
 }
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // stock keeps network namespaces ready whose rules are programmed, so that a sandbox with a

@@ -55,13 +55,14 @@ shell_scripts() {
   return $status
 }
 
-tidy() { (cd "$1" && go mod tidy -diff); }
+tidy() { (cd "$1" && GOWORK=off go mod tidy -diff); }
 
 check gofmt formatted
-check vet go vet ./...
-check staticcheck go tool staticcheck ./...
+check vet go vet ./... ./api/...
+check staticcheck go tool staticcheck ./... ./api/...
 check layering go test -count=1 ./tests/layering/...
 check "go.mod" tidy .
+check "api/go.mod" tidy api
 check "tools/containerd17/go.mod" tidy tools/containerd17
 check "tools/gvisor/go.mod" tidy tools/gvisor
 check generated generated

@@ -25,6 +25,6 @@ mkdir -p "$out/sdk/python/caisson"
 python3 sdk/python/tools/codes.py . > "$out/sdk/python/caisson/codes.py"
 python3 sdk/python/tools/unasync.py sdk/python/caisson/_async "$out/sdk/python/caisson/_sync"
 
-if [ -d sbxerr/gendoc ]; then
-  go run ./sbxerr/gendoc > "$out/docs/reference/errors.md"
+if [ -d api/sbxerr/gendoc ]; then
+  go run ./api/sbxerr/gendoc > "$out/docs/reference/errors.md"
 fi

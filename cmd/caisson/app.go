@@ -52,7 +52,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 }
 
 func (a *app) run(ctx context.Context, args []string) int {
-	args = helpFirst(args)
+	args = helpFirst(shellFirst(args))
 	root := a.root(args)
 	root.SetArgs(args)
 	ctx = api.WithRequestID(ctx, a.requestID())
@@ -116,7 +116,7 @@ func (a *app) verbs() []verb {
 		{"pause", a.pauseCommand}, {"resume", a.resumeCommand}, {"stop", a.stopCommand}, {"rm", a.rmCommand}, {"cleanup", a.cleanupCommand},
 		{"image", a.imageCommand}, {"policy", a.policyCommand}, {"spec", a.specCommand}, {"doctor", a.doctorCommand},
 		{"capabilities", a.capabilitiesCommand}, {"explain", a.explainCommand},
-		{"daemon", a.daemonCommand}, {"version", a.versionCommand}, {"completion", a.completionCommand},
+		{"mcp", a.mcpCommand}, {"plug", a.plugCommand}, {"daemon", a.daemonCommand}, {"version", a.versionCommand}, {"completion", a.completionCommand},
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/api"
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // What people type who know Docker, and what to type here. docs/how-to/coming-from.md has
@@ -35,9 +35,9 @@ var verbsElsewhere = map[string]string{
 
 // flagsElsewhere are flags of run, create and exec.
 var flagsElsewhere = map[string]string{
-	"v":            "--workspace DIR[:ro] binds a directory of the host at /workspace",
-	"volume":       "--workspace DIR[:ro] binds a directory of the host at /workspace",
-	"mount":        "--workspace DIR[:ro] binds a directory of the host at /workspace",
+	"v":            "--workspace DIR[:PATH][:ro] binds a directory of the host, by default at /workspace",
+	"volume":       "--workspace DIR[:PATH][:ro] binds a directory of the host, by default at /workspace",
+	"mount":        "--workspace DIR[:PATH][:ro] binds a directory of the host, by default at /workspace",
 	"entrypoint":   "give the whole command: an image's entry point is not used",
 	"hostname":     "the host name is the sandbox's ID",
 	"privileged":   "no sandbox gets a capability",

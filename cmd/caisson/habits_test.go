@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caisson-run/caisson/api/server/servertest"
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/server/servertest"
 )
 
 // TestHabits: what people type who know other command lines.
@@ -69,7 +69,7 @@ func TestElsewhere(t *testing.T) {
 	for line, want := range map[string]string{
 		"images":                       "use caisson image ls",
 		"start box":                    "an ended sandbox stays ended",
-		"run -v /x:/y -- true":         "-v: --workspace DIR[:ro] binds",
+		"run -v /x:/y -- true":         "-v: --workspace DIR[:PATH][:ro] binds",
 		"create --privileged":          "--privileged: no sandbox gets a capability",
 		"run --pids-limit 5 -- true":   "--pids",
 		"run --image base -- alpine":   "--image alpine -- CMD",

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caisson-run/caisson/api/server/servertest"
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/server/servertest"
 )
 
 // TestRefused checks what never reaches the daemon.
@@ -185,11 +185,13 @@ func TestSpecFlags(t *testing.T) {
 		{"run|--allow|h:1|--allow|k|x", `Allow:[h:1 k]`},
 		{"run|-w|/d|-u|1:2|x", `Cwd:/d User:1:2`},
 		{"run|--session|s|--task|t|-t|x", `Session:s Task:t TTY:true`},
-		{"run|--workspace|" + dir + "|x", `Workspace:{Dir:` + dir + ` Mode:rw}`},
-		{"run|--workspace|" + dir + ":ro|x", `Workspace:{Dir:` + dir + ` Mode:ro}`},
-		{"run|--workspace|" + odd + "|x", `Workspace:{Dir:` + odd + ` Mode:rw}`},
-		{"run|--workspace|" + odd + ":ro|x", `Workspace:{Dir:` + odd + ` Mode:ro}`},
-		{"run|--workspace|" + link + "|x", `Workspace:{Dir:` + link + ` Mode:rw}`},
+		{"run|--workspace|" + dir + "|x", `Workspace:{Dir:` + dir + ` Mode:rw Path:}`},
+		{"run|--workspace|" + dir + ":ro|x", `Workspace:{Dir:` + dir + ` Mode:ro Path:}`},
+		{"run|--workspace|" + odd + "|x", `Workspace:{Dir:` + odd + ` Mode:rw Path:}`},
+		{"run|--workspace|" + odd + ":ro|x", `Workspace:{Dir:` + odd + ` Mode:ro Path:}`},
+		{"run|--workspace|" + dir + ":/src/app:ro|x", `Workspace:{Dir:` + dir + ` Mode:ro Path:/src/app}`},
+		{"run|--workspace|" + odd + ":" + dir + "|x", `Workspace:{Dir:` + odd + ` Mode:rw Path:` + dir + `}`},
+		{"run|--workspace|" + link + "|x", `Workspace:{Dir:` + link + ` Mode:rw Path:}`},
 		{"run|x", `MemoryBytes:- MilliCPU:- PIDs:- OpenFiles:- TmpfsBytes:- Timeout:- OutputLimit:- Workspace:-`},
 	}
 	for _, tt := range tests {
@@ -212,7 +214,7 @@ func TestRelativeWorkspace(t *testing.T) {
 	t.Chdir(dir)
 	var got string
 	invoke(t, capture(&got), "", "run", "--workspace", ".", "--", "x")
-	if !strings.Contains(got, "Workspace:{Dir:"+dir+" Mode:rw}") {
+	if !strings.Contains(got, "Workspace:{Dir:"+dir+" Mode:rw Path:}") {
 		t.Error(got)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/caisson-run/caisson/api/server"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/rootfs/image"
@@ -22,6 +21,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/ctrd"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/server"
 )
 
 // The time that stopping may take.

@@ -6,8 +6,8 @@ import (
 	"path"
 	"slices"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/image"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // User is the user of a command, in the ids of the sandbox's user namespace.
@@ -115,7 +115,7 @@ func workspaceCwd(r CreateRequest) string {
 	if r.Workspace == nil {
 		return ""
 	}
-	return WorkspacePath
+	return r.Workspace.Point()
 }
 
 // imageCwd cleans the working directory of an image. It drops one that a request could

@@ -1,13 +1,14 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/runtime/peer"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Request asks for a sandbox that lives for one command.
@@ -108,7 +109,11 @@ type ExecLimits struct {
 type WorkspaceRequest struct {
 	Dir  string // absolute path on the host
 	Mode string // "rw" or "ro"; empty is "rw"
+	Path string `json:",omitempty"` // where it is mounted inside, absolute; empty is WorkspacePath
 }
+
+// Point is where the workspace is mounted inside.
+func (w *WorkspaceRequest) Point() string { return cmp.Or(w.Path, WorkspacePath) }
 
 // LimitsRequest holds the limits that a request names. Nil takes the
 // profile's value; zero is an error and never means unlimited.

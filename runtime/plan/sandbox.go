@@ -10,13 +10,13 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/ports"
-	"github.com/caisson-run/caisson/sbxerr"
 	"github.com/caisson-run/caisson/seccomp"
 )
 
@@ -222,24 +222,6 @@ func checkKey(key string) error {
 		}
 	}
 	return nil
-}
-
-func (p *Sandbox) planWorkspace(allowed mount.Allowed, r CreateRequest) error {
-	if r.Workspace == nil {
-		return nil
-	}
-	p.ReadOnly = r.Workspace.Mode == "ro"
-	return errors.Join(allowed.Check(r.Workspace.Dir), checkWorkspaceMode(r.Workspace.Mode))
-}
-
-func checkWorkspaceMode(mode string) error {
-	switch mode {
-	case "", "rw", "ro":
-		return nil
-	case "cow", "clone":
-		return sbxerr.New(sbxerr.Workspace, "runtime.plan", "workspace mode %q is not offered yet: use rw or ro", mode)
-	}
-	return sbxerr.New(sbxerr.Workspace, "runtime.plan", "workspace mode %q is none of rw, ro", sbxerr.Clip(mode))
 }
 
 // planLimits takes half the memory for a tmpfs, and at most maxTmpfs, where neither request

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr/errtest"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/images"
-	"github.com/caisson-run/caisson/sbxerr"
-	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // testPlanner knows two images and the users that a number can name.
@@ -152,6 +152,11 @@ func TestPlanRefuses(t *testing.T) {
 		{"workspace of the daemon", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/daemon/x"} }, sbxerr.Workspace, []string{"the daemon's own"}},
 		{"workspace mode to come", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Mode: "cow"} }, sbxerr.Workspace, []string{`mode "cow" is not offered yet: use rw or ro`}},
 		{"workspace mode", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Mode: "r"} }, sbxerr.Workspace, []string{`mode "r" is none of rw, ro`}},
+		{"workspace path", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Path: "src"} }, sbxerr.Workspace, []string{`path "src" is not a clean absolute path`}},
+		{"workspace over a tmpfs", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Path: "/tmp"} }, sbxerr.Workspace, []string{`path "/tmp" is the sandbox's own`}},
+		{"workspace in the home", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Path: homePath + "/x"} }, sbxerr.Workspace, []string{"is the sandbox's own"}},
+		{"workspace in /etc", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Path: "/etc/x"} }, sbxerr.Workspace, []string{`path "/etc/x" is part of the sandbox's own /etc`}},
+		{"workspace at the root", func(r *Request) { r.Create.Workspace = &WorkspaceRequest{Dir: "/srv/a", Path: "/"} }, sbxerr.Workspace, []string{`path "/" is the sandbox's own`}},
 		{"no memory", func(r *Request) { r.Create.Limits.MemoryBytes = new(int64(0)) }, sbxerr.Limits, []string{`"memory" is absent or zero`}},
 		{"too little memory", func(r *Request) { r.Create.Limits.MemoryBytes = new(int64(4096)) }, sbxerr.Limits, []string{`"memory" is 4096`}},
 		{"no CPU", func(r *Request) { r.Create.Limits.MilliCPU = new(int64(-1)) }, sbxerr.Limits, []string{`"cpu" is negative`}},

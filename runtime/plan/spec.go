@@ -7,12 +7,12 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/oci"
 	"github.com/caisson-run/caisson/runtime/idblock"
-	"github.com/caisson-run/caisson/sbxerr"
 	"github.com/caisson-run/caisson/seccomp"
 )
 
@@ -100,7 +100,7 @@ func (p *Sandbox) workspaceMount(source string) []specs.Mount {
 	if p.ReadOnly {
 		options = []string{"ro", "exec"}
 	}
-	return []specs.Mount{{Destination: WorkspacePath, Source: source, Options: options}}
+	return []specs.Mount{{Destination: p.Request.Workspace.Point(), Source: source, Options: options}}
 }
 
 // SizedMounts returns where spec has a tmpfs of the sandbox's size.

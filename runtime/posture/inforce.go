@@ -14,8 +14,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/kernelfile"
-	"github.com/caisson-run/caisson/sbxerr"
 	"github.com/caisson-run/caisson/seccomp"
 	"github.com/caisson-run/caisson/seccomp/decide"
 )
@@ -201,7 +201,7 @@ func digestOfPrograms(programs [][]byte) (out [sha256.Size]byte) {
 // not be under a filter itself, the kernel must have been built with
 // CONFIG_CHECKPOINT_RESTORE, and tracing must not be turned off.
 func ProbeFilters() error {
-	status, err := kernelfile.Read("/proc/thread-self/status")
+	status, err := kernelfile.Read("/proc/self/status") // of the process: a thread of ours may end while it is read
 	if err != nil {
 		return fmt.Errorf("read own status: %w", err)
 	}

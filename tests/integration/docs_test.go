@@ -21,6 +21,7 @@ var shellPages = map[string]int{
 	"docs/tutorial.md":                       9,
 	"docs/how-to/allow-a-host.md":            5,
 	"docs/how-to/connect-an-orchestrator.md": 2,
+	"docs/how-to/connect-an-mcp-client.md":   1,
 	"docs/how-to/make-an-image.md":           2,
 	"docs/how-to/operate-a-host.md":          2,
 	"docs/how-to/run-an-agent.md":            3,

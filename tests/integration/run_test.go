@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/caisson-run/caisson/tests/harness"
 )
 
 //caisson:kernel
@@ -336,7 +338,34 @@ func TestWorkspaceBelongsToItsOwner(t *testing.T) {
 	}
 }
 
+// TestWorkspacePath: a workspace may have the path inside that it has on the host, also
+// below a tmpfs of the sandbox, and keeps it over a daemon that is killed.
+//
 //caisson:kernel
+func TestWorkspacePath(t *testing.T) {
+	d := harness.Start(t)
+	dir := workspace(t, 4321, 4321)
+	for i, point := range []string{dir, "/home/me/project", "/root/project", "/srv/a", "/data"} {
+		name := fmt.Sprint("box", i)
+		d.Run(t, "create", "--name", name, "--workspace", dir+":"+point)
+		if out := d.Run(t, "exec", name, "--", "sh", "-c", "pwd; echo made > out; stat -c %u out").Stdout; out != point+"\n1000\n" {
+			t.Errorf("%s: %q", point, out)
+		}
+	}
+	d.Kill(t)
+	d.Launch(t)
+	if out := d.Run(t, "exec", "box0", "--", "sh", "-c", "pwd; cat out").Stdout; out != dir+"\nmade\n" {
+		t.Errorf("after a restart: %q", out)
+	}
+	if st, err := os.Stat(filepath.Join(dir, "out")); err != nil || st.Sys().(*syscall.Stat_t).Uid != 4321 {
+		t.Errorf("on the host: %v, %v", st, err)
+	}
+	f := d.Refused(t, "SBX-104", "create", "--workspace", dir+":/etc/x", "--json")
+	if !strings.Contains(f.Error.Message, `"/etc/x"`) {
+		t.Errorf("%+v", f)
+	}
+}
+
 func TestWorkspaceReadOnly(t *testing.T) {
 	dir := workspace(t, 1, 1)
 	if err := os.WriteFile(filepath.Join(dir, "in"), []byte("seen"), 0o644); err != nil {

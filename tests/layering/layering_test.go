@@ -24,47 +24,49 @@ var rules = []struct {
 	room string
 	may  []string // rooms; every package may import its own room
 }{
-	{"sbxerr", nil},
+	{"api/sbxerr", nil},
 	{"finding", nil},
 	{"owndir", nil},
 	{"kernelfile", nil},
-	{"oci", []string{"sbxerr"}},
+	{"oci", []string{"api/sbxerr"}},
 	{"seccomp/decide", nil}, // judges what the compiler makes, so shares nothing with it
-	{"seccomp", []string{"sbxerr"}},
+	{"seccomp", []string{"api/sbxerr"}},
 	{"netns/nflog", nil},
 	{"netns/reserved", nil},
-	{"netns", []string{"sbxerr", "owndir", "kernelfile", "finding", "netns/nflog", "netns/reserved"}},
-	{"cgroups", []string{"sbxerr", "finding", "kernelfile"}},
-	{"rootfs", []string{"sbxerr", "owndir"}},
-	{"gateway", []string{"sbxerr", "netns/nflog", "netns/reserved"}}, // the other end of a socket that netns opens, and the reasons of its rules
+	{"netns", []string{"api/sbxerr", "owndir", "kernelfile", "finding", "netns/nflog", "netns/reserved"}},
+	{"cgroups", []string{"api/sbxerr", "finding", "kernelfile"}},
+	{"rootfs", []string{"api/sbxerr", "owndir"}},
+	{"gateway", []string{"api/sbxerr", "netns/nflog", "netns/reserved"}}, // the other end of a socket that netns opens, and the reasons of its rules
 	{"initproto", []string{}},
-	{"config", []string{"sbxerr", "cgroups/units"}},
-	{"runtime/files", []string{"sbxerr", "initproto"}},
-	{"runtime/idblock", []string{"sbxerr", "owndir"}},
-	{"runtime/images", []string{"sbxerr", "rootfs/image", "runtime/peer"}},
-	{"runtime/journal", []string{"sbxerr", "owndir"}},
-	{"runtime/output", []string{"sbxerr", "owndir"}},
-	{"runtime/peer", []string{"sbxerr"}},
-	{"runtime/pid1", []string{"sbxerr", "initproto"}},
-	{"runtime/plan", append([]string{"sbxerr", "finding", "runtime/idblock", "runtime/images", "runtime/peer", "runtime/pid1", "runtime/ports"}, leaves...)},
-	{"runtime/ports", []string{"sbxerr"}},
-	{"runtime/posture", []string{"sbxerr", "kernelfile", "seccomp"}},
+	{"config", []string{"api/sbxerr", "cgroups/units"}},
+	{"runtime/files", []string{"api/sbxerr", "initproto"}},
+	{"runtime/idblock", []string{"api/sbxerr", "owndir"}},
+	{"runtime/images", []string{"api/sbxerr", "rootfs/image", "runtime/peer"}},
+	{"runtime/journal", []string{"api/sbxerr", "owndir"}},
+	{"runtime/output", []string{"api/sbxerr", "owndir"}},
+	{"runtime/peer", []string{"api/sbxerr"}},
+	{"runtime/pid1", []string{"api/sbxerr", "initproto"}},
+	{"runtime/plan", append([]string{"api/sbxerr", "finding", "runtime/idblock", "runtime/images", "runtime/peer", "runtime/pid1", "runtime/ports"}, leaves...)},
+	{"runtime/ports", []string{"api/sbxerr"}},
+	{"runtime/posture", []string{"api/sbxerr", "kernelfile", "seccomp"}},
 	{"runtime/ctrd/shimcall", []string{}},
-	{"runtime/ctrd", []string{"sbxerr", "owndir", "runtime", "rootfs"}},
-	{"runtime/egress", []string{"sbxerr", "gateway", "netns"}},
-	{"runtime/traffic", []string{"sbxerr", "owndir", "gateway"}},
+	{"runtime/ctrd", []string{"api/sbxerr", "owndir", "runtime", "rootfs"}},
+	{"runtime/egress", []string{"api/sbxerr", "gateway", "netns"}},
+	{"runtime/traffic", []string{"api/sbxerr", "owndir", "gateway"}},
 	{"runtime/uncharged", []string{"kernelfile"}},
-	{"runtime/doctor", append([]string{"sbxerr", "finding", "runtime"}, leaves...)}, // the host as a whole
-	{"runtime", append([]string{"sbxerr", "finding", "owndir"}, leaves...)},
-	{"api/server", []string{"sbxerr", "runtime", "api"}},
-	{"api", []string{"sbxerr"}},
+	{"runtime/doctor", append([]string{"api/sbxerr", "finding", "runtime"}, leaves...)}, // the host as a whole
+	{"runtime", append([]string{"api/sbxerr", "finding", "owndir"}, leaves...)},
+	{"server", []string{"runtime", "api"}},
+	{"api", []string{"api/sbxerr"}},
 	{"cmd/caisson-init", []string{"initproto"}},
-	{"cmd/caisson-gateway", []string{"sbxerr", "gateway", "netns/nflog", "seccomp"}},
+	{"cmd/caisson-gateway", []string{"api/sbxerr", "gateway", "netns/nflog", "seccomp"}},
 	{"cmd/caisson-shim", []string{"runtime/ctrd/shimcall"}},
-	{"cmd/caisson", []string{"sbxerr", "api", "cgroups/units"}},
-	{"cmd/caissond", append([]string{"sbxerr", "api", "config", "runtime"}, leaves...)},
+	{"mcp", []string{"api"}},
+	{"plug", []string{"api"}},
+	{"cmd/caisson", []string{"mcp", "plug", "api", "cgroups/units"}},
+	{"cmd/caissond", append([]string{"server", "api", "config", "runtime"}, leaves...)},
 	{"tests/need", nil}, // every package's tests may use it
-	{"tests", append([]string{"sbxerr", "api", "config", "runtime"}, leaves...)},
+	{"tests", append([]string{"server", "api", "config", "runtime"}, leaves...)},
 }
 
 // only say which packages alone may import something from outside.
@@ -78,6 +80,7 @@ var only = []struct {
 	{"github.com/seccomp/libseccomp-golang", []string{"seccomp"}},
 	{"github.com/spf13/cobra", []string{"cmd"}},
 	{"go.yaml.in/yaml/v3", []string{"config"}},
+	{"github.com/modelcontextprotocol/go-sdk", []string{"mcp", "cmd/caisson", "tests/agents"}},
 	{"github.com/miekg/dns", []string{"gateway/dns"}},
 	{"golang.org/x/net/idna", []string{"gateway/policy"}}, // one canonical form of a name, made in one place
 	{"golang.org/x/net/publicsuffix", []string{"gateway/policy"}},
@@ -86,7 +89,7 @@ var only = []struct {
 
 // heavy must not be linked into programs that have to be small.
 var heavy = map[string][]string{
-	"cmd/caisson":         {"github.com/containerd", module + "runtime", module + "api/server", "google.golang.org/grpc"},
+	"cmd/caisson":         {"github.com/containerd", module + "runtime", module + "server", "google.golang.org/grpc"},
 	"cmd/caisson-gateway": {"github.com/containerd", module + "runtime", "google.golang.org/", "github.com/spf13"},
 	"cmd/caisson-shim":    {"net/http", "github.com/containerd", "google.golang.org/grpc", "google.golang.org/protobuf/proto"},
 	"cmd/caisson-init":    {"net/http", "github.com/", "google.golang.org/", "encoding/json"},
@@ -170,7 +173,7 @@ func checkForeign(t *testing.T, name, imported string) {
 // Only the place where everything meets may know both the engine and the API.
 func TestEngineMeetsServerInOnePlace(t *testing.T) {
 	for _, p := range list(t) {
-		engine, server := slices.Contains(p.Imports, module+"runtime/ctrd"), slices.Contains(p.Imports, module+"api/server")
+		engine, server := slices.Contains(p.Imports, module+"runtime/ctrd"), slices.Contains(p.Imports, module+"server")
 		if name := strings.TrimPrefix(p.ImportPath, module); engine && server && name != "cmd/caissond" {
 			t.Errorf("%s imports both", name)
 		}

@@ -32,7 +32,7 @@ var mayByPath = map[string]string{
 	"rootfs/mount/attach.go":                "it unmounts its working directory, which is a descriptor's",
 	"runtime/ctrd/shimcall/serve.go":        "containerd's shim program, in the bundle that containerd made",
 	"runtime/ctrd/shimcall/failpoint_on.go": "only in builds for tests",
-	"api/server/servertest":                 "only for tests",
+	"server/servertest":                     "only for tests",
 	"api/apitest":                           "only for tests",
 	"tests":                                 "only for tests",
 }

@@ -106,6 +106,7 @@ type Workspace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Dir           string                 `protobuf:"bytes,1,opt,name=dir,proto3" json:"dir,omitempty"`   // absolute path on the host
 	Mode          string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"` // "rw" or "ro"; empty is "rw"
+	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"` // where it is mounted inside, absolute; empty is /workspace
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -150,6 +151,13 @@ func (x *Workspace) GetDir() string {
 func (x *Workspace) GetMode() string {
 	if x != nil {
 		return x.Mode
+	}
+	return ""
+}
+
+func (x *Workspace) GetPath() string {
+	if x != nil {
+		return x.Path
 	}
 	return ""
 }
@@ -2133,10 +2141,11 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"_milli_cpuB\a\n" +
 	"\x05_pidsB\r\n" +
 	"\v_open_filesB\x0e\n" +
-	"\f_tmpfs_bytes\"1\n" +
+	"\f_tmpfs_bytes\"E\n" +
 	"\tWorkspace\x12\x10\n" +
 	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x12\n" +
-	"\x04mode\x18\x02 \x01(\tR\x04mode\"\x98\x06\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"\x98\x06\n" +
 	"\vSandboxSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +

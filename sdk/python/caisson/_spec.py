@@ -62,14 +62,18 @@ def limits(
 
 
 def workspace(value: Union[None, str, "os.PathLike[str]"]) -> Optional[Dict[str, str]]:
-    """Makes a Workspace of DIR, DIR:ro or DIR:rw."""
+    """Makes a Workspace of DIR[:PATH][:rw|ro]."""
     if value is None:
         return None
     path, mode = os.fspath(value), ""
     for suffix in (":ro", ":rw"):
         if path.endswith(suffix):
             path, mode = path[: -len(suffix)], suffix[1:]
-    return {"dir": os.path.abspath(path), "mode": mode}
+    inside = ""
+    if ":/" in path and not os.path.exists(path):
+        path, _, inside = path.rpartition(":/")
+        inside = "/" + inside
+    return {"dir": os.path.abspath(path), "mode": mode, "path": inside}
 
 
 def sandbox(**options: Any) -> Dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Writes caisson/codes.py: one exception class for each row of sbxerr/table.go.
+"""Writes caisson/codes.py: one exception class for each row of api/sbxerr/table.go.
 
     python3 sdk/python/tools/codes.py . > sdk/python/caisson/codes.py
 
@@ -25,8 +25,8 @@ ROW = re.compile(r'^\t\{(\w+), "((?:[^"\\]|\\.)*)", Class\w+, \d+, (?:true|false
 
 
 def main(root: pathlib.Path) -> None:
-    codes = dict(CONST.findall((root / "sbxerr/codes.go").read_text()))
-    rows = ROW.findall((root / "sbxerr/table.go").read_text())
+    codes = dict(CONST.findall((root / "api/sbxerr/codes.go").read_text()))
+    rows = ROW.findall((root / "api/sbxerr/table.go").read_text())
     unread = set(codes) ^ {name for name, _ in rows}
     if unread:
         sys.exit(f"codes.go and table.go differ, or were not understood: {sorted(unread)}")

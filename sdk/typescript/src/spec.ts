@@ -213,8 +213,8 @@ export function sandboxSpec(options: SandboxOptions & { name?: string }): Schema
 
 function workspace(value: string | undefined): Schemas['Workspace'] | undefined {
   if (value === undefined) return undefined
-  const match = /^(.*):(ro|rw)$/s.exec(value)
-  return { dir: resolve(match?.[1] ?? value), mode: match?.[2] ?? '' }
+  const [, dir, path, mode] = /^(.*?)(?::(\/.*?))?(?::(ro|rw))?$/s.exec(value)!
+  return { dir: resolve(dir!), mode: mode ?? '', path: path ?? '' }
 }
 
 /** Makes an UpdateRequest. */

@@ -67,10 +67,10 @@ function fields(schemas) {
 
 function codes() {
   const names = Object.fromEntries(
-    [...read('sbxerr/codes.go').matchAll(/^\t(\w+)\s+Code = "(SBX-\d+)"/gm)].map(([, name, code]) => [name, code]),
+    [...read('api/sbxerr/codes.go').matchAll(/^\t(\w+)\s+Code = "(SBX-\d+)"/gm)].map(([, name, code]) => [name, code]),
   )
   const row = /^\t\{(\w+), "((?:[^"\\]|\\.)*)", Class\w+, \d+, (?:true|false), ".*"\},$/gm
-  const rows = [...read('sbxerr/table.go').matchAll(row)].map(([, name, summary]) => ({ name, summary }))
+  const rows = [...read('api/sbxerr/table.go').matchAll(row)].map(([, name, summary]) => ({ name, summary }))
   const unread = Object.keys(names).filter((name) => !rows.some((row) => row.name === name))
   if (unread.length > 0 || rows.length !== Object.keys(names).length) {
     throw new Error(`codes.go and table.go differ, or were not understood: ${unread}`)
@@ -89,4 +89,4 @@ const all = schemas()
 const openapi = head('api/openapi/openapi.json')
 writeFileSync(`${out}/openapi.ts`, openapi + (await types(all)))
 writeFileSync(`${out}/fields.ts`, openapi + fields(all))
-writeFileSync(`${out}/codes.ts`, head('sbxerr/codes.go and sbxerr/table.go') + codes())
+writeFileSync(`${out}/codes.ts`, head('api/sbxerr/codes.go and api/sbxerr/table.go') + codes())

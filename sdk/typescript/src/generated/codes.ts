@@ -1,4 +1,4 @@
-// Made from sbxerr/codes.go and sbxerr/table.go by tools/generate.mjs; do not edit.
+// Made from api/sbxerr/codes.go and api/sbxerr/table.go by tools/generate.mjs; do not edit.
 import { CaissonError } from '../errors.js'
 
 /** SBX-000: unclassified failure. */

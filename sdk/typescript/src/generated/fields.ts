@@ -487,5 +487,6 @@ export const fields = {
   Workspace: {
     dir: 'string',
     mode: 'string',
+    path: 'string',
   },
 } as const

@@ -922,6 +922,8 @@ export interface components {
             dir?: string;
             /** @description "rw" or "ro"; empty is "rw" */
             mode?: string;
+            /** @description where it is mounted inside, absolute; empty is /workspace */
+            path?: string;
         };
     };
     responses: never;

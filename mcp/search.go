@@ -1,0 +1,78 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+type searchInput struct {
+	Sandbox string `json:"sandbox,omitempty" jsonschema:"the sandbox; leave it out where the server has only one"`
+	Pattern string `json:"pattern" jsonschema:"extended regular expression"`
+	Path    string `json:"path,omitempty" jsonschema:"directory or file; the workspace by default"`
+	Glob    string `json:"glob,omitempty" jsonschema:"search in files of this name only, such as *.go"`
+	Limit   int    `json:"limit,omitempty" jsonschema:"lines to return; 200 by default, 2000 at most"`
+}
+
+type searchOutput struct {
+	Matches   string `json:"matches" jsonschema:"a line each: path, line number and text, separated by colons"`
+	Lines     int    `json:"lines"`
+	Truncated bool   `json:"truncated,omitempty"`
+}
+
+// searchScript searches with ripgrep where it is there, else with find and grep, which
+// every image has. Its arguments are pattern, path, glob and the most lines.
+const searchScript = `set -f
+if command -v rg >/dev/null 2>&1; then
+  rg --no-config --no-heading --line-number --with-filename --color never --max-columns 400 ${3:+--glob "$3"} -e "$1" -- "$2"
+else
+  find "$2" -type d -name .git -prune -o -type f ${3:+-name "$3"} -exec grep -nHIE -e "$1" -- {} +
+fi 2>/dev/null | head -n "$4" | cut -c 1-500`
+
+func (s *Server) searchFiles(ctx context.Context, _ *sdk.CallToolRequest, in searchInput) (*sdk.CallToolResult, searchOutput, error) {
+	if in.Path == "" {
+		in.Path = s.workspace
+	}
+	ref, name, err := s.at(in.Sandbox, in.Path)
+	switch {
+	case err != nil:
+		return nil, searchOutput{}, err
+	case in.Pattern == "":
+		return nil, searchOutput{}, refused("pattern is empty")
+	}
+	if _, err := regexp.Compile(in.Pattern); err != nil {
+		return nil, searchOutput{}, refused("pattern: %v", err)
+	}
+	limit := 200
+	if in.Limit > 0 {
+		limit = min(in.Limit, 2000)
+	}
+	if _, err := s.client.Stat(ctx, &caissonv1.StatRequest{Ref: ref, Path: name, Follow: true}); err != nil {
+		return nil, searchOutput{}, failure(err)
+	}
+	spec := &caissonv1.ExecSpec{Args: []string{"/bin/sh", "-c", searchScript, "search", in.Pattern, name, in.Glob, fmt.Sprint(limit + 1)}}
+	answer, err := s.client.Output(ctx, ref, spec, nil)
+	if err != nil {
+		return nil, searchOutput{}, failure(err)
+	}
+	if answer.GetResult().GetExitCode() != 0 {
+		return nil, searchOutput{}, refused("the search failed: %s", strings.TrimSpace(string(answer.GetStderr())))
+	}
+	lines := strings.SplitAfter(strings.ToValidUTF8(string(answer.GetStdout()), "�"), "\n")
+	lines = lines[:len(lines)-1] // after the last line end
+	out := searchOutput{Lines: min(len(lines), limit), Truncated: len(lines) > limit}
+	out.Matches = strings.Join(lines[:out.Lines], "")
+	shown := out.Matches
+	switch {
+	case out.Truncated:
+		shown += "[there are more: narrow the pattern, the path or the glob]"
+	case shown == "":
+		shown = "nothing found"
+	}
+	return text("%s", shown), out, nil
+}

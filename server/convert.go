@@ -1,0 +1,193 @@
+package server
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/plan"
+)
+
+// This file translates the runtime's types into messages. All of it is plain
+// copying; request.go goes the other way.
+
+func workspacePB(w *plan.WorkspaceRequest) *caissonv1.Workspace {
+	if w == nil {
+		return nil
+	}
+	return &caissonv1.Workspace{Dir: w.Dir, Mode: w.Mode, Path: w.Path}
+}
+
+func limitsPB(l plan.Limits) *caissonv1.Limits {
+	return &caissonv1.Limits{
+		MemoryBytes: &l.MemoryBytes, MilliCpu: &l.MilliCPU, Pids: &l.PIDs,
+		OpenFiles: &l.OpenFiles, TmpfsBytes: &l.TmpfsBytes,
+	}
+}
+
+func resultOf(r *runtime.Result) *caissonv1.Result {
+	if r == nil {
+		return nil
+	}
+	return &caissonv1.Result{
+		SandboxId: r.SandboxID, ExitCode: int32(r.ExitCode), Signal: int32(r.Signal),
+		TimedOut: r.TimedOut, OomKilled: r.OOMKilled, PidsLimitHit: r.PIDsLimitHit,
+		StdoutBytes: r.StdoutBytes, StderrBytes: r.StderrBytes, Truncated: r.Truncated, LostBytes: r.LostBytes,
+		Duration: durationpb.New(r.Duration), Cpu: durationpb.New(r.CPU),
+		PeakMemoryBytes: counted(r.PeakMemoryBytes), MaxRssBytes: r.MaxRSSBytes, CpuThrottledPeriods: r.ThrottledPeriods,
+		Network: r.Network, Source: r.Source, Reason: string(r.Reason),
+		Stages: each(r.Stages, stagePB), Warnings: r.Warnings, ExecId: r.ExecID, Remaining: int64(r.Remaining),
+		Egress: egressPB(r.Egress), Learned: learnedPB(r.Learned),
+	}
+}
+
+// counted is n where it was counted: what runs has used some.
+func counted(n int64) *int64 {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+func learnedPB(l *runtime.Learned) *caissonv1.Learned {
+	if l == nil {
+		return nil
+	}
+	return &caissonv1.Learned{Rules: l.Rules, Warnings: l.Warnings}
+}
+
+func stagePB(s runtime.Stage) *caissonv1.Stage {
+	return &caissonv1.Stage{Name: s.Name, Duration: durationpb.New(s.Duration)}
+}
+
+func sandboxPB(i runtime.Info) *caissonv1.Sandbox {
+	return &caissonv1.Sandbox{
+		Id: i.ID, Name: i.Name, State: string(i.State), Image: i.Image, Profile: i.Profile, Args: i.Args,
+		CreatedAt: timestamp(i.CreatedAt), ExitedAt: timestamp(i.ExitedAt), Result: resultOf(i.Result),
+		Labels: i.Labels, Session: i.Session, Task: i.Task, Pid: int64(i.PID), Workspace: workspacePB(i.Workspace),
+		ExpiresAt: timestamp(i.ExpiresAt), IdleTimeout: duration(i.IdleTimeout), IdleSince: timestamp(i.IdleSince),
+		OwnerUid: i.OwnerUID, Parent: i.Parent, Execs: int32(i.Execs), Network: i.Network, Ports: each(i.Ports, portPB), Exposed: i.Exposed,
+	}
+}
+
+func portPB(p runtime.PortInfo) *caissonv1.Port {
+	return &caissonv1.Port{Address: p.Address, HostPort: uint32(p.HostPort), Port: uint32(p.Port)}
+}
+
+func execPB(e runtime.ExecInfo) *caissonv1.Exec {
+	return &caissonv1.Exec{
+		Id: e.ID, SandboxId: e.SandboxID, Args: e.Args, State: string(e.State), Pid: int64(e.PID), Tty: e.TTY, Stdin: e.Stdin,
+		StartedAt: timestamp(e.StartedAt), EndedAt: timestamp(e.EndedAt),
+		StdoutBytes: e.StdoutBytes, StderrBytes: e.StderrBytes, Result: resultOf(e.Result),
+	}
+}
+
+func statsPB(s runtime.Stats) *caissonv1.StatsResponse {
+	states := make(map[string]int32, len(s.Sandboxes))
+	for state, n := range s.Sandboxes {
+		states[string(state)] = int32(n)
+	}
+	return &caissonv1.StatsResponse{
+		Sandboxes: states, Execs: int32(s.Execs), Queued: int32(s.Queued), Pools: each(s.Pools, poolPB),
+		Networks: each(s.Networks, networkStatsPB),
+	}
+}
+
+func networkStatsPB(n runtime.NetworkStats) *caissonv1.NetworkStats {
+	return &caissonv1.NetworkStats{SandboxId: n.SandboxID, Name: n.Name, Network: n.Network, Egress: egressPB(&n.Egress)}
+}
+
+func poolPB(p runtime.PoolStats) *caissonv1.PoolStats {
+	return &caissonv1.PoolStats{
+		Profile: p.Profile, Image: p.Image, Ready: int32(p.Ready), Filling: int32(p.Filling), Size: int32(p.Size),
+		Hits: p.Hits, Misses: p.Misses, Failures: p.Failures, Refill: durationpb.New(p.Refill),
+		Target: int32(p.Target), Max: int32(p.Max),
+	}
+}
+
+func detailPB(d *runtime.Detail) *caissonv1.InspectResponse {
+	return &caissonv1.InspectResponse{
+		Sandbox: sandboxPB(d.Info), Limits: limitsPB(d.Limits), Cgroup: d.Cgroup, ImageDigest: d.ImageDigest,
+		HostIdBase: d.HostIDBase, HostIdSize: d.HostIDSize, OciSpecJson: d.SpecJSON, Posture: each(d.Posture, posturePB),
+		Egress: egressPB(d.Egress), NetworkFailure: d.NetworkFailure, AllowEch: d.AllowECH,
+	}
+}
+
+func posturePB(p runtime.PostureCheck) *caissonv1.PostureCheck {
+	return &caissonv1.PostureCheck{Name: p.Name, Declared: p.Declared, Live: p.Live}
+}
+
+func leftoverPB(l runtime.Leftover) *caissonv1.Leftover {
+	return &caissonv1.Leftover{Kind: l.Kind, Id: l.ID, Reason: l.Reason, Removed: l.Removed}
+}
+
+func specPB(v *runtime.SpecView) *caissonv1.SpecResponse {
+	return &caissonv1.SpecResponse{
+		OciSpecJson: v.SpecJSON, CgroupValues: v.CgroupValues, Mounts: v.Mounts,
+		SeccompRules: each(v.SeccompRules, rulePB), SeccompProfile: v.SeccompProfile, NetworkRules: v.NetworkRules,
+	}
+}
+
+func rulePB(r runtime.SeccompRule) *caissonv1.SeccompRule {
+	return &caissonv1.SeccompRule{Syscalls: r.Syscalls, Action: r.Action, Condition: r.Condition, Why: r.Why}
+}
+
+func imagePB(i images.Image) *caissonv1.Image {
+	return &caissonv1.Image{Name: i.Name, Digest: i.Digest, SizeBytes: i.SizeBytes, CreatedAt: timestamp(i.CreatedAt), Source: i.Source, Owner: i.Owner, Damaged: text(i.Damaged)}
+}
+
+func importedPB(i images.Imported) *caissonv1.ImageProgress {
+	return &caissonv1.ImageProgress{Image: imagePB(i.Image), Report: reportPB(i.Report), Replaced: i.Replaced}
+}
+
+func imageDetailPB(d *images.Detail) *caissonv1.InspectImageResponse {
+	return &caissonv1.InspectImageResponse{Image: imagePB(d.Image), ConfigJson: d.ConfigJSON, Layers: d.Layers, Report: reportPB(d.Report)}
+}
+
+func reportPB(r images.Report) *caissonv1.ImportReport {
+	return &caissonv1.ImportReport{Entries: r.Entries, Bytes: r.Bytes, Stripped: r.Stripped}
+}
+
+func versionsPB(v runtime.Versions) *caissonv1.VersionResponse {
+	return &caissonv1.VersionResponse{
+		Version: v.Version, Commit: v.Commit, GoVersion: v.GoVersion, Containerd: v.Containerd,
+		ContainerdAddress: v.ContainerdAddress, Runc: v.Runc, Root: v.Root, Instance: v.Instance,
+	}
+}
+
+func checkPB(c runtime.Check) *caissonv1.DoctorCheck {
+	return &caissonv1.DoctorCheck{Name: c.Name, Status: c.Status, Detail: c.Detail, Code: c.Code, Remedy: c.Remedy}
+}
+
+func capabilityPB(c runtime.Capability) *caissonv1.Capability {
+	return &caissonv1.Capability{Field: c.Field, Support: c.Support, Detail: c.Detail}
+}
+
+// timestamp leaves the zero time out.
+func timestamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// duration leaves zero out.
+func duration(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}
+
+// each translates a list.
+func each[A, B any](list []A, one func(A) B) []B {
+	out := make([]B, 0, len(list))
+	for _, a := range list {
+		out = append(out, one(a))
+	}
+	return out
+}
