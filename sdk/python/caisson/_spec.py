@@ -69,11 +69,11 @@ def workspace(value: Union[None, str, "os.PathLike[str]"]) -> Optional[Dict[str,
     for suffix in (":ro", ":rw"):
         if path.endswith(suffix):
             path, mode = path[: -len(suffix)], suffix[1:]
-    inside = ""
+    inside = {}
     if ":/" in path and not os.path.exists(path):
-        path, _, inside = path.rpartition(":/")
-        inside = "/" + inside
-    return {"dir": os.path.abspath(path), "mode": mode, "path": inside}
+        path, _, below = path.rpartition(":/")
+        inside = {"path": "/" + below}
+    return {"dir": os.path.abspath(path), "mode": mode, **inside}
 
 
 def sandbox(**options: Any) -> Dict[str, Any]:
