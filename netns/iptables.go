@@ -211,10 +211,12 @@ func bounded(do func(func() error) error, fn func() error) error {
 	case <-late.C:
 	}
 	stuck := fmt.Errorf("commands did not end within %s, and were killed: %w", commandTimeout, context.DeadlineExceeded)
-	signal := unix.SIGSTOP // first, so that none starts another while it is killed
-	for range 100 {        // one that waits for a disk ends late
+	for i := range 100 { // one that waits for a disk ends late
+		signal := unix.SIGKILL
+		if i < 3 {
+			signal = unix.SIGSTOP // first, so that none starts another while it is killed
+		}
 		thread.signalChildren(signal)
-		signal = unix.SIGKILL
 		select {
 		case err := <-done:
 			return errors.Join(stuck, err)

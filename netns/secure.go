@@ -8,31 +8,28 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
-// Program puts the rules of a redirect in force in the namespace at path, which Create made, and
-// nothing leads anywhere yet. Where rules are in force it compares them, replaces those that
-// differ, and returns how they differed. Rules that cannot be programmed have code
-// sbxerr.NetRule, others that are there and stay sbxerr.Posture.
-func Program(path string) (mended []Difference, err error) {
+// Program puts the rules of a redirect in force in the namespace at path, which Create made,
+// and returns how those before differed: a new one has none. Rules that cannot be programmed
+// have code sbxerr.NetRule, others that are there and stay sbxerr.Posture.
+func Program(path string) (before []Difference, err error) {
 	const op = "netns.program"
 	k, err := openInside(path)
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Network, op, err)
 	}
 	defer k.Close()
-	mended, err = k.secure()
-	return mended, wrapInner(op, err)
+	before, err = k.secure()
+	return before, wrapInner(op, err)
 }
 
 // secure is Program for k.
-func (k *kernel) secure() (mended []Difference, err error) {
+func (k *kernel) secure() (before []Difference, err error) {
 	use, err := k.tablesInUse()
 	if err != nil {
 		return nil, err
 	}
-	if !use.none() {
-		if mended, err = k.checkRules(declaredTables, netip.Addr{}); err != nil || len(mended) == 0 {
-			return nil, err
-		}
+	if before, err = k.checkRules(declaredTables, netip.Addr{}); err != nil || len(before) == 0 {
+		return nil, err
 	}
 	if err := k.program(use, declaredTables); err != nil {
 		return nil, err
@@ -40,7 +37,7 @@ func (k *kernel) secure() (mended []Difference, err error) {
 	found, err := k.checkRules(declaredTables, netip.Addr{})
 	switch {
 	case err != nil || len(found) == 0:
-		return mended, err
+		return before, err
 	case use.none():
 		return nil, sbxerr.New(sbxerr.NetRule, "netns.rules", "program the rules: they are others afterwards: %v", found)
 	}

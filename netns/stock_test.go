@@ -62,6 +62,21 @@ func TestStock(t *testing.T) {
 	})
 }
 
+// What is programmed is told, once.
+func TestProgramSaysWhatDiffered(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		path := create(t)
+		for i, want := range []int{3, 0, 1, 0} { // tables, nothing, a chain, nothing
+			if i == 2 {
+				runInside(t, open(t, path), fmt.Sprintf("iptables-%s -w -F FORWARD", b))
+			}
+			if before, err := Program(path); err != nil || len(before) != want {
+				t.Errorf("call %d: %v, %v; want %d differences", i, before, err, want)
+			}
+		}
+	})
+}
+
 // Whoever changes a namespace that waits changes none of a sandbox.
 func TestStockDiscardsWhatWasChanged(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
