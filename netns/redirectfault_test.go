@@ -70,6 +70,9 @@ func fakeCommand(t *testing.T, dir, name, do string) {
 	}
 }
 
+// Commands that hang, fail or say too much are told with the code, in time, and nothing leads.
+//
+//caisson:host an emulated processor is too slow for the bound
 func TestProgramWithBrokenCommands(t *testing.T) {
 	needRoot(t)
 	saved := commandTimeout

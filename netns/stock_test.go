@@ -78,6 +78,8 @@ func TestProgramSaysWhatDiffered(t *testing.T) {
 }
 
 // Whoever changes a namespace that waits changes none of a sandbox.
+//
+//caisson:host runs iptables four hundred times; TestRulesAreListedOnce compares digests here
 func TestStockDiscardsWhatWasChanged(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		for _, line := range []string{"-F OUTPUT", "-I OUTPUT -j ACCEPT", "-R OUTPUT 4 -j ACCEPT", "-P OUTPUT DROP", "-N MINE", "-t nat -F", "-t mangle -A OUTPUT -j ACCEPT"} {

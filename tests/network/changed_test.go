@@ -87,6 +87,8 @@ func said(log, text, id string) bool {
 }
 
 // Many sandboxes at once, of which none finds a namespace ready, have each its own rules.
+//
+//caisson:host an emulated processor is too slow for many at once
 func TestManyAtOnceWithNothingReady(t *testing.T) {
 	reaches(t, "web.example:80")
 	daemon.Kill(t)
