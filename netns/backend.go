@@ -1,6 +1,7 @@
 package netns
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -49,49 +49,36 @@ func readTablesInUse() (tablesInUse, error) {
 	return use, err
 }
 
-// nftTables lists the tables of nft, of every family. A kernel without nft
-// does not know the question.
+// nftTables names the tables of nft, of every family.
 func nftTables() ([]string, error) {
-	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETTABLE, unix.NLM_F_DUMP)
-	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, Version: nl.NFNETLINK_V0})
-	answers, err := req.Execute(unix.NETLINK_NETFILTER, 0)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list nft tables: %w", err)
-	}
+	tables, err := dumpNFT(unix.NFT_MSG_GETTABLE)
 	var names []string
-	for _, answer := range answers {
-		name, err := nftTableName(answer)
-		if err != nil {
-			return nil, fmt.Errorf("list nft tables: %w", err)
-		}
-		names = append(names, name)
+	for _, t := range tables {
+		names = append(names, nftFamilies[t.family]+" "+string(bytes.TrimRight(t.attributes[unix.NFTA_TABLE_NAME], "\x00")))
 	}
-	return names, nil
+	return names, err
 }
 
-// nftTableName reads one answer: a struct nfgenmsg, and attributes.
-func nftTableName(answer []byte) (string, error) {
-	if len(answer) < nl.SizeofNfgenmsg {
-		return "", errors.New("an answer is cut short")
-	}
-	attributes, err := nl.ParseRouteAttr(answer[nl.SizeofNfgenmsg:])
-	if err != nil {
-		return "", err
-	}
-	for _, a := range attributes {
-		if a.Attr.Type == unix.NFTA_TABLE_NAME {
-			return nftFamilies[answer[0]] + " " + strings.TrimRight(string(a.Value), "\x00"), nil
-		}
-	}
-	return "", errors.New("a table has no name")
+// none reports that nothing was programmed.
+func (u tablesInUse) none() bool {
+	return len(u.nft) == 0 && u.legacy[familyV4]+u.legacy[familyV6] == ""
 }
 
-// backend returns the one that has tables of f, so that they are compared and
-// replaced by the command that sees them, also after the host's own became
-// another. With tables of neither or both it is the host's.
+// shown lists the tables of f that a command for b shows.
+func (u tablesInUse) shown(f family, b backend) (names []string) {
+	if b == backendLegacy {
+		return strings.Fields(u.legacy[f])
+	}
+	for _, name := range u.nft {
+		if isIPTables(f, name) {
+			names = append(names, strings.TrimPrefix(name, nftFamily[f]+" "))
+		}
+	}
+	return names
+}
+
+// backend returns the one that has tables of f, so that they are compared by the
+// command that sees them, also after the host's own became another. With tables of neither or both it is the host's.
 func (u tablesInUse) backend(f family) backend {
 	nft := slices.ContainsFunc(u.nft, func(name string) bool { return isIPTables(f, name) })
 	switch legacy := u.legacy[f] != ""; {
@@ -103,7 +90,7 @@ func (u tablesInUse) backend(f family) backend {
 	return backendAny
 }
 
-// isIPTables reports whether the nft table is one that iptables-save shows.
+// isIPTables reports whether the nft table is one that iptables shows.
 func isIPTables(f family, nftTable string) bool {
 	family, name, _ := strings.Cut(nftTable, " ")
 	return family == nftFamily[f] && slices.Contains([]string{"filter", "nat", "mangle", "raw", "security"}, name)

@@ -1,6 +1,7 @@
 package netns
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -120,120 +121,117 @@ func TestBridgeRefusesWhatIsNotPublic(t *testing.T) {
 	}
 }
 
-// Rules of others in the same tables are neither compared nor touched.
-const foreignRules = `*mangle
-:PREROUTING ACCEPT [0:0]
-:THEIRS - [0:0]
--A PREROUTING -j THEIRS
--A THEIRS -s 10.0.0.0/8 -j RETURN
-COMMIT
-*nat
-:PREROUTING ACCEPT [0:0]
-:POSTROUTING ACCEPT [0:0]
--A POSTROUTING -s 172.17.0.0/16 ! -o docker0 -j MASQUERADE
-COMMIT
-*filter
-:INPUT ACCEPT [0:0]
-:FORWARD DROP [0:0]
-:OUTPUT ACCEPT [0:0]
-COMMIT
-`
-
-// apply is what iptables-restore --noflush makes of live, as far as mend and clean
-// ask for it.
-func apply(t *testing.T, live []table, lines string) []table {
+// foreignTables have rules of others, which are neither compared nor touched.
+func foreignTables(t *testing.T) *memoryTables {
 	t.Helper()
-	var at *table
-	chainOf := func(name string) *chain {
-		i := slices.IndexFunc(at.chains, func(c chain) bool { return c.name == name })
-		if i < 0 {
-			t.Fatalf("there is no chain %q of %q", name, at.name)
-		}
-		return &at.chains[i]
+	m := newMemory()
+	for _, line := range []string{
+		"mangle THEIRS -s 10.0.0.0/8 -j RETURN", "mangle PREROUTING -j THEIRS", "nat POSTROUTING -s 172.17.0.0/16 ! -o docker0 -j MASQUERADE", "filter FORWARD -j DROP",
+	} {
+		m.add(t, line)
 	}
-	for line := range strings.Lines(lines) {
-		line = strings.TrimSpace(line)
-		verb, rest, _ := strings.Cut(line, " ")
-		name, spec, _ := strings.Cut(rest, " ")
-		switch {
-		case line == "COMMIT":
-		case line[0] == '*':
-			i := slices.IndexFunc(live, func(l table) bool { return l.name == line[1:] })
-			if i < 0 {
-				t.Fatalf("there is no table %q", line)
-			}
-			at = &live[i]
-		case line[0] == ':':
-			at.chains = append(slices.DeleteFunc(at.chains, func(c chain) bool { return c.name == verb[1:] }), chain{name: verb[1:], policy: name})
-		case verb == "-A":
-			chainOf(name).rules = append(chainOf(name).rules, rule{spec: spec})
-		case verb == "-I":
-			chainOf(name).rules = slices.Insert(chainOf(name).rules, 0, rule{spec: strings.TrimPrefix(spec, "1 ")})
-		case verb == "-D":
-			i := slices.IndexFunc(chainOf(name).rules, func(r rule) bool { return r.spec == spec })
-			chainOf(name).rules = slices.Delete(chainOf(name).rules, i, i+1)
-		case verb == "-F":
-			chainOf(name).rules = nil
-		case verb == "-X":
-			at.chains = slices.DeleteFunc(at.chains, func(c chain) bool { return c.name == name })
-		default:
-			t.Fatalf("line %q", line)
-		}
-	}
-	return live
+	return m
 }
 
-func parsed(t *testing.T, text string) []table {
+// differencesOf compares all hooks.
+func differencesOf(t *testing.T, m *memoryTables, want []hook) (found []Difference) {
 	t.Helper()
-	tables, err := parseSaved(text)
-	if err != nil {
-		t.Fatal(err)
+	for _, h := range want {
+		diffs, err := compareHook(m, familyV4, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, diffs...)
 	}
-	return tables
+	return found
+}
+
+func mendAll(m *memoryTables, want []hook) (err error) {
+	for _, h := range want {
+		err = errors.Join(err, mend(m, h))
+	}
+	return err
 }
 
 func TestMendAndClean(t *testing.T) {
 	c := bridgeConfig()
 	want := c.hostTables(familyV4)
-	live := parsed(t, foreignRules)
+	m := foreignTables(t)
 	missing := 0
 	for _, h := range want {
 		missing += len(h.jumps) + len(h.chains)
 	}
-	if diffs := compareHooks(familyV4, want, live); len(diffs) != missing {
+	if diffs := differencesOf(t, m, want); len(diffs) != missing {
 		t.Errorf("without any: %v", diffs)
 	}
-	live = apply(t, live, mend(want, live))
-	if diffs := compareHooks(familyV4, want, live); len(diffs) > 0 {
+	if err := mendAll(m, want); err != nil {
+		t.Fatal(err)
+	}
+	if diffs := differencesOf(t, m, want); len(diffs) > 0 {
 		t.Errorf("mended: %v", diffs)
 	}
 	for _, h := range want {
 		for _, broken := range h.chains {
-			hurt := parsed(t, foreignRules)
-			hurt = apply(t, hurt, mend(want, hurt))
-			hurt = apply(t, hurt, "*"+h.table+"\n-F "+broken.name+"\nCOMMIT\n")
-			if diffs := compareHooks(familyV4, want, hurt); len(diffs) != 1 {
+			_ = m.ClearChain(h.table, broken.name)
+			if diffs := differencesOf(t, m, want); len(diffs) != 1 {
 				t.Errorf("flushed %s %s: %v", h.table, broken.name, diffs)
 			}
-			if diffs := compareHooks(familyV4, want, apply(t, hurt, mend(want, hurt))); len(diffs) > 0 {
+			if err := mend(m, h); err != nil {
+				t.Fatal(err)
+			}
+			if diffs := differencesOf(t, m, want); len(diffs) > 0 {
 				t.Errorf("mended %s: %v", broken.name, diffs)
 			}
 		}
 		for _, j := range h.jumps {
-			hurt := parsed(t, foreignRules)
-			hurt = apply(t, hurt, mend(want, hurt))
-			hurt = apply(t, hurt, "*"+h.table+"\n-D "+j.from+" "+j.spec()+"\nCOMMIT\n")
-			if diffs := compareHooks(familyV4, want, hurt); len(diffs) != 1 {
+			_ = m.Delete(h.table, j.from, "-j", j.to)
+			if diffs := differencesOf(t, m, want); len(diffs) != 1 {
 				t.Errorf("without the jump from %s %s: %v", h.table, j.from, diffs)
+			}
+			if err := mend(m, h); err != nil {
+				t.Fatal(err)
+			}
+			first := m.chain(h.table, j.from).rules[0].spec == j.spec()
+			if diffs := differencesOf(t, m, want); len(diffs) > 0 || first == j.last {
+				t.Errorf("mended the jump from %s %s: %v; it is the first: %t", h.table, j.from, diffs, first)
 			}
 		}
 	}
-	live = apply(t, live, clean(c.chain(""), live))
-	if left, before := render(live), render(parsed(t, foreignRules)); left != before {
-		t.Errorf("left:\n%s\nbefore:\n%s", left, before)
+	for range 2 {
+		for _, table := range []string{"mangle", "nat", "filter"} {
+			if err := clean(m, table, c.chain("")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if left, before := m.String(), foreignTables(t).String(); left != before {
+			t.Errorf("left:\n%s\nbefore:\n%s", left, before)
+		}
 	}
-	if lines := clean(c.chain(""), live); lines != "" {
-		t.Errorf("nothing to clean: %q", lines)
+}
+
+// Wherever mending ends, packets are marked only if all that refuses is there.
+func TestMendFailsClosed(t *testing.T) {
+	c := bridgeConfig()
+	want := c.hostTables(familyV4)
+	for failAt := 1; ; failAt++ {
+		m := foreignTables(t)
+		if err := mendAll(m, want); err != nil {
+			t.Fatal(err)
+		}
+		m.chain("mangle", c.chain("PRE")).rules = nil // somebody flushed it
+		m.calls, m.failAt = 0, failAt
+		err := mend(m, want[0])
+		live, whole := m.chain("mangle", c.chain("PRE")), want[0].chains[1]
+		passes := slices.ContainsFunc(live.rules, func(r rule) bool { return r.spec == "-g "+c.chain("PASS") })
+		if passes && !slices.Equal(live.lines(), whole.lines()) {
+			t.Errorf("call %d fails: it passes, and not all is refused: %v", failAt, live)
+		}
+		if err == nil {
+			if failAt < 10 {
+				t.Errorf("only %d calls", failAt)
+			}
+			return
+		}
 	}
 }
 
@@ -249,7 +247,7 @@ func TestBridgeRefusesTwice(t *testing.T) {
 	for _, f := range []family{familyV4, familyV6} {
 		for _, h := range c.hostTables(f) {
 			for _, chain := range h.chains {
-				have[string(f)+" "+h.table+" "+chain.name] = specs(chain.rules)
+				have[string(f)+" "+h.table+" "+chain.name] = strings.Join(chain.lines(), "; ")
 			}
 			for _, j := range h.jumps {
 				have[string(f)+" "+h.table+" "+j.from] = j.to
@@ -257,7 +255,7 @@ func TestBridgeRefusesTwice(t *testing.T) {
 		}
 		for _, table := range c.innerTables(f, w) {
 			for _, chain := range table.chains {
-				have[string(f)+" inside "+chain.name] = chain.policy + "; " + specs(chain.rules)
+				have[string(f)+" inside "+chain.name] = strings.Join(chain.lines(), "; ")
 			}
 		}
 	}
@@ -278,16 +276,16 @@ func TestBridgeRefusesTwice(t *testing.T) {
 		{"ip6tables filter FORWARD", c.chain("FWD")},
 		{"iptables inside OUTPUT", "! -s " + w.address.String() + "/32 -j " + chainRefuse}, // another's address
 		{"iptables inside OUTPUT", "-d 169.254.0.0/16 -j " + chainRefuse},
-		{"iptables inside " + chainRefuse, "; -j " + chainAnswer},
-		{"iptables inside " + chainLimit, "; -j " + chainAnswer},
+		{"iptables inside " + chainRefuse, " -j " + chainAnswer},
+		{"iptables inside " + chainLimit, " -j " + chainAnswer},
 		{"iptables inside " + chainAnswer, "! -s " + w.address.String() + "/32 -j DROP"},
-		{"iptables inside " + chainAnswer, "; -j REJECT"},
-		{"iptables inside INPUT", "DROP; "},
-		{"iptables inside FORWARD", "DROP; "},
-		{"iptables inside OUTPUT", "DROP; "},
-		{"ip6tables inside INPUT", "DROP; "},
-		{"ip6tables inside FORWARD", "DROP; "},
-		{"ip6tables inside OUTPUT", "DROP; "},
+		{"iptables inside " + chainAnswer, " -j REJECT --reject-with icmp"},
+		{"iptables inside INPUT", "-A INPUT -j DROP"},
+		{"iptables inside FORWARD", "-A FORWARD -j DROP"},
+		{"iptables inside OUTPUT", "-A OUTPUT -j DROP"},
+		{"ip6tables inside INPUT", "-A INPUT -j DROP"},
+		{"ip6tables inside FORWARD", "-A FORWARD -j DROP"},
+		{"ip6tables inside OUTPUT", "-A OUTPUT -j DROP"},
 	} {
 		if !strings.Contains(have[tt.where], tt.what) {
 			t.Errorf("%s: there is no %q in %q", tt.where, tt.what, have[tt.where])
@@ -299,7 +297,7 @@ func TestBridgeDescribe(t *testing.T) {
 	c := bridgeConfig()
 	text := strings.Join(c.Describe(4), "\n")
 	for _, want := range []string{
-		"10.87.0.5/32", c.outer(4), "iptables -t filter -P OUTPUT DROP", "ip6tables -t filter -P OUTPUT DROP", "on the host: iptables -t nat -A " + c.chain("POST"),
+		"10.87.0.5/32", c.outer(4), "iptables -t filter -A OUTPUT -j DROP: ", "ip6tables -t filter -A OUTPUT -j DROP: ", "on the host: iptables -t nat -A " + c.chain("POST"),
 		"on the host: iptables -t mangle -I PREROUTING 1 -j " + c.chain("PRE"), "net.ipv4.conf." + c.outer(4) + ".rp_filter = 1", "-d 169.254.0.0/16",
 	} {
 		if !strings.Contains(text, want) {

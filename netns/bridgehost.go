@@ -29,8 +29,9 @@ var worldIP = net.IPv4(1, 1, 1, 1)
 
 // hostKernel is the namespace that sandboxes leave through: that of the process.
 type hostKernel struct {
-	cfg BridgeConfig
-	in  func(func() error) error // runs a function there
+	cfg   BridgeConfig
+	in    func(func() error) error // runs a function there
+	whole digest                   // of all rules when ours were last compared, and were as declared
 }
 
 // with runs fn there, with a netlink socket.
@@ -212,69 +213,86 @@ func (k *hostKernel) Untether() error {
 	})
 }
 
-// Mend implements hostSide.
+// Mend implements hostSide. While nobody changes any rule of the host it reads their digest
+// and runs no command.
 func (k *hostKernel) Mend() ([]Difference, error) {
-	restorers, err := hostRestorers()
-	if err != nil {
+	before, err := k.digest()
+	if err != nil || before == k.whole {
 		return nil, err
 	}
-	var found []Difference
-	for f, r := range restorers {
-		want := k.cfg.hostTables(f)
-		err := k.in(func() error {
-			live, err := r.Save()
+	found, err := k.mendRules()
+	if err != nil || len(found) > 0 {
+		return found, err
+	}
+	after, err := k.digest()
+	if err == nil && after == before {
+		k.whole = before
+	}
+	return nil, err
+}
+
+func (k *hostKernel) digest() (d digest, err error) {
+	err = k.in(func() error {
+		use, err := readTablesInUse()
+		if err == nil {
+			d, err = readDigest(use, netip.Addr{})
+		}
+		return err
+	})
+	return d, err
+}
+
+func (k *hostKernel) mendRules() (found []Difference, err error) {
+	err = k.eachFamily(func(f family, _ command, ipt ruleTables) error {
+		for _, h := range k.cfg.hostTables(f) {
+			diffs, err := compareHook(ipt, f, h)
 			if err != nil {
 				return err
 			}
-			diffs := compareHooks(f, want, live)
 			if len(diffs) == 0 {
-				return nil
+				continue
 			}
 			found = append(found, diffs...)
-			return r.Amend(mend(want, live))
-		})
-		if err != nil {
-			return found, err
+			if err := mend(ipt, h); err != nil {
+				return err
+			}
 		}
-	}
-	return found, nil
+		return nil
+	})
+	return found, err
 }
 
 // Clean implements hostSide.
 func (k *hostKernel) Clean() error {
-	restorers, err := hostRestorers()
+	return k.eachFamily(func(f family, c command, ipt ruleTables) error {
+		use, err := readTablesInUse()
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for _, table := range use.shown(f, c.backend) {
+			errs = append(errs, clean(ipt, table, k.cfg.chain("")))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// eachFamily calls fn in the host's namespace, with the host's own commands: its rules are
+// those of its choice.
+func (k *hostKernel) eachFamily(fn func(family, command, ruleTables) error) error {
+	known, err := families()
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, r := range restorers {
-		errs = append(errs, k.in(func() error {
-			live, err := r.Save()
-			if err != nil {
-				return err
-			}
-			if lines := clean(k.cfg.chain(""), live); lines != "" {
-				return r.Amend(lines)
-			}
-			return nil
-		}))
+	for _, f := range known {
+		c, err := findCommand(f, backendAny)
+		if err == nil {
+			err = c.with(k.in, func(ipt ruleTables) error { return fn(f, c, ipt) })
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-// hostRestorers are the host's own commands: its rules are those of its choice.
-func hostRestorers() (map[family]restorer, error) {
-	list, err := families()
-	if err != nil {
-		return nil, err
-	}
-	restorers := map[family]restorer{}
-	for _, f := range list {
-		if restorers[f], err = findRestorer(f, backendAny); err != nil {
-			return nil, err
-		}
-	}
-	return restorers, nil
 }
 
 // Links implements hostSide.

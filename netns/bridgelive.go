@@ -72,7 +72,7 @@ func (c BridgeConfig) Ready() error {
 
 // onHost works in the namespace of the process.
 func onHost(c BridgeConfig) *hostKernel {
-	return &hostKernel{cfg: c, in: func(fn func() error) error { return fn() }}
+	return &hostKernel{cfg: c, in: onThread}
 }
 
 // Attach connects the namespace at path, which holds only lo, as the sandbox that

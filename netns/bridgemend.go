@@ -6,116 +6,117 @@ import (
 	"strings"
 )
 
-// compareHooks returns how the live tables differ from what is wanted in them.
-// What else is in these tables is the host's own business.
-func compareHooks(f family, want []hook, live []table) []Difference {
-	var found []Difference
-	for _, h := range want {
-		l := tableNamed(live, h.table)
-		for _, j := range h.jumps {
-			if l.count(j) == 0 {
-				found = append(found, Difference{Name: string(f) + " rule of " + h.table + " " + j.from, Declared: j.spec(), Live: "absent"})
-			}
-		}
-		found = append(found, compareChains(f, h.table, h.chains, l.named(h.chains))...)
+// compareHook returns how the live table differs from what is wanted in it. What else is
+// there is the host's own business.
+func compareHook(ipt ruleTables, f family, want hook) (found []Difference, err error) {
+	present, err := ipt.ListChains(want.table)
+	if err != nil {
+		return nil, err
 	}
-	return found
+	for _, c := range want.chains {
+		if !slices.Contains(present, c.name) {
+			found = append(found, Difference{Name: string(f) + " chain", Declared: want.table + " " + c.name, Live: "absent"})
+			continue
+		}
+		diffs, err := compareRules(ipt, f, want.table, c)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, diffs...)
+	}
+	for _, j := range want.jumps {
+		live, err := ipt.List(want.table, j.from)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(live, "-A "+j.from+" "+j.spec()) {
+			found = append(found, Difference{Name: string(f) + " rule of " + want.table + " " + j.from, Declared: j.spec(), Live: "absent"})
+		}
+	}
+	return found, nil
 }
 
-// mend is what iptables-restore --noflush is given to make the live tables what is
-// wanted: our chains are made anew, and jumps to them added where there are none.
-// All other rules stay. Each table is changed as a whole, at once.
-func mend(want []hook, live []table) string {
-	var b strings.Builder
-	for _, h := range want {
-		l := tableNamed(live, h.table)
-		fmt.Fprintf(&b, "*%s\n", h.table)
-		for _, c := range h.chains {
-			fmt.Fprintf(&b, ":%s - [0:0]\n", c.name)
+// mend makes our chains in the live table anew, and adds the jumps to them that are not
+// there. All other rules stay. It empties the last chain first and fills it last: that is
+// the one that marks, and without marks nothing is routed.
+func mend(ipt ruleTables, want hook) error {
+	for _, c := range slices.Backward(want.chains) {
+		if err := ipt.ClearChain(want.table, c.name); err != nil {
+			return err
 		}
-		for _, c := range h.chains {
-			for _, r := range c.rules {
-				fmt.Fprintf(&b, "-A %s %s\n", c.name, r.spec)
-			}
-		}
-		for _, j := range h.jumps {
-			if l.count(j) == 0 {
-				b.WriteString(j.add())
-			}
-		}
-		b.WriteString("COMMIT\n")
 	}
-	return b.String()
+	for _, c := range want.chains {
+		if err := appendRules(ipt, want.table, c); err != nil {
+			return err
+		}
+	}
+	for _, j := range want.jumps {
+		var err error
+		if j.last {
+			err = ipt.AppendUnique(want.table, j.from, "-j", j.to)
+		} else {
+			err = ipt.InsertUnique(want.table, j.from, 1, "-j", j.to)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// clean is what iptables-restore --noflush is given to take away all that is of
-// ours in the live tables: chains whose names begin with prefix, and what jumps to
-// them. It is empty where there is nothing.
-func clean(prefix string, live []table) string {
-	var b strings.Builder
-	for _, l := range live {
-		var lines, ours []string
-		for _, c := range l.chains {
-			if strings.HasPrefix(c.name, prefix) {
-				ours = append(ours, c.name)
-				continue
-			}
-			for _, r := range c.rules {
-				if strings.HasPrefix(r.spec, "-j "+prefix) {
-					lines = append(lines, "-D "+c.name+" "+r.spec)
-				}
-			}
-		}
-		for _, verb := range []string{"-F ", "-X "} {
-			for _, name := range ours {
-				lines = append(lines, verb+name)
-			}
-		}
-		if len(lines) > 0 {
-			fmt.Fprintf(&b, "*%s\n%s\nCOMMIT\n", l.name, strings.Join(lines, "\n"))
+// clean takes the chains with names that begin with prefix from the table, and the jumps
+// to them.
+func clean(ipt ruleTables, table, prefix string) error {
+	chains, err := ipt.ListChains(table)
+	if err != nil {
+		return err
+	}
+	ours := slices.DeleteFunc(slices.Clone(chains), func(name string) bool { return !strings.HasPrefix(name, prefix) })
+	if len(ours) == 0 {
+		return nil
+	}
+	for _, name := range chains {
+		if err := removeJumps(ipt, table, name, prefix); err != nil {
+			return err
 		}
 	}
-	return b.String()
+	for _, name := range ours { // one may lead to another
+		if err := ipt.ClearChain(table, name); err != nil {
+			return err
+		}
+	}
+	for _, name := range ours {
+		if err := ipt.DeleteChain(table, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func removeJumps(ipt ruleTables, table, chain, prefix string) error {
+	if strings.HasPrefix(chain, prefix) {
+		return nil
+	}
+	lines, err := ipt.List(table, chain)
+	if err != nil {
+		return err
+	}
+	for _, line := range lines {
+		if target, ok := strings.CutPrefix(line, "-A "+chain+" -j "); ok && strings.HasPrefix(target, prefix) {
+			if err := ipt.Delete(table, chain, "-j", target); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (j jump) spec() string { return "-j " + j.to }
 
-func (j jump) add() string {
+// String is j as a command would add it.
+func (j jump) String() string {
 	if j.last {
-		return fmt.Sprintf("-A %s %s\n", j.from, j.spec())
+		return fmt.Sprintf("-A %s %s", j.from, j.spec())
 	}
-	return fmt.Sprintf("-I %s 1 %s\n", j.from, j.spec())
-}
-
-// tableNamed returns an empty table where there is none of that name.
-func tableNamed(tables []table, name string) table {
-	i := slices.IndexFunc(tables, func(t table) bool { return t.name == name })
-	if i < 0 {
-		return table{name: name}
-	}
-	return tables[i]
-}
-
-// count is how often t jumps so.
-func (t table) count(j jump) int {
-	n := 0
-	for _, c := range t.chains {
-		for _, r := range c.rules {
-			if c.name == j.from && r.spec == j.spec() {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-// named returns the chains of t that have the name of one of want.
-func (t table) named(want []chain) []chain {
-	var found []chain
-	for _, c := range t.chains {
-		if slices.ContainsFunc(want, func(w chain) bool { return w.name == c.name }) {
-			found = append(found, c)
-		}
-	}
-	return found
+	return fmt.Sprintf("-I %s 1 %s", j.from, j.spec())
 }

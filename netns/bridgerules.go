@@ -3,7 +3,6 @@ package netns
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/caisson-run/caisson/netns/nflog"
 	"github.com/caisson-run/caisson/netns/reserved"
@@ -16,10 +15,9 @@ const maxFlows = 4096
 
 // hook is a table of the host with chains of ours in it.
 type hook struct {
-	table string
-	jumps []jump
-	// chains are ours alone. Their policy is "-".
-	chains []chain
+	table  string
+	jumps  []jump
+	chains []chain // ours alone
 }
 
 // jump leads from a built-in chain to one of ours.
@@ -42,8 +40,8 @@ func (c BridgeConfig) hostTables(f family) []hook {
 	out := "-o " + c.linkPrefix() + "+"
 	if f == familyV6 {
 		return []hook{{"filter", []jump{{"INPUT", c.chain("IN"), false}, {"FORWARD", c.chain("FWD"), false}}, []chain{
-			{c.chain("IN"), "-", []rule{{in + " -j DROP", "links of sandboxes have no IPv6"}}},
-			{c.chain("FWD"), "-", []rule{{in + " -j DROP", "links of sandboxes have no IPv6"}, {out + " -j DROP", "links of sandboxes have no IPv6"}}},
+			{c.chain("IN"), []rule{{in + " -j DROP", "links of sandboxes have no IPv6"}}},
+			{c.chain("FWD"), []rule{{in + " -j DROP", "links of sandboxes have no IPv6"}, {out + " -j DROP", "links of sandboxes have no IPv6"}}},
 		}}}
 	}
 	return []hook{c.mangleHook(in), c.natHook(in), c.filterHook(in, out)}
@@ -75,19 +73,19 @@ func (c BridgeConfig) mangleHook(in string) hook {
 	}
 	rules = append(rules, rule{"-g " + c.chain("PASS"), "all else is public"})
 	return hook{"mangle", []jump{{"PREROUTING", c.chain("PRE"), false}}, []chain{
-		{c.chain("PASS"), "-", []rule{
+		{c.chain("PASS"), []rule{
 			{fmt.Sprintf("-m connmark --mark %#x/%#x -j %s", markMasked, markMasked, setMark(markMasked)), "later packets of a connection that is masked"},
 			{"-j " + setMark(markPassed), "it is not refused"},
 		}},
-		{c.chain("PRE"), "-", rules},
+		{c.chain("PRE"), rules},
 	}}
 }
 
 // natHook sees only the first packet of a connection.
 func (c BridgeConfig) natHook(in string) hook {
 	return hook{"nat", []jump{{"PREROUTING", c.chain("PRE"), false}, {"POSTROUTING", c.chain("POST"), false}}, []chain{
-		{c.chain("POST"), "-", []rule{{fmt.Sprintf("-s %s ! -o %s+ -j MASQUERADE", c.Subnet, c.linkPrefix()), "sandboxes have the host's address outside"}}},
-		{c.chain("PRE"), "-", []rule{
+		{c.chain("POST"), []rule{{fmt.Sprintf("-s %s ! -o %s+ -j MASQUERADE", c.Subnet, c.linkPrefix()), "sandboxes have the host's address outside"}}},
+		{c.chain("PRE"), []rule{
 			{in + " -j CONN" + setMark(markMasked), "the connection is masked: its later packets do not come here"},
 			{in + " -j " + setMark(markMasked), "this packet is masked"},
 		}},
@@ -97,14 +95,14 @@ func (c BridgeConfig) natHook(in string) hook {
 func (c BridgeConfig) filterHook(in, out string) hook {
 	marked := fmt.Sprintf(" -m mark --mark %#x/%#x -j ACCEPT", marksOfWorld, marksOfWorld)
 	return hook{"filter", []jump{{"INPUT", c.chain("IN"), false}, {"FORWARD", c.chain("FWD"), true}}, []chain{
-		{c.chain("FWD"), "-", []rule{
+		{c.chain("FWD"), []rule{
 			{in + " " + out + " -j DROP", "sandboxes do not reach each other"},
 			{in + marked, "also where the host forwards nothing else"},
 			{out + marked, "answers to it"},
 			{in + " -j DROP", "what is not marked"},
 			{out + " -j DROP", "what nobody inside asked for"},
 		}},
-		{c.chain("IN"), "-", []rule{{in + " -j DROP", "the host is not reached"}}},
+		{c.chain("IN"), []rule{{in + " -j DROP", "the host is not reached"}}},
 	}}
 }
 
@@ -130,36 +128,37 @@ func (c BridgeConfig) innerTables(f family, w wire) []table {
 	const self = "programs inside talk to each other"
 	if f == familyV6 {
 		return []table{{"filter", []chain{
-			{"INPUT", "DROP", []rule{{"-d ::1/128 -i lo -j ACCEPT", self}}},
-			{"FORWARD", "DROP", nil},
-			{"OUTPUT", "DROP", []rule{{"-d ::1/128 -o lo -j ACCEPT", self}, {"-j " + chainRefuse, "there is no IPv6 in this mode"}}},
-			{chainRefuse, "-", []rule{{logged(nflog.Refused), hearsOfRefused}, {"-p tcp -j REJECT --reject-with tcp-reset", "a connection fails at once"}, {"-j DROP", "all else fails at once"}}},
+			{"INPUT", []rule{{"-d ::1/128 -i lo -j ACCEPT", self}, dropRest}},
+			{"FORWARD", []rule{dropRest}},
+			{"OUTPUT", []rule{{"-d ::1/128 -o lo -j ACCEPT", self}, {"-j " + chainRefuse, "there is no IPv6 in this mode"}, dropRest}},
+			{chainRefuse, []rule{{logged(nflog.Refused), hearsOfRefused}, {"-p tcp -j REJECT --reject-with tcp-reset", "a connection fails at once"}, {"-j DROP", "all else fails at once"}}},
 		}}}
 	}
 	const own = "what stays inside is not tracked, and so not counted as what leaves"
 	return []table{{"raw", []chain{
-		{"PREROUTING", "ACCEPT", []rule{{"-i lo -j CT --notrack", own}}},
-		{"OUTPUT", "ACCEPT", []rule{{"-o lo -j CT --notrack", own}}},
+		{"PREROUTING", []rule{{"-i lo -j CT --notrack", own}}},
+		{"OUTPUT", []rule{{"-o lo -j CT --notrack", own}}},
 	}}, {"filter", []chain{
-		{"INPUT", "DROP", []rule{
+		{"INPUT", []rule{
 			{"-d 127.0.0.0/8 -i lo -j ACCEPT", self},
 			{fmt.Sprintf("-d %s/32 -i lo -j ACCEPT", w.address), self},
 			{"-i " + innerLink + " -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT", "answers, and nothing that was not asked for"},
+			dropRest,
 		}},
-		{"FORWARD", "DROP", nil},
-		{"OUTPUT", "DROP", slices.Concat([]rule{
+		{"FORWARD", []rule{dropRest}},
+		{"OUTPUT", slices.Concat([]rule{
 			{"-d 127.0.0.0/8 -o lo -j ACCEPT", self},
 			{fmt.Sprintf("-d %s/32 -o lo -j ACCEPT", w.address), self},
 			{fmt.Sprintf("! -s %s/32 -j %s", w.address, chainRefuse), "no packet has another's address"},
 		}, c.judge())},
-		{chainPass, "-", []rule{
+		{chainPass, []rule{
 			{fmt.Sprintf("-m conntrack --ctstate NEW -m connlimit --connlimit-above %d --connlimit-mask 32 --connlimit-saddr -j %s", maxFlows, chainLimit), "the host would drop it, and its sender wait"},
 			{"-m conntrack ! --ctstatus CONFIRMED " + logged(nflog.Passed), "the gateway hears of the first packet of each connection or exchange, and records it"},
 			{"-j ACCEPT", "it leaves"},
 		}},
-		{chainRefuse, "-", []rule{{logged(nflog.Refused), hearsOfRefused}, {"-j " + chainAnswer, "its sender is told"}}},
-		{chainLimit, "-", []rule{{logged(nflog.Limited), "the gateway hears that it was too many, and records it"}, {"-j " + chainAnswer, "its sender is told"}}},
-		{chainAnswer, "-", []rule{
+		{chainRefuse, []rule{{logged(nflog.Refused), hearsOfRefused}, {"-j " + chainAnswer, "its sender is told"}}},
+		{chainLimit, []rule{{logged(nflog.Limited), "the gateway hears that it was too many, and records it"}, {"-j " + chainAnswer, "its sender is told"}}},
+		{chainAnswer, []rule{
 			{fmt.Sprintf("! -s %s/32 -j DROP", w.address), "no packet answers another's address"},
 			{"-p tcp -j REJECT --reject-with tcp-reset", "a connection fails at once: what ICMP says of it is not heeded while it is begun"},
 			{"-j REJECT --reject-with icmp-admin-prohibited", "all else fails at once"},
@@ -180,7 +179,7 @@ func (c BridgeConfig) judge() []rule {
 	}
 	return append(rules,
 		rule{"-o " + innerLink + " -j " + chainPass, "all else is public; the host refuses its own addresses"},
-		rule{"-j " + chainRefuse, "there is no other way out"})
+		rule{"-j " + chainRefuse, "there is no other way out"}, dropRest)
 }
 
 // Describe lists, as a person reads them, the facts that enforce the mode bridge
@@ -208,7 +207,7 @@ func (c BridgeConfig) Describe(number uint32) []string {
 func describeHook(f family, h hook) []string {
 	lines := describeRules(f, []table{{h.table, h.chains}})
 	for _, j := range h.jumps {
-		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s -t %s %s", f, h.table, j.add())))
+		lines = append(lines, fmt.Sprintf("%s -t %s %s", f, h.table, j))
 	}
 	for i := range lines {
 		lines[i] = "on the host: " + lines[i]

@@ -197,7 +197,7 @@ func deny(path string, c BridgeConfig, w wire) error {
 		return err
 	}
 	defer n.Close()
-	return n.program(func(f family) []table { return c.innerTables(f, w) })
+	return n.program(tablesInUse{}, func(f family) []table { return c.innerTables(f, w) })
 }
 
 // checkInner compares the namespace of w with what was declared.
@@ -219,7 +219,7 @@ func checkInner(path string, c BridgeConfig, w wire) ([]Difference, error) {
 	if err != nil {
 		return nil, err
 	}
-	diffs, err := k.checkRules(func(f family) []table { return c.innerTables(f, w) })
+	diffs, err := k.checkRules(func(f family) []table { return c.innerTables(f, w) }, w.address)
 	return append(found, diffs...), err
 }
 

@@ -2,11 +2,14 @@
 //
 // # Lifecycle
 //
-//	err := netns.Create(path)                // a namespace with only lo, bound to path
-//	sockets, err := netns.Lead(path, gate)   // modes allow and open: the way to the gateway
-//	diffs, err := netns.Check(path, &gate)   // what is there is what was declared
+//	err := netns.Create(path)                      // a namespace with only lo, bound to path
+//	mended, err := netns.Program(path)             // modes allow and open: the rules
+//	sockets, err := netns.InstallRedirect(path, r) // modes allow and open: the way to the gateway
+//	diffs, err := netns.Check(path, &r)            // what is there is what was declared
 //	// the OCI runtime joins the namespace by path
-//	err = netns.Remove(path)                 // idempotent; absent is success
+//	err = netns.Remove(path)                       // idempotent; absent is success
+//
+// In the place of Create and Program, Stock.Take hands out a namespace that has its rules.
 //
 // The namespace is bound to a file in the sandbox's directory, so it outlives
 // both the thread that made it and the daemon, and is removed by its name
@@ -25,10 +28,10 @@
 // therefore programs no iptables, and Check looks at links, routes,
 // addresses, sysctls and the owner instead.
 //
-// # The gate
+// # The redirect
 //
 // In the modes allow and open the way out is sockets of the gateway that were
-// opened in the namespace (Lead). Local routes say which addresses lead to
+// opened in the namespace (InstallRedirect). Local routes say which addresses lead to
 // them, and the rules send TCP to these on to the sockets. All else is dropped
 // but for loopback, in IPv4 and IPv6: with a local route alone, the sandbox's
 // own stack would answer UDP and ICMP in the place of the whole internet.
@@ -37,6 +40,10 @@
 // the routes, so a change runs no command and is done in less than a
 // millisecond. Losing all rules opens nothing: without them connections end at
 // the sandbox's own stack.
+//
+// They are data (rules.go), programmed with go-iptables, for nft and for legacy. What is in
+// force is compared with them (secure.go): once as the commands list it, later by a digest of
+// what the kernel tells (digest.go).
 //
 // # The mode bridge
 //

@@ -11,11 +11,11 @@ import (
 )
 
 // A socket that was opened inside connects to what listens inside, under the rules
-// of a gate, and to nothing of the host's; the namespace stays as declared.
+// of a redirect, and to nothing of the host's; the namespace stays as declared.
 func TestOpenSockets(t *testing.T) {
 	path := create(t)
-	gate := Gate{Prefixes: []netip.Prefix{netip.MustParsePrefix("198.18.0.0/15")}}
-	gateSockets, err := Lead(path, gate)
+	redirect := Redirect{Prefixes: []netip.Prefix{netip.MustParsePrefix("198.18.0.0/15")}}
+	gateSockets, err := programAndInstall(path, redirect)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestOpenSockets(t *testing.T) {
 	if err := connect(sockets[1], hostPort); err == nil {
 		t.Error("to what listens on the host")
 	}
-	if found, err := Check(path, &gate); err != nil || len(found) > 0 {
+	if found, err := Check(path, &redirect); err != nil || len(found) > 0 {
 		t.Errorf("afterwards: %v, %v", found, err)
 	}
 }

@@ -19,8 +19,13 @@ func openInside(path string) (*kernel, error) {
 	if err != nil {
 		return nil, err
 	}
+	return n.inside()
+}
+
+// inside takes n over.
+func (n *Namespace) inside() (*kernel, error) {
 	k := &kernel{Namespace: n}
-	err = n.Do(func() (err error) {
+	err := n.Do(func() (err error) {
 		k.Handle, err = netlink.NewHandle(unix.NETLINK_ROUTE)
 		return err
 	})
@@ -57,42 +62,6 @@ func (k *kernel) Listen() (s *Sockets, err error) {
 	return s, err
 }
 
-// Program implements inside. The families are programmed at the same time.
-//
-// With commands for nft this takes 20 to 40 ms, in which nothing runs: when such
-// a command ends, the kernel waits until nobody reads the rules of before (RCU).
-func (k *kernel) Program() error { return k.program(declaredTables) }
-
-func (k *kernel) program(want func(family) []table) error {
-	restorers, _, err := k.restorers()
-	if err != nil {
-		return err
-	}
-	return eachFamily(restorers, func(f family, r restorer) error {
-		return k.Do(func() error { return r.Restore(want(f)) })
-	})
-}
-
-// restorers returns the commands for each family that the kernel has, and the
-// tables that are there.
-func (k *kernel) restorers() (map[family]restorer, tablesInUse, error) {
-	var use tablesInUse
-	if err := k.Do(func() (err error) { use, err = readTablesInUse(); return err }); err != nil {
-		return nil, use, err
-	}
-	families, err := families()
-	if err != nil {
-		return nil, use, err
-	}
-	restorers := map[family]restorer{}
-	for _, f := range families {
-		if restorers[f], err = findRestorer(f, use.backend(f)); err != nil {
-			return nil, use, err
-		}
-	}
-	return restorers, use, nil
-}
-
 // families lists those that the kernel has.
 func families() ([]family, error) {
 	v6, err := hasIPv6()
@@ -100,43 +69,4 @@ func families() ([]family, error) {
 		return []family{familyV4}, err
 	}
 	return []family{familyV4, familyV6}, nil
-}
-
-// checkRules compares the rules with those that are wanted.
-func (k *kernel) checkRules(want func(family) []table) ([]Difference, error) {
-	restorers, use, err := k.restorers()
-	if err != nil {
-		return nil, err
-	}
-	used := map[family]backend{}
-	live := map[family]*[]table{}
-	for f, r := range restorers {
-		used[f], live[f] = r.backend, new([]table)
-	}
-	err = eachFamily(restorers, func(f family, r restorer) error {
-		return k.Do(func() (err error) { *live[f], err = r.Save(); return err })
-	})
-	if err != nil {
-		return nil, err
-	}
-	found := use.foreign(used)
-	for _, f := range []family{familyV4, familyV6} {
-		if live[f] != nil {
-			found = append(found, compareTables(f, want(f), *live[f])...)
-		}
-	}
-	return found, nil
-}
-
-// eachFamily calls fn for every family at once and waits for all.
-func eachFamily(restorers map[family]restorer, fn func(family, restorer) error) error {
-	errs := make(chan error, len(restorers))
-	for f, r := range restorers {
-		go func() { errs <- fn(f, r) }()
-	}
-	var all []error
-	for range restorers {
-		all = append(all, <-errs)
-	}
-	return errors.Join(all...)
 }

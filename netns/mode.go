@@ -87,15 +87,11 @@ func describeSysctls(list []Sysctl) []string {
 	return lines
 }
 
-// describeRules lists the policies that drop, and the rules with their
-// reasons.
+// describeRules lists the rules with their reasons.
 func describeRules(f family, tables []table) []string {
 	var lines []string
 	for _, t := range tables {
 		for _, c := range t.chains {
-			if c.policy == "DROP" {
-				lines = append(lines, fmt.Sprintf("%s -t %s -P %s %s", f, t.name, c.name, c.policy))
-			}
 			for _, r := range c.rules {
 				lines = append(lines, fmt.Sprintf("%s -t %s -A %s %s: %s", f, t.name, c.name, r.spec, r.why))
 			}

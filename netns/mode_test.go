@@ -61,7 +61,7 @@ func TestDescribe(t *testing.T) {
 		}
 	}
 	none, allow := strings.Join(ModeNone.Describe(), "\n"), strings.Join(ModeAllow.Describe(), "\n")
-	for _, rule := range []string{"iptables -t nat -A OUTPUT ! -d", "ip6tables -t filter -P OUTPUT DROP", "-P FORWARD DROP"} {
+	for _, rule := range []string{"iptables -t nat -A OUTPUT ! -d", "ip6tables -t filter -A OUTPUT -j DROP: ", "-A FORWARD -j DROP: "} {
 		if !strings.Contains(allow, rule) || strings.Contains(none, rule) {
 			t.Errorf("%q is to be described for mode allow, not for none:\n%s", rule, allow)
 		}

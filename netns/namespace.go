@@ -35,7 +35,19 @@ const loIndex = 1
 // and binds it to a new file at path. On failure nothing is left. A path that
 // exists is an error that matches fs.ErrExist and is not touched.
 func Create(path string) error {
-	const op = "netns.create"
+	return occupy("netns.create", path, func() error {
+		return onThread(func() error {
+			if err := build(); err != nil {
+				return err
+			}
+			return bind(threadNS, path)
+		})
+	})
+}
+
+// occupy makes a new file at path and has fn bind a namespace to it, last: a file that is
+// a namespace is a finished one. On failure nothing is left.
+func occupy(op, path string, fn func() error) error {
 	if err := checkPath(path); err != nil {
 		return sbxerr.Wrap(sbxerr.Internal, op, err)
 	}
@@ -43,26 +55,25 @@ func Create(path string) error {
 	if err != nil {
 		return sbxerr.Wrap(sbxerr.Network, op, err)
 	}
-	err = errors.Join(f.Close(), onThread(func() error { return build(path) }))
-	if err != nil {
+	if err := errors.Join(f.Close(), fn()); err != nil {
 		return sbxerr.Wrap(sbxerr.Network, op, errors.Join(err, Remove(path)))
 	}
 	return nil
 }
 
-// build turns the calling thread's namespace into a new one and binds it to
-// path. The binding comes last: a file that is a namespace is a finished one.
-func build(path string) error {
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("unshare network namespace: %w", err)
-	}
-	if err := configure(); err != nil {
-		return err
-	}
-	if err := unix.Mount(threadNS, path, "", unix.MS_BIND, ""); err != nil {
+func bind(namespace, path string) error {
+	if err := unix.Mount(namespace, path, "", unix.MS_BIND, ""); err != nil {
 		return &fs.PathError{Op: "bind network namespace to", Path: path, Err: err}
 	}
 	return nil
+}
+
+// build turns the calling thread's namespace into a new one.
+func build() error {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("unshare network namespace: %w", err)
+	}
+	return configure()
 }
 
 // configure sets up the namespace of the calling thread: settings first, lo
@@ -174,6 +185,23 @@ func openBeside(path string, own unix.Stat_t) (*Namespace, error) {
 		return nil, sbxerr.Wrap(sbxerr.Network, op, errors.Join(err, f.Close()))
 	}
 	return &Namespace{file: f}, nil
+}
+
+// openThread opens the namespace of the calling thread.
+func openThread() (*Namespace, error) {
+	own, err := hostNamespace()
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.Open(threadNS, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), threadNS)
+	if err := checkNamespace(f, own); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &Namespace{f}, nil
 }
 
 // hostNamespace is that of the first thread, which stays where the process began.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 
@@ -30,16 +31,16 @@ func (d Difference) String() string {
 
 // Check reads the namespace at path from inside and returns every difference
 // from what was declared: only lo, up, with the loopback addresses, the sysctls,
-// and the host's user namespace as the owner. Without g, as in mode none, there
-// is no other route; with g there is one for each of its prefixes, and for what
+// and the host's user namespace as the owner. Without r, as in mode none, there
+// is no other route; with r there is one for each of its prefixes, and for what
 // goes nowhere, and the rules are the declared ones and no others. What cannot be read is an error:
 // nobody can say that it is right.
-func Check(path string, g *Gate) ([]Difference, error) {
+func Check(path string, r *Redirect) ([]Difference, error) {
 	const op = "netns.check"
 	var declared []netlink.Route
-	if g != nil {
+	if r != nil {
 		var err error
-		if declared, err = g.plan(op); err != nil {
+		if declared, err = r.plan(op); err != nil {
 			return nil, err
 		}
 	}
@@ -57,9 +58,9 @@ func Check(path string, g *Gate) ([]Difference, error) {
 		found = append(found, diffs...)
 		return err
 	})
-	if err == nil && g != nil {
+	if err == nil && r != nil {
 		var diffs []Difference
-		diffs, err = k.checkRules(declaredTables)
+		diffs, err = k.checkRules(declaredTables, netip.Addr{})
 		found = append(found, diffs...)
 	}
 	if err != nil {

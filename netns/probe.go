@@ -3,31 +3,15 @@ package netns
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
-	"strings"
+	"slices"
+	"sync"
 
-	"github.com/coreos/go-iptables/iptables"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/finding"
 )
-
-// tables is the part of *iptables.IPTables that a probe uses.
-type tables interface {
-	ChangePolicy(table, chain, target string) error
-	Append(table, chain string, args ...string) error
-	Exists(table, chain string, args ...string) (bool, error)
-}
-
-// binary is one iptables command.
-type binary struct {
-	family family
-	proto  iptables.Protocol
-}
-
-var binaries = []binary{{familyV4, iptables.ProtocolIPv4}, {familyV6, iptables.ProtocolIPv6}}
 
 // Probe finds out whether this host has namespaces as sandboxes get them. All it
 // makes is one without a name that is gone when it returns.
@@ -40,16 +24,23 @@ func Probe() []finding.Feature {
 // ProbeFilters finds out, in a namespace of its own too, what iptables can do on
 // this host, which modes other than none need.
 func ProbeFilters() []finding.Feature {
-	return probeInside(finding.Feature{Name: "iptables"}, func() (found []finding.Feature) {
-		for _, b := range binaries {
-			found = append(found, b.probe()...)
+	return probeInside(finding.Feature{Name: "iptables"}, func() []finding.Feature {
+		here, err := openThread()
+		if err != nil {
+			return []finding.Feature{{Name: "iptables", Err: err}}
 		}
-		return append(found, probeStrays())
+		defer here.Close()
+		var v4, v6 []finding.Feature
+		var both sync.WaitGroup // each may hang until it is killed
+		both.Go(func() { v4 = probeFilter(familyV4, here) })
+		both.Go(func() { v6 = probeFilter(familyV6, here) })
+		both.Wait()
+		return slices.Concat(v4, v6, []finding.Feature{probeStrays()})
 	})
 }
 
-// Filters is why no namespace can have a gate on this host, with code sbxerr.NetRule: it has
-// no commands that program rules. It runs nothing; whether they work, ProbeFilters finds out.
+// Filters is why no namespace can have a redirect on this host, with code sbxerr.NetRule: it has
+// no commands that program rules. Whether they work, ProbeFilters finds out.
 func Filters() error {
 	families, err := families()
 	if err != nil {
@@ -57,7 +48,7 @@ func Filters() error {
 	}
 	var errs []error
 	for _, f := range families {
-		_, err := lookForRestorer(f, backendAny)
+		_, err := findCommand(f, backendAny)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -124,50 +115,36 @@ func probeIPv6() finding.Feature {
 	return f
 }
 
-// probe finds the command, its flavour, and whether its rules take effect in
-// the calling thread's namespace: one by one, and all at once as Lead programs
-// them.
-func (b binary) probe() []finding.Feature {
-	name := string(b.family)
-	path, err := findBinary(name)
+// probeFilter finds the command, and whether the rules of a redirect take effect in here.
+// It leaves them there.
+func probeFilter(f family, here *Namespace) []finding.Feature {
+	c, err := findCommand(f, backendAny)
 	if err != nil {
-		return []finding.Feature{{Name: name, Answer: finding.No, Err: sbxerr.WithRemedy(sbxerr.NetRule, "netns.probe", err, remedyMissing)}}
+		return []finding.Feature{{Name: string(f), Answer: finding.No, Err: err}}
 	}
-	if _, err := (command{path, name}).run("", "--version"); err != nil { // go-iptables waits without a bound
-		return []finding.Feature{{Name: name, Answer: finding.No, Err: err}}
+	present := finding.Feature{Name: string(f), Answer: finding.Yes, Detail: fmt.Sprintf("%s %s, %s", c.path, c.version, c.backend)}
+	rules := finding.Feature{Name: string(f) + " rules", Answer: finding.No}
+	rules.Err = c.with(here.Do, func(ipt ruleTables) error { return probeRules(ipt, f, declaredTables(f)) })
+	if rules.Err == nil {
+		rules.Answer, rules.Detail = finding.Yes, "rules take effect in a namespace"
 	}
-	ipt, err := iptables.New(iptables.IPFamily(b.proto), iptables.Path(path), iptables.Timeout(lockWait))
-	if err != nil {
-		return []finding.Feature{{Name: name, Err: fmt.Errorf("run %q: %w", path, err)}}
-	}
-	major, minor, patch := ipt.GetIptablesVersion()
-	present := finding.Feature{Name: name, Answer: finding.Yes, Detail: fmt.Sprintf("%s %d.%d.%d, %s", path, major, minor, patch, flavour(path, major, minor))}
-	want := declaredTables(b.family)
-	return []finding.Feature{present, probeTables(name+" rules", want, ipt), probeRestore(b.family, want)}
+	return []finding.Feature{present, rules}
 }
 
-// probeRestore programs all rules at once and reads them back.
-func probeRestore(f family, want []table) finding.Feature {
-	feature := finding.Feature{Name: string(f) + "-restore", Answer: finding.No}
-	r, err := findRestorer(f, backendAny)
-	if err == nil {
-		err = r.Restore(want)
+// probeRules programs the rules of want and lists them.
+func probeRules(ipt ruleTables, f family, want []table) error {
+	if err := program(ipt, want, true); err != nil {
+		return err
 	}
-	if err != nil {
-		feature.Err = err
-		return feature
+	var names []string
+	for _, t := range want {
+		names = append(names, t.name)
 	}
-	live, err := r.Save()
-	if err != nil {
-		feature.Answer, feature.Err = finding.Unknown, err
-		return feature
+	found, err := compareTables(ipt, f, want, names)
+	if err == nil && len(found) > 0 {
+		err = fmt.Errorf("the rules are others afterwards: %v", found)
 	}
-	if diffs := compareTables(f, want, live); len(diffs) > 0 {
-		feature.Err = sbxerr.New(sbxerr.NetRule, "netns.probe", "program the rules: they are others afterwards: %v", diffs)
-		return feature
-	}
-	feature.Answer, feature.Detail = finding.Yes, fmt.Sprintf("%s, %s: the rules of a gate take effect at once", r.restore.path, r.backend)
-	return feature
+	return err
 }
 
 // probeStrays opens the socket that is told of what the rules let go nowhere.
@@ -181,59 +158,4 @@ func probeStrays() finding.Feature {
 	_ = socket.Close() // nothing was written
 	f.Answer, f.Detail = finding.Yes, "attempts that the rules refuse are recorded"
 	return f
-}
-
-// flavour tells which kernel interface the command at path programs. Both
-// flavours are one program of many names, so what its links lead to tells;
-// before 1.8 there was only one.
-func flavour(path string, major, minor int) string {
-	if major < 1 || major == 1 && minor < 8 {
-		return "legacy"
-	}
-	target, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return "flavour unknown"
-	}
-	switch base := filepath.Base(target); {
-	case strings.Contains(base, "nft"):
-		return "nft"
-	case strings.Contains(base, "legacy"):
-		return "legacy"
-	default:
-		return "flavour unknown"
-	}
-}
-
-// probeTables programs the rules of want one by one, and looks for each.
-func probeTables(name string, want []table, t tables) finding.Feature {
-	f := finding.Feature{Name: name, Answer: finding.No}
-	for _, w := range want {
-		for _, c := range w.chains {
-			if f.Answer, f.Err = probeChain(w.name, c, t); f.Err != nil {
-				return f
-			}
-		}
-	}
-	f.Answer, f.Detail = finding.Yes, "rules take effect in a namespace"
-	return f
-}
-
-func probeChain(table string, c chain, t tables) (finding.Answer, error) {
-	if err := t.ChangePolicy(table, c.name, c.policy); err != nil {
-		return finding.No, err
-	}
-	for _, r := range c.rules {
-		args := strings.Fields(r.spec)
-		if err := t.Append(table, c.name, args...); err != nil {
-			return finding.No, err
-		}
-		there, err := t.Exists(table, c.name, args...)
-		if err != nil {
-			return finding.Unknown, err
-		}
-		if !there {
-			return finding.No, fmt.Errorf("append %q to %s of %s: it is not there afterwards", args, c.name, table)
-		}
-	}
-	return finding.Yes, nil
 }

@@ -43,7 +43,7 @@ func told(t *testing.T, socket *os.File, last netip.AddrPort) []nflog.Packet {
 func TestStraysAreTold(t *testing.T) {
 	eachBackend(t, func(t *testing.T, _ backend) {
 		path := create(t)
-		s := mustLead(t, path, pool)
+		s := mustInstall(t, path, pool)
 		n := open(t, path)
 		send := func(kind, proto int, to string, body []byte) nflog.Packet {
 			at := netip.MustParseAddrPort(to)
@@ -93,7 +93,7 @@ func connectWithOptions(t *testing.T, n *Namespace, to string) nflog.Packet {
 func TestOthersPacketsAreNotTold(t *testing.T) {
 	eachBackend(t, func(t *testing.T, _ backend) {
 		path := create(t)
-		s := mustLead(t, path, pool)
+		s := mustInstall(t, path, pool)
 		n := open(t, path)
 		from := func(kind int, to string) int { // from an address that has no way back
 			fd := socketInside(t, n, unix.AF_INET, kind, 0, false)
@@ -131,7 +131,7 @@ func TestOthersPacketsAreNotTold(t *testing.T) {
 func TestStraysThatAreMissedAreCounted(t *testing.T) {
 	needRoot(t)
 	path := create(t)
-	s := mustLead(t, path)
+	s := mustInstall(t, path)
 	n := open(t, path)
 	fd := socketInside(t, n, unix.AF_INET, unix.SOCK_DGRAM, 0, false)
 	r, err := nflog.NewReader(s.Strays)

@@ -255,5 +255,5 @@ func (m *Manager) reopen(ctx context.Context, s *sandbox, known *filters) error 
 			return err
 		}
 	}
-	return errors.Join(m.createNested(ctx, s), m.readmit(ctx, s))
+	return errors.Join(m.createNested(ctx, s), m.adoptEgress(ctx, s))
 }

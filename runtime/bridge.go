@@ -44,7 +44,9 @@ func (m *Manager) createBridge(_ context.Context, s *sandbox) error {
 	if m.opts.Bridge == nil {
 		return sbxerr.New(sbxerr.NetworkMode, "runtime.bridge", "this daemon has no bridge")
 	}
-	return m.opts.Bridge.Attach(m.paths.netns(s.id), m.blocks.Number(s.block))
+	path, number := m.paths.netns(s.id), m.blocks.Number(s.block)
+	s.rules = beside(func() error { return m.opts.Bridge.Attach(path, number) })
+	return nil
 }
 
 func (m *Manager) removeBridge(_ context.Context, id string) error {

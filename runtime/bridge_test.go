@@ -61,7 +61,7 @@ func TestBridgeStage(t *testing.T) {
 		if id == "a" {
 			s.record.Network = netns.ModeOpen
 		}
-		if err := m.createBridge(t.Context(), s); err != nil {
+		if err := errors.Join(m.createBridge(t.Context(), s), s.rules.wait()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -97,7 +97,7 @@ func TestNoBridge(t *testing.T) {
 func TestNoLinkWithoutARecord(t *testing.T) {
 	m, b, _ := bridged(t)
 	s := &sandbox{id: "x", record: record{ID: "x", Network: netns.ModeBridge}}
-	if err := m.readmit(t.Context(), s); sbxerr.Of(err) != sbxerr.Gateway || len(b.links) > 0 {
+	if err := m.adoptEgress(t.Context(), s); sbxerr.Of(err) != sbxerr.Gateway || len(b.links) > 0 {
 		t.Errorf("%v, links %v", err, b.links)
 	}
 }

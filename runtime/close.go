@@ -48,7 +48,7 @@ func (m *Manager) refuse() {
 // drain ends or leaves every sandbox and lets none come.
 func (m *Manager) drain(ctx context.Context) error {
 	m.refuse()
-	m.stopPools()
+	stockErr := m.stopPools()
 	for _, s := range m.all() {
 		m.dismiss(ctx, s)
 	}
@@ -56,7 +56,7 @@ func (m *Manager) drain(ctx context.Context) error {
 	go func() { m.work.Wait(); close(done) }()
 	select {
 	case <-done:
-		return nil
+		return stockErr
 	case <-ctx.Done():
 		return fmt.Errorf("wait for %d sandboxes to end: %w", len(m.all()), context.Cause(ctx))
 	}

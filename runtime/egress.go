@@ -38,74 +38,71 @@ type Egress interface {
 	Refresh(ctx context.Context, id string) error
 }
 
-// opening is the work in a sandbox's namespace that its way out takes. Most of it
-// is waiting for the kernel, so it goes on beside the making of the container.
-type opening struct {
-	done    chan struct{}
-	sockets *netns.Sockets // taken by who serves them
-	err     error
+// programming is the work on the rules of a namespace, which is most of it. It goes on beside
+// the making of the container.
+type programming struct {
+	done chan struct{}
+	err  error
 }
 
-// open begins to open the one way out of a sandbox that has one.
-func (m *Manager) open(s *sandbox) error {
-	gate, err := gateOf(s.kept().Policy)
-	if gate == nil || err != nil {
+func beside(program func() error) *programming {
+	p := &programming{done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.err = program()
+	}()
+	return p
+}
+
+// wait returns when nothing works in the namespace any more, and the outcome.
+func (p *programming) wait() error {
+	if p == nil {
+		return nil
+	}
+	<-p.done
+	return p.err
+}
+
+// redirectFor is the redirect that s needs, which only a gateway serves.
+func (m *Manager) redirectFor(s *sandbox) (*netns.Redirect, error) {
+	redirect, err := redirectOf(s.kept().Policy)
+	if err == nil && redirect != nil && m.opts.Egress == nil {
+		err = sbxerr.New(sbxerr.Gateway, "runtime.egress", "this daemon has no gateway")
+	}
+	return redirect, err
+}
+
+// createEgress hands the way out of a sandbox, and its ports, to the gateway, when its rules
+// are in force.
+func (m *Manager) createEgress(ctx context.Context, s *sandbox) error {
+	if err := s.rules.wait(); err != nil {
 		return err
 	}
-	if m.opts.Egress == nil {
-		return sbxerr.New(sbxerr.Gateway, "runtime.egress", "this daemon has no gateway")
-	}
-	o := &opening{done: make(chan struct{})}
-	s.opening = o
-	path := m.paths.netns(s.id)
-	go func() {
-		defer close(o.done)
-		o.sockets, o.err = netns.Lead(path, *gate)
-	}()
-	return nil
+	return errors.Join(m.installRedirect(ctx, s), m.watchLink(ctx, s), m.servePorts(ctx, s))
 }
 
-// close waits until nothing is done in the namespace any more.
-func (o *opening) close() error {
-	if o == nil {
-		return nil
-	}
-	<-o.done
-	if o.sockets == nil {
-		return nil
-	}
-	return o.sockets.Close()
-}
-
-// createEgress hands the way out of a sandbox, and its ports, to the gateway. Each
-// name has the address that it had with an earlier daemon, and what was counted
-// there counts on.
-func (m *Manager) createEgress(ctx context.Context, s *sandbox) error {
-	return errors.Join(m.serveOpening(ctx, s), m.watchLink(ctx, s), m.servePorts(ctx, s))
-}
-
-func (m *Manager) serveOpening(ctx context.Context, s *sandbox) error {
-	o := s.opening
-	if o == nil {
-		return nil
-	}
-	<-o.done
-	if o.err != nil {
-		return o.err
+// installRedirect opens the one way out of a sandbox that has one. Each name has the address
+// that it had with an earlier daemon, and what was counted there counts on.
+func (m *Manager) installRedirect(ctx context.Context, s *sandbox) error {
+	redirect, err := m.redirectFor(s)
+	if err != nil || redirect == nil {
+		return err
 	}
 	names, namesErr := m.opts.Traffic.Names(s.id)
 	before, countsErr := m.opts.Traffic.Counts(s.id)
 	if err := errors.Join(namesErr, countsErr); err != nil {
 		return err
 	}
-	sockets := o.sockets
-	o.sockets = nil
+	sockets, err := netns.InstallRedirect(m.paths.netns(s.id), *redirect)
+	if err != nil {
+		return err
+	}
 	return m.opts.Egress.Add(ctx, egress.Sandbox{ID: s.id, Policy: s.kept().Policy, Names: names, Before: countersBefore(before)}, *sockets)
 }
 
-// readmit opens the way out of a sandbox of an earlier daemon again, by the
+// adoptEgress opens the way out of a sandbox of an earlier daemon again, by the
 // policy that it had and the operator's word of now.
-func (m *Manager) readmit(ctx context.Context, s *sandbox) error {
+func (m *Manager) adoptEgress(ctx context.Context, s *sandbox) error {
 	r := s.kept()
 	switch r.Network {
 	case netns.ModeNone:
@@ -121,7 +118,17 @@ func (m *Manager) readmit(ctx context.Context, s *sandbox) error {
 		m.log.Warn("leave out rules that are no longer taken", "sandbox", r.ID, "err", refused)
 	}
 	s.update(func() { s.record.Network, s.record.Policy = netns.Mode(spec.Mode), spec })
-	return errors.Join(m.open(s), m.serveOpening(ctx, s))
+	if _, err := m.redirectFor(s); err != nil {
+		return err
+	}
+	mended, err := netns.Program(m.paths.netns(s.id))
+	if err != nil {
+		return err
+	}
+	if len(mended) > 0 {
+		m.log.Warn("somebody changed the rules of a sandbox's network namespace; they are as they were", "sandbox", r.ID, "code", sbxerr.Posture, "found", mended)
+	}
+	return m.installRedirect(ctx, s)
 }
 
 func (m *Manager) removeEgress(ctx context.Context, id string) error {
@@ -139,27 +146,27 @@ func (m *Manager) setPolicy(ctx context.Context, s *sandbox, from, to policy.Spe
 	if reflect.DeepEqual(from, to) {
 		return nil
 	}
-	before, errFrom := gateOf(from)
-	after, errTo := gateOf(to)
+	before, errFrom := redirectOf(from)
+	after, errTo := redirectOf(to)
 	if err := errors.Join(errFrom, errTo); err != nil {
 		return err
 	}
 	path := m.paths.netns(s.id)
 	moves := !slices.Equal(before.Prefixes, after.Prefixes)
 	if moves {
-		both := netns.Gate{Prefixes: union(before.Prefixes, after.Prefixes)}
-		if err := netns.Relead(path, both); err != nil {
-			return errors.Join(err, netns.Relead(path, *before))
+		both := netns.Redirect{Prefixes: union(before.Prefixes, after.Prefixes)}
+		if err := netns.UpdateRedirect(path, both); err != nil {
+			return errors.Join(err, netns.UpdateRedirect(path, *before))
 		}
 	}
 	if err := m.opts.Egress.SetPolicy(ctx, s.id, to); err != nil {
 		if moves {
-			err = errors.Join(err, netns.Relead(path, *before))
+			err = errors.Join(err, netns.UpdateRedirect(path, *before))
 		}
 		return err
 	}
 	if moves {
-		return netns.Relead(path, *after)
+		return netns.UpdateRedirect(path, *after)
 	}
 	return nil
 }

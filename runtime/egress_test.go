@@ -18,7 +18,7 @@ import (
 
 // What the operator says now is over what a sandbox was given by an earlier daemon: rules
 // that are no longer taken are left out.
-func TestReadmit(t *testing.T) {
+func TestAdoptEgress(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		rules plan.NetworkRules
@@ -31,7 +31,7 @@ func TestReadmit(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m := &Manager{log: slog.New(slog.DiscardHandler), opts: Options{Network: tt.rules, Profiles: plan.BuiltinProfiles()}}
 			s := &sandbox{record: record{Network: netns.ModeAllow, Profile: plan.DefaultProfile, Policy: policy.Spec{Mode: policy.Allow, Allow: []string{"a.example"}}}}
-			errtest.Want(t, m.readmit(t.Context(), s), sbxerr.Gateway, "no gateway") // it gets as far as that
+			errtest.Want(t, m.adoptEgress(t.Context(), s), sbxerr.Gateway, "no gateway") // it gets as far as that
 			if p := s.kept().Policy; p.AirGapped != tt.rules.AirGapped || p.Map["a.example"] != tt.rules.Map["a.example"] || !slices.Equal(p.Allow, tt.allow) {
 				t.Errorf("its policy is %+v", p)
 			}
@@ -39,14 +39,14 @@ func TestReadmit(t *testing.T) {
 	}
 }
 
-func TestGateOf(t *testing.T) {
-	if g, err := gateOf(policy.Spec{}); g != nil || err != nil {
-		t.Errorf("the mode none has the gate %v, %v", g, err)
+func TestRedirectOf(t *testing.T) {
+	if g, err := redirectOf(policy.Spec{}); g != nil || err != nil {
+		t.Errorf("the mode none has the redirect %v, %v", g, err)
 	}
-	g, err := gateOf(policy.Spec{Mode: policy.Allow, Allow: []string{"a.example", "8.8.8.0/24:443"}})
+	g, err := redirectOf(policy.Spec{Mode: policy.Allow, Allow: []string{"a.example", "8.8.8.0/24:443"}})
 	want := []netip.Prefix{policy.Pool, netip.MustParsePrefix("8.8.8.0/24")}
 	if err != nil || !slices.Equal(g.Prefixes, want) {
-		t.Errorf("gate %v, %v, want %v", g, err, want)
+		t.Errorf("redirect %v, %v, want %v", g, err, want)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestChangeNoNetwork(t *testing.T) {
 func TestNoGateway(t *testing.T) {
 	m := &Manager{paths: paths{state: t.TempDir()}}
 	s := &sandbox{id: "x", record: record{ID: "x", Network: netns.ModeAllow, Policy: policy.Spec{Mode: policy.Allow}}}
-	if err := m.open(s); sbxerr.Of(err) != sbxerr.Gateway {
+	if err := m.createNetns(t.Context(), s); sbxerr.Of(err) != sbxerr.Gateway {
 		t.Errorf("%v, want %s", err, sbxerr.Gateway)
 	}
 	if entries, err := os.ReadDir(m.paths.state); err != nil || len(entries) > 0 {
@@ -108,11 +108,11 @@ func TestNoGateway(t *testing.T) {
 }
 
 // What is said to be open is shown as what it is.
-func TestReadmitOfWhatWasOpen(t *testing.T) {
+func TestAdoptEgressOfWhatWasOpen(t *testing.T) {
 	for gapped, want := range map[bool]netns.Mode{false: netns.ModeOpen, true: netns.ModeAllow} {
 		m := &Manager{log: slog.New(slog.DiscardHandler), opts: Options{Network: plan.NetworkRules{AirGapped: gapped}, Profiles: plan.BuiltinProfiles()}}
 		s := &sandbox{record: record{Network: netns.ModeOpen, Profile: plan.DefaultProfile, Policy: policy.Spec{Mode: policy.Open}}}
-		errtest.Want(t, m.readmit(t.Context(), s), sbxerr.Gateway, "no gateway") // it gets as far as that
+		errtest.Want(t, m.adoptEgress(t.Context(), s), sbxerr.Gateway, "no gateway") // it gets as far as that
 		if r := s.kept(); r.Network != want || string(r.Policy.Mode) != string(want) {
 			t.Errorf("air-gapped: %t: shown as %s, served as %s", gapped, r.Network, r.Policy.Mode)
 		}
@@ -120,7 +120,7 @@ func TestReadmitOfWhatWasOpen(t *testing.T) {
 }
 
 // A sandbox of an earlier daemon goes on, without the rules that are refused by now.
-func TestReadmitLeavesOutRefusedRules(t *testing.T) {
+func TestAdoptEgressLeavesOutRefusedRules(t *testing.T) {
 	f, _ := newPublishing(t)
 	s, err := f.find(callerContext(t), f.session(t, plan.CreateRequest{}).ID)
 	if err != nil {
@@ -129,7 +129,7 @@ func TestReadmitLeavesOutRefusedRules(t *testing.T) {
 	s.update(func() {
 		s.record.Network, s.record.Policy = netns.ModeAllow, policy.Spec{Mode: policy.Allow, Allow: []string{"localhost,private", "x.example"}}
 	})
-	_ = f.readmit(callerContext(t), s) // there is no namespace here
+	_ = f.adoptEgress(callerContext(t), s) // there is no namespace here
 	if got := s.kept().Policy.Allow; !slices.Equal(got, []string{"x.example"}) {
 		t.Errorf("it may reach %q", got)
 	}

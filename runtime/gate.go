@@ -23,6 +23,9 @@ func newGate(slots, queue int) *gate {
 	return g
 }
 
+// busy reports whether somebody is through, or waits.
+func (g *gate) busy() bool { return len(g.slots) > 0 || g.queued.Load() > 0 }
+
 // place is that of one request at a gate: through it, or in the queue before it.
 type place struct {
 	gate    *gate

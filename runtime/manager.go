@@ -91,6 +91,7 @@ type Manager struct {
 	published   ports.Table
 	memory      *memoryWatch // of the kernel's memory; nil before StartMemoryWatch
 	pools       []*pool
+	stock       stock
 	fillers     sync.WaitGroup
 	stopFilling context.CancelFunc
 
@@ -174,6 +175,7 @@ func New(engine Engine, images images.Store, log *slog.Logger, o Options) (*Mana
 	m.leaving, m.handOver = context.WithCancel(context.Background())
 	m.keep.Store(o.KeepOnExit)
 	m.stages = m.allStages()
+	m.initStock()
 	return m, nil
 }
 

@@ -81,21 +81,23 @@ func newPools(configs []PoolConfig) (pools []*pool) {
 	return pools
 }
 
-// StartPools begins to fill the pools. They go on until Close, before which it
+// StartPools begins to fill the pools, and the stock of network namespaces. They go on until Close, before which it
 // has returned.
 func (m *Manager) StartPools(ctx context.Context) {
 	ctx, m.stopFilling = context.WithCancel(peer.NewContext(context.WithoutCancel(ctx), peer.System))
 	for _, p := range m.pools {
 		m.fillers.Go(func() { m.fill(ctx, p) })
 	}
+	m.fillers.Go(func() { m.fillStock(ctx) })
 }
 
 // stopPools ends the filling; the sandboxes that wait are ended like all others.
-func (m *Manager) stopPools() {
+func (m *Manager) stopPools() error {
 	if m.stopFilling != nil {
 		m.stopFilling()
 	}
 	m.fillers.Wait()
+	return m.stock.Close()
 }
 
 // The pace of the filler.

@@ -142,11 +142,11 @@ func (m *Manager) checkNetns(r record) ([]netns.Difference, error) {
 	if r.Network == netns.ModeBridge {
 		return m.opts.Bridge.Check(m.paths.netns(r.ID), m.blocks.Number(idblock.Block{Base: r.HostIDBase}))
 	}
-	gate, err := gateOf(r.Policy)
+	redirect, err := redirectOf(r.Policy)
 	if err != nil {
 		return nil, err
 	}
-	return netns.Check(m.paths.netns(r.ID), gate)
+	return netns.Check(m.paths.netns(r.ID), redirect)
 }
 
 // networkCheck sums up the comparisons of the network namespace, which have no

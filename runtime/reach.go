@@ -12,14 +12,14 @@ import (
 
 // This file answers how far a sandbox reaches. It is pure; egress.go acts on it.
 
-// gateOf is what the namespace of a sandbox with this policy needs besides lo,
+// redirectOf is what the namespace of a sandbox with this policy needs besides lo,
 // nil for the modes none and bridge.
-func gateOf(spec policy.Spec) (*netns.Gate, error) {
+func redirectOf(spec policy.Spec) (*netns.Redirect, error) {
 	p, err := policy.Compile(spec)
 	if err != nil || p.Mode() == policy.None {
 		return nil, err
 	}
-	return &netns.Gate{Prefixes: append([]netip.Prefix{policy.Pool}, p.Prefixes()...)}, nil
+	return &netns.Redirect{Prefixes: append([]netip.Prefix{policy.Pool}, p.Prefixes()...)}, nil
 }
 
 // errNoWayOut refuses to change the network of a sandbox that has none.

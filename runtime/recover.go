@@ -51,7 +51,7 @@ func (m *Manager) Recover(ctx context.Context) (known int, err error) {
 	}
 	r := &recovery{Manager: m, atOnce: make(slots, adoptAtOnce)}
 	records := r.readRecords(ids)
-	if err := checkHost(records); err != nil {
+	if err := m.checkHost(records); err != nil {
 		return 0, err
 	}
 	r.await(ctx, r.knowAll(ctx, records))

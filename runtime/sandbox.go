@@ -34,7 +34,7 @@ type sandbox struct {
 	ids      *mount.UserNS // maps the block; owned by the manager's cache
 	listener *pid1.Listener
 	init     *pid1.Client
-	opening  *opening     // of its way out; nil where it has none
+	rules    *programming // of its namespace; nil: they are in force, or there are none
 	nested   net.Listener // of its own API socket; nil where it has none
 
 	log     *journal.Journal[execRecord] // of its commands, by number
@@ -104,7 +104,8 @@ func (s *sandbox) closeHandles() error {
 	if session != nil {
 		session.Close()
 	}
-	errs := []error{s.log.Close(), s.opening.close()}
+	_ = s.rules.wait() // the stage egress has its error
+	errs := []error{s.log.Close()}
 	if s.init != nil {
 		errs = append(errs, s.init.Close())
 	}

@@ -212,11 +212,25 @@ func (m *Manager) removeUserns(_ context.Context, id string) error {
 	return mount.Unpin(m.paths.userns(id))
 }
 
+// createNetns takes a namespace that is ready, where s needs rules. If there is none they
+// are programmed.
 func (m *Manager) createNetns(_ context.Context, s *sandbox) error {
-	if err := netns.Create(m.paths.netns(s.id)); err != nil {
+	path := m.paths.netns(s.id)
+	redirect, err := m.redirectFor(s)
+	if err != nil {
 		return err
 	}
-	return m.open(s)
+	if redirect == nil {
+		return netns.Create(path)
+	}
+	if taken, err := m.stock.take(path); taken || err != nil {
+		return err
+	}
+	if err := netns.Create(path); err != nil {
+		return err
+	}
+	s.rules = beside(func() error { _, err := netns.Program(path); return err })
+	return nil
 }
 
 func (m *Manager) removeNetns(_ context.Context, id string) error {

@@ -19,6 +19,7 @@ import (
 	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/config"
+	"github.com/caisson-run/caisson/netns"
 )
 
 // Set by the build.
@@ -39,11 +40,15 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	err := netns.CleanEnvironment()
 	cmd := rootCommand(&flags{})
 	cmd.SetArgs(args)
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
-	if err := cmd.ExecuteContext(ctx); err != nil {
+	if err == nil {
+		err = cmd.ExecuteContext(ctx)
+	}
+	if err != nil {
 		fmt.Fprintf(stderr, "caissond: %v\n  remedy: %s\n", api.Explain(err), sbxerr.RemedyOf(err))
 		return exitRuntime
 	}

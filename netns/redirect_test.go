@@ -45,9 +45,7 @@ func useCommands(t testing.TB, links map[string]string) string {
 func commandsFor(b backend) map[string]string {
 	links := map[string]string{}
 	for _, f := range []family{familyV4, familyV6} {
-		for _, verb := range []string{"", "-restore", "-save"} {
-			links[string(f)+verb] = string(f) + "-" + string(b) + verb
-		}
+		links[string(f)] = string(f) + "-" + string(b)
 	}
 	return links
 }
@@ -63,9 +61,17 @@ func eachBackend(t *testing.T, test func(*testing.T, backend)) {
 	}
 }
 
-func mustLead(t testing.TB, path string, prefixes ...netip.Prefix) *Sockets {
+// programAndInstall is what is done with a namespace that is not out of a stock.
+func programAndInstall(path string, g Redirect) (*Sockets, error) {
+	if _, err := Program(path); err != nil {
+		return nil, err
+	}
+	return InstallRedirect(path, g)
+}
+
+func mustInstall(t testing.TB, path string, prefixes ...netip.Prefix) *Sockets {
 	t.Helper()
-	s, err := Lead(path, Gate{Prefixes: prefixes})
+	s, err := programAndInstall(path, Redirect{Prefixes: prefixes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +81,7 @@ func mustLead(t testing.TB, path string, prefixes ...netip.Prefix) *Sockets {
 
 func wantNoDifference(t *testing.T, path string, prefixes ...netip.Prefix) {
 	t.Helper()
-	if diffs, err := Check(path, &Gate{Prefixes: prefixes}); err != nil || len(diffs) > 0 {
+	if diffs, err := Check(path, &Redirect{Prefixes: prefixes}); err != nil || len(diffs) > 0 {
 		t.Errorf("Check = %v, %v; want no difference", diffs, err)
 	}
 }
@@ -205,10 +211,10 @@ func TestTCPToThePrefixesReachesTheGateway(t *testing.T) {
 		n := open(t, path)
 		for _, to := range []string{"198.18.0.5:443", "10.1.255.1:22", "192.0.2.7:80"} {
 			if err := connectInside(t, n, to, false); !errors.Is(err, unix.ENETUNREACH) {
-				t.Fatalf("control: connect to %s without a gate = %v", to, err)
+				t.Fatalf("control: connect to %s without a redirect = %v", to, err)
 			}
 		}
-		s := mustLead(t, path, pool, office, one)
+		s := mustInstall(t, path, pool, office, one)
 		for _, to := range []string{"198.18.0.5:443", "198.19.255.255:5432", "198.18.0.6:1", "198.18.0.6:53", "10.1.255.1:22", "192.0.2.7:80"} {
 			wantLed(t, n, s, to)
 		}
@@ -221,13 +227,13 @@ func TestTCPToThePrefixesReachesTheGateway(t *testing.T) {
 	})
 }
 
-// All that has no route of its own goes to lo. The control is the gate with a rule
+// All that has no route of its own goes to lo. The control is the redirect with a rule
 // that does not ask what is local.
 func TestLiteralAddressesAreNotLed(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		path := create(t)
 		n := open(t, path)
-		s := mustLead(t, path, pool)
+		s := mustInstall(t, path, pool)
 		const literal = "9.9.9.9:443"
 		run := func(line string) { t.Helper(); runInside(t, n, fmt.Sprintf("iptables-%s -w %s", b, line)) }
 		run("-t nat -I OUTPUT -p tcp -j REDIRECT --to-ports 1")
@@ -310,7 +316,7 @@ func TestNothingButTCPIsAnswered(t *testing.T) {
 			t.Fatalf("control: with a route and no rules, answered are %v", control)
 		}
 		path := create(t)
-		mustLead(t, path, pool)
+		mustInstall(t, path, pool)
 		got := answers(t, open(t, path))
 		for probe, answered := range control {
 			if got[probe] {
@@ -342,7 +348,7 @@ func TestIPv6IsDropped(t *testing.T) {
 			t.Fatalf("control: connect to %s with a route and no rules = %v", to, err)
 		}
 		path := create(t)
-		mustLead(t, path, pool)
+		mustInstall(t, path, pool)
 		if err := connectInside(t, open(t, path), to, false); !errors.Is(err, unix.ECONNREFUSED) {
 			t.Errorf("connect to %s = %v; want %v", to, err, unix.ECONNREFUSED)
 		}
@@ -355,7 +361,7 @@ func TestIPv6IsDropped(t *testing.T) {
 func TestLoopbackWorksBesideAGate(t *testing.T) {
 	eachBackend(t, func(t *testing.T, _ backend) {
 		path := create(t)
-		s := mustLead(t, path, pool)
+		s := mustInstall(t, path, pool)
 		n := open(t, path)
 		for _, address := range []string{"127.0.0.1:7000", "127.9.9.9:7000", "[::1]:7000"} {
 			to := netip.MustParseAddrPort(address)
@@ -461,7 +467,7 @@ func TestNothingIsPaced(t *testing.T) {
 	if err := n.Do(func() error { return writeSysctls([]Sysctl{{Key: "net.ipv4.tcp_congestion_control", Value: "bbr"}}) }); err != nil {
 		t.Logf("this kernel has no bbr: what it uses is replaced all the same: %v", err)
 	}
-	s := mustLead(t, path, pool)
+	s := mustInstall(t, path, pool)
 	client := socketInside(t, n, unix.AF_INET, unix.SOCK_STREAM, 0, false)
 	if err := dial(client, sockaddr(netip.MustParseAddrPort("198.18.0.5:443"))); err != nil {
 		t.Fatal(err)

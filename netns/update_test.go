@@ -16,7 +16,7 @@ import (
 func TestLostRulesOpenNothingAndArePutRight(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		path := create(t)
-		s := mustLead(t, path, pool)
+		s := mustInstall(t, path, pool)
 		n := open(t, path)
 		wantLed(t, n, s, "198.18.0.5:443")
 		for _, f := range []family{familyV4, familyV6} {
@@ -37,14 +37,14 @@ func TestLostRulesOpenNothingAndArePutRight(t *testing.T) {
 				t.Errorf("connect to %s without rules = %v; want %v", to, err, want)
 			}
 		}
-		diffs, err := Check(path, &Gate{Prefixes: []netip.Prefix{pool}})
-		if err != nil || len(diffs) != 11 { // five rules and six policies
-			t.Errorf("Check = %d: %v, %v; want every rule and policy", len(diffs), diffs, err)
+		diffs, err := Check(path, &Redirect{Prefixes: []netip.Prefix{pool}})
+		if err != nil || len(diffs) != 7 { // chains
+			t.Errorf("Check = %d: %v, %v; want every chain", len(diffs), diffs, err)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		again := mustLead(t, path, pool)
+		again := mustInstall(t, path, pool)
 		wantNoDifference(t, path, pool)
 		wantLed(t, n, again, "198.18.0.5:443")
 		for probe, answered := range answers(t, n) {
@@ -55,22 +55,22 @@ func TestLostRulesOpenNothingAndArePutRight(t *testing.T) {
 	})
 }
 
-func TestLeadAgain(t *testing.T) {
+func TestInstallAgain(t *testing.T) {
 	eachBackend(t, func(t *testing.T, _ backend) {
 		path := create(t)
-		s := mustLead(t, path, pool, one)
+		s := mustInstall(t, path, pool, one)
 		n := open(t, path)
 		wantLed(t, n, s, "198.18.0.5:443") // and is closed from the gateway's side, which keeps its port for a while
-		if _, err := Lead(path, Gate{Prefixes: []netip.Prefix{pool}}); !errors.Is(err, unix.EADDRINUSE) || sbxerr.Of(err) != sbxerr.Network {
-			t.Errorf("Lead while the sockets are open = %v", err)
+		if _, err := programAndInstall(path, Redirect{Prefixes: []netip.Prefix{pool}}); !errors.Is(err, unix.EADDRINUSE) || sbxerr.Of(err) != sbxerr.Network {
+			t.Errorf("InstallRedirect while the sockets are open = %v", err)
 		}
 		if err := connectInside(t, n, "198.18.0.5:443", false); !errors.Is(err, unix.ENETUNREACH) {
-			t.Errorf("connect after a Lead that failed = %v; want %v", err, unix.ENETUNREACH)
+			t.Errorf("connect after an InstallRedirect that failed = %v; want %v", err, unix.ENETUNREACH)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		again := mustLead(t, path, office, pool)
+		again := mustInstall(t, path, office, pool)
 		wantLed(t, n, again, "198.18.0.5:443")
 		wantLed(t, n, again, "10.1.0.1:443")
 		if err := connectInside(t, n, "192.0.2.7:80", false); !errors.Is(err, unix.ECONNREFUSED) {
@@ -80,12 +80,12 @@ func TestLeadAgain(t *testing.T) {
 	})
 }
 
-func TestRelead(t *testing.T) {
+func TestUpdateRedirect(t *testing.T) {
 	eachBackend(t, func(t *testing.T, _ backend) {
 		path := create(t)
-		s := mustLead(t, path, pool, one)
+		s := mustInstall(t, path, pool, one)
 		n := open(t, path)
-		if err := Relead(path, Gate{Prefixes: []netip.Prefix{office, pool}}); err != nil {
+		if err := UpdateRedirect(path, Redirect{Prefixes: []netip.Prefix{office, pool}}); err != nil {
 			t.Fatal(err)
 		}
 		wantLed(t, n, s, "10.1.0.1:22")
@@ -94,7 +94,7 @@ func TestRelead(t *testing.T) {
 			t.Errorf("connect to what is not led any more = %v; want %v", err, unix.ECONNREFUSED)
 		}
 		wantNoDifference(t, path, office, pool)
-		if err := Relead(path, Gate{}); err != nil {
+		if err := UpdateRedirect(path, Redirect{}); err != nil {
 			t.Fatal(err)
 		}
 		wantNoDifference(t, path)
@@ -105,7 +105,7 @@ func TestRelead(t *testing.T) {
 // lands in another's namespace.
 //
 //caisson:host an emulated processor is too slow for many at once
-func TestLeadManyAtOnce(t *testing.T) {
+func TestInstallManyAtOnce(t *testing.T) {
 	eachBackend(t, func(t *testing.T, _ backend) {
 		const many = 16
 		start := time.Now()
@@ -116,7 +116,7 @@ func TestLeadManyAtOnce(t *testing.T) {
 		for i := range paths {
 			own := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16)
 			go func() {
-				s, err := Lead(paths[i], Gate{Prefixes: []netip.Prefix{own}})
+				s, err := programAndInstall(paths[i], Redirect{Prefixes: []netip.Prefix{own}})
 				if err == nil {
 					err = s.Close()
 				}
@@ -135,48 +135,57 @@ func TestLeadManyAtOnce(t *testing.T) {
 	})
 }
 
-// BenchmarkLead measures what a gate costs beside the namespace itself.
-func BenchmarkLead(b *testing.B) {
+// BenchmarkInstall measures what a namespace with a redirect costs, new and out of a stock.
+func BenchmarkInstall(b *testing.B) {
 	needRoot(b)
-	gate := Gate{Prefixes: []netip.Prefix{pool}}
+	redirect := Redirect{Prefixes: []netip.Prefix{pool}}
 	for _, backend := range []backend{backendNFT, backendLegacy} {
 		b.Run(string(backend), func(b *testing.B) {
 			useCommands(b, commandsFor(backend))
 			for b.Loop() {
+				path := create(b)
+				mustInstall(b, path, pool)
+			}
+		})
+		b.Run(string(backend)+" out of stock", func(b *testing.B) {
+			useCommands(b, commandsFor(backend))
+			stock := &Stock{}
+			for b.Loop() {
 				b.StopTimer()
-				path := newPath(b)
-				if err := Create(path); err != nil {
+				if err := stock.Add(); err != nil {
 					b.Fatal(err)
 				}
+				path := newPath(b)
 				b.StartTimer()
-				s, err := Lead(path, gate)
+				taken, err := stock.Take(path)
+				if err != nil || !taken {
+					b.Fatal(err)
+				}
+				s, err := InstallRedirect(path, redirect)
 				if err != nil {
 					b.Fatal(err)
 				}
 				b.StopTimer()
 				_ = s.Close()
-				if err := Remove(path); err != nil {
-					b.Fatal(err)
-				}
 				b.StartTimer()
 			}
 		})
 		b.Run(string(backend)+" check", func(b *testing.B) {
 			useCommands(b, commandsFor(backend))
 			path := create(b)
-			mustLead(b, path, pool)
+			mustInstall(b, path, pool)
 			for b.Loop() {
-				if _, err := Check(path, &gate); err != nil {
+				if _, err := Check(path, &redirect); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
-		b.Run(string(backend)+" relead", func(b *testing.B) {
+		b.Run(string(backend)+" update", func(b *testing.B) {
 			useCommands(b, commandsFor(backend))
 			path := create(b)
-			mustLead(b, path, pool)
+			mustInstall(b, path, pool)
 			for i := 0; b.Loop(); i++ {
-				if err := Relead(path, Gate{Prefixes: [][]netip.Prefix{{pool, office}, {pool}}[i%2]}); err != nil {
+				if err := UpdateRedirect(path, Redirect{Prefixes: [][]netip.Prefix{{pool, office}, {pool}}[i%2]}); err != nil {
 					b.Fatal(err)
 				}
 			}

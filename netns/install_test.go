@@ -32,7 +32,6 @@ type fakeInside struct {
 	failAt  int // 1 is the first call; 0 never
 	calls   int
 	live    []netlink.Route
-	dropped bool // the rules are in force
 	sockets *Sockets
 	opened  []*os.File
 }
@@ -60,18 +59,6 @@ func (f *fakeInside) RemoveRoute(r netlink.Route) error {
 		return err
 	}
 	f.live = slices.DeleteFunc(f.live, r.Equal)
-	return nil
-}
-
-func (f *fakeInside) Program() error {
-	if len(f.live) > 0 {
-		f.t.Errorf("rules are changed while %v lead to them", f.live)
-	}
-	f.dropped = false // whatever it was, it is being replaced
-	if err := f.call(); err != nil {
-		return err
-	}
-	f.dropped = true
 	return nil
 }
 
@@ -106,21 +93,21 @@ func (f *fakeInside) leads() []netip.Prefix {
 	return all
 }
 
-func TestLeadFailsClosed(t *testing.T) {
+func TestInstallFailsClosed(t *testing.T) {
 	for name, before := range map[string][]netlink.Route{
 		"new":           nil,
 		"led before":    {route(pool), route(one)},
 		"led elsewhere": {{LinkIndex: loIndex, Dst: cidr("0.0.0.0/0")}},
 	} {
 		whole := &fakeInside{t: t, live: slices.Clone(before)}
-		s, err := lead(whole, routesTo(office, pool))
-		if err != nil || !whole.dropped || s != whole.sockets || !slices.Equal(whole.leads(), []netip.Prefix{office, pool}) {
+		s, err := install(whole, routesTo(office, pool))
+		if err != nil || s != whole.sockets || !slices.Equal(whole.leads(), []netip.Prefix{office, pool}) {
 			t.Fatalf("%s: leads %v, %v", name, whole.leads(), err)
 		}
 		_ = s.Close()
 		for n := 1; n <= whole.calls; n++ {
 			f := &fakeInside{t: t, live: slices.Clone(before), failAt: n}
-			s, err := lead(f, routesTo(office, pool))
+			s, err := install(f, routesTo(office, pool))
 			if !errors.Is(err, errInjected) || s != nil {
 				t.Errorf("%s, call %d fails: %v, %v; want the cause", name, n, s, err)
 			}
@@ -140,11 +127,11 @@ func TestLeadFailsClosed(t *testing.T) {
 
 // Whatever fails, and so at every moment, nothing leads that is not wanted,
 // but for what was there before it was first tried to remove it.
-func TestReleadNeverLeadsWhatIsNotWanted(t *testing.T) {
+func TestUpdateNeverLeadsWhatIsNotWanted(t *testing.T) {
 	before := []netlink.Route{route(pool), route(one)}
 	want := routesTo(office, pool)
 	whole := &fakeInside{t: t, live: slices.Clone(before)}
-	if err := relead(whole, want); err != nil || !slices.Equal(whole.leads(), []netip.Prefix{pool, office}) {
+	if err := update(whole, want); err != nil || !slices.Equal(whole.leads(), []netip.Prefix{pool, office}) {
 		t.Fatalf("leads %v, %v", whole.leads(), err)
 	}
 	if whole.calls != 3 {
@@ -152,21 +139,21 @@ func TestReleadNeverLeadsWhatIsNotWanted(t *testing.T) {
 	}
 	for n := 1; n <= whole.calls; n++ {
 		f := &fakeInside{t: t, live: slices.Clone(before), failAt: n}
-		if err := relead(f, want); !errors.Is(err, errInjected) {
+		if err := update(f, want); !errors.Is(err, errInjected) {
 			t.Errorf("call %d fails: %v; want the cause", n, err)
 		}
 		if slices.Contains(f.leads(), office) && slices.Contains(f.leads(), one.Masked()) {
 			t.Errorf("call %d fails: %v lead", n, f.leads())
 		}
 		f.failAt = 0
-		if err := relead(f, want); err != nil || !slices.Equal(f.leads(), []netip.Prefix{pool, office}) {
+		if err := update(f, want); err != nil || !slices.Equal(f.leads(), []netip.Prefix{pool, office}) {
 			t.Errorf("again after call %d failed: %v, %v", n, f.leads(), err)
 		}
 	}
 }
 
 func TestPlan(t *testing.T) {
-	got, err := Gate{Prefixes: []netip.Prefix{pool, one, office, pool}}.plan("x")
+	got, err := Redirect{Prefixes: []netip.Prefix{pool, one, office, pool}}.plan("x")
 	want := append(routesTo(office, one, pool), strayRoutes[familyV4], strayRoutes[familyV6])
 	if err != nil || !slices.EqualFunc(got, want, netlink.Route.Equal) {
 		t.Errorf("plan = %v, %v; want %v", got, err, want)
@@ -179,16 +166,16 @@ func TestPlan(t *testing.T) {
 		netip.MustParsePrefix("127.0.0.1/32"),
 		netip.MustParsePrefix("0.0.0.0/0"),
 	} {
-		_, err := Gate{Prefixes: []netip.Prefix{pool, bad}}.plan("x")
+		_, err := Redirect{Prefixes: []netip.Prefix{pool, bad}}.plan("x")
 		if sbxerr.Of(err) != sbxerr.NetPolicy || sbxerr.RemedyOf(err) != gateRemedy {
 			t.Errorf("plan of %v = %v; want a refusal", bad, err)
 		}
 		// A refusal comes before the namespace is looked for.
-		if _, err := Lead("/nonexistent", Gate{Prefixes: []netip.Prefix{bad}}); sbxerr.Of(err) != sbxerr.NetPolicy {
-			t.Errorf("Lead to %v = %v", bad, err)
+		if _, err := InstallRedirect("/nonexistent", Redirect{Prefixes: []netip.Prefix{bad}}); sbxerr.Of(err) != sbxerr.NetPolicy {
+			t.Errorf("InstallRedirect to %v = %v", bad, err)
 		}
-		if err := Relead("/nonexistent", Gate{Prefixes: []netip.Prefix{bad}}); sbxerr.Of(err) != sbxerr.NetPolicy {
-			t.Errorf("Relead to %v = %v", bad, err)
+		if err := UpdateRedirect("/nonexistent", Redirect{Prefixes: []netip.Prefix{bad}}); sbxerr.Of(err) != sbxerr.NetPolicy {
+			t.Errorf("UpdateRedirect to %v = %v", bad, err)
 		}
 	}
 }

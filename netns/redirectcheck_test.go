@@ -3,7 +3,6 @@ package netns
 import (
 	"fmt"
 	"net/netip"
-	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -20,8 +19,8 @@ func TestCheckFindsWhatIsNotOfTheGate(t *testing.T) {
 		for name, line := range map[string]string{
 			"rule gone":          fmt.Sprintf("iptables-%s -w -t nat -F OUTPUT", b),
 			"rule of IPv6 gone":  fmt.Sprintf("ip6tables-%s -w -F INPUT", b),
-			"policy":             fmt.Sprintf("iptables-%s -w -P FORWARD ACCEPT", b),
-			"policy of IPv6":     fmt.Sprintf("ip6tables-%s -w -P OUTPUT ACCEPT", b),
+			"policy":             fmt.Sprintf("iptables-%s -w -P FORWARD DROP", b),
+			"policy of IPv6":     fmt.Sprintf("ip6tables-%s -w -P OUTPUT DROP", b),
 			"rule":               fmt.Sprintf("iptables-%s -w -A OUTPUT -p udp -j ACCEPT", b),
 			"rule before":        fmt.Sprintf("iptables-%s -w -I INPUT -j ACCEPT", b),
 			"rule elsewhere":     fmt.Sprintf("iptables-%s -w -t nat -A POSTROUTING -j RETURN", b),
@@ -32,13 +31,44 @@ func TestCheckFindsWhatIsNotOfTheGate(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				path := create(t)
-				mustLead(t, path, pool)
+				mustInstall(t, path, pool)
 				wantNoDifference(t, path, pool)
 				runInside(t, open(t, path), line)
-				if diffs, err := Check(path, &Gate{Prefixes: []netip.Prefix{pool}}); err != nil || len(diffs) == 0 {
+				if diffs, err := Check(path, &Redirect{Prefixes: []netip.Prefix{pool}}); err != nil || len(diffs) == 0 {
 					t.Errorf("Check = %v, %v; want a difference", diffs, err)
 				}
 			})
+		}
+	})
+}
+
+// The rules of the first namespace are listed, and those of others compared by their digest,
+// which takes no command. Traffic changes nothing of it.
+func TestRulesAreListedOnce(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		g := Redirect{Prefixes: []netip.Prefix{pool}}
+		first, other, changed, half := create(t), create(t), create(t), create(t)
+		for _, path := range []string{first, other, changed, half} {
+			mustInstall(t, path, pool)
+		}
+		checked.Clear() // as if the process had begun anew
+		for _, to := range []string{"198.18.0.5:443", "9.9.9.9:443", "[2001:db8::1]:80"} {
+			_ = connectInside(t, open(t, other), to, false)
+		}
+		runInside(t, open(t, changed), fmt.Sprintf("iptables-%s -w -R OUTPUT 1 -d 126.0.0.0/7 -o lo -j ACCEPT", b))
+		runInside(t, open(t, half), fmt.Sprintf("ip6tables-%s -w -D OUTPUT 4", b))
+		saved := useCommands(t, nil)
+		if _, err := Check(other, &g); sbxerr.Of(err) != sbxerr.NetRule {
+			t.Errorf("the control, with nothing listed and no commands: %v", err)
+		}
+		useCommands(t, commandsFor(b))
+		wantNoDifference(t, first, pool)
+		binaryDirs = []string{saved}
+		wantNoDifference(t, other, pool)
+		for _, path := range []string{changed, half} {
+			if _, err := Check(path, &g); sbxerr.Of(err) != sbxerr.NetRule {
+				t.Errorf("other rules, and no commands: %v", err)
+			}
 		}
 	})
 }
@@ -65,22 +95,22 @@ func TestCheckFindsRoutesThatAreNotOfTheGate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := create(t)
-			_ = mustLead(t, path, pool).Close()
+			_ = mustInstall(t, path, pool).Close()
 			if err := open(t, path).Do(change); err != nil {
 				t.Fatal(err)
 			}
-			g := Gate{Prefixes: []netip.Prefix{pool}}
+			g := Redirect{Prefixes: []netip.Prefix{pool}}
 			if diffs, err := Check(path, &g); err != nil || len(diffs) == 0 || diffs[0].Name != "route" {
 				t.Errorf("Check = %v, %v; want a difference of a route", diffs, err)
 			}
-			mustLead(t, path, pool)
+			mustInstall(t, path, pool)
 			wantNoDifference(t, path, pool)
 		})
 	}
 	path := create(t)
-	mustLead(t, path, pool)
+	mustInstall(t, path, pool)
 	if diffs, err := Check(path, nil); err != nil || len(diffs) != 3 || diffs[0].Name != "route" {
-		t.Errorf("Check for mode none of a namespace with a gate = %v, %v; want the routes of the pool and of strays", diffs, err)
+		t.Errorf("Check for mode none of a namespace with a redirect = %v, %v; want the routes of the pool and of strays", diffs, err)
 	}
 }
 
@@ -92,20 +122,20 @@ func TestTheHostsBackendChanges(t *testing.T) {
 		t.Run(fmt.Sprintf("from %s to %s", was, is), func(t *testing.T) {
 			path := create(t)
 			useCommands(t, commandsFor(was))
-			s := mustLead(t, path, pool)
+			s := mustInstall(t, path, pool)
 			useCommands(t, commandsFor(is))
-			if _, err := Check(path, &Gate{Prefixes: []netip.Prefix{pool}}); sbxerr.Of(err) != sbxerr.NetRule {
+			checked.Clear() // as if the process had begun anew
+			if _, err := Check(path, &Redirect{Prefixes: []netip.Prefix{pool}}); sbxerr.Of(err) != sbxerr.NetRule {
 				t.Errorf("Check without the commands that see the rules = %v; want %s", err, sbxerr.NetRule)
 			}
 			links := commandsFor(is)
 			for name, target := range commandsFor(was) {
-				family, verb, _ := strings.Cut(name, "-")
-				links[strings.TrimSuffix(family+"-"+string(was)+"-"+verb, "-")] = target
+				links[name+"-"+string(was)] = target
 			}
 			useCommands(t, links)
 			wantNoDifference(t, path, pool)
 			_ = s.Close()
-			mustLead(t, path, pool)
+			mustInstall(t, path, pool)
 			wantNoDifference(t, path, pool)
 		})
 	}

@@ -9,26 +9,24 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
-// inside is what leading needs of a namespace; tests bring one in memory.
+// inside is what a redirect needs of a namespace; tests bring one in memory.
 type inside interface {
 	Routes() ([]netlink.Route, error) // those that lead elsewhere than to loopback addresses
 	AddRoute(netlink.Route) error
 	RemoveRoute(netlink.Route) error
-	Program() error // puts the declared rules in force for every family
 	Listen() (*Sockets, error)
 }
 
-// Lead makes the namespace at path one with a gate: connections to the
-// prefixes of g, and DNS, reach the returned sockets, and nothing else passes.
-// The caller closes the sockets.
+// InstallRedirect lets connections to the prefixes of r, and DNS, reach the returned sockets
+// from the namespace at path. Nothing else passes: Program or Stock.Take put the rules in
+// force before. The caller closes the sockets.
 //
-// In a namespace that has a gate already, whatever state it is in, rules and
-// routes are put right and the sockets opened anew; those of before must be
-// closed. On failure nothing leads anywhere. Rules that cannot be programmed
-// have code sbxerr.NetRule, prefixes that cannot be led sbxerr.NetPolicy.
-func Lead(path string, g Gate) (*Sockets, error) {
-	const op = "netns.lead"
-	declared, err := g.plan(op)
+// Where there is a redirect already, routes are put right and the sockets opened anew; those
+// of before must be closed. On failure nothing leads anywhere. Prefixes that cannot be led
+// have code sbxerr.NetPolicy.
+func InstallRedirect(path string, r Redirect) (*Sockets, error) {
+	const op = "netns.install_redirect"
+	declared, err := r.plan(op)
 	if err != nil {
 		return nil, err
 	}
@@ -37,22 +35,18 @@ func Lead(path string, g Gate) (*Sockets, error) {
 		return nil, sbxerr.Wrap(sbxerr.Network, op, err)
 	}
 	defer n.Close()
-	s, err := lead(n, declared)
+	s, err := install(n, declared)
 	return s, wrapInner(op, err)
 }
 
-// lead closes first, denies second, allows third and connects last, so that
-// wherever it fails nothing leads anywhere: without a route there is no way to
-// the sockets.
-func lead(n inside, declared []netlink.Route) (_ *Sockets, err error) {
+// install closes first and connects last, so that wherever it fails nothing leads anywhere:
+// without a route there is no way to the sockets.
+func install(n inside, declared []netlink.Route) (_ *Sockets, err error) {
 	before, err := n.Routes()
 	if err != nil {
 		return nil, err
 	}
 	if err := removeRoutes(n, before); err != nil {
-		return nil, err
-	}
-	if err := n.Program(); err != nil {
 		return nil, err
 	}
 	s, err := n.Listen()
@@ -66,13 +60,13 @@ func lead(n inside, declared []netlink.Route) (_ *Sockets, err error) {
 	return s, nil
 }
 
-// Relead changes the prefixes of a namespace with a gate. Those that go lead
+// UpdateRedirect changes the prefixes of a namespace with a redirect. Those that go lead
 // nowhere before one that comes leads anywhere, and while one of them cannot be
-// removed none is added. After a failure Relead may be called again.
+// removed none is added. After a failure UpdateRedirect may be called again.
 // Connections that are established are the gateway's to cut.
-func Relead(path string, g Gate) error {
-	const op = "netns.relead"
-	declared, err := g.plan(op)
+func UpdateRedirect(path string, r Redirect) error {
+	const op = "netns.update_redirect"
+	declared, err := r.plan(op)
 	if err != nil {
 		return err
 	}
@@ -81,10 +75,10 @@ func Relead(path string, g Gate) error {
 		return sbxerr.Wrap(sbxerr.Network, op, err)
 	}
 	defer n.Close()
-	return wrapInner(op, relead(n, declared))
+	return wrapInner(op, update(n, declared))
 }
 
-func relead(n inside, declared []netlink.Route) error {
+func update(n inside, declared []netlink.Route) error {
 	live, err := n.Routes()
 	if err != nil {
 		return err

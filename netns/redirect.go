@@ -13,9 +13,9 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
-// Gate is what a namespace of the modes allow and open has besides lo: TCP
+// Redirect is what a namespace of the modes allow and open has besides lo: TCP
 // connections to Prefixes lead to the gateway's sockets, and of the rest it is told.
-type Gate struct {
+type Redirect struct {
 	// Prefixes are IPv4 and lie outside of 127.0.0.0/8, which inside is the
 	// sandbox's own. They may overlap; none means that there is only DNS.
 	Prefixes []netip.Prefix
@@ -39,9 +39,9 @@ const gateRemedy = "name IPv4 addresses outside of 127.0.0.0/8, such as 10.1.0.0
 
 // plan returns the routes: one for each prefix, in order, and those of strays. What
 // cannot be led is refused with code sbxerr.NetPolicy, all of it at once.
-func (g Gate) plan(op string) ([]netlink.Route, error) {
+func (r Redirect) plan(op string) ([]netlink.Route, error) {
 	var errs []error
-	for _, p := range g.Prefixes {
+	for _, p := range r.Prefixes {
 		switch {
 		case !p.IsValid() || p != p.Masked():
 			errs = append(errs, fmt.Errorf("lead %q: it is no prefix, or has bits set after it", p))
@@ -55,14 +55,14 @@ func (g Gate) plan(op string) ([]netlink.Route, error) {
 		return nil, sbxerr.WithRemedy(sbxerr.NetPolicy, op, errors.Join(errs...), gateRemedy)
 	}
 	var routes []netlink.Route
-	for _, p := range slices.Compact(slices.SortedFunc(slices.Values(g.Prefixes), netip.Prefix.Compare)) {
+	for _, p := range slices.Compact(slices.SortedFunc(slices.Values(r.Prefixes), netip.Prefix.Compare)) {
 		routes = append(routes, route(p))
 	}
 	known, err := families()
 	return append(routes, strays(known)...), sbxerr.Wrap(sbxerr.Network, op, err)
 }
 
-// gateSysctls are settings of a namespace with a gate, which are no barriers: nobody compares
+// gateSysctls are settings of a namespace with a redirect, which are no barriers: nobody compares
 // them. A sandbox's connections are with the gateway, on lo. Where the host's control of
 // congestion paces (tcp_bbr), as is right for the links that the gateway dials by, a stream
 // would be paced twice, at half the speed.
