@@ -17,6 +17,7 @@ class Fake:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(self.path)
         self._listener.listen(8)
+        self.ended = threading.Semaphore(0)  # released at the end of each connection
         self._thread = threading.Thread(target=self._serve, args=(connections,), daemon=True)
         self._thread.start()
 
@@ -32,6 +33,7 @@ class Fake:
                     if answer is None:
                         break
                     connection.sendall(answer)
+            self.ended.release()
 
     @staticmethod
     def _read(reader) -> bytes:

@@ -215,7 +215,8 @@ class PoolTest(Case):
         fake = self.fake([VERSION], [VERSION])
         client = Client(fake.path, reconnect=0)
         client.version()
-        client.version()  # the first connection has ended by now, or its end is seen
+        self.assertTrue(fake.ended.acquire(timeout=10))
+        client.version()
         client.close()
         self.assertEqual(len(fake.requests), 2)
 
