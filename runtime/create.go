@@ -213,6 +213,7 @@ func (m *Manager) destroy(ctx context.Context, s *sandbox) error {
 		if s.removeErr != nil {
 			m.log.Error("remove sandbox", "sandbox", s.id, "err", s.removeErr)
 		}
+		m.emitRemoved(ctx, s)
 		m.forget(s)
 	})
 	return s.removeErr

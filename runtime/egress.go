@@ -120,7 +120,7 @@ func (m *Manager) readmit(ctx context.Context, s *sandbox) error {
 	if refused != nil {
 		m.log.Warn("leave out rules that are no longer taken", "sandbox", r.ID, "err", refused)
 	}
-	s.update(func() { s.record.Network, s.record.Policy = netns.Mode(spec.Mode), spec })
+	s.update(func() { s.record.Network, s.record.Policy, s.digest = netns.Mode(spec.Mode), spec, "" })
 	return errors.Join(m.open(s), m.serveOpening(ctx, s))
 }
 

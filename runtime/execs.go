@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -202,10 +203,14 @@ func (m *Manager) SignalExec(ctx context.Context, ref, exec string, r SignalRequ
 	if err != nil {
 		return err
 	}
-	if !r.All {
-		return proc.Signal(ctx, r.Signal)
+	if r.All {
+		_, err = proc.SignalAll(ctx, r.Signal)
+	} else {
+		err = proc.Signal(ctx, r.Signal)
 	}
-	_, err = proc.SignalAll(ctx, r.Signal)
+	if err == nil {
+		m.emit(ctx, s.kept(), events.ExecSignaled, events.Data{ExecID: number(e.number()), Signal: int(r.Signal)})
+	}
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/caisson-run/caisson/rootfs/fromhost"
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -120,6 +121,7 @@ func (m *Manager) RemoveImage(ctx context.Context, name string) error {
 	if err := m.images.RemoveImage(ctx, img.Key()); err != nil {
 		return err
 	}
+	m.emitImage(ctx, events.ImageRemoved, img.Image)
 	return m.releaseViews(ctx)
 }
 
@@ -211,6 +213,7 @@ func (m *Manager) imported(ctx context.Context, sink *ownedSink, result image.Re
 	if err != nil {
 		return images.Imported{}, err
 	}
+	m.emitImage(ctx, events.ImageImported, img.Image)
 	done := images.Imported{Image: img.Image, Report: images.Report(result.Report), Replaced: sink.replaced}
 	return done, m.releaseViews(ctx) // of the image that it replaced
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/output"
@@ -60,6 +61,7 @@ type Options struct {
 	Egress       Egress       // nil: no network mode but none
 	Bridge       Bridge       // nil: not the network mode bridge
 	Traffic      *traffic.Log // of what Egress carries
+	Events       *events.Bus
 	// ServeNested serves the API to the sandbox id on l, until l is closed.
 	ServeNested  func(id string, l *net.UnixListener)
 	Versions     func(context.Context) (Versions, error)
@@ -174,6 +176,7 @@ func New(engine Engine, images images.Store, log *slog.Logger, o Options) (*Mana
 	m.leaving, m.handOver = context.WithCancel(context.Background())
 	m.keep.Store(o.KeepOnExit)
 	m.stages = m.allStages()
+	o.Traffic.Observe(m.tried)
 	return m, nil
 }
 

@@ -34,6 +34,7 @@ func (m *Manager) supervise(ctx context.Context, s *sandbox) {
 	if !errors.Is(cause, errMainEnded) {
 		m.log.Info("sandbox ended", "sandbox", s.id, "cause", cause)
 	}
+	m.emitOver(ctx, s, cause)
 	if lived && s.kept().keeps(cause) {
 		m.retire(ctx, s)
 		close(s.ended)

@@ -20,6 +20,7 @@ import (
 	"github.com/caisson-run/caisson/api/openapi"
 	"github.com/caisson-run/caisson/api/server/rest"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -90,6 +91,11 @@ type System interface {
 	Stats(ctx context.Context) (runtime.Stats, error)
 }
 
+// Events is the stream of what happens on the host.
+type Events interface {
+	Events(ctx context.Context, since events.Since, filter events.Filter, follow bool, yield func(*events.Event) error) error
+}
+
 // Deps is what the API is served from.
 type Deps struct {
 	Sandboxes Sandboxes
@@ -98,6 +104,8 @@ type Deps struct {
 	System    System
 	Network   Network
 	Files     Files
+	Events    Events
+	Stream    *events.Bus  // takes what the API itself tells; nil takes nothing
 	Log       *slog.Logger // nil discards
 	// WriteTimeout ends a call whose caller takes nothing of its answer for so
 	// long, or has not sent the whole of a message after the first; 0 is 30 s.
@@ -130,6 +138,7 @@ func New(d Deps) http.Handler {
 		caissonv1connect.SystemServiceName:  system{d.System},
 		caissonv1connect.NetworkServiceName: network{d.Network},
 		caissonv1connect.FileServiceName:    fileService{d.Files},
+		caissonv1connect.EventServiceName:   eventService{d.Events},
 	}
 	mux := http.NewServeMux()
 	mux.Handle(caissonv1connect.NewSandboxServiceHandler(sandboxes{d.Sandboxes}, options))
@@ -138,10 +147,11 @@ func New(d Deps) http.Handler {
 	mux.Handle(caissonv1connect.NewSystemServiceHandler(system{d.System}, options))
 	mux.Handle(caissonv1connect.NewNetworkServiceHandler(network{d.Network}, options))
 	mux.Handle(caissonv1connect.NewFileServiceHandler(fileService{d.Files}, options))
+	mux.Handle(caissonv1connect.NewEventServiceHandler(eventService{d.Events}, options))
 	plain := rest.New(rest.Options{Services: services, Streams: &streams, Unary: unaryCall(d.Log)})
 	calls := byPath(plain, knownCalls(mux))
 	bounded := boundWrites(newIntake(d.ReadTimeout, d.WriteTimeout).serve(calls), d.WriteTimeout, plain.Procedure)
-	return operations(bounded, d.Log, plain)
+	return operations(bounded, d.Log, d.Stream, plain)
 }
 
 // unaryCall does for a call of plain HTTP what the interceptors do for one of Connect.

@@ -20,6 +20,7 @@ import (
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/ctrd"
+	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/peer"
 )
@@ -38,6 +39,7 @@ const (
 // daemon holds what has to be closed, in the order in which it was opened.
 type daemon struct {
 	log     *slog.Logger
+	events  *events.Bus
 	close   []func(context.Context) error
 	handler chan http.Handler // the API, once it is there
 	admit   server.Admit
@@ -75,6 +77,9 @@ func serve(ctx context.Context, c config.Config, logTo io.Writer) (err error) {
 	}
 	d.onStop(func(context.Context) error { return unlock() })
 	ctx = peer.NewContext(ctx, peer.System) // until it is a caller's
+	if err := d.openEvents(ctx, c); err != nil {
+		return err
+	}
 	socket, l, err := d.listen(c)
 	if err != nil {
 		return err
@@ -102,7 +107,7 @@ func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, 
 		return nil, nil, err
 	}
 	d.onStop(func(context.Context) error { return ids.Close() })
-	engine, err := newEngine(c, d.log)
+	engine, err := newEngine(c, d.log, d.engineChanged(ctx))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -225,6 +230,7 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 		PerShim:      int(c.Sandboxes.PerShim),
 		Pools:        pools(c.Pools),
 		Peers:        policy,
+		Events:       d.events,
 		ServeNested:  func(id string, l *net.UnixListener) { go d.serveNested(ctx, id, l) },
 		Versions:     host.versions,
 		Doctor:       host.checks,
@@ -250,7 +256,9 @@ func (d *daemon) serveAPI(ctx context.Context, l net.Listener, m *runtime.Manage
 			cancel()
 		}()
 	}
-	handler := server.New(server.Deps{Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m, System: m, Network: m, Log: d.log, WriteTimeout: writeTimeout})
+	handler := server.New(server.Deps{
+		Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m, System: m, Network: m, Events: m, Stream: d.events, Log: d.log, WriteTimeout: writeTimeout,
+	})
 	d.handler <- handler
 	last, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()

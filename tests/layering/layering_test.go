@@ -39,6 +39,7 @@ var rules = []struct {
 	{"gateway", []string{"sbxerr", "netns/nflog", "netns/reserved"}}, // the other end of a socket that netns opens, and the reasons of its rules
 	{"initproto", []string{}},
 	{"config", []string{"sbxerr", "cgroups/units"}},
+	{"runtime/events", []string{"sbxerr", "runtime/peer"}},
 	{"runtime/files", []string{"sbxerr", "initproto"}},
 	{"runtime/idblock", []string{"sbxerr", "owndir"}},
 	{"runtime/images", []string{"sbxerr", "rootfs/image", "runtime/peer"}},
