@@ -13,6 +13,9 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
+// eventPrefix begins the type of every event on the wire.
+const eventPrefix = "run.caisson."
+
 func (a *app) eventsCommand() *cobra.Command {
 	var req caissonv1.WatchRequest
 	cmd := &cobra.Command{
@@ -50,7 +53,7 @@ func (a *app) printEvent(e *caissonv1.Event) error {
 		a.progress(fmt.Sprintf("caisson: warning: %d events are missing here: they came faster than they were read", e.GetData().GetLost()))
 		return nil
 	}
-	kind := strings.TrimPrefix(e.Type, "run.caisson.")
+	kind := strings.TrimPrefix(e.Type, eventPrefix)
 	line := fmt.Sprintf("%s %-16s %s", e.Time.AsTime().UTC().Format("2006-01-02T15:04:05.000Z"), kind, eventText(e.GetData()))
 	return a.printLine("%s", printable(strings.TrimRight(line, " ")))
 }

@@ -7,7 +7,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"os"
+	"time"
 
+	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/sbxerr"
@@ -23,9 +25,14 @@ func (d *daemon) openEvents(ctx context.Context, c config.Config) error {
 	if err != nil { // plain values
 		return sbxerr.Wrap(sbxerr.Internal, "caissond.events", err)
 	}
+	recorder, opened, err := d.openAudit(c)
+	if err != nil {
+		return err
+	}
 	var boot [6]byte
 	_, _ = rand.Read(boot[:]) // never fails (crypto/rand)
-	d.events = events.New(events.Options{Source: "//" + host + "/" + c.Instance(), Boot: hex.EncodeToString(boot[:]), Log: d.log})
+	d.events = events.New(events.Options{Source: "//" + host + "/" + c.Instance(), Boot: hex.EncodeToString(boot[:]), Recorder: recorder, Log: d.log})
+	d.tellOpened(ctx, opened)
 	digest := sha256.Sum256(settings)
 	d.tell(ctx, events.DaemonStarted, events.Data{Version: version, ConfigDigest: "sha256:" + hex.EncodeToString(digest[:])})
 	d.onStop(func(ctx context.Context) error {
@@ -33,6 +40,37 @@ func (d *daemon) openEvents(ctx context.Context, c config.Config) error {
 		return nil
 	})
 	return nil
+}
+
+// openAudit opens the durable form of the stream; nil where that is off.
+func (d *daemon) openAudit(c config.Config) (events.Recorder, audit.Opened, error) {
+	if !c.Audit.Enabled {
+		d.log.Warn("no audit log is kept: audit.enabled is false")
+		return nil, audit.Opened{}, nil
+	}
+	log, opened, err := audit.Open(audit.Options{
+		Dir: c.AuditDir(), Name: c.Instance(), Required: c.Audit.Required, MaxBytes: int64(c.Audit.MaxBytes), MaxAge: time.Duration(c.Audit.MaxAge), Log: d.log,
+	})
+	if err != nil {
+		return nil, audit.Opened{}, err
+	}
+	d.onStop(func(context.Context) error { return log.Close() })
+	d.log.Info("audit log opened", "dir", c.AuditDir(), "public_key", opened.PublicKey)
+	return log, opened, nil
+}
+
+// tellOpened tells of an audit log that is not as an earlier daemon left it.
+func (d *daemon) tellOpened(ctx context.Context, o audit.Opened) {
+	if o.Torn > 0 {
+		d.log.Warn("cut off an audit record that an earlier daemon did not finish", "bytes", o.Torn)
+		d.tell(ctx, events.AuditRecovered, events.Data{Bytes: o.Torn})
+	}
+	if o.Broken != nil {
+		d.log.Error("the audit log is not what was signed", "err", o.Broken)
+		var data events.Data
+		data.Tell(o.Broken)
+		d.tell(ctx, events.AuditBroken, data)
+	}
 }
 
 // tell tells of something that is the host's own affair.

@@ -18,9 +18,9 @@ const (
 )
 
 // Recorder keeps events. The line is the JSON of one event, without a newline, and only
-// valid during the call.
+// valid during the call. Work says that something begins with the event.
 type Recorder interface {
-	Record(line []byte) error
+	Record(line []byte, work bool) error
 	// Required reports whether nothing may run that is not recorded.
 	Required() bool
 }
@@ -58,19 +58,13 @@ func New(o Options) *Bus {
 
 // Emit tells of e, which has happened. The caller and the ID of the request come from ctx
 // where e has none. An event that cannot be recorded is logged.
-func (b *Bus) Emit(ctx context.Context, e Event) { _ = b.emit(ctx, e) }
+func (b *Bus) Emit(ctx context.Context, e Event) { _ = b.emit(ctx, e, false) }
 
 // Announce tells of e, which is about to happen. An error means that it must not: it
-// cannot be recorded, and a record is required.
-func (b *Bus) Announce(ctx context.Context, e Event) error {
-	err := b.emit(ctx, e)
-	if err != nil && b.o.Recorder.Required() {
-		return err
-	}
-	return nil
-}
+// cannot be recorded, and a record is required. Nobody is told of e then.
+func (b *Bus) Announce(ctx context.Context, e Event) error { return b.emit(ctx, e, true) }
 
-func (b *Bus) emit(ctx context.Context, e Event) error {
+func (b *Bus) emit(ctx context.Context, e Event, work bool) error {
 	if b == nil {
 		return nil
 	}
@@ -80,9 +74,11 @@ func (b *Bus) emit(ctx context.Context, e Event) error {
 	if e.Time.IsZero() {
 		e.Time = time.Now().Round(0).UTC()
 	}
+	e.ID, e.Source = b.o.Boot+"-"+strconv.FormatUint(b.last+1, 10), b.o.Source
+	if err := b.recordLocked(&e, work); err != nil && work && b.o.Recorder.Required() {
+		return err
+	}
 	b.last++
-	e.ID, e.Source = b.o.Boot+"-"+strconv.FormatUint(b.last, 10), b.o.Source
-	err := b.recordLocked(&e)
 	b.keepLocked(&e)
 	for _, observe := range b.o.Observers {
 		observe(&e)
@@ -91,15 +87,15 @@ func (b *Bus) emit(ctx context.Context, e Event) error {
 		close(b.more)
 		b.more = nil
 	}
-	return err
+	return nil
 }
 
-func (b *Bus) recordLocked(e *Event) error {
+func (b *Bus) recordLocked(e *Event, work bool) error {
 	b.line.Reset()
 	err := e.encode(&b.line)
 	e.size = b.line.Len()
 	if err == nil && b.o.Recorder != nil {
-		err = b.o.Recorder.Record(b.line.Bytes())
+		err = b.o.Recorder.Record(b.line.Bytes(), work)
 	}
 	if err != nil && !b.deaf { // the recorder counts them
 		b.o.Log.Error("record an event", "type", string(e.Type), "err", err)

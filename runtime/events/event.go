@@ -13,10 +13,12 @@ type Type string
 // The types. What is about a command, a file or an attempt to connect is about a
 // sandbox, too.
 const (
-	DaemonStarted Type = "daemon.started" // with the digest of its configuration
-	DaemonStopped Type = "daemon.stopped"
-	EngineUp      Type = "engine.up"
-	EngineDown    Type = "engine.down"
+	DaemonStarted  Type = "daemon.started" // with the digest of its configuration
+	DaemonStopped  Type = "daemon.stopped"
+	AuditRecovered Type = "audit.recovered" // a record that was torn when a daemon was killed was cut off
+	AuditBroken    Type = "audit.broken"    // the audit log is not what was signed
+	EngineUp       Type = "engine.up"
+	EngineDown     Type = "engine.down"
 
 	SandboxCreated Type = "sandbox.created"
 	SandboxAdopted Type = "sandbox.adopted" // from an earlier daemon
@@ -49,7 +51,7 @@ const (
 // Types lists the types that Emit takes, in the order of the documentation.
 func Types() []Type {
 	return []Type{
-		DaemonStarted, DaemonStopped, EngineUp, EngineDown,
+		DaemonStarted, DaemonStopped, AuditRecovered, AuditBroken, EngineUp, EngineDown,
 		SandboxCreated, SandboxAdopted, SandboxUpdated, SandboxPaused, SandboxResumed, SandboxEnded, SandboxRemoved,
 		ExecStarted, ExecFailed, ExecSignaled, ExecEnded,
 		LimitHit, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, PoolFailed, CallRefused,

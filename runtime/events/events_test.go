@@ -24,7 +24,7 @@ type kept struct {
 	required bool
 }
 
-func (k *kept) Record(line []byte) error {
+func (k *kept) Record(line []byte, _ bool) error {
 	if k.failing == nil {
 		k.lines = append(k.lines, string(line))
 	}
@@ -280,6 +280,9 @@ func TestAnnounce(t *testing.T) {
 	k.required = true
 	if err := b.Announce(t.Context(), events.Event{Type: events.ExecStarted}); sbxerr.Of(err) != sbxerr.AuditWrite {
 		t.Errorf("required: %v", err)
+	}
+	if got := read(t, b, ""); len(got) != 1 {
+		t.Errorf("readers see what was refused: %v", ids(got))
 	}
 	k.failing = nil
 	if err := b.Announce(t.Context(), events.Event{Type: events.ExecStarted}); err != nil || len(k.lines) != 1 {

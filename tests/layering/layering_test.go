@@ -28,6 +28,7 @@ var rules = []struct {
 	{"finding", nil},
 	{"owndir", nil},
 	{"kernelfile", nil},
+	{"audit", []string{"sbxerr", "owndir"}},
 	{"oci", []string{"sbxerr"}},
 	{"seccomp/decide", nil}, // judges what the compiler makes, so shares nothing with it
 	{"seccomp", []string{"sbxerr"}},
@@ -62,8 +63,8 @@ var rules = []struct {
 	{"cmd/caisson-init", []string{"initproto"}},
 	{"cmd/caisson-gateway", []string{"sbxerr", "gateway", "netns/nflog", "seccomp"}},
 	{"cmd/caisson-shim", []string{"runtime/ctrd/shimcall"}},
-	{"cmd/caisson", []string{"sbxerr", "api", "cgroups/units"}},
-	{"cmd/caissond", append([]string{"sbxerr", "api", "config", "runtime"}, leaves...)},
+	{"cmd/caisson", []string{"sbxerr", "api", "audit", "cgroups/units"}},
+	{"cmd/caissond", append([]string{"sbxerr", "api", "audit", "config", "runtime"}, leaves...)},
 	{"tests/need", nil}, // every package's tests may use it
 	{"tests", append([]string{"sbxerr", "api", "config", "runtime"}, leaves...)},
 }
