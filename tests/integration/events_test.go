@@ -107,7 +107,9 @@ func TestEventsOfASandbox(t *testing.T) {
 	if w := one(t, list, "file.written").Data; w.Action != "copy_in" || w.Bytes == 0 {
 		t.Errorf("written %+v", w)
 	}
-	if !slices.ContainsFunc(list, func(e event) bool { return e.Type == "network.tried" && e.Data.Host == "absent.invalid" && e.Data.Verdict != "" }) {
+	if !slices.ContainsFunc(list, func(e event) bool {
+		return e.Type == "network.tried" && e.Data.Host == "absent.invalid" && e.Data.Verdict != ""
+	}) {
 		t.Errorf("the lookup is not told: %+v", list)
 	}
 	if u := one(t, list, "sandbox.ended").Data; u.Reason != "the sandbox was removed" {
