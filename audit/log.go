@@ -325,6 +325,13 @@ func (l *Log) Counts() (written, failed uint64) {
 	return l.written, l.failed
 }
 
+// Blocks reports whether work is refused because its record cannot be written.
+func (l *Log) Blocks() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.o.Required && (l.low || l.torn)
+}
+
 // Close signs the last head. Nothing may be recorded after that.
 func (l *Log) Close() error {
 	close(l.stop)

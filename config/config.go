@@ -51,6 +51,7 @@ type Config struct {
 	Peers       []Peer             `yaml:"peers" json:"peers" jsonschema:"description=Who may call beside root\\, and for what; the first entry that is for a caller counts"`
 	Log         Log                `yaml:"log" json:"log"`
 	Audit       Audit              `yaml:"audit" json:"audit"`
+	Metrics     Metrics            `yaml:"metrics" json:"metrics"`
 
 	instance string // set by Complete
 }

@@ -131,8 +131,8 @@ func (m *Manager) emitOver(ctx context.Context, s *sandbox, cause error) {
 }
 
 // emitRemoved tells that nothing is left of s, or why something is.
-func (m *Manager) emitRemoved(ctx context.Context, s *sandbox) {
-	var d events.Data
+func (m *Manager) emitRemoved(ctx context.Context, s *sandbox, took time.Duration) {
+	d := events.Data{DurationMS: milliseconds(took)}
 	if s.removeErr != nil {
 		d.Tell(s.removeErr)
 	}

@@ -62,6 +62,7 @@ type Options struct {
 	Bridge       Bridge       // nil: not the network mode bridge
 	Traffic      *traffic.Log // of what Egress carries
 	Events       *events.Bus
+	Ready        func(context.Context) error // nil where something can be run
 	// ServeNested serves the API to the sandbox id on l, until l is closed.
 	ServeNested  func(id string, l *net.UnixListener)
 	Versions     func(context.Context) (Versions, error)

@@ -55,6 +55,8 @@ shell_scripts() {
   return $status
 }
 
+promql() { (cd tools/promql && go vet ./... && go test ./...); }
+
 tidy() { (cd "$1" && go mod tidy -diff); }
 
 check gofmt formatted
@@ -64,6 +66,8 @@ check layering go test -count=1 ./tests/layering/...
 check "go.mod" tidy .
 check "tools/containerd17/go.mod" tidy tools/containerd17
 check "tools/gvisor/go.mod" tidy tools/gvisor
+check "tools/promql/go.mod" tidy tools/promql
+check "dashboard and alerts" promql
 check generated generated
 check "Python SDK" python_sdk
 check "no programs" no_programs

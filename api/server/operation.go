@@ -41,8 +41,11 @@ type operationKey struct{}
 
 // operations gives each call an ID, returns it with the answer, and writes one line of
 // log for each call: refused ones too. Those become events as well.
-func operations(h http.Handler, log *slog.Logger, stream *events.Bus, plain *rest.Handler) http.Handler {
-	quiet := quietCalls(plain)
+func operations(h http.Handler, d Deps, plain *rest.Handler) http.Handler {
+	quiet, known := quietCalls(plain), map[string]string{}
+	for _, path := range paths() {
+		known[path] = path
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		op := newOperation(r.Header)
 		w.Header().Set(api.RequestIDHeader, op.id)
@@ -52,12 +55,15 @@ func operations(h http.Handler, log *slog.Logger, stream *events.Bus, plain *res
 		op.tell = func(c sbxerr.Code) {
 			call := cmp.Or(plain.Procedure(r), r.URL.Path)
 			if isRefusal(c, quiet[call]) {
-				stream.Emit(ctx, op.refusal(ctx, call, c))
+				d.Stream.Emit(ctx, op.refusal(ctx, call, c))
 			}
 		}
 		defer func() {
-			call := cmp.Or(plain.Procedure(r), r.URL.Path)
-			op.log(r, log, call, quiet[call], w.Header().Get(api.CodeHeader), time.Since(begun))
+			call, took := cmp.Or(plain.Procedure(r), r.URL.Path), time.Since(begun)
+			code := op.log(r, d.Log, call, quiet[call], w.Header().Get(api.CodeHeader), took)
+			if d.Called != nil {
+				d.Called(known[call], code, took)
+			}
 		}()
 		h.ServeHTTP(w, r.WithContext(ctx))
 	})
@@ -182,8 +188,8 @@ func (o *operation) tellLocked(c sbxerr.Code) {
 	}
 }
 
-// log writes the line.
-func (o *operation) log(r *http.Request, log *slog.Logger, call string, quiet bool, code string, took time.Duration) {
+// log writes the line, and returns the code of a call that failed.
+func (o *operation) log(r *http.Request, log *slog.Logger, call string, quiet bool, code string, took time.Duration) sbxerr.Code {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	level, outcome := slog.LevelInfo, "ok"
@@ -198,7 +204,7 @@ func (o *operation) log(r *http.Request, log *slog.Logger, call string, quiet bo
 		level = slog.LevelDebug
 	}
 	if !log.Enabled(r.Context(), level) {
-		return
+		return sbxerr.Code(code)
 	}
 	attrs := []slog.Attr{
 		slog.String("call", sbxerr.Clip(call)), slog.String("request_id", o.id), slog.String("traceparent", o.trace),
@@ -210,6 +216,7 @@ func (o *operation) log(r *http.Request, log *slog.Logger, call string, quiet bo
 		}
 	}
 	log.LogAttrs(context.WithoutCancel(r.Context()), level, "operation", attrs...)
+	return sbxerr.Code(code)
 }
 
 func callerOf(ctx context.Context) string {

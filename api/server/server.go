@@ -89,6 +89,8 @@ type System interface {
 	Doctor(ctx context.Context) ([]runtime.Check, error)
 	Capabilities(ctx context.Context) ([]runtime.Capability, error)
 	Stats(ctx context.Context) (runtime.Stats, error)
+	// Ready is why nothing can be run now; nil if something can.
+	Ready(ctx context.Context) error
 }
 
 // Events is the stream of what happens on the host.
@@ -105,8 +107,11 @@ type Deps struct {
 	Network   Network
 	Files     Files
 	Events    Events
-	Stream    *events.Bus  // takes what the API itself tells; nil takes nothing
-	Log       *slog.Logger // nil discards
+	Stream    *events.Bus // takes what the API itself tells; nil takes nothing
+	// Called is told of each call: its procedure, empty for one that there is not, the code
+	// of a failure, and what it took. It may be nil.
+	Called func(procedure string, code sbxerr.Code, took time.Duration)
+	Log    *slog.Logger // nil discards
 	// WriteTimeout ends a call whose caller takes nothing of its answer for so
 	// long, or has not sent the whole of a message after the first; 0 is 30 s.
 	WriteTimeout time.Duration
@@ -151,7 +156,7 @@ func New(d Deps) http.Handler {
 	plain := rest.New(rest.Options{Services: services, Streams: &streams, Unary: unaryCall(d.Log)})
 	calls := byPath(plain, knownCalls(mux))
 	bounded := boundWrites(newIntake(d.ReadTimeout, d.WriteTimeout).serve(calls), d.WriteTimeout, plain.Procedure)
-	return operations(bounded, d.Log, d.Stream, plain)
+	return operations(bounded, d, plain)
 }
 
 // unaryCall does for a call of plain HTTP what the interceptors do for one of Connect.

@@ -25,13 +25,18 @@ func (d *daemon) openEvents(ctx context.Context, c config.Config) error {
 	if err != nil { // plain values
 		return sbxerr.Wrap(sbxerr.Internal, "caissond.events", err)
 	}
-	recorder, opened, err := d.openAudit(c)
+	opened, err := d.openAudit(c)
 	if err != nil {
 		return err
 	}
+	d.metrics = newMetrics(d)
 	var boot [6]byte
 	_, _ = rand.Read(boot[:]) // never fails (crypto/rand)
-	d.events = events.New(events.Options{Source: "//" + host + "/" + c.Instance(), Boot: hex.EncodeToString(boot[:]), Recorder: recorder, Log: d.log})
+	o := events.Options{Source: "//" + host + "/" + c.Instance(), Boot: hex.EncodeToString(boot[:]), Observers: []func(*events.Event){d.metrics.Observe}, Log: d.log}
+	if d.audit != nil {
+		o.Recorder = d.audit
+	}
+	d.events = events.New(o)
 	d.tellOpened(ctx, opened)
 	digest := sha256.Sum256(settings)
 	d.tell(ctx, events.DaemonStarted, events.Data{Version: version, ConfigDigest: "sha256:" + hex.EncodeToString(digest[:])})
@@ -42,21 +47,22 @@ func (d *daemon) openEvents(ctx context.Context, c config.Config) error {
 	return nil
 }
 
-// openAudit opens the durable form of the stream; nil where that is off.
-func (d *daemon) openAudit(c config.Config) (events.Recorder, audit.Opened, error) {
+// openAudit opens the durable form of the stream, where that is on.
+func (d *daemon) openAudit(c config.Config) (audit.Opened, error) {
 	if !c.Audit.Enabled {
 		d.log.Warn("no audit log is kept: audit.enabled is false")
-		return nil, audit.Opened{}, nil
+		return audit.Opened{}, nil
 	}
 	log, opened, err := audit.Open(audit.Options{
 		Dir: c.AuditDir(), Name: c.Instance(), Required: c.Audit.Required, MaxBytes: int64(c.Audit.MaxBytes), MaxAge: time.Duration(c.Audit.MaxAge), Log: d.log,
 	})
 	if err != nil {
-		return nil, audit.Opened{}, err
+		return audit.Opened{}, err
 	}
+	d.audit = log
 	d.onStop(func(context.Context) error { return log.Close() })
 	d.log.Info("audit log opened", "dir", c.AuditDir(), "public_key", opened.PublicKey)
-	return log, opened, nil
+	return opened, nil
 }
 
 // tellOpened tells of an audit log that is not as an earlier daemon left it.

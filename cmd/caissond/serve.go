@@ -10,12 +10,15 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/caisson-run/caisson/api/server"
+	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/initproto"
+	"github.com/caisson-run/caisson/metrics"
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime"
@@ -40,6 +43,10 @@ const (
 type daemon struct {
 	log     *slog.Logger
 	events  *events.Bus
+	audit   *audit.Log // nil where none is kept
+	metrics *metrics.Metrics
+	engine  *engine
+	manager atomic.Pointer[runtime.Manager] // nil until it is made
 	close   []func(context.Context) error
 	handler chan http.Handler // the API, once it is there
 	admit   server.Admit
@@ -80,6 +87,9 @@ func serve(ctx context.Context, c config.Config, logTo io.Writer) (err error) {
 	if err := d.openEvents(ctx, c); err != nil {
 		return err
 	}
+	if err := d.serveMetrics(c); err != nil {
+		return err
+	}
 	socket, l, err := d.listen(c)
 	if err != nil {
 		return err
@@ -112,6 +122,7 @@ func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, 
 		return nil, nil, err
 	}
 	d.onStop(engine.stop)
+	d.engine = engine
 	options, err := d.managerOptions(ctx, c, ids.Range, engine.Engine)
 	if err != nil {
 		return nil, nil, err
@@ -123,6 +134,7 @@ func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, 
 	if err != nil {
 		return nil, nil, err
 	}
+	d.manager.Store(manager)
 	d.onStop(manager.Close)
 	d.onStop(func(context.Context) error { // runs before Close
 		if !d.ready && ctx.Err() == nil { // the start failed, and nobody asked the daemon to end
@@ -231,6 +243,7 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 		Pools:        pools(c.Pools),
 		Peers:        policy,
 		Events:       d.events,
+		Ready:        d.isReady,
 		ServeNested:  func(id string, l *net.UnixListener) { go d.serveNested(ctx, id, l) },
 		Versions:     host.versions,
 		Doctor:       host.checks,
@@ -257,7 +270,7 @@ func (d *daemon) serveAPI(ctx context.Context, l net.Listener, m *runtime.Manage
 		}()
 	}
 	handler := server.New(server.Deps{
-		Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m, System: m, Network: m, Events: m, Stream: d.events, Log: d.log, WriteTimeout: writeTimeout,
+		Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m, System: m, Network: m, Events: m, Stream: d.events, Called: d.metrics.Called, Log: d.log, WriteTimeout: writeTimeout,
 	})
 	d.handler <- handler
 	last, cut := context.WithCancel(context.WithoutCancel(ctx))

@@ -60,11 +60,12 @@ var rules = []struct {
 	{"runtime", append([]string{"sbxerr", "finding", "owndir"}, leaves...)},
 	{"api/server", []string{"sbxerr", "runtime", "api"}},
 	{"api", []string{"sbxerr"}},
+	{"metrics", []string{"sbxerr", "runtime"}},
 	{"cmd/caisson-init", []string{"initproto"}},
 	{"cmd/caisson-gateway", []string{"sbxerr", "gateway", "netns/nflog", "seccomp"}},
 	{"cmd/caisson-shim", []string{"runtime/ctrd/shimcall"}},
 	{"cmd/caisson", []string{"sbxerr", "api", "audit", "cgroups/units"}},
-	{"cmd/caissond", append([]string{"sbxerr", "api", "audit", "config", "runtime"}, leaves...)},
+	{"cmd/caissond", append([]string{"sbxerr", "api", "audit", "config", "metrics", "owndir", "runtime"}, leaves...)},
 	{"tests/need", nil}, // every package's tests may use it
 	{"tests", append([]string{"sbxerr", "api", "config", "runtime"}, leaves...)},
 }

@@ -52,6 +52,7 @@ type Fake struct {
 	OnInput   func(ctx context.Context, ref, exec string, req runtime.InputRequest) (runtime.InputState, error)
 	OnResize  func(ref, exec string, size plan.WinSize) error
 
+	OnReady  func() error
 	OnEvents func(since events.Since, filter events.Filter, follow bool) ([]*events.Event, error)
 
 	Infos        []runtime.Info
@@ -223,6 +224,14 @@ func (f *Fake) Events(_ context.Context, since events.Since, filter events.Filte
 
 // Versions implements server.System.
 func (f *Fake) Versions(context.Context) (runtime.Versions, error) { return f.Version, nil }
+
+// Ready implements server.System.
+func (f *Fake) Ready(context.Context) error {
+	if f.OnReady == nil {
+		return nil
+	}
+	return f.OnReady()
+}
 
 // Doctor implements server.System.
 func (f *Fake) Doctor(context.Context) ([]runtime.Check, error) {

@@ -313,6 +313,10 @@ export const fields = {
     skipped: 'Int64',
     text: 'string',
   },
+  PingResponse: {
+    ready: 'boolean',
+    reason: 'string',
+  },
   PolicyLine: {
     effect: 'string',
     rule: 'string',

@@ -570,6 +570,11 @@ export interface components {
             /** @description Instead of data, on the lines of plain HTTP alone: bytes that are valid UTF-8. */
             text?: string;
         };
+        PingResponse: {
+            ready?: boolean;
+            /** @description why nothing can be run */
+            reason?: string;
+        };
         /** @description PolicyLine is one rule of a policy and what it does, for people. */
         PolicyLine: {
             effect?: string;
