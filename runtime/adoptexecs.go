@@ -87,7 +87,7 @@ func (m *Manager) goOnWithout(ctx context.Context, e *execution, left ends) {
 		e.record.Result = lostResult(e, "no daemon saw how the command ended, or that it began")
 	}
 	if news {
-		m.emitEnd(ctx, e.s, e.record.Result)
+		m.emitEnd(ctx, e, e.record.Result)
 	}
 	e.pass()
 	e.finish()

@@ -111,11 +111,12 @@ func (m *Manager) emitAdopted(ctx context.Context, s *sandbox) {
 	m.emit(ctx, r, events.SandboxAdopted, r.described())
 }
 
-func (m *Manager) emitUpdated(ctx context.Context, s *sandbox) {
+// confirmUpdate tells what s is now.
+func (m *Manager) confirmUpdate(ctx context.Context, s *sandbox) error {
 	r := s.kept()
 	d := r.described()
 	d.Stages, d.DurationMS = nil, 0
-	m.emit(ctx, r, events.SandboxUpdated, d)
+	return m.opts.Events.Confirm(ctx, r.event(events.SandboxUpdated, d))
 }
 
 // emitOver tells why s ended. What waited in a pool is told of, too.
@@ -144,9 +145,9 @@ func (m *Manager) emitRemoved(ctx context.Context, s *sandbox, took time.Duratio
 	}
 }
 
-// emitImage tells of an image, which belongs to a user.
-func (m *Manager) emitImage(ctx context.Context, t events.Type, i images.Image) {
-	m.opts.Events.Emit(ctx, events.Event{Type: t, Scope: events.Scope{Owner: i.Owner}, Data: events.Data{Image: i.Name, ImageDigest: i.Digest, Bytes: i.SizeBytes}})
+// confirmImage tells of an image, which belongs to a user.
+func (m *Manager) confirmImage(ctx context.Context, t events.Type, i images.Image) error {
+	return m.opts.Events.Confirm(ctx, events.Event{Type: t, Scope: events.Scope{Owner: i.Owner}, Data: events.Data{Image: i.Name, ImageDigest: i.Digest, Bytes: i.SizeBytes}})
 }
 
 // policyDigest is that of the policy in force. Each command tells it, so it is kept.
@@ -160,12 +161,12 @@ func (s *sandbox) policyDigest() string {
 }
 
 // emitEnd tells how a command ended, and which limits it hit.
-func (m *Manager) emitEnd(ctx context.Context, s *sandbox, result *Result) {
-	r := s.kept()
+func (m *Manager) emitEnd(ctx context.Context, e *execution, result *Result) {
+	r := e.s.kept()
 	d := events.Data{
 		ExecID: result.ExecID, ExitCode: &result.ExitCode, Signal: result.Signal, Reason: string(result.Reason),
 		StdoutBytes: result.StdoutBytes, StderrBytes: result.StderrBytes, LostBytes: result.LostBytes,
-		CPUMS: milliseconds(result.CPU), PeakMemoryBytes: cmp.Or(result.PeakMemoryBytes, result.MaxRSSBytes), DurationMS: milliseconds(result.Duration),
+		StdinBytes: m.inputOf(e), CPUMS: milliseconds(result.CPU), PeakMemoryBytes: cmp.Or(result.PeakMemoryBytes, result.MaxRSSBytes), DurationMS: milliseconds(result.Duration),
 	}
 	if g := result.Egress; g != nil {
 		d.SentBytes, d.ReceivedBytes = g.SentBytes, g.ReceivedBytes
@@ -182,6 +183,11 @@ func (m *Manager) emitEnd(ctx context.Context, s *sandbox, result *Result) {
 		}
 	}
 	m.emit(ctx, r, events.ExecEnded, d)
+}
+
+// emitLeftover tells that what an earlier daemon left of a sandbox is gone.
+func (m *Manager) emitLeftover(ctx context.Context, l Leftover) {
+	m.opts.Events.Emit(ctx, events.Event{Type: events.SandboxRemoved, Scope: events.Scope{Host: true}, Data: events.Data{SandboxID: l.ID, Kind: l.Kind, Reason: l.Reason}})
 }
 
 // tried tells of an attempt of a sandbox to connect, or to reach it. It is for

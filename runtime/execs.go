@@ -208,10 +208,10 @@ func (m *Manager) SignalExec(ctx context.Context, ref, exec string, r SignalRequ
 	} else {
 		err = proc.Signal(ctx, r.Signal)
 	}
-	if err == nil {
-		m.emit(ctx, s.kept(), events.ExecSignaled, events.Data{ExecID: number(e.number()), Signal: int(r.Signal)})
+	if err != nil {
+		return err
 	}
-	return err
+	return m.opts.Events.Confirm(ctx, s.kept().event(events.ExecSignaled, events.Data{ExecID: number(e.number()), Signal: int(r.Signal)}))
 }
 
 // Logs copies the kept output of a command of the sandbox that ref names. With

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/caisson-run/caisson/runtime/events"
@@ -15,12 +16,12 @@ type FileAccess struct {
 	s *sandbox
 }
 
-// tell tells of a request that ended with err.
-func (f FileAccess) tell(ctx context.Context, t events.Type, d events.Data, err error) {
+// tell tells of a request that ended with err, and returns what its caller is to hear.
+func (f FileAccess) tell(ctx context.Context, t events.Type, d events.Data, err error) error {
 	if err != nil {
 		d.Fail(err)
 	}
-	f.m.emit(ctx, f.s.kept(), t, d)
+	return errors.Join(err, f.m.opts.Events.Confirm(ctx, f.s.kept().event(t, d)))
 }
 
 // counting counts what goes through it.
@@ -40,49 +41,42 @@ func (c *counting) Write(p []byte) (int, error) {
 func (f FileAccess) Read(ctx context.Context, path string, offset, length int64, info func(files.Info) error, w io.Writer) error {
 	count := &counting{w: w}
 	err := f.Session.Read(ctx, path, offset, length, info, count)
-	f.tell(ctx, events.FileRead, events.Data{Action: "read", Path: path, Bytes: count.n}, err)
-	return err
+	return f.tell(ctx, events.FileRead, events.Data{Action: "read", Path: path, Bytes: count.n}, err)
 }
 
 // CopyOut is that of [files.Session].
 func (f FileAccess) CopyOut(ctx context.Context, path string, most int64, w io.Writer) (files.Copied, error) {
 	count := &counting{w: w}
 	copied, err := f.Session.CopyOut(ctx, path, most, count)
-	f.tell(ctx, events.FileRead, events.Data{Action: "copy_out", Path: path, Bytes: count.n}, err)
-	return copied, err
+	return copied, f.tell(ctx, events.FileRead, events.Data{Action: "copy_out", Path: path, Bytes: count.n}, err)
 }
 
 // Write is that of [files.Session].
 func (f FileAccess) Write(ctx context.Context, path string, mode *uint32, parents bool, content io.Reader) (files.Info, error) {
 	info, err := f.Session.Write(ctx, path, mode, parents, content)
-	f.tell(ctx, events.FileWritten, events.Data{Action: "write", Path: path, Bytes: info.Size}, err)
-	return info, err
+	return info, f.tell(ctx, events.FileWritten, events.Data{Action: "write", Path: path, Bytes: info.Size}, err)
 }
 
 // CopyIn is that of [files.Session].
 func (f FileAccess) CopyIn(ctx context.Context, path string, r io.Reader) (files.Copied, error) {
 	copied, err := f.Session.CopyIn(ctx, path, r)
-	f.tell(ctx, events.FileWritten, events.Data{Action: "copy_in", Path: path, Bytes: copied.Bytes}, err)
-	return copied, err
+	return copied, f.tell(ctx, events.FileWritten, events.Data{Action: "copy_in", Path: path, Bytes: copied.Bytes}, err)
 }
 
 // MakeDir is that of [files.Session].
 func (f FileAccess) MakeDir(ctx context.Context, path string, mode *uint32, parents bool) (files.Info, error) {
 	info, err := f.Session.MakeDir(ctx, path, mode, parents)
-	f.tell(ctx, events.FileChanged, events.Data{Action: "make", Path: path}, err)
-	return info, err
+	return info, f.tell(ctx, events.FileChanged, events.Data{Action: "make", Path: path}, err)
 }
 
 // Move is that of [files.Session].
 func (f FileAccess) Move(ctx context.Context, from, to string, replace bool) (files.Info, error) {
 	info, err := f.Session.Move(ctx, from, to, replace)
-	f.tell(ctx, events.FileChanged, events.Data{Action: "move", Path: from, To: to}, err)
-	return info, err
+	return info, f.tell(ctx, events.FileChanged, events.Data{Action: "move", Path: from, To: to}, err)
 }
 
 // Remove is that of [files.Session].
 func (f FileAccess) Remove(ctx context.Context, path string, recursive bool) error {
 	err := f.Session.Remove(ctx, path, recursive)
-	f.tell(ctx, events.FileChanged, events.Data{Action: "remove", Path: path}, err)
-	return err
+	return f.tell(ctx, events.FileChanged, events.Data{Action: "remove", Path: path}, err)
 }

@@ -121,8 +121,7 @@ func (m *Manager) RemoveImage(ctx context.Context, name string) error {
 	if err := m.images.RemoveImage(ctx, img.Key()); err != nil {
 		return err
 	}
-	m.emitImage(ctx, events.ImageRemoved, img.Image)
-	return m.releaseViews(ctx)
+	return errors.Join(m.confirmImage(ctx, events.ImageRemoved, img.Image), m.releaseViews(ctx))
 }
 
 // awaitUnused refuses while a sandbox runs on img, and waits for those that
@@ -213,7 +212,6 @@ func (m *Manager) imported(ctx context.Context, sink *ownedSink, result image.Re
 	if err != nil {
 		return images.Imported{}, err
 	}
-	m.emitImage(ctx, events.ImageImported, img.Image)
 	done := images.Imported{Image: img.Image, Report: images.Report(result.Report), Replaced: sink.replaced}
-	return done, m.releaseViews(ctx) // of the image that it replaced
+	return done, errors.Join(m.confirmImage(ctx, events.ImageImported, img.Image), m.releaseViews(ctx)) // of the image that it replaced
 }

@@ -54,9 +54,8 @@ func (m *Manager) Update(ctx context.Context, ref string, r UpdateRequest) (Info
 		s.digest = ""
 	})
 	m.keepRecord(s)
-	m.emitUpdated(ctx, s)
 	s.rearm()
-	return s.info(), nil
+	return s.info(), m.confirmUpdate(ctx, s)
 }
 
 // checkProcesses refuses more processes than the resource limit allows that those

@@ -38,7 +38,7 @@ func eventDataPB(d *events.Data) *caissonv1.EventData {
 		Profile: d.Profile, Pooled: d.Pooled, Image: d.Image, ImageDigest: d.ImageDigest, Network: d.Network, PolicyDigest: d.PolicyDigest, Workspace: text(d.Workspace),
 		MemoryBytes: d.MemoryBytes, MilliCpu: d.MilliCPU, Pids: d.PIDs, Stages: each(d.Stages, eventStagePB),
 		Args: each(d.Args, text), ArgsDigest: d.ArgsDigest, Env: each(d.Env, text), Cwd: text(d.Cwd), User: d.User,
-		Signal: int32(d.Signal), Reason: text(d.Reason), StdoutBytes: d.StdoutBytes, StderrBytes: d.StderrBytes, LostBytes: d.LostBytes,
+		Signal: int32(d.Signal), Reason: text(d.Reason), StdinBytes: d.StdinBytes, StdoutBytes: d.StdoutBytes, StderrBytes: d.StderrBytes, LostBytes: d.LostBytes,
 		CpuMs: d.CPUMS, PeakMemoryBytes: d.PeakMemoryBytes, DurationMs: d.DurationMS, Limit: d.Limit,
 		Kind: d.Kind, Verdict: d.Verdict, Host: text(d.Host), Port: uint32(d.Port), Address: d.Address, Peer: d.Peer, Rule: text(d.Rule), Skipped: d.Skipped,
 		SentBytes: d.SentBytes, ReceivedBytes: d.ReceivedBytes, Action: d.Action, Path: text(d.Path), To: text(d.To), Bytes: d.Bytes,

@@ -60,6 +60,16 @@ func New(o Options) *Bus {
 // where e has none. An event that cannot be recorded is logged.
 func (b *Bus) Emit(ctx context.Context, e Event) { _ = b.emit(ctx, e, false) }
 
+// Confirm is Emit for what somebody asked for. An error means that the caller must hear of
+// one: it happened, but cannot be recorded, and a record is required.
+func (b *Bus) Confirm(ctx context.Context, e Event) error {
+	err := b.emit(ctx, e, false)
+	if err != nil && b.o.Recorder.Required() {
+		return err
+	}
+	return nil
+}
+
 // Announce tells of e, which is about to happen. An error means that it must not: it
 // cannot be recorded, and a record is required. Nobody is told of e then.
 func (b *Bus) Announce(ctx context.Context, e Event) error { return b.emit(ctx, e, true) }
@@ -75,7 +85,8 @@ func (b *Bus) emit(ctx context.Context, e Event, work bool) error {
 		e.Time = time.Now().Round(0).UTC()
 	}
 	e.ID, e.Source = b.o.Boot+"-"+strconv.FormatUint(b.last+1, 10), b.o.Source
-	if err := b.recordLocked(&e, work); err != nil && work && b.o.Recorder.Required() {
+	err := b.recordLocked(&e, work)
+	if err != nil && work && b.o.Recorder.Required() {
 		return err
 	}
 	b.last++
@@ -87,7 +98,10 @@ func (b *Bus) emit(ctx context.Context, e Event, work bool) error {
 		close(b.more)
 		b.more = nil
 	}
-	return nil
+	if work { // which goes on
+		return nil
+	}
+	return err
 }
 
 func (b *Bus) recordLocked(e *Event, work bool) error {

@@ -42,7 +42,8 @@ type Data struct {
 
 	ExitCode    *int   `json:"exit_code,omitempty"`
 	Signal      int    `json:"signal,omitempty"`
-	Reason      string `json:"reason,omitempty"` // of an end or a refusal
+	Reason      string `json:"reason,omitempty"`      // of an end or a refusal
+	StdinBytes  int64  `json:"stdin_bytes,omitempty"` // that the command's pipe took
 	StdoutBytes int64  `json:"stdout_bytes,omitempty"`
 	StderrBytes int64  `json:"stderr_bytes,omitempty"`
 	LostBytes   int64  `json:"lost_bytes,omitempty"` // of output that the disk did not take

@@ -9,8 +9,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/peer"
@@ -284,6 +287,9 @@ func TestAnnounce(t *testing.T) {
 	if got := read(t, b, ""); len(got) != 1 {
 		t.Errorf("readers see what was refused: %v", ids(got))
 	}
+	if err := b.Confirm(t.Context(), events.Event{Type: events.FileRead}); sbxerr.Of(err) != sbxerr.AuditWrite || len(read(t, b, "")) != 2 {
+		t.Errorf("what happened, required: %v", err)
+	}
 	k.failing = nil
 	if err := b.Announce(t.Context(), events.Event{Type: events.ExecStarted}); err != nil || len(k.lines) != 1 {
 		t.Errorf("written again: %v", err)
@@ -297,4 +303,41 @@ func BenchmarkEmit(b *testing.B) {
 	for b.Loop() {
 		bus.Emit(b.Context(), events.Event{Type: events.ExecStarted, Data: d})
 	}
+}
+
+// BenchmarkFollowers emits 5,000 events a second to 100 readers, which all get all.
+func BenchmarkFollowers(b *testing.B) {
+	const readers, rate = 100, 5000
+	bus := newBus(nil)
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	var got, lost atomic.Int64
+	var done sync.WaitGroup
+	for range readers {
+		r, err := bus.Read(events.Since{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		done.Go(func() {
+			_ = r.Follow(ctx, true, all, func(e *events.Event) error { got.Add(1); lost.Add(int64(e.Data.Lost)); return nil })
+		})
+	}
+	var before, after unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &before)
+	begin, n := time.Now(), int64(0)
+	for b.Loop() {
+		bus.Emit(ctx, events.Event{Type: events.EngineUp})
+		n++
+		time.Sleep(time.Until(begin.Add(time.Duration(n) * time.Second / rate)))
+	}
+	for got.Load() < n*readers && lost.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	took := time.Since(begin)
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &after)
+	cpu := time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
+	b.ReportMetric(100*cpu.Seconds()/took.Seconds(), "%core")
+	b.ReportMetric(float64(lost.Load()), "lost")
+	cancel()
+	done.Wait()
 }

@@ -208,7 +208,8 @@ type EventData struct {
 	User            string                 `protobuf:"bytes,23,opt,name=user,proto3" json:"user,omitempty"` // inside
 	ExitCode        *int32                 `protobuf:"varint,24,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	Signal          int32                  `protobuf:"varint,25,opt,name=signal,proto3" json:"signal,omitempty"`
-	Reason          string                 `protobuf:"bytes,26,opt,name=reason,proto3" json:"reason,omitempty"` // of an end or a refusal
+	Reason          string                 `protobuf:"bytes,26,opt,name=reason,proto3" json:"reason,omitempty"`                            // of an end or a refusal
+	StdinBytes      int64                  `protobuf:"varint,54,opt,name=stdin_bytes,json=stdinBytes,proto3" json:"stdin_bytes,omitempty"` // that the command's pipe took
 	StdoutBytes     int64                  `protobuf:"varint,27,opt,name=stdout_bytes,json=stdoutBytes,proto3" json:"stdout_bytes,omitempty"`
 	StderrBytes     int64                  `protobuf:"varint,28,opt,name=stderr_bytes,json=stderrBytes,proto3" json:"stderr_bytes,omitempty"`
 	LostBytes       int64                  `protobuf:"varint,29,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"` // of output that the disk did not take
@@ -450,6 +451,13 @@ func (x *EventData) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *EventData) GetStdinBytes() int64 {
+	if x != nil {
+		return x.StdinBytes
+	}
+	return 0
 }
 
 func (x *EventData) GetStdoutBytes() int64 {
@@ -711,7 +719,7 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\x04type\x18\x04 \x01(\tR\x04type\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
 	"\asubject\x18\x06 \x01(\tR\asubject\x12)\n" +
-	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\x93\v\n" +
+	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\xb4\v\n" +
 	"\tEventData\x12\x16\n" +
 	"\x06caller\x18\x01 \x01(\tR\x06caller\x12\x1d\n" +
 	"\n" +
@@ -742,7 +750,9 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\x04user\x18\x17 \x01(\tR\x04user\x12 \n" +
 	"\texit_code\x18\x18 \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x16\n" +
 	"\x06signal\x18\x19 \x01(\x05R\x06signal\x12\x16\n" +
-	"\x06reason\x18\x1a \x01(\tR\x06reason\x12!\n" +
+	"\x06reason\x18\x1a \x01(\tR\x06reason\x12\x1f\n" +
+	"\vstdin_bytes\x186 \x01(\x03R\n" +
+	"stdinBytes\x12!\n" +
 	"\fstdout_bytes\x18\x1b \x01(\x03R\vstdoutBytes\x12!\n" +
 	"\fstderr_bytes\x18\x1c \x01(\x03R\vstderrBytes\x12\x1d\n" +
 	"\n" +
