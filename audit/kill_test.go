@@ -192,6 +192,44 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// A log for which there is no room begins when there is. Where records are required, it is
+// refused.
+func TestNoRoomForALog(t *testing.T) {
+	need.Root(t, "mounts a small file system")
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=3m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	filler := filepath.Join(dir, "filler")
+	fillUp(t, filler)
+	o := audit.Options{Name: "test", Dir: filepath.Join(dir, "audit"), Required: true}
+	if _, _, err := audit.Open(o); sbxerr.Of(err) != sbxerr.AuditWrite {
+		t.Fatalf("required: %v", err)
+	}
+	o.Required = false
+	l := open(t, o)
+	if err := l.Record(object(0), true); sbxerr.Of(err) != sbxerr.AuditWrite {
+		t.Errorf("recorded: %v", err)
+	}
+	remove(t, filler)
+	for deadline := time.Now().Add(10 * time.Second); l.Record(object(1), true) != nil; time.Sleep(50 * time.Millisecond) { // it looks each second
+		if time.Now().After(deadline) {
+			t.Fatal("it does not begin with room")
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if r := verify(t, o.Dir); r.Err() != nil || r.Records != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // fillUp leaves no room on the disk of path.
 func fillUp(t *testing.T, path string) {
 	t.Helper()

@@ -45,7 +45,7 @@ type Log struct {
 	done   chan struct{}
 
 	mu      sync.Mutex
-	file    *os.File // the newest segment
+	file    *os.File // the newest segment; nil until there is room for one
 	first   uint64   // number of its first record
 	size    int64    // of it
 	last    Head
@@ -67,7 +67,8 @@ type Opened struct {
 	Broken error
 }
 
-// Open opens the log in o.Dir to go on with it. Only one process may do that.
+// Open opens the log in o.Dir to go on with it. Only one process may do that. Where
+// records are not required and the disk is full, the log begins when there is room.
 func Open(o Options) (*Log, Opened, error) {
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = segmentBytes
@@ -77,9 +78,13 @@ func Open(o Options) (*Log, Opened, error) {
 	}
 	l := &Log{o: o, stop: make(chan struct{}), done: make(chan struct{})}
 	opened, err := l.open()
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.ENOSPC) && !o.Required:
+		o.Log.Error("the disk of the audit log is full, so nothing is recorded", "dir", o.Dir, "err", err)
+	case err != nil:
 		return nil, Opened{}, sbxerr.Wrap(openCode(err), "audit.open", err)
 	}
+	l.fillReserve()
 	go l.sign()
 	return l, opened, nil
 }
@@ -118,8 +123,21 @@ func (l *Log) open() (Opened, error) {
 	} else {
 		err = l.goOn(firsts, &opened)
 	}
-	l.fillReserve()
 	return opened, err
+}
+
+// openLate opens a log for which there was no room before.
+func (l *Log) openLate() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file != nil {
+		return nil
+	}
+	opened, err := l.open()
+	if err == nil {
+		l.o.Log.Info("the audit log begins", "dir", l.o.Dir, "public_key", opened.PublicKey, "torn", opened.Torn, "broken", opened.Broken)
+	}
+	return err
 }
 
 // makeDir makes the directory of a log, or closes it to others. It may be a file system of
@@ -232,6 +250,9 @@ func (l *Log) recordLocked(object []byte, work bool) error {
 	if l.low && work && l.o.Required {
 		return errors.New("the disk of the audit log is full")
 	}
+	if l.file == nil {
+		return errors.New("the disk of the audit log was full when it was to be opened")
+	}
 	seq := l.last.Seq + 1
 	l.buf = appendRecord(l.buf[:0], seq, l.last.Hash, object)
 	if len(l.buf) > MaxRecord {
@@ -339,6 +360,9 @@ func (l *Log) Close() error {
 	err := l.signNow()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
 	l.o.Log.Info("audit log closed", "records", l.last.Seq, "hash", l.last.Hash.String())
 	return sbxerr.Wrap(sbxerr.AuditWrite, "audit.close", errors.Join(err, l.file.Close()))
 }

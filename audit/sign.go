@@ -28,6 +28,9 @@ func (l *Log) sign() {
 		case <-l.stop:
 			return
 		}
+		if l.openLate() != nil { // as was logged before
+			continue
+		}
 		if err := l.signNow(); err != nil {
 			l.o.Log.Error("sign the audit log", "err", err)
 		}
@@ -51,7 +54,7 @@ func (l *Log) signNow() error {
 	l.mu.Lock()
 	last, file := l.last, l.file
 	l.mu.Unlock()
-	if l.isSigned(last) {
+	if file == nil || l.isSigned(last) {
 		return nil
 	}
 	err := unix.Fdatasync(int(file.Fd()))
