@@ -61,7 +61,7 @@ func (r *Report) Err() error {
 	return sbxerr.New(sbxerr.AuditBroken, "audit.verify", "%s", strings.Join(lines, "; "))
 }
 
-// maxProblems bounds those of a report: the first of each segment tells where to look.
+// maxProblems bounds those of a report: the first ones tell where to look.
 const maxProblems = 20
 
 // verifier goes through the segments in order.
@@ -82,6 +82,18 @@ func Verify(dir, key string) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	for try := 1; ; try++ {
+		r, err := verify(dir, public)
+		if err == nil || try == verifyTries || !errors.Is(err, fs.ErrNotExist) { // retention was faster
+			return r, err
+		}
+	}
+}
+
+// verifyTries is how often it is begun again when segments go meanwhile.
+const verifyTries = 3
+
+func verify(dir string, public note.Verifier) (*Report, error) {
 	v := &verifier{dir: dir, key: public, known: true}
 	latest, latestErr := readNote(latestPath(dir), latestTitle, public) // before the records, which may become more
 	v.latest = latest

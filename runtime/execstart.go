@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func (m *Manager) beginExec(ctx context.Context, s *sandbox, e *execution, p *pl
 			return err
 		}
 	}
-	if err := errors.Join(failpoint("exec/recorded"), m.announceExec(ctx, s, e, p)); err != nil {
+	if err := cmp.Or(failpoint("exec/recorded"), m.announceExec(ctx, s, e, p)); err != nil {
 		return err
 	}
 	return m.launch(ctx, s, e, p)

@@ -1,8 +1,8 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"io"
 
 	"github.com/caisson-run/caisson/runtime/events"
@@ -21,7 +21,7 @@ func (f FileAccess) tell(ctx context.Context, t events.Type, d events.Data, err 
 	if err != nil {
 		d.Fail(err)
 	}
-	return errors.Join(err, f.m.opts.Events.Confirm(ctx, f.s.kept().event(t, d)))
+	return cmp.Or(err, f.m.opts.Events.Confirm(ctx, f.s.kept().event(t, d)))
 }
 
 // counting counts what goes through it.

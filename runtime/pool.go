@@ -274,7 +274,7 @@ func (m *Manager) makePooled(ctx context.Context, p *pool) (*sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(m.announceSandbox(ctx, s), m.warm(ctx, s)); err != nil {
+	if err := cmp.Or(m.announceSandbox(ctx, s), m.warm(ctx, s)); err != nil {
 		s.end(errSpoiled)
 		return nil, err
 	}

@@ -11,7 +11,9 @@ import (
 
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/config"
+	"github.com/caisson-run/caisson/gateway/ratelog"
 	"github.com/caisson-run/caisson/runtime/events"
+	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -40,7 +42,11 @@ func (d *daemon) openEvents(ctx context.Context, c config.Config) error {
 	d.tellOpened(ctx, opened)
 	digest := sha256.Sum256(settings)
 	d.tell(ctx, events.DaemonStarted, events.Data{Version: version, ConfigDigest: "sha256:" + hex.EncodeToString(digest[:])})
+	d.refused = &ratelog.Log[peer.Caller]{Record: func(c peer.Caller, skipped uint64) {
+		d.tell(peer.NewContext(ctx, c), events.CallRefused, events.Data{Call: "connect", Code: sbxerr.Peer, Skipped: skipped})
+	}}
 	d.onStop(func(ctx context.Context) error {
+		d.refused.Flush()
 		d.tell(ctx, events.DaemonStopped, events.Data{Version: version})
 		return nil
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/caisson-run/caisson/api/server"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/config"
+	"github.com/caisson-run/caisson/gateway/ratelog"
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/metrics"
 	"github.com/caisson-run/caisson/rootfs/image"
@@ -43,7 +44,8 @@ const (
 type daemon struct {
 	log     *slog.Logger
 	events  *events.Bus
-	audit   *audit.Log // nil where none is kept
+	refused *ratelog.Log[peer.Caller] // connections of those who are no peers
+	audit   *audit.Log                // nil where none is kept
 	metrics *metrics.Metrics
 	engine  *engine
 	manager atomic.Pointer[runtime.Manager] // nil until it is made
@@ -221,7 +223,7 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 	limits := image.DefaultLimits()
 	limits.Bytes, limits.Entries, limits.Ratio = c.Images.MaxBytes, c.Images.MaxEntries, c.Images.MaxRatio
 	host := hostDoctor{config: c, ids: ids, engine: engine}
-	d.admit = logged(d.log, policy.Admit)
+	d.admit = d.told(policy.Admit)
 	return runtime.Options{
 		Root: c.Root, State: c.State, CgroupParent: c.Cgroup.Parent,
 		InitPath:     filepath.Join(c.BinDir, initproto.BinaryName),

@@ -136,6 +136,15 @@ func TestEventsOfRefusals(t *testing.T) {
 			t.Errorf("ann sees %+v", e)
 		}
 	}
+	d.User(t, stranger).Try("ls")
+	d.User(t, stranger).Try("ls")
+	refused := func() []event {
+		return parseEvents(t, d.Run(t, "events", "--json", "--filter", "type=call.refused", "--filter", "caller=uid 54323").Stdout)
+	}
+	await(t, "the refused connections", func() bool { return len(refused()) > 0 })
+	if r := refused()[0].Data; r.Call != "connect" || r.Code != "SBX-805" {
+		t.Errorf("a stranger's connection: %+v", r)
+	}
 	all := parseEvents(t, d.Run(t, "events", "--json").Stdout)
 	if one(t, all, "daemon.started").Data.Version == "" || len(all) <= len(list) {
 		t.Errorf("root sees %q", types(all))

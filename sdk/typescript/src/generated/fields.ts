@@ -117,6 +117,7 @@ export const fields = {
     skipped: 'Int64',
     stages: 'EventStage[]',
     stderr_bytes: 'Int64',
+    stdin_bytes: 'Int64',
     stdout_bytes: 'Int64',
     task: 'string',
     to: 'string',

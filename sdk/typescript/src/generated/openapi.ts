@@ -232,6 +232,11 @@ export interface components {
             stages?: components["schemas"]["EventStage"][];
             /** Format: int64 */
             stderr_bytes?: Int64;
+            /**
+             * Format: int64
+             * @description that the command's pipe took
+             */
+            stdin_bytes?: Int64;
             /** Format: int64 */
             stdout_bytes?: Int64;
             task?: string;
