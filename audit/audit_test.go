@@ -294,6 +294,17 @@ func TestRetention(t *testing.T) {
 	}
 }
 
+func TestNoLog(t *testing.T) {
+	none := filepath.Join(t.TempDir(), "none")
+	_, lastErr := audit.Last(none)
+	_, verifyErr := audit.Verify(none, "")
+	for _, err := range []error{lastErr, verifyErr} {
+		if sbxerr.Of(err) != sbxerr.ClientIO || !strings.Contains(sbxerr.RemedyOf(err), "ROOT/audit") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
 func TestRecordThatIsTooLong(t *testing.T) {
 	o := audit.Options{Name: "test", Dir: t.TempDir()}
 	l := open(t, o)

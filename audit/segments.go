@@ -65,10 +65,13 @@ func lastRecord(f *os.File) (last Head, end int64, err error) {
 	return Head{}, 0, nil
 }
 
-// forbidden is err of whoever may not read the log.
+// forbidden is err of whoever may not read the log, or reads where there is none.
 func forbidden(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return sbxerr.WithRemedy(sbxerr.Peer, "audit.read", err, "the audit log is for root alone: have root read it")
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return sbxerr.WithRemedy(sbxerr.ClientIO, "audit.read", err, "name the directory of the log, ROOT/audit of the daemon")
 	}
 	return sbxerr.Wrap(sbxerr.ClientIO, "audit.read", err)
 }

@@ -78,6 +78,9 @@ type verifier struct {
 // Verify compares all of the log in dir with its chain and its signed heads. An empty key
 // is the one in dir. It decodes no record. A daemon may write to the log meanwhile.
 func Verify(dir, key string) (*Report, error) {
+	if _, err := segments(dir); err != nil {
+		return nil, forbidden(err)
+	}
 	public, err := publicKey(dir, key)
 	if err != nil {
 		return nil, err

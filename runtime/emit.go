@@ -133,13 +133,13 @@ func (m *Manager) emitOver(ctx context.Context, s *sandbox, cause error) {
 
 // emitRemoved tells that nothing is left of s, or why something is.
 func (m *Manager) emitRemoved(ctx context.Context, s *sandbox, took time.Duration) {
+	s.mu.Lock()
+	told, took := s.told, took+s.freeing
+	s.mu.Unlock()
 	d := events.Data{DurationMS: milliseconds(took)}
 	if s.removeErr != nil {
 		d.Tell(s.removeErr)
 	}
-	s.mu.Lock()
-	told := s.told
-	s.mu.Unlock()
 	if told { // not one that could not be made
 		m.emit(ctx, s.kept(), events.SandboxRemoved, d)
 	}
