@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/audit"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // small has segments of some ten records.

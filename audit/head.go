@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/owndir"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Head is a place in the log: the number and the hash of a record.

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/owndir"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // segments lists the first numbers of the segments in dir, in order.

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/owndir"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Report is what Verify found.

@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/events"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // seconds are the buckets of durations: from a warm start to a long command.

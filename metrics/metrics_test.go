@@ -16,10 +16,10 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/metrics"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/events"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // used returns metrics that have seen one event of each type.

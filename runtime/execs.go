@@ -8,11 +8,11 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/sbxerr"
 	"github.com/caisson-run/caisson/seccomp"
 )
 

@@ -15,8 +15,8 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/audit"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // defaultAuditDir is that of a daemon with the default root.

@@ -9,12 +9,12 @@ import (
 	"os"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/gateway/ratelog"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/peer"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // openEvents opens the stream of events, which everything else tells of itself.

@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/net/netutil"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/metrics"
 	"github.com/caisson-run/caisson/owndir"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 func newMetrics(d *daemon) *metrics.Metrics {

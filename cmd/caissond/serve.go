@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/caisson-run/caisson/api/server"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/gateway/ratelog"
@@ -27,6 +26,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/server"
 )
 
 // The time that stopping may take.

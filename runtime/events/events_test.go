@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/peer"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // kept records lines in memory, and fails while failing is set.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Filter chooses events. The zero Filter takes all.

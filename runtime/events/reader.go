@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Since is where a reader begins. The zero Since is the oldest event that is kept.

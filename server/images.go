@@ -1,0 +1,90 @@
+package server
+
+import (
+	"context"
+	"sync"
+
+	"connectrpc.com/connect"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/runtime/images"
+)
+
+// imageService serves ImageService.
+type imageService struct{ store Images }
+
+func (s imageService) ListImages(ctx context.Context, _ *connect.Request[caissonv1.ListImagesRequest]) (*connect.Response[caissonv1.ListImagesResponse], error) {
+	list, err := s.store.ListImages(ctx)
+	return reply(&caissonv1.ListImagesResponse{Images: each(list, imagePB)}, err)
+}
+
+func (s imageService) InspectImage(ctx context.Context, r *connect.Request[caissonv1.InspectImageRequest]) (*connect.Response[caissonv1.InspectImageResponse], error) {
+	if err := checkImage(r.Msg.Name); err != nil {
+		return nil, fail(err)
+	}
+	detail, err := s.store.InspectImage(ctx, r.Msg.Name)
+	if err != nil {
+		return nil, fail(err)
+	}
+	return connect.NewResponse(imageDetailPB(detail)), nil
+}
+
+func (s imageService) RemoveImage(ctx context.Context, r *connect.Request[caissonv1.RemoveImageRequest]) (*connect.Response[caissonv1.RemoveImageResponse], error) {
+	if err := checkImage(r.Msg.Name); err != nil {
+		return nil, fail(err)
+	}
+	return reply(&caissonv1.RemoveImageResponse{}, s.store.RemoveImage(ctx, r.Msg.Name))
+}
+
+// ImportImage implements ImageServiceHandler.
+func (s imageService) ImportImage(ctx context.Context, stream *connect.ClientStream[caissonv1.ImportImageRequest]) (*connect.Response[caissonv1.ImportImageResponse], error) {
+	first, err := firstOf(stream)
+	if err != nil {
+		return nil, fail(err)
+	}
+	header := first.GetHeader()
+	if header == nil {
+		return nil, fail(sbxerr.New(sbxerr.APIUsage, "server.import", "the first message of an import must hold header"))
+	}
+	if header.Name != "" {
+		if err := checkImage(header.Name); err != nil {
+			return nil, fail(err)
+		}
+	}
+	archive := &chunkReader[caissonv1.ImportImageRequest]{stream: stream, chunk: func(m *caissonv1.ImportImageRequest) ([]byte, bool) {
+		_, ok := m.Kind.(*caissonv1.ImportImageRequest_Chunk)
+		return m.GetChunk(), ok
+	}}
+	done, err := s.store.ImportImage(ctx, header.Name, archive, func(string) {})
+	return reply(&caissonv1.ImportImageResponse{Image: imagePB(done.Image), Report: reportPB(done.Report), Replaced: done.Replaced}, err)
+}
+
+func (s imageService) FromHost(ctx context.Context, r *connect.Request[caissonv1.FromHostRequest], stream *connect.ServerStream[caissonv1.ImageProgress]) error {
+	if err := checkImage(r.Msg.Name); err != nil {
+		return fail(err)
+	}
+	send := lockedSend(stream)
+	req := images.FromHostRequest{Name: r.Msg.Name, Packages: r.Msg.Packages, Paths: r.Msg.Paths}
+	done, err := s.store.FromHost(ctx, req, progressTo(send))
+	if err != nil {
+		return fail(err)
+	}
+	return fail(send(importedPB(done)))
+}
+
+// progressTo sends lines of progress. A caller that has gone cancels the
+// call's context, so a failure to send needs no answer.
+func progressTo(send func(*caissonv1.ImageProgress) error) func(string) {
+	return func(line string) { _ = send(&caissonv1.ImageProgress{Message: text(line)}) }
+}
+
+// lockedSend makes a stream's Send safe for concurrent use.
+func lockedSend[T any](stream interface{ Send(*T) error }) func(*T) error {
+	var mu sync.Mutex
+	return func(m *T) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return stream.Send(m)
+	}
+}
