@@ -48,6 +48,7 @@ type Client struct {
 	system    func() caissonv1connect.SystemServiceClient
 	network   func() caissonv1connect.NetworkServiceClient
 	files     func() caissonv1connect.FileServiceClient
+	events    func() caissonv1connect.EventServiceClient
 }
 
 // Options say how a Client reaches its daemon.
@@ -85,6 +86,7 @@ func New(o Options) *Client {
 		system:    lazily(caissonv1connect.NewSystemServiceClient, httpClient, options),
 		network:   lazily(caissonv1connect.NewNetworkServiceClient, httpClient, options),
 		files:     lazily(caissonv1connect.NewFileServiceClient, httpClient, options),
+		events:    lazily(caissonv1connect.NewEventServiceClient, httpClient, options),
 	}
 }
 

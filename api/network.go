@@ -3,8 +3,6 @@ package api
 import (
 	"context"
 
-	"connectrpc.com/connect"
-
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
@@ -27,17 +25,5 @@ func (c *Client) LearnPolicy(ctx context.Context, ref string) (*caissonv1.LearnP
 // Traffic calls yield with each attempt of a sandbox to reach something that req asks
 // for, the oldest first, and with follow goes on until the sandbox has ended.
 func (c *Client) Traffic(ctx context.Context, req *caissonv1.TrafficRequest, yield func(*caissonv1.TrafficResponse) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := c.network().Traffic(ctx, connect.NewRequest(req))
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-	for stream.Receive() {
-		if err := yield(stream.Msg()); err != nil {
-			return err
-		}
-	}
-	return stream.Err()
+	return receive(ctx, c.network().Traffic, req, yield)
 }

@@ -25,3 +25,8 @@ func (c *Client) Capabilities(ctx context.Context, req *caissonv1.CapabilitiesRe
 func (c *Client) Stats(ctx context.Context) (*caissonv1.StatsResponse, error) {
 	return call(ctx, c.system().Stats, &caissonv1.StatsRequest{})
 }
+
+// Ping says whether the daemon can run something now, and why it cannot.
+func (c *Client) Ping(ctx context.Context) (*caissonv1.PingResponse, error) {
+	return call(ctx, c.system().Ping, &caissonv1.PingRequest{})
+}

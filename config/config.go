@@ -50,6 +50,8 @@ type Config struct {
 	Network     Network            `yaml:"network" json:"network"`
 	Peers       []Peer             `yaml:"peers" json:"peers" jsonschema:"description=Who may call beside root\\, and for what; the first entry that is for a caller counts"`
 	Log         Log                `yaml:"log" json:"log"`
+	Audit       Audit              `yaml:"audit" json:"audit"`
+	Metrics     Metrics            `yaml:"metrics" json:"metrics"`
 
 	instance string // set by Complete
 }
@@ -113,6 +115,7 @@ func Default() Config {
 		Images:    Images{MaxBytes: 8 << 30, MaxEntries: 400_000, MaxRatio: 200},
 		Sandboxes: defaultSandboxes(),
 		Log:       Log{Level: "info", Format: "text"},
+		Audit:     defaultAudit(),
 	}
 }
 

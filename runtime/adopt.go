@@ -50,6 +50,7 @@ func (m *Manager) adoptExited(ctx context.Context, s *sandbox) error {
 	if _, err := m.loadExecs(ctx, s, nil, ends{}); err != nil {
 		return err
 	}
+	m.emitAdopted(ctx, s)
 	s.settleExited()
 	return nil
 }
@@ -82,6 +83,8 @@ func (m *Manager) adoptEnded(ctx context.Context, s *sandbox) error {
 	s.update(func() { s.record.ExitedAt = at })
 	m.keepRecord(s)
 	m.log.Info("a sandbox of an earlier daemon has ended", "sandbox", s.id)
+	m.emitAdopted(ctx, s)
+	m.emitOver(ctx, s, errNoDaemon)
 	s.settleExited()
 	return nil
 }
@@ -119,6 +122,7 @@ func (m *Manager) adoptLive(ctx context.Context, s *sandbox, atOnce slots) error
 	}
 	s.idleAgainLocked()
 	s.mu.Unlock()
+	m.emitAdopted(ctx, s)
 	go m.supervise(context.WithoutCancel(ctx), s)
 	for _, e := range s.executions() {
 		if e.isDone() && e.process() != nil {

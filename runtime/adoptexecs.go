@@ -76,6 +76,7 @@ func (m *Manager) loadExecs(ctx context.Context, s *sandbox, held []pid1.Held, l
 
 // goOnWithout has e, of which PID 1 knows nothing, be over.
 func (m *Manager) goOnWithout(ctx context.Context, e *execution, left ends) {
+	news := e.record.Result == nil
 	switch {
 	case e.record.Result != nil:
 	case e.record.Ending != nil:
@@ -84,6 +85,9 @@ func (m *Manager) goOnWithout(ctx context.Context, e *execution, left ends) {
 		m.endAsLeft(ctx, e, left)
 	default:
 		e.record.Result = lostResult(e, "no daemon saw how the command ended, or that it began")
+	}
+	if news {
+		m.emitEnd(ctx, e, e.record.Result)
 	}
 	e.pass()
 	e.finish()

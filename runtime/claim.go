@@ -14,6 +14,19 @@ import (
 // ready one where there is one of its kind, else a new one. prepare sets what its record
 // holds beyond the plan.
 func (m *Manager) obtain(ctx context.Context, p *plan.Sandbox, prepare func(*record)) (*sandbox, error) {
+	s, err := m.take(ctx, p, prepare)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.announceSandbox(ctx, s); err != nil {
+		s.end(errUnrecorded)
+		return nil, errors.Join(err, m.vanish(ctx, s))
+	}
+	return s, nil
+}
+
+// take is obtain without a word of it.
+func (m *Manager) take(ctx context.Context, p *plan.Sandbox, prepare func(*record)) (*sandbox, error) {
 	for _, pool := range m.pools {
 		s, was, err := m.claim(pool, p)
 		if err != nil {

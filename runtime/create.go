@@ -199,6 +199,7 @@ func closeHeld(held []pid1.Held) error {
 // not be removed is found by Cleanup.
 func (m *Manager) destroy(ctx context.Context, s *sandbox) error {
 	s.removal.Do(func() {
+		begin := time.Now()
 		if s.retired() {
 			m.keepRemoval(s)
 		}
@@ -213,6 +214,7 @@ func (m *Manager) destroy(ctx context.Context, s *sandbox) error {
 		if s.removeErr != nil {
 			m.log.Error("remove sandbox", "sandbox", s.id, "err", s.removeErr)
 		}
+		m.emitRemoved(ctx, s, time.Since(begin))
 		m.forget(s)
 	})
 	return s.removeErr

@@ -117,7 +117,7 @@ func (m *Manager) adoptEgress(ctx context.Context, s *sandbox) error {
 	if refused != nil {
 		m.log.Warn("leave out rules that are no longer taken", "sandbox", r.ID, "err", refused)
 	}
-	s.update(func() { s.record.Network, s.record.Policy = netns.Mode(spec.Mode), spec })
+	s.update(func() { s.record.Network, s.record.Policy, s.digest = netns.Mode(spec.Mode), spec, "" })
 	if _, err := m.redirectFor(s); err != nil {
 		return err
 	}

@@ -180,6 +180,7 @@ func (m *Manager) conclude(ctx context.Context, e *execution, end ending) {
 	record := e.record
 	e.mu.Unlock()
 	s.update(func() { s.running-- })
+	m.emitEnd(ctx, e, result) // before anybody is told
 	close(e.done)
 	goruntime.Gosched() // who waits for it goes first: a processor may not be free for both
 	if err := s.log.Put(e.number(), record); err != nil {

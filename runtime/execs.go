@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -202,11 +203,15 @@ func (m *Manager) SignalExec(ctx context.Context, ref, exec string, r SignalRequ
 	if err != nil {
 		return err
 	}
-	if !r.All {
-		return proc.Signal(ctx, r.Signal)
+	if r.All {
+		_, err = proc.SignalAll(ctx, r.Signal)
+	} else {
+		err = proc.Signal(ctx, r.Signal)
 	}
-	_, err = proc.SignalAll(ctx, r.Signal)
-	return err
+	if err != nil {
+		return err
+	}
+	return m.opts.Events.Confirm(ctx, s.kept().event(events.ExecSignaled, events.Data{ExecID: number(e.number()), Signal: int(r.Signal)}))
 }
 
 // Logs copies the kept output of a command of the sandbox that ref names. With

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/pid1"
@@ -25,6 +27,9 @@ func (m *Manager) startExec(ctx context.Context, s *sandbox, p *plan.Command, de
 	if err := m.beginExec(ctx, s, e, p); err != nil {
 		err = s.orEnded(err)
 		e.fail(err)
+		d := events.Data{ExecID: number(e.number())}
+		d.Fail(err)
+		m.emit(ctx, s.kept(), events.ExecFailed, d)
 		return nil, errors.Join(err, m.dropExec(s, e))
 	}
 	_ = failpoint("exec/started") // only to be killed at: the command runs
@@ -45,7 +50,7 @@ func (m *Manager) beginExec(ctx context.Context, s *sandbox, e *execution, p *pl
 			return err
 		}
 	}
-	if err := failpoint("exec/recorded"); err != nil {
+	if err := cmp.Or(failpoint("exec/recorded"), m.announceExec(ctx, s, e, p)); err != nil {
 		return err
 	}
 	return m.launch(ctx, s, e, p)

@@ -14,7 +14,7 @@ import (
 )
 
 // Files returns what works on the files of the sandbox that ref names.
-func (m *Manager) Files(ctx context.Context, ref string) (*files.Session, error) {
+func (m *Manager) Files(ctx context.Context, ref string) (*FileAccess, error) {
 	s, err := m.find(ctx, ref)
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func (m *Manager) Files(ctx context.Context, ref string) (*files.Session, error)
 	if s.files == nil {
 		s.files = files.NewSession(m.fileProcesses(s), func() func() { return m.workOnFiles(s) }, m.holds(s), files.DefaultLimits())
 	}
-	return s.files, nil
+	return &FileAccess{Session: s.files, m: m, s: s}, nil
 }
 
 // ownCommand is a command of the daemon's own in s: caisson-init in one of its modes.

@@ -14,6 +14,7 @@ import (
 	"github.com/caisson-run/caisson/rootfs/fromhost"
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -120,7 +121,7 @@ func (m *Manager) RemoveImage(ctx context.Context, name string) error {
 	if err := m.images.RemoveImage(ctx, img.Key()); err != nil {
 		return err
 	}
-	return m.releaseViews(ctx)
+	return cmp.Or(m.confirmImage(ctx, events.ImageRemoved, img.Image), m.releaseViews(ctx))
 }
 
 // awaitUnused refuses while a sandbox runs on img, and waits for those that
@@ -212,5 +213,5 @@ func (m *Manager) imported(ctx context.Context, sink *ownedSink, result image.Re
 		return images.Imported{}, err
 	}
 	done := images.Imported{Image: img.Image, Report: images.Report(result.Report), Replaced: sink.replaced}
-	return done, m.releaseViews(ctx) // of the image that it replaced
+	return done, cmp.Or(m.confirmImage(ctx, events.ImageImported, img.Image), m.releaseViews(ctx)) // of the image that it replaced
 }

@@ -216,6 +216,23 @@ func (m *Manager) ResizeExec(ctx context.Context, ref, exec string, size plan.Wi
 	return proc.Resize(size.Rows, size.Cols)
 }
 
+// inputOf is how many bytes of input a command took; 0 where that is not known.
+func (m *Manager) inputOf(e *execution) int64 {
+	if !e.record.Stdin {
+		return 0
+	}
+	var b [8]byte
+	f, err := os.Open(m.paths.input(e.s.id, e.number()))
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	if _, err := f.ReadAt(b[:], 0); err != nil {
+		return 0
+	}
+	return int64(binary.LittleEndian.Uint64(b[:]))
+}
+
 // input is the file that counts a command's input.
 func (p paths) input(id string, n uint32) string {
 	return filepath.Join(p.spare(id), number(n)+".stdin")

@@ -26,6 +26,8 @@ var (
 	errInitLost   = errors.New("PID 1 ended")
 	errCallerLeft = errors.New("its caller went away")
 	errLeft       = errors.New("the daemon leaves it to the next one")
+	errUnrecorded = errors.New("no record of it can be written")
+	errNoDaemon   = errors.New("it ended while no daemon ran")
 )
 
 // keeps reports whether a sandbox that ended for cause stays, with what its

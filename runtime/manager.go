@@ -20,6 +20,7 @@ import (
 	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/output"
@@ -60,6 +61,8 @@ type Options struct {
 	Egress       Egress       // nil: no network mode but none
 	Bridge       Bridge       // nil: not the network mode bridge
 	Traffic      *traffic.Log // of what Egress carries
+	Events       *events.Bus
+	Ready        func(context.Context) error // nil where something can be run
 	// ServeNested serves the API to the sandbox id on l, until l is closed.
 	ServeNested  func(id string, l *net.UnixListener)
 	Versions     func(context.Context) (Versions, error)
@@ -176,6 +179,7 @@ func New(engine Engine, images images.Store, log *slog.Logger, o Options) (*Mana
 	m.keep.Store(o.KeepOnExit)
 	m.stages = m.allStages()
 	m.initStock()
+	o.Traffic.Observe(m.tried)
 	return m, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/initproto"
+	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
@@ -188,6 +189,9 @@ func (p *pool) trimLocked() {
 func (m *Manager) complain(p *pool, what string, err error) {
 	if p.troubled(sbxerr.Of(err)) {
 		m.log.Warn(what, "profile", p.cfg.Profile, "image", p.cfg.Image, "err", err)
+		d := events.Data{Profile: p.cfg.Profile, Image: p.cfg.Image}
+		d.Tell(err)
+		m.opts.Events.Emit(peer.NewContext(context.Background(), peer.System), events.Event{Type: events.PoolFailed, Scope: events.Scope{Host: true}, Data: d})
 	}
 }
 
@@ -275,7 +279,7 @@ func (m *Manager) makePooled(ctx context.Context, p *pool) (*sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.warm(ctx, s); err != nil {
+	if err := cmp.Or(m.announceSandbox(ctx, s), m.warm(ctx, s)); err != nil {
 		s.end(errSpoiled)
 		return nil, err
 	}

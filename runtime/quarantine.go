@@ -26,6 +26,12 @@ func (q *quarantine) set(list []Quarantined) {
 	q.list = list
 }
 
+func (q *quarantine) size() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.list)
+}
+
 // checks tells the doctor's reader of each thing that is skipped.
 func (q *quarantine) checks() (found []Check) {
 	q.mu.Lock()

@@ -53,6 +53,9 @@ func (m *Manager) cleanup(ctx context.Context, dryRun bool) (found []Leftover, f
 			continue
 		}
 		found[i].Removed = true
+		if l.Kind != kindSnapshot && l.Kind != kindRemains {
+			m.emitLeftover(ctx, l)
+		}
 	}
 	m.skip(stays)
 	if e := m.images.SweepImages(ctx); e != nil {

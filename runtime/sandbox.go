@@ -65,6 +65,9 @@ type sandbox struct {
 	lastExec uint32         // the newest number of a command
 	newest   uint32         // the newest of execs there were; what works on files is none
 	files    *files.Session // nil before the first request
+	digest   string         // of its policy; empty until somebody asks
+	told     bool           // an event told of it
+	freeing  time.Duration  // that the removal of a part took
 	learner  *learner       // of what its command reaches; nil where nobody wants to know
 	oomKills int64          // of the cgroup, when last looked at
 	pidsHits int64          // likewise

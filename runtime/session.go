@@ -9,6 +9,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
@@ -195,6 +196,7 @@ func (m *Manager) freeze(ctx context.Context, ref string, from, to State) (Info,
 	}
 	if err == nil {
 		s.setPaused(to == StatePaused)
+		m.emit(ctx, s.kept(), map[State]events.Type{StatePaused: events.SandboxPaused, StateRunning: events.SandboxResumed}[to], events.Data{})
 	} else {
 		s.setPaused(from == StatePaused)
 	}

@@ -34,6 +34,7 @@ func (m *Manager) supervise(ctx context.Context, s *sandbox) {
 	if !errors.Is(cause, errMainEnded) {
 		m.log.Info("sandbox ended", "sandbox", s.id, "cause", cause)
 	}
+	m.emitOver(ctx, s, cause)
 	if lived && s.kept().keeps(cause) {
 		m.retire(ctx, s)
 		close(s.ended)
@@ -135,6 +136,8 @@ func (m *Manager) strip(ctx context.Context, s *sandbox) error {
 	if s.kept().Stripped || s.info().State == StateRemoving {
 		return nil
 	}
+	begin := time.Now()
+	defer func() { s.update(func() { s.freeing += time.Since(begin) }) }()
 	if err := errors.Join(s.closeHandles(), m.teardown(ctx, s.id, keptStages)); err != nil {
 		m.log.Error("strip sandbox", "sandbox", s.id, "err", err)
 		return err

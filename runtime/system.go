@@ -45,6 +45,14 @@ func (m *Manager) Versions(ctx context.Context) (Versions, error) {
 	return m.opts.Versions(ctx)
 }
 
+// Ready is why nothing can be run now; nil if something can. Every caller may know.
+func (m *Manager) Ready(ctx context.Context) error {
+	if _, err := peer.Require(ctx); err != nil {
+		return err
+	}
+	return m.opts.Ready(ctx)
+}
+
 // Doctor says what would fail on this host, and how to mend it.
 func (m *Manager) Doctor(ctx context.Context) ([]Check, error) {
 	defer m.Busy()()
@@ -62,6 +70,34 @@ func (m *Manager) Capabilities(ctx context.Context) ([]Capability, error) {
 		return nil, err
 	}
 	return m.opts.Capabilities(ctx)
+}
+
+// Counts is what the daemon counts of the whole host, without a word of others.
+type Counts struct {
+	Sandboxes map[State]int // without those in pools
+	Pooled    int
+	Orphaned  int // leftovers that could not be removed, and foreign files
+	Execs     int // that run
+	Queued    int // requests that wait for their turn to make a sandbox
+	Pools     []PoolStats
+}
+
+// Counts returns how the daemon does.
+func (m *Manager) Counts() Counts {
+	c := Counts{Sandboxes: map[State]int{}, Orphaned: m.quarantine.size(), Queued: int(m.making.queued.Load())}
+	for _, s := range m.all() {
+		info := s.info()
+		if s.kept().Pooled {
+			c.Pooled++
+			continue
+		}
+		c.Sandboxes[info.State]++
+		c.Execs += info.Execs
+	}
+	for _, p := range m.pools {
+		c.Pools = append(c.Pools, m.statsOf(p))
+	}
+	return c
 }
 
 // Stats returns what the daemon counts of what the caller may see.

@@ -30,6 +30,11 @@ const (
 	StateRemoving State = "removing"
 )
 
+// States lists all states.
+func States() []State {
+	return []State{StateCreating, StateAdopting, StateRunning, StatePaused, StateStopping, StateExited, StateRemoving}
+}
+
 // Reason says why a command ended.
 type Reason string
 

@@ -51,10 +51,11 @@ func (m *Manager) Update(ctx context.Context, ref string, r UpdateRequest) (Info
 	s.update(func() {
 		s.record.Network, s.record.Asked, s.record.Policy = next.Network, next.Asked, next.Policy
 		s.record.Labels, s.record.Expires, s.record.IdleTimeout = next.Labels, next.Expires, next.IdleTimeout
+		s.digest = ""
 	})
 	m.keepRecord(s)
 	s.rearm()
-	return s.info(), nil
+	return s.info(), m.confirmUpdate(ctx, s)
 }
 
 // checkProcesses refuses more processes than the resource limit allows that those

@@ -55,6 +55,8 @@ shell_scripts() {
   return $status
 }
 
+promql() { (cd tools/promql && GOWORK=off go vet ./... && GOWORK=off go test ./...); }
+
 tidy() { (cd "$1" && GOWORK=off go mod tidy -diff); }
 
 check gofmt formatted
@@ -65,6 +67,8 @@ check "go.mod" tidy .
 check "api/go.mod" tidy api
 check "tools/containerd17/go.mod" tidy tools/containerd17
 check "tools/gvisor/go.mod" tidy tools/gvisor
+check "tools/promql/go.mod" tidy tools/promql
+check "dashboard and alerts" promql
 check generated generated
 check "Python SDK" python_sdk
 check "no programs" no_programs

@@ -16,8 +16,8 @@ import (
 // is sent: a caller that does not read costs this much, and what the runtime reads ahead.
 const outputChunk = 256 << 10
 
-// events is the stream of one command's events. It is safe for concurrent use.
-type events struct {
+// execEvents is the stream of one command's events. It is safe for concurrent use.
+type execEvents struct {
 	stream *connect.ServerStream[caissonv1.ExecEvent]
 	cancel context.CancelCauseFunc // ends the call
 
@@ -26,7 +26,7 @@ type events struct {
 }
 
 // send sends one event. If the caller cannot be reached, the call is cancelled.
-func (e *events) send(m *caissonv1.ExecEvent) error {
+func (e *execEvents) send(m *caissonv1.ExecEvent) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -41,13 +41,13 @@ func (e *events) send(m *caissonv1.ExecEvent) error {
 }
 
 // close makes later sends fail: the stream is gone when the handler returns.
-func (e *events) close() {
+func (e *execEvents) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = true
 }
 
-func (e *events) started(info runtime.Info, exec runtime.ExecInfo) {
+func (e *execEvents) started(info runtime.Info, exec runtime.ExecInfo) {
 	_ = e.send(startedEvent(info, execPB(exec))) // send cancels the call itself
 }
 
@@ -65,7 +65,7 @@ type runner func(context.Context, runtime.IO) (*runtime.Result, error)
 func follow(ctx context.Context, stream *connect.ServerStream[caissonv1.ExecEvent], stdin []byte, from runtime.AttachOptions, run runner) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	e := &events{stream: stream, cancel: cancel}
+	e := &execEvents{stream: stream, cancel: cancel}
 	defer e.close()
 	result, err := run(ctx, runtime.IO{
 		Stdin: stdin, Stdout: e.stdout(from.StdoutOffset), Stderr: e.stderr(from.StderrOffset), Started: e.started,
@@ -85,13 +85,13 @@ type output struct {
 
 var _ runtime.Skipper = (*output)(nil)
 
-func (e *events) stdout(offset int64) *output {
+func (e *execEvents) stdout(offset int64) *output {
 	return &output{offset: offset, send: func(o *caissonv1.Output) error {
 		return e.send(&caissonv1.ExecEvent{Kind: &caissonv1.ExecEvent_Stdout{Stdout: o}})
 	}}
 }
 
-func (e *events) stderr(offset int64) *output {
+func (e *execEvents) stderr(offset int64) *output {
 	return &output{offset: offset, send: func(o *caissonv1.Output) error {
 		return e.send(&caissonv1.ExecEvent{Kind: &caissonv1.ExecEvent_Stderr{Stderr: o}})
 	}}

@@ -20,7 +20,7 @@ type Files interface {
 	Files(ctx context.Context, ref string) (FileSession, error)
 }
 
-// FileSession works on the files of one sandbox: *files.Session does.
+// FileSession works on the files of one sandbox: *runtime.FileAccess does.
 type FileSession interface {
 	Stat(ctx context.Context, path string, follow bool) (files.Info, error)
 	ListDir(ctx context.Context, path string, depth uint32) (list []files.Info, truncated bool, err error)

@@ -19,38 +19,70 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/server/rest"
 )
 
-// operation is one call, as the log tells it.
+// operation is one call, as the log and the stream of events tell it.
 type operation struct {
-	id    string // of the request: the caller's, or made
-	trace string // traceparent of the operation (W3C Trace Context, section 3.2)
+	id    string            // of the request: the caller's, or made
+	trace string            // traceparent of the operation (W3C Trace Context, section 3.2)
+	tell  func(sbxerr.Code) // of a call that fails, before that is answered; nil: nobody wants to know
 
 	mu      sync.Mutex
 	sandbox string // as the caller names it, or its ID
 	exec    string
 	err     error
+	told    bool
 }
 
 type operationKey struct{}
 
 // operations gives each call an ID, returns it with the answer, and writes one line of
-// log for each call: refused ones too.
-func operations(h http.Handler, log *slog.Logger, plain *rest.Handler) http.Handler {
-	quiet := quietCalls(plain)
+// log for each call: refused ones too. Those become events as well.
+func operations(h http.Handler, d Deps, plain *rest.Handler) http.Handler {
+	quiet, known := quietCalls(plain), map[string]string{}
+	for _, path := range paths() {
+		known[path] = path
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		op := newOperation(r.Header)
 		w.Header().Set(api.RequestIDHeader, op.id)
 		w.Header().Set(api.TraceparentHeader, op.trace)
 		begun := time.Now()
-		defer func() {
+		ctx := events.WithRequestID(context.WithValue(r.Context(), operationKey{}, op), op.id)
+		op.tell = func(c sbxerr.Code) {
 			call := cmp.Or(plain.Procedure(r), r.URL.Path)
-			op.log(r, log, call, quiet[call], w.Header().Get(api.CodeHeader), time.Since(begun))
+			if isRefusal(c, quiet[call]) {
+				d.Stream.Emit(ctx, op.refusal(ctx, call, c))
+			}
+		}
+		defer func() {
+			call, took := cmp.Or(plain.Procedure(r), r.URL.Path), time.Since(begun)
+			code := op.log(r, d.Log, call, quiet[call], w.Header().Get(api.CodeHeader), took)
+			if d.Called != nil {
+				d.Called(known[call], code, took)
+			}
 		}()
-		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), operationKey{}, op)))
+		h.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// isRefusal reports whether a failure is told as an event: not that a caller left, and of
+// calls that change nothing only what the caller may not do.
+func isRefusal(c sbxerr.Code, quiet bool) bool {
+	row, _ := sbxerr.Describe(c)
+	return c != sbxerr.Canceled && (!quiet || row.Class == sbxerr.ClassPolicy)
+}
+
+// refusal is the event of a call that failed. It is the caller's own.
+func (o *operation) refusal(ctx context.Context, call string, c sbxerr.Code) events.Event {
+	e := events.Event{Type: events.CallRefused, Scope: events.Scope{Host: true}, Data: events.Data{Call: sbxerr.Clip(call), Code: c, Name: sbxerr.Clip(o.sandbox), ExecID: sbxerr.Clip(o.exec)}}
+	if caller, known := peer.FromContext(ctx); known {
+		e.Scope = events.Scope{Owner: caller.UID, Parent: caller.Sandbox}
+	}
+	return e
 }
 
 // quietCalls change nothing, or are one keystroke of many: the log has them at level
@@ -138,6 +170,7 @@ func (o *operation) failed(err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.err = err
+	o.tellLocked(api.Explain(err).Code)
 	var coded *connect.Error
 	if !errors.As(err, &coded) || len(coded.Details()) == 0 {
 		return err
@@ -147,8 +180,16 @@ func (o *operation) failed(err error) error {
 	return failAs(coded.Code(), &told)
 }
 
-// log writes the line.
-func (o *operation) log(r *http.Request, log *slog.Logger, call string, quiet bool, code string, took time.Duration) {
+// tellLocked tells of a failure once: a caller gets one answer.
+func (o *operation) tellLocked(c sbxerr.Code) {
+	if o.tell != nil && !o.told {
+		o.told = true
+		o.tell(c)
+	}
+}
+
+// log writes the line, and returns the code of a call that failed.
+func (o *operation) log(r *http.Request, log *slog.Logger, call string, quiet bool, code string, took time.Duration) sbxerr.Code {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	level, outcome := slog.LevelInfo, "ok"
@@ -158,11 +199,12 @@ func (o *operation) log(r *http.Request, log *slog.Logger, call string, quiet bo
 	switch {
 	case code != "":
 		outcome = "error"
+		o.tellLocked(sbxerr.Code(code)) // of one that no handler saw
 	case quiet:
 		level = slog.LevelDebug
 	}
 	if !log.Enabled(r.Context(), level) {
-		return
+		return sbxerr.Code(code)
 	}
 	attrs := []slog.Attr{
 		slog.String("call", sbxerr.Clip(call)), slog.String("request_id", o.id), slog.String("traceparent", o.trace),
@@ -174,6 +216,7 @@ func (o *operation) log(r *http.Request, log *slog.Logger, call string, quiet bo
 		}
 	}
 	log.LogAttrs(context.WithoutCancel(r.Context()), level, "operation", attrs...)
+	return sbxerr.Code(code)
 }
 
 func callerOf(ctx context.Context) string {

@@ -38,7 +38,7 @@ func (s sandboxes) Logs(ctx context.Context, r *connect.Request[caissonv1.LogsRe
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	e := &events{stream: stream, cancel: cancel}
+	e := &execEvents{stream: stream, cancel: cancel}
 	defer e.close()
 	err = s.runtime.Logs(ctx, r.Msg.Ref, o, e.stdout(o.StdoutOffset), e.stderr(o.StderrOffset))
 	if cause := context.Cause(ctx); cause != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/caisson-run/caisson/api/openapi"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/server/rest"
@@ -88,6 +89,13 @@ type System interface {
 	Doctor(ctx context.Context) ([]runtime.Check, error)
 	Capabilities(ctx context.Context) ([]runtime.Capability, error)
 	Stats(ctx context.Context) (runtime.Stats, error)
+	// Ready is why nothing can be run now; nil if something can.
+	Ready(ctx context.Context) error
+}
+
+// Events is the stream of what happens on the host.
+type Events interface {
+	Events(ctx context.Context, since events.Since, filter events.Filter, follow bool, yield func(*events.Event) error) error
 }
 
 // Deps is what the API is served from.
@@ -98,7 +106,12 @@ type Deps struct {
 	System    System
 	Network   Network
 	Files     Files
-	Log       *slog.Logger // nil discards
+	Events    Events
+	Stream    *events.Bus // takes what the API itself tells; nil takes nothing
+	// Called is told of each call: its procedure, empty for one that there is not, the code
+	// of a failure, and what it took. It may be nil.
+	Called func(procedure string, code sbxerr.Code, took time.Duration)
+	Log    *slog.Logger // nil discards
 	// WriteTimeout ends a call whose caller takes nothing of its answer for so
 	// long, or has not sent the whole of a message after the first; 0 is 30 s.
 	WriteTimeout time.Duration
@@ -130,6 +143,7 @@ func New(d Deps) http.Handler {
 		caissonv1connect.SystemServiceName:  system{d.System},
 		caissonv1connect.NetworkServiceName: network{d.Network},
 		caissonv1connect.FileServiceName:    fileService{d.Files},
+		caissonv1connect.EventServiceName:   eventService{d.Events},
 	}
 	mux := http.NewServeMux()
 	mux.Handle(caissonv1connect.NewSandboxServiceHandler(sandboxes{d.Sandboxes}, options))
@@ -138,10 +152,11 @@ func New(d Deps) http.Handler {
 	mux.Handle(caissonv1connect.NewSystemServiceHandler(system{d.System}, options))
 	mux.Handle(caissonv1connect.NewNetworkServiceHandler(network{d.Network}, options))
 	mux.Handle(caissonv1connect.NewFileServiceHandler(fileService{d.Files}, options))
+	mux.Handle(caissonv1connect.NewEventServiceHandler(eventService{d.Events}, options))
 	plain := rest.New(rest.Options{Services: services, Streams: &streams, Unary: unaryCall(d.Log)})
 	calls := byPath(plain, knownCalls(mux))
 	bounded := boundWrites(newIntake(d.ReadTimeout, d.WriteTimeout).serve(calls), d.WriteTimeout, plain.Procedure)
-	return operations(bounded, d.Log, plain)
+	return operations(bounded, d, plain)
 }
 
 // unaryCall does for a call of plain HTTP what the interceptors do for one of Connect.

@@ -5,6 +5,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/runtime"
 )
@@ -35,6 +36,13 @@ func healthy(checks []runtime.Check) bool {
 func (s system) Capabilities(ctx context.Context, _ *connect.Request[caissonv1.CapabilitiesRequest]) (*connect.Response[caissonv1.CapabilitiesResponse], error) {
 	capabilities, err := s.host.Capabilities(ctx)
 	return reply(&caissonv1.CapabilitiesResponse{Capabilities: each(capabilities, capabilityPB)}, err)
+}
+
+func (s system) Ping(ctx context.Context, _ *connect.Request[caissonv1.PingRequest]) (*connect.Response[caissonv1.PingResponse], error) {
+	if err := s.host.Ready(ctx); err != nil {
+		return reply(&caissonv1.PingResponse{Reason: text(api.Explain(err).Error())}, nil)
+	}
+	return reply(&caissonv1.PingResponse{Ready: true}, nil)
 }
 
 func (s system) Stats(ctx context.Context, _ *connect.Request[caissonv1.StatsRequest]) (*connect.Response[caissonv1.StatsResponse], error) {

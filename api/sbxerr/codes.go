@@ -96,6 +96,12 @@ const (
 	APIBroken Code = "SBX-803" // the connection to the daemon broke
 	ClientIO  Code = "SBX-804" // the caller's own file, input or output failed
 	Peer      Code = "SBX-805" // the peer may not do this
+
+	EventsGone   Code = "SBX-806" // the events after a cursor are no longer kept
+	EventsFilter Code = "SBX-807" // a filter of events cannot be read
+
+	AuditWrite  Code = "SBX-901" // a record of the audit log cannot be written
+	AuditBroken Code = "SBX-902" // the audit log was changed, cut or reordered
 )
 
 // Class says who can act on a failure.

@@ -98,6 +98,11 @@ var table = []Description{
 	{APIBroken, "the connection to the daemon broke", ClassEngine, 502, true, "check that the daemon runs; a foreground run ends with its connection"},
 	{ClientIO, "the caller's own file, input or output failed", ClassInput, 400, false, "check that the file exists, its permissions, and free space"},
 	{Peer, "the peer may not do this", ClassPolicy, 403, false, "ask the operator to grant it under peers: in the daemon's configuration"},
+	{EventsGone, "the events after a cursor are no longer kept", ClassInput, 404, false, "read on without since; the audit log of the host has what was missed"},
+	{EventsFilter, "a filter of events cannot be read", ClassInput, 400, false, "give KEY=VALUE, such as type=exec.ended or sandbox=NAME"},
+
+	{AuditWrite, "a record of the audit log cannot be written", ClassHost, 503, true, "free space on the disk of the audit log; with audit.required nothing runs before"},
+	{AuditBroken, "the audit log was changed, cut or reordered", ClassHost, 500, false, "keep a copy of the log as it is, and compare it with one that was stored elsewhere"},
 }
 
 // Describe returns the row of c.

@@ -112,9 +112,9 @@ func (a *app) verbs() []verb {
 	return []verb{
 		{"run", a.runCommand}, {"create", a.createCommand}, {"exec", a.execCommand}, {"attach", a.attachCommand}, {"ls", a.lsCommand},
 		{"ps", a.psCommand}, {"inspect", a.inspectCommand}, {"port", a.portCommand}, {"logs", a.logsCommand}, {"cp", a.cpCommand},
-		{"wait", a.waitCommand}, {"kill", a.killCommand}, {"update", a.updateCommand}, {"stats", a.statsCommand},
+		{"wait", a.waitCommand}, {"kill", a.killCommand}, {"update", a.updateCommand}, {"stats", a.statsCommand}, {"events", a.eventsCommand},
 		{"pause", a.pauseCommand}, {"resume", a.resumeCommand}, {"stop", a.stopCommand}, {"rm", a.rmCommand}, {"cleanup", a.cleanupCommand},
-		{"image", a.imageCommand}, {"policy", a.policyCommand}, {"spec", a.specCommand}, {"doctor", a.doctorCommand},
+		{"image", a.imageCommand}, {"policy", a.policyCommand}, {"audit", a.auditCommand}, {"spec", a.specCommand}, {"ping", a.pingCommand}, {"doctor", a.doctorCommand},
 		{"capabilities", a.capabilitiesCommand}, {"explain", a.explainCommand},
 		{"mcp", a.mcpCommand}, {"plug", a.plugCommand}, {"daemon", a.daemonCommand}, {"version", a.versionCommand}, {"completion", a.completionCommand},
 	}

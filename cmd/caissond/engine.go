@@ -30,7 +30,8 @@ func checkEngine(c config.Config) error {
 }
 
 // newEngine returns an engine that is still to be started.
-func newEngine(c config.Config, log *slog.Logger) (*engine, error) {
+// changed is called when the private server is up or down.
+func newEngine(c config.Config, log *slog.Logger, changed func(up bool, cause error)) (*engine, error) {
 	paths := enginePaths(c)
 	ec := ctrd.EngineConfig{
 		Address: c.Containerd.Address, Namespace: c.Instance(),
@@ -38,7 +39,7 @@ func newEngine(c config.Config, log *slog.Logger) (*engine, error) {
 	}
 	var private *ctrd.ServerConfig
 	if ec.Address == "" {
-		private = &ctrd.ServerConfig{Paths: paths, BinDir: c.BinDir, Logger: log}
+		private = &ctrd.ServerConfig{Paths: paths, BinDir: c.BinDir, Logger: log, Changed: changed}
 		ec.Address, ec.Shim = paths.Socket(), filepath.Join(c.BinDir, ctrd.ShimProgram)
 		ec.Sockets, ec.Bundles = paths.ShimSockets(), paths.Bundles()
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"maps"
 	"math"
 	"net"
@@ -225,15 +224,17 @@ func (d *daemon) listen(c config.Config) (*apiSocket, net.Listener, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return socket, server.Identify(socket.UnixListener, logged(d.log, policy.Admit)), nil
+	return socket, server.Identify(socket.UnixListener, d.told(policy.Admit)), nil
 }
 
-// logged is admit with a line of log for each connection that it refuses.
-func logged(log *slog.Logger, admit server.Admit) server.Admit {
+// told is admit with a line of log and an event for each connection that it refuses. There
+// is one event a second at most, which counts the others.
+func (d *daemon) told(admit server.Admit) server.Admit {
 	return func(c peer.Caller) error {
 		err := admit(c)
 		if err != nil {
-			log.Info("connection refused", "caller", c.String(), "code", string(sbxerr.Of(err)), "error", err)
+			d.log.Info("connection refused", "caller", c.String(), "code", string(sbxerr.Of(err)), "error", err)
+			d.refused.Suppress(c)
 		}
 		return err
 	}

@@ -10,15 +10,20 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/config"
+	"github.com/caisson-run/caisson/gateway/ratelog"
 	"github.com/caisson-run/caisson/initproto"
+	"github.com/caisson-run/caisson/metrics"
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/ctrd"
+	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/server"
@@ -38,6 +43,12 @@ const (
 // daemon holds what has to be closed, in the order in which it was opened.
 type daemon struct {
 	log     *slog.Logger
+	events  *events.Bus
+	refused *ratelog.Log[peer.Caller] // connections of those who are no peers
+	audit   *audit.Log                // nil where none is kept
+	metrics *metrics.Metrics
+	engine  *engine
+	manager atomic.Pointer[runtime.Manager] // nil until it is made
 	close   []func(context.Context) error
 	handler chan http.Handler // the API, once it is there
 	admit   server.Admit
@@ -75,6 +86,12 @@ func serve(ctx context.Context, c config.Config, logTo io.Writer) (err error) {
 	}
 	d.onStop(func(context.Context) error { return unlock() })
 	ctx = peer.NewContext(ctx, peer.System) // until it is a caller's
+	if err := d.openEvents(ctx, c); err != nil {
+		return err
+	}
+	if err := d.serveMetrics(c); err != nil {
+		return err
+	}
 	socket, l, err := d.listen(c)
 	if err != nil {
 		return err
@@ -102,11 +119,12 @@ func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, 
 		return nil, nil, err
 	}
 	d.onStop(func(context.Context) error { return ids.Close() })
-	engine, err := newEngine(c, d.log)
+	engine, err := newEngine(c, d.log, d.engineChanged(ctx))
 	if err != nil {
 		return nil, nil, err
 	}
 	d.onStop(engine.stop)
+	d.engine = engine
 	options, err := d.managerOptions(ctx, c, ids.Range, engine.Engine)
 	if err != nil {
 		return nil, nil, err
@@ -118,6 +136,7 @@ func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, 
 	if err != nil {
 		return nil, nil, err
 	}
+	d.manager.Store(manager)
 	d.onStop(manager.Close)
 	d.onStop(func(context.Context) error { // runs before Close
 		if !d.ready && ctx.Err() == nil { // the start failed, and nobody asked the daemon to end
@@ -204,7 +223,7 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 	limits := image.DefaultLimits()
 	limits.Bytes, limits.Entries, limits.Ratio = c.Images.MaxBytes, c.Images.MaxEntries, c.Images.MaxRatio
 	host := hostDoctor{config: c, ids: ids, engine: engine}
-	d.admit = logged(d.log, policy.Admit)
+	d.admit = d.told(policy.Admit)
 	return runtime.Options{
 		Root: c.Root, State: c.State, CgroupParent: c.Cgroup.Parent,
 		InitPath:     filepath.Join(c.BinDir, initproto.BinaryName),
@@ -225,6 +244,8 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 		PerShim:      int(c.Sandboxes.PerShim),
 		Pools:        pools(c.Pools),
 		Peers:        policy,
+		Events:       d.events,
+		Ready:        d.isReady,
 		ServeNested:  func(id string, l *net.UnixListener) { go d.serveNested(ctx, id, l) },
 		Versions:     host.versions,
 		Doctor:       host.checks,
@@ -250,7 +271,9 @@ func (d *daemon) serveAPI(ctx context.Context, l net.Listener, m *runtime.Manage
 			cancel()
 		}()
 	}
-	handler := server.New(server.Deps{Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m, System: m, Network: m, Log: d.log, WriteTimeout: writeTimeout})
+	handler := server.New(server.Deps{
+		Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m, System: m, Network: m, Events: m, Stream: d.events, Called: d.metrics.Called, Log: d.log, WriteTimeout: writeTimeout,
+	})
 	d.handler <- handler
 	last, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()

@@ -31,6 +31,9 @@ type ServerConfig struct {
 	Paths
 	BinDir string       // holds EnginePrograms and runc
 	Logger *slog.Logger // nil drops; containerd's own output goes to Paths.Log
+	// Changed is called when the server was started, and with how it ended when it has. It
+	// may be nil.
+	Changed func(up bool, ended error)
 }
 
 // Supervisor keeps one private containerd running until Stop. One that ends, or
@@ -230,16 +233,25 @@ func (s *Supervisor) runOnce() error {
 	if err := s.start(cmd); err != nil {
 		return err
 	}
+	s.changed(true, nil)
 	lowerOOMScore(cmd.Process.Pid)
 	watch, end := context.WithCancel(context.Background())
 	go s.killHung(watch, cmd.Process)
 	err := cmd.Wait()
 	end()
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.proc, s.status.PID = nil, 0
 	s.status.LastExit = cmd.ProcessState.String()
-	return fmt.Errorf("run containerd: %s: %w", cmd.ProcessState, errors.Join(errServerEnded, err))
+	s.mu.Unlock()
+	err = fmt.Errorf("run containerd: %s: %w", cmd.ProcessState, errors.Join(errServerEnded, err))
+	s.changed(false, err)
+	return err
+}
+
+func (s *Supervisor) changed(up bool, ended error) {
+	if s.cfg.Changed != nil {
+		s.cfg.Changed(up, ended)
+	}
 }
 
 var errServerEnded = errors.New("the server ended")

@@ -32,6 +32,14 @@ func (e *Engine) Versions(ctx context.Context) (Versions, error) {
 	return v, errors.Join(err, runcErr)
 }
 
+// Ping asks the server whether it serves, and waits no longer than ctx.
+func (e *Engine) Ping(ctx context.Context) error {
+	return e.call(ctx, "ctrd.ping", "reach", e.cfg.Address, func(ctx context.Context) error {
+		_, err := e.client.VersionService().Version(ctx, &emptypb.Empty{})
+		return err
+	})
+}
+
 func runcVersion(ctx context.Context, path string) (string, error) {
 	out, err := versionOutput(ctx, path)
 	if err != nil {

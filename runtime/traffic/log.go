@@ -23,6 +23,8 @@ type Log struct {
 	files Files
 	log   *slog.Logger
 
+	observe func(Entry) // nil: nobody looks
+
 	mu      sync.Mutex
 	waiting map[string]chan struct{} // closed by the next entry
 }
@@ -45,7 +47,23 @@ func (l *Log) Queried(q dns.Query) {
 	l.add(q.Sandbox, entryOfQuery(q, time.Now()))
 }
 
+// Observe has fn called with each entry that is added. It is called before the first one
+// is, and may be called on a nil Log.
+func (l *Log) Observe(fn func(Entry)) {
+	if l != nil {
+		l.observe = fn
+	}
+}
+
 func (l *Log) add(sandbox string, e Entry) {
+	l.keep(sandbox, e)
+	if l.observe != nil {
+		e.Sandbox = sandbox
+		l.observe(e)
+	}
+}
+
+func (l *Log) keep(sandbox string, e Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.rest(sandbox)

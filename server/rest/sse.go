@@ -19,18 +19,25 @@ const (
 	lastEventID  = "Last-Event-ID"
 	stdoutOffset = "stdout_offset"
 	stderrOffset = "stderr_offset"
+	since        = "since" // the ID of an event
 )
 
-// sse are server-sent events. The ID of each is how much of both streams was sent.
+// sse are server-sent events. The ID of each is how much of both streams of a command was
+// sent, or that of an event of the host.
 type sse struct{ stdout, stderr int64 }
 
 func (*sse) kind() string { return "text/event-stream" }
 
 func (s *sse) write(w io.Writer, m proto.Message, line []byte) error {
 	id := ""
-	if e, ok := m.(*caissonv1.ExecEvent); ok {
+	switch e := m.(type) {
+	case *caissonv1.ExecEvent:
 		s.count(e)
 		id = fmt.Sprintf("id: %d.%d\n", s.stdout, s.stderr)
+	case *caissonv1.Event:
+		if e.Id != "" {
+			id = "id: " + e.Id + "\n"
+		}
 	}
 	name := ""
 	if m == nil {
@@ -64,6 +71,10 @@ func newSSE(request proto.Message) *sse {
 // browser sends the first URL again.
 func resume(request protoreflect.Message, r *http.Request) error {
 	id := r.Header.Get(lastEventID)
+	if f := fieldOf(request, since); id != "" && f != nil {
+		request.Set(f, protoreflect.ValueOfString(id))
+		return nil
+	}
 	if id == "" || fieldOf(request, stdoutOffset) == nil {
 		return nil
 	}

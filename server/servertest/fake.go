@@ -14,6 +14,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/server"
@@ -50,6 +51,9 @@ type Fake struct {
 	OnSignal  func(ref, exec string, req runtime.SignalRequest) error
 	OnInput   func(ctx context.Context, ref, exec string, req runtime.InputRequest) (runtime.InputState, error)
 	OnResize  func(ref, exec string, size plan.WinSize) error
+
+	OnReady  func() error
+	OnEvents func(since events.Since, filter events.Filter, follow bool) ([]*events.Event, error)
 
 	Infos        []runtime.Info
 	Details      map[string]*runtime.Detail
@@ -92,7 +96,7 @@ func Start(t testing.TB, f *Fake, socket string) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	deps := server.Deps{Sandboxes: f, Execs: f, Images: imageFake{f}, System: f, Network: f}
+	deps := server.Deps{Sandboxes: f, Execs: f, Images: imageFake{f}, System: f, Network: f, Events: f}
 	go func() { ended <- server.Serve(ctx, l, server.New(deps), grace) }()
 	return sync.OnceFunc(func() {
 		cancel()
@@ -204,8 +208,30 @@ func (f *Fake) Traffic(_ context.Context, ref string, follow bool, yield func(ru
 	return err
 }
 
+// Events implements server.Events.
+func (f *Fake) Events(_ context.Context, since events.Since, filter events.Filter, follow bool, yield func(*events.Event) error) error {
+	if f.OnEvents == nil {
+		return nil
+	}
+	list, err := f.OnEvents(since, filter, follow)
+	for _, e := range list {
+		if err := yield(e); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
 // Versions implements server.System.
 func (f *Fake) Versions(context.Context) (runtime.Versions, error) { return f.Version, nil }
+
+// Ready implements server.System.
+func (f *Fake) Ready(context.Context) error {
+	if f.OnReady == nil {
+		return nil
+	}
+	return f.OnReady()
+}
 
 // Doctor implements server.System.
 func (f *Fake) Doctor(context.Context) ([]runtime.Check, error) {

@@ -33,7 +33,16 @@ func ErrElements() error {
 // Marshal writes m on one line, with absent values written out. It takes out the spaces
 // that protojson puts in at random so that its text is not relied on.
 func Marshal(m proto.Message) ([]byte, error) {
-	data, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(m)
+	return marshal(protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}, m)
+}
+
+// MarshalSparse is Marshal without absent values.
+func MarshalSparse(m proto.Message) ([]byte, error) {
+	return marshal(protojson.MarshalOptions{UseProtoNames: true}, m)
+}
+
+func marshal(o protojson.MarshalOptions, m proto.Message) ([]byte, error) {
+	data, err := o.Marshal(m)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ var shellPages = map[string]int{
 	"README.md":                              2,
 	"docs/tutorial.md":                       9,
 	"docs/how-to/allow-a-host.md":            5,
+	"docs/how-to/audit-and-metrics.md":       3,
 	"docs/how-to/connect-an-orchestrator.md": 2,
 	"docs/how-to/connect-an-mcp-client.md":   1,
 	"docs/how-to/make-an-image.md":           2,

@@ -28,6 +28,7 @@ var rules = []struct {
 	{"finding", nil},
 	{"owndir", nil},
 	{"kernelfile", nil},
+	{"audit", []string{"api/sbxerr", "owndir"}},
 	{"oci", []string{"api/sbxerr"}},
 	{"seccomp/decide", nil}, // judges what the compiler makes, so shares nothing with it
 	{"seccomp", []string{"api/sbxerr"}},
@@ -39,6 +40,7 @@ var rules = []struct {
 	{"gateway", []string{"api/sbxerr", "netns/nflog", "netns/reserved"}}, // the other end of a socket that netns opens, and the reasons of its rules
 	{"initproto", []string{}},
 	{"config", []string{"api/sbxerr", "cgroups/units"}},
+	{"runtime/events", []string{"api/sbxerr", "runtime/peer"}},
 	{"runtime/files", []string{"api/sbxerr", "initproto"}},
 	{"runtime/idblock", []string{"api/sbxerr", "owndir"}},
 	{"runtime/images", []string{"api/sbxerr", "rootfs/image", "runtime/peer"}},
@@ -58,15 +60,16 @@ var rules = []struct {
 	{"runtime", append([]string{"api/sbxerr", "finding", "owndir"}, leaves...)},
 	{"server", []string{"runtime", "api"}},
 	{"api", []string{"api/sbxerr"}},
+	{"metrics", []string{"api/sbxerr", "runtime"}},
 	{"cmd/caisson-init", []string{"initproto"}},
 	{"cmd/caisson-gateway", []string{"api/sbxerr", "gateway", "netns/nflog", "seccomp"}},
 	{"cmd/caisson-shim", []string{"runtime/ctrd/shimcall"}},
 	{"mcp", []string{"api"}},
 	{"plug", []string{"api"}},
-	{"cmd/caisson", []string{"mcp", "plug", "api", "cgroups/units"}},
-	{"cmd/caissond", append([]string{"server", "api", "config", "runtime"}, leaves...)},
+	{"cmd/caisson", []string{"mcp", "plug", "api", "audit", "cgroups/units"}},
+	{"cmd/caissond", append([]string{"server", "api", "audit", "config", "metrics", "owndir", "runtime"}, leaves...)},
 	{"tests/need", nil}, // every package's tests may use it
-	{"tests", append([]string{"server", "api", "config", "runtime"}, leaves...)},
+	{"tests", append([]string{"server", "api", "audit", "config", "runtime"}, leaves...)},
 }
 
 // only say which packages alone may import something from outside.

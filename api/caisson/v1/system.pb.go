@@ -158,6 +158,94 @@ func (x *VersionResponse) GetInstance() string {
 	return ""
 }
 
+type PingRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PingRequest) Reset() {
+	*x = PingRequest{}
+	mi := &file_caisson_v1_system_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PingRequest) ProtoMessage() {}
+
+func (x *PingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_system_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
+func (*PingRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_system_proto_rawDescGZIP(), []int{2}
+}
+
+type PingResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ready         bool                   `protobuf:"varint,1,opt,name=ready,proto3" json:"ready,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // why nothing can be run
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PingResponse) Reset() {
+	*x = PingResponse{}
+	mi := &file_caisson_v1_system_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PingResponse) ProtoMessage() {}
+
+func (x *PingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_system_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PingResponse.ProtoReflect.Descriptor instead.
+func (*PingResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_system_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *PingResponse) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+func (x *PingResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type DoctorRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -166,7 +254,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_caisson_v1_system_proto_msgTypes[2]
+	mi := &file_caisson_v1_system_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -178,7 +266,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_system_proto_msgTypes[2]
+	mi := &file_caisson_v1_system_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -191,7 +279,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_system_proto_rawDescGZIP(), []int{2}
+	return file_caisson_v1_system_proto_rawDescGZIP(), []int{4}
 }
 
 type DoctorResponse struct {
@@ -204,7 +292,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_caisson_v1_system_proto_msgTypes[3]
+	mi := &file_caisson_v1_system_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -216,7 +304,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_system_proto_msgTypes[3]
+	mi := &file_caisson_v1_system_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -229,7 +317,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_system_proto_rawDescGZIP(), []int{3}
+	return file_caisson_v1_system_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *DoctorResponse) GetChecks() []*DoctorCheck {
@@ -260,7 +348,7 @@ type DoctorCheck struct {
 
 func (x *DoctorCheck) Reset() {
 	*x = DoctorCheck{}
-	mi := &file_caisson_v1_system_proto_msgTypes[4]
+	mi := &file_caisson_v1_system_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -272,7 +360,7 @@ func (x *DoctorCheck) String() string {
 func (*DoctorCheck) ProtoMessage() {}
 
 func (x *DoctorCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_system_proto_msgTypes[4]
+	mi := &file_caisson_v1_system_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -285,7 +373,7 @@ func (x *DoctorCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorCheck.ProtoReflect.Descriptor instead.
 func (*DoctorCheck) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_system_proto_rawDescGZIP(), []int{4}
+	return file_caisson_v1_system_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DoctorCheck) GetName() string {
@@ -331,7 +419,7 @@ type CapabilitiesRequest struct {
 
 func (x *CapabilitiesRequest) Reset() {
 	*x = CapabilitiesRequest{}
-	mi := &file_caisson_v1_system_proto_msgTypes[5]
+	mi := &file_caisson_v1_system_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -343,7 +431,7 @@ func (x *CapabilitiesRequest) String() string {
 func (*CapabilitiesRequest) ProtoMessage() {}
 
 func (x *CapabilitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_system_proto_msgTypes[5]
+	mi := &file_caisson_v1_system_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -356,7 +444,7 @@ func (x *CapabilitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilitiesRequest.ProtoReflect.Descriptor instead.
 func (*CapabilitiesRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_system_proto_rawDescGZIP(), []int{5}
+	return file_caisson_v1_system_proto_rawDescGZIP(), []int{7}
 }
 
 type CapabilitiesResponse struct {
@@ -368,7 +456,7 @@ type CapabilitiesResponse struct {
 
 func (x *CapabilitiesResponse) Reset() {
 	*x = CapabilitiesResponse{}
-	mi := &file_caisson_v1_system_proto_msgTypes[6]
+	mi := &file_caisson_v1_system_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -380,7 +468,7 @@ func (x *CapabilitiesResponse) String() string {
 func (*CapabilitiesResponse) ProtoMessage() {}
 
 func (x *CapabilitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_system_proto_msgTypes[6]
+	mi := &file_caisson_v1_system_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -393,7 +481,7 @@ func (x *CapabilitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilitiesResponse.ProtoReflect.Descriptor instead.
 func (*CapabilitiesResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_system_proto_rawDescGZIP(), []int{6}
+	return file_caisson_v1_system_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CapabilitiesResponse) GetCapabilities() []*Capability {
@@ -415,7 +503,7 @@ type Capability struct {
 
 func (x *Capability) Reset() {
 	*x = Capability{}
-	mi := &file_caisson_v1_system_proto_msgTypes[7]
+	mi := &file_caisson_v1_system_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -427,7 +515,7 @@ func (x *Capability) String() string {
 func (*Capability) ProtoMessage() {}
 
 func (x *Capability) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_system_proto_msgTypes[7]
+	mi := &file_caisson_v1_system_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -440,7 +528,7 @@ func (x *Capability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capability.ProtoReflect.Descriptor instead.
 func (*Capability) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_system_proto_rawDescGZIP(), []int{7}
+	return file_caisson_v1_system_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Capability) GetField() string {
@@ -472,7 +560,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_caisson_v1_system_proto_msgTypes[8]
+	mi := &file_caisson_v1_system_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -484,7 +572,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_system_proto_msgTypes[8]
+	mi := &file_caisson_v1_system_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -497,7 +585,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_system_proto_rawDescGZIP(), []int{8}
+	return file_caisson_v1_system_proto_rawDescGZIP(), []int{10}
 }
 
 type StatsResponse struct {
@@ -513,7 +601,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_caisson_v1_system_proto_msgTypes[9]
+	mi := &file_caisson_v1_system_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -525,7 +613,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_system_proto_msgTypes[9]
+	mi := &file_caisson_v1_system_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -538,7 +626,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_system_proto_rawDescGZIP(), []int{9}
+	return file_caisson_v1_system_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StatsResponse) GetSandboxes() map[string]int32 {
@@ -589,7 +677,7 @@ type NetworkStats struct {
 
 func (x *NetworkStats) Reset() {
 	*x = NetworkStats{}
-	mi := &file_caisson_v1_system_proto_msgTypes[10]
+	mi := &file_caisson_v1_system_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -601,7 +689,7 @@ func (x *NetworkStats) String() string {
 func (*NetworkStats) ProtoMessage() {}
 
 func (x *NetworkStats) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_system_proto_msgTypes[10]
+	mi := &file_caisson_v1_system_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -614,7 +702,7 @@ func (x *NetworkStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkStats.ProtoReflect.Descriptor instead.
 func (*NetworkStats) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_system_proto_rawDescGZIP(), []int{10}
+	return file_caisson_v1_system_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NetworkStats) GetSandboxId() string {
@@ -665,7 +753,7 @@ type PoolStats struct {
 
 func (x *PoolStats) Reset() {
 	*x = PoolStats{}
-	mi := &file_caisson_v1_system_proto_msgTypes[11]
+	mi := &file_caisson_v1_system_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -677,7 +765,7 @@ func (x *PoolStats) String() string {
 func (*PoolStats) ProtoMessage() {}
 
 func (x *PoolStats) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_system_proto_msgTypes[11]
+	mi := &file_caisson_v1_system_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -690,7 +778,7 @@ func (x *PoolStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStats.ProtoReflect.Descriptor instead.
 func (*PoolStats) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_system_proto_rawDescGZIP(), []int{11}
+	return file_caisson_v1_system_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PoolStats) GetProfile() string {
@@ -788,7 +876,11 @@ const file_caisson_v1_system_proto_rawDesc = "" +
 	"\x12containerd_address\x18\x05 \x01(\tR\x11containerdAddress\x12\x12\n" +
 	"\x04runc\x18\x06 \x01(\tR\x04runc\x12\x12\n" +
 	"\x04root\x18\a \x01(\tR\x04root\x12\x1a\n" +
-	"\binstance\x18\b \x01(\tR\binstance\"\x0f\n" +
+	"\binstance\x18\b \x01(\tR\binstance\"\r\n" +
+	"\vPingRequest\"<\n" +
+	"\fPingResponse\x12\x14\n" +
+	"\x05ready\x18\x01 \x01(\bR\x05ready\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x0f\n" +
 	"\rDoctorRequest\"Q\n" +
 	"\x0eDoctorResponse\x12/\n" +
 	"\x06checks\x18\x01 \x03(\v2\x17.caisson.v1.DoctorCheckR\x06checks\x12\x0e\n" +
@@ -835,7 +927,7 @@ const file_caisson_v1_system_proto_rawDesc = "" +
 	"\x06refill\x18\t \x01(\v2\x19.google.protobuf.DurationR\x06refill\x12\x16\n" +
 	"\x06target\x18\n" +
 	" \x01(\x05R\x06target\x12\x10\n" +
-	"\x03max\x18\v \x01(\x05R\x03max2\x87\x03\n" +
+	"\x03max\x18\v \x01(\x05R\x03max2\xd7\x03\n" +
 	"\rSystemService\x12Z\n" +
 	"\aVersion\x12\x1a.caisson.v1.VersionRequest\x1a\x1b.caisson.v1.VersionResponse\"\x16\x82\xb5\x18\x12\n" +
 	"\x03GET\x12\v/v1/version\x12V\n" +
@@ -843,7 +935,9 @@ const file_caisson_v1_system_proto_rawDesc = "" +
 	"\x03GET\x12\n" +
 	"/v1/doctor\x12n\n" +
 	"\fCapabilities\x12\x1f.caisson.v1.CapabilitiesRequest\x1a .caisson.v1.CapabilitiesResponse\"\x1b\x82\xb5\x18\x17\n" +
-	"\x03GET\x12\x10/v1/capabilities\x12R\n" +
+	"\x03GET\x12\x10/v1/capabilities\x12N\n" +
+	"\x04Ping\x12\x17.caisson.v1.PingRequest\x1a\x18.caisson.v1.PingResponse\"\x13\x82\xb5\x18\x0f\n" +
+	"\x03GET\x12\b/v1/ping\x12R\n" +
 	"\x05Stats\x12\x18.caisson.v1.StatsRequest\x1a\x19.caisson.v1.StatsResponse\"\x14\x82\xb5\x18\x10\n" +
 	"\x03GET\x12\t/v1/statsB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
@@ -859,42 +953,46 @@ func file_caisson_v1_system_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_system_proto_rawDescData
 }
 
-var file_caisson_v1_system_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_caisson_v1_system_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_caisson_v1_system_proto_goTypes = []any{
 	(*VersionRequest)(nil),       // 0: caisson.v1.VersionRequest
 	(*VersionResponse)(nil),      // 1: caisson.v1.VersionResponse
-	(*DoctorRequest)(nil),        // 2: caisson.v1.DoctorRequest
-	(*DoctorResponse)(nil),       // 3: caisson.v1.DoctorResponse
-	(*DoctorCheck)(nil),          // 4: caisson.v1.DoctorCheck
-	(*CapabilitiesRequest)(nil),  // 5: caisson.v1.CapabilitiesRequest
-	(*CapabilitiesResponse)(nil), // 6: caisson.v1.CapabilitiesResponse
-	(*Capability)(nil),           // 7: caisson.v1.Capability
-	(*StatsRequest)(nil),         // 8: caisson.v1.StatsRequest
-	(*StatsResponse)(nil),        // 9: caisson.v1.StatsResponse
-	(*NetworkStats)(nil),         // 10: caisson.v1.NetworkStats
-	(*PoolStats)(nil),            // 11: caisson.v1.PoolStats
-	nil,                          // 12: caisson.v1.StatsResponse.SandboxesEntry
-	(*Egress)(nil),               // 13: caisson.v1.Egress
-	(*durationpb.Duration)(nil),  // 14: google.protobuf.Duration
+	(*PingRequest)(nil),          // 2: caisson.v1.PingRequest
+	(*PingResponse)(nil),         // 3: caisson.v1.PingResponse
+	(*DoctorRequest)(nil),        // 4: caisson.v1.DoctorRequest
+	(*DoctorResponse)(nil),       // 5: caisson.v1.DoctorResponse
+	(*DoctorCheck)(nil),          // 6: caisson.v1.DoctorCheck
+	(*CapabilitiesRequest)(nil),  // 7: caisson.v1.CapabilitiesRequest
+	(*CapabilitiesResponse)(nil), // 8: caisson.v1.CapabilitiesResponse
+	(*Capability)(nil),           // 9: caisson.v1.Capability
+	(*StatsRequest)(nil),         // 10: caisson.v1.StatsRequest
+	(*StatsResponse)(nil),        // 11: caisson.v1.StatsResponse
+	(*NetworkStats)(nil),         // 12: caisson.v1.NetworkStats
+	(*PoolStats)(nil),            // 13: caisson.v1.PoolStats
+	nil,                          // 14: caisson.v1.StatsResponse.SandboxesEntry
+	(*Egress)(nil),               // 15: caisson.v1.Egress
+	(*durationpb.Duration)(nil),  // 16: google.protobuf.Duration
 }
 var file_caisson_v1_system_proto_depIdxs = []int32{
-	4,  // 0: caisson.v1.DoctorResponse.checks:type_name -> caisson.v1.DoctorCheck
-	7,  // 1: caisson.v1.CapabilitiesResponse.capabilities:type_name -> caisson.v1.Capability
-	12, // 2: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.StatsResponse.SandboxesEntry
-	11, // 3: caisson.v1.StatsResponse.pools:type_name -> caisson.v1.PoolStats
-	10, // 4: caisson.v1.StatsResponse.networks:type_name -> caisson.v1.NetworkStats
-	13, // 5: caisson.v1.NetworkStats.egress:type_name -> caisson.v1.Egress
-	14, // 6: caisson.v1.PoolStats.refill:type_name -> google.protobuf.Duration
+	6,  // 0: caisson.v1.DoctorResponse.checks:type_name -> caisson.v1.DoctorCheck
+	9,  // 1: caisson.v1.CapabilitiesResponse.capabilities:type_name -> caisson.v1.Capability
+	14, // 2: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.StatsResponse.SandboxesEntry
+	13, // 3: caisson.v1.StatsResponse.pools:type_name -> caisson.v1.PoolStats
+	12, // 4: caisson.v1.StatsResponse.networks:type_name -> caisson.v1.NetworkStats
+	15, // 5: caisson.v1.NetworkStats.egress:type_name -> caisson.v1.Egress
+	16, // 6: caisson.v1.PoolStats.refill:type_name -> google.protobuf.Duration
 	0,  // 7: caisson.v1.SystemService.Version:input_type -> caisson.v1.VersionRequest
-	2,  // 8: caisson.v1.SystemService.Doctor:input_type -> caisson.v1.DoctorRequest
-	5,  // 9: caisson.v1.SystemService.Capabilities:input_type -> caisson.v1.CapabilitiesRequest
-	8,  // 10: caisson.v1.SystemService.Stats:input_type -> caisson.v1.StatsRequest
-	1,  // 11: caisson.v1.SystemService.Version:output_type -> caisson.v1.VersionResponse
-	3,  // 12: caisson.v1.SystemService.Doctor:output_type -> caisson.v1.DoctorResponse
-	6,  // 13: caisson.v1.SystemService.Capabilities:output_type -> caisson.v1.CapabilitiesResponse
-	9,  // 14: caisson.v1.SystemService.Stats:output_type -> caisson.v1.StatsResponse
-	11, // [11:15] is the sub-list for method output_type
-	7,  // [7:11] is the sub-list for method input_type
+	4,  // 8: caisson.v1.SystemService.Doctor:input_type -> caisson.v1.DoctorRequest
+	7,  // 9: caisson.v1.SystemService.Capabilities:input_type -> caisson.v1.CapabilitiesRequest
+	2,  // 10: caisson.v1.SystemService.Ping:input_type -> caisson.v1.PingRequest
+	10, // 11: caisson.v1.SystemService.Stats:input_type -> caisson.v1.StatsRequest
+	1,  // 12: caisson.v1.SystemService.Version:output_type -> caisson.v1.VersionResponse
+	5,  // 13: caisson.v1.SystemService.Doctor:output_type -> caisson.v1.DoctorResponse
+	8,  // 14: caisson.v1.SystemService.Capabilities:output_type -> caisson.v1.CapabilitiesResponse
+	3,  // 15: caisson.v1.SystemService.Ping:output_type -> caisson.v1.PingResponse
+	11, // 16: caisson.v1.SystemService.Stats:output_type -> caisson.v1.StatsResponse
+	12, // [12:17] is the sub-list for method output_type
+	7,  // [7:12] is the sub-list for method input_type
 	7,  // [7:7] is the sub-list for extension type_name
 	7,  // [7:7] is the sub-list for extension extendee
 	0,  // [0:7] is the sub-list for field type_name
@@ -913,7 +1011,7 @@ func file_caisson_v1_system_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_system_proto_rawDesc), len(file_caisson_v1_system_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -510,4 +510,28 @@ class Peer(CaissonError):
     code = "SBX-805"
 
 
+class EventsGone(CaissonError):
+    """SBX-806: the events after a cursor are no longer kept."""
+
+    code = "SBX-806"
+
+
+class EventsFilter(CaissonError):
+    """SBX-807: a filter of events cannot be read."""
+
+    code = "SBX-807"
+
+
+class AuditWrite(CaissonError):
+    """SBX-901: a record of the audit log cannot be written."""
+
+    code = "SBX-901"
+
+
+class AuditBroken(CaissonError):
+    """SBX-902: the audit log was changed, cut or reordered."""
+
+    code = "SBX-902"
+
+
 BY_CODE: Dict[str, Type[CaissonError]] = {c.code: c for c in CaissonError.__subclasses__()}

@@ -40,6 +40,8 @@ const (
 	// SystemServiceCapabilitiesProcedure is the fully-qualified name of the SystemService's
 	// Capabilities RPC.
 	SystemServiceCapabilitiesProcedure = "/caisson.v1.SystemService/Capabilities"
+	// SystemServicePingProcedure is the fully-qualified name of the SystemService's Ping RPC.
+	SystemServicePingProcedure = "/caisson.v1.SystemService/Ping"
 	// SystemServiceStatsProcedure is the fully-qualified name of the SystemService's Stats RPC.
 	SystemServiceStatsProcedure = "/caisson.v1.SystemService/Stats"
 )
@@ -49,6 +51,8 @@ type SystemServiceClient interface {
 	Version(context.Context, *connect.Request[v1.VersionRequest]) (*connect.Response[v1.VersionResponse], error)
 	Doctor(context.Context, *connect.Request[v1.DoctorRequest]) (*connect.Response[v1.DoctorResponse], error)
 	Capabilities(context.Context, *connect.Request[v1.CapabilitiesRequest]) (*connect.Response[v1.CapabilitiesResponse], error)
+	// Ping says whether the daemon can run something now. Every caller may ask.
+	Ping(context.Context, *connect.Request[v1.PingRequest]) (*connect.Response[v1.PingResponse], error)
 	// Stats returns what the daemon counts.
 	Stats(context.Context, *connect.Request[v1.StatsRequest]) (*connect.Response[v1.StatsResponse], error)
 }
@@ -82,6 +86,12 @@ func NewSystemServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(systemServiceMethods.ByName("Capabilities")),
 			connect.WithClientOptions(opts...),
 		),
+		ping: connect.NewClient[v1.PingRequest, v1.PingResponse](
+			httpClient,
+			baseURL+SystemServicePingProcedure,
+			connect.WithSchema(systemServiceMethods.ByName("Ping")),
+			connect.WithClientOptions(opts...),
+		),
 		stats: connect.NewClient[v1.StatsRequest, v1.StatsResponse](
 			httpClient,
 			baseURL+SystemServiceStatsProcedure,
@@ -96,6 +106,7 @@ type systemServiceClient struct {
 	version      *connect.Client[v1.VersionRequest, v1.VersionResponse]
 	doctor       *connect.Client[v1.DoctorRequest, v1.DoctorResponse]
 	capabilities *connect.Client[v1.CapabilitiesRequest, v1.CapabilitiesResponse]
+	ping         *connect.Client[v1.PingRequest, v1.PingResponse]
 	stats        *connect.Client[v1.StatsRequest, v1.StatsResponse]
 }
 
@@ -114,6 +125,11 @@ func (c *systemServiceClient) Capabilities(ctx context.Context, req *connect.Req
 	return c.capabilities.CallUnary(ctx, req)
 }
 
+// Ping calls caisson.v1.SystemService.Ping.
+func (c *systemServiceClient) Ping(ctx context.Context, req *connect.Request[v1.PingRequest]) (*connect.Response[v1.PingResponse], error) {
+	return c.ping.CallUnary(ctx, req)
+}
+
 // Stats calls caisson.v1.SystemService.Stats.
 func (c *systemServiceClient) Stats(ctx context.Context, req *connect.Request[v1.StatsRequest]) (*connect.Response[v1.StatsResponse], error) {
 	return c.stats.CallUnary(ctx, req)
@@ -124,6 +140,8 @@ type SystemServiceHandler interface {
 	Version(context.Context, *connect.Request[v1.VersionRequest]) (*connect.Response[v1.VersionResponse], error)
 	Doctor(context.Context, *connect.Request[v1.DoctorRequest]) (*connect.Response[v1.DoctorResponse], error)
 	Capabilities(context.Context, *connect.Request[v1.CapabilitiesRequest]) (*connect.Response[v1.CapabilitiesResponse], error)
+	// Ping says whether the daemon can run something now. Every caller may ask.
+	Ping(context.Context, *connect.Request[v1.PingRequest]) (*connect.Response[v1.PingResponse], error)
 	// Stats returns what the daemon counts.
 	Stats(context.Context, *connect.Request[v1.StatsRequest]) (*connect.Response[v1.StatsResponse], error)
 }
@@ -153,6 +171,12 @@ func NewSystemServiceHandler(svc SystemServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(systemServiceMethods.ByName("Capabilities")),
 		connect.WithHandlerOptions(opts...),
 	)
+	systemServicePingHandler := connect.NewUnaryHandler(
+		SystemServicePingProcedure,
+		svc.Ping,
+		connect.WithSchema(systemServiceMethods.ByName("Ping")),
+		connect.WithHandlerOptions(opts...),
+	)
 	systemServiceStatsHandler := connect.NewUnaryHandler(
 		SystemServiceStatsProcedure,
 		svc.Stats,
@@ -167,6 +191,8 @@ func NewSystemServiceHandler(svc SystemServiceHandler, opts ...connect.HandlerOp
 			systemServiceDoctorHandler.ServeHTTP(w, r)
 		case SystemServiceCapabilitiesProcedure:
 			systemServiceCapabilitiesHandler.ServeHTTP(w, r)
+		case SystemServicePingProcedure:
+			systemServicePingHandler.ServeHTTP(w, r)
 		case SystemServiceStatsProcedure:
 			systemServiceStatsHandler.ServeHTTP(w, r)
 		default:
@@ -188,6 +214,10 @@ func (UnimplementedSystemServiceHandler) Doctor(context.Context, *connect.Reques
 
 func (UnimplementedSystemServiceHandler) Capabilities(context.Context, *connect.Request[v1.CapabilitiesRequest]) (*connect.Response[v1.CapabilitiesResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SystemService.Capabilities is not implemented"))
+}
+
+func (UnimplementedSystemServiceHandler) Ping(context.Context, *connect.Request[v1.PingRequest]) (*connect.Response[v1.PingResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SystemService.Ping is not implemented"))
 }
 
 func (UnimplementedSystemServiceHandler) Stats(context.Context, *connect.Request[v1.StatsRequest]) (*connect.Response[v1.StatsResponse], error) {

@@ -253,6 +253,18 @@ export class ClientIOError extends CaissonError {}
 /** SBX-805: the peer may not do this. */
 export class PeerError extends CaissonError {}
 
+/** SBX-806: the events after a cursor are no longer kept. */
+export class EventsGoneError extends CaissonError {}
+
+/** SBX-807: a filter of events cannot be read. */
+export class EventsFilterError extends CaissonError {}
+
+/** SBX-901: a record of the audit log cannot be written. */
+export class AuditWriteError extends CaissonError {}
+
+/** SBX-902: the audit log was changed, cut or reordered. */
+export class AuditBrokenError extends CaissonError {}
+
 /** The class of each code. */
 export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-000': UnknownError,
@@ -339,4 +351,8 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-803': APIBrokenError,
   'SBX-804': ClientIOError,
   'SBX-805': PeerError,
+  'SBX-806': EventsGoneError,
+  'SBX-807': EventsFilterError,
+  'SBX-901': AuditWriteError,
+  'SBX-902': AuditBrokenError,
 }

@@ -120,6 +120,142 @@ export interface components {
                 retryable: boolean;
             };
         };
+        /** @description Event is one event in the form of CloudEvents 1.0. */
+        Event: {
+            data?: components["schemas"]["EventData"];
+            /** @description unique on this host, and a cursor for since; empty of "run.caisson.events.lost" */
+            id?: string;
+            /** @description the daemon */
+            source?: string;
+            /** @description "1.0" */
+            specversion?: string;
+            /** @description such as "sandboxes/ID/execs/1" */
+            subject?: string;
+            /** Format: date-time */
+            time?: Timestamp;
+            /** @description such as "run.caisson.exec.ended" */
+            type?: string;
+        };
+        /** @description EventData is what is known of an event. Fields that say nothing about it are absent. */
+        EventData: {
+            /** @description on a file: "read", "write", "make", "move", "remove", "copy_in", "copy_out" */
+            action?: string;
+            address?: string;
+            /** @description of a command, at most 32 KiB */
+            args?: string[];
+            /** @description SHA-256 of all args, each with a zero byte at its end; where args has less */
+            args_digest?: string;
+            /** Format: int64 */
+            bytes?: Int64;
+            /** @description procedure of the API */
+            call?: string;
+            /** @description "uid 1000", "sandbox ID" or "the daemon" */
+            caller?: string;
+            /** @description of a failure */
+            code?: string;
+            /** @description SHA-256 of the effective configuration as JSON */
+            config_digest?: string;
+            cpu_ms?: string;
+            cwd?: string;
+            duration_ms?: string;
+            /** @description names of variables, never values */
+            env?: string[];
+            exec_id?: string;
+            /** Format: int32 */
+            exit_code?: number;
+            /** @description name that was asked for */
+            host?: string;
+            image?: string;
+            image_digest?: string;
+            /** @description of an attempt to connect, as in TrafficResponse */
+            kind?: string;
+            /** @description that was hit: "memory", "pids", "kernel_memory", "time", "output" */
+            limit?: string;
+            /**
+             * Format: uint64
+             * @description events that the reader missed
+             */
+            lost?: Int64;
+            /**
+             * Format: int64
+             * @description of output that the disk did not take
+             */
+            lost_bytes?: Int64;
+            /**
+             * Format: int64
+             * @description limits
+             */
+            memory_bytes?: Int64;
+            /** @description of a failure of the host */
+            message?: string;
+            /** Format: int64 */
+            milli_cpu?: Int64;
+            /** @description of the sandbox */
+            name?: string;
+            /** @description mode */
+            network?: string;
+            /** @description inside */
+            path?: string;
+            /** Format: int64 */
+            peak_memory_bytes?: Int64;
+            /** @description that came in from outside */
+            peer?: string;
+            /** Format: int64 */
+            pids?: Int64;
+            /** @description SHA-256 of the effective egress policy as JSON */
+            policy_digest?: string;
+            /** @description made for a pool */
+            pooled?: boolean;
+            /** Format: int64 */
+            port?: number;
+            profile?: string;
+            /** @description of an end or a refusal */
+            reason?: string;
+            /** Format: int64 */
+            received_bytes?: Int64;
+            /** @description of the call that led to the event */
+            request_id?: string;
+            /** @description that decided */
+            rule?: string;
+            sandbox_id?: string;
+            /** Format: int64 */
+            sent_bytes?: Int64;
+            session?: string;
+            /** Format: int32 */
+            signal?: number;
+            /**
+             * Format: uint64
+             * @description attempts before this one that have no event
+             */
+            skipped?: Int64;
+            /** @description of the creation */
+            stages?: components["schemas"]["EventStage"][];
+            /** Format: int64 */
+            stderr_bytes?: Int64;
+            /**
+             * Format: int64
+             * @description that the command's pipe took
+             */
+            stdin_bytes?: Int64;
+            /** Format: int64 */
+            stdout_bytes?: Int64;
+            task?: string;
+            /** @description of a move */
+            to?: string;
+            /** @description inside */
+            user?: string;
+            /** @description likewise */
+            verdict?: string;
+            /** @description of the daemon */
+            version?: string;
+            /** @description directory of the host */
+            workspace?: string;
+        };
+        /** @description EventStage is one step of the creation of a sandbox. */
+        EventStage: {
+            duration_ms?: string;
+            name?: string;
+        };
         /** @description Exec is one command of a sandbox. */
         Exec: {
             args?: string[];
@@ -438,6 +574,11 @@ export interface components {
             skipped?: Int64;
             /** @description Instead of data, on the lines of plain HTTP alone: bytes that are valid UTF-8. */
             text?: string;
+        };
+        PingResponse: {
+            ready?: boolean;
+            /** @description why nothing can be run */
+            reason?: string;
         };
         /** @description PolicyLine is one rule of a policy and what it does, for people. */
         PolicyLine: {

@@ -1,0 +1,278 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/audit"
+)
+
+// defaultAuditDir is that of a daemon with the default root.
+const defaultAuditDir = "/var/lib/caisson/audit"
+
+func (a *app) auditCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Read and verify the audit log of the host (root)",
+		Long:  "Read and verify the audit log of the host. It holds every event of caisson events, durably\nand chained. The log is read as files, so no daemon is needed. It is for root alone.",
+		Args:  cobra.ArbitraryArgs, // unknownCommand has seen them
+		RunE:  showHelp,
+	}
+	cmd.PersistentFlags().StringVar(&dir, "dir", "", "`DIR` of the log (default: that of the daemon)")
+	cmd.AddCommand(a.auditTailCommand(&dir), a.auditQueryCommand(&dir), a.auditVerifyCommand(&dir))
+	return cmd
+}
+
+// auditDir is the given directory, or that of the daemon, or the usual one.
+func (a *app) auditDir(ctx context.Context, given string) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	client := api.Dial(a.socket)
+	defer client.Close()
+	r, err := client.Version(ctx, &caissonv1.VersionRequest{})
+	switch {
+	case err == nil:
+		return filepath.Join(r.Root, "audit"), nil
+	case sbxerr.Of(err) == sbxerr.DaemonOff && a.socket == a.autoSocket:
+		return defaultAuditDir, nil
+	case sbxerr.Of(err) == sbxerr.DaemonOff:
+		return "", sbxerr.WithRemedy(sbxerr.DaemonOff, "caisson.audit", err, "name the directory of the log: --dir ROOT/audit")
+	}
+	return "", err
+}
+
+func (a *app) auditTailCommand(dir *string) *cobra.Command {
+	var lines uint64
+	var follow bool
+	cmd := &cobra.Command{
+		Use:   "tail [flags]",
+		Short: "Show the newest records",
+		Args:  exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			path, err := a.auditDir(cmd.Context(), *dir)
+			if err != nil {
+				return err
+			}
+			last, err := audit.Last(path)
+			if err != nil {
+				return err
+			}
+			from := last + 1 - min(last, lines)
+			if follow {
+				return audit.Follow(cmd.Context(), path, from, a.printRecord)
+			}
+			return eachRecord(path, from, a.printRecord)
+		},
+	}
+	cmd.Flags().Uint64VarP(&lines, "lines", "n", 20, "number of `RECORDS`")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow until interrupted")
+	a.outputFlags(cmd)
+	return cmd
+}
+
+func eachRecord(dir string, from uint64, do func(audit.Record) error) error {
+	for r, err := range audit.Records(dir, from) {
+		if err == nil {
+			err = do(r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// auditQuery chooses records. Empty fields choose all.
+type auditQuery struct {
+	since, until           time.Time
+	sandbox, caller, kinds []string
+}
+
+func (a *app) auditQueryCommand(dir *string) *cobra.Command {
+	var q auditQuery
+	var since, until string
+	cmd := &cobra.Command{
+		Use:     "query [flags]",
+		Short:   "Show the records of a time, sandbox, caller or type",
+		Example: "  caisson audit query --since 24h --type 'exec.*' --caller 'uid 1000'\n  caisson audit query --sandbox agent --type network.tried --json",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p := parser{flags: cmd.Flags()}
+			q.since, q.until = p.moment("since", since, a.now()), p.moment("until", until, a.now())
+			p.notEmpty("since", "until")
+			if err := errors.Join(p.errs...); err != nil {
+				return err
+			}
+			path, err := a.auditDir(cmd.Context(), *dir)
+			if err != nil {
+				return err
+			}
+			return eachRecord(path, 0, func(r audit.Record) error {
+				if takes, err := q.takes(r); err != nil || !takes {
+					return err
+				}
+				return a.printRecord(r)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&since, "since", "", "show records since a time or a duration ago: `TIME|DURATION`")
+	f.StringVar(&until, "until", "", "show records before a time or a duration ago: `TIME|DURATION`")
+	f.StringArrayVar(&q.sandbox, "sandbox", nil, "show records of a sandbox by name or ID: `SANDBOX` (repeatable)")
+	f.StringArrayVar(&q.caller, "caller", nil, "show records of a caller, such as 'uid 1000': `CALLER` (repeatable)")
+	f.StringArrayVar(&q.kinds, "type", nil, "show records of a type, such as 'exec.*': `TYPE` (repeatable)")
+	a.outputFlags(cmd)
+	return cmd
+}
+
+// moment reads a time of RFC 3339, or a duration before now.
+func (p *parser) moment(name, text string, now time.Time) time.Time {
+	if text == "" {
+		return time.Time{}
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d)
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		p.refuse(usage("--%s: %q is neither a time such as 2026-01-02T15:04:05Z nor a duration such as 24h", name, text))
+	}
+	return t
+}
+
+// takes decodes as much of a record as q asks for.
+func (q *auditQuery) takes(r audit.Record) (bool, error) {
+	var e struct {
+		Time time.Time `json:"time"`
+		Type string    `json:"type"`
+		Data struct {
+			SandboxID string `json:"sandbox_id"`
+			Name      string `json:"name"`
+			Caller    string `json:"caller"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(r.Line, &e); err != nil {
+		return false, sbxerr.New(sbxerr.AuditBroken, "caisson.audit", "record %d is not JSON: %w", r.Seq, err)
+	}
+	kind := strings.TrimPrefix(e.Type, eventPrefix)
+	return (q.since.IsZero() || !e.Time.Before(q.since)) && (q.until.IsZero() || e.Time.Before(q.until)) &&
+		oneOf(q.sandbox, e.Data.SandboxID, e.Data.Name) && oneOf(q.caller, e.Data.Caller) && oneOf(q.kinds, kind, e.Type), nil
+}
+
+// oneOf reports whether one of the patterns matches one of the values; none matches all.
+func oneOf(patterns []string, values ...string) bool {
+	for _, p := range patterns {
+		for _, v := range values {
+			if found, err := filepath.Match(p, v); found && err == nil || p == v {
+				return true
+			}
+		}
+	}
+	return len(patterns) == 0
+}
+
+func (a *app) printRecord(r audit.Record) error {
+	if a.output == formatJSON {
+		_, err := a.shown(a.stdout).Write(append(bytes.Clone(r.Line), '\n'))
+		return ownOutput(err)
+	}
+	var e caissonv1.Event
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(r.Line, &e); err != nil {
+		return sbxerr.New(sbxerr.AuditBroken, "caisson.audit", "record %d cannot be read: %w", r.Seq, err)
+	}
+	return a.printEvent(&e)
+}
+
+func (a *app) auditVerifyCommand(dir *string) *cobra.Command {
+	var key string
+	cmd := &cobra.Command{
+		Use:   "verify [flags]",
+		Short: "Check that no record was changed, removed, inserted or cut",
+		Long:  "Check that no record was changed, removed, inserted or cut, and say where if one was.\nExit with 1 then. The key beside the log proves nothing to somebody who does not trust the\nhost: give the one that the daemon logged at its first start.",
+		Args:  exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			path, err := a.auditDir(cmd.Context(), *dir)
+			if err != nil {
+				return err
+			}
+			r, err := audit.Verify(path, key)
+			if err != nil {
+				return err
+			}
+			return a.printReport(r)
+		},
+	}
+	cmd.Flags().StringVar(&key, "key", "", "public `KEY` of the log (default: the file key.pub of the log)")
+	a.outputFlags(cmd)
+	return cmd
+}
+
+// auditReport is the JSON of a verification.
+type auditReport struct {
+	OK       bool     `json:"ok"`
+	Records  uint64   `json:"records"`
+	Segments int      `json:"segments"`
+	Removed  uint64   `json:"removed"`  // by retention
+	Last     uint64   `json:"last"`     // number of the newest record
+	Hash     string   `json:"hash"`     // of the newest record
+	Unsigned uint64   `json:"unsigned"` // newest records that no head is about yet
+	Torn     int64    `json:"torn_bytes"`
+	Problems []string `json:"problems"`
+}
+
+// printReport exits with 1 for a log that is not whole.
+func (a *app) printReport(r *audit.Report) error {
+	v := auditReport{
+		OK: r.Err() == nil, Records: r.Records, Segments: r.Segments, Removed: r.Removed, Last: r.Last.Seq, Hash: r.Last.Hash.String(),
+		Unsigned: r.Last.Seq - min(r.Last.Seq, r.Signed), Torn: r.Torn, Problems: each(r.Problems, audit.Problem.String),
+	}
+	if a.output == formatJSON {
+		if err := a.printJSON(v); err != nil {
+			return err
+		}
+	} else if err := a.printReportText(v); err != nil {
+		return err
+	}
+	if !v.OK {
+		return exitStatus(1)
+	}
+	return nil
+}
+
+func (a *app) printReportText(v auditReport) error {
+	for _, p := range v.Problems {
+		if err := a.printLine("broken [%s]: %s", sbxerr.AuditBroken, printable(p)); err != nil {
+			return err
+		}
+	}
+	state := "whole"
+	if !v.OK {
+		state = "broken"
+	}
+	line := fmt.Sprintf("%s: %d records in %d segments, the last is %d with the hash %s", state, v.Records, v.Segments, v.Last, v.Hash)
+	if v.Removed > 0 {
+		line += fmt.Sprintf("\nretention removed the first %d records", v.Removed)
+	}
+	if v.Unsigned > 0 {
+		line += fmt.Sprintf("\n%d records of the last second before an end are not signed yet", v.Unsigned)
+	}
+	if v.Torn > 0 {
+		line += fmt.Sprintf("\n%d bytes of a record were not finished: the next daemon cuts them off", v.Torn)
+	}
+	return a.printLine("%s", line)
+}

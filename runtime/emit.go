@@ -1,0 +1,206 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/runtime/events"
+	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/traffic"
+)
+
+// This file says what the stream of events tells of a sandbox.
+
+// Events calls yield with each event that the caller of ctx may see and the filter takes,
+// from since on, and with follow goes on until ctx ends.
+func (m *Manager) Events(ctx context.Context, since events.Since, filter events.Filter, follow bool, yield func(*events.Event) error) error {
+	g, err := m.grant(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := m.opts.Events.Read(since)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(m.leaving, func() { cancel(m.leaveCause()) })()
+	takes := func(e *events.Event) bool { return isShown(e.Scope, g) && filter.Takes(e) }
+	return r.Follow(ctx, follow, takes, yield)
+}
+
+// isShown reports whether g's caller may know of an event.
+func isShown(s events.Scope, g peer.Grant) bool {
+	if s.Host {
+		return g.CheckAdmin() == nil
+	}
+	return g.Sees(s.Owner, s.Parent)
+}
+
+// emit tells of something that happened to a sandbox with the record r.
+func (m *Manager) emit(ctx context.Context, r record, t events.Type, d events.Data) {
+	m.opts.Events.Emit(ctx, r.event(t, d))
+}
+
+// event is one about the sandbox of r.
+func (r record) event(t events.Type, d events.Data) events.Event {
+	d.SandboxID, d.Name, d.Session, d.Task, d.Pooled = r.ID, r.Name, r.Session, r.Task, r.Pooled
+	return events.Event{Type: t, Scope: events.Scope{Host: r.Pooled || r.OwnerSystem, Owner: r.OwnerUID, Parent: r.Parent}, Data: d}
+}
+
+// described is what a sandbox is made of, and what it may do.
+func (r record) described() events.Data {
+	d := events.Data{
+		Profile: r.Profile, Image: r.Image, ImageDigest: r.ImageDigest, Network: string(r.Network), PolicyDigest: policyDigest(r.Policy), User: ids(r.User),
+		MemoryBytes: r.Limits.MemoryBytes, MilliCPU: r.Limits.MilliCPU, PIDs: r.Limits.PIDs,
+	}
+	if r.Workspace != nil {
+		d.Workspace = r.Workspace.Dir
+	}
+	var took time.Duration
+	for _, s := range r.Stages {
+		d.Stages = append(d.Stages, events.Stage{Name: s.Name, DurationMS: milliseconds(s.Duration)})
+		took += s.Duration
+	}
+	d.DurationMS = milliseconds(took)
+	return d
+}
+
+func ids(u plan.User) string { return fmt.Sprintf("%d:%d", u.UID, u.GID) }
+
+func policyDigest(p policy.Spec) string {
+	text, err := json.Marshal(p)
+	if err != nil { // strings and numbers
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// announceExec tells of a command before it can do anything. An error means that it
+// must not run.
+func (m *Manager) announceExec(ctx context.Context, s *sandbox, e *execution, p *plan.Command) error {
+	r := s.kept()
+	d := events.Data{ExecID: number(e.number()), Image: r.Image, ImageDigest: r.ImageDigest, Network: string(r.Network), PolicyDigest: s.policyDigest(), Cwd: p.Cwd, User: ids(p.User)}
+	d.SetArgs(p.Args, p.Env)
+	return m.opts.Events.Announce(ctx, r.event(events.ExecStarted, d))
+}
+
+// announceSandbox tells of a sandbox before anybody is told that it is there.
+func (m *Manager) announceSandbox(ctx context.Context, s *sandbox) error {
+	s.update(func() { s.told = true })
+	r := s.kept()
+	return m.opts.Events.Announce(ctx, r.event(events.SandboxCreated, r.described()))
+}
+
+// emitAdopted tells that this daemon goes on with s.
+func (m *Manager) emitAdopted(ctx context.Context, s *sandbox) {
+	s.update(func() { s.told = true })
+	r := s.kept()
+	m.emit(ctx, r, events.SandboxAdopted, r.described())
+}
+
+// confirmUpdate tells what s is now.
+func (m *Manager) confirmUpdate(ctx context.Context, s *sandbox) error {
+	r := s.kept()
+	d := r.described()
+	d.Stages, d.DurationMS = nil, 0
+	return m.opts.Events.Confirm(ctx, r.event(events.SandboxUpdated, d))
+}
+
+// emitOver tells why s ended. What waited in a pool is told of, too.
+func (m *Manager) emitOver(ctx context.Context, s *sandbox, cause error) {
+	r := s.kept()
+	main, err := s.execution("")
+	if err == nil && errors.Is(cause, errInitLost) {
+		if result := main.result(); result != nil && result.Reason != ReasonLost { // PID 1 ended with it
+			cause = errMainEnded
+		}
+	}
+	m.emit(ctx, r, events.SandboxEnded, events.Data{Reason: cause.Error(), DurationMS: milliseconds(time.Since(r.CreatedAt))})
+}
+
+// emitRemoved tells that nothing is left of s, or why something is.
+func (m *Manager) emitRemoved(ctx context.Context, s *sandbox, took time.Duration) {
+	s.mu.Lock()
+	told, took := s.told, took+s.freeing
+	s.mu.Unlock()
+	d := events.Data{DurationMS: milliseconds(took)}
+	if s.removeErr != nil {
+		d.Tell(s.removeErr)
+	}
+	if told { // not one that could not be made
+		m.emit(ctx, s.kept(), events.SandboxRemoved, d)
+	}
+}
+
+// confirmImage tells of an image, which belongs to a user.
+func (m *Manager) confirmImage(ctx context.Context, t events.Type, i images.Image) error {
+	return m.opts.Events.Confirm(ctx, events.Event{Type: t, Scope: events.Scope{Owner: i.Owner}, Data: events.Data{Image: i.Name, ImageDigest: i.Digest, Bytes: i.SizeBytes}})
+}
+
+// policyDigest is that of the policy in force. Each command tells it, so it is kept.
+func (s *sandbox) policyDigest() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.digest == "" {
+		s.digest = policyDigest(s.record.Policy)
+	}
+	return s.digest
+}
+
+// emitEnd tells how a command ended, and which limits it hit.
+func (m *Manager) emitEnd(ctx context.Context, e *execution, result *Result) {
+	r := e.s.kept()
+	d := events.Data{
+		ExecID: result.ExecID, ExitCode: &result.ExitCode, Signal: result.Signal, Reason: string(result.Reason),
+		StdoutBytes: result.StdoutBytes, StderrBytes: result.StderrBytes, LostBytes: result.LostBytes,
+		StdinBytes: m.inputOf(e), CPUMS: milliseconds(result.CPU), PeakMemoryBytes: cmp.Or(result.PeakMemoryBytes, result.MaxRSSBytes), DurationMS: milliseconds(result.Duration),
+	}
+	if g := result.Egress; g != nil {
+		d.SentBytes, d.ReceivedBytes = g.SentBytes, g.ReceivedBytes
+	}
+	for _, l := range []struct {
+		name string
+		hit  bool
+	}{
+		{"memory", result.OOMKilled}, {"pids", result.PIDsLimitHit}, {"time", result.TimedOut},
+		{"kernel_memory", result.Reason == ReasonKernelMemory}, {"output", result.Truncated},
+	} {
+		if l.hit {
+			m.emit(ctx, r, events.LimitHit, events.Data{ExecID: result.ExecID, Limit: l.name})
+		}
+	}
+	m.emit(ctx, r, events.ExecEnded, d)
+}
+
+// emitLeftover tells that what an earlier daemon left of a sandbox is gone.
+func (m *Manager) emitLeftover(ctx context.Context, l Leftover) {
+	m.opts.Events.Emit(ctx, events.Event{Type: events.SandboxRemoved, Scope: events.Scope{Host: true}, Data: events.Data{SandboxID: l.ID, Kind: l.Kind, Reason: l.Reason}})
+}
+
+// tried tells of an attempt of a sandbox to connect, or to reach it. It is for
+// [traffic.Log].
+func (m *Manager) tried(e traffic.Entry) {
+	m.mu.Lock()
+	s := m.sandboxes[e.Sandbox]
+	m.mu.Unlock()
+	if s == nil {
+		return
+	}
+	m.emit(context.Background(), s.kept(), events.NetworkTried, events.Data{
+		Kind: string(e.Kind), Verdict: e.Verdict, Host: e.Name, Port: e.Port, Address: e.Address, Peer: e.Peer, Rule: e.Rule, Code: e.Code, Reason: e.Reason,
+		SentBytes: e.Sent, ReceivedBytes: e.Received, DurationMS: milliseconds(e.Duration), Skipped: e.Skipped,
+	})
+}

@@ -1,0 +1,142 @@
+package events
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
+)
+
+// Data is what is known of an event. A field that says nothing about it is empty.
+type Data struct {
+	Caller    string `json:"caller,omitempty"`     // "uid 1000", "sandbox ID" or "the daemon"
+	RequestID string `json:"request_id,omitempty"` // of the call that led to the event
+
+	SandboxID string `json:"sandbox_id,omitempty"`
+	Name      string `json:"name,omitempty"` // of the sandbox
+	ExecID    string `json:"exec_id,omitempty"`
+	Session   string `json:"session,omitempty"`
+	Task      string `json:"task,omitempty"`
+	Profile   string `json:"profile,omitempty"`
+	Pooled    bool   `json:"pooled,omitempty"` // made for a pool
+
+	Image        string `json:"image,omitempty"`
+	ImageDigest  string `json:"image_digest,omitempty"`
+	Network      string `json:"network,omitempty"`       // mode
+	PolicyDigest string `json:"policy_digest,omitempty"` // SHA-256 of the effective egress policy as JSON
+	Workspace    string `json:"workspace,omitempty"`     // directory of the host
+
+	MemoryBytes int64   `json:"memory_bytes,omitempty"` // limits
+	MilliCPU    int64   `json:"milli_cpu,omitempty"`
+	PIDs        int64   `json:"pids,omitempty"`
+	Stages      []Stage `json:"stages,omitempty"` // of the creation
+
+	Args       []string `json:"args,omitempty"`
+	ArgsDigest string   `json:"args_digest,omitempty"` // SHA-256 of all args, each with a zero byte at its end; where Args has less than all
+	Env        []string `json:"env,omitempty"`         // names of variables, never values
+	Cwd        string   `json:"cwd,omitempty"`
+	User       string   `json:"user,omitempty"` // inside
+
+	ExitCode    *int   `json:"exit_code,omitempty"`
+	Signal      int    `json:"signal,omitempty"`
+	Reason      string `json:"reason,omitempty"`      // of an end or a refusal
+	StdinBytes  int64  `json:"stdin_bytes,omitempty"` // that the command's pipe took
+	StdoutBytes int64  `json:"stdout_bytes,omitempty"`
+	StderrBytes int64  `json:"stderr_bytes,omitempty"`
+	LostBytes   int64  `json:"lost_bytes,omitempty"` // of output that the disk did not take
+
+	CPUMS           float64 `json:"cpu_ms,omitempty"`
+	PeakMemoryBytes int64   `json:"peak_memory_bytes,omitempty"`
+	DurationMS      float64 `json:"duration_ms,omitempty"`
+
+	Limit string `json:"limit,omitempty"` // that was hit: "memory", "pids", "kernel_memory", "time", "output"
+
+	Kind          string `json:"kind,omitempty"`    // of an attempt, as in the policy log
+	Verdict       string `json:"verdict,omitempty"` // likewise
+	Host          string `json:"host,omitempty"`    // name that was asked for
+	Port          uint16 `json:"port,omitempty"`
+	Address       string `json:"address,omitempty"`
+	Peer          string `json:"peer,omitempty"` // that came in from outside
+	Rule          string `json:"rule,omitempty"` // that decided
+	Skipped       uint64 `json:"skipped,omitempty"`
+	SentBytes     int64  `json:"sent_bytes,omitempty"`     // from the sandbox
+	ReceivedBytes int64  `json:"received_bytes,omitempty"` // by the sandbox
+
+	Action string `json:"action,omitempty"` // on a file: "read", "write", "make", "move", "remove", "copy_in", "copy_out"
+	Path   string `json:"path,omitempty"`   // inside
+	To     string `json:"to,omitempty"`     // of a move
+	Bytes  int64  `json:"bytes,omitempty"`
+
+	Call    string      `json:"call,omitempty"`    // procedure of the API
+	Code    sbxerr.Code `json:"code,omitempty"`    // of a failure
+	Message string      `json:"message,omitempty"` // of a failure of the host
+
+	Version      string `json:"version,omitempty"`       // of the daemon
+	ConfigDigest string `json:"config_digest,omitempty"` // SHA-256 of the effective configuration as JSON
+	Lost         uint64 `json:"lost,omitempty"`          // events that the reader missed
+}
+
+// Stage is one step of the creation of a sandbox.
+type Stage struct {
+	Name       string  `json:"name"`
+	DurationMS float64 `json:"duration_ms"`
+}
+
+// MaxArgs bounds the bytes of the arguments in one event.
+const MaxArgs = 32 << 10
+
+// SetArgs notes the arguments of a command and the names of its variables. Arguments
+// past MaxArgs bytes, and those that no JSON text holds, are told by their digest.
+func (d *Data) SetArgs(args, env []string) {
+	d.Env = names(env)
+	size := 0
+	for i, arg := range args {
+		if size += len(arg); size > MaxArgs {
+			d.Args, d.ArgsDigest = args[:i], digest(args)
+			return
+		}
+		if !utf8.ValidString(arg) {
+			d.ArgsDigest = digest(args)
+		}
+	}
+	d.Args = args
+}
+
+// names are those of the variables, sorted. Past MaxArgs bytes "…" stands for the rest.
+func names(env []string) (list []string) {
+	size := 0
+	for _, kv := range env {
+		name, _, _ := strings.Cut(kv, "=")
+		if size += len(name); size > MaxArgs {
+			list = append(list, "…")
+			break
+		}
+		list = append(list, name)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func digest(args []string) string {
+	h := sha256.New()
+	for _, arg := range args {
+		h.Write([]byte(arg)) // a hash takes everything
+		h.Write([]byte{0})
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// maxText bounds a message, in bytes.
+const maxText = 1 << 10
+
+// Fail notes the code of a failure. Its text stays out: it may quote what a caller sent.
+func (d *Data) Fail(err error) { d.Code = sbxerr.Of(err) }
+
+// Tell is Fail for a failure of the host, of which the text is told too.
+func (d *Data) Tell(err error) {
+	d.Code = sbxerr.Of(err)
+	d.Message = sbxerr.ClipTo(strings.ToValidUTF8(err.Error(), "\ufffd"), maxText)
+}

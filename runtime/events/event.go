@@ -1,0 +1,114 @@
+package events
+
+import (
+	"bytes"
+	"encoding/json"
+	"path"
+	"time"
+)
+
+// Type names what happened.
+type Type string
+
+// The types. What is about a command, a file or an attempt to connect is about a
+// sandbox, too.
+const (
+	DaemonStarted  Type = "daemon.started" // with the digest of its configuration
+	DaemonStopped  Type = "daemon.stopped"
+	AuditRecovered Type = "audit.recovered" // a record that was torn when a daemon was killed was cut off
+	AuditBroken    Type = "audit.broken"    // the audit log is not what was signed
+	EngineUp       Type = "engine.up"
+	EngineDown     Type = "engine.down"
+
+	SandboxCreated Type = "sandbox.created"
+	SandboxAdopted Type = "sandbox.adopted" // from an earlier daemon
+	SandboxUpdated Type = "sandbox.updated"
+	SandboxPaused  Type = "sandbox.paused"
+	SandboxResumed Type = "sandbox.resumed"
+	SandboxEnded   Type = "sandbox.ended"
+	SandboxRemoved Type = "sandbox.removed"
+
+	ExecStarted  Type = "exec.started" // before the command can do anything
+	ExecFailed   Type = "exec.failed"  // it was not started
+	ExecSignaled Type = "exec.signaled"
+	ExecEnded    Type = "exec.ended"
+
+	LimitHit      Type = "limit.hit"
+	NetworkTried  Type = "network.tried" // a connection, lookup or packet, allowed or not
+	FileRead      Type = "file.read"
+	FileWritten   Type = "file.written"
+	FileChanged   Type = "file.changed" // made, moved or removed
+	ImageImported Type = "image.imported"
+	ImageRemoved  Type = "image.removed"
+	PoolFailed    Type = "pool.failed" // a ready sandbox could not be made
+	CallRefused   Type = "call.refused"
+
+	// Lost stands for events that a reader did not get, because it was too slow. It is
+	// no event of the host and has no ID.
+	Lost Type = "events.lost"
+)
+
+// Types lists the types that Emit takes, in the order of the documentation.
+func Types() []Type {
+	return []Type{
+		DaemonStarted, DaemonStopped, AuditRecovered, AuditBroken, EngineUp, EngineDown,
+		SandboxCreated, SandboxAdopted, SandboxUpdated, SandboxPaused, SandboxResumed, SandboxEnded, SandboxRemoved,
+		ExecStarted, ExecFailed, ExecSignaled, ExecEnded,
+		LimitHit, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, PoolFailed, CallRefused,
+	}
+}
+
+// Event is one thing that happened on the host.
+type Event struct {
+	ID     string // its place in the stream, see Cursor
+	Source string // the daemon
+	Time   time.Time
+	Type   Type
+	Scope  Scope
+	Data   Data
+
+	size int // of its JSON, in bytes
+}
+
+// Scope says who may know of an event.
+type Scope struct {
+	Host   bool   // root and the daemon alone
+	Owner  uint32 // UID of the user to whom it belongs
+	Parent string // ID of the sandbox from inside of which it came; empty is none
+}
+
+// Subject names what the event is about, as a path of the API.
+func (e *Event) Subject() string {
+	switch d := &e.Data; {
+	case d.SandboxID != "" && d.ExecID != "":
+		return path.Join("sandboxes", d.SandboxID, "execs", d.ExecID)
+	case d.SandboxID != "":
+		return path.Join("sandboxes", d.SandboxID)
+	case d.Image != "":
+		return path.Join("images", d.Image)
+	}
+	return ""
+}
+
+// Prefix begins the type of every event on the wire, as CloudEvents asks for.
+const Prefix = "run.caisson."
+
+// envelope is an event in the JSON form of CloudEvents 1.0.
+type envelope struct {
+	SpecVersion string    `json:"specversion"`
+	ID          string    `json:"id"`
+	Source      string    `json:"source"`
+	Type        string    `json:"type"`
+	Time        time.Time `json:"time"`
+	Subject     string    `json:"subject,omitempty"`
+	Data        *Data     `json:"data"`
+}
+
+// encode writes e as one line of JSON without its end.
+func (e *Event) encode(to *bytes.Buffer) error {
+	enc := json.NewEncoder(to)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(envelope{"1.0", e.ID, e.Source, Prefix + string(e.Type), e.Time, e.Subject(), &e.Data})
+	to.Truncate(max(0, to.Len()-1))
+	return err
+}

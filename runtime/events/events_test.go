@@ -1,0 +1,343 @@
+package events_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/runtime/events"
+	"github.com/caisson-run/caisson/runtime/peer"
+)
+
+// kept records lines in memory, and fails while failing is set.
+type kept struct {
+	lines    []string
+	failing  error
+	required bool
+}
+
+func (k *kept) Record(line []byte, _ bool) error {
+	if k.failing == nil {
+		k.lines = append(k.lines, string(line))
+	}
+	return k.failing
+}
+
+func (k *kept) Required() bool { return k.required }
+
+func newBus(r events.Recorder) *events.Bus {
+	return events.New(events.Options{Source: "//host/caisson", Boot: "b1", Recorder: r})
+}
+
+func all(*events.Event) bool { return true }
+
+// read returns what a reader that begins at since gets.
+func read(t *testing.T, b *events.Bus, since string) []*events.Event {
+	t.Helper()
+	s, err := events.ParseSince(since, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := b.Read(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []*events.Event
+	err = r.Follow(t.Context(), false, all, func(e *events.Event) error { list = append(list, e); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func ids(list []*events.Event) (ids []string) {
+	for _, e := range list {
+		ids = append(ids, e.ID)
+	}
+	return ids
+}
+
+func TestRecordsCloudEvents(t *testing.T) {
+	k := &kept{}
+	b := newBus(k)
+	ctx := events.WithRequestID(peer.NewContext(t.Context(), peer.User(1000, 1000, nil, 1)), "req-1")
+	code := 0
+	d := events.Data{SandboxID: "s1", ExecID: "2", ExitCode: &code}
+	d.SetArgs([]string{"sh", "-c", "a <b> && c"}, []string{"TOKEN=secret", "PATH=/bin"})
+	b.Emit(ctx, events.Event{Type: events.ExecEnded, Data: d})
+	if len(k.lines) != 1 || strings.Contains(k.lines[0], "secret") || strings.Contains(k.lines[0], "\n") {
+		t.Fatalf("recorded %q", k.lines)
+	}
+	var got struct {
+		SpecVersion, ID, Source, Type, Subject string
+		Time                                   time.Time
+		Data                                   map[string]any
+	}
+	if err := json.Unmarshal([]byte(k.lines[0]), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.SpecVersion != "1.0" || got.ID != "b1-1" || got.Source != "//host/caisson" || got.Type != "run.caisson.exec.ended" ||
+		got.Subject != "sandboxes/s1/execs/2" || time.Since(got.Time) > time.Minute {
+		t.Errorf("envelope %+v", got)
+	}
+	want := map[string]any{
+		"caller": "uid 1000", "request_id": "req-1", "sandbox_id": "s1", "exec_id": "2", "exit_code": 0.0,
+		"args": []any{"sh", "-c", "a <b> && c"}, "env": []any{"PATH", "TOKEN"},
+	}
+	if fmt.Sprint(got.Data) != fmt.Sprint(want) {
+		t.Errorf("data %v, want %v", got.Data, want)
+	}
+}
+
+func TestLongArguments(t *testing.T) {
+	var d events.Data
+	d.SetArgs([]string{"echo", strings.Repeat("x", events.MaxArgs), "end"}, nil)
+	if len(d.Args) != 1 || !strings.HasPrefix(d.ArgsDigest, "sha256:") {
+		t.Errorf("args %d, digest %q", len(d.Args), d.ArgsDigest)
+	}
+	var other events.Data
+	other.SetArgs([]string{"echo", strings.Repeat("x", events.MaxArgs), "END"}, nil)
+	if other.ArgsDigest == d.ArgsDigest {
+		t.Error("other arguments have the same digest")
+	}
+	var torn events.Data
+	torn.SetArgs([]string{"\xff"}, nil)
+	if torn.ArgsDigest == "" {
+		t.Error("arguments that JSON cannot hold have no digest")
+	}
+}
+
+func TestReadersBeginWhereTheyAsk(t *testing.T) {
+	b := newBus(nil)
+	for range 5 {
+		b.Emit(t.Context(), events.Event{Type: events.EngineUp})
+	}
+	for since, want := range map[string]string{
+		"":                     "[b1-1 b1-2 b1-3 b1-4 b1-5]",
+		"b1-3":                 "[b1-4 b1-5]",
+		"b1-5":                 "[]",
+		"1h":                   "[b1-1 b1-2 b1-3 b1-4 b1-5]",
+		"2100-01-02T15:04:05Z": "[]",
+	} {
+		if got := fmt.Sprint(ids(read(t, b, since))); got != want {
+			t.Errorf("since %q: %s, want %s", since, got, want)
+		}
+	}
+}
+
+func TestRefusedBeginnings(t *testing.T) {
+	b := newBus(nil)
+	for range 20_000 {
+		b.Emit(t.Context(), events.Event{Type: events.EngineUp})
+	}
+	for since, want := range map[string]sbxerr.Code{
+		"yesterday": sbxerr.APIUsage, "b1-": sbxerr.APIUsage, "b1-01": sbxerr.APIUsage, "-3": sbxerr.APIUsage, "-5m": sbxerr.APIUsage,
+		"b1-20001": sbxerr.APIUsage, "b1-1": sbxerr.EventsGone, "b0-20000": sbxerr.EventsGone,
+	} {
+		s, err := events.ParseSince(since, time.Now())
+		if err == nil {
+			_, err = b.Read(s)
+		}
+		if sbxerr.Of(err) != want {
+			t.Errorf("since %q: %v, want code %s", since, err, want)
+		}
+	}
+	if got := read(t, b, "b1-19999"); len(got) != 1 {
+		t.Errorf("the newest: %v", ids(got))
+	}
+}
+
+// Large events take the place of more small ones: what is kept is bounded by bytes.
+func TestKeptBytesAreBounded(t *testing.T) {
+	b := newBus(nil)
+	d := events.Data{}
+	d.SetArgs([]string{strings.Repeat("x", events.MaxArgs)}, nil)
+	for range 2000 {
+		b.Emit(t.Context(), events.Event{Type: events.ExecStarted, Data: d})
+	}
+	if got := read(t, b, ""); len(got) < 400 || len(got) > 512 {
+		t.Errorf("%d events of 32 KiB are kept", len(got))
+	}
+}
+
+// A reader that is too slow is told how many events it missed. Neither the writer nor
+// another reader waits for it.
+func TestSlowReader(t *testing.T) {
+	b := newBus(nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stuck, goOn := make(chan struct{}), make(chan struct{})
+	var slow, fast, lost uint64
+	var done sync.WaitGroup
+	follow := func(yield func(*events.Event) error) {
+		r, err := b.Read(events.Since{})
+		if err != nil {
+			t.Error(err)
+		}
+		done.Go(func() { _ = r.Follow(ctx, true, all, yield) })
+	}
+	const total = 50_000
+	caughtUp := make(chan struct{})
+	follow(func(e *events.Event) error {
+		if slow == 0 && lost == 0 {
+			close(stuck)
+			<-goOn
+		}
+		if e.Type == events.Lost {
+			lost += e.Data.Lost
+		} else {
+			slow++
+		}
+		if slow+lost == total {
+			return io.EOF
+		}
+		return nil
+	})
+	b.Emit(ctx, events.Event{Type: events.EngineUp})
+	<-stuck
+	follow(func(*events.Event) error {
+		if fast++; fast == total {
+			close(caughtUp)
+			return io.EOF
+		}
+		return nil
+	})
+	for i := 1; i < total; i++ {
+		b.Emit(ctx, events.Event{Type: events.EngineUp})
+		if i%1000 == 0 { // the fast one shares processors with everybody
+			time.Sleep(time.Millisecond)
+		}
+	}
+	select {
+	case <-caughtUp:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the fast reader waits for the slow one")
+	}
+	close(goOn)
+	done.Wait()
+	if lost == 0 || slow+lost != total {
+		t.Errorf("the slow reader got %d and was told of %d lost, of %d", slow, lost, total)
+	}
+}
+
+func TestFollowEndsWithItsContext(t *testing.T) {
+	b := newBus(nil)
+	r, err := b.Read(events.Since{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(io.ErrClosedPipe)
+	if err := r.Follow(ctx, true, all, func(*events.Event) error { return nil }); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestFilters(t *testing.T) {
+	d := events.Data{SandboxID: "id1", Name: "agent", Caller: "uid 1000", Verdict: "refused"}
+	e := &events.Event{Type: events.NetworkTried, Data: d}
+	for terms, want := range map[string]bool{
+		"": true, "type=network.tried": true, "type=network.*": true, "type=run.caisson.network.tried": true, "type=exec.*": false,
+		"type=exec.*,type=network.*": true, "sandbox=agent": true, "sandbox=id1": true, "sandbox=id": false,
+		"sandbox=agent,verdict=refused": true, "sandbox=agent,verdict=allowed": false, "caller=uid 1000": true,
+	} {
+		f, err := events.ParseFilter(slices.DeleteFunc(strings.Split(terms, ","), func(s string) bool { return s == "" }))
+		if err != nil {
+			t.Fatalf("%q: %v", terms, err)
+		}
+		if f.Takes(e) != want {
+			t.Errorf("%q takes it: %v, want %v", terms, !want, want)
+		}
+	}
+	for term, says := range map[string]string{
+		"agent": "KEY=VALUE", "type=": "KEY=VALUE", "typ=exec.*": `did you mean "type"`, "type=exec.begun": "no event has the type", "type=[": "no event has the type", "=x": "there is no key",
+	} {
+		_, err := events.ParseFilter([]string{term})
+		if sbxerr.Of(err) != sbxerr.EventsFilter || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v", term, err)
+		}
+	}
+	if _, err := events.ParseFilter(slices.Repeat([]string{"exec=1"}, 65)); sbxerr.Of(err) != sbxerr.EventsFilter {
+		t.Errorf("65 terms: %v", err)
+	}
+}
+
+// Announce refuses only where a record is required.
+func TestAnnounce(t *testing.T) {
+	k := &kept{failing: sbxerr.New(sbxerr.AuditWrite, "test", "no space")}
+	b := newBus(k)
+	if err := b.Announce(t.Context(), events.Event{Type: events.ExecStarted}); err != nil {
+		t.Errorf("not required: %v", err)
+	}
+	k.required = true
+	if err := b.Announce(t.Context(), events.Event{Type: events.ExecStarted}); sbxerr.Of(err) != sbxerr.AuditWrite {
+		t.Errorf("required: %v", err)
+	}
+	if got := read(t, b, ""); len(got) != 1 {
+		t.Errorf("readers see what was refused: %v", ids(got))
+	}
+	if err := b.Confirm(t.Context(), events.Event{Type: events.FileRead}); sbxerr.Of(err) != sbxerr.AuditWrite || len(read(t, b, "")) != 2 {
+		t.Errorf("what happened, required: %v", err)
+	}
+	k.failing = nil
+	if err := b.Announce(t.Context(), events.Event{Type: events.ExecStarted}); err != nil || len(k.lines) != 1 {
+		t.Errorf("written again: %v", err)
+	}
+}
+
+func BenchmarkEmit(b *testing.B) {
+	bus := newBus(nil)
+	d := events.Data{SandboxID: "abcdefghijklmnopqrstuvwxyz", Name: "agent"}
+	d.SetArgs([]string{"python3", "-c", "print(1)"}, []string{"PATH=/bin", "HOME=/home"})
+	for b.Loop() {
+		bus.Emit(b.Context(), events.Event{Type: events.ExecStarted, Data: d})
+	}
+}
+
+// BenchmarkFollowers emits 5,000 events a second to 100 readers, which all get all.
+func BenchmarkFollowers(b *testing.B) {
+	const readers, rate = 100, 5000
+	bus := newBus(nil)
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	var got, lost atomic.Int64
+	var done sync.WaitGroup
+	for range readers {
+		r, err := bus.Read(events.Since{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		done.Go(func() {
+			_ = r.Follow(ctx, true, all, func(e *events.Event) error { got.Add(1); lost.Add(int64(e.Data.Lost)); return nil })
+		})
+	}
+	var before, after unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &before)
+	begin, n := time.Now(), int64(0)
+	for b.Loop() {
+		bus.Emit(ctx, events.Event{Type: events.EngineUp})
+		n++
+		time.Sleep(time.Until(begin.Add(time.Duration(n) * time.Second / rate)))
+	}
+	for got.Load() < n*readers && lost.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	took := time.Since(begin)
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &after)
+	cpu := time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
+	b.ReportMetric(100*cpu.Seconds()/took.Seconds(), "%core")
+	b.ReportMetric(float64(lost.Load()), "lost")
+	cancel()
+	done.Wait()
+}

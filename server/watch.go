@@ -1,0 +1,56 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"connectrpc.com/connect"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/runtime/events"
+)
+
+// eventService serves EventService.
+type eventService struct{ stream Events }
+
+// Watch implements EventServiceHandler.
+func (s eventService) Watch(ctx context.Context, r *connect.Request[caissonv1.WatchRequest], stream *connect.ServerStream[caissonv1.Event]) error {
+	since, err := events.ParseSince(r.Msg.Since, time.Now())
+	filter, filterErr := events.ParseFilter(r.Msg.Filter)
+	if err := errors.Join(err, filterErr); err != nil {
+		return fail(err)
+	}
+	return fail(s.stream.Events(ctx, since, filter, r.Msg.Follow, func(e *events.Event) error {
+		return sent(stream.Send(eventPB(e)))
+	}))
+}
+
+func eventPB(e *events.Event) *caissonv1.Event {
+	return &caissonv1.Event{
+		Specversion: "1.0", Id: e.ID, Source: e.Source, Type: events.Prefix + string(e.Type), Time: timestamp(e.Time), Subject: text(e.Subject()), Data: eventDataPB(&e.Data),
+	}
+}
+
+func eventDataPB(d *events.Data) *caissonv1.EventData {
+	m := &caissonv1.EventData{
+		Caller: d.Caller, RequestId: d.RequestID, SandboxId: d.SandboxID, Name: text(d.Name), ExecId: text(d.ExecID), Session: d.Session, Task: d.Task,
+		Profile: d.Profile, Pooled: d.Pooled, Image: d.Image, ImageDigest: d.ImageDigest, Network: d.Network, PolicyDigest: d.PolicyDigest, Workspace: text(d.Workspace),
+		MemoryBytes: d.MemoryBytes, MilliCpu: d.MilliCPU, Pids: d.PIDs, Stages: each(d.Stages, eventStagePB),
+		Args: each(d.Args, text), ArgsDigest: d.ArgsDigest, Env: each(d.Env, text), Cwd: text(d.Cwd), User: d.User,
+		Signal: int32(d.Signal), Reason: text(d.Reason), StdinBytes: d.StdinBytes, StdoutBytes: d.StdoutBytes, StderrBytes: d.StderrBytes, LostBytes: d.LostBytes,
+		CpuMs: d.CPUMS, PeakMemoryBytes: d.PeakMemoryBytes, DurationMs: d.DurationMS, Limit: d.Limit,
+		Kind: d.Kind, Verdict: d.Verdict, Host: text(d.Host), Port: uint32(d.Port), Address: d.Address, Peer: d.Peer, Rule: text(d.Rule), Skipped: d.Skipped,
+		SentBytes: d.SentBytes, ReceivedBytes: d.ReceivedBytes, Action: d.Action, Path: text(d.Path), To: text(d.To), Bytes: d.Bytes,
+		Call: text(d.Call), Code: string(d.Code), Message: d.Message, Version: d.Version, ConfigDigest: d.ConfigDigest, Lost: d.Lost,
+	}
+	if d.ExitCode != nil {
+		code := int32(*d.ExitCode)
+		m.ExitCode = &code
+	}
+	return m
+}
+
+func eventStagePB(s events.Stage) *caissonv1.EventStage {
+	return &caissonv1.EventStage{Name: s.Name, DurationMs: s.DurationMS}
+}

@@ -1,0 +1,147 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/tests/harness"
+)
+
+// A daemon that is killed at any time has a record of every command whose caller got an
+// answer, and its log is whole.
+func TestAuditSurvivesKills(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "")
+	box(t, d, "worker")
+	var mu sync.Mutex
+	var answered []string
+	for range 4 {
+		stop := make(chan struct{})
+		var callers sync.WaitGroup
+		for w := range 2 {
+			callers.Go(func() {
+				for i := 0; ; i++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					id := fmt.Sprintf("req-%d-%d-%d", d.PID(), w, i)
+					cmd := d.Command(t.Context(), "exec", "worker", "--", "true")
+					cmd.Env = append(cmd.Env, "CAISSON_REQUEST_ID="+id)
+					if cmd.Run() == nil {
+						mu.Lock()
+						answered = append(answered, id)
+						mu.Unlock()
+					}
+				}
+			})
+		}
+		time.Sleep(400 * time.Millisecond) // commands run, and the daemon is killed among them
+		d.Kill(t)
+		close(stop)
+		d.Launch(t) // who waits for an answer connects again
+		callers.Wait()
+	}
+	log := d.Run(t, "audit", "query", "--json", "--type", "exec.ended").Stdout
+	lost := slices.DeleteFunc(slices.Clone(answered), func(id string) bool { return strings.Contains(log, `"request_id":"`+id+`"`) })
+	if len(answered) < 20 || len(lost) > 0 {
+		t.Errorf("%d of %d answered commands have no record: %q", len(lost), len(answered), lost)
+	}
+	if r := d.Try("audit", "verify"); r.Code != 0 || !strings.HasPrefix(r.Stdout, "whole: ") {
+		t.Errorf("verify: %d %s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	if starts := parseEvents(t, d.Run(t, "audit", "query", "--json", "--type", "daemon.*").Stdout); len(starts) != 5 {
+		t.Errorf("%d starts are recorded, want 5", len(starts))
+	}
+	edited := filepath.Join(d.Root, "audit", "00000000000000000001.jsonl")
+	text, err := os.ReadFile(edited)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(edited, []byte(strings.Replace(string(text), `"exit_code":0`, `"exit_code":1`, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := d.Try("audit", "verify"); r.Code != 1 || !strings.Contains(r.Stdout, "broken [SBX-902]") {
+		t.Errorf("verify a changed log: %d %s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	if r := d.User(t, ann).Try("audit", "verify", "--dir", filepath.Join(d.Root, "audit")); r.Code != 125 || !strings.Contains(r.Stderr, "SBX-805") {
+		t.Errorf("another user reads it: %d %s%s", r.Code, r.Stdout, r.Stderr)
+	}
+}
+
+// With audit.required nothing runs that cannot be recorded. What runs ends with a record.
+func TestAuditRequired(t *testing.T) {
+	t.Parallel()
+	d := harness.New(t)
+	d.Config = "audit: {required: true}\n"
+	dir := filepath.Join(d.Root, "audit")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=2m,mode=0700"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	d.Launch(t)
+	t.Cleanup(func() { d.Stop(t) })
+	d.Run(t, "create", "--name", "worker")
+	job := strings.TrimSpace(d.Run(t, "exec", "-d", "worker", "--", "sleep", "3").Stdout)
+	filler, err := os.Create(filepath.Join(dir, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer filler.Close()
+	for size := 64 << 10; size > 0; size /= 2 {
+		for err = nil; err == nil; {
+			_, err = filler.Write(make([]byte, size))
+		}
+	}
+	full := func() bool {
+		r := d.Try("exec", "worker", "--", "touch", "/tmp/ran")
+		return r.Code == 125 && strings.Contains(r.Stderr, "SBX-901")
+	}
+	for deadline := time.Now().Add(10 * time.Second); !full(); { // the last page of the log has room
+		if time.Now().After(deadline) {
+			t.Fatal("commands run with a full audit disk")
+		}
+	}
+	d.Refused(t, "SBX-901", "exec", "--json", "worker", "--", "touch", "/tmp/must-not")
+	d.Refused(t, "SBX-901", "run", "--json", "--", "true")
+	d.Refused(t, "SBX-901", "create", "-o", "json", "--name", "other")
+	if l := list(t, d); len(l) != 1 {
+		t.Errorf("a sandbox without a record: %+v", l)
+	}
+	d.Run(t, "wait", "worker", job)
+	if log := d.Run(t, "audit", "query", "--json", "--type", "exec.ended").Stdout; !strings.Contains(log, `"exec_id":"`+job+`"`) {
+		t.Errorf("the end of what ran has no record: %s", log)
+	}
+	if err := os.Remove(filler.Name()); err != nil {
+		t.Fatal(err)
+	}
+	if err := filler.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); d.Try("exec", "worker", "--", "true").Code != 0; time.Sleep(100 * time.Millisecond) { // it looks each second
+		if time.Now().After(deadline) {
+			t.Fatal("commands do not run with room again")
+		}
+	}
+	if r := d.Try("exec", "worker", "--", "ls", "/tmp/must-not"); r.Code != 1 {
+		t.Errorf("the refused command ran: %d %s", r.Code, r.Stdout)
+	}
+	d.Run(t, "rm", "--force", "worker")
+	d.Run(t, "audit", "verify")
+}
