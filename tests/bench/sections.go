@@ -22,6 +22,7 @@ var sections = []section{
 	{"exec-cli", "caisson exec, the whole process", (*suite).execCLI},
 	{"output", "output of one command to a client that reads, and to one that does not", (*suite).output},
 	{"http", "the same over plain HTTP/1.1, without a library", (*suite).http},
+	{"mcp", "the tools of the MCP server", (*suite).mcp},
 	{"pool", "create to the first command finished, from the pool", (*suite).fromPool},
 	{"run-pool", "caisson run from the pool, the whole process", (*suite).runFromPool},
 	{"burst", "100 sandboxes asked for at once, with a pool of 20", (*suite).burst},
