@@ -64,6 +64,7 @@ check layering go test -count=1 ./tests/layering/...
 check "go.mod" tidy .
 check "tools/containerd17/go.mod" tidy tools/containerd17
 check "tools/gvisor/go.mod" tidy tools/gvisor
+check "tools/registry/go.mod" tidy tools/registry
 check generated generated
 check "Python SDK" python_sdk
 check "no programs" no_programs
