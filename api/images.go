@@ -51,6 +51,31 @@ func (c *Client) FromHost(ctx context.Context, req *caissonv1.FromHostRequest, p
 	})
 }
 
+// PullImage has the daemon fetch an image from its registry. progress, which may be nil,
+// gets each message; the last one holds the image. With req.All there is one for each image.
+func (c *Client) PullImage(ctx context.Context, req *caissonv1.PullImageRequest, progress func(*caissonv1.ImageProgress)) (*caissonv1.ImageProgress, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.images().PullImage(ctx, connect.NewRequest(req))
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Close()
+	var last *caissonv1.ImageProgress
+	for stream.Receive() {
+		if last = stream.Msg(); progress != nil {
+			progress(last)
+		}
+	}
+	switch err := stream.Err(); {
+	case err != nil:
+		return nil, err
+	case last.GetImage() == nil && !req.All:
+		return nil, Explain(sbxerr.New(sbxerr.APIBroken, "api.image", "the daemon ended the call without an image"))
+	}
+	return last, nil
+}
+
 // ImportImage sends the archive r: a tar of an OCI layout, a docker-archive or
 // a root file system. An empty name takes the one that the archive states. An
 // error of r is returned under SBX-804, and nothing is imported.

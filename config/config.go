@@ -43,10 +43,11 @@ type Config struct {
 	Cgroup      Cgroup             `yaml:"cgroup" json:"cgroup"`
 	Workspaces  Workspaces         `yaml:"workspaces" json:"workspaces"`
 	Images      Images             `yaml:"images" json:"images"`
+	Registries  Registries         `yaml:"registries" json:"registries"`
 	Profiles    map[string]Profile `yaml:"profiles" json:"profiles" jsonschema:"description=Profiles by name\\, beside the built-in strict\\, compat and debug"`
 	Sandboxes   Sandboxes          `yaml:"sandboxes" json:"sandboxes"`
 	Pools       []Pool             `yaml:"pools" json:"pools" jsonschema:"description=Sandboxes that are kept ready"`
-	AirGapped   bool               `yaml:"air_gapped" json:"air_gapped" jsonschema:"description=Over all profiles and requests: sandboxes reach mapped names only\\, and only at addresses that are not public"`
+	AirGapped   bool               `yaml:"air_gapped" json:"air_gapped" jsonschema:"description=Over all profiles and requests: no registry is asked\\, and sandboxes reach mapped names only\\, at addresses that are not public"`
 	Network     Network            `yaml:"network" json:"network"`
 	Peers       []Peer             `yaml:"peers" json:"peers" jsonschema:"description=Who may call beside root\\, and for what; the first entry that is for a caller counts"`
 	Log         Log                `yaml:"log" json:"log"`
@@ -106,13 +107,14 @@ type Log struct {
 // Default returns the configuration of a host without a file.
 func Default() Config {
 	return Config{
-		Root:      DefaultRoot,
-		State:     DefaultState,
-		StopGrace: Duration(10 * time.Second),
-		IDs:       IDs{Blocks: 512},
-		Images:    Images{MaxBytes: 8 << 30, MaxEntries: 400_000, MaxRatio: 200},
-		Sandboxes: defaultSandboxes(),
-		Log:       Log{Level: "info", Format: "text"},
+		Root:       DefaultRoot,
+		State:      DefaultState,
+		StopGrace:  Duration(10 * time.Second),
+		IDs:        IDs{Blocks: 512},
+		Images:     Images{MaxBytes: 8 << 30, MaxEntries: 400_000, MaxRatio: 200},
+		Registries: defaultRegistries(),
+		Sandboxes:  defaultSandboxes(),
+		Log:        Log{Level: "info", Format: "text"},
 	}
 }
 

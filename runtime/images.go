@@ -86,15 +86,8 @@ func (m *Manager) InspectImage(ctx context.Context, name string) (*images.Detail
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Internal, "runtime.image", err)
 	}
-	d := &images.Detail{Image: img.Image, ConfigJSON: config, Layers: img.Layers}
-	if report := img.Labels[image.LabelReport]; report != "" {
-		var r image.Report
-		if err := json.Unmarshal([]byte(report), &r); err != nil {
-			return nil, sbxerr.Wrap(sbxerr.Internal, "runtime.image", err)
-		}
-		d.Report = images.Report(r)
-	}
-	return d, nil
+	report, err := img.Report()
+	return &images.Detail{Image: img.Image, ConfigJSON: config, Layers: img.Layers, Report: report}, err
 }
 
 // RemoveImage removes an image that no sandbox needs. It may be damaged.

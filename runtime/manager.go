@@ -26,6 +26,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/ports"
+	"github.com/caisson-run/caisson/runtime/registry"
 	"github.com/caisson-run/caisson/runtime/traffic"
 	"github.com/caisson-run/caisson/sbxerr"
 )
@@ -43,6 +44,7 @@ type Options struct {
 	Profiles     map[string]plan.Profile
 	Workspaces   mount.Allowed
 	ImageLimits  image.Limits
+	Registry     *registry.Client
 	StopGrace    time.Duration // between TERM and KILL
 	AttachGrace  time.Duration // that a command outlives its caller
 	OrphanGrace  time.Duration // that a sandbox outlives its daemon

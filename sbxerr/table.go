@@ -52,6 +52,10 @@ var table = []Description{
 	{ImageExists, "another image has this name", ClassInput, 409, false, "choose the name: caisson image import --name NAME; the name of one of your images replaces it"},
 	{ImageDamaged, "the stored copy of the image is damaged", ClassHost, 500, false, "import the image again, or remove it: caisson image rm"},
 	{CopyTooBig, "the copy out of the sandbox is larger than the caller allows", ClassInput, 413, false, "raise the bound: --max-bytes SIZE, or max_bytes in the API"},
+	{PullRefused, "the configuration does not allow this image to be fetched", ClassPolicy, 403, false, "allow the registry under registries: in the daemon's configuration, or import the image from a file"},
+	{Registry, "the registry does not answer as it should", ClassHost, 502, true, "check that the registry can be reached from the daemon's host; a pull that is repeated goes on where it was"},
+	{RegistryAuth, "the registry does not give the image to this user", ClassInput, 403, false, "log in to the registry (docker login), or check the name"},
+	{ImageUnverified, "the image is not verified as the configuration demands", ClassPolicy, 403, false, "use a digest or a signed image that images.verify in the daemon's configuration accepts"},
 
 	{Seccomp, "the seccomp filter cannot be enforced", ClassHost, 503, false, "use the runc of this installation; caisson doctor names the missing feature"},
 	{SeccompProfile, "no such seccomp profile", ClassInput, 400, false, "use strict, compat or debug"},

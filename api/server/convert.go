@@ -141,7 +141,11 @@ func imagePB(i images.Image) *caissonv1.Image {
 }
 
 func importedPB(i images.Imported) *caissonv1.ImageProgress {
-	return &caissonv1.ImageProgress{Image: imagePB(i.Image), Report: reportPB(i.Report), Replaced: i.Replaced}
+	return &caissonv1.ImageProgress{Image: imagePB(i.Image), Report: reportPB(i.Report), Replaced: i.Replaced, Present: i.Present}
+}
+
+func layerPB(l images.LayerProgress) *caissonv1.LayerProgress {
+	return &caissonv1.LayerProgress{Digest: l.Digest, SizeBytes: l.Size, ReceivedBytes: l.Received, State: l.State}
 }
 
 func imageDetailPB(d *images.Detail) *caissonv1.InspectImageResponse {

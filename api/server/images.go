@@ -8,6 +8,7 @@ import (
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/registry"
 	"github.com/caisson-run/caisson/sbxerr"
 )
 
@@ -67,6 +68,31 @@ func (s imageService) FromHost(ctx context.Context, r *connect.Request[caissonv1
 	send := lockedSend(stream)
 	req := images.FromHostRequest{Name: r.Msg.Name, Packages: r.Msg.Packages, Paths: r.Msg.Paths}
 	done, err := s.store.FromHost(ctx, req, progressTo(send))
+	if err != nil {
+		return fail(err)
+	}
+	return fail(send(importedPB(done)))
+}
+
+func (s imageService) PullImage(ctx context.Context, r *connect.Request[caissonv1.PullImageRequest], stream *connect.ServerStream[caissonv1.ImageProgress]) error {
+	send := lockedSend(stream)
+	progress := func(p images.PullProgress) {
+		_ = send(&caissonv1.ImageProgress{Message: text(p.Message), Layers: each(p.Layers, layerPB)}) // see progressTo
+	}
+	switch {
+	case r.Msg.All && (r.Msg.Name != "" || r.Msg.Credentials != nil):
+		return fail(sbxerr.New(sbxerr.APIUsage, "server.pull", "all excludes name and credentials"))
+	case r.Msg.All:
+		return fail(s.store.PullAll(ctx, progress, func(done images.Imported) { _ = send(importedPB(done)) }))
+	}
+	if err := checkImage(r.Msg.Name); err != nil {
+		return fail(err)
+	}
+	c := r.Msg.Credentials
+	done, err := s.store.PullImage(ctx, images.PullRequest{
+		Name:        r.Msg.Name,
+		Credentials: registry.Credentials{Username: c.GetUsername(), Password: c.GetPassword(), IdentityToken: c.GetIdentityToken()},
+	}, progress)
 	if err != nil {
 		return fail(err)
 	}

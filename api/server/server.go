@@ -72,6 +72,8 @@ type Images interface {
 	RemoveImage(ctx context.Context, name string) error
 	ImportImage(ctx context.Context, name string, r io.Reader, progress func(string)) (images.Imported, error)
 	FromHost(ctx context.Context, req images.FromHostRequest, progress func(string)) (images.Imported, error)
+	PullImage(ctx context.Context, req images.PullRequest, progress func(images.PullProgress)) (images.Imported, error)
+	PullAll(ctx context.Context, progress func(images.PullProgress), each func(images.Imported)) error
 }
 
 // Network answers what sandboxes may reach, and what they tried to.

@@ -22,6 +22,7 @@ type sandboxFlags struct {
 	allow, deny, publish, env, labels  []string
 	links, expose                      []string
 	allowECH                           bool
+	pull                               pullFlag
 }
 
 func (f *sandboxFlags) register(cmd *cobra.Command) {

@@ -166,6 +166,10 @@ type importedView struct {
 	Replaced string     `json:"replaced,omitempty"` // a digest
 }
 
+func importedViewOf(r imported) importedView {
+	return importedView{imageViewOf(r.GetImage()), reportViewOf(r.GetReport()), r.GetReplaced()}
+}
+
 type specView struct {
 	OCISpec      json.RawMessage   `json:"oci_spec"`
 	CgroupValues map[string]string `json:"cgroup_values"`

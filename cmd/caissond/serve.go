@@ -22,6 +22,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/ctrd"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/registry"
 )
 
 // The time that stopping may take.
@@ -203,6 +204,13 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 	}
 	limits := image.DefaultLimits()
 	limits.Bytes, limits.Entries, limits.Ratio = c.Images.MaxBytes, c.Images.MaxEntries, c.Images.MaxRatio
+	registries, err := registry.New(registry.Config{
+		Allowed: c.Registries.Allowed, Realms: c.Registries.Realms, HostsDir: c.Registries.HostsDir,
+		Credentials: c.Registries.CredentialsFile(), Timeout: time.Duration(c.Registries.Timeout), SpoolDir: filepath.Join(c.Root, "spool"),
+	})
+	if err != nil {
+		return runtime.Options{}, err
+	}
 	host := hostDoctor{config: c, ids: ids, engine: engine}
 	d.admit = logged(d.log, policy.Admit)
 	return runtime.Options{
@@ -212,6 +220,7 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 		Profiles:     profiles,
 		Workspaces:   mount.Allowed{Roots: c.Workspaces.AllowedRoots, Private: []string{c.Root, c.State, c.BinDir}},
 		ImageLimits:  limits,
+		Registry:     registries,
 		StopGrace:    time.Duration(c.StopGrace),
 		AttachGrace:  time.Duration(c.Sandboxes.AttachGrace),
 		OrphanGrace:  time.Duration(c.Sandboxes.OrphanGrace),

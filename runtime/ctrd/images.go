@@ -94,7 +94,7 @@ func (e *Engine) find(ctx context.Context, name string, want digest.Digest) (ctr
 		switch {
 		case errdefs.IsNotFound(err):
 			return r, sbxerr.New(sbxerr.ImageNotFound, op, "get image %q: no such name", name)
-		case err == nil && want != "" && r.Target.Digest != want:
+		case err == nil && want != "" && !isDigestOf(r, want):
 			return r, sbxerr.New(sbxerr.ImageNotFound, op, "get image %q: its digest is %s, not %s", name, r.Target.Digest, want)
 		}
 		return r, err
@@ -107,6 +107,11 @@ func (e *Engine) find(ctx context.Context, name string, want digest.Digest) (ctr
 		return ctrimages.Image{}, sbxerr.New(sbxerr.ImageNotFound, op, "get image %q: no image of that digest", want)
 	}
 	return slices.MinFunc(list, func(a, b ctrimages.Image) int { return cmp.Compare(a.Name, b.Name) }), nil
+}
+
+// isDigestOf reports whether d is r's own digest, or one that r had in its registry.
+func isDigestOf(r ctrimages.Image, d digest.Digest) bool {
+	return slices.Contains([]string{r.Target.Digest.String(), r.Labels[image.LabelTarget], r.Labels[image.LabelSource]}, d.String())
 }
 
 func (e *Engine) named(ctx context.Context, name string) (ctrimages.Image, error) {
@@ -140,6 +145,8 @@ func (e *Engine) load(ctx context.Context, r ctrimages.Image) (images.Stored, er
 		Config:  docs.config,
 		Labels:  r.Labels,
 		Layers:  docs.layers,
+
+		Manifest: r.Target,
 	}, err
 }
 

@@ -2,11 +2,16 @@ package images
 
 import (
 	"context"
+	"encoding/json"
+	"io"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/caisson-run/caisson/rootfs/image"
+	"github.com/caisson-run/caisson/runtime/registry"
+	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Image is one image that sandboxes can be made of.
@@ -16,7 +21,7 @@ type Image struct {
 	Digest    string
 	SizeBytes int64
 	CreatedAt time.Time
-	Source    string // "embedded", "oci-layout", "docker-archive", "rootfs", "from-host"
+	Source    string // "embedded", "oci-layout", "docker-archive", "rootfs", "from-host", "registry"
 	Damaged   string // the fault of the stored copy; empty: none
 }
 
@@ -25,6 +30,27 @@ type Imported struct {
 	Image    Image
 	Report   Report
 	Replaced string // digest of the image of the same name that it replaced; empty: none
+	Present  bool   // the registry's image was there already
+}
+
+// PullRequest asks for an image of a registry.
+type PullRequest struct {
+	Name        string // HOST/PATH[:TAG][@DIGEST]
+	Credentials registry.Credentials
+}
+
+// PullProgress is a step of a pull.
+type PullProgress struct {
+	Message string // a line; empty: Layers has changed
+	Layers  []LayerProgress
+}
+
+// LayerProgress is how far a layer is.
+type LayerProgress struct {
+	Digest   string
+	Size     int64 // in bytes, as the registry has it
+	Received int64
+	State    string // "waiting", "fetching", "fetched", "stored", "present"
 }
 
 // Detail is all that is known of one image.
@@ -56,11 +82,15 @@ type Stored struct {
 	Config  v1.Image
 	Labels  map[string]string
 	Layers  []string // digests
+
+	Manifest v1.Descriptor
 }
 
 // Store keeps images and unpacks them. runtime/ctrd implements it with containerd.
 type Store interface {
 	image.Sink
+	// OpenBlob opens what Blob stored. The caller closes it.
+	OpenBlob(ctx context.Context, d digest.Digest) (io.ReadCloser, error)
 	ListImages(ctx context.Context) ([]Stored, error)
 	GetImage(ctx context.Context, ref string) (Stored, error)
 	RemoveImage(ctx context.Context, name string) error
@@ -74,4 +104,16 @@ type Store interface {
 	ReleaseView(ctx context.Context, chainID string) error
 	// SweepImages removes what imports that were killed left.
 	SweepImages(ctx context.Context) error
+}
+
+// Report counts what the import filter changed in i. An image that somebody else stored
+// has none.
+func (i Stored) Report() (Report, error) {
+	label := i.Labels[image.LabelReport]
+	if label == "" {
+		return Report{}, nil
+	}
+	var r image.Report
+	err := json.Unmarshal([]byte(label), &r)
+	return Report(r), sbxerr.Wrap(sbxerr.Internal, "images.report", err)
 }

@@ -41,10 +41,11 @@ var rules = []struct {
 	{"config", []string{"sbxerr", "cgroups/units"}},
 	{"runtime/files", []string{"sbxerr", "initproto"}},
 	{"runtime/idblock", []string{"sbxerr", "owndir"}},
-	{"runtime/images", []string{"sbxerr", "rootfs/image", "runtime/peer"}},
+	{"runtime/images", []string{"sbxerr", "rootfs/image", "runtime/peer", "runtime/registry"}},
 	{"runtime/journal", []string{"sbxerr", "owndir"}},
 	{"runtime/output", []string{"sbxerr", "owndir"}},
 	{"runtime/peer", []string{"sbxerr"}},
+	{"runtime/registry", []string{"sbxerr", "owndir", "rootfs/image"}},
 	{"runtime/pid1", []string{"sbxerr", "initproto"}},
 	{"runtime/plan", append([]string{"sbxerr", "finding", "runtime/idblock", "runtime/images", "runtime/peer", "runtime/pid1", "runtime/ports"}, leaves...)},
 	{"runtime/ports", []string{"sbxerr"}},
@@ -73,6 +74,7 @@ var only = []struct {
 	by   []string
 }{
 	{"github.com/containerd/containerd/v2/client", []string{"runtime/ctrd"}},
+	{"github.com/containerd/containerd/v2/core/remotes", []string{"runtime/registry"}},
 	{"github.com/coreos/go-iptables", []string{"netns"}},
 	{"github.com/vishvananda/netlink", []string{"netns"}},
 	{"github.com/seccomp/libseccomp-golang", []string{"seccomp"}},

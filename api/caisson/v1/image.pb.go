@@ -28,7 +28,7 @@ type Image struct {
 	Digest    string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	SizeBytes int64                  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	Source    string                 `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"` // "embedded", "oci-layout", "docker-archive", "rootfs", "from-host"
+	Source    string                 `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"` // "embedded", "oci-layout", "docker-archive", "rootfs", "from-host", "registry"
 	// uid of the user whose image it is; root's serve everybody. UID+NAME names it too.
 	Owner         uint32 `protobuf:"varint,6,opt,name=owner,proto3" json:"owner,omitempty"`
 	Damaged       string `protobuf:"bytes,7,opt,name=damaged,proto3" json:"damaged,omitempty"` // what is wrong with the stored copy; empty: nothing
@@ -633,20 +633,213 @@ func (x *FromHostRequest) GetPaths() []string {
 	return nil
 }
 
-// ImageProgress is a line of progress; the last one holds image.
+type PullImageRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`               // HOST/PATH[:TAG][@DIGEST]
+	Credentials   *RegistryCredentials   `protobuf:"bytes,2,opt,name=credentials,proto3" json:"credentials,omitempty"` // for this pull alone
+	All           bool                   `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`                // instead of name: the images that profiles and pools name with their registries
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PullImageRequest) Reset() {
+	*x = PullImageRequest{}
+	mi := &file_caisson_v1_image_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PullImageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PullImageRequest) ProtoMessage() {}
+
+func (x *PullImageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PullImageRequest.ProtoReflect.Descriptor instead.
+func (*PullImageRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *PullImageRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PullImageRequest) GetCredentials() *RegistryCredentials {
+	if x != nil {
+		return x.Credentials
+	}
+	return nil
+}
+
+func (x *PullImageRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+// RegistryCredentials are a user's for one registry.
+type RegistryCredentials struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Username      string                 `protobuf:"bytes,1,opt,name=username,proto3" json:"username,omitempty"`
+	Password      string                 `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
+	IdentityToken string                 `protobuf:"bytes,3,opt,name=identity_token,json=identityToken,proto3" json:"identity_token,omitempty"` // instead of both
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegistryCredentials) Reset() {
+	*x = RegistryCredentials{}
+	mi := &file_caisson_v1_image_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegistryCredentials) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegistryCredentials) ProtoMessage() {}
+
+func (x *RegistryCredentials) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegistryCredentials.ProtoReflect.Descriptor instead.
+func (*RegistryCredentials) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RegistryCredentials) GetUsername() string {
+	if x != nil {
+		return x.Username
+	}
+	return ""
+}
+
+func (x *RegistryCredentials) GetPassword() string {
+	if x != nil {
+		return x.Password
+	}
+	return ""
+}
+
+func (x *RegistryCredentials) GetIdentityToken() string {
+	if x != nil {
+		return x.IdentityToken
+	}
+	return ""
+}
+
+// LayerProgress is how far a layer of a pull is.
+type LayerProgress struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Digest        string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	SizeBytes     int64                  `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"` // as the registry has it
+	ReceivedBytes int64                  `protobuf:"varint,3,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
+	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"` // "waiting", "fetching", "fetched", "stored", "present"
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LayerProgress) Reset() {
+	*x = LayerProgress{}
+	mi := &file_caisson_v1_image_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LayerProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LayerProgress) ProtoMessage() {}
+
+func (x *LayerProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LayerProgress.ProtoReflect.Descriptor instead.
+func (*LayerProgress) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *LayerProgress) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *LayerProgress) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *LayerProgress) GetReceivedBytes() int64 {
+	if x != nil {
+		return x.ReceivedBytes
+	}
+	return 0
+}
+
+func (x *LayerProgress) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+// ImageProgress is a line of progress, or layers; the last one holds image. With all, each
+// image has one that holds it.
 type ImageProgress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Message       string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
 	Image         *Image                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
 	Report        *ImportReport          `protobuf:"bytes,3,opt,name=report,proto3" json:"report,omitempty"`
 	Replaced      string                 `protobuf:"bytes,4,opt,name=replaced,proto3" json:"replaced,omitempty"` // digest of the image of the same name that it replaced; empty: none
+	Layers        []*LayerProgress       `protobuf:"bytes,5,rep,name=layers,proto3" json:"layers,omitempty"`     // of PullImage, all of them where one has changed
+	Present       bool                   `protobuf:"varint,6,opt,name=present,proto3" json:"present,omitempty"`  // the registry's image was there already
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ImageProgress) Reset() {
 	*x = ImageProgress{}
-	mi := &file_caisson_v1_image_proto_msgTypes[11]
+	mi := &file_caisson_v1_image_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -658,7 +851,7 @@ func (x *ImageProgress) String() string {
 func (*ImageProgress) ProtoMessage() {}
 
 func (x *ImageProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[11]
+	mi := &file_caisson_v1_image_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -671,7 +864,7 @@ func (x *ImageProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageProgress.ProtoReflect.Descriptor instead.
 func (*ImageProgress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{11}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ImageProgress) GetMessage() string {
@@ -702,6 +895,20 @@ func (x *ImageProgress) GetReplaced() string {
 	return ""
 }
 
+func (x *ImageProgress) GetLayers() []*LayerProgress {
+	if x != nil {
+		return x.Layers
+	}
+	return nil
+}
+
+func (x *ImageProgress) GetPresent() bool {
+	if x != nil {
+		return x.Present
+	}
+	return false
+}
+
 // ImportReport says what the filter did.
 type ImportReport struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -714,7 +921,7 @@ type ImportReport struct {
 
 func (x *ImportReport) Reset() {
 	*x = ImportReport{}
-	mi := &file_caisson_v1_image_proto_msgTypes[12]
+	mi := &file_caisson_v1_image_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -726,7 +933,7 @@ func (x *ImportReport) String() string {
 func (*ImportReport) ProtoMessage() {}
 
 func (x *ImportReport) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[12]
+	mi := &file_caisson_v1_image_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -739,7 +946,7 @@ func (x *ImportReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportReport.ProtoReflect.Descriptor instead.
 func (*ImportReport) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{12}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ImportReport) GetEntries() int64 {
@@ -806,19 +1013,35 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"\x0fFromHostRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bpackages\x18\x02 \x03(\tR\bpackages\x12\x14\n" +
-	"\x05paths\x18\x03 \x03(\tR\x05paths\"\xa0\x01\n" +
+	"\x05paths\x18\x03 \x03(\tR\x05paths\"{\n" +
+	"\x10PullImageRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12A\n" +
+	"\vcredentials\x18\x02 \x01(\v2\x1f.caisson.v1.RegistryCredentialsR\vcredentials\x12\x10\n" +
+	"\x03all\x18\x03 \x01(\bR\x03all\"t\n" +
+	"\x13RegistryCredentials\x12\x1a\n" +
+	"\busername\x18\x01 \x01(\tR\busername\x12\x1a\n" +
+	"\bpassword\x18\x02 \x01(\tR\bpassword\x12%\n" +
+	"\x0eidentity_token\x18\x03 \x01(\tR\ridentityToken\"\x83\x01\n" +
+	"\rLayerProgress\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x02 \x01(\x03R\tsizeBytes\x12%\n" +
+	"\x0ereceived_bytes\x18\x03 \x01(\x03R\rreceivedBytes\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\"\xed\x01\n" +
 	"\rImageProgress\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12'\n" +
 	"\x05image\x18\x02 \x01(\v2\x11.caisson.v1.ImageR\x05image\x120\n" +
 	"\x06report\x18\x03 \x01(\v2\x18.caisson.v1.ImportReportR\x06report\x12\x1a\n" +
-	"\breplaced\x18\x04 \x01(\tR\breplaced\"\xbf\x01\n" +
+	"\breplaced\x18\x04 \x01(\tR\breplaced\x121\n" +
+	"\x06layers\x18\x05 \x03(\v2\x19.caisson.v1.LayerProgressR\x06layers\x12\x18\n" +
+	"\apresent\x18\x06 \x01(\bR\apresent\"\xbf\x01\n" +
 	"\fImportReport\x12\x18\n" +
 	"\aentries\x18\x01 \x01(\x03R\aentries\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12B\n" +
 	"\bstripped\x18\x03 \x03(\v2&.caisson.v1.ImportReport.StrippedEntryR\bstripped\x1a;\n" +
 	"\rStrippedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\xf1\x04\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\xd6\x05\n" +
 	"\fImageService\x12b\n" +
 	"\n" +
 	"ListImages\x12\x1d.caisson.v1.ListImagesRequest\x1a\x1e.caisson.v1.ListImagesResponse\"\x15\x82\xb5\x18\x11\n" +
@@ -832,7 +1055,9 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"\x03PUT\x12\x14/v1/images/{name...}\"\x05chunk*\x06header\x82\xb5\x18(\n" +
 	"\x04POST\x12\x11/v1/images/import\"\x05chunk*\x06header(\x01\x12f\n" +
 	"\bFromHost\x12\x1b.caisson.v1.FromHostRequest\x1a\x19.caisson.v1.ImageProgress\" \x82\xb5\x18\x1c\n" +
-	"\x04POST\x12\x14/v1/images/from-host0\x01B9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
+	"\x04POST\x12\x14/v1/images/from-host0\x01\x12c\n" +
+	"\tPullImage\x12\x1c.caisson.v1.PullImageRequest\x1a\x19.caisson.v1.ImageProgress\"\x1b\x82\xb5\x18\x17\n" +
+	"\x04POST\x12\x0f/v1/images/pull0\x01B9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
 	file_caisson_v1_image_proto_rawDescOnce sync.Once
@@ -846,7 +1071,7 @@ func file_caisson_v1_image_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_image_proto_rawDescData
 }
 
-var file_caisson_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_caisson_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_caisson_v1_image_proto_goTypes = []any{
 	(*Image)(nil),                 // 0: caisson.v1.Image
 	(*ListImagesRequest)(nil),     // 1: caisson.v1.ListImagesRequest
@@ -859,37 +1084,44 @@ var file_caisson_v1_image_proto_goTypes = []any{
 	(*ImportHeader)(nil),          // 8: caisson.v1.ImportHeader
 	(*ImportImageResponse)(nil),   // 9: caisson.v1.ImportImageResponse
 	(*FromHostRequest)(nil),       // 10: caisson.v1.FromHostRequest
-	(*ImageProgress)(nil),         // 11: caisson.v1.ImageProgress
-	(*ImportReport)(nil),          // 12: caisson.v1.ImportReport
-	nil,                           // 13: caisson.v1.ImportReport.StrippedEntry
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*PullImageRequest)(nil),      // 11: caisson.v1.PullImageRequest
+	(*RegistryCredentials)(nil),   // 12: caisson.v1.RegistryCredentials
+	(*LayerProgress)(nil),         // 13: caisson.v1.LayerProgress
+	(*ImageProgress)(nil),         // 14: caisson.v1.ImageProgress
+	(*ImportReport)(nil),          // 15: caisson.v1.ImportReport
+	nil,                           // 16: caisson.v1.ImportReport.StrippedEntry
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
 }
 var file_caisson_v1_image_proto_depIdxs = []int32{
-	14, // 0: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	17, // 0: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: caisson.v1.ListImagesResponse.images:type_name -> caisson.v1.Image
 	0,  // 2: caisson.v1.InspectImageResponse.image:type_name -> caisson.v1.Image
-	12, // 3: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
+	15, // 3: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
 	8,  // 4: caisson.v1.ImportImageRequest.header:type_name -> caisson.v1.ImportHeader
 	0,  // 5: caisson.v1.ImportImageResponse.image:type_name -> caisson.v1.Image
-	12, // 6: caisson.v1.ImportImageResponse.report:type_name -> caisson.v1.ImportReport
-	0,  // 7: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
-	12, // 8: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
-	13, // 9: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
-	1,  // 10: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
-	3,  // 11: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
-	5,  // 12: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
-	7,  // 13: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
-	10, // 14: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
-	2,  // 15: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
-	4,  // 16: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
-	6,  // 17: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
-	9,  // 18: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImportImageResponse
-	11, // 19: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
-	15, // [15:20] is the sub-list for method output_type
-	10, // [10:15] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	15, // 6: caisson.v1.ImportImageResponse.report:type_name -> caisson.v1.ImportReport
+	12, // 7: caisson.v1.PullImageRequest.credentials:type_name -> caisson.v1.RegistryCredentials
+	0,  // 8: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
+	15, // 9: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
+	13, // 10: caisson.v1.ImageProgress.layers:type_name -> caisson.v1.LayerProgress
+	16, // 11: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
+	1,  // 12: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
+	3,  // 13: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
+	5,  // 14: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
+	7,  // 15: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
+	10, // 16: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
+	11, // 17: caisson.v1.ImageService.PullImage:input_type -> caisson.v1.PullImageRequest
+	2,  // 18: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
+	4,  // 19: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
+	6,  // 20: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
+	9,  // 21: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImportImageResponse
+	14, // 22: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
+	14, // 23: caisson.v1.ImageService.PullImage:output_type -> caisson.v1.ImageProgress
+	18, // [18:24] is the sub-list for method output_type
+	12, // [12:18] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_image_proto_init() }
@@ -908,7 +1140,7 @@ func file_caisson_v1_image_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_image_proto_rawDesc), len(file_caisson_v1_image_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

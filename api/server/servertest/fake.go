@@ -30,6 +30,7 @@ type Fake struct {
 	OnSpec    func(req plan.Request) (*runtime.SpecView, error)
 	OnImport  func(name string, r io.Reader, progress func(string)) (images.Imported, error)
 	OnHost    func(req images.FromHostRequest, progress func(string)) (images.Imported, error)
+	OnPull    func(req images.PullRequest, progress func(images.PullProgress)) (images.Imported, error)
 	OnDoctor  func() ([]runtime.Check, error)
 
 	OnCreate  func(req plan.CreateRequest) (runtime.Info, error)
@@ -246,6 +247,18 @@ func (f imageFake) ImportImage(_ context.Context, name string, r io.Reader, prog
 
 func (f imageFake) FromHost(_ context.Context, req images.FromHostRequest, progress func(string)) (images.Imported, error) {
 	return f.OnHost(req, progress)
+}
+
+func (f imageFake) PullImage(_ context.Context, req images.PullRequest, progress func(images.PullProgress)) (images.Imported, error) {
+	return f.OnPull(req, progress)
+}
+
+func (f imageFake) PullAll(_ context.Context, progress func(images.PullProgress), each func(images.Imported)) error {
+	done, err := f.OnPull(images.PullRequest{}, progress)
+	if err == nil {
+		each(done)
+	}
+	return err
 }
 
 func absent(kind, ref string) error {

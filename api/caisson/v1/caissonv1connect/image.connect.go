@@ -46,6 +46,8 @@ const (
 	ImageServiceImportImageProcedure = "/caisson.v1.ImageService/ImportImage"
 	// ImageServiceFromHostProcedure is the fully-qualified name of the ImageService's FromHost RPC.
 	ImageServiceFromHostProcedure = "/caisson.v1.ImageService/FromHost"
+	// ImageServicePullImageProcedure is the fully-qualified name of the ImageService's PullImage RPC.
+	ImageServicePullImageProcedure = "/caisson.v1.ImageService/PullImage"
 )
 
 // ImageServiceClient is a client for the caisson.v1.ImageService service.
@@ -58,6 +60,8 @@ type ImageServiceClient interface {
 	ImportImage(context.Context) *connect.ClientStreamForClient[v1.ImportImageRequest, v1.ImportImageResponse]
 	// FromHost makes an image from software that is installed on the host.
 	FromHost(context.Context, *connect.Request[v1.FromHostRequest]) (*connect.ServerStreamForClient[v1.ImageProgress], error)
+	// PullImage fetches an image from its registry, or all that the configuration names.
+	PullImage(context.Context, *connect.Request[v1.PullImageRequest]) (*connect.ServerStreamForClient[v1.ImageProgress], error)
 }
 
 // NewImageServiceClient constructs a client for the caisson.v1.ImageService service. By default, it
@@ -101,6 +105,12 @@ func NewImageServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(imageServiceMethods.ByName("FromHost")),
 			connect.WithClientOptions(opts...),
 		),
+		pullImage: connect.NewClient[v1.PullImageRequest, v1.ImageProgress](
+			httpClient,
+			baseURL+ImageServicePullImageProcedure,
+			connect.WithSchema(imageServiceMethods.ByName("PullImage")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -111,6 +121,7 @@ type imageServiceClient struct {
 	removeImage  *connect.Client[v1.RemoveImageRequest, v1.RemoveImageResponse]
 	importImage  *connect.Client[v1.ImportImageRequest, v1.ImportImageResponse]
 	fromHost     *connect.Client[v1.FromHostRequest, v1.ImageProgress]
+	pullImage    *connect.Client[v1.PullImageRequest, v1.ImageProgress]
 }
 
 // ListImages calls caisson.v1.ImageService.ListImages.
@@ -138,6 +149,11 @@ func (c *imageServiceClient) FromHost(ctx context.Context, req *connect.Request[
 	return c.fromHost.CallServerStream(ctx, req)
 }
 
+// PullImage calls caisson.v1.ImageService.PullImage.
+func (c *imageServiceClient) PullImage(ctx context.Context, req *connect.Request[v1.PullImageRequest]) (*connect.ServerStreamForClient[v1.ImageProgress], error) {
+	return c.pullImage.CallServerStream(ctx, req)
+}
+
 // ImageServiceHandler is an implementation of the caisson.v1.ImageService service.
 type ImageServiceHandler interface {
 	ListImages(context.Context, *connect.Request[v1.ListImagesRequest]) (*connect.Response[v1.ListImagesResponse], error)
@@ -148,6 +164,8 @@ type ImageServiceHandler interface {
 	ImportImage(context.Context, *connect.ClientStream[v1.ImportImageRequest]) (*connect.Response[v1.ImportImageResponse], error)
 	// FromHost makes an image from software that is installed on the host.
 	FromHost(context.Context, *connect.Request[v1.FromHostRequest], *connect.ServerStream[v1.ImageProgress]) error
+	// PullImage fetches an image from its registry, or all that the configuration names.
+	PullImage(context.Context, *connect.Request[v1.PullImageRequest], *connect.ServerStream[v1.ImageProgress]) error
 }
 
 // NewImageServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -187,6 +205,12 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(imageServiceMethods.ByName("FromHost")),
 		connect.WithHandlerOptions(opts...),
 	)
+	imageServicePullImageHandler := connect.NewServerStreamHandler(
+		ImageServicePullImageProcedure,
+		svc.PullImage,
+		connect.WithSchema(imageServiceMethods.ByName("PullImage")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/caisson.v1.ImageService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ImageServiceListImagesProcedure:
@@ -199,6 +223,8 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 			imageServiceImportImageHandler.ServeHTTP(w, r)
 		case ImageServiceFromHostProcedure:
 			imageServiceFromHostHandler.ServeHTTP(w, r)
+		case ImageServicePullImageProcedure:
+			imageServicePullImageHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -226,4 +252,8 @@ func (UnimplementedImageServiceHandler) ImportImage(context.Context, *connect.Cl
 
 func (UnimplementedImageServiceHandler) FromHost(context.Context, *connect.Request[v1.FromHostRequest], *connect.ServerStream[v1.ImageProgress]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ImageService.FromHost is not implemented"))
+}
+
+func (UnimplementedImageServiceHandler) PullImage(context.Context, *connect.Request[v1.PullImageRequest], *connect.ServerStream[v1.ImageProgress]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ImageService.PullImage is not implemented"))
 }

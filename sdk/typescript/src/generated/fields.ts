@@ -152,7 +152,9 @@ export const fields = {
   },
   ImageProgress: {
     image: 'Image',
+    layers: 'LayerProgress[]',
     message: 'string',
+    present: 'boolean',
     replaced: 'string',
     report: 'ImportReport',
   },
@@ -184,6 +186,12 @@ export const fields = {
     oci_spec_json: 'Bytes',
     posture: 'PostureCheck[]',
     sandbox: 'Sandbox',
+  },
+  LayerProgress: {
+    digest: 'string',
+    received_bytes: 'Int64',
+    size_bytes: 'Int64',
+    state: 'string',
   },
   LearnPolicyResponse: {
     rules: 'string[]',
@@ -278,6 +286,16 @@ export const fields = {
     declared: 'string',
     live: 'string',
     name: 'string',
+  },
+  PullImageRequest: {
+    all: 'boolean',
+    credentials: 'RegistryCredentials',
+    name: 'string',
+  },
+  RegistryCredentials: {
+    identity_token: 'string',
+    password: 'string',
+    username: 'string',
   },
   RemoveFileResponse: {},
   RemoveImageResponse: {},

@@ -286,13 +286,17 @@ export interface components {
             owner?: number;
             /** Format: int64 */
             size_bytes?: Int64;
-            /** @description "embedded", "oci-layout", "docker-archive", "rootfs", "from-host" */
+            /** @description "embedded", "oci-layout", "docker-archive", "rootfs", "from-host", "registry" */
             source?: string;
         };
-        /** @description ImageProgress is a line of progress; the last one holds image. */
+        /** @description ImageProgress is a line of progress, or layers; the last one holds image. With all, each image has one that holds it. */
         ImageProgress: {
             image?: components["schemas"]["Image"];
+            /** @description of PullImage, all of them where one has changed */
+            layers?: components["schemas"]["LayerProgress"][];
             message?: string;
+            /** @description the registry's image was there already */
+            present?: boolean;
             /** @description digest of the image of the same name that it replaced; empty: none */
             replaced?: string;
             report?: components["schemas"]["ImportReport"];
@@ -337,6 +341,19 @@ export interface components {
             oci_spec_json?: Bytes;
             posture?: components["schemas"]["PostureCheck"][];
             sandbox?: components["schemas"]["Sandbox"];
+        };
+        /** @description LayerProgress is how far a layer of a pull is. */
+        LayerProgress: {
+            digest?: string;
+            /** Format: int64 */
+            received_bytes?: Int64;
+            /**
+             * Format: int64
+             * @description as the registry has it
+             */
+            size_bytes?: Int64;
+            /** @description "waiting", "fetching", "fetched", "stored", "present" */
+            state?: string;
         };
         LearnPolicyResponse: {
             /** @description sorted */
@@ -507,6 +524,21 @@ export interface components {
             declared?: string;
             live?: string;
             name?: string;
+        };
+        PullImageRequest: {
+            /** @description instead of name: the images that profiles and pools name with their registries */
+            all?: boolean;
+            /** @description for this pull alone */
+            credentials?: components["schemas"]["RegistryCredentials"];
+            /** @description HOST/PATH[:TAG][@DIGEST] */
+            name?: string;
+        };
+        /** @description RegistryCredentials are a user's for one registry. */
+        RegistryCredentials: {
+            /** @description instead of both */
+            identity_token?: string;
+            password?: string;
+            username?: string;
         };
         RemoveFileResponse: Record<string, never>;
         RemoveImageResponse: Record<string, never>;
