@@ -26,8 +26,8 @@ func (m *Manager) planner(ctx context.Context) plan.Planner {
 		Profiles:   m.opts.Profiles,
 		Workspaces: m.opts.Workspaces,
 		Network:    m.opts.Network,
-		Image:      func(ref string) (images.Stored, error) { return m.image(ctx, ref) },
-		RootImage:  func(ref string) (images.Stored, error) { return m.imageIn(ctx, images.RootScope, ref) },
+		Image:      func(ref string) (images.Stored, error) { return m.verifiedImage(m.image(ctx, ref)) },
+		RootImage:  func(ref string) (images.Stored, error) { return m.verifiedImage(m.imageIn(ctx, images.RootScope, ref)) },
 		User: func(img images.Stored, name string) (plan.User, error) {
 			layers, err := m.layers(ctx, img)
 			if err != nil {

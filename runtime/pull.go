@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,19 +84,27 @@ func (m *Manager) pull(ctx context.Context, p pulling) (images.Imported, error) 
 	if err != nil {
 		return images.Imported{}, withinQuota(err, p.g, limits, m.opts.ImageLimits)
 	}
+	verified, err := m.opts.Registry.Verify(ctx, p.session, remote)
+	if err != nil {
+		return images.Imported{}, err
+	}
+	labels := map[string]string{image.LabelRepository: p.ref.Repository(), image.LabelTarget: remote.Target.Digest.String()}
+	if verified != "" {
+		labels[image.LabelVerified] = verified
+	}
 	list, err := m.images.ListImages(ctx)
 	if err != nil {
 		return images.Imported{}, err
 	}
 	list = images.ScopeOf(p.g).Visible(list)
 	sink := &ownedSink{Store: m.images, grant: p.g, names: &m.naming, named: true}
-	if there, ok := m.present(ctx, sink, p.ref.Name, remote, list, limits.Bytes); ok {
+	if there, ok := m.present(ctx, sink, wanted{p.ref.Name, remote.Source.Digest.String(), labels}, list, limits.Bytes); ok {
 		return there, nil
 	}
 	defer m.reportLayers(p, remote)()
 	known := knownLayers(list)
 	result, err := remote.Store(ctx, image.StoreOptions{
-		Name: p.ref.Name, Ready: m.imports.work,
+		Name: p.ref.Name, Labels: labels, Ready: m.imports.work,
 		Progress: func(line string) { p.progress(images.PullProgress{Message: line}) },
 		Known:    func(chain digest.Digest) (digest.Digest, bool) { d, ok := known[chain.String()]; return d, ok },
 		Open:     func(ctx context.Context, d digest.Digest) (io.ReadCloser, error) { return m.images.OpenBlob(ctx, d) },
@@ -103,29 +112,39 @@ func (m *Manager) pull(ctx context.Context, p pulling) (images.Imported, error) 
 	return m.imported(ctx, sink, result, withinQuota(err, p.g, limits, m.opts.ImageLimits))
 }
 
+// wanted is an image as it is to be stored.
+type wanted struct {
+	name   string
+	source string            // digest of its manifest in the registry
+	labels map[string]string // that follow from this pull
+}
+
 // present finds the registry's image among those of list, and names it.
-func (m *Manager) present(ctx context.Context, sink *ownedSink, name string, remote *image.Remote, list []images.Stored, most int64) (images.Imported, bool) {
-	same := func(i images.Stored) bool {
-		return i.Labels[image.LabelSource] == remote.Source.Digest.String() && i.Source == image.KindRegistry && i.Damaged == ""
-	}
-	target := remote.Target.Digest.String()
-	for _, i := range list {
-		if same(i) && i.Key() == sink.key(name) && i.Labels[image.LabelTarget] == target {
-			report, err := i.Report()
-			return images.Imported{Image: i.Image, Report: report, Present: true}, err == nil
+func (m *Manager) present(ctx context.Context, sink *ownedSink, w wanted, list []images.Stored, most int64) (images.Imported, bool) {
+	list = slices.DeleteFunc(slices.Clone(list), func(i images.Stored) bool {
+		return i.Labels[image.LabelSource] != w.source || i.Source != image.KindRegistry || i.Damaged != ""
+	})
+	other := func(i images.Stored) int {
+		if i.Key() == sink.key(w.name) {
+			return 0
 		}
+		return 1
 	}
+	slices.SortStableFunc(list, func(a, b images.Stored) int { return cmp.Compare(other(a), other(b)) })
 	for _, i := range list {
-		if !same(i) || i.Owner != sink.grant.Owner().UID && i.SizeBytes > most {
+		labels := maps.Clone(i.Labels)
+		maps.Copy(labels, w.labels)
+		report, err := i.Report()
+		if err == nil && i.Key() == sink.key(w.name) && maps.Equal(labels, i.Labels) {
+			return images.Imported{Image: i.Image, Report: report, Present: true}, true
+		}
+		if err != nil || i.Owner != sink.grant.Owner().UID && i.SizeBytes > most {
 			continue
 		}
-		labels := maps.Clone(i.Labels)
-		labels[image.LabelTarget] = target
-		if sink.Commit(ctx, name, i.Manifest, labels) != nil {
+		if sink.Commit(ctx, w.name, i.Manifest, labels) != nil {
 			continue // it is removed or damaged: it is fetched instead
 		}
-		report, _ := i.Report() // it was read when the image was stored
-		done, err := m.imported(ctx, sink, image.Result{Name: name, Report: image.Report(report)}, nil)
+		done, err := m.imported(ctx, sink, image.Result{Name: w.name, Report: image.Report(report)}, nil)
 		done.Present = true
 		return done, err == nil
 	}
@@ -182,6 +201,14 @@ func layersOf(s *registry.Session, remote *image.Remote) []images.LayerProgress 
 		list = append(list, l)
 	}
 	return list
+}
+
+// verifiedImage refuses an image that is not verified as the configuration now demands.
+func (m *Manager) verifiedImage(img images.Stored, err error) (images.Stored, error) {
+	if err == nil {
+		err = m.opts.Registry.CheckVerified(img.Labels[image.LabelRepository], img.Labels[image.LabelVerified])
+	}
+	return img, err
 }
 
 // PullAll fetches the images that profiles and pools name with their registries. It

@@ -41,7 +41,7 @@ func resultOf(r *runtime.Result) *caissonv1.Result {
 		PeakMemoryBytes: counted(r.PeakMemoryBytes), MaxRssBytes: r.MaxRSSBytes, CpuThrottledPeriods: r.ThrottledPeriods,
 		Network: r.Network, Source: r.Source, Reason: string(r.Reason),
 		Stages: each(r.Stages, stagePB), Warnings: r.Warnings, ExecId: r.ExecID, Remaining: int64(r.Remaining),
-		Egress: egressPB(r.Egress), Learned: learnedPB(r.Learned),
+		Egress: egressPB(r.Egress), Learned: learnedPB(r.Learned), ImageVerified: r.ImageVerified,
 	}
 }
 
@@ -137,7 +137,7 @@ func rulePB(r runtime.SeccompRule) *caissonv1.SeccompRule {
 }
 
 func imagePB(i images.Image) *caissonv1.Image {
-	return &caissonv1.Image{Name: i.Name, Digest: i.Digest, SizeBytes: i.SizeBytes, CreatedAt: timestamp(i.CreatedAt), Source: i.Source, Owner: i.Owner, Damaged: text(i.Damaged)}
+	return &caissonv1.Image{Name: i.Name, Digest: i.Digest, SizeBytes: i.SizeBytes, CreatedAt: timestamp(i.CreatedAt), Source: i.Source, Owner: i.Owner, Damaged: text(i.Damaged), Verified: i.Verified, TargetDigest: i.Target, SourceDigest: i.SourceDigest}
 }
 
 func importedPB(i images.Imported) *caissonv1.ImageProgress {

@@ -137,10 +137,13 @@ type imageView struct {
 	Source    string     `json:"source"`
 	Owner     uint32     `json:"owner"`
 	Damaged   string     `json:"damaged,omitempty"`
+	Verified  string     `json:"verified,omitempty"`
+	Target    string     `json:"target_digest,omitempty"`
+	Original  string     `json:"source_digest,omitempty"`
 }
 
 func imageViewOf(i *caissonv1.Image) imageView {
-	return imageView{i.GetName(), i.GetDigest(), i.GetSizeBytes(), timeOf(i.GetCreatedAt()), i.GetSource(), i.GetOwner(), i.GetDamaged()}
+	return imageView{i.GetName(), i.GetDigest(), i.GetSizeBytes(), timeOf(i.GetCreatedAt()), i.GetSource(), i.GetOwner(), i.GetDamaged(), i.GetVerified(), i.GetTargetDigest(), i.GetSourceDigest()}
 }
 
 type reportView struct {

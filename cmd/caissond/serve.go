@@ -204,7 +204,12 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 	}
 	limits := image.DefaultLimits()
 	limits.Bytes, limits.Entries, limits.Ratio = c.Images.MaxBytes, c.Images.MaxEntries, c.Images.MaxRatio
+	var rules []registry.Rule
+	for _, v := range c.Registries.Verify {
+		rules = append(rules, registry.Rule{Repository: v.Repository, Require: v.Require, Digests: v.Digests, Key: v.KeyFile()})
+	}
 	registries, err := registry.New(registry.Config{
+		Verify:  rules,
 		Allowed: c.Registries.Allowed, Realms: c.Registries.Realms, HostsDir: c.Registries.HostsDir,
 		Credentials: c.Registries.CredentialsFile(), Timeout: time.Duration(c.Registries.Timeout), SpoolDir: filepath.Join(c.Root, "spool"),
 	})

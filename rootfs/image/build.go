@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash"
 	"io"
+	"maps"
 	goruntime "runtime"
 	"slices"
 
@@ -157,6 +158,7 @@ func (r Result) labels() (map[string]string, error) {
 		return nil, sbxerr.Wrap(sbxerr.Internal, "image.commit", err)
 	}
 	labels := map[string]string{LabelKind: r.Kind, LabelReport: string(report)}
+	maps.Copy(labels, r.Labels)
 	if r.Source != "" {
 		labels[LabelSource] = r.Source.String()
 	}

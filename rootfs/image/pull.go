@@ -87,7 +87,8 @@ func bare(d ocispec.Descriptor) ocispec.Descriptor {
 // StoreOptions says how a Remote is stored.
 type StoreOptions struct {
 	Name     string
-	Progress func(string) // gets a line per step; nil gets none
+	Labels   map[string]string // to keep with the image
+	Progress func(string)      // gets a line per step; nil gets none
 	// Ready is called with each layer that is there, and waits until the work may begin.
 	// What it returns is called when the layer is stored. Nil does not wait.
 	Ready func(context.Context) (done func(), err error)
@@ -113,7 +114,7 @@ func (r *Remote) Store(ctx context.Context, o StoreOptions, sink Sink) (Result, 
 	known := r.useKnown(ctx, src.layers, o)
 	r.repo.Layers(ctx, r.Layers[known:])
 	s := storing{limits: r.limits, sink: sink, progress: orSilent(o.Progress), layer: o.Ready}
-	result := Result{Name: o.Name, Kind: KindRegistry, Source: r.Source.Digest, Target: r.Target.Digest, layers: r.digests()}
+	result := Result{Name: o.Name, Kind: KindRegistry, Source: r.Source.Digest, Target: r.Target.Digest, Labels: o.Labels, layers: r.digests()}
 	return again(func() (Result, error) { return s.store(ctx, src, result, config) })
 }
 

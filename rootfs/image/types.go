@@ -37,10 +37,12 @@ var ErrStoreAgain = errors.New("the stored copy is gone")
 // The labels that come with an image's name. Values are ours and shorter than
 // 4096 bytes, containerd's limit for one label.
 const (
-	LabelKind   = "caisson.image.kind"   // one of the kinds
-	LabelSource = "caisson.image.source" // digest of what it was made from, when that has one
-	LabelTarget = "caisson.image.target" // digest that its name led to in its registry
-	LabelReport = "caisson.image.report" // the Report as JSON
+	LabelKind       = "caisson.image.kind"       // one of the kinds
+	LabelSource     = "caisson.image.source"     // digest of what it was made from, when that has one
+	LabelRepository = "caisson.image.repository" // HOST/PATH in its registry
+	LabelVerified   = "caisson.image.verified"   // the rule that it was verified by; absent: none
+	LabelTarget     = "caisson.image.target"     // digest that its name led to in its registry
+	LabelReport     = "caisson.image.report"     // the Report as JSON
 )
 
 // The kinds of images, by what they were made from.
@@ -120,9 +122,10 @@ type Result struct {
 	Name     string
 	Kind     string
 	Manifest ocispec.Descriptor
-	Source   digest.Digest   // of the image's own manifest (oci-layout, registry) or configuration (docker-archive); else empty
-	Target   digest.Digest   // that the name led to in the registry: an index or Source; else empty
-	layers   []digest.Digest // as they were in the registry; else empty
+	Source   digest.Digest     // of the image's own manifest (oci-layout, registry) or configuration (docker-archive); else empty
+	Target   digest.Digest     // that the name led to in the registry: an index or Source; else empty
+	Labels   map[string]string // beside those that follow from the rest
+	layers   []digest.Digest   // as they were in the registry; else empty
 	Report   Report
 }
 

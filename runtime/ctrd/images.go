@@ -140,6 +140,10 @@ func (e *Engine) load(ctx context.Context, r ctrimages.Image) (images.Stored, er
 			CreatedAt: r.CreatedAt,
 			Source:    r.Labels[image.LabelKind],
 			Damaged:   reason(err),
+
+			Verified:     r.Labels[image.LabelVerified],
+			Target:       r.Labels[image.LabelTarget],
+			SourceDigest: r.Labels[image.LabelSource],
 		},
 		ChainID: docs.chainID,
 		Config:  docs.config,

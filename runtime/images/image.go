@@ -23,6 +23,10 @@ type Image struct {
 	CreatedAt time.Time
 	Source    string // "embedded", "oci-layout", "docker-archive", "rootfs", "from-host", "registry"
 	Damaged   string // the fault of the stored copy; empty: none
+
+	Verified     string // the rule that it was verified by when it was pulled; empty: none
+	Target       string // digest that its name led to in the registry; empty: it came from none
+	SourceDigest string // of its manifest before the filter wrote it anew; empty: it had none
 }
 
 // Imported is an image that was made.

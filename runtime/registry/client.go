@@ -26,6 +26,7 @@ type Config struct {
 	HostsDir    string        // directory of HOST/hosts.toml, as containerd has it; empty for none
 	Credentials string        // Docker's config.json of root's; empty for none
 	Timeout     time.Duration // of a whole pull
+	Verify      []Rule        // the first for a repository counts; empty requires nothing
 	SpoolDir    string        // an existing directory that only root uses
 	Stall       time.Duration // how long a registry may send nothing; 0 is 30 s
 	Pause       time.Duration // before the second try; doubles for each further one; 0 is 500 ms
@@ -35,6 +36,7 @@ type Config struct {
 type Client struct {
 	c     Config
 	files map[string]Credentials // of Credentials, by host
+	rules []rule                 // of Verify
 }
 
 // New checks c. It connects to nothing.
@@ -45,10 +47,9 @@ func New(c Config) (*Client, error) {
 		return nil, sbxerr.Wrap(sbxerr.Internal, "registry.new", err)
 	}
 	files, err := readCredentials(c.Credentials)
-	if err != nil {
-		return nil, err
-	}
-	client := &Client{c: c, files: files}
+	rules, ruleErr := compile(c.Verify)
+	client := &Client{c: c, files: files, rules: rules}
+	err = errors.Join(err, ruleErr)
 	for _, host := range c.Allowed {
 		_, fileErr := client.checkHostsFile(host)
 		err = errors.Join(err, fileErr)
@@ -104,7 +105,7 @@ func (c *Client) Open(ctx context.Context, r Reference, caller Caller) (*Session
 		return nil, explain(ctx, r, err)
 	}
 	s := &Session{
-		ref: r, fetcher: fetcher, pause: c.c.Pause, spool: spool{dir: c.c.SpoolDir, uid: caller.UID},
+		ref: r, resolver: resolver, fetcher: fetcher, pause: c.c.Pause, spool: spool{dir: c.c.SpoolDir, uid: caller.UID},
 		Target:  ocispec.Descriptor{MediaType: target.MediaType, Digest: target.Digest, Size: target.Size},
 		fetches: map[string]*fetch{}, ahead: make(chan struct{}, layersAhead),
 	}

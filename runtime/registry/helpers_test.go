@@ -110,6 +110,9 @@ func pullWith(ctx context.Context, client *registry.Client, ref registry.Referen
 	if err != nil {
 		return image.Result{}, err
 	}
+	if _, err := client.Verify(ctx, s, found); err != nil {
+		return image.Result{}, err
+	}
 	return found.Store(ctx, image.StoreOptions{Name: ref.Name}, image.Discard)
 }
 
@@ -169,4 +172,27 @@ func half(w http.ResponseWriter, whole *httptest.ResponseRecorder) {
 	if f, ok := w.(http.Flusher); ok {
 		f.Flush()
 	}
+}
+
+// verifiedBy returns the name of the rule that an image satisfies.
+func verifiedBy(t *testing.T, client *registry.Client, name string) string {
+	t.Helper()
+	ref, err := registry.Parse(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := client.Open(t.Context(), ref, registry.Caller{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(nil)
+	found, err := image.Find(t.Context(), s, s.Target, image.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule, err := client.Verify(t.Context(), s, found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rule
 }

@@ -21,14 +21,15 @@ const layersAhead = 3
 type Session struct {
 	Target ocispec.Descriptor // that the name leads to
 
-	ref     Reference
-	fetcher remotes.Fetcher
-	spool   spool
-	pause   time.Duration
-	ctx     context.Context //nolint:containedctx // of the fetches, which outlive the calls that begin them
-	cancel  context.CancelCauseFunc
-	wg      sync.WaitGroup
-	ahead   chan struct{}
+	ref      Reference
+	fetcher  remotes.Fetcher
+	resolver remotes.Resolver
+	spool    spool
+	pause    time.Duration
+	ctx      context.Context //nolint:containedctx // of the fetches, which outlive the calls that begin them
+	cancel   context.CancelCauseFunc
+	wg       sync.WaitGroup
+	ahead    chan struct{}
 
 	mu      sync.Mutex
 	fetches map[string]*fetch // by digest

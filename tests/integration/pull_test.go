@@ -301,6 +301,45 @@ func TestPullAll(t *testing.T) {
 	}
 }
 
+// TestPullVerified: the rule that an image satisfies is recorded, and an image whose rule
+// has changed is not used.
+func TestPullVerified(t *testing.T) {
+	s := newSource(t)
+	manifest, _ := s.Push(t, "app", "1", shell(t))
+	d := harness.StartWith(t, s.config()[:len(s.config())-2]+", verify: [{repository: \"*\", require: digest}]}\n")
+	tag, pinned := s.host+"/app:1", s.host+"/app:1@"+manifest.Digest.String()
+	if f := d.Refused(t, "SBX-227", "run", "--json", "--image", tag, "--", "sh", "-c", ":"); !strings.Contains(f.Error.Remedy, pinned) {
+		t.Errorf("the remedy is %q", f.Error.Remedy)
+	}
+	for range 2 { // as it is pulled, and as it is there
+		var r struct {
+			Result struct {
+				ImageVerified string `json:"image_verified"`
+			} `json:"result"`
+			ImageVerified string `json:"image_verified"`
+		}
+		d.Run(t, "run", "--json", "--image", pinned, "--", "sh", "-c", ":").JSON(t, &r)
+		if r.ImageVerified+r.Result.ImageVerified != "digest" {
+			t.Errorf("the result says %+v", r)
+		}
+	}
+	var image struct {
+		Verified string `json:"verified"`
+		Target   string `json:"target_digest"`
+		Source   string `json:"source_digest"`
+	}
+	d.Run(t, "image", "inspect", tag).JSON(t, &image)
+	if image.Verified != "digest" || image.Target != manifest.Digest.String() || image.Source != image.Target {
+		t.Errorf("inspect says %+v", image)
+	}
+	d.Stop(t)
+	d.Config = s.config()[:len(s.config())-2] + ", verify: [{repository: \"*\", require: digest, digests: [" + manifest.Digest.String() + "]}]}\n"
+	d.Launch(t)
+	d.Refused(t, "SBX-227", "run", "--json", "--image", tag, "--", "sh", "-c", ":")
+	d.Run(t, "image", "pull", tag) // of which nothing but the documents is fetched
+	d.Run(t, "run", "--image", tag, "--", "sh", "-c", ":")
+}
+
 // TestPullFromOthers: what another tool pushes is pulled.
 func TestPullFromOthers(t *testing.T) {
 	need.Tools(t, "skopeo")

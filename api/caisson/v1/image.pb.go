@@ -31,7 +31,10 @@ type Image struct {
 	Source    string                 `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"` // "embedded", "oci-layout", "docker-archive", "rootfs", "from-host", "registry"
 	// uid of the user whose image it is; root's serve everybody. UID+NAME names it too.
 	Owner         uint32 `protobuf:"varint,6,opt,name=owner,proto3" json:"owner,omitempty"`
-	Damaged       string `protobuf:"bytes,7,opt,name=damaged,proto3" json:"damaged,omitempty"` // what is wrong with the stored copy; empty: nothing
+	Damaged       string `protobuf:"bytes,7,opt,name=damaged,proto3" json:"damaged,omitempty"`                                // what is wrong with the stored copy; empty: nothing
+	Verified      string `protobuf:"bytes,8,opt,name=verified,proto3" json:"verified,omitempty"`                              // the rule of registries.verify that it was pulled by; empty: none
+	TargetDigest  string `protobuf:"bytes,9,opt,name=target_digest,json=targetDigest,proto3" json:"target_digest,omitempty"`  // that its name led to in the registry; an index, or source_digest
+	SourceDigest  string `protobuf:"bytes,10,opt,name=source_digest,json=sourceDigest,proto3" json:"source_digest,omitempty"` // of its manifest, before the filter wrote it anew
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -111,6 +114,27 @@ func (x *Image) GetOwner() uint32 {
 func (x *Image) GetDamaged() string {
 	if x != nil {
 		return x.Damaged
+	}
+	return ""
+}
+
+func (x *Image) GetVerified() string {
+	if x != nil {
+		return x.Verified
+	}
+	return ""
+}
+
+func (x *Image) GetTargetDigest() string {
+	if x != nil {
+		return x.TargetDigest
+	}
+	return ""
+}
+
+func (x *Image) GetSourceDigest() string {
+	if x != nil {
+		return x.SourceDigest
 	}
 	return ""
 }
@@ -975,7 +999,7 @@ var File_caisson_v1_image_proto protoreflect.FileDescriptor
 const file_caisson_v1_image_proto_rawDesc = "" +
 	"\n" +
 	"\x16caisson/v1/image.proto\x12\n" +
-	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd5\x01\n" +
+	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\x02\n" +
 	"\x05Image\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1d\n" +
@@ -985,7 +1009,11 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x16\n" +
 	"\x06source\x18\x05 \x01(\tR\x06source\x12\x14\n" +
 	"\x05owner\x18\x06 \x01(\rR\x05owner\x12\x18\n" +
-	"\adamaged\x18\a \x01(\tR\adamaged\"\x13\n" +
+	"\adamaged\x18\a \x01(\tR\adamaged\x12\x1a\n" +
+	"\bverified\x18\b \x01(\tR\bverified\x12#\n" +
+	"\rtarget_digest\x18\t \x01(\tR\ftargetDigest\x12#\n" +
+	"\rsource_digest\x18\n" +
+	" \x01(\tR\fsourceDigest\"\x13\n" +
 	"\x11ListImagesRequest\"?\n" +
 	"\x12ListImagesResponse\x12)\n" +
 	"\x06images\x18\x01 \x03(\v2\x11.caisson.v1.ImageR\x06images\")\n" +

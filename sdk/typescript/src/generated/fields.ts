@@ -149,6 +149,9 @@ export const fields = {
     owner: 'number',
     size_bytes: 'Int64',
     source: 'string',
+    source_digest: 'string',
+    target_digest: 'string',
+    verified: 'string',
   },
   ImageProgress: {
     image: 'Image',
@@ -313,6 +316,7 @@ export const fields = {
     egress: 'Egress',
     exec_id: 'string',
     exit_code: 'number',
+    image_verified: 'string',
     learned: 'Learned',
     lost_bytes: 'Int64',
     max_rss_bytes: 'Int64',

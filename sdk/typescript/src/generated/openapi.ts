@@ -288,6 +288,12 @@ export interface components {
             size_bytes?: Int64;
             /** @description "embedded", "oci-layout", "docker-archive", "rootfs", "from-host", "registry" */
             source?: string;
+            /** @description of its manifest, before the filter wrote it anew */
+            source_digest?: string;
+            /** @description that its name led to in the registry; an index, or source_digest */
+            target_digest?: string;
+            /** @description the rule of registries.verify that it was pulled by; empty: none */
+            verified?: string;
         };
         /** @description ImageProgress is a line of progress, or layers; the last one holds image. With all, each image has one that holds it. */
         ImageProgress: {
@@ -572,6 +578,8 @@ export interface components {
              * @description 128+n on signal n, 124 on timeout, 126, 127
              */
             exit_code?: number;
+            /** @description the rule that the image was verified by when it was pulled; empty: none */
+            image_verified?: string;
             /** @description absent unless RunSpec.learn */
             learned?: components["schemas"]["Learned"];
             /**
