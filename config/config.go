@@ -78,9 +78,10 @@ type Workspaces struct {
 
 // Images bounds what may be imported.
 type Images struct {
-	MaxBytes   int64 `yaml:"max_bytes" json:"max_bytes" jsonschema:"description=Unpacked bytes of one image"`
-	MaxEntries int64 `yaml:"max_entries" json:"max_entries" jsonschema:"description=Files and directories of one image"`
-	MaxRatio   int64 `yaml:"max_ratio" json:"max_ratio" jsonschema:"description=Bytes that one compressed byte of an archive may expand to\\, on average; counts from 64 MiB on"`
+	MaxBytes   int64             `yaml:"max_bytes" json:"max_bytes" jsonschema:"description=Unpacked bytes of one image"`
+	MaxEntries int64             `yaml:"max_entries" json:"max_entries" jsonschema:"description=Files and directories of one image"`
+	Languages  map[string]string `yaml:"languages" json:"languages" jsonschema:"description=Images of root's by the language of a workspace: LANGUAGE to IMAGE; used where neither the request nor its profile names an image"`
+	MaxRatio   int64             `yaml:"max_ratio" json:"max_ratio" jsonschema:"description=Bytes that one compressed byte of an archive may expand to\\, on average; counts from 64 MiB on"`
 }
 
 // Profile is a named set of defaults for a request. An absent field takes the

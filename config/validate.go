@@ -36,6 +36,11 @@ func (c *Config) Validate() error {
 	for _, root := range c.Workspaces.AllowedRoots {
 		errs = append(errs, absolute("workspaces.allowed_roots", root))
 	}
+	for language, image := range c.Images.Languages {
+		if !profileName.MatchString(language) || image == "" {
+			errs = append(errs, fmt.Errorf("images.languages: %q: %q is no language and image, give one such as python: registry.example.com/python:3.12", language, image))
+		}
+	}
 	if c.Images.MaxBytes <= 0 || c.Images.MaxEntries <= 0 {
 		errs = append(errs, errors.New("images.max_bytes and images.max_entries must be above 0"))
 	}

@@ -317,6 +317,10 @@ func (s *fakeImages) OpenBlob(context.Context, digest.Digest) (io.ReadCloser, er
 	return nil, errors.ErrUnsupported
 }
 
+func (s *fakeImages) Export(context.Context, []images.Stored, io.Writer) error {
+	return s.fail["export"]
+}
+
 func (s *fakeImages) ListImages(context.Context) ([]images.Stored, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

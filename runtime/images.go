@@ -28,6 +28,7 @@ func (m *Manager) planner(ctx context.Context) plan.Planner {
 		Network:    m.opts.Network,
 		Image:      func(ref string) (images.Stored, error) { return m.verifiedImage(m.image(ctx, ref)) },
 		RootImage:  func(ref string) (images.Stored, error) { return m.verifiedImage(m.imageIn(ctx, images.RootScope, ref)) },
+		Languages:  m.opts.Languages,
 		User: func(img images.Stored, name string) (plan.User, error) {
 			layers, err := m.layers(ctx, img)
 			if err != nil {

@@ -211,22 +211,15 @@ func (m *Manager) verifiedImage(img images.Stored, err error) (images.Stored, er
 	return img, err
 }
 
-// PullAll fetches the images that profiles and pools name with their registries. It
+// PullAll fetches the images that profiles, pools and languages name with their registries. It
 // reports each that is there, and goes on after one that fails.
 func (m *Manager) PullAll(ctx context.Context, progress func(images.PullProgress), each func(images.Imported)) error {
 	defer m.Busy()()
 	if err := m.permit(ctx, peer.Grant.CheckAdmin); err != nil {
 		return err
 	}
-	names := map[string]bool{}
-	for _, p := range m.opts.Profiles {
-		names[p.Image] = true
-	}
-	for _, p := range m.opts.Pools {
-		names[p.Image] = true
-	}
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	for _, name := range m.configuredImages() {
 		if !registry.Has(name) {
 			continue
 		}

@@ -91,6 +91,7 @@ type Result struct {
 
 // Info is one sandbox as a list shows it.
 type Info struct {
+	Warnings  []string // what was clamped, or picked for the caller
 	ID        string
 	Name      string
 	State     State

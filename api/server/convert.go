@@ -70,7 +70,7 @@ func sandboxPB(i runtime.Info) *caissonv1.Sandbox {
 		CreatedAt: timestamp(i.CreatedAt), ExitedAt: timestamp(i.ExitedAt), Result: resultOf(i.Result),
 		Labels: i.Labels, Session: i.Session, Task: i.Task, Pid: int64(i.PID), Workspace: workspacePB(i.Workspace),
 		ExpiresAt: timestamp(i.ExpiresAt), IdleTimeout: duration(i.IdleTimeout), IdleSince: timestamp(i.IdleSince),
-		OwnerUid: i.OwnerUID, Parent: i.Parent, Execs: int32(i.Execs), Network: i.Network, Ports: each(i.Ports, portPB), Exposed: i.Exposed,
+		OwnerUid: i.OwnerUID, Parent: i.Parent, Execs: int32(i.Execs), Network: i.Network, Ports: each(i.Ports, portPB), Exposed: i.Exposed, Warnings: i.Warnings,
 	}
 }
 
@@ -137,7 +137,7 @@ func rulePB(r runtime.SeccompRule) *caissonv1.SeccompRule {
 }
 
 func imagePB(i images.Image) *caissonv1.Image {
-	return &caissonv1.Image{Name: i.Name, Digest: i.Digest, SizeBytes: i.SizeBytes, CreatedAt: timestamp(i.CreatedAt), Source: i.Source, Owner: i.Owner, Damaged: text(i.Damaged), Verified: i.Verified, TargetDigest: i.Target, SourceDigest: i.SourceDigest}
+	return &caissonv1.Image{Name: i.Name, Digest: i.Digest, SizeBytes: i.SizeBytes, CreatedAt: timestamp(i.CreatedAt), Source: i.Source, Owner: i.Owner, Damaged: text(i.Damaged), Verified: i.Verified, TargetDigest: i.TargetDigest, SourceDigest: i.SourceDigest}
 }
 
 func importedPB(i images.Imported) *caissonv1.ImageProgress {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"context"
 	"sync"
 
@@ -97,6 +98,62 @@ func (s imageService) PullImage(ctx context.Context, r *connect.Request[caissonv
 		return fail(err)
 	}
 	return fail(send(importedPB(done)))
+}
+
+func (s imageService) TagImage(ctx context.Context, r *connect.Request[caissonv1.TagImageRequest]) (*connect.Response[caissonv1.TagImageResponse], error) {
+	for _, name := range []string{r.Msg.Name, r.Msg.NewName} {
+		if err := checkImage(name); err != nil {
+			return nil, fail(err)
+		}
+	}
+	done, err := s.store.TagImage(ctx, r.Msg.Name, r.Msg.NewName)
+	return reply(&caissonv1.TagImageResponse{Image: imagePB(done.Image), Replaced: done.Replaced}, err)
+}
+
+// maxSaved bounds the images of one archive.
+const maxSaved = 256
+
+func (s imageService) SaveImages(ctx context.Context, r *connect.Request[caissonv1.SaveImagesRequest], stream *connect.ServerStream[caissonv1.SaveImagesResponse]) error {
+	if n := len(r.Msg.Names); n == 0 || n > maxSaved {
+		return fail(sbxerr.New(sbxerr.APIUsage, "server.save", "names has %d entries: give 1 to %d", n, maxSaved))
+	}
+	for _, name := range r.Msg.Names {
+		if err := checkImage(name); err != nil {
+			return fail(err)
+		}
+	}
+	w := bufio.NewWriterSize(chunkWriter(func(p []byte) error {
+		return sent(stream.Send(&caissonv1.SaveImagesResponse{Chunk: p}))
+	}), savedChunk)
+	if err := s.store.SaveImages(ctx, r.Msg.Names, w); err != nil {
+		return fail(err)
+	}
+	return fail(w.Flush())
+}
+
+// savedChunk is the most of an archive in one message.
+const savedChunk = 256 << 10
+
+type chunkWriter func([]byte) error
+
+// Write implements io.Writer.
+func (c chunkWriter) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		n := min(len(rest), savedChunk)
+		if err := c(rest[:n]); err != nil {
+			return 0, err
+		}
+		rest = rest[n:]
+	}
+	return len(p), nil
+}
+
+func (s imageService) PruneImages(ctx context.Context, r *connect.Request[caissonv1.PruneImagesRequest]) (*connect.Response[caissonv1.PruneImagesResponse], error) {
+	if r.Msg.Until.AsDuration() < 0 {
+		return nil, fail(sbxerr.New(sbxerr.APIUsage, "server.prune", "until is negative"))
+	}
+	done, err := s.store.PruneImages(ctx, images.PruneRequest{Unused: r.Msg.Unused, Until: r.Msg.Until.AsDuration(), DryRun: r.Msg.DryRun})
+	return reply(&caissonv1.PruneImagesResponse{Images: each(done.Images, imagePB), FreedBytes: done.FreedBytes}, err)
 }
 
 // progressTo sends lines of progress. A caller that has gone cancels the

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/api"
@@ -43,6 +45,11 @@ func (a *app) createCommand() *cobra.Command {
 				s, err := pulled(cmd.Context(), a, client, f.pull, f.image, func() (*caissonv1.Sandbox, error) { return client.Create(cmd.Context(), req) })
 				if err != nil {
 					return err
+				}
+				for _, w := range s.Warnings {
+					if strings.HasPrefix(w, imagePicked) {
+						a.progress("caisson: " + w)
+					}
 				}
 				return a.printSandbox(s)
 			})

@@ -16,7 +16,8 @@ func (a *app) imageCommand() *cobra.Command {
 		Args:  cobra.ArbitraryArgs, // unknownCommand has seen them
 		RunE:  showHelp,
 	}
-	cmd.AddCommand(a.imageLsCommand(), a.imagePullCommand(), a.imageImportCommand(), a.imageFromHostCommand(), a.imageInspectCommand(), a.imageRmCommand())
+	cmd.AddCommand(a.imageLsCommand(), a.imagePullCommand(), a.imageImportCommand(), a.imageFromHostCommand(), a.imageInspectCommand(), a.imageTagCommand(),
+		a.imageSaveCommand(), a.imageRmCommand(), a.imagePruneCommand())
 	return cmd
 }
 

@@ -226,6 +226,7 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 		Workspaces:   mount.Allowed{Roots: c.Workspaces.AllowedRoots, Private: []string{c.Root, c.State, c.BinDir}},
 		ImageLimits:  limits,
 		Registry:     registries,
+		Languages:    c.Images.Languages,
 		StopGrace:    time.Duration(c.StopGrace),
 		AttachGrace:  time.Duration(c.Sandboxes.AttachGrace),
 		OrphanGrace:  time.Duration(c.Sandboxes.OrphanGrace),

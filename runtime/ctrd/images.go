@@ -142,7 +142,7 @@ func (e *Engine) load(ctx context.Context, r ctrimages.Image) (images.Stored, er
 			Damaged:   reason(err),
 
 			Verified:     r.Labels[image.LabelVerified],
-			Target:       r.Labels[image.LabelTarget],
+			TargetDigest: r.Labels[image.LabelTarget],
 			SourceDigest: r.Labels[image.LabelSource],
 		},
 		ChainID: docs.chainID,
@@ -150,7 +150,8 @@ func (e *Engine) load(ctx context.Context, r ctrimages.Image) (images.Stored, er
 		Labels:  r.Labels,
 		Layers:  docs.layers,
 
-		Manifest: r.Target,
+		LayerBytes: docs.layerBytes,
+		Manifest:   r.Target,
 	}, err
 }
 
@@ -159,7 +160,9 @@ type documents struct {
 	config  ocispec.Image
 	chainID string
 	layers  []string
-	size    int64 // of all blobs, as stored
+
+	layerBytes []int64
+	size       int64 // of all blobs, as stored
 }
 
 func (e *Engine) documents(ctx context.Context, target ocispec.Descriptor) (documents, error) {
@@ -185,6 +188,7 @@ func (e *Engine) documents(ctx context.Context, target ocispec.Descriptor) (docu
 	for _, l := range manifest.Layers {
 		docs.size += l.Size
 		docs.layers = append(docs.layers, l.Digest.String())
+		docs.layerBytes = append(docs.layerBytes, l.Size)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

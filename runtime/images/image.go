@@ -25,7 +25,7 @@ type Image struct {
 	Damaged   string // the fault of the stored copy; empty: none
 
 	Verified     string // the rule that it was verified by when it was pulled; empty: none
-	Target       string // digest that its name led to in the registry; empty: it came from none
+	TargetDigest string // digest that its name led to in the registry; empty: it came from none
 	SourceDigest string // of its manifest before the filter wrote it anew; empty: it had none
 }
 
@@ -47,6 +47,19 @@ type PullRequest struct {
 type PullProgress struct {
 	Message string // a line; empty: Layers has changed
 	Layers  []LayerProgress
+}
+
+// PruneRequest says which images are removed.
+type PruneRequest struct {
+	Unused bool          // all that nothing needs
+	Until  time.Duration // of them only those that were stored so long ago; 0: any
+	DryRun bool
+}
+
+// Pruned are images that were removed, or would be.
+type Pruned struct {
+	Images     []Image
+	FreedBytes int64 // of layers that no other image has, as stored
 }
 
 // LayerProgress is how far a layer is.
@@ -87,6 +100,8 @@ type Stored struct {
 	Labels  map[string]string
 	Layers  []string // digests
 
+	LayerBytes []int64 // as stored
+
 	Manifest v1.Descriptor
 }
 
@@ -95,6 +110,8 @@ type Store interface {
 	image.Sink
 	// OpenBlob opens what Blob stored. The caller closes it.
 	OpenBlob(ctx context.Context, d digest.Digest) (io.ReadCloser, error)
+	// Export writes images as one tar, an OCI layout and a docker-archive.
+	Export(ctx context.Context, list []Stored, w io.Writer) error
 	ListImages(ctx context.Context) ([]Stored, error)
 	GetImage(ctx context.Context, ref string) (Stored, error)
 	RemoveImage(ctx context.Context, name string) error

@@ -9,6 +9,7 @@ package caissonv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -657,6 +658,310 @@ func (x *FromHostRequest) GetPaths() []string {
 	return nil
 }
 
+type TagImageRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	NewName       string                 `protobuf:"bytes,2,opt,name=new_name,json=newName,proto3" json:"new_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TagImageRequest) Reset() {
+	*x = TagImageRequest{}
+	mi := &file_caisson_v1_image_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TagImageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TagImageRequest) ProtoMessage() {}
+
+func (x *TagImageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TagImageRequest.ProtoReflect.Descriptor instead.
+func (*TagImageRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *TagImageRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TagImageRequest) GetNewName() string {
+	if x != nil {
+		return x.NewName
+	}
+	return ""
+}
+
+type TagImageResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Image         *Image                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	Replaced      string                 `protobuf:"bytes,2,opt,name=replaced,proto3" json:"replaced,omitempty"` // digest of the image of the same name that it replaced; empty: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TagImageResponse) Reset() {
+	*x = TagImageResponse{}
+	mi := &file_caisson_v1_image_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TagImageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TagImageResponse) ProtoMessage() {}
+
+func (x *TagImageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TagImageResponse.ProtoReflect.Descriptor instead.
+func (*TagImageResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *TagImageResponse) GetImage() *Image {
+	if x != nil {
+		return x.Image
+	}
+	return nil
+}
+
+func (x *TagImageResponse) GetReplaced() string {
+	if x != nil {
+		return x.Replaced
+	}
+	return ""
+}
+
+type SaveImagesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SaveImagesRequest) Reset() {
+	*x = SaveImagesRequest{}
+	mi := &file_caisson_v1_image_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SaveImagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SaveImagesRequest) ProtoMessage() {}
+
+func (x *SaveImagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SaveImagesRequest.ProtoReflect.Descriptor instead.
+func (*SaveImagesRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SaveImagesRequest) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+type SaveImagesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Chunk         []byte                 `protobuf:"bytes,1,opt,name=chunk,proto3" json:"chunk,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SaveImagesResponse) Reset() {
+	*x = SaveImagesResponse{}
+	mi := &file_caisson_v1_image_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SaveImagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SaveImagesResponse) ProtoMessage() {}
+
+func (x *SaveImagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SaveImagesResponse.ProtoReflect.Descriptor instead.
+func (*SaveImagesResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SaveImagesResponse) GetChunk() []byte {
+	if x != nil {
+		return x.Chunk
+	}
+	return nil
+}
+
+type PruneImagesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Unused        bool                   `protobuf:"varint,1,opt,name=unused,proto3" json:"unused,omitempty"` // all that nothing needs; else until must be set
+	Until         *durationpb.Duration   `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`    // of them only images that were stored so long ago
+	DryRun        bool                   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PruneImagesRequest) Reset() {
+	*x = PruneImagesRequest{}
+	mi := &file_caisson_v1_image_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PruneImagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PruneImagesRequest) ProtoMessage() {}
+
+func (x *PruneImagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PruneImagesRequest.ProtoReflect.Descriptor instead.
+func (*PruneImagesRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *PruneImagesRequest) GetUnused() bool {
+	if x != nil {
+		return x.Unused
+	}
+	return false
+}
+
+func (x *PruneImagesRequest) GetUntil() *durationpb.Duration {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *PruneImagesRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type PruneImagesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Images        []*Image               `protobuf:"bytes,1,rep,name=images,proto3" json:"images,omitempty"`                            // that were removed, or would be
+	FreedBytes    int64                  `protobuf:"varint,2,opt,name=freed_bytes,json=freedBytes,proto3" json:"freed_bytes,omitempty"` // that no other image has, as stored
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PruneImagesResponse) Reset() {
+	*x = PruneImagesResponse{}
+	mi := &file_caisson_v1_image_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PruneImagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PruneImagesResponse) ProtoMessage() {}
+
+func (x *PruneImagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PruneImagesResponse.ProtoReflect.Descriptor instead.
+func (*PruneImagesResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *PruneImagesResponse) GetImages() []*Image {
+	if x != nil {
+		return x.Images
+	}
+	return nil
+}
+
+func (x *PruneImagesResponse) GetFreedBytes() int64 {
+	if x != nil {
+		return x.FreedBytes
+	}
+	return 0
+}
+
 type PullImageRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`               // HOST/PATH[:TAG][@DIGEST]
@@ -668,7 +973,7 @@ type PullImageRequest struct {
 
 func (x *PullImageRequest) Reset() {
 	*x = PullImageRequest{}
-	mi := &file_caisson_v1_image_proto_msgTypes[11]
+	mi := &file_caisson_v1_image_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -680,7 +985,7 @@ func (x *PullImageRequest) String() string {
 func (*PullImageRequest) ProtoMessage() {}
 
 func (x *PullImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[11]
+	mi := &file_caisson_v1_image_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -693,7 +998,7 @@ func (x *PullImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullImageRequest.ProtoReflect.Descriptor instead.
 func (*PullImageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{11}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PullImageRequest) GetName() string {
@@ -729,7 +1034,7 @@ type RegistryCredentials struct {
 
 func (x *RegistryCredentials) Reset() {
 	*x = RegistryCredentials{}
-	mi := &file_caisson_v1_image_proto_msgTypes[12]
+	mi := &file_caisson_v1_image_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -741,7 +1046,7 @@ func (x *RegistryCredentials) String() string {
 func (*RegistryCredentials) ProtoMessage() {}
 
 func (x *RegistryCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[12]
+	mi := &file_caisson_v1_image_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -754,7 +1059,7 @@ func (x *RegistryCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegistryCredentials.ProtoReflect.Descriptor instead.
 func (*RegistryCredentials) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{12}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RegistryCredentials) GetUsername() string {
@@ -791,7 +1096,7 @@ type LayerProgress struct {
 
 func (x *LayerProgress) Reset() {
 	*x = LayerProgress{}
-	mi := &file_caisson_v1_image_proto_msgTypes[13]
+	mi := &file_caisson_v1_image_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -803,7 +1108,7 @@ func (x *LayerProgress) String() string {
 func (*LayerProgress) ProtoMessage() {}
 
 func (x *LayerProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[13]
+	mi := &file_caisson_v1_image_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -816,7 +1121,7 @@ func (x *LayerProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LayerProgress.ProtoReflect.Descriptor instead.
 func (*LayerProgress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{13}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LayerProgress) GetDigest() string {
@@ -863,7 +1168,7 @@ type ImageProgress struct {
 
 func (x *ImageProgress) Reset() {
 	*x = ImageProgress{}
-	mi := &file_caisson_v1_image_proto_msgTypes[14]
+	mi := &file_caisson_v1_image_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -875,7 +1180,7 @@ func (x *ImageProgress) String() string {
 func (*ImageProgress) ProtoMessage() {}
 
 func (x *ImageProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[14]
+	mi := &file_caisson_v1_image_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -888,7 +1193,7 @@ func (x *ImageProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageProgress.ProtoReflect.Descriptor instead.
 func (*ImageProgress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{14}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ImageProgress) GetMessage() string {
@@ -945,7 +1250,7 @@ type ImportReport struct {
 
 func (x *ImportReport) Reset() {
 	*x = ImportReport{}
-	mi := &file_caisson_v1_image_proto_msgTypes[15]
+	mi := &file_caisson_v1_image_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -957,7 +1262,7 @@ func (x *ImportReport) String() string {
 func (*ImportReport) ProtoMessage() {}
 
 func (x *ImportReport) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[15]
+	mi := &file_caisson_v1_image_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -970,7 +1275,7 @@ func (x *ImportReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportReport.ProtoReflect.Descriptor instead.
 func (*ImportReport) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{15}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ImportReport) GetEntries() int64 {
@@ -999,7 +1304,7 @@ var File_caisson_v1_image_proto protoreflect.FileDescriptor
 const file_caisson_v1_image_proto_rawDesc = "" +
 	"\n" +
 	"\x16caisson/v1/image.proto\x12\n" +
-	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\x02\n" +
+	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\x02\n" +
 	"\x05Image\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1d\n" +
@@ -1041,7 +1346,25 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"\x0fFromHostRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bpackages\x18\x02 \x03(\tR\bpackages\x12\x14\n" +
-	"\x05paths\x18\x03 \x03(\tR\x05paths\"{\n" +
+	"\x05paths\x18\x03 \x03(\tR\x05paths\"@\n" +
+	"\x0fTagImageRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\bnew_name\x18\x02 \x01(\tR\anewName\"W\n" +
+	"\x10TagImageResponse\x12'\n" +
+	"\x05image\x18\x01 \x01(\v2\x11.caisson.v1.ImageR\x05image\x12\x1a\n" +
+	"\breplaced\x18\x02 \x01(\tR\breplaced\")\n" +
+	"\x11SaveImagesRequest\x12\x14\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\"*\n" +
+	"\x12SaveImagesResponse\x12\x14\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk\"v\n" +
+	"\x12PruneImagesRequest\x12\x16\n" +
+	"\x06unused\x18\x01 \x01(\bR\x06unused\x12/\n" +
+	"\x05until\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05until\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"a\n" +
+	"\x13PruneImagesResponse\x12)\n" +
+	"\x06images\x18\x01 \x03(\v2\x11.caisson.v1.ImageR\x06images\x12\x1f\n" +
+	"\vfreed_bytes\x18\x02 \x01(\x03R\n" +
+	"freedBytes\"{\n" +
 	"\x10PullImageRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12A\n" +
 	"\vcredentials\x18\x02 \x01(\v2\x1f.caisson.v1.RegistryCredentialsR\vcredentials\x12\x10\n" +
@@ -1069,7 +1392,7 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"\bstripped\x18\x03 \x03(\v2&.caisson.v1.ImportReport.StrippedEntryR\bstripped\x1a;\n" +
 	"\rStrippedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\xd6\x05\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\x9a\b\n" +
 	"\fImageService\x12b\n" +
 	"\n" +
 	"ListImages\x12\x1d.caisson.v1.ListImagesRequest\x1a\x1e.caisson.v1.ListImagesResponse\"\x15\x82\xb5\x18\x11\n" +
@@ -1085,7 +1408,14 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"\bFromHost\x12\x1b.caisson.v1.FromHostRequest\x1a\x19.caisson.v1.ImageProgress\" \x82\xb5\x18\x1c\n" +
 	"\x04POST\x12\x14/v1/images/from-host0\x01\x12c\n" +
 	"\tPullImage\x12\x1c.caisson.v1.PullImageRequest\x1a\x19.caisson.v1.ImageProgress\"\x1b\x82\xb5\x18\x17\n" +
-	"\x04POST\x12\x0f/v1/images/pull0\x01B9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
+	"\x04POST\x12\x0f/v1/images/pull0\x01\x12a\n" +
+	"\bTagImage\x12\x1b.caisson.v1.TagImageRequest\x1a\x1c.caisson.v1.TagImageResponse\"\x1a\x82\xb5\x18\x16\n" +
+	"\x04POST\x12\x0e/v1/images/tag\x12q\n" +
+	"\n" +
+	"SaveImages\x12\x1d.caisson.v1.SaveImagesRequest\x1a\x1e.caisson.v1.SaveImagesResponse\"\"\x82\xb5\x18\x1e\n" +
+	"\x04POST\x12\x0f/v1/images/save2\x05chunk0\x01\x12l\n" +
+	"\vPruneImages\x12\x1e.caisson.v1.PruneImagesRequest\x1a\x1f.caisson.v1.PruneImagesResponse\"\x1c\x82\xb5\x18\x18\n" +
+	"\x04POST\x12\x10/v1/images/pruneB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
 	file_caisson_v1_image_proto_rawDescOnce sync.Once
@@ -1099,7 +1429,7 @@ func file_caisson_v1_image_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_image_proto_rawDescData
 }
 
-var file_caisson_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_caisson_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_caisson_v1_image_proto_goTypes = []any{
 	(*Image)(nil),                 // 0: caisson.v1.Image
 	(*ListImagesRequest)(nil),     // 1: caisson.v1.ListImagesRequest
@@ -1112,44 +1442,60 @@ var file_caisson_v1_image_proto_goTypes = []any{
 	(*ImportHeader)(nil),          // 8: caisson.v1.ImportHeader
 	(*ImportImageResponse)(nil),   // 9: caisson.v1.ImportImageResponse
 	(*FromHostRequest)(nil),       // 10: caisson.v1.FromHostRequest
-	(*PullImageRequest)(nil),      // 11: caisson.v1.PullImageRequest
-	(*RegistryCredentials)(nil),   // 12: caisson.v1.RegistryCredentials
-	(*LayerProgress)(nil),         // 13: caisson.v1.LayerProgress
-	(*ImageProgress)(nil),         // 14: caisson.v1.ImageProgress
-	(*ImportReport)(nil),          // 15: caisson.v1.ImportReport
-	nil,                           // 16: caisson.v1.ImportReport.StrippedEntry
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*TagImageRequest)(nil),       // 11: caisson.v1.TagImageRequest
+	(*TagImageResponse)(nil),      // 12: caisson.v1.TagImageResponse
+	(*SaveImagesRequest)(nil),     // 13: caisson.v1.SaveImagesRequest
+	(*SaveImagesResponse)(nil),    // 14: caisson.v1.SaveImagesResponse
+	(*PruneImagesRequest)(nil),    // 15: caisson.v1.PruneImagesRequest
+	(*PruneImagesResponse)(nil),   // 16: caisson.v1.PruneImagesResponse
+	(*PullImageRequest)(nil),      // 17: caisson.v1.PullImageRequest
+	(*RegistryCredentials)(nil),   // 18: caisson.v1.RegistryCredentials
+	(*LayerProgress)(nil),         // 19: caisson.v1.LayerProgress
+	(*ImageProgress)(nil),         // 20: caisson.v1.ImageProgress
+	(*ImportReport)(nil),          // 21: caisson.v1.ImportReport
+	nil,                           // 22: caisson.v1.ImportReport.StrippedEntry
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
 }
 var file_caisson_v1_image_proto_depIdxs = []int32{
-	17, // 0: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	23, // 0: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: caisson.v1.ListImagesResponse.images:type_name -> caisson.v1.Image
 	0,  // 2: caisson.v1.InspectImageResponse.image:type_name -> caisson.v1.Image
-	15, // 3: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
+	21, // 3: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
 	8,  // 4: caisson.v1.ImportImageRequest.header:type_name -> caisson.v1.ImportHeader
 	0,  // 5: caisson.v1.ImportImageResponse.image:type_name -> caisson.v1.Image
-	15, // 6: caisson.v1.ImportImageResponse.report:type_name -> caisson.v1.ImportReport
-	12, // 7: caisson.v1.PullImageRequest.credentials:type_name -> caisson.v1.RegistryCredentials
-	0,  // 8: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
-	15, // 9: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
-	13, // 10: caisson.v1.ImageProgress.layers:type_name -> caisson.v1.LayerProgress
-	16, // 11: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
-	1,  // 12: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
-	3,  // 13: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
-	5,  // 14: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
-	7,  // 15: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
-	10, // 16: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
-	11, // 17: caisson.v1.ImageService.PullImage:input_type -> caisson.v1.PullImageRequest
-	2,  // 18: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
-	4,  // 19: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
-	6,  // 20: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
-	9,  // 21: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImportImageResponse
-	14, // 22: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
-	14, // 23: caisson.v1.ImageService.PullImage:output_type -> caisson.v1.ImageProgress
-	18, // [18:24] is the sub-list for method output_type
-	12, // [12:18] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	21, // 6: caisson.v1.ImportImageResponse.report:type_name -> caisson.v1.ImportReport
+	0,  // 7: caisson.v1.TagImageResponse.image:type_name -> caisson.v1.Image
+	24, // 8: caisson.v1.PruneImagesRequest.until:type_name -> google.protobuf.Duration
+	0,  // 9: caisson.v1.PruneImagesResponse.images:type_name -> caisson.v1.Image
+	18, // 10: caisson.v1.PullImageRequest.credentials:type_name -> caisson.v1.RegistryCredentials
+	0,  // 11: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
+	21, // 12: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
+	19, // 13: caisson.v1.ImageProgress.layers:type_name -> caisson.v1.LayerProgress
+	22, // 14: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
+	1,  // 15: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
+	3,  // 16: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
+	5,  // 17: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
+	7,  // 18: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
+	10, // 19: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
+	17, // 20: caisson.v1.ImageService.PullImage:input_type -> caisson.v1.PullImageRequest
+	11, // 21: caisson.v1.ImageService.TagImage:input_type -> caisson.v1.TagImageRequest
+	13, // 22: caisson.v1.ImageService.SaveImages:input_type -> caisson.v1.SaveImagesRequest
+	15, // 23: caisson.v1.ImageService.PruneImages:input_type -> caisson.v1.PruneImagesRequest
+	2,  // 24: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
+	4,  // 25: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
+	6,  // 26: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
+	9,  // 27: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImportImageResponse
+	20, // 28: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
+	20, // 29: caisson.v1.ImageService.PullImage:output_type -> caisson.v1.ImageProgress
+	12, // 30: caisson.v1.ImageService.TagImage:output_type -> caisson.v1.TagImageResponse
+	14, // 31: caisson.v1.ImageService.SaveImages:output_type -> caisson.v1.SaveImagesResponse
+	16, // 32: caisson.v1.ImageService.PruneImages:output_type -> caisson.v1.PruneImagesResponse
+	24, // [24:33] is the sub-list for method output_type
+	15, // [15:24] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_image_proto_init() }
@@ -1168,7 +1514,7 @@ func file_caisson_v1_image_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_image_proto_rawDesc), len(file_caisson_v1_image_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -261,6 +261,32 @@ func (f imageFake) PullAll(_ context.Context, progress func(images.PullProgress)
 	return err
 }
 
+func (f imageFake) TagImage(_ context.Context, name, newName string) (images.Imported, error) {
+	d, ok := f.ImageDetails[name]
+	if !ok {
+		return images.Imported{}, absentImage(name)
+	}
+	tagged := d.Image
+	tagged.Name = newName
+	return images.Imported{Image: tagged}, nil
+}
+
+func (f imageFake) SaveImages(_ context.Context, names []string, w io.Writer) error {
+	for _, name := range names {
+		if _, ok := f.ImageDetails[name]; !ok {
+			return absentImage(name)
+		}
+		if _, err := io.WriteString(w, "archive of "+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f imageFake) PruneImages(context.Context, images.PruneRequest) (images.Pruned, error) {
+	return images.Pruned{Images: f.Fake.Images}, nil
+}
+
 func absent(kind, ref string) error {
 	return sbxerr.New(sbxerr.NotFound, "fake.find", "no %s %q", kind, ref)
 }

@@ -48,6 +48,13 @@ const (
 	ImageServiceFromHostProcedure = "/caisson.v1.ImageService/FromHost"
 	// ImageServicePullImageProcedure is the fully-qualified name of the ImageService's PullImage RPC.
 	ImageServicePullImageProcedure = "/caisson.v1.ImageService/PullImage"
+	// ImageServiceTagImageProcedure is the fully-qualified name of the ImageService's TagImage RPC.
+	ImageServiceTagImageProcedure = "/caisson.v1.ImageService/TagImage"
+	// ImageServiceSaveImagesProcedure is the fully-qualified name of the ImageService's SaveImages RPC.
+	ImageServiceSaveImagesProcedure = "/caisson.v1.ImageService/SaveImages"
+	// ImageServicePruneImagesProcedure is the fully-qualified name of the ImageService's PruneImages
+	// RPC.
+	ImageServicePruneImagesProcedure = "/caisson.v1.ImageService/PruneImages"
 )
 
 // ImageServiceClient is a client for the caisson.v1.ImageService service.
@@ -62,6 +69,12 @@ type ImageServiceClient interface {
 	FromHost(context.Context, *connect.Request[v1.FromHostRequest]) (*connect.ServerStreamForClient[v1.ImageProgress], error)
 	// PullImage fetches an image from its registry, or all that the configuration names.
 	PullImage(context.Context, *connect.Request[v1.PullImageRequest]) (*connect.ServerStreamForClient[v1.ImageProgress], error)
+	// TagImage gives an image a second name. It belongs to the caller.
+	TagImage(context.Context, *connect.Request[v1.TagImageRequest]) (*connect.Response[v1.TagImageResponse], error)
+	// SaveImages writes images as one tar, both an OCI layout and a docker-archive.
+	SaveImages(context.Context, *connect.Request[v1.SaveImagesRequest]) (*connect.ServerStreamForClient[v1.SaveImagesResponse], error)
+	// PruneImages removes the caller's images that nothing needs: no sandbox, profile or pool.
+	PruneImages(context.Context, *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error)
 }
 
 // NewImageServiceClient constructs a client for the caisson.v1.ImageService service. By default, it
@@ -111,6 +124,24 @@ func NewImageServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(imageServiceMethods.ByName("PullImage")),
 			connect.WithClientOptions(opts...),
 		),
+		tagImage: connect.NewClient[v1.TagImageRequest, v1.TagImageResponse](
+			httpClient,
+			baseURL+ImageServiceTagImageProcedure,
+			connect.WithSchema(imageServiceMethods.ByName("TagImage")),
+			connect.WithClientOptions(opts...),
+		),
+		saveImages: connect.NewClient[v1.SaveImagesRequest, v1.SaveImagesResponse](
+			httpClient,
+			baseURL+ImageServiceSaveImagesProcedure,
+			connect.WithSchema(imageServiceMethods.ByName("SaveImages")),
+			connect.WithClientOptions(opts...),
+		),
+		pruneImages: connect.NewClient[v1.PruneImagesRequest, v1.PruneImagesResponse](
+			httpClient,
+			baseURL+ImageServicePruneImagesProcedure,
+			connect.WithSchema(imageServiceMethods.ByName("PruneImages")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -122,6 +153,9 @@ type imageServiceClient struct {
 	importImage  *connect.Client[v1.ImportImageRequest, v1.ImportImageResponse]
 	fromHost     *connect.Client[v1.FromHostRequest, v1.ImageProgress]
 	pullImage    *connect.Client[v1.PullImageRequest, v1.ImageProgress]
+	tagImage     *connect.Client[v1.TagImageRequest, v1.TagImageResponse]
+	saveImages   *connect.Client[v1.SaveImagesRequest, v1.SaveImagesResponse]
+	pruneImages  *connect.Client[v1.PruneImagesRequest, v1.PruneImagesResponse]
 }
 
 // ListImages calls caisson.v1.ImageService.ListImages.
@@ -154,6 +188,21 @@ func (c *imageServiceClient) PullImage(ctx context.Context, req *connect.Request
 	return c.pullImage.CallServerStream(ctx, req)
 }
 
+// TagImage calls caisson.v1.ImageService.TagImage.
+func (c *imageServiceClient) TagImage(ctx context.Context, req *connect.Request[v1.TagImageRequest]) (*connect.Response[v1.TagImageResponse], error) {
+	return c.tagImage.CallUnary(ctx, req)
+}
+
+// SaveImages calls caisson.v1.ImageService.SaveImages.
+func (c *imageServiceClient) SaveImages(ctx context.Context, req *connect.Request[v1.SaveImagesRequest]) (*connect.ServerStreamForClient[v1.SaveImagesResponse], error) {
+	return c.saveImages.CallServerStream(ctx, req)
+}
+
+// PruneImages calls caisson.v1.ImageService.PruneImages.
+func (c *imageServiceClient) PruneImages(ctx context.Context, req *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error) {
+	return c.pruneImages.CallUnary(ctx, req)
+}
+
 // ImageServiceHandler is an implementation of the caisson.v1.ImageService service.
 type ImageServiceHandler interface {
 	ListImages(context.Context, *connect.Request[v1.ListImagesRequest]) (*connect.Response[v1.ListImagesResponse], error)
@@ -166,6 +215,12 @@ type ImageServiceHandler interface {
 	FromHost(context.Context, *connect.Request[v1.FromHostRequest], *connect.ServerStream[v1.ImageProgress]) error
 	// PullImage fetches an image from its registry, or all that the configuration names.
 	PullImage(context.Context, *connect.Request[v1.PullImageRequest], *connect.ServerStream[v1.ImageProgress]) error
+	// TagImage gives an image a second name. It belongs to the caller.
+	TagImage(context.Context, *connect.Request[v1.TagImageRequest]) (*connect.Response[v1.TagImageResponse], error)
+	// SaveImages writes images as one tar, both an OCI layout and a docker-archive.
+	SaveImages(context.Context, *connect.Request[v1.SaveImagesRequest], *connect.ServerStream[v1.SaveImagesResponse]) error
+	// PruneImages removes the caller's images that nothing needs: no sandbox, profile or pool.
+	PruneImages(context.Context, *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error)
 }
 
 // NewImageServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -211,6 +266,24 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(imageServiceMethods.ByName("PullImage")),
 		connect.WithHandlerOptions(opts...),
 	)
+	imageServiceTagImageHandler := connect.NewUnaryHandler(
+		ImageServiceTagImageProcedure,
+		svc.TagImage,
+		connect.WithSchema(imageServiceMethods.ByName("TagImage")),
+		connect.WithHandlerOptions(opts...),
+	)
+	imageServiceSaveImagesHandler := connect.NewServerStreamHandler(
+		ImageServiceSaveImagesProcedure,
+		svc.SaveImages,
+		connect.WithSchema(imageServiceMethods.ByName("SaveImages")),
+		connect.WithHandlerOptions(opts...),
+	)
+	imageServicePruneImagesHandler := connect.NewUnaryHandler(
+		ImageServicePruneImagesProcedure,
+		svc.PruneImages,
+		connect.WithSchema(imageServiceMethods.ByName("PruneImages")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/caisson.v1.ImageService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ImageServiceListImagesProcedure:
@@ -225,6 +298,12 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 			imageServiceFromHostHandler.ServeHTTP(w, r)
 		case ImageServicePullImageProcedure:
 			imageServicePullImageHandler.ServeHTTP(w, r)
+		case ImageServiceTagImageProcedure:
+			imageServiceTagImageHandler.ServeHTTP(w, r)
+		case ImageServiceSaveImagesProcedure:
+			imageServiceSaveImagesHandler.ServeHTTP(w, r)
+		case ImageServicePruneImagesProcedure:
+			imageServicePruneImagesHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -256,4 +335,16 @@ func (UnimplementedImageServiceHandler) FromHost(context.Context, *connect.Reque
 
 func (UnimplementedImageServiceHandler) PullImage(context.Context, *connect.Request[v1.PullImageRequest], *connect.ServerStream[v1.ImageProgress]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ImageService.PullImage is not implemented"))
+}
+
+func (UnimplementedImageServiceHandler) TagImage(context.Context, *connect.Request[v1.TagImageRequest]) (*connect.Response[v1.TagImageResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ImageService.TagImage is not implemented"))
+}
+
+func (UnimplementedImageServiceHandler) SaveImages(context.Context, *connect.Request[v1.SaveImagesRequest], *connect.ServerStream[v1.SaveImagesResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ImageService.SaveImages is not implemented"))
+}
+
+func (UnimplementedImageServiceHandler) PruneImages(context.Context, *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ImageService.PruneImages is not implemented"))
 }

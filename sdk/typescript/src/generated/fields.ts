@@ -290,6 +290,15 @@ export const fields = {
     live: 'string',
     name: 'string',
   },
+  PruneImagesRequest: {
+    dry_run: 'boolean',
+    until: 'Duration',
+    unused: 'boolean',
+  },
+  PruneImagesResponse: {
+    freed_bytes: 'Int64',
+    images: 'Image[]',
+  },
   PullImageRequest: {
     all: 'boolean',
     credentials: 'RegistryCredentials',
@@ -378,6 +387,7 @@ export const fields = {
     session: 'string',
     state: 'string',
     task: 'string',
+    warnings: 'string[]',
     workspace: 'Workspace',
   },
   SandboxSpec: {
@@ -389,6 +399,8 @@ export const fields = {
     idle_timeout: 'Duration',
     image: 'string',
     labels: 'string{}',
+    language: 'string',
+    language_reason: 'string',
     limits: 'Limits',
     links: 'string[]',
     name: 'string',
@@ -401,6 +413,9 @@ export const fields = {
     ttl: 'Duration',
     user: 'string',
     workspace: 'Workspace',
+  },
+  SaveImagesRequest: {
+    names: 'string[]',
   },
   SeccompRule: {
     action: 'string',
@@ -458,6 +473,14 @@ export const fields = {
   },
   StopRequest: {
     grace: 'Duration',
+  },
+  TagImageRequest: {
+    name: 'string',
+    new_name: 'string',
+  },
+  TagImageResponse: {
+    image: 'Image',
+    replaced: 'string',
   },
   TrafficResponse: {
     address: 'string',

@@ -531,6 +531,25 @@ export interface components {
             live?: string;
             name?: string;
         };
+        PruneImagesRequest: {
+            dry_run?: boolean;
+            /**
+             * @description of them only images that were stored so long ago
+             * @example 90s
+             */
+            until?: Duration;
+            /** @description all that nothing needs; else until must be set */
+            unused?: boolean;
+        };
+        PruneImagesResponse: {
+            /**
+             * Format: int64
+             * @description that no other image has, as stored
+             */
+            freed_bytes?: Int64;
+            /** @description that were removed, or would be */
+            images?: components["schemas"]["Image"][];
+        };
         PullImageRequest: {
             /** @description instead of name: the images that profiles and pools name with their registries */
             all?: boolean;
@@ -715,6 +734,8 @@ export interface components {
             /** @description "creating", "adopting", "running", "paused", "stopping", "exited", "removing" */
             state?: string;
             task?: string;
+            /** @description what was clamped, or picked for the caller */
+            warnings?: string[];
             workspace?: components["schemas"]["Workspace"];
         };
         /** @description SandboxSpec says what a sandbox is made of and how it is confined. */
@@ -741,6 +762,10 @@ export interface components {
             labels?: {
                 [key: string]: string;
             };
+            /** @description Language of the work, such as "python". Without an image here or in the profile, images.languages of the configuration says which image is for it, else it is base. */
+            language?: string;
+            /** @description how the caller knows, such as the name of a file; the result repeats it */
+            language_reason?: string;
             limits?: components["schemas"]["Limits"];
             /** @description NAME=SANDBOX:PORT: NAME, which has no dot, and PORT lead to that port of the sandbox, which exposes it. Such a sandbox is in the mode "allow" or "open". */
             links?: string[];
@@ -764,6 +789,9 @@ export interface components {
             /** @description name, uid, or uid:gid; empty is the profile's */
             user?: string;
             workspace?: components["schemas"]["Workspace"];
+        };
+        SaveImagesRequest: {
+            names?: string[];
         };
         /** @description SeccompRule is one reasoned line of a profile. */
         SeccompRule: {
@@ -862,6 +890,15 @@ export interface components {
              * @example 90s
              */
             grace?: Duration;
+        };
+        TagImageRequest: {
+            name?: string;
+            new_name?: string;
+        };
+        TagImageResponse: {
+            image?: components["schemas"]["Image"];
+            /** @description digest of the image of the same name that it replaced; empty: none */
+            replaced?: string;
         };
         /** @description TrafficResponse is one attempt and what became of it. */
         TrafficResponse: {
