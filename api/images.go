@@ -86,6 +86,11 @@ func (c *Client) PruneImages(ctx context.Context, req *caissonv1.PruneImagesRequ
 	return call(ctx, c.images().PruneImages, req)
 }
 
+// ImageUsage says how much of the disk images take.
+func (c *Client) ImageUsage(ctx context.Context, req *caissonv1.ImageUsageRequest) (*caissonv1.ImageUsageResponse, error) {
+	return call(ctx, c.images().ImageUsage, req)
+}
+
 // SaveImages writes images to w as one tar. What w has got when an error is returned is a
 // part of it.
 func (c *Client) SaveImages(ctx context.Context, req *caissonv1.SaveImagesRequest, w io.Writer) error {

@@ -117,24 +117,61 @@ func (m *Manager) neededImages() map[string]bool {
 	return needed
 }
 
-// freed adds up the layers of list that left does not have.
-func freed(list, left []images.Stored) int64 {
-	kept := map[string]bool{}
-	for _, i := range left {
-		for _, l := range i.Layers {
-			kept[l] = true
-		}
-	}
+// freed is what the layers take that left does not have.
+func freed(list, left []images.Stored) int64 { return storedBytes(list) - storedBytes(left) }
+
+// storedBytes adds up the layers of list, each once.
+func storedBytes(list []images.Stored) int64 {
 	var sum int64
-	for _, i := range list {
-		for n, l := range i.Layers {
-			if !kept[l] && n < len(i.LayerBytes) {
-				sum += i.LayerBytes[n]
-			}
-			kept[l] = true
-		}
+	for _, size := range layerBytes(list) {
+		sum += size
 	}
 	return sum
+}
+
+// layerBytes are the sizes of the layers of list, by digest.
+func layerBytes(list []images.Stored) map[string]int64 {
+	sizes := map[string]int64{}
+	for _, i := range list {
+		for n, size := range i.LayerBytes {
+			sizes[i.Layers[n]] = size
+		}
+	}
+	return sizes
+}
+
+// ImageUsage says how much of the disk the images that the caller sees take, each and all
+// together.
+func (m *Manager) ImageUsage(ctx context.Context) (list []images.DiskUsage, stored int64, err error) {
+	defer m.Busy()()
+	g, err := m.grant(ctx)
+	if err == nil {
+		err = g.CheckHost()
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	all, err := m.images.ListImages(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	all = images.ScopeOf(g).Visible(all)
+	for n, i := range all {
+		others := layerBytes(slices.Concat(all[:n], all[n+1:]))
+		u := images.DiskUsage{Image: i.Image}
+		for layer, size := range layerBytes([]images.Stored{i}) {
+			if _, shared := others[layer]; shared {
+				u.SharedBytes += size
+			}
+		}
+		if i.Damaged == "" {
+			if u.UnpackedBytes, err = m.images.Unpacked(ctx, i.ChainID); err != nil {
+				return nil, 0, err
+			}
+		}
+		list = append(list, u)
+	}
+	return list, storedBytes(all), nil
 }
 
 // configuredImages are the names that profiles, pools and languages have in the configuration.

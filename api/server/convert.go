@@ -144,6 +144,10 @@ func importedPB(i images.Imported) *caissonv1.ImageProgress {
 	return &caissonv1.ImageProgress{Image: imagePB(i.Image), Report: reportPB(i.Report), Replaced: i.Replaced, Present: i.Present}
 }
 
+func diskUsagePB(u images.DiskUsage) *caissonv1.DiskUsage {
+	return &caissonv1.DiskUsage{Image: imagePB(u.Image), SharedBytes: u.SharedBytes, UnpackedBytes: u.UnpackedBytes}
+}
+
 func layerPB(l images.LayerProgress) *caissonv1.LayerProgress {
 	return &caissonv1.LayerProgress{Digest: l.Digest, SizeBytes: l.Size, ReceivedBytes: l.Received, State: l.State}
 }

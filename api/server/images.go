@@ -156,6 +156,11 @@ func (s imageService) PruneImages(ctx context.Context, r *connect.Request[caisso
 	return reply(&caissonv1.PruneImagesResponse{Images: each(done.Images, imagePB), FreedBytes: done.FreedBytes}, err)
 }
 
+func (s imageService) ImageUsage(ctx context.Context, _ *connect.Request[caissonv1.ImageUsageRequest]) (*connect.Response[caissonv1.ImageUsageResponse], error) {
+	list, stored, err := s.store.ImageUsage(ctx)
+	return reply(&caissonv1.ImageUsageResponse{Images: each(list, diskUsagePB), StoredBytes: stored}, err)
+}
+
 // progressTo sends lines of progress. A caller that has gone cancels the
 // call's context, so a failure to send needs no answer.
 func progressTo(send func(*caissonv1.ImageProgress) error) func(string) {

@@ -76,6 +76,7 @@ type Images interface {
 	TagImage(ctx context.Context, name, newName string) (images.Imported, error)
 	SaveImages(ctx context.Context, names []string, w io.Writer) error
 	PruneImages(ctx context.Context, r images.PruneRequest) (images.Pruned, error)
+	ImageUsage(ctx context.Context) (list []images.DiskUsage, stored int64, err error)
 	PullAll(ctx context.Context, progress func(images.PullProgress), each func(images.Imported)) error
 }
 

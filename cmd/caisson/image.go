@@ -17,7 +17,7 @@ func (a *app) imageCommand() *cobra.Command {
 		RunE:  showHelp,
 	}
 	cmd.AddCommand(a.imageLsCommand(), a.imagePullCommand(), a.imageImportCommand(), a.imageFromHostCommand(), a.imageInspectCommand(), a.imageTagCommand(),
-		a.imageSaveCommand(), a.imageRmCommand(), a.imagePruneCommand())
+		a.imageSaveCommand(), a.imageDuCommand(), a.imageRmCommand(), a.imagePruneCommand())
 	return cmd
 }
 

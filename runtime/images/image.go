@@ -62,6 +62,13 @@ type Pruned struct {
 	FreedBytes int64 // of layers that no other image has, as stored
 }
 
+// DiskUsage is the room that an image takes.
+type DiskUsage struct {
+	Image         Image
+	SharedBytes   int64 // stored in layers that another image has, too
+	UnpackedBytes int64 // of its unpacked layers, beside the stored ones
+}
+
 // LayerProgress is how far a layer is.
 type LayerProgress struct {
 	Digest   string

@@ -14,8 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/caisson-run/caisson/runtime/registry"
 	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/tests/need"
 )
 
 // cut ends the connection as a broken network does.
@@ -270,5 +273,26 @@ func TestTimeout(t *testing.T) {
 	cancel(errors.New("the caller left"))
 	if _, err := pullWith(ctx, client, ref, registry.Caller{}); sbxerr.Of(err) != sbxerr.Canceled {
 		t.Errorf("%s: %v", sbxerr.Of(err), err)
+	}
+}
+
+// TestFullDisk: a layer that the disk has no room for leaves nothing behind.
+func TestFullDisk(t *testing.T) {
+	need.Root(t, "it mounts a small file system")
+	b := newBench(t)
+	if err := unix.Mount("tmpfs", b.spool, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(b.spool, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	_, err := b.pull(t, "app:1")
+	if sbxerr.Of(err) != sbxerr.StateDir || !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("%s: %v", sbxerr.Of(err), err)
+	}
+	if left := b.spooled(t); len(left) > 0 {
+		t.Errorf("left in the spool: %q", left)
 	}
 }

@@ -39,6 +39,18 @@ func TestImageTagAndSave(t *testing.T) {
 			t.Errorf("skopeo reads no %s: %v: %s", format, err, out)
 		}
 	}
+	var usage []struct {
+		Name     string
+		Stored   int64 `json:"stored_bytes"`
+		Shared   int64 `json:"shared_bytes"`
+		Unpacked int64 `json:"unpacked_bytes"`
+	}
+	d.Run(t, "image", "du", "-o", "json").JSON(t, &usage)
+	for _, u := range usage {
+		if shared := u.Name != "base"; u.Stored < 1<<20 || u.Unpacked < 1<<20 || (u.Shared > 0) != shared {
+			t.Errorf("du says %+v", u)
+		}
+	}
 	d.Run(t, "image", "rm", "one")
 	if out := d.Run(t, "run", "--image", "example.com/two:2", "--", "cat", "/mark").Stdout; out != "saved" {
 		t.Errorf("the second name prints %q", out)
@@ -105,7 +117,9 @@ func TestLanguage(t *testing.T) {
 		}
 	}
 	mark := []string{"--", "cat", "/mark"}
-	run := func(args ...string) harness.Result { return d.Try(append(append([]string{"run"}, args...), mark...)...) }
+	run := func(args ...string) harness.Result {
+		return d.Try(append(append([]string{"run"}, args...), mark...)...)
+	}
 	r := run("--workspace", python)
 	if r.Stdout != "snakes" || !strings.Contains(r.Stderr, `"snakes" was picked for the language "python"`) || !strings.Contains(r.Stderr, "pyproject.toml") {
 		t.Errorf("python: %+v", r)

@@ -340,6 +340,43 @@ func TestPullVerified(t *testing.T) {
 	d.Run(t, "run", "--image", tag, "--", "sh", "-c", ":")
 }
 
+// TestPullOwners: what a user pulls is that user's own, and a private layer serves nobody else.
+func TestPullOwners(t *testing.T) {
+	s := newSource(t)
+	s.Push(t, "app", "1", shell(t), regtest.Tar(t, "mark", "private"))
+	d := harness.StartWith(t, s.config()+"peers: [{uids: [54321, 54322], images: true, quota: {images: 16M}}, {uids: [54323]}]\n")
+	a, b, c := d.User(t, ann), d.User(t, bob), d.User(t, 54323)
+	name := s.host + "/app:1"
+	a.Run(t, "image", "pull", name)
+	if n := s.fetched(); n != 3 {
+		t.Errorf("ann fetched %d blobs", n)
+	}
+	b.Run(t, "image", "pull", name)
+	if n := s.fetched(); n != 3 {
+		t.Errorf("bob fetched %d blobs: a configuration and both layers are 3", n)
+	}
+	d.Run(t, "image", "pull", name) // root sees all
+	if n := s.fetched(); n != 1 {
+		t.Errorf("root fetched %d blobs", n)
+	}
+	for who, list := range map[uint32][]listedImage{ann: images(t, a.Run), bob: images(t, b.Run)} {
+		for _, i := range list {
+			if i.Owner != 0 && i.Owner != who {
+				t.Errorf("%d sees %+v", who, i)
+			}
+		}
+	}
+	for u, code := range map[*harness.User]string{&c: "SBX-805"} {
+		u.Try("image", "pull", "--json", name).Refused(t, code)
+	}
+	a.Try("image", "pull", "--json", "--all").Refused(t, "SBX-805")
+	s.Push(t, "app", "large", shell(t), regtest.Tar(t, "noise", strings.Repeat("much the same ", 2<<20)))
+	a.Try("image", "pull", "--json", s.host+"/app:large").Refused(t, "SBX-204")
+	if left, err := os.ReadDir(filepath.Join(d.Root, "spool")); err != nil || len(left) > 0 {
+		t.Errorf("left in the spool: %v, %v", left, err)
+	}
+}
+
 // TestPullFromOthers: what another tool pushes is pulled.
 func TestPullFromOthers(t *testing.T) {
 	need.Tools(t, "skopeo")

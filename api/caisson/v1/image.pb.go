@@ -962,6 +962,155 @@ func (x *PruneImagesResponse) GetFreedBytes() int64 {
 	return 0
 }
 
+type ImageUsageRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImageUsageRequest) Reset() {
+	*x = ImageUsageRequest{}
+	mi := &file_caisson_v1_image_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImageUsageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImageUsageRequest) ProtoMessage() {}
+
+func (x *ImageUsageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImageUsageRequest.ProtoReflect.Descriptor instead.
+func (*ImageUsageRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{17}
+}
+
+type ImageUsageResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Images        []*DiskUsage           `protobuf:"bytes,1,rep,name=images,proto3" json:"images,omitempty"`
+	StoredBytes   int64                  `protobuf:"varint,2,opt,name=stored_bytes,json=storedBytes,proto3" json:"stored_bytes,omitempty"` // of all these images, shared layers once
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImageUsageResponse) Reset() {
+	*x = ImageUsageResponse{}
+	mi := &file_caisson_v1_image_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImageUsageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImageUsageResponse) ProtoMessage() {}
+
+func (x *ImageUsageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImageUsageResponse.ProtoReflect.Descriptor instead.
+func (*ImageUsageResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ImageUsageResponse) GetImages() []*DiskUsage {
+	if x != nil {
+		return x.Images
+	}
+	return nil
+}
+
+func (x *ImageUsageResponse) GetStoredBytes() int64 {
+	if x != nil {
+		return x.StoredBytes
+	}
+	return 0
+}
+
+// DiskUsage is the room that one image takes.
+type DiskUsage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Image         *Image                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`                                       // with its stored size
+	SharedBytes   int64                  `protobuf:"varint,2,opt,name=shared_bytes,json=sharedBytes,proto3" json:"shared_bytes,omitempty"`       // of it in layers that another of the images has, too
+	UnpackedBytes int64                  `protobuf:"varint,3,opt,name=unpacked_bytes,json=unpackedBytes,proto3" json:"unpacked_bytes,omitempty"` // of its unpacked layers, beside the stored ones
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiskUsage) Reset() {
+	*x = DiskUsage{}
+	mi := &file_caisson_v1_image_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiskUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiskUsage) ProtoMessage() {}
+
+func (x *DiskUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiskUsage.ProtoReflect.Descriptor instead.
+func (*DiskUsage) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *DiskUsage) GetImage() *Image {
+	if x != nil {
+		return x.Image
+	}
+	return nil
+}
+
+func (x *DiskUsage) GetSharedBytes() int64 {
+	if x != nil {
+		return x.SharedBytes
+	}
+	return 0
+}
+
+func (x *DiskUsage) GetUnpackedBytes() int64 {
+	if x != nil {
+		return x.UnpackedBytes
+	}
+	return 0
+}
+
 type PullImageRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`               // HOST/PATH[:TAG][@DIGEST]
@@ -973,7 +1122,7 @@ type PullImageRequest struct {
 
 func (x *PullImageRequest) Reset() {
 	*x = PullImageRequest{}
-	mi := &file_caisson_v1_image_proto_msgTypes[17]
+	mi := &file_caisson_v1_image_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1134,7 @@ func (x *PullImageRequest) String() string {
 func (*PullImageRequest) ProtoMessage() {}
 
 func (x *PullImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[17]
+	mi := &file_caisson_v1_image_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1147,7 @@ func (x *PullImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullImageRequest.ProtoReflect.Descriptor instead.
 func (*PullImageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{17}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PullImageRequest) GetName() string {
@@ -1034,7 +1183,7 @@ type RegistryCredentials struct {
 
 func (x *RegistryCredentials) Reset() {
 	*x = RegistryCredentials{}
-	mi := &file_caisson_v1_image_proto_msgTypes[18]
+	mi := &file_caisson_v1_image_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1195,7 @@ func (x *RegistryCredentials) String() string {
 func (*RegistryCredentials) ProtoMessage() {}
 
 func (x *RegistryCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[18]
+	mi := &file_caisson_v1_image_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1208,7 @@ func (x *RegistryCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegistryCredentials.ProtoReflect.Descriptor instead.
 func (*RegistryCredentials) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{18}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RegistryCredentials) GetUsername() string {
@@ -1096,7 +1245,7 @@ type LayerProgress struct {
 
 func (x *LayerProgress) Reset() {
 	*x = LayerProgress{}
-	mi := &file_caisson_v1_image_proto_msgTypes[19]
+	mi := &file_caisson_v1_image_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1108,7 +1257,7 @@ func (x *LayerProgress) String() string {
 func (*LayerProgress) ProtoMessage() {}
 
 func (x *LayerProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[19]
+	mi := &file_caisson_v1_image_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1121,7 +1270,7 @@ func (x *LayerProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LayerProgress.ProtoReflect.Descriptor instead.
 func (*LayerProgress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{19}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LayerProgress) GetDigest() string {
@@ -1168,7 +1317,7 @@ type ImageProgress struct {
 
 func (x *ImageProgress) Reset() {
 	*x = ImageProgress{}
-	mi := &file_caisson_v1_image_proto_msgTypes[20]
+	mi := &file_caisson_v1_image_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1329,7 @@ func (x *ImageProgress) String() string {
 func (*ImageProgress) ProtoMessage() {}
 
 func (x *ImageProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[20]
+	mi := &file_caisson_v1_image_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1342,7 @@ func (x *ImageProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageProgress.ProtoReflect.Descriptor instead.
 func (*ImageProgress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{20}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ImageProgress) GetMessage() string {
@@ -1250,7 +1399,7 @@ type ImportReport struct {
 
 func (x *ImportReport) Reset() {
 	*x = ImportReport{}
-	mi := &file_caisson_v1_image_proto_msgTypes[21]
+	mi := &file_caisson_v1_image_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1411,7 @@ func (x *ImportReport) String() string {
 func (*ImportReport) ProtoMessage() {}
 
 func (x *ImportReport) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[21]
+	mi := &file_caisson_v1_image_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1424,7 @@ func (x *ImportReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportReport.ProtoReflect.Descriptor instead.
 func (*ImportReport) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{21}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ImportReport) GetEntries() int64 {
@@ -1364,7 +1513,15 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"\x13PruneImagesResponse\x12)\n" +
 	"\x06images\x18\x01 \x03(\v2\x11.caisson.v1.ImageR\x06images\x12\x1f\n" +
 	"\vfreed_bytes\x18\x02 \x01(\x03R\n" +
-	"freedBytes\"{\n" +
+	"freedBytes\"\x13\n" +
+	"\x11ImageUsageRequest\"f\n" +
+	"\x12ImageUsageResponse\x12-\n" +
+	"\x06images\x18\x01 \x03(\v2\x15.caisson.v1.DiskUsageR\x06images\x12!\n" +
+	"\fstored_bytes\x18\x02 \x01(\x03R\vstoredBytes\"~\n" +
+	"\tDiskUsage\x12'\n" +
+	"\x05image\x18\x01 \x01(\v2\x11.caisson.v1.ImageR\x05image\x12!\n" +
+	"\fshared_bytes\x18\x02 \x01(\x03R\vsharedBytes\x12%\n" +
+	"\x0eunpacked_bytes\x18\x03 \x01(\x03R\runpackedBytes\"{\n" +
 	"\x10PullImageRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12A\n" +
 	"\vcredentials\x18\x02 \x01(\v2\x1f.caisson.v1.RegistryCredentialsR\vcredentials\x12\x10\n" +
@@ -1392,7 +1549,7 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"\bstripped\x18\x03 \x03(\v2&.caisson.v1.ImportReport.StrippedEntryR\bstripped\x1a;\n" +
 	"\rStrippedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\x9a\b\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\x83\t\n" +
 	"\fImageService\x12b\n" +
 	"\n" +
 	"ListImages\x12\x1d.caisson.v1.ListImagesRequest\x1a\x1e.caisson.v1.ListImagesResponse\"\x15\x82\xb5\x18\x11\n" +
@@ -1415,7 +1572,10 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"SaveImages\x12\x1d.caisson.v1.SaveImagesRequest\x1a\x1e.caisson.v1.SaveImagesResponse\"\"\x82\xb5\x18\x1e\n" +
 	"\x04POST\x12\x0f/v1/images/save2\x05chunk0\x01\x12l\n" +
 	"\vPruneImages\x12\x1e.caisson.v1.PruneImagesRequest\x1a\x1f.caisson.v1.PruneImagesResponse\"\x1c\x82\xb5\x18\x18\n" +
-	"\x04POST\x12\x10/v1/images/pruneB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
+	"\x04POST\x12\x10/v1/images/prune\x12g\n" +
+	"\n" +
+	"ImageUsage\x12\x1d.caisson.v1.ImageUsageRequest\x1a\x1e.caisson.v1.ImageUsageResponse\"\x1a\x82\xb5\x18\x16\n" +
+	"\x03GET\x12\x0f/v1/image-usageB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
 	file_caisson_v1_image_proto_rawDescOnce sync.Once
@@ -1429,7 +1589,7 @@ func file_caisson_v1_image_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_image_proto_rawDescData
 }
 
-var file_caisson_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_caisson_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_caisson_v1_image_proto_goTypes = []any{
 	(*Image)(nil),                 // 0: caisson.v1.Image
 	(*ListImagesRequest)(nil),     // 1: caisson.v1.ListImagesRequest
@@ -1448,54 +1608,61 @@ var file_caisson_v1_image_proto_goTypes = []any{
 	(*SaveImagesResponse)(nil),    // 14: caisson.v1.SaveImagesResponse
 	(*PruneImagesRequest)(nil),    // 15: caisson.v1.PruneImagesRequest
 	(*PruneImagesResponse)(nil),   // 16: caisson.v1.PruneImagesResponse
-	(*PullImageRequest)(nil),      // 17: caisson.v1.PullImageRequest
-	(*RegistryCredentials)(nil),   // 18: caisson.v1.RegistryCredentials
-	(*LayerProgress)(nil),         // 19: caisson.v1.LayerProgress
-	(*ImageProgress)(nil),         // 20: caisson.v1.ImageProgress
-	(*ImportReport)(nil),          // 21: caisson.v1.ImportReport
-	nil,                           // 22: caisson.v1.ImportReport.StrippedEntry
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
+	(*ImageUsageRequest)(nil),     // 17: caisson.v1.ImageUsageRequest
+	(*ImageUsageResponse)(nil),    // 18: caisson.v1.ImageUsageResponse
+	(*DiskUsage)(nil),             // 19: caisson.v1.DiskUsage
+	(*PullImageRequest)(nil),      // 20: caisson.v1.PullImageRequest
+	(*RegistryCredentials)(nil),   // 21: caisson.v1.RegistryCredentials
+	(*LayerProgress)(nil),         // 22: caisson.v1.LayerProgress
+	(*ImageProgress)(nil),         // 23: caisson.v1.ImageProgress
+	(*ImportReport)(nil),          // 24: caisson.v1.ImportReport
+	nil,                           // 25: caisson.v1.ImportReport.StrippedEntry
+	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
 }
 var file_caisson_v1_image_proto_depIdxs = []int32{
-	23, // 0: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	26, // 0: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: caisson.v1.ListImagesResponse.images:type_name -> caisson.v1.Image
 	0,  // 2: caisson.v1.InspectImageResponse.image:type_name -> caisson.v1.Image
-	21, // 3: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
+	24, // 3: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
 	8,  // 4: caisson.v1.ImportImageRequest.header:type_name -> caisson.v1.ImportHeader
 	0,  // 5: caisson.v1.ImportImageResponse.image:type_name -> caisson.v1.Image
-	21, // 6: caisson.v1.ImportImageResponse.report:type_name -> caisson.v1.ImportReport
+	24, // 6: caisson.v1.ImportImageResponse.report:type_name -> caisson.v1.ImportReport
 	0,  // 7: caisson.v1.TagImageResponse.image:type_name -> caisson.v1.Image
-	24, // 8: caisson.v1.PruneImagesRequest.until:type_name -> google.protobuf.Duration
+	27, // 8: caisson.v1.PruneImagesRequest.until:type_name -> google.protobuf.Duration
 	0,  // 9: caisson.v1.PruneImagesResponse.images:type_name -> caisson.v1.Image
-	18, // 10: caisson.v1.PullImageRequest.credentials:type_name -> caisson.v1.RegistryCredentials
-	0,  // 11: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
-	21, // 12: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
-	19, // 13: caisson.v1.ImageProgress.layers:type_name -> caisson.v1.LayerProgress
-	22, // 14: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
-	1,  // 15: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
-	3,  // 16: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
-	5,  // 17: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
-	7,  // 18: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
-	10, // 19: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
-	17, // 20: caisson.v1.ImageService.PullImage:input_type -> caisson.v1.PullImageRequest
-	11, // 21: caisson.v1.ImageService.TagImage:input_type -> caisson.v1.TagImageRequest
-	13, // 22: caisson.v1.ImageService.SaveImages:input_type -> caisson.v1.SaveImagesRequest
-	15, // 23: caisson.v1.ImageService.PruneImages:input_type -> caisson.v1.PruneImagesRequest
-	2,  // 24: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
-	4,  // 25: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
-	6,  // 26: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
-	9,  // 27: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImportImageResponse
-	20, // 28: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
-	20, // 29: caisson.v1.ImageService.PullImage:output_type -> caisson.v1.ImageProgress
-	12, // 30: caisson.v1.ImageService.TagImage:output_type -> caisson.v1.TagImageResponse
-	14, // 31: caisson.v1.ImageService.SaveImages:output_type -> caisson.v1.SaveImagesResponse
-	16, // 32: caisson.v1.ImageService.PruneImages:output_type -> caisson.v1.PruneImagesResponse
-	24, // [24:33] is the sub-list for method output_type
-	15, // [15:24] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	19, // 10: caisson.v1.ImageUsageResponse.images:type_name -> caisson.v1.DiskUsage
+	0,  // 11: caisson.v1.DiskUsage.image:type_name -> caisson.v1.Image
+	21, // 12: caisson.v1.PullImageRequest.credentials:type_name -> caisson.v1.RegistryCredentials
+	0,  // 13: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
+	24, // 14: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
+	22, // 15: caisson.v1.ImageProgress.layers:type_name -> caisson.v1.LayerProgress
+	25, // 16: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
+	1,  // 17: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
+	3,  // 18: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
+	5,  // 19: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
+	7,  // 20: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
+	10, // 21: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
+	20, // 22: caisson.v1.ImageService.PullImage:input_type -> caisson.v1.PullImageRequest
+	11, // 23: caisson.v1.ImageService.TagImage:input_type -> caisson.v1.TagImageRequest
+	13, // 24: caisson.v1.ImageService.SaveImages:input_type -> caisson.v1.SaveImagesRequest
+	15, // 25: caisson.v1.ImageService.PruneImages:input_type -> caisson.v1.PruneImagesRequest
+	17, // 26: caisson.v1.ImageService.ImageUsage:input_type -> caisson.v1.ImageUsageRequest
+	2,  // 27: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
+	4,  // 28: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
+	6,  // 29: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
+	9,  // 30: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImportImageResponse
+	23, // 31: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
+	23, // 32: caisson.v1.ImageService.PullImage:output_type -> caisson.v1.ImageProgress
+	12, // 33: caisson.v1.ImageService.TagImage:output_type -> caisson.v1.TagImageResponse
+	14, // 34: caisson.v1.ImageService.SaveImages:output_type -> caisson.v1.SaveImagesResponse
+	16, // 35: caisson.v1.ImageService.PruneImages:output_type -> caisson.v1.PruneImagesResponse
+	18, // 36: caisson.v1.ImageService.ImageUsage:output_type -> caisson.v1.ImageUsageResponse
+	27, // [27:37] is the sub-list for method output_type
+	17, // [17:27] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_image_proto_init() }
@@ -1514,7 +1681,7 @@ func file_caisson_v1_image_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_image_proto_rawDesc), len(file_caisson_v1_image_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

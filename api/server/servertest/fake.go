@@ -287,6 +287,14 @@ func (f imageFake) PruneImages(context.Context, images.PruneRequest) (images.Pru
 	return images.Pruned{Images: f.Fake.Images}, nil
 }
 
+func (f imageFake) ImageUsage(context.Context) (list []images.DiskUsage, stored int64, err error) {
+	for _, i := range f.Fake.Images {
+		list = append(list, images.DiskUsage{Image: i, UnpackedBytes: i.SizeBytes})
+		stored += i.SizeBytes
+	}
+	return list, stored, nil
+}
+
 func absent(kind, ref string) error {
 	return sbxerr.New(sbxerr.NotFound, "fake.find", "no %s %q", kind, ref)
 }

@@ -55,6 +55,8 @@ const (
 	// ImageServicePruneImagesProcedure is the fully-qualified name of the ImageService's PruneImages
 	// RPC.
 	ImageServicePruneImagesProcedure = "/caisson.v1.ImageService/PruneImages"
+	// ImageServiceImageUsageProcedure is the fully-qualified name of the ImageService's ImageUsage RPC.
+	ImageServiceImageUsageProcedure = "/caisson.v1.ImageService/ImageUsage"
 )
 
 // ImageServiceClient is a client for the caisson.v1.ImageService service.
@@ -75,6 +77,8 @@ type ImageServiceClient interface {
 	SaveImages(context.Context, *connect.Request[v1.SaveImagesRequest]) (*connect.ServerStreamForClient[v1.SaveImagesResponse], error)
 	// PruneImages removes the caller's images that nothing needs: no sandbox, profile or pool.
 	PruneImages(context.Context, *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error)
+	// ImageUsage says how much of the disk images take.
+	ImageUsage(context.Context, *connect.Request[v1.ImageUsageRequest]) (*connect.Response[v1.ImageUsageResponse], error)
 }
 
 // NewImageServiceClient constructs a client for the caisson.v1.ImageService service. By default, it
@@ -142,6 +146,12 @@ func NewImageServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(imageServiceMethods.ByName("PruneImages")),
 			connect.WithClientOptions(opts...),
 		),
+		imageUsage: connect.NewClient[v1.ImageUsageRequest, v1.ImageUsageResponse](
+			httpClient,
+			baseURL+ImageServiceImageUsageProcedure,
+			connect.WithSchema(imageServiceMethods.ByName("ImageUsage")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -156,6 +166,7 @@ type imageServiceClient struct {
 	tagImage     *connect.Client[v1.TagImageRequest, v1.TagImageResponse]
 	saveImages   *connect.Client[v1.SaveImagesRequest, v1.SaveImagesResponse]
 	pruneImages  *connect.Client[v1.PruneImagesRequest, v1.PruneImagesResponse]
+	imageUsage   *connect.Client[v1.ImageUsageRequest, v1.ImageUsageResponse]
 }
 
 // ListImages calls caisson.v1.ImageService.ListImages.
@@ -203,6 +214,11 @@ func (c *imageServiceClient) PruneImages(ctx context.Context, req *connect.Reque
 	return c.pruneImages.CallUnary(ctx, req)
 }
 
+// ImageUsage calls caisson.v1.ImageService.ImageUsage.
+func (c *imageServiceClient) ImageUsage(ctx context.Context, req *connect.Request[v1.ImageUsageRequest]) (*connect.Response[v1.ImageUsageResponse], error) {
+	return c.imageUsage.CallUnary(ctx, req)
+}
+
 // ImageServiceHandler is an implementation of the caisson.v1.ImageService service.
 type ImageServiceHandler interface {
 	ListImages(context.Context, *connect.Request[v1.ListImagesRequest]) (*connect.Response[v1.ListImagesResponse], error)
@@ -221,6 +237,8 @@ type ImageServiceHandler interface {
 	SaveImages(context.Context, *connect.Request[v1.SaveImagesRequest], *connect.ServerStream[v1.SaveImagesResponse]) error
 	// PruneImages removes the caller's images that nothing needs: no sandbox, profile or pool.
 	PruneImages(context.Context, *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error)
+	// ImageUsage says how much of the disk images take.
+	ImageUsage(context.Context, *connect.Request[v1.ImageUsageRequest]) (*connect.Response[v1.ImageUsageResponse], error)
 }
 
 // NewImageServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -284,6 +302,12 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(imageServiceMethods.ByName("PruneImages")),
 		connect.WithHandlerOptions(opts...),
 	)
+	imageServiceImageUsageHandler := connect.NewUnaryHandler(
+		ImageServiceImageUsageProcedure,
+		svc.ImageUsage,
+		connect.WithSchema(imageServiceMethods.ByName("ImageUsage")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/caisson.v1.ImageService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ImageServiceListImagesProcedure:
@@ -304,6 +328,8 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 			imageServiceSaveImagesHandler.ServeHTTP(w, r)
 		case ImageServicePruneImagesProcedure:
 			imageServicePruneImagesHandler.ServeHTTP(w, r)
+		case ImageServiceImageUsageProcedure:
+			imageServiceImageUsageHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -347,4 +373,8 @@ func (UnimplementedImageServiceHandler) SaveImages(context.Context, *connect.Req
 
 func (UnimplementedImageServiceHandler) PruneImages(context.Context, *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ImageService.PruneImages is not implemented"))
+}
+
+func (UnimplementedImageServiceHandler) ImageUsage(context.Context, *connect.Request[v1.ImageUsageRequest]) (*connect.Response[v1.ImageUsageResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ImageService.ImageUsage is not implemented"))
 }

@@ -39,6 +39,11 @@ export const fields = {
     idempotency_key: 'string',
     spec: 'SandboxSpec',
   },
+  DiskUsage: {
+    image: 'Image',
+    shared_bytes: 'Int64',
+    unpacked_bytes: 'Int64',
+  },
   DoctorCheck: {
     code: 'string',
     detail: 'string',
@@ -160,6 +165,10 @@ export const fields = {
     present: 'boolean',
     replaced: 'string',
     report: 'ImportReport',
+  },
+  ImageUsageResponse: {
+    images: 'DiskUsage[]',
+    stored_bytes: 'Int64',
   },
   ImportImageResponse: {
     image: 'Image',

@@ -57,6 +57,21 @@ export interface components {
             idempotency_key?: string;
             spec?: components["schemas"]["SandboxSpec"];
         };
+        /** @description DiskUsage is the room that one image takes. */
+        DiskUsage: {
+            /** @description with its stored size */
+            image?: components["schemas"]["Image"];
+            /**
+             * Format: int64
+             * @description of it in layers that another of the images has, too
+             */
+            shared_bytes?: Int64;
+            /**
+             * Format: int64
+             * @description of its unpacked layers, beside the stored ones
+             */
+            unpacked_bytes?: Int64;
+        };
         /** @description DoctorCheck is one finding about the host. */
         DoctorCheck: {
             /** @description SBX code that a run would fail with */
@@ -306,6 +321,14 @@ export interface components {
             /** @description digest of the image of the same name that it replaced; empty: none */
             replaced?: string;
             report?: components["schemas"]["ImportReport"];
+        };
+        ImageUsageResponse: {
+            images?: components["schemas"]["DiskUsage"][];
+            /**
+             * Format: int64
+             * @description of all these images, shared layers once
+             */
+            stored_bytes?: Int64;
         };
         ImportImageResponse: {
             image?: components["schemas"]["Image"];
