@@ -2,15 +2,14 @@ package main
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
 // markers are files at the top of a workspace that tell its language. The first that is
-// there counts.
-var markers = []struct{ pattern, language string }{
+// there counts. A name that begins with a dot is the end of one.
+var markers = []struct{ name, language string }{
 	{"go.mod", "go"},
 	{"Cargo.toml", "rust"},
 	{"pyproject.toml", "python"},
@@ -25,27 +24,32 @@ var markers = []struct{ pattern, language string }{
 	{"Gemfile", "ruby"},
 	{"composer.json", "php"},
 	{"mix.exs", "elixir"},
-	{"*.sln", "dotnet"},
-	{"*.csproj", "dotnet"},
+	{".sln", "dotnet"},
+	{".csproj", "dotnet"},
 	{"CMakeLists.txt", "cpp"},
 }
+
+// maxNames bounds what is read of a workspace's directory. Sources have few files there.
+const maxNames = 1024
 
 // languageOf finds the language of a directory, as this user sees it, and the file that
 // tells it. Both are empty where nothing does.
 func languageOf(dir string) (language, marker string) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return "", ""
+	}
+	defer f.Close() // it was only read
+	names, _ := f.Readdirnames(maxNames)
 	for _, m := range markers {
-		if found, err := filepath.Glob(filepath.Join(escapeGlob(dir), m.pattern)); err == nil && len(found) > 0 {
-			if info, err := os.Lstat(found[0]); err == nil && info.Mode().IsRegular() {
-				return m.language, filepath.Base(found[0])
+		for _, name := range names {
+			if name == m.name || m.name[0] == '.' && strings.HasSuffix(name, m.name) {
+				return m.language, name
 			}
 		}
 	}
 	return "", ""
 }
-
-var globEscapes = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`)
-
-func escapeGlob(dir string) string { return globEscapes.Replace(dir) }
 
 // setLanguage says which language the workspace of s has, if s names no image.
 func setLanguage(s *caissonv1.SandboxSpec) {

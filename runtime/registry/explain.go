@@ -36,7 +36,7 @@ func explain(ctx context.Context, r Reference, err error) error {
 		return sbxerr.WithRemedy(sbxerr.RegistryAuth, opPull, fmt.Errorf("%s does not let you pull %s: it may not exist there, or need credentials", r.Host, r.full),
 			fmt.Sprintf("log in (docker login %s), or check the name", r.Host))
 	case errdefs.IsNotFound(err):
-		return sbxerr.New(sbxerr.ImageNotFound, opPull, "%s has no image %s", r.Host, r.full)
+		return sbxerr.WithRemedy(sbxerr.ImageNotFound, opPull, fmt.Errorf("%s has no image %s", r.Host, r.full), "check the name, the tag and the digest")
 	case errors.As(err, &certificate):
 		return sbxerr.WithRemedy(sbxerr.Registry, opPull, fmt.Errorf("pull %s: %w", r.full, plain(err)),
 			fmt.Sprintf("if the registry has a certificate of a private CA, give that as ca in %s/hosts.toml in registries.hosts_dir", r.Host))

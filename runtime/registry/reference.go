@@ -45,7 +45,7 @@ func Parse(ref string) (Reference, error) {
 		return Reference{}, sbxerr.New(sbxerr.Config, opReference, "name %q: %w", sbxerr.Clip(name), err)
 	}
 	if named.String() != name {
-		return Reference{}, sbxerr.WithRemedy(sbxerr.Config, opReference, fmt.Errorf("name %q does not say in which registry the image is", sbxerr.Clip(name)),
+		return Reference{}, sbxerr.WithRemedy(sbxerr.Config, opReference, fmt.Errorf("name %q is not the whole name of an image in a registry", sbxerr.Clip(name)),
 			fmt.Sprintf("give the whole name, such as %s", named))
 	}
 	r := Reference{Name: name, Host: reference.Domain(named), repo: named.Name(), full: reference.TagNameOnly(named).String()}

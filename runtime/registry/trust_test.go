@@ -85,6 +85,7 @@ func TestAuthentication(t *testing.T) {
 			}
 		}
 	}
+	b.setFront(bearer(b.server.URL))
 	b.caller.Credentials = registry.Credentials{IdentityToken: "identity"}
 	if _, err := b.pull(t, "app:1"); err != nil {
 		t.Errorf("identity token: %v", err)
