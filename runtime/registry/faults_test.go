@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +20,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/registry"
 	"github.com/caisson-run/caisson/sbxerr"
 	"github.com/caisson-run/caisson/tests/need"
+	"github.com/caisson-run/caisson/tests/regtest"
 )
 
 // cut ends the connection as a broken network does.
@@ -228,7 +230,7 @@ func TestResume(t *testing.T) {
 // TestOldPartsAreSwept: a part that nobody comes back for is removed by a later pull.
 func TestOldPartsAreSwept(t *testing.T) {
 	b := newBench(t)
-	old, young := filepath.Join(b.spool, "pull-0-sha256-old"), filepath.Join(b.spool, "pull-0-sha256-young")
+	old, young := filepath.Join(b.spool, "pull-7-sha256-old"), filepath.Join(b.spool, "pull-7-sha256-young")
 	for _, file := range []string{old, young} {
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -294,5 +296,34 @@ func TestFullDisk(t *testing.T) {
 	}
 	if left := b.spooled(t); len(left) > 0 {
 		t.Errorf("left in the spool: %q", left)
+	}
+}
+
+// TestPartsAreOfOneImage: what interrupted pulls of a user leave is of the latest image, and
+// does not grow with their number.
+func TestPartsAreOfOneImage(t *testing.T) {
+	b := newBench(t)
+	for i := range 3 {
+		b.Push(t, "app", fmt.Sprintf("big%d", i), regtest.Tar(t, fmt.Sprintf("n%d", i), random(300_000)))
+	}
+	b.setFront(onBlob(1<<20, func(w http.ResponseWriter, r *http.Request, whole *httptest.ResponseRecorder) {
+		if r.Header.Get("Range") != "" {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		half(w, whole)
+		panic(http.ErrAbortHandler)
+	}))
+	other := filepath.Join(b.spool, "pull-1000-sha256-other")
+	if err := os.WriteFile(other, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if _, err := b.pull(t, fmt.Sprintf("app:big%d", i)); sbxerr.Of(err) != sbxerr.Registry {
+			t.Fatal(err)
+		}
+		if left := b.spooled(t); len(left) != 2 { // one layer, and the other user's part
+			t.Errorf("left in the spool: %q", left)
+		}
 	}
 }

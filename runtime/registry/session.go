@@ -93,7 +93,12 @@ func (s *Session) Layers(_ context.Context, layers []ocispec.Descriptor) {
 		queue = append(queue, s.add(d))
 	}
 	s.wg.Go(func() {
+		kept := s.spool.keepOnly(layers)
 		for _, f := range queue {
+			if kept != nil {
+				f.finish(nil, kept)
+				continue
+			}
 			select {
 			case s.ahead <- struct{}{}:
 				f.slot = true

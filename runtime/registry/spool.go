@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,10 +44,42 @@ type part struct {
 	sum  hash.Hash // of the first have bytes
 }
 
+// name is that of a layer's part.
+func (s spool) name(d digest.Digest) string {
+	return fmt.Sprintf("%s%d-%s-%s", partPrefix, s.uid, d.Algorithm(), d.Encoded())
+}
+
+// keepOnly removes the user's parts of other images, so that pulls that never end do not
+// fill the disk. Those of a pull that is under way stay.
+func (s spool) keepOnly(layers []ocispec.Descriptor) error {
+	entries, err := os.ReadDir(s.dir)
+	errs := []error{err}
+	for _, e := range entries {
+		ours := strings.HasPrefix(e.Name(), fmt.Sprintf("%s%d-", partPrefix, s.uid))
+		if ours && !slices.ContainsFunc(layers, func(d ocispec.Descriptor) bool { return s.name(d.Digest) == e.Name() }) {
+			errs = append(errs, removeIdle(filepath.Join(s.dir, e.Name())))
+		}
+	}
+	return sbxerr.Wrap(sbxerr.StateDir, opSpool, errors.Join(errs...))
+}
+
+// removeIdle removes a part that no pull has open.
+func removeIdle(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // it was only locked
+	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return nil
+	}
+	return owndir.Unlink(path)
+}
+
 // open returns what is there of a layer. While another pull fetches the same layer, this
 // one works in a file of its own.
 func (s spool) open(d ocispec.Descriptor) (*part, error) {
-	p := &part{path: filepath.Join(s.dir, fmt.Sprintf("%s%d-%s-%s", partPrefix, s.uid, d.Digest.Algorithm(), d.Digest.Encoded()))}
+	p := &part{path: filepath.Join(s.dir, s.name(d.Digest))}
 	var err error
 	p.file, err = os.OpenFile(p.path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -103,7 +136,7 @@ func (c *Client) sweep() error {
 	for _, e := range entries {
 		info, err := e.Info()
 		if strings.HasPrefix(e.Name(), partPrefix) && err == nil && time.Since(info.ModTime()) > partAge {
-			errs = append(errs, owndir.Unlink(filepath.Join(c.c.SpoolDir, e.Name())))
+			errs = append(errs, removeIdle(filepath.Join(c.c.SpoolDir, e.Name())))
 		}
 	}
 	return sbxerr.Wrap(sbxerr.StateDir, opSpool, errors.Join(errs...))
