@@ -10,7 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // dialError marks a failure to reach the socket at all.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // TestExplainMany has as many reasons as one message can hold: the time must not

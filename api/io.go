@@ -6,7 +6,7 @@ import (
 	"syscall"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // IO connects a foreground command with its caller. Nil fields are not

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // firstPause and lastPause are the waits between two attempts to reach a daemon

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // InitChild is the leaf in which PID 1 of a delegated sandbox lives on v2.

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 func TestParseNSPID(t *testing.T) {

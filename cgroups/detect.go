@@ -14,8 +14,8 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/finding"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // detector reads a host. Its fields are where the host is found; tests point

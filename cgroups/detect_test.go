@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/finding"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 func TestDetectV1(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/finding"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // freezeTimeout bounds Freeze and Thaw for callers whose ctx has no nearer

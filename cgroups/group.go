@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // maxDepth bounds how far below a group its children are followed. A sandbox

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 func TestOpenRefusesPathsThatCouldReachOthers(t *testing.T) {

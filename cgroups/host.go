@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/finding"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Mode is how a host arranges its cgroups.

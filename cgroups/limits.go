@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Bounds of Limits. PID 1 needs the lower bounds, measured with a static Go program that

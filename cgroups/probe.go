@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/finding"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // probeLimits are the limits that Probe writes into its group.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 func TestLoadPeers(t *testing.T) {

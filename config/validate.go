@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // maxSocketPath is what sun_path holds, less the final NUL (unix(7)).

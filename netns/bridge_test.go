@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/netns/reserved"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 func bridgeConfig() BridgeConfig {

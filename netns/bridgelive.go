@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // hostSide is what a Bridge needs of the host's namespace; tests bring one in

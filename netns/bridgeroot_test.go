@@ -17,8 +17,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/netns/nflog"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Where the servers of these tests are. Each listens for TCP on port 80.

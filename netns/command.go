@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // backend is the kernel interface that a command programs. Rules of one are

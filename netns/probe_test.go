@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/finding"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // fakeTables keeps rules in memory and fails at the n-th call.

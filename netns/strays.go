@@ -13,8 +13,8 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/netns/nflog"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Of linux/netfilter/nfnetlink_log.h.

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/kernelfile"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Count is what was counted in one namespace, or why it could not be.

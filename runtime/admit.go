@@ -3,8 +3,8 @@ package runtime
 import (
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/peer"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // admit makes s known under its ID and name, or refuses a name that is taken,

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/posture"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // know makes a sandbox of an earlier daemon known again, and opens what needs no

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Bridge gives sandboxes of the mode bridge their links. netns.Bridge implements

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // obtain returns a sandbox for p, live unless the command is to come that it is for: a

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr/errtest"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/sbxerr"
-	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // coldAndPooled does test with sandboxes that are made for their request, and with such

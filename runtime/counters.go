@@ -5,10 +5,10 @@ import (
 	"math"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/traffic"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // EgressCounters counts what went through the gateway for one sandbox. In the mode bridge

@@ -7,10 +7,10 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Egress carries what sandboxes send to where their policies let it go.

@@ -8,10 +8,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/runtime/pid1"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // ends is what a PID 1 left to which no daemon came back within the orphan grace.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"os"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/output"
 	"github.com/caisson-run/caisson/runtime/pid1"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // take goes on with a command that PID 1 has started, for this daemon or for an

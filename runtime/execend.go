@@ -7,8 +7,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/pid1"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // ending is how a command ended, before it is told. That of a main command is kept

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/peer"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // maxExpired is how many sandboxes are remembered whose time was over.

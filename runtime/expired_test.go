@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr/errtest"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/sbxerr"
-	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // TestExpiredIsNotNever: who asks for a sandbox that was removed because its time

@@ -8,9 +8,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/files"
 	"github.com/caisson-run/caisson/runtime/pid1"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Files returns what works on the files of the sandbox that ref names.

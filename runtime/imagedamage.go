@@ -5,9 +5,9 @@ import (
 	"errors"
 	"runtime/debug"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/base"
 	"github.com/caisson-run/caisson/runtime/images"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // A damaged image disturbs nobody but who asks for it. The embedded one is made again,

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/base"
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/peer"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // TagImage gives an image of those that the caller sees a name of the caller's own.

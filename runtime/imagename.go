@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/images"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // image finds ref for the caller of ctx, or says what there is. Of a damaged image

@@ -9,11 +9,11 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/traffic"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Learned is the smallest policy that would have allowed what a command, or a sandbox

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // leaveTimeout bounds the wait for results that are being kept when the daemon

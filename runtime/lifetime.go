@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // The causes with which a sandbox is ended.

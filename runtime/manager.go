@@ -15,6 +15,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/rootfs/image"
@@ -28,7 +29,6 @@ import (
 	"github.com/caisson-run/caisson/runtime/ports"
 	"github.com/caisson-run/caisson/runtime/registry"
 	"github.com/caisson-run/caisson/runtime/traffic"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // past is a deadline that has been passed: it wakes whoever waits.

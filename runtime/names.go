@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/peer"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 var (

@@ -7,9 +7,9 @@ import (
 	"net"
 	"path/filepath"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 var errParentEnded = errors.New("the sandbox that made it ended")

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr/errtest"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/sbxerr"
-	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // A name means the caller's own sandbox, whoever else took the same name.

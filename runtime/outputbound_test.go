@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr/errtest"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/sbxerr"
-	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // TestOutputLimitsFitTheSandbox: no command may keep more than is kept of all of

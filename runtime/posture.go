@@ -7,12 +7,12 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/initproto/listener"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/posture"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // checkPosture compares the live sandbox with what was declared for it: the

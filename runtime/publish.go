@@ -8,12 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/ports"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Port leads from an address of the host to a port inside of a sandbox.

@@ -12,11 +12,11 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/registry"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // progressEvery is how often the progress of layers is reported.

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr/errtest"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/sbxerr"
-	"github.com/caisson-run/caisson/sbxerr/errtest"
 )
 
 // ended makes a sandbox for ctx's caller that has ended and stays.

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // This file answers how far a sandbox reaches. It is pure; egress.go acts on it.

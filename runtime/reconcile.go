@@ -6,9 +6,9 @@ import (
 	"os"
 	"slices"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/runtime/peer"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Cleanup finds what belongs to this daemon and to no live sandbox, and

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Remove ends the sandbox that ref names and removes all of it. A live one is

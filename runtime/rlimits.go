@@ -9,10 +9,10 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/posture"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // checkRlimits refuses limits above those of PID 1, which are what a command of s

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"math"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // mainToCome is record.Main of a sandbox that is for one command, until that has its

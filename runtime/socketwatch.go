@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups/sockmem"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // sockets adds up what the sockets of sandboxes hold. Package sockmem implements it.

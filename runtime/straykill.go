@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // killStray ends the processes in the group of a sandbox that is to be removed. PID 1 and

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // supervise sees a live sandbox to its end and removes what is to be removed.

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/peer"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Inspect returns all that is known of the sandbox that ref names.

@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/uncharged"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Bounds of what a sandbox may have of the kernel's memory that no cgroup counts.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 var errNoLibrary = errors.New("build a filter: this program was built without cgo and libseccomp")

@@ -3,7 +3,7 @@ package seccomp
 import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Spec renders p as the OCI runtime's filter. It is pure: the same p and o give the

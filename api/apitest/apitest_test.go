@@ -9,7 +9,7 @@ import (
 	"github.com/caisson-run/caisson/api"
 	"github.com/caisson-run/caisson/api/apitest"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // TestSession is what a caller's test does.

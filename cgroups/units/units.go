@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // maxInput bounds what is parsed and quoted back; no sensible value is longer.

@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/droplog"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Who asks about one sandbox hears that not all of it is recorded; who asks about all does

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"os"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/droplog"
 	"github.com/caisson-run/caisson/gateway/proxy"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // watched is a sandbox of the mode bridge: what it sends goes its own way, and is recorded.

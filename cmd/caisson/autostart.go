@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api"
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 const (

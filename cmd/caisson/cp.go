@@ -17,9 +17,9 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups/units"
 	"github.com/caisson-run/caisson/cmd/caisson/localtree"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // archiveArg stands for a tar on standard input or output.

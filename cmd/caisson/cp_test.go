@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caisson-run/caisson/api/server"
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cmd/caisson/localtree"
 	"github.com/caisson-run/caisson/runtime/files"
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/server"
 )
 
 // cpBox is a sandbox whose files are those below dir.

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caisson-run/caisson/api/server"
-	"github.com/caisson-run/caisson/api/server/servertest"
+	"github.com/caisson-run/caisson/server"
+	"github.com/caisson-run/caisson/server/servertest"
 )
 
 // fakeDaemon is what the test binary is where it is called caissond. Files

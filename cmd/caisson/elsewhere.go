@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/api"
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // What people type who know Docker, and what to type here. docs/how-to/coming-from.md has

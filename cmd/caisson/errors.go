@@ -7,7 +7,7 @@ import (
 	"syscall"
 
 	"github.com/caisson-run/caisson/api"
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // The exit codes that are caisson's own. All others are the command's.

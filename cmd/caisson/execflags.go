@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups/units"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // maxScript bounds a script of --shell, in bytes: it is one argument of /bin/sh, and

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caisson-run/caisson/api/server/servertest"
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/server/servertest"
 )
 
 // TestHabits: what people type who know other command lines.

@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/caisson-run/caisson/api/server/servertest"
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/images"
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/server/servertest"
 )
 
 // TestImportFolder packs a folder with one of everything.

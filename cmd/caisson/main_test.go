@@ -15,11 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caisson-run/caisson/api/server/servertest"
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/server/servertest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")

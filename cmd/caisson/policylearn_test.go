@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/server/servertest"
 )
 
 // learns is a daemon whose command reaches what the rules allow, and notes what it

@@ -14,7 +14,7 @@ import (
 	"github.com/docker/cli/cli/config/types"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // helperTime is how long a credential helper may take.

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/caisson-run/caisson/api/server/servertest"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/server/servertest"
 )
 
 var screenTests = map[string]string{

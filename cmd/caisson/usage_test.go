@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caisson-run/caisson/api/server/servertest"
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/server/servertest"
 )
 
 // TestRefused checks what never reaches the daemon.

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // workspace reads DIR[:MODE]. The path goes to the daemon as it was typed. A link that

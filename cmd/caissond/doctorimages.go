@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/ctrd"
 	"github.com/caisson-run/caisson/runtime/doctor"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // imageChecks names the images whose stored copy is damaged, and what was set aside

@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/api"
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/config"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Set by the build.

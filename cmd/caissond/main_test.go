@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/config"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // settings puts together what a daemon with these arguments would use.

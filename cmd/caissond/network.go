@@ -5,13 +5,13 @@ import (
 	"errors"
 	"path/filepath"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/traffic"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // networkRules is the operator's word over all profiles and requests.

@@ -14,11 +14,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caisson-run/caisson/api/server"
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/server"
 )
 
 // peers turns the configured peers into the policy of the daemon.

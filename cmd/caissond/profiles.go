@@ -6,10 +6,10 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups/units"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/runtime/plan"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // profiles adds the operator's profiles to the built-in ones. A built-in name

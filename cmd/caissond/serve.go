@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/caisson-run/caisson/api/server"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/rootfs/image"
@@ -23,6 +22,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/registry"
+	"github.com/caisson-run/caisson/server"
 )
 
 // The time that stopping may take.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/config"
 	"github.com/caisson-run/caisson/gateway/upstream"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // upstreamProxy is the proxy through which sandboxes leave, nil for none.

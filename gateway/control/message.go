@@ -3,11 +3,11 @@ package control
 import (
 	"net/netip"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/gateway/upstream"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Op is what a Request asks for.

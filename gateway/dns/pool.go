@@ -8,8 +8,8 @@ import (
 	"net/netip"
 	"sync"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // The addresses of policy.Pool by number. The first two are never given out:

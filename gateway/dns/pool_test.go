@@ -6,8 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 func newPool(t testing.TB, limit int, given map[policy.Name]netip.Addr) *Pool {

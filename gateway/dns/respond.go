@@ -10,8 +10,8 @@ import (
 
 	miekg "github.com/miekg/dns"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // ttl is how long a sandbox may keep an address, in seconds. The address never

@@ -15,8 +15,8 @@ import (
 
 	miekg "github.com/miekg/dns"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 func rrName(i int) policy.Name { return policy.Name(fmt.Sprintf("h%d.test", i)) }

@@ -13,9 +13,9 @@ import (
 
 	miekg "github.com/miekg/dns"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/limits"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // descriptors counts those that this process has open.

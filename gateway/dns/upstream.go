@@ -11,8 +11,8 @@ import (
 
 	miekg "github.com/miekg/dns"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Resolver finds what a name leads to. Its errors have code

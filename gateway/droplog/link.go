@@ -3,12 +3,12 @@ package droplog
 import (
 	"fmt"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/gateway/ratelog"
 	"github.com/caisson-run/caisson/netns/nflog"
 	"github.com/caisson-run/caisson/netns/reserved"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Link are the rules of a namespace of the mode bridge, which has a link of its own.

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/netns/nflog"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // What left is told from what was refused by the group alone. Only what the host's rules

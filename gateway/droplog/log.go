@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/netns/nflog"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Log records what is told on one socket.

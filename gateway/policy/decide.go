@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Decision says whether a destination is allowed, why, and how to change that. The zero

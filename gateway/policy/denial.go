@@ -3,7 +3,7 @@ package policy
 import (
 	"errors"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Denial is the part of a refusal that a command in a sandbox may read: code, reason and

@@ -3,7 +3,7 @@ package policy
 import (
 	"fmt"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // DecideECH decides on a TLS hello to port of name that has encrypted_client_hello. The

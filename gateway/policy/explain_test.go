@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")

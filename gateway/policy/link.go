@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Link leads a name to a port of another sandbox. The name has one label: no public

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 func linked(t *testing.T, change func(*Spec)) *Policy {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // mirror is where a mapped name leads.

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/idna"
 	"golang.org/x/net/publicsuffix"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // The bounds of a name in bytes, without the trailing dot (RFC 1035, 2.3.4).

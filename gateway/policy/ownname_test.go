@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // A rule about what a sandbox calls itself could do nothing, whoever asks for one.

@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Target is a destination that somebody asks about.

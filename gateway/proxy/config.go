@@ -8,9 +8,9 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/upstream"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Names knows what an address of the sandbox's pool means.

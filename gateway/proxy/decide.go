@@ -5,8 +5,8 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // first decides on what the sandbox asked for, before anything is resolved. From then on

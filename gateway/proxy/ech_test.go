@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/crypto/cryptobyte"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // echKey makes a key of a server whose hellos show the name public, and its published

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/ratelog"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Door is a listener of the host, and the port inside to which it leads.

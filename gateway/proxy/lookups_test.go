@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // descriptors counts those that this process has open.

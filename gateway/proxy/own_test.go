@@ -5,8 +5,8 @@ import (
 	"io"
 	"testing"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // An address that is the host's own is not dialled, nor one of which nobody knows.

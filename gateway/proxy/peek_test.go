@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 type unixDialer struct{ path string }

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/ratelog"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Proxy carries the connections of one sandbox.

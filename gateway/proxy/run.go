@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // maxTries is how many addresses of a name are dialled before it is given up.

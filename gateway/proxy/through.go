@@ -7,8 +7,8 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/upstream"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // byProxy is the reason in the record of a connection that came through.

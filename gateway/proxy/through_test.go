@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/upstream"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // The proxy of these tests has a name; its address is private, as they are.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 var target = Target{Name: "a.example.com", Port: 443}

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Spec is the proxy as the operator writes it.

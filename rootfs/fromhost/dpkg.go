@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // The files of dpkg, which everybody may read (dpkg(1), FILES).

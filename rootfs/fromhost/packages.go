@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Package is an installed package.

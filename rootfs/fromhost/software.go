@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // basePackages is what an agent expects to find: a shell and the usual tools.

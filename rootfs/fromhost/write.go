@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Sink takes the entries of an image: package image's Writer is one.

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 const opArchive = "image.archive"

@@ -10,7 +10,7 @@ import (
 	"path"
 	"time"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 const opFilter = "image.filter"

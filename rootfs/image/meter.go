@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // ratioFrom is how much must have been expanded before the ratio counts:

@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 const maxName = 255

@@ -6,8 +6,8 @@ import (
 	"io"
 	"os"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/owndir"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 const opSpool = "image.spool"

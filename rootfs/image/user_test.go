@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 const passwdFile = `root:x:0:0:root:/root:/bin/sh

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/owndir"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // tree is a detached mount: no path leads to it until it is attached.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/owndir"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Allowed says which directories of the host may become workspaces.

@@ -4,7 +4,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // askedVersion is the version of one program, which is asked for it again when

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // TestVersionIsAskedOnce: of each program, be it another file or the same one

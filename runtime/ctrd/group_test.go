@@ -15,9 +15,9 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/ctrd/shimcall"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // grouped returns a sandbox of a group.

@@ -16,9 +16,9 @@ import (
 	"github.com/opencontainers/image-spec/identity"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/runtime/images"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // maxDocument bounds a manifest or configuration that is read into memory, in

@@ -20,8 +20,8 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/image"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // uploadLabel marks the lease that keeps a blob between Blob and Commit.

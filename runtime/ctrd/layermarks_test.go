@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/images"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // TestLostFiles: layers from which files were deleted are unpacked again, by the Engine

@@ -12,8 +12,8 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/images"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 const (

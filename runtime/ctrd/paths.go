@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Paths are the directories of one daemon. All that this package makes on the

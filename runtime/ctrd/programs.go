@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/ctrd/shimcall"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // ShimProgram is the file name of what a containerd of ours runs as its shim.

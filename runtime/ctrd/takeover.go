@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/ctrd/shimcall"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // endOldServer ends every containerd that runs with our configuration file: one

@@ -17,9 +17,9 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/ctrd/shimcall"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // ManagedLabel marks what is caisson's; List and recovery go by it.

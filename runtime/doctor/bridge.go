@@ -3,8 +3,8 @@ package doctor
 import (
 	"context"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // examineBridge says nothing where the operator does not offer the mode.

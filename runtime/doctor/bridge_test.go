@@ -4,8 +4,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/netns"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Nothing is said of a mode that is not offered; of one that is, what would

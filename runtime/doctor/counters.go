@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Descriptors of the daemon: its own, and those that it holds for each sandbox. A

@@ -14,12 +14,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/finding"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/ctrd"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 var errProbe = errors.New("it did not work")

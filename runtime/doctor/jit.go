@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // filterSize is twice what the kernel compiles the system call filter of one sandbox

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/cgroups/sockmem"
 	"github.com/caisson-run/caisson/runtime"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // examineSockets proves that the memory of sockets can be counted. Without that every

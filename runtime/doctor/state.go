@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // What the engine keeps of one sandbox on the file system of the state directory: 117 KiB

@@ -17,10 +17,10 @@ import (
 	miekg "github.com/miekg/dns"
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/netns"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // What is allowed gets through by name, and nothing else does; what happened is

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/proxy"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Counters are what a sandbox did since it was added, and what was before. A new

@@ -12,13 +12,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/gateway/upstream"
 	"github.com/caisson-run/caisson/netns"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // DefaultID is the user and the group that the gateway runs as where no other

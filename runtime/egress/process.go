@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/control"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // process is one run of caisson-gateway.

@@ -7,9 +7,9 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/proxy"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // How often one sandbox is given sockets, in batches: for more connections in a

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/dns"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // hostResolvers is read where no resolvers are configured.

@@ -9,8 +9,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	wire "github.com/caisson-run/caisson/initproto/files"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // maxTime is the latest time that a plain tar header can hold, in the year 2242.

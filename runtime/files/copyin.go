@@ -8,8 +8,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	wire "github.com/caisson-run/caisson/initproto/files"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // CopyIn unpacks the tar r into the existing directory at path, as the sandbox's

@@ -8,8 +8,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	wire "github.com/caisson-run/caisson/initproto/files"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // maxLeftOut is how many names of what is left out are kept.

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	wire "github.com/caisson-run/caisson/initproto/files"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // hostile is a Client whose process is the test: it does what act says after it

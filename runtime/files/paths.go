@@ -7,8 +7,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	wire "github.com/caisson-run/caisson/initproto/files"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // checkPath refuses what is not an absolute path that the kernel could resolve.

@@ -5,8 +5,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	wire "github.com/caisson-run/caisson/initproto/files"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // TestRemedies: what to do about a failure depends on what was asked for.

@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/initproto"
 	wire "github.com/caisson-run/caisson/initproto/files"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // keepIdle is how long a process waits for the next small request.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	wire "github.com/caisson-run/caisson/initproto/files"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Stat describes the entry at path; with follow, what a symlink leads to.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	wire "github.com/caisson-run/caisson/initproto/files"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Read writes length bytes of a regular file from offset on to w, or fewer where

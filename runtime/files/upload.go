@@ -6,8 +6,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	wire "github.com/caisson-run/caisson/initproto/files"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // upload is the sending side of a write or a copy in.

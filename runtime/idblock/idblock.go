@@ -14,8 +14,8 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/owndir"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Size is the number of ids in a block: as many as an image can use.

@@ -9,9 +9,9 @@ import (
 	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/runtime/registry"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Image is one image that sandboxes can be made of.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 type value struct {

@@ -6,8 +6,8 @@ import (
 	"io"
 	"os"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/owndir"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Probe makes sure that the file system of the directory dir can hold stores:

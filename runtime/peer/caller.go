@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Caller is who makes a call. Only User, FromConn, In and System make one that

@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Limits are the ceilings of one sandbox.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Parent is a sandbox with a nested socket, and its bounds for its children.

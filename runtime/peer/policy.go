@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // strict is the profile that every peer may use.

@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/initproto"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // patience bounds what PID 1 may take its time for.

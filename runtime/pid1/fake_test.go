@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/initproto"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // soon bounds what must happen, and is never waited for in a test that passes.

@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/initproto"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 func limited(cmd Command, limits ...Rlimit) Command {

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/initproto"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Listener waits for the one connection of one sandbox's PID 1.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"syscall"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/initproto"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Signal sends sig to the command's process group and returns when PID 1 has

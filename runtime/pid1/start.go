@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/initproto"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Start starts cmd and returns when it runs. The error of a command that

@@ -6,9 +6,9 @@ import (
 	"path"
 	"slices"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/base"
 	"github.com/caisson-run/caisson/rootfs/image"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // User is the user of a command, in the ids of the sandbox's user namespace.

@@ -6,11 +6,11 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/upstream"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/ports"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Network is the network of a profile, for requests that name none. Package policy

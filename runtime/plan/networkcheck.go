@@ -6,9 +6,9 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Validate reports every fault of the map and of the profiles' networks. Each reason

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Table holds the listeners of all sandboxes. The zero Table is empty. Its methods

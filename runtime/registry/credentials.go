@@ -9,8 +9,8 @@ import (
 
 	"github.com/docker/cli/cli/config/configfile"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/owndir"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // hubKey is how Docker's files name Docker Hub.

@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/registry"
-	"github.com/caisson-run/caisson/sbxerr"
 	"github.com/caisson-run/caisson/tests/need"
 	"github.com/caisson-run/caisson/tests/regtest"
 )

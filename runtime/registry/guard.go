@@ -12,7 +12,7 @@ import (
 
 	"github.com/containerd/containerd/v2/core/remotes/docker/auth"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 const opGuard = "registry.request"

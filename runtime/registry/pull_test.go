@@ -14,9 +14,9 @@ import (
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/runtime/registry"
-	"github.com/caisson-run/caisson/sbxerr"
 	"github.com/caisson-run/caisson/tests/regtest"
 )
 

@@ -8,8 +8,8 @@ import (
 	"github.com/distribution/reference"
 	"github.com/opencontainers/go-digest"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/rootfs/image"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 const opReference = "registry.reference"

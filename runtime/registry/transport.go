@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // How often a request is tried, and the pauses between: half a second, one, two, four.

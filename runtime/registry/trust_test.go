@@ -15,8 +15,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/registry"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 var ann = registry.Credentials{Username: "ann", Password: "secret of ann"}

@@ -21,8 +21,8 @@ import (
 	"github.com/sigstore/sigstore/pkg/signature"
 	"github.com/sigstore/sigstore/pkg/signature/dsse"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/registry"
-	"github.com/caisson-run/caisson/sbxerr"
 	"github.com/caisson-run/caisson/tests/regtest"
 )
 

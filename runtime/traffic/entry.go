@@ -4,10 +4,10 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
-	"github.com/caisson-run/caisson/sbxerr"
 )
 
 // Kind says what was tried.

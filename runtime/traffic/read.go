@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Cursor is where a reader of entries stands. The zero Cursor is the begin.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Symlinks of /proc that the sandbox's user may not read are refused as such, and in

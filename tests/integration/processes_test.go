@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
-	"github.com/caisson-run/caisson/sbxerr"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Where the commands of a sandbox have used up its processes, a further one and all work

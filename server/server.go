@@ -1,0 +1,205 @@
+// Package server serves the API of caissond with Connect: gRPC, gRPC-Web and
+// HTTP+JSON from one handler. The handlers translate; what they translate to
+// is behind a few interfaces.
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
+	"github.com/caisson-run/caisson/api/openapi"
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/runtime"
+	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/server/rest"
+)
+
+// maxMessage bounds one message of a caller, in bytes. Archives and standard
+// input come in many messages.
+const maxMessage = 4 << 20
+
+// Sandboxes makes, observes and ends sandboxes. Run and Logs do not write after they
+// returned; their writers are runtime.Skippers. The sandboxes of Start and Create outlive their context. Stop without
+// a grace takes the daemon's. Wait returns when the sandbox has ended.
+type Sandboxes interface {
+	Run(ctx context.Context, req plan.Request, rio runtime.IO) (*runtime.Result, error)
+	Start(ctx context.Context, req plan.Request) (runtime.Info, error)
+	Create(ctx context.Context, req plan.CreateRequest) (runtime.Info, error)
+	Update(ctx context.Context, ref string, req runtime.UpdateRequest) (runtime.Info, error)
+	Pause(ctx context.Context, ref string) (runtime.Info, error)
+	Resume(ctx context.Context, ref string) (runtime.Info, error)
+	Stop(ctx context.Context, ref string, grace *time.Duration) (runtime.Info, error)
+	Wait(ctx context.Context, ref string) (runtime.Info, error)
+	List(ctx context.Context) ([]runtime.Info, error)
+	Inspect(ctx context.Context, ref string) (*runtime.Detail, error)
+	Remove(ctx context.Context, ref string, force bool) (id string, err error)
+	Cleanup(ctx context.Context, dryRun bool) ([]runtime.Leftover, error)
+	Logs(ctx context.Context, ref string, options runtime.LogOptions, stdout, stderr io.Writer) error
+	Spec(ctx context.Context, req plan.Request) (*runtime.SpecView, error)
+	PseudoFilter(ctx context.Context, req plan.Request) (string, error)
+}
+
+// Execs runs commands in live sandboxes. Exec and Attach call IO.Started before they
+// write, and write each stream from the request's offset on. The command of Exec outlives
+// its context by the daemon's attach_grace, so that its caller can connect again. Attach
+// to a command that has ended writes the kept output and returns its result.
+type Execs interface {
+	Exec(ctx context.Context, ref string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error)
+	StartExec(ctx context.Context, ref string, req plan.ExecRequest) (runtime.ExecInfo, error)
+	Attach(ctx context.Context, ref, exec string, o runtime.AttachOptions, rio runtime.IO) (*runtime.Result, error)
+	Execs(ctx context.Context, ref string) ([]runtime.ExecInfo, error)
+	WaitExec(ctx context.Context, ref, exec string) (runtime.ExecInfo, error)
+	SendInput(ctx context.Context, ref, exec string, req runtime.InputRequest) (runtime.InputState, error)
+	SignalExec(ctx context.Context, ref, exec string, req runtime.SignalRequest) error
+	ResizeExec(ctx context.Context, ref, exec string, size plan.WinSize) error
+}
+
+// Images manages what sandboxes are made of.
+type Images interface {
+	ListImages(ctx context.Context) ([]images.Image, error)
+	InspectImage(ctx context.Context, name string) (*images.Detail, error)
+	RemoveImage(ctx context.Context, name string) error
+	ImportImage(ctx context.Context, name string, r io.Reader, progress func(string)) (images.Imported, error)
+	FromHost(ctx context.Context, req images.FromHostRequest, progress func(string)) (images.Imported, error)
+	PullImage(ctx context.Context, req images.PullRequest, progress func(images.PullProgress)) (images.Imported, error)
+	TagImage(ctx context.Context, name, newName string) (images.Imported, error)
+	SaveImages(ctx context.Context, names []string, w io.Writer) error
+	PruneImages(ctx context.Context, r images.PruneRequest) (images.Pruned, error)
+	ImageUsage(ctx context.Context) (list []images.DiskUsage, stored int64, err error)
+	PullAll(ctx context.Context, progress func(images.PullProgress), each func(images.Imported)) error
+}
+
+// Network answers what sandboxes may reach, and what they tried to.
+type Network interface {
+	CheckPolicy(ctx context.Context, q runtime.PolicyQuery, target string) (runtime.PolicyVerdict, error)
+	ExplainPolicy(ctx context.Context, q runtime.PolicyQuery) (runtime.PolicyView, error)
+	LearnPolicy(ctx context.Context, ref string) (*runtime.Learned, error)
+	Traffic(ctx context.Context, ref string, follow bool, yield func(runtime.TrafficEntry) error) error
+}
+
+// System says what the daemon and its host are.
+type System interface {
+	Versions(ctx context.Context) (runtime.Versions, error)
+	Doctor(ctx context.Context) ([]runtime.Check, error)
+	Capabilities(ctx context.Context) ([]runtime.Capability, error)
+	Stats(ctx context.Context) (runtime.Stats, error)
+}
+
+// Deps is what the API is served from.
+type Deps struct {
+	Sandboxes Sandboxes
+	Execs     Execs
+	Images    Images
+	System    System
+	Network   Network
+	Files     Files
+	Log       *slog.Logger // nil discards
+	// WriteTimeout ends a call whose caller takes nothing of its answer for so
+	// long, or has not sent the whole of a message after the first; 0 is 30 s.
+	WriteTimeout time.Duration
+	// ReadTimeout is how long the first message of a caller may take to come; 0 is 30 s.
+	ReadTimeout time.Duration
+}
+
+// New returns the API as an HTTP handler. Serve says how to serve it.
+func New(d Deps) http.Handler {
+	if d.Log == nil {
+		d.Log = slog.New(slog.DiscardHandler)
+	}
+	var streams rest.Streams
+	options := connect.WithHandlerOptions(
+		streams.Option(),
+		connect.WithReadMaxBytes(maxMessage),
+		connect.WithCompression("gzip", nil, nil), // costs more than it saves on a local socket
+		connect.WithCodec(plainProto{}),
+		connect.WithCodec(markingJSON{"json"}),
+		connect.WithCodec(markingJSON{"json; charset=utf-8"}),
+		connect.WithInterceptors(operationInterceptor{}),
+		connect.WithRecover(recovered(d.Log)),
+		connect.WithInterceptors(decodes{}),
+	)
+	services := map[string]any{
+		caissonv1connect.SandboxServiceName: sandboxes{d.Sandboxes},
+		caissonv1connect.ExecServiceName:    execs{d.Execs},
+		caissonv1connect.ImageServiceName:   imageService{d.Images},
+		caissonv1connect.SystemServiceName:  system{d.System},
+		caissonv1connect.NetworkServiceName: network{d.Network},
+		caissonv1connect.FileServiceName:    fileService{d.Files},
+	}
+	mux := http.NewServeMux()
+	mux.Handle(caissonv1connect.NewSandboxServiceHandler(sandboxes{d.Sandboxes}, options))
+	mux.Handle(caissonv1connect.NewExecServiceHandler(execs{d.Execs}, options))
+	mux.Handle(caissonv1connect.NewImageServiceHandler(imageService{d.Images}, options))
+	mux.Handle(caissonv1connect.NewSystemServiceHandler(system{d.System}, options))
+	mux.Handle(caissonv1connect.NewNetworkServiceHandler(network{d.Network}, options))
+	mux.Handle(caissonv1connect.NewFileServiceHandler(fileService{d.Files}, options))
+	plain := rest.New(rest.Options{Services: services, Streams: &streams, Unary: unaryCall(d.Log)})
+	calls := byPath(plain, knownCalls(mux))
+	bounded := boundWrites(newIntake(d.ReadTimeout, d.WriteTimeout).serve(calls), d.WriteTimeout, plain.Procedure)
+	return operations(bounded, d.Log, plain)
+}
+
+// unaryCall does for a call of plain HTTP what the interceptors do for one of Connect.
+func unaryCall(log *slog.Logger) func(context.Context, string, proto.Message, rest.Call) (proto.Message, error) {
+	recovered := recoveredCall(log)
+	return func(ctx context.Context, procedure string, request proto.Message, next rest.Call) (answer proto.Message, err error) {
+		op := operationOf(ctx)
+		op.asked(request)
+		defer func() {
+			if value := recover(); value != nil {
+				err = op.failed(recovered(ctx, procedure, value))
+			}
+		}()
+		if err := decodedBody(ctx); err != nil {
+			return nil, op.failed(fail(err))
+		}
+		answer, err = next(ctx)
+		if err != nil {
+			return nil, op.failed(err)
+		}
+		op.answered(answer)
+		return answer, nil
+	}
+}
+
+// byPath serves the routes of plain HTTP, and all other paths with other.
+func byPath(plain, other http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasPrefix(r.URL.Path, rest.Prefix):
+			plain.ServeHTTP(w, r)
+		case r.URL.Path == "/openapi.json" && r.Method == http.MethodGet:
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(openapi.JSON) // a caller that has gone needs no answer
+		default:
+			other.ServeHTTP(w, r)
+		}
+	})
+}
+
+// recovered turns a panic of a handler into SBX-001 for its caller, and keeps
+// the daemon alive for the others.
+func recovered(log *slog.Logger) func(context.Context, connect.Spec, http.Header, any) error {
+	call := recoveredCall(log)
+	return func(ctx context.Context, spec connect.Spec, _ http.Header, value any) error {
+		return call(ctx, spec.Procedure, value)
+	}
+}
+
+func recoveredCall(log *slog.Logger) func(context.Context, string, any) error {
+	return func(ctx context.Context, procedure string, value any) error {
+		log.ErrorContext(ctx, "handler panicked", "procedure", procedure, "panic", value, "stack", string(debug.Stack()))
+		return fail(sbxerr.Wrap(sbxerr.Internal, "server.recover", fmt.Errorf("%s panicked", procedure)))
+	}
+}

@@ -1,0 +1,159 @@
+// Package strictjson is the JSON of the API: names as in the proto, absent values
+// written out (an empty list is []), and unknown fields refused with the nearest right
+// name, so that a misspelt limit does not become no limit.
+package strictjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
+)
+
+// MaxElements is how much one message may hold, in fields, entries of lists and of
+// maps. An empty one takes 2 bytes of the message, and decoded 50 times as much.
+// Arguments and environment of a command may have 65536 each.
+const MaxElements = 160 << 10
+
+// SmallMessage is a length below which nothing has too many elements, in bytes.
+const SmallMessage = 64 << 10
+
+// ErrElements refuses a message that holds too much.
+func ErrElements() error {
+	return sbxerr.New(sbxerr.APIUsage, "strictjson.decode", "the message holds more than %d fields and entries", MaxElements)
+}
+
+// Marshal writes m on one line, with absent values written out. It takes out the spaces
+// that protojson puts in at random so that its text is not relied on.
+func Marshal(m proto.Message) ([]byte, error) {
+	data, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	var line bytes.Buffer
+	line.Grow(len(data))
+	if err := json.Compact(&line, data); err != nil {
+		return nil, err
+	}
+	return line.Bytes(), nil
+}
+
+// Unmarshal reads m. Its errors are [sbxerr.APIUsage].
+func Unmarshal(data []byte, m proto.Message) error {
+	if len(data) == 0 {
+		return refuse("the body is empty, send a JSON object such as {}")
+	}
+	if len(data) > SmallMessage && elements(data) > MaxElements {
+		return ErrElements()
+	}
+	if err := protojson.Unmarshal(data, m); err != nil {
+		return refuse("%s", explain(err.Error(), m.ProtoReflect().Descriptor()))
+	}
+	return nil
+}
+
+func refuse(format string, args ...any) error {
+	return sbxerr.New(sbxerr.APIUsage, "strictjson.decode", format, args...)
+}
+
+// elements counts the commas of a JSON text: each is one more element.
+func elements(data []byte) int {
+	n := 0
+	quoted := false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == ',' && !quoted:
+			n++
+		}
+	}
+	return n
+}
+
+// protojsonError is how that package words its errors. The space is one of two, at random.
+var protojsonError = regexp.MustCompile(`^proto:[\s\x{a0}]*(syntax error )?\(line (\d+):(\d+)\): (.*)$`)
+
+// maxText bounds an error, in bytes: it quotes names of any length.
+const maxText = 4 << 10
+
+// explain says in our words why a message of type d could not be read.
+func explain(text string, d protoreflect.MessageDescriptor) string {
+	m := protojsonError.FindStringSubmatch(text)
+	switch {
+	case strings.HasSuffix(text, "unexpected EOF"):
+		return "the body is not JSON: it ends too early"
+	case m == nil:
+		text = strings.TrimLeft(strings.TrimPrefix(text, "proto:"), " \u00a0")
+		return sbxerr.ClipTo("the body cannot be read: "+text, maxText)
+	}
+	where := fmt.Sprintf("line %s, column %s of the body", m[2], m[3])
+	if m[1] != "" {
+		where = "the body is not JSON: line " + m[2] + ", column " + m[3]
+	}
+	return sbxerr.ClipTo(where+": "+suggest(protoNames(m[4], d), d), maxText)
+}
+
+var fieldName = regexp.MustCompile(`\bfield (\w+)`)
+
+// protoNames names the fields in text as the API does: the library takes JSON's own form.
+func protoNames(text string, d protoreflect.MessageDescriptor) string {
+	return fieldName.ReplaceAllStringFunc(text, func(match string) string {
+		word := strings.TrimPrefix(match, "field ")
+		for _, name := range FieldNames(d) {
+			if strings.EqualFold(strings.ReplaceAll(name, "_", ""), word) {
+				return "field " + name
+			}
+		}
+		return match
+	})
+}
+
+var unknownField = regexp.MustCompile(`unknown field "([^"]*)"`)
+
+// suggest adds the nearest field that a message of type d can hold at any depth. The
+// library says the unknown name, but not in which object it stood.
+func suggest(text string, d protoreflect.MessageDescriptor) string {
+	match := unknownField.FindStringSubmatch(text)
+	if match == nil {
+		return text
+	}
+	near := sbxerr.Nearest(match[1], FieldNames(d))
+	if near == match[1] {
+		return text + ": it belongs into another object of the request"
+	}
+	if near != "" {
+		return fmt.Sprintf("%s; did you mean %q?", text, near)
+	}
+	return text
+}
+
+// FieldNames are the names of the fields that a message of type d can hold at any depth.
+func FieldNames(d protoreflect.MessageDescriptor) []string {
+	return fieldNames(d, map[protoreflect.FullName]bool{})
+}
+
+func fieldNames(d protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) []string {
+	if seen[d.FullName()] {
+		return nil
+	}
+	seen[d.FullName()] = true
+	var names []string
+	for i := range d.Fields().Len() {
+		f := d.Fields().Get(i)
+		names = append(names, string(f.Name()))
+		if f.Message() != nil && f.Message().ParentFile().Package() == d.ParentFile().Package() {
+			names = append(names, fieldNames(f.Message(), seen)...)
+		}
+	}
+	return names
+}
