@@ -28,6 +28,7 @@ OURS    := $(addprefix $(BIN)/,caisson caisson-init caisson-gateway caisson-shim
 DAEMON  := $(BIN)/caissond
 OLD     := $(addprefix $(BUILD)/containerd17/,containerd containerd-shim-runc-v2)
 RUNSC   := $(BUILD)/gvisor/runsc
+TESTREG := $(BUILD)/registry/registry
 BASE    := $(ASSETS)/busybox $(ASSETS)/applets.txt
 PLUGINS := $(addprefix $(BUILD)/protoc/,protoc-gen-go protoc-gen-connect-go)
 
@@ -35,9 +36,9 @@ PLUGINS := $(addprefix $(BUILD)/protoc/,protoc-gen-go protoc-gen-connect-go)
 ROOT_SUITES := ./tests/fault/... ./tests/integration/... ./tests/network/... ./tests/escape/... ./tests/programs/... ./tests/sdk/... ./tests/agents/...
 UNIT        = $$($(GO) list ./... ./api/... | grep -vE '/tests/(integration|escape|network|fault|programs|sdk|agents|vm|bench)(/|$$)')
 
-# The real programs of tests/programs, and what tests/sdk builds with: nodejs has npm in some
+# The real programs of tests/programs, what pushes images, and what tests/sdk builds with: nodejs has npm in some
 # distributions, and Debian has a package of its own.
-PROGRAMS := $(shell command -v npm >/dev/null || echo npm) nodejs python3 git passwd util-linux openjdk-17-jre-headless hostname fakeroot valgrind
+PROGRAMS := $(shell command -v npm >/dev/null || echo npm) nodejs python3 git passwd util-linux openjdk-17-jre-headless hostname fakeroot valgrind skopeo
 
 root = [ "$$(id -u)" = 0 ] || { echo '$@ needs root: it makes namespaces, mounts and cgroups' >&2; exit 1; }
 
@@ -135,6 +136,13 @@ $(RUNSC): tools/gvisor/go.sum
 	  -ldflags "-s -w -X gvisor.dev/gvisor/runsc/version.version=$(call module_version,gvisor.dev/gvisor)" \
 	  -o $(CURDIR)/$@ gvisor.dev/gvisor/runsc
 
+# A registry, for the tests of pulling images.
+.PHONY: registry
+registry: $(TESTREG) ## build the registry for the tests of pulling images into build/registry/
+$(TESTREG): tools/registry/go.sum tools/registry/main.go
+	@mkdir -p $(@D)
+	cd tools/registry && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ .
+
 # The base image is a static busybox; the daemon embeds these two files.
 $(ASSETS)/busybox: scripts/busybox.sh
 	scripts/busybox.sh $(BUILD)/busybox $@
@@ -170,7 +178,7 @@ test-unit: $(BASE) ## unit tests: no root, under 30 s
 
 # As root and with the engine at hand, tests that test-unit skips run too, and a
 # skip is a failure.
-STRICT := CAISSON_BIN_DIR=$(CURDIR)/$(BIN) CAISSON_CONTAINERD17_DIR=$(CURDIR)/$(BUILD)/containerd17 CAISSON_RUNSC=$(CURDIR)/$(RUNSC) CAISSON_TEST_STRICT=1
+STRICT := CAISSON_BIN_DIR=$(CURDIR)/$(BIN) CAISSON_CONTAINERD17_DIR=$(CURDIR)/$(BUILD)/containerd17 CAISSON_RUNSC=$(CURDIR)/$(RUNSC) CAISSON_REGISTRY=$(CURDIR)/$(TESTREG) CAISSON_TEST_STRICT=1
 
 .PHONY: test-cover
 test-cover: build containerd17 ## tests of all packages, with those that need root, and their coverage (root)
@@ -184,13 +192,13 @@ test-touch: build ## after a change: tests of the changed packages and smoke tes
 	$(STRICT) scripts/touch.sh $(SINCE)
 
 .PHONY: test-strict
-test-strict: build containerd17 ## tests of all packages, with those that need root (root)
+test-strict: build containerd17 registry ## tests of all packages, with those that need root (root)
 	@$(root)
 	$(STRICT) $(GO) test -count=1 -vet=off -timeout 10m $(UNIT)
 
 # Two suites run at a time: each waits more than it computes. The longest goes first.
 .PHONY: test-root
-test-root: build containerd17 gvisor ## integration, escape, network, fault, programs and SDK suites, against the real containerd and runc (root)
+test-root: build containerd17 gvisor registry ## integration, escape, network, fault, programs and SDK suites, against the real containerd and runc (root)
 	@$(root)
 	scripts/setup.sh $(PROGRAMS)
 	$(STRICT) $(GO) test -count=1 -vet=off -timeout 20m -p 2 -skip "^TestChaos$$" $(ROOT_SUITES)

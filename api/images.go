@@ -51,6 +51,64 @@ func (c *Client) FromHost(ctx context.Context, req *caissonv1.FromHostRequest, p
 	})
 }
 
+// PullImage has the daemon fetch an image from its registry. progress, which may be nil,
+// gets each message; the last one holds the image. With req.All there is one for each image.
+func (c *Client) PullImage(ctx context.Context, req *caissonv1.PullImageRequest, progress func(*caissonv1.ImageProgress)) (*caissonv1.ImageProgress, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.images().PullImage(ctx, connect.NewRequest(req))
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Close()
+	var last *caissonv1.ImageProgress
+	for stream.Receive() {
+		if last = stream.Msg(); progress != nil {
+			progress(last)
+		}
+	}
+	switch err := stream.Err(); {
+	case err != nil:
+		return nil, err
+	case last.GetImage() == nil && !req.All:
+		return nil, Explain(sbxerr.New(sbxerr.APIBroken, "api.image", "the daemon ended the call without an image"))
+	}
+	return last, nil
+}
+
+// TagImage gives an image a second name.
+func (c *Client) TagImage(ctx context.Context, req *caissonv1.TagImageRequest) (*caissonv1.TagImageResponse, error) {
+	return call(ctx, c.images().TagImage, req)
+}
+
+// PruneImages removes images that nothing needs.
+func (c *Client) PruneImages(ctx context.Context, req *caissonv1.PruneImagesRequest) (*caissonv1.PruneImagesResponse, error) {
+	return call(ctx, c.images().PruneImages, req)
+}
+
+// ImageUsage says how much of the disk images take.
+func (c *Client) ImageUsage(ctx context.Context, req *caissonv1.ImageUsageRequest) (*caissonv1.ImageUsageResponse, error) {
+	return call(ctx, c.images().ImageUsage, req)
+}
+
+// SaveImages writes images to w as one tar. What w has got when an error is returned is a
+// part of it.
+func (c *Client) SaveImages(ctx context.Context, req *caissonv1.SaveImagesRequest, w io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.images().SaveImages(ctx, connect.NewRequest(req))
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	for stream.Receive() {
+		if _, err := w.Write(stream.Msg().Chunk); err != nil {
+			return sbxerr.Wrap(sbxerr.ClientIO, "api.save", fmt.Errorf("write the archive: %w", err))
+		}
+	}
+	return stream.Err()
+}
+
 // ImportImage sends the archive r: a tar of an OCI layout, a docker-archive or
 // a root file system. An empty name takes the one that the archive states. An
 // error of r is returned under SBX-804, and nothing is imported.

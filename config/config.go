@@ -43,10 +43,11 @@ type Config struct {
 	Cgroup      Cgroup             `yaml:"cgroup" json:"cgroup"`
 	Workspaces  Workspaces         `yaml:"workspaces" json:"workspaces"`
 	Images      Images             `yaml:"images" json:"images"`
+	Registries  Registries         `yaml:"registries" json:"registries"`
 	Profiles    map[string]Profile `yaml:"profiles" json:"profiles" jsonschema:"description=Profiles by name\\, beside the built-in strict\\, compat and debug"`
 	Sandboxes   Sandboxes          `yaml:"sandboxes" json:"sandboxes"`
 	Pools       []Pool             `yaml:"pools" json:"pools" jsonschema:"description=Sandboxes that are kept ready"`
-	AirGapped   bool               `yaml:"air_gapped" json:"air_gapped" jsonschema:"description=Over all profiles and requests: sandboxes reach mapped names only\\, and only at addresses that are not public"`
+	AirGapped   bool               `yaml:"air_gapped" json:"air_gapped" jsonschema:"description=Over all profiles and requests: no registry is asked\\, and sandboxes reach mapped names only\\, at addresses that are not public"`
 	Network     Network            `yaml:"network" json:"network"`
 	Peers       []Peer             `yaml:"peers" json:"peers" jsonschema:"description=Who may call beside root\\, and for what; the first entry that is for a caller counts"`
 	Log         Log                `yaml:"log" json:"log"`
@@ -79,9 +80,10 @@ type Workspaces struct {
 
 // Images bounds what may be imported.
 type Images struct {
-	MaxBytes   int64 `yaml:"max_bytes" json:"max_bytes" jsonschema:"description=Unpacked bytes of one image"`
-	MaxEntries int64 `yaml:"max_entries" json:"max_entries" jsonschema:"description=Files and directories of one image"`
-	MaxRatio   int64 `yaml:"max_ratio" json:"max_ratio" jsonschema:"description=Bytes that one compressed byte of an archive may expand to\\, on average; counts from 64 MiB on"`
+	MaxBytes   int64             `yaml:"max_bytes" json:"max_bytes" jsonschema:"description=Unpacked bytes of one image"`
+	MaxEntries int64             `yaml:"max_entries" json:"max_entries" jsonschema:"description=Files and directories of one image"`
+	Languages  map[string]string `yaml:"languages" json:"languages" jsonschema:"description=Images of root's by the language of a workspace: LANGUAGE to IMAGE; used where neither the request nor its profile names an image"`
+	MaxRatio   int64             `yaml:"max_ratio" json:"max_ratio" jsonschema:"description=Bytes that one compressed byte of an archive may expand to\\, on average; counts from 64 MiB on"`
 }
 
 // Profile is a named set of defaults for a request. An absent field takes the
@@ -108,14 +110,15 @@ type Log struct {
 // Default returns the configuration of a host without a file.
 func Default() Config {
 	return Config{
-		Root:      DefaultRoot,
-		State:     DefaultState,
-		StopGrace: Duration(10 * time.Second),
-		IDs:       IDs{Blocks: 512},
-		Images:    Images{MaxBytes: 8 << 30, MaxEntries: 400_000, MaxRatio: 200},
-		Sandboxes: defaultSandboxes(),
-		Log:       Log{Level: "info", Format: "text"},
-		Audit:     defaultAudit(),
+		Root:       DefaultRoot,
+		State:      DefaultState,
+		StopGrace:  Duration(10 * time.Second),
+		IDs:        IDs{Blocks: 512},
+		Images:     Images{MaxBytes: 8 << 30, MaxEntries: 400_000, MaxRatio: 200},
+		Registries: defaultRegistries(),
+		Sandboxes:  defaultSandboxes(),
+		Log:        Log{Level: "info", Format: "text"},
+		Audit:      defaultAudit(),
 	}
 }
 

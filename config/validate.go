@@ -29,12 +29,17 @@ func (c *Config) Validate() error {
 	errs := []error{
 		absolute("root", c.Root), absolute("state", c.State), absolute("socket", c.Socket), c.validateCgroup(),
 		c.validatePaths(), c.validateIDs(), c.validateProfiles(),
-		c.validateSandboxes(), c.validatePools(), c.validatePeers(), c.Network.validateProxy(), c.validateAudit(), c.validateMetrics(),
+		c.validateSandboxes(), c.validatePools(), c.validatePeers(), c.Network.validateProxy(), c.validateAudit(), c.validateMetrics(), c.Registries.validate(),
 		oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error"),
 		oneOf("log.format", c.Log.Format, "text", "json"),
 	}
 	for _, root := range c.Workspaces.AllowedRoots {
 		errs = append(errs, absolute("workspaces.allowed_roots", root))
+	}
+	for language, image := range c.Images.Languages {
+		if !profileName.MatchString(language) || image == "" {
+			errs = append(errs, fmt.Errorf("images.languages: %q: %q is no language and image, give one such as python: registry.example.com/python:3.12", language, image))
+		}
 	}
 	if c.Images.MaxBytes <= 0 || c.Images.MaxEntries <= 0 {
 		errs = append(errs, errors.New("images.max_bytes and images.max_entries must be above 0"))

@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -103,7 +104,7 @@ func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan.S
 	if prepare != nil {
 		prepare(&r)
 	}
-	r.HostIDBase, r.Stages, r.Warnings = have.HostIDBase, nil, have.Warnings
+	r.HostIDBase, r.Stages, r.Warnings = have.HostIDBase, nil, slices.Concat(p.Notes, have.Warnings)
 	r.PID, r.PIDBegan = have.PID, have.PIDBegan
 	begin := time.Now()
 	if err := failpoint("assign/renamed"); err != nil {

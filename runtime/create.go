@@ -73,7 +73,7 @@ func (m *Manager) runStages(ctx context.Context, s *sandbox) error {
 // begin has s looked after, which is known to be sound.
 func (m *Manager) begin(ctx context.Context, s *sandbox) error {
 	s.mu.Lock()
-	s.record.Stages, s.record.Warnings = s.stages, s.warnings
+	s.record.Stages, s.record.Warnings = s.stages, slices.Concat(s.plan.Notes, s.warnings)
 	s.record.Expires = in(s.plan.Request.TTL)
 	s.cancel = nil
 	err := interrupted(s.ending, m.completeLocked(s))

@@ -296,6 +296,8 @@ func (s *fakeImages) Blob(_ context.Context, mediaType string, write func(io.Wri
 	return v1.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(b.Bytes()), Size: int64(b.Len())}, err
 }
 
+func (s *fakeImages) Unpack(context.Context, []v1.Descriptor) {}
+
 func (s *fakeImages) Commit(_ context.Context, key string, manifest v1.Descriptor, labels map[string]string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -310,6 +312,14 @@ func (s *fakeImages) Unpacked(context.Context, string) (int64, error) {
 }
 
 func (s *fakeImages) Forget(context.Context, []v1.Descriptor) error { return nil }
+
+func (s *fakeImages) OpenBlob(context.Context, digest.Digest) (io.ReadCloser, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func (s *fakeImages) Export(context.Context, []images.Stored, io.Writer) error {
+	return s.fail["export"]
+}
 
 func (s *fakeImages) ListImages(context.Context) ([]images.Stored, error) {
 	s.mu.Lock()

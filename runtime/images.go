@@ -27,8 +27,9 @@ func (m *Manager) planner(ctx context.Context) plan.Planner {
 		Profiles:   m.opts.Profiles,
 		Workspaces: m.opts.Workspaces,
 		Network:    m.opts.Network,
-		Image:      func(ref string) (images.Stored, error) { return m.image(ctx, ref) },
-		RootImage:  func(ref string) (images.Stored, error) { return m.imageIn(ctx, images.RootScope, ref) },
+		Image:      func(ref string) (images.Stored, error) { return m.verifiedImage(m.image(ctx, ref)) },
+		RootImage:  func(ref string) (images.Stored, error) { return m.verifiedImage(m.imageIn(ctx, images.RootScope, ref)) },
+		Languages:  m.opts.Languages,
 		User: func(img images.Stored, name string) (plan.User, error) {
 			layers, err := m.layers(ctx, img)
 			if err != nil {
@@ -87,15 +88,8 @@ func (m *Manager) InspectImage(ctx context.Context, name string) (*images.Detail
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Internal, "runtime.image", err)
 	}
-	d := &images.Detail{Image: img.Image, ConfigJSON: config, Layers: img.Layers}
-	if report := img.Labels[image.LabelReport]; report != "" {
-		var r image.Report
-		if err := json.Unmarshal([]byte(report), &r); err != nil {
-			return nil, sbxerr.Wrap(sbxerr.Internal, "runtime.image", err)
-		}
-		d.Report = images.Report(r)
-	}
-	return d, nil
+	report, err := img.Report()
+	return &images.Detail{Image: img.Image, ConfigJSON: config, Layers: img.Layers, Report: report}, err
 }
 
 // RemoveImage removes an image that no sandbox needs. It may be damaged.

@@ -28,6 +28,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/ports"
+	"github.com/caisson-run/caisson/runtime/registry"
 	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
@@ -44,17 +45,19 @@ type Options struct {
 	Profiles     map[string]plan.Profile
 	Workspaces   mount.Allowed
 	ImageLimits  image.Limits
-	StopGrace    time.Duration // between TERM and KILL
-	AttachGrace  time.Duration // that a command outlives its caller
-	OrphanGrace  time.Duration // that a sandbox outlives its daemon
-	KeepOnExit   bool          // Close leaves the sandboxes to the next daemon
-	MaxSandboxes int           // those that have ended too; 0 is no bound but the blocks of ids
-	ForRoot      int           // of them, that only root's own requests make
-	MaxCreating  int           // sandboxes that are made at once
-	Queue        int           // requests that wait to make one
-	KeptExecs    int           // ended commands of a sandbox whose output is kept
-	KeptOutput   int64         // bytes of output of them
-	PerShim      int           // sandboxes that share a shim
+	Registry     *registry.Client
+	Languages    map[string]string // images of root's by language
+	StopGrace    time.Duration     // between TERM and KILL
+	AttachGrace  time.Duration     // that a command outlives its caller
+	OrphanGrace  time.Duration     // that a sandbox outlives its daemon
+	KeepOnExit   bool              // Close leaves the sandboxes to the next daemon
+	MaxSandboxes int               // those that have ended too; 0 is no bound but the blocks of ids
+	ForRoot      int               // of them, that only root's own requests make
+	MaxCreating  int               // sandboxes that are made at once
+	Queue        int               // requests that wait to make one
+	KeptExecs    int               // ended commands of a sandbox whose output is kept
+	KeptOutput   int64             // bytes of output of them
+	PerShim      int               // sandboxes that share a shim
 	Pools        []PoolConfig
 	Peers        peer.Policy
 	Network      plan.NetworkRules

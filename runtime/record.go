@@ -32,7 +32,8 @@ type record struct {
 	Image       string                 `json:"image"`
 	ImageDigest string                 `json:"image_digest"`
 	ChainID     string                 `json:"chain_id"`
-	Layers      []layerMark            `json:"layers"` // the topmost first
+	Verified    string                 `json:"verified,omitempty"` // the rule that the image was verified by
+	Layers      []layerMark            `json:"layers"`             // the topmost first
 	Profile     string                 `json:"profile"`
 	Network     netns.Mode             `json:"network"`
 	Asked       plan.NetworkRequest    `json:"asked"`
@@ -165,7 +166,7 @@ func removeFiles(paths ...string) error {
 func newRecord(p *plan.Sandbox, boot string, created time.Time) record {
 	r := p.Request
 	rec := record{
-		Version: recordVersion, Boot: boot, ID: p.ID, Name: p.Name, Image: p.Image.Key(), ImageDigest: p.Image.Digest, ChainID: p.Image.ChainID,
+		Version: recordVersion, Boot: boot, ID: p.ID, Name: p.Name, Image: p.Image.Key(), ImageDigest: p.Image.Digest, ChainID: p.Image.ChainID, Verified: p.Image.Verified,
 		Profile: p.ProfileName, Network: p.Network, Asked: p.Asked(), Policy: p.Policy, Exposed: p.Exposed, User: p.User, Env: p.Env, Cwd: p.Cwd, CreatedAt: created,
 		Labels: maps.Clone(r.Labels), Session: r.Session, Task: r.Task, Workspace: r.Workspace, Limits: p.Limits,
 		Key: r.Key, Settings: p.Settings,

@@ -26,7 +26,7 @@ const exitKilled = 128 + int(syscall.SIGKILL)
 func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end ending) *Result {
 	r := &Result{SandboxID: s.id, ExecID: number(e.number()), Duration: end.Duration, Reason: end.Reason, TimedOut: end.TimedOut, Source: "command"}
 	rec, main := s.kept(), s.isMain(e)
-	r.Network, r.Egress = string(rec.Network), m.egressOf(rec)
+	r.Network, r.Egress, r.ImageVerified = string(rec.Network), m.egressOf(rec), rec.Verified
 	var silent error
 	if main { // all that it started is over, so this is the whole of it
 		m.endFlows(rec)

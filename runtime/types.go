@@ -90,10 +90,13 @@ type Result struct {
 	Reason   Reason          `json:"reason"`
 	Stages   []Stage         `json:"stages"`
 	Warnings []string        `json:"warnings"` // what was clamped or only reported
+
+	ImageVerified string `json:"image_verified,omitempty"` // the rule that the image was verified by when it was pulled
 }
 
 // Info is one sandbox as a list shows it.
 type Info struct {
+	Warnings  []string // what was clamped, or picked for the caller
 	ID        string
 	Name      string
 	State     State

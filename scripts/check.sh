@@ -69,6 +69,7 @@ check "tools/containerd17/go.mod" tidy tools/containerd17
 check "tools/gvisor/go.mod" tidy tools/gvisor
 check "tools/promql/go.mod" tidy tools/promql
 check "dashboard and alerts" promql
+check "tools/registry/go.mod" tidy tools/registry
 check generated generated
 check "Python SDK" python_sdk
 check "no programs" no_programs

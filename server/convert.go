@@ -41,7 +41,7 @@ func resultOf(r *runtime.Result) *caissonv1.Result {
 		PeakMemoryBytes: counted(r.PeakMemoryBytes), MaxRssBytes: r.MaxRSSBytes, CpuThrottledPeriods: r.ThrottledPeriods,
 		Network: r.Network, Source: r.Source, Reason: string(r.Reason),
 		Stages: each(r.Stages, stagePB), Warnings: r.Warnings, ExecId: r.ExecID, Remaining: int64(r.Remaining),
-		Egress: egressPB(r.Egress), Learned: learnedPB(r.Learned),
+		Egress: egressPB(r.Egress), Learned: learnedPB(r.Learned), ImageVerified: r.ImageVerified,
 	}
 }
 
@@ -70,7 +70,7 @@ func sandboxPB(i runtime.Info) *caissonv1.Sandbox {
 		CreatedAt: timestamp(i.CreatedAt), ExitedAt: timestamp(i.ExitedAt), Result: resultOf(i.Result),
 		Labels: i.Labels, Session: i.Session, Task: i.Task, Pid: int64(i.PID), Workspace: workspacePB(i.Workspace),
 		ExpiresAt: timestamp(i.ExpiresAt), IdleTimeout: duration(i.IdleTimeout), IdleSince: timestamp(i.IdleSince),
-		OwnerUid: i.OwnerUID, Parent: i.Parent, Execs: int32(i.Execs), Network: i.Network, Ports: each(i.Ports, portPB), Exposed: i.Exposed,
+		OwnerUid: i.OwnerUID, Parent: i.Parent, Execs: int32(i.Execs), Network: i.Network, Ports: each(i.Ports, portPB), Exposed: i.Exposed, Warnings: i.Warnings,
 	}
 }
 
@@ -137,11 +137,19 @@ func rulePB(r runtime.SeccompRule) *caissonv1.SeccompRule {
 }
 
 func imagePB(i images.Image) *caissonv1.Image {
-	return &caissonv1.Image{Name: i.Name, Digest: i.Digest, SizeBytes: i.SizeBytes, CreatedAt: timestamp(i.CreatedAt), Source: i.Source, Owner: i.Owner, Damaged: text(i.Damaged)}
+	return &caissonv1.Image{Name: i.Name, Digest: i.Digest, SizeBytes: i.SizeBytes, CreatedAt: timestamp(i.CreatedAt), Source: i.Source, Owner: i.Owner, Damaged: text(i.Damaged), Verified: i.Verified, TargetDigest: i.TargetDigest, SourceDigest: i.SourceDigest}
 }
 
 func importedPB(i images.Imported) *caissonv1.ImageProgress {
-	return &caissonv1.ImageProgress{Image: imagePB(i.Image), Report: reportPB(i.Report), Replaced: i.Replaced}
+	return &caissonv1.ImageProgress{Image: imagePB(i.Image), Report: reportPB(i.Report), Replaced: i.Replaced, Present: i.Present}
+}
+
+func diskUsagePB(u images.DiskUsage) *caissonv1.DiskUsage {
+	return &caissonv1.DiskUsage{Image: imagePB(u.Image), SharedBytes: u.SharedBytes, UnpackedBytes: u.UnpackedBytes}
+}
+
+func layerPB(l images.LayerProgress) *caissonv1.LayerProgress {
+	return &caissonv1.LayerProgress{Digest: l.Digest, SizeBytes: l.Size, ReceivedBytes: l.Received, State: l.State}
 }
 
 func imageDetailPB(d *images.Detail) *caissonv1.InspectImageResponse {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"context"
 	"sync"
 
@@ -9,6 +10,7 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/registry"
 )
 
 // imageService serves ImageService.
@@ -71,6 +73,92 @@ func (s imageService) FromHost(ctx context.Context, r *connect.Request[caissonv1
 		return fail(err)
 	}
 	return fail(send(importedPB(done)))
+}
+
+func (s imageService) PullImage(ctx context.Context, r *connect.Request[caissonv1.PullImageRequest], stream *connect.ServerStream[caissonv1.ImageProgress]) error {
+	send := lockedSend(stream)
+	progress := func(p images.PullProgress) {
+		_ = send(&caissonv1.ImageProgress{Message: text(p.Message), Layers: each(p.Layers, layerPB)}) // see progressTo
+	}
+	switch {
+	case r.Msg.All && (r.Msg.Name != "" || r.Msg.Credentials != nil):
+		return fail(sbxerr.New(sbxerr.APIUsage, "server.pull", "all excludes name and credentials"))
+	case r.Msg.All:
+		return fail(s.store.PullAll(ctx, progress, func(done images.Imported) { _ = send(importedPB(done)) }))
+	}
+	if err := checkImage(r.Msg.Name); err != nil {
+		return fail(err)
+	}
+	c := r.Msg.Credentials
+	done, err := s.store.PullImage(ctx, images.PullRequest{
+		Name:        r.Msg.Name,
+		Credentials: registry.Credentials{Username: c.GetUsername(), Password: c.GetPassword(), IdentityToken: c.GetIdentityToken()},
+	}, progress)
+	if err != nil {
+		return fail(err)
+	}
+	return fail(send(importedPB(done)))
+}
+
+func (s imageService) TagImage(ctx context.Context, r *connect.Request[caissonv1.TagImageRequest]) (*connect.Response[caissonv1.TagImageResponse], error) {
+	for _, name := range []string{r.Msg.Name, r.Msg.NewName} {
+		if err := checkImage(name); err != nil {
+			return nil, fail(err)
+		}
+	}
+	done, err := s.store.TagImage(ctx, r.Msg.Name, r.Msg.NewName)
+	return reply(&caissonv1.TagImageResponse{Image: imagePB(done.Image), Replaced: done.Replaced}, err)
+}
+
+// maxSaved bounds the images of one archive.
+const maxSaved = 256
+
+func (s imageService) SaveImages(ctx context.Context, r *connect.Request[caissonv1.SaveImagesRequest], stream *connect.ServerStream[caissonv1.SaveImagesResponse]) error {
+	if n := len(r.Msg.Names); n == 0 || n > maxSaved {
+		return fail(sbxerr.New(sbxerr.APIUsage, "server.save", "names has %d entries: give 1 to %d", n, maxSaved))
+	}
+	for _, name := range r.Msg.Names {
+		if err := checkImage(name); err != nil {
+			return fail(err)
+		}
+	}
+	w := bufio.NewWriterSize(chunkWriter(func(p []byte) error {
+		return sent(stream.Send(&caissonv1.SaveImagesResponse{Chunk: p}))
+	}), savedChunk)
+	if err := s.store.SaveImages(ctx, r.Msg.Names, w); err != nil {
+		return fail(err)
+	}
+	return fail(w.Flush())
+}
+
+// savedChunk is the most of an archive in one message.
+const savedChunk = 256 << 10
+
+type chunkWriter func([]byte) error
+
+// Write implements io.Writer.
+func (c chunkWriter) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		n := min(len(rest), savedChunk)
+		if err := c(rest[:n]); err != nil {
+			return 0, err
+		}
+		rest = rest[n:]
+	}
+	return len(p), nil
+}
+
+func (s imageService) PruneImages(ctx context.Context, r *connect.Request[caissonv1.PruneImagesRequest]) (*connect.Response[caissonv1.PruneImagesResponse], error) {
+	if r.Msg.Until.AsDuration() < 0 {
+		return nil, fail(sbxerr.New(sbxerr.APIUsage, "server.prune", "until is negative"))
+	}
+	done, err := s.store.PruneImages(ctx, images.PruneRequest{Unused: r.Msg.Unused, Until: r.Msg.Until.AsDuration(), DryRun: r.Msg.DryRun})
+	return reply(&caissonv1.PruneImagesResponse{Images: each(done.Images, imagePB), FreedBytes: done.FreedBytes}, err)
+}
+
+func (s imageService) ImageUsage(ctx context.Context, _ *connect.Request[caissonv1.ImageUsageRequest]) (*connect.Response[caissonv1.ImageUsageResponse], error) {
+	list, stored, err := s.store.ImageUsage(ctx)
+	return reply(&caissonv1.ImageUsageResponse{Images: each(list, diskUsagePB), StoredBytes: stored}, err)
 }
 
 // progressTo sends lines of progress. A caller that has gone cancels the

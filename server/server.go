@@ -73,6 +73,12 @@ type Images interface {
 	RemoveImage(ctx context.Context, name string) error
 	ImportImage(ctx context.Context, name string, r io.Reader, progress func(string)) (images.Imported, error)
 	FromHost(ctx context.Context, req images.FromHostRequest, progress func(string)) (images.Imported, error)
+	PullImage(ctx context.Context, req images.PullRequest, progress func(images.PullProgress)) (images.Imported, error)
+	TagImage(ctx context.Context, name, newName string) (images.Imported, error)
+	SaveImages(ctx context.Context, names []string, w io.Writer) error
+	PruneImages(ctx context.Context, r images.PruneRequest) (images.Pruned, error)
+	ImageUsage(ctx context.Context) (list []images.DiskUsage, stored int64, err error)
+	PullAll(ctx context.Context, progress func(images.PullProgress), each func(images.Imported)) error
 }
 
 // Network answers what sandboxes may reach, and what they tried to.

@@ -50,6 +50,11 @@ const (
 	ImageDamaged  Code = "SBX-221" // the stored copy of the image is damaged
 	CopyTooBig    Code = "SBX-223" // a copy out of the sandbox is larger than the caller allows
 
+	PullRefused     Code = "SBX-224" // the configuration does not allow to fetch this image
+	Registry        Code = "SBX-225" // the registry does not answer, or not as it should
+	RegistryAuth    Code = "SBX-226" // the registry does not give the image to this user
+	ImageUnverified Code = "SBX-227" // the image is not what a policy of verification demands
+
 	Seccomp        Code = "SBX-301" // the filter is invalid or cannot be enforced here
 	SeccompProfile Code = "SBX-302" // no such seccomp profile
 	SeccompMemory  Code = "SBX-303" // the host has no memory left for compiled filters

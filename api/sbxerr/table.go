@@ -30,7 +30,7 @@ var table = []Description{
 	{StatePath, "a directory above the daemon's state is closed to sandboxes", ClassHost, 503, false, "open it (chmod o+x DIR), or use another --state"},
 	{ExecForgotten, "the command has ended, and its result is no longer kept", ClassSandbox, 404, false, "ask before so many later commands have ended, or raise sandboxes.kept_execs"},
 
-	{ImageNotFound, "no such image", ClassInput, 404, false, "list images: caisson image ls; create one with caisson image import or from-host"},
+	{ImageNotFound, "no such image", ClassInput, 404, false, "list images: caisson image ls; get one with caisson image pull, import or from-host"},
 	{ImageFormat, "the archive has no known image format", ClassInput, 400, false, "give an OCI layout (tar or folder), a docker-archive (docker save), a root file system tar, or a folder"},
 	{ImageContent, "the image has a forbidden entry", ClassPolicy, 422, false, "rebuild the image without the entry that the message names"},
 	{ImageTooBig, "the image exceeds an import limit", ClassPolicy, 413, false, "make the image smaller, or raise images.max_bytes or images.max_entries in the configuration"},
@@ -52,6 +52,10 @@ var table = []Description{
 	{ImageExists, "another image has this name", ClassInput, 409, false, "choose the name: caisson image import --name NAME; the name of one of your images replaces it"},
 	{ImageDamaged, "the stored copy of the image is damaged", ClassHost, 500, false, "import the image again, or remove it: caisson image rm"},
 	{CopyTooBig, "the copy out of the sandbox is larger than the caller allows", ClassInput, 413, false, "raise the bound: --max-bytes SIZE, or max_bytes in the API"},
+	{PullRefused, "the configuration does not allow this image to be fetched", ClassPolicy, 403, false, "allow the registry under registries: in the daemon's configuration, or import the image from a file"},
+	{Registry, "the registry does not answer as it should", ClassHost, 502, true, "check that the registry can be reached from the daemon's host; a pull that is repeated goes on where it was"},
+	{RegistryAuth, "the registry does not give the image to this user", ClassInput, 403, false, "log in to the registry (docker login), or check the name"},
+	{ImageUnverified, "the image is not verified as the configuration demands", ClassPolicy, 403, false, "use a digest or a signed image that registries.verify in the daemon's configuration accepts"},
 
 	{Seccomp, "the seccomp filter cannot be enforced", ClassHost, 503, false, "use the runc of this installation; caisson doctor names the missing feature"},
 	{SeccompProfile, "no such seccomp profile", ClassInput, 400, false, "use strict, compat or debug"},

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/api"
@@ -39,11 +41,23 @@ func (a *app) createCommand() *cobra.Command {
 			if err := p.end(req); err != nil {
 				return err
 			}
-			return ask(cmd.Context(), a, (*api.Client).Create, req, a.printSandbox)
+			return a.with(cmd.Context(), func(client *api.Client) error {
+				s, err := pulled(cmd.Context(), a, client, f.pull, f.image, func() (*caissonv1.Sandbox, error) { return client.Create(cmd.Context(), req) })
+				if err != nil {
+					return err
+				}
+				for _, w := range s.Warnings {
+					if strings.HasPrefix(w, imagePicked) {
+						a.progress("caisson: " + w)
+					}
+				}
+				return a.printSandbox(s)
+			})
 		},
 	}
 	f.register(cmd)
 	f.registerLife(cmd)
+	f.pull.register(cmd)
 	cmd.Flags().BoolVar(&req.Ensure, "ensure", false, "use the live sandbox with this --name if its settings are the same")
 	cmd.Flags().StringVar(&req.IdempotencyKey, "key", "", "idempotency `KEY`: a repeated request with this key creates no second sandbox")
 	cmd.Flags().BoolVar(&nested, "nested", false, "let commands in the sandbox create sandboxes, within as much again as it has itself")

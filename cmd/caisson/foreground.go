@@ -22,6 +22,8 @@ type task struct {
 	remedy           string // of that, where the usual one is none
 	hints            hints  // where it ran into a limit
 	ends             bool   // a caller that leaves has to end the command itself
+	// before, if set, is called while the terminal is still as it was.
+	before func(ctx context.Context, c *api.Client) error
 	// run runs it. A nil size is no terminal.
 	run func(ctx context.Context, c *api.Client, size *caissonv1.WinSize, rio api.IO) (*caissonv1.Result, error)
 }
@@ -56,6 +58,11 @@ func (a *app) foreground(ctx context.Context, t task) error {
 		signal.Ignore(syscall.SIGPIPE)
 	}
 	var size *caissonv1.WinSize
+	if t.terminal && t.before != nil {
+		if err := t.before(ctx, client); err != nil {
+			return out.failed(relay.explain(ctx, err))
+		}
+	}
 	if t.terminal {
 		screen, err := a.openTerminal(t.stdin)
 		if err != nil {

@@ -16,7 +16,8 @@ func (a *app) imageCommand() *cobra.Command {
 		Args:  cobra.ArbitraryArgs, // unknownCommand has seen them
 		RunE:  showHelp,
 	}
-	cmd.AddCommand(a.imageLsCommand(), a.imageImportCommand(), a.imageFromHostCommand(), a.imageInspectCommand(), a.imageRmCommand())
+	cmd.AddCommand(a.imageLsCommand(), a.imagePullCommand(), a.imageImportCommand(), a.imageFromHostCommand(), a.imageInspectCommand(), a.imageTagCommand(),
+		a.imageSaveCommand(), a.imageDuCommand(), a.imageRmCommand(), a.imagePruneCommand())
 	return cmd
 }
 
@@ -131,7 +132,7 @@ type imported interface {
 func (a *app) printImported(r imported) error {
 	image := r.GetImage()
 	if a.output == formatJSON {
-		return a.printJSON(importedView{imageViewOf(image), reportViewOf(r.GetReport()), r.GetReplaced()})
+		return a.printJSON(importedViewOf(r))
 	}
 	if r.GetReplaced() != "" {
 		a.progress("replaced the image " + image.GetName() + ", " + r.GetReplaced())

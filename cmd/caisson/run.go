@@ -32,19 +32,21 @@ func (a *app) runCommand() *cobra.Command {
 				return usage("-d and --rm exclude each other: such a sandbox stays for its result; --ttl removes it")
 			}
 			if spec.Detach {
-				return a.runDetached(cmd.Context(), spec)
+				return a.runDetached(cmd.Context(), f.pull, spec)
 			}
 			return a.foreground(cmd.Context(), task{
 				terminal: f.terminal, stdin: f.interactive, limit: spec.Exec.OutputLimitBytes, consequence: "the sandbox is removed", hints: runHints,
+				before: func(ctx context.Context, c *api.Client) error { return a.pullMissing(ctx, c, f.pull, f.image) },
 				run: func(ctx context.Context, c *api.Client, size *caissonv1.WinSize, rio api.IO) (*caissonv1.Result, error) {
 					spec.Exec.Tty = size
-					result, err := c.Run(ctx, spec, rio)
+					result, err := pulled(ctx, a, c, f.pull, f.image, func() (*caissonv1.Result, error) { return c.Run(ctx, spec, rio) })
 					return result, withImage(err, spec.Exec.Args)
 				},
 			})
 		},
 	}
 	f.register(cmd)
+	f.pull.register(cmd)
 	cmd.Flags().BoolVarP(&f.detach, "detach", "d", false, "run in the background and print the ID of the sandbox")
 	cmd.Flags().BoolVar(&remove, "rm", false, "remove the sandbox when the command ends, which is always done without -d")
 	a.streamFlags(cmd)
@@ -52,8 +54,12 @@ func (a *app) runCommand() *cobra.Command {
 }
 
 // runDetached runs spec in the background of the daemon.
-func (a *app) runDetached(ctx context.Context, spec *caissonv1.RunSpec) error {
-	return ask(ctx, a, (*api.Client).RunDetached, spec, func(started *caissonv1.Started) error {
+func (a *app) runDetached(ctx context.Context, when pullFlag, spec *caissonv1.RunSpec) error {
+	return a.with(ctx, func(client *api.Client) error {
+		started, err := pulled(ctx, a, client, when, spec.Sandbox.GetImage(), func() (*caissonv1.Started, error) { return client.RunDetached(ctx, spec) })
+		if err != nil {
+			return err
+		}
 		if a.output == formatJSON {
 			return a.printJSON(struct {
 				ID   string `json:"sandbox_id"`

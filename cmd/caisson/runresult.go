@@ -58,6 +58,7 @@ type resultView struct {
 	RequestID           string      `json:"request_id"` // empty where another call brought the result
 	Stages              []stageView `json:"stages"`
 	Warnings            []string    `json:"warnings"`
+	ImageVerified       string      `json:"image_verified,omitempty"` // the rule that it was pulled by
 
 	Learned *learnedView `json:"learned,omitempty"` // of policy learn alone
 }
@@ -82,7 +83,7 @@ func resultViewOf(r *caissonv1.Result) *resultView {
 		Stages: each(r.Stages, func(s *caissonv1.Stage) stageView {
 			return stageView{s.Name, milliseconds(s.Duration)}
 		}),
-		Warnings: orEmpty(r.Warnings), Learned: learnedViewOf(r.Learned),
+		Warnings: orEmpty(r.Warnings), Learned: learnedViewOf(r.Learned), ImageVerified: r.ImageVerified,
 	}
 }
 

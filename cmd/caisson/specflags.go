@@ -22,6 +22,7 @@ type sandboxFlags struct {
 	allow, deny, publish, env, labels  []string
 	links, expose                      []string
 	allowECH                           bool
+	pull                               pullFlag
 }
 
 func (f *sandboxFlags) register(cmd *cobra.Command) {
@@ -74,7 +75,7 @@ func (f *sandboxFlags) registerLife(cmd *cobra.Command) {
 // one command which it is for: the caller puts it where it belongs.
 func (f *sandboxFlags) spec(p *parser) *caissonv1.SandboxSpec {
 	p.notEmpty("image", "profile", "network", "user", "name", "session", "task")
-	return &caissonv1.SandboxSpec{
+	s := &caissonv1.SandboxSpec{
 		Name: f.name, Image: f.image, Profile: f.profile, User: f.user, Network: f.network, Allow: f.allow, Deny: f.deny, AllowEch: f.allowECH, Publish: f.publish,
 		Expose: p.ports("expose", f.expose), Links: f.links,
 		Session: f.session, Task: f.task,
@@ -90,6 +91,8 @@ func (f *sandboxFlags) spec(p *parser) *caissonv1.SandboxSpec {
 		Ttl:         p.orNever("ttl", f.ttl),
 		IdleTimeout: p.orNever("idle-timeout", f.idle),
 	}
+	setLanguage(s)
+	return s
 }
 
 // commandFlags are those of every command: of run, spec and exec.

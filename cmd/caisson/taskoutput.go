@@ -45,8 +45,11 @@ func (a *app) taskOutput(t task) taskOutput {
 	stdout, stderr = &shownStream{a, "stdout", stdout}, &shownStream{a, "stderr", stderr}
 	return taskOutput{stdout: stdout, stderr: stderr, start: func(*caissonv1.Exec) {}, end: func(r *caissonv1.Result) error {
 		for _, w := range r.Warnings {
-			if isClamped(w) {
+			switch {
+			case isClamped(w):
 				a.progress("caisson: warning: " + w)
+			case strings.HasPrefix(w, imagePicked):
+				a.progress("caisson: " + w)
 			}
 		}
 		if note := noteOf(r, t.hints); note != "" {
@@ -109,6 +112,9 @@ func execHints(own *caissonv1.ExecLimits) hints {
 	}
 	return h
 }
+
+// imagePicked begins the note on an image that nobody named.
+const imagePicked = "the image "
 
 // isClamped reports whether a warning is about a limit that the daemon lowered: such
 // begin with its name. The others are for programs, which read them in the result: a

@@ -38,6 +38,7 @@ type sandboxView struct {
 	Network       string     `json:"network"`
 	Ports         []portView `json:"ports"`
 	Exposed       []uint32   `json:"exposed"`
+	Warnings      []string   `json:"warnings,omitempty"`
 }
 
 type portView struct {
@@ -61,7 +62,7 @@ func sandboxViewOf(s *caissonv1.Sandbox) sandboxView {
 		Args: orEmpty(s.GetArgs()), CreatedAt: timeOf(s.GetCreatedAt()), ExitedAt: timeOf(s.GetExitedAt()),
 		PID: s.GetPid(), Labels: orEmptyMap(s.GetLabels()), Session: s.GetSession(), Task: s.GetTask(),
 		Result: resultViewOf(s.GetResult()), ExpiresAt: timeOf(s.GetExpiresAt()), IdleSince: timeOf(s.GetIdleSince()),
-		OwnerUID: s.GetOwnerUid(), Parent: s.GetParent(), Execs: s.GetExecs(), Network: s.GetNetwork(), Ports: each(s.GetPorts(), portViewOf), Exposed: orEmpty(s.GetExposed()),
+		OwnerUID: s.GetOwnerUid(), Parent: s.GetParent(), Execs: s.GetExecs(), Network: s.GetNetwork(), Ports: each(s.GetPorts(), portViewOf), Exposed: orEmpty(s.GetExposed()), Warnings: s.GetWarnings(),
 	}
 	if d := s.GetIdleTimeout(); d != nil {
 		ms := milliseconds(d)
@@ -137,10 +138,13 @@ type imageView struct {
 	Source    string     `json:"source"`
 	Owner     uint32     `json:"owner"`
 	Damaged   string     `json:"damaged,omitempty"`
+	Verified  string     `json:"verified,omitempty"`
+	Target    string     `json:"target_digest,omitempty"`
+	Original  string     `json:"source_digest,omitempty"`
 }
 
 func imageViewOf(i *caissonv1.Image) imageView {
-	return imageView{i.GetName(), i.GetDigest(), i.GetSizeBytes(), timeOf(i.GetCreatedAt()), i.GetSource(), i.GetOwner(), i.GetDamaged()}
+	return imageView{i.GetName(), i.GetDigest(), i.GetSizeBytes(), timeOf(i.GetCreatedAt()), i.GetSource(), i.GetOwner(), i.GetDamaged(), i.GetVerified(), i.GetTargetDigest(), i.GetSourceDigest()}
 }
 
 type reportView struct {
@@ -164,6 +168,10 @@ type importedView struct {
 	Image    imageView  `json:"image"`
 	Report   reportView `json:"report"`
 	Replaced string     `json:"replaced,omitempty"` // a digest
+}
+
+func importedViewOf(r imported) importedView {
+	return importedView{imageViewOf(r.GetImage()), reportViewOf(r.GetReport()), r.GetReplaced()}
 }
 
 type specView struct {

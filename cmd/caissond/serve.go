@@ -26,6 +26,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/registry"
 	"github.com/caisson-run/caisson/server"
 )
 
@@ -222,6 +223,18 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 	}
 	limits := image.DefaultLimits()
 	limits.Bytes, limits.Entries, limits.Ratio = c.Images.MaxBytes, c.Images.MaxEntries, c.Images.MaxRatio
+	var rules []registry.Rule
+	for _, v := range c.Registries.Verify {
+		rules = append(rules, registry.Rule{Repository: v.Repository, Require: v.Require, Digests: v.Digests, Key: v.KeyFile()})
+	}
+	registries, err := registry.New(registry.Config{
+		Verify:  rules,
+		Allowed: c.Registries.Allowed, Realms: c.Registries.Realms, HostsDir: c.Registries.HostsDir,
+		Credentials: c.Registries.CredentialsFile(), Timeout: time.Duration(c.Registries.Timeout), SpoolDir: filepath.Join(c.Root, "spool"),
+	})
+	if err != nil {
+		return runtime.Options{}, err
+	}
 	host := hostDoctor{config: c, ids: ids, engine: engine}
 	d.admit = d.told(policy.Admit)
 	return runtime.Options{
@@ -231,6 +244,8 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 		Profiles:     profiles,
 		Workspaces:   mount.Allowed{Roots: c.Workspaces.AllowedRoots, Private: []string{c.Root, c.State, c.BinDir}},
 		ImageLimits:  limits,
+		Registry:     registries,
+		Languages:    c.Images.Languages,
 		StopGrace:    time.Duration(c.StopGrace),
 		AttachGrace:  time.Duration(c.Sandboxes.AttachGrace),
 		OrphanGrace:  time.Duration(c.Sandboxes.OrphanGrace),

@@ -3,6 +3,7 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -181,6 +182,11 @@ func (a *archive) find(name string) (section, error) {
 // open reads a section of the spool from its beginning.
 func (a *archive) open(s section) io.Reader {
 	return codedReader{io.NewSectionReader(a.f, s.off, s.size), sbxerr.StateDir, opArchive}
+}
+
+// opener returns how a section is opened.
+func (a *archive) opener(s section) opener {
+	return func(context.Context) (io.ReadCloser, error) { return io.NopCloser(a.open(s)), nil }
 }
 
 // read returns the content of a small section.

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"hash"
 	"io"
+	"maps"
 	goruntime "runtime"
 	"slices"
 
 	"github.com/opencontainers/go-digest"
+	chains "github.com/opencontainers/image-spec/identity"
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -58,6 +60,7 @@ type builder struct {
 	progress func(string)
 	layers   []ocispec.Descriptor
 	stored   []ocispec.Descriptor // all that the sink keeps for this image
+	unpacked chan struct{}        // closed when the latest layer is; nil before the first
 }
 
 func newBuilder(sink Sink, l Limits, progress func(string)) *builder {
@@ -71,12 +74,36 @@ func (b *builder) layer(ctx context.Context, write func(io.Writer) error) error 
 		return err
 	}
 	b.layers = append(b.layers, d)
+	b.unpack(ctx)
 	return nil
+}
+
+// unpack unpacks the latest layer beside the storing of the next one.
+func (b *builder) unpack(ctx context.Context) {
+	below, done, layers := b.unpacked, make(chan struct{}), slices.Clone(b.layers)
+	b.unpacked = done
+	go func() {
+		defer close(done)
+		if below != nil {
+			<-below
+		}
+		if ctx.Err() == nil {
+			b.sink.Unpack(ctx, layers)
+		}
+	}()
+}
+
+// wait waits for what unpack began.
+func (b *builder) wait() {
+	if b.unpacked != nil {
+		<-b.unpacked
+	}
 }
 
 // abandonAfter lets go of what was stored if err ended the work, and returns err:
 // an image that failed must not take up the room that the next one needs.
 func (b *builder) abandonAfter(ctx context.Context, err error) error {
+	b.wait()
 	if err == nil || len(b.stored) == 0 {
 		return err
 	}
@@ -118,6 +145,7 @@ func (b *builder) commit(ctx context.Context, r Result, config ocispec.ImageConf
 		return Result{}, err
 	}
 	b.progress("storing " + r.Name)
+	b.wait()
 	if err := b.sink.Commit(ctx, r.Name, r.Manifest, labels); err != nil {
 		return Result{}, coded(sbxerr.Engine, "image.commit", err)
 	}
@@ -130,8 +158,15 @@ func (r Result) labels() (map[string]string, error) {
 		return nil, sbxerr.Wrap(sbxerr.Internal, "image.commit", err)
 	}
 	labels := map[string]string{LabelKind: r.Kind, LabelReport: string(report)}
+	maps.Copy(labels, r.Labels)
 	if r.Source != "" {
 		labels[LabelSource] = r.Source.String()
+	}
+	if r.Target != "" {
+		labels[LabelTarget] = r.Target.String()
+	}
+	for i, chain := range chains.ChainIDs(slices.Clone(r.layers)) {
+		labels[LabelLayer(i)] = chain.String()
 	}
 	return labels, nil
 }
@@ -212,6 +247,8 @@ func (discard) Blob(_ context.Context, mediaType string, write func(io.Writer) e
 	}
 	return ocispec.Descriptor{MediaType: mediaType, Digest: digest.NewDigest(digest.SHA256, s.h), Size: s.n}, nil
 }
+
+func (discard) Unpack(context.Context, []ocispec.Descriptor) {}
 
 func (discard) Commit(context.Context, string, ocispec.Descriptor, map[string]string) error {
 	return nil

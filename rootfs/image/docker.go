@@ -64,7 +64,7 @@ func (a *archive) docker() (source, error) {
 		if err != nil {
 			return source{}, err
 		}
-		src.layers = append(src.layers, sourceLayer{at: at, diffID: config.RootFS.DiffIDs[i], packed: anyPacking})
+		src.layers = append(src.layers, sourceLayer{open: a.opener(at), diffID: config.RootFS.DiffIDs[i], packed: anyPacking})
 	}
 	return src, nil
 }

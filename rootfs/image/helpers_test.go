@@ -56,6 +56,8 @@ func (s *memSink) Blob(_ context.Context, mediaType string, write func(io.Writer
 	return d, nil
 }
 
+func (s *memSink) Unpack(context.Context, []ocispec.Descriptor) {}
+
 func (s *memSink) Commit(_ context.Context, name string, d ocispec.Descriptor, labels map[string]string) error {
 	if err := s.call(); err != nil {
 		return err

@@ -66,8 +66,9 @@ func Import(ctx context.Context, r io.Reader, o Options, sink Sink) (Result, err
 		return Result{}, err
 	}
 	progress(fmt.Sprintf("the archive is a %s of %d layers", src.kind, len(src.layers)))
+	s := storing{limits: o.Limits, sink: sink, progress: progress}
 	return again(func() (Result, error) {
-		return a.store(ctx, src, sink, progress, Result{Name: name, Kind: src.kind, Source: src.digest}, config)
+		return s.store(ctx, src, Result{Name: name, Kind: src.kind, Source: src.digest}, config)
 	})
 }
 
@@ -81,29 +82,45 @@ func again(store func() (Result, error)) (Result, error) {
 	}
 }
 
-func (a *archive) store(ctx context.Context, src source, sink Sink, progress func(string), r Result, config v1.ImageConfig) (_ Result, err error) {
-	b := newBuilder(sink, a.limits, progress)
+// storing is what the layers of a source are stored with.
+type storing struct {
+	limits   Limits
+	sink     Sink
+	progress func(string)
+	layer    func(context.Context) (done func(), err error) // called with each layer that is there; nil does nothing
+}
+
+// store writes src anew.
+func (s storing) store(ctx context.Context, src source, r Result, config v1.ImageConfig) (_ Result, err error) {
+	b := newBuilder(s.sink, s.limits, s.progress)
 	defer func() { err = b.abandonAfter(ctx, err) }()
-	if err := a.convert(ctx, src, b); err != nil {
-		return Result{}, err
+	expanded := &budget{what: "the expanded image", max: s.limits.Bytes, ratio: s.limits.Ratio}
+	for i, l := range src.layers {
+		b.progress(fmt.Sprintf("filtering layer %d of %d", i+1, len(src.layers)))
+		if err := s.convert(ctx, l, expanded, b); err != nil {
+			return Result{}, coded(sbxerr.ImageFormat, "image.import", fmt.Errorf("layer %d of %d: %w", i+1, len(src.layers), err))
+		}
 	}
 	return b.commit(ctx, r, config)
 }
 
-// convert passes the layers of src through the filter of b.
-func (a *archive) convert(ctx context.Context, src source, b *builder) error {
-	expanded := &budget{what: "the expanded image", max: a.limits.Bytes, ratio: a.limits.Ratio}
-	for i, l := range src.layers {
-		b.progress(fmt.Sprintf("filtering layer %d of %d", i+1, len(src.layers)))
-		err := b.layer(ctx, func(w io.Writer) error {
-			stored := contextReader(ctx, a.open(l.at))
-			return l.read(stored, expanded, func(plain io.Reader) error { return b.filter.Layer(plain, w) })
-		})
-		if err != nil {
-			return coded(sbxerr.ImageFormat, "image.import", fmt.Errorf("layer %d of %d: %w", i+1, len(src.layers), err))
-		}
+// convert passes a layer through the filter of b.
+func (s storing) convert(ctx context.Context, l sourceLayer, expanded *budget, b *builder) error {
+	stored, err := l.open(ctx)
+	if err != nil {
+		return err
 	}
-	return nil
+	defer stored.Close() // it was only read
+	if s.layer != nil {
+		done, err := s.layer(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
+	return b.layer(ctx, func(w io.Writer) error {
+		return l.read(contextReader(ctx, stored), expanded, func(plain io.Reader) error { return b.filter.Layer(plain, w) })
+	})
 }
 
 func orSilent(progress func(string)) func(string) {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	goruntime "runtime"
 	"slices"
 	"strings"
 
@@ -103,23 +102,19 @@ func blobPath(d digest.Digest) string {
 	return "blobs/" + d.Algorithm().String() + "/" + d.Encoded()
 }
 
-// verifiedDocument decodes the blob of d, whose digest is verified first.
-func (a *archive) verifiedDocument(d ocispec.Descriptor, v any) error {
+// content returns the content of a document, as it is in the archive.
+func (a *archive) content(d ocispec.Descriptor) ([]byte, error) {
 	s, err := a.blob(d)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	data, err := a.read(s)
-	if err != nil {
-		return err
-	}
-	if got := d.Digest.Algorithm().FromBytes(data); got != d.Digest {
-		return sbxerr.New(sbxerr.ImageFormat, opLayout, "the content's digest is %s, stated is %s", got, d.Digest)
-	}
-	if err := decodeJSON(data, v); err != nil {
-		return sbxerr.New(sbxerr.ImageFormat, opLayout, "document %s: %w", d.Digest, err)
-	}
-	return nil
+	return a.read(s)
+}
+
+// layer returns how the stored layer of d is opened.
+func (a *archive) layer(d ocispec.Descriptor) (opener, error) {
+	at, err := a.blob(d)
+	return a.opener(at), err
 }
 
 // layout reads the image of this host's platform from an OCI layout.
@@ -138,149 +133,17 @@ func (a *archive) layout() (source, error) {
 	if err := index.check(ocispec.MediaTypeImageIndex); err != nil {
 		return source{}, sbxerr.New(sbxerr.ImageFormat, opLayout, "document %q: %w", indexFile, err)
 	}
-	s := search{archive: a, seen: map[digest.Digest]bool{}}
+	s := search{content: a.content, seen: map[digest.Digest]bool{}}
 	if err := s.index(index.Manifests, nil, 1); err != nil {
 		return source{}, err
 	}
-	if err := s.check(); err != nil {
+	if err := s.check("the archive"); err != nil {
 		return source{}, err
 	}
-	return s.found.source(a)
-}
-
-// candidate is an image for this host's platform.
-type candidate struct {
-	desc     ocispec.Descriptor
-	manifest ociDocument
-	config   imageConfig
-	names    []string
-}
-
-// search walks the indexes of a layout.
-type search struct {
-	archive *archive
-	found   *candidate // the first one
-	others  []string   // further ones, by digest: documents may be large
-	skipped []string   // what is for other platforms, or no image
-	seen    map[digest.Digest]bool
-	visited int
-}
-
-// index looks at what one index lists. names are what the archive calls it.
-func (s *search) index(list []ocispec.Descriptor, names []string, depth int) error {
-	for _, d := range list {
-		if s.visited++; s.visited > maxDescriptors {
-			return sbxerr.New(sbxerr.ImageTooBig, opLayout, "the indexes list more than %d manifests", maxDescriptors)
-		}
-		if p := d.Platform; p != nil && !runsHere(p.OS, p.Architecture) {
-			s.skipped = append(s.skipped, quote(p.OS+"/"+p.Architecture))
-			continue
-		}
-		if err := s.visit(d, append(slices.Clip(names), statedNames(d)...), depth); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *search) visit(d ocispec.Descriptor, names []string, depth int) error {
-	switch {
-	case slices.Contains(manifestTypes, d.MediaType):
-		return s.manifest(d, names)
-	case !slices.Contains(indexTypes, d.MediaType):
-		return sbxerr.New(sbxerr.ImageFormat, opLayout, "%s has the media type %s, which is neither a manifest nor an index", d.Digest, quote(d.MediaType))
-	case depth == maxIndexDepth:
-		return sbxerr.New(sbxerr.ImageFormat, opLayout, "indexes are nested more than %d deep", maxIndexDepth)
-	}
-	if s.again(d) {
-		return nil
-	}
-	var doc ociDocument
-	if err := s.archive.verifiedDocument(d, &doc); err != nil {
-		return err
-	}
-	if err := doc.check(d.MediaType); err != nil {
-		return sbxerr.New(sbxerr.ImageFormat, opLayout, "document %s: %w", d.Digest, err)
-	}
-	return s.index(doc.Manifests, names, depth+1)
-}
-
-// again reports whether d was visited before: indexes may list one document
-// any number of times.
-func (s *search) again(d ocispec.Descriptor) bool {
-	before := s.seen[d.Digest]
-	s.seen[d.Digest] = true
-	return before
-}
-
-func (s *search) manifest(d ocispec.Descriptor, names []string) error {
-	if s.found != nil && s.found.desc.Digest == d.Digest {
-		s.found.names = append(s.found.names, names...)
-		return nil
-	}
-	if s.again(d) {
-		return nil
-	}
-	c := &candidate{desc: d, names: names}
-	if err := s.archive.verifiedDocument(d, &c.manifest); err != nil {
-		return err
-	}
-	if err := c.manifest.check(d.MediaType); err != nil {
-		return sbxerr.New(sbxerr.ImageFormat, opLayout, "document %s: %w", d.Digest, err)
-	}
-	if t := c.manifest.Config.MediaType; !slices.Contains(configTypes, t) {
-		s.skipped = append(s.skipped, quote(t)) // an artifact
-		return nil
-	}
-	if err := s.archive.verifiedDocument(*c.manifest.Config, &c.config); err != nil {
-		return err
-	}
-	switch {
-	case d.Platform == nil && !runsHere(c.config.OS, c.config.Architecture):
-		s.skipped = append(s.skipped, quote(c.config.OS+"/"+c.config.Architecture))
-	case s.found == nil:
-		s.found = c
-	default:
-		s.others = append(s.others, d.Digest.String())
-	}
-	return nil
-}
-
-// check makes sure that exactly one image was found.
-func (s *search) check() error {
-	if s.found == nil {
-		return sbxerr.New(sbxerr.ImageFormat, opLayout, "the archive holds no image for linux/%s; it holds %v", goruntime.GOARCH, s.skipped[:min(len(s.skipped), maxListed)])
-	}
-	if len(s.others) > 0 {
-		return sbxerr.New(sbxerr.ImageFormat, opLayout, "the archive holds %d images for this platform, save one: %s and %v", len(s.others)+1, s.found.desc.Digest, s.others[:min(len(s.others), maxListed)])
-	}
-	return nil
-}
-
-// source checks what the manifest lists; layers are verified as they are read.
-func (c *candidate) source(a *archive) (source, error) {
-	if err := a.limits.checkLayers(len(c.manifest.Layers)); err != nil {
+	if err := a.agrees(s.found.manifest.Config.Digest); err != nil {
 		return source{}, err
 	}
-	if err := c.config.check(len(c.manifest.Layers)); err != nil {
-		return source{}, err
-	}
-	if err := a.agrees(c.manifest.Config.Digest); err != nil {
-		return source{}, err
-	}
-	src := source{kind: KindOCILayout, names: c.names, digest: c.desc.Digest, config: c.config.Config}
-	for i, d := range c.manifest.Layers {
-		packed, ok := layerTypes[d.MediaType]
-		if !ok {
-			return source{}, sbxerr.New(sbxerr.ImageFormat, opLayout, "layer %d (%s) has the media type %s: only plain, gzip and zstd layers are read", i+1, d.Digest, quote(d.MediaType))
-		}
-		at, err := a.blob(d)
-		if err != nil {
-			return source{}, err
-		}
-		src.layers = append(src.layers, sourceLayer{at: at, digest: d.Digest, diffID: c.config.RootFS.DiffIDs[i], packed: packed})
-	}
-	return src, nil
+	return s.found.source(KindOCILayout, a.limits, a.layer)
 }
 
 // statedNames returns the full names that annotations give d. The standard

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -22,9 +23,12 @@ type source struct {
 	layers []sourceLayer // lowest first
 }
 
-// sourceLayer is a layer as the archive holds it.
+// opener opens a layer as it is stored. The caller closes it.
+type opener func(context.Context) (io.ReadCloser, error)
+
+// sourceLayer is a layer as the archive or the repository holds it.
 type sourceLayer struct {
-	at     section
+	open   opener
 	digest digest.Digest // of the stored bytes; empty if not stated
 	diffID digest.Digest // of the unpacked bytes; empty if not stated
 	packed compression
@@ -59,7 +63,7 @@ func (a *archive) source() (source, error) {
 		return a.docker()
 	}
 	all, err := a.whole()
-	return source{kind: kind, layers: []sourceLayer{{at: all, packed: plain}}}, err
+	return source{kind: kind, layers: []sourceLayer{{open: a.opener(all), packed: plain}}}, err
 }
 
 // imageConfig is what is read of an image's configuration.

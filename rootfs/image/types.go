@@ -17,6 +17,9 @@ type Sink interface {
 	// Blob stores what write writes and returns its descriptor. When write
 	// fails, nothing is stored and the error is returned, wrapped or not.
 	Blob(ctx context.Context, mediaType string, write func(io.Writer) error) (ocispec.Descriptor, error)
+	// Unpack begins to unpack the last of layers on those below it, which Blob stored and
+	// Unpack was called with before. It may fail: Commit unpacks all that is not.
+	Unpack(ctx context.Context, layers []ocispec.Descriptor)
 	// Commit names the image whose manifest desc is. All that the manifest
 	// refers to has been stored by Blob before. An older image of that name is
 	// replaced. The labels are the sink's to keep with the name; their keys
@@ -34,9 +37,12 @@ var ErrStoreAgain = errors.New("the stored copy is gone")
 // The labels that come with an image's name. Values are ours and shorter than
 // 4096 bytes, containerd's limit for one label.
 const (
-	LabelKind   = "caisson.image.kind"   // one of the kinds
-	LabelSource = "caisson.image.source" // digest of what it was made from, when that has one
-	LabelReport = "caisson.image.report" // the Report as JSON
+	LabelKind       = "caisson.image.kind"       // one of the kinds
+	LabelSource     = "caisson.image.source"     // digest of what it was made from, when that has one
+	LabelRepository = "caisson.image.repository" // HOST/PATH in its registry
+	LabelVerified   = "caisson.image.verified"   // the rule that it was verified by; absent: none
+	LabelTarget     = "caisson.image.target"     // digest that its name led to in its registry
+	LabelReport     = "caisson.image.report"     // the Report as JSON
 )
 
 // The kinds of images, by what they were made from.
@@ -46,6 +52,7 @@ const (
 	KindRootFS        = "rootfs"
 	KindFromHost      = "from-host"
 	KindEmbedded      = "embedded"
+	KindRegistry      = "registry"
 )
 
 // Limits bounds what one import or build may hold. Every field is required:
@@ -115,7 +122,10 @@ type Result struct {
 	Name     string
 	Kind     string
 	Manifest ocispec.Descriptor
-	Source   digest.Digest // of the archive's own manifest (oci-layout) or configuration (docker-archive); else empty
+	Source   digest.Digest     // of the image's own manifest (oci-layout, registry) or configuration (docker-archive); else empty
+	Target   digest.Digest     // that the name led to in the registry: an index or Source; else empty
+	Labels   map[string]string // beside those that follow from the rest
+	layers   []digest.Digest   // as they were in the registry; else empty
 	Report   Report
 }
 

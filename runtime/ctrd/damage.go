@@ -149,8 +149,23 @@ func (e *Engine) SweepImages(ctx context.Context) error {
 		if err := e.dropLeases(ctx, func(l leases.Lease) bool { return l.Labels[uploadLabel] == "" }); err != nil {
 			return err
 		}
+		if err := e.touchSnapshots(ctx); err != nil {
+			return err
+		}
 		return e.collect(ctx)
 	})
+}
+
+// touchSnapshots makes the next collection look for directories that no snapshot has: it
+// does so only after a snapshot was removed. A server that is killed while it makes a layer
+// leaves such a directory.
+func (e *Engine) touchSnapshots(ctx context.Context) error {
+	const key = "caisson-sweep"
+	sn := e.client.SnapshotService(snapshotter)
+	if _, err := sn.Prepare(ctx, key, ""); err != nil && !errdefs.IsAlreadyExists(err) {
+		return fmt.Errorf("sweep snapshots: %w", err)
+	}
+	return sn.Remove(ctx, key)
 }
 
 // dropLeases ends the leases of which old says so. What they kept goes with the next

@@ -94,7 +94,7 @@ func (e *Engine) find(ctx context.Context, name string, want digest.Digest) (ctr
 		switch {
 		case errdefs.IsNotFound(err):
 			return r, sbxerr.New(sbxerr.ImageNotFound, op, "get image %q: no such name", name)
-		case err == nil && want != "" && r.Target.Digest != want:
+		case err == nil && want != "" && !isDigestOf(r, want):
 			return r, sbxerr.New(sbxerr.ImageNotFound, op, "get image %q: its digest is %s, not %s", name, r.Target.Digest, want)
 		}
 		return r, err
@@ -107,6 +107,11 @@ func (e *Engine) find(ctx context.Context, name string, want digest.Digest) (ctr
 		return ctrimages.Image{}, sbxerr.New(sbxerr.ImageNotFound, op, "get image %q: no image of that digest", want)
 	}
 	return slices.MinFunc(list, func(a, b ctrimages.Image) int { return cmp.Compare(a.Name, b.Name) }), nil
+}
+
+// isDigestOf reports whether d is r's own digest, or one that r had in its registry.
+func isDigestOf(r ctrimages.Image, d digest.Digest) bool {
+	return slices.Contains([]string{r.Target.Digest.String(), r.Labels[image.LabelTarget], r.Labels[image.LabelSource]}, d.String())
 }
 
 func (e *Engine) named(ctx context.Context, name string) (ctrimages.Image, error) {
@@ -135,11 +140,18 @@ func (e *Engine) load(ctx context.Context, r ctrimages.Image) (images.Stored, er
 			CreatedAt: r.CreatedAt,
 			Source:    r.Labels[image.LabelKind],
 			Damaged:   reason(err),
+
+			Verified:     r.Labels[image.LabelVerified],
+			TargetDigest: r.Labels[image.LabelTarget],
+			SourceDigest: r.Labels[image.LabelSource],
 		},
 		ChainID: docs.chainID,
 		Config:  docs.config,
 		Labels:  r.Labels,
 		Layers:  docs.layers,
+
+		LayerBytes: docs.layerBytes,
+		Manifest:   r.Target,
 	}, err
 }
 
@@ -148,7 +160,9 @@ type documents struct {
 	config  ocispec.Image
 	chainID string
 	layers  []string
-	size    int64 // of all blobs, as stored
+
+	layerBytes []int64
+	size       int64 // of all blobs, as stored
 }
 
 func (e *Engine) documents(ctx context.Context, target ocispec.Descriptor) (documents, error) {
@@ -174,6 +188,7 @@ func (e *Engine) documents(ctx context.Context, target ocispec.Descriptor) (docu
 	for _, l := range manifest.Layers {
 		docs.size += l.Size
 		docs.layers = append(docs.layers, l.Digest.String())
+		docs.layerBytes = append(docs.layerBytes, l.Size)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

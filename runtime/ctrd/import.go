@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/containerd/v2/core/content"
 	ctrimages "github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/pkg/rootfs"
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -124,6 +125,54 @@ func (c *counter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)
 	return n, err
+}
+
+// Unpack applies the last of layers to the overlay snapshotter, under the lease of its
+// blob. What fails is left to Commit, which reports it.
+func (e *Engine) Unpack(ctx context.Context, layers []ocispec.Descriptor) {
+	top := layers[len(layers)-1]
+	lease, ok := e.uploadOf(top.Digest)
+	if !ok {
+		return
+	}
+	var below []digest.Digest
+	for _, l := range layers[:len(layers)-1] {
+		below = append(below, l.Digest)
+	}
+	_ = e.callUnbounded(ctx, "ctrd.unpack", "unpack layer", top.Digest.String(), func(ctx context.Context) error {
+		e.unpack.Lock()
+		defer e.unpack.Unlock()
+		_, err := rootfs.ApplyLayer(leases.WithLease(ctx, lease), rootfs.Layer{Diff: top, Blob: top}, below,
+			e.client.SnapshotService(snapshotter), e.client.DiffService())
+		return err
+	})
+}
+
+// uploadOf returns the lease of one upload of d.
+func (e *Engine) uploadOf(d digest.Digest) (string, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if ids := e.uploads[d]; len(ids) > 0 {
+		return ids[0], true
+	}
+	return "", false
+}
+
+// OpenBlob opens a blob that is stored, for reading.
+func (e *Engine) OpenBlob(ctx context.Context, d digest.Digest) (io.ReadCloser, error) {
+	var blob io.ReadCloser
+	err := e.callUnbounded(ctx, "ctrd.open_blob", "open blob", d.String(), func(ctx context.Context) error {
+		r, err := e.client.ContentStore().ReaderAt(ctx, ocispec.Descriptor{Digest: d})
+		if err != nil {
+			return err
+		}
+		blob = struct {
+			io.Reader
+			io.Closer
+		}{content.NewReader(r), r}
+		return nil
+	})
+	return blob, err
 }
 
 // Commit names the image whose manifest desc is, in place of an older one of that

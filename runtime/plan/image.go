@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/base"
 	"github.com/caisson-run/caisson/rootfs/image"
 )
 
@@ -24,6 +25,10 @@ func (p *Sandbox) planImage(pl Planner, r CreateRequest) error {
 	ref, find := r.Image, pl.Image
 	if ref == "" {
 		ref, find = p.profile.Image, pl.RootImage
+		if named := pl.Languages[r.Language]; named != "" && ref == base.Name {
+			ref = named
+			p.Notes = append(p.Notes, languageNote(named, r))
+		}
 	}
 	var err error
 	if p.Image, err = find(ref); err != nil {
@@ -40,6 +45,15 @@ func (p *Sandbox) planImage(pl Planner, r CreateRequest) error {
 	p.Env = image.MergeEnv([]string{"PATH=" + DefaultPath}, config.Env, []string{"HOME=" + homePath, "USER=caisson", "HOSTNAME=" + p.ID}, p.profile.Env, r.Env, r.Nested.env())
 	p.Cwd = cmp.Or(workspaceCwd(r), imageCwd(config.WorkingDir), "/")
 	return checkSize(nil, p.Env)
+}
+
+// languageNote says which image was picked, and why.
+func languageNote(image string, r CreateRequest) string {
+	note := fmt.Sprintf("the image %q was picked for the language %q (images.languages)", image, r.Language)
+	if r.LanguageReason != "" {
+		note += ", because of " + sbxerr.Clip(r.LanguageReason)
+	}
+	return note
 }
 
 // chooseUser takes the user of the request, else of the image unless that is root,

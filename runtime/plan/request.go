@@ -24,23 +24,25 @@ type Request struct {
 // absent field takes the profile's value; what is named must be right: nothing
 // is ignored.
 type CreateRequest struct {
-	Name      string   // unique among live sandboxes; empty is the ID
-	Image     string   // empty is the profile's
-	Profile   string   // empty is "strict"
-	User      string   // name, uid or uid:gid of its commands; empty is the profile's
-	Env       []string // K=V, of all its commands, added to the image's
-	Network   string   // "none", "allow", "open" or "bridge"; empty is "allow" where Allow is given, else the profile's
-	Allow     []string // egress rules, instead of the profile's; see package policy
-	Deny      []string // egress rules, beside the profile's
-	AllowECH  bool     // let TLS clients encrypt the name that they ask for, as the profile may
-	Publish   []string // [ADDRESS:]PORT:PORT, ports of the host that lead to ports inside; see package ports
-	Expose    []uint32 // ports inside to which links of the owner's other sandboxes may lead
-	Links     []string // NAME=SANDBOX:PORT; see package policy
-	Workspace *WorkspaceRequest
-	Limits    LimitsRequest
-	Labels    map[string]string
-	Session   string // the caller's session ID
-	Task      string // the caller's task ID
+	Name           string   // unique among live sandboxes; empty is the ID
+	Image          string   // empty is the profile's
+	Language       string   // of the work; Planner.Languages has its image where nothing else names one
+	LanguageReason string   // how the caller knows the language
+	Profile        string   // empty is "strict"
+	User           string   // name, uid or uid:gid of its commands; empty is the profile's
+	Env            []string // K=V, of all its commands, added to the image's
+	Network        string   // "none", "allow", "open" or "bridge"; empty is "allow" where Allow is given, else the profile's
+	Allow          []string // egress rules, instead of the profile's; see package policy
+	Deny           []string // egress rules, beside the profile's
+	AllowECH       bool     // let TLS clients encrypt the name that they ask for, as the profile may
+	Publish        []string // [ADDRESS:]PORT:PORT, ports of the host that lead to ports inside; see package ports
+	Expose         []uint32 // ports inside to which links of the owner's other sandboxes may lead
+	Links          []string // NAME=SANDBOX:PORT; see package policy
+	Workspace      *WorkspaceRequest
+	Limits         LimitsRequest
+	Labels         map[string]string
+	Session        string // the caller's session ID
+	Task           string // the caller's task ID
 	// TTL ends the sandbox so long after its creation, IdleTimeout so long after
 	// its last command ended, and removes it with what its commands wrote, also
 	// while it is paused. Zero is never; nil too, but for a TTL where the caller's has

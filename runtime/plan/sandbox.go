@@ -46,6 +46,7 @@ type Sandbox struct {
 	Settings CreateRequest // as the caller wrote it
 
 	Image       images.Stored
+	Notes       []string // for the caller
 	ProfileName string
 	profile     Profile
 	Seccomp     seccomp.Profile
@@ -74,6 +75,7 @@ type Planner struct {
 	Links      map[string]policy.Link                  // that the request names
 	Image      func(ref string) (images.Stored, error) // as the caller means it
 	RootImage  func(ref string) (images.Stored, error) // as the configuration means it
+	Languages  map[string]string                       // names of images for RootImage
 	User       func(img images.Stored, name string) (User, error)
 	MaxTmpfs   int64    // bytes of a tmpfs for which nobody asks for a size
 	Slots      []uint32 // groups that every user has besides: see mount.GroupSlotIDs

@@ -31,6 +31,7 @@ type Fake struct {
 	OnSpec    func(req plan.Request) (*runtime.SpecView, error)
 	OnImport  func(name string, r io.Reader, progress func(string)) (images.Imported, error)
 	OnHost    func(req images.FromHostRequest, progress func(string)) (images.Imported, error)
+	OnPull    func(req images.PullRequest, progress func(images.PullProgress)) (images.Imported, error)
 	OnDoctor  func() ([]runtime.Check, error)
 
 	OnCreate  func(req plan.CreateRequest) (runtime.Info, error)
@@ -272,6 +273,52 @@ func (f imageFake) ImportImage(_ context.Context, name string, r io.Reader, prog
 
 func (f imageFake) FromHost(_ context.Context, req images.FromHostRequest, progress func(string)) (images.Imported, error) {
 	return f.OnHost(req, progress)
+}
+
+func (f imageFake) PullImage(_ context.Context, req images.PullRequest, progress func(images.PullProgress)) (images.Imported, error) {
+	return f.OnPull(req, progress)
+}
+
+func (f imageFake) PullAll(_ context.Context, progress func(images.PullProgress), each func(images.Imported)) error {
+	done, err := f.OnPull(images.PullRequest{}, progress)
+	if err == nil {
+		each(done)
+	}
+	return err
+}
+
+func (f imageFake) TagImage(_ context.Context, name, newName string) (images.Imported, error) {
+	d, ok := f.ImageDetails[name]
+	if !ok {
+		return images.Imported{}, absentImage(name)
+	}
+	tagged := d.Image
+	tagged.Name = newName
+	return images.Imported{Image: tagged}, nil
+}
+
+func (f imageFake) SaveImages(_ context.Context, names []string, w io.Writer) error {
+	for _, name := range names {
+		if _, ok := f.ImageDetails[name]; !ok {
+			return absentImage(name)
+		}
+		if _, err := io.WriteString(w, "archive of "+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f imageFake) PruneImages(context.Context, images.PruneRequest) (images.Pruned, error) {
+	return images.Pruned{Images: f.Fake.Images}, nil
+}
+
+func (f imageFake) ImageUsage(context.Context) (list []images.DiskUsage, stored int64, err error) {
+	for _, i := range f.Fake.Images {
+		list = append(list, images.DiskUsage{Image: i, UnpackedBytes: i.SizeBytes})
+		stored += i.SizeBytes
+	}
+	return list, stored, nil
 }
 
 func absent(kind, ref string) error {

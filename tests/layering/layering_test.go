@@ -43,10 +43,11 @@ var rules = []struct {
 	{"runtime/events", []string{"api/sbxerr", "runtime/peer"}},
 	{"runtime/files", []string{"api/sbxerr", "initproto"}},
 	{"runtime/idblock", []string{"api/sbxerr", "owndir"}},
-	{"runtime/images", []string{"api/sbxerr", "rootfs/image", "runtime/peer"}},
+	{"runtime/images", []string{"api/sbxerr", "rootfs/image", "runtime/peer", "runtime/registry"}},
 	{"runtime/journal", []string{"api/sbxerr", "owndir"}},
 	{"runtime/output", []string{"api/sbxerr", "owndir"}},
 	{"runtime/peer", []string{"api/sbxerr"}},
+	{"runtime/registry", []string{"api/sbxerr", "owndir", "rootfs/image"}},
 	{"runtime/pid1", []string{"api/sbxerr", "initproto"}},
 	{"runtime/plan", append([]string{"api/sbxerr", "finding", "runtime/idblock", "runtime/images", "runtime/peer", "runtime/pid1", "runtime/ports"}, leaves...)},
 	{"runtime/ports", []string{"api/sbxerr"}},
@@ -78,6 +79,7 @@ var only = []struct {
 	by   []string
 }{
 	{"github.com/containerd/containerd/v2/client", []string{"runtime/ctrd"}},
+	{"github.com/containerd/containerd/v2/core/remotes", []string{"runtime/registry"}},
 	{"github.com/coreos/go-iptables", []string{"netns"}},
 	{"github.com/vishvananda/netlink", []string{"netns"}},
 	{"github.com/seccomp/libseccomp-golang", []string{"seccomp"}},

@@ -1514,9 +1514,10 @@ type Result struct {
 	// a command of a session it is what was told by then: connections that are over
 	// some milliseconds after their end, open ones every two seconds.
 	Egress        *Egress  `protobuf:"bytes,22,opt,name=egress,proto3" json:"egress,omitempty"`
-	Learned       *Learned `protobuf:"bytes,23,opt,name=learned,proto3" json:"learned,omitempty"`                       // absent unless RunSpec.learn
-	RequestId     string   `protobuf:"bytes,25,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`  // of the call that brought the result: the header X-Request-Id
-	LostBytes     int64    `protobuf:"varint,24,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"` // of output that the daemon's disk did not take: no caller has them
+	Learned       *Learned `protobuf:"bytes,23,opt,name=learned,proto3" json:"learned,omitempty"`                                  // absent unless RunSpec.learn
+	RequestId     string   `protobuf:"bytes,25,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`             // of the call that brought the result: the header X-Request-Id
+	ImageVerified string   `protobuf:"bytes,26,opt,name=image_verified,json=imageVerified,proto3" json:"image_verified,omitempty"` // the rule that the image was verified by when it was pulled; empty: none
+	LostBytes     int64    `protobuf:"varint,24,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"`            // of output that the daemon's disk did not take: no caller has them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1715,6 +1716,13 @@ func (x *Result) GetLearned() *Learned {
 func (x *Result) GetRequestId() string {
 	if x != nil {
 		return x.RequestId
+	}
+	return ""
+}
+
+func (x *Result) GetImageVerified() string {
+	if x != nil {
+		return x.ImageVerified
 	}
 	return ""
 }
@@ -2072,7 +2080,7 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12'\n" +
 	"\x04size\x18\x03 \x01(\v2\x13.caisson.v1.WinSizeR\x04size\"\x14\n" +
-	"\x12ResizeExecResponse\"\x86\a\n" +
+	"\x12ResizeExecResponse\"\xad\a\n" +
 	"\x06Result\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1b\n" +
@@ -2101,7 +2109,8 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x06egress\x18\x16 \x01(\v2\x12.caisson.v1.EgressR\x06egress\x12-\n" +
 	"\alearned\x18\x17 \x01(\v2\x13.caisson.v1.LearnedR\alearned\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x19 \x01(\tR\trequestId\x12\x1d\n" +
+	"request_id\x18\x19 \x01(\tR\trequestId\x12%\n" +
+	"\x0eimage_verified\x18\x1a \x01(\tR\rimageVerified\x12\x1d\n" +
 	"\n" +
 	"lost_bytes\x18\x18 \x01(\x03R\tlostBytesB\x14\n" +
 	"\x12_peak_memory_bytes\";\n" +

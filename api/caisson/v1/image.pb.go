@@ -9,6 +9,7 @@ package caissonv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -28,10 +29,13 @@ type Image struct {
 	Digest    string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	SizeBytes int64                  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	Source    string                 `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"` // "embedded", "oci-layout", "docker-archive", "rootfs", "from-host"
+	Source    string                 `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"` // "embedded", "oci-layout", "docker-archive", "rootfs", "from-host", "registry"
 	// uid of the user whose image it is; root's serve everybody. UID+NAME names it too.
 	Owner         uint32 `protobuf:"varint,6,opt,name=owner,proto3" json:"owner,omitempty"`
-	Damaged       string `protobuf:"bytes,7,opt,name=damaged,proto3" json:"damaged,omitempty"` // what is wrong with the stored copy; empty: nothing
+	Damaged       string `protobuf:"bytes,7,opt,name=damaged,proto3" json:"damaged,omitempty"`                                // what is wrong with the stored copy; empty: nothing
+	Verified      string `protobuf:"bytes,8,opt,name=verified,proto3" json:"verified,omitempty"`                              // the rule of registries.verify that it was pulled by; empty: none
+	TargetDigest  string `protobuf:"bytes,9,opt,name=target_digest,json=targetDigest,proto3" json:"target_digest,omitempty"`  // that its name led to in the registry; an index, or source_digest
+	SourceDigest  string `protobuf:"bytes,10,opt,name=source_digest,json=sourceDigest,proto3" json:"source_digest,omitempty"` // of its manifest, before the filter wrote it anew
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -111,6 +115,27 @@ func (x *Image) GetOwner() uint32 {
 func (x *Image) GetDamaged() string {
 	if x != nil {
 		return x.Damaged
+	}
+	return ""
+}
+
+func (x *Image) GetVerified() string {
+	if x != nil {
+		return x.Verified
+	}
+	return ""
+}
+
+func (x *Image) GetTargetDigest() string {
+	if x != nil {
+		return x.TargetDigest
+	}
+	return ""
+}
+
+func (x *Image) GetSourceDigest() string {
+	if x != nil {
+		return x.SourceDigest
 	}
 	return ""
 }
@@ -633,20 +658,666 @@ func (x *FromHostRequest) GetPaths() []string {
 	return nil
 }
 
-// ImageProgress is a line of progress; the last one holds image.
+type TagImageRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	NewName       string                 `protobuf:"bytes,2,opt,name=new_name,json=newName,proto3" json:"new_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TagImageRequest) Reset() {
+	*x = TagImageRequest{}
+	mi := &file_caisson_v1_image_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TagImageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TagImageRequest) ProtoMessage() {}
+
+func (x *TagImageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TagImageRequest.ProtoReflect.Descriptor instead.
+func (*TagImageRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *TagImageRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TagImageRequest) GetNewName() string {
+	if x != nil {
+		return x.NewName
+	}
+	return ""
+}
+
+type TagImageResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Image         *Image                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	Replaced      string                 `protobuf:"bytes,2,opt,name=replaced,proto3" json:"replaced,omitempty"` // digest of the image of the same name that it replaced; empty: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TagImageResponse) Reset() {
+	*x = TagImageResponse{}
+	mi := &file_caisson_v1_image_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TagImageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TagImageResponse) ProtoMessage() {}
+
+func (x *TagImageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TagImageResponse.ProtoReflect.Descriptor instead.
+func (*TagImageResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *TagImageResponse) GetImage() *Image {
+	if x != nil {
+		return x.Image
+	}
+	return nil
+}
+
+func (x *TagImageResponse) GetReplaced() string {
+	if x != nil {
+		return x.Replaced
+	}
+	return ""
+}
+
+type SaveImagesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SaveImagesRequest) Reset() {
+	*x = SaveImagesRequest{}
+	mi := &file_caisson_v1_image_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SaveImagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SaveImagesRequest) ProtoMessage() {}
+
+func (x *SaveImagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SaveImagesRequest.ProtoReflect.Descriptor instead.
+func (*SaveImagesRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SaveImagesRequest) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+type SaveImagesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Chunk         []byte                 `protobuf:"bytes,1,opt,name=chunk,proto3" json:"chunk,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SaveImagesResponse) Reset() {
+	*x = SaveImagesResponse{}
+	mi := &file_caisson_v1_image_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SaveImagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SaveImagesResponse) ProtoMessage() {}
+
+func (x *SaveImagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SaveImagesResponse.ProtoReflect.Descriptor instead.
+func (*SaveImagesResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SaveImagesResponse) GetChunk() []byte {
+	if x != nil {
+		return x.Chunk
+	}
+	return nil
+}
+
+type PruneImagesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Unused        bool                   `protobuf:"varint,1,opt,name=unused,proto3" json:"unused,omitempty"` // all that nothing needs; else until must be set
+	Until         *durationpb.Duration   `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`    // of them only images that were stored so long ago
+	DryRun        bool                   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PruneImagesRequest) Reset() {
+	*x = PruneImagesRequest{}
+	mi := &file_caisson_v1_image_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PruneImagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PruneImagesRequest) ProtoMessage() {}
+
+func (x *PruneImagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PruneImagesRequest.ProtoReflect.Descriptor instead.
+func (*PruneImagesRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *PruneImagesRequest) GetUnused() bool {
+	if x != nil {
+		return x.Unused
+	}
+	return false
+}
+
+func (x *PruneImagesRequest) GetUntil() *durationpb.Duration {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *PruneImagesRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type PruneImagesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Images        []*Image               `protobuf:"bytes,1,rep,name=images,proto3" json:"images,omitempty"`                            // that were removed, or would be
+	FreedBytes    int64                  `protobuf:"varint,2,opt,name=freed_bytes,json=freedBytes,proto3" json:"freed_bytes,omitempty"` // that no other image has, as stored
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PruneImagesResponse) Reset() {
+	*x = PruneImagesResponse{}
+	mi := &file_caisson_v1_image_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PruneImagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PruneImagesResponse) ProtoMessage() {}
+
+func (x *PruneImagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PruneImagesResponse.ProtoReflect.Descriptor instead.
+func (*PruneImagesResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *PruneImagesResponse) GetImages() []*Image {
+	if x != nil {
+		return x.Images
+	}
+	return nil
+}
+
+func (x *PruneImagesResponse) GetFreedBytes() int64 {
+	if x != nil {
+		return x.FreedBytes
+	}
+	return 0
+}
+
+type ImageUsageRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImageUsageRequest) Reset() {
+	*x = ImageUsageRequest{}
+	mi := &file_caisson_v1_image_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImageUsageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImageUsageRequest) ProtoMessage() {}
+
+func (x *ImageUsageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImageUsageRequest.ProtoReflect.Descriptor instead.
+func (*ImageUsageRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{17}
+}
+
+type ImageUsageResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Images        []*DiskUsage           `protobuf:"bytes,1,rep,name=images,proto3" json:"images,omitempty"`
+	StoredBytes   int64                  `protobuf:"varint,2,opt,name=stored_bytes,json=storedBytes,proto3" json:"stored_bytes,omitempty"` // of all these images, shared layers once
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImageUsageResponse) Reset() {
+	*x = ImageUsageResponse{}
+	mi := &file_caisson_v1_image_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImageUsageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImageUsageResponse) ProtoMessage() {}
+
+func (x *ImageUsageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImageUsageResponse.ProtoReflect.Descriptor instead.
+func (*ImageUsageResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ImageUsageResponse) GetImages() []*DiskUsage {
+	if x != nil {
+		return x.Images
+	}
+	return nil
+}
+
+func (x *ImageUsageResponse) GetStoredBytes() int64 {
+	if x != nil {
+		return x.StoredBytes
+	}
+	return 0
+}
+
+// DiskUsage is the room that one image takes.
+type DiskUsage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Image         *Image                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`                                       // with its stored size
+	SharedBytes   int64                  `protobuf:"varint,2,opt,name=shared_bytes,json=sharedBytes,proto3" json:"shared_bytes,omitempty"`       // of it in layers that another of the images has, too
+	UnpackedBytes int64                  `protobuf:"varint,3,opt,name=unpacked_bytes,json=unpackedBytes,proto3" json:"unpacked_bytes,omitempty"` // of its unpacked layers, beside the stored ones
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiskUsage) Reset() {
+	*x = DiskUsage{}
+	mi := &file_caisson_v1_image_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiskUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiskUsage) ProtoMessage() {}
+
+func (x *DiskUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiskUsage.ProtoReflect.Descriptor instead.
+func (*DiskUsage) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *DiskUsage) GetImage() *Image {
+	if x != nil {
+		return x.Image
+	}
+	return nil
+}
+
+func (x *DiskUsage) GetSharedBytes() int64 {
+	if x != nil {
+		return x.SharedBytes
+	}
+	return 0
+}
+
+func (x *DiskUsage) GetUnpackedBytes() int64 {
+	if x != nil {
+		return x.UnpackedBytes
+	}
+	return 0
+}
+
+type PullImageRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`               // HOST/PATH[:TAG][@DIGEST]
+	Credentials   *RegistryCredentials   `protobuf:"bytes,2,opt,name=credentials,proto3" json:"credentials,omitempty"` // for this pull alone
+	All           bool                   `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`                // instead of name: the images that profiles and pools name with their registries
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PullImageRequest) Reset() {
+	*x = PullImageRequest{}
+	mi := &file_caisson_v1_image_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PullImageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PullImageRequest) ProtoMessage() {}
+
+func (x *PullImageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PullImageRequest.ProtoReflect.Descriptor instead.
+func (*PullImageRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PullImageRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PullImageRequest) GetCredentials() *RegistryCredentials {
+	if x != nil {
+		return x.Credentials
+	}
+	return nil
+}
+
+func (x *PullImageRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+// RegistryCredentials are a user's for one registry.
+type RegistryCredentials struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Username      string                 `protobuf:"bytes,1,opt,name=username,proto3" json:"username,omitempty"`
+	Password      string                 `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
+	IdentityToken string                 `protobuf:"bytes,3,opt,name=identity_token,json=identityToken,proto3" json:"identity_token,omitempty"` // instead of both
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegistryCredentials) Reset() {
+	*x = RegistryCredentials{}
+	mi := &file_caisson_v1_image_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegistryCredentials) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegistryCredentials) ProtoMessage() {}
+
+func (x *RegistryCredentials) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegistryCredentials.ProtoReflect.Descriptor instead.
+func (*RegistryCredentials) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *RegistryCredentials) GetUsername() string {
+	if x != nil {
+		return x.Username
+	}
+	return ""
+}
+
+func (x *RegistryCredentials) GetPassword() string {
+	if x != nil {
+		return x.Password
+	}
+	return ""
+}
+
+func (x *RegistryCredentials) GetIdentityToken() string {
+	if x != nil {
+		return x.IdentityToken
+	}
+	return ""
+}
+
+// LayerProgress is how far a layer of a pull is.
+type LayerProgress struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Digest        string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	SizeBytes     int64                  `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"` // as the registry has it
+	ReceivedBytes int64                  `protobuf:"varint,3,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
+	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"` // "waiting", "fetching", "fetched", "stored", "present"
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LayerProgress) Reset() {
+	*x = LayerProgress{}
+	mi := &file_caisson_v1_image_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LayerProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LayerProgress) ProtoMessage() {}
+
+func (x *LayerProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LayerProgress.ProtoReflect.Descriptor instead.
+func (*LayerProgress) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *LayerProgress) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *LayerProgress) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *LayerProgress) GetReceivedBytes() int64 {
+	if x != nil {
+		return x.ReceivedBytes
+	}
+	return 0
+}
+
+func (x *LayerProgress) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+// ImageProgress is a line of progress, or layers; the last one holds image. With all, each
+// image has one that holds it.
 type ImageProgress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Message       string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
 	Image         *Image                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
 	Report        *ImportReport          `protobuf:"bytes,3,opt,name=report,proto3" json:"report,omitempty"`
 	Replaced      string                 `protobuf:"bytes,4,opt,name=replaced,proto3" json:"replaced,omitempty"` // digest of the image of the same name that it replaced; empty: none
+	Layers        []*LayerProgress       `protobuf:"bytes,5,rep,name=layers,proto3" json:"layers,omitempty"`     // of PullImage, all of them where one has changed
+	Present       bool                   `protobuf:"varint,6,opt,name=present,proto3" json:"present,omitempty"`  // the registry's image was there already
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ImageProgress) Reset() {
 	*x = ImageProgress{}
-	mi := &file_caisson_v1_image_proto_msgTypes[11]
+	mi := &file_caisson_v1_image_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -658,7 +1329,7 @@ func (x *ImageProgress) String() string {
 func (*ImageProgress) ProtoMessage() {}
 
 func (x *ImageProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[11]
+	mi := &file_caisson_v1_image_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -671,7 +1342,7 @@ func (x *ImageProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageProgress.ProtoReflect.Descriptor instead.
 func (*ImageProgress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{11}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ImageProgress) GetMessage() string {
@@ -702,6 +1373,20 @@ func (x *ImageProgress) GetReplaced() string {
 	return ""
 }
 
+func (x *ImageProgress) GetLayers() []*LayerProgress {
+	if x != nil {
+		return x.Layers
+	}
+	return nil
+}
+
+func (x *ImageProgress) GetPresent() bool {
+	if x != nil {
+		return x.Present
+	}
+	return false
+}
+
 // ImportReport says what the filter did.
 type ImportReport struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -714,7 +1399,7 @@ type ImportReport struct {
 
 func (x *ImportReport) Reset() {
 	*x = ImportReport{}
-	mi := &file_caisson_v1_image_proto_msgTypes[12]
+	mi := &file_caisson_v1_image_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -726,7 +1411,7 @@ func (x *ImportReport) String() string {
 func (*ImportReport) ProtoMessage() {}
 
 func (x *ImportReport) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[12]
+	mi := &file_caisson_v1_image_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -739,7 +1424,7 @@ func (x *ImportReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportReport.ProtoReflect.Descriptor instead.
 func (*ImportReport) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{12}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ImportReport) GetEntries() int64 {
@@ -768,7 +1453,7 @@ var File_caisson_v1_image_proto protoreflect.FileDescriptor
 const file_caisson_v1_image_proto_rawDesc = "" +
 	"\n" +
 	"\x16caisson/v1/image.proto\x12\n" +
-	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd5\x01\n" +
+	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\x02\n" +
 	"\x05Image\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1d\n" +
@@ -778,7 +1463,11 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x16\n" +
 	"\x06source\x18\x05 \x01(\tR\x06source\x12\x14\n" +
 	"\x05owner\x18\x06 \x01(\rR\x05owner\x12\x18\n" +
-	"\adamaged\x18\a \x01(\tR\adamaged\"\x13\n" +
+	"\adamaged\x18\a \x01(\tR\adamaged\x12\x1a\n" +
+	"\bverified\x18\b \x01(\tR\bverified\x12#\n" +
+	"\rtarget_digest\x18\t \x01(\tR\ftargetDigest\x12#\n" +
+	"\rsource_digest\x18\n" +
+	" \x01(\tR\fsourceDigest\"\x13\n" +
 	"\x11ListImagesRequest\"?\n" +
 	"\x12ListImagesResponse\x12)\n" +
 	"\x06images\x18\x01 \x03(\v2\x11.caisson.v1.ImageR\x06images\")\n" +
@@ -806,19 +1495,61 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"\x0fFromHostRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bpackages\x18\x02 \x03(\tR\bpackages\x12\x14\n" +
-	"\x05paths\x18\x03 \x03(\tR\x05paths\"\xa0\x01\n" +
+	"\x05paths\x18\x03 \x03(\tR\x05paths\"@\n" +
+	"\x0fTagImageRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\bnew_name\x18\x02 \x01(\tR\anewName\"W\n" +
+	"\x10TagImageResponse\x12'\n" +
+	"\x05image\x18\x01 \x01(\v2\x11.caisson.v1.ImageR\x05image\x12\x1a\n" +
+	"\breplaced\x18\x02 \x01(\tR\breplaced\")\n" +
+	"\x11SaveImagesRequest\x12\x14\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\"*\n" +
+	"\x12SaveImagesResponse\x12\x14\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk\"v\n" +
+	"\x12PruneImagesRequest\x12\x16\n" +
+	"\x06unused\x18\x01 \x01(\bR\x06unused\x12/\n" +
+	"\x05until\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05until\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"a\n" +
+	"\x13PruneImagesResponse\x12)\n" +
+	"\x06images\x18\x01 \x03(\v2\x11.caisson.v1.ImageR\x06images\x12\x1f\n" +
+	"\vfreed_bytes\x18\x02 \x01(\x03R\n" +
+	"freedBytes\"\x13\n" +
+	"\x11ImageUsageRequest\"f\n" +
+	"\x12ImageUsageResponse\x12-\n" +
+	"\x06images\x18\x01 \x03(\v2\x15.caisson.v1.DiskUsageR\x06images\x12!\n" +
+	"\fstored_bytes\x18\x02 \x01(\x03R\vstoredBytes\"~\n" +
+	"\tDiskUsage\x12'\n" +
+	"\x05image\x18\x01 \x01(\v2\x11.caisson.v1.ImageR\x05image\x12!\n" +
+	"\fshared_bytes\x18\x02 \x01(\x03R\vsharedBytes\x12%\n" +
+	"\x0eunpacked_bytes\x18\x03 \x01(\x03R\runpackedBytes\"{\n" +
+	"\x10PullImageRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12A\n" +
+	"\vcredentials\x18\x02 \x01(\v2\x1f.caisson.v1.RegistryCredentialsR\vcredentials\x12\x10\n" +
+	"\x03all\x18\x03 \x01(\bR\x03all\"t\n" +
+	"\x13RegistryCredentials\x12\x1a\n" +
+	"\busername\x18\x01 \x01(\tR\busername\x12\x1a\n" +
+	"\bpassword\x18\x02 \x01(\tR\bpassword\x12%\n" +
+	"\x0eidentity_token\x18\x03 \x01(\tR\ridentityToken\"\x83\x01\n" +
+	"\rLayerProgress\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x02 \x01(\x03R\tsizeBytes\x12%\n" +
+	"\x0ereceived_bytes\x18\x03 \x01(\x03R\rreceivedBytes\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\"\xed\x01\n" +
 	"\rImageProgress\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12'\n" +
 	"\x05image\x18\x02 \x01(\v2\x11.caisson.v1.ImageR\x05image\x120\n" +
 	"\x06report\x18\x03 \x01(\v2\x18.caisson.v1.ImportReportR\x06report\x12\x1a\n" +
-	"\breplaced\x18\x04 \x01(\tR\breplaced\"\xbf\x01\n" +
+	"\breplaced\x18\x04 \x01(\tR\breplaced\x121\n" +
+	"\x06layers\x18\x05 \x03(\v2\x19.caisson.v1.LayerProgressR\x06layers\x12\x18\n" +
+	"\apresent\x18\x06 \x01(\bR\apresent\"\xbf\x01\n" +
 	"\fImportReport\x12\x18\n" +
 	"\aentries\x18\x01 \x01(\x03R\aentries\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12B\n" +
 	"\bstripped\x18\x03 \x03(\v2&.caisson.v1.ImportReport.StrippedEntryR\bstripped\x1a;\n" +
 	"\rStrippedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\xf1\x04\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\x83\t\n" +
 	"\fImageService\x12b\n" +
 	"\n" +
 	"ListImages\x12\x1d.caisson.v1.ListImagesRequest\x1a\x1e.caisson.v1.ListImagesResponse\"\x15\x82\xb5\x18\x11\n" +
@@ -832,7 +1563,19 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"\x03PUT\x12\x14/v1/images/{name...}\"\x05chunk*\x06header\x82\xb5\x18(\n" +
 	"\x04POST\x12\x11/v1/images/import\"\x05chunk*\x06header(\x01\x12f\n" +
 	"\bFromHost\x12\x1b.caisson.v1.FromHostRequest\x1a\x19.caisson.v1.ImageProgress\" \x82\xb5\x18\x1c\n" +
-	"\x04POST\x12\x14/v1/images/from-host0\x01B9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
+	"\x04POST\x12\x14/v1/images/from-host0\x01\x12c\n" +
+	"\tPullImage\x12\x1c.caisson.v1.PullImageRequest\x1a\x19.caisson.v1.ImageProgress\"\x1b\x82\xb5\x18\x17\n" +
+	"\x04POST\x12\x0f/v1/images/pull0\x01\x12a\n" +
+	"\bTagImage\x12\x1b.caisson.v1.TagImageRequest\x1a\x1c.caisson.v1.TagImageResponse\"\x1a\x82\xb5\x18\x16\n" +
+	"\x04POST\x12\x0e/v1/images/tag\x12q\n" +
+	"\n" +
+	"SaveImages\x12\x1d.caisson.v1.SaveImagesRequest\x1a\x1e.caisson.v1.SaveImagesResponse\"\"\x82\xb5\x18\x1e\n" +
+	"\x04POST\x12\x0f/v1/images/save2\x05chunk0\x01\x12l\n" +
+	"\vPruneImages\x12\x1e.caisson.v1.PruneImagesRequest\x1a\x1f.caisson.v1.PruneImagesResponse\"\x1c\x82\xb5\x18\x18\n" +
+	"\x04POST\x12\x10/v1/images/prune\x12g\n" +
+	"\n" +
+	"ImageUsage\x12\x1d.caisson.v1.ImageUsageRequest\x1a\x1e.caisson.v1.ImageUsageResponse\"\x1a\x82\xb5\x18\x16\n" +
+	"\x03GET\x12\x0f/v1/image-usageB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
 	file_caisson_v1_image_proto_rawDescOnce sync.Once
@@ -846,7 +1589,7 @@ func file_caisson_v1_image_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_image_proto_rawDescData
 }
 
-var file_caisson_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_caisson_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_caisson_v1_image_proto_goTypes = []any{
 	(*Image)(nil),                 // 0: caisson.v1.Image
 	(*ListImagesRequest)(nil),     // 1: caisson.v1.ListImagesRequest
@@ -859,37 +1602,67 @@ var file_caisson_v1_image_proto_goTypes = []any{
 	(*ImportHeader)(nil),          // 8: caisson.v1.ImportHeader
 	(*ImportImageResponse)(nil),   // 9: caisson.v1.ImportImageResponse
 	(*FromHostRequest)(nil),       // 10: caisson.v1.FromHostRequest
-	(*ImageProgress)(nil),         // 11: caisson.v1.ImageProgress
-	(*ImportReport)(nil),          // 12: caisson.v1.ImportReport
-	nil,                           // 13: caisson.v1.ImportReport.StrippedEntry
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*TagImageRequest)(nil),       // 11: caisson.v1.TagImageRequest
+	(*TagImageResponse)(nil),      // 12: caisson.v1.TagImageResponse
+	(*SaveImagesRequest)(nil),     // 13: caisson.v1.SaveImagesRequest
+	(*SaveImagesResponse)(nil),    // 14: caisson.v1.SaveImagesResponse
+	(*PruneImagesRequest)(nil),    // 15: caisson.v1.PruneImagesRequest
+	(*PruneImagesResponse)(nil),   // 16: caisson.v1.PruneImagesResponse
+	(*ImageUsageRequest)(nil),     // 17: caisson.v1.ImageUsageRequest
+	(*ImageUsageResponse)(nil),    // 18: caisson.v1.ImageUsageResponse
+	(*DiskUsage)(nil),             // 19: caisson.v1.DiskUsage
+	(*PullImageRequest)(nil),      // 20: caisson.v1.PullImageRequest
+	(*RegistryCredentials)(nil),   // 21: caisson.v1.RegistryCredentials
+	(*LayerProgress)(nil),         // 22: caisson.v1.LayerProgress
+	(*ImageProgress)(nil),         // 23: caisson.v1.ImageProgress
+	(*ImportReport)(nil),          // 24: caisson.v1.ImportReport
+	nil,                           // 25: caisson.v1.ImportReport.StrippedEntry
+	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
 }
 var file_caisson_v1_image_proto_depIdxs = []int32{
-	14, // 0: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	26, // 0: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: caisson.v1.ListImagesResponse.images:type_name -> caisson.v1.Image
 	0,  // 2: caisson.v1.InspectImageResponse.image:type_name -> caisson.v1.Image
-	12, // 3: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
+	24, // 3: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
 	8,  // 4: caisson.v1.ImportImageRequest.header:type_name -> caisson.v1.ImportHeader
 	0,  // 5: caisson.v1.ImportImageResponse.image:type_name -> caisson.v1.Image
-	12, // 6: caisson.v1.ImportImageResponse.report:type_name -> caisson.v1.ImportReport
-	0,  // 7: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
-	12, // 8: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
-	13, // 9: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
-	1,  // 10: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
-	3,  // 11: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
-	5,  // 12: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
-	7,  // 13: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
-	10, // 14: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
-	2,  // 15: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
-	4,  // 16: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
-	6,  // 17: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
-	9,  // 18: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImportImageResponse
-	11, // 19: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
-	15, // [15:20] is the sub-list for method output_type
-	10, // [10:15] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	24, // 6: caisson.v1.ImportImageResponse.report:type_name -> caisson.v1.ImportReport
+	0,  // 7: caisson.v1.TagImageResponse.image:type_name -> caisson.v1.Image
+	27, // 8: caisson.v1.PruneImagesRequest.until:type_name -> google.protobuf.Duration
+	0,  // 9: caisson.v1.PruneImagesResponse.images:type_name -> caisson.v1.Image
+	19, // 10: caisson.v1.ImageUsageResponse.images:type_name -> caisson.v1.DiskUsage
+	0,  // 11: caisson.v1.DiskUsage.image:type_name -> caisson.v1.Image
+	21, // 12: caisson.v1.PullImageRequest.credentials:type_name -> caisson.v1.RegistryCredentials
+	0,  // 13: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
+	24, // 14: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
+	22, // 15: caisson.v1.ImageProgress.layers:type_name -> caisson.v1.LayerProgress
+	25, // 16: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
+	1,  // 17: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
+	3,  // 18: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
+	5,  // 19: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
+	7,  // 20: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
+	10, // 21: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
+	20, // 22: caisson.v1.ImageService.PullImage:input_type -> caisson.v1.PullImageRequest
+	11, // 23: caisson.v1.ImageService.TagImage:input_type -> caisson.v1.TagImageRequest
+	13, // 24: caisson.v1.ImageService.SaveImages:input_type -> caisson.v1.SaveImagesRequest
+	15, // 25: caisson.v1.ImageService.PruneImages:input_type -> caisson.v1.PruneImagesRequest
+	17, // 26: caisson.v1.ImageService.ImageUsage:input_type -> caisson.v1.ImageUsageRequest
+	2,  // 27: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
+	4,  // 28: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
+	6,  // 29: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
+	9,  // 30: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImportImageResponse
+	23, // 31: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
+	23, // 32: caisson.v1.ImageService.PullImage:output_type -> caisson.v1.ImageProgress
+	12, // 33: caisson.v1.ImageService.TagImage:output_type -> caisson.v1.TagImageResponse
+	14, // 34: caisson.v1.ImageService.SaveImages:output_type -> caisson.v1.SaveImagesResponse
+	16, // 35: caisson.v1.ImageService.PruneImages:output_type -> caisson.v1.PruneImagesResponse
+	18, // 36: caisson.v1.ImageService.ImageUsage:output_type -> caisson.v1.ImageUsageResponse
+	27, // [27:37] is the sub-list for method output_type
+	17, // [17:27] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_image_proto_init() }
@@ -908,7 +1681,7 @@ func file_caisson_v1_image_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_image_proto_rawDesc), len(file_caisson_v1_image_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -198,9 +198,13 @@ type SandboxSpec struct {
 	Links []string `protobuf:"bytes,19,rep,name=links,proto3" json:"links,omitempty"`
 	// Let TLS clients encrypt the name that they ask for (encrypted_client_hello),
 	// also where a rule depends on it. The profile may say so as well.
-	AllowEch      bool `protobuf:"varint,20,opt,name=allow_ech,json=allowEch,proto3" json:"allow_ech,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	AllowEch bool `protobuf:"varint,20,opt,name=allow_ech,json=allowEch,proto3" json:"allow_ech,omitempty"`
+	// Language of the work, such as "python". Without an image here or in the profile,
+	// images.languages of the configuration says which image is for it, else it is base.
+	Language       string `protobuf:"bytes,21,opt,name=language,proto3" json:"language,omitempty"`
+	LanguageReason string `protobuf:"bytes,22,opt,name=language_reason,json=languageReason,proto3" json:"language_reason,omitempty"` // how the caller knows, such as the name of a file; the result repeats it
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SandboxSpec) Reset() {
@@ -371,6 +375,20 @@ func (x *SandboxSpec) GetAllowEch() bool {
 		return x.AllowEch
 	}
 	return false
+}
+
+func (x *SandboxSpec) GetLanguage() string {
+	if x != nil {
+		return x.Language
+	}
+	return ""
+}
+
+func (x *SandboxSpec) GetLanguageReason() string {
+	if x != nil {
+		return x.LanguageReason
+	}
+	return ""
 }
 
 // Nested bounds what a sandbox may give to its children all together. An absent
@@ -997,6 +1015,7 @@ type Sandbox struct {
 	Network       string                 `protobuf:"bytes,21,opt,name=network,proto3" json:"network,omitempty"`
 	Ports         []*Port                `protobuf:"bytes,22,rep,name=ports,proto3" json:"ports,omitempty"`             // of the host, that lead inside
 	Exposed       []uint32               `protobuf:"varint,23,rep,packed,name=exposed,proto3" json:"exposed,omitempty"` // ports inside to which links may lead
+	Warnings      []string               `protobuf:"bytes,24,rep,name=warnings,proto3" json:"warnings,omitempty"`       // what was clamped, or picked for the caller
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1188,6 +1207,13 @@ func (x *Sandbox) GetPorts() []*Port {
 func (x *Sandbox) GetExposed() []uint32 {
 	if x != nil {
 		return x.Exposed
+	}
+	return nil
+}
+
+func (x *Sandbox) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -2186,7 +2212,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\tWorkspace\x12\x10\n" +
 	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\"\x98\x06\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"\xdd\x06\n" +
 	"\vSandboxSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -2208,7 +2234,9 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\apublish\x18\x11 \x03(\tR\apublish\x12\x16\n" +
 	"\x06expose\x18\x12 \x03(\rR\x06expose\x12\x14\n" +
 	"\x05links\x18\x13 \x03(\tR\x05links\x12\x1b\n" +
-	"\tallow_ech\x18\x14 \x01(\bR\ballowEch\x1a6\n" +
+	"\tallow_ech\x18\x14 \x01(\bR\ballowEch\x12\x1a\n" +
+	"\blanguage\x18\x15 \x01(\tR\blanguage\x12'\n" +
+	"\x0flanguage_reason\x18\x16 \x01(\tR\x0elanguageReason\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -2269,7 +2297,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12/\n" +
 	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x1f\n" +
 	"\vWaitRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\"\xeb\x06\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"\x87\a\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -2297,7 +2325,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x05execs\x18\x14 \x01(\x05R\x05execs\x12\x18\n" +
 	"\anetwork\x18\x15 \x01(\tR\anetwork\x12&\n" +
 	"\x05ports\x18\x16 \x03(\v2\x10.caisson.v1.PortR\x05ports\x12\x18\n" +
-	"\aexposed\x18\x17 \x03(\rR\aexposed\x1a9\n" +
+	"\aexposed\x18\x17 \x03(\rR\aexposed\x12\x1a\n" +
+	"\bwarnings\x18\x18 \x03(\tR\bwarnings\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Q\n" +

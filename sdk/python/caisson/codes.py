@@ -275,6 +275,30 @@ class CopyTooBig(CaissonError):
     code = "SBX-223"
 
 
+class PullRefused(CaissonError):
+    """SBX-224: the configuration does not allow this image to be fetched."""
+
+    code = "SBX-224"
+
+
+class Registry(CaissonError):
+    """SBX-225: the registry does not answer as it should."""
+
+    code = "SBX-225"
+
+
+class RegistryAuth(CaissonError):
+    """SBX-226: the registry does not give the image to this user."""
+
+    code = "SBX-226"
+
+
+class ImageUnverified(CaissonError):
+    """SBX-227: the image is not verified as the configuration demands."""
+
+    code = "SBX-227"
+
+
 class Seccomp(CaissonError):
     """SBX-301: the seccomp filter cannot be enforced."""
 

@@ -46,6 +46,17 @@ const (
 	ImageServiceImportImageProcedure = "/caisson.v1.ImageService/ImportImage"
 	// ImageServiceFromHostProcedure is the fully-qualified name of the ImageService's FromHost RPC.
 	ImageServiceFromHostProcedure = "/caisson.v1.ImageService/FromHost"
+	// ImageServicePullImageProcedure is the fully-qualified name of the ImageService's PullImage RPC.
+	ImageServicePullImageProcedure = "/caisson.v1.ImageService/PullImage"
+	// ImageServiceTagImageProcedure is the fully-qualified name of the ImageService's TagImage RPC.
+	ImageServiceTagImageProcedure = "/caisson.v1.ImageService/TagImage"
+	// ImageServiceSaveImagesProcedure is the fully-qualified name of the ImageService's SaveImages RPC.
+	ImageServiceSaveImagesProcedure = "/caisson.v1.ImageService/SaveImages"
+	// ImageServicePruneImagesProcedure is the fully-qualified name of the ImageService's PruneImages
+	// RPC.
+	ImageServicePruneImagesProcedure = "/caisson.v1.ImageService/PruneImages"
+	// ImageServiceImageUsageProcedure is the fully-qualified name of the ImageService's ImageUsage RPC.
+	ImageServiceImageUsageProcedure = "/caisson.v1.ImageService/ImageUsage"
 )
 
 // ImageServiceClient is a client for the caisson.v1.ImageService service.
@@ -58,6 +69,16 @@ type ImageServiceClient interface {
 	ImportImage(context.Context) *connect.ClientStreamForClient[v1.ImportImageRequest, v1.ImportImageResponse]
 	// FromHost makes an image from software that is installed on the host.
 	FromHost(context.Context, *connect.Request[v1.FromHostRequest]) (*connect.ServerStreamForClient[v1.ImageProgress], error)
+	// PullImage fetches an image from its registry, or all that the configuration names.
+	PullImage(context.Context, *connect.Request[v1.PullImageRequest]) (*connect.ServerStreamForClient[v1.ImageProgress], error)
+	// TagImage gives an image a second name. It belongs to the caller.
+	TagImage(context.Context, *connect.Request[v1.TagImageRequest]) (*connect.Response[v1.TagImageResponse], error)
+	// SaveImages writes images as one tar, both an OCI layout and a docker-archive.
+	SaveImages(context.Context, *connect.Request[v1.SaveImagesRequest]) (*connect.ServerStreamForClient[v1.SaveImagesResponse], error)
+	// PruneImages removes the caller's images that nothing needs: no sandbox, profile or pool.
+	PruneImages(context.Context, *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error)
+	// ImageUsage says how much of the disk images take.
+	ImageUsage(context.Context, *connect.Request[v1.ImageUsageRequest]) (*connect.Response[v1.ImageUsageResponse], error)
 }
 
 // NewImageServiceClient constructs a client for the caisson.v1.ImageService service. By default, it
@@ -101,6 +122,36 @@ func NewImageServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(imageServiceMethods.ByName("FromHost")),
 			connect.WithClientOptions(opts...),
 		),
+		pullImage: connect.NewClient[v1.PullImageRequest, v1.ImageProgress](
+			httpClient,
+			baseURL+ImageServicePullImageProcedure,
+			connect.WithSchema(imageServiceMethods.ByName("PullImage")),
+			connect.WithClientOptions(opts...),
+		),
+		tagImage: connect.NewClient[v1.TagImageRequest, v1.TagImageResponse](
+			httpClient,
+			baseURL+ImageServiceTagImageProcedure,
+			connect.WithSchema(imageServiceMethods.ByName("TagImage")),
+			connect.WithClientOptions(opts...),
+		),
+		saveImages: connect.NewClient[v1.SaveImagesRequest, v1.SaveImagesResponse](
+			httpClient,
+			baseURL+ImageServiceSaveImagesProcedure,
+			connect.WithSchema(imageServiceMethods.ByName("SaveImages")),
+			connect.WithClientOptions(opts...),
+		),
+		pruneImages: connect.NewClient[v1.PruneImagesRequest, v1.PruneImagesResponse](
+			httpClient,
+			baseURL+ImageServicePruneImagesProcedure,
+			connect.WithSchema(imageServiceMethods.ByName("PruneImages")),
+			connect.WithClientOptions(opts...),
+		),
+		imageUsage: connect.NewClient[v1.ImageUsageRequest, v1.ImageUsageResponse](
+			httpClient,
+			baseURL+ImageServiceImageUsageProcedure,
+			connect.WithSchema(imageServiceMethods.ByName("ImageUsage")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -111,6 +162,11 @@ type imageServiceClient struct {
 	removeImage  *connect.Client[v1.RemoveImageRequest, v1.RemoveImageResponse]
 	importImage  *connect.Client[v1.ImportImageRequest, v1.ImportImageResponse]
 	fromHost     *connect.Client[v1.FromHostRequest, v1.ImageProgress]
+	pullImage    *connect.Client[v1.PullImageRequest, v1.ImageProgress]
+	tagImage     *connect.Client[v1.TagImageRequest, v1.TagImageResponse]
+	saveImages   *connect.Client[v1.SaveImagesRequest, v1.SaveImagesResponse]
+	pruneImages  *connect.Client[v1.PruneImagesRequest, v1.PruneImagesResponse]
+	imageUsage   *connect.Client[v1.ImageUsageRequest, v1.ImageUsageResponse]
 }
 
 // ListImages calls caisson.v1.ImageService.ListImages.
@@ -138,6 +194,31 @@ func (c *imageServiceClient) FromHost(ctx context.Context, req *connect.Request[
 	return c.fromHost.CallServerStream(ctx, req)
 }
 
+// PullImage calls caisson.v1.ImageService.PullImage.
+func (c *imageServiceClient) PullImage(ctx context.Context, req *connect.Request[v1.PullImageRequest]) (*connect.ServerStreamForClient[v1.ImageProgress], error) {
+	return c.pullImage.CallServerStream(ctx, req)
+}
+
+// TagImage calls caisson.v1.ImageService.TagImage.
+func (c *imageServiceClient) TagImage(ctx context.Context, req *connect.Request[v1.TagImageRequest]) (*connect.Response[v1.TagImageResponse], error) {
+	return c.tagImage.CallUnary(ctx, req)
+}
+
+// SaveImages calls caisson.v1.ImageService.SaveImages.
+func (c *imageServiceClient) SaveImages(ctx context.Context, req *connect.Request[v1.SaveImagesRequest]) (*connect.ServerStreamForClient[v1.SaveImagesResponse], error) {
+	return c.saveImages.CallServerStream(ctx, req)
+}
+
+// PruneImages calls caisson.v1.ImageService.PruneImages.
+func (c *imageServiceClient) PruneImages(ctx context.Context, req *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error) {
+	return c.pruneImages.CallUnary(ctx, req)
+}
+
+// ImageUsage calls caisson.v1.ImageService.ImageUsage.
+func (c *imageServiceClient) ImageUsage(ctx context.Context, req *connect.Request[v1.ImageUsageRequest]) (*connect.Response[v1.ImageUsageResponse], error) {
+	return c.imageUsage.CallUnary(ctx, req)
+}
+
 // ImageServiceHandler is an implementation of the caisson.v1.ImageService service.
 type ImageServiceHandler interface {
 	ListImages(context.Context, *connect.Request[v1.ListImagesRequest]) (*connect.Response[v1.ListImagesResponse], error)
@@ -148,6 +229,16 @@ type ImageServiceHandler interface {
 	ImportImage(context.Context, *connect.ClientStream[v1.ImportImageRequest]) (*connect.Response[v1.ImportImageResponse], error)
 	// FromHost makes an image from software that is installed on the host.
 	FromHost(context.Context, *connect.Request[v1.FromHostRequest], *connect.ServerStream[v1.ImageProgress]) error
+	// PullImage fetches an image from its registry, or all that the configuration names.
+	PullImage(context.Context, *connect.Request[v1.PullImageRequest], *connect.ServerStream[v1.ImageProgress]) error
+	// TagImage gives an image a second name. It belongs to the caller.
+	TagImage(context.Context, *connect.Request[v1.TagImageRequest]) (*connect.Response[v1.TagImageResponse], error)
+	// SaveImages writes images as one tar, both an OCI layout and a docker-archive.
+	SaveImages(context.Context, *connect.Request[v1.SaveImagesRequest], *connect.ServerStream[v1.SaveImagesResponse]) error
+	// PruneImages removes the caller's images that nothing needs: no sandbox, profile or pool.
+	PruneImages(context.Context, *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error)
+	// ImageUsage says how much of the disk images take.
+	ImageUsage(context.Context, *connect.Request[v1.ImageUsageRequest]) (*connect.Response[v1.ImageUsageResponse], error)
 }
 
 // NewImageServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -187,6 +278,36 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(imageServiceMethods.ByName("FromHost")),
 		connect.WithHandlerOptions(opts...),
 	)
+	imageServicePullImageHandler := connect.NewServerStreamHandler(
+		ImageServicePullImageProcedure,
+		svc.PullImage,
+		connect.WithSchema(imageServiceMethods.ByName("PullImage")),
+		connect.WithHandlerOptions(opts...),
+	)
+	imageServiceTagImageHandler := connect.NewUnaryHandler(
+		ImageServiceTagImageProcedure,
+		svc.TagImage,
+		connect.WithSchema(imageServiceMethods.ByName("TagImage")),
+		connect.WithHandlerOptions(opts...),
+	)
+	imageServiceSaveImagesHandler := connect.NewServerStreamHandler(
+		ImageServiceSaveImagesProcedure,
+		svc.SaveImages,
+		connect.WithSchema(imageServiceMethods.ByName("SaveImages")),
+		connect.WithHandlerOptions(opts...),
+	)
+	imageServicePruneImagesHandler := connect.NewUnaryHandler(
+		ImageServicePruneImagesProcedure,
+		svc.PruneImages,
+		connect.WithSchema(imageServiceMethods.ByName("PruneImages")),
+		connect.WithHandlerOptions(opts...),
+	)
+	imageServiceImageUsageHandler := connect.NewUnaryHandler(
+		ImageServiceImageUsageProcedure,
+		svc.ImageUsage,
+		connect.WithSchema(imageServiceMethods.ByName("ImageUsage")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/caisson.v1.ImageService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ImageServiceListImagesProcedure:
@@ -199,6 +320,16 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 			imageServiceImportImageHandler.ServeHTTP(w, r)
 		case ImageServiceFromHostProcedure:
 			imageServiceFromHostHandler.ServeHTTP(w, r)
+		case ImageServicePullImageProcedure:
+			imageServicePullImageHandler.ServeHTTP(w, r)
+		case ImageServiceTagImageProcedure:
+			imageServiceTagImageHandler.ServeHTTP(w, r)
+		case ImageServiceSaveImagesProcedure:
+			imageServiceSaveImagesHandler.ServeHTTP(w, r)
+		case ImageServicePruneImagesProcedure:
+			imageServicePruneImagesHandler.ServeHTTP(w, r)
+		case ImageServiceImageUsageProcedure:
+			imageServiceImageUsageHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -226,4 +357,24 @@ func (UnimplementedImageServiceHandler) ImportImage(context.Context, *connect.Cl
 
 func (UnimplementedImageServiceHandler) FromHost(context.Context, *connect.Request[v1.FromHostRequest], *connect.ServerStream[v1.ImageProgress]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ImageService.FromHost is not implemented"))
+}
+
+func (UnimplementedImageServiceHandler) PullImage(context.Context, *connect.Request[v1.PullImageRequest], *connect.ServerStream[v1.ImageProgress]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ImageService.PullImage is not implemented"))
+}
+
+func (UnimplementedImageServiceHandler) TagImage(context.Context, *connect.Request[v1.TagImageRequest]) (*connect.Response[v1.TagImageResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ImageService.TagImage is not implemented"))
+}
+
+func (UnimplementedImageServiceHandler) SaveImages(context.Context, *connect.Request[v1.SaveImagesRequest], *connect.ServerStream[v1.SaveImagesResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ImageService.SaveImages is not implemented"))
+}
+
+func (UnimplementedImageServiceHandler) PruneImages(context.Context, *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ImageService.PruneImages is not implemented"))
+}
+
+func (UnimplementedImageServiceHandler) ImageUsage(context.Context, *connect.Request[v1.ImageUsageRequest]) (*connect.Response[v1.ImageUsageResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ImageService.ImageUsage is not implemented"))
 }

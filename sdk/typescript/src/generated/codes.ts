@@ -136,6 +136,18 @@ export class ImageDamagedError extends CaissonError {}
 /** SBX-223: the copy out of the sandbox is larger than the caller allows. */
 export class CopyTooBigError extends CaissonError {}
 
+/** SBX-224: the configuration does not allow this image to be fetched. */
+export class PullRefusedError extends CaissonError {}
+
+/** SBX-225: the registry does not answer as it should. */
+export class RegistryError extends CaissonError {}
+
+/** SBX-226: the registry does not give the image to this user. */
+export class RegistryAuthError extends CaissonError {}
+
+/** SBX-227: the image is not verified as the configuration demands. */
+export class ImageUnverifiedError extends CaissonError {}
+
 /** SBX-301: the seccomp filter cannot be enforced. */
 export class SeccompError extends CaissonError {}
 
@@ -312,6 +324,10 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-220': ImageExistsError,
   'SBX-221': ImageDamagedError,
   'SBX-223': CopyTooBigError,
+  'SBX-224': PullRefusedError,
+  'SBX-225': RegistryError,
+  'SBX-226': RegistryAuthError,
+  'SBX-227': ImageUnverifiedError,
   'SBX-301': SeccompError,
   'SBX-302': SeccompProfileError,
   'SBX-303': SeccompMemoryError,

@@ -39,6 +39,11 @@ export const fields = {
     idempotency_key: 'string',
     spec: 'SandboxSpec',
   },
+  DiskUsage: {
+    image: 'Image',
+    shared_bytes: 'Int64',
+    unpacked_bytes: 'Int64',
+  },
   DoctorCheck: {
     code: 'string',
     detail: 'string',
@@ -218,12 +223,21 @@ export const fields = {
     owner: 'number',
     size_bytes: 'Int64',
     source: 'string',
+    source_digest: 'string',
+    target_digest: 'string',
+    verified: 'string',
   },
   ImageProgress: {
     image: 'Image',
+    layers: 'LayerProgress[]',
     message: 'string',
+    present: 'boolean',
     replaced: 'string',
     report: 'ImportReport',
+  },
+  ImageUsageResponse: {
+    images: 'DiskUsage[]',
+    stored_bytes: 'Int64',
   },
   ImportImageResponse: {
     image: 'Image',
@@ -253,6 +267,12 @@ export const fields = {
     oci_spec_json: 'Bytes',
     posture: 'PostureCheck[]',
     sandbox: 'Sandbox',
+  },
+  LayerProgress: {
+    digest: 'string',
+    received_bytes: 'Int64',
+    size_bytes: 'Int64',
+    state: 'string',
   },
   LearnPolicyResponse: {
     rules: 'string[]',
@@ -352,6 +372,25 @@ export const fields = {
     live: 'string',
     name: 'string',
   },
+  PruneImagesRequest: {
+    dry_run: 'boolean',
+    until: 'Duration',
+    unused: 'boolean',
+  },
+  PruneImagesResponse: {
+    freed_bytes: 'Int64',
+    images: 'Image[]',
+  },
+  PullImageRequest: {
+    all: 'boolean',
+    credentials: 'RegistryCredentials',
+    name: 'string',
+  },
+  RegistryCredentials: {
+    identity_token: 'string',
+    password: 'string',
+    username: 'string',
+  },
   RemoveFileResponse: {},
   RemoveImageResponse: {},
   RemoveResponse: {
@@ -368,6 +407,7 @@ export const fields = {
     egress: 'Egress',
     exec_id: 'string',
     exit_code: 'number',
+    image_verified: 'string',
     learned: 'Learned',
     lost_bytes: 'Int64',
     max_rss_bytes: 'Int64',
@@ -429,6 +469,7 @@ export const fields = {
     session: 'string',
     state: 'string',
     task: 'string',
+    warnings: 'string[]',
     workspace: 'Workspace',
   },
   SandboxSpec: {
@@ -440,6 +481,8 @@ export const fields = {
     idle_timeout: 'Duration',
     image: 'string',
     labels: 'string{}',
+    language: 'string',
+    language_reason: 'string',
     limits: 'Limits',
     links: 'string[]',
     name: 'string',
@@ -452,6 +495,9 @@ export const fields = {
     ttl: 'Duration',
     user: 'string',
     workspace: 'Workspace',
+  },
+  SaveImagesRequest: {
+    names: 'string[]',
   },
   SeccompRule: {
     action: 'string',
@@ -509,6 +555,14 @@ export const fields = {
   },
   StopRequest: {
     grace: 'Duration',
+  },
+  TagImageRequest: {
+    name: 'string',
+    new_name: 'string',
+  },
+  TagImageResponse: {
+    image: 'Image',
+    replaced: 'string',
   },
   TrafficResponse: {
     address: 'string',

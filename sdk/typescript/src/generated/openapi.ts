@@ -57,6 +57,21 @@ export interface components {
             idempotency_key?: string;
             spec?: components["schemas"]["SandboxSpec"];
         };
+        /** @description DiskUsage is the room that one image takes. */
+        DiskUsage: {
+            /** @description with its stored size */
+            image?: components["schemas"]["Image"];
+            /**
+             * Format: int64
+             * @description of it in layers that another of the images has, too
+             */
+            shared_bytes?: Int64;
+            /**
+             * Format: int64
+             * @description of its unpacked layers, beside the stored ones
+             */
+            unpacked_bytes?: Int64;
+        };
         /** @description DoctorCheck is one finding about the host. */
         DoctorCheck: {
             /** @description SBX code that a run would fail with */
@@ -422,16 +437,34 @@ export interface components {
             owner?: number;
             /** Format: int64 */
             size_bytes?: Int64;
-            /** @description "embedded", "oci-layout", "docker-archive", "rootfs", "from-host" */
+            /** @description "embedded", "oci-layout", "docker-archive", "rootfs", "from-host", "registry" */
             source?: string;
+            /** @description of its manifest, before the filter wrote it anew */
+            source_digest?: string;
+            /** @description that its name led to in the registry; an index, or source_digest */
+            target_digest?: string;
+            /** @description the rule of registries.verify that it was pulled by; empty: none */
+            verified?: string;
         };
-        /** @description ImageProgress is a line of progress; the last one holds image. */
+        /** @description ImageProgress is a line of progress, or layers; the last one holds image. With all, each image has one that holds it. */
         ImageProgress: {
             image?: components["schemas"]["Image"];
+            /** @description of PullImage, all of them where one has changed */
+            layers?: components["schemas"]["LayerProgress"][];
             message?: string;
+            /** @description the registry's image was there already */
+            present?: boolean;
             /** @description digest of the image of the same name that it replaced; empty: none */
             replaced?: string;
             report?: components["schemas"]["ImportReport"];
+        };
+        ImageUsageResponse: {
+            images?: components["schemas"]["DiskUsage"][];
+            /**
+             * Format: int64
+             * @description of all these images, shared layers once
+             */
+            stored_bytes?: Int64;
         };
         ImportImageResponse: {
             image?: components["schemas"]["Image"];
@@ -473,6 +506,19 @@ export interface components {
             oci_spec_json?: Bytes;
             posture?: components["schemas"]["PostureCheck"][];
             sandbox?: components["schemas"]["Sandbox"];
+        };
+        /** @description LayerProgress is how far a layer of a pull is. */
+        LayerProgress: {
+            digest?: string;
+            /** Format: int64 */
+            received_bytes?: Int64;
+            /**
+             * Format: int64
+             * @description as the registry has it
+             */
+            size_bytes?: Int64;
+            /** @description "waiting", "fetching", "fetched", "stored", "present" */
+            state?: string;
         };
         LearnPolicyResponse: {
             /** @description sorted */
@@ -649,6 +695,40 @@ export interface components {
             live?: string;
             name?: string;
         };
+        PruneImagesRequest: {
+            dry_run?: boolean;
+            /**
+             * @description of them only images that were stored so long ago
+             * @example 90s
+             */
+            until?: Duration;
+            /** @description all that nothing needs; else until must be set */
+            unused?: boolean;
+        };
+        PruneImagesResponse: {
+            /**
+             * Format: int64
+             * @description that no other image has, as stored
+             */
+            freed_bytes?: Int64;
+            /** @description that were removed, or would be */
+            images?: components["schemas"]["Image"][];
+        };
+        PullImageRequest: {
+            /** @description instead of name: the images that profiles and pools name with their registries */
+            all?: boolean;
+            /** @description for this pull alone */
+            credentials?: components["schemas"]["RegistryCredentials"];
+            /** @description HOST/PATH[:TAG][@DIGEST] */
+            name?: string;
+        };
+        /** @description RegistryCredentials are a user's for one registry. */
+        RegistryCredentials: {
+            /** @description instead of both */
+            identity_token?: string;
+            password?: string;
+            username?: string;
+        };
         RemoveFileResponse: Record<string, never>;
         RemoveImageResponse: Record<string, never>;
         RemoveResponse: {
@@ -681,6 +761,8 @@ export interface components {
              * @description 128+n on signal n, 124 on timeout, 126, 127
              */
             exit_code?: number;
+            /** @description the rule that the image was verified by when it was pulled; empty: none */
+            image_verified?: string;
             /** @description absent unless RunSpec.learn */
             learned?: components["schemas"]["Learned"];
             /**
@@ -816,6 +898,8 @@ export interface components {
             /** @description "creating", "adopting", "running", "paused", "stopping", "exited", "removing" */
             state?: string;
             task?: string;
+            /** @description what was clamped, or picked for the caller */
+            warnings?: string[];
             workspace?: components["schemas"]["Workspace"];
         };
         /** @description SandboxSpec says what a sandbox is made of and how it is confined. */
@@ -842,6 +926,10 @@ export interface components {
             labels?: {
                 [key: string]: string;
             };
+            /** @description Language of the work, such as "python". Without an image here or in the profile, images.languages of the configuration says which image is for it, else it is base. */
+            language?: string;
+            /** @description how the caller knows, such as the name of a file; the result repeats it */
+            language_reason?: string;
             limits?: components["schemas"]["Limits"];
             /** @description NAME=SANDBOX:PORT: NAME, which has no dot, and PORT lead to that port of the sandbox, which exposes it. Such a sandbox is in the mode "allow" or "open". */
             links?: string[];
@@ -865,6 +953,9 @@ export interface components {
             /** @description name, uid, or uid:gid; empty is the profile's */
             user?: string;
             workspace?: components["schemas"]["Workspace"];
+        };
+        SaveImagesRequest: {
+            names?: string[];
         };
         /** @description SeccompRule is one reasoned line of a profile. */
         SeccompRule: {
@@ -963,6 +1054,15 @@ export interface components {
              * @example 90s
              */
             grace?: Duration;
+        };
+        TagImageRequest: {
+            name?: string;
+            new_name?: string;
+        };
+        TagImageResponse: {
+            image?: components["schemas"]["Image"];
+            /** @description digest of the image of the same name that it replaced; empty: none */
+            replaced?: string;
         };
         /** @description TrafficResponse is one attempt and what became of it. */
         TrafficResponse: {

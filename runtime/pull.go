@@ -1,0 +1,233 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/image"
+	"github.com/caisson-run/caisson/runtime/images"
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/registry"
+)
+
+// progressEvery is how often the progress of layers is reported.
+const progressEvery = 200 * time.Millisecond
+
+// PullImage fetches an image from its registry. The image belongs to the caller. Layers
+// pass the filter before they are stored, as those of an archive do.
+func (m *Manager) PullImage(ctx context.Context, r images.PullRequest, progress func(images.PullProgress)) (_ images.Imported, err error) {
+	defer m.Busy()()
+	g, err := m.grant(ctx)
+	if err == nil {
+		err = g.CheckImages()
+	}
+	if err != nil {
+		return images.Imported{}, err
+	}
+	ref, err := m.mayPull(ctx, g, r.Name)
+	if err != nil {
+		return images.Imported{}, err
+	}
+	done, err := m.imports.begin(ctx, g)
+	if err != nil {
+		return images.Imported{}, err
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, m.opts.Registry.Timeout())
+	defer cancel()
+	progress(images.PullProgress{Message: "resolving " + ref.Name})
+	session, err := m.opts.Registry.Open(ctx, ref, registry.Caller{UID: g.Owner().UID, Root: g.IsRoot(), Credentials: r.Credentials})
+	if err != nil {
+		return images.Imported{}, err
+	}
+	defer func() { err = errors.Join(err, session.Close(err)) }()
+	return m.pull(ctx, pulling{g: g, ref: ref, session: session, progress: progress})
+}
+
+// pulling is a pull under way.
+type pulling struct {
+	g        peer.Grant
+	ref      registry.Reference
+	session  *registry.Session
+	progress func(images.PullProgress)
+}
+
+// mayPull refuses what the configuration does not allow, before anything is asked.
+func (m *Manager) mayPull(ctx context.Context, g peer.Grant, name string) (registry.Reference, error) {
+	if m.opts.Network.AirGapped {
+		there := m.noImage(ctx, images.ScopeOf(g), name)
+		return registry.Reference{}, sbxerr.WithRemedy(sbxerr.PullRefused, "runtime.pull", fmt.Errorf("air_gapped is set, so no registry is asked: %w", there),
+			"use an image that is there, or import it from a file: caisson image import")
+	}
+	ref, err := registry.Parse(name)
+	if err != nil {
+		return ref, err
+	}
+	return ref, m.opts.Registry.Check(ref)
+}
+
+func (m *Manager) pull(ctx context.Context, p pulling) (images.Imported, error) {
+	limits, err := m.importLimits(ctx, p.g)
+	if err != nil {
+		return images.Imported{}, err
+	}
+	remote, err := image.Find(ctx, p.session, p.session.Target, limits)
+	if err != nil {
+		return images.Imported{}, withinQuota(err, p.g, limits, m.opts.ImageLimits)
+	}
+	verified, err := m.opts.Registry.Verify(ctx, p.session, remote)
+	if err != nil {
+		return images.Imported{}, err
+	}
+	labels := map[string]string{image.LabelRepository: p.ref.Repository(), image.LabelTarget: remote.Target.Digest.String()}
+	if verified != "" {
+		labels[image.LabelVerified] = verified
+	}
+	list, err := m.images.ListImages(ctx)
+	if err != nil {
+		return images.Imported{}, err
+	}
+	list = images.ScopeOf(p.g).Visible(list)
+	sink := &ownedSink{Store: m.images, grant: p.g, names: &m.naming, named: true}
+	if there, ok := m.present(ctx, sink, wanted{p.ref.Name, remote.Source.Digest.String(), labels}, list, limits.Bytes); ok {
+		return there, nil
+	}
+	defer m.reportLayers(p, remote)()
+	known := knownLayers(list)
+	result, err := remote.Store(ctx, image.StoreOptions{
+		Name: p.ref.Name, Labels: labels, Ready: m.imports.work,
+		Progress: func(line string) { p.progress(images.PullProgress{Message: line}) },
+		Known:    func(chain digest.Digest) (digest.Digest, bool) { d, ok := known[chain.String()]; return d, ok },
+		Open:     func(ctx context.Context, d digest.Digest) (io.ReadCloser, error) { return m.images.OpenBlob(ctx, d) },
+	}, sink)
+	return m.imported(ctx, sink, result, withinQuota(err, p.g, limits, m.opts.ImageLimits))
+}
+
+// wanted is an image as it is to be stored.
+type wanted struct {
+	name   string
+	source string            // digest of its manifest in the registry
+	labels map[string]string // that follow from this pull
+}
+
+// present finds the registry's image among those of list, and names it.
+func (m *Manager) present(ctx context.Context, sink *ownedSink, w wanted, list []images.Stored, most int64) (images.Imported, bool) {
+	list = slices.DeleteFunc(slices.Clone(list), func(i images.Stored) bool {
+		return i.Labels[image.LabelSource] != w.source || i.Source != image.KindRegistry || i.Damaged != ""
+	})
+	other := func(i images.Stored) int {
+		if i.Key() == sink.key(w.name) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(list, func(a, b images.Stored) int { return cmp.Compare(other(a), other(b)) })
+	for _, i := range list {
+		labels := maps.Clone(i.Labels)
+		maps.Copy(labels, w.labels)
+		report, err := i.Report()
+		if err == nil && i.Key() == sink.key(w.name) && maps.Equal(labels, i.Labels) {
+			return images.Imported{Image: i.Image, Report: report, Present: true}, true
+		}
+		if err != nil || i.Owner != sink.grant.Owner().UID && i.SizeBytes > most {
+			continue
+		}
+		if sink.Commit(ctx, w.name, i.Manifest, labels) != nil {
+			continue // it is removed or damaged: it is fetched instead
+		}
+		done, err := m.imported(ctx, sink, image.Result{Name: w.name, Report: image.Report(report)}, nil)
+		done.Present = true
+		return done, err == nil
+	}
+	return images.Imported{}, false
+}
+
+// knownLayers are the stored layers of images, by the chain IDs of the layers in their
+// registries.
+func knownLayers(list []images.Stored) map[string]digest.Digest {
+	known := map[string]digest.Digest{}
+	for _, i := range list {
+		for n, d := range i.Layers {
+			if chain := i.Labels[image.LabelLayer(n)]; chain != "" && i.Source == image.KindRegistry {
+				known[chain] = digest.Digest(d)
+			}
+		}
+	}
+	return known
+}
+
+// reportLayers reports the layers of remote until the function that it returns is called.
+func (m *Manager) reportLayers(p pulling, remote *image.Remote) (stop func()) {
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(progressEvery)
+		defer ticker.Stop()
+		var last []images.LayerProgress
+		for going := true; going; {
+			select {
+			case <-end:
+				going = false
+			case <-ticker.C:
+			}
+			if now := layersOf(p.session, remote); !slices.Equal(now, last) {
+				p.progress(images.PullProgress{Layers: now})
+				last = now
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		<-ended
+	}
+}
+
+func layersOf(s *registry.Session, remote *image.Remote) []images.LayerProgress {
+	var list []images.LayerProgress
+	for _, d := range remote.Layers {
+		l := images.LayerProgress{Digest: d.Digest.String(), Size: d.Size, Received: d.Size, State: "present"}
+		if p, ok := s.Progress(l.Digest); ok {
+			l.Received, l.State = p.Received, p.State
+		}
+		list = append(list, l)
+	}
+	return list
+}
+
+// verifiedImage refuses an image that is not verified as the configuration now demands.
+func (m *Manager) verifiedImage(img images.Stored, err error) (images.Stored, error) {
+	if err == nil {
+		err = m.opts.Registry.CheckVerified(img.Labels[image.LabelRepository], img.Labels[image.LabelVerified])
+	}
+	return img, err
+}
+
+// PullAll fetches the images that profiles, pools and languages name with their registries. It
+// reports each that is there, and goes on after one that fails.
+func (m *Manager) PullAll(ctx context.Context, progress func(images.PullProgress), each func(images.Imported)) error {
+	defer m.Busy()()
+	if err := m.permit(ctx, peer.Grant.CheckAdmin); err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range m.configuredImages() {
+		if !registry.Has(name) {
+			continue
+		}
+		done, err := m.PullImage(ctx, images.PullRequest{Name: name}, progress)
+		if err == nil {
+			each(done)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,143 @@
+package integration
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/tests/harness"
+	"github.com/caisson-run/caisson/tests/need"
+)
+
+// names lists the images of a daemon.
+func names(t *testing.T, d *harness.Daemon) string {
+	t.Helper()
+	var list []struct{ Name string }
+	d.Run(t, "image", "ls", "-o", "json").JSON(t, &list)
+	var all []string
+	for _, i := range list {
+		all = append(all, i.Name)
+	}
+	return strings.Join(all, " ")
+}
+
+// TestImageTagAndSave: a second name is the same image, and a saved one comes back.
+func TestImageTagAndSave(t *testing.T) {
+	need.Tools(t, "skopeo")
+	d := harness.StartWith(t, "")
+	d.Run(t, "image", "import", "--name", "one", writeTar(t, ociLayout(t, "saved")))
+	d.Run(t, "image", "tag", "one", "example.com/two:2")
+	d.Refused(t, "SBX-201", "image", "tag", "--json", "absent", "three")
+	d.Refused(t, "SBX-101", "image", "tag", "--json", "one", "Not A Name")
+	file := filepath.Join(t.TempDir(), "saved.tar")
+	d.Run(t, "image", "save", "-f", file, "example.com/two:2")
+	for _, format := range []string{"docker-archive:", "oci-archive:"} { // as docker and podman read it
+		copied := filepath.Join(t.TempDir(), "copy")
+		if out, err := exec.Command("skopeo", "copy", format+file, "dir:"+copied).CombinedOutput(); err != nil {
+			t.Errorf("skopeo reads no %s: %v: %s", format, err, out)
+		}
+	}
+	var usage []struct {
+		Name     string
+		Stored   int64 `json:"stored_bytes"`
+		Shared   int64 `json:"shared_bytes"`
+		Unpacked int64 `json:"unpacked_bytes"`
+	}
+	d.Run(t, "image", "du", "-o", "json").JSON(t, &usage)
+	for _, u := range usage {
+		if shared := u.Name != "base"; u.Stored < 1<<20 || u.Unpacked < 1<<20 || (u.Shared > 0) != shared {
+			t.Errorf("du says %+v", u)
+		}
+	}
+	d.Run(t, "image", "rm", "one")
+	if out := d.Run(t, "run", "--image", "example.com/two:2", "--", "cat", "/mark").Stdout; out != "saved" {
+		t.Errorf("the second name prints %q", out)
+	}
+	d.Run(t, "image", "rm", "example.com/two:2")
+	d.Run(t, "image", "import", file)
+	if out := d.Run(t, "run", "--image", "example.com/two:2", "--", "cat", "/mark").Stdout; out != "saved" {
+		t.Errorf("after save and import it prints %q", out)
+	}
+	if r := d.Try("image", "save", "-f", file, "absent"); r.Code == 0 || !strings.Contains(r.Stderr, "SBX-201") {
+		t.Errorf("save of an absent image: %+v", r)
+	}
+	if info, err := os.Stat(file); err != nil || info.Size() == 0 {
+		t.Errorf("a save that failed replaced the file: %v", err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(file)); err != nil || len(left) != 1 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// TestImagePrune: what something needs stays.
+func TestImagePrune(t *testing.T) {
+	d := harness.StartWith(t, "profiles: {app: {image: profiled}}\nimages: {languages: {cobol: spoken}}\n")
+	layout := writeTar(t, ociLayout(t, "x"))
+	for _, name := range []string{"free", "profiled", "spoken", "used"} {
+		d.Run(t, "image", "import", "--name", name, layout)
+	}
+	id := strings.TrimSpace(d.Run(t, "create", "--image", "used").Stdout)
+	var pruned struct {
+		Images []struct{ Name string }
+	}
+	d.Run(t, "image", "prune", "--dry-run", "--json", "--filter", "unused").JSON(t, &pruned)
+	if len(pruned.Images) != 1 || pruned.Images[0].Name != "free" {
+		t.Errorf("it would remove %+v", pruned)
+	}
+	d.Run(t, "image", "prune", "--filter", "until=1h,unused")
+	if all := names(t, d); all != "base free profiled spoken used" {
+		t.Errorf("there are %s", all)
+	}
+	d.Run(t, "image", "prune", "--filter", "unused")
+	if all := names(t, d); all != "base profiled spoken used" {
+		t.Errorf("there are %s", all)
+	}
+	d.Run(t, "rm", "--force", id)
+	d.Run(t, "image", "prune", "--filter", "unused")
+	if all := names(t, d); all != "base profiled spoken" {
+		t.Errorf("there are %s", all)
+	}
+	for _, filter := range []string{"", "all", "until=soon", "until=-1h"} {
+		d.Refused(t, "SBX-801", "image", "prune", "--json", "--filter", filter)
+	}
+	d.Refused(t, "SBX-801", "image", "prune", "--json")
+}
+
+// TestLanguage: a workspace's files pick the image where nobody names one.
+func TestLanguage(t *testing.T) {
+	d := harness.StartWith(t, "images: {languages: {python: snakes}}\nprofiles: {own: {image: other}}\n")
+	d.Run(t, "image", "import", "--name", "snakes", writeTar(t, ociLayout(t, "snakes")))
+	d.Run(t, "image", "import", "--name", "other", writeTar(t, ociLayout(t, "other")))
+	python, rust, plain := t.TempDir(), t.TempDir(), t.TempDir()
+	for _, file := range []string{filepath.Join(python, "pyproject.toml"), filepath.Join(rust, "Cargo.toml")} {
+		if err := os.WriteFile(file, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mark := []string{"--", "cat", "/mark"}
+	run := func(args ...string) harness.Result {
+		return d.Try(append(append([]string{"run"}, args...), mark...)...)
+	}
+	r := run("--workspace", python)
+	if r.Stdout != "snakes" || !strings.Contains(r.Stderr, `"snakes" was picked for the language "python"`) || !strings.Contains(r.Stderr, "pyproject.toml") {
+		t.Errorf("python: %+v", r)
+	}
+	if r := run("--workspace", python, "--profile", "own"); r.Stdout != "other" || strings.Contains(r.Stderr, "picked") {
+		t.Errorf("a profile with an image: %+v", r)
+	}
+	if r := run("--workspace", python, "--image", "other"); r.Stdout != "other" || strings.Contains(r.Stderr, "picked") {
+		t.Errorf("a request with an image: %+v", r)
+	}
+	for _, dir := range []string{rust, plain} { // base has no such file
+		if r := run("--workspace", dir); r.Code == 0 || strings.Contains(r.Stderr, "picked") {
+			t.Errorf("%s: %+v", dir, r)
+		}
+	}
+	created := d.Run(t, "create", "--workspace", python)
+	if !strings.Contains(created.Stderr, "snakes") {
+		t.Errorf("create says %q", created.Stderr)
+	}
+	d.Run(t, "rm", "--force", strings.TrimSpace(created.Stdout))
+}
