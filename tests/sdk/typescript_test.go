@@ -70,23 +70,30 @@ var typescriptExamples = map[string][]string{
 	},
 }
 
-// installTypeScript installs the packed package into an empty directory, with the programs
-// of the tests beside it.
-func installTypeScript(t *testing.T) string {
+// packTypeScript packs the package and returns the archive.
+func packTypeScript(t *testing.T) string {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(typescriptDir, "node_modules/typescript")); err != nil {
 		runIn(t, typescriptDir, "npm", "ci", "--no-audit", "--no-fund")
 	}
-	app := t.TempDir()
-	runIn(t, typescriptDir, "npm", "pack", "--silent", "--pack-destination", app)
-	archives, err := filepath.Glob(filepath.Join(app, "*.tgz"))
+	dir := t.TempDir()
+	runIn(t, typescriptDir, "npm", "pack", "--silent", "--pack-destination", dir)
+	archives, err := filepath.Glob(filepath.Join(dir, "*.tgz"))
 	if err != nil || len(archives) != 1 {
 		t.Fatalf("npm pack made %q: %v", archives, err)
 	}
+	return archives[0]
+}
+
+// installTypeScript installs the packed package into an empty directory, with the programs
+// of the tests beside it.
+func installTypeScript(t *testing.T) string {
+	t.Helper()
+	archive, app := packTypeScript(t), t.TempDir()
 	if err := os.WriteFile(filepath.Join(app, "package.json"), []byte(`{"type": "module"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	runIn(t, app, "npm", "install", "--offline", "--no-audit", "--no-fund", archives[0])
+	runIn(t, app, "npm", "install", "--offline", "--no-audit", "--no-fund", archive)
 	for _, dir := range []string{"testdata/typescript", filepath.Join(typescriptDir, "examples")} {
 		if err := os.CopyFS(app, os.DirFS(dir)); err != nil {
 			t.Fatal(err)
