@@ -141,7 +141,7 @@ $(RUNSC): tools/gvisor/go.sum
 registry: $(TESTREG) ## build the registry for the tests of pulling images into build/registry/
 $(TESTREG): tools/registry/go.sum tools/registry/main.go
 	@mkdir -p $(@D)
-	cd tools/registry && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ .
+	cd tools/registry && GOWORK=off CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ .
 
 # The base image is a static busybox; the daemon embeds these two files.
 $(ASSETS)/busybox: scripts/busybox.sh

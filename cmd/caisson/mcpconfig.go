@@ -49,7 +49,7 @@ func mcpArgs(cmd *cobra.Command, workspace *caissonv1.Workspace) []string {
 			return
 		}
 		if f.Name == "workspace" { // the client starts the server wherever it is
-			args = append(args, "--workspace", workspace.GetDir()+":"+cmp.Or(workspace.GetMode(), "rw"))
+			args = append(args, "--workspace", workspace.GetDir()+":"+cmp.Or(workspace.GetPath(), "/workspace")+":"+cmp.Or(workspace.GetMode(), "rw"))
 			return
 		}
 		if list, ok := f.Value.(pflag.SliceValue); ok {
