@@ -37,7 +37,7 @@ func (s claudeSession) run(t *testing.T, program string, args ...string) {
 		cmd = daemon.Command(ctx, append(append([]string{"plug", "claude"}, s.flags...), append([]string{"--"}, args...)...)...)
 	}
 	cmd.Dir = s.project
-	cmd.Env = append(os.Environ(), cmd.Env...)
+	cmd.Env = append(append(os.Environ(), "CAISSON_SOCKET="+daemon.Socket), cmd.Env...)
 	cmd.Env = append(cmd.Env, "PATH="+program+":"+os.Getenv("PATH"), "HOME="+s.home, "ANTHROPIC_BASE_URL="+s.model.URL, "ANTHROPIC_API_KEY=key-of-the-user",
 		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
