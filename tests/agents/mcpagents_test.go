@@ -15,7 +15,7 @@ func TestClaudeCodeByMCP(t *testing.T) {
 	s.plug = false
 	config := daemon.Run(t, "mcp", "--sandbox", "by-mcp", "--ensure", "--workspace", s.project+":"+s.project, "--print-config", "claude").Stdout
 	s.run(t, program, "--disallowedTools", "Bash", "--allowedTools", "mcp__caisson__bash", "--mcp-config", config)
-	if got := s.model.result(0); !strings.Contains(got, "caisson-init\n"+s.project) {
+	if got := s.model.result(0); !strings.Contains(got, "caisson-init") || !strings.Contains(got, s.project) {
 		t.Errorf("the tool returned %q", got)
 	}
 }
