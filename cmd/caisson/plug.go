@@ -19,7 +19,7 @@ func (a *app) plugCommand() *cobra.Command {
 		Args:  cobra.ArbitraryArgs, // unknownCommand has seen them
 		RunE:  showHelp,
 	}
-	cmd.AddCommand(a.plugClaudeCommand(), a.plugClaudeShellCommand())
+	cmd.AddCommand(a.plugClaudeCommand(), a.plugClaudeShellCommand(), a.plugCodexCommand())
 	return cmd
 }
 
