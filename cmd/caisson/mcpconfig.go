@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -49,6 +50,9 @@ func givenFlags(cmd *cobra.Command, workspace *caissonv1.Workspace, except ...st
 		case f.Name == "workspace":
 			args = append(args, "--workspace", strings.Join(slices.DeleteFunc([]string{workspace.GetDir(), workspace.GetPath(), cmp.Or(workspace.GetMode(), "rw")},
 				func(part string) bool { return part == "" }), ":"))
+		case f.Name == "env-file":
+			file, _ := filepath.Abs(f.Value.String()) // it was read
+			args = append(args, "--env-file", file)
 		case isList:
 			for _, v := range list.GetSlice() {
 				args = append(args, "--"+f.Name, v)

@@ -131,7 +131,8 @@ func (a *app) installCodex(settings string) error {
 		return sbxerr.Wrap(sbxerr.ClientIO, "caisson.plug", err)
 	}
 	if string(old) != settings {
-		return sbxerr.WithRemedy(sbxerr.APIUsage, "caisson.plug", fmt.Errorf("%s has other settings:\n%s", file, onlyInOne(string(old), settings)),
+		fmt.Fprint(a.stderr, onlyInOne(string(old), settings))
+		return sbxerr.WithRemedy(sbxerr.APIUsage, "caisson.plug", fmt.Errorf("%s has other settings", file),
 			"change it by hand, or move it away and install again")
 	}
 	return a.printLine("%s has Codex run its commands in a sandbox. Start it with: codex --sandbox danger-full-access", file)

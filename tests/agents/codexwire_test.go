@@ -1,0 +1,361 @@
+package agents
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/tests/harness"
+)
+
+// codexWire speaks to caisson plug codex as Codex does.
+type codexWire struct {
+	t         *testing.T
+	cmd       *exec.Cmd
+	in        io.WriteCloser
+	out       *bufio.Scanner
+	dir       string
+	last      int
+	processes map[string]*codexProcess
+}
+
+// codexProcess is what was told of a process.
+type codexProcess struct {
+	text   strings.Builder
+	stream string // of the last output
+	events int
+	code   int
+	closed bool
+}
+
+// codexServe starts an executor in a directory of its own, and shakes hands.
+func codexServe(t *testing.T, d *harness.Daemon) *codexWire {
+	t.Helper()
+	w := &codexWire{t: t, dir: readableDir(t), processes: map[string]*codexProcess{}}
+	w.cmd = d.Command(context.WithoutCancel(t.Context()), "plug", "codex", "--serve")
+	w.cmd.Dir = w.dir
+	var err error
+	if w.in, err = w.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := w.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = w.in.Close() // a test may have done so
+		_ = w.cmd.Wait() // a test may have killed it
+	})
+	w.out = bufio.NewScanner(out)
+	w.out.Buffer(nil, 64<<20)
+	w.ok("initialize", arguments{"clientName": "test"})
+	w.send(arguments{"method": "initialized", "params": arguments{}})
+	return w
+}
+
+func (w *codexWire) send(m arguments) {
+	w.t.Helper()
+	if err := json.NewEncoder(w.in).Encode(m); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// next reads a message; an event is kept.
+func (w *codexWire) next() (id int, result arguments, code int) {
+	w.t.Helper()
+	if !w.out.Scan() {
+		w.t.Fatalf("the executor ended: %v", w.out.Err())
+	}
+	var m struct {
+		ID     int
+		Method string
+		Params struct {
+			ProcessID string
+			Seq       int
+			Stream    string
+			Chunk     []byte
+			ExitCode  int
+		}
+		Result arguments
+		Error  struct{ Code int }
+	}
+	if err := json.Unmarshal(w.out.Bytes(), &m); err != nil {
+		w.t.Fatalf("%v: %.300s", err, w.out.Bytes())
+	}
+	if m.Method == "" {
+		return m.ID, m.Result, m.Error.Code
+	}
+	p := w.process(m.Params.ProcessID)
+	if p.events++; m.Params.Seq != p.events {
+		w.t.Errorf("event %d has the number %d", p.events, m.Params.Seq)
+	}
+	switch m.Method {
+	case "process/output":
+		p.stream = m.Params.Stream
+		p.text.Write(m.Params.Chunk)
+	case "process/exited":
+		p.code = m.Params.ExitCode
+	case "process/closed":
+		p.closed = true
+	}
+	return m.ID, m.Result, m.Error.Code
+}
+
+func (w *codexWire) call(method string, params any) (arguments, int) {
+	w.t.Helper()
+	w.last++
+	w.send(arguments{"id": w.last, "method": method, "params": params})
+	for {
+		if id, result, code := w.next(); id == w.last {
+			return result, code
+		}
+	}
+}
+
+func (w *codexWire) ok(method string, params any) arguments {
+	w.t.Helper()
+	result, code := w.call(method, params)
+	if code != 0 {
+		w.t.Fatalf("%s %v: %d, %s", method, params, code, w.out.Bytes())
+	}
+	return result
+}
+
+func (w *codexWire) start(id, script string, changes arguments) {
+	w.t.Helper()
+	params := arguments{
+		"processId": id, "argv": []string{"/bin/sh", "-c", script}, "cwd": "file://" + w.dir, "env": arguments{"TERM": "dumb"}, "tty": false, "pipeStdin": false,
+		"envPolicy": arguments{"inherit": "all", "ignoreDefaultExcludes": true},
+	}
+	maps.Copy(params, changes)
+	w.ok("process/start", params)
+}
+
+func (w *codexWire) write(id, text string) {
+	w.t.Helper()
+	if r := w.ok("process/write", arguments{"processId": id, "chunk": base64.StdEncoding.EncodeToString([]byte(text)), "writeId": "1"}); r["status"] != "accepted" {
+		w.t.Errorf("%q: %v", text, r)
+	}
+}
+
+func (w *codexWire) process(id string) *codexProcess {
+	if w.processes[id] == nil {
+		w.processes[id] = &codexProcess{}
+	}
+	return w.processes[id]
+}
+
+// await reads until a process has written a text.
+func (w *codexWire) await(id, want string) {
+	w.t.Helper()
+	for p := w.process(id); !strings.Contains(p.text.String(), want); w.next() {
+		if p.closed {
+			w.t.Fatalf("%s ended with %q, without %q", id, p.text.String(), want)
+		}
+	}
+}
+
+// wait reads until a process has ended.
+func (w *codexWire) wait(id string) (text string, code int) {
+	w.t.Helper()
+	p := w.process(id)
+	for !p.closed {
+		w.next()
+	}
+	return p.text.String(), p.code
+}
+
+func TestCodexProcesses(t *testing.T) {
+	t.Cleanup(func() { removeSandboxes(t, "codex-") })
+	w := codexServe(t, daemon)
+	w.start("tty", "tty; read x; echo got $x; stty size; sleep 1001", arguments{"tty": true})
+	w.await("tty", "/dev/pts/")
+	w.write("tty", "hello\n")
+	w.await("tty", "got hello\r\n24 80\r\n")
+	w.write("tty", "\x03")
+	if _, code := w.wait("tty"); code != 130 {
+		t.Errorf("Ctrl-C: exit code %d", code)
+	}
+	if stream := w.process("tty").stream; stream != "pty" {
+		t.Errorf("the stream of a terminal is %q", stream)
+	}
+
+	w.start("pipe", "read x; echo got $x; read y; echo got $y", arguments{"pipeStdin": true})
+	w.write("pipe", "a\n")
+	w.write("pipe", "b\n")
+	if text, code := w.wait("pipe"); text != "got a\ngot b\n" || code != 0 {
+		t.Errorf("input: %q, %d", text, code)
+	}
+
+	w.start("empty", "cat; echo end", nil)
+	if text, _ := w.wait("empty"); text != "end\n" {
+		t.Errorf("an input that is not there: %q", text)
+	}
+
+	w.start("interrupt", "trap 'echo trapped; exit 7' INT; echo begin; sleep 1001 & wait", nil)
+	w.await("interrupt", "begin")
+	w.ok("process/signal", arguments{"processId": "interrupt", "signal": "interrupt"})
+	if text, code := w.wait("interrupt"); text != "begin\ntrapped\n" || code != 7 {
+		t.Errorf("an interrupt: %q, %d", text, code)
+	}
+
+	w.start("terminate", "setsid sleep 1003 & echo begin; sleep 1002", nil)
+	w.await("terminate", "begin")
+	if r := w.ok("process/terminate", arguments{"processId": "terminate"}); r["running"] != true {
+		t.Errorf("got %v", r)
+	}
+	if _, code := w.wait("terminate"); code != 137 {
+		t.Errorf("exit code %d", code)
+	}
+	w.start("ps", "ps", nil)
+	if text, _ := w.wait("ps"); !strings.Contains(text, "ps") || strings.Contains(text, "sleep 1002") || strings.Contains(text, "sleep 1003") {
+		t.Errorf("left: %s", text)
+	}
+
+	for i := range 30 { // at once
+		w.start(fmt.Sprint("n", i), fmt.Sprintf("sleep 0.3; echo %d; exit %d", i, i), nil)
+	}
+	for i := range 30 {
+		if text, code := w.wait(fmt.Sprint("n", i)); text != fmt.Sprintln(i) || code != i {
+			t.Errorf("process %d: %q, %d", i, text, code)
+		}
+	}
+
+	w.start("much", "head -c 30000000 /dev/zero", nil)
+	if text, _ := w.wait("much"); len(text) != 30_000_000 {
+		t.Errorf("%d bytes of output", len(text))
+	}
+}
+
+func TestCodexFiles(t *testing.T) {
+	t.Cleanup(func() { removeSandboxes(t, "codex-") })
+	w := codexServe(t, daemon)
+	uri := func(name string) string { return "file://" + filepath.Join(w.dir, name) }
+	if err := os.Symlink("/etc/shadow", filepath.Join(w.dir, "out")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("a", filepath.Join(w.dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	content := base64.StdEncoding.EncodeToString([]byte("content"))
+	for i, tt := range []struct {
+		method string
+		params arguments
+		code   int
+		want   string // in the result
+	}{
+		{"fs/writeFile", arguments{"path": uri("a/b"), "dataBase64": content}, -32004, ""},
+		{"fs/createDirectory", arguments{"path": uri("a")}, 0, ""},
+		{"fs/createDirectory", arguments{"path": uri("a")}, 0, ""},
+		{"fs/createDirectory", arguments{"path": uri("a"), "recursive": false}, -32603, ""},
+		{"fs/writeFile", arguments{"path": uri("a/b"), "dataBase64": content}, 0, ""},
+		{"fs/writeFile", arguments{"path": "file:///etc/b", "dataBase64": content}, -32600, ""},
+		{"fs/readFile", arguments{"path": uri("link/b")}, 0, content},
+		{"fs/readFile", arguments{"path": uri("a")}, -32600, ""},
+		{"fs/readFile", arguments{"path": uri("a/b/c")}, -32603, ""},
+		{"fs/readFile", arguments{"path": uri("none")}, -32004, ""},
+		{"fs/readFile", arguments{"path": uri("out")}, -32004, ""}, // there is none inside
+		{"fs/getMetadata", arguments{"path": uri("a/b")}, 0, `"isFile":true,"isSymlink":false,"modifiedAtMs"`},
+		{"fs/getMetadata", arguments{"path": uri("link")}, 0, `"isDirectory":true,"isFile":false,"isSymlink":true`},
+		{"fs/getMetadata", arguments{"path": uri("out")}, -32004, ""},
+		{"fs/getMetadata", arguments{"path": uri("a/b/c")}, -32603, ""},
+		{"fs/getMetadata", arguments{"path": "file:///"}, 0, `"isDirectory":true`},
+		{"fs/canonicalize", arguments{"path": uri("link/../link/b")}, 0, "/a/b"},
+		{"fs/canonicalize", arguments{"path": uri("none")}, -32004, ""},
+		{"fs/copy", arguments{"sourcePath": uri("a"), "destinationPath": uri("é #%"), "recursive": true}, -32602, ""},
+		{"fs/copy", arguments{"sourcePath": uri("a"), "destinationPath": uri("%C3%A9%20%23%25"), "recursive": false}, -32600, ""},
+		{"fs/copy", arguments{"sourcePath": uri("a"), "destinationPath": uri("%C3%A9%20%23%25"), "recursive": true}, 0, ""},
+		{"fs/readDirectory", arguments{"path": uri("")}, 0, `{"fileName":"é #%","isDirectory":true,"isFile":false}`},
+		{"fs/readDirectory", arguments{"path": uri("a/b")}, -32603, ""},
+		{"fs/walk", arguments{"path": uri(""), "options": arguments{"maxDepth": 6, "maxDirectories": 9, "maxEntries": 9, "followDirectorySymlinks": true}}, 0, `/%C3%A9%20%23%25/b"`},
+		{"fs/walk", arguments{"path": uri(""), "options": arguments{"maxDepth": 6, "maxDirectories": 9, "maxEntries": 1}}, 0, `"truncated":true`},
+		{"fs/remove", arguments{"path": uri("a"), "recursive": false}, -32603, ""},
+		{"fs/remove", arguments{"path": uri("link")}, 0, ""},
+		{"fs/remove", arguments{"path": uri("a")}, 0, ""},
+		{"fs/remove", arguments{"path": uri("a")}, 0, ""},
+		{"fs/remove", arguments{"path": uri("a"), "force": false}, -32004, ""},
+	} {
+		result, code := w.call(tt.method, tt.params)
+		b, err := json.Marshal(result)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code != tt.code || !strings.Contains(string(b), tt.want) {
+			t.Errorf("call %d, %s %v: %d %s, want %d %s", i, tt.method, tt.params, code, b, tt.code, tt.want)
+		}
+	}
+	if b, err := os.ReadFile(filepath.Join(w.dir, "é #%/b")); err != nil || string(b) != "content" {
+		t.Errorf("the host has %q, %v", b, err)
+	}
+}
+
+// TestCodexRestartedDaemon: a command goes on over a daemon that is killed, and no event is
+// lost or told twice.
+func TestCodexRestartedDaemon(t *testing.T) {
+	d := harness.Start(t)
+	w := codexServe(t, d)
+	w.start("slow", "for i in $(seq 40); do echo $i; sleep 0.1; done", nil)
+	w.await("slow", "2\n")
+	d.Kill(t)
+	d.Launch(t)
+	var want strings.Builder
+	for i := range 40 {
+		fmt.Fprintln(&want, i+1)
+	}
+	if text, code := w.wait("slow"); text != want.String() || code != 0 {
+		t.Errorf("got %q, %d", text, code)
+	}
+}
+
+// TestCodexEnds: the commands end with their executor, however it ends.
+func TestCodexEnds(t *testing.T) {
+	d := harness.StartWith(t, "sandboxes:\n  attach_grace: 1s\n")
+	for name, end := range map[string]func(*codexWire) error{
+		"EOF":  func(w *codexWire) error { return w.in.Close() },
+		"TERM": func(w *codexWire) error { return w.cmd.Process.Signal(syscall.SIGTERM) },
+		"KILL": func(w *codexWire) error { return w.cmd.Process.Kill() },
+	} {
+		w := codexServe(t, d)
+		w.start("1", "sleep 1001 & echo begin; sleep 1002", nil)
+		w.await("1", "begin")
+		names := strings.Fields(d.Run(t, "ls", "-q").Stdout)
+		sleeps := func() bool {
+			return slices.ContainsFunc(names, func(box string) bool { return strings.Contains(d.Run(t, "exec", box, "--", "ps").Stdout, "sleep 100") })
+		}
+		if !sleeps() {
+			t.Fatal("the probe sees no sleep")
+		}
+		if err := end(w); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		eventually(t, name+": end of the command", func() bool { return !sleeps() })
+		t.Logf("%s: ended within %v", name, time.Since(begin))
+	}
+}
+
+// TestCodexWithoutDaemon: Codex would go on without an executor if the handshake failed, so
+// each command says why it cannot run.
+func TestCodexWithoutDaemon(t *testing.T) {
+	d := harness.Start(t)
+	d.Stop(t)
+	w := codexServe(t, d)
+	if _, code := w.call("process/start", arguments{"processId": "1", "argv": []string{"true"}, "cwd": "file:///"}); code != -32603 || !strings.Contains(w.out.Text(), "SBX-802") {
+		t.Errorf("got %d, %s", code, w.out.Text())
+	}
+}
