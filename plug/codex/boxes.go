@@ -72,6 +72,13 @@ func (b *boxes) open(ctx context.Context, v variant) (*box, error) {
 	return made, nil
 }
 
+// forget is for a sandbox that was removed.
+func (b *boxes) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.made)
+}
+
 // examine asks a sandbox for its shell and its environment.
 func (b *boxes) examine(ctx context.Context, ref string) (*box, error) {
 	spec := &caissonv1.ExecSpec{Args: []string{"/bin/sh", "-c", "if [ -x /bin/bash ]; then echo /bin/bash; else echo /bin/sh; fi; exec env -0"}}

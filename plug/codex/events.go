@@ -64,13 +64,19 @@ func (e *events) output(stream string, p []byte) {
 	}
 }
 
-// exit tells the end of the process and of its output. sandboxDenied is always false: it has
-// Codex offer to run the command without the sandbox, which this executor never does.
+// exit tells the end of the process. sandboxDenied is always false: it has Codex offer to
+// run the command without the sandbox, which this executor never does.
 func (e *events) exit(code int32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.exitCode = &code
 	e.next("process/exited", map[string]any{"exitCode": code, "sandboxDenied": false})
+}
+
+// close tells that there is no more output.
+func (e *events) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.closed = true
 	e.next("process/closed", map[string]any{})
 }
@@ -79,6 +85,13 @@ func (e *events) exited() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.exitCode != nil
+}
+
+// ended reports whether there is no more output.
+func (e *events) ended() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.closed
 }
 
 // readResult is the answer to process/read.

@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -136,6 +137,24 @@ func (s *server) runProcess(ctx context.Context, proc *process, p startParams, d
 		_, _ = errs.Write([]byte(note(result) + "\n"))
 	}
 	proc.exit(code)
+	if result.GetRemaining() > 0 {
+		s.followRest(ctx, proc, result, rio)
+	}
+	proc.close()
+}
+
+// followRest tells what the processes write that a command has left behind, until none of
+// them can. They end with the session.
+func (s *server) followRest(ctx context.Context, proc *process, r *caissonv1.Result, rio api.IO) {
+	err := s.boxes.client.Logs(ctx, &caissonv1.LogsRequest{
+		Ref: proc.ref, ExecId: proc.exec, Follow: true, StdoutOffset: r.GetStdoutBytes(), StderrOffset: r.GetStderrBytes(),
+	}, rio.Stdout, rio.Stderr)
+	if ctx.Err() != nil {
+		err = s.boxes.client.End(ctx, proc.ref, proc.exec)
+	}
+	if err != nil {
+		_, _ = rio.Stdout.Write([]byte(wired(err).Message + "\n")) // never fails
+	}
 }
 
 // note says why the runtime ended a command.
@@ -164,6 +183,11 @@ func (s *server) command(ctx context.Context, proc *process, p startParams, dir 
 	args, err := without(unset, p.Argv)
 	if err != nil {
 		return nil, err
+	}
+	if workspace := s.boxes.workspace(); !under(workspace, dir) {
+		if there, err := s.exists(ctx, b, dir); err != nil || !there {
+			return nil, cmp.Or(err, refuse(codeFailed, "%s is not in the sandbox, which has %s of the host alone: start Codex in that directory, without --cd", dir, workspace))
+		}
 	}
 	proc.ref = b.ref
 	spec := &caissonv1.ExecSpec{Args: args, Env: set, Workdir: dir, Stdin: proc.input != nil}
@@ -279,13 +303,14 @@ func (s *server) signalProcess(ctx context.Context, p signalParams) (any, error)
 
 type terminateParams struct{ ProcessID string }
 
-// terminateProcess kills a command and all that it started.
+// terminateProcess kills a command and all that it started, also what it has left behind.
 func (s *server) terminateProcess(ctx context.Context, p terminateParams) (any, error) {
 	return later(func() (any, error) {
 		proc := s.processes.find(p.ProcessID)
-		if !proc.runs() {
+		running := proc.runs()
+		if proc == nil || proc.err != nil || proc.ended() {
 			return map[string]any{"running": false}, nil
 		}
-		return map[string]any{"running": true}, s.boxes.client.End(ctx, proc.ref, proc.exec)
+		return map[string]any{"running": running}, s.boxes.client.End(ctx, proc.ref, proc.exec)
 	}), nil
 }

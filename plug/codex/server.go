@@ -15,6 +15,7 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // maxLine bounds a message of Codex, such as one with the content of a file, in bytes.
@@ -134,6 +135,9 @@ func (s *server) answer(id json.RawMessage, result any, err error) {
 	r := response{ID: id, Result: result}
 	if err != nil {
 		r.Result, r.Error = nil, wired(err)
+	}
+	if errors.Is(err, sbxerr.NotFound) {
+		s.boxes.forget() // the next call makes another
 	}
 	if s.out.send(r) != nil {
 		s.end()

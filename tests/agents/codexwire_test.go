@@ -37,6 +37,7 @@ type codexProcess struct {
 	stream string // of the last output
 	events int
 	code   int
+	exited bool
 	closed bool
 }
 
@@ -109,7 +110,7 @@ func (w *codexWire) next() (id int, result arguments, code int) {
 		p.stream = m.Params.Stream
 		p.text.Write(m.Params.Chunk)
 	case "process/exited":
-		p.code = m.Params.ExitCode
+		p.exited, p.code = true, m.Params.ExitCode
 	case "process/closed":
 		p.closed = true
 	}
@@ -207,7 +208,7 @@ func TestCodexProcesses(t *testing.T) {
 		t.Errorf("an input that is not there: %q", text)
 	}
 
-	w.start("interrupt", "trap 'echo trapped; exit 7' INT; echo begin; sleep 1001 & wait", nil)
+	w.start("interrupt", "trap 'echo trapped; exit 7' INT; echo begin; sleep 1 & wait", nil)
 	w.await("interrupt", "begin")
 	w.ok("process/signal", arguments{"processId": "interrupt", "signal": "interrupt"})
 	if text, code := w.wait("interrupt"); text != "begin\ntrapped\n" || code != 7 {
@@ -227,6 +228,28 @@ func TestCodexProcesses(t *testing.T) {
 		t.Errorf("left: %s", text)
 	}
 
+	// What a command leaves behind is told as long as it may write, and can be ended.
+	w.start("late", "(sleep 0.5; echo late) & echo begin", nil)
+	if text, code := w.wait("late"); text != "begin\nlate\n" || code != 0 {
+		t.Errorf("a process in the background: %q, %d", text, code)
+	}
+	w.start("server", "sleep 1004 & echo begin; exit 3", nil)
+	for !w.process("server").exited {
+		w.next()
+	}
+	w.start("sees", "ps", nil)
+	if text, _ := w.wait("sees"); !strings.Contains(text, "sleep 1004") {
+		t.Errorf("not running: %s", text)
+	}
+	w.ok("process/terminate", arguments{"processId": "server"})
+	if text, code := w.wait("server"); text != "begin\n" || code != 3 {
+		t.Errorf("a process that was left behind: %q, %d", text, code)
+	}
+	w.start("gone", "ps", nil)
+	if text, _ := w.wait("gone"); strings.Contains(text, "sleep 1004") {
+		t.Errorf("left: %s", text)
+	}
+
 	for i := range 30 { // at once
 		w.start(fmt.Sprint("n", i), fmt.Sprintf("sleep 0.3; echo %d; exit %d", i, i), nil)
 	}
@@ -236,6 +259,9 @@ func TestCodexProcesses(t *testing.T) {
 		}
 	}
 
+	if _, code := w.call("process/start", arguments{"processId": "cd", "argv": []string{"true"}, "cwd": "file:///elsewhere"}); code != -32603 || !strings.Contains(w.out.Text(), "--cd") {
+		t.Errorf("another directory: %d, %s", code, w.out.Text())
+	}
 	w.start("much", "head -c 30000000 /dev/zero", nil)
 	if text, _ := w.wait("much"); len(text) != 30_000_000 {
 		t.Errorf("%d bytes of output", len(text))
@@ -333,6 +359,12 @@ func TestCodexEnds(t *testing.T) {
 		w := codexServe(t, d)
 		w.start("1", "sleep 1001 & echo begin; sleep 1002", nil)
 		w.await("1", "begin")
+		if name != "KILL" { // nobody ends then what was left behind
+			w.start("2", "sleep 1003 &", nil)
+			for !w.process("2").exited {
+				w.next()
+			}
+		}
 		names := strings.Fields(d.Run(t, "ls", "-q").Stdout)
 		sleeps := func() bool {
 			return slices.ContainsFunc(names, func(box string) bool { return strings.Contains(d.Run(t, "exec", box, "--", "ps").Stdout, "sleep 100") })
