@@ -189,7 +189,7 @@ func TestBrokenLines(t *testing.T) {
 	}
 	s.line("")
 	s.line(`{"method":"unknown/notification"}`)
-	s.ok("environment/info", nil)
+	s.ok("process/terminate", object{"processId": "1"})
 	go func() { _, _ = io.WriteString(s.in, strings.Repeat(" ", 65<<20)) }() // the executor does not read all of it
 	if m := s.next(); m["error"] == nil {
 		t.Errorf("a line without an end: %v", m)

@@ -27,6 +27,7 @@ func orTrue(b *bool) bool { return b == nil || *b }
 
 // at is the sandbox and the path of a call for a file or a tree. The policy of the call has
 // to give the access to all of it; follow says whether it works on the target of a link.
+// A command may change the path meanwhile: it has all the access that the call could get so.
 func (s *server) at(ctx context.Context, uri string, c *sandboxContext, need access, follow bool) (*box, string, error) {
 	name, err := pathOf(uri)
 	if err != nil {

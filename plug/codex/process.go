@@ -235,7 +235,7 @@ func (p *process) runs() bool {
 
 type readParams struct {
 	ProcessID string
-	AfterSeq  *int64
+	AfterSeq  *uint32
 	MaxBytes  *int
 	WaitMs    *int64
 }
@@ -248,7 +248,7 @@ func (s *server) readProcess(ctx context.Context, p readParams) (any, error) {
 	var after, wait int64
 	limit := math.MaxInt
 	if p.AfterSeq != nil {
-		after = *p.AfterSeq
+		after = int64(*p.AfterSeq)
 	}
 	if p.MaxBytes != nil {
 		limit = *p.MaxBytes

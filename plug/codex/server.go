@@ -62,7 +62,6 @@ func on[P any](h func(*server, context.Context, P) (any, error)) handler {
 }
 
 var handlers = map[string]handler{
-	"environment/info":   on((*server).info),
 	"process/start":      on((*server).startProcess),
 	"process/read":       on((*server).readProcess),
 	"process/write":      on((*server).writeProcess),
@@ -185,18 +184,6 @@ func (s *server) reply(ctx context.Context, req request, h handler) {
 	s.answer(req.ID, result, err)
 }
 
-type shellInfo struct {
-	Name string `json:"name"`
-	Path string `json:"path"`
-}
-
-type environmentInfo struct {
-	Shell      shellInfo `json:"shell"`
-	Cwd        string    `json:"cwd"`
-	PlatformOS string    `json:"platformOs"`
-	TempDir    string    `json:"tempDir"`
-}
-
 // initialize waits for the sandbox. Where there is none Codex gets no error: it would go
 // on without an executor, and each command tells why it cannot run.
 func (s *server) initialize(ctx context.Context, req request) {
@@ -214,16 +201,11 @@ func (s *server) initialize(ctx context.Context, req request) {
 		return
 	}
 	s.asked = true
-	info, _ := s.info(ctx, struct{}{}) // never fails
-	s.answer(req.ID, map[string]any{"sessionId": "1", "environmentInfo": info}, nil)
-}
-
-func (s *server) info(ctx context.Context, _ struct{}) (any, error) {
 	shell := "/bin/sh"
 	if b, err := s.boxes.open(ctx, variant{}); err == nil {
 		shell = b.shell
 	}
-	return environmentInfo{
-		Shell: shellInfo{path.Base(shell), shell}, Cwd: uriOf(s.boxes.workspace()), PlatformOS: "linux", TempDir: "file:///tmp",
-	}, nil
+	s.answer(req.ID, map[string]any{"sessionId": "1", "environmentInfo": map[string]any{
+		"shell": map[string]string{"name": path.Base(shell), "path": shell}, "cwd": uriOf(s.boxes.workspace()), "platformOs": "linux", "tempDir": "file:///tmp",
+	}}, nil)
 }

@@ -330,6 +330,54 @@ func TestCodexFiles(t *testing.T) {
 	}
 }
 
+// TestCodexFilePolicy: a call for files gets no more than its policy gives, by whatever way.
+func TestCodexFilePolicy(t *testing.T) {
+	t.Cleanup(func() { removeSandboxes(t, "codex-") })
+	w := codexServe(t, daemon)
+	for _, name := range []string{".git/hooks", "secret", "src"} {
+		if err := os.MkdirAll(filepath.Join(w.dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../.git", filepath.Join(w.dir, "src/link")); err != nil {
+		t.Fatal(err)
+	}
+	entry := func(name, access string) arguments {
+		return arguments{"access": access, "path": arguments{"type": "path", "path": "file://" + name}}
+	}
+	sandbox := arguments{"permissions": arguments{"type": "managed", "network": "restricted", "file_system": arguments{"type": "restricted", "entries": []any{
+		entry("/", "read"), entry(w.dir, "write"), entry(w.dir+"/.git", "read"), entry(w.dir+"/secret", "deny"),
+	}}}}
+	for i, tt := range []struct {
+		method, name string
+		code         int
+	}{
+		{"fs/writeFile", "src/x", 0},
+		{"fs/writeFile", ".git/config", -32600},
+		{"fs/writeFile", "src/link/config", -32600},
+		{"fs/writeFile", "src/../.git/config", -32600},
+		{"fs/writeFile", "secret/x", -32600},
+		{"fs/writeFile", "../x", -32600},
+		{"fs/createDirectory", "new/a/b", 0},
+		{"fs/createDirectory", "src/link/a/b", -32600},
+		{"fs/readDirectory", ".git", 0},
+		{"fs/readDirectory", "secret", -32600},
+		{"fs/walk", "", -32600}, // it would show what is in secret
+		{"fs/walk", "src", 0},
+		{"fs/remove", ".git/hooks", -32600},
+		{"fs/remove", "", -32600},
+		{"fs/remove", "src/link", 0}, // the link alone
+	} {
+		params := arguments{"path": "file://" + w.dir + "/" + tt.name, "dataBase64": "YQ==", "sandbox": sandbox, "options": arguments{"maxDepth": 1, "maxDirectories": 9, "maxEntries": 9}}
+		if _, code := w.call(tt.method, params); code != tt.code {
+			t.Errorf("call %d, %s %s: %d, want %d: %.300s", i, tt.method, tt.name, code, tt.code, w.out.Bytes())
+		}
+	}
+	if list, err := os.ReadDir(filepath.Join(w.dir, ".git")); err != nil || len(list) != 1 {
+		t.Errorf("protected: %v, %v", list, err)
+	}
+}
+
 // TestCodexRestartedDaemon: a command goes on over a daemon that is killed, and no event is
 // lost or told twice.
 func TestCodexRestartedDaemon(t *testing.T) {
