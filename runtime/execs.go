@@ -187,13 +187,14 @@ func (m *Manager) WaitExec(ctx context.Context, ref, exec string) (ExecInfo, err
 }
 
 // SignalExec sends a signal to a command, once it runs. One that has ended is an
-// error, and so is one that is frozen: nobody is there to deliver it.
+// error, unless All reaches what it left behind with its output open. One that is frozen
+// is an error, too: nobody is there to deliver the signal.
 func (m *Manager) SignalExec(ctx context.Context, ref, exec string, r SignalRequest) error {
 	s, e, err := m.findExec(ctx, ref, exec)
 	if err != nil {
 		return err
 	}
-	if e.isDone() {
+	if e.isDone() && !r.All {
 		return sbxerr.New(sbxerr.State, "runtime.signal", "command %s of sandbox %s has ended", exec, ref)
 	}
 	if err := s.checkThawed(); err != nil {

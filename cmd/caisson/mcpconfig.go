@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -41,28 +42,26 @@ func flagNames(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// mcpArgs are the arguments of this process, without what only prints them.
-func mcpArgs(cmd *cobra.Command, workspace *caissonv1.Workspace) []string {
-	args := []string{"mcp"}
+// givenFlags are the flags of this process for one that is started anywhere later.
+func givenFlags(cmd *cobra.Command, workspace *caissonv1.Workspace, except ...string) (args []string) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if f.Name == "print-config" {
-			return
-		}
-		if f.Name == "workspace" { // the client starts the server wherever it is
-			args = append(args, "--workspace", workspace.GetDir()+":"+cmp.Or(workspace.GetPath(), "/workspace")+":"+cmp.Or(workspace.GetMode(), "rw"))
-			return
-		}
-		if list, ok := f.Value.(pflag.SliceValue); ok {
+		switch list, isList := f.Value.(pflag.SliceValue); {
+		case slices.Contains(except, f.Name):
+		case f.Name == "workspace":
+			args = append(args, "--workspace", strings.Join(slices.DeleteFunc([]string{workspace.GetDir(), workspace.GetPath(), cmp.Or(workspace.GetMode(), "rw")},
+				func(part string) bool { return part == "" }), ":"))
+		case f.Name == "env-file":
+			file, _ := filepath.Abs(f.Value.String()) // it was read
+			args = append(args, "--env-file", file)
+		case isList:
 			for _, v := range list.GetSlice() {
 				args = append(args, "--"+f.Name, v)
 			}
-			return
-		}
-		if f.Value.Type() == "bool" {
+		case f.Value.Type() == "bool":
 			args = append(args, "--"+f.Name+"="+f.Value.String())
-			return
+		default:
+			args = append(args, "--"+f.Name, f.Value.String())
 		}
-		args = append(args, "--"+f.Name, f.Value.String())
 	})
 	return args
 }
@@ -73,7 +72,7 @@ func (a *app) printMCPConfig(cmd *cobra.Command, f mcpFlags, workspace *caissonv
 	if err != nil {
 		return err
 	}
-	args := mcpArgs(cmd, workspace)
+	args := append([]string{"mcp"}, givenFlags(cmd, workspace, "print-config")...)
 	c := mcpClients[slices.IndexFunc(mcpClients, func(c mcpClient) bool { return c.name == f.printConfig })]
 	fmt.Fprintf(a.stderr, "caisson: put this into %s\n", c.file)
 	if c.command != "" {

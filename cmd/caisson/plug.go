@@ -19,7 +19,7 @@ func (a *app) plugCommand() *cobra.Command {
 		Args:  cobra.ArbitraryArgs, // unknownCommand has seen them
 		RunE:  showHelp,
 	}
-	cmd.AddCommand(a.plugClaudeCommand(), a.plugClaudeShellCommand())
+	cmd.AddCommand(a.plugClaudeCommand(), a.plugClaudeShellCommand(), a.plugCodexCommand())
 	return cmd
 }
 
@@ -33,7 +33,10 @@ func plugged(p *parser, box *sandboxFlags, agent string) *caissonv1.SandboxSpec 
 		return spec
 	}
 	if spec.Workspace == nil {
-		spec.Workspace = &caissonv1.Workspace{Dir: dir, Mode: "rw", Path: dir}
+		spec.Workspace = &caissonv1.Workspace{Dir: dir, Mode: "rw"}
+	}
+	if spec.Workspace.Path == "" {
+		spec.Workspace.Path = spec.Workspace.Dir
 	}
 	if spec.Name == "" {
 		spec.Name = pluggedName(agent, spec.Workspace.Dir)

@@ -47,16 +47,22 @@ func (s claudeSession) run(t *testing.T, program string, args ...string) {
 
 func newClaudeSession(t *testing.T, model *claudeModel) claudeSession {
 	t.Helper()
-	project := t.TempDir()
-	for dir := project; dir != "/"; dir = filepath.Dir(dir) { // the daemon is asked by root, and the sandbox's user reads
+	t.Cleanup(func() { removeSandboxes(t, "claude-") })
+	return claudeSession{project: readableDir(t), home: t.TempDir(), model: model, plug: true}
+}
+
+// readableDir is a directory of the test that the user of a sandbox reaches.
+func readableDir(t *testing.T) string {
+	t.Helper()
+	path := t.TempDir()
+	for dir := path; dir != "/"; dir = filepath.Dir(dir) {
 		if st, err := os.Stat(dir); err == nil && st.Mode().Perm()&0o5 != 0o5 {
 			if err := os.Chmod(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	t.Cleanup(func() { removeSandboxes(t, "claude-") })
-	return claudeSession{project: project, home: t.TempDir(), model: model, plug: true}
+	return path
 }
 
 // removeSandboxes removes those of the shared daemon whose name begins so.

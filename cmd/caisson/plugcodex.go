@@ -1,0 +1,166 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/plug/codex"
+)
+
+const plugCodexLong = `Run the commands of Codex CLI, and its work on files, in a sandbox. --install has Codex
+start caisson as its only executor, with the given flags. Codex then makes a sandbox for the
+directory that it is started in, unless it is there. The directory has the same path inside.
+
+Start Codex with --sandbox danger-full-access: its own sandbox is off then, and caisson's
+holds. Codex's other modes are enforced, or a command is refused.`
+
+func (a *app) plugCodexCommand() *cobra.Command {
+	var box sandboxFlags
+	var serve, install, show bool
+	cmd := &cobra.Command{
+		Use:     "codex --install|--print|--serve [flags]",
+		Short:   "Run the commands of Codex CLI in a sandbox",
+		Long:    plugCodexLong,
+		Example: "  caisson plug codex --install --image tools --allow github.com\n  codex --sandbox danger-full-access",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p := parser{flags: cmd.Flags()}
+			if len(slices.DeleteFunc([]bool{serve, install, show}, func(on bool) bool { return !on })) != 1 {
+				p.refuse(usage("give one of --install, --print and --serve"))
+			}
+			spec := plugged(&p, &box, "codex")
+			spec.Env = p.environment(box.envFile, box.env, a.lookupEnv)
+			if err := p.end(spec); err != nil {
+				return err
+			}
+			if serve {
+				return a.serveCodex(cmd.Context(), spec)
+			}
+			settings, err := a.codexSettings(givenFlags(cmd, spec.Workspace, "install", "print", "socket"))
+			if err != nil {
+				return err
+			}
+			if show {
+				return a.printLine("%s", strings.TrimSuffix(settings, "\n"))
+			}
+			return a.installCodex(settings)
+		},
+	}
+	cmd.Flags().BoolVar(&install, "install", false, "write Codex's environments.toml")
+	cmd.Flags().BoolVar(&show, "print", false, "print it instead")
+	cmd.Flags().BoolVar(&serve, "serve", false, "serve Codex over standard input and output, as it starts caisson by that file")
+	box.register(cmd)
+	box.registerLife(cmd)
+	return cmd
+}
+
+// serveCodex is Codex's executor. It ends with Codex. Without a daemon it serves, too: each
+// command then tells why it cannot run.
+func (a *app) serveCodex(ctx context.Context, spec *caissonv1.SandboxSpec) error {
+	debug.SetGCPercent(100) // it lives long and moves little
+	ctx, stop := endOnSignal(ctx)
+	defer stop()
+	client, err := a.client(ctx)
+	if err != nil {
+		client = api.Dial(a.socket)
+	}
+	defer client.Close()
+	return sbxerr.Wrap(sbxerr.ClientIO, "caisson.plug", codex.Serve(ctx, codex.Options{Client: client, Spec: spec}, a.stdin, a.stdout))
+}
+
+// codexSettings are an environments.toml with caisson as the only executor. A basic string
+// of TOML is one of JSON, and so is a list of them.
+func (a *app) codexSettings(flags []string) (string, error) {
+	self, err := a.executable()
+	if err != nil {
+		return "", err
+	}
+	if a.socket != a.autoSocket {
+		flags = append([]string{"--socket", a.socket}, flags...)
+	}
+	program, err := json.Marshal(self)
+	if err != nil {
+		return "", err
+	}
+	args, err := json.Marshal(append([]string{"plug", "codex", "--serve"}, flags...))
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf(`default = "caisson"
+include_local = false
+
+[[environments]]
+id = "caisson"
+program = %s
+args = %s
+initialize_timeout_sec = 60
+`, program, args), nil
+}
+
+// installCodex writes the settings, unless there are others.
+func (a *app) installCodex(settings string) error {
+	home, _ := a.lookupEnv("CODEX_HOME")
+	if home == "" {
+		user, err := os.UserHomeDir()
+		if err != nil {
+			return sbxerr.Wrap(sbxerr.ClientIO, "caisson.plug", err)
+		}
+		home = filepath.Join(user, ".codex")
+	}
+	file := filepath.Join(home, "environments.toml")
+	old, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = cmp.Or(os.MkdirAll(home, 0o700), writeNew(file, settings))
+		old = []byte(settings)
+	}
+	if err != nil {
+		return sbxerr.Wrap(sbxerr.ClientIO, "caisson.plug", err)
+	}
+	if string(old) != settings {
+		fmt.Fprint(a.stderr, onlyInOne(string(old), settings))
+		return sbxerr.WithRemedy(sbxerr.APIUsage, "caisson.plug", fmt.Errorf("%s has other settings", file),
+			"change it by hand, or move it away and install again")
+	}
+	return a.printLine("%s has Codex run its commands in a sandbox. Start it with: codex --sandbox danger-full-access", file)
+}
+
+// writeNew writes a file that is not there.
+func writeNew(file, content string) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(content)
+	return errors.Join(err, f.Close())
+}
+
+// onlyInOne is the lines that only one of two texts has.
+func onlyInOne(old, settings string) string {
+	was, is := strings.Split(strings.TrimSpace(old), "\n"), strings.Split(strings.TrimSpace(settings), "\n")
+	var b strings.Builder
+	for _, line := range was {
+		if !slices.Contains(is, line) {
+			b.WriteString("- " + line + "\n")
+		}
+	}
+	for _, line := range is {
+		if !slices.Contains(was, line) {
+			b.WriteString("+ " + line + "\n")
+		}
+	}
+	return b.String()
+}
