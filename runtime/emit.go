@@ -164,6 +164,7 @@ func (s *sandbox) policyDigest() string {
 func (m *Manager) emitEnd(ctx context.Context, e *execution, result *Result) {
 	r := e.s.kept()
 	d := events.Data{
+		Caller: e.record.Caller, RequestID: e.record.RequestID,
 		ExecID: result.ExecID, ExitCode: &result.ExitCode, Signal: result.Signal, Reason: string(result.Reason),
 		StdoutBytes: result.StdoutBytes, StderrBytes: result.StderrBytes, LostBytes: result.LostBytes,
 		StdinBytes: m.inputOf(e), CPUMS: milliseconds(result.CPU), PeakMemoryBytes: cmp.Or(result.PeakMemoryBytes, result.MaxRSSBytes), DurationMS: milliseconds(result.Duration),

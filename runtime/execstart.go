@@ -74,7 +74,7 @@ func (m *Manager) admitWithin(ctx context.Context, s *sandbox, p *plan.Command, 
 		return nil, err
 	}
 	if g.Unbounded() { // whoever has no quota does not pay for the sum
-		return m.admitExec(s, p, detached)
+		return m.admitExec(ctx, s, p, detached)
 	}
 	m.quotas.Lock() // two at once must not both be the last that fits
 	defer m.quotas.Unlock()
@@ -84,12 +84,12 @@ func (m *Manager) admitWithin(ctx context.Context, s *sandbox, p *plan.Command, 
 	if err != nil {
 		return nil, err
 	}
-	return m.admitExec(s, p, detached)
+	return m.admitExec(ctx, s, p, detached)
 }
 
 // admitExec takes a number for the command and makes it known, where the
 // sandbox can run one.
-func (m *Manager) admitExec(s *sandbox, p *plan.Command, detached bool) (*execution, error) {
+func (m *Manager) admitExec(ctx context.Context, s *sandbox, p *plan.Command, detached bool) (*execution, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.takesLocked(p); err != nil {
@@ -108,6 +108,7 @@ func (m *Manager) admitExec(s *sandbox, p *plan.Command, detached bool) (*execut
 		Number: n, Args: p.Args, Stdin: p.Stdin, TTY: p.TTY != nil, Detached: detached,
 		OutputLimit: p.OutputLimit, Timeout: p.Timeout, Began: now(), StartedAt: time.Now().Round(0),
 	}, stdout, stderr)
+	e.record.Caller, e.record.RequestID = events.Asked(ctx)
 	if !detached {
 		e.readers, e.parked = 1, e.hold(AttachOptions{})
 	}

@@ -100,6 +100,8 @@ type execRecord struct {
 	Cgroup      string        `json:"cgroup"`           // of its own, below the sandbox's; empty is none
 	Ending      *ending       `json:"ending,omitempty"` // of a main command, before it is known what it took
 	Result      *Result       `json:"result"`           // nil until it ended
+	Caller      string        `json:"caller"`           // who asked for it, and
+	RequestID   string        `json:"request_id"`       // by which call
 }
 
 // maxRecord bounds a record that is read, in bytes. One with the longest arguments,

@@ -2,6 +2,7 @@ package events
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"log/slog"
 	"strconv"
@@ -132,12 +133,18 @@ func (b *Bus) keepLocked(e *Event) {
 
 // complete adds what ctx tells of the call that led to e.
 func (e *Event) complete(ctx context.Context) {
-	if c, known := peer.FromContext(ctx); known && e.Data.Caller == "" {
-		e.Data.Caller = c.String()
+	caller, request := Asked(ctx)
+	e.Data.Caller, e.Data.RequestID = cmp.Or(e.Data.Caller, caller), cmp.Or(e.Data.RequestID, request)
+}
+
+// Asked is what ctx tells of a call: its caller, and the ID of the request. A later daemon
+// has no such ctx.
+func Asked(ctx context.Context) (caller, request string) {
+	if c, known := peer.FromContext(ctx); known {
+		caller = c.String()
 	}
-	if e.Data.RequestID == "" {
-		e.Data.RequestID, _ = ctx.Value(requestKey{}).(string)
-	}
+	request, _ = ctx.Value(requestKey{}).(string)
+	return caller, request
 }
 
 type requestKey struct{}
