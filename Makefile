@@ -204,7 +204,7 @@ test-root: build containerd17 gvisor registry ## integration, escape, network, f
 	$(STRICT) $(GO) test -count=1 -vet=off -timeout 20m -p 2 -skip "^TestChaos$$" $(ROOT_SUITES)
 
 .PHONY: test
-test: ## every test, in 15 minutes: packages, suites, virtual machine, two minutes of chaos (root)
+test: ## every test, in about 25 minutes: packages, suites, virtual machine, two minutes of chaos (root)
 	$(MAKE) setup
 	$(MAKE) test-strict
 	$(MAKE) test-root
