@@ -23,6 +23,7 @@ require (
 	github.com/containerd/typeurl/v2 v2.3.0
 	github.com/coreos/go-iptables v0.8.0
 	github.com/google/jsonschema-go v0.4.3
+	github.com/guptarohit/asciigraph v0.7.3
 	github.com/invopop/jsonschema v0.14.0
 	github.com/klauspost/compress v1.20.3
 	github.com/miekg/dns v1.1.73

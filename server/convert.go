@@ -86,12 +86,12 @@ func execPB(e runtime.ExecInfo) *caissonv1.Exec {
 	}
 }
 
-func statsPB(s runtime.Stats) *caissonv1.StatsResponse {
+func infoPB(s runtime.HostInfo) *caissonv1.InfoResponse {
 	states := make(map[string]int32, len(s.Sandboxes))
 	for state, n := range s.Sandboxes {
 		states[string(state)] = int32(n)
 	}
-	return &caissonv1.StatsResponse{
+	return &caissonv1.InfoResponse{
 		Sandboxes: states, Execs: int32(s.Execs), Queued: int32(s.Queued), Pools: each(s.Pools, poolPB),
 		Networks: each(s.Networks, networkStatsPB),
 	}

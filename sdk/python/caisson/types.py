@@ -349,7 +349,7 @@ class Doctor:
 
 
 @dataclass(frozen=True)
-class Stats:
+class HostInfo:
     """What the daemon counts: sandboxes by state, running commands, waiting requests."""
 
     sandboxes: Dict[str, int] = field(default_factory=dict)
