@@ -23,6 +23,8 @@ type meter struct {
 	series usage.Series
 	last   cgroups.Usage
 	point  usage.Point // of last
+
+	watches watches
 }
 
 // measure reads what s uses and adds it to its series.
@@ -87,16 +89,17 @@ func (m *Manager) StartSampling(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				m.sampleAll()
+				m.sampleAll(ctx)
 			}
 		}
 	}()
 }
 
-func (m *Manager) sampleAll() {
+func (m *Manager) sampleAll(ctx context.Context) {
 	for _, s := range m.all() {
 		if s.isMeasured() {
 			m.measure(s)
+			m.alert(ctx, s)
 		}
 	}
 }

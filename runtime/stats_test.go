@@ -37,10 +37,10 @@ func TestStatsOfSandboxes(t *testing.T) {
 	busy := f.session(t, plan.CreateRequest{Name: "busy"})
 	f.session(t, plan.CreateRequest{Name: "idle"})
 	f.uses(t, busy.ID, time.Millisecond, 1<<20)
-	f.sampleAll()
+	f.sampleAll(t.Context())
 	time.Sleep(cpuSpan + 100*time.Millisecond)
 	f.uses(t, busy.ID, time.Hour, 3<<20) // more than there are CPUs
-	f.sampleAll()
+	f.sampleAll(t.Context())
 	list, err := f.once(callerContext(t), StatsSelection{})
 	if err != nil || len(list) != 2 {
 		t.Fatalf("%+v, %v", list, err)

@@ -78,3 +78,19 @@ func TestCounterThatBeginsAnew(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+func TestWatch(t *testing.T) {
+	var w usage.Watch
+	for i, step := range []struct{ over, raise bool }{
+		{true, false}, {true, false}, {false, false}, // too short
+		{true, false}, {true, false}, {true, false}, {true, true}, {true, false}, {true, false}, // once
+		{false, false}, {true, false}, {true, false}, {true, false}, {true, true},
+	} {
+		if got := w.Raise(time.Duration(i)*time.Second, step.over, 3*time.Second); got != step.raise {
+			t.Errorf("second %d: %v", i, got)
+		}
+	}
+	if !new(usage.Watch).Raise(0, true, 0) {
+		t.Error("at once")
+	}
+}

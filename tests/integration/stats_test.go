@@ -123,3 +123,22 @@ func TestStatisticsOfWrites(t *testing.T) {
 		return s.IOWriteBytes != nil && *s.IOWriteBytes >= 8<<20
 	})
 }
+
+// What a profile asks for becomes an event, once.
+func TestAlerts(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "profiles: {strict: {alerts: {memory: {above: 20%, for: 1s}}}}\n")
+	d.Run(t, "create", "--name", "eater", "-m", "256M")
+	d.Run(t, "create", "--name", "idle", "-m", "256M")
+	raised := func() string { return d.Run(t, "events", "--filter", "type=alert.*").Stdout }
+	if said := raised(); said != "" {
+		t.Fatalf("at first: %s", said)
+	}
+	d.Run(t, "exec", "eater", "--", "sh", "-c", "head -c 67108864 /dev/zero > /dev/shm/x")
+	await(t, "an alert", func() bool { return strings.Contains(raised(), "alert.raised") })
+	time.Sleep(2 * time.Second) // for a second one
+	if said := raised(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "eater") || !strings.Contains(said, "limit=memory") || !strings.Contains(said, "above 20% of the limit for 1s") {
+		t.Errorf("%s", said)
+	}
+	d.Run(t, "rm", "--force", "eater", "idle")
+}
