@@ -47,7 +47,7 @@ func TestStatsOfSandboxes(t *testing.T) {
 	}
 	s := list[0]
 	if s.Name != "busy" || s.State != StateRunning || s.CPUPercent < 100_000 || s.CPU != time.Hour || s.MemoryBytes != 3<<20 || s.PeakMemoryBytes == nil || *s.PeakMemoryBytes != 6<<20 ||
-		s.MemoryLimitBytes == 0 || s.PIDs != 1 || s.PIDsLimit == 0 || s.MilliCPU == 0 || s.IOReadBytes != nil || s.CPUPressure != nil {
+		s.MemoryLimitBytes == 0 || s.PIDs != 1 || s.PIDsLimit == 0 || s.MilliCPU == 0 || s.IOReadBytes == nil || *s.IOReadBytes != 10 || s.CPUPressure != nil {
 		t.Errorf("%+v", s)
 	}
 	h, err := f.History(callerContext(t), "busy")

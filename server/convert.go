@@ -39,6 +39,7 @@ func resultOf(r *runtime.Result) *caissonv1.Result {
 		StdoutBytes: r.StdoutBytes, StderrBytes: r.StderrBytes, Truncated: r.Truncated, LostBytes: r.LostBytes,
 		Duration: durationpb.New(r.Duration), Cpu: durationpb.New(r.CPU),
 		PeakMemoryBytes: counted(r.PeakMemoryBytes), MaxRssBytes: r.MaxRSSBytes, CpuThrottledPeriods: r.ThrottledPeriods,
+		IoReadBytes: r.IOReadBytes, IoWriteBytes: r.IOWriteBytes,
 		Network: r.Network, Source: r.Source, Reason: string(r.Reason),
 		Stages: each(r.Stages, stagePB), Warnings: r.Warnings, ExecId: r.ExecID, Remaining: int64(r.Remaining),
 		Egress: egressPB(r.Egress), Learned: learnedPB(r.Learned),

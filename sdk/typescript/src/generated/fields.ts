@@ -384,6 +384,8 @@ export const fields = {
     egress: 'Egress',
     exec_id: 'string',
     exit_code: 'number',
+    io_read_bytes: 'Int64',
+    io_write_bytes: 'Int64',
     learned: 'Learned',
     lost_bytes: 'Int64',
     max_rss_bytes: 'Int64',

@@ -169,7 +169,7 @@ export interface components {
             image_digest?: string;
             /** @description of an attempt to connect, as in TrafficResponse */
             kind?: string;
-            /** @description that was hit: "memory", "pids", "kernel_memory", "time", "output" */
+            /** @description that was hit: "memory", "pids", "kernel_memory", "time", "output"; of an alert also "cpu", "refusals" */
             limit?: string;
             /**
              * Format: uint64
@@ -713,6 +713,13 @@ export interface components {
              * @description 128+n on signal n, 124 on timeout, 126, 127
              */
             exit_code?: number;
+            /**
+             * Format: int64
+             * @description From and to block devices, where peak_memory_bytes is counted and the host counts them: with cgroup v1 it charges most writes to itself, and io_write_bytes is absent.
+             */
+            io_read_bytes?: Int64;
+            /** Format: int64 */
+            io_write_bytes?: Int64;
             /** @description absent unless RunSpec.learn */
             learned?: components["schemas"]["Learned"];
             /**
