@@ -81,13 +81,13 @@ func redraw(screen *os.File, text []byte) error {
 	lines := bytes.Split(bytes.TrimRight(text, "\n"), []byte("\n"))
 	for i, line := range lines {
 		if more := len(lines) - i; i == int(size.Rows)-2 && more > 1 {
-			frame = fmt.Appendf(frame, "… %d more\x1b[K\r\n", more)
+			frame = fmt.Appendf(frame, "… %d more\x1b[K\n", more)
 			break
 		}
 		if runes := []rune(string(line)); len(runes) > int(size.Cols) {
 			line = []byte(string(runes[:size.Cols]))
 		}
-		frame = append(append(frame, line...), "\x1b[K\r\n"...) // and clear the rest of the line
+		frame = append(append(frame, line...), "\x1b[K\n"...) // and clear the rest of the line
 	}
 	_, err := screen.Write(append(frame, "\x1b[J"...)) // and of the screen
 	return err
