@@ -26,6 +26,18 @@ func (c *Client) Inspect(ctx context.Context, req *caissonv1.InspectRequest) (*c
 	return call(ctx, c.sandboxes().Inspect, req)
 }
 
+// Stats calls yield with what the selected sandboxes use, at once and then each second,
+// until ctx ends, yield returns an error, or all of req.Refs have ended. With
+// req.NoStream it does so once.
+func (c *Client) Stats(ctx context.Context, req *caissonv1.StatsRequest, yield func(*caissonv1.StatsResponse) error) error {
+	return receive(ctx, c.sandboxes().Stats, req, yield)
+}
+
+// History returns what a sandbox used over time.
+func (c *Client) History(ctx context.Context, req *caissonv1.HistoryRequest) (*caissonv1.HistoryResponse, error) {
+	return call(ctx, c.sandboxes().History, req)
+}
+
 // Update changes limits, times and labels of a live sandbox.
 func (c *Client) Update(ctx context.Context, req *caissonv1.UpdateRequest) (*caissonv1.Sandbox, error) {
 	return call(ctx, c.sandboxes().Update, req)

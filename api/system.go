@@ -21,9 +21,9 @@ func (c *Client) Capabilities(ctx context.Context, req *caissonv1.CapabilitiesRe
 	return call(ctx, c.system().Capabilities, req)
 }
 
-// Stats returns what the daemon counts.
-func (c *Client) Stats(ctx context.Context) (*caissonv1.StatsResponse, error) {
-	return call(ctx, c.system().Stats, &caissonv1.StatsRequest{})
+// Info returns what the daemon counts.
+func (c *Client) Info(ctx context.Context) (*caissonv1.InfoResponse, error) {
+	return call(ctx, c.system().Info, &caissonv1.InfoRequest{})
 }
 
 // Ping says whether the daemon can run something now, and why it cannot.

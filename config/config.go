@@ -99,6 +99,21 @@ type Profile struct {
 	Files   int64          `yaml:"open_files" json:"open_files"`
 	Tmpfs   string         `yaml:"tmpfs" json:"tmpfs" jsonschema:"example=64M"`
 	Network ProfileNetwork `yaml:"network" json:"network"`
+	Alerts  Alerts         `yaml:"alerts" json:"alerts"`
+}
+
+// Alerts says what of a profile's sandboxes becomes an event.
+type Alerts struct {
+	Memory   Threshold `yaml:"memory" json:"memory"`
+	CPU      Threshold `yaml:"cpu" json:"cpu"`
+	PIDs     Threshold `yaml:"pids" json:"pids"`
+	Refusals int64     `yaml:"refusals" json:"refusals" jsonschema:"description=More refused connections and lookups than this"`
+}
+
+// Threshold is a share of a limit that is passed for some time.
+type Threshold struct {
+	Above string   `yaml:"above" json:"above" jsonschema:"example=90%"`
+	For   Duration `yaml:"for" json:"for" jsonschema:"description=0s is at once"`
 }
 
 // Log shapes the daemon's own log.

@@ -120,6 +120,9 @@ func (c *Config) validateProfiles() error {
 		if p.PIDs < 0 || p.Files < 0 {
 			errs = append(errs, fmt.Errorf("profiles.%s: pids and open_files must be above 0", name))
 		}
+		if p.Alerts.Refusals < 0 {
+			errs = append(errs, fmt.Errorf("profiles.%s.alerts.refusals: %d is negative", name, p.Alerts.Refusals))
+		}
 		for _, kv := range p.Env {
 			if k, _, ok := strings.Cut(kv, "="); !ok || k == "" {
 				errs = append(errs, fmt.Errorf("profiles.%s.env: %q is not NAME=VALUE", name, kv))

@@ -134,7 +134,7 @@ func TestCountersOfBridge(t *testing.T) {
 
 // Everybody is told of the sandboxes that they may see, and the gateway is asked
 // once for all of them.
-func TestCountersInStats(t *testing.T) {
+func TestCountersInHostInfo(t *testing.T) {
 	f, gateway := newPublishing(t)
 	rule := peer.Rule{UIDs: []uint32{1000, 1001}, Limits: peer.DefaultLimits(), TTL: peer.DefaultTTL, Quota: peer.DefaultQuota()}
 	var err error
@@ -158,7 +158,7 @@ func TestCountersInStats(t *testing.T) {
 			ctx = as(uid)
 		}
 		gateway.refreshed = 0
-		st, err := f.Stats(ctx)
+		st, err := f.HostInfo(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -80,8 +80,8 @@ type PoolStats struct {
 	Refill   time.Duration // median time to make one
 }
 
-// Stats is what the daemon counts.
-type Stats struct {
+// HostInfo is what the daemon counts.
+type HostInfo struct {
 	Sandboxes map[State]int
 	Execs     int // that run
 	Queued    int // requests that wait for their turn to make a sandbox

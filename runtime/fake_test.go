@@ -184,7 +184,7 @@ type fakeContainer struct {
 
 // cgroupFiles is what a cgroup2 shows of a group in which nothing happened.
 var cgroupFiles = map[string]string{
-	"cpu.stat": "usage_usec 1500\nnr_throttled 3\n", "memory.current": "0\n", "memory.peak": "4096\n", "pids.current": "1\n", "pids.max": "256\n",
+	"cpu.stat": "usage_usec 1500\nnr_throttled 3\n", "memory.current": "0\n", "memory.peak": "4096\n", "io.stat": "8:0 rbytes=10 wbytes=20\n", "pids.current": "1\n", "pids.max": "256\n",
 	"memory.events": "max 0\noom 0\noom_kill 0\n", "pids.events": "max 0\n", "cgroup.procs": "",
 }
 

@@ -123,6 +123,10 @@ func (m *Manager) addUsage(s *sandbox, e *execution, r *Result, main bool) (warn
 	r.CPU = stats.CPU
 	r.PeakMemoryBytes = stats.MemoryPeakBytes.N // 0 where the kernel does not count it
 	r.ThrottledPeriods = stats.ThrottledPeriods
+	r.IOReadBytes = ifKnown(stats.IOReadBytes)
+	if m.host.Mode == cgroups.V2 { // else most of them are the host's
+		r.IOWriteBytes = ifKnown(stats.IOWriteBytes)
+	}
 	events, err := counted.Events()
 	if err != nil {
 		warnings = append(warnings, "limit violations are not known: "+err.Error())

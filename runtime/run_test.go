@@ -127,6 +127,9 @@ func TestResultHoldsWhatWasCounted(t *testing.T) {
 	if result.StdoutBytes != 6 || result.StderrBytes != 3 || !result.Truncated {
 		t.Errorf("output: %+v", result)
 	}
+	if result.IOReadBytes == nil || *result.IOReadBytes != 10 || result.IOWriteBytes == nil || *result.IOWriteBytes != 20 {
+		t.Errorf("I/O %v, %v; want what io.stat has", result.IOReadBytes, result.IOWriteBytes)
+	}
 	if result.CPU != 1500*time.Microsecond || result.PeakMemoryBytes != 4096 || result.ThrottledPeriods != 3 || result.MaxRSSBytes != 7<<10 {
 		t.Errorf("usage: %+v", result)
 	}

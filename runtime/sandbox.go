@@ -41,6 +41,8 @@ type sandbox struct {
 	room    *output.Room                 // of what they write
 	discard *rate.Limiter                // of what they write that nobody reads or keeps
 
+	meter meter // of what it uses
+
 	changing sync.Mutex // held while limits or the freezer change
 
 	// mu guards what follows. Up to removal, what the stages fill in is only

@@ -575,7 +575,7 @@ func TestUpdateIsAllOrNothing(t *testing.T) {
 	if info, err = f.Update(ctx, "s", UpdateRequest{TTL: &never}); err != nil || !info.ExpiresAt.IsZero() {
 		t.Errorf("%+v, %v", info, err)
 	}
-	st, err := f.Stats(ctx)
+	st, err := f.HostInfo(ctx)
 	if err != nil || st.Sandboxes[StateRunning] != 1 {
 		t.Errorf("stats %+v, %v", st, err)
 	}
@@ -713,7 +713,7 @@ func TestNobodyIsRefused(t *testing.T) {
 		"list":   func(ctx context.Context) error { _, err := f.List(ctx); return err },
 		"exec":   func(ctx context.Context) error { _, err := f.Exec(ctx, "s", script("exit:0"), IO{}); return err },
 		"clean":  func(ctx context.Context) error { _, err := f.Cleanup(ctx, true); return err },
-		"stats":  func(ctx context.Context) error { _, err := f.Stats(ctx); return err },
+		"stats":  func(ctx context.Context) error { _, err := f.HostInfo(ctx); return err },
 		"files":  func(ctx context.Context) error { _, err := f.Files(ctx, "s"); return err },
 	} {
 		if err := call(t.Context()); sbxerr.Of(err) != sbxerr.Peer {

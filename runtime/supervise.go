@@ -74,6 +74,9 @@ func (m *Manager) endProcesses(ctx context.Context, s *sandbox) {
 				e.stopFilling()
 			}
 		}
+		if s.kept().outlives() {
+			m.measure(s) // the last of its cgroup
+		}
 		m.hangUp(s)
 	})
 }

@@ -100,12 +100,12 @@ func (m *Manager) Counts() Counts {
 	return c
 }
 
-// Stats returns what the daemon counts of what the caller may see.
-func (m *Manager) Stats(ctx context.Context) (Stats, error) {
-	st := Stats{Sandboxes: map[State]int{}, Pools: []PoolStats{}}
+// HostInfo returns what the daemon counts of what the caller may see.
+func (m *Manager) HostInfo(ctx context.Context) (HostInfo, error) {
+	st := HostInfo{Sandboxes: map[State]int{}, Pools: []PoolStats{}}
 	visible, err := m.visible(ctx)
 	if err != nil {
-		return Stats{}, err
+		return HostInfo{}, err
 	}
 	for _, s := range visible {
 		info := s.info()

@@ -79,7 +79,9 @@ type Result struct {
 	PeakMemoryBytes  int64         `json:"peak_memory_bytes"` // 0: not counted, as of most commands of a session
 	MaxRSSBytes      int64         `json:"max_rss_bytes"`     // of the largest process
 	ThrottledPeriods int64         `json:"cpu_throttled_periods"`
-	Remaining        int           `json:"remaining"` // processes that went on running in the sandbox
+	IOReadBytes      *int64        `json:"io_read_bytes,omitempty"`  // from block devices; nil: not counted
+	IOWriteBytes     *int64        `json:"io_write_bytes,omitempty"` // likewise, with cgroup v1 always
+	Remaining        int           `json:"remaining"`                // processes that went on running in the sandbox
 	Network          string        `json:"network"`
 	// Egress is what went through the gateway so far, for the sandbox as a whole:
 	// complete where the sandbox was for this command, else as far as it was told. In

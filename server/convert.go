@@ -39,6 +39,7 @@ func resultOf(r *runtime.Result) *caissonv1.Result {
 		StdoutBytes: r.StdoutBytes, StderrBytes: r.StderrBytes, Truncated: r.Truncated, LostBytes: r.LostBytes,
 		Duration: durationpb.New(r.Duration), Cpu: durationpb.New(r.CPU),
 		PeakMemoryBytes: counted(r.PeakMemoryBytes), MaxRssBytes: r.MaxRSSBytes, CpuThrottledPeriods: r.ThrottledPeriods,
+		IoReadBytes: r.IOReadBytes, IoWriteBytes: r.IOWriteBytes,
 		Network: r.Network, Source: r.Source, Reason: string(r.Reason),
 		Stages: each(r.Stages, stagePB), Warnings: r.Warnings, ExecId: r.ExecID, Remaining: int64(r.Remaining),
 		Egress: egressPB(r.Egress), Learned: learnedPB(r.Learned), ImageVerified: r.ImageVerified,
@@ -86,12 +87,12 @@ func execPB(e runtime.ExecInfo) *caissonv1.Exec {
 	}
 }
 
-func statsPB(s runtime.Stats) *caissonv1.StatsResponse {
+func infoPB(s runtime.HostInfo) *caissonv1.InfoResponse {
 	states := make(map[string]int32, len(s.Sandboxes))
 	for state, n := range s.Sandboxes {
 		states[string(state)] = int32(n)
 	}
-	return &caissonv1.StatsResponse{
+	return &caissonv1.InfoResponse{
 		Sandboxes: states, Execs: int32(s.Execs), Queued: int32(s.Queued), Pools: each(s.Pools, poolPB),
 		Networks: each(s.Networks, networkStatsPB),
 	}

@@ -50,7 +50,9 @@ func TestToMessages(t *testing.T) {
 		"Versions":     {&runtime.Versions{}, func(v any) proto.Message { return versionsPB(*v.(*runtime.Versions)) }, nil},
 		"Check":        {&runtime.Check{}, func(v any) proto.Message { return checkPB(*v.(*runtime.Check)) }, nil},
 		"ExecInfo":     {&runtime.ExecInfo{}, func(v any) proto.Message { return execPB(*v.(*runtime.ExecInfo)) }, nil},
-		"Stats":        {&runtime.Stats{}, func(v any) proto.Message { return statsPB(*v.(*runtime.Stats)) }, nil},
+		"HostInfo":     {&runtime.HostInfo{}, func(v any) proto.Message { return infoPB(*v.(*runtime.HostInfo)) }, nil},
+		"SandboxStats": {&runtime.SandboxStats{}, func(v any) proto.Message { return sandboxStatsPB(*v.(*runtime.SandboxStats)) }, nil},
+		"History":      {&runtime.History{}, func(v any) proto.Message { return historyPB(v.(*runtime.History)) }, nil},
 		"Capability":   {&runtime.Capability{}, func(v any) proto.Message { return capabilityPB(*v.(*runtime.Capability)) }, nil},
 	}
 	for name, c := range conversions {
@@ -237,6 +239,8 @@ func (f *filler) fill(v reflect.Value) {
 		v.SetInt(f.next())
 	case reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		v.SetUint(uint64(f.next()))
+	case reflect.Float64:
+		v.SetFloat(float64(f.next()) + 0.5)
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		f.fill(v.Elem())

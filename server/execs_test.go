@@ -211,7 +211,7 @@ func TestSandboxCalls(t *testing.T) {
 		OnUpdate: func(string, runtime.UpdateRequest) (runtime.Info, error) { return info, nil },
 		OnPause:  same, OnResume: same,
 		OnStop: func(_ string, g *time.Duration) (runtime.Info, error) { grace = g; return info, nil },
-		Counts: runtime.Stats{Execs: 3},
+		Counts: runtime.HostInfo{Execs: 3},
 	}
 	c := api.Dial(servertest.Listen(t, f))
 	defer c.Close()
@@ -235,7 +235,7 @@ func TestSandboxCalls(t *testing.T) {
 	if grace == nil || *grace != 0 {
 		t.Errorf("a grace of 0 arrived as %v", grace)
 	}
-	if s, err := c.Stats(ctx); err != nil || s.Execs != 3 {
+	if s, err := c.Info(ctx); err != nil || s.Execs != 3 {
 		t.Errorf("%v, %v", s, err)
 	}
 }

@@ -46,6 +46,8 @@ type Sandboxes interface {
 	Inspect(ctx context.Context, ref string) (*runtime.Detail, error)
 	Remove(ctx context.Context, ref string, force bool) (id string, err error)
 	Cleanup(ctx context.Context, dryRun bool) ([]runtime.Leftover, error)
+	Stats(ctx context.Context, sel runtime.StatsSelection, follow bool, yield func(time.Time, []runtime.SandboxStats) error) error
+	History(ctx context.Context, ref string) (*runtime.History, error)
 	Logs(ctx context.Context, ref string, options runtime.LogOptions, stdout, stderr io.Writer) error
 	Spec(ctx context.Context, req plan.Request) (*runtime.SpecView, error)
 	PseudoFilter(ctx context.Context, req plan.Request) (string, error)
@@ -94,7 +96,7 @@ type System interface {
 	Versions(ctx context.Context) (runtime.Versions, error)
 	Doctor(ctx context.Context) ([]runtime.Check, error)
 	Capabilities(ctx context.Context) ([]runtime.Capability, error)
-	Stats(ctx context.Context) (runtime.Stats, error)
+	HostInfo(ctx context.Context) (runtime.HostInfo, error)
 	// Ready is why nothing can be run now; nil if something can.
 	Ready(ctx context.Context) error
 }

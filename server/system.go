@@ -45,7 +45,7 @@ func (s system) Ping(ctx context.Context, _ *connect.Request[caissonv1.PingReque
 	return reply(&caissonv1.PingResponse{Ready: true}, nil)
 }
 
-func (s system) Stats(ctx context.Context, _ *connect.Request[caissonv1.StatsRequest]) (*connect.Response[caissonv1.StatsResponse], error) {
-	stats, err := s.host.Stats(ctx)
-	return reply(statsPB(stats), err)
+func (s system) Info(ctx context.Context, _ *connect.Request[caissonv1.InfoRequest]) (*connect.Response[caissonv1.InfoResponse], error) {
+	info, err := s.host.HostInfo(ctx)
+	return reply(infoPB(info), err)
 }

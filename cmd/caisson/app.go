@@ -112,7 +112,8 @@ func (a *app) verbs() []verb {
 	return []verb{
 		{"run", a.runCommand}, {"create", a.createCommand}, {"exec", a.execCommand}, {"attach", a.attachCommand}, {"ls", a.lsCommand},
 		{"ps", a.psCommand}, {"inspect", a.inspectCommand}, {"port", a.portCommand}, {"logs", a.logsCommand}, {"cp", a.cpCommand},
-		{"wait", a.waitCommand}, {"kill", a.killCommand}, {"update", a.updateCommand}, {"stats", a.statsCommand}, {"events", a.eventsCommand},
+		{"wait", a.waitCommand}, {"kill", a.killCommand}, {"update", a.updateCommand}, {"stats", a.statsCommand}, {"history", a.historyCommand}, {"info", a.infoCommand},
+		{"events", a.eventsCommand},
 		{"pause", a.pauseCommand}, {"resume", a.resumeCommand}, {"stop", a.stopCommand}, {"rm", a.rmCommand}, {"cleanup", a.cleanupCommand},
 		{"image", a.imageCommand}, {"policy", a.policyCommand}, {"audit", a.auditCommand}, {"spec", a.specCommand}, {"ping", a.pingCommand}, {"doctor", a.doctorCommand},
 		{"capabilities", a.capabilitiesCommand}, {"explain", a.explainCommand},

@@ -24,11 +24,10 @@ var verbsElsewhere = map[string]string{
 	"start":   "caisson create: an ended sandbox stays ended",
 	"restart": "caisson create: an ended sandbox stays ended",
 	"unpause": "caisson resume",
-	"info":    "caisson doctor",
 	"top":     "caisson ps",
 	"rename":  "caisson create --name: a name stays",
 	"prune":   "caisson cleanup",
-	"system":  "caisson cleanup, stats or doctor",
+	"system":  "caisson cleanup, info or doctor",
 	"volume":  "--workspace: a directory of the host",
 	"network": "--allow and --network of create and run",
 }

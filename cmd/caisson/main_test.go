@@ -155,7 +155,28 @@ func sample() *servertest.Fake {
 		OnResume: known,
 		OnStop:   func(ref string, _ *time.Duration) (runtime.Info, error) { return known(ref) },
 		OnUpdate: func(ref string, _ runtime.UpdateRequest) (runtime.Info, error) { return known(ref) },
-		Counts: runtime.Stats{
+		OnStats: func(sel runtime.StatsSelection, _ bool) ([]runtime.SandboxStats, error) {
+			if slices.Contains(sel.Refs, "nobody") {
+				return nil, sbxerr.New(sbxerr.NotFound, "fake.stats", "no sandbox %q", "nobody")
+			}
+			n, p := int64(3<<20), 12.5
+			return []runtime.SandboxStats{
+				{
+					SandboxID: live.ID, Name: live.Name, State: live.State, CPUPercent: 99.96, CPU: 1500 * time.Millisecond, MilliCPU: 2000, MemoryBytes: 1 << 20, PeakMemoryBytes: &n,
+					MemoryLimitBytes: 4 << 20, PIDs: 3, PIDsLimit: 256, IOReadBytes: &n, IOWriteBytes: &n, SentBytes: 1023, ReceivedBytes: 5 << 30, CPUPressure: &p, MemoryPressure: &p, IOPressure: &p,
+				},
+				{SandboxID: ended.ID, Name: "old", State: ended.State, MemoryLimitBytes: 1 << 30, PIDsLimit: 256},
+			}, nil
+		},
+		OnHistory: func(ref string) (*runtime.History, error) {
+			h := &runtime.History{SandboxID: live.ID, Name: ref, State: live.State, MemoryLimitBytes: 64 << 20, MilliCPU: 1000, PIDsLimit: 256}
+			for i := range 8 * min(1, len(ref)-4) { // of "build", and none of "idle"
+				s := runtime.UsageSample{Time: time.Unix(int64(1767322800+5*i), 0), CPUPercent: float64(10 * i), MemoryBytes: int64(i) << 20, PIDs: 2, IOReadBytes: 1 << 20}
+				h.Samples = append(h.Samples, s)
+			}
+			return h, nil
+		},
+		Counts: runtime.HostInfo{
 			Sandboxes: map[runtime.State]int{runtime.StateRunning: 2, runtime.StateExited: 1}, Execs: 3, Queued: 4,
 			Pools: []runtime.PoolStats{{Profile: "strict", Image: "base", Ready: 5, Filling: 1, Size: 3, Target: 6, Max: 12, Hits: 7, Misses: 8, Failures: 9, Refill: 1500 * time.Microsecond}},
 			Networks: []runtime.NetworkStats{{SandboxID: "a1", Name: "build", Network: "allow", Egress: runtime.EgressCounters{
@@ -328,8 +349,16 @@ func TestGolden(t *testing.T) {
 		{"policy-learn-command", "policy learn --deny bad.example -- make deps", 3},
 		{"policy-learn-command-json", "policy learn --json -- make deps", 3},
 		{"policy-learn-help", "policy learn --help", 0},
-		{"stats", "stats", 0},
-		{"stats-json", "stats --json", 0},
+		{"stats", "stats --no-stream", 0},
+		{"stats-stream", "stats build", 0},
+		{"stats-json", "stats --no-stream --json", 0},
+		{"stats-absent", "stats nobody", 125},
+		{"stats-both", "stats --session s1 build", 125},
+		{"history", "history build", 0},
+		{"history-empty", "history idle", 0},
+		{"history-since", "history --since soon build", 125},
+		{"info", "info", 0},
+		{"info-json", "info --json", 0},
 		{"exec-help", "exec --help", 0},
 		{"create-help", "create --help", 0},
 		{"help", "", 0},

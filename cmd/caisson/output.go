@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -92,7 +93,11 @@ func (a *app) printJSONLine(v any) error {
 
 // printTable writes rows below their headings to standard output.
 func (a *app) printTable(headings []string, rows [][]string) error {
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	return ownOutput(writeTable(a.stdout, headings, rows))
+}
+
+func writeTable(to io.Writer, headings []string, rows [][]string) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, strings.Join(headings, "\t"))
 	for _, row := range rows {
 		for i := range row {
@@ -100,7 +105,7 @@ func (a *app) printTable(headings []string, rows [][]string) error {
 		}
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
-	return ownOutput(w.Flush()) // it keeps the first error of the writes
+	return w.Flush() // it keeps the first error of the writes
 }
 
 // printList writes a list as what is asked for: an array, or a table.

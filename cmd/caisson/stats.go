@@ -1,10 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
-	"maps"
-	"slices"
+	"os"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,106 +13,147 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
-type statsView struct {
-	Sandboxes map[string]int32 `json:"sandboxes"`
-	Execs     int32            `json:"execs"`
-	Queued    int32            `json:"queued"`
-	Pools     []poolView       `json:"pools"`
-	Networks  []networkView    `json:"networks"`
-}
-
-// networkView is what went through the gateway for one sandbox.
-type networkView struct {
-	SandboxID string      `json:"sandbox_id"`
-	Name      string      `json:"name"`
-	Network   string      `json:"network"`
-	Egress    *egressView `json:"egress"`
-}
-
-func networkViewOf(n *caissonv1.NetworkStats) networkView {
-	return networkView{n.SandboxId, n.Name, n.Network, egressViewOf(n.Egress)}
-}
-
-type poolView struct {
-	Profile  string  `json:"profile"`
-	Image    string  `json:"image"`
-	Ready    int32   `json:"ready"`
-	Filling  int32   `json:"filling"`
-	Size     int32   `json:"size"`
-	Target   int32   `json:"target"`
-	Max      int32   `json:"max"`
-	Hits     int64   `json:"hits"`
-	Misses   int64   `json:"misses"`
-	Failures int64   `json:"failures"`
-	RefillMS float64 `json:"refill_ms"`
-}
-
-func poolViewOf(p *caissonv1.PoolStats) poolView {
-	return poolView{p.Profile, p.Image, p.Ready, p.Filling, p.Size, p.Target, p.Max, p.Hits, p.Misses, p.Failures, milliseconds(p.Refill)}
-}
+const statsLong = `Show what sandboxes use, again each second until interrupted: all live ones, the named
+ones, or those that the flags select. CPU 100 % is one CPU. MEMORY includes the page cache.
+WAITED is the share of the last 10 s in which a process waited for CPU, memory or I/O (PSI).
+A dash marks a value that this host does not count. With --json each sandbox is one line.`
 
 func (a *app) statsCommand() *cobra.Command {
+	var f filterFlags
+	var noStream bool
 	cmd := &cobra.Command{
-		Use:   "stats",
-		Short: "Show counts of sandboxes, commands, pools and network traffic",
-		Long:  "Show counts of sandboxes, commands and pools, and the network traffic of each of your\nlive sandboxes with a network.\n\nREADY of a pool is READY/TARGET+FILLING: ready sandboxes, the wanted number, and those in\ncreation. MISSES counts requests that found no ready sandbox.",
-		Args:  exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use:               "stats [flags] [SANDBOX…]",
+		Short:             "Show the resource usage of sandboxes",
+		Long:              statsLong,
+		ValidArgsFunction: a.completeSandboxes,
+		RunE: func(cmd *cobra.Command, refs []string) error {
+			p := parser{flags: cmd.Flags()}
+			l := f.request(&p)
+			req := &caissonv1.StatsRequest{
+				Refs: refs, NoStream: noStream,
+				Labels: l.Labels, Session: l.Session, Task: l.Task, Name: l.Name, States: l.States, OlderThan: l.OlderThan,
+			}
+			if err := p.end(req); err != nil {
+				return err
+			}
 			return a.with(cmd.Context(), func(client *api.Client) error {
-				r, err := client.Stats(cmd.Context())
-				if err != nil {
-					return err
-				}
-				return a.printStats(r)
+				return client.Stats(cmd.Context(), req, a.statsPrinter(!noStream))
 			})
 		},
 	}
+	f.register(cmd)
+	cmd.Flags().BoolVar(&noStream, "no-stream", false, "print the first result and exit")
 	a.outputFlags(cmd)
 	return cmd
 }
 
-func (a *app) printStats(r *caissonv1.StatsResponse) error {
-	if a.output == formatJSON {
-		return a.printJSON(statsView{orEmptyMap(r.Sandboxes), r.Execs, r.Queued, each(r.Pools, poolViewOf), each(r.Networks, networkViewOf)})
-	}
-	for _, state := range slices.Sorted(maps.Keys(r.Sandboxes)) {
-		if err := a.printLine("sandboxes %s: %d", printable(state), r.Sandboxes[state]); err != nil {
+// statsPrinter prints each answer. On a terminal a stream updates one table in place.
+func (a *app) statsPrinter(stream bool) func(*caissonv1.StatsResponse) error {
+	screen, onScreen := a.stdout.(*os.File)
+	onScreen = onScreen && stream && isTerminal(screen)
+	return func(r *caissonv1.StatsResponse) error {
+		if a.output == formatJSON {
+			for _, s := range r.Sandboxes {
+				if err := a.printJSONLine(sandboxStatsViewOf(r, s)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		var table bytes.Buffer
+		headings := []string{"NAME", "CPU", "MEMORY / LIMIT", "MEM", "PEAK", "PIDS / LIMIT", "I/O READ / WRITE", "NET OUT / IN", "WAITED CPU MEM I/O"}
+		if err := writeTable(&table, headings, each(r.Sandboxes, statsRow)); err != nil {
 			return err
 		}
-	}
-	if err := a.printLine("commands: %d\nqueued: %d", r.Execs, r.Queued); err != nil {
-		return err
-	}
-	if len(r.Pools) > 0 {
-		headings := []string{"PROFILE", "IMAGE", "READY", "HITS", "MISSES", "FAILURES", "REFILL"}
-		if err := a.printTable(headings, each(r.Pools, poolRow)); err != nil {
-			return err
+		if onScreen {
+			return ownOutput(redraw(screen, table.Bytes()))
 		}
+		_, err := a.stdout.Write(table.Bytes())
+		return ownOutput(err)
 	}
-	if len(r.Networks) == 0 {
-		return nil
-	}
-	return a.printTable([]string{"SANDBOX", "NETWORK", "OPEN", "ALLOWED", "REFUSED", "FAILED", "BYTES OUT", "BYTES IN", "LOOKUPS", "LOST"}, each(r.Networks, networkRow))
 }
 
-func networkRow(n *caissonv1.NetworkStats) []string {
-	e := n.GetEgress()
-	lookups := fmt.Sprintf("%d", e.GetLookupsAnswered())
-	if refused := e.GetLookupsRefused(); refused > 0 {
-		lookups += fmt.Sprintf(", %d refused", refused)
+// redraw puts text in the place of all that the terminal shows: as many lines as fit.
+func redraw(screen *os.File, text []byte) error {
+	t := terminal{file: screen}
+	size := t.size()
+	frame := []byte("\x1b[H") // the cursor to the corner
+	lines := bytes.Split(bytes.TrimRight(text, "\n"), []byte("\n"))
+	for i, line := range lines {
+		if more := len(lines) - i; i == int(size.Rows)-2 && more > 1 {
+			frame = fmt.Appendf(frame, "… %d more\x1b[K\n", more)
+			break
+		}
+		if runes := []rune(string(line)); len(runes) > int(size.Cols) {
+			line = []byte(string(runes[:size.Cols]))
+		}
+		frame = append(append(frame, line...), "\x1b[K\n"...) // and clear the rest of the line
+	}
+	_, err := screen.Write(append(frame, "\x1b[J"...)) // and of the screen
+	return err
+}
+
+func statsRow(s *caissonv1.SandboxStats) []string {
+	share := "-"
+	if s.MemoryLimitBytes > 0 {
+		share = fmt.Sprintf("%.0f%%", 100*float64(s.MemoryBytes)/float64(s.MemoryLimitBytes))
 	}
 	return []string{
-		n.Name, n.Network, decimal(e.GetOpen()), decimal(e.GetAllowed()), decimal(e.GetRefused()), decimal(e.GetFailed()),
-		decimal(e.GetSentBytes()), decimal(e.GetReceivedBytes()), lookups, decimal(e.GetLost()),
+		s.Name, fmt.Sprintf("%.1f%%", s.CpuPercent), byteCell(&s.MemoryBytes) + " / " + byteCell(&s.MemoryLimitBytes), share, byteCell(s.PeakMemoryBytes),
+		fmt.Sprintf("%d / %d", s.Pids, s.PidsLimit), byteCell(s.IoReadBytes) + " / " + byteCell(s.IoWriteBytes),
+		byteCell(&s.SentBytes) + " / " + byteCell(&s.ReceivedBytes),
+		percentCell(s.CpuPressure) + " " + percentCell(s.MemoryPressure) + " " + percentCell(s.IoPressure),
 	}
 }
 
-func decimal(n int64) string { return strconv.FormatInt(n, 10) }
-
-func poolRow(p *caissonv1.PoolStats) []string {
-	ready := fmt.Sprintf("%d/%d", p.Ready, p.Target)
-	if p.Filling > 0 {
-		ready += fmt.Sprintf("+%d", p.Filling)
+func percentCell(p *float64) string {
+	if p == nil {
+		return "-"
 	}
-	return []string{p.Profile, p.Image, ready, decimal(p.Hits), decimal(p.Misses), decimal(p.Failures), fmt.Sprintf("%.1fms", milliseconds(p.Refill))}
+	return fmt.Sprintf("%.0f%%", *p)
+}
+
+// byteCell is n in the largest unit of which there is one.
+func byteCell(n *int64) string {
+	if n == nil {
+		return "-"
+	}
+	const units = "KMGT"
+	v, unit := float64(*n), -1
+	for v >= 1024 && unit < len(units)-1 {
+		v, unit = v/1024, unit+1
+	}
+	if unit < 0 {
+		return strconv.FormatInt(*n, 10) + "B"
+	}
+	return fmt.Sprintf("%.1f%ciB", v, units[unit])
+}
+
+type sandboxStatsView struct {
+	Time             time.Time `json:"time"`
+	SandboxID        string    `json:"sandbox_id"`
+	Name             string    `json:"name"`
+	State            string    `json:"state"`
+	CPUPercent       float64   `json:"cpu_percent"`
+	CPUMS            float64   `json:"cpu_ms"`
+	MilliCPU         int64     `json:"milli_cpu"`
+	MemoryBytes      int64     `json:"memory_bytes"`
+	PeakMemoryBytes  *int64    `json:"peak_memory_bytes"`
+	MemoryLimitBytes int64     `json:"memory_limit_bytes"`
+	PIDs             int64     `json:"pids"`
+	PIDsLimit        int64     `json:"pids_limit"`
+	IOReadBytes      *int64    `json:"io_read_bytes"`
+	IOWriteBytes     *int64    `json:"io_write_bytes"`
+	SentBytes        int64     `json:"sent_bytes"`
+	ReceivedBytes    int64     `json:"received_bytes"`
+	CPUPressure      *float64  `json:"cpu_pressure"`
+	MemoryPressure   *float64  `json:"memory_pressure"`
+	IOPressure       *float64  `json:"io_pressure"`
+}
+
+func sandboxStatsViewOf(r *caissonv1.StatsResponse, s *caissonv1.SandboxStats) sandboxStatsView {
+	return sandboxStatsView{
+		r.Time.AsTime(), s.SandboxId, s.Name, s.State, s.CpuPercent, milliseconds(s.Cpu), s.MilliCpu, s.MemoryBytes, s.PeakMemoryBytes, s.MemoryLimitBytes,
+		s.Pids, s.PidsLimit, s.IoReadBytes, s.IoWriteBytes, s.SentBytes, s.ReceivedBytes, s.CpuPressure, s.MemoryPressure, s.IoPressure,
+	}
 }

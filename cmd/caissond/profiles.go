@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups/units"
@@ -47,7 +50,32 @@ func profile(p config.Profile) (plan.Profile, error) {
 		parse("memory", p.Memory, units.ParseSize, &out.Limits.MemoryBytes),
 		parse("cpus", p.CPUs, units.ParseCPU, &out.Limits.MilliCPU),
 		parse("tmpfs", p.Tmpfs, someSize, &out.Limits.TmpfsBytes))
-	return out, errors.Join(err, out.Validate())
+	alerts, alertsErr := alertsOf(p.Alerts)
+	out.Alerts = alerts
+	return out, errors.Join(err, alertsErr, out.Validate())
+}
+
+func alertsOf(a config.Alerts) (plan.Alerts, error) {
+	memory, memoryErr := threshold("memory", a.Memory)
+	cpu, cpuErr := threshold("cpu", a.CPU)
+	pids, pidsErr := threshold("pids", a.PIDs)
+	return plan.Alerts{Memory: memory, CPU: cpu, PIDs: pids, Refusals: a.Refusals}, errors.Join(memoryErr, cpuErr, pidsErr)
+}
+
+// threshold reads a percentage. One that is never passed is refused.
+func threshold(key string, t config.Threshold) (plan.Threshold, error) {
+	if t == (config.Threshold{}) {
+		return plan.Threshold{}, nil
+	}
+	number, _ := strings.CutSuffix(t.Above, "%")
+	percent, err := strconv.ParseInt(number, 10, 64)
+	switch {
+	case err != nil || percent < 1 || percent > 99:
+		return plan.Threshold{}, fmt.Errorf("alerts.%s.above: %q is no share of the limit: give 1%% to 99%%", key, t.Above)
+	case t.For < 0:
+		return plan.Threshold{}, fmt.Errorf("alerts.%s.for: %s is negative", key, time.Duration(t.For))
+	}
+	return plan.Threshold{Percent: percent, For: time.Duration(t.For)}, nil
 }
 
 // someSize refuses the 0 that stands for a tmpfs whose size follows from the memory.

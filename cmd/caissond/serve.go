@@ -151,6 +151,7 @@ func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, 
 	}
 	go manager.WatchBridge(ctx)
 	manager.StartMemoryWatch(ctx)
+	manager.StartSampling(ctx)
 	if known == 0 {
 		return manager, func(context.Context) error { return nil }, d.settle(ctx, engine, manager, 1)
 	}

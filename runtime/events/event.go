@@ -34,6 +34,7 @@ const (
 	ExecEnded    Type = "exec.ended"
 
 	LimitHit      Type = "limit.hit"
+	AlertRaised   Type = "alert.raised"  // a sandbox passed a threshold of its profile
 	NetworkTried  Type = "network.tried" // a connection, lookup or packet, allowed or not
 	FileRead      Type = "file.read"
 	FileWritten   Type = "file.written"
@@ -54,7 +55,7 @@ func Types() []Type {
 		DaemonStarted, DaemonStopped, AuditRecovered, AuditBroken, EngineUp, EngineDown,
 		SandboxCreated, SandboxAdopted, SandboxUpdated, SandboxPaused, SandboxResumed, SandboxEnded, SandboxRemoved,
 		ExecStarted, ExecFailed, ExecSignaled, ExecEnded,
-		LimitHit, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, PoolFailed, CallRefused,
+		LimitHit, AlertRaised, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, PoolFailed, CallRefused,
 	}
 }
 

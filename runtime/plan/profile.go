@@ -19,6 +19,7 @@ type Profile struct {
 	Env     []string
 	Limits  Limits // a TmpfsBytes of 0 follows from the memory: see tmpfsFor
 	Network Network
+	Alerts  Alerts
 }
 
 // Validate reports every reason why no request could run with p as it is.

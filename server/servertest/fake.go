@@ -53,6 +53,9 @@ type Fake struct {
 	OnInput   func(ctx context.Context, ref, exec string, req runtime.InputRequest) (runtime.InputState, error)
 	OnResize  func(ref, exec string, size plan.WinSize) error
 
+	OnStats   func(sel runtime.StatsSelection, follow bool) ([]runtime.SandboxStats, error)
+	OnHistory func(ref string) (*runtime.History, error)
+
 	OnReady  func() error
 	OnEvents func(since events.Since, filter events.Filter, follow bool) ([]*events.Event, error)
 
@@ -62,7 +65,7 @@ type Fake struct {
 	ImageDetails map[string]*images.Detail
 	Version      runtime.Versions
 	Supports     []runtime.Capability
-	Counts       runtime.Stats
+	Counts       runtime.HostInfo
 }
 
 // Listen serves f on a new unix socket until t ends.
@@ -140,6 +143,31 @@ func (f *Fake) Remove(_ context.Context, ref string, force bool) (string, error)
 		return "", absent("sandbox", ref)
 	}
 	return f.OnRemove(ref, force)
+}
+
+// Stats implements server.Sandboxes. With follow it tells everything twice.
+func (f *Fake) Stats(_ context.Context, sel runtime.StatsSelection, follow bool, yield func(time.Time, []runtime.SandboxStats) error) error {
+	if f.OnStats == nil {
+		return yield(time.Unix(0, 0), nil)
+	}
+	list, err := f.OnStats(sel, follow)
+	if err != nil {
+		return err
+	}
+	if follow {
+		if err := yield(time.Unix(1, 0), list); err != nil {
+			return err
+		}
+	}
+	return yield(time.Unix(2, 0), list)
+}
+
+// History implements server.Sandboxes.
+func (f *Fake) History(_ context.Context, ref string) (*runtime.History, error) {
+	if f.OnHistory == nil {
+		return nil, absent("sandbox", ref)
+	}
+	return f.OnHistory(ref)
 }
 
 // Cleanup implements server.Sandboxes.
@@ -242,8 +270,8 @@ func (f *Fake) Doctor(context.Context) ([]runtime.Check, error) {
 	return f.OnDoctor()
 }
 
-// Stats implements server.System.
-func (f *Fake) Stats(context.Context) (runtime.Stats, error) { return f.Counts, nil }
+// HostInfo implements server.System.
+func (f *Fake) HostInfo(context.Context) (runtime.HostInfo, error) { return f.Counts, nil }
 
 // Capabilities implements server.System.
 func (f *Fake) Capabilities(context.Context) ([]runtime.Capability, error) { return f.Supports, nil }

@@ -40,7 +40,7 @@ func (s *site) execSeries(id string, rounds int) execSeries {
 	var e execSeries
 	for i := range rounds + warmRounds {
 		begin := time.Now()
-		if _, err := s.Stats(s.t.Context()); err != nil {
+		if _, err := s.Info(s.t.Context()); err != nil {
 			s.t.Fatal(err)
 		}
 		call := time.Since(begin)

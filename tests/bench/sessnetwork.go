@@ -205,7 +205,7 @@ func (s *suite) networkExecs(site *site) {
 // awaitPools returns when all pools are full.
 func (s *site) awaitPools() {
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) { // nothing announces it
-		st, err := s.Stats(s.t.Context())
+		st, err := s.Info(s.t.Context())
 		if err != nil {
 			s.t.Fatal(err)
 		}

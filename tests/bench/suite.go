@@ -114,7 +114,7 @@ func (s *site) mustRemove(id string) {
 
 // pool returns what the daemon says of its pool.
 func (s *site) pool() *caissonv1.PoolStats {
-	st, err := s.Stats(s.t.Context())
+	st, err := s.Info(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -139,7 +139,7 @@ func ready(t *testing.T, d *harness.Daemon) {
 func poolReady(t *testing.T, d *harness.Daemon) int {
 	t.Helper()
 	var stats struct{ Pools []struct{ Ready int } }
-	d.Run(t, "stats", "-o", "json").JSON(t, &stats)
+	d.Run(t, "info", "-o", "json").JSON(t, &stats)
 	return stats.Pools[0].Ready
 }
 

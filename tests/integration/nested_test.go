@@ -140,7 +140,7 @@ func TestNestedSeesNothingElse(t *testing.T) {
 		daemon.Run(t, call...)
 	}
 	var counted struct{ Sandboxes map[string]int }
-	in.try("stats", "-o", "json").JSON(t, &counted)
+	in.try("info", "-o", "json").JSON(t, &counted)
 	if len(counted.Sandboxes) != 1 || counted.Sandboxes["running"] != 1 {
 		t.Errorf("it counts %+v", counted)
 	}

@@ -24,7 +24,7 @@ type poolStats struct {
 func poolOf(t *testing.T, d *harness.Daemon) poolStats {
 	t.Helper()
 	var st struct{ Pools []poolStats }
-	d.Run(t, "stats", "-o", "json").JSON(t, &st)
+	d.Run(t, "info", "-o", "json").JSON(t, &st)
 	if len(st.Pools) != 1 {
 		t.Fatalf("pools %+v", st.Pools)
 	}

@@ -28,7 +28,7 @@ func slowRunc(t *testing.T) (programs, hold string) {
 func queued(t *testing.T, d *harness.Daemon) int {
 	t.Helper()
 	var st struct{ Queued int }
-	d.Run(t, "stats", "-o", "json").JSON(t, &st)
+	d.Run(t, "info", "-o", "json").JSON(t, &st)
 	return st.Queued
 }
 

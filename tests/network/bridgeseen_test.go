@@ -175,7 +175,7 @@ func TestNoneIsCounted(t *testing.T) {
 	}
 	var stats struct{ Networks []network }
 	s.of.Run(t, "inspect", s.id).JSON(t, &detail)
-	s.of.Run(t, "stats", "--json").JSON(t, &stats)
+	s.of.Run(t, "info", "--json").JSON(t, &stats)
 	want := counters{Refused: 102}
 	if detail.Egress == nil || *detail.Egress != want {
 		t.Errorf("inspect has %+v, want %+v", detail.Egress, want)
@@ -219,7 +219,7 @@ func (h *house) counted(t *testing.T, s sandbox, allowed, refused int64) {
 			Egress  counters
 		}
 	}
-	s.of.Run(t, "stats", "--json").JSON(t, &stats)
+	s.of.Run(t, "info", "--json").JSON(t, &stats)
 	if detail.Egress != want || result.Egress != want || len(stats.Networks) != 1 || stats.Networks[0].Network != "bridge" || stats.Networks[0].Egress != want {
 		t.Errorf("want %+v; inspect %+v, result %+v, stats %+v", want, detail.Egress, result.Egress, stats)
 	}

@@ -39,7 +39,7 @@ type pool struct {
 func poolOf(t *testing.T, d *harness.Daemon, profile string) (p pool) {
 	t.Helper()
 	var stats struct{ Pools []pool }
-	d.Run(t, "stats", "--json").JSON(t, &stats)
+	d.Run(t, "info", "--json").JSON(t, &stats)
 	for _, other := range stats.Pools {
 		if other.Profile == profile {
 			p = other

@@ -78,7 +78,7 @@ func TestSeen(t *testing.T) {
 			Egress  struct{ Allowed, Refused int64 }
 		}
 	}
-	daemon.Run(t, "stats", "--json").JSON(t, &counted)
+	daemon.Run(t, "info", "--json").JSON(t, &counted)
 	if n := counted.Networks; len(n) != 1 || n[0].ID != s.id || n[0].Network != "open" || n[0].Egress.Allowed != 2 || n[0].Egress.Refused != 1 {
 		t.Errorf("stats: %+v", n)
 	}

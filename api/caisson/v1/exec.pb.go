@@ -1517,7 +1517,11 @@ type Result struct {
 	Learned       *Learned `protobuf:"bytes,23,opt,name=learned,proto3" json:"learned,omitempty"`                                  // absent unless RunSpec.learn
 	RequestId     string   `protobuf:"bytes,25,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`             // of the call that brought the result: the header X-Request-Id
 	ImageVerified string   `protobuf:"bytes,26,opt,name=image_verified,json=imageVerified,proto3" json:"image_verified,omitempty"` // the rule that the image was verified by when it was pulled; empty: none
-	LostBytes     int64    `protobuf:"varint,24,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"`            // of output that the daemon's disk did not take: no caller has them
+	// From and to block devices, where peak_memory_bytes is counted and the host counts
+	// them: with cgroup v1 it charges most writes to itself, and io_write_bytes is absent.
+	IoReadBytes   *int64 `protobuf:"varint,28,opt,name=io_read_bytes,json=ioReadBytes,proto3,oneof" json:"io_read_bytes,omitempty"`
+	IoWriteBytes  *int64 `protobuf:"varint,29,opt,name=io_write_bytes,json=ioWriteBytes,proto3,oneof" json:"io_write_bytes,omitempty"`
+	LostBytes     int64  `protobuf:"varint,24,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"` // of output that the daemon's disk did not take: no caller has them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1725,6 +1729,20 @@ func (x *Result) GetImageVerified() string {
 		return x.ImageVerified
 	}
 	return ""
+}
+
+func (x *Result) GetIoReadBytes() int64 {
+	if x != nil && x.IoReadBytes != nil {
+		return *x.IoReadBytes
+	}
+	return 0
+}
+
+func (x *Result) GetIoWriteBytes() int64 {
+	if x != nil && x.IoWriteBytes != nil {
+		return *x.IoWriteBytes
+	}
+	return 0
 }
 
 func (x *Result) GetLostBytes() int64 {
@@ -2080,7 +2098,7 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12'\n" +
 	"\x04size\x18\x03 \x01(\v2\x13.caisson.v1.WinSizeR\x04size\"\x14\n" +
-	"\x12ResizeExecResponse\"\xad\a\n" +
+	"\x12ResizeExecResponse\"\xa6\b\n" +
 	"\x06Result\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1b\n" +
@@ -2110,10 +2128,14 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\alearned\x18\x17 \x01(\v2\x13.caisson.v1.LearnedR\alearned\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x19 \x01(\tR\trequestId\x12%\n" +
-	"\x0eimage_verified\x18\x1a \x01(\tR\rimageVerified\x12\x1d\n" +
+	"\x0eimage_verified\x18\x1a \x01(\tR\rimageVerified\x12'\n" +
+	"\rio_read_bytes\x18\x1c \x01(\x03H\x01R\vioReadBytes\x88\x01\x01\x12)\n" +
+	"\x0eio_write_bytes\x18\x1d \x01(\x03H\x02R\fioWriteBytes\x88\x01\x01\x12\x1d\n" +
 	"\n" +
 	"lost_bytes\x18\x18 \x01(\x03R\tlostBytesB\x14\n" +
-	"\x12_peak_memory_bytes\";\n" +
+	"\x12_peak_memory_bytesB\x10\n" +
+	"\x0e_io_read_bytesB\x11\n" +
+	"\x0f_io_write_bytes\";\n" +
 	"\aLearned\x12\x14\n" +
 	"\x05rules\x18\x01 \x03(\tR\x05rules\x12\x1a\n" +
 	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"\x96\x02\n" +

@@ -1892,6 +1892,582 @@ func (x *Leftover) GetRemoved() bool {
 	return false
 }
 
+// StatsRequest selects sandboxes: those of refs, or the live ones that have all that is
+// given. New ones join the stream. Without refs and filters it selects all live ones.
+type StatsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Refs          []string               `protobuf:"bytes,1,rep,name=refs,proto3" json:"refs,omitempty"` // ID, unique ID prefix, or name; not with filters
+	Labels        map[string]string      `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Session       string                 `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
+	Task          string                 `protobuf:"bytes,4,opt,name=task,proto3" json:"task,omitempty"`
+	Name          string                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`                            // a pattern of path.Match, such as "build-*"
+	States        []string               `protobuf:"bytes,6,rep,name=states,proto3" json:"states,omitempty"`                        // any of these
+	OlderThan     *durationpb.Duration   `protobuf:"bytes,7,opt,name=older_than,json=olderThan,proto3" json:"older_than,omitempty"` // since it was created
+	NoStream      bool                   `protobuf:"varint,8,opt,name=no_stream,json=noStream,proto3" json:"no_stream,omitempty"`   // end after the first message
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatsRequest) Reset() {
+	*x = StatsRequest{}
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatsRequest) ProtoMessage() {}
+
+func (x *StatsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
+func (*StatsRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *StatsRequest) GetRefs() []string {
+	if x != nil {
+		return x.Refs
+	}
+	return nil
+}
+
+func (x *StatsRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *StatsRequest) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *StatsRequest) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *StatsRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *StatsRequest) GetStates() []string {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *StatsRequest) GetOlderThan() *durationpb.Duration {
+	if x != nil {
+		return x.OlderThan
+	}
+	return nil
+}
+
+func (x *StatsRequest) GetNoStream() bool {
+	if x != nil {
+		return x.NoStream
+	}
+	return false
+}
+
+type StatsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	Sandboxes     []*SandboxStats        `protobuf:"bytes,2,rep,name=sandboxes,proto3" json:"sandboxes,omitempty"` // oldest first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatsResponse) Reset() {
+	*x = StatsResponse{}
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatsResponse) ProtoMessage() {}
+
+func (x *StatsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
+func (*StatsResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *StatsResponse) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *StatsResponse) GetSandboxes() []*SandboxStats {
+	if x != nil {
+		return x.Sandboxes
+	}
+	return nil
+}
+
+// SandboxStats is what one sandbox uses. A value that the host does not count is absent.
+type SandboxStats struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId        string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Name             string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	State            string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	CpuPercent       float64                `protobuf:"fixed64,4,opt,name=cpu_percent,json=cpuPercent,proto3" json:"cpu_percent,omitempty"`   // of the last second; 100 is one CPU
+	Cpu              *durationpb.Duration   `protobuf:"bytes,5,opt,name=cpu,proto3" json:"cpu,omitempty"`                                     // since it was made, of all CPUs
+	MilliCpu         int64                  `protobuf:"varint,6,opt,name=milli_cpu,json=milliCpu,proto3" json:"milli_cpu,omitempty"`          // limit
+	MemoryBytes      int64                  `protobuf:"varint,7,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"` // with the page cache
+	PeakMemoryBytes  *int64                 `protobuf:"varint,8,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3,oneof" json:"peak_memory_bytes,omitempty"`
+	MemoryLimitBytes int64                  `protobuf:"varint,9,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"`
+	Pids             int64                  `protobuf:"varint,10,opt,name=pids,proto3" json:"pids,omitempty"`
+	PidsLimit        int64                  `protobuf:"varint,11,opt,name=pids_limit,json=pidsLimit,proto3" json:"pids_limit,omitempty"`
+	IoReadBytes      *int64                 `protobuf:"varint,12,opt,name=io_read_bytes,json=ioReadBytes,proto3,oneof" json:"io_read_bytes,omitempty"` // from block devices
+	// To block devices. Absent with cgroup v1, which charges most writes to the host.
+	IoWriteBytes  *int64 `protobuf:"varint,13,opt,name=io_write_bytes,json=ioWriteBytes,proto3,oneof" json:"io_write_bytes,omitempty"`
+	SentBytes     int64  `protobuf:"varint,14,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"` // through its network, as in Egress
+	ReceivedBytes int64  `protobuf:"varint,15,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
+	// Percent of the last 10 s in which a process waited for the resource (PSI "some").
+	CpuPressure    *float64 `protobuf:"fixed64,16,opt,name=cpu_pressure,json=cpuPressure,proto3,oneof" json:"cpu_pressure,omitempty"`
+	MemoryPressure *float64 `protobuf:"fixed64,17,opt,name=memory_pressure,json=memoryPressure,proto3,oneof" json:"memory_pressure,omitempty"`
+	IoPressure     *float64 `protobuf:"fixed64,18,opt,name=io_pressure,json=ioPressure,proto3,oneof" json:"io_pressure,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *SandboxStats) Reset() {
+	*x = SandboxStats{}
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SandboxStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SandboxStats) ProtoMessage() {}
+
+func (x *SandboxStats) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SandboxStats.ProtoReflect.Descriptor instead.
+func (*SandboxStats) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *SandboxStats) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *SandboxStats) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SandboxStats) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *SandboxStats) GetCpuPercent() float64 {
+	if x != nil {
+		return x.CpuPercent
+	}
+	return 0
+}
+
+func (x *SandboxStats) GetCpu() *durationpb.Duration {
+	if x != nil {
+		return x.Cpu
+	}
+	return nil
+}
+
+func (x *SandboxStats) GetMilliCpu() int64 {
+	if x != nil {
+		return x.MilliCpu
+	}
+	return 0
+}
+
+func (x *SandboxStats) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *SandboxStats) GetPeakMemoryBytes() int64 {
+	if x != nil && x.PeakMemoryBytes != nil {
+		return *x.PeakMemoryBytes
+	}
+	return 0
+}
+
+func (x *SandboxStats) GetMemoryLimitBytes() int64 {
+	if x != nil {
+		return x.MemoryLimitBytes
+	}
+	return 0
+}
+
+func (x *SandboxStats) GetPids() int64 {
+	if x != nil {
+		return x.Pids
+	}
+	return 0
+}
+
+func (x *SandboxStats) GetPidsLimit() int64 {
+	if x != nil {
+		return x.PidsLimit
+	}
+	return 0
+}
+
+func (x *SandboxStats) GetIoReadBytes() int64 {
+	if x != nil && x.IoReadBytes != nil {
+		return *x.IoReadBytes
+	}
+	return 0
+}
+
+func (x *SandboxStats) GetIoWriteBytes() int64 {
+	if x != nil && x.IoWriteBytes != nil {
+		return *x.IoWriteBytes
+	}
+	return 0
+}
+
+func (x *SandboxStats) GetSentBytes() int64 {
+	if x != nil {
+		return x.SentBytes
+	}
+	return 0
+}
+
+func (x *SandboxStats) GetReceivedBytes() int64 {
+	if x != nil {
+		return x.ReceivedBytes
+	}
+	return 0
+}
+
+func (x *SandboxStats) GetCpuPressure() float64 {
+	if x != nil && x.CpuPressure != nil {
+		return *x.CpuPressure
+	}
+	return 0
+}
+
+func (x *SandboxStats) GetMemoryPressure() float64 {
+	if x != nil && x.MemoryPressure != nil {
+		return *x.MemoryPressure
+	}
+	return 0
+}
+
+func (x *SandboxStats) GetIoPressure() float64 {
+	if x != nil && x.IoPressure != nil {
+		return *x.IoPressure
+	}
+	return 0
+}
+
+type HistoryRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryRequest) Reset() {
+	*x = HistoryRequest{}
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryRequest) ProtoMessage() {}
+
+func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
+func (*HistoryRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *HistoryRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+type HistoryResponse struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId        string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Name             string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	State            string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	MemoryLimitBytes int64                  `protobuf:"varint,4,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"`
+	MilliCpu         int64                  `protobuf:"varint,5,opt,name=milli_cpu,json=milliCpu,proto3" json:"milli_cpu,omitempty"`
+	PidsLimit        int64                  `protobuf:"varint,6,opt,name=pids_limit,json=pidsLimit,proto3" json:"pids_limit,omitempty"`
+	// One each second of the last 5 minutes, each 10 s of the 30 minutes before, each minute
+	// of the 3 hours before, and each 10 minutes of the 28 hours before.
+	Samples       []*UsageSample `protobuf:"bytes,7,rep,name=samples,proto3" json:"samples,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryResponse) Reset() {
+	*x = HistoryResponse{}
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryResponse) ProtoMessage() {}
+
+func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
+func (*HistoryResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *HistoryResponse) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *HistoryResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HistoryResponse) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *HistoryResponse) GetMemoryLimitBytes() int64 {
+	if x != nil {
+		return x.MemoryLimitBytes
+	}
+	return 0
+}
+
+func (x *HistoryResponse) GetMilliCpu() int64 {
+	if x != nil {
+		return x.MilliCpu
+	}
+	return 0
+}
+
+func (x *HistoryResponse) GetPidsLimit() int64 {
+	if x != nil {
+		return x.PidsLimit
+	}
+	return 0
+}
+
+func (x *HistoryResponse) GetSamples() []*UsageSample {
+	if x != nil {
+		return x.Samples
+	}
+	return nil
+}
+
+// UsageSample is what a sandbox used in the time since the sample before.
+type UsageSample struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`                                   // of its end
+	CpuPercent    float64                `protobuf:"fixed64,2,opt,name=cpu_percent,json=cpuPercent,proto3" json:"cpu_percent,omitempty"`   // mean; 100 is one CPU
+	MemoryBytes   int64                  `protobuf:"varint,3,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"` // the most
+	Pids          int64                  `protobuf:"varint,4,opt,name=pids,proto3" json:"pids,omitempty"`                                  // the most
+	IoReadBytes   int64                  `protobuf:"varint,5,opt,name=io_read_bytes,json=ioReadBytes,proto3" json:"io_read_bytes,omitempty"`
+	IoWriteBytes  int64                  `protobuf:"varint,6,opt,name=io_write_bytes,json=ioWriteBytes,proto3" json:"io_write_bytes,omitempty"` // 0 with cgroup v1
+	SentBytes     int64                  `protobuf:"varint,7,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"`
+	ReceivedBytes int64                  `protobuf:"varint,8,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageSample) Reset() {
+	*x = UsageSample{}
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageSample) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageSample) ProtoMessage() {}
+
+func (x *UsageSample) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageSample.ProtoReflect.Descriptor instead.
+func (*UsageSample) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *UsageSample) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *UsageSample) GetCpuPercent() float64 {
+	if x != nil {
+		return x.CpuPercent
+	}
+	return 0
+}
+
+func (x *UsageSample) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *UsageSample) GetPids() int64 {
+	if x != nil {
+		return x.Pids
+	}
+	return 0
+}
+
+func (x *UsageSample) GetIoReadBytes() int64 {
+	if x != nil {
+		return x.IoReadBytes
+	}
+	return 0
+}
+
+func (x *UsageSample) GetIoWriteBytes() int64 {
+	if x != nil {
+		return x.IoWriteBytes
+	}
+	return 0
+}
+
+func (x *UsageSample) GetSentBytes() int64 {
+	if x != nil {
+		return x.SentBytes
+	}
+	return 0
+}
+
+func (x *UsageSample) GetReceivedBytes() int64 {
+	if x != nil {
+		return x.ReceivedBytes
+	}
+	return 0
+}
+
 type LogsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -1906,7 +2482,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1918,7 +2494,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1931,7 +2507,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LogsRequest) GetRef() string {
@@ -1986,7 +2562,7 @@ type SpecRequest struct {
 
 func (x *SpecRequest) Reset() {
 	*x = SpecRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1998,7 +2574,7 @@ func (x *SpecRequest) String() string {
 func (*SpecRequest) ProtoMessage() {}
 
 func (x *SpecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2011,7 +2587,7 @@ func (x *SpecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecRequest.ProtoReflect.Descriptor instead.
 func (*SpecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SpecRequest) GetSpec() *RunSpec {
@@ -2043,7 +2619,7 @@ type SpecResponse struct {
 
 func (x *SpecResponse) Reset() {
 	*x = SpecResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2055,7 +2631,7 @@ func (x *SpecResponse) String() string {
 func (*SpecResponse) ProtoMessage() {}
 
 func (x *SpecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2068,7 +2644,7 @@ func (x *SpecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecResponse.ProtoReflect.Descriptor instead.
 func (*SpecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SpecResponse) GetOciSpecJson() []byte {
@@ -2133,7 +2709,7 @@ type SeccompRule struct {
 
 func (x *SeccompRule) Reset() {
 	*x = SeccompRule{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2145,7 +2721,7 @@ func (x *SeccompRule) String() string {
 func (*SeccompRule) ProtoMessage() {}
 
 func (x *SeccompRule) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2158,7 +2734,7 @@ func (x *SeccompRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeccompRule.ProtoReflect.Descriptor instead.
 func (*SeccompRule) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SeccompRule) GetSyscalls() []string {
@@ -2381,7 +2957,77 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
-	"\aremoved\x18\x04 \x01(\bR\aremoved\"\xb2\x01\n" +
+	"\aremoved\x18\x04 \x01(\bR\aremoved\"\xcc\x02\n" +
+	"\fStatsRequest\x12\x12\n" +
+	"\x04refs\x18\x01 \x03(\tR\x04refs\x12<\n" +
+	"\x06labels\x18\x02 \x03(\v2$.caisson.v1.StatsRequest.LabelsEntryR\x06labels\x12\x18\n" +
+	"\asession\x18\x03 \x01(\tR\asession\x12\x12\n" +
+	"\x04task\x18\x04 \x01(\tR\x04task\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\x12\x16\n" +
+	"\x06states\x18\x06 \x03(\tR\x06states\x128\n" +
+	"\n" +
+	"older_than\x18\a \x01(\v2\x19.google.protobuf.DurationR\tolderThan\x12\x1b\n" +
+	"\tno_stream\x18\b \x01(\bR\bnoStream\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"w\n" +
+	"\rStatsResponse\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x126\n" +
+	"\tsandboxes\x18\x02 \x03(\v2\x18.caisson.v1.SandboxStatsR\tsandboxes\"\xfd\x05\n" +
+	"\fSandboxStats\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12\x1f\n" +
+	"\vcpu_percent\x18\x04 \x01(\x01R\n" +
+	"cpuPercent\x12+\n" +
+	"\x03cpu\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03cpu\x12\x1b\n" +
+	"\tmilli_cpu\x18\x06 \x01(\x03R\bmilliCpu\x12!\n" +
+	"\fmemory_bytes\x18\a \x01(\x03R\vmemoryBytes\x12/\n" +
+	"\x11peak_memory_bytes\x18\b \x01(\x03H\x00R\x0fpeakMemoryBytes\x88\x01\x01\x12,\n" +
+	"\x12memory_limit_bytes\x18\t \x01(\x03R\x10memoryLimitBytes\x12\x12\n" +
+	"\x04pids\x18\n" +
+	" \x01(\x03R\x04pids\x12\x1d\n" +
+	"\n" +
+	"pids_limit\x18\v \x01(\x03R\tpidsLimit\x12'\n" +
+	"\rio_read_bytes\x18\f \x01(\x03H\x01R\vioReadBytes\x88\x01\x01\x12)\n" +
+	"\x0eio_write_bytes\x18\r \x01(\x03H\x02R\fioWriteBytes\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"sent_bytes\x18\x0e \x01(\x03R\tsentBytes\x12%\n" +
+	"\x0ereceived_bytes\x18\x0f \x01(\x03R\rreceivedBytes\x12&\n" +
+	"\fcpu_pressure\x18\x10 \x01(\x01H\x03R\vcpuPressure\x88\x01\x01\x12,\n" +
+	"\x0fmemory_pressure\x18\x11 \x01(\x01H\x04R\x0ememoryPressure\x88\x01\x01\x12$\n" +
+	"\vio_pressure\x18\x12 \x01(\x01H\x05R\n" +
+	"ioPressure\x88\x01\x01B\x14\n" +
+	"\x12_peak_memory_bytesB\x10\n" +
+	"\x0e_io_read_bytesB\x11\n" +
+	"\x0f_io_write_bytesB\x0f\n" +
+	"\r_cpu_pressureB\x12\n" +
+	"\x10_memory_pressureB\x0e\n" +
+	"\f_io_pressure\"\"\n" +
+	"\x0eHistoryRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"\xf7\x01\n" +
+	"\x0fHistoryResponse\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12,\n" +
+	"\x12memory_limit_bytes\x18\x04 \x01(\x03R\x10memoryLimitBytes\x12\x1b\n" +
+	"\tmilli_cpu\x18\x05 \x01(\x03R\bmilliCpu\x12\x1d\n" +
+	"\n" +
+	"pids_limit\x18\x06 \x01(\x03R\tpidsLimit\x121\n" +
+	"\asamples\x18\a \x03(\v2\x17.caisson.v1.UsageSampleR\asamples\"\xa5\x02\n" +
+	"\vUsageSample\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1f\n" +
+	"\vcpu_percent\x18\x02 \x01(\x01R\n" +
+	"cpuPercent\x12!\n" +
+	"\fmemory_bytes\x18\x03 \x01(\x03R\vmemoryBytes\x12\x12\n" +
+	"\x04pids\x18\x04 \x01(\x03R\x04pids\x12\"\n" +
+	"\rio_read_bytes\x18\x05 \x01(\x03R\vioReadBytes\x12$\n" +
+	"\x0eio_write_bytes\x18\x06 \x01(\x03R\fioWriteBytes\x12\x1d\n" +
+	"\n" +
+	"sent_bytes\x18\a \x01(\x03R\tsentBytes\x12%\n" +
+	"\x0ereceived_bytes\x18\b \x01(\x03R\rreceivedBytes\"\xb2\x01\n" +
 	"\vLogsRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x16\n" +
@@ -2409,7 +3055,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\bsyscalls\x18\x01 \x03(\tR\bsyscalls\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x1c\n" +
 	"\tcondition\x18\x03 \x01(\tR\tcondition\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why2\xb3\t\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why2\xf5\n" +
+	"\n" +
 	"\x0eSandboxService\x12K\n" +
 	"\x03Run\x12\x16.caisson.v1.RunRequest\x1a\x15.caisson.v1.ExecEvent\"\x13\x82\xb5\x18\x0f\n" +
 	"\x04POST\x12\a/v1/run0\x01\x12V\n" +
@@ -2434,7 +3081,11 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\aCleanup\x12\x1a.caisson.v1.CleanupRequest\x1a\x1b.caisson.v1.CleanupResponse\"\x17\x82\xb5\x18\x13\n" +
 	"\x04POST\x12\v/v1/cleanup\x12]\n" +
 	"\x04Logs\x12\x17.caisson.v1.LogsRequest\x1a\x15.caisson.v1.ExecEvent\"#\x82\xb5\x18\x1f\n" +
-	"\x03GET\x12\x18/v1/sandboxes/{ref}/logs0\x01\x12O\n" +
+	"\x03GET\x12\x18/v1/sandboxes/{ref}/logs0\x01\x12T\n" +
+	"\x05Stats\x12\x18.caisson.v1.StatsRequest\x1a\x19.caisson.v1.StatsResponse\"\x14\x82\xb5\x18\x10\n" +
+	"\x03GET\x12\t/v1/stats0\x01\x12j\n" +
+	"\aHistory\x12\x1a.caisson.v1.HistoryRequest\x1a\x1b.caisson.v1.HistoryResponse\"&\x82\xb5\x18\"\n" +
+	"\x03GET\x12\x1b/v1/sandboxes/{ref}/history\x12O\n" +
 	"\x04Spec\x12\x17.caisson.v1.SpecRequest\x1a\x18.caisson.v1.SpecResponse\"\x14\x82\xb5\x18\x10\n" +
 	"\x04POST\x12\b/v1/specB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
@@ -2450,7 +3101,7 @@ func file_caisson_v1_sandbox_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_sandbox_proto_rawDescData
 }
 
-var file_caisson_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_caisson_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_caisson_v1_sandbox_proto_goTypes = []any{
 	(*Limits)(nil),                // 0: caisson.v1.Limits
 	(*Workspace)(nil),             // 1: caisson.v1.Workspace
@@ -2477,92 +3128,110 @@ var file_caisson_v1_sandbox_proto_goTypes = []any{
 	(*CleanupRequest)(nil),        // 22: caisson.v1.CleanupRequest
 	(*CleanupResponse)(nil),       // 23: caisson.v1.CleanupResponse
 	(*Leftover)(nil),              // 24: caisson.v1.Leftover
-	(*LogsRequest)(nil),           // 25: caisson.v1.LogsRequest
-	(*SpecRequest)(nil),           // 26: caisson.v1.SpecRequest
-	(*SpecResponse)(nil),          // 27: caisson.v1.SpecResponse
-	(*SeccompRule)(nil),           // 28: caisson.v1.SeccompRule
-	nil,                           // 29: caisson.v1.SandboxSpec.EnvEntry
-	nil,                           // 30: caisson.v1.SandboxSpec.LabelsEntry
-	nil,                           // 31: caisson.v1.UpdateRequest.LabelsEntry
-	nil,                           // 32: caisson.v1.Sandbox.LabelsEntry
-	nil,                           // 33: caisson.v1.ListRequest.LabelsEntry
-	nil,                           // 34: caisson.v1.SpecResponse.CgroupValuesEntry
-	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
-	(*ExecSpec)(nil),              // 36: caisson.v1.ExecSpec
-	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
-	(*Result)(nil),                // 38: caisson.v1.Result
-	(*Egress)(nil),                // 39: caisson.v1.Egress
-	(*ExecEvent)(nil),             // 40: caisson.v1.ExecEvent
+	(*StatsRequest)(nil),          // 25: caisson.v1.StatsRequest
+	(*StatsResponse)(nil),         // 26: caisson.v1.StatsResponse
+	(*SandboxStats)(nil),          // 27: caisson.v1.SandboxStats
+	(*HistoryRequest)(nil),        // 28: caisson.v1.HistoryRequest
+	(*HistoryResponse)(nil),       // 29: caisson.v1.HistoryResponse
+	(*UsageSample)(nil),           // 30: caisson.v1.UsageSample
+	(*LogsRequest)(nil),           // 31: caisson.v1.LogsRequest
+	(*SpecRequest)(nil),           // 32: caisson.v1.SpecRequest
+	(*SpecResponse)(nil),          // 33: caisson.v1.SpecResponse
+	(*SeccompRule)(nil),           // 34: caisson.v1.SeccompRule
+	nil,                           // 35: caisson.v1.SandboxSpec.EnvEntry
+	nil,                           // 36: caisson.v1.SandboxSpec.LabelsEntry
+	nil,                           // 37: caisson.v1.UpdateRequest.LabelsEntry
+	nil,                           // 38: caisson.v1.Sandbox.LabelsEntry
+	nil,                           // 39: caisson.v1.ListRequest.LabelsEntry
+	nil,                           // 40: caisson.v1.StatsRequest.LabelsEntry
+	nil,                           // 41: caisson.v1.SpecResponse.CgroupValuesEntry
+	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
+	(*ExecSpec)(nil),              // 43: caisson.v1.ExecSpec
+	(*timestamppb.Timestamp)(nil), // 44: google.protobuf.Timestamp
+	(*Result)(nil),                // 45: caisson.v1.Result
+	(*Egress)(nil),                // 46: caisson.v1.Egress
+	(*ExecEvent)(nil),             // 47: caisson.v1.ExecEvent
 }
 var file_caisson_v1_sandbox_proto_depIdxs = []int32{
-	29, // 0: caisson.v1.SandboxSpec.env:type_name -> caisson.v1.SandboxSpec.EnvEntry
+	35, // 0: caisson.v1.SandboxSpec.env:type_name -> caisson.v1.SandboxSpec.EnvEntry
 	1,  // 1: caisson.v1.SandboxSpec.workspace:type_name -> caisson.v1.Workspace
 	0,  // 2: caisson.v1.SandboxSpec.limits:type_name -> caisson.v1.Limits
-	30, // 3: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
-	35, // 4: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
-	35, // 5: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
+	36, // 3: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
+	42, // 4: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
+	42, // 5: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
 	3,  // 6: caisson.v1.SandboxSpec.nested:type_name -> caisson.v1.Nested
 	2,  // 7: caisson.v1.RunSpec.sandbox:type_name -> caisson.v1.SandboxSpec
-	36, // 8: caisson.v1.RunSpec.exec:type_name -> caisson.v1.ExecSpec
+	43, // 8: caisson.v1.RunSpec.exec:type_name -> caisson.v1.ExecSpec
 	4,  // 9: caisson.v1.RunRequest.spec:type_name -> caisson.v1.RunSpec
 	2,  // 10: caisson.v1.CreateRequest.spec:type_name -> caisson.v1.SandboxSpec
-	35, // 11: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
-	35, // 12: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
-	31, // 13: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
+	42, // 11: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
+	42, // 12: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
+	37, // 13: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
 	8,  // 14: caisson.v1.UpdateRequest.allow:type_name -> caisson.v1.Rules
 	8,  // 15: caisson.v1.UpdateRequest.deny:type_name -> caisson.v1.Rules
-	35, // 16: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	37, // 17: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	37, // 18: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
-	38, // 19: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
-	32, // 20: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
+	42, // 16: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	44, // 17: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	44, // 18: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
+	45, // 19: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
+	38, // 20: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
 	1,  // 21: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
-	37, // 22: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
-	35, // 23: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
-	37, // 24: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
+	44, // 22: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	42, // 23: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
+	44, // 24: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
 	14, // 25: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
-	33, // 26: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
-	35, // 27: caisson.v1.ListRequest.older_than:type_name -> google.protobuf.Duration
+	39, // 26: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
+	42, // 27: caisson.v1.ListRequest.older_than:type_name -> google.protobuf.Duration
 	13, // 28: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
 	13, // 29: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
 	0,  // 30: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
 	19, // 31: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
-	39, // 32: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
+	46, // 32: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
 	24, // 33: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
-	4,  // 34: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
-	34, // 35: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
-	28, // 36: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
-	5,  // 37: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
-	6,  // 38: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
-	15, // 39: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
-	17, // 40: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
-	7,  // 41: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
-	9,  // 42: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
-	10, // 43: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
-	11, // 44: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
-	12, // 45: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
-	20, // 46: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
-	22, // 47: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
-	25, // 48: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
-	26, // 49: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
-	40, // 50: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
-	13, // 51: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
-	16, // 52: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
-	18, // 53: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
-	13, // 54: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
-	13, // 55: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
-	13, // 56: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
-	13, // 57: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
-	13, // 58: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
-	21, // 59: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
-	23, // 60: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
-	40, // 61: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
-	27, // 62: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
-	50, // [50:63] is the sub-list for method output_type
-	37, // [37:50] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	40, // 34: caisson.v1.StatsRequest.labels:type_name -> caisson.v1.StatsRequest.LabelsEntry
+	42, // 35: caisson.v1.StatsRequest.older_than:type_name -> google.protobuf.Duration
+	44, // 36: caisson.v1.StatsResponse.time:type_name -> google.protobuf.Timestamp
+	27, // 37: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.SandboxStats
+	42, // 38: caisson.v1.SandboxStats.cpu:type_name -> google.protobuf.Duration
+	30, // 39: caisson.v1.HistoryResponse.samples:type_name -> caisson.v1.UsageSample
+	44, // 40: caisson.v1.UsageSample.time:type_name -> google.protobuf.Timestamp
+	4,  // 41: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
+	41, // 42: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
+	34, // 43: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
+	5,  // 44: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
+	6,  // 45: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
+	15, // 46: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
+	17, // 47: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
+	7,  // 48: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
+	9,  // 49: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
+	10, // 50: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
+	11, // 51: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
+	12, // 52: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
+	20, // 53: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
+	22, // 54: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
+	31, // 55: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
+	25, // 56: caisson.v1.SandboxService.Stats:input_type -> caisson.v1.StatsRequest
+	28, // 57: caisson.v1.SandboxService.History:input_type -> caisson.v1.HistoryRequest
+	32, // 58: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
+	47, // 59: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
+	13, // 60: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
+	16, // 61: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
+	18, // 62: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
+	13, // 63: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
+	13, // 64: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
+	13, // 65: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
+	13, // 66: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
+	13, // 67: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
+	21, // 68: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
+	23, // 69: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
+	47, // 70: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
+	26, // 71: caisson.v1.SandboxService.Stats:output_type -> caisson.v1.StatsResponse
+	29, // 72: caisson.v1.SandboxService.History:output_type -> caisson.v1.HistoryResponse
+	33, // 73: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
+	59, // [59:74] is the sub-list for method output_type
+	44, // [44:59] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_sandbox_proto_init() }
@@ -2576,13 +3245,14 @@ func file_caisson_v1_sandbox_proto_init() {
 	file_caisson_v1_sandbox_proto_msgTypes[3].OneofWrappers = []any{}
 	file_caisson_v1_sandbox_proto_msgTypes[5].OneofWrappers = []any{}
 	file_caisson_v1_sandbox_proto_msgTypes[7].OneofWrappers = []any{}
+	file_caisson_v1_sandbox_proto_msgTypes[27].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_sandbox_proto_rawDesc), len(file_caisson_v1_sandbox_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

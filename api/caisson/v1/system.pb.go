@@ -552,26 +552,26 @@ func (x *Capability) GetDetail() string {
 	return ""
 }
 
-type StatsRequest struct {
+type InfoRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *StatsRequest) Reset() {
-	*x = StatsRequest{}
+func (x *InfoRequest) Reset() {
+	*x = InfoRequest{}
 	mi := &file_caisson_v1_system_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *StatsRequest) String() string {
+func (x *InfoRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*StatsRequest) ProtoMessage() {}
+func (*InfoRequest) ProtoMessage() {}
 
-func (x *StatsRequest) ProtoReflect() protoreflect.Message {
+func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_caisson_v1_system_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -583,12 +583,12 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
-func (*StatsRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
+func (*InfoRequest) Descriptor() ([]byte, []int) {
 	return file_caisson_v1_system_proto_rawDescGZIP(), []int{10}
 }
 
-type StatsResponse struct {
+type InfoResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sandboxes     map[string]int32       `protobuf:"bytes,1,rep,name=sandboxes,proto3" json:"sandboxes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // by state
 	Execs         int32                  `protobuf:"varint,2,opt,name=execs,proto3" json:"execs,omitempty"`                                                                                   // that run
@@ -599,20 +599,20 @@ type StatsResponse struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *StatsResponse) Reset() {
-	*x = StatsResponse{}
+func (x *InfoResponse) Reset() {
+	*x = InfoResponse{}
 	mi := &file_caisson_v1_system_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *StatsResponse) String() string {
+func (x *InfoResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*StatsResponse) ProtoMessage() {}
+func (*InfoResponse) ProtoMessage() {}
 
-func (x *StatsResponse) ProtoReflect() protoreflect.Message {
+func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_caisson_v1_system_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -624,40 +624,40 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
-func (*StatsResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
+func (*InfoResponse) Descriptor() ([]byte, []int) {
 	return file_caisson_v1_system_proto_rawDescGZIP(), []int{11}
 }
 
-func (x *StatsResponse) GetSandboxes() map[string]int32 {
+func (x *InfoResponse) GetSandboxes() map[string]int32 {
 	if x != nil {
 		return x.Sandboxes
 	}
 	return nil
 }
 
-func (x *StatsResponse) GetExecs() int32 {
+func (x *InfoResponse) GetExecs() int32 {
 	if x != nil {
 		return x.Execs
 	}
 	return 0
 }
 
-func (x *StatsResponse) GetQueued() int32 {
+func (x *InfoResponse) GetQueued() int32 {
 	if x != nil {
 		return x.Queued
 	}
 	return 0
 }
 
-func (x *StatsResponse) GetPools() []*PoolStats {
+func (x *InfoResponse) GetPools() []*PoolStats {
 	if x != nil {
 		return x.Pools
 	}
 	return nil
 }
 
-func (x *StatsResponse) GetNetworks() []*NetworkStats {
+func (x *InfoResponse) GetNetworks() []*NetworkStats {
 	if x != nil {
 		return x.Networks
 	}
@@ -898,10 +898,10 @@ const file_caisson_v1_system_proto_rawDesc = "" +
 	"Capability\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x18\n" +
 	"\asupport\x18\x02 \x01(\tR\asupport\x12\x16\n" +
-	"\x06detail\x18\x03 \x01(\tR\x06detail\"\x0e\n" +
-	"\fStatsRequest\"\xa6\x02\n" +
-	"\rStatsResponse\x12F\n" +
-	"\tsandboxes\x18\x01 \x03(\v2(.caisson.v1.StatsResponse.SandboxesEntryR\tsandboxes\x12\x14\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\"\r\n" +
+	"\vInfoRequest\"\xa4\x02\n" +
+	"\fInfoResponse\x12E\n" +
+	"\tsandboxes\x18\x01 \x03(\v2'.caisson.v1.InfoResponse.SandboxesEntryR\tsandboxes\x12\x14\n" +
 	"\x05execs\x18\x02 \x01(\x05R\x05execs\x12\x16\n" +
 	"\x06queued\x18\x03 \x01(\x05R\x06queued\x12+\n" +
 	"\x05pools\x18\x04 \x03(\v2\x15.caisson.v1.PoolStatsR\x05pools\x124\n" +
@@ -927,7 +927,7 @@ const file_caisson_v1_system_proto_rawDesc = "" +
 	"\x06refill\x18\t \x01(\v2\x19.google.protobuf.DurationR\x06refill\x12\x16\n" +
 	"\x06target\x18\n" +
 	" \x01(\x05R\x06target\x12\x10\n" +
-	"\x03max\x18\v \x01(\x05R\x03max2\xd7\x03\n" +
+	"\x03max\x18\v \x01(\x05R\x03max2\xd3\x03\n" +
 	"\rSystemService\x12Z\n" +
 	"\aVersion\x12\x1a.caisson.v1.VersionRequest\x1a\x1b.caisson.v1.VersionResponse\"\x16\x82\xb5\x18\x12\n" +
 	"\x03GET\x12\v/v1/version\x12V\n" +
@@ -937,9 +937,9 @@ const file_caisson_v1_system_proto_rawDesc = "" +
 	"\fCapabilities\x12\x1f.caisson.v1.CapabilitiesRequest\x1a .caisson.v1.CapabilitiesResponse\"\x1b\x82\xb5\x18\x17\n" +
 	"\x03GET\x12\x10/v1/capabilities\x12N\n" +
 	"\x04Ping\x12\x17.caisson.v1.PingRequest\x1a\x18.caisson.v1.PingResponse\"\x13\x82\xb5\x18\x0f\n" +
-	"\x03GET\x12\b/v1/ping\x12R\n" +
-	"\x05Stats\x12\x18.caisson.v1.StatsRequest\x1a\x19.caisson.v1.StatsResponse\"\x14\x82\xb5\x18\x10\n" +
-	"\x03GET\x12\t/v1/statsB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
+	"\x03GET\x12\b/v1/ping\x12N\n" +
+	"\x04Info\x12\x17.caisson.v1.InfoRequest\x1a\x18.caisson.v1.InfoResponse\"\x13\x82\xb5\x18\x0f\n" +
+	"\x03GET\x12\b/v1/infoB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
 	file_caisson_v1_system_proto_rawDescOnce sync.Once
@@ -965,32 +965,32 @@ var file_caisson_v1_system_proto_goTypes = []any{
 	(*CapabilitiesRequest)(nil),  // 7: caisson.v1.CapabilitiesRequest
 	(*CapabilitiesResponse)(nil), // 8: caisson.v1.CapabilitiesResponse
 	(*Capability)(nil),           // 9: caisson.v1.Capability
-	(*StatsRequest)(nil),         // 10: caisson.v1.StatsRequest
-	(*StatsResponse)(nil),        // 11: caisson.v1.StatsResponse
+	(*InfoRequest)(nil),          // 10: caisson.v1.InfoRequest
+	(*InfoResponse)(nil),         // 11: caisson.v1.InfoResponse
 	(*NetworkStats)(nil),         // 12: caisson.v1.NetworkStats
 	(*PoolStats)(nil),            // 13: caisson.v1.PoolStats
-	nil,                          // 14: caisson.v1.StatsResponse.SandboxesEntry
+	nil,                          // 14: caisson.v1.InfoResponse.SandboxesEntry
 	(*Egress)(nil),               // 15: caisson.v1.Egress
 	(*durationpb.Duration)(nil),  // 16: google.protobuf.Duration
 }
 var file_caisson_v1_system_proto_depIdxs = []int32{
 	6,  // 0: caisson.v1.DoctorResponse.checks:type_name -> caisson.v1.DoctorCheck
 	9,  // 1: caisson.v1.CapabilitiesResponse.capabilities:type_name -> caisson.v1.Capability
-	14, // 2: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.StatsResponse.SandboxesEntry
-	13, // 3: caisson.v1.StatsResponse.pools:type_name -> caisson.v1.PoolStats
-	12, // 4: caisson.v1.StatsResponse.networks:type_name -> caisson.v1.NetworkStats
+	14, // 2: caisson.v1.InfoResponse.sandboxes:type_name -> caisson.v1.InfoResponse.SandboxesEntry
+	13, // 3: caisson.v1.InfoResponse.pools:type_name -> caisson.v1.PoolStats
+	12, // 4: caisson.v1.InfoResponse.networks:type_name -> caisson.v1.NetworkStats
 	15, // 5: caisson.v1.NetworkStats.egress:type_name -> caisson.v1.Egress
 	16, // 6: caisson.v1.PoolStats.refill:type_name -> google.protobuf.Duration
 	0,  // 7: caisson.v1.SystemService.Version:input_type -> caisson.v1.VersionRequest
 	4,  // 8: caisson.v1.SystemService.Doctor:input_type -> caisson.v1.DoctorRequest
 	7,  // 9: caisson.v1.SystemService.Capabilities:input_type -> caisson.v1.CapabilitiesRequest
 	2,  // 10: caisson.v1.SystemService.Ping:input_type -> caisson.v1.PingRequest
-	10, // 11: caisson.v1.SystemService.Stats:input_type -> caisson.v1.StatsRequest
+	10, // 11: caisson.v1.SystemService.Info:input_type -> caisson.v1.InfoRequest
 	1,  // 12: caisson.v1.SystemService.Version:output_type -> caisson.v1.VersionResponse
 	5,  // 13: caisson.v1.SystemService.Doctor:output_type -> caisson.v1.DoctorResponse
 	8,  // 14: caisson.v1.SystemService.Capabilities:output_type -> caisson.v1.CapabilitiesResponse
 	3,  // 15: caisson.v1.SystemService.Ping:output_type -> caisson.v1.PingResponse
-	11, // 16: caisson.v1.SystemService.Stats:output_type -> caisson.v1.StatsResponse
+	11, // 16: caisson.v1.SystemService.Info:output_type -> caisson.v1.InfoResponse
 	12, // [12:17] is the sub-list for method output_type
 	7,  // [7:12] is the sub-list for method input_type
 	7,  // [7:7] is the sub-list for extension type_name

@@ -45,6 +45,8 @@ class Result:
     peak_memory_bytes: Optional[int] = None
     max_rss_bytes: int = 0
     cpu_throttled_periods: int = 0
+    io_read_bytes: Optional[int] = None
+    io_write_bytes: Optional[int] = None
     network: str = ""
     warnings: List[str] = field(default_factory=list)
     remaining: int = 0
@@ -349,7 +351,7 @@ class Doctor:
 
 
 @dataclass(frozen=True)
-class Stats:
+class HostInfo:
     """What the daemon counts: sandboxes by state, running commands, waiting requests."""
 
     sandboxes: Dict[str, int] = field(default_factory=dict)

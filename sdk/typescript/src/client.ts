@@ -4,7 +4,7 @@ import { Transport } from './http.js'
 import { Images } from './images.js'
 import { reconnect, Sandbox } from './sandbox.js'
 import * as spec from './spec.js'
-import type { Doctor, Result, Stats, Version } from './types.js'
+import type { Doctor, HostInfo, Result, Version } from './types.js'
 import { decode, sandboxPath } from './wire.js'
 
 /** Which daemon a client talks to. */
@@ -66,7 +66,7 @@ export class Client {
   }
 
   /** Returns what the daemon counts. */
-  async stats(): Promise<Stats> {
-    return decode('StatsResponse', await this.transport.call({ method: 'GET', path: '/v1/stats' }))
+  async info(): Promise<HostInfo> {
+    return decode('InfoResponse', await this.transport.call({ method: 'GET', path: '/v1/info' }))
   }
 }

@@ -108,4 +108,4 @@ export interface Version extends Decoded<Schemas['VersionResponse']> {}
 export interface Doctor extends Decoded<Schemas['DoctorResponse']> {}
 
 /** What the daemon counts. */
-export interface Stats extends Decoded<Schemas['StatsResponse']> {}
+export interface HostInfo extends Decoded<Schemas['InfoResponse']> {}

@@ -57,6 +57,10 @@ const (
 	SandboxServiceCleanupProcedure = "/caisson.v1.SandboxService/Cleanup"
 	// SandboxServiceLogsProcedure is the fully-qualified name of the SandboxService's Logs RPC.
 	SandboxServiceLogsProcedure = "/caisson.v1.SandboxService/Logs"
+	// SandboxServiceStatsProcedure is the fully-qualified name of the SandboxService's Stats RPC.
+	SandboxServiceStatsProcedure = "/caisson.v1.SandboxService/Stats"
+	// SandboxServiceHistoryProcedure is the fully-qualified name of the SandboxService's History RPC.
+	SandboxServiceHistoryProcedure = "/caisson.v1.SandboxService/History"
 	// SandboxServiceSpecProcedure is the fully-qualified name of the SandboxService's Spec RPC.
 	SandboxServiceSpecProcedure = "/caisson.v1.SandboxService/Spec"
 )
@@ -93,6 +97,11 @@ type SandboxServiceClient interface {
 	Cleanup(context.Context, *connect.Request[v1.CleanupRequest]) (*connect.Response[v1.CleanupResponse], error)
 	// Logs streams the kept output of one command of a sandbox.
 	Logs(context.Context, *connect.Request[v1.LogsRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error)
+	// Stats streams what sandboxes use: one message at once, then one each second.
+	Stats(context.Context, *connect.Request[v1.StatsRequest]) (*connect.ServerStreamForClient[v1.StatsResponse], error)
+	// History returns what a sandbox used over time, the oldest sample first. An ended
+	// sandbox keeps it until it is removed or the daemon restarts.
+	History(context.Context, *connect.Request[v1.HistoryRequest]) (*connect.Response[v1.HistoryResponse], error)
 	// Spec returns what Run would build, and builds nothing.
 	Spec(context.Context, *connect.Request[v1.SpecRequest]) (*connect.Response[v1.SpecResponse], error)
 }
@@ -180,6 +189,18 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(sandboxServiceMethods.ByName("Logs")),
 			connect.WithClientOptions(opts...),
 		),
+		stats: connect.NewClient[v1.StatsRequest, v1.StatsResponse](
+			httpClient,
+			baseURL+SandboxServiceStatsProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("Stats")),
+			connect.WithClientOptions(opts...),
+		),
+		history: connect.NewClient[v1.HistoryRequest, v1.HistoryResponse](
+			httpClient,
+			baseURL+SandboxServiceHistoryProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("History")),
+			connect.WithClientOptions(opts...),
+		),
 		spec: connect.NewClient[v1.SpecRequest, v1.SpecResponse](
 			httpClient,
 			baseURL+SandboxServiceSpecProcedure,
@@ -203,6 +224,8 @@ type sandboxServiceClient struct {
 	remove  *connect.Client[v1.RemoveRequest, v1.RemoveResponse]
 	cleanup *connect.Client[v1.CleanupRequest, v1.CleanupResponse]
 	logs    *connect.Client[v1.LogsRequest, v1.ExecEvent]
+	stats   *connect.Client[v1.StatsRequest, v1.StatsResponse]
+	history *connect.Client[v1.HistoryRequest, v1.HistoryResponse]
 	spec    *connect.Client[v1.SpecRequest, v1.SpecResponse]
 }
 
@@ -266,6 +289,16 @@ func (c *sandboxServiceClient) Logs(ctx context.Context, req *connect.Request[v1
 	return c.logs.CallServerStream(ctx, req)
 }
 
+// Stats calls caisson.v1.SandboxService.Stats.
+func (c *sandboxServiceClient) Stats(ctx context.Context, req *connect.Request[v1.StatsRequest]) (*connect.ServerStreamForClient[v1.StatsResponse], error) {
+	return c.stats.CallServerStream(ctx, req)
+}
+
+// History calls caisson.v1.SandboxService.History.
+func (c *sandboxServiceClient) History(ctx context.Context, req *connect.Request[v1.HistoryRequest]) (*connect.Response[v1.HistoryResponse], error) {
+	return c.history.CallUnary(ctx, req)
+}
+
 // Spec calls caisson.v1.SandboxService.Spec.
 func (c *sandboxServiceClient) Spec(ctx context.Context, req *connect.Request[v1.SpecRequest]) (*connect.Response[v1.SpecResponse], error) {
 	return c.spec.CallUnary(ctx, req)
@@ -303,6 +336,11 @@ type SandboxServiceHandler interface {
 	Cleanup(context.Context, *connect.Request[v1.CleanupRequest]) (*connect.Response[v1.CleanupResponse], error)
 	// Logs streams the kept output of one command of a sandbox.
 	Logs(context.Context, *connect.Request[v1.LogsRequest], *connect.ServerStream[v1.ExecEvent]) error
+	// Stats streams what sandboxes use: one message at once, then one each second.
+	Stats(context.Context, *connect.Request[v1.StatsRequest], *connect.ServerStream[v1.StatsResponse]) error
+	// History returns what a sandbox used over time, the oldest sample first. An ended
+	// sandbox keeps it until it is removed or the daemon restarts.
+	History(context.Context, *connect.Request[v1.HistoryRequest]) (*connect.Response[v1.HistoryResponse], error)
 	// Spec returns what Run would build, and builds nothing.
 	Spec(context.Context, *connect.Request[v1.SpecRequest]) (*connect.Response[v1.SpecResponse], error)
 }
@@ -386,6 +424,18 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 		connect.WithSchema(sandboxServiceMethods.ByName("Logs")),
 		connect.WithHandlerOptions(opts...),
 	)
+	sandboxServiceStatsHandler := connect.NewServerStreamHandler(
+		SandboxServiceStatsProcedure,
+		svc.Stats,
+		connect.WithSchema(sandboxServiceMethods.ByName("Stats")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sandboxServiceHistoryHandler := connect.NewUnaryHandler(
+		SandboxServiceHistoryProcedure,
+		svc.History,
+		connect.WithSchema(sandboxServiceMethods.ByName("History")),
+		connect.WithHandlerOptions(opts...),
+	)
 	sandboxServiceSpecHandler := connect.NewUnaryHandler(
 		SandboxServiceSpecProcedure,
 		svc.Spec,
@@ -418,6 +468,10 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 			sandboxServiceCleanupHandler.ServeHTTP(w, r)
 		case SandboxServiceLogsProcedure:
 			sandboxServiceLogsHandler.ServeHTTP(w, r)
+		case SandboxServiceStatsProcedure:
+			sandboxServiceStatsHandler.ServeHTTP(w, r)
+		case SandboxServiceHistoryProcedure:
+			sandboxServiceHistoryHandler.ServeHTTP(w, r)
 		case SandboxServiceSpecProcedure:
 			sandboxServiceSpecHandler.ServeHTTP(w, r)
 		default:
@@ -475,6 +529,14 @@ func (UnimplementedSandboxServiceHandler) Cleanup(context.Context, *connect.Requ
 
 func (UnimplementedSandboxServiceHandler) Logs(context.Context, *connect.Request[v1.LogsRequest], *connect.ServerStream[v1.ExecEvent]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Logs is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) Stats(context.Context, *connect.Request[v1.StatsRequest], *connect.ServerStream[v1.StatsResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Stats is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) History(context.Context, *connect.Request[v1.HistoryRequest]) (*connect.Response[v1.HistoryResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.History is not implemented"))
 }
 
 func (UnimplementedSandboxServiceHandler) Spec(context.Context, *connect.Request[v1.SpecRequest]) (*connect.Response[v1.SpecResponse], error) {

@@ -42,8 +42,8 @@ const (
 	SystemServiceCapabilitiesProcedure = "/caisson.v1.SystemService/Capabilities"
 	// SystemServicePingProcedure is the fully-qualified name of the SystemService's Ping RPC.
 	SystemServicePingProcedure = "/caisson.v1.SystemService/Ping"
-	// SystemServiceStatsProcedure is the fully-qualified name of the SystemService's Stats RPC.
-	SystemServiceStatsProcedure = "/caisson.v1.SystemService/Stats"
+	// SystemServiceInfoProcedure is the fully-qualified name of the SystemService's Info RPC.
+	SystemServiceInfoProcedure = "/caisson.v1.SystemService/Info"
 )
 
 // SystemServiceClient is a client for the caisson.v1.SystemService service.
@@ -53,8 +53,8 @@ type SystemServiceClient interface {
 	Capabilities(context.Context, *connect.Request[v1.CapabilitiesRequest]) (*connect.Response[v1.CapabilitiesResponse], error)
 	// Ping says whether the daemon can run something now. Every caller may ask.
 	Ping(context.Context, *connect.Request[v1.PingRequest]) (*connect.Response[v1.PingResponse], error)
-	// Stats returns what the daemon counts.
-	Stats(context.Context, *connect.Request[v1.StatsRequest]) (*connect.Response[v1.StatsResponse], error)
+	// Info returns what the daemon counts.
+	Info(context.Context, *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse], error)
 }
 
 // NewSystemServiceClient constructs a client for the caisson.v1.SystemService service. By default,
@@ -92,10 +92,10 @@ func NewSystemServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(systemServiceMethods.ByName("Ping")),
 			connect.WithClientOptions(opts...),
 		),
-		stats: connect.NewClient[v1.StatsRequest, v1.StatsResponse](
+		info: connect.NewClient[v1.InfoRequest, v1.InfoResponse](
 			httpClient,
-			baseURL+SystemServiceStatsProcedure,
-			connect.WithSchema(systemServiceMethods.ByName("Stats")),
+			baseURL+SystemServiceInfoProcedure,
+			connect.WithSchema(systemServiceMethods.ByName("Info")),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -107,7 +107,7 @@ type systemServiceClient struct {
 	doctor       *connect.Client[v1.DoctorRequest, v1.DoctorResponse]
 	capabilities *connect.Client[v1.CapabilitiesRequest, v1.CapabilitiesResponse]
 	ping         *connect.Client[v1.PingRequest, v1.PingResponse]
-	stats        *connect.Client[v1.StatsRequest, v1.StatsResponse]
+	info         *connect.Client[v1.InfoRequest, v1.InfoResponse]
 }
 
 // Version calls caisson.v1.SystemService.Version.
@@ -130,9 +130,9 @@ func (c *systemServiceClient) Ping(ctx context.Context, req *connect.Request[v1.
 	return c.ping.CallUnary(ctx, req)
 }
 
-// Stats calls caisson.v1.SystemService.Stats.
-func (c *systemServiceClient) Stats(ctx context.Context, req *connect.Request[v1.StatsRequest]) (*connect.Response[v1.StatsResponse], error) {
-	return c.stats.CallUnary(ctx, req)
+// Info calls caisson.v1.SystemService.Info.
+func (c *systemServiceClient) Info(ctx context.Context, req *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse], error) {
+	return c.info.CallUnary(ctx, req)
 }
 
 // SystemServiceHandler is an implementation of the caisson.v1.SystemService service.
@@ -142,8 +142,8 @@ type SystemServiceHandler interface {
 	Capabilities(context.Context, *connect.Request[v1.CapabilitiesRequest]) (*connect.Response[v1.CapabilitiesResponse], error)
 	// Ping says whether the daemon can run something now. Every caller may ask.
 	Ping(context.Context, *connect.Request[v1.PingRequest]) (*connect.Response[v1.PingResponse], error)
-	// Stats returns what the daemon counts.
-	Stats(context.Context, *connect.Request[v1.StatsRequest]) (*connect.Response[v1.StatsResponse], error)
+	// Info returns what the daemon counts.
+	Info(context.Context, *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse], error)
 }
 
 // NewSystemServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -177,10 +177,10 @@ func NewSystemServiceHandler(svc SystemServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(systemServiceMethods.ByName("Ping")),
 		connect.WithHandlerOptions(opts...),
 	)
-	systemServiceStatsHandler := connect.NewUnaryHandler(
-		SystemServiceStatsProcedure,
-		svc.Stats,
-		connect.WithSchema(systemServiceMethods.ByName("Stats")),
+	systemServiceInfoHandler := connect.NewUnaryHandler(
+		SystemServiceInfoProcedure,
+		svc.Info,
+		connect.WithSchema(systemServiceMethods.ByName("Info")),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/caisson.v1.SystemService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -193,8 +193,8 @@ func NewSystemServiceHandler(svc SystemServiceHandler, opts ...connect.HandlerOp
 			systemServiceCapabilitiesHandler.ServeHTTP(w, r)
 		case SystemServicePingProcedure:
 			systemServicePingHandler.ServeHTTP(w, r)
-		case SystemServiceStatsProcedure:
-			systemServiceStatsHandler.ServeHTTP(w, r)
+		case SystemServiceInfoProcedure:
+			systemServiceInfoHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -220,6 +220,6 @@ func (UnimplementedSystemServiceHandler) Ping(context.Context, *connect.Request[
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SystemService.Ping is not implemented"))
 }
 
-func (UnimplementedSystemServiceHandler) Stats(context.Context, *connect.Request[v1.StatsRequest]) (*connect.Response[v1.StatsResponse], error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SystemService.Stats is not implemented"))
+func (UnimplementedSystemServiceHandler) Info(context.Context, *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SystemService.Info is not implemented"))
 }

@@ -10,7 +10,7 @@ from .. import _spec
 from .._events import Collector, Place, TextCallback
 from .._spec import OUTPUT_LIMIT, Command
 from .._wire import Data, Request, Seconds, Size, decode, duration, sandbox_path
-from ..types import Doctor, Result, SandboxDetail, SandboxInfo, Stats, Version
+from ..types import Doctor, HostInfo, Result, SandboxDetail, SandboxInfo, Version
 from .http import AsyncTransport
 from .images import AsyncImages
 from .process import AsyncForeground, checked
@@ -113,6 +113,6 @@ class AsyncClient:
         """Returns what works on this host."""
         return decode(Doctor, await self.transport.call(Request("GET", "/v1/doctor")))
 
-    async def stats(self) -> Stats:
+    async def info(self) -> HostInfo:
         """Returns what the daemon counts."""
-        return decode(Stats, await self.transport.call(Request("GET", "/v1/stats")))
+        return decode(HostInfo, await self.transport.call(Request("GET", "/v1/info")))

@@ -11,7 +11,7 @@ from .. import _spec
 from .._events import Collector, Place, TextCallback
 from .._spec import OUTPUT_LIMIT, Command
 from .._wire import Data, Request, Seconds, Size, decode, duration, sandbox_path
-from ..types import Doctor, Result, SandboxDetail, SandboxInfo, Stats, Version
+from ..types import Doctor, HostInfo, Result, SandboxDetail, SandboxInfo, Version
 from .http import Transport
 from .images import Images
 from .process import Foreground, checked
@@ -114,6 +114,6 @@ class Client:
         """Returns what works on this host."""
         return decode(Doctor, self.transport.call(Request("GET", "/v1/doctor")))
 
-    def stats(self) -> Stats:
+    def info(self) -> HostInfo:
         """Returns what the daemon counts."""
-        return decode(Stats, self.transport.call(Request("GET", "/v1/stats")))
+        return decode(HostInfo, self.transport.call(Request("GET", "/v1/info")))

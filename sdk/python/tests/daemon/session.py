@@ -278,7 +278,7 @@ class SandboxTest(unittest.TestCase):
         self.assertTrue(self.client.doctor().checks)
         self.assertIn("base", [image.name for image in self.client.images.list()])
         self.assertEqual(self.client.images.get("base").source, "embedded")
-        self.assertGreaterEqual(self.client.stats().queued, 0)
+        self.assertGreaterEqual(self.client.info().queued, 0)
 
 
 if __name__ == "__main__":

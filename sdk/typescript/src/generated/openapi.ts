@@ -184,7 +184,7 @@ export interface components {
             image_digest?: string;
             /** @description of an attempt to connect, as in TrafficResponse */
             kind?: string;
-            /** @description that was hit: "memory", "pids", "kernel_memory", "time", "output" */
+            /** @description that was hit: "memory", "pids", "kernel_memory", "time", "output"; of an alert also "cpu", "refusals" */
             limit?: string;
             /**
              * Format: uint64
@@ -423,6 +423,19 @@ export interface components {
             packages?: string[];
             paths?: string[];
         };
+        HistoryResponse: {
+            /** Format: int64 */
+            memory_limit_bytes?: Int64;
+            /** Format: int64 */
+            milli_cpu?: Int64;
+            name?: string;
+            /** Format: int64 */
+            pids_limit?: Int64;
+            /** @description One each second of the last 5 minutes, each 10 s of the 30 minutes before, each minute of the 3 hours before, and each 10 minutes of the 28 hours before. */
+            samples?: components["schemas"]["UsageSample"][];
+            sandbox_id?: string;
+            state?: string;
+        };
         Image: {
             /** Format: date-time */
             created_at?: Timestamp;
@@ -481,6 +494,25 @@ export interface components {
             /** @description kind ("device", "setuid", "xattr", …): count */
             stripped?: {
                 [key: string]: Int64;
+            };
+        };
+        InfoResponse: {
+            /**
+             * Format: int32
+             * @description that run
+             */
+            execs?: number;
+            /** @description of the live sandboxes that the gateway serves, oldest first */
+            networks?: components["schemas"]["NetworkStats"][];
+            pools?: components["schemas"]["PoolStats"][];
+            /**
+             * Format: int32
+             * @description requests that wait to make a sandbox
+             */
+            queued?: number;
+            /** @description by state */
+            sandboxes?: {
+                [key: string]: number;
             };
         };
         InspectImageResponse: {
@@ -763,6 +795,13 @@ export interface components {
             exit_code?: number;
             /** @description the rule that the image was verified by when it was pulled; empty: none */
             image_verified?: string;
+            /**
+             * Format: int64
+             * @description From and to block devices, where peak_memory_bytes is counted and the host counts them: with cgroup v1 it charges most writes to itself, and io_write_bytes is absent.
+             */
+            io_read_bytes?: Int64;
+            /** Format: int64 */
+            io_write_bytes?: Int64;
             /** @description absent unless RunSpec.learn */
             learned?: components["schemas"]["Learned"];
             /**
@@ -954,6 +993,58 @@ export interface components {
             user?: string;
             workspace?: components["schemas"]["Workspace"];
         };
+        /** @description SandboxStats is what one sandbox uses. A value that the host does not count is absent. */
+        SandboxStats: {
+            /**
+             * @description since it was made, of all CPUs
+             * @example 90s
+             */
+            cpu?: Duration;
+            /** @description of the last second; 100 is one CPU */
+            cpu_percent?: string;
+            /** @description Percent of the last 10 s in which a process waited for the resource (PSI "some"). */
+            cpu_pressure?: string;
+            io_pressure?: string;
+            /**
+             * Format: int64
+             * @description from block devices
+             */
+            io_read_bytes?: Int64;
+            /**
+             * Format: int64
+             * @description To block devices. Absent with cgroup v1, which charges most writes to the host.
+             */
+            io_write_bytes?: Int64;
+            /**
+             * Format: int64
+             * @description with the page cache
+             */
+            memory_bytes?: Int64;
+            /** Format: int64 */
+            memory_limit_bytes?: Int64;
+            memory_pressure?: string;
+            /**
+             * Format: int64
+             * @description limit
+             */
+            milli_cpu?: Int64;
+            name?: string;
+            /** Format: int64 */
+            peak_memory_bytes?: Int64;
+            /** Format: int64 */
+            pids?: Int64;
+            /** Format: int64 */
+            pids_limit?: Int64;
+            /** Format: int64 */
+            received_bytes?: Int64;
+            sandbox_id?: string;
+            /**
+             * Format: int64
+             * @description through its network, as in Egress
+             */
+            sent_bytes?: Int64;
+            state?: string;
+        };
         SaveImagesRequest: {
             names?: string[];
         };
@@ -1030,23 +1121,10 @@ export interface components {
             sandbox_name?: string;
         };
         StatsResponse: {
-            /**
-             * Format: int32
-             * @description that run
-             */
-            execs?: number;
-            /** @description of the live sandboxes that the gateway serves, oldest first */
-            networks?: components["schemas"]["NetworkStats"][];
-            pools?: components["schemas"]["PoolStats"][];
-            /**
-             * Format: int32
-             * @description requests that wait to make a sandbox
-             */
-            queued?: number;
-            /** @description by state */
-            sandboxes?: {
-                [key: string]: number;
-            };
+            /** @description oldest first */
+            sandboxes?: components["schemas"]["SandboxStats"][];
+            /** Format: date-time */
+            time?: Timestamp;
         };
         StopRequest: {
             /**
@@ -1134,6 +1212,37 @@ export interface components {
              * @example 90s
              */
             ttl?: Duration;
+        };
+        /** @description UsageSample is what a sandbox used in the time since the sample before. */
+        UsageSample: {
+            /** @description mean; 100 is one CPU */
+            cpu_percent?: string;
+            /** Format: int64 */
+            io_read_bytes?: Int64;
+            /**
+             * Format: int64
+             * @description 0 with cgroup v1
+             */
+            io_write_bytes?: Int64;
+            /**
+             * Format: int64
+             * @description the most
+             */
+            memory_bytes?: Int64;
+            /**
+             * Format: int64
+             * @description the most
+             */
+            pids?: Int64;
+            /** Format: int64 */
+            received_bytes?: Int64;
+            /** Format: int64 */
+            sent_bytes?: Int64;
+            /**
+             * Format: date-time
+             * @description of its end
+             */
+            time?: Timestamp;
         };
         VersionResponse: {
             commit?: string;

@@ -155,5 +155,5 @@ async function calls() {
   await assert.rejects(client.run('true', { image: 'absent' }), ImageNotFoundError)
   assert((await client.images.list()).some((image) => image.name === 'base'))
   assert.equal((await client.images.get('base')).source, 'embedded')
-  assert((await client.stats()).sandboxes.running >= 1)
+  assert((await client.info()).sandboxes.running >= 1)
 }

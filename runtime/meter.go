@@ -1,0 +1,113 @@
+package runtime
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/caisson-run/caisson/cgroups"
+	"github.com/caisson-run/caisson/runtime/usage"
+)
+
+const (
+	sampleInterval = time.Second
+	// cpuSpan is the least time over which a share of CPU is told: over less, one tick of
+	// the scheduler shows as a peak.
+	cpuSpan = 500 * time.Millisecond
+)
+
+// meter keeps what a sandbox used. The zero meter is ready.
+type meter struct {
+	mu     sync.Mutex
+	began  time.Time // when the sandbox was made
+	series usage.Series
+	last   cgroups.Usage
+	point  usage.Point // of last
+
+	watches watches
+}
+
+// measure reads what s uses and adds it to its series.
+func (m *Manager) measure(s *sandbox) {
+	t := &s.meter
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if m.readLocked(s) {
+		t.series.Add(t.point)
+	}
+}
+
+// used returns what s used last and the use of CPU since the point before, at most a
+// second old. An ended one has what it used in all.
+func (m *Manager) used(s *sandbox) (u cgroups.Usage, p usage.Point, cpuPercent float64) {
+	live, t := s.isMeasured(), &s.meter
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if fresh := !t.began.IsZero() && time.Since(t.began)-t.point.At < sampleInterval; live && (fresh || m.readLocked(s)) {
+		return t.last, t.point, t.point.Since(t.series.Last(t.point.At, cpuSpan)).CPUPercent
+	}
+	u = t.last
+	u.MemoryBytes, u.PIDs = 0, 0
+	return u, t.point, 0
+}
+
+// readLocked reports whether there was something to read.
+func (m *Manager) readLocked(s *sandbox) bool {
+	r, t := s.kept(), &s.meter
+	if t.began.IsZero() {
+		t.began = time.Now().Add(-time.Since(r.CreatedAt)) // of a clock that never jumps
+	}
+	u, err := m.usage(s.id)
+	if err != nil { // the cgroup is gone, or the host is out of descriptors
+		m.log.Debug("measure a sandbox", "sandbox", s.id, "err", err)
+		return false
+	}
+	t.last = u
+	t.point = usage.Point{At: time.Since(t.began), CPU: u.CPU, MemoryBytes: u.MemoryBytes, PIDs: u.PIDs, IORead: u.IOReadBytes.N, IOWrite: u.IOWriteBytes.N}
+	if e := m.egressOf(r); e != nil {
+		t.point.SentBytes, t.point.ReceivedBytes = e.SentBytes, e.ReceivedBytes
+	}
+	return true
+}
+
+func (m *Manager) usage(id string) (cgroups.Usage, error) {
+	g, err := m.group(id)
+	if err != nil {
+		return cgroups.Usage{}, err
+	}
+	return g.Usage()
+}
+
+// StartSampling measures every live sandbox each second, until ctx ends. Those in pools
+// are left out.
+func (m *Manager) StartSampling(ctx context.Context) {
+	go func() {
+		tick := time.NewTicker(sampleInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				m.sampleAll(ctx)
+			}
+		}
+	}()
+}
+
+func (m *Manager) sampleAll(ctx context.Context) {
+	for _, s := range m.all() {
+		if s.isMeasured() {
+			m.measure(s)
+			m.alert(ctx, s)
+		}
+	}
+}
+
+// isMeasured reports whether s lives and belongs to somebody.
+func (s *sandbox) isMeasured() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	live := s.state == StateRunning || s.state == StatePaused || s.state == StateStopping || s.state == StateAdopting
+	return live && !s.record.Pooled
+}

@@ -1,0 +1,181 @@
+package runtime
+
+import (
+	"context"
+	"time"
+
+	"github.com/caisson-run/caisson/cgroups"
+)
+
+// SandboxStats is what one sandbox uses. Of one that has ended, it is what it used in all.
+// A value that the host does not count is nil.
+type SandboxStats struct {
+	SandboxID        string
+	Name             string
+	State            State
+	CPUPercent       float64       // of the last second; 100 is one CPU
+	CPU              time.Duration // so far, of all CPUs
+	MilliCPU         int64         // limit
+	MemoryBytes      int64         // with the page cache
+	PeakMemoryBytes  *int64
+	MemoryLimitBytes int64
+	PIDs             int64
+	PIDsLimit        int64
+	IOReadBytes      *int64 // from block devices
+	IOWriteBytes     *int64 // to them; nil with cgroup v1
+	SentBytes        int64
+	ReceivedBytes    int64
+	CPUPressure      *float64 // percent of the last 10 s in which a process waited
+	MemoryPressure   *float64
+	IOPressure       *float64
+}
+
+// StatsSelection says which sandboxes Stats tells of: those of Refs, or else the live ones
+// that Takes takes.
+type StatsSelection struct {
+	Refs  []string
+	Takes func(Info) bool // nil takes all
+}
+
+// Stats calls yield with what the selected sandboxes use, the oldest first, and with
+// follow again each second. Then it ends with ctx, or when all of Refs have ended.
+func (m *Manager) Stats(ctx context.Context, sel StatsSelection, follow bool, yield func(time.Time, []SandboxStats) error) error {
+	named, err := m.named(ctx, sel.Refs)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(m.leaving, func() { cancel(m.leaveCause()) })()
+	tick := time.NewTicker(sampleInterval)
+	defer tick.Stop()
+	for {
+		list, live, err := m.statsNow(ctx, named, sel)
+		if err != nil {
+			return err
+		}
+		if err := yield(time.Now(), list); err != nil {
+			return err
+		}
+		if !follow || named != nil && live == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}
+
+// named are the sandboxes of refs, each once; nil if there are no refs.
+func (m *Manager) named(ctx context.Context, refs []string) (list []*sandbox, err error) {
+	seen := map[*sandbox]bool{}
+	for _, ref := range refs {
+		s, err := m.find(ctx, ref)
+		if err != nil {
+			return nil, err
+		}
+		if !seen[s] {
+			seen[s], list = true, append(list, s)
+		}
+	}
+	return list, nil
+}
+
+func (m *Manager) statsNow(ctx context.Context, named []*sandbox, sel StatsSelection) (list []SandboxStats, live int, err error) {
+	defer m.Busy()()
+	all := named
+	if named == nil {
+		if all, err = m.visible(ctx); err != nil {
+			return nil, 0, err
+		}
+	}
+	list = make([]SandboxStats, 0, len(all))
+	for _, s := range all {
+		measured := s.isMeasured()
+		if named == nil && (!measured || sel.Takes != nil && !sel.Takes(s.info())) {
+			continue
+		}
+		if measured {
+			live++
+		}
+		list = append(list, m.statsOfSandbox(s))
+	}
+	return list, live, nil
+}
+
+func (m *Manager) statsOfSandbox(s *sandbox) SandboxStats {
+	u, point, cpu := m.used(s)
+	r, state := s.kept(), s.currentState()
+	var stall cgroups.Stall
+	if g, err := m.group(s.id); err == nil {
+		stall = g.Stall()
+	}
+	return SandboxStats{
+		SandboxID: r.ID, Name: r.Name, State: state, CPUPercent: cpu, CPU: u.CPU, MilliCPU: r.Limits.MilliCPU,
+		MemoryBytes: u.MemoryBytes, PeakMemoryBytes: ifKnown(u.MemoryPeakBytes), MemoryLimitBytes: r.Limits.MemoryBytes,
+		PIDs: u.PIDs, PIDsLimit: r.Limits.PIDs, IOReadBytes: ifKnown(u.IOReadBytes), IOWriteBytes: ifKnown(u.IOWriteBytes),
+		SentBytes: point.SentBytes, ReceivedBytes: point.ReceivedBytes,
+		CPUPressure: stall.CPU, MemoryPressure: stall.Memory, IOPressure: stall.IO,
+	}
+}
+
+func (s *sandbox) currentState() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+func ifKnown(r cgroups.Reading) *int64 {
+	if !r.Known {
+		return nil
+	}
+	return &r.N
+}
+
+// History is what a sandbox used over time.
+type History struct {
+	SandboxID        string
+	Name             string
+	State            State
+	MemoryLimitBytes int64
+	MilliCPU         int64
+	PIDsLimit        int64
+	Samples          []UsageSample // oldest first
+}
+
+// UsageSample is what was used in the time since the sample before.
+type UsageSample struct {
+	Time          time.Time // its end
+	CPUPercent    float64   // mean; 100 is one CPU
+	MemoryBytes   int64     // the most
+	PIDs          int64     // the most
+	IOReadBytes   int64
+	IOWriteBytes  int64
+	SentBytes     int64
+	ReceivedBytes int64
+}
+
+// History returns what the sandbox that ref names used since this daemon has known it.
+func (m *Manager) History(ctx context.Context, ref string) (*History, error) {
+	defer m.Busy()()
+	s, err := m.find(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	r := s.kept()
+	h := &History{
+		SandboxID: r.ID, Name: r.Name, State: s.currentState(),
+		MemoryLimitBytes: r.Limits.MemoryBytes, MilliCPU: r.Limits.MilliCPU, PIDsLimit: r.Limits.PIDs, Samples: []UsageSample{},
+	}
+	s.meter.mu.Lock()
+	defer s.meter.mu.Unlock()
+	for _, x := range s.meter.series.Samples() {
+		h.Samples = append(h.Samples, UsageSample{
+			Time: s.meter.began.Add(x.At), CPUPercent: x.CPUPercent, MemoryBytes: x.MemoryBytes, PIDs: x.PIDs,
+			IOReadBytes: x.IORead, IOWriteBytes: x.IOWrite, SentBytes: x.SentBytes, ReceivedBytes: x.ReceivedBytes,
+		})
+	}
+	return h, nil
+}
