@@ -13,7 +13,8 @@ import (
 
 // EgressCounters counts what went through the gateway for one sandbox. In the mode bridge
 // Allowed counts what left, Refused what did not; the bytes are those of what is over. In
-// the mode none Refused alone counts.
+// the mode none Refused counts attempts to leave, and LookupsRefused datagrams to closed
+// ports inside, as lookups are; nothing else counts.
 type EgressCounters struct {
 	Open            int64 `json:"open"` // connections now
 	Allowed         int64 `json:"allowed"`
@@ -84,8 +85,8 @@ func (m *Manager) unrouted(ids ...string) map[string]*EgressCounters {
 		if c.Err != nil {
 			m.log.Debug("count what a sandbox without a network tried", "sandbox", ids[i], "err", c.Err)
 		}
-		if c.N > 0 {
-			counters[ids[i]] = &EgressCounters{Refused: count(c.N)}
+		if c.N+c.Unheard > 0 {
+			counters[ids[i]] = &EgressCounters{Refused: count(c.N), LookupsRefused: count(c.Unheard)}
 		}
 	}
 	return counters

@@ -108,6 +108,7 @@ func (m *Manager) admitExec(s *sandbox, p *plan.Command, detached bool) (*execut
 		Number: n, Args: p.Args, Stdin: p.Stdin, TTY: p.TTY != nil, Detached: detached,
 		OutputLimit: p.OutputLimit, Timeout: p.Timeout, Began: now(), StartedAt: time.Now().Round(0),
 	}, stdout, stderr)
+	e.refusedBefore = s.refused
 	if !detached {
 		e.readers, e.parked = 1, e.hold(AttachOptions{})
 	}

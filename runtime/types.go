@@ -82,14 +82,16 @@ type Result struct {
 	Remaining        int           `json:"remaining"` // processes that went on running in the sandbox
 	Network          string        `json:"network"`
 	// Egress is what went through the gateway so far, for the sandbox as a whole:
-	// complete where the sandbox was for this command, else as far as it was told. In
-	// the mode none it is nil, but where the sandbox was for this command and tried something.
-	Egress   *EgressCounters `json:"egress"`
-	Learned  *Learned        `json:"learned"` // nil unless Request.Learn
-	Source   string          `json:"source"`  // "command" or "runtime"
-	Reason   Reason          `json:"reason"`
-	Stages   []Stage         `json:"stages"`
-	Warnings []string        `json:"warnings"` // what was clamped or only reported
+	// complete, but for connections that are open. In the mode none it is nil if nothing was
+	// tried.
+	Egress *EgressCounters `json:"egress"`
+	// Refusals are what was refused while the command ran, 10 at most.
+	Refusals []Refusal `json:"refusals,omitempty"`
+	Learned  *Learned  `json:"learned"` // nil unless Request.Learn
+	Source   string    `json:"source"`  // "command" or "runtime"
+	Reason   Reason    `json:"reason"`
+	Stages   []Stage   `json:"stages"`
+	Warnings []string  `json:"warnings"` // what was clamped or only reported
 }
 
 // Info is one sandbox as a list shows it.

@@ -41,8 +41,12 @@ func resultOf(r *runtime.Result) *caissonv1.Result {
 		PeakMemoryBytes: counted(r.PeakMemoryBytes), MaxRssBytes: r.MaxRSSBytes, CpuThrottledPeriods: r.ThrottledPeriods,
 		Network: r.Network, Source: r.Source, Reason: string(r.Reason),
 		Stages: each(r.Stages, stagePB), Warnings: r.Warnings, ExecId: r.ExecID, Remaining: int64(r.Remaining),
-		Egress: egressPB(r.Egress), Learned: learnedPB(r.Learned),
+		Egress: egressPB(r.Egress), Refusals: each(r.Refusals, refusalPB), Learned: learnedPB(r.Learned),
 	}
+}
+
+func refusalPB(r runtime.Refusal) *caissonv1.Refusal {
+	return &caissonv1.Refusal{Name: r.Name, Port: uint32(r.Port), Code: string(r.Code), Needs: r.Needs}
 }
 
 // counted is n where it was counted: what runs has used some.

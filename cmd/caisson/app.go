@@ -41,6 +41,7 @@ type app struct {
 	output format       // -o, --json
 	stream streamFormat // --stream
 	raw    bool         // --raw
+	quiet  bool         // --quiet
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {

@@ -217,7 +217,7 @@ func (p *Proxy) addresses(f *flow) ([]netip.AddrPort, error) {
 		if d := p.decideResolved(f, inForce, addr); d.Allowed {
 			good = append(good, netip.AddrPortFrom(addr, port))
 		} else if refusal == nil {
-			refusal = d.Err()
+			refusal, f.attempt.Private = d.Err(), d.Private
 		}
 	}
 	switch {

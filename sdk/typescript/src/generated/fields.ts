@@ -352,6 +352,12 @@ export const fields = {
     live: 'string',
     name: 'string',
   },
+  Refusal: {
+    code: 'string',
+    name: 'string',
+    needs: 'string',
+    port: 'number',
+  },
   RemoveFileResponse: {},
   RemoveImageResponse: {},
   RemoveResponse: {
@@ -376,6 +382,7 @@ export const fields = {
     peak_memory_bytes: 'OptionalInt64',
     pids_limit_hit: 'boolean',
     reason: 'string',
+    refusals: 'Refusal[]',
     remaining: 'Int64',
     request_id: 'string',
     sandbox_id: 'string',

@@ -71,7 +71,7 @@ export interface components {
             checks?: components["schemas"]["DoctorCheck"][];
             ok?: boolean;
         };
-        /** @description Egress counts what went through the gateway for one sandbox. In the mode bridge allowed counts what left, refused what did not; the bytes are those of what is over. In the mode none refused alone counts: after Run, and in Inspect and Stats. */
+        /** @description Egress counts what went through the gateway for one sandbox. In the mode bridge allowed counts what left, refused what did not; the bytes are those of what is over. In the mode none refused counts attempts to leave, and lookups_refused datagrams to closed ports inside, as lookups are; nothing else counts. */
         Egress: {
             /** Format: int64 */
             allowed?: Int64;
@@ -649,6 +649,19 @@ export interface components {
             live?: string;
             name?: string;
         };
+        /** @description Refusal is one destination that was refused. */
+        Refusal: {
+            code?: string;
+            /** @description A name, or an address without one. Empty in the mode none: the kernel counts attempts there, and tells no destination. */
+            name?: string;
+            /** @description the rule that would allow it; empty where none can */
+            needs?: string;
+            /**
+             * Format: int64
+             * @description 0 for a lookup, and for a packet without ports
+             */
+            port?: number;
+        };
         RemoveFileResponse: Record<string, never>;
         RemoveImageResponse: Record<string, never>;
         RemoveResponse: {
@@ -672,7 +685,7 @@ export interface components {
              * @example 90s
              */
             duration?: Duration;
-            /** @description Of the sandbox so far; absent in the mode none when nothing was tried. After Run it is complete. After a command of a session it is what was told by then: connections that are over some milliseconds after their end, open ones every two seconds. */
+            /** @description Of the sandbox so far; absent in the mode none when nothing was tried. */
             egress?: components["schemas"]["Egress"];
             /** @description of the command in the sandbox */
             exec_id?: string;
@@ -703,6 +716,8 @@ export interface components {
             pids_limit_hit?: boolean;
             /** @description "exited", "signaled", "timeout", "oom"; by the runtime "canceled" (the sandbox was stopped or removed, the daemon ended, or the caller went away), "expired" (the sandbox's time was over), "kernel_memory" (the sandbox took too much kernel memory that no limit counts) and "lost" (the sandbox ended without a word). */
             reason?: string;
+            /** @description what was refused while the command ran, at most 10 */
+            refusals?: components["schemas"]["Refusal"][];
             /**
              * Format: int64
              * @description processes that went on running in the sandbox, by PID 1's word
