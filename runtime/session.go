@@ -176,7 +176,7 @@ func (m *Manager) freeze(ctx context.Context, ref string, from, to State) (Info,
 	case state == to:
 		return s.info(), nil
 	case state != from:
-		return Info{}, sbxerr.New(sbxerr.State, "runtime.pause", "sandbox %s is %s", s.kept().Name, state)
+		return Info{}, notNow("runtime.pause", s.kept().Name, state)
 	}
 	group, err := m.group(s.id)
 	if err != nil {
@@ -262,5 +262,5 @@ func (m *Manager) missedEnd(s *sandbox) error {
 	if err != nil || main.result() != nil {
 		return err
 	}
-	return sbxerr.New(sbxerr.State, "runtime.wait", "sandbox %s ended, and it is not known how its command did: %w", s.kept().Name, cause)
+	return sbxerr.Final(sbxerr.New(sbxerr.State, "runtime.wait", "sandbox %s ended, and it is not known how its command did: %w", s.kept().Name, cause))
 }

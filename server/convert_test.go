@@ -191,7 +191,7 @@ func TestRequestRefuses(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	_, err := requestOf(&caissonv1.RunSpec{Sandbox: &caissonv1.SandboxSpec{Name: "A"}, Detach: true, Exec: &caissonv1.ExecSpec{Stdin: true}})
+	_, err := requestOf(&caissonv1.RunSpec{Sandbox: &caissonv1.SandboxSpec{Name: "A/"}, Detach: true, Exec: &caissonv1.ExecSpec{Stdin: true}})
 	if err == nil || !strings.Contains(err.Error(), "not a name") || !strings.Contains(err.Error(), "no standard input") {
 		t.Errorf("not all reasons: %v", err)
 	}

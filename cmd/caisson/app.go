@@ -42,6 +42,7 @@ type app struct {
 	stream streamFormat // --stream
 	raw    bool         // --raw
 	quiet  bool         // --quiet
+	trace  bool         // --trace
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
@@ -111,7 +112,7 @@ type verb struct {
 
 func (a *app) verbs() []verb {
 	return []verb{
-		{"run", a.runCommand}, {"create", a.createCommand}, {"exec", a.execCommand}, {"attach", a.attachCommand}, {"ls", a.lsCommand},
+		{"run", a.runCommand}, {"create", a.createCommand}, {"exec", a.execCommand}, {"shell", a.shellCommand}, {"attach", a.attachCommand}, {"ls", a.lsCommand},
 		{"ps", a.psCommand}, {"inspect", a.inspectCommand}, {"port", a.portCommand}, {"logs", a.logsCommand}, {"cp", a.cpCommand},
 		{"wait", a.waitCommand}, {"kill", a.killCommand}, {"update", a.updateCommand}, {"stats", a.statsCommand}, {"events", a.eventsCommand},
 		{"pause", a.pauseCommand}, {"resume", a.resumeCommand}, {"stop", a.stopCommand}, {"rm", a.rmCommand}, {"cleanup", a.cleanupCommand},

@@ -263,6 +263,8 @@ func TestGolden(t *testing.T) {
 		{"ls-json", "ls -o json", 0},
 		{"ls-label", "ls --label team=x", 0},
 		{"inspect", "inspect build", 0},
+		{"inspect-all", "inspect --all build", 0},
+		{"run-trace-json", "run --json --trace -- x", 3},
 		{"inspect-absent", "inspect nobody", 125},
 		{"inspect-absent-json", "inspect --json nobody", 125},
 		{"rm", "rm one two", 0},

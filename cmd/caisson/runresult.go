@@ -56,8 +56,8 @@ type resultView struct {
 	Egress              *egressView   `json:"egress"`   // null in the mode none when nothing was tried
 	Refusals            []refusalView `json:"refusals"` // while the command ran
 	SandboxID           string        `json:"sandbox_id"`
-	RequestID           string        `json:"request_id"` // empty where another call brought the result
-	Stages              []stageView   `json:"stages"`
+	RequestID           string        `json:"request_id"`       // empty where another call brought the result
+	Stages              []stageView   `json:"stages,omitempty"` // of run --trace alone
 	Warnings            []string      `json:"warnings"`
 
 	Learned *learnedView `json:"learned,omitempty"` // of policy learn alone
@@ -80,11 +80,17 @@ func resultViewOf(r *caissonv1.Result) *resultView {
 		DurationMS: milliseconds(r.Duration), CPUMS: milliseconds(r.Cpu),
 		MaxRSSBytes: r.MaxRssBytes, PeakMemoryBytes: r.PeakMemoryBytes, CPUThrottledPeriods: r.CpuThrottledPeriods,
 		Network: r.Network, Egress: egressViewOf(r.Egress), Refusals: each(r.Refusals, refusalViewOf), SandboxID: r.SandboxId, RequestID: r.RequestId,
-		Stages: each(r.Stages, func(s *caissonv1.Stage) stageView {
-			return stageView{s.Name, milliseconds(s.Duration)}
-		}),
 		Warnings: orEmpty(r.Warnings), Learned: learnedViewOf(r.Learned),
 	}
+}
+
+// traced is resultViewOf with the stages of the sandbox where --trace asks for them.
+func (a *app) traced(r *caissonv1.Result) resultView {
+	v := *resultViewOf(r)
+	if a.trace {
+		v.Stages = each(r.Stages, func(s *caissonv1.Stage) stageView { return stageView{s.Name, milliseconds(s.Duration)} })
+	}
+	return v
 }
 
 // encode makes a JSON string of any bytes: as they are where they are text,

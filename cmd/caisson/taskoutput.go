@@ -34,7 +34,7 @@ func (o taskOutput) failed(err error) error {
 func (a *app) taskOutput(t task) taskOutput {
 	switch {
 	case a.stream == streamJSONL:
-		return newJSONL(a.shown(a.stdout)).output(t.stdout0, t.stderr0)
+		return newJSONL(a.shown(a.stdout)).output(t.stdout0, t.stderr0, a.traced)
 	case a.output == formatJSON:
 		return a.objectOutput(t)
 	}

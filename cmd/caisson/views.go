@@ -94,13 +94,13 @@ type inspectView struct {
 	ImageDigest string        `json:"image_digest"`
 	HostIDBase  uint32        `json:"host_id_base"`
 	HostIDSize  uint32        `json:"host_id_size"`
-	Posture     []postureView `json:"posture"`
+	Posture     []postureView `json:"posture,omitempty"`
 	Egress      *egressView   `json:"egress"` // null in the mode none when nothing was tried
 	// NetworkFailure is why the gateway serves the sandbox not, or in the mode bridge
 	// records nothing of it; empty while it does.
 	NetworkFailure string          `json:"network_failure"`
 	AllowECH       bool            `json:"allow_ech"`
-	OCISpec        json.RawMessage `json:"oci_spec"`
+	OCISpec        json.RawMessage `json:"oci_spec,omitempty"`
 }
 
 func inspectViewOf(r *caissonv1.InspectResponse) inspectView {
@@ -167,7 +167,7 @@ type importedView struct {
 }
 
 type specView struct {
-	OCISpec      json.RawMessage   `json:"oci_spec"`
+	OCISpec      json.RawMessage   `json:"oci_spec,omitempty"`
 	CgroupValues map[string]string `json:"cgroup_values"`
 	Mounts       []string          `json:"mounts"`
 	seccompView
