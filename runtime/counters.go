@@ -30,6 +30,10 @@ type EgressCounters struct {
 // countTimeout is how long somebody waits for what the gateway has not told yet.
 const countTimeout = time.Second
 
+// execCountTimeout is how long the result of a command of a session waits for it: a gateway
+// that hangs is replaced, and each command until then would wait.
+const execCountTimeout = 300 * time.Millisecond
+
 // refreshEgress has the gateway tell all that happened until now to a sandbox, or for an
 // empty id to all. The code is sbxerr.EgressBusy where that was too much to wait for. One
 // that does not answer in time is being replaced: what was told before is all there is to

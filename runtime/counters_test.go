@@ -208,11 +208,12 @@ func TestNetworkFailure(t *testing.T) {
 	}
 	counted(t, f, gateway, id, netns.ModeAllow)
 	gateway.behind = true
-	if inspected, warned := told(); inspected+warned != "" {
+	const partly = "not all that the sandbox tried is counted"
+	if inspected, warned := told(); inspected != "" || !strings.Contains(warned, partly) {
 		t.Errorf("while there is more to tell: %q, %q", inspected, warned)
 	}
 	gateway.behind, gateway.silent = false, true
-	if inspected, warned := told(); !strings.Contains(inspected, context.DeadlineExceeded.Error()) || warned != "" {
+	if inspected, warned := told(); !strings.Contains(inspected, context.DeadlineExceeded.Error()) || !strings.Contains(warned, partly) {
 		t.Errorf("while the gateway does not answer: %q, %q", inspected, warned)
 	}
 }

@@ -188,7 +188,7 @@ func (s *sandbox) endedLocked() error {
 // is to, never will.
 func notNow(op, name string, state State) error {
 	err := sbxerr.New(sbxerr.State, op, "sandbox %s is %s", name, state)
-	if state == StateStopping || state == StateExited || state == StateRemoving {
+	if state.over() {
 		return sbxerr.Final(err)
 	}
 	return err

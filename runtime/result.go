@@ -28,10 +28,14 @@ func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end endi
 	rec, main := s.kept(), s.isMain(e)
 	r.Network = string(rec.Network)
 	var silent, unread error
+	patience := execCountTimeout
 	if main { // all that it started is over, so this is the whole of it
 		m.endFlows(rec)
+		patience = countTimeout
 	}
-	r.Egress, silent = m.egressNow(ctx, rec)
+	counting, cancel := context.WithTimeout(ctx, patience)
+	r.Egress, silent = m.egressNow(counting, rec)
+	cancel()
 	r.Refusals, unread = m.refusals(s, e, r.Egress)
 	failure := m.networkFailure(s)
 	if main {

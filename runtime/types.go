@@ -35,6 +35,9 @@ func States() []State {
 	return []State{StateCreating, StateAdopting, StateRunning, StatePaused, StateStopping, StateExited, StateRemoving}
 }
 
+// over reports whether a sandbox in s has ended, or is to.
+func (s State) over() bool { return s == StateStopping || s == StateExited || s == StateRemoving }
+
 // Reason says why a command ended.
 type Reason string
 
@@ -120,6 +123,7 @@ type Info struct {
 	OwnerUID    uint32     // of the peer that made it
 	Parent      string     // ID of the sandbox that made it; empty is none
 	Execs       int        // commands that run
+	Replaced    string     // of Create alone: ID of the sandbox of that name that this one replaces; empty is none
 }
 
 // PortInfo leads from an address of the host to a port inside of a sandbox.

@@ -97,11 +97,12 @@ func TestCreateRequestRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !req.Ensure || req.Key != m.IdempotencyKey {
-		t.Errorf("ensure %v, key %q", req.Ensure, req.Key)
+	if !req.Ensure || !req.Replace || req.Key != m.IdempotencyKey {
+		t.Errorf("ensure %v, replace %v, key %q", req.Ensure, req.Replace, req.Key)
 	}
 	got := leavesOfGo(&req)
 	delete(got, "ensure") // of the request, not of its spec
+	delete(got, "replace")
 	delete(got, "key")
 	compare(t, got, inGo(leavesWithout(m.Spec)))
 }

@@ -38,6 +38,7 @@ type sandboxView struct {
 	Network       string     `json:"network"`
 	Ports         []portView `json:"ports"`
 	Exposed       []uint32   `json:"exposed"`
+	Replaced      string     `json:"replaced,omitempty"` // of create alone
 }
 
 type portView struct {
@@ -61,7 +62,7 @@ func sandboxViewOf(s *caissonv1.Sandbox) sandboxView {
 		Args: orEmpty(s.GetArgs()), CreatedAt: timeOf(s.GetCreatedAt()), ExitedAt: timeOf(s.GetExitedAt()),
 		PID: s.GetPid(), Labels: orEmptyMap(s.GetLabels()), Session: s.GetSession(), Task: s.GetTask(),
 		Result: resultViewOf(s.GetResult()), ExpiresAt: timeOf(s.GetExpiresAt()), IdleSince: timeOf(s.GetIdleSince()),
-		OwnerUID: s.GetOwnerUid(), Parent: s.GetParent(), Execs: s.GetExecs(), Network: s.GetNetwork(), Ports: each(s.GetPorts(), portViewOf), Exposed: orEmpty(s.GetExposed()),
+		OwnerUID: s.GetOwnerUid(), Parent: s.GetParent(), Execs: s.GetExecs(), Network: s.GetNetwork(), Ports: each(s.GetPorts(), portViewOf), Exposed: orEmpty(s.GetExposed()), Replaced: s.GetReplaced(),
 	}
 	if d := s.GetIdleTimeout(); d != nil {
 		ms := milliseconds(d)

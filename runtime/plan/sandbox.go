@@ -206,6 +206,12 @@ func (p *Sandbox) planLifetime(r CreateRequest) error {
 	if r.Ensure && r.Name == "" {
 		errs = append(errs, Invalid("ensure needs a name: it is what an existing sandbox is found by"))
 	}
+	if r.Replace && r.Name == "" {
+		errs = append(errs, Invalid("replace needs a name: it is what an existing sandbox is found by"))
+	}
+	if r.Replace && r.Ensure {
+		errs = append(errs, Invalid("ensure and replace exclude each other: keep a live sandbox of the name, or end it"))
+	}
 	return errors.Join(append(errs, checkKey(r.Key))...)
 }
 

@@ -112,6 +112,8 @@ func TestPlanRefuses(t *testing.T) {
 		{"much life", func(r *Request) { r.Create.TTL = new(100000 * time.Hour) }, sbxerr.Config, []string{"ttl 100000h0m0s: give at most 8760h, such as 30m, or 0 for never"}},
 		{"no idleness", func(r *Request) { r.Create.IdleTimeout = new(-time.Second) }, sbxerr.Config, []string{"idle timeout -1s"}},
 		{"nothing to ensure", func(r *Request) { r.Create.Ensure = true }, sbxerr.Config, []string{"ensure needs a name"}},
+		{"nothing to replace", func(r *Request) { r.Create.Replace = true }, sbxerr.Config, []string{"replace needs a name"}},
+		{"ensure and replace", func(r *Request) { r.Create.Name, r.Create.Ensure, r.Create.Replace = "a", true, true }, sbxerr.Config, []string{"exclude each other"}},
 		{"long key", func(r *Request) { r.Create.Key = long }, sbxerr.Config, []string{"the idempotency key has", "give at most 128"}},
 		{"blank key", func(r *Request) { r.Create.Key = "a b" }, sbxerr.Config, []string{`the idempotency key holds ' '`}},
 		{"key beyond ASCII", func(r *Request) { r.Create.Key = "aé" }, sbxerr.Config, []string{"printable ASCII"}},

@@ -195,6 +195,8 @@ class SandboxInfo:
     network: str = ""
     ports: List[Port] = field(default_factory=list)
     exposed: List[int] = field(default_factory=list)
+    replaced: str = ""
+    """Of create alone: the ID of the sandbox of that name that this one replaces."""
 
 
 @dataclass(frozen=True)

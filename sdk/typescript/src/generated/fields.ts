@@ -37,6 +37,7 @@ export const fields = {
   CreateRequest: {
     ensure: 'boolean',
     idempotency_key: 'string',
+    replace: 'boolean',
     spec: 'SandboxSpec',
   },
   DoctorCheck: {
@@ -432,6 +433,7 @@ export const fields = {
     pid: 'Int64',
     ports: 'Port[]',
     profile: 'string',
+    replaced: 'string',
     result: 'Result',
     session: 'string',
     state: 'string',

@@ -51,10 +51,12 @@ export interface components {
             entries?: Int64;
         };
         CreateRequest: {
-            /** @description Return the live sandbox of the spec's name when it was made with the same settings. What Update changed since does not count, and stays. */
+            /** @description Return the live sandbox of the spec's name when it was made with the same settings. What Update changed since does not count, and stays. A sandbox of the name that has ended is removed and replaced. One that was made for one command, whose result it holds, is not. */
             ensure?: boolean;
             /** @description A repeated request with the same key returns the sandbox of the first. Up to 128 printable ASCII characters. */
             idempotency_key?: string;
+            /** @description End and remove the caller's sandbox of the spec's name first, live or not. A request that is refused removes nothing. Not with ensure. */
+            replace?: boolean;
             spec?: components["schemas"]["SandboxSpec"];
         };
         /** @description DoctorCheck is one finding about the host. */
@@ -825,6 +827,8 @@ export interface components {
             /** @description of the host, that lead inside */
             ports?: components["schemas"]["Port"][];
             profile?: string;
+            /** @description of Create alone: ID of the sandbox of that name that this one replaces */
+            replaced?: string;
             /** @description of the command that it was made for, once that has ended */
             result?: components["schemas"]["Result"];
             session?: string;
