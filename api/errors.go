@@ -48,7 +48,7 @@ func Explain(err error) *Error {
 	}
 	code := codeOf(err)
 	row, _ := sbxerr.Describe(code)
-	e := &Error{Code: code, Remedy: remedyOf(err, row), Class: row.Class, Retryable: row.Retryable}
+	e := &Error{Code: code, Remedy: remedyOf(err, row), Class: row.Class, Retryable: row.Retryable && (sbxerr.Of(err) != code || sbxerr.Retryable(err))}
 	e.Message, e.Cause = split(err)
 	if e.Message == "" {
 		e.Message = row.Summary

@@ -102,3 +102,23 @@ func TestExplainKeepsWhatIsExplained(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// Whether a call may be repeated is the code's word, and the error's own where that is final.
+func TestRetryable(t *testing.T) {
+	dead := sbxerr.Final(sbxerr.New(sbxerr.State, "x.y", "it has ended"))
+	for name, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"by its code":         {sbxerr.New(sbxerr.State, "x.y", "it is being made"), true},
+		"final":               {dead, false},
+		"final, wrapped":      {fmt.Errorf("call: %w", sbxerr.Wrap(sbxerr.State, "x.z", dead)), false},
+		"final within other":  {sbxerr.Wrap(sbxerr.Busy, "x.z", dead), true},
+		"never by its code":   {sbxerr.New(sbxerr.NotFound, "x.y", "no"), false},
+		"of a caller's limit": {context.DeadlineExceeded, true},
+	} {
+		if got := Explain(tc.err).Retryable; got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

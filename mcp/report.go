@@ -35,7 +35,7 @@ func (s *Server) report(ctx context.Context, req *sdk.CallToolRequest, c *comman
 		path = s.keepOutput(ctx, c, &out)
 	}
 	out.streams(c, path)
-	out.Notes = append(out.Notes, s.refused(ctx, c)...)
+	out.Notes = append(out.Notes, refusals(c.result)...)
 	return result(&out, out.Status != "exited" && !c.killed.Load()), out, nil
 }
 

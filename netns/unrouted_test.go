@@ -22,7 +22,7 @@ func TestUnroutedIsRead(t *testing.T) {
 		"what is no number":   {"Ip: OutNoRoutes\nIp: x\n", "", 0, false},
 		"no number with IPv6": {v4, "Ip6OutNoRoutes -1\n", 0, false},
 	} {
-		if got, err := unrouted(tc.v4, tc.v6); got != tc.want && tc.ok || (err == nil) != tc.ok {
+		if got, err := summed(tc.v4, tc.v6, "Ip", "OutNoRoutes"); got != tc.want && tc.ok || (err == nil) != tc.ok {
 			t.Errorf("%s: %d, %v; want %d", name, got, err, tc.want)
 		}
 	}
@@ -44,6 +44,15 @@ func TestUnrouted(t *testing.T) {
 	for _, to := range []string{"127.0.0.1:9", "[::1]:9"} {
 		if err := connectInside(t, n, to, false); err == nil {
 			t.Errorf("%s is reached", to)
+		}
+	}
+	for _, to := range []string{"127.0.0.1:53", "[::1]:53"} {
+		at, before := netip.MustParseAddrPort(to), Unrouted(path)[0].Unheard
+		if err := unix.Sendto(socketInside(t, n, domain(at), unix.SOCK_DGRAM, 0, false), []byte("x"), 0, sockaddr(at)); err != nil {
+			t.Errorf("send to %s: %v", to, err)
+		}
+		if got := Unrouted(path)[0].Unheard; got != before+1 {
+			t.Errorf("%d datagrams that nobody hears; want %d", got, before+1)
 		}
 	}
 	expect("inside")

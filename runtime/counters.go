@@ -13,7 +13,8 @@ import (
 
 // EgressCounters counts what went through the gateway for one sandbox. In the mode bridge
 // Allowed counts what left, Refused what did not; the bytes are those of what is over. In
-// the mode none Refused alone counts.
+// the mode none Refused counts attempts to leave, and LookupsRefused datagrams to closed
+// ports inside, as lookups are; nothing else counts.
 type EgressCounters struct {
 	Open            int64 `json:"open"` // connections now
 	Allowed         int64 `json:"allowed"`
@@ -28,6 +29,10 @@ type EgressCounters struct {
 
 // countTimeout is how long somebody waits for what the gateway has not told yet.
 const countTimeout = time.Second
+
+// execCountTimeout is how long the result of a command of a session waits for it: a gateway
+// that hangs is replaced, and each command until then would wait.
+const execCountTimeout = 300 * time.Millisecond
 
 // refreshEgress has the gateway tell all that happened until now to a sandbox, or for an
 // empty id to all. The code is sbxerr.EgressBusy where that was too much to wait for. One
@@ -84,8 +89,8 @@ func (m *Manager) unrouted(ids ...string) map[string]*EgressCounters {
 		if c.Err != nil {
 			m.log.Debug("count what a sandbox without a network tried", "sandbox", ids[i], "err", c.Err)
 		}
-		if c.N > 0 {
-			counters[ids[i]] = &EgressCounters{Refused: count(c.N)}
+		if c.N+c.Unheard > 0 {
+			counters[ids[i]] = &EgressCounters{Refused: count(c.N), LookupsRefused: count(c.Unheard)}
 		}
 	}
 	return counters

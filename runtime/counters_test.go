@@ -30,8 +30,7 @@ func counted(t *testing.T, f *fixture, gateway *fakeEgress, id string, mode netn
 	gateway.views[id] = egress.View{Counters: egress.Counters{Allowed: 7, Sent: 1 << 63, Lost: 2}}
 }
 
-// The result of a command in a session has the counters that are there, and asks
-// nobody for them: that would be a wait in every result.
+// The result of a command in a session has all that was told when the gateway was asked.
 func TestCountersOfExec(t *testing.T) {
 	f, gateway := newPublishing(t)
 	id := f.session(t, plan.CreateRequest{}).ID
@@ -40,13 +39,13 @@ func TestCountersOfExec(t *testing.T) {
 	if err != nil || r.Egress == nil || r.Egress.Allowed != 7 || r.Egress.SentBytes != 1<<63-1 || r.Egress.Lost != 2 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if gateway.refreshed != 0 {
+	if gateway.refreshed != 1 {
 		t.Errorf("the gateway was asked %d times", gateway.refreshed)
 	}
-	if d, err := f.Inspect(callerContext(t), id); err != nil || d.Egress == nil || d.Egress.Allowed != 7 || gateway.refreshed != 1 {
+	if d, err := f.Inspect(callerContext(t), id); err != nil || d.Egress == nil || d.Egress.Allowed != 7 || gateway.refreshed != 2 {
 		t.Errorf("inspected: %+v, %v, asked %d times", d.Egress, err, gateway.refreshed)
 	}
-	if _, err := f.LearnPolicy(callerContext(t), id); err != nil || gateway.refreshed != 2 { // what it told is all there is
+	if _, err := f.LearnPolicy(callerContext(t), id); err != nil || gateway.refreshed != 3 { // what it told is all there is
 		t.Errorf("learnt: %v, asked %d times", err, gateway.refreshed)
 	}
 }
@@ -209,11 +208,12 @@ func TestNetworkFailure(t *testing.T) {
 	}
 	counted(t, f, gateway, id, netns.ModeAllow)
 	gateway.behind = true
-	if inspected, warned := told(); inspected+warned != "" {
+	const partly = "not all that the sandbox tried is counted"
+	if inspected, warned := told(); inspected != "" || !strings.Contains(warned, partly) {
 		t.Errorf("while there is more to tell: %q, %q", inspected, warned)
 	}
 	gateway.behind, gateway.silent = false, true
-	if inspected, warned := told(); !strings.Contains(inspected, context.DeadlineExceeded.Error()) || warned != "" {
+	if inspected, warned := told(); !strings.Contains(inspected, context.DeadlineExceeded.Error()) || !strings.Contains(warned, partly) {
 		t.Errorf("while the gateway does not answer: %q, %q", inspected, warned)
 	}
 }

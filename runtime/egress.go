@@ -106,6 +106,8 @@ func (m *Manager) adoptEgress(ctx context.Context, s *sandbox) error {
 	r := s.kept()
 	switch r.Network {
 	case netns.ModeNone:
+		before := m.unrouted(s.id)[s.id].refused()
+		s.update(func() { s.refused = before })
 		return nil
 	case netns.ModeBridge:
 		if err := m.watchLink(ctx, s); err != nil {

@@ -25,6 +25,8 @@ type execution struct {
 	stopFill context.CancelFunc
 	open     atomic.Int32 // of pipes, those that something may still write to
 
+	refusedBefore int64 // attempts of the sandbox that were refused before the command; never changes
+
 	concluding bool // watch has begun to tell how it ended; guarded by s.mu
 	leftAlone  bool // watch left its end to the next daemon; guarded by s.mu
 	lingers    bool // it is over, and what it left may still write to its pipes; guarded by s.mu

@@ -63,7 +63,7 @@ func (e *execution) begun(ctx context.Context) (*pid1.Exec, error) {
 	if err := e.notStarted(); err != nil {
 		return nil, err
 	}
-	return nil, sbxerr.New(sbxerr.State, "runtime.begun", "command %d of sandbox %s has ended", e.number(), e.s.kept().Name)
+	return nil, sbxerr.Final(sbxerr.New(sbxerr.State, "runtime.begun", "command %d of sandbox %s has ended", e.number(), e.s.kept().Name))
 }
 
 // fail notes why the command was not started, for those who wait for it. That the

@@ -195,7 +195,7 @@ func (m *Manager) SignalExec(ctx context.Context, ref, exec string, r SignalRequ
 		return err
 	}
 	if e.isDone() && !r.All {
-		return sbxerr.New(sbxerr.State, "runtime.signal", "command %s of sandbox %s has ended", exec, ref)
+		return sbxerr.Final(sbxerr.New(sbxerr.State, "runtime.signal", "command %s of sandbox %s has ended", exec, ref))
 	}
 	if err := s.checkThawed(); err != nil {
 		return err

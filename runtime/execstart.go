@@ -109,6 +109,7 @@ func (m *Manager) admitExec(ctx context.Context, s *sandbox, p *plan.Command, de
 		OutputLimit: p.OutputLimit, Timeout: p.Timeout, Began: now(), StartedAt: time.Now().Round(0),
 	}, stdout, stderr)
 	e.record.Caller, e.record.RequestID = events.Asked(ctx)
+	e.refusedBefore = s.refused
 	if !detached {
 		e.readers, e.parked = 1, e.hold(AttachOptions{})
 	}

@@ -40,7 +40,7 @@ func (m *Manager) SendInput(ctx context.Context, ref, exec string, r InputReques
 		return InputState{}, err
 	}
 	if !e.record.Stdin {
-		return InputState{}, sbxerr.New(sbxerr.State, "runtime.input", "command %s of sandbox %s was started without an input", exec, ref)
+		return InputState{}, sbxerr.Final(sbxerr.New(sbxerr.State, "runtime.input", "command %s of sandbox %s was started without an input", exec, ref))
 	}
 	ctx, stop := m.untilHandOver(ctx, s)
 	defer stop()
@@ -207,7 +207,7 @@ func (m *Manager) ResizeExec(ctx context.Context, ref, exec string, size plan.Wi
 		return err
 	}
 	if !e.record.TTY {
-		return sbxerr.New(sbxerr.State, "runtime.resize", "command %s of sandbox %s has no terminal", exec, ref)
+		return sbxerr.Final(sbxerr.New(sbxerr.State, "runtime.resize", "command %s of sandbox %s has no terminal", exec, ref))
 	}
 	proc, err := e.begun(ctx)
 	if err != nil {

@@ -175,13 +175,23 @@ func (s *sandbox) endedLocked() error {
 		state = StateStopping
 	}
 	if s.ending == nil {
-		return sbxerr.New(sbxerr.State, op, "sandbox %s is %s", s.record.Name, state)
+		return notNow(op, s.record.Name, state)
 	}
 	err := fmt.Errorf("sandbox %s is %s: %w", s.record.Name, state, s.ending)
 	if errors.Is(s.ending, ErrExpired) || errors.Is(s.ending, ErrIdle) {
-		return sbxerr.WithRemedy(sbxerr.State, op, err, "make another one, with a longer --ttl or --idle-timeout")
+		return sbxerr.Final(sbxerr.WithRemedy(sbxerr.State, op, err, "make another one, with a longer --ttl or --idle-timeout"))
 	}
-	return sbxerr.Wrap(sbxerr.State, op, err)
+	return sbxerr.Final(sbxerr.Wrap(sbxerr.State, op, err))
+}
+
+// notNow is the refusal of what a sandbox in state does not take. One that has ended, or
+// is to, never will.
+func notNow(op, name string, state State) error {
+	err := sbxerr.New(sbxerr.State, op, "sandbox %s is %s", name, state)
+	if state.over() {
+		return sbxerr.Final(err)
+	}
+	return err
 }
 
 // orEnded is why something could not be done with s: err, or that it was ended

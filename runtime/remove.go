@@ -20,11 +20,16 @@ func (m *Manager) Remove(ctx context.Context, ref string, force bool) (string, e
 	if state != StateExited && !force {
 		return "", sbxerr.WithRemedy(sbxerr.State, op, errors.New("sandbox "+ref+" is "+string(state)), "wait for its end, or remove it by force: caisson rm --force "+ref)
 	}
+	return s.id, m.removeNow(ctx, s)
+}
+
+// removeNow ends s, live or not, and removes all of it.
+func (m *Manager) removeNow(ctx context.Context, s *sandbox) error {
 	s.end(ErrRemoved)
 	if err := wait(ctx, s.ended); err != nil {
-		return "", err
+		return err
 	}
-	return s.id, m.destroy(ctx, s)
+	return m.destroy(ctx, s)
 }
 
 func wait(ctx context.Context, done <-chan struct{}) error {

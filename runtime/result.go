@@ -26,12 +26,17 @@ const exitKilled = 128 + int(syscall.SIGKILL)
 func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end ending) *Result {
 	r := &Result{SandboxID: s.id, ExecID: number(e.number()), Duration: end.Duration, Reason: end.Reason, TimedOut: end.TimedOut, Source: "command"}
 	rec, main := s.kept(), s.isMain(e)
-	r.Network, r.Egress, r.ImageVerified = string(rec.Network), m.egressOf(rec), rec.Verified
-	var silent error
+	r.Network, r.ImageVerified = string(rec.Network), rec.Verified
+	var silent, unread error
+	patience := execCountTimeout
 	if main { // all that it started is over, so this is the whole of it
 		m.endFlows(rec)
-		r.Egress, silent = m.egressNow(ctx, rec)
+		patience = countTimeout
 	}
+	counting, cancel := context.WithTimeout(ctx, patience)
+	r.Egress, silent = m.egressNow(counting, rec)
+	cancel()
+	r.Refusals, unread = m.refusals(s, e, r.Egress)
 	failure := m.networkFailure(s)
 	if main {
 		r.Learned = m.learned(ctx, s, r.Egress)
@@ -45,6 +50,9 @@ func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end endi
 		r.Warnings = append(r.Warnings, notServed(rec.Network)+" when the command ended: "+failure.Error())
 	} else if silent != nil {
 		r.Warnings = append(r.Warnings, "not all that the sandbox tried is counted: "+silent.Error())
+	}
+	if unread != nil {
+		r.Warnings = append(r.Warnings, "not all that was refused is listed: "+unread.Error())
 	}
 	byRuntime := []Reason{ReasonCanceled, ReasonExpired, ReasonKernelMemory}
 	if r.OOMKilled && r.ExitCode == exitKilled && !end.TimedOut && !slices.Contains(byRuntime, end.Reason) {

@@ -73,6 +73,7 @@ type sandbox struct {
 	learner  *learner       // of what its command reaches; nil where nobody wants to know
 	oomKills int64          // of the cgroup, when last looked at
 	pidsHits int64          // likewise
+	refused  int64          // attempts to reach something, likewise
 	cancel   func(error)    // ends the creation
 	ending   error          // why the sandbox is to end, once it is
 	alarm    *time.Timer    // fires when its time may be over

@@ -18,13 +18,16 @@ import (
 // it was idle for too long.
 func (m *Manager) Create(ctx context.Context, r plan.CreateRequest) (Info, error) {
 	defer m.Busy()()
+	replaced := ""
 	for {
 		s, err := m.ensured(ctx, r)
 		if err == nil && s == nil {
-			s, err = m.create(ctx, r)
+			s, err = m.create(ctx, r, &replaced)
 		}
 		if err == nil {
-			return s.info(), nil
+			info := s.info()
+			info.Replaced = replaced
+			return info, nil
 		}
 		// Another request for the same was faster: it is found now, or it failed.
 		if !errors.Is(err, errMeant) {
@@ -33,12 +36,34 @@ func (m *Manager) Create(ctx context.Context, r plan.CreateRequest) (Info, error
 	}
 }
 
-func (m *Manager) create(ctx context.Context, r plan.CreateRequest) (*sandbox, error) {
+// create makes what r asks for, and before that removes what it replaces. A request that is
+// refused removes nothing.
+func (m *Manager) create(ctx context.Context, r plan.CreateRequest, replaced *string) (*sandbox, error) {
 	p, err := m.planFor(ctx, r)
 	if err != nil {
 		return nil, err
 	}
+	if old := m.replacedBy(p.Grant, r); old != nil {
+		if err := m.removeNow(ctx, old); err != nil {
+			return nil, err
+		}
+		*replaced = old.id
+	}
 	return m.obtain(ctx, p, nil)
+}
+
+// replacedBy finds the caller's sandbox that r takes the name of: any one with Replace, and
+// with Ensure one that has ended, or is about to.
+func (m *Manager) replacedBy(g peer.Grant, r plan.CreateRequest) *sandbox {
+	if !r.Replace && !r.Ensure {
+		return nil
+	}
+	for _, s := range m.all() {
+		if s.identity().of(g) && s.identity().name == r.Name && (r.Replace || s.info().State.over()) {
+			return s
+		}
+	}
+	return nil
 }
 
 // ensured returns the sandbox that r asks for where there is one: by its key, or
@@ -57,10 +82,14 @@ func (m *Manager) ensured(ctx context.Context, r plan.CreateRequest) (*sandbox, 
 		if !means(r, have) { // it was ready in a pool, and could not be made what was asked for
 			continue
 		}
+		state := s.info().State
+		if r.Ensure && have.Name == r.Name && !have.forCommand() && state.over() {
+			return nil, nil
+		}
 		if err := differs(r, have, g); err != nil {
 			return nil, err
 		}
-		switch state := s.info().State; state {
+		switch state {
 		case StateRunning, StatePaused:
 			return s, nil
 		case StateCreating, StateAdopting:
@@ -68,7 +97,7 @@ func (m *Manager) ensured(ctx context.Context, r plan.CreateRequest) (*sandbox, 
 				return nil, err
 			}
 		default:
-			return nil, sbxerr.New(sbxerr.State, "runtime.create", "sandbox %s is %s: remove it first", have.Name, state)
+			return nil, sbxerr.Final(sbxerr.New(sbxerr.State, "runtime.create", "sandbox %s is %s: remove it first", have.Name, state))
 		}
 	}
 }
@@ -102,7 +131,7 @@ func means(r plan.CreateRequest, have record) bool {
 func differs(r plan.CreateRequest, rec record, g peer.Grant) error {
 	have := rec.Settings.Granted(g)
 	r = r.Granted(g)
-	have.Ensure, have.Key = r.Ensure, r.Key // ways to ask, not settings
+	have.Ensure, have.Replace, have.Key = r.Ensure, r.Replace, r.Key // ways to ask, not settings
 	names := differences("", reflect.ValueOf(normal(r)), reflect.ValueOf(normal(have)))
 	if len(names) == 0 {
 		return nil
@@ -176,7 +205,7 @@ func (m *Manager) freeze(ctx context.Context, ref string, from, to State) (Info,
 	case state == to:
 		return s.info(), nil
 	case state != from:
-		return Info{}, sbxerr.New(sbxerr.State, "runtime.pause", "sandbox %s is %s", s.kept().Name, state)
+		return Info{}, notNow("runtime.pause", s.kept().Name, state)
 	}
 	group, err := m.group(s.id)
 	if err != nil {
@@ -262,5 +291,5 @@ func (m *Manager) missedEnd(s *sandbox) error {
 	if err != nil || main.result() != nil {
 		return err
 	}
-	return sbxerr.New(sbxerr.State, "runtime.wait", "sandbox %s ended, and it is not known how its command did: %w", s.kept().Name, cause)
+	return sbxerr.Final(sbxerr.New(sbxerr.State, "runtime.wait", "sandbox %s ended, and it is not known how its command did: %w", s.kept().Name, cause))
 }

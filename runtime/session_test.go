@@ -250,6 +250,68 @@ func TestEnsureAndKeys(t *testing.T) {
 	}
 }
 
+// TestEnsureHeals: a sandbox that has ended is replaced, whatever its settings were, and
+// the answer says so. One that holds the result of its command is not.
+func TestEnsureHeals(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	first := f.session(t, plan.CreateRequest{Name: "s"})
+	if _, err := f.Stop(ctx, "s", nil); err != nil {
+		t.Fatal(err)
+	}
+	r := plan.CreateRequest{Name: "s", Ensure: true, Labels: map[string]string{"a": "b"}}
+	second := f.session(t, r)
+	if second.ID == first.ID || second.Replaced != first.ID || second.State != StateRunning {
+		t.Errorf("%+v", second)
+	}
+	if again := f.session(t, r); again.ID != second.ID || again.Replaced != "" {
+		t.Errorf("the second time: %+v", again)
+	}
+	_, err := f.Inspect(ctx, first.ID)
+	errtest.Want(t, err, sbxerr.NotFound)
+
+	run := request("exit:3")
+	run.Create.Name = "job"
+	if _, err := f.Start(ctx, run); err != nil {
+		t.Fatal(err)
+	}
+	f.over(t, "job")
+	_, err = f.Create(ctx, plan.CreateRequest{Name: "job", Ensure: true})
+	errtest.Want(t, err, sbxerr.State, "remove it first")
+	if sbxerr.Retryable(err) {
+		t.Error("it is said that a retry helps")
+	}
+}
+
+// TestReplace: a live one goes, unless the request is refused.
+func TestReplace(t *testing.T) {
+	f := newFixture(t)
+	ctx := callerContext(t)
+	first := f.session(t, plan.CreateRequest{Name: "s", Replace: true})
+	if first.Replaced != "" {
+		t.Errorf("nothing was there: %+v", first)
+	}
+	_, err := f.Create(ctx, plan.CreateRequest{Name: "s", Replace: true, Network: "nome"})
+	errtest.Want(t, err, sbxerr.NetworkMode)
+	if info, err := f.Inspect(ctx, "s"); err != nil || info.ID != first.ID {
+		t.Errorf("a refused request removed it: %v", err)
+	}
+	keyed := plan.CreateRequest{Name: "s", Replace: true, Key: "k"}
+	second := f.session(t, keyed)
+	if second.ID == first.ID || second.Replaced != first.ID {
+		t.Errorf("%+v", second)
+	}
+	for _, again := range []plan.CreateRequest{keyed, {Name: "s", Ensure: true}} {
+		if info := f.session(t, again); info.ID != second.ID {
+			t.Errorf("%+v made another one", again)
+		}
+	}
+	if _, err := f.Remove(ctx, "s", true); err != nil {
+		t.Fatal(err)
+	}
+	f.wantNothingLeft(t)
+}
+
 // TestTimesEndSandboxes: by their age, and by idleness.
 func TestTimesEndSandboxes(t *testing.T) {
 	t.Parallel()

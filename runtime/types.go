@@ -35,6 +35,9 @@ func States() []State {
 	return []State{StateCreating, StateAdopting, StateRunning, StatePaused, StateStopping, StateExited, StateRemoving}
 }
 
+// over reports whether a sandbox in s has ended, or is to.
+func (s State) over() bool { return s == StateStopping || s == StateExited || s == StateRemoving }
+
 // Reason says why a command ended.
 type Reason string
 
@@ -84,14 +87,16 @@ type Result struct {
 	Remaining        int           `json:"remaining"`                // processes that went on running in the sandbox
 	Network          string        `json:"network"`
 	// Egress is what went through the gateway so far, for the sandbox as a whole:
-	// complete where the sandbox was for this command, else as far as it was told. In
-	// the mode none it is nil, but where the sandbox was for this command and tried something.
-	Egress   *EgressCounters `json:"egress"`
-	Learned  *Learned        `json:"learned"` // nil unless Request.Learn
-	Source   string          `json:"source"`  // "command" or "runtime"
-	Reason   Reason          `json:"reason"`
-	Stages   []Stage         `json:"stages"`
-	Warnings []string        `json:"warnings"` // what was clamped or only reported
+	// complete, but for connections that are open. In the mode none it is nil if nothing was
+	// tried.
+	Egress *EgressCounters `json:"egress"`
+	// Refusals are what was refused while the command ran, 10 at most.
+	Refusals []Refusal `json:"refusals,omitempty"`
+	Learned  *Learned  `json:"learned"` // nil unless Request.Learn
+	Source   string    `json:"source"`  // "command" or "runtime"
+	Reason   Reason    `json:"reason"`
+	Stages   []Stage   `json:"stages"`
+	Warnings []string  `json:"warnings"` // what was clamped or only reported
 
 	ImageVerified string `json:"image_verified,omitempty"` // the rule that the image was verified by when it was pulled
 }
@@ -123,6 +128,7 @@ type Info struct {
 	OwnerUID    uint32     // of the peer that made it
 	Parent      string     // ID of the sandbox that made it; empty is none
 	Execs       int        // commands that run
+	Replaced    string     // of Create alone: ID of the sandbox of that name that this one replaces; empty is none
 }
 
 // PortInfo leads from an address of the host to a port inside of a sandbox.

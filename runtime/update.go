@@ -27,7 +27,7 @@ func (m *Manager) Update(ctx context.Context, ref string, r UpdateRequest) (Info
 	defer s.changing.Unlock()
 	rec := s.kept()
 	if state := s.info().State; state != StateRunning && state != StatePaused {
-		return Info{}, sbxerr.New(sbxerr.State, "runtime.update", "sandbox %s is %s", rec.Name, state)
+		return Info{}, notNow("runtime.update", rec.Name, state)
 	}
 	next, err := r.apply(rec)
 	if err != nil {

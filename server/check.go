@@ -12,7 +12,7 @@ import (
 const maxImageName = 255 + 11
 
 // refPattern is what a sandbox's name or ID looks like.
-var refPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
+var refPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
 
 // checkRef refuses what cannot name a sandbox, before it reaches a path.
 func checkRef(field, ref string) error {
@@ -20,7 +20,7 @@ func checkRef(field, ref string) error {
 		return nil
 	}
 	return sbxerr.New(sbxerr.Config, "server.check",
-		"%s %.80q is not a name: use 1 to 63 of a-z 0-9 _ . - and begin with a letter or digit", field, ref)
+		"%s %.80q is not a name: use 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit", field, ref)
 }
 
 // checkImage refuses what cannot name an image. The image store knows the

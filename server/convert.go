@@ -42,8 +42,12 @@ func resultOf(r *runtime.Result) *caissonv1.Result {
 		IoReadBytes: r.IOReadBytes, IoWriteBytes: r.IOWriteBytes,
 		Network: r.Network, Source: r.Source, Reason: string(r.Reason),
 		Stages: each(r.Stages, stagePB), Warnings: r.Warnings, ExecId: r.ExecID, Remaining: int64(r.Remaining),
-		Egress: egressPB(r.Egress), Learned: learnedPB(r.Learned), ImageVerified: r.ImageVerified,
+		Egress: egressPB(r.Egress), Refusals: each(r.Refusals, refusalPB), Learned: learnedPB(r.Learned), ImageVerified: r.ImageVerified,
 	}
+}
+
+func refusalPB(r runtime.Refusal) *caissonv1.Refusal {
+	return &caissonv1.Refusal{Name: r.Name, Port: uint32(r.Port), Code: string(r.Code), Needs: r.Needs}
 }
 
 // counted is n where it was counted: what runs has used some.
@@ -72,6 +76,7 @@ func sandboxPB(i runtime.Info) *caissonv1.Sandbox {
 		Labels: i.Labels, Session: i.Session, Task: i.Task, Pid: int64(i.PID), Workspace: workspacePB(i.Workspace),
 		ExpiresAt: timestamp(i.ExpiresAt), IdleTimeout: duration(i.IdleTimeout), IdleSince: timestamp(i.IdleSince),
 		OwnerUid: i.OwnerUID, Parent: i.Parent, Execs: int32(i.Execs), Network: i.Network, Ports: each(i.Ports, portPB), Exposed: i.Exposed, Warnings: i.Warnings,
+		Replaced: i.Replaced,
 	}
 }
 

@@ -99,11 +99,12 @@ func TestCreateRequestRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !req.Ensure || req.Key != m.IdempotencyKey {
-		t.Errorf("ensure %v, key %q", req.Ensure, req.Key)
+	if !req.Ensure || !req.Replace || req.Key != m.IdempotencyKey {
+		t.Errorf("ensure %v, replace %v, key %q", req.Ensure, req.Replace, req.Key)
 	}
 	got := leavesOfGo(&req)
 	delete(got, "ensure") // of the request, not of its spec
+	delete(got, "replace")
 	delete(got, "key")
 	compare(t, got, inGo(leavesWithout(m.Spec)))
 }
@@ -193,7 +194,7 @@ func TestRequestRefuses(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	_, err := requestOf(&caissonv1.RunSpec{Sandbox: &caissonv1.SandboxSpec{Name: "A"}, Detach: true, Exec: &caissonv1.ExecSpec{Stdin: true}})
+	_, err := requestOf(&caissonv1.RunSpec{Sandbox: &caissonv1.SandboxSpec{Name: "A/"}, Detach: true, Exec: &caissonv1.ExecSpec{Stdin: true}})
 	if err == nil || !strings.Contains(err.Error(), "not a name") || !strings.Contains(err.Error(), "no standard input") {
 		t.Errorf("not all reasons: %v", err)
 	}

@@ -166,8 +166,8 @@ func TestDefaultOutputLimit(t *testing.T) {
 
 func TestCheckRef(t *testing.T) {
 	for ref, ok := range map[string]bool{
-		"a": true, "0": true, "a_b.c-d": true, strings.Repeat("a", 63): true,
-		"": false, "-a": false, ".a": false, "A": false, "a/b": false, "a\n": false, "ä": false, strings.Repeat("a", 64): false,
+		"a": true, "0": true, "a_b.c-d": true, "A": true, strings.Repeat("a", 128): true,
+		"": false, "-a": false, ".a": false, "a/b": false, "a\n": false, "ä": false, strings.Repeat("a", 129): false,
 	} {
 		if err := checkRef("ref", ref); (err == nil) != ok {
 			t.Errorf("%q: %v", ref, err)

@@ -74,7 +74,7 @@ func nestedOf(n *caissonv1.Nested) *plan.NestedRequest {
 // createRequestOf reads a CreateRequest.
 func createRequestOf(m *caissonv1.CreateRequest) (plan.CreateRequest, error) {
 	req, err := createOf(m.Spec)
-	req.Ensure, req.Key = m.Ensure, m.IdempotencyKey
+	req.Ensure, req.Replace, req.Key = m.Ensure, m.Replace, m.IdempotencyKey
 	return req, err
 }
 

@@ -24,6 +24,7 @@ type Error struct {
 	Op     string // package.verb: "netns.create"
 	Err    error
 	Remedy string // what to do about this very failure; empty uses the code's own
+	Final  bool   // no retry of the same call can succeed, also where the code says so in general
 }
 
 // Error renders the operation, the code and the cause.
@@ -58,6 +59,31 @@ func WithRemedy(code Code, op string, err error, remedy string) error {
 		return Wrap(code, op, err) // the remedy is for something else
 	}
 	return &Error{Code: code, Op: op, Err: err, Remedy: remedy}
+}
+
+// Final is err, of which no retry of the same call can succeed. An err that is no *Error
+// is returned as it is.
+func Final(err error) error {
+	e, ok := err.(*Error) // its outermost layer alone
+	if !ok {
+		return err
+	}
+	final := *e
+	final.Final = true
+	return &final
+}
+
+// Retryable reports whether the call that failed with err may succeed later without a change.
+func Retryable(err error) bool {
+	code := Of(err)
+	var e *Error
+	for next := err; errors.As(next, &e) && e.Code == code; next = e.Err {
+		if e.Final {
+			return false
+		}
+	}
+	d, _ := Describe(code)
+	return d.Retryable
 }
 
 // Of returns the outermost Code in err's tree, Unknown if there is none, and

@@ -41,6 +41,8 @@ type app struct {
 	output format       // -o, --json
 	stream streamFormat // --stream
 	raw    bool         // --raw
+	quiet  bool         // --quiet
+	trace  bool         // --trace
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
@@ -110,7 +112,7 @@ type verb struct {
 
 func (a *app) verbs() []verb {
 	return []verb{
-		{"run", a.runCommand}, {"create", a.createCommand}, {"exec", a.execCommand}, {"attach", a.attachCommand}, {"ls", a.lsCommand},
+		{"run", a.runCommand}, {"create", a.createCommand}, {"exec", a.execCommand}, {"shell", a.shellCommand}, {"attach", a.attachCommand}, {"ls", a.lsCommand},
 		{"ps", a.psCommand}, {"inspect", a.inspectCommand}, {"port", a.portCommand}, {"logs", a.logsCommand}, {"cp", a.cpCommand},
 		{"wait", a.waitCommand}, {"kill", a.killCommand}, {"update", a.updateCommand}, {"stats", a.statsCommand}, {"history", a.historyCommand}, {"info", a.infoCommand},
 		{"events", a.eventsCommand},

@@ -12,11 +12,14 @@ import (
 const attachLong = `Attach to a running command. Print its output from the beginning, or from --offset and
 --stderr-offset. Exit with its exit code.
 
-Ctrl-C and SIGTERM go to the command. A second one, or 10 seconds, detaches from it.`
+Ctrl-C and SIGTERM go to the command. A second one, or 10 seconds, detaches from it. So does
+a closed terminal, and with -it the key sequence ctrl-p,ctrl-q or that of --detach-keys.
+A command started with exec -d then runs on.`
 
 func (a *app) attachCommand() *cobra.Command {
 	var o api.AttachOptions
 	var stdin, terminal bool
+	var detachKeys string
 	cmd := &cobra.Command{
 		Use:               "attach [flags] SANDBOX EXEC",
 		Short:             "Attach to a running command",
@@ -27,7 +30,12 @@ func (a *app) attachCommand() *cobra.Command {
 			if err := checkOffsets(o.StdoutOffset, o.StderrOffset); err != nil {
 				return err
 			}
+			keys, err := parseDetachKeys(detachKeys)
+			if err != nil {
+				return err
+			}
 			return a.foreground(cmd.Context(), task{
+				detaches: true, detachKeys: keys,
 				terminal: terminal, stdin: stdin, stdout0: o.StdoutOffset, stderr0: o.StderrOffset, hints: attachHints,
 				consequence: "the command runs on", remedy: "caisson attach shows its output again, caisson kill ends it",
 				run: func(ctx context.Context, c *api.Client, size *caissonv1.WinSize, rio api.IO) (*caissonv1.Result, error) {
@@ -42,6 +50,7 @@ func (a *app) attachCommand() *cobra.Command {
 	cmd.Flags().SortFlags = false
 	cmd.Flags().BoolVarP(&stdin, "interactive", "i", false, "keep standard input open and forward it")
 	cmd.Flags().BoolVarP(&terminal, "tty", "t", false, "resize the terminal of the command with this one")
+	cmd.Flags().StringVar(&detachKeys, "detach-keys", defaultDetachKeys, "override the key sequence `KEYS` for detaching; empty is none")
 	offsetFlags(cmd, &o.StdoutOffset, &o.StderrOffset)
 	a.streamFlags(cmd)
 	return cmd

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,7 +15,8 @@ it. It lives until you remove it, its --ttl passes, or it is idle for --idle-tim
 then removed with the output of its commands, even if it is paused.
 
 With --ensure, a live sandbox with this name and the same settings is used. If its settings
-differ, the error names them. Changes by caisson update do not count.`
+differ, the error names them. Changes by caisson update do not count. A sandbox with this
+name that has ended is replaced.`
 
 func (a *app) createCommand() *cobra.Command {
 	var f sandboxFlags
@@ -34,6 +36,9 @@ func (a *app) createCommand() *cobra.Command {
 			p.notEmpty("key")
 			if req.Ensure && f.name == "" {
 				p.refuse(usage("--ensure needs --name: it is what an existing sandbox is found by"))
+			}
+			if req.Replace && f.name == "" {
+				p.refuse(usage("--replace needs --name: it is what an existing sandbox is found by"))
 			}
 			if nested || cmd.Flags().Changed("nested-max") {
 				req.Spec.Nested = &caissonv1.Nested{Sandboxes: p.number("nested-max", nestedMax, parseCount)}
@@ -59,6 +64,7 @@ func (a *app) createCommand() *cobra.Command {
 	f.registerLife(cmd)
 	f.pull.register(cmd)
 	cmd.Flags().BoolVar(&req.Ensure, "ensure", false, "use the live sandbox with this --name if its settings are the same")
+	cmd.Flags().BoolVar(&req.Replace, "replace", false, "end and remove the sandbox with this --name first, if there is one")
 	cmd.Flags().StringVar(&req.IdempotencyKey, "key", "", "idempotency `KEY`: a repeated request with this key creates no second sandbox")
 	cmd.Flags().BoolVar(&nested, "nested", false, "let commands in the sandbox create sandboxes, within as much again as it has itself")
 	cmd.Flags().StringVar(&nestedMax, "nested-max", "", "allow at most `N` nested sandboxes; implies --nested")
@@ -70,6 +76,9 @@ func (a *app) createCommand() *cobra.Command {
 func (a *app) printSandbox(s *caissonv1.Sandbox) error {
 	if a.output == formatJSON {
 		return a.printJSON(sandboxViewOf(s))
+	}
+	if s.GetReplaced() != "" {
+		a.progress(fmt.Sprintf("caisson: it replaces the sandbox %s, which is removed", s.GetReplaced()))
 	}
 	return a.printLine("%s", s.GetId())
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os/signal"
 	"sync/atomic"
@@ -23,7 +24,9 @@ type task struct {
 	hints            hints  // where it ran into a limit
 	ends             bool   // a caller that leaves has to end the command itself
 	// before, if set, is called while the terminal is still as it was.
-	before func(ctx context.Context, c *api.Client) error
+	before     func(ctx context.Context, c *api.Client) error
+	detaches   bool   // the command outlives the caller's terminal
+	detachKeys []byte // that leave it, typed on a terminal; nil is none
 	// run runs it. A nil size is no terminal.
 	run func(ctx context.Context, c *api.Client, size *caissonv1.WinSize, rio api.IO) (*caissonv1.Result, error)
 }
@@ -36,7 +39,7 @@ func (a *app) foreground(ctx context.Context, t task) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	relay := newRelay(a.grace, t.consequence, cancel)
-	relay.remedy = t.remedy
+	relay.remedy, relay.detaches = t.remedy, t.detaches
 	go relay.run(ctx)
 
 	client, err := a.client(ctx)
@@ -53,6 +56,9 @@ func (a *app) foreground(ctx context.Context, t task) error {
 	}}
 	if t.stdin {
 		rio.Stdin = a.stdin
+	}
+	if t.stdin && t.terminal && t.detaches {
+		rio.Stdin = &detacher{Reader: a.stdin, keys: t.detachKeys, leave: cancel}
 	}
 	if t.terminal || t.ends { // a write to a closed pipe must not end us before we have cleaned up
 		signal.Ignore(syscall.SIGPIPE)
@@ -79,6 +85,13 @@ func (a *app) foreground(ctx context.Context, t task) error {
 		return out.failed(relay.explain(ctx, err))
 	})()
 	result, err := t.run(ctx, client, size, rio)
+	if err != nil && errors.Is(context.Cause(ctx), errDetached) {
+		fmt.Fprint(a.stderr, "\r\ncaisson: detached; the command runs on\r\n")
+		return nil
+	}
+	if err != nil && errors.Is(context.Cause(ctx), errHungUp) {
+		return exitStatus(exitSignal + int(syscall.SIGHUP))
+	}
 	if err != nil {
 		return out.failed(relay.explain(ctx, err))
 	}

@@ -36,7 +36,7 @@ func TestHabits(t *testing.T) {
 
 // TestTerminalThatIsNone: a command must not wait for somebody who cannot type.
 func TestTerminalThatIsNone(t *testing.T) {
-	for _, line := range []string{"run -it -- sh", "exec -it box -- sh"} {
+	for _, line := range []string{"run -it -- sh", "exec -it box -- sh", "shell box"} {
 		code, _, stderr := invoke(t, &servertest.Fake{}, "input", strings.Fields(line)...)
 		if code != exitRuntime || !strings.Contains(stderr, "standard input is not a terminal") || !strings.Contains(stderr, "leave -t away") {
 			t.Errorf("%s: %d %s", line, code, stderr)

@@ -1,24 +1,75 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
+const inspectLong = `Show details of a sandbox as JSON, one field on each line. --posture adds the comparison of
+the live sandbox with its declaration, --spec its OCI runtime specification, --all both.`
+
 func (a *app) inspectCommand() *cobra.Command {
+	var posture, spec, all bool
 	cmd := &cobra.Command{
-		Use:               "inspect SANDBOX",
+		Use:               "inspect [flags] SANDBOX",
 		Short:             "Show details of a sandbox as JSON",
+		Long:              inspectLong,
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return ask(cmd.Context(), a, (*api.Client).Inspect, &caissonv1.InspectRequest{Ref: args[0]}, func(d *caissonv1.InspectResponse) error {
-				return a.printJSON(inspectViewOf(d))
+				v := inspectViewOf(d)
+				if !posture && !all {
+					v.Posture = nil
+				}
+				if !spec && !all {
+					v.OCISpec = nil
+				}
+				if posture || spec || all {
+					return a.printJSON(v)
+				}
+				return a.printFields(v)
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&posture, "posture", false, "add the comparison of the live sandbox with its declaration")
+	cmd.Flags().BoolVar(&spec, "spec", false, "add the OCI runtime specification")
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "add everything that is known")
 	a.jsonOnly(cmd)
 	return cmd
+}
+
+// printFields prints one object with each of its fields on a line.
+func (a *app) printFields(v any) error {
+	var whole bytes.Buffer
+	e := json.NewEncoder(&whole)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return ownOutput(err)
+	}
+	fields := json.NewDecoder(&whole)
+	if _, err := fields.Token(); err != nil { // the brace
+		return ownOutput(err)
+	}
+	var out bytes.Buffer
+	for between := "{\n"; fields.More(); between = ",\n" {
+		name, err := fields.Token()
+		if err != nil {
+			return ownOutput(err)
+		}
+		var value json.RawMessage
+		if err := fields.Decode(&value); err != nil {
+			return ownOutput(err)
+		}
+		fmt.Fprintf(&out, "%s  %q: %s", between, name, value)
+	}
+	out.WriteString("\n}\n")
+	_, err := a.shown(a.stdout).Write(out.Bytes())
+	return ownOutput(err)
 }

@@ -87,7 +87,7 @@ func newJSONL(w io.Writer) jsonl {
 func (j jsonl) line(v any) error { return j.e.Encode(v) }
 
 // output tells a command from the given offsets on.
-func (j jsonl) output(stdout, stderr int64) taskOutput {
+func (j jsonl) output(stdout, stderr int64, view func(*caissonv1.Result) resultView) taskOutput {
 	out := &jsonlStream{lines: j, name: "stdout", offset: stdout}
 	errs := &jsonlStream{lines: j, name: "stderr", offset: stderr}
 	return taskOutput{
@@ -95,21 +95,20 @@ func (j jsonl) output(stdout, stderr int64) taskOutput {
 		start: func(e *caissonv1.Exec) { // a line that cannot be written shows with the next one
 			_ = j.line(startLine{"start", e.GetSandboxId(), e.GetId(), e.GetPid(), orEmpty(e.GetArgs())})
 		},
-		end: func(r *caissonv1.Result) error { return ownOutput(j.end(r, out, errs)) },
+		end: func(r *caissonv1.Result) error { return ownOutput(j.end(r.GetExecId(), view(r), out, errs)) },
 	}
 }
 
-func (j jsonl) end(r *caissonv1.Result, streams ...*jsonlStream) error {
+func (j jsonl) end(exec string, v resultView, streams ...*jsonlStream) error {
 	for _, s := range streams {
 		if err := s.flush(); err != nil {
 			return err
 		}
 	}
-	v := resultViewOf(r)
 	if err := j.line(usageLine{"usage", v.DurationMS, v.CPUMS, v.MaxRSSBytes, v.PeakMemoryBytes, v.CPUThrottledPeriods}); err != nil {
 		return err
 	}
-	return j.line(exitLine{"exit", r.GetExecId(), *v})
+	return j.line(exitLine{"exit", exec, v})
 }
 
 // jsonlStream is one stream of a command. A character that is cut by the end

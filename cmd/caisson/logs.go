@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"math"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +13,8 @@ import (
 
 func (a *app) logsCommand() *cobra.Command {
 	req := &caissonv1.LogsRequest{}
+	var last, since string
+	var timestamps bool
 	cmd := &cobra.Command{
 		Use:               "logs [flags] SANDBOX",
 		Short:             "Show the output of a command",
@@ -29,16 +32,42 @@ func (a *app) logsCommand() *cobra.Command {
 			if req.Stream == "stderr" && cmd.Flags().Changed("offset") { // the one stream that there is
 				req.StderrOffset = req.StdoutOffset
 			}
+			if since != "" || timestamps {
+				return usage("no time is kept of what a command writes: --tail N shows its last lines, and caisson ps when it began")
+			}
+			if last != "" && last != "all" {
+				return a.lastLogs(cmd, req, last)
+			}
 			return a.with(cmd.Context(), func(client *api.Client) error { return a.showLogs(cmd.Context(), client, req) })
 		},
 	}
 	cmd.Flags().BoolVarP(&req.Follow, "follow", "f", false, "follow until the command ends")
+	cmd.Flags().StringVarP(&last, "tail", "n", "all", "show the last `N` lines of each stream, or all")
+	cmd.Flags().StringVar(&since, "since", "", "")
+	cmd.Flags().BoolVarP(&timestamps, "timestamps", "t", false, "")
+	for _, name := range []string{"since", "timestamps"} { // Docker's, which get a reason
+		_ = cmd.Flags().MarkHidden(name) // it is there
+	}
 	cmd.Flags().StringVar(&req.ExecId, "exec", "", "command `ID` (see caisson ps)")
 	offsetFlags(cmd, &req.StdoutOffset, &req.StderrOffset)
 	cmd.Flags().StringVar(&req.Stream, "stream", "", "show only `STREAM`: stdout or stderr")
 	a.outputFlags(cmd)
 	a.rawFlag(cmd)
 	return cmd
+}
+
+// lastLogs is logs --tail.
+func (a *app) lastLogs(cmd *cobra.Command, req *caissonv1.LogsRequest, last string) error {
+	lines, err := strconv.ParseUint(last, 10, 31)
+	if err != nil {
+		return usage("--tail: %q is not a number of lines, and not all", last)
+	}
+	if a.output == formatJSON || req.StdoutOffset+req.StderrOffset > 0 {
+		return usage("--tail excludes --json and offsets")
+	}
+	return a.with(cmd.Context(), func(client *api.Client) error {
+		return a.tailLogs(cmd.Context(), client, req, int(lines))
+	})
 }
 
 func (a *app) showLogs(ctx context.Context, client *api.Client, req *caissonv1.LogsRequest) error {

@@ -127,8 +127,12 @@ func sample() *servertest.Fake {
 			if req.Ensure && req.Name == "other" {
 				return runtime.Info{}, sbxerr.New(sbxerr.Exists, "fake.create", "sandbox %q has other settings: memory", req.Name)
 			}
+			replaced := ""
+			if req.Replace {
+				replaced = live.ID
+			}
 			return runtime.Info{
-				ID: "dddddddddddddddddddddddddd", Name: req.Name, State: runtime.StateRunning, Image: "base", Profile: "strict",
+				Replaced: replaced, ID: "dddddddddddddddddddddddddd", Name: req.Name, State: runtime.StateRunning, Image: "base", Profile: "strict",
 				CreatedAt: at, ExpiresAt: at.Add(time.Hour), IdleSince: at, IdleTimeout: time.Minute, Labels: req.Labels, OwnerUID: 1000, Parent: live.ID, Execs: 2,
 			}, nil
 		},
@@ -284,6 +288,11 @@ func TestGolden(t *testing.T) {
 		{"ls-json", "ls -o json", 0},
 		{"ls-label", "ls --label team=x", 0},
 		{"inspect", "inspect build", 0},
+		{"create-replace", "create --replace --name new", 0},
+		{"create-replace-json", "create --json --replace --name new", 0},
+		{"create-replace-unnamed", "create --replace", 125},
+		{"inspect-all", "inspect --all build", 0},
+		{"run-trace-json", "run --json --trace -- x", 3},
 		{"inspect-absent", "inspect nobody", 125},
 		{"inspect-absent-json", "inspect --json nobody", 125},
 		{"rm", "rm one two", 0},

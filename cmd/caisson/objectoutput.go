@@ -25,7 +25,7 @@ func (a *app) objectOutput(t task) taskOutput {
 	return taskOutput{
 		stdout: o.stdout, stderr: o.stderr, start: o.exec.Store, fail: o.fail,
 		end: func(r *caissonv1.Result) error {
-			v := o.result(r)
+			v := o.result(r, a.traced(r))
 			a.sayLeftOut("stdout", v.StdoutSkipped)
 			a.sayLeftOut("stderr", v.StderrSkipped)
 			return a.printJSON(v)
@@ -33,8 +33,8 @@ func (a *app) objectOutput(t task) taskOutput {
 	}
 }
 
-func (o *objectOutput) result(r *caissonv1.Result) runView {
-	return runView{resultView: *resultViewOf(r), outputView: o.view(r.StdoutBytes, r.StderrBytes), Exec: o.exec.Load().GetId()}
+func (o *objectOutput) result(r *caissonv1.Result, v resultView) runView {
+	return runView{resultView: v, outputView: o.view(r.StdoutBytes, r.StderrBytes), Exec: o.exec.Load().GetId()}
 }
 
 // view is what was kept, of streams that end at the given offsets.

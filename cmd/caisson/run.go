@@ -50,6 +50,7 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().BoolVarP(&f.detach, "detach", "d", false, "run in the background and print the ID of the sandbox")
 	cmd.Flags().BoolVar(&remove, "rm", false, "remove the sandbox when the command ends, which is always done without -d")
 	a.streamFlags(cmd)
+	cmd.Flags().BoolVar(&a.trace, "trace", false, "show in the JSON what each stage of the sandbox's creation took")
 	return cmd
 }
 

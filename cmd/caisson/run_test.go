@@ -53,6 +53,18 @@ func fails(err error) *servertest.Fake {
 	return &servertest.Fake{OnRun: func(context.Context, plan.Request, runtime.IO) (*runtime.Result, error) { return nil, err }}
 }
 
+// --quiet leaves the line about refusals out, which the result has anyway.
+func TestQuiet(t *testing.T) {
+	fake := ends(runtime.Result{Refusals: []runtime.Refusal{{Name: "b.example", Port: 80, Code: sbxerr.EgressDenied, Needs: "b.example:80"}}})
+	if code, out, stderr := invoke(t, fake, "", "run", "-q", "--", "x"); code != 0 || stderr != "" {
+		t.Errorf("%d: %s%s", code, out, stderr)
+	}
+	_, out, _ := invoke(t, fake, "", "run", "--json", "--", "x")
+	if want := `"needs": "b.example:80"`; !strings.Contains(out, want) {
+		t.Errorf("%s is not in %s", want, out)
+	}
+}
+
 func TestExitCodes(t *testing.T) {
 	tests := []struct {
 		name string
@@ -67,6 +79,12 @@ func TestExitCodes(t *testing.T) {
 		{"out of memory", ends(runtime.Result{ExitCode: 137, OOMKilled: true}), 137, "out of memory"},
 		{"too many processes", ends(runtime.Result{ExitCode: 1, PIDsLimitHit: true}), 1, "limit of processes"},
 		{"a clamped limit", ends(runtime.Result{Warnings: []string{"RLIMIT_NOFILE is 5 instead of 9"}}), 0, "caisson: warning: RLIMIT_NOFILE is 5 instead of 9\n"},
+		{"a refusal", ends(runtime.Result{Refusals: []runtime.Refusal{{Name: "b.example", Code: sbxerr.EgressDenied, Needs: "b.example"}}}), 0,
+			"caisson: refused: b.example (lookup). Allow it with --allow b.example\n"},
+		{"several refusals", ends(runtime.Result{Refusals: []runtime.Refusal{{Name: "b.example", Port: 8080, Needs: "b.example:8080"}, {Name: "10.0.0.1"}}}), 0,
+			"caisson: refused: b.example:8080, 10.0.0.1. Allow with --allow b.example:8080\n"},
+		{"a refusal that no rule can lift", ends(runtime.Result{Refusals: []runtime.Refusal{{Name: "127.0.0.1", Port: 1}}}), 0, "refused: 127.0.0.1:1. caisson policy check says why\n"},
+		{"a refusal without a network", ends(runtime.Result{Refusals: []runtime.Refusal{{Code: sbxerr.EgressDenied}}}), 0, "caisson: refused: the sandbox has no network (mode none). Allow"},
 		{"another warning", ends(runtime.Result{Warnings: []string{"output of stdout was not kept"}}), 0, ""},
 		{"lost", ends(runtime.Result{ExitCode: 137, Reason: runtime.ReasonLost}), 137, "without a word"},
 		{"not executable", ends(runtime.Result{ExitCode: 126}), 126, ""},

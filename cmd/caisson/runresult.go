@@ -36,29 +36,30 @@ type cutView struct {
 
 // resultView is how a command ended.
 type resultView struct {
-	Source              string      `json:"source"`
-	ExitCode            int32       `json:"exit_code"`
-	Signal              int32       `json:"signal"`
-	TimedOut            bool        `json:"timed_out"`
-	OOMKilled           bool        `json:"oom_killed"`
-	PIDsLimitHit        bool        `json:"pids_limit_hit"`
-	Reason              string      `json:"reason"`
-	StdoutBytes         int64       `json:"stdout_bytes"`
-	StderrBytes         int64       `json:"stderr_bytes"`
-	Truncated           bool        `json:"truncated"`
-	LostBytes           int64       `json:"lost_bytes,omitempty"`
-	DurationMS          float64     `json:"duration_ms"`
-	CPUMS               float64     `json:"cpu_ms"`
-	MaxRSSBytes         int64       `json:"max_rss_bytes"`
-	PeakMemoryBytes     *int64      `json:"peak_memory_bytes"`
-	CPUThrottledPeriods int64       `json:"cpu_throttled_periods"`
-	Network             string      `json:"network"`
-	Egress              *egressView `json:"egress"` // null in the mode none when nothing was tried
-	SandboxID           string      `json:"sandbox_id"`
-	RequestID           string      `json:"request_id"` // empty where another call brought the result
-	Stages              []stageView `json:"stages"`
-	Warnings            []string    `json:"warnings"`
-	ImageVerified       string      `json:"image_verified,omitempty"` // the rule that it was pulled by
+	Source              string        `json:"source"`
+	ExitCode            int32         `json:"exit_code"`
+	Signal              int32         `json:"signal"`
+	TimedOut            bool          `json:"timed_out"`
+	OOMKilled           bool          `json:"oom_killed"`
+	PIDsLimitHit        bool          `json:"pids_limit_hit"`
+	Reason              string        `json:"reason"`
+	StdoutBytes         int64         `json:"stdout_bytes"`
+	StderrBytes         int64         `json:"stderr_bytes"`
+	Truncated           bool          `json:"truncated"`
+	LostBytes           int64         `json:"lost_bytes,omitempty"`
+	DurationMS          float64       `json:"duration_ms"`
+	CPUMS               float64       `json:"cpu_ms"`
+	MaxRSSBytes         int64         `json:"max_rss_bytes"`
+	PeakMemoryBytes     *int64        `json:"peak_memory_bytes"`
+	CPUThrottledPeriods int64         `json:"cpu_throttled_periods"`
+	Network             string        `json:"network"`
+	Egress              *egressView   `json:"egress"`   // null in the mode none when nothing was tried
+	Refusals            []refusalView `json:"refusals"` // while the command ran
+	SandboxID           string        `json:"sandbox_id"`
+	RequestID           string        `json:"request_id"`       // empty where another call brought the result
+	Stages              []stageView   `json:"stages,omitempty"` // of run --trace alone
+	Warnings            []string      `json:"warnings"`
+	ImageVerified       string        `json:"image_verified,omitempty"` // the rule that it was pulled by
 
 	Learned *learnedView `json:"learned,omitempty"` // of policy learn alone
 }
@@ -79,12 +80,18 @@ func resultViewOf(r *caissonv1.Result) *resultView {
 		StdoutBytes: r.StdoutBytes, StderrBytes: r.StderrBytes, Truncated: r.Truncated, LostBytes: r.LostBytes,
 		DurationMS: milliseconds(r.Duration), CPUMS: milliseconds(r.Cpu),
 		MaxRSSBytes: r.MaxRssBytes, PeakMemoryBytes: r.PeakMemoryBytes, CPUThrottledPeriods: r.CpuThrottledPeriods,
-		Network: r.Network, Egress: egressViewOf(r.Egress), SandboxID: r.SandboxId, RequestID: r.RequestId,
-		Stages: each(r.Stages, func(s *caissonv1.Stage) stageView {
-			return stageView{s.Name, milliseconds(s.Duration)}
-		}),
+		Network: r.Network, Egress: egressViewOf(r.Egress), Refusals: each(r.Refusals, refusalViewOf), SandboxID: r.SandboxId, RequestID: r.RequestId,
 		Warnings: orEmpty(r.Warnings), Learned: learnedViewOf(r.Learned), ImageVerified: r.ImageVerified,
 	}
+}
+
+// traced is resultViewOf with the stages of the sandbox where --trace asks for them.
+func (a *app) traced(r *caissonv1.Result) resultView {
+	v := *resultViewOf(r)
+	if a.trace {
+		v.Stages = each(r.Stages, func(s *caissonv1.Stage) stageView { return stageView{s.Name, milliseconds(s.Duration)} })
+	}
+	return v
 }
 
 // encode makes a JSON string of any bytes: as they are where they are text,

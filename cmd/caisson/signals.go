@@ -33,6 +33,7 @@ type relay struct {
 
 	consequence string // of cancel, for the message
 	remedy      string // where the usual one is none
+	detaches    bool   // SIGHUP, of a terminal that was closed, ends the call alone
 }
 
 // interruption is why a run was cancelled.
@@ -80,6 +81,10 @@ func (r *relay) run(ctx context.Context) {
 			sig, ok := s.(syscall.Signal)
 			if !ok {
 				continue
+			}
+			if sig == syscall.SIGHUP && r.detaches {
+				r.end(sig, "closed the terminal")
+				return
 			}
 			ends := sig == syscall.SIGINT || sig == syscall.SIGTERM
 			if ends && !r.running.Load() {

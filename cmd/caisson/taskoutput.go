@@ -34,7 +34,7 @@ func (o taskOutput) failed(err error) error {
 func (a *app) taskOutput(t task) taskOutput {
 	switch {
 	case a.stream == streamJSONL:
-		return newJSONL(a.shown(a.stdout)).output(t.stdout0, t.stderr0)
+		return newJSONL(a.shown(a.stdout)).output(t.stdout0, t.stderr0, a.traced)
 	case a.output == formatJSON:
 		return a.objectOutput(t)
 	}
@@ -54,6 +54,9 @@ func (a *app) taskOutput(t task) taskOutput {
 		}
 		if note := noteOf(r, t.hints); note != "" {
 			a.progress("caisson: " + note)
+		}
+		if line := refusedLine(r.Refusals); line != "" && !a.quiet {
+			a.progress("caisson: " + line)
 		}
 		return nil
 	}}
@@ -147,6 +150,7 @@ func (a *app) streamFlags(cmd *cobra.Command) {
 	a.outputFlags(cmd)
 	cmd.Flags().Var(&a.stream, "stream", "stream events in `FORMAT`: jsonl, one JSON object per line")
 	a.rawFlag(cmd)
+	cmd.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "suppress the line about refused destinations on standard error")
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if a.stream != "" && a.output == formatJSON {

@@ -39,6 +39,7 @@ type sandboxView struct {
 	Ports         []portView `json:"ports"`
 	Exposed       []uint32   `json:"exposed"`
 	Warnings      []string   `json:"warnings,omitempty"`
+	Replaced      string     `json:"replaced,omitempty"` // of create alone
 }
 
 type portView struct {
@@ -62,7 +63,7 @@ func sandboxViewOf(s *caissonv1.Sandbox) sandboxView {
 		Args: orEmpty(s.GetArgs()), CreatedAt: timeOf(s.GetCreatedAt()), ExitedAt: timeOf(s.GetExitedAt()),
 		PID: s.GetPid(), Labels: orEmptyMap(s.GetLabels()), Session: s.GetSession(), Task: s.GetTask(),
 		Result: resultViewOf(s.GetResult()), ExpiresAt: timeOf(s.GetExpiresAt()), IdleSince: timeOf(s.GetIdleSince()),
-		OwnerUID: s.GetOwnerUid(), Parent: s.GetParent(), Execs: s.GetExecs(), Network: s.GetNetwork(), Ports: each(s.GetPorts(), portViewOf), Exposed: orEmpty(s.GetExposed()), Warnings: s.GetWarnings(),
+		OwnerUID: s.GetOwnerUid(), Parent: s.GetParent(), Execs: s.GetExecs(), Network: s.GetNetwork(), Ports: each(s.GetPorts(), portViewOf), Exposed: orEmpty(s.GetExposed()), Warnings: s.GetWarnings(), Replaced: s.GetReplaced(),
 	}
 	if d := s.GetIdleTimeout(); d != nil {
 		ms := milliseconds(d)
@@ -95,13 +96,13 @@ type inspectView struct {
 	ImageDigest string        `json:"image_digest"`
 	HostIDBase  uint32        `json:"host_id_base"`
 	HostIDSize  uint32        `json:"host_id_size"`
-	Posture     []postureView `json:"posture"`
+	Posture     []postureView `json:"posture,omitempty"`
 	Egress      *egressView   `json:"egress"` // null in the mode none when nothing was tried
 	// NetworkFailure is why the gateway serves the sandbox not, or in the mode bridge
 	// records nothing of it; empty while it does.
 	NetworkFailure string          `json:"network_failure"`
 	AllowECH       bool            `json:"allow_ech"`
-	OCISpec        json.RawMessage `json:"oci_spec"`
+	OCISpec        json.RawMessage `json:"oci_spec,omitempty"`
 }
 
 func inspectViewOf(r *caissonv1.InspectResponse) inspectView {
@@ -175,7 +176,7 @@ func importedViewOf(r imported) importedView {
 }
 
 type specView struct {
-	OCISpec      json.RawMessage   `json:"oci_spec"`
+	OCISpec      json.RawMessage   `json:"oci_spec,omitempty"`
 	CgroupValues map[string]string `json:"cgroup_values"`
 	Mounts       []string          `json:"mounts"`
 	seccompView

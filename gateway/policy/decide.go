@@ -17,7 +17,7 @@ type Decision struct {
 	// "map pypi.org=10.1.2.3", "mode none" if no rule matches, or "name" if none could.
 	Rule string
 	// Private tells that the rule lets a name lead to addresses that are not public.
-	// Where the address is known, it is not public itself.
+	// Where the address is known, it is not public itself. Of a refusal: Needs is private.
 	Private bool
 
 	Code   sbxerr.Code // of a refusal: EgressDenied or EgressAddress
@@ -192,7 +192,7 @@ func (p *Policy) notPublic(d Decision, class Class, name Name, port uint16, addr
 	refusal := Decision{Rule: d.Rule, Code: sbxerr.EgressAddress}
 	switch class.Grade {
 	case Private:
-		refusal.Needs = needed(name, port) + ",private"
+		refusal.Needs, refusal.Private = needed(name, port)+",private", true
 	case Spelled:
 		refusal.Needs = neededAddress(class, addr, port)
 	}
@@ -286,7 +286,7 @@ func (p *Policy) refuse(d Decision, target, why string) Decision {
 	d.Reason = target + " " + why
 	switch {
 	case d.Needs != "" && !p.mayHave(d.Needs):
-		d.Needs, d.Remedy = "", "the host is air-gapped: only the operator can let it be reached, by mapping the name to an internal address (network.map)"
+		d.Needs, d.Private, d.Remedy = "", false, "the host is air-gapped: only the operator can let it be reached, by mapping the name to an internal address (network.map)"
 	case d.Needs == "":
 		d.Remedy = "no rule can allow it"
 	case p.Mode() == None:

@@ -42,9 +42,9 @@ func TestHostsOwn(t *testing.T) {
 	}{
 		{name: "a.test", addr: elsewhere, port: 22, allowed: true},
 		{name: "near.test", addr: elsewhere, port: 22, allowed: true},
-		{name: "a.test", addr: own, port: 22, code: sbxerr.EgressAddress, needs: "a.test:22,private"},
-		{name: "a.test", addr: ownV6, port: 22, code: sbxerr.EgressAddress, needs: "a.test:22,private"},
-		{name: "a.test", addr: own, port: 23, code: sbxerr.EgressAddress, needs: "a.test:23,private"},
+		{name: "a.test", addr: own, port: 22, private: true, code: sbxerr.EgressAddress, needs: "a.test:22,private"},
+		{name: "a.test", addr: ownV6, port: 22, private: true, code: sbxerr.EgressAddress, needs: "a.test:22,private"},
+		{name: "a.test", addr: own, port: 23, private: true, code: sbxerr.EgressAddress, needs: "a.test:23,private"},
 		{name: "a.test", addr: own, port: 24, allowed: true, private: true},
 		{name: "near.test", addr: own, port: 22, allowed: true, private: true},
 		{name: "near.test", addr: ownV6, port: 22, allowed: true, private: true},

@@ -130,7 +130,7 @@ type Attempt struct {
 	Linked   bool           // the name leads to another sandbox, in which Address is
 	Mapped   bool           // the operator's map of names says where it leads
 	Proxied  bool           // it left through the upstream proxy, whose Address is
-	Private  bool           // it led to what is not public, as the rule lets it
+	Private  bool           // it led to what is not public, as the rule lets it; of a refusal: as a rule could
 	Left     bool           // by the sandbox's own link, in the mode bridge: nobody here carried it
 	Ended    bool           // no attempt, but the end of one that left: how much it was, and how long
 	Verdict  Verdict

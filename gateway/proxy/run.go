@@ -31,8 +31,9 @@ func (p *Proxy) run(f *flow, all *sync.WaitGroup) {
 	said, heard, err := p.open(f)
 	if err != nil {
 		p.fail(f, err)
+		p.tell(f) // before the client hears of it: the result of a command that it ends has the record
 		refuse(f.client, f.speaks, err)
-		p.finish(f)
+		p.forget(f)
 		return
 	}
 	f.cancel() // nothing waits for it any more
@@ -217,7 +218,7 @@ func (p *Proxy) addresses(f *flow) ([]netip.AddrPort, error) {
 		if d := p.decideResolved(f, inForce, addr); d.Allowed {
 			good = append(good, netip.AddrPortFrom(addr, port))
 		} else if refusal == nil {
-			refusal = d.Err()
+			refusal, f.attempt.Private = d.Err(), d.Private
 		}
 	}
 	switch {

@@ -53,8 +53,10 @@ type CreateRequest struct {
 	// own. Nil is none.
 	Nested *NestedRequest
 	// Ensure returns the live sandbox of this Name when it was made with the
-	// same settings, instead of refusing the name.
+	// same settings, instead of refusing the name. One that has ended is replaced.
 	Ensure bool
+	// Replace ends and removes the caller's sandbox of this Name first.
+	Replace bool
 	// Key makes a repeated request return the sandbox of the first one. Empty
 	// is no key.
 	Key string

@@ -118,7 +118,7 @@ func (p *Sandbox) planIdentity(r CreateRequest) error {
 	if r.Name != "" {
 		p.Name = r.Name
 		if !nameForm.MatchString(r.Name) {
-			errs = append(errs, Invalid("name %q: give 1 to 63 lower-case letters, digits, and _ . - after the first", sbxerr.Clip(r.Name)))
+			errs = append(errs, Invalid("name %q: give 1 to 128 letters, digits, and _ . - after the first", sbxerr.Clip(r.Name)))
 		}
 	}
 	return errors.Join(append(errs, CheckLabels(r.Labels), checkCallerID("session", r.Session), checkCallerID("task", r.Task))...)
@@ -132,7 +132,7 @@ func CheckLabels(labels map[string]string) error {
 	var reasons sbxerr.Reasons
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		v, lower := labels[k], strings.ToLower(k)
-		if !nameForm.MatchString(lower) || strings.HasPrefix(lower, "caisson.") {
+		if !labelForm.MatchString(lower) || strings.HasPrefix(lower, "caisson.") {
 			reasons.Add(Invalid("label %q: give 1 to 63 letters, digits, and _ . - after the first; caisson. is reserved", sbxerr.Clip(k)))
 		}
 		if len(v) > maxLabelBytes || !utf8.ValidString(v) {
@@ -208,6 +208,12 @@ func (p *Sandbox) planLifetime(r CreateRequest) error {
 	if r.Ensure && r.Name == "" {
 		errs = append(errs, Invalid("ensure needs a name: it is what an existing sandbox is found by"))
 	}
+	if r.Replace && r.Name == "" {
+		errs = append(errs, Invalid("replace needs a name: it is what an existing sandbox is found by"))
+	}
+	if r.Replace && r.Ensure {
+		errs = append(errs, Invalid("ensure and replace exclude each other: keep a live sandbox of the name, or end it"))
+	}
 	return errors.Join(append(errs, checkKey(r.Key))...)
 }
 
@@ -261,7 +267,10 @@ func (p *Sandbox) Labels() map[string]string {
 	}
 }
 
-var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
+var (
+	nameForm  = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
+	labelForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
+)
 
 // checkExposed refuses ports on which nothing inside can listen.
 func checkExposed(list []uint32) ([]uint16, error) {

@@ -112,6 +112,8 @@ func TestPlanRefuses(t *testing.T) {
 		{"much life", func(r *Request) { r.Create.TTL = new(100000 * time.Hour) }, sbxerr.Config, []string{"ttl 100000h0m0s: give at most 8760h, such as 30m, or 0 for never"}},
 		{"no idleness", func(r *Request) { r.Create.IdleTimeout = new(-time.Second) }, sbxerr.Config, []string{"idle timeout -1s"}},
 		{"nothing to ensure", func(r *Request) { r.Create.Ensure = true }, sbxerr.Config, []string{"ensure needs a name"}},
+		{"nothing to replace", func(r *Request) { r.Create.Replace = true }, sbxerr.Config, []string{"replace needs a name"}},
+		{"ensure and replace", func(r *Request) { r.Create.Name, r.Create.Ensure, r.Create.Replace = "a", true, true }, sbxerr.Config, []string{"exclude each other"}},
 		{"long key", func(r *Request) { r.Create.Key = long }, sbxerr.Config, []string{"the idempotency key has", "give at most 128"}},
 		{"blank key", func(r *Request) { r.Create.Key = "a b" }, sbxerr.Config, []string{`the idempotency key holds ' '`}},
 		{"key beyond ASCII", func(r *Request) { r.Create.Key = "aé" }, sbxerr.Config, []string{"printable ASCII"}},
@@ -127,9 +129,10 @@ func TestPlanRefuses(t *testing.T) {
 		{"NUL in the directory", func(r *Request) { r.Exec.Cwd = "/a\x00" }, sbxerr.Config, []string{"not a clean absolute path"}},
 		{"directory in /proc", func(r *Request) { r.Exec.Cwd = "/proc/self/fd/8" }, sbxerr.Config, []string{"lies in /proc"}},
 		{"/proc", func(r *Request) { r.Exec.Cwd = "/proc" }, sbxerr.Config, []string{"lies in /proc"}},
-		{"upper-case name", func(r *Request) { r.Create.Name = "Job" }, sbxerr.Config, []string{`name "Job": give 1 to 63`}},
+		{"name of a letter beyond ASCII", func(r *Request) { r.Create.Name = "Jöb" }, sbxerr.Config, []string{`name "Jöb": give 1 to 128`}},
+		{"name of 129 letters", func(r *Request) { r.Create.Name = strings.Repeat("x", 129) }, sbxerr.Config, []string{"give 1 to 128"}},
 		{"name with a slash", func(r *Request) { r.Create.Name = "../x" }, sbxerr.Config, []string{`name "../x"`}},
-		{"long name", func(r *Request) { r.Create.Name = long }, sbxerr.Config, []string{"give 1 to 63"}},
+		{"long name", func(r *Request) { r.Create.Name = long }, sbxerr.Config, []string{"give 1 to 128"}},
 		{"reserved label", func(r *Request) { r.Create.Labels = map[string]string{"Caisson.managed": "no"} }, sbxerr.Config, []string{"caisson. is reserved"}},
 		{"label with a slash", func(r *Request) { r.Create.Labels = map[string]string{"a/b": ""} }, sbxerr.Config, []string{`label "a/b"`}},
 		{"large label", func(r *Request) { r.Create.Labels = map[string]string{"a": strings.Repeat("x", 4097)} }, sbxerr.Config, []string{`label "a": its value must be at most 4096 bytes`}},
@@ -201,13 +204,13 @@ func manyLabels(n int) map[string]string {
 
 // TestPlanTellsEveryReason: who asks again and again should not have to.
 func TestPlanTellsEveryReason(t *testing.T) {
-	_, err := planRun(testPlanner(), Request{Create: CreateRequest{Name: "A", Network: "host", Image: "gone", Labels: map[string]string{"b/": "", "a/": ""}, Workspace: &WorkspaceRequest{Dir: "/etc", Mode: "cow"}, Limits: LimitsRequest{MemoryBytes: new(int64(1)), OpenFiles: new(int64(1))}}, Exec: ExecRequest{Cwd: "x", Timeout: new(time.Duration(0))}})
+	_, err := planRun(testPlanner(), Request{Create: CreateRequest{Name: "-A", Network: "host", Image: "gone", Labels: map[string]string{"b/": "", "a/": ""}, Workspace: &WorkspaceRequest{Dir: "/etc", Mode: "cow"}, Limits: LimitsRequest{MemoryBytes: new(int64(1)), OpenFiles: new(int64(1))}}, Exec: ExecRequest{Cwd: "x", Timeout: new(time.Duration(0))}})
 	for _, code := range []sbxerr.Code{sbxerr.Config, sbxerr.NetworkMode, sbxerr.Workspace, sbxerr.Limits, sbxerr.ImageNotFound} {
 		if !errors.Is(err, code) {
 			t.Errorf("%v: lacks %s", err, code)
 		}
 	}
-	errtest.Want(t, err, sbxerr.Config, `name "A"`, `label "a/"`, `label "b/"`, "no command", "timeout 0s", `"/etc"`, `"cow"`, `"memory" is 1`, "open files 1", `no image "gone"`)
+	errtest.Want(t, err, sbxerr.Config, `name "-A"`, `label "a/"`, `label "b/"`, "no command", "timeout 0s", `"/etc"`, `"cow"`, `"memory" is 1`, "open files 1", `no image "gone"`)
 	if text := err.Error(); strings.Index(text, `"a/"`) > strings.Index(text, `"b/"`) {
 		t.Error("the order of the reasons changes from call to call")
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/proxy"
 )
 
 // Cursor is where a reader of entries stands. The zero Cursor is the begin.
@@ -29,6 +30,19 @@ func (l *Log) Entries(sandbox string, c *Cursor) ([]Entry, Gone, error) {
 	}
 	c.carried, c.rest = carriedTo, restTo
 	return merge(carried, rest), goneOf(carriedGone, restGone), nil
+}
+
+// Refused returns what a sandbox was refused since a moment, the oldest first, as far as
+// that is kept. What came in is not its own attempt.
+func (l *Log) Refused(sandbox string, since time.Time) (refused []Entry, err error) {
+	l.mu.Lock() // no rotation in between
+	defer l.mu.Unlock()
+	_, _, err = l.rest(sandbox).read(0, func(e Entry) {
+		if e.Verdict == string(proxy.Refused) && e.Kind != Inbound && !e.over().Before(since) {
+			refused = append(refused, e)
+		}
+	})
+	return refused, sbxerr.Wrap(sbxerr.StateDir, "traffic.refused", err)
 }
 
 // goneOf looks at what was dropped from each ring. An earlier daemon kept all entries

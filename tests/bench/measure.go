@@ -59,7 +59,7 @@ type cold struct {
 func (s *stand) coldRuns(rounds int) cold {
 	c := cold{stages: map[string][]time.Duration{}}
 	for range rounds {
-		r := s.daemon.Run(s.t, "run", "--json", "--", "true")
+		r := s.daemon.Run(s.t, "run", "--json", "--trace", "--", "true")
 		returned := time.Now()
 		s.awaitGone()
 		c.teardown = append(c.teardown, time.Since(returned))

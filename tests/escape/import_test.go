@@ -267,7 +267,7 @@ func TestImageLabelsReachNoEngine(t *testing.T) {
 	defer daemon.Run(t, "image", "rm", "labelled")
 	t.Run("running", func(t *testing.T) {
 		d := detached(t, "--image", "labelled", "--", proberPath, "bomb", "mlock")
-		spec := daemon.Run(t, "inspect", d.ID).Stdout
+		spec := daemon.Run(t, "inspect", "--all", d.ID).Stdout
 		store, err := os.ReadFile(filepath.Join(daemon.Root, "containerd/io.containerd.metadata.v1.bolt/meta.db"))
 		must(t, err)
 		if !bytes.Contains(store, []byte(d.ID)) {

@@ -267,7 +267,7 @@ func TestResultOutOfThePool(t *testing.T) {
 			harness.RunResult
 			Stages []struct{ Name string }
 		}
-		d.Try(append(append([]string{"run", "--json"}, flags...), "--", "sh", "-c", "exit 4")...).JSON(t, &r)
+		d.Try(append(append([]string{"run", "--json", "--trace"}, flags...), "--", "sh", "-c", "exit 4")...).JSON(t, &r)
 		if n := len(r.Stages); r.ExitCode != 4 || r.PeakMemory == 0 || n < 2 || r.Stages[n-1].Name != "exec" {
 			t.Errorf("%s: %+v", name, r)
 		}

@@ -52,7 +52,7 @@ func TestRefusals(t *testing.T) {
 		{"relative cwd", "SBX-101", "absolute", []string{"--workdir", "x", "--", "true"}},
 		{"absent cwd", "SBX-101", "/no/such", []string{"--workdir", "/no/such", "--", "true"}},
 		{"a name with a slash", "SBX-101", "../x", []string{"--name", "../x", "--", "true"}},
-		{"too long a name", "SBX-101", "63", []string{"--name", strings.Repeat("x", 64), "--", "true"}},
+		{"too long a name", "SBX-101", "128", []string{"--name", strings.Repeat("x", 129), "--", "true"}},
 		{"a reserved label", "SBX-101", "reserved", []string{"--label", "caisson.managed=false", "--", "true"}},
 		{"large arguments", "SBX-101", "bytes", []string{"--", "echo", strings.Repeat("x", 120<<10), strings.Repeat("x", 120<<10), strings.Repeat("x", 120<<10), strings.Repeat("x", 120<<10), strings.Repeat("x", 120<<10)}},
 	} {

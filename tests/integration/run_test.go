@@ -259,7 +259,7 @@ func TestInspectShowsThePosture(t *testing.T) {
 		PID        int
 		Posture    []struct{ Name, Declared, Live string }
 	}
-	daemon.Run(t, "inspect", "seen").JSON(t, &d)
+	daemon.Run(t, "inspect", "--posture", "seen").JSON(t, &d)
 	if len(d.Posture) < 20 || d.HostIDBase < 1<<16 {
 		t.Errorf("inspected %+v", d)
 	}

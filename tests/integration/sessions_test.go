@@ -49,7 +49,7 @@ type listed struct {
 func inspect(t *testing.T, d *harness.Daemon, ref string) listed {
 	t.Helper()
 	var l listed
-	d.Run(t, "inspect", ref).JSON(t, &l)
+	d.Run(t, "inspect", "--all", ref).JSON(t, &l)
 	return l
 }
 

@@ -179,3 +179,43 @@ func TestDetachedTerminal(t *testing.T) {
 		t.Errorf("code %d\n%q", code, s.shown())
 	}
 }
+
+// Its caller leaves by the detach keys, or by closing the window, and it runs on. What was
+// typed before reached it.
+func TestDetach(t *testing.T) {
+	box(t, daemon, "leave")
+	id := strings.TrimSpace(daemon.Run(t, "exec", "-d", "-it", "leave", "--", "sh").Stdout)
+	for name, leave := range map[string]func(*screen){
+		"detach keys":     func(s *screen) { s.typed(t, "\x10"); s.typed(t, "\x11") },
+		"a closed window": func(s *screen) { _ = s.master.Close() },
+	} {
+		s := onScreen(t, 22, 66, "attach", "-it", "leave", id)
+		s.typed(t, "echo $((40+2))\n")
+		s.awaitShown(t, "42")
+		leave(s)
+		if code := s.end(t); name == "detach keys" {
+			if s.awaitShown(t, "detached; the command runs on"); code != 0 {
+				t.Errorf("%s: code %d\n%q", name, code, s.shown())
+			}
+		}
+		if e := ps(t, daemon, "leave")[0]; e.State != "running" {
+			t.Fatalf("%s: it is %s", name, e.State)
+		}
+	}
+	s := onScreen(t, 22, 66, "attach", "-it", "--detach-keys", "", "leave", id)
+	s.typed(t, "\x10\x11\x15exit 6\n")
+	if code := s.end(t); code != 6 {
+		t.Errorf("the shell ended with %d\n%q", code, s.shown())
+	}
+}
+
+// The shell of a sandbox is a terminal's.
+func TestShell(t *testing.T) {
+	box(t, daemon, "sh")
+	s := onScreen(t, 22, 66, "shell", "-w", "/tmp", "sh")
+	s.typed(t, "pwd; stty size; exit 5\n")
+	if code := s.end(t); code != 5 {
+		t.Errorf("code %d\n%q", code, s.shown())
+	}
+	s.awaitShown(t, "/tmp\r\n22 66")
+}

@@ -250,7 +250,7 @@ func TestBridgeIsInspected(t *testing.T) {
 		Network string
 		Posture []struct{ Name, Declared, Live string }
 	}
-	if err := json.Unmarshal([]byte(h.daemon.Run(t, "inspect", s.id).Stdout), &detail); err != nil {
+	if err := json.Unmarshal([]byte(h.daemon.Run(t, "inspect", "--posture", s.id).Stdout), &detail); err != nil {
 		t.Fatal(err)
 	}
 	seen := false

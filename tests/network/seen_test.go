@@ -38,6 +38,22 @@ func (s sandbox) recorded(t *testing.T, complete func([]entry) bool) (list []ent
 	return list
 }
 
+// A result names what was refused by its address, with the option that would allow it.
+func TestRefusedPrivate(t *testing.T) {
+	asks(t, "inside.example")
+	s := create(t, "--network", "open")
+	var result struct {
+		Refusals []struct {
+			Name, Code, Needs string
+			Port              int
+		}
+	}
+	s.of.Try("exec", "--json", s.id, "--", "./client", "http", "http://inside.example/").JSON(t, &result)
+	if r := result.Refusals; len(r) != 1 || r[0].Name != "inside.example" || r[0].Port != 80 || r[0].Code != "SBX-702" || r[0].Needs != "inside.example:80,private" {
+		t.Errorf("%+v", r)
+	}
+}
+
 // Every attempt has a record, and the counters agree.
 func TestSeen(t *testing.T) {
 	reaches(t, "web.example:80", "db.example:5432")

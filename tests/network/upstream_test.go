@@ -119,7 +119,7 @@ func tellsOf(t *testing.T, d *harness.Daemon, s sandbox) {
 func nowhereToRead(t *testing.T, d *harness.Daemon, s sandbox) {
 	t.Helper()
 	texts := map[string]string{"the log": d.Log()}
-	for _, args := range [][]string{{"policy", "log", "--json", s.id}, {"policy", "explain", "--json", s.id}, {"inspect", s.id}, {"ls", "--json"}, {"info", "--json"}} {
+	for _, args := range [][]string{{"policy", "log", "--json", s.id}, {"policy", "explain", "--json", s.id}, {"inspect", "--all", s.id}, {"ls", "--json"}, {"info", "--json"}} {
 		texts[fmt.Sprint(args)] = d.Run(t, args...).Stdout
 	}
 	for _, pid := range []int{d.PID(), gateway(t, d)} {

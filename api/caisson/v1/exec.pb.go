@@ -1510,18 +1510,17 @@ type Result struct {
 	Warnings  []string `protobuf:"bytes,19,rep,name=warnings,proto3" json:"warnings,omitempty"`           // what was clamped or reported, e.g. an rlimit
 	ExecId    string   `protobuf:"bytes,20,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // of the command in the sandbox
 	Remaining int64    `protobuf:"varint,21,opt,name=remaining,proto3" json:"remaining,omitempty"`        // processes that went on running in the sandbox, by PID 1's word
-	// Of the sandbox so far; absent in the mode none when nothing was tried. After Run it is complete. After
-	// a command of a session it is what was told by then: connections that are over
-	// some milliseconds after their end, open ones every two seconds.
+	// Of the sandbox so far; absent in the mode none when nothing was tried.
 	Egress        *Egress  `protobuf:"bytes,22,opt,name=egress,proto3" json:"egress,omitempty"`
 	Learned       *Learned `protobuf:"bytes,23,opt,name=learned,proto3" json:"learned,omitempty"`                                  // absent unless RunSpec.learn
 	RequestId     string   `protobuf:"bytes,25,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`             // of the call that brought the result: the header X-Request-Id
 	ImageVerified string   `protobuf:"bytes,26,opt,name=image_verified,json=imageVerified,proto3" json:"image_verified,omitempty"` // the rule that the image was verified by when it was pulled; empty: none
 	// From and to block devices, where peak_memory_bytes is counted and the host counts
 	// them: with cgroup v1 it charges most writes to itself, and io_write_bytes is absent.
-	IoReadBytes   *int64 `protobuf:"varint,28,opt,name=io_read_bytes,json=ioReadBytes,proto3,oneof" json:"io_read_bytes,omitempty"`
-	IoWriteBytes  *int64 `protobuf:"varint,29,opt,name=io_write_bytes,json=ioWriteBytes,proto3,oneof" json:"io_write_bytes,omitempty"`
-	LostBytes     int64  `protobuf:"varint,24,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"` // of output that the daemon's disk did not take: no caller has them
+	IoReadBytes   *int64     `protobuf:"varint,28,opt,name=io_read_bytes,json=ioReadBytes,proto3,oneof" json:"io_read_bytes,omitempty"`
+	IoWriteBytes  *int64     `protobuf:"varint,29,opt,name=io_write_bytes,json=ioWriteBytes,proto3,oneof" json:"io_write_bytes,omitempty"`
+	LostBytes     int64      `protobuf:"varint,24,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"` // of output that the daemon's disk did not take: no caller has them
+	Refusals      []*Refusal `protobuf:"bytes,27,rep,name=refusals,proto3" json:"refusals,omitempty"`                     // what was refused while the command ran, at most 10
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1752,6 +1751,84 @@ func (x *Result) GetLostBytes() int64 {
 	return 0
 }
 
+func (x *Result) GetRefusals() []*Refusal {
+	if x != nil {
+		return x.Refusals
+	}
+	return nil
+}
+
+// Refusal is one destination that was refused.
+type Refusal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A name, or an address without one. Empty in the mode none: the kernel counts
+	// attempts there, and tells no destination.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Port          uint32 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"` // 0 for a lookup, and for a packet without ports
+	Code          string `protobuf:"bytes,3,opt,name=code,proto3" json:"code,omitempty"`
+	Needs         string `protobuf:"bytes,4,opt,name=needs,proto3" json:"needs,omitempty"` // the rule that would allow it; empty where none can
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refusal) Reset() {
+	*x = Refusal{}
+	mi := &file_caisson_v1_exec_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refusal) ProtoMessage() {}
+
+func (x *Refusal) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_exec_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
+func (*Refusal) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Refusal) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Refusal) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *Refusal) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *Refusal) GetNeeds() string {
+	if x != nil {
+		return x.Needs
+	}
+	return ""
+}
+
 // Learned is the smallest policy that would have allowed what a command reached.
 type Learned struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1763,7 +1840,7 @@ type Learned struct {
 
 func (x *Learned) Reset() {
 	*x = Learned{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[22]
+	mi := &file_caisson_v1_exec_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1775,7 +1852,7 @@ func (x *Learned) String() string {
 func (*Learned) ProtoMessage() {}
 
 func (x *Learned) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[22]
+	mi := &file_caisson_v1_exec_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1788,7 +1865,7 @@ func (x *Learned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Learned.ProtoReflect.Descriptor instead.
 func (*Learned) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{22}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Learned) GetRules() []string {
@@ -1807,7 +1884,8 @@ func (x *Learned) GetWarnings() []string {
 
 // Egress counts what went through the gateway for one sandbox. In the mode bridge allowed
 // counts what left, refused what did not; the bytes are those of what is over. In the mode
-// none refused alone counts: after Run, and in Inspect and Stats.
+// none refused counts attempts to leave, and lookups_refused datagrams to closed ports
+// inside, as lookups are; nothing else counts.
 type Egress struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Open            int64                  `protobuf:"varint,1,opt,name=open,proto3" json:"open,omitempty"` // connections now
@@ -1825,7 +1903,7 @@ type Egress struct {
 
 func (x *Egress) Reset() {
 	*x = Egress{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[23]
+	mi := &file_caisson_v1_exec_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1837,7 +1915,7 @@ func (x *Egress) String() string {
 func (*Egress) ProtoMessage() {}
 
 func (x *Egress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[23]
+	mi := &file_caisson_v1_exec_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1850,7 +1928,7 @@ func (x *Egress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Egress.ProtoReflect.Descriptor instead.
 func (*Egress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{23}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Egress) GetOpen() int64 {
@@ -1927,7 +2005,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_caisson_v1_exec_proto_msgTypes[24]
+	mi := &file_caisson_v1_exec_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2017,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_exec_proto_msgTypes[24]
+	mi := &file_caisson_v1_exec_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2030,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{24}
+	return file_caisson_v1_exec_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Stage) GetName() string {
@@ -2098,7 +2176,7 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12'\n" +
 	"\x04size\x18\x03 \x01(\v2\x13.caisson.v1.WinSizeR\x04size\"\x14\n" +
-	"\x12ResizeExecResponse\"\xa6\b\n" +
+	"\x12ResizeExecResponse\"\xd7\b\n" +
 	"\x06Result\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1b\n" +
@@ -2132,10 +2210,16 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\rio_read_bytes\x18\x1c \x01(\x03H\x01R\vioReadBytes\x88\x01\x01\x12)\n" +
 	"\x0eio_write_bytes\x18\x1d \x01(\x03H\x02R\fioWriteBytes\x88\x01\x01\x12\x1d\n" +
 	"\n" +
-	"lost_bytes\x18\x18 \x01(\x03R\tlostBytesB\x14\n" +
+	"lost_bytes\x18\x18 \x01(\x03R\tlostBytes\x12/\n" +
+	"\brefusals\x18\x1b \x03(\v2\x13.caisson.v1.RefusalR\brefusalsB\x14\n" +
 	"\x12_peak_memory_bytesB\x10\n" +
 	"\x0e_io_read_bytesB\x11\n" +
-	"\x0f_io_write_bytes\";\n" +
+	"\x0f_io_write_bytes\"[\n" +
+	"\aRefusal\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\rR\x04port\x12\x12\n" +
+	"\x04code\x18\x03 \x01(\tR\x04code\x12\x14\n" +
+	"\x05needs\x18\x04 \x01(\tR\x05needs\";\n" +
 	"\aLearned\x12\x14\n" +
 	"\x05rules\x18\x01 \x03(\tR\x05rules\x12\x1a\n" +
 	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"\x96\x02\n" +
@@ -2187,7 +2271,7 @@ func file_caisson_v1_exec_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_exec_proto_rawDescData
 }
 
-var file_caisson_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_caisson_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_caisson_v1_exec_proto_goTypes = []any{
 	(*ExecSpec)(nil),              // 0: caisson.v1.ExecSpec
 	(*WinSize)(nil),               // 1: caisson.v1.WinSize
@@ -2211,21 +2295,22 @@ var file_caisson_v1_exec_proto_goTypes = []any{
 	(*ResizeExecRequest)(nil),     // 19: caisson.v1.ResizeExecRequest
 	(*ResizeExecResponse)(nil),    // 20: caisson.v1.ResizeExecResponse
 	(*Result)(nil),                // 21: caisson.v1.Result
-	(*Learned)(nil),               // 22: caisson.v1.Learned
-	(*Egress)(nil),                // 23: caisson.v1.Egress
-	(*Stage)(nil),                 // 24: caisson.v1.Stage
-	nil,                           // 25: caisson.v1.ExecSpec.EnvEntry
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
+	(*Refusal)(nil),               // 22: caisson.v1.Refusal
+	(*Learned)(nil),               // 23: caisson.v1.Learned
+	(*Egress)(nil),                // 24: caisson.v1.Egress
+	(*Stage)(nil),                 // 25: caisson.v1.Stage
+	nil,                           // 26: caisson.v1.ExecSpec.EnvEntry
+	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
 }
 var file_caisson_v1_exec_proto_depIdxs = []int32{
-	25, // 0: caisson.v1.ExecSpec.env:type_name -> caisson.v1.ExecSpec.EnvEntry
+	26, // 0: caisson.v1.ExecSpec.env:type_name -> caisson.v1.ExecSpec.EnvEntry
 	1,  // 1: caisson.v1.ExecSpec.tty:type_name -> caisson.v1.WinSize
-	26, // 2: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
+	27, // 2: caisson.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
 	2,  // 3: caisson.v1.ExecSpec.rlimits:type_name -> caisson.v1.Rlimit
 	3,  // 4: caisson.v1.ExecSpec.limits:type_name -> caisson.v1.ExecLimits
-	27, // 5: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
-	27, // 6: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
+	28, // 5: caisson.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
+	28, // 6: caisson.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
 	21, // 7: caisson.v1.Exec.result:type_name -> caisson.v1.Result
 	0,  // 8: caisson.v1.ExecRequest.exec:type_name -> caisson.v1.ExecSpec
 	21, // 9: caisson.v1.ExecResponse.result:type_name -> caisson.v1.Result
@@ -2237,35 +2322,36 @@ var file_caisson_v1_exec_proto_depIdxs = []int32{
 	4,  // 15: caisson.v1.Started.exec:type_name -> caisson.v1.Exec
 	4,  // 16: caisson.v1.ListExecsResponse.execs:type_name -> caisson.v1.Exec
 	1,  // 17: caisson.v1.ResizeExecRequest.size:type_name -> caisson.v1.WinSize
-	26, // 18: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
-	26, // 19: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
-	24, // 20: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
-	23, // 21: caisson.v1.Result.egress:type_name -> caisson.v1.Egress
-	22, // 22: caisson.v1.Result.learned:type_name -> caisson.v1.Learned
-	26, // 23: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
-	7,  // 24: caisson.v1.ExecService.Start:input_type -> caisson.v1.StartExecRequest
-	8,  // 25: caisson.v1.ExecService.Connect:input_type -> caisson.v1.ConnectExecRequest
-	5,  // 26: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
-	12, // 27: caisson.v1.ExecService.SendInput:input_type -> caisson.v1.SendInputRequest
-	12, // 28: caisson.v1.ExecService.StreamInput:input_type -> caisson.v1.SendInputRequest
-	17, // 29: caisson.v1.ExecService.Signal:input_type -> caisson.v1.SignalExecRequest
-	19, // 30: caisson.v1.ExecService.Resize:input_type -> caisson.v1.ResizeExecRequest
-	16, // 31: caisson.v1.ExecService.Wait:input_type -> caisson.v1.WaitExecRequest
-	14, // 32: caisson.v1.ExecService.List:input_type -> caisson.v1.ListExecsRequest
-	9,  // 33: caisson.v1.ExecService.Start:output_type -> caisson.v1.ExecEvent
-	9,  // 34: caisson.v1.ExecService.Connect:output_type -> caisson.v1.ExecEvent
-	6,  // 35: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
-	13, // 36: caisson.v1.ExecService.SendInput:output_type -> caisson.v1.SendInputResponse
-	13, // 37: caisson.v1.ExecService.StreamInput:output_type -> caisson.v1.SendInputResponse
-	18, // 38: caisson.v1.ExecService.Signal:output_type -> caisson.v1.SignalExecResponse
-	20, // 39: caisson.v1.ExecService.Resize:output_type -> caisson.v1.ResizeExecResponse
-	4,  // 40: caisson.v1.ExecService.Wait:output_type -> caisson.v1.Exec
-	15, // 41: caisson.v1.ExecService.List:output_type -> caisson.v1.ListExecsResponse
-	33, // [33:42] is the sub-list for method output_type
-	24, // [24:33] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	27, // 18: caisson.v1.Result.duration:type_name -> google.protobuf.Duration
+	27, // 19: caisson.v1.Result.cpu:type_name -> google.protobuf.Duration
+	25, // 20: caisson.v1.Result.stages:type_name -> caisson.v1.Stage
+	24, // 21: caisson.v1.Result.egress:type_name -> caisson.v1.Egress
+	23, // 22: caisson.v1.Result.learned:type_name -> caisson.v1.Learned
+	22, // 23: caisson.v1.Result.refusals:type_name -> caisson.v1.Refusal
+	27, // 24: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
+	7,  // 25: caisson.v1.ExecService.Start:input_type -> caisson.v1.StartExecRequest
+	8,  // 26: caisson.v1.ExecService.Connect:input_type -> caisson.v1.ConnectExecRequest
+	5,  // 27: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
+	12, // 28: caisson.v1.ExecService.SendInput:input_type -> caisson.v1.SendInputRequest
+	12, // 29: caisson.v1.ExecService.StreamInput:input_type -> caisson.v1.SendInputRequest
+	17, // 30: caisson.v1.ExecService.Signal:input_type -> caisson.v1.SignalExecRequest
+	19, // 31: caisson.v1.ExecService.Resize:input_type -> caisson.v1.ResizeExecRequest
+	16, // 32: caisson.v1.ExecService.Wait:input_type -> caisson.v1.WaitExecRequest
+	14, // 33: caisson.v1.ExecService.List:input_type -> caisson.v1.ListExecsRequest
+	9,  // 34: caisson.v1.ExecService.Start:output_type -> caisson.v1.ExecEvent
+	9,  // 35: caisson.v1.ExecService.Connect:output_type -> caisson.v1.ExecEvent
+	6,  // 36: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
+	13, // 37: caisson.v1.ExecService.SendInput:output_type -> caisson.v1.SendInputResponse
+	13, // 38: caisson.v1.ExecService.StreamInput:output_type -> caisson.v1.SendInputResponse
+	18, // 39: caisson.v1.ExecService.Signal:output_type -> caisson.v1.SignalExecResponse
+	20, // 40: caisson.v1.ExecService.Resize:output_type -> caisson.v1.ResizeExecResponse
+	4,  // 41: caisson.v1.ExecService.Wait:output_type -> caisson.v1.Exec
+	15, // 42: caisson.v1.ExecService.List:output_type -> caisson.v1.ListExecsResponse
+	34, // [34:43] is the sub-list for method output_type
+	25, // [25:34] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_exec_proto_init() }
@@ -2293,7 +2379,7 @@ func file_caisson_v1_exec_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_exec_proto_rawDesc), len(file_caisson_v1_exec_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

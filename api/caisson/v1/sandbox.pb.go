@@ -582,13 +582,18 @@ type CreateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Spec  *SandboxSpec           `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Return the live sandbox of the spec's name when it was made with the same
-	// settings. What Update changed since does not count, and stays.
+	// settings. What Update changed since does not count, and stays. A sandbox of the
+	// name that has ended is removed and replaced. One that was made for one command,
+	// whose result it holds, is not.
 	Ensure bool `protobuf:"varint,2,opt,name=ensure,proto3" json:"ensure,omitempty"`
 	// A repeated request with the same key returns the sandbox of the first. Up
 	// to 128 printable ASCII characters.
 	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// End and remove the caller's sandbox of the spec's name first, live or not. A
+	// request that is refused removes nothing. Not with ensure.
+	Replace       bool `protobuf:"varint,4,opt,name=replace,proto3" json:"replace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateRequest) Reset() {
@@ -640,6 +645,13 @@ func (x *CreateRequest) GetIdempotencyKey() string {
 		return x.IdempotencyKey
 	}
 	return ""
+}
+
+func (x *CreateRequest) GetReplace() bool {
+	if x != nil {
+		return x.Replace
+	}
+	return false
 }
 
 type UpdateRequest struct {
@@ -1016,6 +1028,7 @@ type Sandbox struct {
 	Ports         []*Port                `protobuf:"bytes,22,rep,name=ports,proto3" json:"ports,omitempty"`             // of the host, that lead inside
 	Exposed       []uint32               `protobuf:"varint,23,rep,packed,name=exposed,proto3" json:"exposed,omitempty"` // ports inside to which links may lead
 	Warnings      []string               `protobuf:"bytes,24,rep,name=warnings,proto3" json:"warnings,omitempty"`       // what was clamped, or picked for the caller
+	Replaced      string                 `protobuf:"bytes,25,opt,name=replaced,proto3" json:"replaced,omitempty"`       // of Create alone: ID of the sandbox of that name that this one replaces
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1216,6 +1229,13 @@ func (x *Sandbox) GetWarnings() []string {
 		return x.Warnings
 	}
 	return nil
+}
+
+func (x *Sandbox) GetReplaced() string {
+	if x != nil {
+		return x.Replaced
+	}
+	return ""
 }
 
 // Port leads from an address of the host to a port inside of a sandbox.
@@ -2837,11 +2857,12 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"RunRequest\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.caisson.v1.RunSpecR\x04spec\x12\x19\n" +
 	"\x05stdin\x18\x02 \x01(\fH\x00R\x05stdin\x88\x01\x01B\b\n" +
-	"\x06_stdin\"}\n" +
+	"\x06_stdin\"\x97\x01\n" +
 	"\rCreateRequest\x12+\n" +
 	"\x04spec\x18\x01 \x01(\v2\x17.caisson.v1.SandboxSpecR\x04spec\x12\x16\n" +
 	"\x06ensure\x18\x02 \x01(\bR\x06ensure\x12'\n" +
-	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\"\x8c\x04\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\x12\x18\n" +
+	"\areplace\x18\x04 \x01(\bR\areplace\"\x8c\x04\n" +
 	"\rUpdateRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12&\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03H\x00R\vmemoryBytes\x88\x01\x01\x12 \n" +
@@ -2873,7 +2894,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12/\n" +
 	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x1f\n" +
 	"\vWaitRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\"\x87\a\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"\xa3\a\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -2902,7 +2923,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\anetwork\x18\x15 \x01(\tR\anetwork\x12&\n" +
 	"\x05ports\x18\x16 \x03(\v2\x10.caisson.v1.PortR\x05ports\x12\x18\n" +
 	"\aexposed\x18\x17 \x03(\rR\aexposed\x12\x1a\n" +
-	"\bwarnings\x18\x18 \x03(\tR\bwarnings\x1a9\n" +
+	"\bwarnings\x18\x18 \x03(\tR\bwarnings\x12\x1a\n" +
+	"\breplaced\x18\x19 \x01(\tR\breplaced\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Q\n" +

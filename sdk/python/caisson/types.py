@@ -23,6 +23,16 @@ class Egress:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """A destination that was refused. needs is the rule that would allow it."""
+
+    name: str = ""
+    port: int = 0
+    code: str = ""
+    needs: str = ""
+
+
+@dataclass(frozen=True)
 class Result:
     """How a command ended, and its output as far as it was kept.
 
@@ -51,6 +61,8 @@ class Result:
     warnings: List[str] = field(default_factory=list)
     remaining: int = 0
     egress: Optional[Egress] = None
+    refusals: List[Refusal] = field(default_factory=list)
+    """At most 10 that were refused while the command ran. Without a network they have no name."""
     lost_bytes: int = 0
     stdout_bytes: int = 0
     """All that the command wrote, also what was not kept."""
@@ -185,6 +197,8 @@ class SandboxInfo:
     network: str = ""
     ports: List[Port] = field(default_factory=list)
     exposed: List[int] = field(default_factory=list)
+    replaced: str = ""
+    """Of create alone: the ID of the sandbox of that name that this one replaces."""
 
 
 @dataclass(frozen=True)

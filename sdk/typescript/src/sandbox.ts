@@ -38,7 +38,8 @@ export class Sandbox {
     const transport = options.client?.transport ?? new Transport(spec.socketPath(), reconnect)
     const ensure = options.ensure ?? false
     // With a key the call can be made again.
-    const body = { spec: spec.sandboxSpec(options), ensure, idempotency_key: ensure ? '' : randomUUID() }
+    const replace = options.replace ?? false
+    const body = { spec: spec.sandboxSpec(options), ensure, replace, idempotency_key: ensure ? '' : randomUUID() }
     const answer = await transport.call({
       method: 'POST',
       path: '/v1/sandboxes',

@@ -62,8 +62,10 @@ export interface SandboxOptions extends LimitOptions, NetworkOptions {
 /** How a sandbox is made. */
 export interface CreateOptions extends SandboxOptions {
   name?: string
-  /** Return the live sandbox of this name, if it was made with the same settings. */
+  /** Return the live sandbox of this name, if it was made with the same settings; replace one that has ended. */
   ensure?: boolean
+  /** End and remove the sandbox of this name first. */
+  replace?: boolean
   /** By default a client of `$CAISSON_SOCKET`. */
   client?: Client
   signal?: AbortSignal

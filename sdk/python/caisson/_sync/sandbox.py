@@ -63,6 +63,7 @@ class Sandbox:
         ttl: Optional[Seconds] = None,
         idle_timeout: Optional[Seconds] = None,
         ensure: bool = False,
+        replace: bool = False,
         client: Optional[Client] = None,
     ) -> Sandbox:
         """Makes a sandbox.
@@ -71,7 +72,8 @@ class Sandbox:
         at its end to be read only. memory and tmpfs are bytes or text such as "512M".
         allow holds rules HOST[:PORT][+PORT...]; without any, nothing is reached.
         publish holds [ADDRESS:]PORT:PORT. ttl and idle_timeout are in seconds.
-        ensure returns the live sandbox of that name, if it was made with the same settings.
+        ensure returns the live sandbox of that name, if it was made with the same settings;
+        one that has ended is replaced. replace removes a live one first.
         """
         spec = _spec.sandbox(
             image=image, name=name, profile=profile, user=user, env=env and dict(env), workspace=workspace,
@@ -80,7 +82,7 @@ class Sandbox:
             labels=labels and dict(labels), ttl=ttl, idle_timeout=idle_timeout,
         )
         key = "" if ensure else uuid.uuid4().hex  # so the call can be made again
-        body = {"spec": spec, "ensure": ensure, "idempotency_key": key}
+        body = {"spec": spec, "ensure": ensure, "replace": replace, "idempotency_key": key}
         request = Request("POST", "/v1/sandboxes", body=body, repeatable=not ensure or name is not None)
         transport = client.transport if client else Transport(_spec.socket_path(None), Transport.RECONNECT)
         try:

@@ -37,6 +37,7 @@ export const fields = {
   CreateRequest: {
     ensure: 'boolean',
     idempotency_key: 'string',
+    replace: 'boolean',
     spec: 'SandboxSpec',
   },
   DiskUsage: {
@@ -402,6 +403,12 @@ export const fields = {
     credentials: 'RegistryCredentials',
     name: 'string',
   },
+  Refusal: {
+    code: 'string',
+    name: 'string',
+    needs: 'string',
+    port: 'number',
+  },
   RegistryCredentials: {
     identity_token: 'string',
     password: 'string',
@@ -434,6 +441,7 @@ export const fields = {
     peak_memory_bytes: 'OptionalInt64',
     pids_limit_hit: 'boolean',
     reason: 'string',
+    refusals: 'Refusal[]',
     remaining: 'Int64',
     request_id: 'string',
     sandbox_id: 'string',
@@ -483,6 +491,7 @@ export const fields = {
     pid: 'Int64',
     ports: 'Port[]',
     profile: 'string',
+    replaced: 'string',
     result: 'Result',
     session: 'string',
     state: 'string',

@@ -51,10 +51,12 @@ export interface components {
             entries?: Int64;
         };
         CreateRequest: {
-            /** @description Return the live sandbox of the spec's name when it was made with the same settings. What Update changed since does not count, and stays. */
+            /** @description Return the live sandbox of the spec's name when it was made with the same settings. What Update changed since does not count, and stays. A sandbox of the name that has ended is removed and replaced. One that was made for one command, whose result it holds, is not. */
             ensure?: boolean;
             /** @description A repeated request with the same key returns the sandbox of the first. Up to 128 printable ASCII characters. */
             idempotency_key?: string;
+            /** @description End and remove the caller's sandbox of the spec's name first, live or not. A request that is refused removes nothing. Not with ensure. */
+            replace?: boolean;
             spec?: components["schemas"]["SandboxSpec"];
         };
         /** @description DiskUsage is the room that one image takes. */
@@ -86,7 +88,7 @@ export interface components {
             checks?: components["schemas"]["DoctorCheck"][];
             ok?: boolean;
         };
-        /** @description Egress counts what went through the gateway for one sandbox. In the mode bridge allowed counts what left, refused what did not; the bytes are those of what is over. In the mode none refused alone counts: after Run, and in Inspect and Stats. */
+        /** @description Egress counts what went through the gateway for one sandbox. In the mode bridge allowed counts what left, refused what did not; the bytes are those of what is over. In the mode none refused counts attempts to leave, and lookups_refused datagrams to closed ports inside, as lookups are; nothing else counts. */
         Egress: {
             /** Format: int64 */
             allowed?: Int64;
@@ -754,6 +756,19 @@ export interface components {
             /** @description HOST/PATH[:TAG][@DIGEST] */
             name?: string;
         };
+        /** @description Refusal is one destination that was refused. */
+        Refusal: {
+            code?: string;
+            /** @description A name, or an address without one. Empty in the mode none: the kernel counts attempts there, and tells no destination. */
+            name?: string;
+            /** @description the rule that would allow it; empty where none can */
+            needs?: string;
+            /**
+             * Format: int64
+             * @description 0 for a lookup, and for a packet without ports
+             */
+            port?: number;
+        };
         /** @description RegistryCredentials are a user's for one registry. */
         RegistryCredentials: {
             /** @description instead of both */
@@ -784,7 +799,7 @@ export interface components {
              * @example 90s
              */
             duration?: Duration;
-            /** @description Of the sandbox so far; absent in the mode none when nothing was tried. After Run it is complete. After a command of a session it is what was told by then: connections that are over some milliseconds after their end, open ones every two seconds. */
+            /** @description Of the sandbox so far; absent in the mode none when nothing was tried. */
             egress?: components["schemas"]["Egress"];
             /** @description of the command in the sandbox */
             exec_id?: string;
@@ -824,6 +839,8 @@ export interface components {
             pids_limit_hit?: boolean;
             /** @description "exited", "signaled", "timeout", "oom"; by the runtime "canceled" (the sandbox was stopped or removed, the daemon ended, or the caller went away), "expired" (the sandbox's time was over), "kernel_memory" (the sandbox took too much kernel memory that no limit counts) and "lost" (the sandbox ended without a word). */
             reason?: string;
+            /** @description what was refused while the command ran, at most 10 */
+            refusals?: components["schemas"]["Refusal"][];
             /**
              * Format: int64
              * @description processes that went on running in the sandbox, by PID 1's word
@@ -931,6 +948,8 @@ export interface components {
             /** @description of the host, that lead inside */
             ports?: components["schemas"]["Port"][];
             profile?: string;
+            /** @description of Create alone: ID of the sandbox of that name that this one replaces */
+            replaced?: string;
             /** @description of the command that it was made for, once that has ended */
             result?: components["schemas"]["Result"];
             session?: string;

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+const shellLong = `Open an interactive shell in a running sandbox: bash where the image has it, else sh. This
+is caisson exec -it SANDBOX with that shell.`
+
+// bestShell becomes bash where there is one.
+const bestShell = "command -v bash >/dev/null && exec bash; exec sh"
+
+func (a *app) shellCommand() *cobra.Command {
+	var user, workdir string
+	cmd := &cobra.Command{
+		Use:               "shell [flags] SANDBOX",
+		Short:             "Open a shell in a running sandbox",
+		Long:              shellLong,
+		Example:           "  caisson shell agent\n  caisson shell -w /tmp agent",
+		Args:              exactly("SANDBOX"),
+		ValidArgsFunction: a.completeSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p := parser{flags: cmd.Flags()}
+			p.notEmpty("user")
+			spec := &caissonv1.ExecSpec{Args: []string{"/bin/sh", "-c", bestShell}, User: user, Workdir: workdir, Stdin: true}
+			if err := p.end(spec); err != nil {
+				return err
+			}
+			return a.foreground(cmd.Context(), task{
+				terminal: true, stdin: true, consequence: "the command is killed", hints: execHints(nil), ends: true,
+				run: func(ctx context.Context, c *api.Client, size *caissonv1.WinSize, rio api.IO) (*caissonv1.Result, error) {
+					spec.Tty = size
+					return c.Exec(ctx, args[0], spec, rio)
+				},
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&user, "user", "u", "", "`USER`: name, uid or uid:gid (default: the sandbox's)")
+	cmd.Flags().StringVarP(&workdir, "workdir", "w", "", "working directory `DIR` (default: the workspace, else the image's)")
+	return cmd
+}

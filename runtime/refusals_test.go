@@ -1,0 +1,110 @@
+package runtime
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/dns"
+	"github.com/caisson-run/caisson/gateway/policy"
+	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime/egress"
+	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/traffic"
+)
+
+// refusing is a session in the mode allow, and the function that has its gateway refuse
+// something in it.
+func refusing(t *testing.T) (f *fixture, id string, refuse func(proxy.Attempt, dns.Query)) {
+	t.Helper()
+	f, gateway := newPublishing(t)
+	dir := t.TempDir()
+	in := func(name string) func(string) string { return func(string) string { return filepath.Join(dir, name) } }
+	f.opts.Traffic = traffic.New(traffic.Files{Carried: in("carried"), Rest: in("rest"), Names: in("names")}, slog.New(slog.DiscardHandler))
+	id = f.session(t, plan.CreateRequest{}).ID
+	counted(t, f, gateway, id, netns.ModeAllow)
+	s := f.mustFind(t, id)
+	s.update(func() { s.record.Policy = policy.Spec{Mode: policy.Allow, Allow: []string{"a.example"}} })
+	t.Cleanup(func() { counted(t, f, gateway, id, netns.ModeNone) }) // so that it can be removed
+	return f, id, func(a proxy.Attempt, q dns.Query) {
+		gateway.mu.Lock()
+		v := gateway.views[id]
+		v.Counters.Refused++
+		gateway.views[id] = egress.View{Counters: v.Counters}
+		gateway.mu.Unlock()
+		if a.Sandbox, q.Sandbox = id, id; q.Name != "" {
+			f.opts.Traffic.Queried(q)
+			return
+		}
+		f.opts.Traffic.Attempted(a)
+	}
+}
+
+func lookup(name string) dns.Query {
+	return dns.Query{Name: name, Type: "A", Verdict: dns.Refused, Code: sbxerr.EgressDenied}
+}
+
+func connection(name, to string) proxy.Attempt {
+	return proxy.Attempt{Begun: time.Now(), Name: policy.Name(name), Asked: netip.MustParseAddrPort(to), Verdict: proxy.Refused, Code: sbxerr.EgressDenied}
+}
+
+// A result names each destination once that was refused while its command ran, with the
+// rule that would allow it, and no other command's.
+func TestRefusals(t *testing.T) {
+	f, id, refuse := refusing(t)
+	refuse(proxy.Attempt{}, lookup("before.example"))
+	if r, err := f.Exec(callerContext(t), id, script("exit:0"), IO{}); err != nil || len(r.Refusals) != 0 {
+		t.Errorf("what was refused before: %+v, %v", r.Refusals, err)
+	}
+	e, err := f.StartExec(callerContext(t), id, script("await:10", "exit:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refuse(proxy.Attempt{}, lookup("b.example"))
+	refuse(proxy.Attempt{}, lookup("b.example")) // AAAA
+	refuse(connection("a.example", "198.18.0.3:8080"), dns.Query{})
+	refuse(connection("", "203.0.113.7:22"), dns.Query{})
+	refuse(connection("", "127.0.0.9:80"), dns.Query{})
+	inside := connection("a.example", "198.18.0.3:443")
+	inside.Code, inside.Private = sbxerr.EgressAddress, true
+	refuse(inside, dns.Query{})
+	f.engine.poke(t, id)
+	ended, err := f.WaitExec(callerContext(t), id, e.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Refusal{
+		{"b.example", 0, sbxerr.EgressDenied, "b.example"}, {"a.example", 8080, sbxerr.EgressDenied, "a.example:8080"},
+		{"203.0.113.7", 22, sbxerr.EgressDenied, "203.0.113.7:22,private"}, {"127.0.0.9", 80, sbxerr.EgressDenied, ""},
+		{"a.example", 443, sbxerr.EgressAddress, "a.example:443,private"},
+	}
+	if got := ended.Result.Refusals; !slices.Equal(got, want) {
+		t.Errorf("%+v\nwant %+v", got, want)
+	}
+	if r, err := f.Exec(callerContext(t), id, script("exit:0"), IO{}); err != nil || len(r.Refusals) != 0 {
+		t.Errorf("the next command has %+v, %v", r.Refusals, err)
+	}
+}
+
+// However much was refused, a result has ten.
+func TestManyRefusals(t *testing.T) {
+	f, id, refuse := refusing(t)
+	e, err := f.StartExec(callerContext(t), id, script("await:10", "exit:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		refuse(proxy.Attempt{}, lookup(fmt.Sprintf("x%d.example", i)))
+	}
+	f.engine.poke(t, id)
+	ended, err := f.WaitExec(callerContext(t), id, e.ID)
+	if err != nil || len(ended.Result.Refusals) != maxRefusals || ended.Result.Refusals[9].Name != "x9.example" {
+		t.Errorf("%+v, %v", ended.Result, err)
+	}
+}
