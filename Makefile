@@ -123,7 +123,7 @@ $(BIN)/runc: go.sum
 containerd17: $(OLD) ## build containerd 1.7 for the compatibility tests into build/containerd17/
 $(OLD): $(BUILD)/containerd17/%: tools/containerd17/go.sum
 	@mkdir -p $(@D)
-	cd tools/containerd17 && GOWORK=off CGO_ENABLED=0 $(GO) build -trimpath -tags '$(CONTAINERD_TAGS) no_aufs' \
+	cd tools/containerd17 && export GOWORK=off CGO_ENABLED=0 && $(GO) build -trimpath -tags '$(CONTAINERD_TAGS) no_aufs' \
 	  -ldflags "-s -w -X github.com/containerd/containerd/version.Version=$(call module_version,github.com/containerd/containerd)" \
 	  -o $(CURDIR)/$@ github.com/containerd/containerd/cmd/$*
 
@@ -132,7 +132,7 @@ $(OLD): $(BUILD)/containerd17/%: tools/containerd17/go.sum
 gvisor: $(RUNSC) ## build gVisor's runsc for a test of the network into build/gvisor/
 $(RUNSC): tools/gvisor/go.sum
 	@mkdir -p $(@D)
-	cd tools/gvisor && GOWORK=off CGO_ENABLED=0 $(GO) build -trimpath \
+	cd tools/gvisor && export GOWORK=off CGO_ENABLED=0 && $(GO) build -trimpath \
 	  -ldflags "-s -w -X gvisor.dev/gvisor/runsc/version.version=$(call module_version,gvisor.dev/gvisor)" \
 	  -o $(CURDIR)/$@ gvisor.dev/gvisor/runsc
 
@@ -141,7 +141,7 @@ $(RUNSC): tools/gvisor/go.sum
 registry: $(TESTREG) ## build the registry for the tests of pulling images into build/registry/
 $(TESTREG): tools/registry/go.sum tools/registry/main.go
 	@mkdir -p $(@D)
-	cd tools/registry && GOWORK=off CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ .
+	cd tools/registry && export GOWORK=off CGO_ENABLED=0 && $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ .
 
 # The base image is a static busybox; the daemon embeds these two files.
 $(ASSETS)/busybox: scripts/busybox.sh
