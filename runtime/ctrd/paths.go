@@ -42,7 +42,13 @@ func (p Paths) Bundles() []string {
 
 func (p Paths) serverRoot() string  { return filepath.Join(p.Root, "containerd") }
 func (p Paths) serverState() string { return filepath.Join(p.State, "containerd") }
-func (p Paths) config() string      { return filepath.Join(p.serverState(), "config.toml") }
+
+// uploads are what the private containerd has of blobs that do not have all of their bytes.
+func (p Paths) uploads() string {
+	return filepath.Join(p.serverRoot(), "io.containerd.content.v1.content", "ingest")
+}
+
+func (p Paths) config() string { return filepath.Join(p.serverState(), "config.toml") }
 
 // Check refuses directories that a private containerd cannot have.
 func (p Paths) Check() error {

@@ -140,7 +140,9 @@ func prepare(ctx context.Context, cfg ServerConfig) error {
 	if err := writeLayout(cfg.Paths); err != nil {
 		return sbxerr.Wrap(sbxerr.StateDir, "ctrd.supervise", err)
 	}
-	return sbxerr.Wrap(sbxerr.StateDir, "ctrd.supervise", removeDeadSockets(cfg.ShimSockets()))
+	// Nobody goes on with an upload. A server that was killed at the begin of one has no name
+	// for it, and never removes it.
+	return sbxerr.Wrap(sbxerr.StateDir, "ctrd.supervise", errors.Join(removeDeadSockets(cfg.ShimSockets()), owndir.RemoveTree(cfg.uploads())))
 }
 
 // removeDeadSockets removes the sockets of shims that were killed.
