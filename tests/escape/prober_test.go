@@ -111,7 +111,7 @@ func parseAttempts(t *testing.T, out string) []attempt {
 func (s *surroundings) confined(t *testing.T, profile string, flags ...string) []attempt {
 	t.Helper()
 	withProber(t)
-	line := slices.Concat([]string{"run", "--image", proberImage, "--profile", profile}, flags, []string{"--", proberPath, "run"}, s.flags(true))
+	line := slices.Concat([]string{"run", "-q", "--image", proberImage, "--profile", profile}, flags, []string{"--", proberPath, "run"}, s.flags(true))
 	r := daemon.Run(t, line...)
 	if r.Stderr != "" {
 		t.Fatalf("the prober complains: %s", r.Stderr)

@@ -106,6 +106,9 @@ func fillIn(m protoreflect.Message) {
 			m.Set(f, protoreflect.ValueOfString(value))
 		}
 	}
+	if f := fields.ByName("no_stream"); f != nil { // else it has no end
+		m.Set(f, protoreflect.ValueOfBool(true))
+	}
 	if f := fields.ByName("args"); f != nil {
 		m.Mutable(f).List().Append(protoreflect.ValueOfString("true"))
 	}

@@ -81,7 +81,7 @@ func (s sandbox) netns() string { return filepath.Join(s.of.State, "sandboxes", 
 
 // try runs the client in s.
 func (s sandbox) try(args ...string) string {
-	line := append([]string{"exec", s.id, "--", "/workspace/client"}, args...)
+	line := append([]string{"exec", "-q", s.id, "--", "/workspace/client"}, args...)
 	r := s.of.Try(line...)
 	return strings.TrimSpace(r.Stdout + r.Stderr)
 }
