@@ -26,14 +26,14 @@ func (c *Client) Inspect(ctx context.Context, req *caissonv1.InspectRequest) (*c
 	return call(ctx, c.sandboxes().Inspect, req)
 }
 
-// Stats calls yield with what the selected sandboxes use, at once and then each second,
+// Stats calls yield with the use of the selected sandboxes, at once and then each second,
 // until ctx ends, yield returns an error, or all of req.Refs have ended. With
 // req.NoStream it does so once.
 func (c *Client) Stats(ctx context.Context, req *caissonv1.StatsRequest, yield func(*caissonv1.StatsResponse) error) error {
 	return receive(ctx, c.sandboxes().Stats, req, yield)
 }
 
-// History returns what a sandbox used over time.
+// History returns the use of a sandbox over time.
 func (c *Client) History(ctx context.Context, req *caissonv1.HistoryRequest) (*caissonv1.HistoryResponse, error) {
 	return call(ctx, c.sandboxes().History, req)
 }

@@ -21,7 +21,7 @@ func (c *Client) Capabilities(ctx context.Context, req *caissonv1.CapabilitiesRe
 	return call(ctx, c.system().Capabilities, req)
 }
 
-// Info returns what the daemon counts.
+// Info returns the daemon's counters.
 func (c *Client) Info(ctx context.Context) (*caissonv1.InfoResponse, error) {
 	return call(ctx, c.system().Info, &caissonv1.InfoRequest{})
 }

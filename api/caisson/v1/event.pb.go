@@ -180,7 +180,7 @@ func (x *Event) GetData() *EventData {
 	return nil
 }
 
-// EventData is what is known of an event. Fields that say nothing about it are absent.
+// EventData describes an event. Fields that do not apply to it are absent.
 type EventData struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Caller          string                 `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`                        // "uid 1000", "sandbox ID" or "the daemon"

@@ -1520,7 +1520,7 @@ type Result struct {
 	IoReadBytes   *int64     `protobuf:"varint,28,opt,name=io_read_bytes,json=ioReadBytes,proto3,oneof" json:"io_read_bytes,omitempty"`
 	IoWriteBytes  *int64     `protobuf:"varint,29,opt,name=io_write_bytes,json=ioWriteBytes,proto3,oneof" json:"io_write_bytes,omitempty"`
 	LostBytes     int64      `protobuf:"varint,24,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"` // of output that the daemon's disk did not take: no caller has them
-	Refusals      []*Refusal `protobuf:"bytes,27,rep,name=refusals,proto3" json:"refusals,omitempty"`                     // what was refused while the command ran, at most 10
+	Refusals      []*Refusal `protobuf:"bytes,27,rep,name=refusals,proto3" json:"refusals,omitempty"`                     // destinations refused while the command ran, at most 10
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -1027,7 +1027,7 @@ type Sandbox struct {
 	Network       string                 `protobuf:"bytes,21,opt,name=network,proto3" json:"network,omitempty"`
 	Ports         []*Port                `protobuf:"bytes,22,rep,name=ports,proto3" json:"ports,omitempty"`             // of the host, that lead inside
 	Exposed       []uint32               `protobuf:"varint,23,rep,packed,name=exposed,proto3" json:"exposed,omitempty"` // ports inside to which links may lead
-	Warnings      []string               `protobuf:"bytes,24,rep,name=warnings,proto3" json:"warnings,omitempty"`       // what was clamped, or picked for the caller
+	Warnings      []string               `protobuf:"bytes,24,rep,name=warnings,proto3" json:"warnings,omitempty"`       // limits that were lowered, and choices made for the caller
 	Replaced      string                 `protobuf:"bytes,25,opt,name=replaced,proto3" json:"replaced,omitempty"`       // of Create alone: ID of the sandbox of that name that this one replaces
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2387,7 +2387,7 @@ func (x *HistoryResponse) GetSamples() []*UsageSample {
 	return nil
 }
 
-// UsageSample is what a sandbox used in the time since the sample before.
+// UsageSample is the use of a sandbox since the sample before.
 type UsageSample struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`                                   // of its end

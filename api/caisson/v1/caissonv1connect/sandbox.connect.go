@@ -99,7 +99,7 @@ type SandboxServiceClient interface {
 	Logs(context.Context, *connect.Request[v1.LogsRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error)
 	// Stats streams what sandboxes use: one message at once, then one each second.
 	Stats(context.Context, *connect.Request[v1.StatsRequest]) (*connect.ServerStreamForClient[v1.StatsResponse], error)
-	// History returns what a sandbox used over time, the oldest sample first. An ended
+	// History returns the use of a sandbox over time, the oldest sample first. An ended
 	// sandbox keeps it until it is removed or the daemon restarts.
 	History(context.Context, *connect.Request[v1.HistoryRequest]) (*connect.Response[v1.HistoryResponse], error)
 	// Spec returns what Run would build, and builds nothing.
@@ -338,7 +338,7 @@ type SandboxServiceHandler interface {
 	Logs(context.Context, *connect.Request[v1.LogsRequest], *connect.ServerStream[v1.ExecEvent]) error
 	// Stats streams what sandboxes use: one message at once, then one each second.
 	Stats(context.Context, *connect.Request[v1.StatsRequest], *connect.ServerStream[v1.StatsResponse]) error
-	// History returns what a sandbox used over time, the oldest sample first. An ended
+	// History returns the use of a sandbox over time, the oldest sample first. An ended
 	// sandbox keeps it until it is removed or the daemon restarts.
 	History(context.Context, *connect.Request[v1.HistoryRequest]) (*connect.Response[v1.HistoryResponse], error)
 	// Spec returns what Run would build, and builds nothing.

@@ -53,7 +53,7 @@ type SystemServiceClient interface {
 	Capabilities(context.Context, *connect.Request[v1.CapabilitiesRequest]) (*connect.Response[v1.CapabilitiesResponse], error)
 	// Ping says whether the daemon can run something now. Every caller may ask.
 	Ping(context.Context, *connect.Request[v1.PingRequest]) (*connect.Response[v1.PingResponse], error)
-	// Info returns what the daemon counts.
+	// Info returns the daemon's counters.
 	Info(context.Context, *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse], error)
 }
 
@@ -142,7 +142,7 @@ type SystemServiceHandler interface {
 	Capabilities(context.Context, *connect.Request[v1.CapabilitiesRequest]) (*connect.Response[v1.CapabilitiesResponse], error)
 	// Ping says whether the daemon can run something now. Every caller may ask.
 	Ping(context.Context, *connect.Request[v1.PingRequest]) (*connect.Response[v1.PingResponse], error)
-	// Info returns what the daemon counts.
+	// Info returns the daemon's counters.
 	Info(context.Context, *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse], error)
 }
 

@@ -153,7 +153,7 @@ export interface components {
             /** @description such as "run.caisson.exec.ended" */
             type?: string;
         };
-        /** @description EventData is what is known of an event. Fields that say nothing about it are absent. */
+        /** @description EventData describes an event. Fields that do not apply to it are absent. */
         EventData: {
             /** @description on a file: "read", "write", "make", "move", "remove", "copy_in", "copy_out" */
             action?: string;
@@ -839,7 +839,7 @@ export interface components {
             pids_limit_hit?: boolean;
             /** @description "exited", "signaled", "timeout", "oom"; by the runtime "canceled" (the sandbox was stopped or removed, the daemon ended, or the caller went away), "expired" (the sandbox's time was over), "kernel_memory" (the sandbox took too much kernel memory that no limit counts) and "lost" (the sandbox ended without a word). */
             reason?: string;
-            /** @description what was refused while the command ran, at most 10 */
+            /** @description destinations refused while the command ran, at most 10 */
             refusals?: components["schemas"]["Refusal"][];
             /**
              * Format: int64
@@ -956,7 +956,7 @@ export interface components {
             /** @description "creating", "adopting", "running", "paused", "stopping", "exited", "removing" */
             state?: string;
             task?: string;
-            /** @description what was clamped, or picked for the caller */
+            /** @description limits that were lowered, and choices made for the caller */
             warnings?: string[];
             workspace?: components["schemas"]["Workspace"];
         };
@@ -1232,7 +1232,7 @@ export interface components {
              */
             ttl?: Duration;
         };
-        /** @description UsageSample is what a sandbox used in the time since the sample before. */
+        /** @description UsageSample is the use of a sandbox since the sample before. */
         UsageSample: {
             /** @description mean; 100 is one CPU */
             cpu_percent?: string;
