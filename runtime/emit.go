@@ -180,7 +180,7 @@ func (m *Manager) emitEnd(ctx context.Context, e *execution, result *Result) {
 		{"kernel_memory", result.Reason == ReasonKernelMemory}, {"output", result.Truncated},
 	} {
 		if l.hit {
-			m.emit(ctx, r, events.LimitHit, events.Data{ExecID: result.ExecID, Limit: l.name})
+			m.emit(ctx, r, events.LimitHit, events.Data{Caller: d.Caller, RequestID: d.RequestID, ExecID: result.ExecID, Limit: l.name})
 		}
 	}
 	m.emit(ctx, r, events.ExecEnded, d)

@@ -115,11 +115,20 @@ func openInputCount(path string) (*inputCount, error) {
 	if err != nil {
 		return nil, err
 	}
-	var b [16]byte
-	if _, err := f.ReadAt(b[:], 0); err != nil && !errors.Is(err, io.EOF) {
+	taken, most, err := readInputCount(f)
+	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &inputCount{f, int64(binary.LittleEndian.Uint64(b[:])), int64(binary.LittleEndian.Uint64(b[8:]))}, nil
+	return &inputCount{f, taken, most}, nil
+}
+
+// readInputCount reads a count. That of a new file is 0.
+func readInputCount(f *os.File) (taken, most int64, err error) {
+	var b [16]byte
+	if _, err := f.ReadAt(b[:], 0); err != nil && !errors.Is(err, io.EOF) {
+		return 0, 0, err
+	}
+	return int64(binary.LittleEndian.Uint64(b[:])), int64(binary.LittleEndian.Uint64(b[8:])), nil
 }
 
 func (c *inputCount) save(taken, most int64) error {
@@ -221,16 +230,16 @@ func (m *Manager) inputOf(e *execution) int64 {
 	if !e.record.Stdin {
 		return 0
 	}
-	var b [8]byte
 	f, err := os.Open(m.paths.input(e.s.id, e.number()))
 	if err != nil {
 		return 0
 	}
 	defer f.Close()
-	if _, err := f.ReadAt(b[:], 0); err != nil {
+	taken, _, err := readInputCount(f)
+	if err != nil {
 		return 0
 	}
-	return int64(binary.LittleEndian.Uint64(b[:]))
+	return taken
 }
 
 // input is the file that counts a command's input.
