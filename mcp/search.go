@@ -32,7 +32,7 @@ if command -v rg >/dev/null 2>&1; then
   rg --no-config --no-heading --line-number --with-filename --color never --max-columns 400 ${3:+--glob "$3"} -e "$1" -- "$2"
 else
   find "$2" -type d -name .git -prune -o -type f ${3:+-name "$3"} -exec grep -nHIE -e "$1" -- {} +
-fi 2>/dev/null | head -n "$4" | cut -c 1-500`
+fi | head -n "$4" | cut -c 1-500`
 
 func (s *Server) searchFiles(ctx context.Context, _ *sdk.CallToolRequest, in searchInput) (*sdk.CallToolResult, searchOutput, error) {
 	if in.Path == "" {
@@ -73,6 +73,9 @@ func (s *Server) searchFiles(ctx context.Context, _ *sdk.CallToolRequest, in sea
 		shown += "[there are more: narrow the pattern, the path or the glob]"
 	case shown == "":
 		shown = "nothing found"
+		if said := firstLine(string(answer.GetStderr())); said != "" { // such as a file that cannot be read
+			shown += " [" + said + "]"
+		}
 	}
 	return text("%s", shown), out, nil
 }

@@ -12,7 +12,8 @@ import (
 const maxScript = 120 << 10
 
 // withSession runs the script $1 with the working directory and the exported variables
-// that an earlier one of the session left in the file $2, and leaves them there.
+// that an earlier one of the session left in the file $2, and leaves them there. A
+// directory that is gone meanwhile is no failure.
 const withSession = `if [ -f "$2" ]; then . "$2"; cd "$(cat "$2.cwd")" 2>/dev/null; fi
 trap 'e=$?; (umask 077; export -p > "$2.$$" && mv "$2.$$" "$2" && pwd > "$2.cwd"); exit $e' EXIT
 eval "$1"`

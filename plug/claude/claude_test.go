@@ -37,10 +37,10 @@ func TestEnvironment(t *testing.T) {
 func TestKeepCwd(t *testing.T) {
 	dir := t.TempDir()
 	s := Script{CwdFile: filepath.Join(dir, "cwd")}
-	if err := s.KeepCwd([]byte("/work/a b\n")); err != nil {
+	if err := s.KeepCwd([]byte("/srv/a b\n")); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := os.ReadFile(s.CwdFile); err != nil || string(b) != "/work/a b\n" {
+	if b, err := os.ReadFile(s.CwdFile); err != nil || string(b) != "/srv/a b\n" {
 		t.Errorf("the file has %q, %v", b, err)
 	}
 	for _, bad := range []string{"", "relative\n", "/a\n/b\n", "/a/../b\n", "/a\x00\n"} {
