@@ -10,7 +10,8 @@ import (
 )
 
 const attachLong = `Attach to a running command. Print its output from the beginning, or from --offset and
---stderr-offset. Exit with its exit code.
+--stderr-offset. Exit with its exit code. With -t, print the last 64 KiB without terminal
+queries, and make the program redraw its screen.
 
 Ctrl-C and SIGTERM go to the command. A second one, or 10 seconds, detaches from it. So does
 a closed terminal, and with -it the key sequence ctrl-p,ctrl-q or that of --detach-keys.
@@ -40,7 +41,10 @@ func (a *app) attachCommand() *cobra.Command {
 				consequence: "the command runs on", remedy: "caisson attach shows its output again, caisson kill ends it",
 				run: func(ctx context.Context, c *api.Client, size *caissonv1.WinSize, rio api.IO) (*caissonv1.Result, error) {
 					if size != nil {
-						rio.Resizes = startingWith(ctx, api.Size{Rows: uint16(size.Rows), Cols: uint16(size.Cols)}, rio.Resizes)
+						if err := replayed(ctx, c, args[0], args[1], !cmd.Flags().Changed("offset"), &o, &rio); err != nil {
+							return nil, err
+						}
+						rio.Resizes = startingWith(ctx, redrawSizes(size), rio.Resizes)
 					}
 					return c.Attach(ctx, args[0], args[1], o, rio)
 				},
@@ -68,18 +72,38 @@ func checkOffsets(stdout, stderr int64) error {
 	return nil
 }
 
-// startingWith makes the command's terminal as large as ours at once.
-func startingWith(ctx context.Context, first api.Size, rest <-chan api.Size) <-chan api.Size {
+// redrawSizes are the sizes that make the program on a terminal draw its screen again: it is told
+// of a change alone (ioctl_tty(2), TIOCSWINSZ).
+func redrawSizes(size *caissonv1.WinSize) []api.Size {
+	now := api.Size{Rows: uint16(size.Rows), Cols: uint16(size.Cols)}
+	if now.Rows < 2 {
+		return []api.Size{now}
+	}
+	return []api.Size{{Rows: now.Rows - 1, Cols: now.Cols}, now}
+}
+
+// startingWith passes the sizes of first on, and then those of rest.
+func startingWith(ctx context.Context, first []api.Size, rest <-chan api.Size) <-chan api.Size {
 	out := make(chan api.Size)
 	go func() {
-		for size, ok := first, true; ok; {
+		for _, size := range first {
 			select {
 			case out <- size:
 			case <-ctx.Done():
 				return
 			}
+		}
+		for {
 			select {
-			case size, ok = <-rest:
+			case size, ok := <-rest:
+				if !ok {
+					return
+				}
+				select {
+				case out <- size:
+				case <-ctx.Done():
+					return
+				}
 			case <-ctx.Done():
 				return
 			}

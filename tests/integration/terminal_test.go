@@ -209,6 +209,39 @@ func TestDetach(t *testing.T) {
 	}
 }
 
+// Who attaches again sees the screen: the last of the output, without the queries that the
+// first terminal answered, and then what the program draws for this one.
+func TestAttachAgain(t *testing.T) {
+	box(t, daemon, "again")
+	const query = "\x1b[6n"
+	id := strings.TrimSpace(daemon.Run(t, "exec", "-d", "-it", "again", "--", "sh", "-c",
+		`trap 'echo drawn at $(stty size)' WINCH; echo begun; read x; seq 100000; printf 'be\033[6nfore\n'; while :; do sleep 0.1; done`).Stdout)
+	first := onScreen(t, 22, 66, "attach", "-it", "again", id)
+	first.awaitShown(t, "begun")
+	first.typed(t, "\n")
+	await(t, "all of the output", func() bool { return strings.Contains(first.shown(), "be"+query+"fore") })
+	raw := daemon.Run(t, "logs", "--exec", id, "again").Stdout
+	if !strings.Contains(raw, "be"+query+"fore") || len(raw) < 500_000 {
+		t.Fatalf("the command wrote %d bytes, without a query", len(raw))
+	}
+	first.typed(t, "\x10\x11")
+	first.end(t)
+	again := onScreen(t, 22, 66, "attach", "-it", "again", id)
+	await(t, "the program to draw again", func() bool {
+		_, after, _ := strings.Cut(again.shown(), "before")
+		return strings.Contains(after, "drawn at 22 66")
+	})
+	shown := again.shown()
+	if strings.Contains(shown, query) || !strings.Contains(shown, "before") {
+		t.Errorf("%q, want the text without its query", shown[max(0, len(shown)-200):])
+	}
+	if len(shown) > 70<<10 || strings.Contains(shown, "\n50000\r") {
+		t.Errorf("%d bytes are shown again", len(shown))
+	}
+	daemon.Run(t, "rm", "--force", "again")
+	again.end(t)
+}
+
 // The shell of a sandbox is a terminal's.
 func TestShell(t *testing.T) {
 	box(t, daemon, "sh")
