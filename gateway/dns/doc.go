@@ -4,8 +4,9 @@
 // that the policy allows gets one from policy.Pool, for as long as the sandbox
 // lives. A connection to that address can therefore only mean that name, and
 // the real addresses never reach the sandbox. Everything else about an allowed
-// name is an empty answer; all other names are REFUSED, with the reason as an
-// extended error (RFC 8914) where the client speaks EDNS.
+// name is an empty answer. A name that the policy refuses is NXDOMAIN, and one that
+// a limit refuses is REFUSED, with the reason as an extended error (RFC 8914) where
+// the client speaks EDNS.
 //
 // No question is passed on. For an allowed name the gateway asks its own
 // question for addresses, so that a name that does not exist is NXDOMAIN; no

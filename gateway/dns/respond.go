@@ -176,16 +176,19 @@ func (o outcome) write(question miekg.Question, reply *miekg.Msg) {
 	case Failed:
 		tell(reply, miekg.RcodeServerFailure, miekg.ExtendedErrorCodeNoReachableAuthority, policy.DenialOf(o.err).String())
 	default:
-		tell(reply, miekg.RcodeRefused, infoCode(o.err), policy.DenialOf(o.err).String())
+		rcode, info := refusalCodes(o.err)
+		tell(reply, rcode, info, policy.DenialOf(o.err).String())
 	}
 }
 
-// infoCode tells a limit from the policy.
-func infoCode(err error) uint16 {
+// refusalCodes tell a limit, after which asking again helps, from the policy. C libraries take
+// REFUSED for a passing failure (getaddrinfo(3), EAI_AGAIN), and programs try again.
+// A name that does not exist is final for all.
+func refusalCodes(err error) (rcode int, info uint16) {
 	if sbxerr.Of(err) == sbxerr.EgressBusy {
-		return miekg.ExtendedErrorCodeProhibited
+		return miekg.RcodeRefused, miekg.ExtendedErrorCodeProhibited
 	}
-	return miekg.ExtendedErrorCodeBlocked
+	return miekg.RcodeNameError, miekg.ExtendedErrorCodeBlocked
 }
 
 // The bounds of texts, in bytes.

@@ -259,18 +259,18 @@ func TestAnswers(t *testing.T) {
 			{"a.test.", miekg.TypeANY, miekg.RcodeSuccess, Empty, "allow a.test:22"},
 			{"a.test.", miekg.TypeMX, miekg.RcodeSuccess, Empty, "allow a.test:22"},
 			{"a.test.", 65280, miekg.RcodeSuccess, Empty, "allow a.test:22"},
-			{"no.wild.test.example.", miekg.TypeA, miekg.RcodeRefused, Refused, "deny no.wild.test.example"},
-			{"secret.test.", miekg.TypeA, miekg.RcodeRefused, Refused, "mode allow"},
-			{"secret.test.", miekg.TypeAAAA, miekg.RcodeRefused, Refused, "mode allow"},
-			{"secret.test.", miekg.TypeTXT, miekg.RcodeRefused, Refused, "mode allow"},
-			{"secret.test.", miekg.TypeHTTPS, miekg.RcodeRefused, Refused, "mode allow"},
-			{"1.18.198.in-addr.arpa.", miekg.TypePTR, miekg.RcodeRefused, Refused, "mode allow"},
-			{"169.254.169.254.", miekg.TypeA, miekg.RcodeRefused, Refused, "name"},
-			{".", miekg.TypeNS, miekg.RcodeRefused, Refused, "name"},
-			{`a\.b.a.test.`, miekg.TypeA, miekg.RcodeRefused, Refused, "name"},
-			{`a\000.test.`, miekg.TypeA, miekg.RcodeRefused, Refused, "name"},
-			{strings.Repeat("a.", 20) + "wild.test.example.", miekg.TypeA, miekg.RcodeRefused, Refused, "name"},
-			{strings.Repeat(strings.Repeat("a", 60)+".", 4) + "a.test.", miekg.TypeA, miekg.RcodeRefused, Refused, "name"},
+			{"no.wild.test.example.", miekg.TypeA, miekg.RcodeNameError, Refused, "deny no.wild.test.example"},
+			{"secret.test.", miekg.TypeA, miekg.RcodeNameError, Refused, "mode allow"},
+			{"secret.test.", miekg.TypeAAAA, miekg.RcodeNameError, Refused, "mode allow"},
+			{"secret.test.", miekg.TypeTXT, miekg.RcodeNameError, Refused, "mode allow"},
+			{"secret.test.", miekg.TypeHTTPS, miekg.RcodeNameError, Refused, "mode allow"},
+			{"1.18.198.in-addr.arpa.", miekg.TypePTR, miekg.RcodeNameError, Refused, "mode allow"},
+			{"169.254.169.254.", miekg.TypeA, miekg.RcodeNameError, Refused, "name"},
+			{".", miekg.TypeNS, miekg.RcodeNameError, Refused, "name"},
+			{`a\.b.a.test.`, miekg.TypeA, miekg.RcodeNameError, Refused, "name"},
+			{`a\000.test.`, miekg.TypeA, miekg.RcodeNameError, Refused, "name"},
+			{strings.Repeat("a.", 20) + "wild.test.example.", miekg.TypeA, miekg.RcodeNameError, Refused, "name"},
+			{strings.Repeat(strings.Repeat("a", 60)+".", 4) + "a.test.", miekg.TypeA, miekg.RcodeNameError, Refused, "name"},
 		} {
 			r := b.ask(t, network, question(tc.name, tc.qtype))
 			got := b.seen.last()
@@ -329,7 +329,7 @@ func TestNothingIsForwarded(t *testing.T) {
 func TestPlainClients(t *testing.T) {
 	b := start(t, allowed, nil)
 	r := b.ask(t, "udp", new(miekg.Msg).SetQuestion("secret.test.", miekg.TypeA))
-	if r.Rcode != miekg.RcodeRefused || len(r.Extra) != 0 {
+	if r.Rcode != miekg.RcodeNameError || len(r.Extra) != 0 {
 		t.Errorf("%v", r)
 	}
 	if r := b.ask(t, "udp", question("secret.test.", miekg.TypeA)); !strings.HasSuffix(extendedText(r), "--allow secret.test") {
@@ -355,8 +355,8 @@ func TestMalformed(t *testing.T) {
 		"two extras":    {func(m *miekg.Msg) { m.Extra = append(m.Extra, rr(t, "a.test. 1 IN A 6.6.6.6")) }, miekg.RcodeFormatError},
 		"notify":        {func(m *miekg.Msg) { m.Opcode = miekg.OpcodeNotify }, miekg.RcodeNotImplemented},
 		"update":        {func(m *miekg.Msg) { m.Opcode = miekg.OpcodeUpdate }, miekg.RcodeNotImplemented},
-		"class":         {func(m *miekg.Msg) { m.Question[0].Qclass = miekg.ClassCHAOS }, miekg.RcodeRefused},
-		"any class":     {func(m *miekg.Msg) { m.Question[0].Qclass = miekg.ClassANY }, miekg.RcodeRefused},
+		"class":         {func(m *miekg.Msg) { m.Question[0].Qclass = miekg.ClassCHAOS }, miekg.RcodeNameError},
+		"any class":     {func(m *miekg.Msg) { m.Question[0].Qclass = miekg.ClassANY }, miekg.RcodeNameError},
 	} {
 		q := question("a.test.", miekg.TypeA)
 		tc.change(q)
@@ -423,7 +423,7 @@ func TestLimits(t *testing.T) {
 				t.Errorf("a short name: %v", r)
 			}
 			r := b.ask(t, "udp", question("data1.wild.test.example.", miekg.TypeA))
-			if _, text := extended(r); r.Rcode != miekg.RcodeRefused || !strings.Contains(text, "the name has more than") {
+			if _, text := extended(r); r.Rcode != miekg.RcodeNameError || !strings.Contains(text, "the name has more than") {
 				t.Errorf("%s %q", miekg.RcodeToString[r.Rcode], text)
 			}
 			if slices.Contains(b.zone.questions(), "udp data1.wild.test.example. A") {
@@ -483,7 +483,7 @@ func TestPolicyChangesLive(t *testing.T) {
 	b := start(t, allowed, nil)
 	before := b.ask(t, "udp", question("a.test.", miekg.TypeA))
 	b.set(t, policy.Spec{})
-	if r := b.ask(t, "udp", question("a.test.", miekg.TypeA)); r.Rcode != miekg.RcodeRefused {
+	if r := b.ask(t, "udp", question("a.test.", miekg.TypeA)); r.Rcode != miekg.RcodeNameError {
 		t.Errorf("after the rule went: %v", r)
 	}
 	b.set(t, policy.Spec{Mode: policy.Allow, Allow: []string{"a.test"}})
@@ -521,7 +521,7 @@ func TestPolicyChangesWhileAsked(t *testing.T) {
 			}
 			select {
 			case r := <-answer:
-				if r == nil || (r.Rcode == miekg.RcodeRefused) != (tc.verdict == Refused) {
+				if r == nil || (r.Rcode == miekg.RcodeNameError) != (tc.verdict == Refused) {
 					t.Errorf("%v", r)
 				}
 			case <-time.After(soon):
@@ -558,7 +558,7 @@ func TestPolicyChangesBeforeTheAnswer(t *testing.T) {
 			}
 			c.Resolver = resolverFunc(func() error { changed.Store(true); return found })
 		})
-		if r := b.ask(t, "udp", question("a.test.", miekg.TypeA)); r.Rcode != miekg.RcodeRefused || b.seen.last().Verdict != Refused {
+		if r := b.ask(t, "udp", question("a.test.", miekg.TypeA)); r.Rcode != miekg.RcodeNameError || b.seen.last().Verdict != Refused {
 			t.Errorf("%v: %v, %+v", found, r, b.seen.last())
 		}
 		if addr, named := b.pool.Lookup("a.test"); named {
