@@ -100,6 +100,12 @@ type Profile struct {
 	Tmpfs   string         `yaml:"tmpfs" json:"tmpfs" jsonschema:"example=64M"`
 	Network ProfileNetwork `yaml:"network" json:"network"`
 	Alerts  Alerts         `yaml:"alerts" json:"alerts"`
+	Nested  Nested         `yaml:"nested" json:"nested"`
+}
+
+// Nested says what a profile's sandboxes may do with the sandboxes that they make.
+type Nested struct {
+	Enter bool `yaml:"enter" json:"enter" jsonschema:"description=Run commands in them and use their files; otherwise only their state\\, result and output"`
 }
 
 // Alerts says what of a profile's sandboxes becomes an event.

@@ -55,7 +55,7 @@ func (m *Manager) parent(id string) (peer.Parent, error) {
 		return peer.Parent{}, sbxerr.New(sbxerr.Peer, "runtime.nested", "sandbox %q may not make others", id)
 	}
 	r := s.kept()
-	p := peer.Parent{ID: id, Owner: r.owner(), Profile: r.Profile, Limits: r.Limits.Peer(), Budget: *r.Nested}
+	p := peer.Parent{ID: id, Owner: r.owner(), Profile: r.Profile, Limits: r.Limits.Peer(), Budget: *r.Nested, Enter: r.NestedEnter}
 	p.Remaining = r.Expires.remaining()
 	return p, nil
 }

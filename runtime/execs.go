@@ -52,7 +52,7 @@ func (m *Manager) StartExec(ctx context.Context, ref string, r plan.ExecRequest)
 }
 
 func (m *Manager) exec(ctx context.Context, ref string, r plan.ExecRequest, detached bool) (*sandbox, *execution, error) {
-	s, err := m.find(ctx, ref)
+	s, err := m.findToEnter(ctx, ref)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -15,7 +15,7 @@ import (
 
 // Files returns what works on the files of the sandbox that ref names.
 func (m *Manager) Files(ctx context.Context, ref string) (*FileAccess, error) {
-	s, err := m.find(ctx, ref)
+	s, err := m.findToEnter(ctx, ref)
 	if err != nil {
 		return nil, err
 	}

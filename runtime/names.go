@@ -65,6 +65,16 @@ func (m *Manager) find(ctx context.Context, ref string) (*sandbox, error) {
 	}
 }
 
+// findToEnter is find for a caller that wants to run a command in the sandbox, or use its
+// files.
+func (m *Manager) findToEnter(ctx context.Context, ref string) (*sandbox, error) {
+	s, err := m.find(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return s, m.permit(ctx, peer.Grant.CheckEnter)
+}
+
 // resolve resolves a name, an ID, or the unique beginning of an ID, among what the
 // caller may see. A name is first that of the caller's own sandbox: somebody
 // else's of the same name must not be taken for it.

@@ -56,6 +56,7 @@ type record struct {
 	OwnerGroups []uint32               `json:"owner_groups"`
 	OwnerSystem bool                   `json:"owner_system"` // it is the daemon's own
 	Nested      *peer.Usage            `json:"nested"`       // what it may give to children; nil is no socket
+	NestedEnter bool                   `json:"nested_enter"` // it may enter its children
 	Parent      string                 `json:"parent"`
 	Key         string                 `json:"key"`      // of idempotency
 	Settings    plan.CreateRequest     `json:"settings"` // as it was asked for
@@ -176,7 +177,7 @@ func newRecord(p *plan.Sandbox, boot string, created time.Time) record {
 	plan.Override(&rec.IdleTimeout, r.IdleTimeout)
 	if r.Nested != nil {
 		budget := budget(*r.Nested, p.Limits)
-		rec.Nested = &budget
+		rec.Nested, rec.NestedEnter = &budget, p.NestedEnter()
 	}
 	rec.belong(p.Grant)
 	return rec

@@ -51,7 +51,7 @@ func profile(p config.Profile) (plan.Profile, error) {
 		parse("cpus", p.CPUs, units.ParseCPU, &out.Limits.MilliCPU),
 		parse("tmpfs", p.Tmpfs, someSize, &out.Limits.TmpfsBytes))
 	alerts, alertsErr := alertsOf(p.Alerts)
-	out.Alerts = alerts
+	out.Alerts, out.NestedEnter = alerts, p.Nested.Enter
 	return out, errors.Join(err, alertsErr, out.Validate())
 }
 

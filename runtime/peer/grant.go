@@ -196,6 +196,16 @@ func (g Grant) CheckHost() error {
 	return g.refusal()
 }
 
+// CheckEnter refuses commands and files in a running sandbox to a caller that may only know
+// its state, result and output: the parent of a child, unless the profile lets it in.
+func (g Grant) CheckEnter() error {
+	if g.rank == nested && !g.parent.Enter {
+		return sbxerr.WithRemedy(sbxerr.Peer, "peer.check", fmt.Errorf("%s: a sandbox does not enter its children: it gets their state, result and output", g.caller),
+			"run the command as the child's own (caisson run), or have the operator set nested.enter in the profile of the outer sandbox")
+	}
+	return g.refusal()
+}
+
 // CheckNested refuses to give a sandbox a socket of its own to a caller that
 // is inside of one: children have no children.
 func (g Grant) CheckNested() error {

@@ -17,6 +17,7 @@ type Parent struct {
 	// Nil is a sandbox without end.
 	Remaining *time.Duration
 	Budget    Usage // of all its children together; see DefaultBudget
+	Enter     bool  // its commands may enter its children: run commands there, and use their files
 }
 
 // GrantNested returns the grant of a caller inside parent. It may create, use and remove

@@ -20,6 +20,9 @@ type Profile struct {
 	Limits  Limits // a TmpfsBytes of 0 follows from the memory: see tmpfsFor
 	Network Network
 	Alerts  Alerts
+	// NestedEnter lets a sandbox run commands in the sandboxes that it made, and use their
+	// files. Otherwise it gets their state, result and output.
+	NestedEnter bool
 }
 
 // Validate reports every reason why no request could run with p as it is.

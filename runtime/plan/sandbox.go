@@ -81,6 +81,9 @@ type Planner struct {
 	Slots      []uint32 // groups that every user has besides: see mount.GroupSlotIDs
 }
 
+// NestedEnter reports whether the sandbox may enter the sandboxes that it makes.
+func (p *Sandbox) NestedEnter() bool { return p.profile.NestedEnter }
+
 // Sandbox plans r, or reports every reason to refuse it.
 func (pl Planner) Sandbox(r CreateRequest) (*Sandbox, error) {
 	const op = "runtime.plan"

@@ -71,15 +71,16 @@ func smallBox(name string, more ...string) []string {
 // From inside of a sandbox its own children are made, used and removed as from
 // outside.
 func TestNestedChildren(t *testing.T) {
-	in := nestedBox(t, daemon, "outer")
-	box(t, daemon, "plain", "--workspace", withClient(t)+":ro")
-	inside{daemon, "plain"}.refused(t, "SBX-802", "ls", "-o", "json") // without --nested there is no socket
+	d := harness.StartWith(t, "profiles: {team: {nested: {enter: true}}}")
+	in := nestedBox(t, d, "outer", "--profile", "team")
+	box(t, d, "plain", "--workspace", withClient(t)+":ro")
+	inside{d, "plain"}.refused(t, "SBX-802", "ls", "-o", "json") // without --nested there is no socket
 	in.run(t, smallBox("child")...)
 	if out := in.run(t, "exec", "child", "--", "sh", "-c", "echo $((6*7)) > /tmp/a; cat /tmp/a; echo $CAISSON_SOCKET"); out != "42\n\n" {
 		t.Errorf("the child said %q", out)
 	}
 	job := strings.TrimSpace(in.run(t, "exec", "-d", "child", "--", "sh", "-c", "echo kept; sleep 1000"))
-	if out := in.run(t, "cp", "child:/tmp/a", "/tmp/b") + daemon.Run(t, "exec", "outer", "--", "cat", "/tmp/b").Stdout; out != "42\n" {
+	if out := in.run(t, "cp", "child:/tmp/a", "/tmp/b") + d.Run(t, "exec", "outer", "--", "cat", "/tmp/b").Stdout; out != "42\n" {
 		t.Errorf("copied %q", out)
 	}
 	in.run(t, "kill", "-s", "KILL", "child", job)
@@ -96,12 +97,47 @@ func TestNestedChildren(t *testing.T) {
 	if out := in.run(t, append(append([]string{"run"}, small...), "--", "echo", "hi")...); out != "hi\n" {
 		t.Errorf("a run of its own said %q", out)
 	}
-	outer := inspect(t, daemon, "outer")
-	if l := inspect(t, daemon, "child"); l.Parent != outer.ID || l.Limits.PIDs != 40 {
+	outer := inspect(t, d, "outer")
+	if l := inspect(t, d, "child"); l.Parent != outer.ID || l.Limits.PIDs != 40 {
 		t.Errorf("from outside: %+v", l)
 	}
 	in.run(t, "rm", "--force", "child")
 	in.refused(t, "SBX-107", "inspect", "-o", "json", "child")
+}
+
+// Without a word in the profile a sandbox does not enter its children: it gets their state,
+// result and output. From outside the same calls succeed, before a restart and after.
+func TestNestedDoesNotEnter(t *testing.T) {
+	d := harness.StartWith(t, "")
+	in := nestedBox(t, d, "outer")
+	in.run(t, smallBox("child")...)
+	check := func() {
+		t.Helper()
+		for _, call := range [][]string{
+			{"exec", "--json", "child", "--", "true"}, {"exec", "--json", "-d", "child", "--", "true"},
+			{"cp", "--json", "child:/etc/passwd", "/tmp/copy"}, {"cp", "--json", "/etc/passwd", "child:/tmp/put"},
+		} {
+			f := in.refused(t, "SBX-805", call...)
+			if !strings.Contains(f.Error.Message+f.Error.Cause, "does not enter its children") || !strings.Contains(f.Error.Remedy, "nested.enter") {
+				t.Errorf("%q: %+v", call, f.Error)
+			}
+		}
+		d.Run(t, "exec", "child", "--", "true")
+		d.Run(t, "exec", "child", "--", "test", "!", "-e", "/tmp/put")
+		d.Run(t, "cp", "child:/etc/passwd", filepath.Join(t.TempDir(), "copy"))
+	}
+	check()
+	id := strings.TrimSpace(in.run(t, append(append([]string{"run", "-d", "--name", "job"}, small...), "--", "sh", "-c", "echo made; exit 3")...))
+	if r := in.try("wait", id); r.Code != 3 {
+		t.Errorf("wait: code %d %s", r.Code, r.Stderr)
+	}
+	if out := in.run(t, "logs", id); out != "made\n" {
+		t.Errorf("logs %q", out)
+	}
+	in.run(t, "inspect", id)
+	d.Kill(t)
+	d.Launch(t)
+	check()
 }
 
 // What is not its own child is to a sandbox as if it were not there. From
@@ -169,7 +205,7 @@ func TestNestedNameIsNotRoots(t *testing.T) {
 		t.Errorf("the inner agent is %+v", l)
 	}
 	daemon.Run(t, "rm", "--force", "agent")
-	in.run(t, "exec", "agent", "--", "true")
+	in.run(t, "inspect", "agent")
 }
 
 // Beyond its budget a sandbox makes nothing. The same is made from outside.
@@ -221,7 +257,7 @@ func TestNestedPause(t *testing.T) {
 	in := nestedBox(t, daemon, "outer")
 	in.run(t, smallBox("awake")...)
 	in.run(t, smallBox("asleep")...)
-	in.run(t, "exec", "-d", "awake", "--", "sh", "-c", "while :; do echo tick; sleep 0.02; done")
+	daemon.Run(t, "exec", "-d", "awake", "--", "sh", "-c", "while :; do echo tick; sleep 0.02; done")
 	in.run(t, "pause", "asleep")
 	states := func(outer string) {
 		t.Helper()
@@ -240,8 +276,8 @@ func TestNestedPause(t *testing.T) {
 	daemon.Refused(t, "SBX-114", "exec", "--json", "asleep", "--", "true")
 	daemon.Run(t, "resume", "outer")
 	states("running")
-	in.refused(t, "SBX-114", "exec", "--json", "asleep", "--", "true")
-	in.run(t, "exec", "awake", "--", "true")
+	daemon.Refused(t, "SBX-114", "exec", "--json", "asleep", "--", "true")
+	in.run(t, "inspect", "awake")
 	daemon.Run(t, "pause", "outer")
 	daemon.Run(t, "rm", "--force", "outer")
 	daemon.AwaitNoSandbox(t)
@@ -256,7 +292,7 @@ func TestNestedEnd(t *testing.T) {
 	in.run(t, smallBox("first")...)
 	d.Kill(t)
 	d.Launch(t)
-	in.run(t, "exec", "first", "--", "true")
+	in.run(t, "inspect", "first")
 	in.run(t, smallBox("second")...)
 	in.run(t, smallBox("over")...)
 	in.run(t, "stop", "over")
