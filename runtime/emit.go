@@ -60,7 +60,7 @@ func (r record) event(t events.Type, d events.Data) events.Event {
 // described is what a sandbox is made of, and what it may do.
 func (r record) described() events.Data {
 	d := events.Data{
-		Profile: r.Profile, Image: r.Image, ImageDigest: r.ImageDigest, Network: string(r.Network), PolicyDigest: policyDigest(r.Policy), User: ids(r.User),
+		Profile: r.Profile, Image: r.Image, ImageDigest: r.ImageDigest, Network: string(r.Network), PolicyDigest: policyDigest(r.Policy), FilterDigest: r.FilterDigest, User: ids(r.User),
 		MemoryBytes: r.Limits.MemoryBytes, MilliCPU: r.Limits.MilliCPU, PIDs: r.Limits.PIDs,
 	}
 	if r.Workspace != nil {

@@ -26,8 +26,15 @@ func (m *Manager) checkPosture(ctx context.Context, s *sandbox) error {
 // checkPostureIn is checkPosture in surroundings that were read before.
 func (m *Manager) checkPostureIn(ctx context.Context, s *sandbox, around *posture.Surroundings) error {
 	checks, err := m.comparePosture(ctx, s, posture.Declared{
-		Listener: listener.Bytes(), Sockets: 1, Adopted: s.plan == nil, Ends: m.paths.ends(s.id), Around: around})
-	s.update(func() { s.posture = checks })
+		Listener: listener.Bytes(), FilterDigest: s.kept().FilterDigest, Sockets: 1, Adopted: s.plan == nil, Ends: m.paths.ends(s.id), Around: around})
+	s.update(func() {
+		s.posture = checks
+		for _, c := range checks {
+			if c.Name == posture.FilterDigest {
+				s.record.FilterDigest = c.Declared
+			}
+		}
+	})
 	return err
 }
 

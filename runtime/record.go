@@ -79,6 +79,8 @@ type record struct {
 	PID      int    `json:"pid"`       // of PID 1, on the host
 	PIDBegan uint64 `json:"pid_began"` // in ticks since the boot
 
+	FilterDigest string `json:"filter_digest"` // of the seccomp filters of PID 1, as they were found
+
 	Warnings []string  `json:"warnings"`
 	Stages   []Stage   `json:"stages"`
 	ExitedAt time.Time `json:"exited_at"` // zero while it lives

@@ -69,7 +69,7 @@ func eventText(d *caissonv1.EventData) string {
 	for i := range fields.Len() {
 		f := fields.Get(i)
 		switch f.Name() {
-		case "name", "sandbox_id", "request_id", "stages", "env", "image_digest", "policy_digest":
+		case "name", "sandbox_id", "request_id", "stages", "env", "image_digest", "policy_digest", "filter_digest":
 			continue // for programs
 		}
 		if m.Has(f) {

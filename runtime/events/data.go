@@ -27,6 +27,7 @@ type Data struct {
 	ImageDigest  string `json:"image_digest,omitempty"`
 	Network      string `json:"network,omitempty"`       // mode
 	PolicyDigest string `json:"policy_digest,omitempty"` // SHA-256 of the effective egress policy as JSON
+	FilterDigest string `json:"filter_digest,omitempty"` // SHA-256 of the seccomp filters that PID 1 has in force
 	Workspace    string `json:"workspace,omitempty"`     // directory of the host
 
 	MemoryBytes int64   `json:"memory_bytes,omitempty"` // limits

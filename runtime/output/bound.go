@@ -4,32 +4,102 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
+	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
-// spareHalf is what a spare file keeps of the beginning and of the end, in bytes.
-const spareHalf = 128 << 10
+const (
+	// spareHalf is what a spare file keeps of the beginning and of the end, in bytes.
+	spareHalf = 128 << 10
+	// sure is what a store may keep in a full room: others that write much do not take
+	// a command its few lines.
+	sure = 64 << 10
+	// minStep and maxStep bound the slack on the disk past the limit, in bytes.
+	minStep, maxStep = 1 << 20, 64 << 20
+)
+
+// Why more is left out of a stream than its limit says.
+var (
+	errDropped = sbxerr.WithRemedy(sbxerr.Limits, "output.drop", errors.New("the output was dropped, as that of later commands took its place"),
+		"read output before so much of later commands is kept, write it to a file in the sandbox, or raise sandboxes.kept_output")
+	errFull = sbxerr.WithRemedy(sbxerr.Limits, "output.keep", errors.New("the commands that run in the sandbox have written more than is kept of all of them together"),
+		"write to a file in the sandbox, run fewer of them at once, or raise sandboxes.kept_output")
+	errSpare = errors.New("the daemon's disk is full, and of such output little is kept elsewhere")
+)
 
 // Full reports whether err is that of a disk without room: no space, no inodes or no
 // quota left. It says nothing about what the file system can do.
 func Full(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
-// Why more is left out of a stream than its limit says.
-var (
-	errDropped = sbxerr.WithRemedy(sbxerr.Limits, "output.drop", whyError("the output was dropped, as that of later commands took its place"),
-		"read output before so much of later commands is kept, write it to a file in the sandbox, or raise sandboxes.kept_output")
-	errFull = sbxerr.WithRemedy(sbxerr.Limits, "output.keep", whyError("the commands that run in the sandbox have written more than is kept of all of them together"),
-		"write to a file in the sandbox, run fewer of them at once, or raise sandboxes.kept_output")
-	errSpare = whyError("the daemon's disk is full, and of such output little is kept elsewhere")
-)
+// bound says how much stays of a stream: the first head bytes and the last tail ones.
+type bound struct{ head, tail int64 }
 
-type whyError string
+func halves(limit int64) bound { return bound{head: limit - limit/2, tail: limit / 2} }
 
-func (e whyError) Error() string { return string(e) }
+// step is how far the file may exceed the limit on the disk, in bytes.
+func (b bound) step() int64 { return min(max((b.head+b.tail)/8, minStep), maxStep) }
+
+// narrow has less of the stream stay, for a reason.
+func (s *Store) narrow(b bound, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bound = bound{min(s.bound.head, b.head), min(s.bound.tail, b.tail)}
+	if s.why == nil {
+		s.why = why
+	}
+}
+
+// Drop frees what is kept of a finished stream, but for what a reader holds. Its total
+// stays known, also to a later daemon.
+func (s *Store) Drop() {
+	s.work.Lock()
+	defer s.work.Unlock()
+	if total, _ := s.Total(); total > 0 { // else its readers miss nothing
+		s.narrow(bound{}, errDropped)
+		s.fit()
+	}
+}
+
+// Room is what several stores may have on the disk together while they are being
+// filled. Each store's own limit is a promise to its command, which many commands may
+// have at once; the room bounds what comes of all these promises. In a full room a
+// store that has much gives half of it, but for what a reader holds. A nil Room bounds nothing.
+type Room struct {
+	size int64
+	used atomic.Int64
+}
+
+// NewRoom returns a room of size bytes.
+func NewRoom(size int64) *Room { return &Room{size: size} }
+
+// add counts n bytes, and reports whether they are too many.
+func (r *Room) add(n int64) bool { return r != nil && r.used.Add(n) > r.size && n > 0 }
+
+// fit frees what is past the bound, counts in the room what is on the disk then, and
+// narrows the bound where there is no room for it. The caller holds work.
+func (s *Store) fit() {
+	s.cut()
+	s.mu.Lock()
+	from, now := s.parts[len(s.parts)-1].from, int64(0)
+	if !s.closed && (!s.done || len(s.parts) > 1) { // a spare file is in memory, until nobody keeps it
+		in := span{from, s.kept}
+		now = in.size() - s.hole.within(in).size()
+	}
+	s.mu.Unlock()
+	more := now - s.charged
+	s.charged = now
+	if s.room.add(more) && now > sure {
+		half := halves(max(sure, now/2)) // those that have most give most
+		s.narrow(bound{max(half.head, from), half.tail}, errFull)
+		s.cut()
+	}
+}
 
 // leftOut is what readers do not get: the hole, and of a finished stream exactly what
 // is past its limit. mu is held.
@@ -37,13 +107,12 @@ func (s *Store) leftOut() span {
 	if !s.done {
 		return s.hole
 	}
-	return s.hole.and(s.middle(s.kept))
+	return s.hole.and(s.middle())
 }
 
-// middle is what the bound leaves out of the first n bytes, up to the first place that
-// is held. mu is held.
-func (s *Store) middle(n int64) span {
-	m := s.bound.middle(n)
+// middle is what the bound leaves out, up to the first place that is held. mu is held.
+func (s *Store) middle() span {
+	m := span{s.bound.head, s.kept - s.bound.tail}
 	for h := range s.holds {
 		m.to = min(m.to, h.at)
 	}
@@ -55,114 +124,74 @@ func (s *Store) middle(n int64) span {
 func (s *Store) cut() {
 	s.mu.Lock()
 	old, least := s.hole, s.bound.step()/2
-	m := s.middle(s.kept)
-	m.from, m.to = up(m.from), down(m.to)
 	if s.done {
 		least = 1
-		if s.bound.tail == 0 && m.to == down(s.kept) {
-			m.to = s.kept
-		}
+	}
+	m := s.middle()
+	if m.from = up(m.from); m.to < s.kept { // else all of its last page goes
+		m.to = down(m.to)
 	}
 	hole := old.and(m)
-	if m.size() == 0 || hole.size()-old.size() < least {
+	if s.closed || m.size() == 0 || hole.size()-old.size() < least {
 		s.mu.Unlock()
 		return
 	}
 	s.hole = hole // readers look at it after they read: none takes zeros for bytes of the stream
+	parts := slices.Clone(s.parts)
 	s.mu.Unlock()
-	parts := []span{hole}
-	if old.size() > 0 {
-		parts = []span{{hole.from, old.from}, {old.to, hole.to}}
+	if old.from == hole.from { // what is free already is not freed again
+		hole.from = max(hole.from, old.to)
 	}
-	for _, part := range parts {
-		if err := s.free(part); err != nil {
+	to := int64(math.MaxInt64)
+	for _, p := range slices.Backward(parts) {
+		if err := p.free(hole.within(span{down(p.from), to})); err != nil {
 			s.lose(err)
 		}
+		to = p.from
 	}
 }
 
-// free frees the blocks of a part of the stream. The caller holds work.
-func (s *Store) free(part span) error {
-	s.mu.Lock()
-	own, spare, split := s.own, s.spare, s.split
-	s.mu.Unlock()
-	if split < 0 {
-		return freeIn(own, s.o.Path, part)
-	}
-	return errors.Join(
-		freeIn(own, s.o.Path, part.within(span{0, split})),
-		freeIn(spare, s.o.Spare, part.within(span{down(split), part.to})))
-}
-
-// freeIn frees blocks of a file, which it opens where the store has let go of it.
-func freeIn(f *os.File, path string, part span) error {
-	if part.size() == 0 {
+// free frees the blocks of bytes of a part, which it opens where the store has let go of it.
+func (p part) free(out span) error {
+	if out.size() == 0 {
 		return nil
 	}
-	part.to = up(part.to)
-	if f == nil {
-		var err error
-		if f, err = openFile(path, unix.O_RDWR|unix.O_NONBLOCK, 0); err != nil {
-			if errors.Is(err, fs.ErrNotExist) { // no byte of it could be kept
-				return nil
-			}
+	if p.file == nil {
+		f, err := os.OpenFile(p.path, unix.O_RDWR|unix.O_NOFOLLOW, 0)
+		if errors.Is(err, fs.ErrNotExist) { // no byte of it could be kept
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		defer f.Close()
+		p.file = f
 	}
-	return punch(f, part)
-}
-
-// Drop frees what is kept of a finished stream, but for what a reader holds. Its total
-// stays known, also to a later daemon.
-func (s *Store) Drop() {
-	s.work.Lock()
-	defer s.work.Unlock()
-	if s.narrow(bound{}, errDropped) {
-		s.cut()
-	}
-	s.charge()
-}
-
-// narrow has less of the stream stay, for a reason.
-func (s *Store) narrow(b bound, why error) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.total == 0 && s.done { // its readers miss nothing
-		return false
-	}
-	s.bound = bound{min(s.bound.head, b.head), min(s.bound.tail, b.tail)}
-	if s.why == nil {
-		s.why = why
-	}
-	return true
+	return punch(p.file, span{out.from, up(out.to)})
 }
 
 // turn goes on in the spare file after an error of the store's own one. It reports
 // whether it can. The caller holds work.
 func (s *Store) turn(failed error) bool {
-	s.mu.Lock()
-	able := s.o.Spare != "" && s.split < 0 && Full(failed)
-	s.mu.Unlock()
-	if !able {
+	if s.o.Spare == "" || len(s.parts) > 1 || !Full(failed) { // work guards the number of parts, too
 		return false
 	}
-	f, err := openFile(s.o.Spare, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, modeWhole)
+	f, err := createFile(s.o.Spare)
 	if err != nil {
 		return false
 	}
-	s.release()
-	s.change(func() {
-		s.spare, s.split = f, s.kept
-		s.spareLocked()
-	})
+	s.room.add(-s.charged)
+	s.charged = 0
+	s.spare(f)
 	return true
 }
 
-// spareLocked bounds what the spare file keeps.
-func (s *Store) spareLocked() {
-	s.bound = bound{min(s.bound.head, max(s.split, spareHalf)), min(s.bound.tail, spareHalf)}
-	s.why = errSpare
+// spare goes on in the spare file, which keeps less and counts in its own room.
+func (s *Store) spare(f *os.File) {
+	s.room = s.o.SpareRoom
+	split := s.kept
+	s.change(func() { s.parts = append(s.parts, part{s.o.Spare, split, f}) })
+	s.narrow(bound{max(split, spareHalf), spareHalf}, errSpare)
 }
 
 // lose gives up keeping: what comes from now on is only counted.
@@ -173,10 +202,7 @@ func (s *Store) lose(err error) {
 	var f *os.File
 	s.change(func() {
 		s.broken, s.why = true, err
-		f = s.own
-		if s.spare != nil {
-			f = s.spare
-		}
+		f = s.parts[len(s.parts)-1].file
 	})
 	if f != nil {
 		_ = f.Chmod(modeLost) // for a daemon after this one; on a file system that went read-only there is none to tell

@@ -1,6 +1,7 @@
 package output
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,8 +53,11 @@ func (s *Store) Fill(ctx context.Context, pipe *os.File) error {
 }
 
 func codeOf(err error) sbxerr.Code {
-	if errors.Is(err, errClosed) {
+	switch {
+	case errors.Is(err, errClosed):
 		return sbxerr.State
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return sbxerr.Deadline
 	}
 	return sbxerr.Internal
 }
@@ -71,204 +75,172 @@ func (s *Store) attach(pipe *os.File) (syscall.RawConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.work.Lock()
-	defer s.work.Unlock()
 	s.change(func() {
 		if s.filling {
 			err = errors.New("the store is being filled already")
 			return
 		}
-		s.filling, s.pipe, s.eof, s.wide = true, conn, false, false
+		s.filling, s.pipe, s.eof = true, conn, false
 	})
 	return conn, err
 }
 
 func (s *Store) fill(ctx context.Context, conn syscall.RawConn) error {
+	wide := false
 	for {
-		if err := s.awaitPlace(ctx); err != nil {
+		if err := s.await(ctx, s.hasPlace); err != nil {
 			return err
 		}
-		before := s.discarded()
+		var n int64
 		var moved error
 		err := conn.Read(func(fd uintptr) bool {
-			moved = s.move(int(fd))
+			n, moved = s.take(int(fd))
+			if n >= UsualPipe && !wide { // the command then waits for us a quarter as often; one that writes little does not get it
+				wide = true
+				_, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, WidePipe) // that the host does not allow it is no failure
+			}
 			return !errors.Is(moved, unix.EAGAIN)
 		})
-		switch {
-		case err != nil:
-			return err
-		case errors.Is(moved, io.EOF):
+		err = cmp.Or(err, moved)
+		if errors.Is(err, io.EOF) {
 			return nil
-		case moved != nil:
-			return moved
 		}
-		if n := s.discarded() - before; n > 0 && s.o.Discard != nil {
-			if err := s.o.Discard.WaitN(ctx, int(min(n, MaxChunk))); err != nil {
-				return err
-			}
+		if err == nil && s.discards() {
+			err = s.o.Discard.WaitN(ctx, int(n))
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
 
-// discarded counts the bytes in place of which others are left out, as nobody reads them.
-func (s *Store) discarded() int64 {
+// discards reports whether bytes come in place of which others are left out, as nobody
+// reads them, and are paced.
+func (s *Store) discards() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.holds) > 0 || s.done {
-		return 0
-	}
-	return max(0, s.total-s.o.Limit)
+	return s.o.Discard != nil && len(s.holds) == 0 && !s.done && s.total > s.o.Limit
 }
 
-func (s *Store) move(fd int) error {
+// take moves the next bytes of a pipe into the store, up to a chunk, and counts them.
+// It never waits for the pipe: unix.EAGAIN is that there is nothing now, io.EOF that there
+// will be nothing.
+func (s *Store) take(pipe int) (int64, error) {
 	s.work.Lock()
 	defer s.work.Unlock()
-	return s.step(fd)
-}
-
-// step moves and counts what is in the pipe, up to a chunk. It never waits for
-// the pipe: unix.EAGAIN is that there is nothing now, io.EOF that there will be
-// nothing. The caller holds work.
-func (s *Store) step(fd int) error {
-	t := s.target()
-	switch {
-	case t.closed:
-		return errClosed
-	case t.done:
-		_, err := s.drain(fd)
-		return err
-	case t.broken:
-		return s.skip(fd)
-	case t.file == nil: // which is made for a byte
-		if err := pending(fd); err != nil {
-			return err
+	for {
+		s.mu.Lock()
+		last, at, lost, done, closed := s.parts[len(s.parts)-1], s.kept, s.broken, s.done, s.closed
+		s.mu.Unlock()
+		if closed {
+			return 0, errClosed
+		}
+		if done || lost {
+			n, err := discard(pipe)
+			if !done {
+				s.change(func() { s.total += n })
+			}
+			return n, err
+		}
+		if last.file == nil { // which is made for a byte
+			if err := ready(pipe); err != nil {
+				return 0, err
+			}
+		}
+		n, err := s.put(last, pipe, at)
+		switch {
+		case err == nil:
+			s.change(func() { s.total, s.kept = s.total+n, s.kept+n })
+			s.fit()
+			return n, nil
+		case errors.Is(err, unix.EAGAIN), errors.Is(err, io.EOF):
+			return 0, err
+		case !s.turn(err):
+			s.lose(err)
 		}
 	}
-	f, err := s.file(t)
-	var n int64
-	if err == nil {
-		n, err = splice(fd, f, t.at)
-	}
-	switch {
-	case errors.Is(err, unix.EAGAIN):
-		return err
-	case err != nil && s.turn(err):
-		return s.step(fd)
-	case err != nil:
-		s.lose(err)
-		return s.skip(fd)
-	case n == 0:
-		return io.EOF
-	}
-	s.keep(n)
-	s.widen(fd, n)
-	return nil
 }
 
-// Write appends p, for a source that is no pipe. It does not fail for a full disk:
-// the total stays true and Lost says what happened.
-func (s *Store) Write(p []byte) (int, error) {
-	s.work.Lock()
-	defer s.work.Unlock()
-	t := s.target()
-	if t.done || t.closed {
-		return 0, sbxerr.Wrap(sbxerr.State, "output.write", errClosed)
+// put moves bytes into the last part, whose file it makes for the first of them.
+func (s *Store) put(last part, pipe int, at int64) (int64, error) {
+	if last.file == nil {
+		f, err := createFile(last.path)
+		if err != nil {
+			return 0, err
+		}
+		s.change(func() { s.parts[len(s.parts)-1].file = f })
+		last.file = f
 	}
-	for done := 0; done < len(p); {
-		n := s.append(p[done:min(len(p), done+MaxChunk)])
-		done += n
+	return splice(pipe, last.file, &at)
+}
+
+func createFile(path string) (*os.File, error) {
+	return os.OpenFile(path, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, modeWhole)
+}
+
+// Write appends p, as Fill does of a pipe.
+func (s *Store) Write(p []byte) (int, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return 0, sbxerr.Wrap(sbxerr.Internal, "output.write", err)
+	}
+	defer r.Close()
+	go func() {
+		_, _ = w.Write(p) // nobody reads on: Fill says why
+		_ = w.Close()
+	}()
+	if err := s.Fill(context.Background(), r); err != nil {
+		return 0, err
 	}
 	return len(p), nil
 }
 
-// append keeps or counts some of p.
-func (s *Store) append(p []byte) int {
-	t := s.target()
-	if t.broken {
-		s.change(func() { s.total += int64(len(p)) })
-		return len(p)
+// Settle returns when all that was in the pipe at the time of the call is in the store.
+// It is for a command that has ended while a child of it keeps the pipe open. It moves
+// the bytes itself, as Fill may wait for a reader. Fill must have been called, or be
+// called soon, and its pipe still be open unless it ended.
+func (s *Store) Settle(ctx context.Context) error {
+	const op = "output.settle"
+	var conn syscall.RawConn
+	ended := func() bool { return s.eof || s.done }
+	if err := s.await(ctx, func() bool { conn = s.pipe; return conn != nil || ended() }); err != nil {
+		return sbxerr.Wrap(sbxerr.Deadline, op, err)
 	}
-	f, err := s.file(t)
-	n := 0
-	if err == nil {
-		n, err = f.WriteAt(p, t.at)
+	if conn == nil {
+		return nil
 	}
-	if n > 0 {
-		s.keep(int64(n))
-		return n
+	settled := make(chan error, 1) // the pipe's lock may be held by whoever has its other end
+	go func() {
+		var err error
+		failed := conn.Control(func(fd uintptr) { err = s.settle(ctx, int(fd)) })
+		settled <- cmp.Or(failed, err)
+	}()
+	select {
+	case err := <-settled:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err == nil || ended() {
+			return nil
+		}
+		return sbxerr.Wrap(codeOf(err), op, err)
+	case <-ctx.Done():
+		return sbxerr.Wrap(sbxerr.Deadline, op, context.Cause(ctx))
 	}
-	if !s.turn(err) {
-		s.lose(err)
-	}
-	return 0
 }
 
-// target is where the next bytes go.
-type target struct {
-	file                 *os.File // nil where it is to be made
-	at                   int64
-	broken, done, closed bool
-}
-
-func (s *Store) target() target {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := target{s.own, s.kept, s.broken, s.done, s.closed}
-	if s.split >= 0 {
-		t.file = s.spare
+// settle moves as many bytes as the pipe holds. Others may move some of them too.
+func (s *Store) settle(ctx context.Context, pipe int) error {
+	s.work.Lock() // what has left the pipe is counted
+	left, err := unread(pipe)
+	s.work.Unlock()
+	for left > 0 && err == nil {
+		var n int64
+		n, err = s.take(pipe)
+		left -= n
+		err = cmp.Or(err, context.Cause(ctx))
 	}
-	return t
-}
-
-// file returns the file of t, which it makes for the first byte.
-func (s *Store) file(t target) (*os.File, error) {
-	if t.file != nil {
-		return t.file, nil
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, io.EOF) { // the other end can take its bytes back
+		return nil
 	}
-	f, err := openFile(s.o.Path, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, modeWhole)
-	if err == nil {
-		s.change(func() { s.own = f })
-	}
-	return f, err
-}
-
-// keep counts n bytes that reached a file.
-func (s *Store) keep(n int64) {
-	s.change(func() {
-		s.total += n
-		s.kept += n
-	})
-	s.cut()
-	s.charge()
-}
-
-// widen gives a command that fills its pipe a larger one, once: it then waits
-// for us a quarter as often, which nearly doubles what passes. One that writes
-// little does not get it. That the host does not allow it is no failure.
-func (s *Store) widen(fd int, moved int64) {
-	if moved < UsualPipe || s.wide {
-		return
-	}
-	s.wide = true
-	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, WidePipe)
-}
-
-// skip counts without keeping.
-func (s *Store) skip(fd int) error {
-	n, err := s.drain(fd)
-	s.change(func() { s.total += int64(n) })
 	return err
-}
-
-// drain throws away what is in the pipe.
-func (s *Store) drain(fd int) (int, error) {
-	f, err := openSink()
-	if err != nil {
-		return 0, err
-	}
-	n, err := splice(fd, f, -1)
-	if err == nil && n == 0 {
-		err = io.EOF
-	}
-	return int(n), err
 }

@@ -9,9 +9,8 @@ import (
 	"os"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/owndir"
 )
 
 const (
@@ -21,21 +20,10 @@ const (
 
 // Buffers are held only while bytes are on their way, so that a reader that
 // waits costs none.
-var (
-	smallBuffers = sync.Pool{New: func() any { return newBuffer(smallBuffer) }}
-	largeBuffers = sync.Pool{New: func() any { return newBuffer(largeBuffer) }}
-)
+var smallBuffers, largeBuffers = bufferPool(smallBuffer), bufferPool(largeBuffer)
 
-func newBuffer(n int) *[]byte {
-	b := make([]byte, n)
-	return &b
-}
-
-func poolFor(n int64) *sync.Pool {
-	if n <= smallBuffer {
-		return &smallBuffers
-	}
-	return &largeBuffers
+func bufferPool(size int) *sync.Pool {
+	return &sync.Pool{New: func() any { b := make([]byte, size); return &b }}
 }
 
 // Skipper is what a writer may be too. Follow then tells it how many bytes are left out
@@ -53,32 +41,9 @@ func (s *Store) Follow(ctx context.Context, w io.Writer, from int64, wait bool) 
 	if from < 0 {
 		return from, sbxerr.New(sbxerr.Config, "output.follow", "the offset %d is negative", from)
 	}
-	return s.follow(ctx, &reader{s: s, w: w, pos: from, stop: -1, wait: wait})
-}
-
-func (s *Store) follow(ctx context.Context, r *reader) (next int64, err error) {
-	defer r.close()
-	skipped := false
-	for {
-		p, err := r.await(ctx)
-		switch {
-		case err != nil:
-			return r.pos, err
-		case p.end:
-			if skipped {
-				return r.pos, s.Lost()
-			}
-			return r.pos, nil
-		case p.skip > 0:
-			skipped = true
-			err = r.skip(p.skip)
-		default:
-			err = r.copy(p.span)
-		}
-		if err != nil {
-			return r.pos, err
-		}
-	}
+	r := &reader{s: s, w: w, pos: from, wait: wait}
+	err = r.follow(ctx)
+	return r.pos, err
 }
 
 // reader is one run of Follow.
@@ -86,11 +51,37 @@ type reader struct {
 	s    *Store
 	w    io.Writer
 	pos  int64 // in the stream
-	stop int64 // where the stream ends for a reader that does not wait; -1 before that is known
 	wait bool
 	hold *Hold    // that moves along; nil: none
 	own  *os.File // a descriptor of its own, once the store has let go of its
-	path string   // of own
+}
+
+func (r *reader) follow(ctx context.Context) error {
+	defer r.close()
+	stop := int64(math.MaxInt64)
+	if !r.wait {
+		stop, _ = r.s.Total()
+	}
+	skipped := false
+	for {
+		p, err := r.next(ctx, stop)
+		switch {
+		case err != nil:
+			return err
+		case p.end && skipped:
+			return r.s.Lost()
+		case p.end:
+			return nil
+		case p.skip > 0:
+			skipped = true
+			err = r.skip(p.skip)
+		default:
+			err = r.copy(p.span)
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // piece is what a reader gets next: bytes, or how many are skipped, or the end. The
@@ -101,40 +92,26 @@ type piece struct {
 	end  bool
 }
 
-// await returns what comes next, when there is something.
-func (r *reader) await(ctx context.Context) (piece, error) {
-	s := r.s
-	for {
-		if ctx.Err() != nil {
-			return piece{}, context.Cause(ctx)
-		}
-		s.mu.Lock()
-		p, closed := r.plan(), s.closed
-		changed := s.next()
-		s.mu.Unlock()
-		switch {
-		case p.end, p.skip > 0, !closed && p.size() > 0:
-			return p, nil
-		case closed:
-			return piece{}, sbxerr.Wrap(sbxerr.State, "output.follow", errClosed)
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-		}
+// next returns what comes next, when there is something.
+func (r *reader) next(ctx context.Context, stop int64) (p piece, err error) {
+	if ctx.Err() != nil {
+		return piece{}, context.Cause(ctx)
 	}
+	closed := false
+	err = r.s.await(ctx, func() bool {
+		p, closed = r.plan(stop), r.s.closed
+		return closed || p != piece{}
+	})
+	if closed && !p.end && p.skip == 0 {
+		return piece{}, sbxerr.Wrap(sbxerr.State, "output.follow", errClosed)
+	}
+	return p, err
 }
 
 // plan says what comes next; the store's mu is held.
-func (r *reader) plan() piece {
+func (r *reader) plan(stop int64) piece {
 	s := r.s
-	if !r.wait && r.stop < 0 {
-		r.stop = s.total
-	}
-	total, kept, out := s.total, s.kept, s.leftOut()
-	if !r.wait {
-		total, kept = min(total, r.stop), min(kept, r.stop)
-	}
+	total, kept, out := min(s.total, stop), min(s.kept, stop), s.leftOut()
 	switch {
 	case r.pos >= total:
 		return piece{end: s.done || !r.wait}
@@ -151,15 +128,18 @@ func (r *reader) plan() piece {
 // copy writes the next bytes of at, as many as fit a buffer. Where they were left out
 // while they were read, nothing is written: what comes next is to be asked again.
 func (r *reader) copy(at span) error {
-	pool := poolFor(at.size())
+	pool := largeBuffers
+	if at.size() <= smallBuffer {
+		pool = smallBuffers
+	}
 	b := pool.Get().(*[]byte)
 	defer pool.Put(b)
-	at.to = min(at.to, at.from+int64(len(*b)))
-	n, err := r.read((*b)[:at.size()], at)
+	buf := (*b)[:min(int64(len(*b)), at.size())]
+	n, err := r.read(buf)
 	if err != nil || n == 0 {
 		return err
 	}
-	if _, err := r.w.Write((*b)[:n]); err != nil {
+	if _, err := r.w.Write(buf[:n]); err != nil {
 		return err
 	}
 	r.move(int64(n))
@@ -180,70 +160,67 @@ func (r *reader) skip(n int64) error {
 func (r *reader) move(n int64) {
 	r.pos += n
 	if r.hold != nil {
-		r.hold.move(r.pos)
+		r.s.change(func() { r.hold.at = r.pos })
 	}
 }
 
-// read fills buf with the bytes of at, or with the first of them, and returns how many
-// are those of the stream still.
-func (r *reader) read(buf []byte, at span) (n int, err error) {
+// read fills buf, or the beginning of it, with the next bytes. It returns how many are
+// those of the stream still.
+func (r *reader) read(buf []byte) (n int, err error) {
 	s := r.s
-	f, live, most, err := r.file(at.from)
-	if err != nil || f == nil {
+	f, most, err := r.file()
+	if err != nil {
 		return 0, err
 	}
 	buf = buf[:min(int64(len(buf)), most)]
-	if live && len(buf) > smallBuffer {
-		s.turns <- struct{}{}
-		defer func() { <-s.turns }()
-	}
-	n, err = f.ReadAt(buf, at.from) // the file keeps its descriptor while it is read
+	n, err = f.ReadAt(buf, r.pos) // the file keeps its descriptor while it is read
 	switch {
 	case n == len(buf):
 	case errors.Is(err, os.ErrClosed): // the store has let go of it, or was closed
 		return 0, nil
 	default:
-		return 0, sbxerr.Wrap(sbxerr.StateDir, "output.follow", fmt.Errorf("read %d bytes of %q at %d: %w", len(buf), f.Name(), at.from, err))
+		return 0, sbxerr.Wrap(sbxerr.StateDir, "output.follow", fmt.Errorf("read %d bytes of %q at %d: %w", len(buf), f.Name(), r.pos, err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.leftOut().within(span{at.from, at.from + int64(n)}).size() > 0 {
+	if s.leftOut().within(span{r.pos, r.pos + int64(n)}).size() > 0 {
 		return 0, nil
 	}
 	return n, nil
 }
 
-// file returns the file that has the byte at an offset, or the reader's own where the
-// stream is finished; whether more may come; and how many bytes it may have from there.
-func (r *reader) file(at int64) (f *os.File, live bool, most int64, err error) {
+// file returns the file that has the next byte, or the reader's own where the stream is
+// finished, and how many bytes it may have from there.
+func (r *reader) file() (f *os.File, most int64, err error) {
 	const op = "output.follow"
 	s := r.s
 	s.mu.Lock()
-	f, live, closed, path, most := s.own, !s.done, s.closed, s.o.Path, int64(math.MaxInt64)
-	if s.split >= 0 && at >= s.split {
-		f, path = s.spare, s.o.Spare
-	} else if s.split >= 0 {
-		most = s.split - at
+	closed, p, most := s.closed, s.parts[0], int64(math.MaxInt64)
+	for _, later := range s.parts[1:] {
+		if r.pos >= later.from {
+			p = later
+		} else {
+			most = later.from - r.pos
+		}
 	}
 	s.mu.Unlock()
 	switch {
 	case closed:
-		return nil, false, 0, sbxerr.Wrap(sbxerr.State, op, errClosed)
-	case f != nil:
-		return f, live, most, nil
-	case r.path != path:
+		return nil, 0, sbxerr.Wrap(sbxerr.State, op, errClosed)
+	case p.file != nil:
+		return p.file, most, nil
+	case r.own == nil || r.own.Name() != p.path:
 		r.close()
-		if r.own, err = openFile(path, unix.O_RDONLY|unix.O_NONBLOCK, 0); err != nil {
-			return nil, false, 0, sbxerr.Wrap(sbxerr.StateDir, op, err)
+		if r.own, err = owndir.Open(p.path); err != nil {
+			return nil, 0, sbxerr.Wrap(sbxerr.StateDir, op, err)
 		}
-		r.path = path
 	}
-	return r.own, false, most, nil
+	return r.own, most, nil
 }
 
 func (r *reader) close() {
 	if r.own != nil {
 		_ = r.own.Close() // it was only read
 	}
-	r.own, r.path = nil, ""
+	r.own = nil
 }

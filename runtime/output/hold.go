@@ -38,53 +38,23 @@ func (h *Hold) Follow(ctx context.Context, w io.Writer, wait bool) error {
 	h.s.mu.Lock()
 	from := h.at
 	h.s.mu.Unlock()
-	_, err := h.s.follow(ctx, &reader{s: h.s, w: w, pos: from, stop: -1, wait: wait, hold: h})
-	return err
+	return (&reader{s: h.s, w: w, pos: from, wait: wait, hold: h}).follow(ctx)
 }
 
 // Release lets go of the place. The bound holds for what was held.
 func (h *Hold) Release() {
-	s := h.s
-	s.work.Lock()
-	defer s.work.Unlock()
-	held := true
-	s.change(func() {
-		_, held = s.holds[h]
-		delete(s.holds, h)
-	})
-	if held && !s.isClosed() {
-		s.cut()
-		s.charge()
-	}
+	h.s.work.Lock()
+	defer h.s.work.Unlock()
+	h.s.change(func() { delete(h.s.holds, h) })
+	h.s.fit()
 }
 
-func (s *Store) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
-}
-
-// move notes how far the reader is.
-func (h *Hold) move(to int64) { h.s.change(func() { h.at = to }) }
-
-// awaitPlace waits while the pipe was emptied a window ahead of a place.
-func (s *Store) awaitPlace(ctx context.Context) error {
-	for {
-		s.mu.Lock()
-		ahead := int64(0)
-		for h := range s.holds {
-			ahead = max(ahead, s.kept-h.at)
-		}
-		if ahead < window || s.broken || s.done || s.closed {
-			s.mu.Unlock()
-			return nil
-		}
-		changed := s.next()
-		s.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+// hasPlace reports whether the pipe may be emptied further; mu is held.
+func (s *Store) hasPlace() bool {
+	for h := range s.holds {
+		if s.kept-h.at >= window {
+			return s.broken || s.done || s.closed
 		}
 	}
+	return true
 }

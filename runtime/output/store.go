@@ -1,5 +1,7 @@
 // Package output keeps what a command writes to one stream, and passes it on to its
-// readers.
+// readers: the reader of a foreground call holds its place; filling waits when it is a
+// window ahead of the slowest held place, and no hole is punched past one; the hold ends
+// with its caller.
 //
 // A stream is a file in which the offset of a byte is its offset in the stream. The
 // size of the file is the total at every instant, also when the daemon was killed, and
@@ -7,22 +9,20 @@
 // file by splice(2): they are in the one or in the other, and never only in the memory
 // of a process that may die.
 //
-// A reader that holds its place ([Store.Hold]) gets every byte in order. The pipe is
-// emptied no further than a window ahead of the slowest such reader, so the command
-// waits for it, and nothing past its place is left out. What stays of a stream that
-// nobody holds is bounded: its first and its last half, with a hole in the file
-// between them. Other readers get what there is, and are told what is left out.
+// What stays of a stream is bounded: its first and its last half, with a hole in the
+// file between them. Readers without a hold get what there is, and are told what is
+// left out.
 //
 // The life of a store: Create, or Open after a restart; Fill until the pipe ends;
 // Finish; Close; and, when nobody wants the output any more, Remove.
 package output
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	goruntime "runtime"
 	"sync"
 	"syscall"
 
@@ -60,20 +60,17 @@ type Options struct {
 
 // Store is one stream of one command. Its methods may be called at the same time.
 type Store struct {
-	o     Options
-	turns chan struct{} // who may copy much of a live stream; a crowd would take every processor from Fill
+	o Options
 
 	// work is held while bytes are moved and counted, so that who holds it sees
 	// each byte either in the pipe or in the total. It comes before mu.
 	work    sync.Mutex
-	wide    bool  // the pipe was enlarged; guarded by work, as is
-	charged int64 // what counts in the room
+	charged int64 // what counts in the room; guarded by work, as is
+	room    *Room
 
-	mu      sync.Mutex // guards what follows; held for no system call
+	mu      sync.Mutex // guards what follows; held for no system call but close(2)
+	parts   []part     // one, or two with the spare file
 	bound   bound
-	own     *os.File // nil before the first byte and after the last, as is
-	spare   *os.File
-	split   int64 // from here on, bytes are in the spare file; -1: none are
 	total   int64 // bytes seen
 	kept    int64 // bytes that reached a file: total, unless some were lost
 	hole    span  // whole pages that are left out of them
@@ -86,6 +83,13 @@ type Store struct {
 	eof     bool // the pipe has ended
 	done    bool // nothing more will come
 	closed  bool
+}
+
+// part is a file that has the bytes of the stream from an offset on.
+type part struct {
+	path string
+	from int64
+	file *os.File // nil before its first byte, and once the stream is finished
 }
 
 // Create returns the store of a new stream. Its file is made at the first byte, with a
@@ -107,123 +111,83 @@ func Create(o Options) (*Store, error) {
 }
 
 func newStore(o Options) (*Store, error) {
-	b, err := newBound(o.Limit)
-	return &Store{
-		o: o, bound: b, split: -1, holds: map[*Hold]struct{}{}, turns: make(chan struct{}, max(1, goruntime.GOMAXPROCS(0)-1)),
-	}, err
+	if o.Limit < 2 {
+		return nil, fmt.Errorf("an output limit of %d bytes is too small, give at least 2", o.Limit)
+	}
+	return &Store{o: o, room: o.Room, parts: []part{{path: o.Path}}, bound: halves(o.Limit), holds: map[*Hold]struct{}{}}, nil
 }
 
 // Open returns the store that was created with the same options, by this process or by
 // one that is gone. A file that is not a plain one of the caller's own is refused with
 // [sbxerr.StateDir].
-func Open(o Options) (_ *Store, err error) {
+func Open(o Options) (*Store, error) {
 	const op = "output.open"
 	s, err := newStore(o)
 	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.Limits, op, err)
 	}
-	if err := s.adopt(); err != nil {
+	err = s.adopt(o.Path)
+	if err == nil && o.Spare != "" {
+		err = s.adopt(o.Spare)
+	}
+	if err != nil {
 		return nil, sbxerr.Wrap(sbxerr.StateDir, op, errors.Join(err, s.Close()))
+	}
+	s.total = s.kept
+	switch {
+	case s.broken:
+		s.why = sbxerr.New(sbxerr.StateDir, op, "output past byte %d could not be kept by an earlier daemon", s.kept)
+	case s.total > 0 && s.hole == span{0, s.total}:
+		s.why = errDropped
 	}
 	return s, nil
 }
 
-// adopt takes over what an earlier process wrote. The hole is what that left out.
-func (s *Store) adopt() (err error) {
-	var own, spare *unix.Stat_t
-	if s.own, own, err = openKept(s.o.Path); err != nil {
-		return err
-	}
-	if s.o.Spare != "" {
-		if s.spare, spare, err = openKept(s.o.Spare); err != nil {
-			return err
-		}
-	}
-	last := own
-	if own != nil {
-		s.kept = own.Size
-		if s.hole, err = findHole(s.own, span{0, s.kept}); err != nil {
-			return err
-		}
-	}
-	if spare != nil {
-		last = spare
-		if err := s.adoptSpare(spare.Size); err != nil {
-			return err
-		}
-	}
-	s.total = s.kept
-	switch {
-	case last != nil && last.Mode&0o777 == modeLost:
-		s.broken = true
-		s.why = sbxerr.New(sbxerr.StateDir, "output.open", "output past byte %d could not be kept by an earlier daemon", s.kept)
-	case s.total > 0 && s.hole == span{0, s.total}:
-		s.why = errDropped
-	}
-	return nil
-}
-
-func (s *Store) adoptSpare(size int64) error {
-	s.split = s.kept
-	s.kept = max(s.split, size)
-	s.spareLocked()
-	if s.hole.size() > 0 && s.hole.to < s.split {
+// adopt takes over a file of an earlier process. The hole is what that left out.
+func (s *Store) adopt(path string) error {
+	f, err := os.OpenFile(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0) // it does not wait for the writer of a FIFO
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	hole, err := findHole(s.spare, span{s.split, s.kept})
-	if s.hole.size() == 0 || hole.from == s.split {
+	if err != nil {
+		return err
+	}
+	from := s.kept
+	if path == s.o.Path {
+		s.parts[0].file = f
+	} else {
+		s.spare(f)
+	}
+	st, err := checkOwn(f)
+	if err != nil {
+		return err
+	}
+	s.kept, s.broken = max(from, st.Size), st.Mode&0o777 == modeLost
+	hole, err := findHole(f, span{from, s.kept})
+	if s.hole.size() == 0 || s.hole.to == from && hole.from == from {
 		s.hole = s.hole.and(hole)
 	}
 	return err
 }
 
-// openKept opens what an earlier process kept, nil where there is nothing, and refuses
-// what this package cannot have made. It does not wait for the writer of a fifo.
-func openKept(path string) (*os.File, *unix.Stat_t, error) {
-	f, err := openFile(path, unix.O_RDWR|unix.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, nil
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	st, err := checkOwn(f, path)
-	if err != nil {
-		return nil, nil, errors.Join(err, f.Close())
-	}
-	return f, st, nil
-}
-
-func checkOwn(f *os.File, path string) (*unix.Stat_t, error) {
+// checkOwn refuses a file that this package cannot have made.
+func checkOwn(f *os.File) (*unix.Stat_t, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return nil, fmt.Errorf("stat %q: %w", path, err)
+		return nil, fmt.Errorf("stat %q: %w", f.Name(), err)
 	}
 	mode := st.Mode & 0o7777
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return nil, fmt.Errorf("%q is not a regular file", path)
+		return nil, fmt.Errorf("%q is not a regular file", f.Name())
 	case int(st.Uid) != os.Geteuid():
-		return nil, fmt.Errorf("%q belongs to uid %d", path, st.Uid)
+		return nil, fmt.Errorf("%q belongs to uid %d", f.Name(), st.Uid)
 	case st.Nlink != 1:
-		return nil, fmt.Errorf("%q has %d names", path, st.Nlink)
+		return nil, fmt.Errorf("%q has %d names", f.Name(), st.Nlink)
 	case mode != modeWhole && mode != modeLost:
-		return nil, fmt.Errorf("%q has mode %#o, not %#o", path, mode, modeWhole)
+		return nil, fmt.Errorf("%q has mode %#o, not %#o", f.Name(), mode, modeWhole)
 	}
 	return &st, nil
-}
-
-// openFile opens path itself, never what a link there names.
-func openFile(path string, flags int, mode uint32) (*os.File, error) {
-	for {
-		fd, err := unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_LARGEFILE, mode)
-		switch {
-		case err == nil:
-			return os.NewFile(uintptr(fd), path), nil
-		case !errors.Is(err, unix.EINTR):
-			return nil, &fs.PathError{Op: "open", Path: path, Err: err}
-		}
-	}
 }
 
 // Finish says that nothing more will come: readers end after the last byte, and what a
@@ -233,9 +197,8 @@ func (s *Store) Finish() {
 	s.work.Lock() // a byte that is being moved is still counted
 	defer s.work.Unlock()
 	s.change(func() { s.done = true })
-	s.cut()
-	_ = s.closeFiles(func() {}) // all was written by calls that succeeded
-	s.charge()
+	s.fit()
+	_ = s.closeFiles() // all was written by calls that succeeded
 }
 
 // Close releases the files, which stay. Readers that have not reached the end of a
@@ -244,22 +207,18 @@ func (s *Store) Finish() {
 func (s *Store) Close() error {
 	s.work.Lock()
 	defer s.work.Unlock()
-	err := s.closeFiles(func() { s.closed = true })
-	s.charge()
-	return sbxerr.Wrap(sbxerr.StateDir, "output.close", err)
+	s.change(func() { s.closed = true })
+	s.fit()
+	return sbxerr.Wrap(sbxerr.StateDir, "output.close", s.closeFiles())
 }
 
-func (s *Store) closeFiles(also func()) error {
-	var files []*os.File
-	s.change(func() {
-		files = []*os.File{s.own, s.spare}
-		s.own, s.spare = nil, nil
-		also()
-	})
+func (s *Store) closeFiles() error {
 	var errs []error
-	for _, f := range files {
-		if f != nil {
-			errs = append(errs, f.Close())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, p := range s.parts {
+		if s.parts[i].file = nil; p.file != nil {
+			errs = append(errs, p.file.Close())
 		}
 	}
 	return errors.Join(errs...)
@@ -315,10 +274,24 @@ func (s *Store) change(f func()) {
 	}
 }
 
-// next returns a channel that is closed at the next change; mu is held.
-func (s *Store) next() <-chan struct{} {
-	if s.changed == nil {
-		s.changed = make(chan struct{})
+// await returns when ok, which is called with mu held, or when ctx ends, whose cause it
+// then returns.
+func (s *Store) await(ctx context.Context, ok func() bool) error {
+	for {
+		s.mu.Lock()
+		if ok() {
+			s.mu.Unlock()
+			return nil
+		}
+		if s.changed == nil {
+			s.changed = make(chan struct{})
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	return s.changed
 }

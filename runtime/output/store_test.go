@@ -246,9 +246,7 @@ func TestAfterTheEnd(t *testing.T) {
 	s := create(t, 100)
 	write(t, s, []byte("abc"))
 	s.Finish()
-	if _, err := s.Write([]byte("x")); !errors.Is(err, sbxerr.State) {
-		t.Errorf("Write after Finish: %v", err)
-	}
+	write(t, s, []byte("thrown away"))
 	if err := errors.Join(s.Close(), s.Close()); err != nil {
 		t.Error(err)
 	}
@@ -256,6 +254,9 @@ func TestAfterTheEnd(t *testing.T) {
 		t.Errorf("Total = %d, %v, Lost = %v", n, cut, s.Lost())
 	}
 	same(t, "at the end of a closed store", follow(t, s, 3), "")
+	if _, err := s.Write([]byte("x")); !errors.Is(err, sbxerr.State) {
+		t.Errorf("Write after Close: %v", err)
+	}
 	if err := copyTo(s, t.Context(), io.Discard, 0, true); !errors.Is(err, sbxerr.State) || errors.Is(err, os.ErrClosed) {
 		t.Errorf("Follow after Close: %v", err)
 	}

@@ -22,6 +22,9 @@ type Declared struct {
 	// Listener is the filter that PID 1 adds to the declared one where that lets netlink
 	// sockets through, as the kernel shows it. Without it such a sandbox is not as declared.
 	Listener []byte
+	// FilterDigest is the digest of PID 1's filters that was found when it began, as in
+	// the result [FilterDigest]; "" where this is the first check.
+	FilterDigest string
 	// Sockets is how many unix sockets PID 1 may hold: 1 once it is connected
 	// to the daemon. The zero value allows none.
 	Sockets int

@@ -2,6 +2,7 @@ package posture
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -19,6 +20,9 @@ import (
 	"github.com/caisson-run/caisson/seccomp"
 	"github.com/caisson-run/caisson/seccomp/decide"
 )
+
+// FilterDigest names the comparison whose values are digests of the filters in force.
+const FilterDigest = "seccomp.digest"
 
 const filtersOp = "posture.filters"
 
@@ -48,7 +52,9 @@ func checkFilters(d Declared, threads []thread) ([]Result, error) {
 		return nil, err
 	}
 	count := threadsHave(threads, "seccomp.programs", strconv.Itoa(len(live)), func(t thread) string { return t.fields["Seccomp_filters"] })
-	return []Result{count, decisions}, nil
+	digest := digestOfPrograms(live)
+	found := "sha256:" + hex.EncodeToString(digest[:])
+	return []Result{count, decisions, equal(FilterDigest, cmp.Or(d.FilterDigest, found), found)}, nil
 }
 
 // verdicts remembers what was found about filters, by digests of the declaration, of PID

@@ -25,6 +25,7 @@ type eventData struct {
 	ExecID       string   `json:"exec_id"`
 	ImageDigest  string   `json:"image_digest"`
 	PolicyDigest string   `json:"policy_digest"`
+	FilterDigest string   `json:"filter_digest"`
 	Args         []string `json:"args"`
 	Env          []string `json:"env"`
 	ExitCode     *int     `json:"exit_code"`
@@ -95,7 +96,7 @@ func TestEventsOfASandbox(t *testing.T) {
 		t.Errorf("told %q, want %q", types(life), want)
 	}
 	created, started, ended := one(t, list, "sandbox.created").Data, one(t, list, "exec.started").Data, one(t, list, "exec.ended").Data
-	if created.Caller != "uid 0" || created.RequestID == "" || !strings.HasPrefix(created.ImageDigest, "sha256:") || !strings.HasPrefix(created.PolicyDigest, "sha256:") {
+	if created.Caller != "uid 0" || created.RequestID == "" || !strings.HasPrefix(created.ImageDigest, "sha256:") || !strings.HasPrefix(created.PolicyDigest, "sha256:") || !strings.HasPrefix(created.FilterDigest, "sha256:") {
 		t.Errorf("created %+v", created)
 	}
 	if !slices.Contains(started.Env, "TOKEN") || started.Args[0] != "sh" || started.ImageDigest != created.ImageDigest || started.PolicyDigest != created.PolicyDigest {

@@ -335,6 +335,54 @@ func TestChangedLimitsAreNotAdopted(t *testing.T) {
 	d.AwaitNoSandbox(t)
 }
 
+// The digest of the filters in force is told when a sandbox is created, and found again
+// by a later daemon. A sandbox with other filters is not adopted.
+func TestFilterDigest(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "")
+	for _, name := range []string{"other", "whole"} {
+		box(t, d, name)
+	}
+	other, whole := inspect(t, d, "other"), inspect(t, d, "whole")
+	told := one(t, parseEvents(t, d.Run(t, "events", "--json", "--filter", "sandbox=whole").Stdout), "sandbox.created").Data.FilterDigest
+	if live := filterDigest(t, whole); live != told || !strings.HasPrefix(told, "sha256:") {
+		t.Errorf("%q is in force, %q was told", live, told)
+	}
+	d.Kill(t)
+	record := recordOf(t, d, other.ID)
+	text, err := os.ReadFile(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(text), told, "sha256:"+strings.Repeat("0", 64), 1)
+	if err := os.WriteFile(record, []byte(changed), 0o600); err != nil || changed == string(text) {
+		t.Fatalf("no digest in %s: %v", text, err)
+	}
+	d.Launch(t)
+	if l := list(t, d); len(l) != 1 || l[0].Name != "whole" {
+		t.Errorf("listed %+v", l)
+	}
+	if live := filterDigest(t, inspect(t, d, "whole")); live != told {
+		t.Errorf("%q is in force after a restart, %q before", live, told)
+	}
+	if log := d.Log(); !regexp.MustCompile(other.ID + ".*SBX-605.*seccomp.digest").MatchString(log) {
+		t.Errorf("the log does not tell:\n%s", log)
+	}
+	d.Run(t, "rm", "--force", "whole")
+	d.AwaitNoSandbox(t)
+}
+
+func filterDigest(t *testing.T, of listed) string {
+	t.Helper()
+	for _, c := range of.Posture {
+		if c.Name == "seccomp.digest" && c.Declared == c.Live {
+			return c.Live
+		}
+	}
+	t.Errorf("no digest in %+v", of.Posture)
+	return ""
+}
+
 // raiseMemory gives a cgroup 1 GiB of memory, on any version. On v1 the limit with swap, where there is one, is never below the
 // other.
 func raiseMemory(t *testing.T, cgroup string) {

@@ -196,6 +196,7 @@ type EventData struct {
 	ImageDigest     string                 `protobuf:"bytes,11,opt,name=image_digest,json=imageDigest,proto3" json:"image_digest,omitempty"`
 	Network         string                 `protobuf:"bytes,12,opt,name=network,proto3" json:"network,omitempty"`                               // mode
 	PolicyDigest    string                 `protobuf:"bytes,13,opt,name=policy_digest,json=policyDigest,proto3" json:"policy_digest,omitempty"` // SHA-256 of the effective egress policy as JSON
+	FilterDigest    string                 `protobuf:"bytes,55,opt,name=filter_digest,json=filterDigest,proto3" json:"filter_digest,omitempty"` // SHA-256 of the seccomp filters that PID 1 has in force
 	Workspace       string                 `protobuf:"bytes,14,opt,name=workspace,proto3" json:"workspace,omitempty"`                           // directory of the host
 	MemoryBytes     int64                  `protobuf:"varint,15,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`   // limits
 	MilliCpu        int64                  `protobuf:"varint,16,opt,name=milli_cpu,json=milliCpu,proto3" json:"milli_cpu,omitempty"`
@@ -358,6 +359,13 @@ func (x *EventData) GetNetwork() string {
 func (x *EventData) GetPolicyDigest() string {
 	if x != nil {
 		return x.PolicyDigest
+	}
+	return ""
+}
+
+func (x *EventData) GetFilterDigest() string {
+	if x != nil {
+		return x.FilterDigest
 	}
 	return ""
 }
@@ -719,7 +727,7 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\x04type\x18\x04 \x01(\tR\x04type\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
 	"\asubject\x18\x06 \x01(\tR\asubject\x12)\n" +
-	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\xb4\v\n" +
+	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\xd9\v\n" +
 	"\tEventData\x12\x16\n" +
 	"\x06caller\x18\x01 \x01(\tR\x06caller\x12\x1d\n" +
 	"\n" +
@@ -736,7 +744,8 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	" \x01(\tR\x05image\x12!\n" +
 	"\fimage_digest\x18\v \x01(\tR\vimageDigest\x12\x18\n" +
 	"\anetwork\x18\f \x01(\tR\anetwork\x12#\n" +
-	"\rpolicy_digest\x18\r \x01(\tR\fpolicyDigest\x12\x1c\n" +
+	"\rpolicy_digest\x18\r \x01(\tR\fpolicyDigest\x12#\n" +
+	"\rfilter_digest\x187 \x01(\tR\ffilterDigest\x12\x1c\n" +
 	"\tworkspace\x18\x0e \x01(\tR\tworkspace\x12!\n" +
 	"\fmemory_bytes\x18\x0f \x01(\x03R\vmemoryBytes\x12\x1b\n" +
 	"\tmilli_cpu\x18\x10 \x01(\x03R\bmilliCpu\x12\x12\n" +

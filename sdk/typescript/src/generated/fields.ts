@@ -92,6 +92,7 @@ export const fields = {
     env: 'string[]',
     exec_id: 'string',
     exit_code: 'number',
+    filter_digest: 'string',
     host: 'string',
     image: 'string',
     image_digest: 'string',

@@ -180,6 +180,8 @@ export interface components {
             exec_id?: string;
             /** Format: int32 */
             exit_code?: number;
+            /** @description SHA-256 of the seccomp filters that PID 1 has in force */
+            filter_digest?: string;
             /** @description name that was asked for */
             host?: string;
             image?: string;
