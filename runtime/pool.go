@@ -49,17 +49,17 @@ type pool struct {
 // kind is what cannot be changed in a sandbox that was made: a request takes one
 // of its own kind only.
 type kind struct {
-	profile, image, network string
-	user                    string
-	openFiles, pids         int64
-	mountPoint              string // that no other sandbox has
+	profile, seccomp, image, network string
+	user                             string
+	openFiles, pids                  int64
+	mountPoint                       string // that no other sandbox has
 }
 
 // kindOf returns the kind of sandbox that p asks for. Memory, CPU and the size of each
 // tmpfs are limits that can be changed.
 func kindOf(p *plan.Sandbox) kind {
 	return kind{
-		profile: p.ProfileName, image: p.Image.Digest, network: string(p.Network), user: p.User.String(),
+		profile: p.ProfileName, seccomp: p.Seccomp.Name, image: p.Image.Digest, network: string(p.Network), user: p.User.String(),
 		openFiles: p.Limits.OpenFiles, pids: p.Limits.PIDs,
 		mountPoint: strings.Join(p.MountPoints(), ""),
 	}
@@ -69,10 +69,10 @@ func kindOf(p *plan.Sandbox) kind {
 const maxRefills = 64
 
 var (
-	errImageGone = errors.New("its image is removed or replaced")
-	errShort     = errors.New("the host is short of memory")
-	errSurplus   = errors.New("its pool has shrunk")
-	errSpoiled   = errors.New("it could not be made what was asked for")
+	errOutdated = errors.New("its image or profile is removed or replaced")
+	errShort    = errors.New("the host is short of memory")
+	errSurplus  = errors.New("its pool has shrunk")
+	errSpoiled  = errors.New("it could not be made what was asked for")
 )
 
 func newPools(configs []PoolConfig) (pools []*pool) {
@@ -150,14 +150,14 @@ func pauseFor(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// inspectPool drops what is of no more use: sandboxes of an image that was
+// inspectPool drops what is of no more use: sandboxes of an image or profile that was
 // replaced, and all of them when the host is short of memory.
 func (m *Manager) inspectPool(ctx context.Context, p *pool) {
 	short := m.shortOfMemory()
 	plan, err := m.planFor(ctx, plan.CreateRequest{Profile: p.cfg.Profile, Image: p.cfg.Image})
 	if err != nil {
 		m.complain(p, "plan pool", err)
-		p.empty(errImageGone)
+		p.empty(errOutdated)
 		return
 	}
 	k := kindOf(plan)
@@ -165,7 +165,7 @@ func (m *Manager) inspectPool(ctx context.Context, p *pool) {
 	case short:
 		p.empty(errShort)
 	case p.differs(k):
-		p.empty(errImageGone)
+		p.empty(errOutdated)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -209,10 +209,15 @@ func (p *pool) troubled(cause sbxerr.Code) bool {
 func (p *pool) empty(cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.endReadyLocked(cause)
+	p.kind, p.paused, p.demand = kind{}, true, newDemand(p.cfg.Size, p.cfg.Max)
+}
+
+func (p *pool) endReadyLocked(cause error) {
 	for _, s := range p.ready {
 		s.end(cause)
 	}
-	p.ready, p.kind, p.paused, p.demand = nil, kind{}, true, newDemand(p.cfg.Size, p.cfg.Max)
+	p.ready = nil
 }
 
 func (p *pool) differs(k kind) bool {
@@ -261,6 +266,10 @@ func (m *Manager) fillOne(ctx context.Context, p *pool) error {
 		return err
 	}
 	p.trouble = ""
+	if k := kindOf(s.plan); k != p.kind { // it was replaced since the last look
+		p.endReadyLocked(errOutdated)
+		p.kind = k
+	}
 	p.ready = append(p.ready, s)
 	p.demand = p.demand.ready(len(p.ready))
 	p.refills = append(p.refills, time.Since(start))
@@ -352,7 +361,7 @@ func (p *pool) refill() {
 // statsOf returns what p counts, with the image that its requests have.
 func (m *Manager) statsOf(p *pool) PoolStats {
 	st := p.stats()
-	st.Image = cmp.Or(st.Image, m.opts.Profiles[st.Profile].Image)
+	st.Image = cmp.Or(st.Image, m.settings().Profiles[st.Profile].Image)
 	return st
 }
 

@@ -97,6 +97,7 @@ type System interface {
 	Doctor(ctx context.Context) ([]runtime.Check, error)
 	Capabilities(ctx context.Context) ([]runtime.Capability, error)
 	HostInfo(ctx context.Context) (runtime.HostInfo, error)
+	ReloadConfig(ctx context.Context) (runtime.Reloaded, error)
 	// Ready is why nothing can be run now; nil if something can.
 	Ready(ctx context.Context) error
 }

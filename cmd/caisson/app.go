@@ -119,6 +119,7 @@ func (a *app) verbs() []verb {
 		{"pause", a.pauseCommand}, {"resume", a.resumeCommand}, {"stop", a.stopCommand}, {"rm", a.rmCommand}, {"cleanup", a.cleanupCommand},
 		{"image", a.imageCommand}, {"policy", a.policyCommand}, {"audit", a.auditCommand}, {"spec", a.specCommand}, {"ping", a.pingCommand}, {"doctor", a.doctorCommand},
 		{"capabilities", a.capabilitiesCommand}, {"explain", a.explainCommand},
+		{"config", a.configCommand},
 		{"mcp", a.mcpCommand}, {"plug", a.plugCommand}, {"daemon", a.daemonCommand}, {"version", a.versionCommand}, {"completion", a.completionCommand},
 	}
 }

@@ -71,11 +71,7 @@ func rootCommand(f *flags) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := f.config(cmd)
-			if err != nil {
-				return err
-			}
-			return serve(cmd.Context(), c, cmd.ErrOrStderr())
+			return f.serve(cmd.Context(), func() (config.Config, error) { return f.config(cmd) }, cmd.ErrOrStderr())
 		},
 	}
 	cmd.SetFlagErrorFunc(flagError)

@@ -48,7 +48,7 @@ type Sandbox struct {
 	Image       images.Stored
 	Notes       []string // for the caller
 	ProfileName string
-	profile     Profile
+	Profile     Profile // its values
 	Seccomp     seccomp.Profile
 	Network     netns.Mode
 	Policy      policy.Spec // of egress; zero in the modes none and bridge
@@ -160,10 +160,10 @@ func (p *Sandbox) planProfile(profiles map[string]Profile, r CreateRequest) erro
 	if p.ProfileName == "" {
 		p.ProfileName = DefaultProfile
 	}
-	if p.profile, err = LookupProfile(profiles, p.ProfileName); err != nil {
+	if p.Profile, err = LookupProfile(profiles, p.ProfileName); err != nil {
 		return err
 	}
-	p.Seccomp, err = seccomp.Lookup(p.profile.Seccomp)
+	p.Seccomp, err = seccomp.Lookup(p.Profile.Seccomp)
 	return err
 }
 
@@ -171,7 +171,7 @@ func (p *Sandbox) planNetwork(o NetworkRules, r CreateRequest) error {
 	var err error
 	asked := r.network()
 	asked.Links = p.links
-	p.Network, p.Policy, err = o.NetworkOf(p.profile.Network, asked)
+	p.Network, p.Policy, err = o.NetworkOf(p.Profile.Network, asked)
 	p.Resolvers = o.ResolversOf(p.Network)
 	return err
 }
@@ -235,7 +235,7 @@ func checkKey(key string) error {
 // planLimits takes half the memory for a tmpfs, and at most maxTmpfs, where neither request
 // nor profile has a size.
 func (p *Sandbox) planLimits(maxTmpfs int64, r CreateRequest) error {
-	p.Limits = p.profile.Limits
+	p.Limits = p.Profile.Limits
 	for _, f := range []struct {
 		from *int64
 		to   *int64

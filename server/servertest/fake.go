@@ -66,6 +66,7 @@ type Fake struct {
 	Version      runtime.Versions
 	Supports     []runtime.Capability
 	Counts       runtime.HostInfo
+	Reloaded     runtime.Reloaded
 }
 
 // Listen serves f on a new unix socket until t ends.
@@ -269,6 +270,9 @@ func (f *Fake) Doctor(context.Context) ([]runtime.Check, error) {
 	}
 	return f.OnDoctor()
 }
+
+// ReloadConfig implements server.System.
+func (f *Fake) ReloadConfig(context.Context) (runtime.Reloaded, error) { return f.Reloaded, nil }
 
 // HostInfo implements server.System.
 func (f *Fake) HostInfo(context.Context) (runtime.HostInfo, error) { return f.Counts, nil }

@@ -142,12 +142,20 @@ func (d *Daemon) Launch(t testing.TB, flags ...string) {
 	t.Fatalf("the daemon did not answer within %s:\n%s", startTimeout, d.log)
 }
 
-func (d *Daemon) spawn(t testing.TB, flags ...string) {
+// Configure writes the configuration file anew, with config beside the harness's own.
+func (d *Daemon) Configure(t testing.TB, config string) (file string) {
 	t.Helper()
-	file := filepath.Join(d.Root, "config.yaml")
+	d.Config = config
+	file = filepath.Join(d.Root, "config.yaml")
 	if err := os.WriteFile(file, []byte(cmp.Or(d.Settings, settings)+d.Config), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return file
+}
+
+func (d *Daemon) spawn(t testing.TB, flags ...string) {
+	t.Helper()
+	file := d.Configure(t, d.Config)
 	args := append([]string{"--config", file, "--root", d.Root, "--state", d.State}, flags...)
 	d.log = &record{}
 	line := append(slices.Clone(d.Wrap), append([]string{cmp.Or(d.Program, Bin(t, "caissond"))}, args...)...)
