@@ -54,3 +54,13 @@ network: {map: {mirror: 192.0.2.1}}
 		}
 	}
 }
+
+// A daemon that is stopped leaves sessions to the next one unless it is told otherwise.
+func TestKeepOnExitByDefault(t *testing.T) {
+	if c := loaded(t, "{}"); !c.Sandboxes.KeepOnExit {
+		t.Error("sandboxes end with the daemon by default")
+	}
+	if c := loaded(t, "sandboxes: {keep_on_exit: false}"); c.Sandboxes.KeepOnExit {
+		t.Error("keep_on_exit cannot be turned off")
+	}
+}

@@ -67,7 +67,7 @@ func (a *app) lifecycleCommand(verb, short string, call func(*api.Client, contex
 			})
 		},
 	}
-	f.register(cmd)
+	f.registerSelecting(cmd)
 	a.outputFlags(cmd)
 	return cmd
 }

@@ -299,6 +299,8 @@ func TestGolden(t *testing.T) {
 		{"rm-json", "rm --json --force build", 0},
 		{"ls-quiet", "ls -q", 0},
 		{"rm-part-json", "rm --json --force build gone", 125},
+		{"rm-all", "rm --all --force", 0},
+		{"rm-all-named", "rm --all build", 125},
 		{"rm-running", "rm build", 125},
 		{"rm-several", "rm gone one build", 125},
 		{"cleanup", "cleanup", 0},

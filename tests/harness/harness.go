@@ -157,6 +157,9 @@ func (d *Daemon) spawn(t testing.TB, flags ...string) {
 	t.Helper()
 	file := d.Configure(t, d.Config)
 	args := append([]string{"--config", file, "--root", d.Root, "--state", d.State}, flags...)
+	if !strings.Contains(d.Config, "keep_on_exit") {
+		args = append(args, "--keep-on-exit=false") // a test that says nothing of it leaves nothing
+	}
 	d.log = &record{}
 	line := append(slices.Clone(d.Wrap), append([]string{cmp.Or(d.Program, Bin(t, "caissond"))}, args...)...)
 	d.cmd = exec.Command(line[0], line[1:]...)
