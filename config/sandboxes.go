@@ -29,6 +29,10 @@ type Pool struct {
 	Max     int64  `yaml:"max" json:"max" jsonschema:"description=Sandboxes that it may grow to when requests find it empty; 0 is size"`
 }
 
+// defaultWarm is what a host without configuration keeps ready, at most. It takes about
+// 5 MB each.
+const defaultWarm = 4
+
 func defaultSandboxes() Sandboxes {
 	return Sandboxes{
 		Queue: 1024, AttachGrace: Duration(10 * time.Second), OrphanGrace: Duration(10 * time.Minute),
@@ -95,6 +99,9 @@ func (c *Config) validateSandboxes() error {
 
 func (c *Config) validatePools() error {
 	var errs []error
+	if c.Warm < 0 || c.Warm > 64 {
+		errs = append(errs, fmt.Errorf("warm: %d is not in 0 to 64", c.Warm))
+	}
 	seen := map[[2]string]int{}
 	sandboxes, all := c.Sandboxes, int64(0)
 	if sandboxes.Max < 1 { // which is refused already

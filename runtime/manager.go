@@ -52,6 +52,7 @@ type Options struct {
 	KeptOutput   int64         // bytes of output of them
 	PerShim      int           // sandboxes that share a shim
 	Pools        []PoolConfig
+	Warm         int // ready sandboxes for what was lately asked for, beside Pools
 	Network      plan.NetworkRules
 	Egress       Egress       // nil: no network mode but none
 	Bridge       Bridge       // nil: not the network mode bridge
@@ -90,7 +91,8 @@ type Manager struct {
 	shims       *shims
 	published   ports.Table
 	memory      *memoryWatch // of the kernel's memory; nil before StartMemoryWatch
-	pools       []*pool
+	pools       []*pool      // that are configured
+	adaptive    adaptivePools
 	stock       stock
 	fillers     sync.WaitGroup
 	stopFilling context.CancelFunc
@@ -175,6 +177,7 @@ func New(engine Engine, images images.Store, log *slog.Logger, o Options) (*Mana
 	m.leaving, m.handOver = context.WithCancel(context.Background())
 	m.keep.Store(o.KeepOnExit)
 	m.stages = m.allStages()
+	m.adaptive.max = o.Warm
 	m.initStock()
 	o.Traffic.Observe(m.tried)
 	return m, nil

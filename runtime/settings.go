@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"slices"
 
 	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/mount"
@@ -39,7 +40,7 @@ func (m *Manager) settings() *Settings {
 // they were made with.
 func (m *Manager) Apply(s Settings) {
 	m.applied.Store(&s)
-	for _, p := range m.pools {
+	for _, p := range slices.Concat(m.pools, m.adaptive.list()) {
 		p.refill() // it looks whether its sandboxes are still of the right kind
 	}
 }

@@ -249,6 +249,7 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 		KeptOutput:   int64(c.Sandboxes.KeptOutput),
 		PerShim:      int(c.Sandboxes.PerShim),
 		Pools:        pools(c.Pools),
+		Warm:         int(c.Warm),
 		Events:       d.events,
 		Ready:        d.isReady,
 		ServeNested:  func(id string, l *net.UnixListener) { go d.serveNested(ctx, id, l) },

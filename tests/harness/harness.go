@@ -27,6 +27,9 @@ import (
 // there is room for three on a host.
 const settings = "ids: {blocks: 64}\n"
 
+// cold has nothing kept ready: tests count what is there.
+const cold = "warm: 0\n"
+
 // Daemon is a running caissond and where it works.
 type Daemon struct {
 	Root, State, Socket string
@@ -147,7 +150,11 @@ func (d *Daemon) Configure(t testing.TB, config string) (file string) {
 	t.Helper()
 	d.Config = config
 	file = filepath.Join(d.Root, "config.yaml")
-	if err := os.WriteFile(file, []byte(cmp.Or(d.Settings, settings)+d.Config), 0o600); err != nil {
+	text := cmp.Or(d.Settings, settings) + d.Config
+	if !strings.Contains(text, "warm:") {
+		text += cold
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return file

@@ -39,9 +39,7 @@ func TestReload(t *testing.T) {
 	if want := []string{"profiles.web", "peers"}; !slices.Equal(r.Changed, want) || !slices.Equal(r.NeedsRestart, []string{"stop_grace"}) {
 		t.Errorf("reloaded %+v", r)
 	}
-	if !strings.Contains(d.Log(), "need a restart") || !strings.Contains(d.Log(), "stop_grace") {
-		t.Errorf("the log does not name the key:\n%s", d.Log())
-	}
+	await(t, "the key in the log", func() bool { return strings.Contains(d.Log(), `need a restart of the daemon" keys=[stop_grace]`) })
 	if out := d.Run(t, "events", "--since", "1h", "--filter", "type=config.changed", "-o", "json").Stdout; !strings.Contains(out, r.Digest) || !strings.Contains(out, `"config_digest_before":"sha256:`) || !strings.Contains(out, `"profiles.web"`) {
 		t.Errorf("events: %s", out)
 	}
