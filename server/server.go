@@ -40,6 +40,7 @@ type Sandboxes interface {
 	Update(ctx context.Context, ref string, req runtime.UpdateRequest) (runtime.Info, error)
 	Pause(ctx context.Context, ref string) (runtime.Info, error)
 	Resume(ctx context.Context, ref string) (runtime.Info, error)
+	Restart(ctx context.Context, ref string) (runtime.Info, error)
 	Stop(ctx context.Context, ref string, grace *time.Duration) (runtime.Info, error)
 	Wait(ctx context.Context, ref string) (runtime.Info, error)
 	List(ctx context.Context) ([]runtime.Info, error)

@@ -353,7 +353,10 @@ func (d *Daemon) RunJSON(t testing.TB, args ...string) RunResult {
 
 // Failure is the JSON form of a refusal.
 type Failure struct {
-	Error struct{ Code, Message, Cause, Remedy string }
+	Error struct {
+		Code, Message, Cause, Remedy string
+		Retryable                    bool
+	}
 }
 
 // Refused makes a call that must be refused with the given code, and returns
