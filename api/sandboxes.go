@@ -48,6 +48,12 @@ func (c *Client) Pause(ctx context.Context, ref string) (*caissonv1.Sandbox, err
 	return call(ctx, c.sandboxes().Pause, &caissonv1.PauseRequest{Ref: ref})
 }
 
+// Restart replaces a sandbox by a new one under the same name, made by the request of the
+// old one. Its files and commands go.
+func (c *Client) Restart(ctx context.Context, ref string) (*caissonv1.Sandbox, error) {
+	return call(ctx, c.sandboxes().Restart, &caissonv1.RestartRequest{Ref: ref})
+}
+
 // Resume lets the processes of a paused sandbox go on.
 func (c *Client) Resume(ctx context.Context, ref string) (*caissonv1.Sandbox, error) {
 	return call(ctx, c.sandboxes().Resume, &caissonv1.ResumeRequest{Ref: ref})

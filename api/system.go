@@ -30,3 +30,8 @@ func (c *Client) Info(ctx context.Context) (*caissonv1.InfoResponse, error) {
 func (c *Client) Ping(ctx context.Context) (*caissonv1.PingResponse, error) {
 	return call(ctx, c.system().Ping, &caissonv1.PingRequest{})
 }
+
+// ReloadConfig has the daemon read its configuration again.
+func (c *Client) ReloadConfig(ctx context.Context) (*caissonv1.ReloadConfigResponse, error) {
+	return call(ctx, c.system().ReloadConfig, &caissonv1.ReloadConfigRequest{})
+}

@@ -47,6 +47,7 @@ type Config struct {
 	Profiles    map[string]Profile `yaml:"profiles" json:"profiles" jsonschema:"description=Profiles by name\\, beside the built-in strict\\, compat and debug"`
 	Sandboxes   Sandboxes          `yaml:"sandboxes" json:"sandboxes"`
 	Pools       []Pool             `yaml:"pools" json:"pools" jsonschema:"description=Sandboxes that are kept ready"`
+	Warm        int64              `yaml:"warm" json:"warm" jsonschema:"description=Sandboxes that are kept ready\\, at most\\, for what was lately asked for and no pool serves; 0 keeps none"`
 	AirGapped   bool               `yaml:"air_gapped" json:"air_gapped" jsonschema:"description=Over all profiles and requests: no registry is asked\\, and sandboxes reach mapped names only\\, at addresses that are not public"`
 	Network     Network            `yaml:"network" json:"network"`
 	Peers       []Peer             `yaml:"peers" json:"peers" jsonschema:"description=Who may call beside root\\, and for what; the first entry that is for a caller counts"`
@@ -138,6 +139,7 @@ func Default() Config {
 		Images:     Images{MaxBytes: 8 << 30, MaxEntries: 400_000, MaxRatio: 200},
 		Registries: defaultRegistries(),
 		Sandboxes:  defaultSandboxes(),
+		Warm:       defaultWarm,
 		Log:        Log{Level: "info", Format: "text"},
 		Audit:      defaultAudit(),
 	}

@@ -16,7 +16,7 @@ type Sandboxes struct {
 	AttachGrace Duration `yaml:"attach_grace" json:"attach_grace" jsonschema:"description=A foreground command lasts so long without its caller"`
 	OrphanGrace Duration `yaml:"orphan_grace" json:"orphan_grace" jsonschema:"description=A sandbox lasts so long without a daemon"`
 	PerShim     int64    `yaml:"per_shim" json:"per_shim" jsonschema:"description=Sandboxes that share one shim process"`
-	KeepOnExit  bool     `yaml:"keep_on_exit" json:"keep_on_exit" jsonschema:"description=Leave sandboxes running when the daemon is stopped"`
+	KeepOnExit  bool     `yaml:"keep_on_exit" json:"keep_on_exit" jsonschema:"description=Leave sandboxes running when the daemon is stopped\\, for the next one"`
 	KeptExecs   int64    `yaml:"kept_execs" json:"kept_execs" jsonschema:"description=Ended commands of one sandbox whose result and output are kept"`
 	KeptOutput  Size     `yaml:"kept_output" json:"kept_output" jsonschema:"description=Bytes of output that are kept of one sandbox"`
 }
@@ -29,10 +29,14 @@ type Pool struct {
 	Max     int64  `yaml:"max" json:"max" jsonschema:"description=Sandboxes that it may grow to when requests find it empty; 0 is size"`
 }
 
+// defaultWarm is what a host without configuration keeps ready, at most. It takes about
+// 5 MB each.
+const defaultWarm = 4
+
 func defaultSandboxes() Sandboxes {
 	return Sandboxes{
 		Queue: 1024, AttachGrace: Duration(10 * time.Second), OrphanGrace: Duration(10 * time.Minute),
-		PerShim: 16, KeptExecs: 1024, KeptOutput: 256 << 20,
+		PerShim: 16, KeepOnExit: true, KeptExecs: 1024, KeptOutput: 256 << 20,
 	}
 }
 
@@ -95,6 +99,9 @@ func (c *Config) validateSandboxes() error {
 
 func (c *Config) validatePools() error {
 	var errs []error
+	if c.Warm < 0 || c.Warm > 64 {
+		errs = append(errs, fmt.Errorf("warm: %d is not in 0 to 64", c.Warm))
+	}
 	seen := map[[2]string]int{}
 	sandboxes, all := c.Sandboxes, int64(0)
 	if sandboxes.Max < 1 { // which is refused already

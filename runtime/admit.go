@@ -75,7 +75,9 @@ func (m *Manager) admitGrantedLocked(g peer.Grant, r record) error {
 func (m *Manager) forget(s *sandbox) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.lastUse = time.Now()
+	if !s.kept().Pooled { // what only waited was no use
+		m.lastUse = time.Now()
+	}
 	delete(m.sandboxes, s.id)
 	m.expired.note(s)
 	close(s.gone)

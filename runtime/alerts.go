@@ -15,7 +15,7 @@ type watches struct{ memory, cpu, pids, refusals usage.Watch }
 // alert tells what the last sample of s shows of what its profile asks for.
 func (m *Manager) alert(ctx context.Context, s *sandbox) {
 	r := s.kept()
-	a := m.opts.Profiles[r.Profile].Alerts
+	a := m.profileOf(r).Alerts
 	if a == (plan.Alerts{}) {
 		return
 	}

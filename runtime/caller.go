@@ -19,13 +19,13 @@ func (m *Manager) grant(ctx context.Context) (peer.Grant, error) {
 		return peer.Grant{}, err
 	}
 	if c.Sandbox == "" {
-		return m.opts.Peers.Grant(c)
+		return m.settings().Peers.Grant(c)
 	}
 	parent, err := m.parent(c.Sandbox)
 	if err != nil {
 		return peer.Grant{}, err
 	}
-	return m.opts.Peers.GrantNested(c, parent)
+	return m.settings().Peers.GrantNested(c, parent)
 }
 
 // permit checks the caller of ctx by one of its grant's questions.
@@ -198,7 +198,7 @@ func (m *Manager) openWorkspace(ctx context.Context, p *plan.Sandbox) (*mount.Wo
 	if err != nil {
 		return nil, err
 	}
-	return m.opts.Workspaces.Opened(dir.File, mount.Identity{UID: dir.UID, GID: dir.GID, Groups: dir.Groups})
+	return m.settings().Workspaces.Opened(dir.File, mount.Identity{UID: dir.UID, GID: dir.GID, Groups: dir.Groups})
 }
 
 // remaining is the time until m, nil for never.

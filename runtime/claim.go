@@ -28,7 +28,7 @@ func (m *Manager) obtain(ctx context.Context, p *plan.Sandbox, prepare func(*rec
 
 // take is obtain without a word of it.
 func (m *Manager) take(ctx context.Context, p *plan.Sandbox, prepare func(*record)) (*sandbox, error) {
-	for _, pool := range m.pools {
+	for _, pool := range m.poolsFor(p) {
 		s, was, err := m.claim(pool, p)
 		if err != nil {
 			return nil, err
@@ -47,7 +47,12 @@ func (m *Manager) take(ctx context.Context, p *plan.Sandbox, prepare func(*recor
 		m.log.Warn("use ready sandbox", "sandbox", s.id, "err", err)
 		p.Become(newID()) // that one is still being removed under its own
 	}
-	return m.make(ctx, p, prepare)
+	s, err := m.make(ctx, p, prepare)
+	if sbxerr.Of(err) == sbxerr.Busy && m.giveBack(ctx) { // what nobody asked for is not to be in the way
+		p.Become(newID())
+		return m.make(ctx, p, prepare)
+	}
+	return s, err
 }
 
 // claim makes a ready sandbox of pool known under the names of p, and returns what

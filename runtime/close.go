@@ -28,6 +28,7 @@ func (m *Manager) Close(ctx context.Context) error {
 		errs = append(errs, m.init.Close())
 	}
 	if left, err := m.sandboxDirs(); m.keep.Load() && (err != nil || len(left) > 0) {
+		m.log.Info("left sandboxes to the next daemon; without one they end", "sandboxes", len(left), "after", m.opts.OrphanGrace)
 		return errors.Join(append(errs, err)...)
 	}
 	errs = append(errs, m.removeMemoryWatch(), cgroups.RemoveParent(ctx, m.host, m.opts.CgroupParent), mount.DetachStage(m.paths.sandboxes()))

@@ -20,11 +20,11 @@ func TestDemandGrowsAndRests(t *testing.T) {
 		{"full again, then emptied and missed", func(d demand) demand { return d.ready(6).ready(0).miss(at) }, 12},
 		{"never above max", func(d demand) demand { return d.ready(12).miss(at) }, 20},
 		{"nor after that", func(d demand) demand { return d.ready(20).miss(at) }, 20},
-		{"not quiet for long enough", func(d demand) demand { return d.rest(at.Add(quietTime - 1)) }, 20},
-		{"quiet", func(d demand) demand { return d.rest(at.Add(quietTime)) }, 10},
-		{"not once more for the same time", func(d demand) demand { return d.rest(at.Add(quietTime + 1)) }, 10},
-		{"quiet for longer", func(d demand) demand { return d.rest(at.Add(2 * quietTime)) }, 5},
-		{"down to the size", func(d demand) demand { return d.rest(at.Add(3 * quietTime)).rest(at.Add(4 * quietTime)) }, 3},
+		{"not quiet for long enough", func(d demand) demand { return d.rest(at.Add(quietTime-1), at) }, 20},
+		{"quiet", func(d demand) demand { return d.rest(at.Add(quietTime), at) }, 10},
+		{"not once more for the same time", func(d demand) demand { return d.rest(at.Add(quietTime+1), at) }, 10},
+		{"quiet for longer", func(d demand) demand { return d.rest(at.Add(2*quietTime), at) }, 5},
+		{"down to the size", func(d demand) demand { return d.rest(at.Add(3*quietTime), at).rest(at.Add(4*quietTime), at) }, 3},
 	} {
 		if d = step.do(d); d.want != step.want {
 			t.Fatalf("%s: wants %d, not %d", step.name, d.want, step.want)
@@ -41,7 +41,7 @@ func TestDemandWithoutMax(t *testing.T) {
 
 func TestDemandLeavesRoom(t *testing.T) {
 	d := newDemand(10, 50).ready(10).miss(time.Unix(1, 0))
-	for _, tt := range []struct{ free, all, goal int }{{100, 100, 20}, {26, 100, 20}, {25, 100, 10}, {0, 100, 10}} {
+	for _, tt := range []struct{ free, all, goal int }{{100, 100, 20}, {45, 100, 20}, {40, 100, 15}, {25, 100, 10}, {0, 100, 10}, {1, 1, 10}} {
 		if got := d.goal(tt.free, tt.all); got != tt.goal {
 			t.Errorf("with %d of %d free: %d, want %d", tt.free, tt.all, got, tt.goal)
 		}

@@ -115,7 +115,7 @@ func (m *Manager) adoptEgress(ctx context.Context, s *sandbox) error {
 		}
 		return m.relink(s)
 	}
-	spec, refused := m.opts.Network.Over(r.Policy, m.opts.Profiles[r.Profile].Network.Map).Kept()
+	spec, refused := m.opts.Network.Over(r.Policy, m.settings().Profiles[r.Profile].Network.Map).Kept()
 	if refused != nil {
 		m.log.Warn("leave out rules that are no longer taken", "sandbox", r.ID, "err", refused)
 	}

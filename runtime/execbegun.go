@@ -73,7 +73,7 @@ func (e *execution) fail(err error) {
 	if code == sbxerr.Canceled {
 		code = sbxerr.State
 	}
-	err = sbxerr.New(code, "runtime.exec", "command %d of sandbox %s was not started: %w", e.number(), e.s.kept().Name, err)
+	err = sbxerr.Final(sbxerr.New(code, "runtime.exec", "command %d of sandbox %s was not started: %w", e.number(), e.s.kept().Name, err))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.failure = err

@@ -73,7 +73,7 @@ func (m *Manager) exec(ctx context.Context, ref string, r plan.ExecRequest, deta
 
 // defaultsOf is what commands of a sandbox begin with, by its limits as they are now.
 func (m *Manager) defaultsOf(rec record) plan.Defaults {
-	filter, err := seccomp.Lookup(m.opts.Profiles[rec.Profile].Seccomp)
+	filter, err := seccomp.Lookup(m.profileOf(rec).Seccomp)
 	return plan.Defaults{Env: rec.Env, Cwd: rec.Cwd, User: rec.User, Limits: rec.Limits, Tracing: err == nil && filter.Allows("ptrace")}
 }
 

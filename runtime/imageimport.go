@@ -42,13 +42,13 @@ func (m *Manager) ImportImage(ctx context.Context, name string, r io.Reader, pro
 	result, err := image.Import(ctx, r, image.Options{
 		Name: name, SpoolDir: m.paths.spool(), Limits: limits, Progress: progress, Received: m.imports.work,
 	}, sink)
-	return m.imported(ctx, sink, result, withinQuota(err, g, limits, m.opts.ImageLimits))
+	return m.imported(ctx, sink, result, withinQuota(err, g, limits, m.settings().ImageLimits))
 }
 
 // importLimits are the limits of the next import: no more bytes than the caller's
 // quota leaves.
 func (m *Manager) importLimits(ctx context.Context, g peer.Grant) (image.Limits, error) {
-	limits := m.opts.ImageLimits
+	limits := m.settings().ImageLimits
 	list, err := m.images.ListImages(ctx)
 	if err != nil {
 		return limits, err

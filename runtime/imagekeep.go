@@ -33,7 +33,7 @@ func (m *Manager) TagImage(ctx context.Context, name, newName string) (images.Im
 	}
 	limits, err := m.importLimits(ctx, g)
 	if err == nil && img.SizeBytes > limits.Bytes {
-		err = withinQuota(sbxerr.New(sbxerr.ImageTooBig, "runtime.tag", "image %q has %d bytes", img.Name, img.SizeBytes), g, limits, m.opts.ImageLimits)
+		err = withinQuota(sbxerr.New(sbxerr.ImageTooBig, "runtime.tag", "image %q has %d bytes", img.Name, img.SizeBytes), g, limits, m.settings().ImageLimits)
 	}
 	if err != nil {
 		return images.Imported{}, err
@@ -177,13 +177,13 @@ func (m *Manager) ImageUsage(ctx context.Context) (list []images.DiskUsage, stor
 // configuredImages are the names that profiles, pools and languages have in the configuration.
 func (m *Manager) configuredImages() []string {
 	var names []string
-	for _, p := range m.opts.Profiles {
+	for _, p := range m.settings().Profiles {
 		names = append(names, p.Image)
 	}
 	for _, p := range m.opts.Pools {
 		names = append(names, p.Image)
 	}
-	for _, name := range m.opts.Languages {
+	for _, name := range m.settings().Languages {
 		names = append(names, name)
 	}
 	slices.Sort(names)

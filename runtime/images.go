@@ -22,14 +22,15 @@ import (
 
 // planner answers requests with what this daemon has.
 func (m *Manager) planner(ctx context.Context) plan.Planner {
+	settings := m.settings()
 	return plan.Planner{
 		ID:         newID(),
-		Profiles:   m.opts.Profiles,
-		Workspaces: m.opts.Workspaces,
+		Profiles:   settings.Profiles,
+		Workspaces: settings.Workspaces,
 		Network:    m.opts.Network,
 		Image:      func(ref string) (images.Stored, error) { return m.verifiedImage(m.image(ctx, ref)) },
 		RootImage:  func(ref string) (images.Stored, error) { return m.verifiedImage(m.imageIn(ctx, images.RootScope, ref)) },
-		Languages:  m.opts.Languages,
+		Languages:  settings.Languages,
 		User: func(img images.Stored, name string) (plan.User, error) {
 			layers, err := m.layers(ctx, img)
 			if err != nil {
@@ -44,7 +45,7 @@ func (m *Manager) planner(ctx context.Context) plan.Planner {
 // slots are needed where somebody else than root may have a workspace. All
 // sandboxes then have them, so that a ready one serves everybody.
 func (m *Manager) slots() []uint32 {
-	if !m.opts.Peers.Open() {
+	if !m.settings().Peers.Open() {
 		return nil
 	}
 	return mount.GroupSlotIDs()
@@ -130,7 +131,7 @@ func (m *Manager) awaitUnused(ctx context.Context, g peer.Grant, img images.Stor
 		case state == StateRemoving || state == StateStopping:
 			going = append(going, s)
 		case r.Pooled:
-			s.end(errImageGone)
+			s.end(errOutdated)
 			going = append(going, s)
 		case s.identity().seenBy(g):
 			users = append(users, r.Name)
@@ -174,7 +175,7 @@ func (m *Manager) FromHost(ctx context.Context, r images.FromHostRequest, progre
 	if err := image.CheckName(r.Name); err != nil {
 		return images.Imported{}, err
 	}
-	limits := fromhost.Limits{Bytes: m.opts.ImageLimits.Bytes, Entries: m.opts.ImageLimits.Entries}
+	limits := fromhost.Limits{Bytes: m.settings().ImageLimits.Bytes, Entries: m.settings().ImageLimits.Entries}
 	software, err := fromhost.Collect(ctx, fromhost.Host{Root: "/", RPM: fromhost.QueryRPM},
 		fromhost.Request{Packages: r.Packages, Paths: r.Paths, Limits: limits})
 	if err != nil {
@@ -190,7 +191,7 @@ func (m *Manager) FromHost(ctx context.Context, r images.FromHostRequest, progre
 	defer done()
 	sink := &ownedSink{Store: m.images, grant: g, names: &m.naming, named: true}
 	result, err := image.Build(ctx, image.BuildOptions{
-		Name: r.Name, Kind: image.KindFromHost, Config: v1.ImageConfig{Env: software.Env}, Limits: m.opts.ImageLimits, Progress: progress,
+		Name: r.Name, Kind: image.KindFromHost, Config: v1.ImageConfig{Env: software.Env}, Limits: m.settings().ImageLimits, Progress: progress,
 	}, sink, func(w *image.Writer) error {
 		_, err := fromhost.Write(ctx, software, w)
 		return err

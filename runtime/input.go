@@ -149,8 +149,8 @@ func (c *inputCount) rest(r InputRequest) ([]byte, error) {
 	case r.Offset == nil:
 		return r.Data, nil
 	case c.taken != c.most:
-		return nil, sbxerr.New(sbxerr.State, op,
-			"the daemon was killed while it sent input: the command has %d to %d bytes of it", c.taken, c.most)
+		return nil, sbxerr.Final(sbxerr.New(sbxerr.State, op,
+			"the daemon was killed while it sent input: the command has %d to %d bytes of it", c.taken, c.most))
 	case *r.Offset > c.taken:
 		return nil, sbxerr.New(sbxerr.Config, op, "offset %d: the command has %d bytes of input, send what follows them", *r.Offset, c.taken)
 	}

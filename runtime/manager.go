@@ -18,17 +18,14 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/owndir"
-	"github.com/caisson-run/caisson/rootfs/image"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/images"
 	"github.com/caisson-run/caisson/runtime/output"
-	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/pid1"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/ports"
-	"github.com/caisson-run/caisson/runtime/registry"
 	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
@@ -42,24 +39,20 @@ type Options struct {
 	CgroupParent string // name of the group above the sandboxes', at the hierarchies' root
 	InitPath     string // the caisson-init that each sandbox gets a copy of
 	IDs          idblock.Range
-	Profiles     map[string]plan.Profile
-	Workspaces   mount.Allowed
-	ImageLimits  image.Limits
-	Registry     *registry.Client
-	Languages    map[string]string // images of root's by language
-	StopGrace    time.Duration     // between TERM and KILL
-	AttachGrace  time.Duration     // that a command outlives its caller
-	OrphanGrace  time.Duration     // that a sandbox outlives its daemon
-	KeepOnExit   bool              // Close leaves the sandboxes to the next daemon
-	MaxSandboxes int               // those that have ended too; 0 is no bound but the blocks of ids
-	ForRoot      int               // of them, that only root's own requests make
-	MaxCreating  int               // sandboxes that are made at once
-	Queue        int               // requests that wait to make one
-	KeptExecs    int               // ended commands of a sandbox whose output is kept
-	KeptOutput   int64             // bytes of output of them
-	PerShim      int               // sandboxes that share a shim
+	Settings                   // to begin with
+	StopGrace    time.Duration // between TERM and KILL
+	AttachGrace  time.Duration // that a command outlives its caller
+	OrphanGrace  time.Duration // that a sandbox outlives its daemon
+	KeepOnExit   bool          // Close leaves the sandboxes to the next daemon
+	MaxSandboxes int           // those that have ended too; 0 is no bound but the blocks of ids
+	ForRoot      int           // of them, that only root's own requests make
+	MaxCreating  int           // sandboxes that are made at once
+	Queue        int           // requests that wait to make one
+	KeptExecs    int           // ended commands of a sandbox whose output is kept
+	KeptOutput   int64         // bytes of output of them
+	PerShim      int           // sandboxes that share a shim
 	Pools        []PoolConfig
-	Peers        peer.Policy
+	Warm         int // ready sandboxes for what was lately asked for, beside Pools
 	Network      plan.NetworkRules
 	Egress       Egress       // nil: no network mode but none
 	Bridge       Bridge       // nil: not the network mode bridge
@@ -71,6 +64,7 @@ type Options struct {
 	Versions     func(context.Context) (Versions, error)
 	Doctor       func(context.Context) ([]Check, error)
 	Capabilities func(context.Context) ([]Capability, error)
+	Reload       func(context.Context) (Reloaded, error) // reads the configuration again
 }
 
 // maxOwners is how many mappings of workspaces' owners are kept.
@@ -82,6 +76,7 @@ type Manager struct {
 	engine      Engine
 	images      images.Store
 	opts        Options
+	applied     atomic.Pointer[Settings] // the latest, nil before Apply
 	log         *slog.Logger
 	paths       paths
 	blocks      *idblock.Allocator
@@ -96,7 +91,8 @@ type Manager struct {
 	shims       *shims
 	published   ports.Table
 	memory      *memoryWatch // of the kernel's memory; nil before StartMemoryWatch
-	pools       []*pool
+	pools       []*pool      // that are configured
+	adaptive    adaptivePools
 	stock       stock
 	fillers     sync.WaitGroup
 	stopFilling context.CancelFunc
@@ -181,6 +177,7 @@ func New(engine Engine, images images.Store, log *slog.Logger, o Options) (*Mana
 	m.leaving, m.handOver = context.WithCancel(context.Background())
 	m.keep.Store(o.KeepOnExit)
 	m.stages = m.allStages()
+	m.adaptive.max = o.Warm
 	m.initStock()
 	o.Traffic.Observe(m.tried)
 	return m, nil

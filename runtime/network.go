@@ -109,7 +109,7 @@ func (m *Manager) specFor(ctx context.Context, q PolicyQuery) (netns.Mode, polic
 	if err != nil {
 		return "", policy.Spec{}, err
 	}
-	profile, profileErr := plan.LookupProfile(m.opts.Profiles, q.Profile)
+	profile, profileErr := plan.LookupProfile(m.settings().Profiles, q.Profile)
 	if err := errors.Join(g.CheckProfile(q.Profile), profileErr); err != nil {
 		return "", policy.Spec{}, err
 	}

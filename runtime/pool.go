@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/cgroups"
-	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -30,7 +28,9 @@ type PoolConfig struct {
 // request and is not used again.
 type pool struct {
 	cfg  PoolConfig
-	wake chan struct{} // asks the filler to look
+	wake chan struct{}       // asks the filler to look
+	like *plan.CreateRequest // of an adaptive pool: what its sandboxes are made like
+	key  kind                // of an adaptive pool, for its whole life
 
 	mu       sync.Mutex
 	kind     kind
@@ -49,17 +49,17 @@ type pool struct {
 // kind is what cannot be changed in a sandbox that was made: a request takes one
 // of its own kind only.
 type kind struct {
-	profile, image, network string
-	user                    string
-	openFiles, pids         int64
-	mountPoint              string // that no other sandbox has
+	profile, seccomp, image, network string
+	user                             string
+	openFiles, pids                  int64
+	mountPoint                       string // that no other sandbox has
 }
 
 // kindOf returns the kind of sandbox that p asks for. Memory, CPU and the size of each
 // tmpfs are limits that can be changed.
 func kindOf(p *plan.Sandbox) kind {
 	return kind{
-		profile: p.ProfileName, image: p.Image.Digest, network: string(p.Network), user: p.User.String(),
+		profile: p.ProfileName, seccomp: p.Seccomp.Name, image: p.Image.Digest, network: string(p.Network), user: p.User.String(),
 		openFiles: p.Limits.OpenFiles, pids: p.Limits.PIDs,
 		mountPoint: strings.Join(p.MountPoints(), ""),
 	}
@@ -69,10 +69,10 @@ func kindOf(p *plan.Sandbox) kind {
 const maxRefills = 64
 
 var (
-	errImageGone = errors.New("its image is removed or replaced")
-	errShort     = errors.New("the host is short of memory")
-	errSurplus   = errors.New("its pool has shrunk")
-	errSpoiled   = errors.New("it could not be made what was asked for")
+	errOutdated = errors.New("its image or profile is removed or replaced")
+	errShort    = errors.New("the host is short of memory")
+	errSurplus  = errors.New("its pool has shrunk")
+	errSpoiled  = errors.New("it could not be made what was asked for")
 )
 
 func newPools(configs []PoolConfig) (pools []*pool) {
@@ -89,11 +89,13 @@ func (m *Manager) StartPools(ctx context.Context) {
 	for _, p := range m.pools {
 		m.fillers.Go(func() { m.fill(ctx, p) })
 	}
+	m.adaptive.start(ctx)
 	m.fillers.Go(func() { m.fillStock(ctx) })
 }
 
 // stopPools ends the filling; the sandboxes that wait are ended like all others.
 func (m *Manager) stopPools() error {
+	m.adaptive.stop()
 	if m.stopFilling != nil {
 		m.stopFilling()
 	}
@@ -101,63 +103,16 @@ func (m *Manager) stopPools() error {
 	return m.stock.Close()
 }
 
-// The pace of the filler.
-const (
-	fillRetry   = 5 * time.Second // after a failure
-	fillLook    = 5 * time.Second // at memory and images
-	shortMemory = 10              // per cent of the host's memory that are to stay free
-	// fillRest is how long it leaves the processors to who took the last sandbox:
-	// to make one takes as much of them as a hundred commands.
-	fillRest = 30 * time.Millisecond
-)
-
-// fill keeps p full: one sandbox at a time, and only while nobody waits for one
-// and none was just taken.
-func (m *Manager) fill(ctx context.Context, p *pool) {
-	tick := time.NewTicker(fillLook)
-	defer tick.Stop()
-	for {
-		m.inspectPool(ctx, p)
-		for p.wants(m.room()) && ctx.Err() == nil {
-			if rest := p.rest(time.Now()); rest > 0 || m.making.queued.Load() > 0 {
-				if !pauseFor(ctx, max(rest, 10*time.Millisecond)) {
-					return
-				}
-				continue
-			}
-			if err := m.fillOne(ctx, p); err != nil && ctx.Err() == nil {
-				m.complain(p, "fill pool", err)
-				if !pauseFor(ctx, fillRetry) {
-					return
-				}
-			}
-		}
-		select {
-		case <-p.wake:
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-func pauseFor(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// inspectPool drops what is of no more use: sandboxes of an image that was
+// inspectPool drops what is of no more use: sandboxes of an image or profile that was
 // replaced, and all of them when the host is short of memory.
 func (m *Manager) inspectPool(ctx context.Context, p *pool) {
 	short := m.shortOfMemory()
-	plan, err := m.planFor(ctx, plan.CreateRequest{Profile: p.cfg.Profile, Image: p.cfg.Image})
+	plan, err := m.planFor(ctx, p.request())
 	if err != nil {
-		m.complain(p, "plan pool", err)
-		p.empty(errImageGone)
+		if p.like == nil {
+			m.complain(p, "plan pool", err)
+		}
+		p.empty(errOutdated)
 		return
 	}
 	k := kindOf(plan)
@@ -165,23 +120,34 @@ func (m *Manager) inspectPool(ctx context.Context, p *pool) {
 	case short:
 		p.empty(errShort)
 	case p.differs(k):
-		p.empty(errImageGone)
+		p.empty(errOutdated)
 	}
+	p.rested(k, short)
+	if p.trim(m.goal(p)) {
+		m.adaptive.look()
+	}
+}
+
+// rested notes what a look at the host has found.
+func (p *pool) rested(k kind, short bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.paused, p.kind = short, k
 	p.ready = slices.DeleteFunc(p.ready, func(s *sandbox) bool { return s.endCause() != nil })
-	p.demand = p.demand.rest(time.Now())
-	p.trimLocked()
+	p.demand = p.demand.rest(time.Now(), p.asked)
 }
 
-// trimLocked ends what is more than p is to have.
-func (p *pool) trimLocked() {
-	for len(p.ready) > p.demand.want {
+// trim ends what is more than p is to have, and reports whether there was anything.
+func (p *pool) trim(goal int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	surplus := len(p.ready) > goal
+	for len(p.ready) > goal {
 		last := len(p.ready) - 1
 		p.ready[last].end(errSurplus)
 		p.ready = p.ready[:last]
 	}
+	return surplus
 }
 
 // complain logs why p is not filled, once until the cause is another, as far as
@@ -209,10 +175,15 @@ func (p *pool) troubled(cause sbxerr.Code) bool {
 func (p *pool) empty(cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.endReadyLocked(cause)
+	p.kind, p.paused, p.demand = kind{}, true, newDemand(p.cfg.Size, p.cfg.Max)
+}
+
+func (p *pool) endReadyLocked(cause error) {
 	for _, s := range p.ready {
 		s.end(cause)
 	}
-	p.ready, p.kind, p.paused, p.demand = nil, kind{}, true, newDemand(p.cfg.Size, p.cfg.Max)
+	p.ready = nil
 }
 
 func (p *pool) differs(k kind) bool {
@@ -235,70 +206,71 @@ func (m *Manager) room() (free, all int) {
 	return all - len(m.sandboxes), all
 }
 
-// wants reports whether p is to be filled, in the room that there is.
-func (p *pool) wants(free, all int) bool {
+// goal returns how many sandboxes p is to hold, in the room that there is.
+func (m *Manager) goal(p *pool) int {
+	free, all := m.room()
+	share := m.adaptive.share(p)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.paused && len(p.ready)+p.filling < p.demand.goal(free, all)
+	return min(share, p.demand.goal(free+len(p.ready)+p.filling, all))
 }
 
-// fillOne makes one sandbox, checked like any other, and puts it in.
-func (m *Manager) fillOne(ctx context.Context, p *pool) error {
-	p.mu.Lock()
-	p.filling++
-	p.mu.Unlock()
-	start := time.Now()
-	s, err := m.makePooled(ctx, p)
-	if failed := failpoint("pool/filled"); failed != nil && err == nil {
-		s.end(errSpoiled)
-		err = failed
-	}
+// wants reports whether p is to be filled.
+func (p *pool) wants(goal int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.filling--
-	if err != nil {
-		p.failures++
-		return err
-	}
-	p.trouble = ""
-	p.ready = append(p.ready, s)
-	p.demand = p.demand.ready(len(p.ready))
-	p.refills = append(p.refills, time.Since(start))
-	if len(p.refills) > maxRefills {
-		p.refills = p.refills[1:]
-	}
-	return nil
+	return !p.paused && len(p.ready)+p.filling < goal
 }
 
-func (m *Manager) makePooled(ctx context.Context, p *pool) (*sandbox, error) {
-	plan, err := m.planFor(ctx, plan.CreateRequest{Profile: p.cfg.Profile, Image: p.cfg.Image})
-	if err != nil {
-		return nil, err
+// request returns what the sandboxes of p are made like.
+func (p *pool) request() plan.CreateRequest {
+	if p.like != nil {
+		return *p.like
 	}
-	s, err := m.make(ctx, plan, func(r *record) { r.Pooled = true })
-	if err != nil {
-		return nil, err
-	}
-	if err := cmp.Or(m.announceSandbox(ctx, s), m.warm(ctx, s)); err != nil {
-		s.end(errSpoiled)
-		return nil, err
-	}
-	return s, nil
+	return plan.CreateRequest{Profile: p.cfg.Profile, Image: p.cfg.Image}
 }
 
-// warm has PID 1 start a process once, our own, which does nothing: the first
-// start in a sandbox takes twice as long as the next.
-func (m *Manager) warm(ctx context.Context, s *sandbox) error {
-	ctx, cancel := context.WithTimeout(ctx, initTimeout)
-	defer cancel()
-	proc, err := s.init.Start(ctx, s.ownCommand([]string{path.Join(initproto.Dir, initproto.BinaryName), initproto.NothingMode}))
-	if err != nil {
-		return err
-	}
-	if _, err := proc.Wait(ctx); err != nil {
-		return err
-	}
-	return proc.Release()
+// serves reports whether p, which is configured, is for requests of the kind k. One that
+// was not looked at yet serves its profile.
+func (p *pool) serves(k kind) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.kind == k || p.kind == kind{} && cmp.Or(p.cfg.Profile, plan.DefaultProfile) == k.profile
+}
+
+// over reports whether p, which is adaptive, is of no more use.
+func (p *pool) over() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.kind != p.key || p.demand.want == 0 && time.Since(p.asked) >= warmTime
+}
+
+// drop ends what is ready in p and returns it. A later miss fills p again.
+func (p *pool) drop(cause error) []*sandbox {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ended := p.ready
+	p.endReadyLocked(cause)
+	p.demand = newDemand(p.cfg.Size, p.cfg.Max)
+	return ended
+}
+
+func (p *pool) lastAsked() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked
+}
+
+func (p *pool) target() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.demand.want
+}
+
+func (p *pool) holds() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.ready) + p.filling
 }
 
 // take removes a ready sandbox from p if it is of the kind k. What becomes of it is
@@ -352,7 +324,7 @@ func (p *pool) refill() {
 // statsOf returns what p counts, with the image that its requests have.
 func (m *Manager) statsOf(p *pool) PoolStats {
 	st := p.stats()
-	st.Image = cmp.Or(st.Image, m.opts.Profiles[st.Profile].Image)
+	st.Image = cmp.Or(st.Image, m.settings().Profiles[st.Profile].Image)
 	return st
 }
 

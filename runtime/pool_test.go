@@ -64,7 +64,7 @@ func TestPoolShrinks(t *testing.T) {
 	p := &pool{cfg: PoolConfig{Size: 1, Max: 2}}
 	f.inspectPool(ctx, p)
 	p.demand = newDemand(1, 2).ready(1).miss(time.Now().Add(-2 * quietTime))
-	for p.wants(f.room()) {
+	for p.wants(f.goal(p)) {
 		if err := f.fillOne(ctx, p); err != nil {
 			t.Fatal(err)
 		}

@@ -42,10 +42,10 @@ func (m *Manager) PullImage(ctx context.Context, r images.PullRequest, progress 
 		return images.Imported{}, err
 	}
 	defer done()
-	ctx, cancel := context.WithTimeout(ctx, m.opts.Registry.Timeout())
+	ctx, cancel := context.WithTimeout(ctx, m.settings().Registry.Timeout())
 	defer cancel()
 	progress(images.PullProgress{Message: "resolving " + ref.Name})
-	session, err := m.opts.Registry.Open(ctx, ref, registry.Caller{UID: g.Owner().UID, Root: g.IsRoot(), Credentials: r.Credentials})
+	session, err := m.settings().Registry.Open(ctx, ref, registry.Caller{UID: g.Owner().UID, Root: g.IsRoot(), Credentials: r.Credentials})
 	if err != nil {
 		return images.Imported{}, err
 	}
@@ -72,7 +72,7 @@ func (m *Manager) mayPull(ctx context.Context, g peer.Grant, name string) (regis
 	if err != nil {
 		return ref, err
 	}
-	return ref, m.opts.Registry.Check(ref)
+	return ref, m.settings().Registry.Check(ref)
 }
 
 func (m *Manager) pull(ctx context.Context, p pulling) (images.Imported, error) {
@@ -82,9 +82,9 @@ func (m *Manager) pull(ctx context.Context, p pulling) (images.Imported, error) 
 	}
 	remote, err := image.Find(ctx, p.session, p.session.Target, limits)
 	if err != nil {
-		return images.Imported{}, withinQuota(err, p.g, limits, m.opts.ImageLimits)
+		return images.Imported{}, withinQuota(err, p.g, limits, m.settings().ImageLimits)
 	}
-	verified, err := m.opts.Registry.Verify(ctx, p.session, remote)
+	verified, err := m.settings().Registry.Verify(ctx, p.session, remote)
 	if err != nil {
 		return images.Imported{}, err
 	}
@@ -109,7 +109,7 @@ func (m *Manager) pull(ctx context.Context, p pulling) (images.Imported, error) 
 		Known:    func(chain digest.Digest) (digest.Digest, bool) { d, ok := known[chain.String()]; return d, ok },
 		Open:     func(ctx context.Context, d digest.Digest) (io.ReadCloser, error) { return m.images.OpenBlob(ctx, d) },
 	}, sink)
-	return m.imported(ctx, sink, result, withinQuota(err, p.g, limits, m.opts.ImageLimits))
+	return m.imported(ctx, sink, result, withinQuota(err, p.g, limits, m.settings().ImageLimits))
 }
 
 // wanted is an image as it is to be stored.
@@ -206,7 +206,7 @@ func layersOf(s *registry.Session, remote *image.Remote) []images.LayerProgress 
 // verifiedImage refuses an image that is not verified as the configuration now demands.
 func (m *Manager) verifiedImage(img images.Stored, err error) (images.Stored, error) {
 	if err == nil {
-		err = m.opts.Registry.CheckVerified(img.Labels[image.LabelRepository], img.Labels[image.LabelVerified])
+		err = m.settings().Registry.CheckVerified(img.Labels[image.LabelRepository], img.Labels[image.LabelVerified])
 	}
 	return img, err
 }

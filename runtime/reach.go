@@ -64,6 +64,6 @@ func (m *Manager) changeNetwork(rec record, r UpdateRequest) (record, error) {
 		rec.Asked.Deny = r.Deny.Rules
 	}
 	var err error
-	rec.Network, rec.Policy, err = m.opts.Network.NetworkOf(m.opts.Profiles[rec.Profile].Network, rec.Asked)
+	rec.Network, rec.Policy, err = m.opts.Network.NetworkOf(m.profileOf(rec).Network, rec.Asked)
 	return rec, err
 }

@@ -35,6 +35,7 @@ type record struct {
 	Verified    string                 `json:"verified,omitempty"` // the rule that the image was verified by
 	Layers      []layerMark            `json:"layers"`             // the topmost first
 	Profile     string                 `json:"profile"`
+	Preset      *plan.Profile          `json:"preset,omitempty"` // its values when the sandbox was made; nil from an older daemon
 	Network     netns.Mode             `json:"network"`
 	Asked       plan.NetworkRequest    `json:"asked"`
 	Policy      policy.Spec            `json:"policy"`  // of egress; zero in the modes none and bridge
@@ -172,14 +173,14 @@ func newRecord(p *plan.Sandbox, boot string, created time.Time) record {
 	r := p.Request
 	rec := record{
 		Version: recordVersion, Boot: boot, ID: p.ID, Name: p.Name, Image: p.Image.Key(), ImageDigest: p.Image.Digest, ChainID: p.Image.ChainID, Verified: p.Image.Verified,
-		Profile: p.ProfileName, Network: p.Network, Asked: p.Asked(), Policy: p.Policy, Exposed: p.Exposed, User: p.User, Env: p.Env, Cwd: p.Cwd, CreatedAt: created,
+		Profile: p.ProfileName, Preset: &p.Profile, Network: p.Network, Asked: p.Asked(), Policy: p.Policy, Exposed: p.Exposed, User: p.User, Env: p.Env, Cwd: p.Cwd, CreatedAt: created,
 		Labels: maps.Clone(r.Labels), Session: r.Session, Task: r.Task, Workspace: r.Workspace, Limits: p.Limits,
 		Key: r.Key, Settings: p.Settings,
 	}
 	plan.Override(&rec.IdleTimeout, r.IdleTimeout)
 	if r.Nested != nil {
 		budget := budget(*r.Nested, p.Limits)
-		rec.Nested, rec.NestedEnter = &budget, p.NestedEnter()
+		rec.Nested, rec.NestedEnter = &budget, p.Profile.NestedEnter
 	}
 	rec.belong(p.Grant)
 	return rec

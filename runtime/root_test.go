@@ -45,7 +45,7 @@ func rootOptions(t *testing.T) Options {
 	}
 	return Options{
 		Root: filepath.Join(dir, "root"), State: filepath.Join(dir, "state"), CgroupParent: "caisson-test", InitPath: program,
-		IDs: idblock.Range{Base: 1879048192, Blocks: 2}, Profiles: plan.BuiltinProfiles(), ImageLimits: image.DefaultLimits(),
+		IDs: idblock.Range{Base: 1879048192, Blocks: 2}, Settings: Settings{Profiles: plan.BuiltinProfiles(), ImageLimits: image.DefaultLimits()},
 	}
 }
 

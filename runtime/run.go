@@ -96,7 +96,7 @@ func (m *Manager) vanish(ctx context.Context, s *sandbox) error {
 func (m *Manager) planMain(ctx context.Context, r plan.Request) (*plan.Sandbox, *plan.Command, error) {
 	var learnErr error
 	if r.Learn {
-		r, learnErr = opened(r, m.opts.Profiles)
+		r, learnErr = opened(r, m.settings().Profiles)
 	}
 	p, err := m.planFor(ctx, r.Create)
 	if err := plan.JoinReasons(learnErr, err, r.Exec.Check()); err != nil {

@@ -33,7 +33,7 @@ func (m *Manager) initStock() {
 		m.log.Warn("throw away a network namespace that waited for a sandbox", "code", sbxerr.Of(err), "err", err)
 	}
 	for _, p := range m.opts.Pools {
-		profile := m.opts.Profiles[p.Profile].Network
+		profile := m.settings().Profiles[p.Profile].Network
 		if mode, _, err := m.opts.Network.NetworkOf(profile, plan.NetworkRequest{}); err == nil && hasRedirect(mode) {
 			m.stock.size += max(p.Size, p.Max)
 		}

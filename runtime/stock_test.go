@@ -24,7 +24,7 @@ func TestStockSize(t *testing.T) {
 		{[]PoolConfig{{Profile: "allow", Size: 2}, {Profile: "open", Size: 3, Max: 8}}, 14},
 		{[]PoolConfig{{Profile: "allow", Size: 2, Max: 500}}, 64},
 	} {
-		m := &Manager{opts: Options{Profiles: profiles, Pools: tt.pools}}
+		m := &Manager{opts: Options{Settings: Settings{Profiles: profiles}, Pools: tt.pools}}
 		if m.initStock(); m.stock.size != tt.want {
 			t.Errorf("%+v: %d, want %d", tt.pools, m.stock.size, tt.want)
 		}

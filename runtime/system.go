@@ -94,9 +94,7 @@ func (m *Manager) Counts() Counts {
 		c.Sandboxes[info.State]++
 		c.Execs += info.Execs
 	}
-	for _, p := range m.pools {
-		c.Pools = append(c.Pools, m.statsOf(p))
-	}
+	c.Pools = m.poolStats()
 	return c
 }
 
@@ -118,8 +116,6 @@ func (m *Manager) HostInfo(ctx context.Context) (HostInfo, error) {
 		return st, err
 	}
 	st.Queued = int(m.making.queued.Load())
-	for _, p := range m.pools {
-		st.Pools = append(st.Pools, m.statsOf(p))
-	}
+	st.Pools = m.poolStats()
 	return st, nil
 }

@@ -91,7 +91,7 @@ start_daemon() {
   local begin
   begin=$(now)
   # From elsewhere and in a session of its own, with nothing of our environment.
-  (cd / && exec env -i PATH="$PATH" setsid "$prefix/bin/caissond" --config "$scratch/config.yaml" --root "$root" --state "$state" >"$scratch/log" 2>&1) &
+  (cd / && exec env -i PATH="$PATH" setsid "$prefix/bin/caissond" --config "$scratch/config.yaml" --root "$root" --state "$state" --keep-on-exit=false >"$scratch/log" 2>&1) &
   daemon=$!
   until "$caisson" ls >/dev/null 2>&1; do
     kill -0 "$daemon" 2>/dev/null && [ $(($(now) - begin)) -lt 60000 ] || { echo 'the daemon does not start:' >&2; cat "$scratch/log" >&2; exit 1; }

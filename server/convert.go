@@ -103,6 +103,10 @@ func infoPB(s runtime.HostInfo) *caissonv1.InfoResponse {
 	}
 }
 
+func reloadedPB(r runtime.Reloaded) *caissonv1.ReloadConfigResponse {
+	return &caissonv1.ReloadConfigResponse{Changed: r.Changed, NeedsRestart: r.NeedsRestart, Digest: r.Digest}
+}
+
 func networkStatsPB(n runtime.NetworkStats) *caissonv1.NetworkStats {
 	return &caissonv1.NetworkStats{SandboxId: n.SandboxID, Name: n.Name, Network: n.Network, Egress: egressPB(&n.Egress)}
 }

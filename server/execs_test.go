@@ -209,7 +209,7 @@ func TestSandboxCalls(t *testing.T) {
 			return runtime.Info{ID: "id", Name: req.Name + req.Key}, nil
 		},
 		OnUpdate: func(string, runtime.UpdateRequest) (runtime.Info, error) { return info, nil },
-		OnPause:  same, OnResume: same,
+		OnPause:  same, OnResume: same, OnRestart: same,
 		OnStop: func(_ string, g *time.Duration) (runtime.Info, error) { grace = g; return info, nil },
 		Counts: runtime.HostInfo{Execs: 3},
 	}

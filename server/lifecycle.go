@@ -48,6 +48,14 @@ func (s sandboxes) Resume(ctx context.Context, r *connect.Request[caissonv1.Resu
 	return reply(sandboxPB(info), err)
 }
 
+func (s sandboxes) Restart(ctx context.Context, r *connect.Request[caissonv1.RestartRequest]) (*connect.Response[caissonv1.Sandbox], error) {
+	if err := checkRef("ref", r.Msg.Ref); err != nil {
+		return nil, fail(err)
+	}
+	info, err := s.runtime.Restart(ctx, r.Msg.Ref)
+	return reply(sandboxPB(info), err)
+}
+
 func (s sandboxes) Stop(ctx context.Context, r *connect.Request[caissonv1.StopRequest]) (*connect.Response[caissonv1.Sandbox], error) {
 	if err := checkRef("ref", r.Msg.Ref); err != nil {
 		return nil, fail(err)

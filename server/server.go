@@ -40,6 +40,7 @@ type Sandboxes interface {
 	Update(ctx context.Context, ref string, req runtime.UpdateRequest) (runtime.Info, error)
 	Pause(ctx context.Context, ref string) (runtime.Info, error)
 	Resume(ctx context.Context, ref string) (runtime.Info, error)
+	Restart(ctx context.Context, ref string) (runtime.Info, error)
 	Stop(ctx context.Context, ref string, grace *time.Duration) (runtime.Info, error)
 	Wait(ctx context.Context, ref string) (runtime.Info, error)
 	List(ctx context.Context) ([]runtime.Info, error)
@@ -97,6 +98,7 @@ type System interface {
 	Doctor(ctx context.Context) ([]runtime.Check, error)
 	Capabilities(ctx context.Context) ([]runtime.Capability, error)
 	HostInfo(ctx context.Context) (runtime.HostInfo, error)
+	ReloadConfig(ctx context.Context) (runtime.Reloaded, error)
 	// Ready is why nothing can be run now; nil if something can.
 	Ready(ctx context.Context) error
 }

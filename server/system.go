@@ -49,3 +49,8 @@ func (s system) Info(ctx context.Context, _ *connect.Request[caissonv1.InfoReque
 	info, err := s.host.HostInfo(ctx)
 	return reply(infoPB(info), err)
 }
+
+func (s system) ReloadConfig(ctx context.Context, _ *connect.Request[caissonv1.ReloadConfigRequest]) (*connect.Response[caissonv1.ReloadConfigResponse], error) {
+	reloaded, err := s.host.ReloadConfig(ctx)
+	return reply(reloadedPB(reloaded), err)
+}

@@ -42,7 +42,7 @@ func eventDataPB(d *events.Data) *caissonv1.EventData {
 		CpuMs: d.CPUMS, PeakMemoryBytes: d.PeakMemoryBytes, DurationMs: d.DurationMS, Limit: d.Limit,
 		Kind: d.Kind, Verdict: d.Verdict, Host: text(d.Host), Port: uint32(d.Port), Address: d.Address, Peer: d.Peer, Rule: text(d.Rule), Skipped: d.Skipped,
 		SentBytes: d.SentBytes, ReceivedBytes: d.ReceivedBytes, Action: d.Action, Path: text(d.Path), To: text(d.To), Bytes: d.Bytes,
-		Call: text(d.Call), Code: string(d.Code), Message: d.Message, Version: d.Version, ConfigDigest: d.ConfigDigest, Lost: d.Lost,
+		Call: text(d.Call), Code: string(d.Code), Message: d.Message, Version: d.Version, ConfigDigest: d.ConfigDigest, ConfigDigestBefore: d.ConfigDigestBefore, Keys: d.Keys, Lost: d.Lost,
 	}
 	if d.ExitCode != nil {
 		code := int32(*d.ExitCode)

@@ -15,6 +15,7 @@ type filterFlags struct {
 	labels, states []string
 	session, task  string
 	name, older    string
+	all            bool
 }
 
 func (f *filterFlags) register(cmd *cobra.Command) {
@@ -26,6 +27,12 @@ func (f *filterFlags) register(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.states, "state", nil, "only sandboxes in `STATE`: creating, running, paused, stopping or exited")
 	flags.StringVar(&f.older, "older-than", "", "only sandboxes created `DURATION` ago or earlier, such as 2h")
 	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]string{"creating", "running", "paused", "stopping", "exited"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// registerSelecting registers them for a verb that must select something.
+func (f *filterFlags) registerSelecting(cmd *cobra.Command) {
+	f.register(cmd)
+	cmd.Flags().BoolVarP(&f.all, "all", "a", false, "all sandboxes that you may see")
 }
 
 func (f *filterFlags) request(p *parser) *caissonv1.ListRequest {
@@ -42,15 +49,17 @@ func (a *app) selected(cmd *cobra.Command, f *filterFlags, refs []string) (list 
 	req := f.request(&p)
 	filtered := proto.Size(req) > 0
 	switch {
+	case f.all && (filtered || len(refs) > 0):
+		p.refuse(usage("give --all alone, or name or select sandboxes: %s", cmd.UseLine()))
 	case filtered && len(refs) > 0:
 		p.refuse(usage("name sandboxes, or select them by flags, not both: %s", cmd.UseLine()))
-	case !filtered && len(refs) == 0:
+	case !filtered && !f.all && len(refs) == 0:
 		p.refuse(usage("SANDBOX is missing: %s", cmd.UseLine()))
 	}
 	if err := p.end(req); err != nil {
 		return nil, err
 	}
-	if !filtered {
+	if !filtered && !f.all {
 		return refs, nil
 	}
 	err = a.with(cmd.Context(), func(client *api.Client) error {

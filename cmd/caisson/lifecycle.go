@@ -20,6 +20,12 @@ func (a *app) resumeCommand() *cobra.Command {
 	return a.lifecycleCommand("resume", "Resume paused sandboxes", (*api.Client).Resume)
 }
 
+func (a *app) restartCommand() *cobra.Command {
+	cmd := a.lifecycleCommand("restart", "Restart sandboxes", (*api.Client).Restart)
+	cmd.Long = "Replace sandboxes, live or ended, by new ones under the same names, made by the requests of the\nold ones. Their files and commands are removed, and changes by caisson update are undone."
+	return cmd
+}
+
 func (a *app) stopCommand() *cobra.Command {
 	var grace *time.Duration
 	text := ""
@@ -67,7 +73,7 @@ func (a *app) lifecycleCommand(verb, short string, call func(*api.Client, contex
 			})
 		},
 	}
-	f.register(cmd)
+	f.registerSelecting(cmd)
 	a.outputFlags(cmd)
 	return cmd
 }

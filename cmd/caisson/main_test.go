@@ -156,7 +156,7 @@ func sample() *servertest.Fake {
 		},
 		OnWaitEx: func(context.Context, string, string) (runtime.ExecInfo, error) { return e2, nil },
 		OnPause:  known,
-		OnResume: known,
+		OnResume: known, OnRestart: known,
 		OnStop:   func(ref string, _ *time.Duration) (runtime.Info, error) { return known(ref) },
 		OnUpdate: func(ref string, _ runtime.UpdateRequest) (runtime.Info, error) { return known(ref) },
 		OnStats: func(sel runtime.StatsSelection, _ bool) ([]runtime.SandboxStats, error) {
@@ -299,6 +299,9 @@ func TestGolden(t *testing.T) {
 		{"rm-json", "rm --json --force build", 0},
 		{"ls-quiet", "ls -q", 0},
 		{"rm-part-json", "rm --json --force build gone", 125},
+		{"restart", "restart --json build", 0},
+		{"rm-all", "rm --all --force", 0},
+		{"rm-all-named", "rm --all build", 125},
 		{"rm-running", "rm build", 125},
 		{"rm-several", "rm gone one build", 125},
 		{"cleanup", "cleanup", 0},

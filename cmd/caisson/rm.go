@@ -9,6 +9,7 @@ import (
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 func (a *app) rmCommand() *cobra.Command {
@@ -18,20 +19,23 @@ func (a *app) rmCommand() *cobra.Command {
 		Use:               "rm [flags] SANDBOX...",
 		Aliases:           []string{"remove"},
 		Short:             "Remove sandboxes",
-		Example:           "  caisson rm --force agent\n  caisson rm --session s-17 --state exited",
+		Example:           "  caisson rm --force agent\n  caisson rm --session s-17 --state exited\n  caisson rm --all --force",
 		Args:              cobra.ArbitraryArgs, // selected refuses none
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSelected(cmd, &f, args, func(ctx context.Context, client *api.Client, refs []string) error {
 				return a.removeEach(refs, func(ref string) (string, error) {
 					r, err := client.Remove(ctx, &caissonv1.RemoveRequest{Ref: ref, Force: force})
+					if len(args) == 0 && sbxerr.Of(err) == sbxerr.NotFound { // it ended since it was listed, with its parent perhaps
+						return ref, nil
+					}
 					return r.GetId(), err
 				})
 			})
 		},
 	}
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "remove running sandboxes too")
-	f.register(cmd)
+	f.registerSelecting(cmd)
 	a.outputFlags(cmd)
 	return cmd
 }

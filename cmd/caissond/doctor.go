@@ -24,7 +24,7 @@ import (
 
 // hostDoctor answers for a running daemon.
 type hostDoctor struct {
-	config config.Config
+	config func() *config.Config // in force
 	ids    idblock.Range
 	engine *ctrd.Engine
 }
@@ -33,13 +33,13 @@ func (h hostDoctor) versions(ctx context.Context) (runtime.Versions, error) {
 	v, err := h.engine.Versions(ctx)
 	return runtime.Versions{
 		Version: version, Commit: commit, GoVersion: goruntime.Version(),
-		Containerd: v.Containerd, ContainerdAddress: h.config.Containerd.Address, Runc: v.Runc,
-		Root: h.config.Root, Instance: h.config.Instance(),
+		Containerd: v.Containerd, ContainerdAddress: h.config().Containerd.Address, Runc: v.Runc,
+		Root: h.config().Root, Instance: h.config().Instance(),
 	}, err
 }
 
 func (h hostDoctor) checks(ctx context.Context) ([]runtime.Check, error) {
-	patient := patient(h.config)
+	patient := patient(*h.config())
 	patient.IDBase, patient.IDBlocks = h.ids.Base, h.ids.Blocks
 	patient.Engine = func(ctx context.Context) (string, string, error) {
 		v, err := h.engine.Versions(ctx)
@@ -53,7 +53,7 @@ func (h hostDoctor) capabilities(context.Context) ([]runtime.Capability, error) 
 	if err != nil {
 		return nil, err
 	}
-	return doctor.Capabilities(host, runtime.MayRaiseLimits(), refusedModes(h.config)), nil
+	return doctor.Capabilities(host, runtime.MayRaiseLimits(), refusedModes(*h.config())), nil
 }
 
 // refusedModes are the network modes which are refused whoever asks for them, and why, for

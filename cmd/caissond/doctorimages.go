@@ -15,7 +15,7 @@ import (
 // because containerd could not use it.
 func (h hostDoctor) imageChecks(ctx context.Context) []runtime.Check {
 	checks := h.damagedImages(ctx)
-	for _, dir := range ctrd.SetAside(enginePaths(h.config)) {
+	for _, dir := range ctrd.SetAside(enginePaths(*h.config())) {
 		checks = append(checks, runtime.Check{Name: "containerd", Status: doctor.Warn, Detail: "a broken directory was set aside: " + dir, Remedy: "import its images again, and remove it"})
 	}
 	return checks

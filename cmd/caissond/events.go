@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"os"
 	"time"
 
@@ -23,10 +21,6 @@ func (d *daemon) openEvents(ctx context.Context, c config.Config) error {
 	if err != nil {
 		return sbxerr.Wrap(sbxerr.Internal, "caissond.events", err)
 	}
-	settings, err := json.Marshal(c)
-	if err != nil { // plain values
-		return sbxerr.Wrap(sbxerr.Internal, "caissond.events", err)
-	}
 	opened, err := d.openAudit(c)
 	if err != nil {
 		return err
@@ -40,8 +34,7 @@ func (d *daemon) openEvents(ctx context.Context, c config.Config) error {
 	}
 	d.events = events.New(o)
 	d.tellOpened(ctx, opened)
-	digest := sha256.Sum256(settings)
-	d.tell(ctx, events.DaemonStarted, events.Data{Version: version, ConfigDigest: "sha256:" + hex.EncodeToString(digest[:])})
+	d.tell(ctx, events.DaemonStarted, events.Data{Version: version, ConfigDigest: digestOf(c)})
 	d.refused = &ratelog.Log[peer.Caller]{Record: func(c peer.Caller, skipped uint64) {
 		d.tell(peer.NewContext(ctx, c), events.CallRefused, events.Data{Call: "connect", Code: sbxerr.Peer, Skipped: skipped})
 	}}

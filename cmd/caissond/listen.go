@@ -38,10 +38,15 @@ func listen(path string, open door) (*apiSocket, error) {
 	}
 	l.SetUnlinkOnClose(false) // the daemon unlinks the name that the socket has by then
 	s.UnixListener = l
-	if err := errors.Join(os.Chown(s.private(), -1, open.gid), os.Chmod(s.private(), open.mode)); err != nil {
+	if err := open.of(s.private()); err != nil {
 		return nil, sbxerr.Wrap(sbxerr.StateDir, op, errors.Join(err, s.abandon()))
 	}
 	return s, nil
+}
+
+// of gives the socket at path the door's group and mode.
+func (open door) of(path string) error {
+	return errors.Join(os.Chown(path, -1, open.gid), os.Chmod(path, open.mode))
 }
 
 // private is a name that nobody looks for. Between bind and chmod the umask alone says

@@ -60,6 +60,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 type flags struct {
 	file, root, state, socket, binDir, address string
 	idle                                       time.Duration
+	keep                                       bool
 }
 
 func rootCommand(f *flags) *cobra.Command {
@@ -71,11 +72,7 @@ func rootCommand(f *flags) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := f.config(cmd)
-			if err != nil {
-				return err
-			}
-			return serve(cmd.Context(), c, cmd.ErrOrStderr())
+			return f.serve(cmd.Context(), func() (config.Config, error) { return f.config(cmd) }, cmd.ErrOrStderr())
 		},
 	}
 	cmd.SetFlagErrorFunc(flagError)
@@ -87,6 +84,7 @@ func rootCommand(f *flags) *cobra.Command {
 	p.StringVar(&f.binDir, "bin-dir", "", "`directory` of caisson-init, caisson-gateway, caisson-shim, containerd, its shim and runc (default: that of caissond, or ../libexec/caisson from there)")
 	p.StringVar(&f.address, "containerd-address", "", "`socket` of the host's own containerd, 1.7 or newer")
 	p.DurationVar(&f.idle, "idle-timeout", 0, "end after so long without a sandbox or a call; 0 never")
+	p.BoolVar(&f.keep, "keep-on-exit", true, "leave sandboxes running when the daemon is stopped, for the next one")
 	cmd.AddCommand(doctorCommand(f), schemaCommand())
 	return cmd
 }
@@ -114,6 +112,9 @@ func (f *flags) config(cmd *cobra.Command) (config.Config, error) {
 	}
 	if cmd.Flags().Changed("idle-timeout") {
 		c.IdleTimeout = config.Duration(f.idle)
+	}
+	if cmd.Flags().Changed("keep-on-exit") {
+		c.Sandboxes.KeepOnExit = f.keep
 	}
 	if c.BinDir == "" {
 		if c.BinDir, err = findPrograms(); err != nil {

@@ -83,7 +83,7 @@ func TestCapabilitiesArePlain(t *testing.T) {
 	for _, gapped := range []bool{false, true} {
 		c := config.Default()
 		c.AirGapped = gapped
-		list, err := hostDoctor{config: c}.capabilities(t.Context())
+		list, err := hostDoctor{config: func() *config.Config { return &c }}.capabilities(t.Context())
 		if err != nil {
 			need.Missing(t, "cgroups: "+err.Error())
 		}

@@ -30,7 +30,7 @@ func peers(c config.Config, known map[string]plan.Profile) (peer.Policy, error) 
 }
 
 // peerRules looks up the names of the configured peers: a user that is made or
-// renamed later needs a restart.
+// renamed later needs a reload.
 func peerRules(c config.Config, known map[string]plan.Profile) ([]peer.Rule, error) {
 	var rules []peer.Rule
 	var errs []error
@@ -216,6 +216,7 @@ func (d *daemon) listen(c config.Config) (*apiSocket, net.Listener, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	d.policy.Store(&policy)
 	open, err := doorOf(c)
 	if err != nil {
 		return nil, nil, err
@@ -224,18 +225,16 @@ func (d *daemon) listen(c config.Config) (*apiSocket, net.Listener, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return socket, server.Identify(socket.UnixListener, d.told(policy.Admit)), nil
+	return socket, server.Identify(socket.UnixListener, d.admit), nil
 }
 
-// told is admit with a line of log and an event for each connection that it refuses. There
-// is one event a second at most, which counts the others.
-func (d *daemon) told(admit server.Admit) server.Admit {
-	return func(c peer.Caller) error {
-		err := admit(c)
-		if err != nil {
-			d.log.Info("connection refused", "caller", c.String(), "code", string(sbxerr.Of(err)), "error", err)
-			d.refused.Suppress(c)
-		}
-		return err
+// admit asks the policy in force. Each connection that it refuses is a line of log and an
+// event. There is one event a second at most, which counts the others.
+func (d *daemon) admit(c peer.Caller) error {
+	err := d.policy.Load().Admit(c)
+	if err != nil {
+		d.log.Info("connection refused", "caller", c.String(), "code", string(sbxerr.Of(err)), "error", err)
+		d.refused.Suppress(c)
 	}
+	return err
 }

@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -19,14 +21,11 @@ import (
 	"github.com/caisson-run/caisson/gateway/ratelog"
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/metrics"
-	"github.com/caisson-run/caisson/rootfs/image"
-	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime"
 	"github.com/caisson-run/caisson/runtime/ctrd"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/peer"
-	"github.com/caisson-run/caisson/runtime/registry"
 	"github.com/caisson-run/caisson/server"
 )
 
@@ -51,9 +50,14 @@ type daemon struct {
 	engine  *engine
 	manager atomic.Pointer[runtime.Manager] // nil until it is made
 	close   []func(context.Context) error
-	handler chan http.Handler // the API, once it is there
-	admit   server.Admit
-	ready   bool // clients find the socket
+	handler chan http.Handler           // the API, once it is there
+	policy  atomic.Pointer[peer.Policy] // of the peers, once the socket is made
+	ready   bool                        // clients find the socket
+
+	file      string                        // of the configuration
+	load      func() (config.Config, error) // reads the configuration
+	config    atomic.Pointer[config.Config] // in force
+	reloading sync.Mutex
 }
 
 func (d *daemon) onStop(f func(context.Context) error) { d.close = append(d.close, f) }
@@ -71,9 +75,17 @@ func (d *daemon) stop(ctx context.Context) error {
 
 // serve runs the daemon until ctx ends or it has been idle for long enough.
 // Nothing that it started is left when it returns.
-func serve(ctx context.Context, c config.Config, logTo io.Writer) (err error) {
+func (f *flags) serve(ctx context.Context, load func() (config.Config, error), logTo io.Writer) (err error) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP) // before it could end a daemon that starts
+	defer signal.Stop(hangups)
+	c, err := load()
+	if err != nil {
+		return err
+	}
 	syscall.Umask(0o022) // modes are meant as they are written
-	d := &daemon{log: newLogger(c.Log, logTo), handler: make(chan http.Handler, 1)}
+	d := &daemon{log: newLogger(c.Log, logTo), handler: make(chan http.Handler, 1), file: f.file, load: load}
+	d.config.Store(&c)
 	defer func() {
 		err = errors.Join(err, d.stop(ctx))
 		d.log.Info("stopped")
@@ -107,6 +119,7 @@ func serve(ctx context.Context, c config.Config, logTo io.Writer) (err error) {
 	d.ready = true
 	d.onStop(func(context.Context) error { return os.Remove(c.Socket) })
 	d.log.Info("ready", "socket", c.Socket, "instance", c.Instance(), "version", version)
+	go d.reloadOn(ctx, hangups)
 	return d.serveAPI(d.beside(ctx, settle), l, manager, time.Duration(c.IdleTimeout))
 }
 
@@ -214,39 +227,16 @@ func (d *daemon) beside(ctx context.Context, work func(context.Context) error) c
 }
 
 func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idblock.Range, engine *ctrd.Engine) (runtime.Options, error) {
-	profiles, err := profiles(c.Profiles)
+	settings, err := settingsOf(c)
 	if err != nil {
 		return runtime.Options{}, err
 	}
-	policy, err := peers(c, profiles)
-	if err != nil {
-		return runtime.Options{}, err
-	}
-	limits := image.DefaultLimits()
-	limits.Bytes, limits.Entries, limits.Ratio = c.Images.MaxBytes, c.Images.MaxEntries, c.Images.MaxRatio
-	var rules []registry.Rule
-	for _, v := range c.Registries.Verify {
-		rules = append(rules, registry.Rule{Repository: v.Repository, Require: v.Require, Digests: v.Digests, Key: v.KeyFile()})
-	}
-	registries, err := registry.New(registry.Config{
-		Verify:  rules,
-		Allowed: c.Registries.Allowed, Realms: c.Registries.Realms, HostsDir: c.Registries.HostsDir,
-		Credentials: c.Registries.CredentialsFile(), Timeout: time.Duration(c.Registries.Timeout), SpoolDir: filepath.Join(c.Root, "spool"),
-	})
-	if err != nil {
-		return runtime.Options{}, err
-	}
-	host := hostDoctor{config: c, ids: ids, engine: engine}
-	d.admit = d.told(policy.Admit)
+	host := hostDoctor{config: d.config.Load, ids: ids, engine: engine}
 	return runtime.Options{
 		Root: c.Root, State: c.State, CgroupParent: c.Cgroup.Parent,
 		InitPath:     filepath.Join(c.BinDir, initproto.BinaryName),
 		IDs:          ids,
-		Profiles:     profiles,
-		Workspaces:   mount.Allowed{Roots: c.Workspaces.AllowedRoots, Private: []string{c.Root, c.State, c.BinDir}},
-		ImageLimits:  limits,
-		Registry:     registries,
-		Languages:    c.Images.Languages,
+		Settings:     settings,
 		StopGrace:    time.Duration(c.StopGrace),
 		AttachGrace:  time.Duration(c.Sandboxes.AttachGrace),
 		OrphanGrace:  time.Duration(c.Sandboxes.OrphanGrace),
@@ -259,13 +249,14 @@ func (d *daemon) managerOptions(ctx context.Context, c config.Config, ids idbloc
 		KeptOutput:   int64(c.Sandboxes.KeptOutput),
 		PerShim:      int(c.Sandboxes.PerShim),
 		Pools:        pools(c.Pools),
-		Peers:        policy,
+		Warm:         int(c.Warm),
 		Events:       d.events,
 		Ready:        d.isReady,
 		ServeNested:  func(id string, l *net.UnixListener) { go d.serveNested(ctx, id, l) },
 		Versions:     host.versions,
 		Doctor:       host.checks,
 		Capabilities: host.capabilities,
+		Reload:       d.reload,
 	}, nil
 }
 

@@ -77,7 +77,10 @@ type Data struct {
 
 	Version      string `json:"version,omitempty"`       // of the daemon
 	ConfigDigest string `json:"config_digest,omitempty"` // SHA-256 of the effective configuration as JSON
-	Lost         uint64 `json:"lost,omitempty"`          // events that the reader missed
+	// ConfigDigestBefore is ConfigDigest of the configuration that was in force before.
+	ConfigDigestBefore string   `json:"config_digest_before,omitempty"`
+	Keys               []string `json:"keys,omitempty"` // of the configuration, whose values changed
+	Lost               uint64   `json:"lost,omitempty"` // events that the reader missed
 }
 
 // Stage is one step of the creation of a sandbox.

@@ -15,6 +15,7 @@ type Type string
 const (
 	DaemonStarted  Type = "daemon.started" // with the digest of its configuration
 	DaemonStopped  Type = "daemon.stopped"
+	ConfigChanged  Type = "config.changed"  // the configuration was reloaded, with its digests
 	AuditRecovered Type = "audit.recovered" // a record that was torn when a daemon was killed was cut off
 	AuditBroken    Type = "audit.broken"    // the audit log is not what was signed
 	EngineUp       Type = "engine.up"
@@ -52,7 +53,7 @@ const (
 // Types lists the types that Emit takes, in the order of the documentation.
 func Types() []Type {
 	return []Type{
-		DaemonStarted, DaemonStopped, AuditRecovered, AuditBroken, EngineUp, EngineDown,
+		DaemonStarted, DaemonStopped, ConfigChanged, AuditRecovered, AuditBroken, EngineUp, EngineDown,
 		SandboxCreated, SandboxAdopted, SandboxUpdated, SandboxPaused, SandboxResumed, SandboxEnded, SandboxRemoved,
 		ExecStarted, ExecFailed, ExecSignaled, ExecEnded,
 		LimitHit, AlertRaised, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, PoolFailed, CallRefused,

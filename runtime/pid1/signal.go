@@ -86,7 +86,7 @@ func signalError(sig syscall.Signal, errno syscall.Errno) error {
 	case 0:
 		return nil
 	case syscall.ESRCH:
-		return sbxerr.New(sbxerr.State, op, "send signal %d: the command has ended: %w", int(sig), errno)
+		return sbxerr.Final(sbxerr.New(sbxerr.State, op, "send signal %d: the command has ended: %w", int(sig), errno))
 	case syscall.EAGAIN:
 		return sbxerr.New(sbxerr.Init, op, "send signal %d: new processes came faster than they could be found: %w", int(sig), errno)
 	}

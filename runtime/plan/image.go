@@ -24,7 +24,7 @@ func (u User) String() string { return fmt.Sprintf("%d:%d %v", u.UID, u.GID, u.G
 func (p *Sandbox) planImage(pl Planner, r CreateRequest) error {
 	ref, find := r.Image, pl.Image
 	if ref == "" {
-		ref, find = p.profile.Image, pl.RootImage
+		ref, find = p.Profile.Image, pl.RootImage
 		if named := pl.Languages[r.Language]; named != "" && ref == base.Name {
 			ref = named
 			p.Notes = append(p.Notes, languageNote(named, r))
@@ -42,7 +42,7 @@ func (p *Sandbox) planImage(pl Planner, r CreateRequest) error {
 	if err := checkEnv(config.Env); err != nil {
 		return sbxerr.Wrap(sbxerr.ImageContent, "runtime.plan", fmt.Errorf("image %q: %w", p.Image.Name, err))
 	}
-	p.Env = image.MergeEnv([]string{"PATH=" + DefaultPath}, config.Env, []string{"HOME=" + homePath, "USER=caisson", "HOSTNAME=" + p.ID}, p.profile.Env, r.Env, r.Nested.env())
+	p.Env = image.MergeEnv([]string{"PATH=" + DefaultPath}, config.Env, []string{"HOME=" + homePath, "USER=caisson", "HOSTNAME=" + p.ID}, p.Profile.Env, r.Env, r.Nested.env())
 	p.Cwd = cmp.Or(workspaceCwd(r), imageCwd(config.WorkingDir), "/")
 	return checkSize(nil, p.Env)
 }
@@ -71,7 +71,7 @@ func (pl Planner) chooseUser(p *Sandbox, r CreateRequest) (User, error) {
 			return u, u.check(name)
 		}
 	}
-	return pl.checkedUser(p, p.profile.User)
+	return pl.checkedUser(p, p.Profile.User)
 }
 
 func (pl Planner) checkedUser(p *Sandbox, name string) (User, error) {

@@ -48,7 +48,7 @@ type Sandbox struct {
 	Image       images.Stored
 	Notes       []string // for the caller
 	ProfileName string
-	profile     Profile
+	Profile     Profile // its values
 	Seccomp     seccomp.Profile
 	Network     netns.Mode
 	Policy      policy.Spec // of egress; zero in the modes none and bridge
@@ -80,9 +80,6 @@ type Planner struct {
 	MaxTmpfs   int64    // bytes of a tmpfs for which nobody asks for a size
 	Slots      []uint32 // groups that every user has besides: see mount.GroupSlotIDs
 }
-
-// NestedEnter reports whether the sandbox may enter the sandboxes that it makes.
-func (p *Sandbox) NestedEnter() bool { return p.profile.NestedEnter }
 
 // Sandbox plans r, or reports every reason to refuse it.
 func (pl Planner) Sandbox(r CreateRequest) (*Sandbox, error) {
@@ -163,10 +160,10 @@ func (p *Sandbox) planProfile(profiles map[string]Profile, r CreateRequest) erro
 	if p.ProfileName == "" {
 		p.ProfileName = DefaultProfile
 	}
-	if p.profile, err = LookupProfile(profiles, p.ProfileName); err != nil {
+	if p.Profile, err = LookupProfile(profiles, p.ProfileName); err != nil {
 		return err
 	}
-	p.Seccomp, err = seccomp.Lookup(p.profile.Seccomp)
+	p.Seccomp, err = seccomp.Lookup(p.Profile.Seccomp)
 	return err
 }
 
@@ -174,7 +171,7 @@ func (p *Sandbox) planNetwork(o NetworkRules, r CreateRequest) error {
 	var err error
 	asked := r.network()
 	asked.Links = p.links
-	p.Network, p.Policy, err = o.NetworkOf(p.profile.Network, asked)
+	p.Network, p.Policy, err = o.NetworkOf(p.Profile.Network, asked)
 	p.Resolvers = o.ResolversOf(p.Network)
 	return err
 }
@@ -238,7 +235,7 @@ func checkKey(key string) error {
 // planLimits takes half the memory for a tmpfs, and at most maxTmpfs, where neither request
 // nor profile has a size.
 func (p *Sandbox) planLimits(maxTmpfs int64, r CreateRequest) error {
-	p.Limits = p.profile.Limits
+	p.Limits = p.Profile.Limits
 	for _, f := range []struct {
 		from *int64
 		to   *int64

@@ -38,6 +38,7 @@ type Fake struct {
 	OnUpdate  func(ref string, req runtime.UpdateRequest) (runtime.Info, error)
 	OnPause   func(ref string) (runtime.Info, error)
 	OnResume  func(ref string) (runtime.Info, error)
+	OnRestart func(ref string) (runtime.Info, error)
 	OnStop    func(ref string, grace *time.Duration) (runtime.Info, error)
 	OnWait    func(ctx context.Context, ref string) (runtime.Info, error)
 	OnExec    func(ctx context.Context, ref string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error)
@@ -66,6 +67,7 @@ type Fake struct {
 	Version      runtime.Versions
 	Supports     []runtime.Capability
 	Counts       runtime.HostInfo
+	Reloaded     runtime.Reloaded
 }
 
 // Listen serves f on a new unix socket until t ends.
@@ -269,6 +271,9 @@ func (f *Fake) Doctor(context.Context) ([]runtime.Check, error) {
 	}
 	return f.OnDoctor()
 }
+
+// ReloadConfig implements server.System.
+func (f *Fake) ReloadConfig(context.Context) (runtime.Reloaded, error) { return f.Reloaded, nil }
 
 // HostInfo implements server.System.
 func (f *Fake) HostInfo(context.Context) (runtime.HostInfo, error) { return f.Counts, nil }

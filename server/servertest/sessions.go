@@ -127,3 +127,11 @@ func (f *Fake) ResizeExec(_ context.Context, ref, exec string, size plan.WinSize
 	}
 	return f.OnResize(ref, exec, size)
 }
+
+// Restart implements server.Sandboxes.
+func (f *Fake) Restart(_ context.Context, ref string) (runtime.Info, error) {
+	if f.OnRestart == nil {
+		return runtime.Info{}, absent("sandbox", ref)
+	}
+	return f.OnRestart(ref)
+}

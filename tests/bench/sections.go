@@ -24,6 +24,7 @@ var sections = []section{
 	{"http", "the same over plain HTTP/1.1, without a library", (*suite).http},
 	{"mcp", "the tools of the MCP server", (*suite).mcp},
 	{"pool", "create to the first command finished, from the pool", (*suite).fromPool},
+	{"run-default", "caisson run on a fresh installation, the whole process", (*suite).runByDefault},
 	{"run-pool", "caisson run from the pool, the whole process", (*suite).runFromPool},
 	{"burst", "100 sandboxes asked for at once, with a pool of 20", (*suite).burst},
 	{"sustained", "create, true, remove by 8 clients", (*suite).sustained},

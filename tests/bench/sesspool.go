@@ -56,6 +56,24 @@ func (s *suite) runFromPool() {
 	s.r.targetRatio("caisson run from the pool, to docker run", runs, "docker", round(1.0/15))
 }
 
+// apart is the time between two calls of somebody who reads their output.
+const apart = 300 * time.Millisecond
+
+// runByDefault measures the whole process of caisson run where nothing is configured, from
+// the tenth call on.
+func (s *suite) runByDefault() {
+	site, st := s.byDefault(), s.plain()
+	all := []contender{
+		{name: "caisson", what: "caisson run -- true, nothing configured", command: func(int) *exec.Cmd { return site.daemon.Command(s.t.Context(), "run", "--", "true") }},
+		st.bwrap(),
+	}
+	pause := func() { time.Sleep(apart) }
+	st.sideBySide(all, 9, pause)
+	runs := st.sideBySide(all, s.rounds, pause)
+	s.r.Sessions = append(s.r.Sessions, Section{Name: "run-default", Runs: runs})
+	s.r.targetRatio("caisson run by default, from the tenth call on, to bwrap", runs, "bwrap", 1.5)
+}
+
 // The burst.
 const (
 	burstSize   = 100

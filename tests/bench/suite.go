@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/caisson-run/caisson/api"
@@ -51,6 +52,9 @@ func startSite(t *driver, settings string) *site {
 		}
 	})
 	file := filepath.Join(dir, "config.yaml")
+	if !strings.Contains(settings, "warm:") {
+		settings += "warm: 0\n"
+	}
 	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -78,6 +82,9 @@ func (s *suite) withPool() *site {
 	}
 	return s.pooled
 }
+
+// byDefault is a daemon without a configuration, as a fresh installation has it.
+func (s *suite) byDefault() *site { return startSite(s.t, "# the default of warm:\n") }
 
 // create makes a sandbox that must come to life.
 func (s *site) create() *caissonv1.Sandbox {

@@ -131,6 +131,6 @@ func tamperedBin(t *testing.T) string {
 func fewIDs(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(workspace(t), "config.yaml")
-	must(t, os.WriteFile(path, []byte("ids: {blocks: 8}\n"), 0o600))
+	must(t, os.WriteFile(path, []byte("ids: {blocks: 8}\nwarm: 0\n"), 0o600))
 	return path
 }

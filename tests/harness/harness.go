@@ -27,6 +27,9 @@ import (
 // there is room for three on a host.
 const settings = "ids: {blocks: 64}\n"
 
+// cold has nothing kept ready: tests count what is there.
+const cold = "warm: 0\n"
+
 // Daemon is a running caissond and where it works.
 type Daemon struct {
 	Root, State, Socket string
@@ -142,13 +145,28 @@ func (d *Daemon) Launch(t testing.TB, flags ...string) {
 	t.Fatalf("the daemon did not answer within %s:\n%s", startTimeout, d.log)
 }
 
-func (d *Daemon) spawn(t testing.TB, flags ...string) {
+// Configure writes the configuration file anew, with config beside the harness's own.
+func (d *Daemon) Configure(t testing.TB, config string) (file string) {
 	t.Helper()
-	file := filepath.Join(d.Root, "config.yaml")
-	if err := os.WriteFile(file, []byte(cmp.Or(d.Settings, settings)+d.Config), 0o600); err != nil {
+	d.Config = config
+	file = filepath.Join(d.Root, "config.yaml")
+	text := cmp.Or(d.Settings, settings) + d.Config
+	if !strings.Contains(text, "warm:") {
+		text += cold
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return file
+}
+
+func (d *Daemon) spawn(t testing.TB, flags ...string) {
+	t.Helper()
+	file := d.Configure(t, d.Config)
 	args := append([]string{"--config", file, "--root", d.Root, "--state", d.State}, flags...)
+	if !strings.Contains(d.Config, "keep_on_exit") {
+		args = append(args, "--keep-on-exit=false") // a test that says nothing of it leaves nothing
+	}
 	d.log = &record{}
 	line := append(slices.Clone(d.Wrap), append([]string{cmp.Or(d.Program, Bin(t, "caissond"))}, args...)...)
 	d.cmd = exec.Command(line[0], line[1:]...)
@@ -335,7 +353,10 @@ func (d *Daemon) RunJSON(t testing.TB, args ...string) RunResult {
 
 // Failure is the JSON form of a refusal.
 type Failure struct {
-	Error struct{ Code, Message, Cause, Remedy string }
+	Error struct {
+		Code, Message, Cause, Remedy string
+		Retryable                    bool
+	}
 }
 
 // Refused makes a call that must be refused with the given code, and returns

@@ -446,10 +446,10 @@ func recordOf(t *testing.T, d *harness.Daemon, id string) string {
 	return ""
 }
 
-// With keep_on_exit a daemon that is stopped leaves its sandboxes to the next.
+// A daemon that is stopped leaves its sandboxes to the next by default.
 func TestKeepOnExit(t *testing.T) {
 	t.Parallel()
-	d := harness.StartWith(t, "sandboxes: {keep_on_exit: true}\n")
+	d := harness.StartWith(t, "# the default of keep_on_exit\n")
 	box(t, d, "kept")
 	id := start(t, d, "kept", "sh", "-c", counting)
 	pid := inspect(t, d, "kept").PID
@@ -494,6 +494,28 @@ func TestKeepOnExit(t *testing.T) {
 		t.Errorf("stopping took %s, and %s without callers", took, alone)
 	}
 	d.Launch(t)
+}
+
+// What a daemon left is removed through the next one, all at once.
+func TestRemoveAll(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "# the default of keep_on_exit\n")
+	for _, name := range []string{"a", "b", "c"} {
+		d.Run(t, "create", "--name", name)
+		start(t, d, name, "sleep", "1000")
+	}
+	d.Stop(t)
+	if !strings.Contains(d.Log(), "left sandboxes to the next daemon") {
+		t.Errorf("the log does not say that sandboxes are left:\n%s", d.Log())
+	}
+	d.Launch(t)
+	if l := list(t, d); len(l) != 3 {
+		t.Errorf("the next daemon has %+v", l)
+	}
+	d.Run(t, "rm", "--all", "--force")
+	if l := list(t, d); len(l) != 0 {
+		t.Errorf("after rm --all: %+v", l)
+	}
 }
 
 func timeToStop(t *testing.T, d *harness.Daemon) time.Duration {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caisson-run/caisson/tests/harness"
 )
 
 //caisson:kernel
@@ -318,4 +320,48 @@ func TestUpdateLimits(t *testing.T) {
 	if l := inspect(t, daemon, "growing"); l.Limits.MemoryBytes != 128<<20 {
 		t.Errorf("a refused update changed it: %+v", l.Limits)
 	}
+}
+
+// Restart makes a sandbox anew by the request that it was made by.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, peers)
+	id := box(t, d, "web", "-m", "64M", "-l", "a=b", "-p", "0:8080", "--key", "once", "-e", "A=b")
+	start(t, d, "web", "sh", "-c", "touch /tmp/old; exec sleep 1000")
+	d.Run(t, "update", "-m", "65M", "-l", "a=c", "web")
+	pid := inspect(t, d, "web").PID
+	var l []listed
+	d.Run(t, "restart", "web", "-o", "json").JSON(t, &l)
+	now := inspect(t, d, "web")
+	if len(l) != 1 || l[0].ID == id || now.ID != l[0].ID || now.State != "running" || now.Limits.MemoryBytes != 64<<20 || now.Labels["a"] != "b" || alive(pid) {
+		t.Errorf("restarted: %+v, %+v", l, now)
+	}
+	if out := d.Run(t, "exec", "web", "--", "sh", "-c", "echo $A; ls /tmp").Stdout; out != "b\n" {
+		t.Errorf("the new one has %q", out)
+	}
+	if jobs := ps(t, d, "web"); len(jobs) != 1 {
+		t.Errorf("commands of the old one: %+v", jobs)
+	}
+	if again := strings.TrimSpace(d.Run(t, "create", "--name", "web", "-m", "64M", "-l", "a=b", "-p", "0:8080", "--key", "once", "-e", "A=b").Stdout); again != now.ID {
+		t.Errorf("the key of the request gives %s, not %s", again, now.ID)
+	}
+	d.Run(t, "stop", "--grace", "0s", "web")
+	d.Run(t, "restart", "web")
+	if s := inspect(t, d, "web").State; s != "running" {
+		t.Errorf("a stopped one is %s after a restart", s)
+	}
+	for ref, want := range map[string]string{
+		"nobody": "SBX-107",
+		strings.TrimSpace(d.Run(t, "run", "-d", "--name", "job", "--", "sleep", "1000").Stdout): "SBX-108",
+	} {
+		if f := d.Refused(t, want, "restart", ref, "-o", "json"); f.Error.Retryable {
+			t.Errorf("%s: retryable: %+v", ref, f)
+		}
+	}
+	d.User(t, ann).Run(t, "create", "--name", "anns")
+	d.Refused(t, "SBX-805", "restart", "anns", "-o", "json")
+	if inspect(t, d, "anns").State != "running" || inspect(t, d, "job").State != "running" {
+		t.Error("a refused restart ended a sandbox")
+	}
+	d.Run(t, "rm", "--all", "--force")
 }

@@ -905,6 +905,50 @@ func (x *ResumeRequest) GetRef() string {
 	return ""
 }
 
+type RestartRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestartRequest) Reset() {
+	*x = RestartRequest{}
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestartRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestartRequest) ProtoMessage() {}
+
+func (x *RestartRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestartRequest.ProtoReflect.Descriptor instead.
+func (*RestartRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RestartRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
 type StopRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -915,7 +959,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -927,7 +971,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -940,7 +984,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StopRequest) GetRef() string {
@@ -966,7 +1010,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +1022,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,7 +1035,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{12}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WaitRequest) GetRef() string {
@@ -1035,7 +1079,7 @@ type Sandbox struct {
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1091,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1104,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Sandbox) GetId() string {
@@ -1250,7 +1294,7 @@ type Port struct {
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1306,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1319,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Port) GetAddress() string {
@@ -1314,7 +1358,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1326,7 +1370,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1339,7 +1383,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListRequest) GetLabels() map[string]string {
@@ -1393,7 +1437,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1405,7 +1449,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1418,7 +1462,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListResponse) GetSandboxes() []*Sandbox {
@@ -1437,7 +1481,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1449,7 +1493,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1462,7 +1506,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *InspectRequest) GetRef() string {
@@ -1493,7 +1537,7 @@ type InspectResponse struct {
 
 func (x *InspectResponse) Reset() {
 	*x = InspectResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +1549,7 @@ func (x *InspectResponse) String() string {
 func (*InspectResponse) ProtoMessage() {}
 
 func (x *InspectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +1562,7 @@ func (x *InspectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectResponse.ProtoReflect.Descriptor instead.
 func (*InspectResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *InspectResponse) GetSandbox() *Sandbox {
@@ -1610,7 +1654,7 @@ type PostureCheck struct {
 
 func (x *PostureCheck) Reset() {
 	*x = PostureCheck{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1622,7 +1666,7 @@ func (x *PostureCheck) String() string {
 func (*PostureCheck) ProtoMessage() {}
 
 func (x *PostureCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1635,7 +1679,7 @@ func (x *PostureCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostureCheck.ProtoReflect.Descriptor instead.
 func (*PostureCheck) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PostureCheck) GetName() string {
@@ -1669,7 +1713,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1681,7 +1725,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1694,7 +1738,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RemoveRequest) GetRef() string {
@@ -1720,7 +1764,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1776,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1789,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RemoveResponse) GetId() string {
@@ -1764,7 +1808,7 @@ type CleanupRequest struct {
 
 func (x *CleanupRequest) Reset() {
 	*x = CleanupRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1776,7 +1820,7 @@ func (x *CleanupRequest) String() string {
 func (*CleanupRequest) ProtoMessage() {}
 
 func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1789,7 +1833,7 @@ func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupRequest.ProtoReflect.Descriptor instead.
 func (*CleanupRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CleanupRequest) GetDryRun() bool {
@@ -1808,7 +1852,7 @@ type CleanupResponse struct {
 
 func (x *CleanupResponse) Reset() {
 	*x = CleanupResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1820,7 +1864,7 @@ func (x *CleanupResponse) String() string {
 func (*CleanupResponse) ProtoMessage() {}
 
 func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1833,7 +1877,7 @@ func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupResponse.ProtoReflect.Descriptor instead.
 func (*CleanupResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CleanupResponse) GetLeftovers() []*Leftover {
@@ -1856,7 +1900,7 @@ type Leftover struct {
 
 func (x *Leftover) Reset() {
 	*x = Leftover{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1868,7 +1912,7 @@ func (x *Leftover) String() string {
 func (*Leftover) ProtoMessage() {}
 
 func (x *Leftover) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1881,7 +1925,7 @@ func (x *Leftover) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leftover.ProtoReflect.Descriptor instead.
 func (*Leftover) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Leftover) GetKind() string {
@@ -1930,7 +1974,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1942,7 +1986,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1955,7 +1999,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StatsRequest) GetRefs() []string {
@@ -2024,7 +2068,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2080,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2093,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StatsResponse) GetTime() *timestamppb.Timestamp {
@@ -2095,7 +2139,7 @@ type SandboxStats struct {
 
 func (x *SandboxStats) Reset() {
 	*x = SandboxStats{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2107,7 +2151,7 @@ func (x *SandboxStats) String() string {
 func (*SandboxStats) ProtoMessage() {}
 
 func (x *SandboxStats) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2120,7 +2164,7 @@ func (x *SandboxStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxStats.ProtoReflect.Descriptor instead.
 func (*SandboxStats) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SandboxStats) GetSandboxId() string {
@@ -2258,7 +2302,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2270,7 +2314,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2283,7 +2327,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *HistoryRequest) GetRef() string {
@@ -2310,7 +2354,7 @@ type HistoryResponse struct {
 
 func (x *HistoryResponse) Reset() {
 	*x = HistoryResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2366,7 @@ func (x *HistoryResponse) String() string {
 func (*HistoryResponse) ProtoMessage() {}
 
 func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2335,7 +2379,7 @@ func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
 func (*HistoryResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *HistoryResponse) GetSandboxId() string {
@@ -2404,7 +2448,7 @@ type UsageSample struct {
 
 func (x *UsageSample) Reset() {
 	*x = UsageSample{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2416,7 +2460,7 @@ func (x *UsageSample) String() string {
 func (*UsageSample) ProtoMessage() {}
 
 func (x *UsageSample) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2429,7 +2473,7 @@ func (x *UsageSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSample.ProtoReflect.Descriptor instead.
 func (*UsageSample) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *UsageSample) GetTime() *timestamppb.Timestamp {
@@ -2502,7 +2546,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2514,7 +2558,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2527,7 +2571,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LogsRequest) GetRef() string {
@@ -2582,7 +2626,7 @@ type SpecRequest struct {
 
 func (x *SpecRequest) Reset() {
 	*x = SpecRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2594,7 +2638,7 @@ func (x *SpecRequest) String() string {
 func (*SpecRequest) ProtoMessage() {}
 
 func (x *SpecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2607,7 +2651,7 @@ func (x *SpecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecRequest.ProtoReflect.Descriptor instead.
 func (*SpecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SpecRequest) GetSpec() *RunSpec {
@@ -2639,7 +2683,7 @@ type SpecResponse struct {
 
 func (x *SpecResponse) Reset() {
 	*x = SpecResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2651,7 +2695,7 @@ func (x *SpecResponse) String() string {
 func (*SpecResponse) ProtoMessage() {}
 
 func (x *SpecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2664,7 +2708,7 @@ func (x *SpecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecResponse.ProtoReflect.Descriptor instead.
 func (*SpecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SpecResponse) GetOciSpecJson() []byte {
@@ -2729,7 +2773,7 @@ type SeccompRule struct {
 
 func (x *SeccompRule) Reset() {
 	*x = SeccompRule{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2741,7 +2785,7 @@ func (x *SeccompRule) String() string {
 func (*SeccompRule) ProtoMessage() {}
 
 func (x *SeccompRule) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2754,7 +2798,7 @@ func (x *SeccompRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeccompRule.ProtoReflect.Descriptor instead.
 func (*SeccompRule) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SeccompRule) GetSyscalls() []string {
@@ -2889,6 +2933,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\fPauseRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\"!\n" +
 	"\rResumeRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"\"\n" +
+	"\x0eRestartRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\"P\n" +
 	"\vStopRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12/\n" +
@@ -3077,8 +3123,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\bsyscalls\x18\x01 \x03(\tR\bsyscalls\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x1c\n" +
 	"\tcondition\x18\x03 \x01(\tR\tcondition\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why2\xf5\n" +
-	"\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why2\xda\v\n" +
 	"\x0eSandboxService\x12K\n" +
 	"\x03Run\x12\x16.caisson.v1.RunRequest\x1a\x15.caisson.v1.ExecEvent\"\x13\x82\xb5\x18\x0f\n" +
 	"\x04POST\x12\a/v1/run0\x01\x12V\n" +
@@ -3095,7 +3140,9 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x06Resume\x12\x19.caisson.v1.ResumeRequest\x1a\x13.caisson.v1.Sandbox\"&\x82\xb5\x18\"\n" +
 	"\x04POST\x12\x1a/v1/sandboxes/{ref}/resume\x12Z\n" +
 	"\x04Stop\x12\x17.caisson.v1.StopRequest\x1a\x13.caisson.v1.Sandbox\"$\x82\xb5\x18 \n" +
-	"\x04POST\x12\x18/v1/sandboxes/{ref}/stop\x12Y\n" +
+	"\x04POST\x12\x18/v1/sandboxes/{ref}/stop\x12c\n" +
+	"\aRestart\x12\x1a.caisson.v1.RestartRequest\x1a\x13.caisson.v1.Sandbox\"'\x82\xb5\x18#\n" +
+	"\x04POST\x12\x1b/v1/sandboxes/{ref}/restart\x12Y\n" +
 	"\x04Wait\x12\x17.caisson.v1.WaitRequest\x1a\x13.caisson.v1.Sandbox\"#\x82\xb5\x18\x1f\n" +
 	"\x03GET\x12\x18/v1/sandboxes/{ref}/wait\x12b\n" +
 	"\x06Remove\x12\x19.caisson.v1.RemoveRequest\x1a\x1a.caisson.v1.RemoveResponse\"!\x82\xb5\x18\x1d\n" +
@@ -3123,7 +3170,7 @@ func file_caisson_v1_sandbox_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_sandbox_proto_rawDescData
 }
 
-var file_caisson_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_caisson_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_caisson_v1_sandbox_proto_goTypes = []any{
 	(*Limits)(nil),                // 0: caisson.v1.Limits
 	(*Workspace)(nil),             // 1: caisson.v1.Workspace
@@ -3136,121 +3183,124 @@ var file_caisson_v1_sandbox_proto_goTypes = []any{
 	(*Rules)(nil),                 // 8: caisson.v1.Rules
 	(*PauseRequest)(nil),          // 9: caisson.v1.PauseRequest
 	(*ResumeRequest)(nil),         // 10: caisson.v1.ResumeRequest
-	(*StopRequest)(nil),           // 11: caisson.v1.StopRequest
-	(*WaitRequest)(nil),           // 12: caisson.v1.WaitRequest
-	(*Sandbox)(nil),               // 13: caisson.v1.Sandbox
-	(*Port)(nil),                  // 14: caisson.v1.Port
-	(*ListRequest)(nil),           // 15: caisson.v1.ListRequest
-	(*ListResponse)(nil),          // 16: caisson.v1.ListResponse
-	(*InspectRequest)(nil),        // 17: caisson.v1.InspectRequest
-	(*InspectResponse)(nil),       // 18: caisson.v1.InspectResponse
-	(*PostureCheck)(nil),          // 19: caisson.v1.PostureCheck
-	(*RemoveRequest)(nil),         // 20: caisson.v1.RemoveRequest
-	(*RemoveResponse)(nil),        // 21: caisson.v1.RemoveResponse
-	(*CleanupRequest)(nil),        // 22: caisson.v1.CleanupRequest
-	(*CleanupResponse)(nil),       // 23: caisson.v1.CleanupResponse
-	(*Leftover)(nil),              // 24: caisson.v1.Leftover
-	(*StatsRequest)(nil),          // 25: caisson.v1.StatsRequest
-	(*StatsResponse)(nil),         // 26: caisson.v1.StatsResponse
-	(*SandboxStats)(nil),          // 27: caisson.v1.SandboxStats
-	(*HistoryRequest)(nil),        // 28: caisson.v1.HistoryRequest
-	(*HistoryResponse)(nil),       // 29: caisson.v1.HistoryResponse
-	(*UsageSample)(nil),           // 30: caisson.v1.UsageSample
-	(*LogsRequest)(nil),           // 31: caisson.v1.LogsRequest
-	(*SpecRequest)(nil),           // 32: caisson.v1.SpecRequest
-	(*SpecResponse)(nil),          // 33: caisson.v1.SpecResponse
-	(*SeccompRule)(nil),           // 34: caisson.v1.SeccompRule
-	nil,                           // 35: caisson.v1.SandboxSpec.EnvEntry
-	nil,                           // 36: caisson.v1.SandboxSpec.LabelsEntry
-	nil,                           // 37: caisson.v1.UpdateRequest.LabelsEntry
-	nil,                           // 38: caisson.v1.Sandbox.LabelsEntry
-	nil,                           // 39: caisson.v1.ListRequest.LabelsEntry
-	nil,                           // 40: caisson.v1.StatsRequest.LabelsEntry
-	nil,                           // 41: caisson.v1.SpecResponse.CgroupValuesEntry
-	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
-	(*ExecSpec)(nil),              // 43: caisson.v1.ExecSpec
-	(*timestamppb.Timestamp)(nil), // 44: google.protobuf.Timestamp
-	(*Result)(nil),                // 45: caisson.v1.Result
-	(*Egress)(nil),                // 46: caisson.v1.Egress
-	(*ExecEvent)(nil),             // 47: caisson.v1.ExecEvent
+	(*RestartRequest)(nil),        // 11: caisson.v1.RestartRequest
+	(*StopRequest)(nil),           // 12: caisson.v1.StopRequest
+	(*WaitRequest)(nil),           // 13: caisson.v1.WaitRequest
+	(*Sandbox)(nil),               // 14: caisson.v1.Sandbox
+	(*Port)(nil),                  // 15: caisson.v1.Port
+	(*ListRequest)(nil),           // 16: caisson.v1.ListRequest
+	(*ListResponse)(nil),          // 17: caisson.v1.ListResponse
+	(*InspectRequest)(nil),        // 18: caisson.v1.InspectRequest
+	(*InspectResponse)(nil),       // 19: caisson.v1.InspectResponse
+	(*PostureCheck)(nil),          // 20: caisson.v1.PostureCheck
+	(*RemoveRequest)(nil),         // 21: caisson.v1.RemoveRequest
+	(*RemoveResponse)(nil),        // 22: caisson.v1.RemoveResponse
+	(*CleanupRequest)(nil),        // 23: caisson.v1.CleanupRequest
+	(*CleanupResponse)(nil),       // 24: caisson.v1.CleanupResponse
+	(*Leftover)(nil),              // 25: caisson.v1.Leftover
+	(*StatsRequest)(nil),          // 26: caisson.v1.StatsRequest
+	(*StatsResponse)(nil),         // 27: caisson.v1.StatsResponse
+	(*SandboxStats)(nil),          // 28: caisson.v1.SandboxStats
+	(*HistoryRequest)(nil),        // 29: caisson.v1.HistoryRequest
+	(*HistoryResponse)(nil),       // 30: caisson.v1.HistoryResponse
+	(*UsageSample)(nil),           // 31: caisson.v1.UsageSample
+	(*LogsRequest)(nil),           // 32: caisson.v1.LogsRequest
+	(*SpecRequest)(nil),           // 33: caisson.v1.SpecRequest
+	(*SpecResponse)(nil),          // 34: caisson.v1.SpecResponse
+	(*SeccompRule)(nil),           // 35: caisson.v1.SeccompRule
+	nil,                           // 36: caisson.v1.SandboxSpec.EnvEntry
+	nil,                           // 37: caisson.v1.SandboxSpec.LabelsEntry
+	nil,                           // 38: caisson.v1.UpdateRequest.LabelsEntry
+	nil,                           // 39: caisson.v1.Sandbox.LabelsEntry
+	nil,                           // 40: caisson.v1.ListRequest.LabelsEntry
+	nil,                           // 41: caisson.v1.StatsRequest.LabelsEntry
+	nil,                           // 42: caisson.v1.SpecResponse.CgroupValuesEntry
+	(*durationpb.Duration)(nil),   // 43: google.protobuf.Duration
+	(*ExecSpec)(nil),              // 44: caisson.v1.ExecSpec
+	(*timestamppb.Timestamp)(nil), // 45: google.protobuf.Timestamp
+	(*Result)(nil),                // 46: caisson.v1.Result
+	(*Egress)(nil),                // 47: caisson.v1.Egress
+	(*ExecEvent)(nil),             // 48: caisson.v1.ExecEvent
 }
 var file_caisson_v1_sandbox_proto_depIdxs = []int32{
-	35, // 0: caisson.v1.SandboxSpec.env:type_name -> caisson.v1.SandboxSpec.EnvEntry
+	36, // 0: caisson.v1.SandboxSpec.env:type_name -> caisson.v1.SandboxSpec.EnvEntry
 	1,  // 1: caisson.v1.SandboxSpec.workspace:type_name -> caisson.v1.Workspace
 	0,  // 2: caisson.v1.SandboxSpec.limits:type_name -> caisson.v1.Limits
-	36, // 3: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
-	42, // 4: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
-	42, // 5: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
+	37, // 3: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
+	43, // 4: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
+	43, // 5: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
 	3,  // 6: caisson.v1.SandboxSpec.nested:type_name -> caisson.v1.Nested
 	2,  // 7: caisson.v1.RunSpec.sandbox:type_name -> caisson.v1.SandboxSpec
-	43, // 8: caisson.v1.RunSpec.exec:type_name -> caisson.v1.ExecSpec
+	44, // 8: caisson.v1.RunSpec.exec:type_name -> caisson.v1.ExecSpec
 	4,  // 9: caisson.v1.RunRequest.spec:type_name -> caisson.v1.RunSpec
 	2,  // 10: caisson.v1.CreateRequest.spec:type_name -> caisson.v1.SandboxSpec
-	42, // 11: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
-	42, // 12: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
-	37, // 13: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
+	43, // 11: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
+	43, // 12: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
+	38, // 13: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
 	8,  // 14: caisson.v1.UpdateRequest.allow:type_name -> caisson.v1.Rules
 	8,  // 15: caisson.v1.UpdateRequest.deny:type_name -> caisson.v1.Rules
-	42, // 16: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	44, // 17: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	44, // 18: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
-	45, // 19: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
-	38, // 20: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
+	43, // 16: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	45, // 17: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	45, // 18: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
+	46, // 19: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
+	39, // 20: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
 	1,  // 21: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
-	44, // 22: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
-	42, // 23: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
-	44, // 24: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
-	14, // 25: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
-	39, // 26: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
-	42, // 27: caisson.v1.ListRequest.older_than:type_name -> google.protobuf.Duration
-	13, // 28: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
-	13, // 29: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
+	45, // 22: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	43, // 23: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
+	45, // 24: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
+	15, // 25: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
+	40, // 26: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
+	43, // 27: caisson.v1.ListRequest.older_than:type_name -> google.protobuf.Duration
+	14, // 28: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
+	14, // 29: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
 	0,  // 30: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
-	19, // 31: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
-	46, // 32: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
-	24, // 33: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
-	40, // 34: caisson.v1.StatsRequest.labels:type_name -> caisson.v1.StatsRequest.LabelsEntry
-	42, // 35: caisson.v1.StatsRequest.older_than:type_name -> google.protobuf.Duration
-	44, // 36: caisson.v1.StatsResponse.time:type_name -> google.protobuf.Timestamp
-	27, // 37: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.SandboxStats
-	42, // 38: caisson.v1.SandboxStats.cpu:type_name -> google.protobuf.Duration
-	30, // 39: caisson.v1.HistoryResponse.samples:type_name -> caisson.v1.UsageSample
-	44, // 40: caisson.v1.UsageSample.time:type_name -> google.protobuf.Timestamp
+	20, // 31: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
+	47, // 32: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
+	25, // 33: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
+	41, // 34: caisson.v1.StatsRequest.labels:type_name -> caisson.v1.StatsRequest.LabelsEntry
+	43, // 35: caisson.v1.StatsRequest.older_than:type_name -> google.protobuf.Duration
+	45, // 36: caisson.v1.StatsResponse.time:type_name -> google.protobuf.Timestamp
+	28, // 37: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.SandboxStats
+	43, // 38: caisson.v1.SandboxStats.cpu:type_name -> google.protobuf.Duration
+	31, // 39: caisson.v1.HistoryResponse.samples:type_name -> caisson.v1.UsageSample
+	45, // 40: caisson.v1.UsageSample.time:type_name -> google.protobuf.Timestamp
 	4,  // 41: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
-	41, // 42: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
-	34, // 43: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
+	42, // 42: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
+	35, // 43: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
 	5,  // 44: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
 	6,  // 45: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
-	15, // 46: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
-	17, // 47: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
+	16, // 46: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
+	18, // 47: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
 	7,  // 48: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
 	9,  // 49: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
 	10, // 50: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
-	11, // 51: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
-	12, // 52: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
-	20, // 53: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
-	22, // 54: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
-	31, // 55: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
-	25, // 56: caisson.v1.SandboxService.Stats:input_type -> caisson.v1.StatsRequest
-	28, // 57: caisson.v1.SandboxService.History:input_type -> caisson.v1.HistoryRequest
-	32, // 58: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
-	47, // 59: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
-	13, // 60: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
-	16, // 61: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
-	18, // 62: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
-	13, // 63: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
-	13, // 64: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
-	13, // 65: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
-	13, // 66: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
-	13, // 67: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
-	21, // 68: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
-	23, // 69: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
-	47, // 70: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
-	26, // 71: caisson.v1.SandboxService.Stats:output_type -> caisson.v1.StatsResponse
-	29, // 72: caisson.v1.SandboxService.History:output_type -> caisson.v1.HistoryResponse
-	33, // 73: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
-	59, // [59:74] is the sub-list for method output_type
-	44, // [44:59] is the sub-list for method input_type
+	12, // 51: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
+	11, // 52: caisson.v1.SandboxService.Restart:input_type -> caisson.v1.RestartRequest
+	13, // 53: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
+	21, // 54: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
+	23, // 55: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
+	32, // 56: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
+	26, // 57: caisson.v1.SandboxService.Stats:input_type -> caisson.v1.StatsRequest
+	29, // 58: caisson.v1.SandboxService.History:input_type -> caisson.v1.HistoryRequest
+	33, // 59: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
+	48, // 60: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
+	14, // 61: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
+	17, // 62: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
+	19, // 63: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
+	14, // 64: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
+	14, // 65: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
+	14, // 66: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
+	14, // 67: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
+	14, // 68: caisson.v1.SandboxService.Restart:output_type -> caisson.v1.Sandbox
+	14, // 69: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
+	22, // 70: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
+	24, // 71: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
+	48, // 72: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
+	27, // 73: caisson.v1.SandboxService.Stats:output_type -> caisson.v1.StatsResponse
+	30, // 74: caisson.v1.SandboxService.History:output_type -> caisson.v1.HistoryResponse
+	34, // 75: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
+	60, // [60:76] is the sub-list for method output_type
+	44, // [44:60] is the sub-list for method input_type
 	44, // [44:44] is the sub-list for extension type_name
 	44, // [44:44] is the sub-list for extension extendee
 	0,  // [0:44] is the sub-list for field type_name
@@ -3267,14 +3317,14 @@ func file_caisson_v1_sandbox_proto_init() {
 	file_caisson_v1_sandbox_proto_msgTypes[3].OneofWrappers = []any{}
 	file_caisson_v1_sandbox_proto_msgTypes[5].OneofWrappers = []any{}
 	file_caisson_v1_sandbox_proto_msgTypes[7].OneofWrappers = []any{}
-	file_caisson_v1_sandbox_proto_msgTypes[27].OneofWrappers = []any{}
+	file_caisson_v1_sandbox_proto_msgTypes[28].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_sandbox_proto_rawDesc), len(file_caisson_v1_sandbox_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   42,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -858,6 +858,102 @@ func (x *PoolStats) GetMax() int32 {
 	return 0
 }
 
+type ReloadConfigRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReloadConfigRequest) Reset() {
+	*x = ReloadConfigRequest{}
+	mi := &file_caisson_v1_system_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReloadConfigRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReloadConfigRequest) ProtoMessage() {}
+
+func (x *ReloadConfigRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_system_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReloadConfigRequest.ProtoReflect.Descriptor instead.
+func (*ReloadConfigRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_system_proto_rawDescGZIP(), []int{14}
+}
+
+type ReloadConfigResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changed       []string               `protobuf:"bytes,1,rep,name=changed,proto3" json:"changed,omitempty"`                               // keys whose new values are in force
+	NeedsRestart  []string               `protobuf:"bytes,2,rep,name=needs_restart,json=needsRestart,proto3" json:"needs_restart,omitempty"` // keys whose new values need a restart of the daemon
+	Digest        string                 `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`                                 // of the configuration in force, as in the event daemon.started
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReloadConfigResponse) Reset() {
+	*x = ReloadConfigResponse{}
+	mi := &file_caisson_v1_system_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReloadConfigResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReloadConfigResponse) ProtoMessage() {}
+
+func (x *ReloadConfigResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_system_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReloadConfigResponse.ProtoReflect.Descriptor instead.
+func (*ReloadConfigResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_system_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ReloadConfigResponse) GetChanged() []string {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
+func (x *ReloadConfigResponse) GetNeedsRestart() []string {
+	if x != nil {
+		return x.NeedsRestart
+	}
+	return nil
+}
+
+func (x *ReloadConfigResponse) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
 var File_caisson_v1_system_proto protoreflect.FileDescriptor
 
 const file_caisson_v1_system_proto_rawDesc = "" +
@@ -927,7 +1023,12 @@ const file_caisson_v1_system_proto_rawDesc = "" +
 	"\x06refill\x18\t \x01(\v2\x19.google.protobuf.DurationR\x06refill\x12\x16\n" +
 	"\x06target\x18\n" +
 	" \x01(\x05R\x06target\x12\x10\n" +
-	"\x03max\x18\v \x01(\x05R\x03max2\xd3\x03\n" +
+	"\x03max\x18\v \x01(\x05R\x03max\"\x15\n" +
+	"\x13ReloadConfigRequest\"m\n" +
+	"\x14ReloadConfigResponse\x12\x18\n" +
+	"\achanged\x18\x01 \x03(\tR\achanged\x12#\n" +
+	"\rneeds_restart\x18\x02 \x03(\tR\fneedsRestart\x12\x16\n" +
+	"\x06digest\x18\x03 \x01(\tR\x06digest2\xc5\x04\n" +
 	"\rSystemService\x12Z\n" +
 	"\aVersion\x12\x1a.caisson.v1.VersionRequest\x1a\x1b.caisson.v1.VersionResponse\"\x16\x82\xb5\x18\x12\n" +
 	"\x03GET\x12\v/v1/version\x12V\n" +
@@ -939,7 +1040,9 @@ const file_caisson_v1_system_proto_rawDesc = "" +
 	"\x04Ping\x12\x17.caisson.v1.PingRequest\x1a\x18.caisson.v1.PingResponse\"\x13\x82\xb5\x18\x0f\n" +
 	"\x03GET\x12\b/v1/ping\x12N\n" +
 	"\x04Info\x12\x17.caisson.v1.InfoRequest\x1a\x18.caisson.v1.InfoResponse\"\x13\x82\xb5\x18\x0f\n" +
-	"\x03GET\x12\b/v1/infoB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
+	"\x03GET\x12\b/v1/info\x12p\n" +
+	"\fReloadConfig\x12\x1f.caisson.v1.ReloadConfigRequest\x1a .caisson.v1.ReloadConfigResponse\"\x1d\x82\xb5\x18\x19\n" +
+	"\x04POST\x12\x11/v1/config/reloadB9Z7github.com/caisson-run/caisson/api/caisson/v1;caissonv1b\x06proto3"
 
 var (
 	file_caisson_v1_system_proto_rawDescOnce sync.Once
@@ -953,7 +1056,7 @@ func file_caisson_v1_system_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_system_proto_rawDescData
 }
 
-var file_caisson_v1_system_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_caisson_v1_system_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_caisson_v1_system_proto_goTypes = []any{
 	(*VersionRequest)(nil),       // 0: caisson.v1.VersionRequest
 	(*VersionResponse)(nil),      // 1: caisson.v1.VersionResponse
@@ -969,30 +1072,34 @@ var file_caisson_v1_system_proto_goTypes = []any{
 	(*InfoResponse)(nil),         // 11: caisson.v1.InfoResponse
 	(*NetworkStats)(nil),         // 12: caisson.v1.NetworkStats
 	(*PoolStats)(nil),            // 13: caisson.v1.PoolStats
-	nil,                          // 14: caisson.v1.InfoResponse.SandboxesEntry
-	(*Egress)(nil),               // 15: caisson.v1.Egress
-	(*durationpb.Duration)(nil),  // 16: google.protobuf.Duration
+	(*ReloadConfigRequest)(nil),  // 14: caisson.v1.ReloadConfigRequest
+	(*ReloadConfigResponse)(nil), // 15: caisson.v1.ReloadConfigResponse
+	nil,                          // 16: caisson.v1.InfoResponse.SandboxesEntry
+	(*Egress)(nil),               // 17: caisson.v1.Egress
+	(*durationpb.Duration)(nil),  // 18: google.protobuf.Duration
 }
 var file_caisson_v1_system_proto_depIdxs = []int32{
 	6,  // 0: caisson.v1.DoctorResponse.checks:type_name -> caisson.v1.DoctorCheck
 	9,  // 1: caisson.v1.CapabilitiesResponse.capabilities:type_name -> caisson.v1.Capability
-	14, // 2: caisson.v1.InfoResponse.sandboxes:type_name -> caisson.v1.InfoResponse.SandboxesEntry
+	16, // 2: caisson.v1.InfoResponse.sandboxes:type_name -> caisson.v1.InfoResponse.SandboxesEntry
 	13, // 3: caisson.v1.InfoResponse.pools:type_name -> caisson.v1.PoolStats
 	12, // 4: caisson.v1.InfoResponse.networks:type_name -> caisson.v1.NetworkStats
-	15, // 5: caisson.v1.NetworkStats.egress:type_name -> caisson.v1.Egress
-	16, // 6: caisson.v1.PoolStats.refill:type_name -> google.protobuf.Duration
+	17, // 5: caisson.v1.NetworkStats.egress:type_name -> caisson.v1.Egress
+	18, // 6: caisson.v1.PoolStats.refill:type_name -> google.protobuf.Duration
 	0,  // 7: caisson.v1.SystemService.Version:input_type -> caisson.v1.VersionRequest
 	4,  // 8: caisson.v1.SystemService.Doctor:input_type -> caisson.v1.DoctorRequest
 	7,  // 9: caisson.v1.SystemService.Capabilities:input_type -> caisson.v1.CapabilitiesRequest
 	2,  // 10: caisson.v1.SystemService.Ping:input_type -> caisson.v1.PingRequest
 	10, // 11: caisson.v1.SystemService.Info:input_type -> caisson.v1.InfoRequest
-	1,  // 12: caisson.v1.SystemService.Version:output_type -> caisson.v1.VersionResponse
-	5,  // 13: caisson.v1.SystemService.Doctor:output_type -> caisson.v1.DoctorResponse
-	8,  // 14: caisson.v1.SystemService.Capabilities:output_type -> caisson.v1.CapabilitiesResponse
-	3,  // 15: caisson.v1.SystemService.Ping:output_type -> caisson.v1.PingResponse
-	11, // 16: caisson.v1.SystemService.Info:output_type -> caisson.v1.InfoResponse
-	12, // [12:17] is the sub-list for method output_type
-	7,  // [7:12] is the sub-list for method input_type
+	14, // 12: caisson.v1.SystemService.ReloadConfig:input_type -> caisson.v1.ReloadConfigRequest
+	1,  // 13: caisson.v1.SystemService.Version:output_type -> caisson.v1.VersionResponse
+	5,  // 14: caisson.v1.SystemService.Doctor:output_type -> caisson.v1.DoctorResponse
+	8,  // 15: caisson.v1.SystemService.Capabilities:output_type -> caisson.v1.CapabilitiesResponse
+	3,  // 16: caisson.v1.SystemService.Ping:output_type -> caisson.v1.PingResponse
+	11, // 17: caisson.v1.SystemService.Info:output_type -> caisson.v1.InfoResponse
+	15, // 18: caisson.v1.SystemService.ReloadConfig:output_type -> caisson.v1.ReloadConfigResponse
+	13, // [13:19] is the sub-list for method output_type
+	7,  // [7:13] is the sub-list for method input_type
 	7,  // [7:7] is the sub-list for extension type_name
 	7,  // [7:7] is the sub-list for extension extendee
 	0,  // [0:7] is the sub-list for field type_name
@@ -1011,7 +1118,7 @@ func file_caisson_v1_system_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_system_proto_rawDesc), len(file_caisson_v1_system_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -49,6 +49,8 @@ const (
 	SandboxServiceResumeProcedure = "/caisson.v1.SandboxService/Resume"
 	// SandboxServiceStopProcedure is the fully-qualified name of the SandboxService's Stop RPC.
 	SandboxServiceStopProcedure = "/caisson.v1.SandboxService/Stop"
+	// SandboxServiceRestartProcedure is the fully-qualified name of the SandboxService's Restart RPC.
+	SandboxServiceRestartProcedure = "/caisson.v1.SandboxService/Restart"
 	// SandboxServiceWaitProcedure is the fully-qualified name of the SandboxService's Wait RPC.
 	SandboxServiceWaitProcedure = "/caisson.v1.SandboxService/Wait"
 	// SandboxServiceRemoveProcedure is the fully-qualified name of the SandboxService's Remove RPC.
@@ -87,6 +89,10 @@ type SandboxServiceClient interface {
 	// Stop ends all processes of a sandbox: TERM, then KILL after a grace. What
 	// its commands wrote stays until Remove.
 	Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.Sandbox], error)
+	// Restart replaces a sandbox, live or ended, by a new one under the same name, made by
+	// the request of the old one. Files and commands of the old one go, and so do changes by
+	// Update. A sandbox without a name gets a new ID. A refused request removes nothing.
+	Restart(context.Context, *connect.Request[v1.RestartRequest]) (*connect.Response[v1.Sandbox], error)
 	// Wait returns when a sandbox has ended. The sandbox holds the result of the
 	// command that it was made for, also where it is removed by then; a result that
 	// nobody knows is an error.
@@ -165,6 +171,12 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(sandboxServiceMethods.ByName("Stop")),
 			connect.WithClientOptions(opts...),
 		),
+		restart: connect.NewClient[v1.RestartRequest, v1.Sandbox](
+			httpClient,
+			baseURL+SandboxServiceRestartProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("Restart")),
+			connect.WithClientOptions(opts...),
+		),
 		wait: connect.NewClient[v1.WaitRequest, v1.Sandbox](
 			httpClient,
 			baseURL+SandboxServiceWaitProcedure,
@@ -220,6 +232,7 @@ type sandboxServiceClient struct {
 	pause   *connect.Client[v1.PauseRequest, v1.Sandbox]
 	resume  *connect.Client[v1.ResumeRequest, v1.Sandbox]
 	stop    *connect.Client[v1.StopRequest, v1.Sandbox]
+	restart *connect.Client[v1.RestartRequest, v1.Sandbox]
 	wait    *connect.Client[v1.WaitRequest, v1.Sandbox]
 	remove  *connect.Client[v1.RemoveRequest, v1.RemoveResponse]
 	cleanup *connect.Client[v1.CleanupRequest, v1.CleanupResponse]
@@ -267,6 +280,11 @@ func (c *sandboxServiceClient) Resume(ctx context.Context, req *connect.Request[
 // Stop calls caisson.v1.SandboxService.Stop.
 func (c *sandboxServiceClient) Stop(ctx context.Context, req *connect.Request[v1.StopRequest]) (*connect.Response[v1.Sandbox], error) {
 	return c.stop.CallUnary(ctx, req)
+}
+
+// Restart calls caisson.v1.SandboxService.Restart.
+func (c *sandboxServiceClient) Restart(ctx context.Context, req *connect.Request[v1.RestartRequest]) (*connect.Response[v1.Sandbox], error) {
+	return c.restart.CallUnary(ctx, req)
 }
 
 // Wait calls caisson.v1.SandboxService.Wait.
@@ -326,6 +344,10 @@ type SandboxServiceHandler interface {
 	// Stop ends all processes of a sandbox: TERM, then KILL after a grace. What
 	// its commands wrote stays until Remove.
 	Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.Sandbox], error)
+	// Restart replaces a sandbox, live or ended, by a new one under the same name, made by
+	// the request of the old one. Files and commands of the old one go, and so do changes by
+	// Update. A sandbox without a name gets a new ID. A refused request removes nothing.
+	Restart(context.Context, *connect.Request[v1.RestartRequest]) (*connect.Response[v1.Sandbox], error)
 	// Wait returns when a sandbox has ended. The sandbox holds the result of the
 	// command that it was made for, also where it is removed by then; a result that
 	// nobody knows is an error.
@@ -400,6 +422,12 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 		connect.WithSchema(sandboxServiceMethods.ByName("Stop")),
 		connect.WithHandlerOptions(opts...),
 	)
+	sandboxServiceRestartHandler := connect.NewUnaryHandler(
+		SandboxServiceRestartProcedure,
+		svc.Restart,
+		connect.WithSchema(sandboxServiceMethods.ByName("Restart")),
+		connect.WithHandlerOptions(opts...),
+	)
 	sandboxServiceWaitHandler := connect.NewUnaryHandler(
 		SandboxServiceWaitProcedure,
 		svc.Wait,
@@ -460,6 +488,8 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 			sandboxServiceResumeHandler.ServeHTTP(w, r)
 		case SandboxServiceStopProcedure:
 			sandboxServiceStopHandler.ServeHTTP(w, r)
+		case SandboxServiceRestartProcedure:
+			sandboxServiceRestartHandler.ServeHTTP(w, r)
 		case SandboxServiceWaitProcedure:
 			sandboxServiceWaitHandler.ServeHTTP(w, r)
 		case SandboxServiceRemoveProcedure:
@@ -513,6 +543,10 @@ func (UnimplementedSandboxServiceHandler) Resume(context.Context, *connect.Reque
 
 func (UnimplementedSandboxServiceHandler) Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.Sandbox], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Stop is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) Restart(context.Context, *connect.Request[v1.RestartRequest]) (*connect.Response[v1.Sandbox], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Restart is not implemented"))
 }
 
 func (UnimplementedSandboxServiceHandler) Wait(context.Context, *connect.Request[v1.WaitRequest]) (*connect.Response[v1.Sandbox], error) {

@@ -44,6 +44,9 @@ const (
 	SystemServicePingProcedure = "/caisson.v1.SystemService/Ping"
 	// SystemServiceInfoProcedure is the fully-qualified name of the SystemService's Info RPC.
 	SystemServiceInfoProcedure = "/caisson.v1.SystemService/Info"
+	// SystemServiceReloadConfigProcedure is the fully-qualified name of the SystemService's
+	// ReloadConfig RPC.
+	SystemServiceReloadConfigProcedure = "/caisson.v1.SystemService/ReloadConfig"
 )
 
 // SystemServiceClient is a client for the caisson.v1.SystemService service.
@@ -55,6 +58,9 @@ type SystemServiceClient interface {
 	Ping(context.Context, *connect.Request[v1.PingRequest]) (*connect.Response[v1.PingResponse], error)
 	// Info returns the daemon's counters.
 	Info(context.Context, *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse], error)
+	// ReloadConfig reads the daemon's configuration again. It is for root alone. A failure
+	// changes nothing. Sandboxes that exist keep the values that they were made with.
+	ReloadConfig(context.Context, *connect.Request[v1.ReloadConfigRequest]) (*connect.Response[v1.ReloadConfigResponse], error)
 }
 
 // NewSystemServiceClient constructs a client for the caisson.v1.SystemService service. By default,
@@ -98,6 +104,12 @@ func NewSystemServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(systemServiceMethods.ByName("Info")),
 			connect.WithClientOptions(opts...),
 		),
+		reloadConfig: connect.NewClient[v1.ReloadConfigRequest, v1.ReloadConfigResponse](
+			httpClient,
+			baseURL+SystemServiceReloadConfigProcedure,
+			connect.WithSchema(systemServiceMethods.ByName("ReloadConfig")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -108,6 +120,7 @@ type systemServiceClient struct {
 	capabilities *connect.Client[v1.CapabilitiesRequest, v1.CapabilitiesResponse]
 	ping         *connect.Client[v1.PingRequest, v1.PingResponse]
 	info         *connect.Client[v1.InfoRequest, v1.InfoResponse]
+	reloadConfig *connect.Client[v1.ReloadConfigRequest, v1.ReloadConfigResponse]
 }
 
 // Version calls caisson.v1.SystemService.Version.
@@ -135,6 +148,11 @@ func (c *systemServiceClient) Info(ctx context.Context, req *connect.Request[v1.
 	return c.info.CallUnary(ctx, req)
 }
 
+// ReloadConfig calls caisson.v1.SystemService.ReloadConfig.
+func (c *systemServiceClient) ReloadConfig(ctx context.Context, req *connect.Request[v1.ReloadConfigRequest]) (*connect.Response[v1.ReloadConfigResponse], error) {
+	return c.reloadConfig.CallUnary(ctx, req)
+}
+
 // SystemServiceHandler is an implementation of the caisson.v1.SystemService service.
 type SystemServiceHandler interface {
 	Version(context.Context, *connect.Request[v1.VersionRequest]) (*connect.Response[v1.VersionResponse], error)
@@ -144,6 +162,9 @@ type SystemServiceHandler interface {
 	Ping(context.Context, *connect.Request[v1.PingRequest]) (*connect.Response[v1.PingResponse], error)
 	// Info returns the daemon's counters.
 	Info(context.Context, *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse], error)
+	// ReloadConfig reads the daemon's configuration again. It is for root alone. A failure
+	// changes nothing. Sandboxes that exist keep the values that they were made with.
+	ReloadConfig(context.Context, *connect.Request[v1.ReloadConfigRequest]) (*connect.Response[v1.ReloadConfigResponse], error)
 }
 
 // NewSystemServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -183,6 +204,12 @@ func NewSystemServiceHandler(svc SystemServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(systemServiceMethods.ByName("Info")),
 		connect.WithHandlerOptions(opts...),
 	)
+	systemServiceReloadConfigHandler := connect.NewUnaryHandler(
+		SystemServiceReloadConfigProcedure,
+		svc.ReloadConfig,
+		connect.WithSchema(systemServiceMethods.ByName("ReloadConfig")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/caisson.v1.SystemService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case SystemServiceVersionProcedure:
@@ -195,6 +222,8 @@ func NewSystemServiceHandler(svc SystemServiceHandler, opts ...connect.HandlerOp
 			systemServicePingHandler.ServeHTTP(w, r)
 		case SystemServiceInfoProcedure:
 			systemServiceInfoHandler.ServeHTTP(w, r)
+		case SystemServiceReloadConfigProcedure:
+			systemServiceReloadConfigHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -222,4 +251,8 @@ func (UnimplementedSystemServiceHandler) Ping(context.Context, *connect.Request[
 
 func (UnimplementedSystemServiceHandler) Info(context.Context, *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SystemService.Info is not implemented"))
+}
+
+func (UnimplementedSystemServiceHandler) ReloadConfig(context.Context, *connect.Request[v1.ReloadConfigRequest]) (*connect.Response[v1.ReloadConfigResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SystemService.ReloadConfig is not implemented"))
 }

@@ -172,6 +172,8 @@ export interface components {
             code?: string;
             /** @description SHA-256 of the effective configuration as JSON */
             config_digest?: string;
+            /** @description as config_digest, before the configuration was reloaded */
+            config_digest_before?: string;
             cpu_ms?: string;
             cwd?: string;
             duration_ms?: string;
@@ -186,6 +188,8 @@ export interface components {
             host?: string;
             image?: string;
             image_digest?: string;
+            /** @description of the configuration, whose values changed */
+            keys?: string[];
             /** @description of an attempt to connect, as in TrafficResponse */
             kind?: string;
             /** @description that was hit: "memory", "pids", "kernel_memory", "time", "output"; of an alert also "cpu", "refusals" */
@@ -777,6 +781,14 @@ export interface components {
             identity_token?: string;
             password?: string;
             username?: string;
+        };
+        ReloadConfigResponse: {
+            /** @description keys whose new values are in force */
+            changed?: string[];
+            /** @description of the configuration in force, as in the event daemon.started */
+            digest?: string;
+            /** @description keys whose new values need a restart of the daemon */
+            needs_restart?: string[];
         };
         RemoveFileResponse: Record<string, never>;
         RemoveImageResponse: Record<string, never>;

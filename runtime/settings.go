@@ -1,0 +1,63 @@
+package runtime
+
+import (
+	"context"
+	"slices"
+
+	"github.com/caisson-run/caisson/rootfs/image"
+	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/peer"
+	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/registry"
+)
+
+// Settings is the part of Options that can change while a Manager runs.
+type Settings struct {
+	Profiles    map[string]plan.Profile
+	Workspaces  mount.Allowed
+	ImageLimits image.Limits
+	Registry    *registry.Client
+	Languages   map[string]string // images of root's by language
+	Peers       peer.Policy
+}
+
+// Reloaded is the answer to a reload of the configuration.
+type Reloaded struct {
+	Changed      []string // keys whose new values are in force
+	NeedsRestart []string // keys whose new values need a restart of the daemon
+	Digest       string   // of the effective configuration, as in the event daemon.started
+}
+
+// settings returns the settings in force.
+func (m *Manager) settings() *Settings {
+	if s := m.applied.Load(); s != nil {
+		return s
+	}
+	return &m.opts.Settings
+}
+
+// Apply puts s in force for later calls. Sandboxes that exist keep the values that
+// they were made with.
+func (m *Manager) Apply(s Settings) {
+	m.applied.Store(&s)
+	for _, p := range slices.Concat(m.pools, m.adaptive.list()) {
+		p.refill() // it looks whether its sandboxes are still of the right kind
+	}
+}
+
+// ReloadConfig reads the configuration again, for root alone.
+func (m *Manager) ReloadConfig(ctx context.Context) (Reloaded, error) {
+	defer m.Busy()()
+	if err := m.permit(ctx, peer.Grant.CheckAdmin); err != nil {
+		return Reloaded{}, err
+	}
+	return m.opts.Reload(ctx)
+}
+
+// profileOf returns the profile of a sandbox as it was when the sandbox was made.
+func (m *Manager) profileOf(r record) plan.Profile {
+	if r.Preset != nil {
+		return *r.Preset
+	}
+	return m.settings().Profiles[r.Profile]
+}
