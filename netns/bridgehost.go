@@ -295,6 +295,20 @@ func (k *hostKernel) eachFamily(fn func(family, command, ruleTables) error) erro
 	return errors.Join(errs...)
 }
 
+// Bytes implements hostSide. The host's end receives what the sandbox sends.
+func (k *hostKernel) Bytes(outer string) (sent, received uint64, err error) {
+	err = k.with(func(h *netlink.Handle) error {
+		link, err := h.LinkByName(outer)
+		if err != nil {
+			return fmt.Errorf("find link %q: %w", outer, err)
+		}
+		s := link.Attrs().Statistics
+		sent, received = s.RxBytes, s.TxBytes
+		return nil
+	})
+	return sent, received, err
+}
+
 // Links implements hostSide.
 func (k *hostKernel) Links() (names []string, err error) {
 	err = k.with(func(h *netlink.Handle) error {

@@ -32,6 +32,7 @@ type hostSide interface {
 	// was not.
 	Rewire([]wire) ([]Difference, error)
 	Links() ([]string, error) // the names of the host's ends
+	Bytes(outer string) (sent, received uint64, err error)
 }
 
 // Bridge gives sandboxes of the mode bridge their links. What they share on the
@@ -239,6 +240,13 @@ func (b *Bridge) Check(path string, number uint32) ([]Difference, error) {
 	}
 	outer, err := b.host.Inspect(w)
 	return append(found, outer...), wrapInner(op, err)
+}
+
+// Bytes are those that crossed the link of the sandbox that has number, since Attach, with
+// the headers of each packet as the kernel hands it over: large ones may share one.
+func (b *Bridge) Bytes(number uint32) (sent, received uint64, err error) {
+	sent, received, err = b.host.Bytes(b.cfg.outer(number))
+	return sent, received, wrapInner("netns.bytes", err)
 }
 
 // errForward is for a host that does not forward.

@@ -50,8 +50,9 @@ func (h *memoryHost) Plug(_ string, w wire, _ int) error {
 func (h *memoryHost) Unplug(outer string) error {
 	return h.call("unplug", func() { delete(h.links, outer) })
 }
-func (h *memoryHost) Inspect(wire) ([]Difference, error)  { return nil, h.call("", nil) }
-func (h *memoryHost) Rewire([]wire) ([]Difference, error) { return nil, h.call("", nil) }
+func (h *memoryHost) Inspect(wire) ([]Difference, error)   { return nil, h.call("", nil) }
+func (h *memoryHost) Rewire([]wire) ([]Difference, error)  { return nil, h.call("", nil) }
+func (h *memoryHost) Bytes(string) (uint64, uint64, error) { return 0, 0, h.call("", nil) }
 func (h *memoryHost) Links() ([]string, error) {
 	return slices.Sorted(maps.Keys(h.links)), h.call("", nil)
 }

@@ -122,8 +122,8 @@ const hearsOfRefused = "the gateway hears of what is refused, and records it"
 // Nothing of the host's flushes these, and nothing inside can. Refusals are said
 // at once here; the host's own would keep a program waiting.
 //
-// The gateway is told of what is refused, and of each connection or exchange that
-// leaves: nflog counts what nobody reads, and holds up nothing.
+// The gateway is told of refused packets: nflog counts those that nobody reads, and holds
+// up nothing.
 func (c BridgeConfig) innerTables(f family, w wire) []table {
 	const self = "programs inside talk to each other"
 	if f == familyV6 {
@@ -134,7 +134,7 @@ func (c BridgeConfig) innerTables(f family, w wire) []table {
 			{chainRefuse, []rule{{logged(nflog.Refused), hearsOfRefused}, {"-p tcp -j REJECT --reject-with tcp-reset", "a connection fails at once"}, {"-j DROP", "all else fails at once"}}},
 		}}}
 	}
-	const own = "what stays inside is not tracked, and so not counted as what leaves"
+	const own = "connections inside are not tracked: no cgroup counts the memory for that"
 	return []table{{"raw", []chain{
 		{"PREROUTING", []rule{{"-i lo -j CT --notrack", own}}},
 		{"OUTPUT", []rule{{"-o lo -j CT --notrack", own}}},
@@ -153,7 +153,6 @@ func (c BridgeConfig) innerTables(f family, w wire) []table {
 		}, c.judge())},
 		{chainPass, []rule{
 			{fmt.Sprintf("-m conntrack --ctstate NEW -m connlimit --connlimit-above %d --connlimit-mask 32 --connlimit-saddr -j %s", maxFlows, chainLimit), "the host would drop it, and its sender wait"},
-			{"-m conntrack ! --ctstatus CONFIRMED " + logged(nflog.Passed), "the gateway hears of the first packet of each connection or exchange, and records it"},
 			{"-j ACCEPT", "it leaves"},
 		}},
 		{chainRefuse, []rule{{logged(nflog.Refused), hearsOfRefused}, {"-j " + chainAnswer, "its sender is told"}}},

@@ -34,9 +34,6 @@ func innerSysctls() []Sysctl {
 		{Key: "net.ipv4.conf." + innerLink + ".accept_redirects", Value: "0", Why: "no packet changes a route"},
 		{Key: "net.ipv4.conf." + innerLink + ".route_localnet", Value: "0", Why: "127.0.0.0/8 never leaves lo"},
 		{Key: "net.ipv6.conf." + innerLink + ".disable_ipv6", Value: "1", Why: "the link has no IPv6", IPv6: true},
-		{Key: "net.netfilter.nf_conntrack_acct", Value: "1", Why: "bytes are counted, for the records", Optional: true},
-		{Key: "net.netfilter.nf_conntrack_timestamp", Value: "1", Why: "it is known how long it was, for the records", Optional: true},
-		{Key: "net.netfilter.nf_conntrack_events", Value: "1", Why: "what is forgotten is told, for the records", Optional: true},
 	}
 	others := slices.DeleteFunc(Sysctls(), func(s Sysctl) bool {
 		return slices.ContainsFunc(own, func(o Sysctl) bool { return o.Key == s.Key })
@@ -89,21 +86,6 @@ func raise(h *netlink.Handle, name string) error {
 	return nil
 }
 
-// lower sets a link down. Absent is success.
-func lower(h *netlink.Handle, name string) error {
-	link, err := h.LinkByName(name)
-	if errors.As(err, new(netlink.LinkNotFoundError)) {
-		return nil
-	}
-	if err == nil {
-		err = h.LinkSetDown(link)
-	}
-	if err != nil {
-		return fmt.Errorf("set link %q down: %w", name, err)
-	}
-	return nil
-}
-
 // configure gives the sandbox's end its address and its only route, and IPv6, which has
 // none, the one to lo where it is logged and refused.
 func (k *kernel) configure(w wire) error {
@@ -120,7 +102,7 @@ func (k *kernel) configure(w wire) error {
 	if err := raise(k.Handle, innerLink); err != nil {
 		return err
 	}
-	lost, err := wireStrays()
+	lost, err := wireDropRoutes()
 	if err != nil {
 		return err
 	}
@@ -146,10 +128,10 @@ func defaultRoute(link int, w wire) netlink.Route {
 	}
 }
 
-// wireStrays are the routes of what has no way through the link: IPv6.
-func wireStrays() ([]netlink.Route, error) {
+// wireDropRoutes are the routes of what has no way through the link: IPv6.
+func wireDropRoutes() ([]netlink.Route, error) {
 	known, err := families()
-	return strays(slices.DeleteFunc(known, func(f family) bool { return f == familyV4 })), err
+	return dropRoutes(slices.DeleteFunc(known, func(f family) bool { return f == familyV4 })), err
 }
 
 // connect adds the route to the sandbox, without which none of its packets is
@@ -229,7 +211,7 @@ func inspectWire(h *netlink.Handle, w wire) ([]Difference, error) {
 	addressDiffs, addressErr := addresses(h, hostNet(w).String())
 	sysctlDiffs, sysctlErr := liveSysctls(innerSysctls())
 	live, routeErr := otherRoutes(h)
-	lost, strayErr := wireStrays()
+	lost, dropErr := wireDropRoutes()
 	found := slices.Concat(linkDiffs, addressDiffs, sysctlDiffs)
 	if linkErr == nil && len(linkDiffs) == 0 {
 		for _, r := range without(lost, live) {
@@ -237,7 +219,7 @@ func inspectWire(h *netlink.Handle, w wire) ([]Difference, error) {
 		}
 		found = append(found, compareWireRoutes(h, w, without(live, lost))...)
 	}
-	return found, errors.Join(linkErr, addressErr, sysctlErr, routeErr, strayErr)
+	return found, errors.Join(linkErr, addressErr, sysctlErr, routeErr, dropErr)
 }
 
 // compareWireRoutes expects the default route, and the kernel's own for the

@@ -35,7 +35,7 @@ func ProbeFilters() []finding.Feature {
 		both.Go(func() { v4 = probeFilter(familyV4, here) })
 		both.Go(func() { v6 = probeFilter(familyV6, here) })
 		both.Wait()
-		return slices.Concat(v4, v6, []finding.Feature{probeStrays()})
+		return slices.Concat(v4, v6, []finding.Feature{probeDropLog()})
 	})
 }
 
@@ -147,10 +147,10 @@ func probeRules(ipt ruleTables, f family, want []table) error {
 	return err
 }
 
-// probeStrays opens the socket that is told of what the rules let go nowhere.
-func probeStrays() finding.Feature {
+// probeDropLog opens the socket that is told of what the rules let go nowhere.
+func probeDropLog() finding.Feature {
 	f := finding.Feature{Name: "packet log", Answer: finding.No}
-	socket, err := OpenStrays()
+	socket, err := OpenDropLog()
 	if err != nil {
 		f.Err = sbxerr.WithRemedy(sbxerr.NetRule, "netns.probe", err, "load the kernel module nfnetlink_log")
 		return f

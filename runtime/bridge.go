@@ -8,7 +8,7 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/netns"
-	"github.com/caisson-run/caisson/runtime/egress"
+	"github.com/caisson-run/caisson/runtime/idblock"
 )
 
 // Bridge gives sandboxes of the mode bridge their links. netns.Bridge implements
@@ -19,6 +19,8 @@ type Bridge interface {
 	Adopt(number uint32) error
 	Detach(number uint32) error // absent is success
 	Check(path string, number uint32) ([]netns.Difference, error)
+	// Bytes are those that crossed the link since Attach, with all headers.
+	Bytes(number uint32) (sent, received uint64, err error)
 	// InUse reports whether anything of it may be on the host.
 	InUse() bool
 	// Mend puts right what somebody changed on the host, and returns it.
@@ -69,8 +71,7 @@ func (m *Manager) relink(s *sandbox) error {
 	return m.opts.Bridge.Adopt(m.blocks.Number(s.block))
 }
 
-// watchLink has what a sandbox of the mode bridge tries recorded from here on. Without that
-// there is none.
+// watchLink has the refused packets of a sandbox of the mode bridge recorded from here on.
 func (m *Manager) watchLink(ctx context.Context, s *sandbox) error {
 	if s.kept().Network != netns.ModeBridge {
 		return nil
@@ -82,25 +83,16 @@ func (m *Manager) watchLink(ctx context.Context, s *sandbox) error {
 	if err != nil {
 		return err
 	}
-	path := m.paths.netns(s.id)
-	by, err := netns.Overhear(path)
+	log, err := netns.DropLog(m.paths.netns(s.id))
 	if err != nil {
 		return err
 	}
-	return m.opts.Egress.Watch(ctx, egress.Watched{
-		ID: s.id, Before: countersBefore(before), By: *by, End: func() error { return netns.EndFlows(path) },
-	})
+	return m.opts.Egress.Watch(ctx, s.id, countersBefore(before), log)
 }
 
-// endFlows has all told that a sandbox of the mode bridge sent, in which nothing goes on any
-// more.
-func (m *Manager) endFlows(r record) {
-	if r.Network != netns.ModeBridge {
-		return
-	}
-	if err := netns.EndFlows(m.paths.netns(r.ID)); err != nil {
-		m.log.Debug("end the flows of a sandbox", "sandbox", r.ID, "err", err)
-	}
+// numberOf is the number of the link of a sandbox.
+func (m *Manager) numberOf(r record) uint32 {
+	return m.blocks.Number(idblock.Block{Base: r.HostIDBase})
 }
 
 // settleBridge removes what sandboxes of an earlier daemon left on the host.

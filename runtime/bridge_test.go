@@ -32,9 +32,10 @@ func (b *memoryBridge) Detach(number uint32) error { delete(b.links, number); re
 func (b *memoryBridge) Check(string, uint32) ([]netns.Difference, error) {
 	return b.found, b.err
 }
-func (b *memoryBridge) InUse() bool                       { return len(b.links) > 0 }
-func (b *memoryBridge) Mend() ([]netns.Difference, error) { return b.found, b.err }
-func (b *memoryBridge) Settle() error                     { return b.err }
+func (b *memoryBridge) Bytes(uint32) (uint64, uint64, error) { return 3000, 4000, b.err }
+func (b *memoryBridge) InUse() bool                          { return len(b.links) > 0 }
+func (b *memoryBridge) Mend() ([]netns.Difference, error)    { return b.found, b.err }
+func (b *memoryBridge) Settle() error                        { return b.err }
 
 func bridged(t *testing.T) (*Manager, *memoryBridge, *bytes.Buffer) {
 	t.Helper()

@@ -114,18 +114,27 @@ func TestNoCounters(t *testing.T) {
 	}
 }
 
-// In the mode bridge it is told, and without it nothing is lost but records.
+// In the mode bridge the link counts the bytes, and without a gateway only records are lost.
 func TestCountersOfBridge(t *testing.T) {
 	f, gateway := newPublishing(t)
 	id := f.session(t, plan.CreateRequest{}).ID
+	bridge := &memoryBridge{}
+	f.opts.Bridge = bridge
 	counted(t, f, gateway, id, netns.ModeBridge)
+	gateway.views[id] = egress.View{Counters: egress.Counters{Refused: 5, Lost: 2}}
 	r, err := f.Exec(callerContext(t), id, script("exit:0"), IO{})
-	if err != nil || r.Egress == nil || r.Egress.Allowed != 7 {
+	if err != nil || r.Egress == nil || *r.Egress != (EgressCounters{Refused: 5, Lost: 2, SentBytes: 3000, ReceivedBytes: 4000}) || len(r.Warnings) > 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
+	bridge.err = errInjected // the link is gone
+	r, err = f.Exec(callerContext(t), id, script("exit:0"), IO{})
+	if err != nil || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], errInjected.Error()) {
+		t.Errorf("without a link: %+v, %v", r, err)
+	}
+	bridge.err = nil
 	gateway.views[id] = egress.View{Failure: errInjected}
 	r, err = f.Exec(callerContext(t), id, script("exit:0"), IO{})
-	if err != nil || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "attempts were not recorded") {
+	if err != nil || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "refusals were not recorded") {
 		t.Errorf("without a gateway: %+v, %v", r, err)
 	}
 	counted(t, f, gateway, id, netns.ModeNone) // so that it can be removed

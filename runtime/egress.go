@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
 	"reflect"
 	"slices"
 
@@ -19,9 +20,9 @@ type Egress interface {
 	// Add serves a sandbox on sockets of its namespace, which are taken over also
 	// on an error.
 	Add(ctx context.Context, s egress.Sandbox, by netns.Sockets) error
-	// Watch records what a sandbox of the mode bridge sends, of which a socket of its
-	// namespace tells. That is taken over also on an error.
-	Watch(ctx context.Context, w egress.Watched) error
+	// Watch records the refused packets of a sandbox of the mode bridge, which come on a
+	// socket of its namespace. That is taken over also on an error.
+	Watch(ctx context.Context, id string, before egress.Counters, log *os.File) error
 	// SetPolicy returns when the policy is in force, and what it does not allow
 	// is cut. On an error the old one stays.
 	SetPolicy(ctx context.Context, id string, p policy.Spec) error
@@ -111,7 +112,7 @@ func (m *Manager) adoptEgress(ctx context.Context, s *sandbox) error {
 		return nil
 	case netns.ModeBridge:
 		if err := m.watchLink(ctx, s); err != nil {
-			return err // what nobody adopts is removed, so that nothing leaves without a record
+			return err // a link that nobody adopts is removed, so that no refusal is without a record
 		}
 		return m.relink(s)
 	}

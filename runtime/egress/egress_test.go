@@ -443,7 +443,7 @@ const daemonEnv = "EGRESS_TEST_DAEMON"
 func playDaemon() {
 	g := New(Options{Program: os.Getenv(daemonEnv)})
 	var sockets netns.Sockets
-	for _, f := range []**os.File{&sockets.TCP, &sockets.DNSPacket, &sockets.DNSStream, &sockets.Strays} {
+	for _, f := range []**os.File{&sockets.TCP, &sockets.DNSPacket, &sockets.DNSStream, &sockets.DropLog} {
 		var err error
 		if *f, err = os.Open(os.DevNull); err != nil {
 			panic(err)

@@ -16,7 +16,7 @@ import (
 // process goes on with them.
 type Counters struct {
 	Open     int    // connections now
-	Allowed  uint64 // connections that were carried, and are over; in the mode bridge what left
+	Allowed  uint64 // connections that were carried, and are over
 	Refused  uint64 // by the policy or a limit
 	Failed   uint64 // allowed, but the destination was not to be had
 	Sent     uint64 // bytes of connections that are over
@@ -133,7 +133,6 @@ func (g *Gateway) count(id string, change func(*Counters)) bool {
 func (g *Gateway) attempted(a proxy.Attempt, lost uint64) {
 	ours := g.count(a.Sandbox, func(c *Counters) {
 		switch {
-		case a.Ended: // it was counted when it began, and so were those without a record
 		case a.Verdict == proxy.Refused:
 			add(&c.Refused, 1)
 		case a.Verdict == proxy.Failed || !a.Address.IsValid():
@@ -141,13 +140,7 @@ func (g *Gateway) attempted(a proxy.Attempt, lost uint64) {
 		default:
 			add(&c.Allowed, 1)
 		}
-		switch {
-		case a.Ended:
-		case a.Left:
-			add(&c.Allowed, a.Skipped)
-		default:
-			add(&c.Refused, a.Skipped)
-		}
+		add(&c.Refused, a.Skipped)
 		add(&c.Sent, uint64(a.Sent))
 		add(&c.Received, uint64(a.Received))
 		add(&c.Lost, lost)

@@ -26,8 +26,6 @@ func (c *Counts) add(e Entry) {
 		c.addLookup(e)
 	case Connection, Linked, Packet:
 		c.addConnection(e)
-	case End:
-		c.addBytes(e)
 	}
 }
 
@@ -50,15 +48,7 @@ func (c *Counts) addConnection(e Entry) {
 	default:
 		add(&c.Allowed, 1)
 	}
-	if e.Left {
-		add(&c.Allowed, e.Skipped)
-	} else {
-		add(&c.Refused, e.Skipped)
-	}
-	c.addBytes(e)
-}
-
-func (c *Counts) addBytes(e Entry) {
+	add(&c.Refused, e.Skipped)
 	add(&c.Sent, uint64(max(e.Sent, 0)))
 	add(&c.Received, uint64(max(e.Received, 0)))
 }
