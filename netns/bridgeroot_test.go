@@ -128,8 +128,8 @@ func (*town) listen(t *testing.T, n *Namespace) {
 func (town *town) attach(t *testing.T, number uint32) (path string, n *Namespace) {
 	t.Helper()
 	path = create(t)
-	if err := town.bridge.Attach(path, number); err != nil {
-		t.Fatal(err)
+	if mended, err := town.bridge.Attach(path, number); err != nil || len(mended) > 0 {
+		t.Fatal(mended, err)
 	}
 	t.Cleanup(func() {
 		if err := town.bridge.Detach(number); err != nil {
@@ -137,6 +137,16 @@ func (town *town) attach(t *testing.T, number uint32) (path string, n *Namespace
 		}
 	})
 	return path, open(t, path)
+}
+
+// mend makes another sandbox with a link, and returns what that mended.
+func (town *town) mend(t *testing.T) []Difference {
+	t.Helper()
+	mended, err := town.bridge.Attach(create(t), 99)
+	if err := errors.Join(err, town.bridge.Detach(99)); err != nil {
+		t.Fatal(err)
+	}
+	return mended
 }
 
 func wantReached(t *testing.T, from *Namespace, to, when string) {
@@ -189,8 +199,8 @@ func TestBridgeReaches(t *testing.T) {
 		if diffs, err := town.bridge.Check(path, 0); err != nil || len(diffs) > 0 {
 			t.Errorf("Check = %v, %v", diffs, err)
 		}
-		if diffs, err := town.bridge.Mend(); err != nil || len(diffs) > 0 {
-			t.Errorf("Mend = %v, %v", diffs, err)
+		if diffs := town.examine(t); len(diffs) > 0 {
+			t.Errorf("examined: %v", diffs)
 		}
 		disarm(t, b, n)
 		disarm(t, b, other)
@@ -289,10 +299,7 @@ func TestBridgeBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	later, err := newBridge(town.cfg, &hostKernel{cfg: town.cfg, in: town.host.Do})
-	if err != nil {
-		t.Fatal(err)
-	}
+	later := town.later(t)
 	for _, b := range []*Bridge{town.bridge, later} { // the world answers that nobody listens
 		if sent, received := bytes(b); sent != packets*each || received == 0 || received > sent {
 			t.Errorf("%d and %d bytes, want %d sent", sent, received, packets*each)
@@ -335,7 +342,7 @@ func connectFrom(t *testing.T, n *Namespace, source, to string) error {
 }
 
 // F20: whatever table is flushed, by itself or with all others, what was refused
-// stays refused, nothing leaves unmasked, and Mend puts it right.
+// stays refused, nothing leaves unmasked, and the next link puts it right.
 //
 //caisson:host a minute of emulation; the same watcher on every kernel
 func TestBridgeFlushed(t *testing.T) {
@@ -360,8 +367,8 @@ func TestBridgeFlushed(t *testing.T) {
 			} else {
 				wantShut(t, n, when, append(refused, worldPublic)...)
 			}
-			if diffs, err := town.bridge.Mend(); err != nil || len(diffs) == 0 {
-				t.Errorf("%s: Mend = %v, %v", when, diffs, err)
+			if found, mended := town.examine(t), town.mend(t); len(found) == 0 || !slices.Equal(found, mended) {
+				t.Errorf("%s: examined %v, mended %v", when, found, mended)
 			}
 			wantReached(t, n, worldPublic, when+" and mended")
 		}
@@ -370,18 +377,38 @@ func TestBridgeFlushed(t *testing.T) {
 		} {
 			town.flushRoutes(t, routes)
 			wantShut(t, n, name, worldPrivate)
-			if diffs, err := town.bridge.Mend(); err != nil || len(diffs) != 1 {
-				t.Errorf("%s: Mend = %v, %v", name, diffs, err)
+			if found, mended := town.examine(t), town.mend(t); len(found) != 1 || !slices.Equal(found, mended) {
+				t.Errorf("%s: examined %v, mended %v", name, found, mended)
 			}
 			wantReached(t, n, worldPublic, name+" mended")
 		}
 		town.busybox(t, town.host, "ip rule del pref 21000")
 		wantShut(t, n, "routing rule", worldPrivate, worldPublic)
-		if diffs, err := town.bridge.Mend(); err != nil || len(diffs) != 1 {
-			t.Errorf("routing rule: Mend = %v, %v", diffs, err)
+		if found, mended := town.examine(t), town.mend(t); len(found) != 1 || !slices.Equal(found, mended) {
+			t.Errorf("routing rule: examined %v, mended %v", found, mended)
 		}
 		wantReached(t, n, worldPublic, "routing rule mended")
 	})
+}
+
+// later is the Bridge of a later daemon.
+func (town *town) later(t *testing.T) *Bridge {
+	t.Helper()
+	b, err := newBridge(town.cfg, &hostKernel{cfg: town.cfg, in: town.host.Do})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// examine is what the doctor finds.
+func (town *town) examine(t *testing.T) []Difference {
+	t.Helper()
+	found, err := (&hostKernel{cfg: town.cfg, in: town.host.Do}).examine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
 }
 
 func (town *town) flushRoutes(t *testing.T, like netlink.Route) {
@@ -421,8 +448,9 @@ func TestBridgeHostRules(t *testing.T) {
 			if diffs, err := town.bridge.Check(path, 0); err != nil || len(diffs) != 1 {
 				t.Errorf("%s: Check = %v, %v", key, diffs, err)
 			}
-			if diffs, err := town.bridge.Mend(); err != nil || len(diffs) != 1 {
-				t.Errorf("%s: Mend = %v, %v", key, diffs, err)
+			found := town.examine(t)
+			if mended, err := town.later(t).Adopt(0); err != nil || len(found) != 1 || !slices.Equal(found, mended) {
+				t.Errorf("%s: examined %v, mended %v, %v", key, found, mended, err)
 			}
 		}
 		if diffs, err := town.bridge.Check(path, 0); err != nil || len(diffs) > 0 {
@@ -430,8 +458,11 @@ func TestBridgeHostRules(t *testing.T) {
 		}
 		wantReached(t, n, worldPublic, "with the settings mended")
 		town.busybox(t, town.host, "ip link del "+outer) // F24: the sandbox's network is dead, and that is said
-		if diffs, err := town.bridge.Mend(); err != nil || len(diffs) != 1 || diffs[0].Name != "link" {
-			t.Errorf("without the link: Mend = %v, %v", diffs, err)
+		if diffs, err := town.bridge.Check(path, 0); err != nil || len(diffs) == 0 || diffs[0].Name != "link" {
+			t.Errorf("without the link: Check = %v, %v", diffs, err)
+		}
+		if mended := town.mend(t); len(mended) > 0 {
+			t.Errorf("without the link: mended %v", mended)
 		}
 	})
 }
@@ -530,7 +561,7 @@ func TestBridgeLeavesNothing(t *testing.T) {
 		runInside(t, town.host, fmt.Sprintf("iptables-%s -w -t nat -A POSTROUTING -s 172.17.0.0/16 -j MASQUERADE", b)) // somebody else's
 		before := town.everything(t, b)
 		for _, number := range []uint32{3, 4} {
-			if err := town.bridge.Attach(create(t), number); err != nil {
+			if _, err := town.bridge.Attach(create(t), number); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -565,14 +596,11 @@ func TestBridgeAtOnce(t *testing.T) {
 		for number := range uint32(8) {
 			path := create(t)
 			wg.Go(func() {
-				if err := town.bridge.Attach(path, number); err != nil {
-					t.Error(err)
+				if mended, err := town.bridge.Attach(path, number); err != nil || len(mended) > 0 {
+					t.Error(mended, err)
 				}
 				if diffs, err := town.bridge.Check(path, number); err != nil || len(diffs) > 0 {
 					t.Errorf("Check = %v, %v", diffs, err)
-				}
-				if diffs, err := town.bridge.Mend(); err != nil || len(diffs) > 0 {
-					t.Errorf("Mend = %v, %v", diffs, err)
 				}
 				if err := town.bridge.Detach(number); err != nil {
 					t.Error(err)
@@ -598,7 +626,7 @@ func TestBridgeOtherSubnet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := later.Adopt(0); err != nil {
+	if _, err := later.Adopt(0); err != nil {
 		t.Fatal(err)
 	}
 	if diffs, err := later.Check(path, 0); err != nil || len(diffs) == 0 {
@@ -606,7 +634,10 @@ func TestBridgeOtherSubnet(t *testing.T) {
 	}
 	wantShut(t, old, "with an address of before", worldPublic)
 	fresh := create(t)
-	if err := errors.Join(later.Detach(0), later.Attach(fresh, 0)); err != nil {
+	if err := later.Detach(0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := later.Attach(fresh, 0); err != nil {
 		t.Fatal(err)
 	}
 	wantReached(t, open(t, fresh), worldPublic, "with one of the new subnet")
@@ -621,7 +652,7 @@ func TestBridgeRefusals(t *testing.T) {
 	refused := func(reason string) {
 		t.Helper()
 		path := create(t)
-		err := town.bridge.Attach(path, 0)
+		_, err := town.bridge.Attach(path, 0)
 		if sbxerr.Of(err) != sbxerr.NetworkMode || !strings.Contains(err.Error(), reason) || sbxerr.RemedyOf(err) == "" {
 			t.Errorf("Attach = %v (remedy %q), want %q", err, sbxerr.RemedyOf(err), reason)
 		}
@@ -640,7 +671,7 @@ func TestBridgeRefusals(t *testing.T) {
 	useCommands(t, nil)
 	town.busybox(t, town.host, "ip route add default via 198.51.100.2")
 	path := create(t)
-	if err := town.bridge.Attach(path, 0); sbxerr.Of(err) != sbxerr.NetRule {
+	if _, err := town.bridge.Attach(path, 0); sbxerr.Of(err) != sbxerr.NetRule {
 		t.Errorf("without iptables: %v", err)
 	}
 	if _, err := os.Stat(path); err != nil {

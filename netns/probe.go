@@ -88,7 +88,7 @@ func probeNamespace() finding.Feature {
 		return f
 	}
 	defer h.Close()
-	diffs, err := inspect(h, nil)
+	diffs, err := inspect(h, declaration{sysctls: sysctls, routes: noRoutes})
 	switch {
 	case err != nil:
 		f.Err = err
