@@ -89,7 +89,7 @@ func (m *Manager) watchLink(ctx context.Context, s *sandbox) error {
 	if err != nil {
 		return err
 	}
-	return m.opts.Egress.Watch(ctx, s.id, countersBefore(before), log)
+	return m.opts.Egress.Watch(ctx, s.id, before, log)
 }
 
 // numberOf is the number of the link of a sandbox.

@@ -9,7 +9,6 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
-	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
 // EgressCounters counts what went through the gateway for one sandbox. In the mode bridge
@@ -167,13 +166,6 @@ func countersOf(c egress.Counters) *EgressCounters {
 	return &EgressCounters{
 		Open: int64(c.Open), Allowed: count(c.Allowed), Refused: count(c.Refused), Failed: count(c.Failed),
 		SentBytes: count(c.Sent), ReceivedBytes: count(c.Received), LookupsAnswered: count(c.Answered), LookupsRefused: count(c.Denied), Lost: count(c.Lost),
-	}
-}
-
-// countersBefore are those of an earlier daemon, of which nobody kept how much was lost.
-func countersBefore(c traffic.Counts) egress.Counters {
-	return egress.Counters{
-		Allowed: c.Allowed, Refused: c.Refused, Failed: c.Failed, Sent: c.Sent, Received: c.Received, Answered: c.Answered, Denied: c.Denied,
 	}
 }
 

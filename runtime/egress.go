@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
+	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
 // Egress carries what sandboxes send to where their policies let it go.
@@ -22,7 +23,7 @@ type Egress interface {
 	Add(ctx context.Context, s egress.Sandbox, by netns.Sockets) error
 	// Watch records the refused packets of a sandbox of the mode bridge, which come on a
 	// socket of its namespace. That is taken over also on an error.
-	Watch(ctx context.Context, id string, before egress.Counters, log *os.File) error
+	Watch(ctx context.Context, id string, before traffic.Counts, log *os.File) error
 	// SetPolicy returns when the policy is in force, and what it does not allow
 	// is cut. On an error the old one stays.
 	SetPolicy(ctx context.Context, id string, p policy.Spec) error
@@ -98,7 +99,7 @@ func (m *Manager) installRedirect(ctx context.Context, s *sandbox) error {
 	if err != nil {
 		return err
 	}
-	return m.opts.Egress.Add(ctx, egress.Sandbox{ID: s.id, Policy: s.kept().Policy, Names: names, Before: countersBefore(before)}, *sockets)
+	return m.opts.Egress.Add(ctx, egress.Sandbox{ID: s.id, Policy: s.kept().Policy, Names: names, Before: before}, *sockets)
 }
 
 // adoptEgress opens the way out of a sandbox of an earlier daemon again, by the

@@ -39,7 +39,7 @@ func (e *fakeEgress) Add(context.Context, egress.Sandbox, netns.Sockets) error {
 
 func (e *fakeEgress) SetPolicy(context.Context, string, policy.Spec) error { return e.refuse }
 
-func (e *fakeEgress) Watch(context.Context, string, egress.Counters, *os.File) error {
+func (e *fakeEgress) Watch(context.Context, string, traffic.Counts, *os.File) error {
 	return nil
 }
 

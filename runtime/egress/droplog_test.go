@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
 // send sends UDP from inside, which is refused.
@@ -134,7 +135,7 @@ func TestWatch(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := w.Watch(t.Context(), "one", Counters{Refused: 10}, log); err != nil {
+	if err := w.Watch(t.Context(), "one", traffic.Counts{Refused: 10}, log); err != nil {
 		t.Fatal(err)
 	}
 	refused, other := netip.MustParseAddrPort("198.18.0.9:53"), netip.MustParseAddrPort("127.0.0.1:9")
@@ -150,7 +151,7 @@ func TestWatch(t *testing.T) {
 	}
 	b.send(t, refused, 1)
 	until(t, "the record of the next process", func() bool { records, _ := w.seen.dropped(); return len(records) == 2 })
-	if v, ok := w.View("one"); !ok || v.Failure != nil || v.Counters != (Counters{Refused: 12}) {
+	if v, ok := w.View("one"); !ok || v.Failure != nil || v.Counters != (Counters{Counts: traffic.Counts{Refused: 12}}) {
 		t.Errorf("%+v", v)
 	}
 	for i := range uint64(20) { // what is asked for is there at once

@@ -19,6 +19,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/gateway/upstream"
 	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
 // DefaultID is the user and the group that the gateway runs as where no other
@@ -41,7 +42,7 @@ type Sandbox struct {
 	ID     string
 	Policy policy.Spec
 	Names  map[policy.Name]netip.Addr // given before a restart of the daemon; see Observer.Named
-	Before Counters                   // what it did before one
+	Before traffic.Counts             // what it did before one
 }
 
 // Observer is told what sandboxes do, one thing after the other. It must not
@@ -128,7 +129,7 @@ func New(o Options) *Gateway {
 func (g *Gateway) Add(ctx context.Context, s Sandbox, by netns.Sockets) error {
 	const op = "egress.add"
 	e := &entry{
-		policy: s.Policy, names: maps.Clone(s.Names), taken: map[netip.Addr]bool{}, counters: s.Before,
+		policy: s.Policy, names: maps.Clone(s.Names), taken: map[netip.Addr]bool{}, counters: Counters{Counts: s.Before},
 		files: []*os.File{by.TCP, by.DNSPacket, by.DNSStream, by.DropLog}, op: control.Add,
 	}
 	if err := e.check(); err != nil {
@@ -140,8 +141,8 @@ func (g *Gateway) Add(ctx context.Context, s Sandbox, by netns.Sockets) error {
 // Watch records the refused packets of a sandbox of the mode bridge, whose traffic does not
 // go through the gateway. The drop log is taken over, as the sockets of Add are. before is
 // what the sandbox did before a restart of the daemon.
-func (g *Gateway) Watch(ctx context.Context, id string, before Counters, log *os.File) error {
-	return g.admit(ctx, "egress.watch", id, &entry{counters: before, files: []*os.File{log}, op: control.Watch})
+func (g *Gateway) Watch(ctx context.Context, id string, before traffic.Counts, log *os.File) error {
+	return g.admit(ctx, "egress.watch", id, &entry{counters: Counters{Counts: before}, files: []*os.File{log}, op: control.Watch})
 }
 
 // admit has the gateway serve e, which is closed with an error.
