@@ -1,6 +1,7 @@
 package netns
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -102,24 +103,23 @@ func (k *hostKernel) compareTether(h *netlink.Handle) (found []Difference, rules
 	if rules, routes, err = k.tethers(h); err != nil {
 		return nil, nil, nil, err
 	}
-	want, wantRoute := k.tetherRule(), "unreachable "+k.cfg.Subnet.String()
+	want, wantRoute, liveRules, liveRoutes := k.tetherRule(), k.tetherRoute(), []string{}, []string{}
 	for _, r := range rules {
-		if r.Priority != want.Priority || r.Mark != want.Mark || r.Mask == nil || *r.Mask != *want.Mask {
-			found = append(found, Difference{Name: "routing rule", Declared: want.String(), Live: r.String()})
-		}
+		liveRules = append(liveRules, tetherText(r))
 	}
 	for _, r := range routes {
-		if r.Dst == nil || r.Dst.String() != k.cfg.Subnet.String() || r.Type != unix.RTN_UNREACHABLE {
-			found = append(found, Difference{Name: "route", Declared: wantRoute, Live: r.String()})
-		}
+		liveRoutes = append(liveRoutes, fmt.Sprintf("type %d to %v", r.Type, r.Dst))
 	}
-	if len(routes) == 0 {
-		found = append(found, Difference{Name: "route", Declared: wantRoute, Live: "absent"})
-	}
-	if len(rules) == 0 {
-		found = append(found, Difference{Name: "routing rule", Declared: want.String(), Live: "absent"})
-	}
+	found = slices.Concat(
+		compareSets("routing rule", []string{tetherText(*want)}, liveRules),
+		compareSets("route", []string{fmt.Sprintf("type %d to %v", wantRoute.Type, wantRoute.Dst)}, liveRoutes))
 	return found, rules, routes, nil
+}
+
+// tetherText has the mask, which a rule's own text lacks.
+func tetherText(r netlink.Rule) string {
+	r.Family = netlink.FAMILY_V4
+	return fmt.Sprintf("%s mask %#x", r, *cmp.Or(r.Mask, new(uint32)))
 }
 
 // mendTether makes all of it anew if one is not as it is declared, such as that of another

@@ -57,21 +57,14 @@ func (c BridgeConfig) mangleHook(in string) hook {
 			"answers find their sandbox",
 		},
 		{"! " + in + " -j RETURN", "what else comes from elsewhere is not for sandboxes"},
+		{
+			fmt.Sprintf("-m conntrack --ctstate NEW -m connlimit --connlimit-above %d --connlimit-mask 32 --connlimit-saddr -j DROP", maxFlows),
+			"the host's table of connections is not one sandbox's to fill",
+		},
 	}
-	rules = append(rules, rule{
-		fmt.Sprintf("-m conntrack --ctstate NEW -m connlimit --connlimit-above %d --connlimit-mask 32 --connlimit-saddr -j DROP", maxFlows),
-		"the host's table of connections is not one sandbox's to fill",
-	})
-	for _, r := range c.Resolvers {
-		for _, proto := range []string{"udp", "tcp"} {
-			rules = append(rules, rule{fmt.Sprintf("-d %s/32 -p %s -m %s --dport 53 -g %s", r, proto, proto, c.chain("PASS")), "a resolver of the configuration"})
-		}
-	}
+	rules = append(rules, c.resolverRules("", "-g "+c.chain("PASS"))...)
 	rules = append(rules, rule{"-m addrtype ! --dst-type UNICAST -j DROP", "the host itself, whatever its addresses are; broadcast and multicast"})
-	for _, r := range reserved.Ranges {
-		rules = append(rules, rule{"-d " + r.Prefix.String() + " -j DROP", r.Why})
-	}
-	rules = append(rules, rule{"-g " + c.chain("PASS"), "all else is public"})
+	rules = append(append(rules, reservedRules("DROP")...), rule{"-g " + c.chain("PASS"), "all else is public"})
 	return hook{"mangle", []jump{{"PREROUTING", c.chain("PRE"), false}}, []chain{
 		{c.chain("PASS"), []rule{
 			{fmt.Sprintf("-m connmark --mark %#x/%#x -j %s", markMasked, markMasked, setMark(markMasked)), "later packets of a connection that is masked"},
@@ -167,18 +160,28 @@ func (c BridgeConfig) innerTables(f family, w wire) []table {
 
 // judge are the rules that say what leaves.
 func (c BridgeConfig) judge() []rule {
-	var rules []rule
+	return slices.Concat(c.resolverRules(" -o "+innerLink, "-j "+chainPass), reservedRules(chainRefuse), []rule{
+		{"-o " + innerLink + " -j " + chainPass, "all else is public; the host refuses its own addresses"},
+		{"-j " + chainRefuse, "there is no other way out"}, dropRest,
+	})
+}
+
+// resolverRules lead questions to the configured resolvers to a target.
+func (c BridgeConfig) resolverRules(by, target string) (rules []rule) {
 	for _, r := range c.Resolvers {
 		for _, proto := range []string{"udp", "tcp"} {
-			rules = append(rules, rule{fmt.Sprintf("-d %s/32 -o %s -p %s -m %s --dport 53 -j %s", r, innerLink, proto, proto, chainPass), "a resolver of the configuration"})
+			rules = append(rules, rule{fmt.Sprintf("-d %s/32%s -p %s -m %s --dport 53 %s", r, by, proto, proto, target), "a resolver of the configuration"})
 		}
 	}
+	return rules
+}
+
+// reservedRules lead packets to reserved ranges to a target.
+func reservedRules(target string) (rules []rule) {
 	for _, r := range reserved.Ranges {
-		rules = append(rules, rule{fmt.Sprintf("-d %s -j %s", r.Prefix, chainRefuse), r.Why})
+		rules = append(rules, rule{"-d " + r.Prefix.String() + " -j " + target, r.Why})
 	}
-	return append(rules,
-		rule{"-o " + innerLink + " -j " + chainPass, "all else is public; the host refuses its own addresses"},
-		rule{"-j " + chainRefuse, "there is no other way out"}, dropRest)
+	return rules
 }
 
 // Describe lists, as a person reads them, the facts that enforce the mode bridge

@@ -116,46 +116,57 @@ func inspect(h *netlink.Handle, d declaration) ([]Difference, error) {
 		errors.Join(linkErr, addressErr, declaredErr, routeErr, sysctlErr)
 }
 
-// links expects lo and the veths that are named.
+// compareSets returns the elements of one list that the other lacks.
+func compareSets(name string, declared, live []string) (found []Difference) {
+	for _, l := range live {
+		if !slices.Contains(declared, l) {
+			found = append(found, Difference{Name: name, Declared: "absent", Live: l})
+		}
+	}
+	for _, d := range declared {
+		if !slices.Contains(live, d) {
+			found = append(found, Difference{Name: name, Declared: d, Live: "absent"})
+		}
+	}
+	return found
+}
+
+// links expects lo and the veths that are named, all of them up.
 func links(h *netlink.Handle, veths ...string) ([]Difference, error) {
 	all, err := h.LinkList()
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
-	var found []Difference
-	missing := append([]string{"lo"}, veths...)
+	declared, live := []string{"loopback lo up"}, []string{}
+	for _, name := range veths {
+		declared = append(declared, "veth "+name+" up")
+	}
 	for _, link := range all {
-		a := link.Attrs()
-		isLo := a.Index == loIndex && a.Flags&net.FlagLoopback != 0
-		switch {
-		case !isLo && (link.Type() != "veth" || !slices.Contains(veths, a.Name)):
-			found = append(found, Difference{Name: "link", Declared: "absent", Live: a.Name})
-			continue
-		case a.Flags&net.FlagUp == 0:
-			found = append(found, Difference{Name: "link", Declared: a.Name + " up", Live: a.Name + " down"})
+		a, kind, state := link.Attrs(), link.Type(), "down"
+		if a.Index == loIndex && a.Flags&net.FlagLoopback != 0 {
+			kind = "loopback"
 		}
-		missing = slices.DeleteFunc(missing, func(name string) bool { return name == a.Name })
+		if a.Flags&net.FlagUp != 0 {
+			state = "up"
+		}
+		live = append(live, kind+" "+a.Name+" "+state)
 	}
-	for _, name := range missing {
-		found = append(found, Difference{Name: "link", Declared: name, Live: "absent"})
-	}
-	return found, nil
+	return compareSets("link", declared, live), nil
 }
 
-// addresses expects the loopback ones and those that are given.
+// addresses expects the loopback ones, if there are any, and those that are given.
 func addresses(h *netlink.Handle, others ...string) ([]Difference, error) {
 	all, err := h.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
-	var found []Difference
-	declared := append([]string{"127.0.0.1/8", "::1/128"}, others...)
+	var live []string
 	for _, a := range all {
-		if !slices.Contains(declared, a.IPNet.String()) {
-			found = append(found, Difference{Name: "address", Declared: "absent", Live: a.IPNet.String()})
+		if text := a.IPNet.String(); text != "127.0.0.1/8" && text != "::1/128" {
+			live = append(live, text)
 		}
 	}
-	return found, nil
+	return compareSets("address", others, live), nil
 }
 
 func liveSysctls(want []Sysctl) ([]Difference, error) {
