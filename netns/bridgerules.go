@@ -15,9 +15,8 @@ const maxFlows = 4096
 
 // hook is a table of the host with chains of ours in it.
 type hook struct {
-	table  string
-	jumps  []jump
-	chains []chain // ours alone
+	table // with chains that are ours alone
+	jumps []jump
 }
 
 // jump leads from a built-in chain to one of ours.
@@ -39,10 +38,10 @@ func (c BridgeConfig) hostTables(f family) []hook {
 	in := "-i " + c.linkPrefix() + "+"
 	out := "-o " + c.linkPrefix() + "+"
 	if f == familyV6 {
-		return []hook{{"filter", []jump{{"INPUT", c.chain("IN"), false}, {"FORWARD", c.chain("FWD"), false}}, []chain{
+		return []hook{{jumps: []jump{{"INPUT", c.chain("IN"), false}, {"FORWARD", c.chain("FWD"), false}}, table: table{"filter", []chain{
 			{c.chain("IN"), []rule{{in + " -j DROP", "links of sandboxes have no IPv6"}}},
 			{c.chain("FWD"), []rule{{in + " -j DROP", "links of sandboxes have no IPv6"}, {out + " -j DROP", "links of sandboxes have no IPv6"}}},
-		}}}
+		}}}}
 	}
 	return []hook{c.mangleHook(in), c.natHook(in), c.filterHook(in, out)}
 }
@@ -65,29 +64,29 @@ func (c BridgeConfig) mangleHook(in string) hook {
 	rules = append(rules, c.resolverRules("", "-g "+c.chain("PASS"))...)
 	rules = append(rules, rule{"-m addrtype ! --dst-type UNICAST -j DROP", "the host itself, whatever its addresses are; broadcast and multicast"})
 	rules = append(append(rules, reservedRules("DROP")...), rule{"-g " + c.chain("PASS"), "all else is public"})
-	return hook{"mangle", []jump{{"PREROUTING", c.chain("PRE"), false}}, []chain{
+	return hook{jumps: []jump{{"PREROUTING", c.chain("PRE"), false}}, table: table{"mangle", []chain{
 		{c.chain("PASS"), []rule{
 			{fmt.Sprintf("-m connmark --mark %#x/%#x -j %s", markMasked, markMasked, setMark(markMasked)), "later packets of a connection that is masked"},
 			{"-j " + setMark(markPassed), "it is not refused"},
 		}},
 		{c.chain("PRE"), rules},
-	}}
+	}}}
 }
 
 // natHook sees only the first packet of a connection.
 func (c BridgeConfig) natHook(in string) hook {
-	return hook{"nat", []jump{{"PREROUTING", c.chain("PRE"), false}, {"POSTROUTING", c.chain("POST"), false}}, []chain{
+	return hook{jumps: []jump{{"PREROUTING", c.chain("PRE"), false}, {"POSTROUTING", c.chain("POST"), false}}, table: table{"nat", []chain{
 		{c.chain("POST"), []rule{{fmt.Sprintf("-s %s ! -o %s+ -j MASQUERADE", c.Subnet, c.linkPrefix()), "sandboxes have the host's address outside"}}},
 		{c.chain("PRE"), []rule{
 			{in + " -j CONN" + setMark(markMasked), "the connection is masked: its later packets do not come here"},
 			{in + " -j " + setMark(markMasked), "this packet is masked"},
 		}},
-	}}
+	}}}
 }
 
 func (c BridgeConfig) filterHook(in, out string) hook {
 	marked := fmt.Sprintf(" -m mark --mark %#x/%#x -j ACCEPT", marksOfWorld, marksOfWorld)
-	return hook{"filter", []jump{{"INPUT", c.chain("IN"), false}, {"FORWARD", c.chain("FWD"), true}}, []chain{
+	return hook{jumps: []jump{{"INPUT", c.chain("IN"), false}, {"FORWARD", c.chain("FWD"), true}}, table: table{"filter", []chain{
 		{c.chain("FWD"), []rule{
 			{in + " " + out + " -j DROP", "sandboxes do not reach each other"},
 			{in + marked, "also where the host forwards nothing else"},
@@ -96,7 +95,7 @@ func (c BridgeConfig) filterHook(in, out string) hook {
 			{out + " -j DROP", "what nobody inside asked for"},
 		}},
 		{c.chain("IN"), []rule{{in + " -j DROP", "the host is not reached"}}},
-	}}
+	}}}
 }
 
 func setMark(bits int) string { return fmt.Sprintf("MARK --set-xmark %#x/%#x", bits, bits) }
@@ -207,9 +206,9 @@ func (c BridgeConfig) Describe(number uint32) []string {
 }
 
 func describeHook(f family, h hook) []string {
-	lines := describeRules(f, []table{{h.table, h.chains}})
+	lines := describeRules(f, []table{h.table})
 	for _, j := range h.jumps {
-		lines = append(lines, fmt.Sprintf("%s -t %s %s", f, h.table, j))
+		lines = append(lines, fmt.Sprintf("%s -t %s %s", f, h.name, j))
 	}
 	for i := range lines {
 		lines[i] = "on the host: " + lines[i]
