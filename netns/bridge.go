@@ -2,11 +2,13 @@ package netns
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
+	"strings"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
@@ -147,9 +149,19 @@ func (c BridgeConfig) wire(number uint32) (wire, error) {
 		return wire{}, sbxerr.New(sbxerr.NetworkMode, "netns.bridge", "give an address to sandbox %d: %s has %d", number, c.Subnet, c.capacity())
 	}
 	b := c.Subnet.Addr().As4()
-	n := (uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])) + 1 + number // within the subnet: nothing is carried into what it ends with
-	address := netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
-	return wire{number: number, outer: c.outer(number), address: address}, nil
+	binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])+1+number) // within the subnet
+	return wire{number: number, outer: c.outer(number), address: netip.AddrFrom4(b)}, nil
+}
+
+// wiresOf are those whose ends on the host have these names.
+func (c BridgeConfig) wiresOf(names []string) (wires []wire) {
+	for _, name := range names {
+		number, err := strconv.ParseUint(strings.TrimPrefix(name, c.linkPrefix()), 10, 32)
+		if w, wireErr := c.wire(uint32(number)); err == nil && wireErr == nil {
+			wires = append(wires, w)
+		}
+	}
+	return wires
 }
 
 // outer is the name of the host's end, also where the mode is not offered any

@@ -172,9 +172,9 @@ func TestMendAndClean(t *testing.T) {
 	}
 	for _, h := range want {
 		for _, broken := range h.chains {
-			_ = m.ClearChain(h.table, broken.name)
+			_ = m.ClearChain(h.name, broken.name)
 			if diffs := differencesOf(t, m, want); len(diffs) != 1 {
-				t.Errorf("flushed %s %s: %v", h.table, broken.name, diffs)
+				t.Errorf("flushed %s %s: %v", h.name, broken.name, diffs)
 			}
 			if err := mend(m, h); err != nil {
 				t.Fatal(err)
@@ -184,16 +184,16 @@ func TestMendAndClean(t *testing.T) {
 			}
 		}
 		for _, j := range h.jumps {
-			_ = m.Delete(h.table, j.from, "-j", j.to)
+			_ = m.Delete(h.name, j.from, "-j", j.to)
 			if diffs := differencesOf(t, m, want); len(diffs) != 1 {
-				t.Errorf("without the jump from %s %s: %v", h.table, j.from, diffs)
+				t.Errorf("without the jump from %s %s: %v", h.name, j.from, diffs)
 			}
 			if err := mend(m, h); err != nil {
 				t.Fatal(err)
 			}
-			first := m.chain(h.table, j.from).rules[0].spec == j.spec()
+			first := m.chain(h.name, j.from).rules[0].spec == j.spec()
 			if diffs := differencesOf(t, m, want); len(diffs) > 0 || first == j.last {
-				t.Errorf("mended the jump from %s %s: %v; it is the first: %t", h.table, j.from, diffs, first)
+				t.Errorf("mended the jump from %s %s: %v; it is the first: %t", h.name, j.from, diffs, first)
 			}
 		}
 	}
@@ -247,10 +247,10 @@ func TestBridgeRefusesTwice(t *testing.T) {
 	for _, f := range []family{familyV4, familyV6} {
 		for _, h := range c.hostTables(f) {
 			for _, chain := range h.chains {
-				have[string(f)+" "+h.table+" "+chain.name] = strings.Join(chain.lines(), "; ")
+				have[string(f)+" "+h.name+" "+chain.name] = strings.Join(chain.lines(), "; ")
 			}
 			for _, j := range h.jumps {
-				have[string(f)+" "+h.table+" "+j.from] = j.to
+				have[string(f)+" "+h.name+" "+j.from] = j.to
 			}
 		}
 		for _, table := range c.innerTables(f, w) {

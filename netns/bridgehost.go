@@ -1,12 +1,14 @@
 package netns
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -45,6 +47,9 @@ func (k *hostKernel) with(fn func(*netlink.Handle) error) error {
 		return fn(h)
 	})
 }
+
+// onHost works in the namespace of the process.
+func onHost(c BridgeConfig) *hostKernel { return &hostKernel{cfg: c, in: onThread} }
 
 // Uplink implements hostSide.
 func (k *hostKernel) Uplink() (mtu int, err error) {
@@ -93,58 +98,51 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// Tether implements hostSide.
-func (k *hostKernel) Tether() (found []Difference, err error) {
-	err = k.with(func(h *netlink.Handle) error {
-		rules, routes, err := k.tethers(h)
-		if err != nil {
-			return err
-		}
-		if found, err = k.untieOthers(h, rules, routes); err != nil {
-			return err
-		}
-		if len(found) > 0 {
-			rules, routes = nil, nil
-		}
-		if len(routes) == 0 {
-			if err := k.checkOverlap(h); err != nil {
-				return err
-			}
-			found = append(found, Difference{Name: "route", Declared: "unreachable " + k.cfg.Subnet.String(), Live: "absent"})
-			r := k.tetherRoute()
-			if err := h.RouteAdd(&r); err != nil && !errors.Is(err, unix.EEXIST) {
-				return fmt.Errorf("add the route that refuses %s: %w", k.cfg.Subnet, err)
-			}
-		}
-		if len(rules) == 0 {
-			found = append(found, Difference{Name: "routing rule", Declared: k.tetherRule().String(), Live: "absent"})
-			if err := h.RuleAdd(k.tetherRule()); err != nil {
-				return fmt.Errorf("add the routing rule of sandboxes: %w", err)
-			}
-		}
-		return nil
-	})
-	return found, err
-}
-
-// untieOthers removes all if one of them is not as it is declared, such as that of
-// another subnet, which was configured before.
-func (k *hostKernel) untieOthers(h *netlink.Handle, rules []netlink.Rule, routes []netlink.Route) (found []Difference, err error) {
-	want := k.tetherRule()
+// compareTether also returns the routing rules and the refusing routes that are there.
+func (k *hostKernel) compareTether(h *netlink.Handle) (found []Difference, rules []netlink.Rule, routes []netlink.Route, err error) {
+	if rules, routes, err = k.tethers(h); err != nil {
+		return nil, nil, nil, err
+	}
+	want, wantRoute, liveRules, liveRoutes := k.tetherRule(), k.tetherRoute(), []string{}, []string{}
 	for _, r := range rules {
-		if r.Priority != want.Priority || r.Mark != want.Mark || r.Mask == nil || *r.Mask != *want.Mask {
-			found = append(found, Difference{Name: "routing rule", Declared: want.String(), Live: r.String()})
-		}
+		liveRules = append(liveRules, tetherText(r))
 	}
 	for _, r := range routes {
-		if r.Dst == nil || r.Dst.String() != k.cfg.Subnet.String() || r.Type != unix.RTN_UNREACHABLE {
-			found = append(found, Difference{Name: "route", Declared: "unreachable " + k.cfg.Subnet.String(), Live: r.String()})
-		}
+		liveRoutes = append(liveRoutes, fmt.Sprintf("type %d to %v", r.Type, r.Dst))
 	}
-	if len(found) == 0 {
-		return nil, nil
+	found = slices.Concat(
+		compareSets("routing rule", []string{tetherText(*want)}, liveRules),
+		compareSets("route", []string{fmt.Sprintf("type %d to %v", wantRoute.Type, wantRoute.Dst)}, liveRoutes))
+	return found, rules, routes, nil
+}
+
+// tetherText has the mask, which a rule's own text lacks.
+func tetherText(r netlink.Rule) string {
+	r.Family = netlink.FAMILY_V4
+	return fmt.Sprintf("%s mask %#x", r, *cmp.Or(r.Mask, new(uint32)))
+}
+
+// mendTether makes all of it anew if one is not as it is declared, such as that of another
+// subnet, which was configured before. Until the rule is there, nothing is routed.
+func (k *hostKernel) mendTether(h *netlink.Handle) ([]Difference, error) {
+	found, rules, routes, err := k.compareTether(h)
+	if err != nil || len(found) == 0 {
+		return nil, err
 	}
-	return found, untie(h, rules, routes)
+	if err := untie(h, rules, routes); err != nil {
+		return found, err
+	}
+	if err := k.checkOverlap(h); err != nil {
+		return found, err
+	}
+	r := k.tetherRoute()
+	if err := h.RouteAdd(&r); err != nil {
+		return found, fmt.Errorf("add the route that refuses %s: %w", k.cfg.Subnet, err)
+	}
+	if err := h.RuleAdd(k.tetherRule()); err != nil {
+		return found, fmt.Errorf("add the routing rule of sandboxes: %w", err)
+	}
+	return found, nil
 }
 
 func untie(h *netlink.Handle, rules []netlink.Rule, routes []netlink.Route) error {
@@ -179,8 +177,8 @@ func (k *hostKernel) checkOverlap(h *netlink.Handle) error {
 	return nil
 }
 
-// Tethered implements hostSide.
-func (k *hostKernel) Tethered() (is bool, err error) {
+// Used implements hostSide.
+func (k *hostKernel) Used() (is bool, err error) {
 	err = k.with(func(h *netlink.Handle) error {
 		rules, routes, err := k.tethers(h)
 		is = len(rules) > 0 || len(routes) > 0
@@ -205,22 +203,53 @@ func (k *hostKernel) tethers(h *netlink.Handle) ([]netlink.Rule, []netlink.Route
 	return rules, routes, nil
 }
 
-// Untether implements hostSide.
-func (k *hostKernel) Untether() error {
-	return k.with(func(h *netlink.Handle) error {
-		rules, routes, err := k.tethers(h)
-		return errors.Join(err, untie(h, rules, routes))
+// Mend implements hostSide: first what keeps packets without marks from being routed.
+func (k *hostKernel) Mend(wires []wire, adopted *wire) (mended []Difference, err error) {
+	err = k.with(func(h *netlink.Handle) error {
+		tether, err := k.mendTether(h)
+		if err != nil {
+			return err
+		}
+		rules, err := k.mendRules()
+		if err != nil {
+			return err
+		}
+		links, err := k.mendWires(h, wires, adopted)
+		mended = slices.Concat(tether, rules, links)
+		return err
 	})
+	return mended, err
 }
 
-// Mend implements hostSide. While nobody changes any rule of the host it reads their digest
-// and runs no command.
-func (k *hostKernel) Mend() ([]Difference, error) {
+// examine compares what the links need that are there, if there are any.
+func (k *hostKernel) examine() ([]Difference, error) {
+	names, err := k.Links()
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+	var tether, links []Difference
+	err = k.with(func(h *netlink.Handle) (err error) {
+		if tether, _, _, err = k.compareTether(h); err != nil {
+			return err
+		}
+		links, err = k.compareWires(h, k.cfg.wiresOf(names))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	rules, err := k.compareRules(func(ruleTables, hook) error { return nil })
+	return slices.Concat(tether, rules, links), err
+}
+
+// mendRules runs no command while nobody changes any rule of the host: it reads their
+// digest, in less than a millisecond.
+func (k *hostKernel) mendRules() ([]Difference, error) {
 	before, err := k.digest()
 	if err != nil || before == k.whole {
 		return nil, err
 	}
-	found, err := k.mendRules()
+	found, err := k.compareRules(mend)
 	if err != nil || len(found) > 0 {
 		return found, err
 	}
@@ -242,18 +271,15 @@ func (k *hostKernel) digest() (d digest, err error) {
 	return d, err
 }
 
-func (k *hostKernel) mendRules() (found []Difference, err error) {
+// compareRules calls fix for each table of which the rules are not as declared.
+func (k *hostKernel) compareRules(fix func(ruleTables, hook) error) (found []Difference, err error) {
 	err = k.eachFamily(func(f family, _ command, ipt ruleTables) error {
 		for _, h := range k.cfg.hostTables(f) {
 			diffs, err := compareHook(ipt, f, h)
+			if err == nil && len(diffs) > 0 {
+				found, err = append(found, diffs...), fix(ipt, h)
+			}
 			if err != nil {
-				return err
-			}
-			if len(diffs) == 0 {
-				continue
-			}
-			found = append(found, diffs...)
-			if err := mend(ipt, h); err != nil {
 				return err
 			}
 		}
@@ -264,7 +290,7 @@ func (k *hostKernel) mendRules() (found []Difference, err error) {
 
 // Clean implements hostSide.
 func (k *hostKernel) Clean() error {
-	return k.eachFamily(func(f family, c command, ipt ruleTables) error {
+	err := k.eachFamily(func(f family, c command, ipt ruleTables) error {
 		use, err := readTablesInUse()
 		if err != nil {
 			return err
@@ -274,6 +300,13 @@ func (k *hostKernel) Clean() error {
 			errs = append(errs, clean(ipt, table, k.cfg.chain("")))
 		}
 		return errors.Join(errs...)
+	})
+	if err != nil {
+		return err
+	}
+	return k.with(func(h *netlink.Handle) error {
+		rules, routes, err := k.tethers(h)
+		return errors.Join(err, untie(h, rules, routes))
 	})
 }
 
@@ -295,6 +328,20 @@ func (k *hostKernel) eachFamily(fn func(family, command, ruleTables) error) erro
 	return errors.Join(errs...)
 }
 
+// Bytes implements hostSide. The host's end receives what the sandbox sends.
+func (k *hostKernel) Bytes(outer string) (sent, received uint64, err error) {
+	err = k.with(func(h *netlink.Handle) error {
+		link, err := h.LinkByName(outer)
+		if err != nil {
+			return fmt.Errorf("find link %q: %w", outer, err)
+		}
+		s := link.Attrs().Statistics
+		sent, received = s.RxBytes, s.TxBytes
+		return nil
+	})
+	return sent, received, err
+}
+
 // Links implements hostSide.
 func (k *hostKernel) Links() (names []string, err error) {
 	err = k.with(func(h *netlink.Handle) error {
@@ -307,4 +354,22 @@ func (k *hostKernel) Links() (names []string, err error) {
 		return err
 	})
 	return names, err
+}
+
+// listAttempts is how often a list is asked for that changes while it is read. On
+// a host, others add and remove links all the time.
+const listAttempts = 20
+
+// whole asks again for a list that was not read as a whole.
+func whole[T any](list func() ([]T, error)) (all []T, err error) {
+	for range listAttempts {
+		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return all, err
+}
+
+func routesLike(h *netlink.Handle, like *netlink.Route, fields uint64) ([]netlink.Route, error) {
+	return whole(func() ([]netlink.Route, error) { return h.RouteListFiltered(netlink.FAMILY_V4, like, fields) })
 }

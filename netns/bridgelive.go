@@ -16,22 +16,20 @@ type hostSide interface {
 	// Uplink refuses a host that could not forward, and returns how large packets
 	// may be.
 	Uplink() (mtu int, err error)
-	// Tether makes what is there before the first rule and goes after the last: it
-	// tells whether any of ours may be there. The differences are what it found.
-	Tether() ([]Difference, error)
-	Tethered() (bool, error)
-	Untether() error
-	// Mend puts the rules in force where they differ, and says where.
-	Mend() ([]Difference, error)
-	Clean() error // removes the rules
+	// Used reports whether anything of ours may be there: its mark is made first and
+	// removed last.
+	Used() (bool, error)
+	// Mend makes what is absent or changed of what the links in wires share, and the routes
+	// to them, and returns how it differed. The settings of adopted, if it is one, are mended
+	// too: those of 240 links would take 40 ms. A link that is gone or down stays so.
+	Mend(wires []wire, adopted *wire) ([]Difference, error)
+	Clean() error // removes all but links
 	// Plug makes a link and the route to its sandbox, and connects it last.
 	Plug(path string, w wire, mtu int) error
 	Unplug(outer string) error
 	Inspect(wire) ([]Difference, error) // how the host's end differs from what Plug made
-	// Rewire puts right the settings of links and the routes to them, and says what
-	// was not.
-	Rewire([]wire) ([]Difference, error)
-	Links() ([]string, error) // the names of the host's ends
+	Links() ([]string, error)           // the names of the host's ends
+	Bytes(outer string) (sent, received uint64, err error)
 }
 
 // Bridge gives sandboxes of the mode bridge their links. What they share on the
@@ -43,9 +41,7 @@ type Bridge struct {
 
 	mu    sync.Mutex      // also held while the host's side is changed
 	inUse bool            // something of ours may be on the host
-	wires map[string]wire // by the host's end, also of those that are still made
-	// plugged are those that were made: what they need is put right again.
-	plugged map[string]wire
+	wires map[string]wire // by the host's end
 }
 
 // NewBridge works in the namespace of the process. It changes nothing yet.
@@ -54,92 +50,78 @@ func NewBridge(c BridgeConfig) (*Bridge, error) {
 }
 
 func newBridge(c BridgeConfig, host hostSide) (*Bridge, error) {
-	b := &Bridge{cfg: c, host: host, wires: map[string]wire{}, plugged: map[string]wire{}}
+	b := &Bridge{cfg: c, host: host, wires: map[string]wire{}}
 	var err error
-	b.inUse, err = host.Tethered()
+	b.inUse, err = host.Used()
 	return b, wrapInner("netns.bridge", err)
-}
-
-// Ready refuses the mode where it is not offered, or this host does not forward.
-// It changes nothing.
-func (c BridgeConfig) Ready() error {
-	if err := c.Offered(); err != nil {
-		return err
-	}
-	_, err := onHost(c).Uplink()
-	return wrapInner("netns.bridge", err)
-}
-
-// onHost works in the namespace of the process.
-func onHost(c BridgeConfig) *hostKernel {
-	return &hostKernel{cfg: c, in: onThread}
 }
 
 // Attach connects the namespace at path, which holds only lo, as the sandbox that
 // has number. Denials come first and the link last, inside as on the host. After a
 // failure Detach removes what was made. The mode not being offered, and a host that
 // does not forward, have code sbxerr.NetworkMode.
-func (b *Bridge) Attach(path string, number uint32) error {
+//
+// Attach also mends what somebody changed on the host of all that links need, and
+// returns the differences. Until then the change lets nothing through: see hostTables.
+func (b *Bridge) Attach(path string, number uint32) (mended []Difference, err error) {
 	const op = "netns.attach"
 	w, err := b.cfg.wire(number)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	mtu, err := b.host.Uplink()
 	if err != nil {
-		return wrapInner(op, err)
+		return nil, wrapInner(op, err)
 	}
 	if err := deny(path, b.cfg, w); err != nil {
-		return wrapInner(op, err)
+		return nil, wrapInner(op, err)
 	}
-	if err := b.admit(w); err != nil {
-		return wrapInner(op, err)
+	mended, err = b.plug(path, w, mtu)
+	return mended, wrapInner(op, err)
+}
+
+func (b *Bridge) plug(path string, w wire, mtu int) (mended []Difference, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if mended, err = b.mendLocked(nil); err != nil {
+		return mended, err
 	}
 	if err := b.host.Plug(path, w, mtu); err != nil {
-		return wrapInner(op, err)
-	}
-	b.keep(w)
-	return nil
-}
-
-// keep counts w as made.
-func (b *Bridge) keep(w wire) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.plugged[w.outer] = w
-}
-
-// Adopt goes on with the link of a sandbox of an earlier daemon. Whether it is as
-// it should be is for Check to say.
-func (b *Bridge) Adopt(number uint32) error {
-	w, err := b.cfg.wire(number)
-	if err == nil {
-		err = b.admit(w)
-	}
-	if err != nil {
-		return wrapInner("netns.adopt", err)
-	}
-	b.keep(w)
-	return nil
-}
-
-// admit counts w and puts what all share in force.
-func (b *Bridge) admit(w wire) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.wires) > 0 { // whoever calls Mend keeps it so
-		b.wires[w.outer] = w
-		return nil
-	}
-	b.inUse = true
-	if _, err := b.host.Tether(); err != nil {
-		return errors.Join(err, b.settleLocked())
-	}
-	if _, err := b.host.Mend(); err != nil {
-		return errors.Join(err, b.settleLocked())
+		return mended, err
 	}
 	b.wires[w.outer] = w
-	return nil
+	return mended, nil
+}
+
+// Adopt goes on with the link of a sandbox of an earlier daemon. It mends and returns
+// what Attach does, and the settings of this link. Whether the namespace is as it should be is for Check to say.
+func (b *Bridge) Adopt(number uint32) (mended []Difference, err error) {
+	const op = "netns.adopt"
+	w, err := b.cfg.wire(number)
+	if err != nil {
+		return nil, wrapInner(op, err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wires[w.outer] = w
+	if mended, err = b.mendLocked(&w); err != nil {
+		delete(b.wires, w.outer)
+	}
+	return mended, wrapInner(op, err)
+}
+
+// mendLocked also makes what the first link needs: that differs from nothing.
+func (b *Bridge) mendLocked(adopted *wire) ([]Difference, error) {
+	first := !b.inUse
+	b.inUse = true
+	mended, err := b.host.Mend(slices.Collect(maps.Values(b.wires)), adopted)
+	if err != nil {
+		return mended, errors.Join(err, b.settleLocked())
+	}
+	if first {
+		return nil, nil
+	}
+	return mended, nil
 }
 
 // InUse reports whether something of ours may be on the host.
@@ -158,12 +140,12 @@ func (b *Bridge) Detach(number uint32) error {
 		return nil
 	}
 	outer := b.cfg.outer(number)
-	if err := b.host.Unplug(outer); err != nil {
-		return wrapInner("netns.detach", err)
+	err := b.host.Unplug(outer)
+	if err == nil {
+		delete(b.wires, outer)
+		err = b.settleLocked()
 	}
-	delete(b.wires, outer)
-	delete(b.plugged, outer)
-	return wrapInner("netns.detach", b.settleLocked())
+	return wrapInner("netns.detach", err)
 }
 
 // Settle removes the links that no sandbox has, once all of an earlier daemon have
@@ -181,13 +163,13 @@ func (b *Bridge) Settle() error {
 			errs = append(errs, b.host.Unplug(outer))
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return wrapInner("netns.settle", err)
+	if err = errors.Join(errs...); err == nil {
+		err = b.settleLocked()
 	}
-	return wrapInner("netns.settle", b.settleLocked())
+	return wrapInner("netns.settle", err)
 }
 
-// settleLocked removes what links share when there is none: the tether last.
+// settleLocked removes what links share when there is none.
 func (b *Bridge) settleLocked() error {
 	links, err := b.host.Links()
 	if err != nil || len(links) > 0 || len(b.wires) > 0 {
@@ -196,33 +178,8 @@ func (b *Bridge) settleLocked() error {
 	if err := b.host.Clean(); err != nil {
 		return err
 	}
-	if err := b.host.Untether(); err != nil {
-		return err
-	}
 	b.inUse = false
 	return nil
-}
-
-// Mend compares what is on the host with what should be there, puts it right, and
-// returns what was not. In between nothing of a sandbox is routed, whatever was
-// flushed: see hostTables. A link that is gone stays so: its sandbox has no network
-// any more.
-func (b *Bridge) Mend() ([]Difference, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.wires) == 0 {
-		return nil, nil
-	}
-	tether, err := b.host.Tether()
-	if err != nil {
-		return tether, wrapInner("netns.mend", err)
-	}
-	rules, err := b.host.Mend()
-	if err != nil {
-		return append(tether, rules...), wrapInner("netns.mend", err)
-	}
-	routes, err := b.host.Rewire(slices.Collect(maps.Values(b.plugged)))
-	return slices.Concat(tether, rules, routes), wrapInner("netns.mend", err)
 }
 
 // Check returns every difference of the namespace at path, and of its link, from
@@ -233,12 +190,36 @@ func (b *Bridge) Check(path string, number uint32) ([]Difference, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := checkInner(path, b.cfg, w)
+	found, err := check(path, b.cfg.declared(w))
 	if err != nil {
 		return nil, wrapInner(op, err)
 	}
 	outer, err := b.host.Inspect(w)
 	return append(found, outer...), wrapInner(op, err)
+}
+
+// Bytes are those that crossed the link of the sandbox that has number, since Attach, with
+// the headers of each packet as the kernel hands it over: large ones may share one.
+func (b *Bridge) Bytes(number uint32) (sent, received uint64, err error) {
+	sent, received, err = b.host.Bytes(b.cfg.outer(number))
+	return sent, received, wrapInner("netns.bytes", err)
+}
+
+// Ready refuses the mode where it is not offered, or this host does not forward.
+// It changes nothing.
+func (c BridgeConfig) Ready() error {
+	if err := c.Offered(); err != nil {
+		return err
+	}
+	_, err := onHost(c).Uplink()
+	return wrapInner("netns.bridge", err)
+}
+
+// Examine returns how the host differs from what the links on it need. It changes
+// nothing.
+func (c BridgeConfig) Examine() ([]Difference, error) {
+	found, err := onHost(c).examine()
+	return found, wrapInner("netns.bridge", err)
 }
 
 // errForward is for a host that does not forward.

@@ -29,29 +29,28 @@ func (h *memoryHost) call(name string, do func()) error {
 }
 
 func (h *memoryHost) Uplink() (int, error) { return 1500, h.call("uplink", nil) }
-func (h *memoryHost) Tether() ([]Difference, error) {
-	if h.tether {
-		return nil, h.call("", nil)
+func (h *memoryHost) Used() (bool, error)  { return h.tether, h.call("", nil) }
+func (h *memoryHost) Mend([]wire, *wire) (mended []Difference, err error) {
+	for name, there := range map[string]*bool{"tether": &h.tether, "rules": &h.rules} {
+		if !*there {
+			mended = append(mended, Difference{Name: name})
+			err = errors.Join(err, h.call("mend", func() { *there = true }))
+		}
 	}
-	return []Difference{{Name: "route"}}, h.call("tether", func() { h.tether = true })
+	return mended, errors.Join(err, h.call("", nil))
 }
-func (h *memoryHost) Tethered() (bool, error) { return h.tether, h.call("", nil) }
-func (h *memoryHost) Untether() error         { return h.call("untether", func() { h.tether = false }) }
-func (h *memoryHost) Mend() ([]Difference, error) {
-	if h.rules {
-		return nil, h.call("", nil)
-	}
-	return []Difference{{Name: "rules"}}, h.call("mend", func() { h.rules = true })
+func (h *memoryHost) Clean() error {
+	return h.call("clean", func() { h.rules, h.tether = false, false })
 }
-func (h *memoryHost) Clean() error { return h.call("clean", func() { h.rules = false }) }
 func (h *memoryHost) Plug(_ string, w wire, _ int) error {
 	return h.call("plug", func() { h.links[w.outer] = true })
 }
 func (h *memoryHost) Unplug(outer string) error {
 	return h.call("unplug", func() { delete(h.links, outer) })
 }
-func (h *memoryHost) Inspect(wire) ([]Difference, error)  { return nil, h.call("", nil) }
-func (h *memoryHost) Rewire([]wire) ([]Difference, error) { return nil, h.call("", nil) }
+func (h *memoryHost) Inspect(wire) ([]Difference, error)   { return nil, h.call("", nil) }
+func (h *memoryHost) Rewire([]wire) ([]Difference, error)  { return nil, h.call("", nil) }
+func (h *memoryHost) Bytes(string) (uint64, uint64, error) { return 0, 0, h.call("", nil) }
 func (h *memoryHost) Links() ([]string, error) {
 	return slices.Sorted(maps.Keys(h.links)), h.call("", nil)
 }
@@ -70,19 +69,13 @@ func memoryBridge(t *testing.T, h *memoryHost) *Bridge {
 	return b
 }
 
-// attach is what Attach does without the namespace of a sandbox.
-func (b *Bridge) attachForTest(number uint32) error {
+// attachForTest is what Attach does without the namespace of a sandbox.
+func (b *Bridge) attachForTest(number uint32) (mended []Difference, err error) {
 	w, err := b.cfg.wire(number)
 	if err == nil {
-		err = b.admit(w)
+		mended, err = b.plug("", w, 1500)
 	}
-	if err == nil {
-		err = b.host.Plug("", w, 1500)
-	}
-	if err == nil {
-		b.keep(w)
-	}
-	return err
+	return mended, err
 }
 
 func TestBridgeOrder(t *testing.T) {
@@ -92,14 +85,14 @@ func TestBridgeOrder(t *testing.T) {
 		t.Error("in use before anything is made")
 	}
 	for n := range uint32(2) {
-		if err := b.attachForTest(n); err != nil {
-			t.Fatal(err)
+		if mended, err := b.attachForTest(n); err != nil || len(mended) > 0 {
+			t.Fatal(mended, err)
 		}
 	}
 	if err := errors.Join(b.Detach(0), b.Detach(0), b.Detach(1)); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"tether", "mend", "plug", "plug", "unplug", "unplug", "unplug", "clean", "untether"}
+	want := []string{"mend", "mend", "plug", "plug", "unplug", "unplug", "unplug", "clean"}
 	if !slices.Equal(h.order, want) || !h.empty() || b.InUse() {
 		t.Errorf("%q, want %q; in use: %t", h.order, want, b.InUse())
 	}
@@ -115,7 +108,9 @@ func TestBridgeFailures(t *testing.T) {
 	for failAt := 2; ; failAt++ { // the first call is that of newBridge
 		h := &memoryHost{failAt: failAt}
 		b := memoryBridge(t, h)
-		err := errors.Join(b.attachForTest(0), b.attachForTest(1))
+		_, err0 := b.attachForTest(0)
+		_, err1 := b.attachForTest(1)
+		err := errors.Join(err0, err1)
 		if len(h.links) > 0 && (!h.rules || !h.tether) {
 			t.Errorf("call %d: links %v without rules", failAt, h.links)
 		}
@@ -133,21 +128,20 @@ func TestBridgeFailures(t *testing.T) {
 	}
 }
 
+// The next link mends what somebody changed, and so does a later daemon.
 func TestBridgeMend(t *testing.T) {
 	h := &memoryHost{}
 	b := memoryBridge(t, h)
-	if diffs, err := b.Mend(); err != nil || len(diffs) > 0 || !h.empty() {
-		t.Errorf("without a sandbox: %v %v", diffs, err)
-	}
-	if err := b.attachForTest(0); err != nil {
+	if _, err := b.attachForTest(0); err != nil {
 		t.Fatal(err)
 	}
-	if diffs, err := b.Mend(); err != nil || len(diffs) > 0 {
-		t.Errorf("untouched: %v %v", diffs, err)
-	}
 	h.rules, h.tether = false, false
-	if diffs, err := b.Mend(); err != nil || len(diffs) != 2 || !h.rules || !h.tether {
-		t.Errorf("flushed: %v %v", diffs, err)
+	if mended, err := b.attachForTest(1); err != nil || len(mended) != 2 || !h.rules || !h.tether {
+		t.Errorf("flushed: %v %v", mended, err)
+	}
+	h.rules = false
+	if mended, err := memoryBridge(t, h).Adopt(0); err != nil || len(mended) != 1 || !h.rules {
+		t.Errorf("flushed without a daemon: %v %v", mended, err)
 	}
 }
 
@@ -160,7 +154,7 @@ func TestBridgeSettle(t *testing.T) {
 			h := &memoryHost{tether: true, rules: true, links: map[string]bool{c.outer(3): true, c.outer(4): true}}
 			b := memoryBridge(t, h)
 			if adopted {
-				if err := b.Adopt(3); err != nil {
+				if _, err := b.Adopt(3); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -178,7 +172,7 @@ func TestBridgeSettle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Adopt(3); err == nil {
+		if _, err := b.Adopt(3); err == nil {
 			t.Error("adopted")
 		}
 		if err := b.Detach(3); err != nil || !h.empty() {

@@ -9,53 +9,37 @@ import (
 // compareHook returns how the live table differs from what is wanted in it. What else is
 // there is the host's own business.
 func compareHook(ipt ruleTables, f family, want hook) (found []Difference, err error) {
-	present, err := ipt.ListChains(want.table)
+	present, err := ipt.ListChains(want.name)
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range want.chains {
-		if !slices.Contains(present, c.name) {
-			found = append(found, Difference{Name: string(f) + " chain", Declared: want.table + " " + c.name, Live: "absent"})
-			continue
-		}
-		diffs, err := compareRules(ipt, f, want.table, c)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, diffs...)
+	if found, err = compareDeclared(ipt, f, want.table, present); err != nil {
+		return nil, err
 	}
 	for _, j := range want.jumps {
-		live, err := ipt.List(want.table, j.from)
+		live, err := ipt.List(want.name, j.from)
 		if err != nil {
 			return nil, err
 		}
 		if !slices.Contains(live, "-A "+j.from+" "+j.spec()) {
-			found = append(found, Difference{Name: string(f) + " rule of " + want.table + " " + j.from, Declared: j.spec(), Live: "absent"})
+			found = append(found, Difference{Name: string(f) + " rule of " + want.name + " " + j.from, Declared: j.spec(), Live: "absent"})
 		}
 	}
 	return found, nil
 }
 
 // mend makes our chains in the live table anew, and adds the jumps to them that are not
-// there. All other rules stay. It empties the last chain first and fills it last: that is
-// the one that marks, and without marks nothing is routed.
+// there. All other rules stay.
 func mend(ipt ruleTables, want hook) error {
-	for _, c := range slices.Backward(want.chains) {
-		if err := ipt.ClearChain(want.table, c.name); err != nil {
-			return err
-		}
-	}
-	for _, c := range want.chains {
-		if err := appendRules(ipt, want.table, c); err != nil {
-			return err
-		}
+	if err := program(ipt, []table{want.table}, false); err != nil {
+		return err
 	}
 	for _, j := range want.jumps {
 		var err error
 		if j.last {
-			err = ipt.AppendUnique(want.table, j.from, "-j", j.to)
+			err = ipt.AppendUnique(want.name, j.from, "-j", j.to)
 		} else {
-			err = ipt.InsertUnique(want.table, j.from, 1, "-j", j.to)
+			err = ipt.InsertUnique(want.name, j.from, 1, "-j", j.to)
 		}
 		if err != nil {
 			return err

@@ -128,8 +128,8 @@ func (*town) listen(t *testing.T, n *Namespace) {
 func (town *town) attach(t *testing.T, number uint32) (path string, n *Namespace) {
 	t.Helper()
 	path = create(t)
-	if err := town.bridge.Attach(path, number); err != nil {
-		t.Fatal(err)
+	if mended, err := town.bridge.Attach(path, number); err != nil || len(mended) > 0 {
+		t.Fatal(mended, err)
 	}
 	t.Cleanup(func() {
 		if err := town.bridge.Detach(number); err != nil {
@@ -137,6 +137,16 @@ func (town *town) attach(t *testing.T, number uint32) (path string, n *Namespace
 		}
 	})
 	return path, open(t, path)
+}
+
+// mend makes another sandbox with a link, and returns what that mended.
+func (town *town) mend(t *testing.T) []Difference {
+	t.Helper()
+	mended, err := town.bridge.Attach(create(t), 99)
+	if err := errors.Join(err, town.bridge.Detach(99)); err != nil {
+		t.Fatal(err)
+	}
+	return mended
 }
 
 func wantReached(t *testing.T, from *Namespace, to, when string) {
@@ -189,8 +199,8 @@ func TestBridgeReaches(t *testing.T) {
 		if diffs, err := town.bridge.Check(path, 0); err != nil || len(diffs) > 0 {
 			t.Errorf("Check = %v, %v", diffs, err)
 		}
-		if diffs, err := town.bridge.Mend(); err != nil || len(diffs) > 0 {
-			t.Errorf("Mend = %v, %v", diffs, err)
+		if diffs := town.examine(t); len(diffs) > 0 {
+			t.Errorf("examined: %v", diffs)
 		}
 		disarm(t, b, n)
 		disarm(t, b, other)
@@ -213,28 +223,23 @@ func TestBridgeReaches(t *testing.T) {
 	})
 }
 
-// What leaves is told of once for each connection or exchange, answered or not, and what is
-// refused each time.
-func TestBridgeIsOverheard(t *testing.T) {
+// Each refused packet is told, and none that leaves or stays inside.
+func TestBridgeDropLog(t *testing.T) {
 	eachBackend(t, func(t *testing.T, _ backend) {
 		town := newTown(t)
 		path, n := town.attach(t, 0)
-		sockets := overheard(t, path)
-		if _, err := Overhear(path); !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EPERM) {
+		log := dropLog(t, path)
+		if _, err := DropLog(path); !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EPERM) {
 			t.Errorf("a second one: %v", err)
 		}
-		var refused, passed []nflog.Packet
-		tell := func(left bool, proto byte, to string) {
-			p := nflog.Packet{Group: nflog.Refused, Protocol: proto, Destination: netip.MustParseAddrPort(to), Opens: true}
-			if !left {
-				refused = append(refused, p)
-				return
-			}
-			p.Group = nflog.Passed
-			passed = append(passed, p)
+		var refused []nflog.Packet
+		tell := func(proto byte, to string) {
+			refused = append(refused, nflog.Packet{Group: nflog.Refused, Protocol: proto, Destination: netip.MustParseAddrPort(to), Opens: true})
 		}
 		for to, left := range map[string]bool{worldPublic: true, worldPrivate: false, worldMetadata: false, hostPublic: true, "[2606:4700::1]:80": false} {
-			tell(left, unix.IPPROTO_TCP, to)
+			if !left {
+				tell(unix.IPPROTO_TCP, to)
+			}
 			if err := connectInside(t, n, to, false); (err == nil) != (to == worldPublic) {
 				t.Errorf("connect to %s: %v", to, err)
 			}
@@ -243,23 +248,66 @@ func TestBridgeIsOverheard(t *testing.T) {
 		for to, left := range map[string]bool{"93.184.215.14:9": true, "10.53.0.1:53": true, "10.53.0.1:54": false, "224.0.0.251:5353": false} {
 			at := netip.MustParseAddrPort(to)
 			fd := socketInside(t, n, unix.AF_INET, unix.SOCK_DGRAM, 0, false)
-			for i := range 3 { // nobody answers
-				if i == 0 || !left {
-					tell(left, unix.IPPROTO_UDP, to)
+			for range 3 { // nobody answers
+				if !left {
+					tell(unix.IPPROTO_UDP, to)
 				}
 				_ = unix.Sendto(fd, []byte("hello"), 0, sockaddr(at)) // it may be refused
 			}
 		}
 		town.busybox(t, n, "ip addr add 10.87.0.99/32 dev lo")
-		tell(false, unix.IPPROTO_TCP, worldPublic)
+		tell(unix.IPPROTO_TCP, worldPublic)
 		if err := connectFrom(t, n, "10.87.0.99", worldPublic); err == nil || connect == nil {
 			t.Errorf("from another address: %v; to nobody inside: %v", err, connect)
 		}
-		const lastRefused, lastPassed = "10.1.1.1:1", "93.184.215.14:1"
-		_, _ = connectInside(t, n, lastRefused, false), connectInside(t, n, lastPassed, false)
-		wantTold(t, sockets.Refused, lastRefused, refused)
-		wantTold(t, sockets.Passed, lastPassed, passed)
+		const last = "10.1.1.1:1"
+		_ = connectInside(t, n, last, false)
+		wantTold(t, log, last, refused)
 	})
+}
+
+// The bytes of a link are those of packets that leave and arrive, whichever daemon asks.
+func TestBridgeBytes(t *testing.T) {
+	needRoot(t)
+	town := newTown(t)
+	_, n := town.attach(t, 0)
+	town.listen(t, n)
+	bytes := func(b *Bridge) (sent, received uint64) {
+		t.Helper()
+		sent, received, err := b.Bytes(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sent, received
+	}
+	for _, to := range []string{"127.0.0.1:80", "10.87.0.1:80"} {
+		wantReached(t, n, to, "inside")
+	}
+	for _, to := range []string{worldPrivate, "[2606:4700::1]:80"} {
+		wantShut(t, n, "from a sandbox", to)
+	}
+	if sent, received := bytes(town.bridge); sent+received > 0 {
+		t.Errorf("%d and %d bytes when nothing left", sent, received)
+	}
+	fd := socketInside(t, n, unix.AF_INET, unix.SOCK_DGRAM, 0, false)
+	const packets, each = 100, 14 + 20 + 8 + 1000 // with the headers of Ethernet, IP and UDP
+	for range packets {
+		err := again(func() error {
+			return unix.Sendto(fd, make([]byte, 1000), 0, sockaddr(netip.MustParseAddrPort("93.184.215.14:9")))
+		})
+		if err != nil && !errors.Is(err, unix.ECONNREFUSED) {
+			t.Fatal(err)
+		}
+	}
+	later := town.later(t)
+	for _, b := range []*Bridge{town.bridge, later} { // the world answers that nobody listens
+		if sent, received := bytes(b); sent != packets*each || received == 0 || received > sent {
+			t.Errorf("%d and %d bytes, want %d sent", sent, received, packets*each)
+		}
+	}
+	if _, _, err := later.Bytes(1); err == nil {
+		t.Error("a link that is absent has bytes")
+	}
 }
 
 // wantTold expects to be told of exactly those, in any order, before the last one.
@@ -272,121 +320,15 @@ func wantTold(t *testing.T, socket *os.File, last string, want []nflog.Packet) {
 	}
 }
 
-// How much it was that left is told when the kernel forgets it, and nothing of what stays
-// inside.
-func TestBridgeEndsAreTold(t *testing.T) {
-	eachBackend(t, func(t *testing.T, _ backend) {
-		town := newTown(t)
-		path, n := town.attach(t, 0)
-		town.listen(t, n)
-		sockets := overheard(t, path)
-		for _, to := range []string{"127.0.0.1:80", "10.87.0.1:80"} {
-			wantReached(t, n, to, "from a sandbox")
-			if err := connectFrom(t, n, "127.0.0.1", to); err != nil {
-				t.Errorf("inside, to %s: %v", to, err)
-			}
-		}
-		begun := time.Now()
-		wantReached(t, n, worldPublic, "from a sandbox")
-		_ = unix.Sendto(socketInside(t, n, unix.AF_INET, unix.SOCK_DGRAM, 0, false), []byte("hello"), 0, sockaddr(netip.MustParseAddrPort("93.184.215.14:9")))
-		time.Sleep(20 * time.Millisecond) // which the flows last at least
-		if err := EndFlows(path); err != nil {
-			t.Fatal(err)
-		}
-		wantShut(t, n, "once all has ended", worldPublic) // also to the kernel, for a program that has ended
-		ends := endsTold(t, sockets.Ended, 2)
-		tcp, udp := ends[netip.MustParseAddrPort(worldPublic)], ends[netip.MustParseAddrPort("93.184.215.14:9")]
-		if waiting, err := nflog.Waiting(sockets.Ended); waiting || err != nil {
-			t.Errorf("more is told: %t, %v", waiting, err)
-		}
-		if tcp.Protocol != unix.IPPROTO_TCP || udp.Protocol != unix.IPPROTO_UDP {
-			t.Fatalf("told of %v", ends)
-		}
-		if tcp.Sent < 40 || tcp.Received < 40 || udp.Sent != 20+8+5 {
-			t.Errorf("counted %+v and %+v", tcp, udp)
-		}
-		for _, f := range []nflog.Flow{tcp, udp} {
-			if f.Begun.Before(begun.Add(-time.Second)) || f.Ended.Sub(f.Begun) < 20*time.Millisecond || f.Ended.After(time.Now().Add(time.Second)) {
-				t.Errorf("it was from %v to %v", f.Begun, f.Ended)
-			}
-		}
-	})
-}
-
-// endsTold reads the ends of so many flows.
-func endsTold(t *testing.T, socket *os.File, flows int) map[netip.AddrPort]nflog.Flow {
+// dropLog is the drop log of the namespace at path.
+func dropLog(t *testing.T, path string) *os.File {
 	t.Helper()
-	r, err := nflog.NewReader(socket)
+	log, err := DropLog(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
-	late := time.AfterFunc(10*time.Second, func() { _ = r.Close() })
-	defer late.Stop()
-	ends := map[netip.AddrPort]nflog.Flow{}
-	for len(ends) < flows {
-		f, err := r.NextFlow()
-		if err != nil {
-			t.Fatalf("told of %d of %d: %v", len(ends), flows, err)
-		}
-		ends[f.Destination] = f
-	}
-	return ends
-}
-
-// What is refused does not hide what leaves, however much it is.
-func TestBridgeFloodHidesNothing(t *testing.T) {
-	eachBackend(t, func(t *testing.T, _ backend) {
-		town := newTown(t)
-		path, n := town.attach(t, 0)
-		sockets := overheard(t, path)
-		for _, to := range []string{"[2606:4700::1]:9", "10.1.1.1:9"} {
-			at := netip.MustParseAddrPort(to)
-			fd := socketInside(t, n, domain(at), unix.SOCK_DGRAM, 0, false)
-			for range 20_000 {
-				if err := unix.Sendto(fd, []byte("hello"), 0, sockaddr(at)); err == nil {
-					t.Fatalf("a datagram to %s left", to)
-				}
-			}
-		}
-		wantReached(t, n, worldPublic, "beside what is refused")
-		wantTold(t, sockets.Passed, worldPublic, nil)
-	})
-}
-
-// However many flows end at once, each is told of, if somebody reads.
-func TestBridgeEndsAreAllTold(t *testing.T) {
-	eachBackend(t, func(t *testing.T, _ backend) {
-		town := newTown(t)
-		path, n := town.attach(t, 0)
-		sockets := overheard(t, path)
-		const flows = 4000
-		fd := socketInside(t, n, unix.AF_INET, unix.SOCK_DGRAM, 0, false)
-		for port := range flows {
-			to := netip.AddrPortFrom(netip.MustParseAddr("93.184.215.14"), uint16(port+1))
-			if err := again(func() error { return unix.Sendto(fd, []byte("hello"), 0, sockaddr(to)) }); err != nil && !errors.Is(err, unix.ECONNREFUSED) {
-				t.Fatal(err)
-			}
-		}
-		done := make(chan error, 1)
-		go func() { done <- EndFlows(path) }()
-		time.Sleep(50 * time.Millisecond) // in which the socket gets full
-		endsTold(t, sockets.Ended, flows)
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// overheard are the sockets that tell of the namespace at path.
-func overheard(t *testing.T, path string) *Overheard {
-	t.Helper()
-	sockets, err := Overhear(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = sockets.Close() })
-	return sockets
+	t.Cleanup(func() { _ = log.Close() })
+	return log
 }
 
 func connectFrom(t *testing.T, n *Namespace, source, to string) error {
@@ -400,7 +342,7 @@ func connectFrom(t *testing.T, n *Namespace, source, to string) error {
 }
 
 // F20: whatever table is flushed, by itself or with all others, what was refused
-// stays refused, nothing leaves unmasked, and Mend puts it right.
+// stays refused, nothing leaves unmasked, and the next link puts it right.
 //
 //caisson:host a minute of emulation; the same watcher on every kernel
 func TestBridgeFlushed(t *testing.T) {
@@ -425,8 +367,8 @@ func TestBridgeFlushed(t *testing.T) {
 			} else {
 				wantShut(t, n, when, append(refused, worldPublic)...)
 			}
-			if diffs, err := town.bridge.Mend(); err != nil || len(diffs) == 0 {
-				t.Errorf("%s: Mend = %v, %v", when, diffs, err)
+			if found, mended := town.examine(t), town.mend(t); len(found) == 0 || !slices.Equal(found, mended) {
+				t.Errorf("%s: examined %v, mended %v", when, found, mended)
 			}
 			wantReached(t, n, worldPublic, when+" and mended")
 		}
@@ -435,18 +377,38 @@ func TestBridgeFlushed(t *testing.T) {
 		} {
 			town.flushRoutes(t, routes)
 			wantShut(t, n, name, worldPrivate)
-			if diffs, err := town.bridge.Mend(); err != nil || len(diffs) != 1 {
-				t.Errorf("%s: Mend = %v, %v", name, diffs, err)
+			if found, mended := town.examine(t), town.mend(t); len(found) != 1 || !slices.Equal(found, mended) {
+				t.Errorf("%s: examined %v, mended %v", name, found, mended)
 			}
 			wantReached(t, n, worldPublic, name+" mended")
 		}
 		town.busybox(t, town.host, "ip rule del pref 21000")
 		wantShut(t, n, "routing rule", worldPrivate, worldPublic)
-		if diffs, err := town.bridge.Mend(); err != nil || len(diffs) != 1 {
-			t.Errorf("routing rule: Mend = %v, %v", diffs, err)
+		if found, mended := town.examine(t), town.mend(t); len(found) != 1 || !slices.Equal(found, mended) {
+			t.Errorf("routing rule: examined %v, mended %v", found, mended)
 		}
 		wantReached(t, n, worldPublic, "routing rule mended")
 	})
+}
+
+// later is the Bridge of a later daemon.
+func (town *town) later(t *testing.T) *Bridge {
+	t.Helper()
+	b, err := newBridge(town.cfg, &hostKernel{cfg: town.cfg, in: town.host.Do})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// examine is what the doctor finds.
+func (town *town) examine(t *testing.T) []Difference {
+	t.Helper()
+	found, err := (&hostKernel{cfg: town.cfg, in: town.host.Do}).examine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
 }
 
 func (town *town) flushRoutes(t *testing.T, like netlink.Route) {
@@ -486,8 +448,9 @@ func TestBridgeHostRules(t *testing.T) {
 			if diffs, err := town.bridge.Check(path, 0); err != nil || len(diffs) != 1 {
 				t.Errorf("%s: Check = %v, %v", key, diffs, err)
 			}
-			if diffs, err := town.bridge.Mend(); err != nil || len(diffs) != 1 {
-				t.Errorf("%s: Mend = %v, %v", key, diffs, err)
+			found := town.examine(t)
+			if mended, err := town.later(t).Adopt(0); err != nil || len(found) != 1 || !slices.Equal(found, mended) {
+				t.Errorf("%s: examined %v, mended %v, %v", key, found, mended, err)
 			}
 		}
 		if diffs, err := town.bridge.Check(path, 0); err != nil || len(diffs) > 0 {
@@ -495,8 +458,11 @@ func TestBridgeHostRules(t *testing.T) {
 		}
 		wantReached(t, n, worldPublic, "with the settings mended")
 		town.busybox(t, town.host, "ip link del "+outer) // F24: the sandbox's network is dead, and that is said
-		if diffs, err := town.bridge.Mend(); err != nil || len(diffs) != 1 || diffs[0].Name != "link" {
-			t.Errorf("without the link: Mend = %v, %v", diffs, err)
+		if diffs, err := town.bridge.Check(path, 0); err != nil || len(diffs) == 0 || diffs[0].Name != "link" {
+			t.Errorf("without the link: Check = %v, %v", diffs, err)
+		}
+		if mended := town.mend(t); len(mended) > 0 {
+			t.Errorf("without the link: mended %v", mended)
 		}
 	})
 }
@@ -535,7 +501,7 @@ func TestBridgeFlows(t *testing.T) {
 			return held, refused
 		}
 		about := func(n, want int) bool { return n > want-100 && n < want+100 }
-		sockets := overheard(t, path)
+		log := dropLog(t, path)
 		held, refused := flood()
 		if !about(held, maxFlows) || refused < 50 { // some have a port that another had
 			t.Errorf("%d connections are held and %d are refused, want about %d and the rest", held, refused, maxFlows)
@@ -545,7 +511,7 @@ func TestBridgeFlows(t *testing.T) {
 			t.Errorf("one more: %v", err)
 		}
 		_ = connectInside(t, n, "10.1.1.1:1", false) // the last one
-		wantTold(t, sockets.Refused, "10.1.1.1:1", []nflog.Packet{{Group: nflog.Limited, Protocol: unix.IPPROTO_UDP, Destination: one, Opens: true}})
+		wantTold(t, log, "10.1.1.1:1", []nflog.Packet{{Group: nflog.Limited, Protocol: unix.IPPROTO_UDP, Destination: one, Opens: true}})
 		disarm(t, b, n)
 		if held, refused := flood(); !about(held, maxFlows) || refused > 0 {
 			t.Errorf("without the rule inside %d connections are held and %d are refused, want about %d and none", held, refused, maxFlows)
@@ -595,7 +561,7 @@ func TestBridgeLeavesNothing(t *testing.T) {
 		runInside(t, town.host, fmt.Sprintf("iptables-%s -w -t nat -A POSTROUTING -s 172.17.0.0/16 -j MASQUERADE", b)) // somebody else's
 		before := town.everything(t, b)
 		for _, number := range []uint32{3, 4} {
-			if err := town.bridge.Attach(create(t), number); err != nil {
+			if _, err := town.bridge.Attach(create(t), number); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -630,14 +596,11 @@ func TestBridgeAtOnce(t *testing.T) {
 		for number := range uint32(8) {
 			path := create(t)
 			wg.Go(func() {
-				if err := town.bridge.Attach(path, number); err != nil {
-					t.Error(err)
+				if mended, err := town.bridge.Attach(path, number); err != nil || len(mended) > 0 {
+					t.Error(mended, err)
 				}
 				if diffs, err := town.bridge.Check(path, number); err != nil || len(diffs) > 0 {
 					t.Errorf("Check = %v, %v", diffs, err)
-				}
-				if diffs, err := town.bridge.Mend(); err != nil || len(diffs) > 0 {
-					t.Errorf("Mend = %v, %v", diffs, err)
 				}
 				if err := town.bridge.Detach(number); err != nil {
 					t.Error(err)
@@ -663,7 +626,7 @@ func TestBridgeOtherSubnet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := later.Adopt(0); err != nil {
+	if _, err := later.Adopt(0); err != nil {
 		t.Fatal(err)
 	}
 	if diffs, err := later.Check(path, 0); err != nil || len(diffs) == 0 {
@@ -671,7 +634,10 @@ func TestBridgeOtherSubnet(t *testing.T) {
 	}
 	wantShut(t, old, "with an address of before", worldPublic)
 	fresh := create(t)
-	if err := errors.Join(later.Detach(0), later.Attach(fresh, 0)); err != nil {
+	if err := later.Detach(0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := later.Attach(fresh, 0); err != nil {
 		t.Fatal(err)
 	}
 	wantReached(t, open(t, fresh), worldPublic, "with one of the new subnet")
@@ -686,7 +652,7 @@ func TestBridgeRefusals(t *testing.T) {
 	refused := func(reason string) {
 		t.Helper()
 		path := create(t)
-		err := town.bridge.Attach(path, 0)
+		_, err := town.bridge.Attach(path, 0)
 		if sbxerr.Of(err) != sbxerr.NetworkMode || !strings.Contains(err.Error(), reason) || sbxerr.RemedyOf(err) == "" {
 			t.Errorf("Attach = %v (remedy %q), want %q", err, sbxerr.RemedyOf(err), reason)
 		}
@@ -705,7 +671,7 @@ func TestBridgeRefusals(t *testing.T) {
 	useCommands(t, nil)
 	town.busybox(t, town.host, "ip route add default via 198.51.100.2")
 	path := create(t)
-	if err := town.bridge.Attach(path, 0); sbxerr.Of(err) != sbxerr.NetRule {
+	if _, err := town.bridge.Attach(path, 0); sbxerr.Of(err) != sbxerr.NetRule {
 		t.Errorf("without iptables: %v", err)
 	}
 	if _, err := os.Stat(path); err != nil {

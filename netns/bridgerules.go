@@ -15,9 +15,8 @@ const maxFlows = 4096
 
 // hook is a table of the host with chains of ours in it.
 type hook struct {
-	table  string
-	jumps  []jump
-	chains []chain // ours alone
+	table // with chains that are ours alone
+	jumps []jump
 }
 
 // jump leads from a built-in chain to one of ours.
@@ -39,10 +38,10 @@ func (c BridgeConfig) hostTables(f family) []hook {
 	in := "-i " + c.linkPrefix() + "+"
 	out := "-o " + c.linkPrefix() + "+"
 	if f == familyV6 {
-		return []hook{{"filter", []jump{{"INPUT", c.chain("IN"), false}, {"FORWARD", c.chain("FWD"), false}}, []chain{
+		return []hook{{jumps: []jump{{"INPUT", c.chain("IN"), false}, {"FORWARD", c.chain("FWD"), false}}, table: table{"filter", []chain{
 			{c.chain("IN"), []rule{{in + " -j DROP", "links of sandboxes have no IPv6"}}},
 			{c.chain("FWD"), []rule{{in + " -j DROP", "links of sandboxes have no IPv6"}, {out + " -j DROP", "links of sandboxes have no IPv6"}}},
-		}}}
+		}}}}
 	}
 	return []hook{c.mangleHook(in), c.natHook(in), c.filterHook(in, out)}
 }
@@ -57,44 +56,37 @@ func (c BridgeConfig) mangleHook(in string) hook {
 			"answers find their sandbox",
 		},
 		{"! " + in + " -j RETURN", "what else comes from elsewhere is not for sandboxes"},
+		{
+			fmt.Sprintf("-m conntrack --ctstate NEW -m connlimit --connlimit-above %d --connlimit-mask 32 --connlimit-saddr -j DROP", maxFlows),
+			"the host's table of connections is not one sandbox's to fill",
+		},
 	}
-	rules = append(rules, rule{
-		fmt.Sprintf("-m conntrack --ctstate NEW -m connlimit --connlimit-above %d --connlimit-mask 32 --connlimit-saddr -j DROP", maxFlows),
-		"the host's table of connections is not one sandbox's to fill",
-	})
-	for _, r := range c.Resolvers {
-		for _, proto := range []string{"udp", "tcp"} {
-			rules = append(rules, rule{fmt.Sprintf("-d %s/32 -p %s -m %s --dport 53 -g %s", r, proto, proto, c.chain("PASS")), "a resolver of the configuration"})
-		}
-	}
+	rules = append(rules, c.resolverRules("", "-g "+c.chain("PASS"))...)
 	rules = append(rules, rule{"-m addrtype ! --dst-type UNICAST -j DROP", "the host itself, whatever its addresses are; broadcast and multicast"})
-	for _, r := range reserved.Ranges {
-		rules = append(rules, rule{"-d " + r.Prefix.String() + " -j DROP", r.Why})
-	}
-	rules = append(rules, rule{"-g " + c.chain("PASS"), "all else is public"})
-	return hook{"mangle", []jump{{"PREROUTING", c.chain("PRE"), false}}, []chain{
+	rules = append(append(rules, reservedRules("DROP")...), rule{"-g " + c.chain("PASS"), "all else is public"})
+	return hook{jumps: []jump{{"PREROUTING", c.chain("PRE"), false}}, table: table{"mangle", []chain{
 		{c.chain("PASS"), []rule{
 			{fmt.Sprintf("-m connmark --mark %#x/%#x -j %s", markMasked, markMasked, setMark(markMasked)), "later packets of a connection that is masked"},
 			{"-j " + setMark(markPassed), "it is not refused"},
 		}},
 		{c.chain("PRE"), rules},
-	}}
+	}}}
 }
 
 // natHook sees only the first packet of a connection.
 func (c BridgeConfig) natHook(in string) hook {
-	return hook{"nat", []jump{{"PREROUTING", c.chain("PRE"), false}, {"POSTROUTING", c.chain("POST"), false}}, []chain{
+	return hook{jumps: []jump{{"PREROUTING", c.chain("PRE"), false}, {"POSTROUTING", c.chain("POST"), false}}, table: table{"nat", []chain{
 		{c.chain("POST"), []rule{{fmt.Sprintf("-s %s ! -o %s+ -j MASQUERADE", c.Subnet, c.linkPrefix()), "sandboxes have the host's address outside"}}},
 		{c.chain("PRE"), []rule{
 			{in + " -j CONN" + setMark(markMasked), "the connection is masked: its later packets do not come here"},
 			{in + " -j " + setMark(markMasked), "this packet is masked"},
 		}},
-	}}
+	}}}
 }
 
 func (c BridgeConfig) filterHook(in, out string) hook {
 	marked := fmt.Sprintf(" -m mark --mark %#x/%#x -j ACCEPT", marksOfWorld, marksOfWorld)
-	return hook{"filter", []jump{{"INPUT", c.chain("IN"), false}, {"FORWARD", c.chain("FWD"), true}}, []chain{
+	return hook{jumps: []jump{{"INPUT", c.chain("IN"), false}, {"FORWARD", c.chain("FWD"), true}}, table: table{"filter", []chain{
 		{c.chain("FWD"), []rule{
 			{in + " " + out + " -j DROP", "sandboxes do not reach each other"},
 			{in + marked, "also where the host forwards nothing else"},
@@ -103,7 +95,7 @@ func (c BridgeConfig) filterHook(in, out string) hook {
 			{out + " -j DROP", "what nobody inside asked for"},
 		}},
 		{c.chain("IN"), []rule{{in + " -j DROP", "the host is not reached"}}},
-	}}
+	}}}
 }
 
 func setMark(bits int) string { return fmt.Sprintf("MARK --set-xmark %#x/%#x", bits, bits) }
@@ -122,8 +114,8 @@ const hearsOfRefused = "the gateway hears of what is refused, and records it"
 // Nothing of the host's flushes these, and nothing inside can. Refusals are said
 // at once here; the host's own would keep a program waiting.
 //
-// The gateway is told of what is refused, and of each connection or exchange that
-// leaves: nflog counts what nobody reads, and holds up nothing.
+// The gateway is told of refused packets: nflog counts those that nobody reads, and holds
+// up nothing.
 func (c BridgeConfig) innerTables(f family, w wire) []table {
 	const self = "programs inside talk to each other"
 	if f == familyV6 {
@@ -134,7 +126,7 @@ func (c BridgeConfig) innerTables(f family, w wire) []table {
 			{chainRefuse, []rule{{logged(nflog.Refused), hearsOfRefused}, {"-p tcp -j REJECT --reject-with tcp-reset", "a connection fails at once"}, {"-j DROP", "all else fails at once"}}},
 		}}}
 	}
-	const own = "what stays inside is not tracked, and so not counted as what leaves"
+	const own = "connections inside are not tracked: no cgroup counts the memory for that"
 	return []table{{"raw", []chain{
 		{"PREROUTING", []rule{{"-i lo -j CT --notrack", own}}},
 		{"OUTPUT", []rule{{"-o lo -j CT --notrack", own}}},
@@ -153,7 +145,6 @@ func (c BridgeConfig) innerTables(f family, w wire) []table {
 		}, c.judge())},
 		{chainPass, []rule{
 			{fmt.Sprintf("-m conntrack --ctstate NEW -m connlimit --connlimit-above %d --connlimit-mask 32 --connlimit-saddr -j %s", maxFlows, chainLimit), "the host would drop it, and its sender wait"},
-			{"-m conntrack ! --ctstatus CONFIRMED " + logged(nflog.Passed), "the gateway hears of the first packet of each connection or exchange, and records it"},
 			{"-j ACCEPT", "it leaves"},
 		}},
 		{chainRefuse, []rule{{logged(nflog.Refused), hearsOfRefused}, {"-j " + chainAnswer, "its sender is told"}}},
@@ -168,18 +159,28 @@ func (c BridgeConfig) innerTables(f family, w wire) []table {
 
 // judge are the rules that say what leaves.
 func (c BridgeConfig) judge() []rule {
-	var rules []rule
+	return slices.Concat(c.resolverRules(" -o "+innerLink, "-j "+chainPass), reservedRules(chainRefuse), []rule{
+		{"-o " + innerLink + " -j " + chainPass, "all else is public; the host refuses its own addresses"},
+		{"-j " + chainRefuse, "there is no other way out"}, dropRest,
+	})
+}
+
+// resolverRules lead questions to the configured resolvers to a target.
+func (c BridgeConfig) resolverRules(by, target string) (rules []rule) {
 	for _, r := range c.Resolvers {
 		for _, proto := range []string{"udp", "tcp"} {
-			rules = append(rules, rule{fmt.Sprintf("-d %s/32 -o %s -p %s -m %s --dport 53 -j %s", r, innerLink, proto, proto, chainPass), "a resolver of the configuration"})
+			rules = append(rules, rule{fmt.Sprintf("-d %s/32%s -p %s -m %s --dport 53 %s", r, by, proto, proto, target), "a resolver of the configuration"})
 		}
 	}
+	return rules
+}
+
+// reservedRules lead packets to reserved ranges to a target.
+func reservedRules(target string) (rules []rule) {
 	for _, r := range reserved.Ranges {
-		rules = append(rules, rule{fmt.Sprintf("-d %s -j %s", r.Prefix, chainRefuse), r.Why})
+		rules = append(rules, rule{"-d " + r.Prefix.String() + " -j " + target, r.Why})
 	}
-	return append(rules,
-		rule{"-o " + innerLink + " -j " + chainPass, "all else is public; the host refuses its own addresses"},
-		rule{"-j " + chainRefuse, "there is no other way out"}, dropRest)
+	return rules
 }
 
 // Describe lists, as a person reads them, the facts that enforce the mode bridge
@@ -205,9 +206,9 @@ func (c BridgeConfig) Describe(number uint32) []string {
 }
 
 func describeHook(f family, h hook) []string {
-	lines := describeRules(f, []table{{h.table, h.chains}})
+	lines := describeRules(f, []table{h.table})
 	for _, j := range h.jumps {
-		lines = append(lines, fmt.Sprintf("%s -t %s %s", f, h.table, j))
+		lines = append(lines, fmt.Sprintf("%s -t %s %s", f, h.name, j))
 	}
 	for i := range lines {
 		lines[i] = "on the host: " + lines[i]

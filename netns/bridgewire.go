@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -34,15 +36,15 @@ func innerSysctls() []Sysctl {
 		{Key: "net.ipv4.conf." + innerLink + ".accept_redirects", Value: "0", Why: "no packet changes a route"},
 		{Key: "net.ipv4.conf." + innerLink + ".route_localnet", Value: "0", Why: "127.0.0.0/8 never leaves lo"},
 		{Key: "net.ipv6.conf." + innerLink + ".disable_ipv6", Value: "1", Why: "the link has no IPv6", IPv6: true},
-		{Key: "net.netfilter.nf_conntrack_acct", Value: "1", Why: "bytes are counted, for the records", Optional: true},
-		{Key: "net.netfilter.nf_conntrack_timestamp", Value: "1", Why: "it is known how long it was, for the records", Optional: true},
-		{Key: "net.netfilter.nf_conntrack_events", Value: "1", Why: "what is forgotten is told, for the records", Optional: true},
 	}
 	others := slices.DeleteFunc(Sysctls(), func(s Sysctl) bool {
 		return slices.ContainsFunc(own, func(o Sysctl) bool { return o.Key == s.Key })
 	})
 	return append(others, own...)
 }
+
+// upTimeout is far more than the kernel needs.
+const upTimeout = 5 * time.Second
 
 // Plug implements hostSide.
 func (k *hostKernel) Plug(path string, w wire, mtu int) error {
@@ -70,7 +72,11 @@ func (k *hostKernel) Plug(path string, w wire, mtu int) error {
 		if err := n.configure(w); err != nil {
 			return err
 		}
-		return k.connect(h, w)
+		index, err := awaitUp(h, w.outer)
+		if err != nil {
+			return err
+		}
+		return k.connect(h, index, w)
 	})
 }
 
@@ -89,19 +95,19 @@ func raise(h *netlink.Handle, name string) error {
 	return nil
 }
 
-// lower sets a link down. Absent is success.
-func lower(h *netlink.Handle, name string) error {
-	link, err := h.LinkByName(name)
-	if errors.As(err, new(netlink.LinkNotFoundError)) {
-		return nil
+// awaitUp returns the index of a link when the kernel has taken notice of its other end being
+// up. Until then it drops packets, and the first connection would wait for a second.
+func awaitUp(h *netlink.Handle, name string) (index int, err error) {
+	for begun := time.Now(); time.Since(begun) < upTimeout; time.Sleep(200 * time.Microsecond) {
+		link, err := h.LinkByName(name)
+		if err != nil {
+			return 0, fmt.Errorf("find link %q: %w", name, err)
+		}
+		if link.Attrs().OperState == netlink.OperUp {
+			return link.Attrs().Index, nil
+		}
 	}
-	if err == nil {
-		err = h.LinkSetDown(link)
-	}
-	if err != nil {
-		return fmt.Errorf("set link %q down: %w", name, err)
-	}
-	return nil
+	return 0, fmt.Errorf("link %q is not up after %s", name, upTimeout)
 }
 
 // configure gives the sandbox's end its address and its only route, and IPv6, which has
@@ -120,46 +126,36 @@ func (k *kernel) configure(w wire) error {
 	if err := raise(k.Handle, innerLink); err != nil {
 		return err
 	}
-	lost, err := wireStrays()
+	routes, err := wireRoutes(link.Attrs().Index, w)
 	if err != nil {
 		return err
 	}
-	if _, err := addRoutes(k, lost); err != nil {
-		return err
-	}
-	r := defaultRoute(link.Attrs().Index, w)
-	if err := k.RouteAdd(&r); err != nil {
-		return fmt.Errorf("add default route: %w", err)
-	}
-	return nil
+	routes = slices.DeleteFunc(routes, func(r netlink.Route) bool { return r.Protocol == unix.RTPROT_KERNEL })
+	_, err = addRoutes(k, routes)
+	return err
 }
 
 func hostNet(w wire) *net.IPNet {
 	return &net.IPNet{IP: w.address.AsSlice(), Mask: net.CIDRMask(32, 32)}
 }
 
-// defaultRoute is the only route of a sandbox that leads through its link.
-func defaultRoute(link int, w wire) netlink.Route {
-	return netlink.Route{
-		LinkIndex: link, Gw: net.ParseIP(gatewayIP).To4(), Src: w.address.AsSlice(), Flags: int(netlink.FLAG_ONLINK),
-		Table: unix.RT_TABLE_MAIN, Type: unix.RTN_UNICAST, Family: netlink.FAMILY_V4,
-	}
-}
-
-// wireStrays are the routes of what has no way through the link: IPv6.
-func wireStrays() ([]netlink.Route, error) {
+// wireRoutes are the routes of a sandbox of the mode bridge: its address, which the kernel
+// adds, the only one through its link, and that of IPv6 to the drop log.
+func wireRoutes(link int, w wire) ([]netlink.Route, error) {
 	known, err := families()
-	return strays(slices.DeleteFunc(known, func(f family) bool { return f == familyV4 })), err
+	drop := dropRoutes(slices.DeleteFunc(known, func(f family) bool { return f == familyV4 }))
+	return append(drop, netlink.Route{
+		LinkIndex: link, Dst: hostNet(w), Src: w.address.AsSlice(), Scope: netlink.SCOPE_HOST,
+		Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL, Protocol: unix.RTPROT_KERNEL, Family: netlink.FAMILY_V4,
+	}, netlink.Route{
+		LinkIndex: link, Dst: everything(net.IPv4len), Gw: net.ParseIP(gatewayIP).To4(), Src: w.address.AsSlice(), Flags: int(netlink.FLAG_ONLINK),
+		Table: unix.RT_TABLE_MAIN, Type: unix.RTN_UNICAST, Protocol: unix.RTPROT_BOOT, Family: netlink.FAMILY_V4,
+	}), err
 }
 
-// connect adds the route to the sandbox, without which none of its packets is
-// taken.
-func (k *hostKernel) connect(h *netlink.Handle, w wire) error {
-	link, err := h.LinkByName(w.outer)
-	if err != nil {
-		return fmt.Errorf("find link %q: %w", w.outer, err)
-	}
-	r := k.wireRoute(link.Attrs().Index, w)
+// connect adds the route to the sandbox, without which none of its packets is taken.
+func (k *hostKernel) connect(h *netlink.Handle, link int, w wire) error {
+	r := k.wireRoute(link, w)
 	if err := h.RouteAdd(&r); err != nil {
 		return fmt.Errorf("add route to %s: %w", w.address, err)
 	}
@@ -200,74 +196,122 @@ func deny(path string, c BridgeConfig, w wire) error {
 	return n.program(tablesInUse{}, func(f family) []table { return c.innerTables(f, w) })
 }
 
-// checkInner compares the namespace of w with what was declared.
-func checkInner(path string, c BridgeConfig, w wire) ([]Difference, error) {
-	k, err := openInside(path)
-	if err != nil {
-		return nil, err
+// declared is what the namespace of w has.
+func (c BridgeConfig) declared(w wire) declaration {
+	return declaration{
+		links: []string{innerLink}, addresses: []string{hostNet(w).String()}, sysctls: innerSysctls(), own: w.address,
+		routes: func(h *netlink.Handle) ([]netlink.Route, error) {
+			link, err := h.LinkByName(innerLink)
+			if errors.As(err, new(netlink.LinkNotFoundError)) {
+				return nil, nil // it is a difference itself
+			}
+			if err != nil {
+				return nil, err
+			}
+			return wireRoutes(link.Attrs().Index, w)
+		},
+		tables: func(f family) []table { return c.innerTables(f, w) },
 	}
-	defer k.Close()
-	found, err := checkOwner(k.file)
-	if err != nil {
-		return nil, err
-	}
-	err = k.Do(func() error {
-		diffs, err := inspectWire(k.Handle, w)
-		found = append(found, diffs...)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	diffs, err := k.checkRules(func(f family) []table { return c.innerTables(f, w) }, w.address)
-	return append(found, diffs...), err
 }
 
-// inspectWire reads the calling thread's namespace, of which h is a socket.
-func inspectWire(h *netlink.Handle, w wire) ([]Difference, error) {
-	linkDiffs, linkErr := links(h, innerLink)
-	addressDiffs, addressErr := addresses(h, hostNet(w).String())
-	sysctlDiffs, sysctlErr := liveSysctls(innerSysctls())
-	live, routeErr := otherRoutes(h)
-	lost, strayErr := wireStrays()
-	found := slices.Concat(linkDiffs, addressDiffs, sysctlDiffs)
-	if linkErr == nil && len(linkDiffs) == 0 {
-		for _, r := range without(lost, live) {
-			found = append(found, Difference{Name: "route", Declared: r.Dst.String(), Live: "absent"})
+// outerState is the host's end of one link, as it is.
+type outerState struct {
+	wire
+	index  int          // of the link; 0: absent
+	up     bool         // one that is down stays so: somebody wants it
+	routed bool         // to the sandbox
+	found  []Difference // but for settings
+}
+
+// outerStates lists links and routes once for all wires.
+func (k *hostKernel) outerStates(h *netlink.Handle, wires []wire) (states []outerState, err error) {
+	links, err := whole(h.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	routes, err := routesLike(h, &netlink.Route{Table: k.cfg.table()}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	for _, w := range wires {
+		s := outerState{wire: w}
+		i := slices.IndexFunc(links, func(l netlink.Link) bool { return l.Attrs().Name == w.outer })
+		if i < 0 {
+			s.found = []Difference{{Name: "link", Declared: w.outer + " on the host", Live: "absent"}}
+			states = append(states, s)
+			continue
 		}
-		found = append(found, compareWireRoutes(h, w, without(live, lost))...)
+		s.index, s.up = links[i].Attrs().Index, links[i].Attrs().Flags&net.FlagUp != 0
+		s.routed = slices.ContainsFunc(routes, func(r netlink.Route) bool {
+			return r.Dst != nil && r.Dst.String() == hostNet(w).String() && r.LinkIndex == s.index
+		})
+		if !s.up {
+			s.found = append(s.found, Difference{Name: "link", Declared: w.outer + " up", Live: w.outer + " down"})
+		}
+		if !s.routed {
+			s.found = append(s.found, Difference{Name: "route", Declared: w.address.String() + " on the host", Live: "absent"})
+		}
+		states = append(states, s)
 	}
-	return found, errors.Join(linkErr, addressErr, sysctlErr, routeErr, strayErr)
+	return states, nil
 }
 
-// compareWireRoutes expects the default route, and the kernel's own for the
-// sandbox's address.
-func compareWireRoutes(h *netlink.Handle, w wire, live []netlink.Route) []Difference {
-	var found []Difference
-	link, err := h.LinkByName(innerLink)
-	if err != nil {
-		return []Difference{{Name: "link", Declared: innerLink, Live: "absent"}}
-	}
-	want := defaultRoute(link.Attrs().Index, w)
-	seen := false
-	for _, r := range live {
-		toAll := r.Dst == nil || r.Dst.IP.IsUnspecified() && isZero(r.Dst.Mask)
-		own := r.Type == unix.RTN_LOCAL && r.LinkIndex == want.LinkIndex && r.Dst != nil && r.Dst.String() == hostNet(w).String()
-		switch {
-		case own:
-		case toAll && r.Type == unix.RTN_UNICAST && r.Table == want.Table && r.LinkIndex == want.LinkIndex && r.Gw.Equal(want.Gw) && len(r.MultiPath) == 0:
-			seen = true
-		default:
-			found = append(found, Difference{Name: "route", Declared: "absent", Live: r.String()})
+// changedSettings takes a host's rp_filter of 2 (systemd sets it on new links) for as good as
+// 1: the only way back that a packet without marks finds is the one that refuses.
+func changedSettings(w wire) ([]Difference, error) {
+	found, err := liveSysctls(outerSysctls(w))
+	return slices.DeleteFunc(found, func(d Difference) bool {
+		return d.Name == "sysctl net.ipv4.conf."+w.outer+".rp_filter" && d.Live == "2"
+	}), err
+}
+
+// Inspect implements hostSide.
+func (k *hostKernel) Inspect(w wire) (found []Difference, err error) {
+	err = k.with(func(h *netlink.Handle) (err error) { found, err = k.compareWires(h, []wire{w}); return err })
+	return found, err
+}
+
+func (k *hostKernel) compareWires(h *netlink.Handle, wires []wire) (found []Difference, err error) {
+	states, err := k.outerStates(h, wires)
+	for _, s := range states {
+		found = append(found, s.found...)
+		if s.index > 0 && err == nil {
+			var settings []Difference
+			settings, err = changedSettings(s.wire)
+			found = append(found, settings...)
 		}
 	}
-	if !seen {
-		found = append(found, Difference{Name: "route", Declared: "default through " + innerLink, Live: "absent"})
-	}
-	return found
+	return found, err
 }
 
-func isZero(m net.IPMask) bool {
-	ones, _ := m.Size()
-	return ones == 0
+// mendWires puts settings right before routes, without which nothing is taken.
+func (k *hostKernel) mendWires(h *netlink.Handle, wires []wire, adopted *wire) (mended []Difference, err error) {
+	states, err := k.outerStates(h, wires)
+	for _, s := range states {
+		if err != nil || !s.up {
+			continue
+		}
+		if adopted != nil && s.wire == *adopted {
+			var settings []Difference
+			settings, err = mendSettings(s.wire)
+			mended = append(mended, settings...)
+		}
+		if err == nil && !s.routed {
+			err = k.connect(h, s.index, s.wire)
+		}
+		mended = append(mended, s.found...)
+	}
+	return mended, err
+}
+
+func mendSettings(w wire) ([]Difference, error) {
+	found, err := changedSettings(w)
+	var declared []Sysctl
+	for _, d := range found {
+		declared = append(declared, Sysctl{Key: strings.TrimPrefix(d.Name, "sysctl "), Value: d.Declared})
+	}
+	if err == nil {
+		err = writeSysctls(declared)
+	}
+	return found, err
 }

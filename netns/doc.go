@@ -48,9 +48,9 @@
 // # The mode bridge
 //
 //	b, err := netns.NewBridge(config)
-//	err = b.Attach(path, number)             // a link from the namespace to the host's
+//	mended, err := b.Attach(path, number)    // a link from the namespace to the host's
 //	diffs, err := b.Check(path, number)
-//	diffs, err = b.Mend()                    // every second: what somebody changed on the host
+//	sent, received, err := b.Bytes(number)
 //	err = b.Detach(number)                   // idempotent; the last one leaves nothing
 //
 // It is the only thing here that changes the host's own namespace. The rules are

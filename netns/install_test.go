@@ -154,7 +154,7 @@ func TestUpdateNeverLeadsWhatIsNotWanted(t *testing.T) {
 
 func TestPlan(t *testing.T) {
 	got, err := Redirect{Prefixes: []netip.Prefix{pool, one, office, pool}}.plan("x")
-	want := append(routesTo(office, one, pool), strayRoutes[familyV4], strayRoutes[familyV6])
+	want := append(routesTo(office, one, pool), dropRoute[familyV4], dropRoute[familyV6])
 	if err != nil || !slices.EqualFunc(got, want, netlink.Route.Equal) {
 		t.Errorf("plan = %v, %v; want %v", got, err, want)
 	}

@@ -175,16 +175,8 @@ func Open(path string) (*Namespace, error) {
 
 // openBeside is Open where the host's own namespace is known.
 func openBeside(path string, own unix.Stat_t) (*Namespace, error) {
-	const op = "netns.open"
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0) // not for the poller: see kernelfile
-	if err != nil {
-		return nil, sbxerr.Wrap(sbxerr.Network, op, &fs.PathError{Op: "open", Path: path, Err: err})
-	}
-	f := os.NewFile(uintptr(fd), path)
-	if err := checkNamespace(f, own); err != nil {
-		return nil, sbxerr.Wrap(sbxerr.Network, op, errors.Join(err, f.Close()))
-	}
-	return &Namespace{file: f}, nil
+	n, err := openNamespace(path, unix.O_NOFOLLOW, own)
+	return n, sbxerr.Wrap(sbxerr.Network, "netns.open", err)
 }
 
 // openThread opens the namespace of the calling thread.
@@ -193,15 +185,19 @@ func openThread() (*Namespace, error) {
 	if err != nil {
 		return nil, err
 	}
-	fd, err := unix.Open(threadNS, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	return openNamespace(threadNS, 0, own)
+}
+
+func openNamespace(path string, flags int, own unix.Stat_t) (*Namespace, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|flags, 0) // not for the poller: see kernelfile
 	if err != nil {
-		return nil, err
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	f := os.NewFile(uintptr(fd), threadNS)
+	f := os.NewFile(uintptr(fd), path)
 	if err := checkNamespace(f, own); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &Namespace{f}, nil
+	return &Namespace{file: f}, nil
 }
 
 // hostNamespace is that of the first thread, which stays where the process began.

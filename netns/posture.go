@@ -11,8 +11,6 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-
-	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // Difference is something about a live namespace that was not declared.
@@ -37,36 +35,51 @@ func (d Difference) String() string {
 // nobody can say that it is right.
 func Check(path string, r *Redirect) ([]Difference, error) {
 	const op = "netns.check"
-	var declared []netlink.Route
+	d := declaration{sysctls: sysctls, routes: noRoutes}
 	if r != nil {
-		var err error
-		if declared, err = r.plan(op); err != nil {
+		routes, err := r.plan(op)
+		if err != nil {
 			return nil, err
 		}
+		d.routes, d.tables = func(*netlink.Handle) ([]netlink.Route, error) { return routes, nil }, declaredTables
 	}
+	found, err := check(path, d)
+	return found, wrapInner(op, err)
+}
+
+// declaration is what a namespace has beside lo, the loopback addresses and the routes to
+// them.
+type declaration struct {
+	links, addresses []string
+	routes           func(*netlink.Handle) ([]netlink.Route, error)
+	sysctls          []Sysctl
+	tables           func(family) []table // nil: nobody looks at rules
+	own              netip.Addr           // in the rules, of this namespace alone
+}
+
+func noRoutes(*netlink.Handle) ([]netlink.Route, error) { return nil, nil }
+
+// check compares the namespace at path with d.
+func check(path string, d declaration) ([]Difference, error) {
 	k, err := openInside(path)
 	if err != nil {
-		return nil, sbxerr.Wrap(sbxerr.Network, op, err)
+		return nil, err
 	}
 	defer k.Close()
 	found, err := checkOwner(k.file)
 	if err != nil {
-		return nil, sbxerr.Wrap(sbxerr.Network, op, err)
+		return nil, err
 	}
 	err = k.Do(func() error {
-		diffs, err := inspect(k.Handle, declared)
+		diffs, err := inspect(k.Handle, d)
 		found = append(found, diffs...)
 		return err
 	})
-	if err == nil && r != nil {
-		var diffs []Difference
-		diffs, err = k.checkRules(declaredTables, netip.Addr{})
-		found = append(found, diffs...)
+	if err != nil || d.tables == nil {
+		return found, err
 	}
-	if err != nil {
-		return nil, wrapInner(op, err)
-	}
-	return found, nil
+	diffs, err := k.checkRules(d.tables, d.own)
+	return append(found, diffs...), err
 }
 
 // checkOwner compares the user namespace that owns f with the caller's.
@@ -93,59 +106,67 @@ func checkOwner(f *os.File) ([]Difference, error) {
 }
 
 // inspect reads the calling thread's namespace, of which h is a socket.
-func inspect(h *netlink.Handle, declared []netlink.Route) ([]Difference, error) {
-	var found []Difference
-	var errs []error
-	for _, look := range []func(*netlink.Handle, ...string) ([]Difference, error){links, addresses} {
-		diffs, err := look(h)
-		found, errs = append(found, diffs...), append(errs, err)
-	}
-	routes, err := otherRoutes(h)
-	found, errs = append(found, compareRoutes(declared, routes)...), append(errs, err)
-	diffs, err := liveSysctls(sysctls)
-	return append(found, diffs...), errors.Join(append(errs, err)...)
+func inspect(h *netlink.Handle, d declaration) ([]Difference, error) {
+	linkDiffs, linkErr := links(h, d.links...)
+	addressDiffs, addressErr := addresses(h, d.addresses...)
+	declared, declaredErr := d.routes(h)
+	live, routeErr := otherRoutes(h)
+	sysctlDiffs, sysctlErr := liveSysctls(d.sysctls)
+	return slices.Concat(linkDiffs, addressDiffs, compareRoutes(declared, live), sysctlDiffs),
+		errors.Join(linkErr, addressErr, declaredErr, routeErr, sysctlErr)
 }
 
-// links expects lo and the veths that are named.
+// compareSets returns the elements of one list that the other lacks.
+func compareSets(name string, declared, live []string) (found []Difference) {
+	for _, l := range live {
+		if !slices.Contains(declared, l) {
+			found = append(found, Difference{Name: name, Declared: "absent", Live: l})
+		}
+	}
+	for _, d := range declared {
+		if !slices.Contains(live, d) {
+			found = append(found, Difference{Name: name, Declared: d, Live: "absent"})
+		}
+	}
+	return found
+}
+
+// links expects lo and the veths that are named, all of them up.
 func links(h *netlink.Handle, veths ...string) ([]Difference, error) {
 	all, err := h.LinkList()
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
-	var found []Difference
-	missing := append([]string{"lo"}, veths...)
+	declared, live := []string{"loopback lo up"}, []string{}
+	for _, name := range veths {
+		declared = append(declared, "veth "+name+" up")
+	}
 	for _, link := range all {
-		a := link.Attrs()
-		isLo := a.Index == loIndex && a.Flags&net.FlagLoopback != 0
-		switch {
-		case !isLo && (link.Type() != "veth" || !slices.Contains(veths, a.Name)):
-			found = append(found, Difference{Name: "link", Declared: "absent", Live: a.Name})
-			continue
-		case a.Flags&net.FlagUp == 0:
-			found = append(found, Difference{Name: "link", Declared: a.Name + " up", Live: a.Name + " down"})
+		a, kind, state := link.Attrs(), link.Type(), "down"
+		if a.Index == loIndex && a.Flags&net.FlagLoopback != 0 {
+			kind = "loopback"
 		}
-		missing = slices.DeleteFunc(missing, func(name string) bool { return name == a.Name })
+		if a.Flags&net.FlagUp != 0 {
+			state = "up"
+		}
+		live = append(live, kind+" "+a.Name+" "+state)
 	}
-	for _, name := range missing {
-		found = append(found, Difference{Name: "link", Declared: name, Live: "absent"})
-	}
-	return found, nil
+	return compareSets("link", declared, live), nil
 }
 
-// addresses expects the loopback ones and those that are given.
+// addresses expects the loopback ones, if there are any, and those that are given.
 func addresses(h *netlink.Handle, others ...string) ([]Difference, error) {
 	all, err := h.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
-	var found []Difference
-	declared := append([]string{"127.0.0.1/8", "::1/128"}, others...)
+	var live []string
 	for _, a := range all {
-		if !slices.Contains(declared, a.IPNet.String()) {
-			found = append(found, Difference{Name: "address", Declared: "absent", Live: a.IPNet.String()})
+		if text := a.IPNet.String(); text != "127.0.0.1/8" && text != "::1/128" {
+			live = append(live, text)
 		}
 	}
-	return found, nil
+	return compareSets("address", others, live), nil
 }
 
 func liveSysctls(want []Sysctl) ([]Difference, error) {

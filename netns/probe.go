@@ -35,7 +35,7 @@ func ProbeFilters() []finding.Feature {
 		both.Go(func() { v4 = probeFilter(familyV4, here) })
 		both.Go(func() { v6 = probeFilter(familyV6, here) })
 		both.Wait()
-		return slices.Concat(v4, v6, []finding.Feature{probeStrays()})
+		return slices.Concat(v4, v6, []finding.Feature{probeDropLog()})
 	})
 }
 
@@ -88,7 +88,7 @@ func probeNamespace() finding.Feature {
 		return f
 	}
 	defer h.Close()
-	diffs, err := inspect(h, nil)
+	diffs, err := inspect(h, declaration{sysctls: sysctls, routes: noRoutes})
 	switch {
 	case err != nil:
 		f.Err = err
@@ -124,33 +124,29 @@ func probeFilter(f family, here *Namespace) []finding.Feature {
 	}
 	present := finding.Feature{Name: string(f), Answer: finding.Yes, Detail: fmt.Sprintf("%s %s, %s", c.path, c.version, c.backend)}
 	rules := finding.Feature{Name: string(f) + " rules", Answer: finding.No}
-	rules.Err = c.with(here.Do, func(ipt ruleTables) error { return probeRules(ipt, f, declaredTables(f)) })
+	rules.Err = c.with(here.Do, func(ipt ruleTables) error {
+		want := declaredTables(f)
+		found, err := []Difference(nil), program(ipt, want, true)
+		for _, t := range want {
+			if err == nil {
+				found, err = compareChains(ipt, f, t)
+			}
+			if err == nil && len(found) > 0 {
+				err = fmt.Errorf("the rules are others afterwards: %v", found)
+			}
+		}
+		return err
+	})
 	if rules.Err == nil {
 		rules.Answer, rules.Detail = finding.Yes, "rules take effect in a namespace"
 	}
 	return []finding.Feature{present, rules}
 }
 
-// probeRules programs the rules of want and lists them.
-func probeRules(ipt ruleTables, f family, want []table) error {
-	if err := program(ipt, want, true); err != nil {
-		return err
-	}
-	var names []string
-	for _, t := range want {
-		names = append(names, t.name)
-	}
-	found, err := compareTables(ipt, f, want, names)
-	if err == nil && len(found) > 0 {
-		err = fmt.Errorf("the rules are others afterwards: %v", found)
-	}
-	return err
-}
-
-// probeStrays opens the socket that is told of what the rules let go nowhere.
-func probeStrays() finding.Feature {
+// probeDropLog opens the socket that is told of what the rules let go nowhere.
+func probeDropLog() finding.Feature {
 	f := finding.Feature{Name: "packet log", Answer: finding.No}
-	socket, err := OpenStrays()
+	socket, err := OpenDropLog()
 	if err != nil {
 		f.Err = sbxerr.WithRemedy(sbxerr.NetRule, "netns.probe", err, "load the kernel module nfnetlink_log")
 		return f

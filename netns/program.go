@@ -7,10 +7,11 @@ import (
 
 // program puts the tables in force. In a namespace that is fresh it only appends, which is
 // the quickest: 15 commands in 20 ms. In between, and when one fails, more passes than is
-// declared, so nothing may lead anywhere before it returns.
+// declared, so nothing may lead anywhere before it returns. On the host of the mode bridge it
+// is the other way round: the last chain is the one that marks, and it is emptied first.
 func program(ipt ruleTables, want []table, fresh bool) error {
 	for _, t := range want {
-		for _, c := range t.chains {
+		for _, c := range slices.Backward(t.chains) {
 			if fresh && slices.Contains(builtin, c.name) {
 				continue
 			}
@@ -83,37 +84,35 @@ func compareChains(ipt ruleTables, f family, want table) (found []Difference, er
 	if err != nil {
 		return nil, err
 	}
+	for _, name := range live {
+		switch {
+		case slices.ContainsFunc(want.chains, func(c chain) bool { return c.name == name }):
+		case slices.Contains(builtin, name):
+			want.chains = append(slices.Clip(want.chains), chain{name: name})
+		default:
+			found = append(found, Difference{Name: string(f) + " chain", Declared: "absent", Live: want.name + " " + name})
+		}
+	}
+	diffs, err := compareDeclared(ipt, f, want, live)
+	return append(found, diffs...), err
+}
+
+// compareDeclared compares the chains of want alone; live are those of its table.
+func compareDeclared(ipt ruleTables, f family, want table, live []string) (found []Difference, err error) {
 	for _, c := range want.chains {
 		if !slices.Contains(live, c.name) {
 			found = append(found, Difference{Name: string(f) + " chain", Declared: want.name + " " + c.name, Live: "absent"})
-		}
-	}
-	for _, name := range live {
-		c := chain{name: name}
-		i := slices.IndexFunc(want.chains, func(w chain) bool { return w.name == name })
-		switch {
-		case i >= 0:
-			c = want.chains[i]
-		case !slices.Contains(builtin, name):
-			found = append(found, Difference{Name: string(f) + " chain", Declared: "absent", Live: want.name + " " + name})
 			continue
 		}
-		diffs, err := compareRules(ipt, f, want.name, c)
+		lines, err := ipt.List(want.name, c.name)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, diffs...)
+		if !slices.Equal(lines, c.lines()) {
+			found = append(found, Difference{
+				Name: string(f) + " rules of " + want.name + " " + c.name, Declared: strings.Join(c.lines(), "; "), Live: strings.Join(lines, "; "),
+			})
+		}
 	}
 	return found, nil
-}
-
-// compareRules compares one chain that is there.
-func compareRules(ipt ruleTables, f family, table string, want chain) ([]Difference, error) {
-	live, err := ipt.List(table, want.name)
-	if err != nil || slices.Equal(live, want.lines()) {
-		return nil, err
-	}
-	return []Difference{{
-		Name: string(f) + " rules of " + table + " " + want.name, Declared: strings.Join(want.lines(), "; "), Live: strings.Join(live, "; "),
-	}}, nil
 }

@@ -37,7 +37,7 @@ var (
 
 const gateRemedy = "name IPv4 addresses outside of 127.0.0.0/8, such as 10.1.0.0/16, or a host name"
 
-// plan returns the routes: one for each prefix, in order, and those of strays. What
+// plan returns the routes: one for each prefix, in order, and the drop routes. What
 // cannot be led is refused with code sbxerr.NetPolicy, all of it at once.
 func (r Redirect) plan(op string) ([]netlink.Route, error) {
 	var errs []error
@@ -59,7 +59,7 @@ func (r Redirect) plan(op string) ([]netlink.Route, error) {
 		routes = append(routes, route(p))
 	}
 	known, err := families()
-	return append(routes, strays(known)...), sbxerr.Wrap(sbxerr.Network, op, err)
+	return append(routes, dropRoutes(known)...), sbxerr.Wrap(sbxerr.Network, op, err)
 }
 
 // gateSysctls are settings of a namespace with a redirect, which are no barriers: nobody compares
@@ -76,13 +76,13 @@ type Sockets struct {
 	TCP       *os.File // listens on GatePort
 	DNSPacket *os.File // UDP on DNSPort
 	DNSStream *os.File // listens on DNSPort
-	Strays    *os.File // tells of packets that the rules let go nowhere; for nflog.NewReader
+	DropLog   *os.File // tells of packets that the rules let go nowhere; for nflog.NewReader
 }
 
 // Close closes all that are open.
 func (s *Sockets) Close() error {
 	var errs []error
-	for _, f := range []*os.File{s.TCP, s.DNSPacket, s.DNSStream, s.Strays} {
+	for _, f := range []*os.File{s.TCP, s.DNSPacket, s.DNSStream, s.DropLog} {
 		if f != nil {
 			errs = append(errs, f.Close())
 		}
@@ -111,7 +111,7 @@ func openSockets() (_ *Sockets, err error) {
 	if s.DNSStream, err = openSocket("dns streams", unix.SOCK_STREAM, DNSPort); err != nil {
 		return nil, err
 	}
-	if s.Strays, err = OpenStrays(); err != nil {
+	if s.DropLog, err = OpenDropLog(); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -86,9 +86,9 @@ func TestCheckFindsRoutesThatAreNotOfTheGate(t *testing.T) {
 		"half of all": func() error {
 			return netlink.RouteAdd(&netlink.Route{LinkIndex: loIndex, Dst: cidr("0.0.0.0/1"), Scope: netlink.SCOPE_LINK})
 		},
-		"of strays gone": func() error { r := strayRoutes[familyV4]; return netlink.RouteDel(&r) },
-		"of strays elsewhere": func() error {
-			r := strayRoutes[familyV4]
+		"of the drop log gone": func() error { r := dropRoute[familyV4]; return netlink.RouteDel(&r) },
+		"of the drop log elsewhere": func() error {
+			r := dropRoute[familyV4]
 			r.Src = nil
 			return netlink.RouteReplace(&r)
 		},
@@ -110,7 +110,7 @@ func TestCheckFindsRoutesThatAreNotOfTheGate(t *testing.T) {
 	path := create(t)
 	mustInstall(t, path, pool)
 	if diffs, err := Check(path, nil); err != nil || len(diffs) != 3 || diffs[0].Name != "route" {
-		t.Errorf("Check for mode none of a namespace with a redirect = %v, %v; want the routes of the pool and of strays", diffs, err)
+		t.Errorf("Check for mode none of a namespace with a redirect = %v, %v; want the routes of the pool and of the drop log", diffs, err)
 	}
 }
 

@@ -26,18 +26,18 @@ func route(p netip.Prefix) netlink.Route {
 	}
 }
 
-// strays are the routes of all that no other route leads: to lo, where the rules
+// dropRoutes are the routes of all that no other route leads: to lo, where the rules
 // log and refuse it. Without them the kernel finds no way, and nobody hears of it.
 // Without the rules lo drops it, as these addresses are not local.
-func strays(families []family) []netlink.Route {
+func dropRoutes(families []family) []netlink.Route {
 	var routes []netlink.Route
 	for _, f := range families {
-		routes = append(routes, strayRoutes[f])
+		routes = append(routes, dropRoute[f])
 	}
 	return routes
 }
 
-var strayRoutes = map[family]netlink.Route{
+var dropRoute = map[family]netlink.Route{
 	familyV4: {
 		LinkIndex: loIndex, Dst: everything(net.IPv4len), Src: gateAddress.AsSlice(), Scope: netlink.SCOPE_LINK,
 		Table: unix.RT_TABLE_MAIN, Type: unix.RTN_UNICAST, Protocol: unix.RTPROT_STATIC, Family: netlink.FAMILY_V4,

@@ -59,8 +59,8 @@ func (c chain) lines() []string {
 // depend on its prefixes: the routes say which addresses are local, and only
 // TCP to these is led. So a change of prefixes programs no rule.
 //
-// All else goes to lo too, where filter logs and refuses it: by the routes of
-// strays, or because a socket was bound to lo. That is why the rule asks whether
+// All else goes to lo too, where filter logs and refuses it: by the drop
+// routes, or because a socket was bound to lo. That is why the rule asks whether
 // the destination is local.
 //
 // nat comes first: with iptables-nft, reading a rule with a match after the

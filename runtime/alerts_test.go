@@ -8,6 +8,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
 func TestAlerts(t *testing.T) {
@@ -33,7 +34,7 @@ func TestAlerts(t *testing.T) {
 	}
 	counted(t, f, gateway, id, "allow")
 	gateway.mu.Lock()
-	gateway.views[id] = egress.View{Counters: egress.Counters{Refused: 2, Denied: 1}}
+	gateway.views[id] = egress.View{Counters: egress.Counters{Counts: traffic.Counts{Refused: 2, Denied: 1}}}
 	gateway.mu.Unlock()
 	told = nil
 	for range 2 {

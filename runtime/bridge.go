@@ -4,32 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/netns"
-	"github.com/caisson-run/caisson/runtime/egress"
+	"github.com/caisson-run/caisson/runtime/idblock"
 )
 
 // Bridge gives sandboxes of the mode bridge their links. netns.Bridge implements
 // it. A sandbox's number is that of its block of host ids: nobody else has it, also
 // after a crash.
 type Bridge interface {
-	Attach(path string, number uint32) error
-	Adopt(number uint32) error
+	// Attach and Adopt mend what somebody changed on the host, and return the differences.
+	Attach(path string, number uint32) (mended []netns.Difference, err error)
+	Adopt(number uint32) (mended []netns.Difference, err error)
 	Detach(number uint32) error // absent is success
 	Check(path string, number uint32) ([]netns.Difference, error)
+	// Bytes are those that crossed the link since Attach, with all headers.
+	Bytes(number uint32) (sent, received uint64, err error)
 	// InUse reports whether anything of it may be on the host.
 	InUse() bool
-	// Mend puts right what somebody changed on the host, and returns it.
-	Mend() ([]netns.Difference, error)
 	// Settle removes the links that nobody adopted.
 	Settle() error
 }
-
-// bridgeInterval is how often the host's side is looked at while there is one. What
-// is changed meanwhile lets nothing through.
-const bridgeInterval = time.Second
 
 // errNoPolicy is for questions about the policy of the mode bridge.
 func errNoPolicy() error {
@@ -45,7 +41,7 @@ func (m *Manager) createBridge(_ context.Context, s *sandbox) error {
 		return sbxerr.New(sbxerr.NetworkMode, "runtime.bridge", "this daemon has no bridge")
 	}
 	path, number := m.paths.netns(s.id), m.blocks.Number(s.block)
-	s.rules = beside(func() error { return m.opts.Bridge.Attach(path, number) })
+	s.rules = beside(func() error { return m.noteMended(m.opts.Bridge.Attach(path, number)) })
 	return nil
 }
 
@@ -66,11 +62,18 @@ func (m *Manager) relink(s *sandbox) error {
 	if m.opts.Bridge == nil {
 		return sbxerr.New(sbxerr.NetworkMode, "runtime.bridge", "this daemon has no bridge")
 	}
-	return m.opts.Bridge.Adopt(m.blocks.Number(s.block))
+	return m.noteMended(m.opts.Bridge.Adopt(m.blocks.Number(s.block)))
 }
 
-// watchLink has what a sandbox of the mode bridge tries recorded from here on. Without that
-// there is none.
+// noteMended logs that somebody changed the host. It returns err.
+func (m *Manager) noteMended(mended []netns.Difference, err error) error {
+	if err == nil && len(mended) > 0 {
+		m.log.Warn("somebody changed what the network mode bridge needs on the host; it is as it was", "code", sbxerr.Posture, "found", mended)
+	}
+	return err
+}
+
+// watchLink has the refused packets of a sandbox of the mode bridge recorded from here on.
 func (m *Manager) watchLink(ctx context.Context, s *sandbox) error {
 	if s.kept().Network != netns.ModeBridge {
 		return nil
@@ -82,25 +85,16 @@ func (m *Manager) watchLink(ctx context.Context, s *sandbox) error {
 	if err != nil {
 		return err
 	}
-	path := m.paths.netns(s.id)
-	by, err := netns.Overhear(path)
+	log, err := netns.DropLog(m.paths.netns(s.id))
 	if err != nil {
 		return err
 	}
-	return m.opts.Egress.Watch(ctx, egress.Watched{
-		ID: s.id, Before: countersBefore(before), By: *by, End: func() error { return netns.EndFlows(path) },
-	})
+	return m.opts.Egress.Watch(ctx, s.id, before, log)
 }
 
-// endFlows has all told that a sandbox of the mode bridge sent, in which nothing goes on any
-// more.
-func (m *Manager) endFlows(r record) {
-	if r.Network != netns.ModeBridge {
-		return
-	}
-	if err := netns.EndFlows(m.paths.netns(r.ID)); err != nil {
-		m.log.Debug("end the flows of a sandbox", "sandbox", r.ID, "err", err)
-	}
+// numberOf is the number of the link of a sandbox.
+func (m *Manager) numberOf(r record) uint32 {
+	return m.blocks.Number(idblock.Block{Base: r.HostIDBase})
 }
 
 // settleBridge removes what sandboxes of an earlier daemon left on the host.
@@ -109,43 +103,4 @@ func (m *Manager) settleBridge() error {
 		return nil
 	}
 	return m.opts.Bridge.Settle()
-}
-
-// WatchBridge keeps what sandboxes of the mode bridge need on the host as it is
-// declared, until ctx ends.
-func (m *Manager) WatchBridge(ctx context.Context) {
-	if m.opts.Bridge == nil {
-		return
-	}
-	tick := time.NewTicker(bridgeInterval)
-	defer tick.Stop()
-	said := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if m.opts.Bridge.InUse() {
-				said = m.mendBridge(said)
-			}
-		}
-	}
-}
-
-// mendBridge returns what there was to say, and says it if it was not said last
-// time.
-func (m *Manager) mendBridge(said string) string {
-	found, err := m.opts.Bridge.Mend()
-	switch now := fmt.Sprint(found, err); {
-	case err == nil && len(found) == 0:
-		return ""
-	case now == said:
-		return said
-	case err != nil:
-		m.log.Error("put right what the network mode bridge needs on the host", "err", err, "found", found)
-		return now
-	default:
-		m.log.Warn("somebody changed what the network mode bridge needs on the host; it is as it was", "found", found)
-		return now
-	}
 }

@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"log/slog"
 	"net/netip"
@@ -23,18 +22,22 @@ type memoryBridge struct {
 	err   error
 }
 
-func (b *memoryBridge) Attach(path string, number uint32) error {
+func (b *memoryBridge) Attach(path string, number uint32) ([]netns.Difference, error) {
 	b.links[number] = path
-	return b.err
+	return b.found, b.err
 }
-func (b *memoryBridge) Adopt(number uint32) error  { b.links[number] = "adopted"; return b.err }
+func (b *memoryBridge) Adopt(number uint32) ([]netns.Difference, error) {
+	b.links[number] = "adopted"
+	return b.found, b.err
+}
+
 func (b *memoryBridge) Detach(number uint32) error { delete(b.links, number); return b.err }
 func (b *memoryBridge) Check(string, uint32) ([]netns.Difference, error) {
 	return b.found, b.err
 }
-func (b *memoryBridge) InUse() bool                       { return len(b.links) > 0 }
-func (b *memoryBridge) Mend() ([]netns.Difference, error) { return b.found, b.err }
-func (b *memoryBridge) Settle() error                     { return b.err }
+func (b *memoryBridge) Bytes(uint32) (uint64, uint64, error) { return 3000, 4000, b.err }
+func (b *memoryBridge) InUse() bool                          { return len(b.links) > 0 }
+func (b *memoryBridge) Settle() error                        { return b.err }
 
 func bridged(t *testing.T) (*Manager, *memoryBridge, *bytes.Buffer) {
 	t.Helper()
@@ -90,7 +93,6 @@ func TestNoBridge(t *testing.T) {
 	if err := errors.Join(m.removeBridge(t.Context(), "x"), m.settleBridge()); err != nil {
 		t.Error(err)
 	}
-	m.WatchBridge(t.Context()) // returns
 }
 
 // A link on which nobody records what leaves is not gone on with, and so removed.
@@ -102,24 +104,24 @@ func TestNoLinkWithoutARecord(t *testing.T) {
 	}
 }
 
-// A change by somebody is said once, not each second, and said again after it was
-// right.
+// A change by somebody is logged when it is mended.
 func TestMendIsSaid(t *testing.T) {
 	m, b, log := bridged(t)
-	gone := []netns.Difference{{Name: "rule", Declared: "there", Live: "absent"}}
-	said := ""
-	for _, found := range [][]netns.Difference{nil, gone, gone, nil, gone} {
-		b.found = found
-		said = m.mendBridge(said)
+	relink := func() string {
+		t.Helper()
+		log.Reset()
+		if err := m.relink(&sandbox{id: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		return log.String()
 	}
-	b.err = errors.New("locked")
-	m.mendBridge(m.mendBridge(said))
-	if text := log.String(); strings.Count(text, "somebody changed") != 2 || strings.Count(text, "locked") != 1 {
-		t.Errorf("%s", text)
+	if said := relink(); said != "" {
+		t.Errorf("without a change: %s", said)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	m.WatchBridge(ctx) // returns
+	b.found = []netns.Difference{{Name: "rule", Declared: "there", Live: "absent"}}
+	if said := relink(); !strings.Contains(said, "somebody changed") || !strings.Contains(said, "rule is") {
+		t.Errorf("after a change: %s", said)
+	}
 }
 
 func TestResolversOf(t *testing.T) {

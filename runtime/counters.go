@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"time"
@@ -8,13 +9,13 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
-	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
 // EgressCounters counts what went through the gateway for one sandbox. In the mode bridge
-// Allowed counts what left, Refused what did not; the bytes are those of what is over. In
-// the mode none Refused counts attempts to leave, and LookupsRefused datagrams to closed
-// ports inside, as lookups are; nothing else counts.
+// Refused counts packets that the namespace's rules refused, the bytes are those that
+// crossed the sandbox's link, with all headers, and nothing else counts but Lost. In the
+// mode none Refused counts attempts to leave, and LookupsRefused datagrams to closed ports
+// inside, as lookups are; nothing else counts.
 type EgressCounters struct {
 	Open            int64 `json:"open"` // connections now
 	Allowed         int64 `json:"allowed"`
@@ -54,17 +55,36 @@ func (m *Manager) refreshEgress(ctx context.Context, id string) error {
 // egressOf is what went through the gateway for a sandbox as far as it was told:
 // connections that are over some milliseconds after their end, those that are open
 // every two seconds, and all of it after refreshEgress. It is nil for a sandbox that
-// has nothing to do with the gateway. Nobody is asked: results of commands in
-// sessions do not wait for another process.
+// has nothing to do with the gateway. No other process is asked.
 func (m *Manager) egressOf(r record) *EgressCounters {
+	c, err := m.countersOf(r)
+	if err != nil {
+		m.log.Debug("count the bytes of a link", "sandbox", r.ID, "err", err)
+	}
+	return c
+}
+
+func (m *Manager) countersOf(r record) (*EgressCounters, error) {
 	if !counts(r.Network) || m.opts.Egress == nil {
-		return nil
+		return nil, nil
 	}
 	v, ok := m.opts.Egress.View(r.ID)
 	if !ok {
+		return nil, nil
+	}
+	c := countersOf(v.Counters)
+	return c, m.addLink(c, r)
+}
+
+// addLink adds the bytes of the link of a sandbox of the mode bridge, which the kernel
+// counts, whichever daemon runs.
+func (m *Manager) addLink(c *EgressCounters, r record) error {
+	if r.Network != netns.ModeBridge || m.opts.Bridge == nil {
 		return nil
 	}
-	return countersOf(v.Counters)
+	sent, received, err := m.opts.Bridge.Bytes(m.numberOf(r))
+	c.SentBytes, c.ReceivedBytes = count(sent), count(received)
+	return err
 }
 
 // egressNow is egressOf when all was told that happened until now. In the mode none, in
@@ -72,8 +92,9 @@ func (m *Manager) egressOf(r record) *EgressCounters {
 // An error is why not all was told; it is logged.
 func (m *Manager) egressNow(ctx context.Context, r record) (*EgressCounters, error) {
 	if counts(r.Network) {
-		err := m.refreshEgress(ctx, r.ID)
-		return m.egressOf(r), err
+		silent := m.refreshEgress(ctx, r.ID)
+		c, err := m.countersOf(r)
+		return c, cmp.Or(silent, err)
 	}
 	return m.unrouted(r.ID)[r.ID], nil
 }
@@ -98,7 +119,7 @@ func (m *Manager) unrouted(ids ...string) map[string]*EgressCounters {
 
 // networkFailure is why nothing of a sandbox gets out at the moment, or in, where
 // it publishes; nil while it is served, has nothing to do with the gateway, or is an
-// earlier daemon's that has not come back. In the mode bridge it is why nothing is recorded.
+// earlier daemon's that has not come back. In the mode bridge it is why no refusal is recorded.
 func (m *Manager) networkFailure(s *sandbox) error {
 	r := s.kept()
 	if m.opts.Egress == nil || s.isOver() || s.awaited() || !counts(r.Network) && len(r.Ports)+len(r.Exposed) == 0 {
@@ -145,13 +166,6 @@ func countersOf(c egress.Counters) *EgressCounters {
 	return &EgressCounters{
 		Open: int64(c.Open), Allowed: count(c.Allowed), Refused: count(c.Refused), Failed: count(c.Failed),
 		SentBytes: count(c.Sent), ReceivedBytes: count(c.Received), LookupsAnswered: count(c.Answered), LookupsRefused: count(c.Denied), Lost: count(c.Lost),
-	}
-}
-
-// countersBefore are those of an earlier daemon, of which nobody kept how much was lost.
-func countersBefore(c traffic.Counts) egress.Counters {
-	return egress.Counters{
-		Allowed: c.Allowed, Refused: c.Refused, Failed: c.Failed, Sent: c.Sent, Received: c.Received, Answered: c.Answered, Denied: c.Denied,
 	}
 }
 

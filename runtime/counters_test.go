@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/runtime/egress"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
+	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
 // counted has the gateway count something for a sandbox that is made in it.
@@ -27,7 +28,7 @@ func counted(t *testing.T, f *fixture, gateway *fakeEgress, id string, mode netn
 	if gateway.views == nil {
 		gateway.views = map[string]egress.View{}
 	}
-	gateway.views[id] = egress.View{Counters: egress.Counters{Allowed: 7, Sent: 1 << 63, Lost: 2}}
+	gateway.views[id] = egress.View{Counters: egress.Counters{Counts: traffic.Counts{Allowed: 7, Sent: 1 << 63}, Lost: 2}}
 }
 
 // The result of a command in a session has all that was told when the gateway was asked.
@@ -114,18 +115,27 @@ func TestNoCounters(t *testing.T) {
 	}
 }
 
-// In the mode bridge it is told, and without it nothing is lost but records.
+// In the mode bridge the link counts the bytes, and without a gateway only records are lost.
 func TestCountersOfBridge(t *testing.T) {
 	f, gateway := newPublishing(t)
 	id := f.session(t, plan.CreateRequest{}).ID
+	bridge := &memoryBridge{}
+	f.opts.Bridge = bridge
 	counted(t, f, gateway, id, netns.ModeBridge)
+	gateway.views[id] = egress.View{Counters: egress.Counters{Counts: traffic.Counts{Refused: 5}, Lost: 2}}
 	r, err := f.Exec(callerContext(t), id, script("exit:0"), IO{})
-	if err != nil || r.Egress == nil || r.Egress.Allowed != 7 {
+	if err != nil || r.Egress == nil || *r.Egress != (EgressCounters{Refused: 5, Lost: 2, SentBytes: 3000, ReceivedBytes: 4000}) || len(r.Warnings) > 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
+	bridge.err = errInjected // the link is gone
+	r, err = f.Exec(callerContext(t), id, script("exit:0"), IO{})
+	if err != nil || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], errInjected.Error()) {
+		t.Errorf("without a link: %+v, %v", r, err)
+	}
+	bridge.err = nil
 	gateway.views[id] = egress.View{Failure: errInjected}
 	r, err = f.Exec(callerContext(t), id, script("exit:0"), IO{})
-	if err != nil || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "attempts were not recorded") {
+	if err != nil || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "refusals were not recorded") {
 		t.Errorf("without a gateway: %+v, %v", r, err)
 	}
 	counted(t, f, gateway, id, netns.ModeNone) // so that it can be removed

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
 	"reflect"
 	"slices"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/netns"
 	"github.com/caisson-run/caisson/runtime/egress"
+	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
 // Egress carries what sandboxes send to where their policies let it go.
@@ -19,9 +21,9 @@ type Egress interface {
 	// Add serves a sandbox on sockets of its namespace, which are taken over also
 	// on an error.
 	Add(ctx context.Context, s egress.Sandbox, by netns.Sockets) error
-	// Watch records what a sandbox of the mode bridge sends, of which a socket of its
-	// namespace tells. That is taken over also on an error.
-	Watch(ctx context.Context, w egress.Watched) error
+	// Watch records the refused packets of a sandbox of the mode bridge, which come on a
+	// socket of its namespace. That is taken over also on an error.
+	Watch(ctx context.Context, id string, before traffic.Counts, log *os.File) error
 	// SetPolicy returns when the policy is in force, and what it does not allow
 	// is cut. On an error the old one stays.
 	SetPolicy(ctx context.Context, id string, p policy.Spec) error
@@ -97,7 +99,7 @@ func (m *Manager) installRedirect(ctx context.Context, s *sandbox) error {
 	if err != nil {
 		return err
 	}
-	return m.opts.Egress.Add(ctx, egress.Sandbox{ID: s.id, Policy: s.kept().Policy, Names: names, Before: countersBefore(before)}, *sockets)
+	return m.opts.Egress.Add(ctx, egress.Sandbox{ID: s.id, Policy: s.kept().Policy, Names: names, Before: before}, *sockets)
 }
 
 // adoptEgress opens the way out of a sandbox of an earlier daemon again, by the
@@ -111,7 +113,7 @@ func (m *Manager) adoptEgress(ctx context.Context, s *sandbox) error {
 		return nil
 	case netns.ModeBridge:
 		if err := m.watchLink(ctx, s); err != nil {
-			return err // what nobody adopts is removed, so that nothing leaves without a record
+			return err // a link that nobody adopts is removed, so that no refusal is without a record
 		}
 		return m.relink(s)
 	}

@@ -3,6 +3,8 @@ package runtime
 import (
 	"context"
 	"time"
+
+	"github.com/caisson-run/caisson/runtime/egress"
 )
 
 // keepEnding keeps how e ended, where another daemon may be asked.
@@ -27,7 +29,11 @@ func (m *Manager) completeEnding(ctx context.Context, e *execution) {
 	e.record.Result, e.record.Ending = m.result(ctx, s, e, *e.record.Ending), nil
 	if r := s.kept(); counts(r.Network) && e.record.Result.Egress == nil && m.opts.Traffic != nil {
 		if before, err := m.opts.Traffic.Counts(s.id); err == nil {
-			e.record.Result.Egress = countersOf(countersBefore(before))
+			c := countersOf(egress.Counters{Counts: before})
+			if err := m.addLink(c, r); err != nil {
+				e.record.Result.Warnings = append(e.record.Result.Warnings, "bytes were not counted: "+err.Error())
+			}
+			e.record.Result.Egress = c
 		}
 	}
 	if err := s.log.Put(e.number(), e.record); err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/initproto/listener"
 	"github.com/caisson-run/caisson/netns"
-	"github.com/caisson-run/caisson/runtime/idblock"
 	"github.com/caisson-run/caisson/runtime/posture"
 )
 
@@ -147,7 +146,7 @@ func (m *Manager) compareNetwork(r record) compared {
 // checkNetns compares the network namespace with what the mode and policy of r need.
 func (m *Manager) checkNetns(r record) ([]netns.Difference, error) {
 	if r.Network == netns.ModeBridge {
-		return m.opts.Bridge.Check(m.paths.netns(r.ID), m.blocks.Number(idblock.Block{Base: r.HostIDBase}))
+		return m.opts.Bridge.Check(m.paths.netns(r.ID), m.numberOf(r))
 	}
 	redirect, err := redirectOf(r.Policy)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -38,7 +39,9 @@ func (e *fakeEgress) Add(context.Context, egress.Sandbox, netns.Sockets) error {
 
 func (e *fakeEgress) SetPolicy(context.Context, string, policy.Spec) error { return e.refuse }
 
-func (e *fakeEgress) Watch(context.Context, egress.Watched) error { return nil }
+func (e *fakeEgress) Watch(context.Context, string, traffic.Counts, *os.File) error {
+	return nil
+}
 
 func (e *fakeEgress) Publish(_ context.Context, p egress.Published) error {
 	e.mu.Lock()

@@ -30,7 +30,6 @@ func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end endi
 	var silent, unread error
 	patience := execCountTimeout
 	if main { // all that it started is over, so this is the whole of it
-		m.endFlows(rec)
 		patience = countTimeout
 	}
 	counting, cancel := context.WithTimeout(ctx, patience)
@@ -87,7 +86,7 @@ func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end endi
 // notServed says what there is not without a gateway.
 func notServed(mode netns.Mode) string {
 	if mode == netns.ModeBridge {
-		return "attempts were not recorded"
+		return "refusals were not recorded"
 	}
 	return "the network was not served"
 }

@@ -150,8 +150,8 @@ type Detail struct {
 	Posture     []PostureCheck
 	Egress      *EgressCounters // what went through the gateway, or past it in the mode bridge; nil in the mode none if nothing was tried
 	// NetworkFailure is why nothing gets out by the gateway at the moment, or in by
-	// it; empty while it serves the sandbox. In the mode bridge it is why nothing is
-	// recorded.
+	// it; empty while it serves the sandbox. In the mode bridge it is why no refusal
+	// is recorded, or the bytes of the link are not counted.
 	NetworkFailure string
 	AllowECH       bool // its TLS clients may encrypt the name that they ask for
 }

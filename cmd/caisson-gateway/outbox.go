@@ -15,7 +15,7 @@ const (
 	maxSandboxOwn = 2 << 10  // of one: more than it can have connections, and than comes at once of what goes past those
 )
 
-const _ = uint(maxSandboxOwn - droplog.AtOnce) // none of it is lost while the daemon is slow
+const _ = uint(maxSandboxOwn - droplog.Burst) // none of it is lost while the daemon is slow
 
 // writeSize is how many bytes are written at once, about.
 const writeSize = 64 << 10

@@ -23,7 +23,7 @@ type sandbox struct {
 	proxy *proxy.Proxy // holds the policy, also for names
 	names dns.Config
 	rules droplog.Gate
-	logs  logs // of what goes past both
+	log   *droplog.Log // of packets that go past both
 	spare ratelog.Log[dns.Query]
 	out   *outbox
 	told  int // connections, when it was last said
@@ -70,17 +70,16 @@ func (b *sandbox) start(files []*os.File) error {
 	if err != nil {
 		return err
 	}
-	strays, err := droplog.Packets(droplog.Config{Sandbox: b.id, Rules: b.rules, Recorder: b}, files[3])
+	b.log, err = droplog.New(droplog.Config{Sandbox: b.id, Rules: b.rules, Recorder: b}, files[3])
 	if err != nil {
 		closeAll(tcp, packets, stream)
 		return err
 	}
-	b.logs.all = []*droplog.Log{strays}
 	ctx, stop := context.WithCancel(context.Background())
 	b.stop = stop
 	b.served.Go(func() { b.report(b.proxy.Serve(ctx, tcp)) })
 	b.served.Go(func() { b.report(dns.Serve(ctx, b.names, packets, stream)) })
-	b.logs.serve(b.report)
+	b.served.Go(func() { b.report(b.log.Serve()) })
 	return nil
 }
 
@@ -123,9 +122,9 @@ func (b *sandbox) report(err error) {
 // end cuts all connections and returns when they are over.
 func (b *sandbox) end() {
 	b.stop()
+	b.log.End()
 	b.served.Wait()
 	b.spare.Flush()
-	b.logs.end()
 }
 
 // Record passes on what became of a connection.
@@ -147,7 +146,7 @@ func (b *sandbox) Surplus(q dns.Query) { b.spare.Suppress(q) }
 func (b *sandbox) settle(latest time.Time) bool {
 	b.spare.Flush()
 	b.proxy.Flush()
-	return b.logs.settle(latest)
+	return b.log.Settle(latest)
 }
 
 // learn reports whether name is new.

@@ -85,7 +85,7 @@ func (s *server) do(q control.Request, files []*os.File) error {
 	case control.Add:
 		return s.add(q, files)
 	case control.Watch:
-		return s.watch(q.Sandbox, files)
+		return s.watch(q.Sandbox, files[0])
 	case control.SetPolicy:
 		return s.setPolicy(q.Sandbox, q.Policy)
 	case control.Publish:

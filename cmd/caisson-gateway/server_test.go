@@ -23,12 +23,12 @@ func TestSettle(t *testing.T) {
 	socket := os.NewFile(uintptr(pair[0]), "told")
 	defer socket.Close()
 	defer unix.Close(pair[1])
-	log, err := droplog.Packets(droplog.Config{Sandbox: "box"}, socket)
+	log, err := droplog.New(droplog.Config{Sandbox: "box"}, socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.End(time.Now())
-	s := &server{out: newOutbox(io.Discard), watched: map[string]*watched{"box": {logs: logs{all: []*droplog.Log{log}}}}}
+	defer log.End()
+	s := &server{out: newOutbox(io.Discard), watched: map[string]*watched{"box": {log: log}}}
 	ask := func(id string) (sbxerr.Code, time.Duration) {
 		t.Helper()
 		begun := time.Now()

@@ -1,8 +1,9 @@
 package main
 
 import (
-	"errors"
 	"os"
+	"sync"
+	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/control"
@@ -10,43 +11,40 @@ import (
 	"github.com/caisson-run/caisson/gateway/proxy"
 )
 
-// watched is a sandbox of the mode bridge: what it sends goes its own way, and is recorded.
+// watched is a sandbox of the mode bridge: only its refused packets are recorded.
 type watched struct {
-	logs
-	id  string
-	out *outbox
+	id     string
+	log    *droplog.Log
+	served sync.WaitGroup
+	out    *outbox
 }
 
-// watch takes the sockets of control.Watch, whose order is fixed.
-func (s *server) watch(id string, files []*os.File) error {
+// watch reads from a copy of socket until the sandbox is removed.
+func (s *server) watch(id string, socket *os.File) error {
 	const op = "gateway.watch"
 	if s.sandboxes[id] != nil || s.watched[id] != nil {
 		return sbxerr.New(sbxerr.Internal, op, "the sandbox %s is here already", id)
 	}
 	w := &watched{id: id, out: s.out}
-	c := droplog.Config{Sandbox: id, Rules: droplog.Link{Local: s.local}, Recorder: w}
-	var errs []error
-	for i, open := range []func(droplog.Config, *os.File) (*droplog.Log, error){droplog.Packets, droplog.Packets, droplog.Ends} {
-		log, err := open(c, files[i])
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		w.all = append(w.all, log)
-	}
-	if err := errors.Join(errs...); err != nil {
-		w.end()
+	var err error
+	if w.log, err = droplog.New(droplog.Config{Sandbox: id, Rules: droplog.Link{}, Recorder: w}, socket); err != nil {
 		return sbxerr.Wrap(sbxerr.Gateway, op, err)
 	}
-	w.serve(w.report)
+	w.served.Go(func() {
+		if err := w.log.Serve(); err != nil {
+			w.out.push(control.Report{Broken: &control.Broken{Sandbox: w.id, Reason: err.Error()}})
+		}
+	})
 	s.watched[id] = w
 	return nil
 }
 
-// Record passes on what was tried.
+// Record passes on a refusal.
 func (w *watched) Record(a proxy.Attempt) { w.out.event(w.id, control.Report{Attempt: &a}) }
 
-// report says that not all of the sandbox is recorded any more.
-func (w *watched) report(err error) {
-	w.out.push(control.Report{Broken: &control.Broken{Sandbox: w.id, Reason: err.Error()}})
+func (w *watched) settle(latest time.Time) bool { return w.log.Settle(latest) }
+
+func (w *watched) end() {
+	w.log.End()
+	w.served.Wait()
 }

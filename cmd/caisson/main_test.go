@@ -238,11 +238,8 @@ func sample() *servertest.Fake {
 			return []runtime.TrafficEntry{
 				{Time: time.Unix(1_760_000_000, 0), Kind: "lookup", Verdict: "refused", Name: "x.bad.example", Type: "A", Code: sbxerr.EgressDenied, Reason: "denied", Skipped: 3, Sandbox: "abcdefghijklmnopqrstuvwxyz"},
 				{Time: time.Unix(1_760_000_001, 0), Kind: "connection", Verdict: "allowed", Name: "a.example", Port: 443, Address: "192.0.2.7", Rule: "allow a.example", Sent: 10, Received: 20, Duration: 1500 * time.Microsecond},
-				{Time: time.Unix(1_760_000_002, 0), Kind: "packet", Verdict: "allowed", Type: "udp", Port: 53, Address: "192.0.2.7", Rule: "mode bridge", Left: true},
-				{Time: time.Unix(1_760_000_003, 0), Kind: "connection", Verdict: "allowed", Port: 443, Address: "192.0.2.7", Rule: "mode bridge", Left: true},
-				{Time: time.Unix(1_760_000_002, 0), Kind: "end", Verdict: "allowed", Type: "udp", Port: 53, Address: "192.0.2.7", Rule: "mode bridge", Left: true, Sent: 33, Received: 61, Duration: 30 * time.Second},
+				{Time: time.Unix(1_760_000_002, 0), Kind: "packet", Verdict: "refused", Type: "udp", Port: 53, Address: "192.0.2.7", Rule: "mode bridge: 192.0.2.0/24", Code: sbxerr.EgressDenied, Reason: "documentation"},
 				{Time: time.Unix(1_760_000_003, 0), Kind: "connection", Verdict: "cut", Name: "a.example", Port: 443, Address: "192.0.2.7", Rule: "mode allow", Code: sbxerr.EgressDenied, Reason: "no rule allows it", Sent: 10, Received: 20, Duration: time.Second},
-				{Time: time.Unix(1_760_000_004, 0), Kind: "end", Verdict: "allowed", Rule: "mode bridge", Left: true, Sent: 330, Received: 610, Skipped: 10},
 			}, nil
 		},
 		OnLearn: func(string) (*runtime.Learned, error) {

@@ -174,34 +174,26 @@ func (a *app) printTraffic(t *caissonv1.TrafficResponse) error {
 		line += fmt.Sprintf(" [%s] %s, %s, %s", t.Code, t.Reason, cmp.Or(t.Address, t.Peer), carried)
 	case t.Code != "":
 		line += fmt.Sprintf(" [%s] %s", t.Code, t.Reason)
-	case t.Kind == "packet" || t.Kind == "connection" && t.Duration.AsDuration() == 0: // it left, in the mode bridge
-		line += " by " + t.Rule
 	case t.Kind == "connection" || t.Kind == "link":
 		line += fmt.Sprintf(" by %s, %s, %s", t.Rule, t.Address, carried)
-	case t.Kind == "inbound" || t.Kind == "end":
+	case t.Kind == "inbound":
 		line += ", " + carried
 	}
-	if t.Skipped > 0 && !isSummary(t) {
+	if t.Skipped > 0 {
 		line += fmt.Sprintf(" (%d more before it, without a record)", t.Skipped)
 	}
 	return a.printLine("%s", printable(line))
 }
 
-// isSummary reports whether t is what many ends came to.
-func isSummary(t *caissonv1.TrafficResponse) bool { return t.Kind == "end" && t.Address == "" }
-
 // trafficTarget is where an attempt went, on the line of a table.
 func trafficTarget(t *caissonv1.TrafficResponse) string {
-	if isSummary(t) {
-		return fmt.Sprintf("of %d without a record of their own", t.Skipped)
-	}
 	name, port := cmp.Or(t.Name, t.Address), strconv.Itoa(int(t.Port))
 	switch t.Kind {
 	case "connection", "link":
 		return net.JoinHostPort(name, port)
 	case "inbound":
 		return fmt.Sprintf("port %d from %s", t.Port, t.Peer)
-	case "packet", "end":
+	case "packet":
 		if t.Port != 0 {
 			name = net.JoinHostPort(name, port)
 		}

@@ -162,7 +162,6 @@ func (d *daemon) start(ctx context.Context, c config.Config) (*runtime.Manager, 
 	if err != nil {
 		return nil, nil, err
 	}
-	go manager.WatchBridge(ctx)
 	manager.StartMemoryWatch(ctx)
 	manager.StartSampling(ctx)
 	if known == 0 {

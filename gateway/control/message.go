@@ -27,15 +27,14 @@ const (
 )
 
 // Files is how many descriptors come with r. Those of Add are, in this order,
-// the TCP listener, the DNS socket, the DNS listener and the socket for strays;
-// those of Watch the sockets for what is refused, for what leaves and for the ends of that;
-// those of Publish a listener for each of Ports.
+// the TCP listener, the DNS socket, the DNS listener and the drop log;
+// that of Watch is the drop log; those of Publish a listener for each of Ports.
 func (r Request) Files() int {
 	switch r.Op {
 	case Add:
 		return 4
 	case Watch:
-		return 3
+		return 1
 	case Publish:
 		return len(r.Ports)
 	case Supply:

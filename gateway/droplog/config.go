@@ -1,7 +1,6 @@
-// Package droplog records packets that pass no gateway. With a gateway these are the packets
-// that the namespace's rules refuse: literal addresses without a rule, IPv6, protocols other
-// than TCP. In mode bridge it also records each connection or exchange that leaves. The
-// rules decide. This package only records their decisions and the reasons.
+// Package droplog records packets that the rules of a network namespace refuse: literal
+// addresses without a rule, IPv6, protocols other than TCP; in mode bridge, addresses that
+// are not public. The rules decide. This package only records their decisions and the reasons.
 package droplog
 
 import (
@@ -23,7 +22,7 @@ type Config struct {
 	Recorder proxy.Recorder
 }
 
-// Rules know why those of a namespace did with a packet what they did.
+// Rules know why the rules of a namespace refused a packet.
 type Rules interface {
 	// judge fills in what a is missing, and must not block.
 	judge(p nflog.Packet, a *proxy.Attempt)

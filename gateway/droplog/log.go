@@ -6,63 +6,63 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/gateway/ratelog"
 	"github.com/caisson-run/caisson/netns/nflog"
 )
 
-// Log records what is told on one socket.
+// How many records of one sandbox there are at most: at once, and sustained. More than that
+// is no attempt any more.
+const (
+	Burst     = 200
+	perSecond = 50
+)
+
+// pause is how long nothing is read once there are too many packets, so that a flood takes
+// next to nothing from other sandboxes. The kernel counts packets for which it has no room.
+const pause = time.Millisecond
+
+// endTimeout is how long End reads on.
+const endTimeout = 200 * time.Millisecond
+
+// Log records the packets of one sandbox that its namespace's rules refuse. Packets past
+// the limit have no record of their own: the record of a later one counts them.
 type Log struct {
 	reader  *nflog.Reader
-	lot     lot
+	limit   *rate.Limiter
+	records ratelog.Log[nflog.Packet]
 	awaited atomic.Int32 // by so many
 	ended   atomic.Bool
 }
 
-// lot is what is told on a socket: packets, or the ends of what left. Nothing of it is
-// unaccounted for: what has no record by itself is in that of others.
-type lot interface {
-	// next waits for the next one, and takes it. It reports whether there are too many.
-	next(r *nflog.Reader) (tooMany bool, err error)
-	// flush records what was taken and has no record yet.
-	flush()
-}
-
-// perSecond is how many records of each kind there are at most, sustained.
-const perSecond = 50
-
-// AtOnce is how many records of one sandbox there are at once, at most.
-const AtOnce = 2*burst + endsBurst
-
-// pause is how long nothing is read once there are too many, so that a flood takes next
-// to nothing from other sandboxes. The kernel counts what it has no room for.
-const pause = time.Millisecond
-
-// Packets makes a Log of the packets that are told on socket. A copy of it is read.
-func Packets(c Config, socket *os.File) (*Log, error) {
+// New makes a Log of the packets that are logged on socket. It reads from a copy.
+func New(c Config, socket *os.File) (*Log, error) {
 	r, err := nflog.NewReader(socket)
 	if err != nil {
-		return nil, sbxerr.Wrap(sbxerr.Gateway, "droplog.packets", err)
+		return nil, sbxerr.Wrap(sbxerr.Gateway, "droplog.new", err)
 	}
-	return &Log{reader: r, lot: newPackets(c, r.Missed)}, nil
+	l := newLog(c, r.Missed)
+	l.reader = r
+	return l, nil
 }
 
-// Ends makes a Log of the connections and exchanges whose ends are told on socket. A copy of
-// it is read.
-func Ends(c Config, socket *os.File) (*Log, error) {
-	r, err := nflog.NewReader(socket)
-	if err != nil {
-		return nil, sbxerr.Wrap(sbxerr.Gateway, "droplog.ends", err)
-	}
-	return &Log{reader: r, lot: newEnds(c)}, nil
+// newLog also counts the packets for which the socket had no room: missed returns their
+// number since its last call.
+func newLog(c Config, missed func() uint64) *Log {
+	l := &Log{limit: rate.NewLimiter(perSecond, Burst)}
+	l.records.Record = func(p nflog.Packet, skipped uint64) { c.Recorder.Record(c.attempt(p, skipped+missed())) }
+	return l
 }
 
 // Serve records until End (the error is nil), or the socket fails.
 func (l *Log) Serve() error {
 	for {
-		tooMany, err := l.lot.next(l.reader)
+		p, err := l.reader.Next()
 		switch {
 		case err == nil:
-			if tooMany && l.awaited.Load() == 0 {
+			if p.Opens && !l.add(p) && l.awaited.Load() == 0 { // others are the rest of a connection that was cut
 				time.Sleep(pause)
 			}
 		case l.ended.Load():
@@ -73,14 +73,24 @@ func (l *Log) Serve() error {
 	}
 }
 
-// Settle returns when all has a record that was told before, or is counted by one; or false
-// when there is more to read than could be read until latest.
+// add records p, or reports that there are too many packets.
+func (l *Log) add(p nflog.Packet) bool {
+	if !l.limit.Allow() {
+		l.records.Suppress(p)
+		return false
+	}
+	l.records.Add(p)
+	return true
+}
+
+// Settle returns when every packet that was logged before has a record, or is counted by
+// one; or false when there is more to read than could be read until latest.
 func (l *Log) Settle(latest time.Time) bool {
 	l.awaited.Add(1)
 	defer l.awaited.Add(-1)
 	for {
 		if settled, err := l.reader.Settled(); settled || err != nil {
-			l.lot.flush()
+			l.records.Flush()
 			return true
 		}
 		if time.Now().After(latest) {
@@ -91,9 +101,9 @@ func (l *Log) Settle(latest time.Time) bool {
 }
 
 // End ends Serve, after Settle.
-func (l *Log) End(latest time.Time) {
-	l.Settle(latest)
-	l.lot.flush()
+func (l *Log) End() {
+	l.Settle(time.Now().Add(endTimeout))
+	l.records.Flush()
 	l.ended.Store(true)
 	_ = l.reader.Close()
 }

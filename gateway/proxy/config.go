@@ -118,8 +118,7 @@ const (
 )
 
 // Attempt is one connection of a sandbox and what became of it; or a packet of another
-// protocol, which was refused. In the mode bridge it is what is known of either when it
-// begins.
+// protocol, which was refused.
 type Attempt struct {
 	Sandbox  string
 	Protocol string         // that no gateway carries, "udp" and others; empty is TCP
@@ -131,8 +130,6 @@ type Attempt struct {
 	Mapped   bool           // the operator's map of names says where it leads
 	Proxied  bool           // it left through the upstream proxy, whose Address is
 	Private  bool           // it led to what is not public, as the rule lets it; of a refusal: as a rule could
-	Left     bool           // by the sandbox's own link, in the mode bridge: nobody here carried it
-	Ended    bool           // no attempt, but the end of one that left: how much it was, and how long
 	Verdict  Verdict
 	Code     sbxerr.Code // of what was refused or failed
 	Reason   string
@@ -140,5 +137,5 @@ type Attempt struct {
 	Received int64
 	Begun    time.Time
 	Duration time.Duration
-	Skipped  uint64 // attempts before this one that have no record; of an end without Asked, the ends that it is the sum of
+	Skipped  uint64 // attempts before this one that have no record
 }

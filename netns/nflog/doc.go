@@ -1,9 +1,7 @@
-// Package nflog reads what the rules of a network namespace log: packets that they let go
-// nowhere, and in the mode bridge the first one of each exchange that leaves; and, on a
-// socket of its own, what the kernel has counted of an exchange when it forgets it. Who may
-// configure the namespace opens the socket (package netns); whoever it is passed to reads
-// from it, and can do nothing else with it.
+// Package nflog reads the packets that the rules of a network namespace refuse and log.
+// Package netns opens the socket, which takes the right to configure the namespace. Whoever
+// gets the socket can read from it, and nothing else.
 //
 // The kernel's side is the target NFLOG (iptables-extensions(8)) and nfnetlink_log
-// (linux/netfilter/nfnetlink_log.h), and the events of nf_conntrack_netlink.
+// (linux/netfilter/nfnetlink_log.h).
 package nflog

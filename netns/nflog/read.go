@@ -19,8 +19,7 @@ type Group uint16
 // The groups.
 const (
 	Refused Group = 1 // what goes nowhere
-	Passed  Group = 2 // the first packet of what leaves, in the mode bridge
-	Limited Group = 3 // what would leave there, but there are too many connections
+	Limited Group = 2 // in the mode bridge: too many connections
 )
 
 const msgPacket = unix.NFNL_SUBSYS_ULOG << 8 // NFULNL_MSG_PACKET
@@ -40,8 +39,8 @@ type Packet struct {
 	Read time.Time
 }
 
-// Reader reads what is told on a socket: packets or flows. One goroutine uses Next or
-// NextFlow, and one Missed; the others may be called by any.
+// Reader reads the packets that are logged on a socket. One goroutine uses Next, and one
+// Missed; the others may be called by any.
 type Reader struct {
 	file  *os.File
 	raw   syscall.RawConn
@@ -86,19 +85,6 @@ func (r *Reader) Next() (Packet, error) {
 	}
 }
 
-// NextFlow waits for a flow to be over, until r is closed, which is an error.
-func (r *Reader) NextFlow() (Flow, error) {
-	for {
-		n, _, err := r.receive()
-		if err != nil {
-			return Flow{}, err
-		}
-		if f, ok := parseFlow(r.buf[:n]); ok {
-			return f, nil
-		}
-	}
-}
-
 // Missed counts the packets for which there was no room, since it was called before, or the
 // reader began. It is 0 when r is closed.
 func (r *Reader) Missed() uint64 {
@@ -136,23 +122,15 @@ func (r *Reader) receive() (n int, at time.Time, err error) {
 	return n, at, cmp.Or(inner, err)
 }
 
-// body is what follows the header of the kernel's message in b, which begins with a struct
-// nfgenmsg, if it is of that type. The kernel sends each by itself.
-func body(b []byte, kind uint16) ([]byte, bool) {
-	messages, err := syscall.ParseNetlinkMessage(b)
-	if err != nil || len(messages) == 0 || messages[0].Header.Type != kind || len(messages[0].Data) < 4 {
-		return nil, false
-	}
-	return messages[0].Data, true
-}
-
-// parsePacket reads one message, and reports whether it is about a packet.
+// parsePacket reads one message, which begins with a struct nfgenmsg, and reports whether it
+// is about a packet. The kernel sends each by itself.
 func parsePacket(b []byte) (p Packet, ok bool) {
-	data, ok := body(b, msgPacket)
-	if !ok {
+	messages, err := syscall.ParseNetlinkMessage(b)
+	if err != nil || len(messages) == 0 || messages[0].Header.Type != msgPacket || len(messages[0].Data) < 4 {
 		return Packet{}, false
 	}
-	ok, p.Group = false, Group(binary.BigEndian.Uint16(data[2:]))
+	data := messages[0].Data
+	p.Group = Group(binary.BigEndian.Uint16(data[2:]))
 	for kind, value := range attributes(data[4:]) {
 		if kind == attrPayload {
 			ok = p.read(value)
@@ -209,18 +187,4 @@ func (r *Reader) Settled() (settled bool, err error) {
 		return !r.busy.Load(), inner
 	}
 	return false, errors.Join(inner, err)
-}
-
-// Waiting reports whether a packet waits on a socket to be read, by whoever reads.
-func Waiting(socket *os.File) (waiting bool, err error) {
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return false, err
-	}
-	inner := raw.Control(func(fd uintptr) {
-		var n int
-		n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		waiting = n > 0
-	})
-	return waiting, errors.Join(inner, err)
 }

@@ -1,11 +1,12 @@
 package egress
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/caisson-run/caisson/kernelfile"
 )
 
 // checkConfined asks the kernel what the process pid may still do. The program
@@ -18,11 +19,11 @@ func checkConfined(pid int, uid, gid uint32) error {
 	}
 	var errs []error
 	for _, t := range threads {
-		f, err := os.Open(tasks + "/" + t.Name() + "/status")
+		status, err := kernelfile.Read(tasks + "/" + t.Name() + "/status")
 		if err != nil {
 			continue // a thread that ended
 		}
-		errs = append(errs, checkStatus(f, uid, gid), f.Close())
+		errs = append(errs, checkStatus(status, uid, gid))
 	}
 	left, err := os.ReadDir(fmt.Sprintf("/proc/%d/root", pid))
 	if err == nil && len(left) > 0 {
@@ -34,28 +35,20 @@ func checkConfined(pid int, uid, gid uint32) error {
 	return nil
 }
 
-// checkStatus compares what proc(5) says of a thread with what it must be.
-func checkStatus(f *os.File, uid, gid uint32) error {
+// checkStatus expects lines in the status of a thread (proc(5)).
+func checkStatus(status string, uid, gid uint32) error {
 	const none = "0000000000000000"
-	four := func(id uint32) string {
-		return strings.Join(strings.Fields(strings.Repeat(fmt.Sprint(id, " "), 4)), "\t")
-	}
-	want := map[string]string{
+	four := func(id uint32) string { return fmt.Sprintf("%d\t%d\t%d\t%d", id, id, id, id) }
+	var errs []error
+	for key, want := range map[string]string{
 		"Uid": four(uid), "Gid": four(gid), "Groups": "", "NoNewPrivs": "1", "Seccomp": "2",
 		"CapInh": none, "CapPrm": none, "CapEff": none, "CapBnd": none, "CapAmb": none,
-	}
-	var errs []error
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		key, value, _ := strings.Cut(lines.Text(), ":")
-		value = strings.TrimSpace(value)
-		if must, known := want[key]; known && value != must {
-			errs = append(errs, fmt.Errorf("%s is %q, not %q", key, value, must))
+	} {
+		_, rest, known := strings.Cut("\n"+status, "\n"+key+":")
+		value, _, _ := strings.Cut(rest, "\n")
+		if value = strings.TrimSpace(value); !known || value != want {
+			errs = append(errs, fmt.Errorf("%s is %q, not %q", key, value, want))
 		}
-		delete(want, key)
 	}
-	for key := range want {
-		errs = append(errs, fmt.Errorf("the kernel does not say %s", key))
-	}
-	return errors.Join(append(errs, lines.Err())...)
+	return errors.Join(errs...)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/policy"
 	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
 // What is allowed gets through by name, and nothing else does; what happened is
@@ -39,7 +40,7 @@ func TestServesASandbox(t *testing.T) {
 		t.Errorf("counted while it is open: %+v, %v", got, err)
 	}
 	_ = c.Close()
-	want := Counters{Allowed: 1, Sent: 5, Received: 5, Answered: 1, Denied: 1}
+	want := Counters{Counts: traffic.Counts{Allowed: 1, Sent: 5, Received: 5, Answered: 1, Denied: 1}}
 	until(t, "the counters", func() bool {
 		got, err := w.exact(t, "one")
 		return err == nil && got == want
@@ -443,7 +444,7 @@ const daemonEnv = "EGRESS_TEST_DAEMON"
 func playDaemon() {
 	g := New(Options{Program: os.Getenv(daemonEnv)})
 	var sockets netns.Sockets
-	for _, f := range []**os.File{&sockets.TCP, &sockets.DNSPacket, &sockets.DNSStream, &sockets.Strays} {
+	for _, f := range []**os.File{&sockets.TCP, &sockets.DNSPacket, &sockets.DNSStream, &sockets.DropLog} {
 		var err error
 		if *f, err = os.Open(os.DevNull); err != nil {
 			panic(err)

@@ -10,20 +10,15 @@ import (
 	"github.com/caisson-run/caisson/gateway/control"
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/proxy"
+	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
 // Counters are what a sandbox did since it was added, and what was before. A new
 // process goes on with them.
 type Counters struct {
-	Open     int    // connections now
-	Allowed  uint64 // connections that were carried, and are over; in the mode bridge what left
-	Refused  uint64 // by the policy or a limit
-	Failed   uint64 // allowed, but the destination was not to be had
-	Sent     uint64 // bytes of connections that are over
-	Received uint64
-	Answered uint64 // questions that got an address
-	Denied   uint64 // questions that were refused, by the policy or a limit
-	Lost     uint64 // connections and questions of which nothing is known: they ended with a process, or were too many
+	traffic.Counts
+	Open int    // connections now
+	Lost uint64 // connections and questions of which nothing is known: they ended with a process, or were too many
 }
 
 // View is how the serving of a sandbox stands.
@@ -103,7 +98,7 @@ func (g *Gateway) event(r control.Report) {
 	case r.Need != nil:
 		g.needed(r.Need.Sandbox)
 	case r.Open != nil:
-		g.count(r.Open.Sandbox, func(c *Counters) { c.Open = r.Open.Connections })
+		g.count(r.Open.Sandbox, 0, func(c *Counters) { c.Open = r.Open.Connections })
 	case r.Broken != nil:
 		g.broke(r.Broken.Sandbox, r.Broken.Reason)
 	}
@@ -119,63 +114,36 @@ func (g *Gateway) broke(id, reason string) {
 	g.brokenBy(id, sbxerr.New(sbxerr.Gateway, "egress.serve", "the gateway serves the sandbox no more: %s", reason))
 }
 
-// count changes the counters of a sandbox, if it is one.
-func (g *Gateway) count(id string, change func(*Counters)) bool {
+// count changes the counters of a sandbox, and reports whether it is one.
+func (g *Gateway) count(id string, lost uint64, change func(*Counters)) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e := g.sandboxes[id]
-	if e != nil {
-		change(&e.counters)
+	if e == nil {
+		return false
 	}
-	return e != nil
+	change(&e.counters)
+	e.counters.lose(lost)
+	return true
 }
 
+// lose adds n, and stays at the most there can be: n may be a lie.
+func (c *Counters) lose(n uint64) { c.Lost += min(n, math.MaxUint64-c.Lost) }
+
 func (g *Gateway) attempted(a proxy.Attempt, lost uint64) {
-	ours := g.count(a.Sandbox, func(c *Counters) {
-		switch {
-		case a.Ended: // it was counted when it began, and so were those without a record
-		case a.Verdict == proxy.Refused:
-			add(&c.Refused, 1)
-		case a.Verdict == proxy.Failed || !a.Address.IsValid():
-			add(&c.Failed, 1)
-		default:
-			add(&c.Allowed, 1)
-		}
-		switch {
-		case a.Ended:
-		case a.Left:
-			add(&c.Allowed, a.Skipped)
-		default:
-			add(&c.Refused, a.Skipped)
-		}
-		add(&c.Sent, uint64(a.Sent))
-		add(&c.Received, uint64(a.Received))
-		add(&c.Lost, lost)
-	})
-	if ours && g.options.Observer != nil {
+	if g.count(a.Sandbox, lost, func(c *Counters) { c.Attempted(a) }) && g.options.Observer != nil {
 		g.options.Observer.Attempted(a)
 	}
 }
 
 func (g *Gateway) queried(q dns.Query, lost uint64) {
-	ours := g.count(q.Sandbox, func(c *Counters) {
-		switch q.Verdict {
-		case dns.Refused:
-			add(&c.Denied, 1)
-		case dns.Answered:
-			add(&c.Answered, 1)
-		}
-		add(&c.Denied, q.Skipped)
-		add(&c.Lost, lost)
-	})
-	if ours && g.options.Observer != nil {
+	if g.count(q.Sandbox, lost, func(c *Counters) { c.Queried(q) }) && g.options.Observer != nil {
 		g.options.Observer.Queried(q)
 	}
 }
 
 func (g *Gateway) arrived(a proxy.Arrival, lost uint64) {
-	ours := g.count(a.Sandbox, func(c *Counters) { add(&c.Lost, lost) })
-	if ours && g.options.Observer != nil {
+	if g.count(a.Sandbox, lost, func(*Counters) {}) && g.options.Observer != nil {
 		g.options.Observer.Arrived(a)
 	}
 }
@@ -199,16 +167,7 @@ func (g *Gateway) named(n control.Named) {
 // loseOpen counts what ended with a process. The caller holds g.mu.
 func (g *Gateway) loseOpen() {
 	for _, e := range g.sandboxes {
-		add(&e.counters.Lost, uint64(e.counters.Open))
+		e.counters.lose(uint64(e.counters.Open))
 		e.counters.Open = 0
 	}
-}
-
-// add adds n, and stays at the most there can be: n may be a lie.
-func add(to *uint64, n uint64) {
-	if *to > math.MaxUint64-n {
-		*to = math.MaxUint64
-		return
-	}
-	*to += n
 }

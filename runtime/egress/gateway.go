@@ -19,6 +19,7 @@ import (
 	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/gateway/upstream"
 	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
 // DefaultID is the user and the group that the gateway runs as where no other
@@ -41,7 +42,7 @@ type Sandbox struct {
 	ID     string
 	Policy policy.Spec
 	Names  map[policy.Name]netip.Addr // given before a restart of the daemon; see Observer.Named
-	Before Counters                   // what it did before one
+	Before traffic.Counts             // what it did before one
 }
 
 // Observer is told what sandboxes do, one thing after the other. It must not
@@ -93,8 +94,6 @@ type entry struct {
 	names     map[policy.Name]netip.Addr
 	taken     map[netip.Addr]bool // the values of names
 	files     []*os.File          // in the order of op; nil: nothing gets out
-	told      []*os.File          // those of them that tell of what is tried
-	end       func() error        // see Watched
 	op        control.Op          // by which a process gets files: Add, or Watch, of which nothing goes through it
 	counters  Counters
 	broken    error      // why the process that serves does not serve this one; nil: it does
@@ -130,8 +129,8 @@ func New(o Options) *Gateway {
 func (g *Gateway) Add(ctx context.Context, s Sandbox, by netns.Sockets) error {
 	const op = "egress.add"
 	e := &entry{
-		policy: s.Policy, names: maps.Clone(s.Names), taken: map[netip.Addr]bool{}, counters: s.Before,
-		files: []*os.File{by.TCP, by.DNSPacket, by.DNSStream, by.Strays}, told: []*os.File{by.Strays}, op: control.Add,
+		policy: s.Policy, names: maps.Clone(s.Names), taken: map[netip.Addr]bool{}, counters: Counters{Counts: s.Before},
+		files: []*os.File{by.TCP, by.DNSPacket, by.DNSStream, by.DropLog}, op: control.Add,
 	}
 	if err := e.check(); err != nil {
 		return errors.Join(err, e.close())
@@ -139,24 +138,11 @@ func (g *Gateway) Add(ctx context.Context, s Sandbox, by netns.Sockets) error {
 	return g.admit(ctx, op, s.ID, e)
 }
 
-// Watched is a sandbox of the mode bridge.
-type Watched struct {
-	ID     string
-	Before Counters // what it did before a restart of the daemon
-	By     netns.Overheard
-	// End has all of that told which is not over yet, and nothing of it goes on then. Remove
-	// calls it; Close does not, as sandboxes may outlive the daemon.
-	End func() error
-}
-
-// Watch records what a sandbox of the mode bridge sends. Nothing of it goes through the
-// gateway: without one, it is only not recorded. The sockets are taken over, as those of Add
-// are.
-func (g *Gateway) Watch(ctx context.Context, w Watched) error {
-	e := &entry{
-		counters: w.Before, files: []*os.File{w.By.Refused, w.By.Passed, w.By.Ended}, told: []*os.File{w.By.Refused, w.By.Passed}, end: w.End, op: control.Watch,
-	}
-	return g.admit(ctx, "egress.watch", w.ID, e)
+// Watch records the refused packets of a sandbox of the mode bridge, whose traffic does not
+// go through the gateway. The drop log is taken over, as the sockets of Add are. before is
+// what the sandbox did before a restart of the daemon.
+func (g *Gateway) Watch(ctx context.Context, id string, before traffic.Counts, log *os.File) error {
+	return g.admit(ctx, "egress.watch", id, &entry{counters: Counters{Counts: before}, files: []*os.File{log}, op: control.Watch})
 }
 
 // admit has the gateway serve e, which is closed with an error.
@@ -209,11 +195,6 @@ func (g *Gateway) SetPolicy(ctx context.Context, id string, spec policy.Spec) er
 // replaced by one that never knew the sandbox.
 func (g *Gateway) Remove(ctx context.Context, id string) error {
 	const op = "egress.remove"
-	if e := g.get(id); e != nil && e.end != nil { // which may take its time, and is nobody else's affair
-		if err := e.end(); err != nil {
-			g.options.Log.Warn("not all that a sandbox sent is recorded", "sandbox", id, "err", err)
-		}
-	}
 	if err := g.acquire(ctx, op); err != nil {
 		return err
 	}
@@ -305,7 +286,7 @@ func (e *entry) request(id string) control.Request {
 // lost says what there is not while no process serves e.
 func (e *entry) lost() string {
 	if e.op == control.Watch {
-		return "what it sends has no record"
+		return "its refusals have no record"
 	}
 	return "nothing of it gets out"
 }

@@ -228,13 +228,13 @@ func deadSockets() (netns.Sockets, error) {
 	if err != nil {
 		return netns.Sockets{}, err
 	}
-	s.Strays = os.NewFile(uintptr(fd), "strays")
+	s.DropLog = os.NewFile(uintptr(fd), "drop log")
 	return asFiles(s)
 }
 
 // asFiles turns sockets into files.
 func asFiles(s netbox.Sockets) (netns.Sockets, error) {
-	files := netns.Sockets{Strays: s.Strays}
+	files := netns.Sockets{DropLog: s.DropLog}
 	var errs [6]error
 	files.TCP, errs[0] = s.TCP.File()
 	files.DNSPacket, errs[1] = s.DNS.File()

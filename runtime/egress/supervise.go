@@ -33,7 +33,7 @@ func (g *Gateway) supervise(running chan struct{}) {
 		if time.Since(began) >= g.timing.stable {
 			backoff = g.timing.minBackoff
 		}
-		g.options.Log.Warn("the gateway ended; until the next one serves, nothing gets out by it, and what leaves without it has no record", "err", err, "after", backoff)
+		g.options.Log.Warn("the gateway ended; until the next one serves, nothing gets out by it, and refusals of the mode bridge have no record", "err", err, "after", backoff)
 		select {
 		case <-g.stop:
 			return

@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"math"
+	"time"
 
 	"github.com/caisson-run/caisson/gateway/dns"
 	"github.com/caisson-run/caisson/gateway/proxy"
@@ -10,14 +11,20 @@ import (
 // Counts are what the entries of a sandbox come to, with those that are no longer
 // kept.
 type Counts struct {
-	Allowed  uint64 `json:"allowed"` // connections that were carried
-	Refused  uint64 `json:"refused"`
-	Failed   uint64 `json:"failed"`
-	Sent     uint64 `json:"sent"` // bytes
+	Allowed  uint64 `json:"allowed"` // connections that were carried, and are over
+	Refused  uint64 `json:"refused"` // by the policy or a limit
+	Failed   uint64 `json:"failed"`  // allowed, but the destination was not to be had
+	Sent     uint64 `json:"sent"`    // bytes of connections that are over
 	Received uint64 `json:"received"`
 	Answered uint64 `json:"answered"` // lookups that got an address
-	Denied   uint64 `json:"denied"`
+	Denied   uint64 `json:"denied"`   // lookups that were refused, by the policy or a limit
 }
+
+// Attempted counts a connection, or a packet that was refused.
+func (c *Counts) Attempted(a proxy.Attempt) { c.add(entryOfAttempt(a)) }
+
+// Queried counts a lookup.
+func (c *Counts) Queried(q dns.Query) { c.add(entryOfQuery(q, time.Time{})) }
 
 // add counts e. What came in from outside has no counter.
 func (c *Counts) add(e Entry) {
@@ -26,8 +33,6 @@ func (c *Counts) add(e Entry) {
 		c.addLookup(e)
 	case Connection, Linked, Packet:
 		c.addConnection(e)
-	case End:
-		c.addBytes(e)
 	}
 }
 
@@ -50,15 +55,7 @@ func (c *Counts) addConnection(e Entry) {
 	default:
 		add(&c.Allowed, 1)
 	}
-	if e.Left {
-		add(&c.Allowed, e.Skipped)
-	} else {
-		add(&c.Refused, e.Skipped)
-	}
-	c.addBytes(e)
-}
-
-func (c *Counts) addBytes(e Entry) {
+	add(&c.Refused, e.Skipped)
 	add(&c.Sent, uint64(max(e.Sent, 0)))
 	add(&c.Received, uint64(max(e.Received, 0)))
 }

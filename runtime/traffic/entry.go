@@ -19,8 +19,7 @@ const (
 	Lookup     Kind = "lookup"
 	Linked     Kind = "link"    // a connection to another sandbox
 	Inbound    Kind = "inbound" // a connection from outside to a published port
-	Packet     Kind = "packet"  // of another protocol than TCP, which no gateway carries; the first of an exchange
-	End        Kind = "end"     // no attempt: how much one was that left in the mode bridge, and how long; or how much many were
+	Packet     Kind = "packet"  // of another protocol than TCP, which was refused
 	Gap        Kind = "gap"     // no attempt: entries that were here are no longer kept
 )
 
@@ -32,19 +31,18 @@ type Entry struct {
 	Verdict  string        `json:"verdict"`           // of proxy.Verdict or dns.Verdict
 	Name     string        `json:"name,omitempty"`    // empty for an address without a name
 	Port     uint16        `json:"port,omitempty"`    // 0 for a lookup; inside, of what came in
-	Type     string        `json:"type,omitempty"`    // of a lookup: "A"; of a packet or an end: "udp"
+	Type     string        `json:"type,omitempty"`    // of a lookup: "A"; of a packet: "udp"
 	Address  string        `json:"address,omitempty"` // that was connected to, without the port; empty if none was
 	Peer     string        `json:"peer,omitempty"`    // of what came in: the address and port that it came from
 	Private  bool          `json:"private,omitempty"` // it led to an address that is not public, as a rule has to say
 	Mapped   bool          `json:"mapped,omitempty"`  // the operator's map says where the name leads
-	Left     bool          `json:"left,omitempty"`    // by the sandbox's own link, in the mode bridge: more is not known of it
 	Rule     string        `json:"rule,omitempty"`    // that caused the verdict
 	Code     sbxerr.Code   `json:"code,omitempty"`
 	Reason   string        `json:"reason,omitempty"`
 	Sent     int64         `json:"sent,omitempty"` // bytes from the sandbox
 	Received int64         `json:"received,omitempty"`
 	Duration time.Duration `json:"duration"`
-	Skipped  uint64        `json:"skipped,omitempty"` // attempts before this one that have no entry; of an end without an address, the ends that it is the sum of
+	Skipped  uint64        `json:"skipped,omitempty"` // attempts before this one that have no entry
 }
 
 func entryOfAttempt(a proxy.Attempt) Entry {
@@ -54,7 +52,7 @@ func entryOfAttempt(a proxy.Attempt) Entry {
 	}
 	e := Entry{
 		Time: a.Begun, Kind: Connection, Verdict: string(a.Verdict), Name: string(a.Name), Port: a.Asked.Port(), Private: a.Private || isPrivate(address),
-		Mapped: a.Mapped, Left: a.Left, Rule: a.Rule, Code: a.Code, Reason: a.Reason, Sent: a.Sent, Received: a.Received, Duration: a.Duration, Skipped: a.Skipped,
+		Mapped: a.Mapped, Rule: a.Rule, Code: a.Code, Reason: a.Reason, Sent: a.Sent, Received: a.Received, Duration: a.Duration, Skipped: a.Skipped,
 	}
 	if a.Proxied {
 		e.Private = false // where it led to, the proxy knows
@@ -70,12 +68,6 @@ func entryOfAttempt(a proxy.Attempt) Entry {
 	}
 	if a.Protocol != "" {
 		e.Kind, e.Type = Packet, a.Protocol
-	}
-	if a.Ended {
-		e.Kind = End
-	}
-	if a.Ended && a.Protocol == "" && a.Asked.IsValid() {
-		e.Type = "tcp"
 	}
 	if address.IsValid() {
 		e.Address = address.Addr().String()
@@ -105,17 +97,16 @@ func entryOfQuery(q dns.Query, now time.Time) Entry {
 // sandbox nothing, so it may not be the reason why the entry of what did is dropped.
 func (e Entry) carried() bool {
 	switch e.Kind {
-	case Connection, Linked, Inbound, Packet, End:
+	case Connection, Linked, Inbound:
 		return e.Verdict != string(proxy.Refused) && e.Verdict != string(proxy.Failed)
 	}
 	return false
 }
 
 // Seen is what a policy must allow for e to happen again, and false where e came
-// to nothing, or is the operator's to allow: a mapped name needs no rule. Nor is it known
-// what came of what left by a link.
+// to nothing, or is the operator's to allow: a mapped name needs no rule.
 func (e Entry) Seen() (policy.Seen, bool) {
-	if e.Mapped || e.Left || e.Kind != Connection || !e.carried() {
+	if e.Mapped || e.Kind != Connection || !e.carried() {
 		return policy.Seen{}, false
 	}
 	s := policy.Seen{Name: policy.Name(e.Name), Port: e.Port, Private: e.Private}

@@ -88,17 +88,6 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// The end of a connection says that it was TCP; the sum of many says nothing of the kind.
-func TestEndsHaveTypes(t *testing.T) {
-	to := netip.MustParseAddrPort("9.9.9.9:53")
-	for want, a := range map[string]proxy.Attempt{"tcp": {Asked: to, Address: to}, "udp": {Asked: to, Address: to, Protocol: "udp"}, "": {Skipped: 3}} {
-		a.Left, a.Ended, a.Verdict = true, true, proxy.Allowed
-		if e := entryOfAttempt(a); e.Kind != End || e.Type != want || (e.Address == "") != (want == "") || !e.carried() {
-			t.Errorf("%q: %+v", want, e)
-		}
-	}
-}
-
 // Of what left through a proxy, that one's address says nothing of the destination.
 func TestProxied(t *testing.T) {
 	named := attempt("x.example", 5)
@@ -181,7 +170,6 @@ func TestSeen(t *testing.T) {
 		{Entry{Kind: Connection, Verdict: "allowed", Name: "x.example", Port: 443}, policy.Seen{Name: "x.example", Port: 443}, true},
 		{Entry{Kind: Connection, Verdict: "cut", Address: "9.9.9.9", Port: 53}, policy.Seen{Address: netip.MustParseAddr("9.9.9.9"), Port: 53}, true},
 		{Entry{Kind: Connection, Verdict: "refused", Name: "x.example", Port: 443}, policy.Seen{}, false},
-		{Entry{Kind: Connection, Verdict: "allowed", Address: "9.9.9.9", Port: 443, Left: true}, policy.Seen{}, false},
 		{Entry{Kind: Connection, Verdict: "failed", Name: "x.example", Port: 443}, policy.Seen{}, false},
 		{Entry{Kind: Connection, Verdict: "allowed", Address: "nowhere", Port: 443}, policy.Seen{}, false},
 		{Entry{Kind: Connection, Verdict: "allowed", Name: "x.example", Port: 443, Mapped: true, Rule: "map x.example=10.0.0.1"}, policy.Seen{}, false},

@@ -54,7 +54,7 @@ var rules = []struct {
 	{"runtime/posture", []string{"api/sbxerr", "kernelfile", "seccomp"}},
 	{"runtime/ctrd/shimcall", []string{}},
 	{"runtime/ctrd", []string{"api/sbxerr", "owndir", "runtime", "rootfs"}},
-	{"runtime/egress", []string{"api/sbxerr", "gateway", "netns"}},
+	{"runtime/egress", []string{"api/sbxerr", "gateway", "kernelfile", "netns", "runtime/traffic"}},
 	{"runtime/traffic", []string{"api/sbxerr", "owndir", "gateway"}},
 	{"runtime/uncharged", []string{"kernelfile"}},
 	{"runtime/doctor", append([]string{"api/sbxerr", "finding", "runtime"}, leaves...)}, // the host as a whole

@@ -79,7 +79,7 @@ type Sockets struct {
 	TCP       *net.TCPListener // to which the rule leads all that goes to the pool
 	DNS       *net.UDPConn
 	DNSStream *net.TCPListener
-	Strays    *os.File // of Open alone: it is told of UDP to the pool
+	DropLog   *os.File // of Open alone: it is told of UDP to the pool
 }
 
 // Open sets up the namespace of the calling thread like a sandbox's: its way, its
@@ -96,7 +96,7 @@ func Open() (Sockets, error) {
 	if err != nil {
 		return Sockets{}, err
 	}
-	if s.Strays, err = netns.OpenStrays(); err != nil {
+	if s.DropLog, err = netns.OpenDropLog(); err != nil {
 		return Sockets{}, err
 	}
 	return s, errors.Join(

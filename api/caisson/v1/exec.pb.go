@@ -1882,10 +1882,11 @@ func (x *Learned) GetWarnings() []string {
 	return nil
 }
 
-// Egress counts what went through the gateway for one sandbox. In the mode bridge allowed
-// counts what left, refused what did not; the bytes are those of what is over. In the mode
-// none refused counts attempts to leave, and lookups_refused datagrams to closed ports
-// inside, as lookups are; nothing else counts.
+// Egress counts what went through the gateway for one sandbox. In the mode bridge refused
+// counts packets that the namespace's rules refused, the bytes are those that crossed the
+// sandbox's link, with all headers, and nothing else counts but lost. In the mode none
+// refused counts attempts to leave, and lookups_refused datagrams to closed ports inside, as
+// lookups are; nothing else counts.
 type Egress struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Open            int64                  `protobuf:"varint,1,opt,name=open,proto3" json:"open,omitempty"` // connections now

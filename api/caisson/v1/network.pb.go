@@ -563,24 +563,23 @@ type TrafficResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"` // when it began
 	// "connection"; "lookup"; "link"; "inbound", which came to a published port; "packet", of another
-	// protocol than TCP, refused but in the mode bridge, where it is the first one of what leaves; "end"
-	// in that mode, how much a connection or packet was that left. "gap" is no attempt: entries that
-	// were here are no longer kept, which ones is the reason.
+	// protocol than TCP, which is refused. In the mode bridge only refusals have entries. "gap" is no
+	// attempt: entries that were here are no longer kept, which ones is the reason.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Of a connection, packet, end, link or inbound: "allowed", "refused", "failed", "cut", "idle", "stopped". Of
+	// Of a connection, packet, link or inbound: "allowed", "refused", "failed", "cut", "idle", "stopped". Of
 	// a lookup: "answered", "empty", "absent", "refused", "failed".
 	Verdict       string               `protobuf:"bytes,3,opt,name=verdict,proto3" json:"verdict,omitempty"`
 	Name          string               `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`       // empty for an address without a name
 	Port          uint32               `protobuf:"varint,5,opt,name=port,proto3" json:"port,omitempty"`      // of inbound: inside; 0 for a packet without ports
-	Type          string               `protobuf:"bytes,6,opt,name=type,proto3" json:"type,omitempty"`       // of a lookup: "A"; of a packet: "udp", "icmp" and others; of an end "tcp" too
+	Type          string               `protobuf:"bytes,6,opt,name=type,proto3" json:"type,omitempty"`       // of a lookup: "A"; of a packet: "udp", "icmp" and others
 	Address       string               `protobuf:"bytes,7,opt,name=address,proto3" json:"address,omitempty"` // that was connected to, or that was meant where there is no name
 	Rule          string               `protobuf:"bytes,8,opt,name=rule,proto3" json:"rule,omitempty"`       // that caused the verdict
 	Code          string               `protobuf:"bytes,9,opt,name=code,proto3" json:"code,omitempty"`       // of what was refused or failed
 	Reason        string               `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
-	SentBytes     int64                `protobuf:"varint,11,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"` // in the mode bridge: of an end, with all headers
+	SentBytes     int64                `protobuf:"varint,11,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"`
 	ReceivedBytes int64                `protobuf:"varint,12,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
 	Duration      *durationpb.Duration `protobuf:"bytes,13,opt,name=duration,proto3" json:"duration,omitempty"`
-	Skipped       uint64               `protobuf:"varint,14,opt,name=skipped,proto3" json:"skipped,omitempty"` // attempts before this one that have no record; of an end without an address, the ends that it is the sum of
+	Skipped       uint64               `protobuf:"varint,14,opt,name=skipped,proto3" json:"skipped,omitempty"` // attempts before this one that have no record
 	Peer          string               `protobuf:"bytes,15,opt,name=peer,proto3" json:"peer,omitempty"`        // of inbound: the address and port that it came from
 	SandboxId     string               `protobuf:"bytes,17,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	unknownFields protoimpl.UnknownFields

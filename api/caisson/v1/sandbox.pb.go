@@ -1528,7 +1528,8 @@ type InspectResponse struct {
 	Posture     []*PostureCheck        `protobuf:"bytes,8,rep,name=posture,proto3" json:"posture,omitempty"`
 	Egress      *Egress                `protobuf:"bytes,9,opt,name=egress,proto3" json:"egress,omitempty"` // absent in the mode none when nothing was tried
 	// Why nothing gets out by the gateway at the moment, or in by it; empty while it
-	// serves the sandbox. In the mode bridge: why nothing is recorded.
+	// serves the sandbox. In the mode bridge: why no refusal is recorded, or the bytes of the link
+	// are not counted.
 	NetworkFailure string `protobuf:"bytes,10,opt,name=network_failure,json=networkFailure,proto3" json:"network_failure,omitempty"`
 	AllowEch       bool   `protobuf:"varint,11,opt,name=allow_ech,json=allowEch,proto3" json:"allow_ech,omitempty"` // its TLS clients may encrypt the name that they ask for
 	unknownFields  protoimpl.UnknownFields

@@ -664,7 +664,7 @@ func (x *InfoResponse) GetNetworks() []*NetworkStats {
 	return nil
 }
 
-// NetworkStats is what went through the gateway for one sandbox, or past it in the mode bridge.
+// NetworkStats is what went through the gateway for one sandbox, or over its link in the mode bridge.
 type NetworkStats struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`

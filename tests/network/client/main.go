@@ -52,7 +52,7 @@ const timeout = 5 * time.Second
 func main() {
 	verbs := map[string]func(args []string) (string, error){
 		"http": get, "later": later, "tls": handshake, "ech": hiddenName, "echo": echo, "hold": hold, "udp": datagram, "ping": ping, "spoof": spoof, "query": query, "names": names,
-		"many": many, "flood": flood, "serve": serve, "from": from, "tcpquery": tcpQuery, "relay": relay, "request": request, "packet": packet, "fuzz": fuzz,
+		"many": many, "bulk": bulk, "flood": flood, "serve": serve, "from": from, "tcpquery": tcpQuery, "relay": relay, "request": request, "packet": packet, "fuzz": fuzz,
 	}
 	flag.Func("source", "where packets come from: IP,...", addSources)
 	flag.Parse()
@@ -171,6 +171,23 @@ func many(args []string) (string, error) {
 		}
 	}
 	return fmt.Sprintf("%d echoed", n), nil
+}
+
+// bulk sends so many bytes, and takes all of them back.
+func bulk(args []string) (string, error) {
+	n, err := strconv.ParseInt(args[1], 10, 64)
+	if err != nil {
+		return "", err
+	}
+	c, err := dial("tcp", args[0])
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	sent := make(chan error, 1)
+	go func() { _, err := c.Write(make([]byte, n)); sent <- err }()
+	_, err = io.CopyN(io.Discard, c, n)
+	return fmt.Sprintf("%d echoed", n), errors.Join(err, <-sent)
 }
 
 func serve(args []string) (string, error) {

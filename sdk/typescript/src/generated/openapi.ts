@@ -88,7 +88,7 @@ export interface components {
             checks?: components["schemas"]["DoctorCheck"][];
             ok?: boolean;
         };
-        /** @description Egress counts what went through the gateway for one sandbox. In the mode bridge allowed counts what left, refused what did not; the bytes are those of what is over. In the mode none refused counts attempts to leave, and lookups_refused datagrams to closed ports inside, as lookups are; nothing else counts. */
+        /** @description Egress counts what went through the gateway for one sandbox. In the mode bridge refused counts packets that the namespace's rules refused, the bytes are those that crossed the sandbox's link, with all headers, and nothing else counts but lost. In the mode none refused counts attempts to leave, and lookups_refused datagrams to closed ports inside, as lookups are; nothing else counts. */
         Egress: {
             /** Format: int64 */
             allowed?: Int64;
@@ -541,7 +541,7 @@ export interface components {
             host_id_size?: number;
             image_digest?: string;
             limits?: components["schemas"]["Limits"];
-            /** @description Why nothing gets out by the gateway at the moment, or in by it; empty while it serves the sandbox. In the mode bridge: why nothing is recorded. */
+            /** @description Why nothing gets out by the gateway at the moment, or in by it; empty while it serves the sandbox. In the mode bridge: why no refusal is recorded, or the bytes of the link are not counted. */
             network_failure?: string;
             oci_spec_json?: Bytes;
             posture?: components["schemas"]["PostureCheck"][];
@@ -637,7 +637,7 @@ export interface components {
             /** Format: int64 */
             sandboxes?: Int64;
         };
-        /** @description NetworkStats is what went through the gateway for one sandbox, or past it in the mode bridge. */
+        /** @description NetworkStats is what went through the gateway for one sandbox, or over its link in the mode bridge. */
         NetworkStats: {
             egress?: components["schemas"]["Egress"];
             name?: string;
@@ -1183,7 +1183,7 @@ export interface components {
             code?: string;
             /** @example 90s */
             duration?: Duration;
-            /** @description "connection"; "lookup"; "link"; "inbound", which came to a published port; "packet", of another protocol than TCP, refused but in the mode bridge, where it is the first one of what leaves; "end" in that mode, how much a connection or packet was that left. "gap" is no attempt: entries that were here are no longer kept, which ones is the reason. */
+            /** @description "connection"; "lookup"; "link"; "inbound", which came to a published port; "packet", of another protocol than TCP, which is refused. In the mode bridge only refusals have entries. "gap" is no attempt: entries that were here are no longer kept, which ones is the reason. */
             kind?: string;
             /** @description empty for an address without a name */
             name?: string;
@@ -1200,14 +1200,11 @@ export interface components {
             /** @description that caused the verdict */
             rule?: string;
             sandbox_id?: string;
-            /**
-             * Format: int64
-             * @description in the mode bridge: of an end, with all headers
-             */
+            /** Format: int64 */
             sent_bytes?: Int64;
             /**
              * Format: uint64
-             * @description attempts before this one that have no record; of an end without an address, the ends that it is the sum of
+             * @description attempts before this one that have no record
              */
             skipped?: Int64;
             /**
@@ -1215,9 +1212,9 @@ export interface components {
              * @description when it began
              */
             time?: Timestamp;
-            /** @description of a lookup: "A"; of a packet: "udp", "icmp" and others; of an end "tcp" too */
+            /** @description of a lookup: "A"; of a packet: "udp", "icmp" and others */
             type?: string;
-            /** @description Of a connection, packet, end, link or inbound: "allowed", "refused", "failed", "cut", "idle", "stopped". Of a lookup: "answered", "empty", "absent", "refused", "failed". */
+            /** @description Of a connection, packet, link or inbound: "allowed", "refused", "failed", "cut", "idle", "stopped". Of a lookup: "answered", "empty", "absent", "refused", "failed". */
             verdict?: string;
         };
         UpdateRequest: {

@@ -143,7 +143,7 @@ var strays *os.File
 func openStrays() error {
 	return onThread(func() (err error) {
 		if err = unix.Unshare(unix.CLONE_NEWNET); err == nil {
-			strays, err = netns.OpenStrays()
+			strays, err = netns.OpenDropLog()
 		}
 		return err
 	})

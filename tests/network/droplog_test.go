@@ -11,7 +11,7 @@ import (
 // TestProtocols.
 //
 //caisson:kernel
-func TestStrays(t *testing.T) {
+func TestDropLog(t *testing.T) {
 	reaches(t, "web.example:80")
 	for mode, args := range map[string][]string{"allow": {"--allow", "web.example"}, "open": {"--network", "open"}} {
 		t.Run(mode, func(t *testing.T) {

@@ -21,11 +21,11 @@ func (r *recorder) Record(a proxy.Attempt) { *r = append(*r, a) }
 func TestTooManyPackets(t *testing.T) {
 	var records recorder
 	missed := uint64(0)
-	l := newPackets(Config{Recorder: &records, Rules: Link{}}, func() uint64 { n := missed; missed = 0; return n })
-	l.most = rate.NewLimiter(0, 2)
+	l := newLog(Config{Recorder: &records, Rules: Link{}}, func() uint64 { n := missed; missed = 0; return n })
+	l.limit = rate.NewLimiter(0, 2)
 	send := func(ports ...uint16) {
 		for _, port := range ports {
-			l.take(nflog.Packet{Group: nflog.Refused, Protocol: unix.IPPROTO_UDP, Destination: netip.AddrPortFrom(netip.MustParseAddr("10.1.1.1"), port), Read: time.Now()})
+			l.add(nflog.Packet{Group: nflog.Refused, Protocol: unix.IPPROTO_UDP, Destination: netip.AddrPortFrom(netip.MustParseAddr("10.1.1.1"), port), Read: time.Now()})
 		}
 	}
 	expect := func(when string, port uint16, skipped uint64, count int) {
@@ -43,14 +43,14 @@ func TestTooManyPackets(t *testing.T) {
 	missed = 5
 	send(3, 4, 5)
 	expect("too many", 2, 0, 2)
-	l.flush()
+	l.records.Flush()
 	expect("in the end", 5, 7, 3)
-	l.flush()
+	l.records.Flush()
 	expect("once more", 5, 7, 3)
 	send(6, 7)
-	l.most = rate.NewLimiter(0, 1)
+	l.limit = rate.NewLimiter(0, 1)
 	send(8)
 	expect("with one that has a record again", 8, 2, 4)
-	l.flush()
+	l.records.Flush()
 	expect("and none waits", 8, 2, 4)
 }
