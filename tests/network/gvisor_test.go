@@ -49,7 +49,7 @@ func TestGVisor(t *testing.T) {
 				{"HTTP", []string{"http", "http://web.example/"}, "200 I am " + public + ", you asked for web.example"},
 				{"TLS", []string{"tls", "web.example:443", "web.example"}, "I am " + public},
 				{"any protocol on another port", []string{"echo", "db.example:5432"}, "echo ping"},
-				{"another name", []string{"query", "127.0.0.1:53", "other.example", "A"}, "A Refused 0"},
+				{"another name", []string{"query", "127.0.0.1:53", "other.example", "A"}, "A NameError 0"},
 				{"a port that no rule names", []string{"echo", "web.example:5432"}, "reset"},
 				{"a literal address", []string{"http", "http://" + public + "/"}, "refused"},
 				{"IPv6", []string{"http", "http://[" + publicV6 + "]/"}, "refused"},
@@ -62,7 +62,7 @@ func TestGVisor(t *testing.T) {
 	}
 	daemon.Run(t, "update", "--allow", "db.example:5432", s.id)
 	check(t, inside, []attempt{
-		{"a name that is no longer allowed", []string{"query", "127.0.0.1:53", "web.example", "A"}, "A Refused 0"},
+		{"a name that is no longer allowed", []string{"query", "127.0.0.1:53", "web.example", "A"}, "A NameError 0"},
 		{"the address that it had", []string{"http", "http://" + address + "/", "web.example"}, "SBX-701"},
 		{"what is still allowed", []string{"echo", "db.example:5432"}, "echo ping"},
 	})
