@@ -53,6 +53,7 @@ type Config struct {
 	Log         Log                `yaml:"log" json:"log"`
 	Audit       Audit              `yaml:"audit" json:"audit"`
 	Metrics     Metrics            `yaml:"metrics" json:"metrics"`
+	Page        Page               `yaml:"page" json:"page"`
 
 	instance string // set by Complete
 }
