@@ -95,6 +95,7 @@ export function Commands({ sandbox }) {
   const list = useCommands(sandbox);
   const [picked, setPicked] = useState(null);
   const at = list?.find((e) => e.id === picked) ?? list?.find((e) => e.state === 'running') ?? list?.[0];
+  useEffect(() => { if (at) setPicked(at.id); }, [at?.id]); // the end of a command shows no other one
   return html`<section class="panel" aria-label="Commands"><div class="bartop"><h2>Commands <span class="muted">${list?.length || ''}</span></h2></div>
     ${list?.length === 0 && html`<p class="empty muted">No command was run. <code>caisson exec ${sandbox.name || sandbox.id} -- COMMAND</code> runs one.</p>`}
     <ul class="commands">${(list ?? []).slice(0, 200).map((e) => html`<li key=${e.id}><button aria-pressed=${at?.id === e.id} onClick=${() => setPicked(e.id)}>

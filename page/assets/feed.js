@@ -1,14 +1,14 @@
 // Lists of what happened: refusals, alerts, and all else.
 
 import { html, useEffect } from './vendor/preact-htm.js';
-import { learnNeeds } from './store.js';
+import { learnNeeds, state } from './store.js';
 import { age, bytes, clock, command, span, title } from './format.js';
 
 const sandboxLink = (id, name) => id && html`<a href="#/sandboxes/${encodeURIComponent(id)}">${title(name, id)}</a>`;
 const copy = (text) => navigator.clipboard?.writeText(text);
 
 function Refusal({ r, named }) {
-  useEffect(() => { learnNeeds(r); }, [r.key]);
+  useEffect(() => { learnNeeds(r); }, [r.key, state.sandboxes.has(r.sandbox)]);
   const host = r.host.includes(':') ? `[${r.host}]` : r.host;
   return html`<li>
     <div><b class="mono">${host || 'a connection'}${r.port ? `:${r.port}` : ''}</b>${r.count > 1 && html` <span class="muted">× ${r.count}</span>`}<span class="muted when">${age(r.time)}</span></div>

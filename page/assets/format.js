@@ -41,10 +41,14 @@ export const moment = (time) => `${new Date(time).toLocaleDateString('sv')} ${cl
 /** title is the name of a sandbox; the beginning of the ID of one without a name. */
 export const title = (name, id = '') => (name && name !== id ? name : id.slice(0, 12));
 
+// Marks of writing direction would show a text in another order than it has.
+const direction = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+export const visible = (text) => text.replace(direction, '\ufffd');
+
 /** command writes arguments as a shell would take them. */
-export const command = (args = []) => args.map((a) => (/^[\w@%+=:,./-]+$/.test(a) ? a : `'${a.replaceAll("'", "'\\''")}'`)).join(' ');
+export const command = (args = []) => args.map((a) => (/^[\w@%+=:,./-]+$/.test(a) ? a : `'${a.replaceAll("'", "'\\''")}'`)).map(visible).join(' ');
 
 // Of a terminal's language only text and line ends are shown. A carriage return begins the
 // line again, as progress bars do.
 const controls = /\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1b[@-_]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]/g;
-export const plain = (text) => text.replace(controls, '').replaceAll('\r\n', '\n').replace(/[^\n]*\r(?=[^\n])/g, '').replaceAll('\r', '');
+export const plain = (text) => visible(text).replace(controls, '').replaceAll('\r\n', '\n').replace(/[^\n]*\r(?=[^\n])/g, '').replaceAll('\r', '');

@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useState } from './vendor/preact-htm.js';
 import { call, sandboxPath } from './api.js';
 import { refreshSoon, state } from './store.js';
-import { age, bytes, count, cpus, moment, percent, plural, rate } from './format.js';
+import { age, bytes, count, cpus, moment, percent, plural, rate, visible } from './format.js';
 import { Ask, Chart, Pill, tell } from './parts.js';
 import { Activity, Alerts, Refusals } from './feed.js';
 import { Commands } from './commands.js';
@@ -79,7 +79,7 @@ function Charts({ id }) {
 function Facts({ s }) {
   const list = [
     ['ID', html`<span class="mono">${s.id}</span>`], ['Image', s.image], ['Profile', s.profile], ['Network', s.network],
-    ['Session', s.session], ['Task', s.task], ['Labels', Object.entries(s.labels ?? {}).map(([k, v]) => `${k}=${v}`).join(', ')],
+    ['Session', s.session], ['Task', s.task], ['Labels', Object.entries(s.labels ?? {}).map(([k, v]) => visible(`${k}=${v}`)).join(', ')],
     ['Workspace', s.workspace?.dir], ['Ports', (s.ports ?? []).map((p) => `${p.address}:${p.host_port} → ${p.port}`).join(', ')],
     ['Owner', s.owner_uid !== undefined && `uid ${s.owner_uid}`], ['Created', s.created_at && `${moment(s.created_at)} (${age(Date.parse(s.created_at))} ago)`],
     ['Ended', s.exited_at && moment(s.exited_at)], ['Why', s.reason ?? s.result?.reason], ['Ends', s.expires_at && moment(s.expires_at)],

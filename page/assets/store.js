@@ -186,7 +186,7 @@ function refuse({ time, data }) {
 
 /** learnNeeds asks which rule would allow a refused destination, once. */
 export async function learnNeeds(refusal) {
-  if (refusal.needs !== undefined || !refusal.host) return;
+  if (refusal.needs !== undefined || !refusal.host || !state.sandboxes.has(refusal.sandbox)) return;
   refusal.needs = null; // asked
   const host = refusal.host.includes(':') ? `[${refusal.host}]` : refusal.host;
   try {
