@@ -50,6 +50,7 @@ var terminalCalls = []string{
 	caissonv1connect.ExecServiceStartProcedure,
 	caissonv1connect.ExecServiceSendInputProcedure,
 	caissonv1connect.ExecServiceResizeProcedure,
+	caissonv1connect.ExecServiceSignalProcedure,
 }
 
 // terminalHeader says to the page that it may offer a terminal.

@@ -42,7 +42,9 @@ func answer(t *testing.T, o page.Options, r *http.Request) *http.Response {
 // wantRefusal checks the status, the code and the form of a refusal.
 func wantRefusal(t *testing.T, res *http.Response, status int, code string) {
 	t.Helper()
-	var body struct{ Error struct{ Code, Message, Remedy string } }
+	var body struct {
+		Error struct{ Code, Message, Remedy string }
+	}
 	if err := json.NewDecoder(res.Body).Decode(&body); err != nil {
 		t.Fatalf("status %d, no JSON: %v", res.StatusCode, err)
 	}
@@ -73,6 +75,7 @@ func TestCalls(t *testing.T) {
 		{"POST", "/v1/sandboxes/x/execs", false, true},
 		{"POST", "/v1/sandboxes/x/execs/1/input", false, true},
 		{"POST", "/v1/sandboxes/x/execs/1/resize", false, true},
+		{"POST", "/v1/sandboxes/x/execs/1/signal", false, true},
 		{"POST", "/v1/sandboxes", false, false},
 		{"POST", "/v1/run", false, false},
 		{"PATCH", "/v1/sandboxes/x", false, false},

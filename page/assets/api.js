@@ -52,7 +52,7 @@ export const call = async (method, path, options) => (await request(method, path
 
 /** lines yields the answers of a stream, one JSON object on each line. */
 export async function* lines(path, options) {
-  const answer = await request(options.method ?? 'GET', path, options);
+  const answer = await request(options.body ? 'POST' : 'GET', path, options);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
   for (;;) {

@@ -1,12 +1,13 @@
 // One sandbox: what it uses, its commands with their output, and what is done to it.
 
 import { html, useEffect, useRef, useState } from './vendor/preact-htm.js';
-import { call, sandboxPath } from './api.js';
+import { call, sandboxPath, terminal } from './api.js';
 import { refreshSoon, state } from './store.js';
 import { age, bytes, count, cpus, moment, percent, plural, rate, visible } from './format.js';
 import { Ask, Chart, Pill, tell } from './parts.js';
 import { Activity, Alerts, Refusals } from './feed.js';
 import { Commands } from './commands.js';
+import { Shell } from './terminal.js';
 
 const live = new Set(['running', 'paused']);
 
@@ -88,7 +89,7 @@ function Facts({ s }) {
   return html`<dl class="facts">${list.filter(([, v]) => v).map(([k, v]) => html`<div><dt>${k}</dt><dd>${v}</dd></div>`)}</dl>`;
 }
 
-function Actions({ s }) {
+function Actions({ s, onTerminal }) {
   const [busy, setBusy] = useState('');
   const [ask, setAsk] = useState(null);
   const act = async (verb, method, path, query, done) => {
@@ -111,6 +112,7 @@ function Actions({ s }) {
   };
   const button = (verb, title, onClick, danger) => html`<button class=${danger ? 'danger' : ''} disabled=${busy !== ''} aria-busy=${busy === verb} onClick=${onClick}>${title}</button>`;
   return html`<div class="actions">
+    ${terminal && s.state === 'running' && button('terminal', 'Terminal', onTerminal)}
     ${s.state === 'running' && button('pause', 'Pause', to('pause', 'is paused'))}
     ${s.state === 'paused' && button('resume', 'Resume', to('resume', 'runs again'))}
     ${running && button('stop', 'Stop', () => setAsk({ question: `Stop ${name}?`, verb: 'Stop', detail: 'Its commands get TERM, then KILL. Their output stays until the sandbox is removed.', yes: to('stop', 'was stopped') }))}
@@ -120,6 +122,7 @@ function Actions({ s }) {
 }
 
 export function Sandbox({ id }) {
+  const [shell, setShell] = useState(false);
   const s = state.sandboxes.get(id) ?? state.removed.get(id);
   const mine = (list) => list.filter((e) => e.data.sandbox_id === id);
   if (!s) {
@@ -128,8 +131,9 @@ export function Sandbox({ id }) {
   }
   return html`<main>
     <p class="crumbs"><a href="#/">← Sandboxes</a></p>
-    <div class="title"><h1>${s.name || s.id}</h1><${Pill} state=${s.state} /><${Actions} s=${s} /></div>
+    <div class="title"><h1>${s.name || s.id}</h1><${Pill} state=${s.state} /><${Actions} s=${s} onTerminal=${() => setShell(true)} /></div>
     <${Facts} s=${s} />
+    ${shell && html`<${Shell} id=${id} onClose=${() => setShell(false)} />`}
     ${s.state !== 'removed' && html`<${Charts} id=${id} />`}
     <div class="split">
       <div>${s.state === 'removed' ? html`<p class="empty muted">Its output was removed with it. The audit log has what it did.</p>` : html`<${Commands} sandbox=${s} />`}</div>

@@ -145,6 +145,13 @@ func do(ctx context.Context, r request, seen *record) (a answer) {
 // press presses keys as a keyboard does: what a page prevents on the way down is not typed.
 func press(ctx context.Context, keys string) error {
 	for _, key := range keys {
+		if key == 3 { // Ctrl-C
+			down := input.DispatchKeyEvent(input.KeyRawDown).WithKey("c").WithCode("KeyC").WithWindowsVirtualKeyCode('C').WithModifiers(input.ModifierCtrl)
+			if err := down.Do(ctx); err != nil {
+				return err
+			}
+			continue
+		}
 		down, text := (*input.DispatchKeyEventParams)(nil), ""
 		for _, event := range kb.Encode(key) {
 			switch event.Type {
