@@ -56,7 +56,6 @@ const activityText = {
   'exec.ended': (d) => `command ${d.exec_id ?? ''}: ${outcome(d)}`,
   'exec.failed': (d) => `command did not start ${d.code ?? ''}`,
   'exec.signaled': (d) => `signal ${d.signal ?? ''} to command ${d.exec_id ?? ''}`,
-  'network.tried': (d) => `refused ${d.host || d.address || 'a connection'}${d.port ? `:${d.port}` : ''}`,
   'call.refused': (d) => `${(d.call ?? '').split('/').pop()} was refused ${d.code ?? ''}`,
   'daemon.started': (d) => `the daemon started, version ${d.version ?? ''}`,
 };

@@ -46,7 +46,7 @@ function options({ series, format, top, bytes, width, onHover }) {
     width, height: 124, legend: { show: false }, padding: [8, 20, 0, 0],
     cursor: { points: { size: 6 }, y: false, drag: { x: false, y: false }, sync: { key: 'use' } },
     hooks: { setCursor: [(u) => onHover(u.cursor.idx)] },
-    scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.1, top ?? 0, 1e-6)] } },
+    scales: { x: { range: (_, least, most) => [Math.min(least, most - 30), most] }, y: { range: (_, __, most) => [0, Math.max(most * 1.1, top ?? 0, 1e-6)] } },
     axes: [
       { ...axis, size: 26, space: 64, values: (_, list) => list.map((t) => { const d = new Date(t * 1000); return `${two(d.getHours())}:${two(d.getMinutes())}${d.getSeconds() ? `:${two(d.getSeconds())}` : ''}`; }) },
       { ...axis, size: 62, space: 24, incrs: bytes ? binary : decimal, values: (_, list) => list.map(format) },

@@ -92,7 +92,7 @@ async function poll(signal) {
       lost(failure);
     }
     changed();
-    await sleep(Math.max(100, 1000 - (Date.now() - begun)), signal);
+    await sleep(Math.max(100, 900 - (Date.now() - begun)), signal);
   }
 }
 
@@ -143,7 +143,7 @@ function apply(event) {
     case 'network.tried':
       if (data.verdict !== 'refused') return;
       refuse(entry);
-      break;
+      return; // they have a list of their own
     case 'alert.raised': case 'limit.hit': case 'engine.down': case 'audit.broken': case 'pool.failed':
       unshift(state.alerts, entry, kept);
       break;
