@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"golang.org/x/net/netutil"
-	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/config"
@@ -24,8 +23,7 @@ import (
 )
 
 const (
-	minPageToken    = 16 // characters
-	maxPageToken    = 4 << 10
+	minPageToken    = 16  // characters
 	pageConnections = 256 // each open page has a stream, and the calls of a moment
 )
 
@@ -65,26 +63,13 @@ func pageToken(path string) (string, error) {
 	if path == "" {
 		return rand.Text(), nil
 	}
-	f, err := owndir.Open(path)
+	secret, err := readSecret(path)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = f.Close() }() // it was read
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return "", err
-	}
-	if st.Uid != 0 || st.Mode&0o077 != 0 {
-		return "", fmt.Errorf("%q is not root's alone: chown root and chmod 600", path)
-	}
-	b := make([]byte, maxPageToken)
-	n, err := f.Read(b)
-	if err != nil {
-		return "", fmt.Errorf("read %q: %w", path, err)
-	}
-	token := strings.TrimSpace(string(b[:n]))
+	token := secret.Reveal()
 	if len(token) < minPageToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("%q: the token has to be one word of %d or more printable ASCII characters", path, minPageToken)
+		return "", fmt.Errorf("file %q: the token has to be one word of %d or more printable ASCII characters", path, minPageToken)
 	}
 	return token, nil
 }

@@ -90,6 +90,9 @@ func serve(ctx context.Context, c config.Config, logTo io.Writer) (err error) {
 	if err := d.openEvents(ctx, c); err != nil {
 		return err
 	}
+	if err := d.startWebhooks(ctx, c); err != nil {
+		return err
+	}
 	if err := d.serveMetrics(c); err != nil {
 		return err
 	}

@@ -67,8 +67,8 @@ func TestRefusedSettings(t *testing.T) {
 	_, taken, _ := pageURL(t, daemon)
 	taken = strings.TrimPrefix(taken, "http://")
 	for settings, want := range map[string]string{
-		"{listen: '127.0.0.1:0', token_file: " + open + "}":       "root's alone",
-		"{listen: '127.0.0.1:0', token_file: " + foreign + "}":    "root's alone",
+		"{listen: '127.0.0.1:0', token_file: " + open + "}":       "has the mode 0644",
+		"{listen: '127.0.0.1:0', token_file: " + foreign + "}":    "belongs to somebody else",
 		"{listen: '127.0.0.1:0', token_file: " + short + "}":      "16 or more",
 		"{listen: '127.0.0.1:0', token_file: " + words + "}":      "one word",
 		"{listen: '127.0.0.1:0', token_file: " + dir + "/absent}": "no such file",
