@@ -29,16 +29,17 @@ DAEMON  := $(BIN)/caissond
 OLD     := $(addprefix $(BUILD)/containerd17/,containerd containerd-shim-runc-v2)
 RUNSC   := $(BUILD)/gvisor/runsc
 TESTREG := $(BUILD)/registry/registry
+BROWSER := $(BUILD)/browser/browser
 BASE    := $(ASSETS)/busybox $(ASSETS)/applets.txt
 PLUGINS := $(addprefix $(BUILD)/protoc/,protoc-gen-go protoc-gen-connect-go)
 
 # The suites that drive a whole daemon; every other package is a unit.
-ROOT_SUITES := ./tests/fault/... ./tests/integration/... ./tests/network/... ./tests/escape/... ./tests/programs/... ./tests/sdk/... ./tests/agents/...
-UNIT        = $$($(GO) list ./... ./api/... | grep -vE '/tests/(integration|escape|network|fault|programs|sdk|agents|vm|bench)(/|$$)')
+ROOT_SUITES := ./tests/fault/... ./tests/integration/... ./tests/network/... ./tests/escape/... ./tests/programs/... ./tests/sdk/... ./tests/agents/... ./tests/page/...
+UNIT        = $$($(GO) list ./... ./api/... | grep -vE '/tests/(integration|escape|network|fault|programs|sdk|agents|page|vm|bench)(/|$$)')
 
-# The real programs of tests/programs, what pushes images, and what tests/sdk builds with: nodejs has npm in some
+# The real programs of tests/programs, what pushes images, the browser of tests/page, and what tests/sdk builds with: nodejs has npm in some
 # distributions, and Debian has a package of its own.
-PROGRAMS := $(shell command -v npm >/dev/null || echo npm) nodejs python3 git passwd util-linux openjdk-17-jre-headless hostname fakeroot valgrind skopeo
+PROGRAMS := $(shell command -v npm >/dev/null || echo npm) nodejs python3 git passwd util-linux openjdk-17-jre-headless hostname fakeroot valgrind skopeo chromium
 
 root = [ "$$(id -u)" = 0 ] || { echo '$@ needs root: it makes namespaces, mounts and cgroups' >&2; exit 1; }
 
@@ -143,6 +144,13 @@ $(TESTREG): tools/registry/go.sum tools/registry/main.go
 	@mkdir -p $(@D)
 	cd tools/registry && export GOWORK=off CGO_ENABLED=0 && $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ .
 
+# A driver of a headless browser, for the tests of the page.
+.PHONY: browser
+browser: $(BROWSER) ## build the driver of the browser for the tests of the page into build/browser/
+$(BROWSER): tools/browser/go.sum tools/browser/main.go
+	@mkdir -p $(@D)
+	cd tools/browser && export GOWORK=off CGO_ENABLED=0 && $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ .
+
 # The base image is a static busybox; the daemon embeds these two files.
 $(ASSETS)/busybox: scripts/busybox.sh
 	scripts/busybox.sh $(BUILD)/busybox $@
@@ -178,7 +186,7 @@ test-unit: $(BASE) ## unit tests: no root, under 30 s
 
 # As root and with the engine at hand, tests that test-unit skips run too, and a
 # skip is a failure.
-STRICT := CAISSON_BIN_DIR=$(CURDIR)/$(BIN) CAISSON_CONTAINERD17_DIR=$(CURDIR)/$(BUILD)/containerd17 CAISSON_RUNSC=$(CURDIR)/$(RUNSC) CAISSON_REGISTRY=$(CURDIR)/$(TESTREG) CAISSON_TEST_STRICT=1
+STRICT := CAISSON_BIN_DIR=$(CURDIR)/$(BIN) CAISSON_CONTAINERD17_DIR=$(CURDIR)/$(BUILD)/containerd17 CAISSON_RUNSC=$(CURDIR)/$(RUNSC) CAISSON_REGISTRY=$(CURDIR)/$(TESTREG) CAISSON_BROWSER=$(CURDIR)/$(BROWSER) CAISSON_TEST_STRICT=1
 
 .PHONY: test-cover
 test-cover: build containerd17 ## tests of all packages, with those that need root, and their coverage (root)
@@ -187,7 +195,7 @@ test-cover: build containerd17 ## tests of all packages, with those that need ro
 	@echo 'coverage of all packages together:'; $(GO) tool cover -func=$(BUILD)/cover.out | tail -1
 
 .PHONY: test-touch
-test-touch: build ## after a change: tests of the changed packages and smoke tests of all suites, in two minutes (SINCE=commit; root)
+test-touch: build browser ## after a change: tests of the changed packages and smoke tests of all suites, in two minutes (SINCE=commit; root)
 	@$(root)
 	$(STRICT) scripts/touch.sh $(SINCE)
 
@@ -198,7 +206,7 @@ test-strict: build containerd17 registry ## tests of all packages, with those th
 
 # Two suites run at a time: each waits more than it computes. The longest goes first.
 .PHONY: test-root
-test-root: build containerd17 gvisor registry ## integration, escape, network, fault, programs and SDK suites, against the real containerd and runc (root)
+test-root: build containerd17 gvisor registry browser ## all suites that drive a whole daemon, against the real containerd and runc (root)
 	@$(root)
 	scripts/setup.sh $(PROGRAMS)
 	$(STRICT) $(GO) test -count=1 -vet=off -timeout 20m -p 2 -skip "^TestChaos$$" $(ROOT_SUITES)

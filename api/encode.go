@@ -55,6 +55,8 @@ func statusOf(code sbxerr.Code) connect.Code {
 	switch row.HTTP {
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
 		return connect.CodeInvalidArgument
+	case http.StatusUnauthorized:
+		return connect.CodeUnauthenticated
 	case http.StatusForbidden:
 		return connect.CodePermissionDenied
 	case http.StatusNotFound:

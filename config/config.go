@@ -54,6 +54,8 @@ type Config struct {
 	Log         Log                `yaml:"log" json:"log"`
 	Audit       Audit              `yaml:"audit" json:"audit"`
 	Metrics     Metrics            `yaml:"metrics" json:"metrics"`
+	Page        Page               `yaml:"page" json:"page"`
+	Webhooks    []Webhook          `yaml:"webhooks" json:"webhooks" jsonschema:"description=Servers that are told of events"`
 
 	instance string // set by Complete
 }

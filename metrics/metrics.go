@@ -138,7 +138,7 @@ func exit(d *events.Data) string {
 // Called counts a call of the API. The procedure is one that the API has, or empty.
 func (m *Metrics) Called(procedure string, code sbxerr.Code, took time.Duration) {
 	call, outcome := "unknown", "ok"
-	if _, method, found := strings.Cut(strings.TrimPrefix(procedure, "/caisson.v1."), "/"); found {
+	if _, method, found := strings.Cut(strings.TrimPrefix(procedure, "/"), "/"); found {
 		call = method
 	}
 	if code != "" {

@@ -70,6 +70,7 @@ check "tools/gvisor/go.mod" tidy tools/gvisor
 check "tools/promql/go.mod" tidy tools/promql
 check "dashboard and alerts" promql
 check "tools/registry/go.mod" tidy tools/registry
+check "tools/browser/go.mod" tidy tools/browser
 check generated generated
 check "Python SDK" python_sdk
 check "no programs" no_programs

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 # A branch without an upstream: its uncommitted changes.
 base=${1:-$(git merge-base HEAD '@{upstream}' 2>/dev/null || echo HEAD)}
 git rev-parse --quiet --verify "$base^{commit}" > /dev/null || { echo "test-touch: no commit $base" >&2; exit 1; }
-suites='tests/(integration|escape|network|fault|programs|sdk|agents|vm|bench)'
+suites='tests/(integration|escape|network|fault|programs|sdk|agents|page|vm|bench)'
 
 changed() {
   { git diff --name-only "$base" --; git ls-files --others --exclude-standard; } |
@@ -19,7 +19,7 @@ mapfile -t units < <(changed | grep -vE "^$suites(/|$)" | while read -r dir; do 
 [ ${#units[@]} = 0 ] || go test -short -ldflags=-s "${units[@]}"
 
 # A suite that changed runs the changed files whole, and its smoke tests.
-for suite in integration escape network fault sdk agents; do
+for suite in integration escape network fault sdk agents page; do
   dir=tests/$suite
   mapfile -t files < <({ git diff --name-only "$base" -- $dir; git ls-files --others --exclude-standard $dir; } | grep -E "^$dir/[^/]*_test\.go$" | while read -r f; do [ ! -e "$f" ] || echo "$f"; done)
   tests=$({

@@ -12,9 +12,9 @@ import (
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
-// paths are those of all calls of the API.
+// paths are those of all calls of the API, and of the health service of gRPC.
 func paths() []string {
-	var list []string
+	list := []string{healthCheck, healthWatch}
 	pkg := caissonv1.File_caisson_v1_caisson_proto.Package()
 	protoregistry.GlobalFiles.RangeFilesByPackage(pkg, func(f protoreflect.FileDescriptor) bool {
 		for i := range f.Services().Len() {

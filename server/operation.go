@@ -94,6 +94,8 @@ func quietCalls(plain *rest.Handler) map[string]bool {
 		caissonv1connect.NetworkServiceExplainPolicyProcedure: true,
 		caissonv1connect.ExecServiceSendInputProcedure:        true,
 		caissonv1connect.ExecServiceResizeProcedure:           true,
+		healthCheck: true,
+		healthWatch: true,
 	}
 	for _, procedure := range plain.Gets() {
 		quiet[procedure] = true

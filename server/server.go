@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/caisson-run/caisson/api/caisson/v1/caissonv1connect"
@@ -163,6 +166,7 @@ func New(d Deps) http.Handler {
 	mux.Handle(caissonv1connect.NewNetworkServiceHandler(network{d.Network}, options))
 	mux.Handle(caissonv1connect.NewFileServiceHandler(fileService{d.Files}, options))
 	mux.Handle(caissonv1connect.NewEventServiceHandler(eventService{d.Events}, options))
+	mux.Handle(grpchealth.NewHandler(health{d.System, slices.Sorted(maps.Keys(services))}, options))
 	plain := rest.New(rest.Options{Services: services, Streams: &streams, Unary: unaryCall(d.Log)})
 	calls := byPath(plain, knownCalls(mux))
 	bounded := boundWrites(newIntake(d.ReadTimeout, d.WriteTimeout).serve(calls), d.WriteTimeout, plain.Procedure)

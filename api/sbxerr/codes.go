@@ -105,6 +105,9 @@ const (
 	EventsGone   Code = "SBX-806" // the events after a cursor are no longer kept
 	EventsFilter Code = "SBX-807" // a filter of events cannot be read
 
+	PageToken Code = "SBX-808" // the page was called without its token, or with a stale one
+	PageGuard Code = "SBX-809" // the page does not serve this request
+
 	AuditWrite  Code = "SBX-901" // a record of the audit log cannot be written
 	AuditBroken Code = "SBX-902" // the audit log was changed, cut or reordered
 )

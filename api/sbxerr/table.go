@@ -104,6 +104,8 @@ var table = []Description{
 	{Peer, "the peer may not do this", ClassPolicy, 403, false, "ask the operator to grant it under peers: in the daemon's configuration"},
 	{EventsGone, "the events after a cursor are no longer kept", ClassInput, 404, false, "read on without since; the audit log of the host has what was missed"},
 	{EventsFilter, "a filter of events cannot be read", ClassInput, 400, false, "give KEY=VALUE, such as type=exec.ended or sandbox=NAME"},
+	{PageToken, "the page was called without its token, or with a stale one", ClassPolicy, 401, false, "run caisson page as root on the host, and open the URL that it prints"},
+	{PageGuard, "the page does not serve this request", ClassPolicy, 403, false, "open the page by the URL that caisson page prints; use the daemon's socket for other calls"},
 
 	{AuditWrite, "a record of the audit log cannot be written", ClassHost, 503, true, "free space on the disk of the audit log; with audit.required nothing runs before"},
 	{AuditBroken, "the audit log was changed, cut or reordered", ClassHost, 500, false, "keep a copy of the log as it is, and compare it with one that was stored elsewhere"},

@@ -115,7 +115,7 @@ func (a *app) verbs() []verb {
 		{"run", a.runCommand}, {"create", a.createCommand}, {"exec", a.execCommand}, {"shell", a.shellCommand}, {"attach", a.attachCommand}, {"ls", a.lsCommand},
 		{"ps", a.psCommand}, {"inspect", a.inspectCommand}, {"port", a.portCommand}, {"logs", a.logsCommand}, {"cp", a.cpCommand},
 		{"wait", a.waitCommand}, {"kill", a.killCommand}, {"update", a.updateCommand}, {"stats", a.statsCommand}, {"history", a.historyCommand}, {"info", a.infoCommand},
-		{"events", a.eventsCommand},
+		{"events", a.eventsCommand}, {"page", a.pageCommand},
 		{"pause", a.pauseCommand}, {"resume", a.resumeCommand}, {"stop", a.stopCommand}, {"restart", a.restartCommand}, {"rm", a.rmCommand}, {"cleanup", a.cleanupCommand},
 		{"image", a.imageCommand}, {"policy", a.policyCommand}, {"audit", a.auditCommand}, {"spec", a.specCommand}, {"ping", a.pingCommand}, {"doctor", a.doctorCommand},
 		{"capabilities", a.capabilitiesCommand}, {"explain", a.explainCommand},

@@ -102,12 +102,19 @@ func (f *flags) serve(ctx context.Context, load func() (config.Config, error), l
 	if err := d.openEvents(ctx, c); err != nil {
 		return err
 	}
+	if err := d.startWebhooks(ctx, c); err != nil {
+		return err
+	}
 	if err := d.serveMetrics(c); err != nil {
 		return err
 	}
 	socket, l, err := d.listen(c)
 	if err != nil {
 		return err
+	}
+	site, err := d.listenPage(c)
+	if err != nil {
+		return errors.Join(err, socket.abandon())
 	}
 	manager, settle, err := d.start(ctx, c)
 	if err == nil {
@@ -120,7 +127,7 @@ func (f *flags) serve(ctx context.Context, load func() (config.Config, error), l
 	d.onStop(func(context.Context) error { return os.Remove(c.Socket) })
 	d.log.Info("ready", "socket", c.Socket, "instance", c.Instance(), "version", version)
 	go d.reloadOn(ctx, hangups)
-	return d.serveAPI(d.beside(ctx, settle), l, manager, time.Duration(c.IdleTimeout))
+	return d.serveAPI(d.beside(ctx, settle), l, site, manager, time.Duration(c.IdleTimeout))
 }
 
 // start goes on with the sandboxes of an earlier daemon, and returns what is
@@ -268,7 +275,7 @@ func pools(list []config.Pool) []runtime.PoolConfig {
 }
 
 // serveAPI serves until ctx ends or the daemon is idle.
-func (d *daemon) serveAPI(ctx context.Context, l net.Listener, m *runtime.Manager, idle time.Duration) error {
+func (d *daemon) serveAPI(ctx context.Context, l net.Listener, site *site, m *runtime.Manager, idle time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if idle > 0 {
@@ -281,6 +288,9 @@ func (d *daemon) serveAPI(ctx context.Context, l net.Listener, m *runtime.Manage
 		Sandboxes: m, Execs: m, Files: fileSessions{m}, Images: m, System: m, Network: m, Events: m, Stream: d.events, Called: d.metrics.Called, Log: d.log, WriteTimeout: writeTimeout,
 	})
 	d.handler <- handler
+	if err := d.servePage(site, handler); err != nil {
+		return err
+	}
 	last, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	defer context.AfterFunc(ctx, func() {

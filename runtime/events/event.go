@@ -106,6 +106,13 @@ type envelope struct {
 	Data        *Data     `json:"data"`
 }
 
+// MarshalJSON is the form that the audit log has, and the API.
+func (e *Event) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	err := e.encode(&b)
+	return b.Bytes(), err
+}
+
 // encode writes e as one line of JSON without its end.
 func (e *Event) encode(to *bytes.Buffer) error {
 	enc := json.NewEncoder(to)

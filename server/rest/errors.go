@@ -29,6 +29,11 @@ func refuse(format string, args ...any) error {
 		"docs/reference/api.md lists the routes with their fields")
 }
 
+// Refuse answers a request that does not come to its route, with err and a status.
+func Refuse(w http.ResponseWriter, status int, err error) {
+	writeError(w, &statusError{status, nil, err})
+}
+
 // writeError answers with err.
 func writeError(w http.ResponseWriter, err error) {
 	e := named(w, err)

@@ -46,11 +46,19 @@ func New(o Options) *Handler { return &Handler{o: o, routes: routes()} }
 
 // Procedure is the call that r is for, such as "/caisson.v1.ExecService/Start";
 // empty: none.
-func (h *Handler) Procedure(r *http.Request) string {
+func (h *Handler) Procedure(r *http.Request) string { return procedure(h.routes, r) }
+
+// Procedures returns [Handler.Procedure] for those who pass requests on to a Handler.
+func Procedures() func(*http.Request) string {
+	all := routes()
+	return func(r *http.Request) string { return procedure(all, r) }
+}
+
+func procedure(all []*route, r *http.Request) string {
 	if !strings.HasPrefix(r.URL.Path, Prefix) {
 		return ""
 	}
-	found, _ := lookUp(h.routes, r)
+	found, _ := lookUp(all, r)
 	if found.route == nil {
 		return ""
 	}

@@ -62,13 +62,15 @@ var rules = []struct {
 	{"server", []string{"runtime", "api"}},
 	{"api", []string{"api/sbxerr"}},
 	{"metrics", []string{"api/sbxerr", "runtime"}},
+	{"webhook", []string{"runtime/events"}},
+	{"page", []string{"api", "runtime/peer", "server/rest"}},
 	{"cmd/caisson-init", []string{"initproto"}},
 	{"cmd/caisson-gateway", []string{"api/sbxerr", "gateway", "netns/nflog", "seccomp"}},
 	{"cmd/caisson-shim", []string{"runtime/ctrd/shimcall"}},
 	{"mcp", []string{"api"}},
 	{"plug", []string{"api"}},
 	{"cmd/caisson", []string{"mcp", "plug", "api", "audit", "cgroups/units"}},
-	{"cmd/caissond", append([]string{"server", "api", "audit", "config", "metrics", "owndir", "runtime"}, leaves...)},
+	{"cmd/caissond", append([]string{"server", "api", "audit", "config", "metrics", "owndir", "page", "runtime", "webhook"}, leaves...)},
 	{"tests/need", nil}, // every package's tests may use it
 	{"tests", append([]string{"server", "api", "audit", "config", "runtime"}, leaves...)},
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -132,6 +133,20 @@ func TestGRPC(t *testing.T) {
 		t.Errorf("an error's detail: %v", s.Details())
 	}
 	c.ask(t, "SandboxService/Remove", &caissonv1.RemoveRequest{Ref: "grpc", Force: true}, &caissonv1.RemoveResponse{})
+}
+
+// TestGRPCHealth asks as the health checks of gRPC's own clients do.
+func TestGRPCHealth(t *testing.T) {
+	c := healthpb.NewHealthClient(dialGRPC(t, daemon))
+	for _, service := range []string{"", "caisson.v1.SandboxService"} {
+		answer, err := c.Check(t.Context(), &healthpb.HealthCheckRequest{Service: service}, grpc.WaitForReady(true))
+		if err != nil || answer.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+			t.Errorf("%q: %v, %v", service, answer, err)
+		}
+	}
+	if _, err := c.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "absent"}); status.Code(err) != codes.NotFound {
+		t.Errorf("a service that there is not: %v", err)
+	}
 }
 
 // TestGRPCMuchOutput: half a gigabyte of random bytes comes whole, also to a reader that stops

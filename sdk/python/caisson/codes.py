@@ -546,6 +546,18 @@ class EventsFilter(CaissonError):
     code = "SBX-807"
 
 
+class PageToken(CaissonError):
+    """SBX-808: the page was called without its token, or with a stale one."""
+
+    code = "SBX-808"
+
+
+class PageGuard(CaissonError):
+    """SBX-809: the page does not serve this request."""
+
+    code = "SBX-809"
+
+
 class AuditWrite(CaissonError):
     """SBX-901: a record of the audit log cannot be written."""
 

@@ -271,6 +271,12 @@ export class EventsGoneError extends CaissonError {}
 /** SBX-807: a filter of events cannot be read. */
 export class EventsFilterError extends CaissonError {}
 
+/** SBX-808: the page was called without its token, or with a stale one. */
+export class PageTokenError extends CaissonError {}
+
+/** SBX-809: the page does not serve this request. */
+export class PageGuardError extends CaissonError {}
+
 /** SBX-901: a record of the audit log cannot be written. */
 export class AuditWriteError extends CaissonError {}
 
@@ -369,6 +375,8 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-805': PeerError,
   'SBX-806': EventsGoneError,
   'SBX-807': EventsFilterError,
+  'SBX-808': PageTokenError,
+  'SBX-809': PageGuardError,
   'SBX-901': AuditWriteError,
   'SBX-902': AuditBrokenError,
 }

@@ -1,0 +1,106 @@
+// The commands of a sandbox, and the output of one of them while it comes.
+
+import { html, useEffect, useRef, useState } from './vendor/preact-htm.js';
+import { call, lines, sandboxPath } from './api.js';
+import { state } from './store.js';
+import { age, bytes, command, plain, span } from './format.js';
+import { tell } from './parts.js';
+
+const shown = 256 * 1024; // of each stream, the newest bytes
+
+function useCommands(sandbox) {
+  const [list, setList] = useState(null);
+  const mine = state.events.find((e) => e.data.sandbox_id === sandbox.id && e.type.startsWith('exec.'));
+  useEffect(() => {
+    let here = true;
+    call('GET', sandboxPath(sandbox.id, 'execs')).then((a) => { if (here) setList(a.execs.reverse()); }, (failure) => { if (here && state.sandboxes.has(sandbox.id)) tell(failure); });
+    return () => { here = false; };
+  }, [sandbox.id, sandbox.state, mine?.id]);
+  return list;
+}
+
+function outcome(e) {
+  if (e.state !== 'exited') return html`<span class="pill running">${e.state}</span>`;
+  const r = e.result ?? {};
+  const bad = r.exit_code || r.signal || r.source === 'runtime';
+  const text = r.reason && r.reason !== 'exited' ? `${r.reason}${r.exit_code ? ` ${r.exit_code}` : ''}` : `exit ${r.exit_code ?? 0}`;
+  return html`<span class="pill ${bad ? 'failed' : 'ok'}">${text}</span>`;
+}
+
+const took = (e) => span((e.ended_at ? Date.parse(e.ended_at) : Date.now()) - Date.parse(e.started_at));
+
+/** Screen writes text into an element, keeps the newest, and stays at the end if it is there. */
+class Screen {
+  constructor(element) { this.element = element; this.length = 0; element.replaceChildren(); }
+
+  add(stream, text) {
+    if (!text) return;
+    const { element } = this;
+    const scroller = element.parentElement;
+    const atEnd = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 40;
+    const last = element.lastChild;
+    if (last?.className === stream && last.textContent.length < 16_384) last.append(text);
+    else {
+      const span = document.createElement('span');
+      span.className = stream;
+      span.textContent = text;
+      element.append(span);
+    }
+    this.length += text.length;
+    while (this.length > 2 * shown && element.firstChild !== element.lastChild) {
+      this.length -= element.firstChild.textContent.length;
+      element.firstChild.remove();
+    }
+    if (atEnd) scroller.scrollTop = scroller.scrollHeight;
+  }
+}
+
+const raw = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+
+/** follow writes the output of a command to the screen until it ends. */
+async function follow(sandbox, exec, screen, signal) {
+  const decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() };
+  const from = (n) => Math.max(0, Number(n) - shown);
+  const begin = { stdout_offset: from(exec.stdout_bytes), stderr_offset: from(exec.stderr_bytes) };
+  const left = begin.stdout_offset + begin.stderr_offset;
+  if (left > 0) screen.add('note', `… ${bytes(left)} before this are not shown\n`);
+  for await (const answer of lines(sandboxPath(sandbox, 'logs'), { query: { exec_id: exec.id, follow: true, ...begin }, signal })) {
+    for (const stream of ['stdout', 'stderr']) {
+      const part = answer[stream];
+      if (!part) continue;
+      if (Number(part.skipped) > 0) screen.add('note', `\n… ${bytes(Number(part.skipped))} are not kept\n`);
+      else screen.add(stream, plain(part.data ? decoders[stream].decode(raw(part.data), { stream: true }) : part.text ?? ''));
+    }
+  }
+}
+
+function Output({ sandbox, exec }) {
+  const pre = useRef(null);
+  const [wrap, setWrap] = useState(true);
+  useEffect(() => {
+    const end = new AbortController();
+    const screen = new Screen(pre.current);
+    follow(sandbox.id, exec, screen, end.signal).catch((failure) => { if (!end.signal.aborted) screen.add('note', `\n${failure.code ?? ''} ${failure.message}\n`); });
+    return () => end.abort();
+  }, [sandbox.id, exec.id]);
+  const size = Number(exec.stdout_bytes) + Number(exec.stderr_bytes);
+  return html`<section class="panel output" aria-label="Output">
+    <div class="bartop"><h2>Output <span class="muted">of command ${exec.id}</span></h2><span class="muted">${exec.state === 'exited' ? bytes(size) : 'live'}</span>
+      <div class="tabs"><button aria-pressed=${wrap} onClick=${() => setWrap(!wrap)}>Wrap</button></div></div>
+    <div class="screen" tabindex="0" role="log" aria-label="Output of command ${exec.id}"><pre class=${wrap ? 'wrap' : ''} ref=${pre}></pre></div>
+  </section>`;
+}
+
+export function Commands({ sandbox }) {
+  const list = useCommands(sandbox);
+  const [picked, setPicked] = useState(null);
+  const at = list?.find((e) => e.id === picked) ?? list?.find((e) => e.state === 'running') ?? list?.[0];
+  useEffect(() => { if (at) setPicked(at.id); }, [at?.id]); // the end of a command shows no other one
+  return html`<section class="panel" aria-label="Commands"><div class="bartop"><h2>Commands <span class="muted">${list?.length || ''}</span></h2></div>
+    ${list?.length === 0 && html`<p class="empty muted">No command was run. <code>caisson exec ${sandbox.name || sandbox.id} -- COMMAND</code> runs one.</p>`}
+    <ul class="commands">${(list ?? []).slice(0, 200).map((e) => html`<li key=${e.id}><button aria-pressed=${at?.id === e.id} onClick=${() => setPicked(e.id)}>
+      <span class="muted id">${e.id}</span><span class="mono line" title=${command(e.args)}>${command(e.args)}</span>${outcome(e)}
+      <span class="muted n">${took(e)}</span><span class="muted n">${age(Date.parse(e.started_at))} ago</span></button></li>`)}</ul>
+  </section>
+  ${at && html`<${Output} key=${`${sandbox.id} ${at.id}`} sandbox=${sandbox} exec=${at} />`}`;
+}
