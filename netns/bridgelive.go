@@ -20,8 +20,8 @@ type hostSide interface {
 	// removed last.
 	Used() (bool, error)
 	// Mend makes what is absent or changed of what the links in wires share, and the routes
-	// to them, and returns how it differed. The settings of adopted, if it is one, are mended
-	// too: those of 240 links would take 40 ms. A link that is gone or down stays so.
+	// to them, and returns how it differed. Of settings it mends those of adopted, and of links
+	// without a route: those of 240 links would take 40 ms. A link that is gone or down stays so.
 	Mend(wires []wire, adopted *wire) ([]Difference, error)
 	Clean() error // removes all but links
 	// Plug makes a link and the route to its sandbox, and connects it last.

@@ -457,6 +457,11 @@ func TestBridgeHostRules(t *testing.T) {
 			t.Errorf("mended: %v, %v", diffs, err)
 		}
 		wantReached(t, n, worldPublic, "with the settings mended")
+		town.set(t, "net.ipv4.conf."+outer+".rp_filter", "0")
+		town.flushRoutes(t, netlink.Route{Table: town.cfg.table(), Protocol: tetherProtocol})
+		if mended := town.mend(t); len(mended) != 2 || len(town.examine(t)) > 0 {
+			t.Errorf("a route comes back with its link's settings: mended %v", mended)
+		}
 		town.busybox(t, town.host, "ip link del "+outer) // F24: the sandbox's network is dead, and that is said
 		if diffs, err := town.bridge.Check(path, 0); err != nil || len(diffs) == 0 || diffs[0].Name != "link" {
 			t.Errorf("without the link: Check = %v, %v", diffs, err)

@@ -284,14 +284,15 @@ func (k *hostKernel) compareWires(h *netlink.Handle, wires []wire) (found []Diff
 	return found, err
 }
 
-// mendWires puts settings right before routes, without which nothing is taken.
+// mendWires puts the settings of a link right before its route, without which nothing is
+// taken.
 func (k *hostKernel) mendWires(h *netlink.Handle, wires []wire, adopted *wire) (mended []Difference, err error) {
 	states, err := k.outerStates(h, wires)
 	for _, s := range states {
 		if err != nil || !s.up {
 			continue
 		}
-		if adopted != nil && s.wire == *adopted {
+		if !s.routed || adopted != nil && s.wire == *adopted {
 			var settings []Difference
 			settings, err = mendSettings(s.wire)
 			mended = append(mended, settings...)

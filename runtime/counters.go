@@ -13,7 +13,7 @@ import (
 
 // EgressCounters counts what went through the gateway for one sandbox. In the mode bridge
 // Refused counts packets that the namespace's rules refused, the bytes are those that
-// crossed the sandbox's link, with all headers, and nothing else counts but Lost. In the
+// crossed the sandbox's link, headers included, and nothing else counts but Lost. In the
 // mode none Refused counts attempts to leave, and LookupsRefused datagrams to closed ports
 // inside, as lookups are; nothing else counts.
 type EgressCounters struct {

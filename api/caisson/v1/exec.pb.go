@@ -1884,7 +1884,7 @@ func (x *Learned) GetWarnings() []string {
 
 // Egress counts what went through the gateway for one sandbox. In the mode bridge refused
 // counts packets that the namespace's rules refused, the bytes are those that crossed the
-// sandbox's link, with all headers, and nothing else counts but lost. In the mode none
+// sandbox's link, headers included, and nothing else counts but lost. In the mode none
 // refused counts attempts to leave, and lookups_refused datagrams to closed ports inside, as
 // lookups are; nothing else counts.
 type Egress struct {

@@ -88,7 +88,7 @@ export interface components {
             checks?: components["schemas"]["DoctorCheck"][];
             ok?: boolean;
         };
-        /** @description Egress counts what went through the gateway for one sandbox. In the mode bridge refused counts packets that the namespace's rules refused, the bytes are those that crossed the sandbox's link, with all headers, and nothing else counts but lost. In the mode none refused counts attempts to leave, and lookups_refused datagrams to closed ports inside, as lookups are; nothing else counts. */
+        /** @description Egress counts what went through the gateway for one sandbox. In the mode bridge refused counts packets that the namespace's rules refused, the bytes are those that crossed the sandbox's link, headers included, and nothing else counts but lost. In the mode none refused counts attempts to leave, and lookups_refused datagrams to closed ports inside, as lookups are; nothing else counts. */
         Egress: {
             /** Format: int64 */
             allowed?: Int64;

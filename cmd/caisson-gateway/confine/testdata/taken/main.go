@@ -58,7 +58,7 @@ var attempts = map[string]func() error{
 	"a unix socket":            func() error { return socket(unix.AF_UNIX, unix.SOCK_STREAM, 0) },
 	"a netlink socket":         func() error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE) },
 	"change a device by a netlink socket that was open":      func() error { return setUp(opened) },
-	"change what is logged by a netlink socket of a sandbox": func() error { return unlog(int(strays.Fd())) },
+	"change what is logged by a netlink socket of a sandbox": func() error { return unlog(int(dropLog.Fd())) },
 	"a packet socket": func() error { return socket(unix.AF_PACKET, unix.SOCK_RAW, 0) },
 	"a raw socket":    func() error { return socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP) },
 	"executable memory": func() error {
@@ -136,14 +136,14 @@ func socket(family, kind, protocol int) error {
 // opened is a netlink socket, as the gateway has one.
 var opened int
 
-// strays is one that was opened in a sandbox's namespace, as the gateway has it.
-var strays *os.File
+// dropLog is one that was opened in a sandbox's namespace, as the gateway has it.
+var dropLog *os.File
 
-// openStrays opens it in a namespace that is gone with it.
-func openStrays() error {
+// openDropLog opens it in a namespace that is gone with it.
+func openDropLog() error {
 	return onThread(func() (err error) {
 		if err = unix.Unshare(unix.CLONE_NEWNET); err == nil {
-			strays, err = netns.OpenDropLog()
+			dropLog, err = netns.OpenDropLog()
 		}
 		return err
 	})
@@ -189,7 +189,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	if err := openStrays(); err != nil {
+	if err := openDropLog(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
