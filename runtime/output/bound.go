@@ -3,7 +3,6 @@ package output
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"slices"
@@ -158,9 +157,6 @@ func (p part) free(out span) error {
 	}
 	if p.file == nil {
 		f, err := os.OpenFile(p.path, unix.O_RDWR|unix.O_NOFOLLOW, 0)
-		if errors.Is(err, fs.ErrNotExist) { // no byte of it could be kept
-			return nil
-		}
 		if err != nil {
 			return err
 		}

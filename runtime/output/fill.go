@@ -20,7 +20,7 @@ const (
 	MaxChunk = 256 << 10
 	// UsualPipe is what a pipe holds at first, WidePipe what the pipe of a command
 	// gets that writes or reads much, in bytes; see F_SETPIPE_SZ in fcntl(2).
-	UsualPipe, WidePipe = 64 << 10, 256 << 10
+	UsualPipe, WidePipe = 64 << 10, 512 << 10
 )
 
 // Fill moves bytes from pipe into the store until the pipe ends, which is nil, or ctx
@@ -95,7 +95,7 @@ func (s *Store) fill(ctx context.Context, conn syscall.RawConn) error {
 		var moved error
 		err := conn.Read(func(fd uintptr) bool {
 			n, moved = s.take(int(fd))
-			if n >= UsualPipe && !wide { // the command then waits for us a quarter as often; one that writes little does not get it
+			if n >= UsualPipe && !wide { // the command then waits for us an eighth as often; one that writes little does not get it
 				wide = true
 				_, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, WidePipe) // that the host does not allow it is no failure
 			}
