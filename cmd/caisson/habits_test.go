@@ -68,7 +68,7 @@ func TestEnvFile(t *testing.T) {
 func TestElsewhere(t *testing.T) {
 	for line, want := range map[string]string{
 		"images":                       "use caisson image ls",
-		"start box":                    "an ended sandbox stays ended",
+		"start box":                    "it makes an ended sandbox anew",
 		"run -v /x:/y -- true":         "-v: --workspace DIR[:PATH][:ro] binds",
 		"create --privileged":          "--privileged: no sandbox gets a capability",
 		"run --pids-limit 5 -- true":   "--pids",
