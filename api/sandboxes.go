@@ -48,6 +48,11 @@ func (c *Client) Pause(ctx context.Context, ref string) (*caissonv1.Sandbox, err
 	return call(ctx, c.sandboxes().Pause, &caissonv1.PauseRequest{Ref: ref})
 }
 
+// Clean ends every process of a running sandbox and empties its /tmp. Other files stay.
+func (c *Client) Clean(ctx context.Context, ref string) (*caissonv1.CleanResponse, error) {
+	return call(ctx, c.sandboxes().Clean, &caissonv1.CleanRequest{Ref: ref})
+}
+
 // Restart replaces a sandbox by a new one under the same name, made by the request of the
 // old one. Its files and commands go.
 func (c *Client) Restart(ctx context.Context, ref string) (*caissonv1.Sandbox, error) {

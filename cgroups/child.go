@@ -196,7 +196,7 @@ func (c *Child) Kill(ctx context.Context) error {
 	if err != nil || len(pids) == 0 {
 		return err
 	}
-	if err := c.own.signalAll(); err != nil {
+	if err := c.own.signalAll(0); err != nil {
 		return sbxerr.Wrap(sbxerr.Cgroup, "cgroups.kill", err)
 	}
 	return sbxerr.New(sbxerr.State, "cgroups.kill", "end %v of %q: the sandbox is frozen; they end when it is thawed", pids, c.own.path)

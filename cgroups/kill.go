@@ -49,6 +49,36 @@ func (g *Group) Kill(ctx context.Context) error {
 	}
 }
 
+// KillOthers ends every process of the group but the one with this pid, and returns how many
+// it found first. It returns when none is left, or with an error when ctx is over. The group
+// is frozen while its processes are signalled, so that none can fork.
+func (g *Group) KillOthers(ctx context.Context, but int) (found int, err error) {
+	const op = "cgroups.kill_others"
+	for wait, first := newPauses(), true; ; first = false {
+		pids, err := g.Procs()
+		if err != nil {
+			return found, sbxerr.Wrap(sbxerr.Cgroup, op, err)
+		}
+		others := slices.DeleteFunc(pids, func(pid int) bool { return pid == but })
+		if first {
+			found = len(others)
+		}
+		if len(others) == 0 {
+			return found, nil
+		}
+		thaw, err := g.freeze()
+		if err == nil {
+			err = errors.Join(g.signalAll(but), thaw())
+		}
+		if err == nil {
+			err = wait.next(ctx)
+		}
+		if err != nil {
+			return found, sbxerr.New(sbxerr.Cgroup, op, "kill %v of %q: %w", others, g.path, err)
+		}
+	}
+}
+
 // killOnce signals every process that is in the group now. After cgroup.kill, processes get
 // time to end before they are signalled one by one. That serves kernels without the file,
 // processes outside the unified group, and processes that v1's freezer holds.
@@ -66,7 +96,7 @@ func (g *Group) killOnce(first bool) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(g.signalAll(), thaw())
+	return errors.Join(g.signalAll(0), thaw())
 }
 
 // freeze stops the group where it can be stopped and returns how to undo it.
@@ -84,8 +114,8 @@ func (g *Group) freeze() (thaw func() error, err error) {
 
 // signalAll sends SIGKILL through pidfds. A pid could have been reused
 // between reading it and opening its pidfd, so only those are signalled that
-// are in the group after the pidfd was opened.
-func (g *Group) signalAll() error {
+// are in the group after the pidfd was opened. The process but is left out.
+func (g *Group) signalAll(but int) error {
 	before, err := g.Procs()
 	if err != nil {
 		return err
@@ -109,7 +139,7 @@ func (g *Group) signalAll() error {
 	after, err := g.Procs()
 	errs = append(errs, err)
 	for pid, fd := range fds {
-		if !slices.Contains(after, pid) {
+		if pid == but || !slices.Contains(after, pid) {
 			continue
 		}
 		if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {

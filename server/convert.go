@@ -103,6 +103,10 @@ func infoPB(s runtime.HostInfo) *caissonv1.InfoResponse {
 	}
 }
 
+func cleanedPB(c runtime.Cleaned) *caissonv1.CleanResponse {
+	return &caissonv1.CleanResponse{Processes: int32(c.Processes), Files: int32(c.Files)}
+}
+
 func reloadedPB(r runtime.Reloaded) *caissonv1.ReloadConfigResponse {
 	return &caissonv1.ReloadConfigResponse{Changed: r.Changed, NeedsRestart: r.NeedsRestart, Digest: r.Digest}
 }

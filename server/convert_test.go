@@ -50,6 +50,7 @@ func TestToMessages(t *testing.T) {
 		"Versions":     {&runtime.Versions{}, func(v any) proto.Message { return versionsPB(*v.(*runtime.Versions)) }, nil},
 		"Check":        {&runtime.Check{}, func(v any) proto.Message { return checkPB(*v.(*runtime.Check)) }, nil},
 		"ExecInfo":     {&runtime.ExecInfo{}, func(v any) proto.Message { return execPB(*v.(*runtime.ExecInfo)) }, nil},
+		"Cleaned":      {&runtime.Cleaned{}, func(v any) proto.Message { return cleanedPB(*v.(*runtime.Cleaned)) }, nil},
 		"Reloaded":     {&runtime.Reloaded{}, func(v any) proto.Message { return reloadedPB(*v.(*runtime.Reloaded)) }, nil},
 		"HostInfo":     {&runtime.HostInfo{}, func(v any) proto.Message { return infoPB(*v.(*runtime.HostInfo)) }, nil},
 		"SandboxStats": {&runtime.SandboxStats{}, func(v any) proto.Message { return sandboxStatsPB(*v.(*runtime.SandboxStats)) }, nil},

@@ -56,6 +56,14 @@ func (s sandboxes) Restart(ctx context.Context, r *connect.Request[caissonv1.Res
 	return reply(sandboxPB(info), err)
 }
 
+func (s sandboxes) Clean(ctx context.Context, r *connect.Request[caissonv1.CleanRequest]) (*connect.Response[caissonv1.CleanResponse], error) {
+	if err := checkRef("ref", r.Msg.Ref); err != nil {
+		return nil, fail(err)
+	}
+	done, err := s.runtime.Clean(ctx, r.Msg.Ref)
+	return reply(cleanedPB(done), err)
+}
+
 func (s sandboxes) Stop(ctx context.Context, r *connect.Request[caissonv1.StopRequest]) (*connect.Response[caissonv1.Sandbox], error) {
 	if err := checkRef("ref", r.Msg.Ref); err != nil {
 		return nil, fail(err)

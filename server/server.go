@@ -44,6 +44,7 @@ type Sandboxes interface {
 	Pause(ctx context.Context, ref string) (runtime.Info, error)
 	Resume(ctx context.Context, ref string) (runtime.Info, error)
 	Restart(ctx context.Context, ref string) (runtime.Info, error)
+	Clean(ctx context.Context, ref string) (runtime.Cleaned, error)
 	Stop(ctx context.Context, ref string, grace *time.Duration) (runtime.Info, error)
 	Wait(ctx context.Context, ref string) (runtime.Info, error)
 	List(ctx context.Context) ([]runtime.Info, error)

@@ -116,7 +116,7 @@ func (a *app) verbs() []verb {
 		{"ps", a.psCommand}, {"inspect", a.inspectCommand}, {"port", a.portCommand}, {"logs", a.logsCommand}, {"cp", a.cpCommand},
 		{"wait", a.waitCommand}, {"kill", a.killCommand}, {"update", a.updateCommand}, {"stats", a.statsCommand}, {"history", a.historyCommand}, {"info", a.infoCommand},
 		{"events", a.eventsCommand}, {"page", a.pageCommand},
-		{"pause", a.pauseCommand}, {"resume", a.resumeCommand}, {"stop", a.stopCommand}, {"restart", a.restartCommand}, {"rm", a.rmCommand}, {"cleanup", a.cleanupCommand},
+		{"pause", a.pauseCommand}, {"resume", a.resumeCommand}, {"stop", a.stopCommand}, {"restart", a.restartCommand}, {"clean", a.cleanCommand}, {"rm", a.rmCommand}, {"cleanup", a.cleanupCommand},
 		{"image", a.imageCommand}, {"policy", a.policyCommand}, {"audit", a.auditCommand}, {"spec", a.specCommand}, {"ping", a.pingCommand}, {"doctor", a.doctorCommand},
 		{"capabilities", a.capabilitiesCommand}, {"explain", a.explainCommand},
 		{"config", a.configCommand},

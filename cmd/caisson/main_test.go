@@ -296,6 +296,8 @@ func TestGolden(t *testing.T) {
 		{"rm-json", "rm --json --force build", 0},
 		{"ls-quiet", "ls -q", 0},
 		{"rm-part-json", "rm --json --force build gone", 125},
+		{"clean", "clean build", 0},
+		{"clean-json", "clean --json build", 0},
 		{"restart", "restart --json build", 0},
 		{"rm-all", "rm --all --force", 0},
 		{"rm-all-named", "rm --all build", 125},

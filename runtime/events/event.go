@@ -26,6 +26,7 @@ const (
 	SandboxUpdated Type = "sandbox.updated"
 	SandboxPaused  Type = "sandbox.paused"
 	SandboxResumed Type = "sandbox.resumed"
+	SandboxCleaned Type = "sandbox.cleaned" // its processes were ended and its /tmp emptied
 	SandboxEnded   Type = "sandbox.ended"
 	SandboxRemoved Type = "sandbox.removed"
 
@@ -54,7 +55,7 @@ const (
 func Types() []Type {
 	return []Type{
 		DaemonStarted, DaemonStopped, ConfigChanged, AuditRecovered, AuditBroken, EngineUp, EngineDown,
-		SandboxCreated, SandboxAdopted, SandboxUpdated, SandboxPaused, SandboxResumed, SandboxEnded, SandboxRemoved,
+		SandboxCreated, SandboxAdopted, SandboxUpdated, SandboxPaused, SandboxResumed, SandboxCleaned, SandboxEnded, SandboxRemoved,
 		ExecStarted, ExecFailed, ExecSignaled, ExecEnded,
 		LimitHit, AlertRaised, NetworkTried, FileRead, FileWritten, FileChanged, ImageImported, ImageRemoved, PoolFailed, CallRefused,
 	}

@@ -39,6 +39,7 @@ type Fake struct {
 	OnPause   func(ref string) (runtime.Info, error)
 	OnResume  func(ref string) (runtime.Info, error)
 	OnRestart func(ref string) (runtime.Info, error)
+	Cleaned   runtime.Cleaned
 	OnStop    func(ref string, grace *time.Duration) (runtime.Info, error)
 	OnWait    func(ctx context.Context, ref string) (runtime.Info, error)
 	OnExec    func(ctx context.Context, ref string, req plan.ExecRequest, rio runtime.IO) (*runtime.Result, error)

@@ -135,3 +135,6 @@ func (f *Fake) Restart(_ context.Context, ref string) (runtime.Info, error) {
 	}
 	return f.OnRestart(ref)
 }
+
+// Clean implements server.Sandboxes.
+func (f *Fake) Clean(context.Context, string) (runtime.Cleaned, error) { return f.Cleaned, nil }

@@ -365,3 +365,42 @@ func TestRestart(t *testing.T) {
 	}
 	d.Run(t, "rm", "--all", "--force")
 }
+
+// Clean ends what an earlier task left in a sandbox, and keeps its files.
+func TestClean(t *testing.T) {
+	t.Parallel()
+	d := harness.StartWith(t, "")
+	box(t, d, "dirty", "-p", "0:8080")
+	d.Run(t, "exec", "dirty", "--", "sh", "-c", "mkdir -p /tmp/a/b; touch /tmp/a/b/c '/tmp/ d'; ln -s /home/caisson /tmp/link; touch /home/caisson/kept")
+	d.Run(t, "exec", "dirty", "--", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do (trap '' TERM; exec setsid sleep 1000) & done; nc -l -p 8080 & sleep 0.2")
+	id := start(t, d, "dirty", "sleep", "1000")
+	before := d.Try("exec", "dirty", "--", "sh", "-c", "cat /proc/[0-9]*/comm | grep -c sleep; netstat -ltn | grep -c :8080").Stdout
+	if before != "10\n1\n" {
+		t.Fatalf("the probe finds %q, not ten processes and a listener", before)
+	}
+	pid := inspect(t, d, "dirty").PID
+	begin := time.Now()
+	var done struct{ Processes, Files int }
+	d.Run(t, "clean", "dirty", "-o", "json").JSON(t, &done)
+	if took := time.Since(begin); took > time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if done.Processes < 11 || done.Files != 3 {
+		t.Errorf("cleaned %+v", done)
+	}
+	if after := d.Try("exec", "dirty", "--", "sh", "-c", "cat /proc/[0-9]*/comm | grep -c sleep; netstat -ltn | grep -c :8080; ls -A /tmp; ls /home/caisson").Stdout; after != "0\n0\nkept\n" {
+		t.Errorf("after it: %q", after)
+	}
+	if now := inspect(t, d, "dirty"); now.PID != pid || now.State != "running" {
+		t.Errorf("the sandbox is %+v", now)
+	}
+	if r := d.Try("wait", "dirty", id); r.Code != 137 {
+		t.Errorf("the command that ran ended with %d", r.Code)
+	}
+	d.Run(t, "clean", "dirty") // there is nothing to do
+	d.Run(t, "pause", "dirty")
+	d.Refused(t, "SBX-114", "clean", "dirty", "-o", "json")
+	if inspect(t, d, "dirty").State != "paused" {
+		t.Error("a refused clean resumed the sandbox")
+	}
+}

@@ -905,6 +905,102 @@ func (x *ResumeRequest) GetRef() string {
 	return ""
 }
 
+type CleanRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CleanRequest) Reset() {
+	*x = CleanRequest{}
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CleanRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CleanRequest) ProtoMessage() {}
+
+func (x *CleanRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CleanRequest.ProtoReflect.Descriptor instead.
+func (*CleanRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *CleanRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+type CleanResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Processes     int32                  `protobuf:"varint,1,opt,name=processes,proto3" json:"processes,omitempty"` // that were ended
+	Files         int32                  `protobuf:"varint,2,opt,name=files,proto3" json:"files,omitempty"`         // of /tmp that were removed, a directory as one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CleanResponse) Reset() {
+	*x = CleanResponse{}
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CleanResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CleanResponse) ProtoMessage() {}
+
+func (x *CleanResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CleanResponse.ProtoReflect.Descriptor instead.
+func (*CleanResponse) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *CleanResponse) GetProcesses() int32 {
+	if x != nil {
+		return x.Processes
+	}
+	return 0
+}
+
+func (x *CleanResponse) GetFiles() int32 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
 type RestartRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -914,7 +1010,7 @@ type RestartRequest struct {
 
 func (x *RestartRequest) Reset() {
 	*x = RestartRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +1022,7 @@ func (x *RestartRequest) String() string {
 func (*RestartRequest) ProtoMessage() {}
 
 func (x *RestartRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +1035,7 @@ func (x *RestartRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartRequest.ProtoReflect.Descriptor instead.
 func (*RestartRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RestartRequest) GetRef() string {
@@ -959,7 +1055,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +1067,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -984,7 +1080,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{12}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StopRequest) GetRef() string {
@@ -1010,7 +1106,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1118,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1131,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WaitRequest) GetRef() string {
@@ -1079,7 +1175,7 @@ type Sandbox struct {
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1091,7 +1187,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1104,7 +1200,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Sandbox) GetId() string {
@@ -1294,7 +1390,7 @@ type Port struct {
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1402,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,7 +1415,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Port) GetAddress() string {
@@ -1358,7 +1454,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1370,7 +1466,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1383,7 +1479,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListRequest) GetLabels() map[string]string {
@@ -1437,7 +1533,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1449,7 +1545,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1462,7 +1558,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListResponse) GetSandboxes() []*Sandbox {
@@ -1481,7 +1577,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +1589,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +1602,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *InspectRequest) GetRef() string {
@@ -1538,7 +1634,7 @@ type InspectResponse struct {
 
 func (x *InspectResponse) Reset() {
 	*x = InspectResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1550,7 +1646,7 @@ func (x *InspectResponse) String() string {
 func (*InspectResponse) ProtoMessage() {}
 
 func (x *InspectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1563,7 +1659,7 @@ func (x *InspectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectResponse.ProtoReflect.Descriptor instead.
 func (*InspectResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *InspectResponse) GetSandbox() *Sandbox {
@@ -1655,7 +1751,7 @@ type PostureCheck struct {
 
 func (x *PostureCheck) Reset() {
 	*x = PostureCheck{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1667,7 +1763,7 @@ func (x *PostureCheck) String() string {
 func (*PostureCheck) ProtoMessage() {}
 
 func (x *PostureCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1680,7 +1776,7 @@ func (x *PostureCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostureCheck.ProtoReflect.Descriptor instead.
 func (*PostureCheck) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PostureCheck) GetName() string {
@@ -1714,7 +1810,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1726,7 +1822,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +1835,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RemoveRequest) GetRef() string {
@@ -1765,7 +1861,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1777,7 +1873,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1790,7 +1886,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RemoveResponse) GetId() string {
@@ -1809,7 +1905,7 @@ type CleanupRequest struct {
 
 func (x *CleanupRequest) Reset() {
 	*x = CleanupRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +1917,7 @@ func (x *CleanupRequest) String() string {
 func (*CleanupRequest) ProtoMessage() {}
 
 func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +1930,7 @@ func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupRequest.ProtoReflect.Descriptor instead.
 func (*CleanupRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CleanupRequest) GetDryRun() bool {
@@ -1853,7 +1949,7 @@ type CleanupResponse struct {
 
 func (x *CleanupResponse) Reset() {
 	*x = CleanupResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1865,7 +1961,7 @@ func (x *CleanupResponse) String() string {
 func (*CleanupResponse) ProtoMessage() {}
 
 func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1878,7 +1974,7 @@ func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupResponse.ProtoReflect.Descriptor instead.
 func (*CleanupResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CleanupResponse) GetLeftovers() []*Leftover {
@@ -1901,7 +1997,7 @@ type Leftover struct {
 
 func (x *Leftover) Reset() {
 	*x = Leftover{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1913,7 +2009,7 @@ func (x *Leftover) String() string {
 func (*Leftover) ProtoMessage() {}
 
 func (x *Leftover) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1926,7 +2022,7 @@ func (x *Leftover) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leftover.ProtoReflect.Descriptor instead.
 func (*Leftover) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Leftover) GetKind() string {
@@ -1975,7 +2071,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1987,7 +2083,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2000,7 +2096,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StatsRequest) GetRefs() []string {
@@ -2069,7 +2165,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2177,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2190,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StatsResponse) GetTime() *timestamppb.Timestamp {
@@ -2140,7 +2236,7 @@ type SandboxStats struct {
 
 func (x *SandboxStats) Reset() {
 	*x = SandboxStats{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2152,7 +2248,7 @@ func (x *SandboxStats) String() string {
 func (*SandboxStats) ProtoMessage() {}
 
 func (x *SandboxStats) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2165,7 +2261,7 @@ func (x *SandboxStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxStats.ProtoReflect.Descriptor instead.
 func (*SandboxStats) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SandboxStats) GetSandboxId() string {
@@ -2303,7 +2399,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2315,7 +2411,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2328,7 +2424,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *HistoryRequest) GetRef() string {
@@ -2355,7 +2451,7 @@ type HistoryResponse struct {
 
 func (x *HistoryResponse) Reset() {
 	*x = HistoryResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2367,7 +2463,7 @@ func (x *HistoryResponse) String() string {
 func (*HistoryResponse) ProtoMessage() {}
 
 func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2380,7 +2476,7 @@ func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
 func (*HistoryResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HistoryResponse) GetSandboxId() string {
@@ -2449,7 +2545,7 @@ type UsageSample struct {
 
 func (x *UsageSample) Reset() {
 	*x = UsageSample{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2461,7 +2557,7 @@ func (x *UsageSample) String() string {
 func (*UsageSample) ProtoMessage() {}
 
 func (x *UsageSample) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2474,7 +2570,7 @@ func (x *UsageSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSample.ProtoReflect.Descriptor instead.
 func (*UsageSample) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *UsageSample) GetTime() *timestamppb.Timestamp {
@@ -2547,7 +2643,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2559,7 +2655,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2572,7 +2668,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LogsRequest) GetRef() string {
@@ -2627,7 +2723,7 @@ type SpecRequest struct {
 
 func (x *SpecRequest) Reset() {
 	*x = SpecRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2639,7 +2735,7 @@ func (x *SpecRequest) String() string {
 func (*SpecRequest) ProtoMessage() {}
 
 func (x *SpecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2652,7 +2748,7 @@ func (x *SpecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecRequest.ProtoReflect.Descriptor instead.
 func (*SpecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SpecRequest) GetSpec() *RunSpec {
@@ -2684,7 +2780,7 @@ type SpecResponse struct {
 
 func (x *SpecResponse) Reset() {
 	*x = SpecResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +2792,7 @@ func (x *SpecResponse) String() string {
 func (*SpecResponse) ProtoMessage() {}
 
 func (x *SpecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +2805,7 @@ func (x *SpecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecResponse.ProtoReflect.Descriptor instead.
 func (*SpecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SpecResponse) GetOciSpecJson() []byte {
@@ -2774,7 +2870,7 @@ type SeccompRule struct {
 
 func (x *SeccompRule) Reset() {
 	*x = SeccompRule{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[35]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2786,7 +2882,7 @@ func (x *SeccompRule) String() string {
 func (*SeccompRule) ProtoMessage() {}
 
 func (x *SeccompRule) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[35]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2799,7 +2895,7 @@ func (x *SeccompRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeccompRule.ProtoReflect.Descriptor instead.
 func (*SeccompRule) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SeccompRule) GetSyscalls() []string {
@@ -2934,7 +3030,12 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\fPauseRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\"!\n" +
 	"\rResumeRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\"\"\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\" \n" +
+	"\fCleanRequest\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"C\n" +
+	"\rCleanResponse\x12\x1c\n" +
+	"\tprocesses\x18\x01 \x01(\x05R\tprocesses\x12\x14\n" +
+	"\x05files\x18\x02 \x01(\x05R\x05files\"\"\n" +
 	"\x0eRestartRequest\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\"P\n" +
 	"\vStopRequest\x12\x10\n" +
@@ -3124,7 +3225,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\bsyscalls\x18\x01 \x03(\tR\bsyscalls\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x1c\n" +
 	"\tcondition\x18\x03 \x01(\tR\tcondition\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why2\xda\v\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why2\xbf\f\n" +
 	"\x0eSandboxService\x12K\n" +
 	"\x03Run\x12\x16.caisson.v1.RunRequest\x1a\x15.caisson.v1.ExecEvent\"\x13\x82\xb5\x18\x0f\n" +
 	"\x04POST\x12\a/v1/run0\x01\x12V\n" +
@@ -3142,6 +3243,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x04POST\x12\x1a/v1/sandboxes/{ref}/resume\x12Z\n" +
 	"\x04Stop\x12\x17.caisson.v1.StopRequest\x1a\x13.caisson.v1.Sandbox\"$\x82\xb5\x18 \n" +
 	"\x04POST\x12\x18/v1/sandboxes/{ref}/stop\x12c\n" +
+	"\x05Clean\x12\x18.caisson.v1.CleanRequest\x1a\x19.caisson.v1.CleanResponse\"%\x82\xb5\x18!\n" +
+	"\x04POST\x12\x19/v1/sandboxes/{ref}/clean\x12c\n" +
 	"\aRestart\x12\x1a.caisson.v1.RestartRequest\x1a\x13.caisson.v1.Sandbox\"'\x82\xb5\x18#\n" +
 	"\x04POST\x12\x1b/v1/sandboxes/{ref}/restart\x12Y\n" +
 	"\x04Wait\x12\x17.caisson.v1.WaitRequest\x1a\x13.caisson.v1.Sandbox\"#\x82\xb5\x18\x1f\n" +
@@ -3171,7 +3274,7 @@ func file_caisson_v1_sandbox_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_sandbox_proto_rawDescData
 }
 
-var file_caisson_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_caisson_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_caisson_v1_sandbox_proto_goTypes = []any{
 	(*Limits)(nil),                // 0: caisson.v1.Limits
 	(*Workspace)(nil),             // 1: caisson.v1.Workspace
@@ -3184,124 +3287,128 @@ var file_caisson_v1_sandbox_proto_goTypes = []any{
 	(*Rules)(nil),                 // 8: caisson.v1.Rules
 	(*PauseRequest)(nil),          // 9: caisson.v1.PauseRequest
 	(*ResumeRequest)(nil),         // 10: caisson.v1.ResumeRequest
-	(*RestartRequest)(nil),        // 11: caisson.v1.RestartRequest
-	(*StopRequest)(nil),           // 12: caisson.v1.StopRequest
-	(*WaitRequest)(nil),           // 13: caisson.v1.WaitRequest
-	(*Sandbox)(nil),               // 14: caisson.v1.Sandbox
-	(*Port)(nil),                  // 15: caisson.v1.Port
-	(*ListRequest)(nil),           // 16: caisson.v1.ListRequest
-	(*ListResponse)(nil),          // 17: caisson.v1.ListResponse
-	(*InspectRequest)(nil),        // 18: caisson.v1.InspectRequest
-	(*InspectResponse)(nil),       // 19: caisson.v1.InspectResponse
-	(*PostureCheck)(nil),          // 20: caisson.v1.PostureCheck
-	(*RemoveRequest)(nil),         // 21: caisson.v1.RemoveRequest
-	(*RemoveResponse)(nil),        // 22: caisson.v1.RemoveResponse
-	(*CleanupRequest)(nil),        // 23: caisson.v1.CleanupRequest
-	(*CleanupResponse)(nil),       // 24: caisson.v1.CleanupResponse
-	(*Leftover)(nil),              // 25: caisson.v1.Leftover
-	(*StatsRequest)(nil),          // 26: caisson.v1.StatsRequest
-	(*StatsResponse)(nil),         // 27: caisson.v1.StatsResponse
-	(*SandboxStats)(nil),          // 28: caisson.v1.SandboxStats
-	(*HistoryRequest)(nil),        // 29: caisson.v1.HistoryRequest
-	(*HistoryResponse)(nil),       // 30: caisson.v1.HistoryResponse
-	(*UsageSample)(nil),           // 31: caisson.v1.UsageSample
-	(*LogsRequest)(nil),           // 32: caisson.v1.LogsRequest
-	(*SpecRequest)(nil),           // 33: caisson.v1.SpecRequest
-	(*SpecResponse)(nil),          // 34: caisson.v1.SpecResponse
-	(*SeccompRule)(nil),           // 35: caisson.v1.SeccompRule
-	nil,                           // 36: caisson.v1.SandboxSpec.EnvEntry
-	nil,                           // 37: caisson.v1.SandboxSpec.LabelsEntry
-	nil,                           // 38: caisson.v1.UpdateRequest.LabelsEntry
-	nil,                           // 39: caisson.v1.Sandbox.LabelsEntry
-	nil,                           // 40: caisson.v1.ListRequest.LabelsEntry
-	nil,                           // 41: caisson.v1.StatsRequest.LabelsEntry
-	nil,                           // 42: caisson.v1.SpecResponse.CgroupValuesEntry
-	(*durationpb.Duration)(nil),   // 43: google.protobuf.Duration
-	(*ExecSpec)(nil),              // 44: caisson.v1.ExecSpec
-	(*timestamppb.Timestamp)(nil), // 45: google.protobuf.Timestamp
-	(*Result)(nil),                // 46: caisson.v1.Result
-	(*Egress)(nil),                // 47: caisson.v1.Egress
-	(*ExecEvent)(nil),             // 48: caisson.v1.ExecEvent
+	(*CleanRequest)(nil),          // 11: caisson.v1.CleanRequest
+	(*CleanResponse)(nil),         // 12: caisson.v1.CleanResponse
+	(*RestartRequest)(nil),        // 13: caisson.v1.RestartRequest
+	(*StopRequest)(nil),           // 14: caisson.v1.StopRequest
+	(*WaitRequest)(nil),           // 15: caisson.v1.WaitRequest
+	(*Sandbox)(nil),               // 16: caisson.v1.Sandbox
+	(*Port)(nil),                  // 17: caisson.v1.Port
+	(*ListRequest)(nil),           // 18: caisson.v1.ListRequest
+	(*ListResponse)(nil),          // 19: caisson.v1.ListResponse
+	(*InspectRequest)(nil),        // 20: caisson.v1.InspectRequest
+	(*InspectResponse)(nil),       // 21: caisson.v1.InspectResponse
+	(*PostureCheck)(nil),          // 22: caisson.v1.PostureCheck
+	(*RemoveRequest)(nil),         // 23: caisson.v1.RemoveRequest
+	(*RemoveResponse)(nil),        // 24: caisson.v1.RemoveResponse
+	(*CleanupRequest)(nil),        // 25: caisson.v1.CleanupRequest
+	(*CleanupResponse)(nil),       // 26: caisson.v1.CleanupResponse
+	(*Leftover)(nil),              // 27: caisson.v1.Leftover
+	(*StatsRequest)(nil),          // 28: caisson.v1.StatsRequest
+	(*StatsResponse)(nil),         // 29: caisson.v1.StatsResponse
+	(*SandboxStats)(nil),          // 30: caisson.v1.SandboxStats
+	(*HistoryRequest)(nil),        // 31: caisson.v1.HistoryRequest
+	(*HistoryResponse)(nil),       // 32: caisson.v1.HistoryResponse
+	(*UsageSample)(nil),           // 33: caisson.v1.UsageSample
+	(*LogsRequest)(nil),           // 34: caisson.v1.LogsRequest
+	(*SpecRequest)(nil),           // 35: caisson.v1.SpecRequest
+	(*SpecResponse)(nil),          // 36: caisson.v1.SpecResponse
+	(*SeccompRule)(nil),           // 37: caisson.v1.SeccompRule
+	nil,                           // 38: caisson.v1.SandboxSpec.EnvEntry
+	nil,                           // 39: caisson.v1.SandboxSpec.LabelsEntry
+	nil,                           // 40: caisson.v1.UpdateRequest.LabelsEntry
+	nil,                           // 41: caisson.v1.Sandbox.LabelsEntry
+	nil,                           // 42: caisson.v1.ListRequest.LabelsEntry
+	nil,                           // 43: caisson.v1.StatsRequest.LabelsEntry
+	nil,                           // 44: caisson.v1.SpecResponse.CgroupValuesEntry
+	(*durationpb.Duration)(nil),   // 45: google.protobuf.Duration
+	(*ExecSpec)(nil),              // 46: caisson.v1.ExecSpec
+	(*timestamppb.Timestamp)(nil), // 47: google.protobuf.Timestamp
+	(*Result)(nil),                // 48: caisson.v1.Result
+	(*Egress)(nil),                // 49: caisson.v1.Egress
+	(*ExecEvent)(nil),             // 50: caisson.v1.ExecEvent
 }
 var file_caisson_v1_sandbox_proto_depIdxs = []int32{
-	36, // 0: caisson.v1.SandboxSpec.env:type_name -> caisson.v1.SandboxSpec.EnvEntry
+	38, // 0: caisson.v1.SandboxSpec.env:type_name -> caisson.v1.SandboxSpec.EnvEntry
 	1,  // 1: caisson.v1.SandboxSpec.workspace:type_name -> caisson.v1.Workspace
 	0,  // 2: caisson.v1.SandboxSpec.limits:type_name -> caisson.v1.Limits
-	37, // 3: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
-	43, // 4: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
-	43, // 5: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
+	39, // 3: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
+	45, // 4: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
+	45, // 5: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
 	3,  // 6: caisson.v1.SandboxSpec.nested:type_name -> caisson.v1.Nested
 	2,  // 7: caisson.v1.RunSpec.sandbox:type_name -> caisson.v1.SandboxSpec
-	44, // 8: caisson.v1.RunSpec.exec:type_name -> caisson.v1.ExecSpec
+	46, // 8: caisson.v1.RunSpec.exec:type_name -> caisson.v1.ExecSpec
 	4,  // 9: caisson.v1.RunRequest.spec:type_name -> caisson.v1.RunSpec
 	2,  // 10: caisson.v1.CreateRequest.spec:type_name -> caisson.v1.SandboxSpec
-	43, // 11: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
-	43, // 12: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
-	38, // 13: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
+	45, // 11: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
+	45, // 12: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
+	40, // 13: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
 	8,  // 14: caisson.v1.UpdateRequest.allow:type_name -> caisson.v1.Rules
 	8,  // 15: caisson.v1.UpdateRequest.deny:type_name -> caisson.v1.Rules
-	43, // 16: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	45, // 17: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	45, // 18: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
-	46, // 19: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
-	39, // 20: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
+	45, // 16: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	47, // 17: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	47, // 18: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
+	48, // 19: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
+	41, // 20: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
 	1,  // 21: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
-	45, // 22: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
-	43, // 23: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
-	45, // 24: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
-	15, // 25: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
-	40, // 26: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
-	43, // 27: caisson.v1.ListRequest.older_than:type_name -> google.protobuf.Duration
-	14, // 28: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
-	14, // 29: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
+	47, // 22: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	45, // 23: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
+	47, // 24: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
+	17, // 25: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
+	42, // 26: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
+	45, // 27: caisson.v1.ListRequest.older_than:type_name -> google.protobuf.Duration
+	16, // 28: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
+	16, // 29: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
 	0,  // 30: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
-	20, // 31: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
-	47, // 32: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
-	25, // 33: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
-	41, // 34: caisson.v1.StatsRequest.labels:type_name -> caisson.v1.StatsRequest.LabelsEntry
-	43, // 35: caisson.v1.StatsRequest.older_than:type_name -> google.protobuf.Duration
-	45, // 36: caisson.v1.StatsResponse.time:type_name -> google.protobuf.Timestamp
-	28, // 37: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.SandboxStats
-	43, // 38: caisson.v1.SandboxStats.cpu:type_name -> google.protobuf.Duration
-	31, // 39: caisson.v1.HistoryResponse.samples:type_name -> caisson.v1.UsageSample
-	45, // 40: caisson.v1.UsageSample.time:type_name -> google.protobuf.Timestamp
+	22, // 31: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
+	49, // 32: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
+	27, // 33: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
+	43, // 34: caisson.v1.StatsRequest.labels:type_name -> caisson.v1.StatsRequest.LabelsEntry
+	45, // 35: caisson.v1.StatsRequest.older_than:type_name -> google.protobuf.Duration
+	47, // 36: caisson.v1.StatsResponse.time:type_name -> google.protobuf.Timestamp
+	30, // 37: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.SandboxStats
+	45, // 38: caisson.v1.SandboxStats.cpu:type_name -> google.protobuf.Duration
+	33, // 39: caisson.v1.HistoryResponse.samples:type_name -> caisson.v1.UsageSample
+	47, // 40: caisson.v1.UsageSample.time:type_name -> google.protobuf.Timestamp
 	4,  // 41: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
-	42, // 42: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
-	35, // 43: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
+	44, // 42: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
+	37, // 43: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
 	5,  // 44: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
 	6,  // 45: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
-	16, // 46: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
-	18, // 47: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
+	18, // 46: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
+	20, // 47: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
 	7,  // 48: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
 	9,  // 49: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
 	10, // 50: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
-	12, // 51: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
-	11, // 52: caisson.v1.SandboxService.Restart:input_type -> caisson.v1.RestartRequest
-	13, // 53: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
-	21, // 54: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
-	23, // 55: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
-	32, // 56: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
-	26, // 57: caisson.v1.SandboxService.Stats:input_type -> caisson.v1.StatsRequest
-	29, // 58: caisson.v1.SandboxService.History:input_type -> caisson.v1.HistoryRequest
-	33, // 59: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
-	48, // 60: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
-	14, // 61: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
-	17, // 62: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
-	19, // 63: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
-	14, // 64: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
-	14, // 65: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
-	14, // 66: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
-	14, // 67: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
-	14, // 68: caisson.v1.SandboxService.Restart:output_type -> caisson.v1.Sandbox
-	14, // 69: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
-	22, // 70: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
-	24, // 71: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
-	48, // 72: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
-	27, // 73: caisson.v1.SandboxService.Stats:output_type -> caisson.v1.StatsResponse
-	30, // 74: caisson.v1.SandboxService.History:output_type -> caisson.v1.HistoryResponse
-	34, // 75: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
-	60, // [60:76] is the sub-list for method output_type
-	44, // [44:60] is the sub-list for method input_type
+	14, // 51: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
+	11, // 52: caisson.v1.SandboxService.Clean:input_type -> caisson.v1.CleanRequest
+	13, // 53: caisson.v1.SandboxService.Restart:input_type -> caisson.v1.RestartRequest
+	15, // 54: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
+	23, // 55: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
+	25, // 56: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
+	34, // 57: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
+	28, // 58: caisson.v1.SandboxService.Stats:input_type -> caisson.v1.StatsRequest
+	31, // 59: caisson.v1.SandboxService.History:input_type -> caisson.v1.HistoryRequest
+	35, // 60: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
+	50, // 61: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
+	16, // 62: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
+	19, // 63: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
+	21, // 64: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
+	16, // 65: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
+	16, // 66: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
+	16, // 67: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
+	16, // 68: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
+	12, // 69: caisson.v1.SandboxService.Clean:output_type -> caisson.v1.CleanResponse
+	16, // 70: caisson.v1.SandboxService.Restart:output_type -> caisson.v1.Sandbox
+	16, // 71: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
+	24, // 72: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
+	26, // 73: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
+	50, // 74: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
+	29, // 75: caisson.v1.SandboxService.Stats:output_type -> caisson.v1.StatsResponse
+	32, // 76: caisson.v1.SandboxService.History:output_type -> caisson.v1.HistoryResponse
+	36, // 77: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
+	61, // [61:78] is the sub-list for method output_type
+	44, // [44:61] is the sub-list for method input_type
 	44, // [44:44] is the sub-list for extension type_name
 	44, // [44:44] is the sub-list for extension extendee
 	0,  // [0:44] is the sub-list for field type_name
@@ -3318,14 +3425,14 @@ func file_caisson_v1_sandbox_proto_init() {
 	file_caisson_v1_sandbox_proto_msgTypes[3].OneofWrappers = []any{}
 	file_caisson_v1_sandbox_proto_msgTypes[5].OneofWrappers = []any{}
 	file_caisson_v1_sandbox_proto_msgTypes[7].OneofWrappers = []any{}
-	file_caisson_v1_sandbox_proto_msgTypes[28].OneofWrappers = []any{}
+	file_caisson_v1_sandbox_proto_msgTypes[30].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_sandbox_proto_rawDesc), len(file_caisson_v1_sandbox_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   43,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -49,6 +49,8 @@ const (
 	SandboxServiceResumeProcedure = "/caisson.v1.SandboxService/Resume"
 	// SandboxServiceStopProcedure is the fully-qualified name of the SandboxService's Stop RPC.
 	SandboxServiceStopProcedure = "/caisson.v1.SandboxService/Stop"
+	// SandboxServiceCleanProcedure is the fully-qualified name of the SandboxService's Clean RPC.
+	SandboxServiceCleanProcedure = "/caisson.v1.SandboxService/Clean"
 	// SandboxServiceRestartProcedure is the fully-qualified name of the SandboxService's Restart RPC.
 	SandboxServiceRestartProcedure = "/caisson.v1.SandboxService/Restart"
 	// SandboxServiceWaitProcedure is the fully-qualified name of the SandboxService's Wait RPC.
@@ -89,6 +91,9 @@ type SandboxServiceClient interface {
 	// Stop ends all processes of a sandbox: TERM, then KILL after a grace. What
 	// its commands wrote stays until Remove.
 	Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.Sandbox], error)
+	// Clean ends every process of a running sandbox, with their listeners, and empties /tmp.
+	// Other files stay.
+	Clean(context.Context, *connect.Request[v1.CleanRequest]) (*connect.Response[v1.CleanResponse], error)
 	// Restart replaces a sandbox, live or ended, by a new one under the same name, made by
 	// the request of the old one. Files and commands of the old one go, and so do changes by
 	// Update. A sandbox without a name gets a new ID. A refused request removes nothing.
@@ -171,6 +176,12 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(sandboxServiceMethods.ByName("Stop")),
 			connect.WithClientOptions(opts...),
 		),
+		clean: connect.NewClient[v1.CleanRequest, v1.CleanResponse](
+			httpClient,
+			baseURL+SandboxServiceCleanProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("Clean")),
+			connect.WithClientOptions(opts...),
+		),
 		restart: connect.NewClient[v1.RestartRequest, v1.Sandbox](
 			httpClient,
 			baseURL+SandboxServiceRestartProcedure,
@@ -232,6 +243,7 @@ type sandboxServiceClient struct {
 	pause   *connect.Client[v1.PauseRequest, v1.Sandbox]
 	resume  *connect.Client[v1.ResumeRequest, v1.Sandbox]
 	stop    *connect.Client[v1.StopRequest, v1.Sandbox]
+	clean   *connect.Client[v1.CleanRequest, v1.CleanResponse]
 	restart *connect.Client[v1.RestartRequest, v1.Sandbox]
 	wait    *connect.Client[v1.WaitRequest, v1.Sandbox]
 	remove  *connect.Client[v1.RemoveRequest, v1.RemoveResponse]
@@ -280,6 +292,11 @@ func (c *sandboxServiceClient) Resume(ctx context.Context, req *connect.Request[
 // Stop calls caisson.v1.SandboxService.Stop.
 func (c *sandboxServiceClient) Stop(ctx context.Context, req *connect.Request[v1.StopRequest]) (*connect.Response[v1.Sandbox], error) {
 	return c.stop.CallUnary(ctx, req)
+}
+
+// Clean calls caisson.v1.SandboxService.Clean.
+func (c *sandboxServiceClient) Clean(ctx context.Context, req *connect.Request[v1.CleanRequest]) (*connect.Response[v1.CleanResponse], error) {
+	return c.clean.CallUnary(ctx, req)
 }
 
 // Restart calls caisson.v1.SandboxService.Restart.
@@ -344,6 +361,9 @@ type SandboxServiceHandler interface {
 	// Stop ends all processes of a sandbox: TERM, then KILL after a grace. What
 	// its commands wrote stays until Remove.
 	Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.Sandbox], error)
+	// Clean ends every process of a running sandbox, with their listeners, and empties /tmp.
+	// Other files stay.
+	Clean(context.Context, *connect.Request[v1.CleanRequest]) (*connect.Response[v1.CleanResponse], error)
 	// Restart replaces a sandbox, live or ended, by a new one under the same name, made by
 	// the request of the old one. Files and commands of the old one go, and so do changes by
 	// Update. A sandbox without a name gets a new ID. A refused request removes nothing.
@@ -422,6 +442,12 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 		connect.WithSchema(sandboxServiceMethods.ByName("Stop")),
 		connect.WithHandlerOptions(opts...),
 	)
+	sandboxServiceCleanHandler := connect.NewUnaryHandler(
+		SandboxServiceCleanProcedure,
+		svc.Clean,
+		connect.WithSchema(sandboxServiceMethods.ByName("Clean")),
+		connect.WithHandlerOptions(opts...),
+	)
 	sandboxServiceRestartHandler := connect.NewUnaryHandler(
 		SandboxServiceRestartProcedure,
 		svc.Restart,
@@ -488,6 +514,8 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 			sandboxServiceResumeHandler.ServeHTTP(w, r)
 		case SandboxServiceStopProcedure:
 			sandboxServiceStopHandler.ServeHTTP(w, r)
+		case SandboxServiceCleanProcedure:
+			sandboxServiceCleanHandler.ServeHTTP(w, r)
 		case SandboxServiceRestartProcedure:
 			sandboxServiceRestartHandler.ServeHTTP(w, r)
 		case SandboxServiceWaitProcedure:
@@ -543,6 +571,10 @@ func (UnimplementedSandboxServiceHandler) Resume(context.Context, *connect.Reque
 
 func (UnimplementedSandboxServiceHandler) Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.Sandbox], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Stop is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) Clean(context.Context, *connect.Request[v1.CleanRequest]) (*connect.Response[v1.CleanResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.SandboxService.Clean is not implemented"))
 }
 
 func (UnimplementedSandboxServiceHandler) Restart(context.Context, *connect.Request[v1.RestartRequest]) (*connect.Response[v1.Sandbox], error) {

@@ -24,6 +24,10 @@ export const fields = {
     remedy: 'string',
     rule: 'string',
   },
+  CleanResponse: {
+    files: 'number',
+    processes: 'number',
+  },
   CleanupRequest: {
     dry_run: 'boolean',
   },

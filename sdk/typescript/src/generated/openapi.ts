@@ -38,6 +38,18 @@ export interface components {
             /** @description that caused the decision */
             rule?: string;
         };
+        CleanResponse: {
+            /**
+             * Format: int32
+             * @description of /tmp that were removed, a directory as one
+             */
+            files?: number;
+            /**
+             * Format: int32
+             * @description that were ended
+             */
+            processes?: number;
+        };
         CleanupRequest: {
             dry_run?: boolean;
         };

@@ -1,0 +1,77 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"path"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/runtime/events"
+)
+
+// Cleaned is the answer to a Clean.
+type Cleaned struct {
+	Processes int // that were ended
+	Files     int // of /tmp that were removed, a directory as one
+}
+
+// tmpDir is the directory inside that Clean empties.
+const tmpDir = "/tmp"
+
+// Clean ends every process of a running sandbox but PID 1, with their listeners, and
+// empties /tmp. Other files stay.
+func (m *Manager) Clean(ctx context.Context, ref string) (Cleaned, error) {
+	defer m.Busy()()
+	s, err := m.find(ctx, ref)
+	if err != nil {
+		return Cleaned{}, err
+	}
+	var done Cleaned
+	if done.Processes, err = m.endOthers(ctx, s); err != nil {
+		return done, err
+	}
+	done.Files, err = m.emptyTmp(ctx, ref)
+	return done, errors.Join(err, m.opts.Events.Confirm(ctx, s.kept().event(events.SandboxCleaned, events.Data{})))
+}
+
+// endOthers kills what runs in s but PID 1. No pause comes in between.
+func (m *Manager) endOthers(ctx context.Context, s *sandbox) (int, error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	if _, err := s.accepting(); err != nil {
+		return 0, err
+	}
+	group, err := m.group(s.id)
+	if err != nil {
+		return 0, err
+	}
+	ctx, stop := s.untilEnding(ctx)
+	defer stop()
+	n, err := group.KillOthers(ctx, s.process.pid)
+	return n, s.orEnded(err)
+}
+
+// emptyTmp removes what /tmp holds, as the sandbox's user.
+func (m *Manager) emptyTmp(ctx context.Context, ref string) (removed int, err error) {
+	access, err := m.Files(ctx, ref)
+	if err != nil {
+		return 0, err
+	}
+	for {
+		list, more, err := access.ListDir(ctx, tmpDir, 1)
+		if err != nil {
+			return removed, err
+		}
+		var errs []error
+		for _, f := range list {
+			if err := access.Remove(ctx, path.Join(tmpDir, path.Base(f.Path)), true); err != nil && !errors.Is(err, sbxerr.FileAbsent) {
+				errs = append(errs, err)
+				continue
+			}
+			removed++
+		}
+		if !more || len(errs) > 0 {
+			return removed, errors.Join(errs...)
+		}
+	}
+}
