@@ -184,8 +184,11 @@ func pageURL(t *testing.T, d *harness.Daemon) (whole, origin, token string) {
 func (b *browser) checkQuiet(t *testing.T, origin, token string) {
 	t.Helper()
 	r := b.do(t, order{Do: "seen"})
-	if len(r.Errors) > 0 {
-		t.Errorf("the browser complained: %q", r.Errors)
+	for _, e := range r.Errors {
+		if strings.HasPrefix(e, "network: ") && strings.Contains(e, "404 (Not Found) "+origin+"/v1/") {
+			continue // a call about a sandbox that was removed meanwhile
+		}
+		t.Errorf("the browser complained: %s", e)
 	}
 	if len(r.Requests) < 10 {
 		t.Errorf("only %d requests were seen", len(r.Requests))
