@@ -145,10 +145,10 @@ func (b *browser) text(t *testing.T) string {
 	return text
 }
 
-// await waits until the condition, in JavaScript, is true.
+// await waits until the condition, in JavaScript, is true. One that fails is not yet.
 func (b *browser) await(t *testing.T, what, condition string) {
 	t.Helper()
-	for end := time.Now().Add(patience); !eval[bool](t, b, "Boolean("+condition+")"); {
+	for end := time.Now().Add(patience); !eval[bool](t, b, "(() => { try { return Boolean("+condition+") } catch { return false } })()"); {
 		if time.Now().After(end) {
 			t.Fatalf("the page does not show %s within %s:\n%s", what, patience, b.text(t))
 		}
