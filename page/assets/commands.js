@@ -1,12 +1,17 @@
 // The commands of a sandbox, and the output of one of them while it comes.
 
 import { html, useEffect, useRef, useState } from './vendor/preact-htm.js';
-import { call, lines, sandboxPath } from './api.js';
+import { call, lines, sandboxPath, sleep } from './api.js';
 import { state } from './store.js';
 import { age, bytes, command, plain, span } from './format.js';
 import { tell } from './parts.js';
 
-const shown = 256 * 1024; // of each stream, the newest bytes
+const shown = 64 * 1024; // of each stream, the newest bytes
+
+// Much output must not hold up the page: after so much work there is a pause, in which the
+// daemon waits. Both in milliseconds.
+const work = 15;
+const pause = 60;
 
 function useCommands(sandbox) {
   const [list, setList] = useState(null);
@@ -31,22 +36,28 @@ const took = (e) => span((e.ended_at ? Date.parse(e.ended_at) : Date.now()) - Da
 
 /** Screen writes text into an element, keeps the newest, and stays at the end if it is there. */
 class Screen {
-  constructor(element) { this.element = element; this.length = 0; element.replaceChildren(); }
+  constructor(element) { this.element = element; this.length = 0; this.waiting = []; element.replaceChildren(); }
 
   add(stream, text) {
-    if (!text) return;
+    const last = this.waiting[this.waiting.length - 1];
+    if (last?.stream === stream) last.text = (last.text + text).slice(-shown);
+    else if (text) this.waiting.push({ stream, text: text.slice(-shown) });
+  }
+
+  /** flush shows what was added. It is apart because each change is laid out. */
+  flush() {
     const { element } = this;
     const scroller = element.parentElement;
+    if (this.waiting.length === 0 || !scroller) return;
     const atEnd = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 40;
-    const last = element.lastChild;
-    if (last?.className === stream && last.textContent.length < 16_384) last.append(text);
-    else {
+    for (const { stream, text } of this.waiting) {
       const span = document.createElement('span');
       span.className = stream;
       span.textContent = text;
       element.append(span);
+      this.length += text.length;
     }
-    this.length += text.length;
+    this.waiting = [];
     while (this.length > 2 * shown && element.firstChild !== element.lastChild) {
       this.length -= element.firstChild.textContent.length;
       element.firstChild.remove();
@@ -64,12 +75,19 @@ async function follow(sandbox, exec, screen, signal) {
   const begin = { stdout_offset: from(exec.stdout_bytes), stderr_offset: from(exec.stderr_bytes) };
   const left = begin.stdout_offset + begin.stderr_offset;
   if (left > 0) screen.add('note', `… ${bytes(left)} before this are not shown\n`);
+  const timer = setInterval(() => screen.flush(), pause);
+  signal.addEventListener('abort', () => clearInterval(timer));
+  let begun = performance.now();
   for await (const answer of lines(sandboxPath(sandbox, 'logs'), { query: { exec_id: exec.id, follow: true, ...begin }, signal })) {
     for (const stream of ['stdout', 'stderr']) {
       const part = answer[stream];
       if (!part) continue;
       if (Number(part.skipped) > 0) screen.add('note', `\n… ${bytes(Number(part.skipped))} are not kept\n`);
       else screen.add(stream, plain(part.data ? decoders[stream].decode(raw(part.data), { stream: true }) : part.text ?? ''));
+    }
+    if (performance.now() - begun > work) {
+      await sleep(pause, signal);
+      begun = performance.now();
     }
   }
 }
@@ -80,7 +98,9 @@ function Output({ sandbox, exec }) {
   useEffect(() => {
     const end = new AbortController();
     const screen = new Screen(pre.current);
-    follow(sandbox.id, exec, screen, end.signal).catch((failure) => { if (!end.signal.aborted) screen.add('note', `\n${failure.code ?? ''} ${failure.message}\n`); });
+    follow(sandbox.id, exec, screen, end.signal)
+      .catch((failure) => screen.add('note', `\n${failure.code ?? ''} ${failure.message}\n`))
+      .then(() => { if (!end.signal.aborted) screen.flush(); });
     return () => end.abort();
   }, [sandbox.id, exec.id]);
   const size = Number(exec.stdout_bytes) + Number(exec.stderr_bytes);

@@ -98,17 +98,19 @@ function Actions({ s, onTerminal }) {
       await call(method, path, { query });
       tell(done);
       refreshSoon();
+      return true;
     } catch (failure) {
       tell(failure);
+      return false;
+    } finally {
+      setBusy('');
     }
-    setBusy('');
   };
   const name = s.name || s.id;
   const running = live.has(s.state);
   const to = (verb, done) => () => act(verb, 'POST', sandboxPath(s.id, verb), {}, `${name} ${done}`);
   const remove = async () => {
-    await act('remove', 'DELETE', sandboxPath(s.id), running ? { force: true } : {}, `${name} was removed`);
-    if (!state.sandboxes.has(s.id)) location.hash = '#/';
+    if (await act('remove', 'DELETE', sandboxPath(s.id), running ? { force: true } : {}, `${name} was removed`)) location.hash = '#/';
   };
   const button = (verb, title, onClick, danger) => html`<button class=${danger ? 'danger' : ''} disabled=${busy !== ''} aria-busy=${busy === verb} onClick=${onClick}>${title}</button>`;
   return html`<div class="actions">

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"golang.org/x/sys/unix"
 )
 
 // request is what to do, and answer how that went.
@@ -78,9 +80,23 @@ func (r *record) note(event any) {
 }
 
 func main() {
-	if err := run(); err != nil {
+	err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	if err == nil {
+		err = run()
+		reap()
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "browser:", err)
 		os.Exit(1)
+	}
+}
+
+// reap collects what the browser's processes left: not every init of a container does.
+func reap() {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if _, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); errors.Is(err, unix.ECHILD) {
+			return
+		}
 	}
 }
 
