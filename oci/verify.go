@@ -18,15 +18,27 @@ import (
 // alone, and must use nothing of Build or of its tables. It refuses fields that it does
 // not know. So a field of a later OCI specification is an error until it has a rule.
 func Verify(spec *specs.Spec) error {
+	return verify(spec, ruleUser, ruleNoCapabilities, ruleReadOnlyRoot, ruleHome)
+}
+
+// VerifyBuild is Verify for the sandbox of a build step. Its root can be written, /home is
+// part of that, and its user may be root inside. Root has seven capabilities, and every
+// other user none.
+func VerifyBuild(spec *specs.Spec) error {
+	return verify(spec, ruleBuildUser, ruleBuildCapabilities, ruleWritableRoot, ruleNoHome)
+}
+
+// verify checks the rules of every sandbox and further ones.
+func verify(spec *specs.Spec, further ...func(*specs.Spec) error) error {
 	const op = "oci.verify"
 	if spec == nil || spec.Process == nil || spec.Root == nil || spec.Linux == nil {
 		return sbxerr.New(sbxerr.Config, op, "specification lacks its process, root or linux part")
 	}
 	var errs []error
-	for _, rule := range []func(*specs.Spec) error{
-		ruleFields, ruleProcess, ruleUser, ruleCapabilities, ruleLimits, ruleRoot, ruleNamespaces, ruleIDMap,
+	for _, rule := range append([]func(*specs.Spec) error{
+		ruleFields, ruleProcess, ruleLimits, ruleRoot, ruleNamespaces, ruleIDMap,
 		ruleMounts, rulePaths, ruleSeccomp, ruleCgroup, ruleUnified, ruleDevices, ruleAnnotations,
-	} {
+	}, further...) {
 		errs = append(errs, rule(spec))
 	}
 	return sbxerr.Wrap(sbxerr.Config, op, errors.Join(errs...))
@@ -95,8 +107,18 @@ func hasVariable(env []string, name string) bool {
 }
 
 func ruleUser(s *specs.Spec) error {
+	if s.Process.User.UID == 0 || s.Process.User.GID == 0 {
+		return errors.New("the user is root, or in its group")
+	}
+	return ruleBuildUser(s)
+}
+
+func ruleBuildUser(s *specs.Spec) error {
 	u := s.Process.User
-	for _, id := range append([]uint32{u.UID, u.GID}, u.AdditionalGids...) {
+	if u.UID >= 65535 || u.GID >= 65535 {
+		return fmt.Errorf("user %d:%d is outside the id block", u.UID, u.GID)
+	}
+	for _, id := range u.AdditionalGids {
 		if id == 0 || id >= 65535 {
 			return fmt.Errorf("user or group %d is root or outside the id block", id)
 		}
@@ -107,7 +129,27 @@ func ruleUser(s *specs.Spec) error {
 	return nil
 }
 
-func ruleCapabilities(s *specs.Spec) error {
+func ruleBuildCapabilities(s *specs.Spec) error {
+	if s.Process.User.UID != 0 {
+		return ruleNoCapabilities(s)
+	}
+	c := s.Process.Capabilities
+	if c == nil {
+		return errors.New("capabilities are absent, which means the runtime's own")
+	}
+	if len(c.Inheritable)+len(c.Ambient) > 0 {
+		return fmt.Errorf("capabilities %v are inheritable and %v ambient", c.Inheritable, c.Ambient)
+	}
+	want := strings.Fields("CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_FSETID CAP_KILL CAP_SETGID CAP_SETUID")
+	for _, set := range [][]string{c.Bounding, c.Effective, c.Permitted} {
+		if !slices.Equal(slices.Sorted(slices.Values(set)), want) {
+			return fmt.Errorf("capabilities of root are %v, not %v", set, want)
+		}
+	}
+	return nil
+}
+
+func ruleNoCapabilities(s *specs.Spec) error {
 	c := s.Process.Capabilities
 	if c == nil {
 		return errors.New("capabilities are absent, which means the runtime's own")
@@ -148,9 +190,6 @@ func ruleRoot(s *specs.Spec) error {
 	if !path.IsAbs(s.Root.Path) || path.Clean(s.Root.Path) != s.Root.Path || path.Dir(s.Root.Path) == "/" {
 		errs = append(errs, fmt.Errorf("root %q is not a clean path inside a directory of the sandbox", s.Root.Path))
 	}
-	if !s.Root.Readonly {
-		errs = append(errs, errors.New("root can be written"))
-	}
 	if s.Linux.RootfsPropagation != "rprivate" {
 		errs = append(errs, fmt.Errorf("propagation of the root is %q", s.Linux.RootfsPropagation))
 	}
@@ -158,6 +197,20 @@ func ruleRoot(s *specs.Spec) error {
 		errs = append(errs, fmt.Errorf("host name %q is not the sandbox's id", s.Hostname))
 	}
 	return errors.Join(errs...)
+}
+
+func ruleReadOnlyRoot(s *specs.Spec) error {
+	if !s.Root.Readonly {
+		return errors.New("root can be written")
+	}
+	return nil
+}
+
+func ruleWritableRoot(s *specs.Spec) error {
+	if s.Root.Readonly {
+		return errors.New("root cannot be written, which a build step is for")
+	}
+	return nil
 }
 
 // sandboxDir is the one directory of the host that a specification may name.
