@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -105,13 +106,18 @@ func (m *Manager) vanish(ctx context.Context, s *sandbox) error {
 	return s.removeErr
 }
 
-// planMain plans a sandbox and the one command that it is for.
+// planMain plans a sandbox and the one command that it is for. A request without a command
+// runs that of the image.
 func (m *Manager) planMain(ctx context.Context, r plan.Request) (*plan.Sandbox, *plan.Command, error) {
 	var learnErr error
 	if r.Learn {
 		r, learnErr = opened(r, m.opts.Profiles)
 	}
 	p, err := m.planFor(ctx, r.Create)
+	if err == nil && len(r.Exec.Args) == 0 && r.Exec.Shell == "" {
+		c := p.Image.Config.Config
+		r.Exec.Args = slices.Concat(c.Entrypoint, c.Cmd)
+	}
 	if err := plan.JoinReasons(learnErr, err, r.Exec.Check()); err != nil {
 		return nil, nil, err
 	}
