@@ -200,6 +200,9 @@ func (t *buildStage) finish(ctx context.Context) (images.Imported, error) {
 	if err != nil {
 		return images.Imported{}, err
 	}
+	if err := failpoint("build/name"); err != nil {
+		return images.Imported{}, err
+	}
 	result, err := named.Commit(ctx, image.Result{Name: t.request.Name, Kind: image.KindBuild, Created: &now, Labels: labels}, t.plan.Config)
 	if err != nil {
 		return images.Imported{}, named.Abandon(ctx, err)

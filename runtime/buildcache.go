@@ -43,10 +43,15 @@ func (m *Manager) sweepBuilds(ctx context.Context) error {
 	m.viewing.Unlock()
 	list, err := m.images.ListImages(ctx)
 	errs = append(errs, err)
+	swept := false
 	for _, i := range list {
 		if strings.HasPrefix(i.Name, images.ContextPrefix) && i.CreatedAt.Before(m.began) {
+			swept = true
 			errs = append(errs, m.images.RemoveImage(ctx, i.Key()))
 		}
+	}
+	if swept {
+		errs = append(errs, m.releaseViews(ctx))
 	}
 	return errors.Join(errs...)
 }

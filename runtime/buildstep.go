@@ -153,7 +153,7 @@ func (t *buildStage) runStep(ctx context.Context, s dockerfile.Step) (err error)
 		// The mount of the sandbox goes when the command ends. An open file holds its content.
 		base = made.block.Base
 		upper, err = os.OpenRoot(mount.UpperDir(t.m.paths.upper(made.id)))
-		return sbxerr.Wrap(sbxerr.StateDir, "runtime.build", err)
+		return errors.Join(sbxerr.Wrap(sbxerr.StateDir, "runtime.build", err), failpoint("build/run"))
 	}
 	defer func() {
 		if upper != nil {
@@ -163,10 +163,6 @@ func (t *buildStage) runStep(ctx context.Context, s dockerfile.Step) (err error)
 	box, e, err := t.m.startMain(ctx, t.runRequest(s.Run), false, keep)
 	if err != nil {
 		return err
-	}
-	if err := failpoint("build/run"); err != nil {
-		box.end(errCallerLeft)
-		return errors.Join(err, t.m.vanish(ctx, box))
 	}
 	result, err := t.m.attendMain(ctx, box, e, IO{Stdout: t.output(false), Stderr: t.output(true)})
 	if err != nil {

@@ -68,6 +68,9 @@ CMD ["/srv/app/out"]
 	if got != want {
 		t.Errorf("the image holds:\n%s\nwant:\n%s", got, want)
 	}
+	if got := d.Run(t, "run", "--image", "app").Stdout; got != "made-by build v7\n" {
+		t.Errorf("its own command prints %q", got)
+	}
 	var detail struct {
 		Source string
 		Config struct {
