@@ -311,6 +311,12 @@ class BuildFailed(CaissonError):
     code = "SBX-229"
 
 
+class Bundle(CaissonError):
+    """SBX-230: the bundle is damaged or not signed by the key."""
+
+    code = "SBX-230"
+
+
 class Seccomp(CaissonError):
     """SBX-301: the seccomp filter cannot be enforced."""
 

@@ -154,6 +154,9 @@ export class DockerfileError extends CaissonError {}
 /** SBX-229: a step of the build failed. */
 export class BuildFailedError extends CaissonError {}
 
+/** SBX-230: the bundle is damaged or not signed by the key. */
+export class BundleError extends CaissonError {}
+
 /** SBX-301: the seccomp filter cannot be enforced. */
 export class SeccompError extends CaissonError {}
 
@@ -336,6 +339,7 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-227': ImageUnverifiedError,
   'SBX-228': DockerfileError,
   'SBX-229': BuildFailedError,
+  'SBX-230': BundleError,
   'SBX-301': SeccompError,
   'SBX-302': SeccompProfileError,
   'SBX-303': SeccompMemoryError,
