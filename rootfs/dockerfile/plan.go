@@ -146,7 +146,7 @@ func (p *planner) from(i instruction) error {
 	} else {
 		s.Image = name
 		if s.Config, err = p.options.Image(name); err != nil {
-			return sbxerr.Wrap(sbxerr.Of(err), op, fmt.Errorf("line %d: %w", i.line, err))
+			err = sbxerr.Wrap(sbxerr.Of(err), op, fmt.Errorf("line %d: %w", i.line, err)) // the lines below are read all the same
 		}
 	}
 	c := &s.Config
@@ -155,7 +155,7 @@ func (p *planner) from(i instruction) error {
 		c.Labels = map[string]string{}
 	}
 	p.plan.Stages, p.args, p.cmdSet = append(p.plan.Stages, s), map[string]string{}, false
-	return nil
+	return err
 }
 
 // find returns the index of an earlier stage, -1 for none.

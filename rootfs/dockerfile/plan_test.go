@@ -152,6 +152,9 @@ func TestRefused(t *testing.T) {
 
 // TestRefusesAll: several bad lines are refused together.
 func TestRefusesAll(t *testing.T) {
+	if _, err := New([]byte("FROM nothing\nRUN x\n"), Options{Image: images}); err == nil || strings.Contains(err.Error(), "line 2") {
+		t.Errorf("an image that is not there: %v", err)
+	}
 	_, err := New([]byte("FROM base\nVOLUME a\nRUN ok\nEXPOSE 1\n"), Options{Image: images})
 	if err == nil || !strings.Contains(err.Error(), "line 2: VOLUME") || !strings.Contains(err.Error(), "line 4: EXPOSE") {
 		t.Error(err)

@@ -221,3 +221,31 @@ func TestImageBuildAborted(t *testing.T) {
 		t.Errorf("images: %s", all)
 	}
 }
+
+// TestImageBuildOfUsers: a user's build is that user's own, with the cache and the quota.
+func TestImageBuildOfUsers(t *testing.T) {
+	d := harness.StartWith(t, strings.Replace(importers, "quota: {images: 64M}", "quota: {images: 8M}\n    limits: {memory: 1G}\n    profiles: [strict, compat]\n  - uids: [54323]", 1))
+	a, b, other := d.User(t, ann), d.User(t, bob), d.User(t, 54323)
+	file := "FROM base\nUSER root\nRUN id -u > /who; cat /etc/hostname; head -c 1000000 /dev/zero > /big\n"
+	args := []string{"image", "build", "app", "-f", "-"}
+	for name, u := range map[string]harness.User{"ann": a, "bob": b} {
+		if r := u.TryWith(file, args...); r.Code != 0 || strings.Contains(r.Stderr, "cached") {
+			t.Errorf("the build of %s: %+v", name, r)
+		}
+		if r := u.TryWith(file, args...); r.Code != 0 || !strings.Contains(r.Stderr, "cached") {
+			t.Errorf("the second build of %s: %+v", name, r)
+		}
+	}
+	if list := images(t, a.Run); len(list) != 2 {
+		t.Errorf("ann sees %+v", list)
+	}
+	if r := a.TryWith("FROM app\nUSER root\nRUN head -c 9000000 /dev/zero > /more\n", args...); r.Code == 0 || !strings.Contains(r.Stderr, "SBX-204") {
+		t.Errorf("past the quota: %+v", r)
+	}
+	if r := other.TryWith(file, args...); r.Code == 0 || !strings.Contains(r.Stderr, "SBX-805") {
+		t.Errorf("a user without the right: %+v", r)
+	}
+	if r := a.TryWith(file, append(args, "--memory", "2G", "--no-cache")...); r.Code == 0 {
+		t.Errorf("past the ceiling: %+v", r)
+	}
+}
