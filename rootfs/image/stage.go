@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,8 @@ func (s *Stage) see(ctx context.Context, d ocispec.Descriptor) error {
 	if err != nil {
 		return err
 	}
-	err = s.builder.filter.Layer(contextReader(ctx, stored), io.Discard)
+	// Each read of a store may be a call: there are as many headers as files.
+	err = s.builder.filter.Layer(bufio.NewReaderSize(contextReader(ctx, stored), 1<<20), io.Discard)
 	if err = errors.Join(err, stored.Close()); err != nil {
 		return coded(sbxerr.ImageFormat, "image.stage", fmt.Errorf("layer %s: %w", d.Digest, err))
 	}
