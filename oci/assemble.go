@@ -89,19 +89,29 @@ func assemble(c Config) *specs.Spec {
 				UID: c.Process.UID, GID: c.Process.GID, Umask: &mask,
 				AdditionalGids: slices.Clone(c.Process.AdditionalGIDs),
 			},
-			// Present and empty: an absent object would leave the runtime's own.
-			Capabilities: &specs.LinuxCapabilities{
-				Bounding: []string{}, Effective: []string{}, Inheritable: []string{}, Permitted: []string{}, Ambient: []string{},
-			},
+			Capabilities:    capabilities(c),
 			Rlimits:         slices.Clone(c.Rlimits),
 			NoNewPrivileges: true,
 			OOMScoreAdj:     &oom,
 		},
-		Root:        &specs.Root{Path: c.RootPath, Readonly: true},
+		Root:        &specs.Root{Path: c.RootPath, Readonly: !c.Build},
 		Mounts:      mounts(c),
 		Annotations: maps.Clone(c.Annotations),
 		Linux:       linux(c),
 	}
+}
+
+// capabilities are present, and empty in all but the sandbox of root's build step: an
+// absent object would leave the runtime's own. A program that root starts has those that
+// are permitted and bounding; none are inherited by programs of other users.
+func capabilities(c Config) *specs.LinuxCapabilities {
+	out := &specs.LinuxCapabilities{
+		Bounding: []string{}, Effective: []string{}, Inheritable: []string{}, Permitted: []string{}, Ambient: []string{},
+	}
+	if c.Build && c.Process.UID == 0 {
+		out.Bounding, out.Effective, out.Permitted = slices.Clone(BuildCapabilities), slices.Clone(BuildCapabilities), slices.Clone(BuildCapabilities)
+	}
+	return out
 }
 
 func linux(c Config) *specs.Linux {

@@ -98,7 +98,7 @@ func checkIDs(c Config) error {
 		errs = append(errs, fmt.Errorf("id block begins at host id %d, outside %d to %d", m.HostBase, minHostBase, maxHostID-IDBlockSize+1))
 	}
 	for name, id := range map[string]uint32{"uid": p.UID, "gid": p.GID} {
-		if !validUser(id) {
+		if !validUser(id) && (id != 0 || !c.Build) {
 			errs = append(errs, fmt.Errorf("%s %d is outside 1 to %d", name, id, maxID))
 		}
 	}

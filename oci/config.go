@@ -23,6 +23,10 @@ type Config struct {
 	// name inside, the last element of StateDir and of CgroupsPath.
 	ID      string
 	Process Process
+	// Build, optional, makes a sandbox in which one step of an image is built: its root
+	// can be written, there is no tmpfs on /home, and PID 1 may be root inside. Root then
+	// has BuildCapabilities in the sandbox's user namespace.
+	Build bool
 	// StateDir is the directory of this sandbox on the host, absolute and
 	// clean. RootPath, NetNSPath, UserNSPath, InitDir, DevDir and the source of every mount are
 	// below it, so a specification can name nothing else of the host.
@@ -63,6 +67,11 @@ type Config struct {
 	Annotations map[string]string
 }
 
+// BuildCapabilities are those of root in a sandbox with Config.Build: package managers
+// give files away, replace those of others, and become other users. All other sandboxes,
+// and users other than root, have none.
+var BuildCapabilities = []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID", "CAP_SETUID"}
+
 // Process is PID 1 of the sandbox. There is no terminal and no capability to
 // ask for.
 type Process struct {
@@ -70,7 +79,7 @@ type Process struct {
 	Env  []string // K=V, each key once; HOME and PATH are required
 	Cwd  string
 	// UID and GID are ids inside the sandbox, 1 to 65534. Zero is refused, so that a
-	// missing value never means root.
+	// missing value never means root, except with Config.Build.
 	UID, GID       uint32
 	AdditionalGIDs []uint32 // optional
 }

@@ -18,6 +18,9 @@ type baseMount struct {
 	why                 string
 }
 
+// homeMount holds the home directories of users.
+const homeMount = "/home"
+
 // baseMounts in the order in which they are made. There is no /sys and no
 // cgroup mount. /proc has neither subset=pid, which would hide meminfo and
 // cpuinfo from every language runtime, nor hidepid, which would hide only
@@ -41,7 +44,7 @@ var baseMounts = []baseMount{
 		why: "scratch; executable, as /tmp"},
 	{destination: "/run", fstype: "tmpfs", options: []string{"nosuid", "noexec", "nodev", "mode=0755"}, sized: true,
 		why: "holds the directory of pid 1"},
-	{destination: "/home", fstype: "tmpfs", options: []string{"nosuid", "nodev", "mode=0755"}, sized: true, owned: true,
+	{destination: homeMount, fstype: "tmpfs", options: []string{"nosuid", "nodev", "mode=0755"}, sized: true, owned: true,
 		why: "home of the user; executable, since tools install themselves here"},
 }
 
@@ -54,6 +57,9 @@ var callerOptions = append([]string{"ro", "rro", "rw", "exec", "noexec"}, bindOp
 func mounts(c Config) []specs.Mount {
 	var out []specs.Mount
 	for _, b := range baseMounts {
+		if c.Build && b.destination == homeMount {
+			continue // what a step writes there belongs to the image
+		}
 		out = append(out, b.mount(c))
 	}
 	// Executable: pid 1 is in it.

@@ -18,15 +18,20 @@ import (
 // alone, and must use nothing of Build or of its tables. It refuses fields that it does
 // not know. So a field of a later OCI specification is an error until it has a rule.
 func Verify(spec *specs.Spec) error {
+	return verify(spec, ruleUser, ruleNoCapabilities, ruleReadOnlyRoot, ruleHome)
+}
+
+// verify checks the rules of every sandbox and further ones.
+func verify(spec *specs.Spec, further ...func(*specs.Spec) error) error {
 	const op = "oci.verify"
 	if spec == nil || spec.Process == nil || spec.Root == nil || spec.Linux == nil {
 		return sbxerr.New(sbxerr.Config, op, "specification lacks its process, root or linux part")
 	}
 	var errs []error
-	for _, rule := range []func(*specs.Spec) error{
-		ruleFields, ruleProcess, ruleUser, ruleCapabilities, ruleLimits, ruleRoot, ruleNamespaces, ruleIDMap,
+	for _, rule := range append([]func(*specs.Spec) error{
+		ruleFields, ruleProcess, ruleLimits, ruleRoot, ruleNamespaces, ruleIDMap,
 		ruleMounts, rulePaths, ruleSeccomp, ruleCgroup, ruleUnified, ruleDevices, ruleAnnotations,
-	} {
+	}, further...) {
 		errs = append(errs, rule(spec))
 	}
 	return sbxerr.Wrap(sbxerr.Config, op, errors.Join(errs...))
@@ -95,19 +100,13 @@ func hasVariable(env []string, name string) bool {
 }
 
 func ruleUser(s *specs.Spec) error {
-	u := s.Process.User
-	for _, id := range append([]uint32{u.UID, u.GID}, u.AdditionalGids...) {
-		if id == 0 || id >= 65535 {
-			return fmt.Errorf("user or group %d is root or outside the id block", id)
-		}
+	if s.Process.User.UID == 0 || s.Process.User.GID == 0 {
+		return errors.New("the user is root, or in its group")
 	}
-	if u.Umask == nil || *u.Umask&0o022 != 0o022 {
-		return errors.New("umask is missing or lets others write")
-	}
-	return nil
+	return ruleBuildUser(s)
 }
 
-func ruleCapabilities(s *specs.Spec) error {
+func ruleNoCapabilities(s *specs.Spec) error {
 	c := s.Process.Capabilities
 	if c == nil {
 		return errors.New("capabilities are absent, which means the runtime's own")
@@ -148,9 +147,6 @@ func ruleRoot(s *specs.Spec) error {
 	if !path.IsAbs(s.Root.Path) || path.Clean(s.Root.Path) != s.Root.Path || path.Dir(s.Root.Path) == "/" {
 		errs = append(errs, fmt.Errorf("root %q is not a clean path inside a directory of the sandbox", s.Root.Path))
 	}
-	if !s.Root.Readonly {
-		errs = append(errs, errors.New("root can be written"))
-	}
 	if s.Linux.RootfsPropagation != "rprivate" {
 		errs = append(errs, fmt.Errorf("propagation of the root is %q", s.Linux.RootfsPropagation))
 	}
@@ -158,6 +154,13 @@ func ruleRoot(s *specs.Spec) error {
 		errs = append(errs, fmt.Errorf("host name %q is not the sandbox's id", s.Hostname))
 	}
 	return errors.Join(errs...)
+}
+
+func ruleReadOnlyRoot(s *specs.Spec) error {
+	if !s.Root.Readonly {
+		return errors.New("root can be written")
+	}
+	return nil
 }
 
 // sandboxDir is the one directory of the host that a specification may name.

@@ -46,13 +46,29 @@ func ruleMounts(s *specs.Spec) error {
 		}
 		seen = append(seen, m.Destination)
 	}
-	for _, dest := range strings.Fields("/proc /dev /dev/pts /dev/shm /dev/mqueue /tmp /var/tmp /run /home /run/caisson") {
+	for _, dest := range strings.Fields("/proc /dev /dev/pts /dev/shm /dev/mqueue /tmp /var/tmp /run /run/caisson") {
 		if !slices.Contains(seen, dest) {
 			errs = append(errs, fmt.Errorf("nothing is mounted on %s", dest))
 		}
 	}
 	return errors.Join(errs...)
 }
+
+func ruleHome(s *specs.Spec) error {
+	if !slices.ContainsFunc(s.Mounts, onHome) {
+		return errors.New("nothing is mounted on /home")
+	}
+	return nil
+}
+
+func ruleNoHome(s *specs.Spec) error {
+	if slices.ContainsFunc(s.Mounts, onHome) {
+		return errors.New("a mount on /home hides that of the image")
+	}
+	return nil
+}
+
+func onHome(m specs.Mount) bool { return m.Destination == "/home" }
 
 func ruleMount(s *specs.Spec, m specs.Mount) error {
 	rule, ok := mountRules[m.Type]

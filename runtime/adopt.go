@@ -18,6 +18,8 @@ func (m *Manager) know(ctx context.Context, r record, known *filters) (*sandbox,
 	switch {
 	case r.Pooled:
 		return nil, sbxerr.New(sbxerr.State, "runtime.adopt", "it waited in a pool")
+	case r.Settings.Build:
+		return nil, sbxerr.New(sbxerr.State, "runtime.adopt", "it was for a step of an image's build")
 	case !r.Ready:
 		return nil, sbxerr.New(sbxerr.State, "runtime.adopt", "it was not finished")
 	case r.Removing:

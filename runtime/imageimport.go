@@ -56,7 +56,7 @@ func (m *Manager) importLimits(ctx context.Context, g peer.Grant) (image.Limits,
 	left := g.ImageBytes()
 	for _, i := range list {
 		if i.Owner == g.Owner().UID {
-			left -= i.SizeBytes
+			left -= quotaBytes(i)
 		}
 	}
 	if left <= 0 {
@@ -64,6 +64,15 @@ func (m *Manager) importLimits(ctx context.Context, g peer.Grant) (image.Limits,
 	}
 	limits.Bytes = min(limits.Bytes, left)
 	return limits, nil
+}
+
+// quotaBytes is what i takes of its owner's quota. The state after a step of a build shares all
+// but its latest layer with the one before.
+func quotaBytes(i images.Stored) int64 {
+	if i.Source == image.KindBuildCache && len(i.LayerBytes) > 0 {
+		return i.LayerBytes[len(i.LayerBytes)-1]
+	}
+	return i.SizeBytes
 }
 
 // withinQuota says of an image that is too big where the quota made the limit.

@@ -48,6 +48,9 @@ func (m *Manager) noImage(ctx context.Context, scope images.Scope, ref string) e
 	}
 	var names []string
 	for _, i := range scope.Visible(list) {
+		if images.OfBuild(i.Name) {
+			continue
+		}
 		name := i.Name
 		if i.Owner != scope.Owner {
 			name = i.Key()

@@ -67,6 +67,9 @@ func (m *Manager) ListImages(ctx context.Context) ([]images.Image, error) {
 	}
 	list := []images.Image{}
 	for _, s := range images.ScopeOf(g).Visible(stored) {
+		if images.OfBuild(s.Name) {
+			continue
+		}
 		list = append(list, s.Image)
 	}
 	slices.SortFunc(list, func(a, b images.Image) int {

@@ -112,6 +112,8 @@ type Manager struct {
 	quotas   sync.Mutex // held while a command is counted and admitted
 	cleaning sync.Mutex
 	naming   sync.Mutex // held while an image takes a name
+	viewing  sync.Mutex // held while an image is opened: one directory serves all
+	began    time.Time
 	imports  *imports
 	spare    *output.Room // of output that the disk takes nothing of
 	hasBase  atomic.Bool  // EnsureBase has succeeded once
@@ -170,7 +172,7 @@ func New(engine Engine, images images.Store, log *slog.Logger, o Options) (*Mana
 	}
 	m := &Manager{
 		engine: engine, images: images, opts: o, log: log, paths: p, blocks: blocks, host: host, rlimit: rlimits, oomScore: oomScore, init: program,
-		sandboxes: map[string]*sandbox{}, first: make(chan struct{}, 1), userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(),
+		sandboxes: map[string]*sandbox{}, first: make(chan struct{}, 1), userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(), began: time.Now(),
 		boot: boot, making: newGate(o.MaxCreating, o.Queue), pools: newPools(o.Pools), owners: mount.NewUserNSCache(maxOwners), shims: newShims(o.PerShim),
 		imports: newImports(), spare: output.NewRoom(spareRoom),
 	}

@@ -33,6 +33,9 @@ func (p paths) ids() string       { return filepath.Join(p.state, "ids") }
 func (p paths) outputs() string   { return filepath.Join(p.root, "output") }
 func (p paths) spool() string     { return filepath.Join(p.root, "spool") }
 
+// view is for the time in which the daemon opens an image for itself.
+func (p paths) view() string { return filepath.Join(p.state, "view") }
+
 func (p paths) sandbox(id string) string { return filepath.Join(p.sandboxes(), id) }
 
 func (p paths) record(id string) string    { return filepath.Join(p.sandbox(id), "record.json") }
@@ -41,6 +44,7 @@ func (p paths) execs(id string) string     { return filepath.Join(p.sandbox(id),
 func (p paths) names(id string) string     { return filepath.Join(p.sandbox(id), "names") }
 func (p paths) private(id string) string   { return filepath.Join(p.sandbox(id), "private") }
 func (p paths) layers(id string) string    { return filepath.Join(p.sandbox(id), "layers") }
+func (p paths) upper(id string) string     { return filepath.Join(p.sandbox(id), "upper") }
 func (p paths) rootfs(id string) string    { return filepath.Join(p.sandbox(id), "rootfs") }
 func (p paths) workspace(id string) string { return filepath.Join(p.sandbox(id), "workspace") }
 func (p paths) userns(id string) string    { return filepath.Join(p.sandbox(id), "userns") }

@@ -53,6 +53,7 @@ type kind struct {
 	user                             string
 	openFiles, pids                  int64
 	mountPoint                       string // that no other sandbox has
+	build                            bool
 }
 
 // kindOf returns the kind of sandbox that p asks for. Memory, CPU and the size of each
@@ -61,7 +62,7 @@ func kindOf(p *plan.Sandbox) kind {
 	return kind{
 		profile: p.ProfileName, seccomp: p.Seccomp.Name, image: p.Image.Digest, network: string(p.Network), user: p.User.String(),
 		openFiles: p.Limits.OpenFiles, pids: p.Limits.PIDs,
-		mountPoint: strings.Join(p.MountPoints(), ""),
+		mountPoint: strings.Join(p.MountPoints(), ""), build: p.Request.Build,
 	}
 }
 

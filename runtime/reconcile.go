@@ -62,6 +62,10 @@ func (m *Manager) cleanup(ctx context.Context, dryRun bool) (found []Leftover, f
 		m.log.Warn("remove what killed imports left", "err", e)
 		errs = append(errs, e)
 	}
+	if e := m.sweepBuilds(ctx); e != nil {
+		m.log.Warn("remove what killed builds left", "err", e)
+		errs = append(errs, e)
+	}
 	return append(found, foreign...), errors.Join(errs...), err
 }
 

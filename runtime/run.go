@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime/plan"
@@ -20,10 +21,16 @@ const mainToCome = math.MaxUint32
 func (m *Manager) Run(ctx context.Context, r plan.Request, streams IO) (*Result, error) {
 	defer m.Busy()()
 	r.Exec.Stdin = r.Exec.Stdin || streams.Stdin != nil
-	s, e, err := m.startMain(ctx, r, false)
+	s, e, err := m.startMain(ctx, r, false, nil)
 	if err != nil {
 		return nil, err
 	}
+	return m.attendMain(ctx, s, e, streams)
+}
+
+// attendMain returns when the command of a sandbox that is for it has ended, which it does
+// when ctx ends.
+func (m *Manager) attendMain(ctx context.Context, s *sandbox, e *execution, streams IO) (*Result, error) {
 	stop := context.AfterFunc(ctx, func() { s.end(errCallerLeft) })
 	defer stop()
 	if streams.Stdin != nil {
@@ -46,15 +53,16 @@ func (m *Manager) Start(ctx context.Context, r plan.Request) (Info, error) {
 		return Info{}, sbxerr.WithRemedy(sbxerr.Config, "runtime.learn",
 			errors.New("a policy is learnt for a caller that waits"), "leave the command attached, or make a sandbox with --network open and ask for what it reached")
 	}
-	s, _, err := m.startMain(ctx, r, true)
+	s, _, err := m.startMain(ctx, r, true, nil)
 	if err != nil {
 		return Info{}, err
 	}
 	return s.info(), nil
 }
 
-// startMain makes a sandbox for one command and starts it.
-func (m *Manager) startMain(ctx context.Context, r plan.Request, detached bool) (*sandbox, *execution, error) {
+// startMain makes a sandbox for one command and starts it. made is called before the
+// command starts; nil does nothing.
+func (m *Manager) startMain(ctx context.Context, r plan.Request, detached bool, made func(*sandbox) error) (*sandbox, *execution, error) {
 	p, command, err := m.planMain(ctx, r)
 	if err != nil {
 		return nil, nil, err
@@ -72,7 +80,13 @@ func (m *Manager) startMain(ctx context.Context, r plan.Request, detached bool) 
 		l.start()
 		s.update(func() { s.learner = l })
 	}
-	e, err := m.startExec(ctx, s, command, detached)
+	if made != nil {
+		err = made(s)
+	}
+	var e *execution
+	if err == nil {
+		e, err = m.startExec(ctx, s, command, detached)
+	}
 	if err != nil {
 		s.learning().stop()
 		s.end(errCallerLeft)
@@ -92,13 +106,18 @@ func (m *Manager) vanish(ctx context.Context, s *sandbox) error {
 	return s.removeErr
 }
 
-// planMain plans a sandbox and the one command that it is for.
+// planMain plans a sandbox and the one command that it is for. A request without a command
+// runs that of the image.
 func (m *Manager) planMain(ctx context.Context, r plan.Request) (*plan.Sandbox, *plan.Command, error) {
 	var learnErr error
 	if r.Learn {
 		r, learnErr = opened(r, m.settings().Profiles)
 	}
 	p, err := m.planFor(ctx, r.Create)
+	if err == nil && len(r.Exec.Args) == 0 && r.Exec.Shell == "" {
+		c := p.Image.Config.Config
+		r.Exec.Args = slices.Concat(c.Entrypoint, c.Cmd)
+	}
 	if err := plan.JoinReasons(learnErr, err, r.Exec.Check()); err != nil {
 		return nil, nil, err
 	}

@@ -144,12 +144,25 @@ func (m *Manager) createRootfs(ctx context.Context, s *sandbox) error {
 	root := mount.Root{
 		Layers: layers, Private: m.paths.private(id), Scratch: m.paths.layers(id), Target: m.paths.rootfs(id), IDs: s.ids,
 	}
+	if s.plan.Request.Build {
+		root.Upper = m.paths.upper(id)
+		if err := makeDir(root.Upper, 0o700); err != nil {
+			return err
+		}
+		if err := mount.AttachUpper(root.Upper, s.block.Base, s.plan.Limits.TmpfsBytes, upperInodes); err != nil {
+			return err
+		}
+	}
 	return root.Attach()
 }
+
+// upperInodes bounds the files that a build step can make.
+const upperInodes = 400_000
 
 func (m *Manager) removeRootfs(_ context.Context, id string) error {
 	return errors.Join(
 		mount.RemovePoint(m.paths.rootfs(id)),
+		mount.RemovePoint(m.paths.upper(id)),
 		mount.RemoveScratch(m.paths.layers(id)),
 		mount.RemovePoint(m.paths.layers(id)),
 		mount.RemovePrivate(m.paths.private(id)))

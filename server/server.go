@@ -81,6 +81,7 @@ type Images interface {
 	ImportImage(ctx context.Context, name string, r io.Reader, progress func(string)) (images.Imported, error)
 	FromHost(ctx context.Context, req images.FromHostRequest, progress func(string)) (images.Imported, error)
 	PullImage(ctx context.Context, req images.PullRequest, progress func(images.PullProgress)) (images.Imported, error)
+	BuildImage(ctx context.Context, r runtime.BuildRequest, report func(images.BuildEvent)) (images.Imported, error)
 	TagImage(ctx context.Context, name, newName string) (images.Imported, error)
 	SaveImages(ctx context.Context, names []string, w io.Writer) error
 	PruneImages(ctx context.Context, r images.PruneRequest) (images.Pruned, error)

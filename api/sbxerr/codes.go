@@ -54,6 +54,9 @@ const (
 	Registry        Code = "SBX-225" // the registry does not answer, or not as it should
 	RegistryAuth    Code = "SBX-226" // the registry does not give the image to this user
 	ImageUnverified Code = "SBX-227" // the image is not what a policy of verification demands
+	Dockerfile      Code = "SBX-228" // a line of a Dockerfile is refused
+	BuildFailed     Code = "SBX-229" // a step of a build failed
+	Bundle          Code = "SBX-230" // a bundle is not what its manifest and signature say
 
 	Seccomp        Code = "SBX-301" // the filter is invalid or cannot be enforced here
 	SeccompProfile Code = "SBX-302" // no such seccomp profile

@@ -56,6 +56,9 @@ var table = []Description{
 	{Registry, "the registry does not answer as it should", ClassHost, 502, true, "check that the registry can be reached from the daemon's host; a pull that is repeated goes on where it was"},
 	{RegistryAuth, "the registry does not give the image to this user", ClassInput, 403, false, "log in to the registry (docker login), or check the name"},
 	{ImageUnverified, "the image is not verified as the configuration demands", ClassPolicy, 403, false, "use a digest or a signed image that registries.verify in the daemon's configuration accepts"},
+	{Dockerfile, "a line of the Dockerfile is refused", ClassInput, 400, false, "correct the line that the message names; docs/reference/images.md lists the supported instructions"},
+	{BuildFailed, "a step of the build failed", ClassInput, 422, false, "look at the output of the step; give it more --memory, --timeout or --allow if it lacks that"},
+	{Bundle, "the bundle is damaged or not signed by the key", ClassInput, 422, false, "copy the bundle again, or name the key of its maker; nothing was loaded"},
 
 	{Seccomp, "the seccomp filter cannot be enforced", ClassHost, 503, false, "use the runc of this installation; caisson doctor names the missing feature"},
 	{SeccompProfile, "no such seccomp profile", ClassInput, 400, false, "use strict, compat or debug"},

@@ -117,7 +117,7 @@ func (a *app) verbs() []verb {
 		{"wait", a.waitCommand}, {"kill", a.killCommand}, {"update", a.updateCommand}, {"stats", a.statsCommand}, {"history", a.historyCommand}, {"info", a.infoCommand},
 		{"events", a.eventsCommand}, {"page", a.pageCommand},
 		{"pause", a.pauseCommand}, {"resume", a.resumeCommand}, {"stop", a.stopCommand}, {"restart", a.restartCommand}, {"clean", a.cleanCommand}, {"rm", a.rmCommand}, {"cleanup", a.cleanupCommand},
-		{"image", a.imageCommand}, {"policy", a.policyCommand}, {"audit", a.auditCommand}, {"spec", a.specCommand}, {"ping", a.pingCommand}, {"doctor", a.doctorCommand},
+		{"image", a.imageCommand}, {"bundle", a.bundleCommand}, {"policy", a.policyCommand}, {"audit", a.auditCommand}, {"spec", a.specCommand}, {"ping", a.pingCommand}, {"doctor", a.doctorCommand},
 		{"capabilities", a.capabilitiesCommand}, {"explain", a.explainCommand},
 		{"config", a.configCommand},
 		{"mcp", a.mcpCommand}, {"plug", a.plugCommand}, {"daemon", a.daemonCommand}, {"version", a.versionCommand}, {"completion", a.completionCommand},

@@ -14,11 +14,8 @@ import (
 // and hard links as they are; sockets, pipes and devices left out with a
 // warning. Nothing outside root is read, whatever its links say.
 func pack(root *os.Root, w io.Writer, warn func(string)) error {
-	p := packer{root: root, tar: tar.NewWriter(w), warn: warn, seen: map[inode]string{}}
-	if err := fs.WalkDir(root.FS(), ".", p.add); err != nil {
-		return err
-	}
-	return p.tar.Close()
+	p := packer{root: root, warn: warn, adapt: func(*tar.Header) {}}
+	return p.pack(w)
 }
 
 type packer struct {
@@ -26,13 +23,29 @@ type packer struct {
 	tar  *tar.Writer
 	warn func(string)
 	seen map[inode]string // where a file with several names came first
+
+	leaves func(path string, entry fs.DirEntry) (bool, error) // what is left out; nil: nothing
+	adapt  func(*tar.Header)                                  // changes what is written
 }
 
 type inode struct{ dev, ino uint64 }
 
+func (p *packer) pack(w io.Writer) error {
+	p.tar, p.seen = tar.NewWriter(w), map[inode]string{}
+	if err := fs.WalkDir(p.root.FS(), ".", p.add); err != nil {
+		return err
+	}
+	return p.tar.Close()
+}
+
 func (p *packer) add(path string, entry fs.DirEntry, err error) error {
 	if err != nil {
 		return err
+	}
+	if p.leaves != nil {
+		if left, err := p.leaves(path, entry); left || err != nil {
+			return err
+		}
 	}
 	info, err := entry.Info()
 	if err != nil {
@@ -42,6 +55,7 @@ func (p *packer) add(path string, entry fs.DirEntry, err error) error {
 	if err != nil || header == nil {
 		return err
 	}
+	p.adapt(header)
 	if err := p.tar.WriteHeader(header); err != nil {
 		return err
 	}

@@ -11,7 +11,8 @@ import (
 
 const runLong = `Run a command in a new sandbox and remove the sandbox. Exit with the command's exit code:
 128+n if signal n ended it, 124 on timeout, 125 if caisson failed or refused, 126 if the
-command cannot be executed, 127 if it was not found.
+command cannot be executed, 127 if it was not found. Without CMD, the entrypoint
+and the command of --image run.
 
 Ctrl-C and SIGTERM go to the command. A second one, or 10 seconds, ends the sandbox.`
 
@@ -19,7 +20,7 @@ func (a *app) runCommand() *cobra.Command {
 	var f runFlags
 	var remove bool
 	cmd := &cobra.Command{
-		Use:     "run [flags] -- CMD [ARG...]",
+		Use:     "run [flags] [-- CMD [ARG...]]",
 		Short:   "Run a command in a new sandbox",
 		Long:    runLong,
 		Example: "  caisson run -- echo hello\n  caisson run --workspace . --timeout 5m -m 1G -- make test\n  printf 'cd /tmp\\npwd\\n' | caisson run --shell --ulimit nofile=64",

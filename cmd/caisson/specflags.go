@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -133,15 +134,15 @@ func (f *commandFlags) spec(p *parser) *caissonv1.ExecSpec {
 }
 
 // command is what is to be run: args, or the script on stdin. Without either, line
-// says how to give one.
+// says how to give one; where it is empty, none is needed.
 func (f *commandFlags) command(p *parser, spec *caissonv1.ExecSpec, args []string, stdin io.Reader, line string) {
 	switch {
 	case f.shell && len(args) > 0:
 		p.refuse(usage("--shell and a command exclude each other: the script is read from standard input"))
 	case f.shell && f.interactive:
 		p.refuse(usage("--shell and -i exclude each other: standard input is the script"))
-	case !f.shell && (len(args) == 0 || args[0] == ""):
-		p.refuse(usage("there is no command: %s", line))
+	case !f.shell && (len(args) == 0 && line != "" || len(args) > 0 && args[0] == ""):
+		p.refuse(usage("there is no command: %s", cmp.Or(line, "the first word is empty")))
 	}
 	spec.Args = args
 	if !f.shell || len(p.errs) > 0 {
@@ -174,6 +175,10 @@ func (f *runFlags) spec(flags *pflag.FlagSet, args []string, a *app) (*caissonv1
 	}
 	spec := &caissonv1.RunSpec{Sandbox: f.sandboxFlags.spec(&p), Exec: f.commandFlags.spec(&p), Detach: f.detach}
 	spec.Exec.Env = p.environment(f.envFile, f.env, a.lookupEnv)
-	f.command(&p, spec.Exec, args, a.stdin, "caisson run [flags] -- CMD [ARG…]")
+	line := "caisson run [flags] -- CMD [ARG…]"
+	if f.image != "" {
+		line = "" // it may have one
+	}
+	f.command(&p, spec.Exec, args, a.stdin, line)
 	return spec, p.end(spec)
 }

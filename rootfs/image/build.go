@@ -116,6 +116,7 @@ func (b *builder) abandonAfter(ctx context.Context, err error) error {
 // commit stores the documents and names the image.
 func (b *builder) commit(ctx context.Context, r Result, config ocispec.ImageConfig) (Result, error) {
 	c := ocispec.Image{
+		Created:  r.Created,
 		Platform: ocispec.Platform{Architecture: goruntime.GOARCH, OS: "linux"},
 		Config:   config,
 		RootFS:   ocispec.RootFS{Type: "layers", DiffIDs: []digest.Digest{}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -53,6 +54,8 @@ const (
 	KindFromHost      = "from-host"
 	KindEmbedded      = "embedded"
 	KindRegistry      = "registry"
+	KindBuild         = "build"
+	KindBuildCache    = "build-cache" // the state after a step of a build
 )
 
 // Limits bounds what one import or build may hold. Every field is required:
@@ -122,6 +125,7 @@ type Result struct {
 	Name     string
 	Kind     string
 	Manifest ocispec.Descriptor
+	Created  *time.Time        // when it was made; nil: not said
 	Source   digest.Digest     // of the image's own manifest (oci-layout, registry) or configuration (docker-archive); else empty
 	Target   digest.Digest     // that the name led to in the registry: an index or Source; else empty
 	Labels   map[string]string // beside those that follow from the rest

@@ -54,12 +54,9 @@ func AttachOwn(dir string, size int64) error {
 }
 
 func newOwn(size int64) (tree, error) {
-	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	t, err := newTmpfs(map[string]string{"size": strconv.FormatInt(size, 10), "nr_inodes": "64", "mode": "0711"},
+		unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
 	if err != nil {
-		return tree{}, err
-	}
-	t, err := mountOwn(fs, size)
-	if err = errors.Join(err, unix.Close(fs)); err != nil {
 		return tree{}, err
 	}
 	if err := fillOwn(t.fd); err != nil {
@@ -68,8 +65,21 @@ func newOwn(size int64) (tree, error) {
 	return t, nil
 }
 
-func mountOwn(fs int, size int64) (tree, error) {
-	for key, value := range map[string]string{"source": "caisson", "size": strconv.FormatInt(size, 10), "nr_inodes": "64", "mode": "0711"} {
+// newTmpfs makes a tmpfs that is not attached yet.
+func newTmpfs(options map[string]string, attributes int) (tree, error) {
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return tree{}, err
+	}
+	t, err := mountTmpfs(fs, options, attributes)
+	return t, errors.Join(err, unix.Close(fs))
+}
+
+func mountTmpfs(fs int, options map[string]string, attributes int) (tree, error) {
+	if err := unix.FsconfigSetString(fs, "source", "caisson"); err != nil {
+		return tree{}, fmt.Errorf("set source: %w", err)
+	}
+	for key, value := range options {
 		if err := unix.FsconfigSetString(fs, key, value); err != nil {
 			return tree{}, fmt.Errorf("set %s: %w", key, err)
 		}
@@ -77,7 +87,7 @@ func mountOwn(fs int, size int64) (tree, error) {
 	if err := unix.FsconfigCreate(fs); err != nil {
 		return tree{}, err
 	}
-	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
+	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, attributes)
 	return tree{fd: fd}, err
 }
 

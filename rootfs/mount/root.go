@@ -15,13 +15,14 @@ import (
 	"github.com/caisson-run/caisson/owndir"
 )
 
-// Root is the read-only root file system of one sandbox.
+// Root is the root file system of one sandbox.
 type Root struct {
 	Layers  []string // directories of the image, the topmost first
 	Private string   // the sandbox's own top layer; see WritePrivate
 	Scratch string   // empty directory of the daemon's, for the time of the call
 	Target  string   // existing directory that becomes the root
 	IDs     *UserNS  // maps the layers' ids into the sandbox's block
+	Upper   string   // mount of AttachUpper that takes what is written; empty: nothing can be
 }
 
 // maxLayers bounds the stack; the kernel's own bound for overlayfs is 500.
@@ -31,8 +32,8 @@ const maxLayers = 128
 // redirect a lookup or refer to another layer's data (overlayfs.rst).
 const overlayOptions = "redirect_dir=nofollow,metacopy=off,index=off,xino=off"
 
-// Attach mounts r at its target: an overlay without an upper layer, so that
-// nothing can be written to it by anybody. Its lower layers are private
+// Attach mounts r at its target: an overlay. Without an upper layer nothing can be
+// written to it by anybody. Its lower layers are private
 // id-mapped clones of the image's directories. It needs Linux 5.19 (id-mapped
 // layers) and a file system below the layers that can map ids.
 //
@@ -91,6 +92,15 @@ func (r Root) attachOverlay() error {
 		names = append(names, strconv.Itoa(i))
 	}
 	data := "lowerdir=" + strings.Join(names, ":") + "," + overlayOptions
+	var flags uintptr = unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV
+	if r.Upper != "" {
+		upper, err := filepath.Rel(r.Scratch, r.Upper)
+		if err != nil {
+			return err
+		}
+		data += ",upperdir=" + UpperDir(upper) + ",workdir=" + filepath.Join(upper, workName)
+		flags &^= unix.MS_RDONLY
+	}
 	return onThrowawayThread(func() error {
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
 			return fmt.Errorf("unshare the working directory: %w", err)
@@ -98,7 +108,6 @@ func (r Root) attachOverlay() error {
 		if err := unix.Chdir(r.Scratch); err != nil {
 			return err
 		}
-		const flags = unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV
 		if err := unix.Mount("overlay", r.Target, "overlay", flags, data); err != nil {
 			return fmt.Errorf("mount an overlay of %d layers: %w", len(r.Layers), err)
 		}

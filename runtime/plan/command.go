@@ -74,7 +74,7 @@ func (r ExecRequest) checkCommand() error {
 	case strings.ContainsRune(r.Shell, 0):
 		reasons.Add(Invalid("the script holds a NUL byte"))
 	case r.Shell == "" && (len(r.Args) == 0 || r.Args[0] == ""):
-		reasons.Add(Invalid("no command: give it after --"))
+		reasons.Add(Invalid("no command: give it after --, or use an image that has one"))
 	}
 	for i, arg := range r.Args {
 		if strings.ContainsRune(arg, 0) {

@@ -42,9 +42,21 @@ func (p *Sandbox) planImage(pl Planner, r CreateRequest) error {
 	if err := checkEnv(config.Env); err != nil {
 		return sbxerr.Wrap(sbxerr.ImageContent, "runtime.plan", fmt.Errorf("image %q: %w", p.Image.Name, err))
 	}
-	p.Env = image.MergeEnv([]string{"PATH=" + DefaultPath}, config.Env, []string{"HOME=" + homePath, "USER=caisson", "HOSTNAME=" + p.ID}, p.Profile.Env, r.Env, r.Nested.env())
+	p.Env = image.MergeEnv([]string{"PATH=" + DefaultPath}, config.Env, p.identityEnv(), p.Profile.Env, r.Env, r.Nested.env())
 	p.Cwd = cmp.Or(workspaceCwd(r), imageCwd(config.WorkingDir), "/")
 	return checkSize(nil, p.Env)
+}
+
+// identityEnv names the user's home. In a build step that is the image's.
+func (p *Sandbox) identityEnv() []string {
+	home, name := homePath, "caisson"
+	if p.Request.Build {
+		home, name = "/", p.Request.User
+		if p.User.UID == 0 {
+			home, name = "/root", "root"
+		}
+	}
+	return []string{"HOME=" + home, "USER=" + name, "HOSTNAME=" + p.ID}
 }
 
 // languageNote says which image was picked, and why.
@@ -57,7 +69,7 @@ func languageNote(image string, r CreateRequest) string {
 }
 
 // chooseUser takes the user of the request, else of the image unless that is root,
-// else of the profile. No profile grants root yet.
+// else of the profile. Only a build step grants root.
 func (pl Planner) chooseUser(p *Sandbox, r CreateRequest) (User, error) {
 	if r.User != "" {
 		return pl.checkedUser(p, r.User)
@@ -78,6 +90,9 @@ func (pl Planner) checkedUser(p *Sandbox, name string) (User, error) {
 	u, err := pl.User(p.Image, name)
 	if err != nil {
 		return User{}, err
+	}
+	if p.Request.Build {
+		return u, nil // ids of an image are below 65536
 	}
 	return u, u.check(name)
 }

@@ -57,6 +57,9 @@ type CreateRequest struct {
 	Ensure bool
 	// Replace ends and removes the caller's sandbox of this Name first.
 	Replace bool
+	// Build makes a sandbox for one step of an image's build: see oci.Config.Build. No call
+	// of the API sets it.
+	Build bool `json:",omitempty"`
 	// Key makes a repeated request return the sandbox of the first one. Empty
 	// is no key.
 	Key string

@@ -35,7 +35,7 @@ type Host struct {
 type Places struct{ State, Rootfs, Init, Dev, NetNS, UserNS, Cgroup, Workspace string }
 
 // Spec builds the OCI spec of a sandbox with the given block of host ids. [oci.Verify]
-// shares no code with the builder and checks the result. The warnings name clamped limits.
+// or [oci.VerifyBuild] shares no code with the builder and checks the result. The warnings name clamped limits.
 func (p *Sandbox) Spec(h Host, at Places, block idblock.Block) (_ *specs.Spec, warnings []string, err error) {
 	filter, err := p.Seccomp.Spec(p.Filter())
 	if err != nil {
@@ -52,6 +52,7 @@ func (p *Sandbox) Spec(h Host, at Places, block idblock.Block) (_ *specs.Spec, w
 	}), h.Rlimits)
 	spec, err := oci.Build(oci.Config{
 		ID:          p.ID,
+		Build:       p.Request.Build,
 		Process:     pid1Process(p),
 		StateDir:    at.State,
 		RootPath:    at.Rootfs,
@@ -72,7 +73,11 @@ func (p *Sandbox) Spec(h Host, at Places, block idblock.Block) (_ *specs.Spec, w
 	if err != nil {
 		return nil, nil, err
 	}
-	return spec, warnings, sbxerr.Wrap(sbxerr.Internal, "runtime.spec", oci.Verify(spec))
+	verify := oci.Verify
+	if p.Request.Build {
+		verify = oci.VerifyBuild
+	}
+	return spec, warnings, sbxerr.Wrap(sbxerr.Internal, "runtime.spec", verify(spec))
 }
 
 // Filter returns the options of the seccomp filter.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 )
 
 // none is how an empty set shows.
@@ -79,11 +80,35 @@ func compareCapabilities(w want) []Result {
 		{"permitted", "CapPrm", declared.Permitted},
 		{"ambient", "CapAmb", declared.Ambient},
 	} {
-		out = append(out, perThread(w, "capabilities."+set.name, orNone(list(set.declared)), func(t thread) string {
-			return orNone(strings.Trim(t.fields[set.field], "0"))
+		out = append(out, perThread(w, "capabilities."+set.name, orNone(capabilityMask(set.declared)), func(t thread) string {
+			return orNone(strings.TrimLeft(t.fields[set.field], "0"))
 		}))
 	}
 	return out
+}
+
+// capabilityNumbers are bits of the sets in /proc/PID/status, of those that a sandbox can
+// have (capability.h).
+var capabilityNumbers = map[string]uint{
+	"CAP_CHOWN": unix.CAP_CHOWN, "CAP_DAC_OVERRIDE": unix.CAP_DAC_OVERRIDE, "CAP_FOWNER": unix.CAP_FOWNER, "CAP_FSETID": unix.CAP_FSETID,
+	"CAP_KILL": unix.CAP_KILL, "CAP_SETGID": unix.CAP_SETGID, "CAP_SETUID": unix.CAP_SETUID,
+}
+
+// capabilityMask renders a set as the kernel does, without leading zeros. A set with any
+// other capability gets a text that equals no mask.
+func capabilityMask(set []string) string {
+	mask := uint64(0)
+	for _, name := range set {
+		n, ok := capabilityNumbers[name]
+		if !ok {
+			return list(set)
+		}
+		mask |= 1 << n
+	}
+	if mask == 0 {
+		return ""
+	}
+	return strconv.FormatUint(mask, 16)
 }
 
 func orNone(s string) string {

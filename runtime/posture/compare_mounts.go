@@ -100,7 +100,11 @@ func wantedMounts(w want) map[string]wantPoint {
 	add := func(point string, m wantMount) {
 		out[point] = wantPoint{mounts: append(out[point].mounts, m)}
 	}
-	add("/", wantMount{flags: []string{"ro", "nosuid", "nodev"}, from: hostSource(w, w.Spec.Root.Path)})
+	rootFlags := []string{"ro", "nosuid", "nodev"}
+	if !w.Spec.Root.Readonly {
+		rootFlags = rootFlags[1:]
+	}
+	add("/", wantMount{flags: rootFlags, from: hostSource(w, w.Spec.Root.Path)})
 	for _, m := range w.Spec.Mounts {
 		add(m.Destination, declaredMount(w, m))
 	}

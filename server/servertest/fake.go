@@ -30,6 +30,7 @@ type Fake struct {
 	OnLogs    func(ctx context.Context, ref string, options runtime.LogOptions, stdout, stderr io.Writer) error
 	OnSpec    func(req plan.Request) (*runtime.SpecView, error)
 	OnImport  func(name string, r io.Reader, progress func(string)) (images.Imported, error)
+	OnBuild   func(r runtime.BuildRequest, report func(images.BuildEvent)) (images.Imported, error)
 	OnHost    func(req images.FromHostRequest, progress func(string)) (images.Imported, error)
 	OnPull    func(req images.PullRequest, progress func(images.PullProgress)) (images.Imported, error)
 	OnDoctor  func() ([]runtime.Check, error)
@@ -319,6 +320,10 @@ func (f imageFake) PullAll(_ context.Context, progress func(images.PullProgress)
 		each(done)
 	}
 	return err
+}
+
+func (f imageFake) BuildImage(_ context.Context, r runtime.BuildRequest, report func(images.BuildEvent)) (images.Imported, error) {
+	return f.OnBuild(r, report)
 }
 
 func (f imageFake) TagImage(_ context.Context, name, newName string) (images.Imported, error) {

@@ -29,6 +29,7 @@ var rules = []struct {
 	{"owndir", nil},
 	{"kernelfile", nil},
 	{"audit", []string{"api/sbxerr", "owndir"}},
+	{"bundle", []string{"api/sbxerr"}},
 	{"oci", []string{"api/sbxerr"}},
 	{"seccomp/decide", nil}, // judges what the compiler makes, so shares nothing with it
 	{"seccomp", []string{"api/sbxerr"}},
@@ -69,7 +70,7 @@ var rules = []struct {
 	{"cmd/caisson-shim", []string{"runtime/ctrd/shimcall"}},
 	{"mcp", []string{"api"}},
 	{"plug", []string{"api"}},
-	{"cmd/caisson", []string{"mcp", "plug", "api", "audit", "cgroups/units"}},
+	{"cmd/caisson", []string{"mcp", "plug", "api", "audit", "bundle", "cgroups/units"}},
 	{"cmd/caissond", append([]string{"server", "api", "audit", "config", "metrics", "owndir", "page", "runtime", "webhook"}, leaves...)},
 	{"tests/need", nil}, // every package's tests may use it
 	{"tests", append([]string{"server", "api", "audit", "config", "runtime"}, leaves...)},

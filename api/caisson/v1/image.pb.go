@@ -658,6 +658,217 @@ func (x *FromHostRequest) GetPaths() []string {
 	return nil
 }
 
+type BuildImageRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the image
+	Dockerfile []byte                 `protobuf:"bytes,2,opt,name=dockerfile,proto3" json:"dockerfile,omitempty"`
+	// Image with the files for COPY in its folder /context; empty: there are none. One whose
+	// name begins with "build-context/" is removed after the build.
+	Context       string               `protobuf:"bytes,3,opt,name=context,proto3" json:"context,omitempty"`
+	Args          map[string]string    `protobuf:"bytes,4,rep,name=args,proto3" json:"args,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // values of ARG
+	Target        string               `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`                                                                       // name or number of the stage; empty: the last
+	NoCache       bool                 `protobuf:"varint,6,opt,name=no_cache,json=noCache,proto3" json:"no_cache,omitempty"`                                                     // do all steps again
+	Sandbox       *SandboxSpec         `protobuf:"bytes,7,opt,name=sandbox,proto3" json:"sandbox,omitempty"`                                                                     // only profile, limits, network, allow, deny and allow_ech, for each RUN
+	Timeout       *durationpb.Duration `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"`                                                                     // of each RUN; absent: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BuildImageRequest) Reset() {
+	*x = BuildImageRequest{}
+	mi := &file_caisson_v1_image_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BuildImageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BuildImageRequest) ProtoMessage() {}
+
+func (x *BuildImageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BuildImageRequest.ProtoReflect.Descriptor instead.
+func (*BuildImageRequest) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *BuildImageRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BuildImageRequest) GetDockerfile() []byte {
+	if x != nil {
+		return x.Dockerfile
+	}
+	return nil
+}
+
+func (x *BuildImageRequest) GetContext() string {
+	if x != nil {
+		return x.Context
+	}
+	return ""
+}
+
+func (x *BuildImageRequest) GetArgs() map[string]string {
+	if x != nil {
+		return x.Args
+	}
+	return nil
+}
+
+func (x *BuildImageRequest) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *BuildImageRequest) GetNoCache() bool {
+	if x != nil {
+		return x.NoCache
+	}
+	return false
+}
+
+func (x *BuildImageRequest) GetSandbox() *SandboxSpec {
+	if x != nil {
+		return x.Sandbox
+	}
+	return nil
+}
+
+func (x *BuildImageRequest) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+// BuildProgress is a step that begins, or output of its command. The last one holds image.
+type BuildProgress struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          int32                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"` // from 1
+	Steps         int32                  `protobuf:"varint,2,opt,name=steps,proto3" json:"steps,omitempty"`
+	Line          int32                  `protobuf:"varint,3,opt,name=line,proto3" json:"line,omitempty"`              // of the Dockerfile
+	Instruction   string                 `protobuf:"bytes,4,opt,name=instruction,proto3" json:"instruction,omitempty"` // empty: this is output
+	Cached        bool                   `protobuf:"varint,5,opt,name=cached,proto3" json:"cached,omitempty"`          // an earlier build did the step
+	Stdout        []byte                 `protobuf:"bytes,6,opt,name=stdout,proto3" json:"stdout,omitempty"`
+	Stderr        []byte                 `protobuf:"bytes,7,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	Image         *Image                 `protobuf:"bytes,8,opt,name=image,proto3" json:"image,omitempty"`
+	Replaced      string                 `protobuf:"bytes,9,opt,name=replaced,proto3" json:"replaced,omitempty"` // digest of the image of the same name that it replaced; empty: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BuildProgress) Reset() {
+	*x = BuildProgress{}
+	mi := &file_caisson_v1_image_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BuildProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BuildProgress) ProtoMessage() {}
+
+func (x *BuildProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_image_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BuildProgress.ProtoReflect.Descriptor instead.
+func (*BuildProgress) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *BuildProgress) GetStep() int32 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *BuildProgress) GetSteps() int32 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
+func (x *BuildProgress) GetLine() int32 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
+func (x *BuildProgress) GetInstruction() string {
+	if x != nil {
+		return x.Instruction
+	}
+	return ""
+}
+
+func (x *BuildProgress) GetCached() bool {
+	if x != nil {
+		return x.Cached
+	}
+	return false
+}
+
+func (x *BuildProgress) GetStdout() []byte {
+	if x != nil {
+		return x.Stdout
+	}
+	return nil
+}
+
+func (x *BuildProgress) GetStderr() []byte {
+	if x != nil {
+		return x.Stderr
+	}
+	return nil
+}
+
+func (x *BuildProgress) GetImage() *Image {
+	if x != nil {
+		return x.Image
+	}
+	return nil
+}
+
+func (x *BuildProgress) GetReplaced() string {
+	if x != nil {
+		return x.Replaced
+	}
+	return ""
+}
+
 type TagImageRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -668,7 +879,7 @@ type TagImageRequest struct {
 
 func (x *TagImageRequest) Reset() {
 	*x = TagImageRequest{}
-	mi := &file_caisson_v1_image_proto_msgTypes[11]
+	mi := &file_caisson_v1_image_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -680,7 +891,7 @@ func (x *TagImageRequest) String() string {
 func (*TagImageRequest) ProtoMessage() {}
 
 func (x *TagImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[11]
+	mi := &file_caisson_v1_image_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -693,7 +904,7 @@ func (x *TagImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TagImageRequest.ProtoReflect.Descriptor instead.
 func (*TagImageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{11}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TagImageRequest) GetName() string {
@@ -720,7 +931,7 @@ type TagImageResponse struct {
 
 func (x *TagImageResponse) Reset() {
 	*x = TagImageResponse{}
-	mi := &file_caisson_v1_image_proto_msgTypes[12]
+	mi := &file_caisson_v1_image_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -732,7 +943,7 @@ func (x *TagImageResponse) String() string {
 func (*TagImageResponse) ProtoMessage() {}
 
 func (x *TagImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[12]
+	mi := &file_caisson_v1_image_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -745,7 +956,7 @@ func (x *TagImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TagImageResponse.ProtoReflect.Descriptor instead.
 func (*TagImageResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{12}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TagImageResponse) GetImage() *Image {
@@ -771,7 +982,7 @@ type SaveImagesRequest struct {
 
 func (x *SaveImagesRequest) Reset() {
 	*x = SaveImagesRequest{}
-	mi := &file_caisson_v1_image_proto_msgTypes[13]
+	mi := &file_caisson_v1_image_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -783,7 +994,7 @@ func (x *SaveImagesRequest) String() string {
 func (*SaveImagesRequest) ProtoMessage() {}
 
 func (x *SaveImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[13]
+	mi := &file_caisson_v1_image_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -796,7 +1007,7 @@ func (x *SaveImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveImagesRequest.ProtoReflect.Descriptor instead.
 func (*SaveImagesRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{13}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SaveImagesRequest) GetNames() []string {
@@ -815,7 +1026,7 @@ type SaveImagesResponse struct {
 
 func (x *SaveImagesResponse) Reset() {
 	*x = SaveImagesResponse{}
-	mi := &file_caisson_v1_image_proto_msgTypes[14]
+	mi := &file_caisson_v1_image_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -827,7 +1038,7 @@ func (x *SaveImagesResponse) String() string {
 func (*SaveImagesResponse) ProtoMessage() {}
 
 func (x *SaveImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[14]
+	mi := &file_caisson_v1_image_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -840,7 +1051,7 @@ func (x *SaveImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveImagesResponse.ProtoReflect.Descriptor instead.
 func (*SaveImagesResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{14}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SaveImagesResponse) GetChunk() []byte {
@@ -861,7 +1072,7 @@ type PruneImagesRequest struct {
 
 func (x *PruneImagesRequest) Reset() {
 	*x = PruneImagesRequest{}
-	mi := &file_caisson_v1_image_proto_msgTypes[15]
+	mi := &file_caisson_v1_image_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -873,7 +1084,7 @@ func (x *PruneImagesRequest) String() string {
 func (*PruneImagesRequest) ProtoMessage() {}
 
 func (x *PruneImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[15]
+	mi := &file_caisson_v1_image_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -886,7 +1097,7 @@ func (x *PruneImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneImagesRequest.ProtoReflect.Descriptor instead.
 func (*PruneImagesRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{15}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PruneImagesRequest) GetUnused() bool {
@@ -920,7 +1131,7 @@ type PruneImagesResponse struct {
 
 func (x *PruneImagesResponse) Reset() {
 	*x = PruneImagesResponse{}
-	mi := &file_caisson_v1_image_proto_msgTypes[16]
+	mi := &file_caisson_v1_image_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -932,7 +1143,7 @@ func (x *PruneImagesResponse) String() string {
 func (*PruneImagesResponse) ProtoMessage() {}
 
 func (x *PruneImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[16]
+	mi := &file_caisson_v1_image_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -945,7 +1156,7 @@ func (x *PruneImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneImagesResponse.ProtoReflect.Descriptor instead.
 func (*PruneImagesResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{16}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PruneImagesResponse) GetImages() []*Image {
@@ -970,7 +1181,7 @@ type ImageUsageRequest struct {
 
 func (x *ImageUsageRequest) Reset() {
 	*x = ImageUsageRequest{}
-	mi := &file_caisson_v1_image_proto_msgTypes[17]
+	mi := &file_caisson_v1_image_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -982,7 +1193,7 @@ func (x *ImageUsageRequest) String() string {
 func (*ImageUsageRequest) ProtoMessage() {}
 
 func (x *ImageUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[17]
+	mi := &file_caisson_v1_image_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -995,7 +1206,7 @@ func (x *ImageUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageUsageRequest.ProtoReflect.Descriptor instead.
 func (*ImageUsageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{17}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{19}
 }
 
 type ImageUsageResponse struct {
@@ -1008,7 +1219,7 @@ type ImageUsageResponse struct {
 
 func (x *ImageUsageResponse) Reset() {
 	*x = ImageUsageResponse{}
-	mi := &file_caisson_v1_image_proto_msgTypes[18]
+	mi := &file_caisson_v1_image_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1020,7 +1231,7 @@ func (x *ImageUsageResponse) String() string {
 func (*ImageUsageResponse) ProtoMessage() {}
 
 func (x *ImageUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[18]
+	mi := &file_caisson_v1_image_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1033,7 +1244,7 @@ func (x *ImageUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageUsageResponse.ProtoReflect.Descriptor instead.
 func (*ImageUsageResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{18}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ImageUsageResponse) GetImages() []*DiskUsage {
@@ -1062,7 +1273,7 @@ type DiskUsage struct {
 
 func (x *DiskUsage) Reset() {
 	*x = DiskUsage{}
-	mi := &file_caisson_v1_image_proto_msgTypes[19]
+	mi := &file_caisson_v1_image_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1074,7 +1285,7 @@ func (x *DiskUsage) String() string {
 func (*DiskUsage) ProtoMessage() {}
 
 func (x *DiskUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[19]
+	mi := &file_caisson_v1_image_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1087,7 +1298,7 @@ func (x *DiskUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiskUsage.ProtoReflect.Descriptor instead.
 func (*DiskUsage) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{19}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DiskUsage) GetImage() *Image {
@@ -1122,7 +1333,7 @@ type PullImageRequest struct {
 
 func (x *PullImageRequest) Reset() {
 	*x = PullImageRequest{}
-	mi := &file_caisson_v1_image_proto_msgTypes[20]
+	mi := &file_caisson_v1_image_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1134,7 +1345,7 @@ func (x *PullImageRequest) String() string {
 func (*PullImageRequest) ProtoMessage() {}
 
 func (x *PullImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[20]
+	mi := &file_caisson_v1_image_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1147,7 +1358,7 @@ func (x *PullImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullImageRequest.ProtoReflect.Descriptor instead.
 func (*PullImageRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{20}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PullImageRequest) GetName() string {
@@ -1183,7 +1394,7 @@ type RegistryCredentials struct {
 
 func (x *RegistryCredentials) Reset() {
 	*x = RegistryCredentials{}
-	mi := &file_caisson_v1_image_proto_msgTypes[21]
+	mi := &file_caisson_v1_image_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1195,7 +1406,7 @@ func (x *RegistryCredentials) String() string {
 func (*RegistryCredentials) ProtoMessage() {}
 
 func (x *RegistryCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[21]
+	mi := &file_caisson_v1_image_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1208,7 +1419,7 @@ func (x *RegistryCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegistryCredentials.ProtoReflect.Descriptor instead.
 func (*RegistryCredentials) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{21}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RegistryCredentials) GetUsername() string {
@@ -1245,7 +1456,7 @@ type LayerProgress struct {
 
 func (x *LayerProgress) Reset() {
 	*x = LayerProgress{}
-	mi := &file_caisson_v1_image_proto_msgTypes[22]
+	mi := &file_caisson_v1_image_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1468,7 @@ func (x *LayerProgress) String() string {
 func (*LayerProgress) ProtoMessage() {}
 
 func (x *LayerProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[22]
+	mi := &file_caisson_v1_image_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1481,7 @@ func (x *LayerProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LayerProgress.ProtoReflect.Descriptor instead.
 func (*LayerProgress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{22}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LayerProgress) GetDigest() string {
@@ -1317,7 +1528,7 @@ type ImageProgress struct {
 
 func (x *ImageProgress) Reset() {
 	*x = ImageProgress{}
-	mi := &file_caisson_v1_image_proto_msgTypes[23]
+	mi := &file_caisson_v1_image_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1540,7 @@ func (x *ImageProgress) String() string {
 func (*ImageProgress) ProtoMessage() {}
 
 func (x *ImageProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[23]
+	mi := &file_caisson_v1_image_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1553,7 @@ func (x *ImageProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageProgress.ProtoReflect.Descriptor instead.
 func (*ImageProgress) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{23}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ImageProgress) GetMessage() string {
@@ -1399,7 +1610,7 @@ type ImportReport struct {
 
 func (x *ImportReport) Reset() {
 	*x = ImportReport{}
-	mi := &file_caisson_v1_image_proto_msgTypes[24]
+	mi := &file_caisson_v1_image_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1411,7 +1622,7 @@ func (x *ImportReport) String() string {
 func (*ImportReport) ProtoMessage() {}
 
 func (x *ImportReport) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_image_proto_msgTypes[24]
+	mi := &file_caisson_v1_image_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1424,7 +1635,7 @@ func (x *ImportReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportReport.ProtoReflect.Descriptor instead.
 func (*ImportReport) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_image_proto_rawDescGZIP(), []int{24}
+	return file_caisson_v1_image_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ImportReport) GetEntries() int64 {
@@ -1453,7 +1664,7 @@ var File_caisson_v1_image_proto protoreflect.FileDescriptor
 const file_caisson_v1_image_proto_rawDesc = "" +
 	"\n" +
 	"\x16caisson/v1/image.proto\x12\n" +
-	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\x02\n" +
+	"caisson.v1\x1a\x16caisson/v1/route.proto\x1a\x18caisson/v1/sandbox.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\x02\n" +
 	"\x05Image\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1d\n" +
@@ -1495,7 +1706,31 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"\x0fFromHostRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bpackages\x18\x02 \x03(\tR\bpackages\x12\x14\n" +
-	"\x05paths\x18\x03 \x03(\tR\x05paths\"@\n" +
+	"\x05paths\x18\x03 \x03(\tR\x05paths\"\xf2\x02\n" +
+	"\x11BuildImageRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
+	"\n" +
+	"dockerfile\x18\x02 \x01(\fR\n" +
+	"dockerfile\x12\x18\n" +
+	"\acontext\x18\x03 \x01(\tR\acontext\x12;\n" +
+	"\x04args\x18\x04 \x03(\v2'.caisson.v1.BuildImageRequest.ArgsEntryR\x04args\x12\x16\n" +
+	"\x06target\x18\x05 \x01(\tR\x06target\x12\x19\n" +
+	"\bno_cache\x18\x06 \x01(\bR\anoCache\x121\n" +
+	"\asandbox\x18\a \x01(\v2\x17.caisson.v1.SandboxSpecR\asandbox\x123\n" +
+	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationR\atimeout\x1a7\n" +
+	"\tArgsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfc\x01\n" +
+	"\rBuildProgress\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\x05R\x04step\x12\x14\n" +
+	"\x05steps\x18\x02 \x01(\x05R\x05steps\x12\x12\n" +
+	"\x04line\x18\x03 \x01(\x05R\x04line\x12 \n" +
+	"\vinstruction\x18\x04 \x01(\tR\vinstruction\x12\x16\n" +
+	"\x06cached\x18\x05 \x01(\bR\x06cached\x12\x16\n" +
+	"\x06stdout\x18\x06 \x01(\fR\x06stdout\x12\x16\n" +
+	"\x06stderr\x18\a \x01(\fR\x06stderr\x12'\n" +
+	"\x05image\x18\b \x01(\v2\x11.caisson.v1.ImageR\x05image\x12\x1a\n" +
+	"\breplaced\x18\t \x01(\tR\breplaced\"@\n" +
 	"\x0fTagImageRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\bnew_name\x18\x02 \x01(\tR\anewName\"W\n" +
@@ -1549,7 +1784,7 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"\bstripped\x18\x03 \x03(\v2&.caisson.v1.ImportReport.StrippedEntryR\bstripped\x1a;\n" +
 	"\rStrippedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\x83\t\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\xeb\t\n" +
 	"\fImageService\x12b\n" +
 	"\n" +
 	"ListImages\x12\x1d.caisson.v1.ListImagesRequest\x1a\x1e.caisson.v1.ListImagesResponse\"\x15\x82\xb5\x18\x11\n" +
@@ -1565,7 +1800,10 @@ const file_caisson_v1_image_proto_rawDesc = "" +
 	"\bFromHost\x12\x1b.caisson.v1.FromHostRequest\x1a\x19.caisson.v1.ImageProgress\" \x82\xb5\x18\x1c\n" +
 	"\x04POST\x12\x14/v1/images/from-host0\x01\x12c\n" +
 	"\tPullImage\x12\x1c.caisson.v1.PullImageRequest\x1a\x19.caisson.v1.ImageProgress\"\x1b\x82\xb5\x18\x17\n" +
-	"\x04POST\x12\x0f/v1/images/pull0\x01\x12a\n" +
+	"\x04POST\x12\x0f/v1/images/pull0\x01\x12f\n" +
+	"\n" +
+	"BuildImage\x12\x1d.caisson.v1.BuildImageRequest\x1a\x19.caisson.v1.BuildProgress\"\x1c\x82\xb5\x18\x18\n" +
+	"\x04POST\x12\x10/v1/images/build0\x01\x12a\n" +
 	"\bTagImage\x12\x1b.caisson.v1.TagImageRequest\x1a\x1c.caisson.v1.TagImageResponse\"\x1a\x82\xb5\x18\x16\n" +
 	"\x04POST\x12\x0e/v1/images/tag\x12q\n" +
 	"\n" +
@@ -1589,7 +1827,7 @@ func file_caisson_v1_image_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_image_proto_rawDescData
 }
 
-var file_caisson_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_caisson_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_caisson_v1_image_proto_goTypes = []any{
 	(*Image)(nil),                 // 0: caisson.v1.Image
 	(*ListImagesRequest)(nil),     // 1: caisson.v1.ListImagesRequest
@@ -1602,67 +1840,77 @@ var file_caisson_v1_image_proto_goTypes = []any{
 	(*ImportHeader)(nil),          // 8: caisson.v1.ImportHeader
 	(*ImportImageResponse)(nil),   // 9: caisson.v1.ImportImageResponse
 	(*FromHostRequest)(nil),       // 10: caisson.v1.FromHostRequest
-	(*TagImageRequest)(nil),       // 11: caisson.v1.TagImageRequest
-	(*TagImageResponse)(nil),      // 12: caisson.v1.TagImageResponse
-	(*SaveImagesRequest)(nil),     // 13: caisson.v1.SaveImagesRequest
-	(*SaveImagesResponse)(nil),    // 14: caisson.v1.SaveImagesResponse
-	(*PruneImagesRequest)(nil),    // 15: caisson.v1.PruneImagesRequest
-	(*PruneImagesResponse)(nil),   // 16: caisson.v1.PruneImagesResponse
-	(*ImageUsageRequest)(nil),     // 17: caisson.v1.ImageUsageRequest
-	(*ImageUsageResponse)(nil),    // 18: caisson.v1.ImageUsageResponse
-	(*DiskUsage)(nil),             // 19: caisson.v1.DiskUsage
-	(*PullImageRequest)(nil),      // 20: caisson.v1.PullImageRequest
-	(*RegistryCredentials)(nil),   // 21: caisson.v1.RegistryCredentials
-	(*LayerProgress)(nil),         // 22: caisson.v1.LayerProgress
-	(*ImageProgress)(nil),         // 23: caisson.v1.ImageProgress
-	(*ImportReport)(nil),          // 24: caisson.v1.ImportReport
-	nil,                           // 25: caisson.v1.ImportReport.StrippedEntry
-	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
+	(*BuildImageRequest)(nil),     // 11: caisson.v1.BuildImageRequest
+	(*BuildProgress)(nil),         // 12: caisson.v1.BuildProgress
+	(*TagImageRequest)(nil),       // 13: caisson.v1.TagImageRequest
+	(*TagImageResponse)(nil),      // 14: caisson.v1.TagImageResponse
+	(*SaveImagesRequest)(nil),     // 15: caisson.v1.SaveImagesRequest
+	(*SaveImagesResponse)(nil),    // 16: caisson.v1.SaveImagesResponse
+	(*PruneImagesRequest)(nil),    // 17: caisson.v1.PruneImagesRequest
+	(*PruneImagesResponse)(nil),   // 18: caisson.v1.PruneImagesResponse
+	(*ImageUsageRequest)(nil),     // 19: caisson.v1.ImageUsageRequest
+	(*ImageUsageResponse)(nil),    // 20: caisson.v1.ImageUsageResponse
+	(*DiskUsage)(nil),             // 21: caisson.v1.DiskUsage
+	(*PullImageRequest)(nil),      // 22: caisson.v1.PullImageRequest
+	(*RegistryCredentials)(nil),   // 23: caisson.v1.RegistryCredentials
+	(*LayerProgress)(nil),         // 24: caisson.v1.LayerProgress
+	(*ImageProgress)(nil),         // 25: caisson.v1.ImageProgress
+	(*ImportReport)(nil),          // 26: caisson.v1.ImportReport
+	nil,                           // 27: caisson.v1.BuildImageRequest.ArgsEntry
+	nil,                           // 28: caisson.v1.ImportReport.StrippedEntry
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(*SandboxSpec)(nil),           // 30: caisson.v1.SandboxSpec
+	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
 }
 var file_caisson_v1_image_proto_depIdxs = []int32{
-	26, // 0: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	29, // 0: caisson.v1.Image.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: caisson.v1.ListImagesResponse.images:type_name -> caisson.v1.Image
 	0,  // 2: caisson.v1.InspectImageResponse.image:type_name -> caisson.v1.Image
-	24, // 3: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
+	26, // 3: caisson.v1.InspectImageResponse.report:type_name -> caisson.v1.ImportReport
 	8,  // 4: caisson.v1.ImportImageRequest.header:type_name -> caisson.v1.ImportHeader
 	0,  // 5: caisson.v1.ImportImageResponse.image:type_name -> caisson.v1.Image
-	24, // 6: caisson.v1.ImportImageResponse.report:type_name -> caisson.v1.ImportReport
-	0,  // 7: caisson.v1.TagImageResponse.image:type_name -> caisson.v1.Image
-	27, // 8: caisson.v1.PruneImagesRequest.until:type_name -> google.protobuf.Duration
-	0,  // 9: caisson.v1.PruneImagesResponse.images:type_name -> caisson.v1.Image
-	19, // 10: caisson.v1.ImageUsageResponse.images:type_name -> caisson.v1.DiskUsage
-	0,  // 11: caisson.v1.DiskUsage.image:type_name -> caisson.v1.Image
-	21, // 12: caisson.v1.PullImageRequest.credentials:type_name -> caisson.v1.RegistryCredentials
-	0,  // 13: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
-	24, // 14: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
-	22, // 15: caisson.v1.ImageProgress.layers:type_name -> caisson.v1.LayerProgress
-	25, // 16: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
-	1,  // 17: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
-	3,  // 18: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
-	5,  // 19: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
-	7,  // 20: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
-	10, // 21: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
-	20, // 22: caisson.v1.ImageService.PullImage:input_type -> caisson.v1.PullImageRequest
-	11, // 23: caisson.v1.ImageService.TagImage:input_type -> caisson.v1.TagImageRequest
-	13, // 24: caisson.v1.ImageService.SaveImages:input_type -> caisson.v1.SaveImagesRequest
-	15, // 25: caisson.v1.ImageService.PruneImages:input_type -> caisson.v1.PruneImagesRequest
-	17, // 26: caisson.v1.ImageService.ImageUsage:input_type -> caisson.v1.ImageUsageRequest
-	2,  // 27: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
-	4,  // 28: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
-	6,  // 29: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
-	9,  // 30: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImportImageResponse
-	23, // 31: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
-	23, // 32: caisson.v1.ImageService.PullImage:output_type -> caisson.v1.ImageProgress
-	12, // 33: caisson.v1.ImageService.TagImage:output_type -> caisson.v1.TagImageResponse
-	14, // 34: caisson.v1.ImageService.SaveImages:output_type -> caisson.v1.SaveImagesResponse
-	16, // 35: caisson.v1.ImageService.PruneImages:output_type -> caisson.v1.PruneImagesResponse
-	18, // 36: caisson.v1.ImageService.ImageUsage:output_type -> caisson.v1.ImageUsageResponse
-	27, // [27:37] is the sub-list for method output_type
-	17, // [17:27] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	26, // 6: caisson.v1.ImportImageResponse.report:type_name -> caisson.v1.ImportReport
+	27, // 7: caisson.v1.BuildImageRequest.args:type_name -> caisson.v1.BuildImageRequest.ArgsEntry
+	30, // 8: caisson.v1.BuildImageRequest.sandbox:type_name -> caisson.v1.SandboxSpec
+	31, // 9: caisson.v1.BuildImageRequest.timeout:type_name -> google.protobuf.Duration
+	0,  // 10: caisson.v1.BuildProgress.image:type_name -> caisson.v1.Image
+	0,  // 11: caisson.v1.TagImageResponse.image:type_name -> caisson.v1.Image
+	31, // 12: caisson.v1.PruneImagesRequest.until:type_name -> google.protobuf.Duration
+	0,  // 13: caisson.v1.PruneImagesResponse.images:type_name -> caisson.v1.Image
+	21, // 14: caisson.v1.ImageUsageResponse.images:type_name -> caisson.v1.DiskUsage
+	0,  // 15: caisson.v1.DiskUsage.image:type_name -> caisson.v1.Image
+	23, // 16: caisson.v1.PullImageRequest.credentials:type_name -> caisson.v1.RegistryCredentials
+	0,  // 17: caisson.v1.ImageProgress.image:type_name -> caisson.v1.Image
+	26, // 18: caisson.v1.ImageProgress.report:type_name -> caisson.v1.ImportReport
+	24, // 19: caisson.v1.ImageProgress.layers:type_name -> caisson.v1.LayerProgress
+	28, // 20: caisson.v1.ImportReport.stripped:type_name -> caisson.v1.ImportReport.StrippedEntry
+	1,  // 21: caisson.v1.ImageService.ListImages:input_type -> caisson.v1.ListImagesRequest
+	3,  // 22: caisson.v1.ImageService.InspectImage:input_type -> caisson.v1.InspectImageRequest
+	5,  // 23: caisson.v1.ImageService.RemoveImage:input_type -> caisson.v1.RemoveImageRequest
+	7,  // 24: caisson.v1.ImageService.ImportImage:input_type -> caisson.v1.ImportImageRequest
+	10, // 25: caisson.v1.ImageService.FromHost:input_type -> caisson.v1.FromHostRequest
+	22, // 26: caisson.v1.ImageService.PullImage:input_type -> caisson.v1.PullImageRequest
+	11, // 27: caisson.v1.ImageService.BuildImage:input_type -> caisson.v1.BuildImageRequest
+	13, // 28: caisson.v1.ImageService.TagImage:input_type -> caisson.v1.TagImageRequest
+	15, // 29: caisson.v1.ImageService.SaveImages:input_type -> caisson.v1.SaveImagesRequest
+	17, // 30: caisson.v1.ImageService.PruneImages:input_type -> caisson.v1.PruneImagesRequest
+	19, // 31: caisson.v1.ImageService.ImageUsage:input_type -> caisson.v1.ImageUsageRequest
+	2,  // 32: caisson.v1.ImageService.ListImages:output_type -> caisson.v1.ListImagesResponse
+	4,  // 33: caisson.v1.ImageService.InspectImage:output_type -> caisson.v1.InspectImageResponse
+	6,  // 34: caisson.v1.ImageService.RemoveImage:output_type -> caisson.v1.RemoveImageResponse
+	9,  // 35: caisson.v1.ImageService.ImportImage:output_type -> caisson.v1.ImportImageResponse
+	25, // 36: caisson.v1.ImageService.FromHost:output_type -> caisson.v1.ImageProgress
+	25, // 37: caisson.v1.ImageService.PullImage:output_type -> caisson.v1.ImageProgress
+	12, // 38: caisson.v1.ImageService.BuildImage:output_type -> caisson.v1.BuildProgress
+	14, // 39: caisson.v1.ImageService.TagImage:output_type -> caisson.v1.TagImageResponse
+	16, // 40: caisson.v1.ImageService.SaveImages:output_type -> caisson.v1.SaveImagesResponse
+	18, // 41: caisson.v1.ImageService.PruneImages:output_type -> caisson.v1.PruneImagesResponse
+	20, // 42: caisson.v1.ImageService.ImageUsage:output_type -> caisson.v1.ImageUsageResponse
+	32, // [32:43] is the sub-list for method output_type
+	21, // [21:32] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_image_proto_init() }
@@ -1671,6 +1919,7 @@ func file_caisson_v1_image_proto_init() {
 		return
 	}
 	file_caisson_v1_route_proto_init()
+	file_caisson_v1_sandbox_proto_init()
 	file_caisson_v1_image_proto_msgTypes[7].OneofWrappers = []any{
 		(*ImportImageRequest_Header)(nil),
 		(*ImportImageRequest_Chunk)(nil),
@@ -1681,7 +1930,7 @@ func file_caisson_v1_image_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_image_proto_rawDesc), len(file_caisson_v1_image_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

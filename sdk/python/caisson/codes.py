@@ -299,6 +299,24 @@ class ImageUnverified(CaissonError):
     code = "SBX-227"
 
 
+class Dockerfile(CaissonError):
+    """SBX-228: a line of the Dockerfile is refused."""
+
+    code = "SBX-228"
+
+
+class BuildFailed(CaissonError):
+    """SBX-229: a step of the build failed."""
+
+    code = "SBX-229"
+
+
+class Bundle(CaissonError):
+    """SBX-230: the bundle is damaged or not signed by the key."""
+
+    code = "SBX-230"
+
+
 class Seccomp(CaissonError):
     """SBX-301: the seccomp filter cannot be enforced."""
 

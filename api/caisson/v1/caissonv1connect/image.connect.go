@@ -48,6 +48,8 @@ const (
 	ImageServiceFromHostProcedure = "/caisson.v1.ImageService/FromHost"
 	// ImageServicePullImageProcedure is the fully-qualified name of the ImageService's PullImage RPC.
 	ImageServicePullImageProcedure = "/caisson.v1.ImageService/PullImage"
+	// ImageServiceBuildImageProcedure is the fully-qualified name of the ImageService's BuildImage RPC.
+	ImageServiceBuildImageProcedure = "/caisson.v1.ImageService/BuildImage"
 	// ImageServiceTagImageProcedure is the fully-qualified name of the ImageService's TagImage RPC.
 	ImageServiceTagImageProcedure = "/caisson.v1.ImageService/TagImage"
 	// ImageServiceSaveImagesProcedure is the fully-qualified name of the ImageService's SaveImages RPC.
@@ -71,6 +73,8 @@ type ImageServiceClient interface {
 	FromHost(context.Context, *connect.Request[v1.FromHostRequest]) (*connect.ServerStreamForClient[v1.ImageProgress], error)
 	// PullImage fetches an image from its registry, or all that the configuration names.
 	PullImage(context.Context, *connect.Request[v1.PullImageRequest]) (*connect.ServerStreamForClient[v1.ImageProgress], error)
+	// BuildImage makes an image by a Dockerfile. Each RUN happens in a sandbox of its own.
+	BuildImage(context.Context, *connect.Request[v1.BuildImageRequest]) (*connect.ServerStreamForClient[v1.BuildProgress], error)
 	// TagImage gives an image a second name. It belongs to the caller.
 	TagImage(context.Context, *connect.Request[v1.TagImageRequest]) (*connect.Response[v1.TagImageResponse], error)
 	// SaveImages writes images as one tar, both an OCI layout and a docker-archive.
@@ -128,6 +132,12 @@ func NewImageServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(imageServiceMethods.ByName("PullImage")),
 			connect.WithClientOptions(opts...),
 		),
+		buildImage: connect.NewClient[v1.BuildImageRequest, v1.BuildProgress](
+			httpClient,
+			baseURL+ImageServiceBuildImageProcedure,
+			connect.WithSchema(imageServiceMethods.ByName("BuildImage")),
+			connect.WithClientOptions(opts...),
+		),
 		tagImage: connect.NewClient[v1.TagImageRequest, v1.TagImageResponse](
 			httpClient,
 			baseURL+ImageServiceTagImageProcedure,
@@ -163,6 +173,7 @@ type imageServiceClient struct {
 	importImage  *connect.Client[v1.ImportImageRequest, v1.ImportImageResponse]
 	fromHost     *connect.Client[v1.FromHostRequest, v1.ImageProgress]
 	pullImage    *connect.Client[v1.PullImageRequest, v1.ImageProgress]
+	buildImage   *connect.Client[v1.BuildImageRequest, v1.BuildProgress]
 	tagImage     *connect.Client[v1.TagImageRequest, v1.TagImageResponse]
 	saveImages   *connect.Client[v1.SaveImagesRequest, v1.SaveImagesResponse]
 	pruneImages  *connect.Client[v1.PruneImagesRequest, v1.PruneImagesResponse]
@@ -199,6 +210,11 @@ func (c *imageServiceClient) PullImage(ctx context.Context, req *connect.Request
 	return c.pullImage.CallServerStream(ctx, req)
 }
 
+// BuildImage calls caisson.v1.ImageService.BuildImage.
+func (c *imageServiceClient) BuildImage(ctx context.Context, req *connect.Request[v1.BuildImageRequest]) (*connect.ServerStreamForClient[v1.BuildProgress], error) {
+	return c.buildImage.CallServerStream(ctx, req)
+}
+
 // TagImage calls caisson.v1.ImageService.TagImage.
 func (c *imageServiceClient) TagImage(ctx context.Context, req *connect.Request[v1.TagImageRequest]) (*connect.Response[v1.TagImageResponse], error) {
 	return c.tagImage.CallUnary(ctx, req)
@@ -231,6 +247,8 @@ type ImageServiceHandler interface {
 	FromHost(context.Context, *connect.Request[v1.FromHostRequest], *connect.ServerStream[v1.ImageProgress]) error
 	// PullImage fetches an image from its registry, or all that the configuration names.
 	PullImage(context.Context, *connect.Request[v1.PullImageRequest], *connect.ServerStream[v1.ImageProgress]) error
+	// BuildImage makes an image by a Dockerfile. Each RUN happens in a sandbox of its own.
+	BuildImage(context.Context, *connect.Request[v1.BuildImageRequest], *connect.ServerStream[v1.BuildProgress]) error
 	// TagImage gives an image a second name. It belongs to the caller.
 	TagImage(context.Context, *connect.Request[v1.TagImageRequest]) (*connect.Response[v1.TagImageResponse], error)
 	// SaveImages writes images as one tar, both an OCI layout and a docker-archive.
@@ -284,6 +302,12 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(imageServiceMethods.ByName("PullImage")),
 		connect.WithHandlerOptions(opts...),
 	)
+	imageServiceBuildImageHandler := connect.NewServerStreamHandler(
+		ImageServiceBuildImageProcedure,
+		svc.BuildImage,
+		connect.WithSchema(imageServiceMethods.ByName("BuildImage")),
+		connect.WithHandlerOptions(opts...),
+	)
 	imageServiceTagImageHandler := connect.NewUnaryHandler(
 		ImageServiceTagImageProcedure,
 		svc.TagImage,
@@ -322,6 +346,8 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 			imageServiceFromHostHandler.ServeHTTP(w, r)
 		case ImageServicePullImageProcedure:
 			imageServicePullImageHandler.ServeHTTP(w, r)
+		case ImageServiceBuildImageProcedure:
+			imageServiceBuildImageHandler.ServeHTTP(w, r)
 		case ImageServiceTagImageProcedure:
 			imageServiceTagImageHandler.ServeHTTP(w, r)
 		case ImageServiceSaveImagesProcedure:
@@ -361,6 +387,10 @@ func (UnimplementedImageServiceHandler) FromHost(context.Context, *connect.Reque
 
 func (UnimplementedImageServiceHandler) PullImage(context.Context, *connect.Request[v1.PullImageRequest], *connect.ServerStream[v1.ImageProgress]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ImageService.PullImage is not implemented"))
+}
+
+func (UnimplementedImageServiceHandler) BuildImage(context.Context, *connect.Request[v1.BuildImageRequest], *connect.ServerStream[v1.BuildProgress]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("caisson.v1.ImageService.BuildImage is not implemented"))
 }
 
 func (UnimplementedImageServiceHandler) TagImage(context.Context, *connect.Request[v1.TagImageRequest]) (*connect.Response[v1.TagImageResponse], error) {

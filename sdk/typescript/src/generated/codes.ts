@@ -148,6 +148,15 @@ export class RegistryAuthError extends CaissonError {}
 /** SBX-227: the image is not verified as the configuration demands. */
 export class ImageUnverifiedError extends CaissonError {}
 
+/** SBX-228: a line of the Dockerfile is refused. */
+export class DockerfileError extends CaissonError {}
+
+/** SBX-229: a step of the build failed. */
+export class BuildFailedError extends CaissonError {}
+
+/** SBX-230: the bundle is damaged or not signed by the key. */
+export class BundleError extends CaissonError {}
+
 /** SBX-301: the seccomp filter cannot be enforced. */
 export class SeccompError extends CaissonError {}
 
@@ -334,6 +343,9 @@ export const byCode: Readonly<Record<string, typeof CaissonError>> = {
   'SBX-225': RegistryError,
   'SBX-226': RegistryAuthError,
   'SBX-227': ImageUnverifiedError,
+  'SBX-228': DockerfileError,
+  'SBX-229': BuildFailedError,
+  'SBX-230': BundleError,
   'SBX-301': SeccompError,
   'SBX-302': SeccompProfileError,
   'SBX-303': SeccompMemoryError,

@@ -1,6 +1,27 @@
 // Made from api/openapi/openapi.json by tools/generate.mjs; do not edit.
 /** The fields of each message, and how they are read. */
 export const fields = {
+  BuildImageRequest: {
+    args: 'string{}',
+    context: 'string',
+    dockerfile: 'Bytes',
+    name: 'string',
+    no_cache: 'boolean',
+    sandbox: 'SandboxSpec',
+    target: 'string',
+    timeout: 'Duration',
+  },
+  BuildProgress: {
+    cached: 'boolean',
+    image: 'Image',
+    instruction: 'string',
+    line: 'number',
+    replaced: 'string',
+    stderr: 'Bytes',
+    stdout: 'Bytes',
+    step: 'number',
+    steps: 'number',
+  },
   CapabilitiesResponse: {
     capabilities: 'Capability[]',
   },

@@ -5,6 +5,52 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        BuildImageRequest: {
+            /** @description values of ARG */
+            args?: {
+                [key: string]: string;
+            };
+            /** @description Image with the files for COPY in its folder /context; empty: there are none. One whose name begins with "build-context/" is removed after the build. */
+            context?: string;
+            dockerfile?: Bytes;
+            /** @description of the image */
+            name?: string;
+            /** @description do all steps again */
+            no_cache?: boolean;
+            /** @description only profile, limits, network, allow, deny and allow_ech, for each RUN */
+            sandbox?: components["schemas"]["SandboxSpec"];
+            /** @description name or number of the stage; empty: the last */
+            target?: string;
+            /**
+             * @description of each RUN; absent: none
+             * @example 90s
+             */
+            timeout?: Duration;
+        };
+        /** @description BuildProgress is a step that begins, or output of its command. The last one holds image. */
+        BuildProgress: {
+            /** @description an earlier build did the step */
+            cached?: boolean;
+            image?: components["schemas"]["Image"];
+            /** @description empty: this is output */
+            instruction?: string;
+            /**
+             * Format: int32
+             * @description of the Dockerfile
+             */
+            line?: number;
+            /** @description digest of the image of the same name that it replaced; empty: none */
+            replaced?: string;
+            stderr?: Bytes;
+            stdout?: Bytes;
+            /**
+             * Format: int32
+             * @description from 1
+             */
+            step?: number;
+            /** Format: int32 */
+            steps?: number;
+        };
         CapabilitiesResponse: {
             capabilities?: components["schemas"]["Capability"][];
         };

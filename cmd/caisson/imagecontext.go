@@ -1,0 +1,92 @@
+package main
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/moby/patternmatcher"
+	"github.com/moby/patternmatcher/ignorefile"
+
+	"github.com/caisson-run/caisson/api"
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+)
+
+// The image that the context of one build is, and the folder in it. The daemon removes
+// images of such names after the build.
+const (
+	contextPrefix = "build-context/"
+	contextFolder = "context"
+)
+
+// sendContext sends the files of dir as an image. done removes it where the build did not.
+func (a *app) sendContext(ctx context.Context, client *api.Client, req *caissonv1.BuildImageRequest, dir string) (done func(), err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, contextError(err)
+	}
+	defer root.Close() // it was only read
+	ignored, err := ignoredIn(root)
+	if err != nil {
+		return nil, contextError(err)
+	}
+	name := contextPrefix + strings.ToLower(rand.Text())
+	remove := func() {
+		_, _ = client.RemoveImage(context.WithoutCancel(ctx), &caissonv1.RemoveImageRequest{Name: name}) // the build has removed it
+	}
+	files := a.packedContext(root, ignored)
+	defer files.Close() // ends the packing
+	if _, err = client.ImportImage(ctx, name, files); err != nil {
+		remove()
+		return nil, err
+	}
+	req.Context = name
+	return remove, nil
+}
+
+// packedContext is root as a tar that is made while it is read.
+func (a *app) packedContext(root *os.Root, ignored *patternmatcher.PatternMatcher) io.ReadCloser {
+	p := packer{root: root, warn: a.progress, adapt: func(h *tar.Header) {
+		h.Name = contextFolder + "/" + strings.TrimPrefix(h.Name, "./")
+		if h.Typeflag == tar.TypeLink {
+			h.Linkname = path.Join(contextFolder, h.Linkname)
+		}
+		h.Uid, h.Gid = 0, 0 // COPY says whose the files are
+	}}
+	p.leaves = func(name string, entry fs.DirEntry) (bool, error) {
+		if name == "." {
+			return false, nil
+		}
+		left, err := ignored.MatchesOrParentMatches(name)
+		if left && entry.IsDir() && !ignored.Exclusions() {
+			return true, fs.SkipDir
+		}
+		return left, err
+	}
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(p.pack(w)) }()
+	return r
+}
+
+// ignoredIn reads .dockerignore.
+func ignoredIn(root *os.Root) (*patternmatcher.PatternMatcher, error) {
+	f, err := root.Open(".dockerignore")
+	if errors.Is(err, fs.ErrNotExist) {
+		return patternmatcher.New(nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // it was only read
+	patterns, err := ignorefile.ReadAll(io.LimitReader(f, maxDockerfile))
+	if err != nil {
+		return nil, err
+	}
+	return patternmatcher.New(patterns)
+}

@@ -1,0 +1,7 @@
+// Package layertar writes the layers of an image that is built, as tar streams for the filter
+// of package image: changes that a build step made, and files that it copies.
+//
+// All files are hostile: they come out of images, sandboxes and contexts. They are read
+// through os.Root, which follows no link out of a tree. containerd's differ opens paths of
+// the host instead, and asks for links there.
+package layertar
