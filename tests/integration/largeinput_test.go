@@ -109,7 +109,7 @@ func fillIn(m protoreflect.Message) {
 	if f := fields.ByName("no_stream"); f != nil { // else it has no end
 		m.Set(f, protoreflect.ValueOfBool(true))
 	}
-	if f := fields.ByName("args"); f != nil {
+	if f := fields.ByName("args"); f != nil && f.IsList() {
 		m.Mutable(f).List().Append(protoreflect.ValueOfString("true"))
 	}
 	if f := fields.ByName("exec"); f != nil && f.Message() != nil {
