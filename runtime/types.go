@@ -118,6 +118,7 @@ type Info struct {
 	Task      string
 	PID       int // of PID 1 on the host; 0 when it is gone
 	Workspace *plan.WorkspaceRequest
+	Mounts    []plan.MountRequest // beside the workspace
 
 	ExpiresAt   time.Time     // by its TTL; zero is never
 	IdleTimeout time.Duration // 0 is never

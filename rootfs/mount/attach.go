@@ -44,17 +44,17 @@ func (w *Workspace) attachInto(sandbox *os.File, name string, readOnly bool, ids
 	}
 	err = t.restrict(readOnly, ids)
 	if err == nil {
-		err = onThrowawayThread(func() error { return t.attachIn(sandbox, name, readOnly) })
+		err = onThrowawayThread(func() error { return t.attachIn(sandbox, name, readOnly, openPoint) })
 	}
 	return errors.Join(err, t.Close())
 }
 
 // attachIn leaves the thread in the sandbox's mount namespace.
-func (t tree) attachIn(sandbox *os.File, name string, readOnly bool) error {
+func (t tree) attachIn(sandbox *os.File, name string, readOnly bool, open func(string) (int, error)) error {
 	if err := enterMounts(sandbox); err != nil {
 		return err
 	}
-	point, err := openPoint(name)
+	point, err := open(name)
 	if err != nil {
 		return err
 	}

@@ -171,6 +171,21 @@ class Workspace:
 
 
 @dataclass(frozen=True)
+class Mount:
+    """A mount beside the workspace. type is "bind" or "tmpfs".
+
+    A bind has a source, a directory of the host; a tmpfs may have a size, else it has that
+    of every tmpfs.
+    """
+
+    type: str = ""
+    target: str = ""
+    source: str = ""
+    read_only: bool = False
+    size_bytes: Optional[int] = None
+
+
+@dataclass(frozen=True)
 class SandboxInfo:
     """One sandbox, as it was when the call returned."""
 
@@ -188,6 +203,7 @@ class SandboxInfo:
     task: str = ""
     pid: int = 0
     workspace: Optional[Workspace] = None
+    mounts: List[Mount] = field(default_factory=list)
     expires_at: Optional[datetime] = None
     idle_timeout: Optional[float] = None
     idle_since: Optional[datetime] = None

@@ -635,6 +635,22 @@ export interface components {
              */
             mode?: number;
         };
+        /** @description Mount is a mount of a sandbox beside its workspace. A target may lie in the workspace or another bind, in which it is an existing directory. */
+        Mount: {
+            /** @description of a bind */
+            read_only?: boolean;
+            /**
+             * Format: int64
+             * @description of a tmpfs; absent is limits.tmpfs_bytes
+             */
+            size_bytes?: Int64;
+            /** @description of a bind: absolute path of a directory of the host */
+            source?: string;
+            /** @description where it is mounted inside, absolute */
+            target?: string;
+            /** @description "bind" or "tmpfs" */
+            type?: string;
+        };
         MoveFileRequest: {
             from?: string;
             replace?: boolean;
@@ -957,6 +973,8 @@ export interface components {
             labels?: {
                 [key: string]: string;
             };
+            /** @description beside the workspace */
+            mounts?: components["schemas"]["Mount"][];
             name?: string;
             network?: string;
             /**
@@ -1017,6 +1035,8 @@ export interface components {
             limits?: components["schemas"]["Limits"];
             /** @description NAME=SANDBOX:PORT: NAME, which has no dot, and PORT lead to that port of the sandbox, which exposes it. Such a sandbox is in the mode "allow" or "open". */
             links?: string[];
+            /** @description at most 16, beside the workspace */
+            mounts?: components["schemas"]["Mount"][];
             /** @description unique; empty is the sandbox ID */
             name?: string;
             /** @description a socket to make sandboxes of its own; absent is none */
