@@ -131,7 +131,7 @@ func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan.S
 	if err := errors.Join(m.setPolicy(ctx, s, have.Policy, p.Policy), failpoint("assign/policy")); err != nil {
 		return err
 	}
-	if err := errors.Join(m.attachMounts(ctx, s, p), failpoint("assign/workspace")); err != nil {
+	if err := errors.Join(m.attachMounts(ctx, s, p), failpoint("assign/mounts")); err != nil {
 		return err
 	}
 	r.Stages = []Stage{{Name: "pool", Duration: time.Since(begin)}}
