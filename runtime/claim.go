@@ -182,5 +182,8 @@ func resizeTmpfs(s *sandbox, p *plan.Sandbox, from, to plan.Limits) error {
 	if from.TmpfsBytes == to.TmpfsBytes {
 		return nil
 	}
-	return mount.ResizeTmpfs(s.process.file, p.SizedMounts(s.spec), to.TmpfsBytes)
+	points := slices.DeleteFunc(plan.SizedMounts(s.spec), func(point string) bool { // those of the request are not there yet
+		return slices.ContainsFunc(p.Mounts, func(m plan.Mount) bool { return m.Target == point })
+	})
+	return mount.ResizeTmpfs(s.process.file, points, to.TmpfsBytes)
 }

@@ -177,7 +177,7 @@ func (m *Manager) emitEnd(ctx context.Context, e *execution, result *Result) {
 		hit  bool
 	}{
 		{"memory", result.OOMKilled}, {"pids", result.PIDsLimitHit}, {"time", result.TimedOut},
-		{"kernel_memory", result.Reason == ReasonKernelMemory}, {"output", result.Truncated},
+		{"kernel_memory", result.Reason == ReasonKernelMemory}, {"output", result.Truncated}, {"tmpfs", len(result.FullTmpfs) > 0},
 	} {
 		if l.hit {
 			m.emit(ctx, r, events.LimitHit, events.Data{Caller: d.Caller, RequestID: d.RequestID, ExecID: result.ExecID, Limit: l.name})

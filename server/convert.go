@@ -44,6 +44,7 @@ func resultOf(r *runtime.Result) *caissonv1.Result {
 		Duration: durationpb.New(r.Duration), Cpu: durationpb.New(r.CPU),
 		PeakMemoryBytes: counted(r.PeakMemoryBytes), MaxRssBytes: r.MaxRSSBytes, CpuThrottledPeriods: r.ThrottledPeriods,
 		IoReadBytes: r.IOReadBytes, IoWriteBytes: r.IOWriteBytes,
+		CpuThrottled: duration(r.Throttled), LimitsHit: r.LimitsHit, FullTmpfs: r.FullTmpfs, ReadOnlyHint: r.ReadOnlyHint,
 		Network: r.Network, Source: r.Source, Reason: string(r.Reason),
 		Stages: each(r.Stages, stagePB), Warnings: r.Warnings, ExecId: r.ExecID, Remaining: int64(r.Remaining),
 		Egress: egressPB(r.Egress), Refusals: each(r.Refusals, refusalPB), Learned: learnedPB(r.Learned), ImageVerified: r.ImageVerified,

@@ -92,13 +92,11 @@ func pid1Process(p *Sandbox) oci.Process {
 	}
 }
 
-// SizedMounts returns where spec has a tmpfs of the sandbox's size. Those that p asks for
-// have their own.
-func (p *Sandbox) SizedMounts(spec *specs.Spec) (points []string) {
+// SizedMounts returns where spec has a tmpfs with a size.
+func SizedMounts(spec *specs.Spec) (points []string) {
 	for _, m := range spec.Mounts {
 		sized := slices.ContainsFunc(m.Options, func(o string) bool { return strings.HasPrefix(o, "size=") })
-		own := slices.ContainsFunc(p.Mounts, func(o Mount) bool { return o.Target == m.Destination })
-		if m.Type == "tmpfs" && sized && !own {
+		if m.Type == "tmpfs" && sized {
 			points = append(points, m.Destination)
 		}
 	}

@@ -55,6 +55,13 @@ class Result:
     peak_memory_bytes: Optional[int] = None
     max_rss_bytes: int = 0
     cpu_throttled_periods: int = 0
+    cpu_throttled: float = 0.0
+    limits_hit: List[str] = field(default_factory=list)
+    """Of "memory", "pids", "cpu" and "tmpfs"."""
+    full_tmpfs: List[str] = field(default_factory=list)
+    """The tmpfs, by path inside, that were full when the command failed."""
+    read_only_hint: bool = False
+    """The command failed, and its standard error ends with "Read-only file system"."""
     io_read_bytes: Optional[int] = None
     io_write_bytes: Optional[int] = None
     network: str = ""

@@ -834,6 +834,11 @@ export interface components {
              * @example 90s
              */
             cpu?: Duration;
+            /**
+             * @description Time that the CPU limit held the command back, summed over CPUs. Counted where peak_memory_bytes is; absent is none.
+             * @example 90s
+             */
+            cpu_throttled?: Duration;
             /** Format: int64 */
             cpu_throttled_periods?: Int64;
             /**
@@ -850,6 +855,8 @@ export interface components {
              * @description 128+n on signal n, 124 on timeout, 126, 127
              */
             exit_code?: number;
+            /** @description where they are mounted inside */
+            full_tmpfs?: string[];
             /** @description the rule that the image was verified by when it was pulled; empty: none */
             image_verified?: string;
             /**
@@ -861,6 +868,8 @@ export interface components {
             io_write_bytes?: Int64;
             /** @description absent unless RunSpec.learn */
             learned?: components["schemas"]["Learned"];
+            /** @description Of "memory", "pids", "cpu" (it was throttled) and "tmpfs" (one was full when the command failed). Of a command of a session without limits of its own, "cpu" is not known, and the others may be another command's. */
+            limits_hit?: string[];
             /**
              * Format: int64
              * @description of output that the daemon's disk did not take: no caller has them
@@ -879,6 +888,8 @@ export interface components {
              */
             peak_memory_bytes?: OptionalInt64;
             pids_limit_hit?: boolean;
+            /** @description A hint: the command failed, and the last 4 KiB of its standard error have the words "Read-only file system". */
+            read_only_hint?: boolean;
             /** @description "exited", "signaled", "timeout", "oom"; by the runtime "canceled" (the sandbox was stopped or removed, the daemon ended, or the caller went away), "expired" (the sandbox's time was over), "kernel_memory" (the sandbox took too much kernel memory that no limit counts) and "lost" (the sandbox ended without a word). */
             reason?: string;
             /** @description destinations refused while the command ran, at most 10 */
