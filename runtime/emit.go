@@ -66,6 +66,9 @@ func (r record) described() events.Data {
 	if r.Workspace != nil {
 		d.Workspace = r.Workspace.Dir
 	}
+	for _, m := range r.Mounts {
+		d.Mounts = append(d.Mounts, events.Mount(m))
+	}
 	var took time.Duration
 	for _, s := range r.Stages {
 		d.Stages = append(d.Stages, events.Stage{Name: s.Name, DurationMS: milliseconds(s.Duration)})

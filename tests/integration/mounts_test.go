@@ -75,6 +75,11 @@ grep -E ' /(data|look|scratch) ' /proc/self/mountinfo | grep -c nosuid,nodev; rm
 	if out != "refused\nfull\n3\n/\n" {
 		t.Errorf("%q", out)
 	}
+	want := `"mounts":[{"type":"bind","source":"` + dir + `","target":"/data"},{"type":"bind","source":"` + other + `","target":"/look","read_only":true},` +
+		`{"type":"tmpfs","target":"/scratch","size_bytes":2097152}]`
+	if audit := d.Run(t, "audit", "query", "--type", "sandbox.created", "-o", "json").Stdout; !strings.Contains(strings.Join(strings.Fields(audit), ""), want) {
+		t.Errorf("the audit log has %s, want %s", audit, want)
+	}
 	if b, err := os.ReadFile(filepath.Join(dir, "out")); string(b) != "hi\n" {
 		t.Errorf("on the host: %q, %v", b, err)
 	}

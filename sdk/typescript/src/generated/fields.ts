@@ -109,6 +109,7 @@ export const fields = {
     memory_bytes: 'Int64',
     message: 'string',
     milli_cpu: 'Int64',
+    mounts: 'EventMount[]',
     name: 'string',
     network: 'string',
     path: 'string',
@@ -138,6 +139,13 @@ export const fields = {
     verdict: 'string',
     version: 'string',
     workspace: 'string',
+  },
+  EventMount: {
+    read_only: 'boolean',
+    size_bytes: 'Int64',
+    source: 'string',
+    target: 'string',
+    type: 'string',
   },
   EventStage: {
     duration_ms: 'string',

@@ -225,6 +225,8 @@ export interface components {
             message?: string;
             /** Format: int64 */
             milli_cpu?: Int64;
+            /** @description beside the workspace */
+            mounts?: components["schemas"]["EventMount"][];
             /** @description of the sandbox */
             name?: string;
             /** @description mode */
@@ -285,6 +287,15 @@ export interface components {
             version?: string;
             /** @description directory of the host */
             workspace?: string;
+        };
+        /** @description EventMount is a Mount of SandboxSpec. */
+        EventMount: {
+            read_only?: boolean;
+            /** Format: int64 */
+            size_bytes?: Int64;
+            source?: string;
+            target?: string;
+            type?: string;
         };
         /** @description EventStage is one step of the creation of a sandbox. */
         EventStage: {
