@@ -113,3 +113,33 @@ func TestMountRefused(t *testing.T) {
 		t.Errorf("left behind: %q", out)
 	}
 }
+
+// TestMountIsNotLedElsewhere: while another sandbox swaps the target for a link, a mount
+// lands on the target, or no command runs. Where the target is moved after the mount was
+// made, the check of the live sandbox sees it (SBX-605).
+//
+//caisson:kernel
+func TestMountIsNotLedElsewhere(t *testing.T) {
+	d := harness.Start(t)
+	dir, other := repository(t), workspace(t, 77, 77)
+	d.Run(t, "create", "--name", "attacker", "--workspace", dir)
+	d.Run(t, "exec", "-d", "attacker", "--", "sh", "-c", "while :; do mv build was; ln -s /tmp build; rm build; mv was build; sleep 0.01; done")
+	landed := 0
+	for range 40 {
+		r := d.Try("run", "--json", "--workspace", dir, "--mount", "type=bind,src="+other+",dst=/workspace/build,ro", "--",
+			"sh", "-c", "grep -F "+filepath.Base(other)+" /proc/self/mountinfo | cut -d ' ' -f 5")
+		switch {
+		case r.Code == 0 && !strings.Contains(r.Stdout, `"/workspace/`):
+			t.Fatalf("led elsewhere: %s", r.Stdout)
+		case r.Code == 0:
+			landed++
+		case !strings.Contains(r.Stdout, `"SBX-104"`) && !strings.Contains(r.Stdout, `"SBX-605"`) && !strings.Contains(r.Stdout, `"SBX-206"`):
+			t.Errorf("code %d: %s%s", r.Code, r.Stdout, r.Stderr)
+		}
+	}
+	if landed == 0 || landed == 40 {
+		t.Logf("%d of 40 landed: the race was not met", landed)
+	}
+	d.Run(t, "rm", "--force", "attacker")
+	d.AwaitNoSandbox(t)
+}
