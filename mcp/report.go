@@ -80,6 +80,12 @@ func ending(c *command, notes []string) bashOutput {
 	if r.GetPidsLimitHit() {
 		out.Notes = append(out.Notes, "the sandbox's limit of processes was hit")
 	}
+	if full := r.GetFullTmpfs(); len(full) > 0 {
+		out.Notes = append(out.Notes, "no space was left in "+strings.Join(full, ", "))
+	}
+	if r.GetReadOnlyHint() {
+		out.Notes = append(out.Notes, "the root is read-only: /tmp, /home and a writable workspace take files")
+	}
 	return out
 }
 

@@ -59,7 +59,7 @@ type Config struct {
 	TmpfsBytes  int64
 	TmpfsInodes int64
 	// Mounts, optional, come on top of the base set: binds from below
-	// StateDir. Of their options only rw, ro, rro, exec and noexec change
+	// StateDir, and tmpfs with the one option size=BYTES. Of the options of a bind only rw, ro, rro, exec and noexec change
 	// something: without "rw" a mount is read-only, without "exec" it is noexec;
 	// bind, nosuid, nodev and rprivate may be spelled out, and always hold.
 	Mounts []specs.Mount

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
@@ -51,6 +52,9 @@ var baseMounts = []baseMount{
 // bindOptions are the options of every bind, whatever the caller asks for.
 var bindOptions = []string{"bind", "nosuid", "nodev", "rprivate"}
 
+// callerTmpfs are the options of a tmpfs of the caller, beside its size: those of /tmp.
+var callerTmpfs = []string{"nosuid", "nodev", "mode=1777"}
+
 // callerOptions are the options that a caller's mount may name.
 var callerOptions = append([]string{"ro", "rro", "rw", "exec", "noexec"}, bindOptions...)
 
@@ -65,15 +69,39 @@ func mounts(c Config) []specs.Mount {
 	// Executable: pid 1 is in it.
 	out = append(out, specs.Mount{Destination: InitMount, Type: "bind", Source: c.InitDir, Options: append(slices.Clone(bindOptions), "ro")})
 	for _, m := range c.Mounts {
+		if m.Type == "tmpfs" {
+			out = append(out, baseMount{destination: m.Destination, fstype: "tmpfs", options: append(slices.Clone(callerTmpfs), m.Options...)}.mount(c))
+			continue
+		}
 		out = append(out, specs.Mount{Destination: m.Destination, Type: "bind", Source: m.Source, Options: callerBind(m.Options)})
 	}
 	return out
 }
 
+// RuntimeMounts are the mounts of spec without those that lie in a bind of the caller. The
+// OCI runtime would resolve such a target through files that the sandbox, or somebody
+// else, can change meanwhile (CVE-2021-30465): it never gets them.
+func RuntimeMounts(spec *specs.Spec) (out []specs.Mount) {
+	for i, m := range spec.Mounts {
+		if !slices.ContainsFunc(spec.Mounts[:i], func(b specs.Mount) bool { return callers(b) && below(m.Destination, b.Destination) }) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// callers reports whether m is a bind that a caller asked for.
+func callers(m specs.Mount) bool {
+	return m.Type == "bind" && m.Destination != "/dev" && m.Destination != InitMount
+}
+
 func (b baseMount) mount(c Config) specs.Mount {
 	options := slices.Clone(b.options)
 	if b.sized {
-		options = append(options, "size="+strconv.FormatInt(c.TmpfsBytes, 10), "nr_inodes="+strconv.FormatInt(c.TmpfsInodes, 10))
+		options = append(options, "size="+strconv.FormatInt(c.TmpfsBytes, 10))
+	}
+	if b.fstype == "tmpfs" {
+		options = append(options, "nr_inodes="+strconv.FormatInt(c.TmpfsInodes, 10))
 	}
 	if b.owned {
 		options = append(options, fmt.Sprintf("uid=%d", c.Process.UID), fmt.Sprintf("gid=%d", c.Process.GID))
@@ -114,6 +142,12 @@ func checkMounts(c Config) error {
 }
 
 func checkSource(c Config, m specs.Mount) error {
+	if m.Type == "tmpfs" {
+		if m.Source != "tmpfs" {
+			return errors.New("the source of a tmpfs is not tmpfs")
+		}
+		return nil
+	}
 	if !cleanPath(m.Source) || !below(m.Source, c.StateDir) {
 		return errors.New("source is not a clean path below the state directory")
 	}
@@ -123,9 +157,8 @@ func checkSource(c Config, m specs.Mount) error {
 	return nil
 }
 
-// checkDestination also refuses a mount inside another one: the runtime would
-// resolve it through files that the sandbox, or somebody else, can change
-// meanwhile (CVE-2021-30465).
+// checkDestination also refuses a mount that hides another one. One may lie in an earlier
+// bind of the caller: see RuntimeMounts.
 func checkDestination(dest string, before []specs.Mount) error {
 	if !cleanPath(dest) || dest == "/" || reserved(dest) || overlap(dest, InitMount) {
 		return errors.New("destination is not a clean path outside /proc, /sys, /dev and " + InitMount)
@@ -136,7 +169,7 @@ func checkDestination(dest string, before []specs.Mount) error {
 		}
 	}
 	for _, m := range before {
-		if overlap(dest, m.Destination) {
+		if overlap(dest, m.Destination) && !(m.Type != "tmpfs" && below(dest, m.Destination)) {
 			return fmt.Errorf("destination overlaps that of another mount, %q", m.Destination)
 		}
 	}
@@ -149,6 +182,13 @@ func inScratch(dest string, b baseMount) bool { return b.sized && below(dest, b.
 
 func checkOptions(m specs.Mount) error {
 	var errs []error
+	if m.Type == "tmpfs" {
+		size, found := strings.CutPrefix(strings.Join(m.Options, ","), "size=")
+		if n, err := strconv.ParseUint(size, 10, 63); !found || err != nil || n == 0 {
+			return errors.New("a tmpfs has a size in bytes, and no other option")
+		}
+		return nil
+	}
 	if m.Type != "" && m.Type != "bind" {
 		errs = append(errs, fmt.Errorf("type %q is not bind", m.Type))
 	}

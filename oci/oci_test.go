@@ -213,12 +213,18 @@ func TestBuildRefuses(t *testing.T) {
 		"shared option":         {at("/workspace", "rshared"), "option \"rshared\""},
 		"recursive option":      {at("/workspace", "rbind"), "option \"rbind\""},
 		"data option":           {at("/workspace", "size=1"), "option \"size=1\""},
-		"type":                  {mount(specs.Mount{Destination: "/w", Source: testState + "/w", Type: "tmpfs"}), "type"},
+		"type":                  {mount(specs.Mount{Destination: "/w", Source: testState + "/w", Type: "overlay"}), "type"},
 		"id mapped by runtime":  {mount(specs.Mount{Destination: "/w", Source: testState + "/w", UIDMappings: []specs.LinuxIDMapping{{}}}), "id mappings"},
 		"mount twice":           {func(c *Config) { c.Mounts = append(c.Mounts, c.Mounts[0]) }, "another mount"},
-		"mount in a mount": {func(c *Config) {
-			c.Mounts = append(c.Mounts, specs.Mount{Destination: "/workspace/x", Source: testState + "/x"})
+		"mount over a mount": {func(c *Config) {
+			c.Mounts = append(c.Mounts, specs.Mount{Destination: "/data/x", Source: testState + "/x"}, specs.Mount{Destination: "/data", Source: testState + "/y"})
 		}, "another mount"},
+		"mount in a tmpfs": {func(c *Config) {
+			c.Mounts = append(c.Mounts, specs.Mount{Destination: "/data", Type: "tmpfs", Source: "tmpfs", Options: []string{"size=4096"}}, specs.Mount{Destination: "/data/x", Source: testState + "/x"})
+		}, "another mount"},
+		"tmpfs of no size":        {mount(specs.Mount{Destination: "/w", Source: "tmpfs", Type: "tmpfs", Options: []string{"size=0"}}), "size"},
+		"tmpfs for set-id":        {mount(specs.Mount{Destination: "/w", Source: "tmpfs", Type: "tmpfs", Options: []string{"size=4096", "suid"}}), "size"},
+		"tmpfs of elsewhere":      {mount(specs.Mount{Destination: "/w", Source: "/dev/sda", Type: "tmpfs", Options: []string{"size=4096"}}), "not tmpfs"},
 		"no seccomp":              {func(c *Config) { c.Seccomp = nil }, "seccomp filter is missing"},
 		"seccomp allows":          {func(c *Config) { c.Seccomp.DefaultAction = specs.ActAllow }, "default action"},
 		"seccomp logs":            {func(c *Config) { c.Seccomp.DefaultAction = specs.ActLog }, "default action"},
@@ -389,5 +395,31 @@ func TestMaxPIDs(t *testing.T) {
 		if got := MaxPIDs(have); got != 0 {
 			t.Errorf("%v: %d", have, got)
 		}
+	}
+}
+
+// TestRuntimeMounts: the OCI runtime gets no mount whose target lies among files that others
+// can change (CVE-2021-30465), and all others.
+func TestRuntimeMounts(t *testing.T) {
+	c := good()
+	c.Mounts = append(c.Mounts,
+		specs.Mount{Destination: "/workspace/.git", Source: testState + "/mounts/0", Options: []string{"ro"}},
+		specs.Mount{Destination: "/workspace/build", Type: "tmpfs", Source: "tmpfs", Options: []string{"size=65536"}},
+		specs.Mount{Destination: "/workspace2", Source: testState + "/mounts/2", Options: []string{"ro"}})
+	spec, err := Build(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Verify(spec); err != nil {
+		t.Fatal(err)
+	}
+	var missing []string
+	for _, m := range spec.Mounts {
+		if !slices.ContainsFunc(RuntimeMounts(spec), func(r specs.Mount) bool { return r.Destination == m.Destination }) {
+			missing = append(missing, m.Destination)
+		}
+	}
+	if !slices.Equal(missing, []string{"/workspace/.git", "/workspace/build"}) {
+		t.Errorf("left to the daemon: %q", missing)
 	}
 }

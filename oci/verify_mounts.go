@@ -17,7 +17,7 @@ var loosening = strings.Fields("suid dev rsuid rdev rexec rrw shared rshared sla
 
 // mountRule is the rule for mounts of one type.
 type mountRule struct {
-	where []string // the only destinations; nil: see the rule of binds
+	where []string // the only destinations; nil: see the rule of binds; of a tmpfs, those of every sandbox
 	needs string   // options that must be there
 	sets  string   // options that must be there with a value other than 0
 }
@@ -84,7 +84,7 @@ func ruleMount(s *specs.Spec, m specs.Mount) error {
 	}
 	if rule.where == nil {
 		errs = append(errs, ruleBind(s, m))
-	} else if !slices.Contains(rule.where, m.Destination) || m.Source != m.Type {
+	} else if !slices.Contains(rule.where, m.Destination) && !asked(m) || m.Source != m.Type {
 		errs = append(errs, fmt.Errorf("a %s of %q has no place there", m.Type, m.Source))
 	}
 	if len(m.UIDMappings)+len(m.GIDMappings) > 0 {
@@ -92,6 +92,14 @@ func ruleMount(s *specs.Spec, m specs.Mount) error {
 	}
 	errs = append(errs, ruleOptions(rule, m))
 	return errors.Join(errs...)
+}
+
+// notAsked are the directories in which a request can mount nothing.
+var notAsked = strings.Fields("/bin /boot /dev /etc /lib /lib32 /lib64 /libx32 /proc /run /sbin /sys /usr /var/run")
+
+// asked reports whether m is a tmpfs that a request may have.
+func asked(m specs.Mount) bool {
+	return m.Type == "tmpfs" && !slices.ContainsFunc(notAsked, func(dir string) bool { return strings.HasPrefix(m.Destination+"/", dir+"/") })
 }
 
 func ruleOptions(rule mountRule, m specs.Mount) error {
@@ -159,15 +167,15 @@ func ruleBind(s *specs.Spec, m specs.Mount) error {
 	return errors.Join(errs...)
 }
 
-// ruleOrder: a mount hides nothing that was mounted before it, and no mount
-// point is looked up among files that somebody else may change meanwhile.
+// ruleOrder: a mount hides nothing that was mounted before it. Nothing lies in the
+// directory of PID 1. A mount in a bind of a request is not for the runtime.
 func ruleOrder(m specs.Mount, before []specs.Mount) error {
 	for _, b := range before {
 		if b.Destination == m.Destination || strings.HasPrefix(b.Destination, m.Destination+"/") {
 			return fmt.Errorf("it hides the mount on %s", b.Destination)
 		}
-		if b.Type == "bind" && b.Destination != "/dev" && strings.HasPrefix(m.Destination, b.Destination+"/") {
-			return fmt.Errorf("it lies inside the bind on %s", b.Destination)
+		if b.Destination == "/run/caisson" && strings.HasPrefix(m.Destination, b.Destination+"/") {
+			return fmt.Errorf("it lies inside %s", b.Destination)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"reflect"
 	"testing"
 	"time"
 
@@ -149,7 +150,7 @@ func TestKeptEndingIsFinal(t *testing.T) {
 	f := newFixture(t)
 	s := f.mustFind(t, f.session(t, plan.CreateRequest{}).ID)
 	kept := ending{Exit: pid1.Exit{Signal: 15}, Known: true, Reason: ReasonTimeout, TimedOut: true, Duration: time.Minute}
-	if got := f.await(callerContext(t), newExecution(s, execRecord{Number: 1, Ending: &kept}, nil, nil)); got != kept {
+	if got := f.await(callerContext(t), newExecution(s, execRecord{Number: 1, Ending: &kept}, nil, nil)); !reflect.DeepEqual(got, kept) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
-	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/peer"
 	"github.com/caisson-run/caisson/runtime/plan"
 )
@@ -159,8 +158,8 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 	if err != nil {
 		return nil, err
 	}
-	if r.Workspace != nil {
-		if err := g.NameWorkspace(r.Workspace.Dir); err != nil {
+	for _, dir := range r.HostDirs() {
+		if err := g.NameWorkspace(dir); err != nil {
 			return nil, err
 		}
 	}
@@ -180,7 +179,9 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 	if err := g.CheckProfile(r.Profile); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(g.CheckLimits(p.Limits.Peer(), r.TTL), g.CheckNetwork(string(p.Network), r.Network != "" || len(r.Allow)+len(r.Links) > 0 || r.AllowECH), checkPublish(g, p.Ports)); err != nil {
+	limits := p.Limits.Peer()
+	limits.TmpfsBytes = p.LargestTmpfs()
+	if err := errors.Join(g.CheckLimits(limits, r.TTL), g.CheckNetwork(string(p.Network), r.Network != "" || len(r.Allow)+len(r.Links) > 0 || r.AllowECH), checkPublish(g, p.Ports)); err != nil {
 		return nil, err
 	}
 	if r.Nested != nil {
@@ -189,16 +190,6 @@ func (m *Manager) planFor(ctx context.Context, r plan.CreateRequest) (*plan.Sand
 		}
 	}
 	return p, nil
-}
-
-// openWorkspace opens the directory that p names as its caller, who must have
-// the rights that the sandbox is to get.
-func (m *Manager) openWorkspace(ctx context.Context, p *plan.Sandbox) (*mount.Workspace, error) {
-	dir, err := p.Grant.CheckWorkspace(ctx, p.Request.Workspace.Dir, !p.ReadOnly)
-	if err != nil {
-		return nil, err
-	}
-	return m.settings().Workspaces.Opened(dir.File, mount.Identity{UID: dir.UID, GID: dir.GID, Groups: dir.Groups})
 }
 
 // remaining is the time until m, nil for never.

@@ -121,7 +121,7 @@ func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan.S
 	if err := m.declare(s, p, have); err != nil {
 		return err
 	}
-	if err := errors.Join(resizeTmpfs(s, have.Limits, p.Limits), failpoint("assign/tmpfs")); err != nil {
+	if err := errors.Join(resizeTmpfs(s, p, have.Limits, p.Limits), failpoint("assign/tmpfs")); err != nil {
 		return err
 	}
 	if err := m.openPorts(s, p); err != nil {
@@ -131,14 +131,7 @@ func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan.S
 	if err := errors.Join(m.setPolicy(ctx, s, have.Policy, p.Policy), failpoint("assign/policy")); err != nil {
 		return err
 	}
-	err := m.withWorkspace(ctx, s, p, func(ws *mount.Workspace, ids *mount.UserNS) error {
-		point := m.paths.workspace(s.id) // on the host too: the posture is checked against it
-		if err := errors.Join(makeDir(point, 0o700), ws.Attach(point, p.ReadOnly, ids)); err != nil {
-			return err
-		}
-		return ws.AttachInto(s.process.file, p.Request.Workspace.Point(), p.ReadOnly, ids)
-	})
-	if err = errors.Join(err, failpoint("assign/workspace")); err != nil {
+	if err := errors.Join(m.attachMounts(ctx, s, p), failpoint("assign/mounts")); err != nil {
 		return err
 	}
 	r.Stages = []Stage{{Name: "pool", Duration: time.Since(begin)}}
@@ -154,10 +147,25 @@ func (m *Manager) outfit(ctx context.Context, s *sandbox, have record, p *plan.S
 	return nil
 }
 
+// attachMounts gives a live sandbox the mounts of p.
+func (m *Manager) attachMounts(ctx context.Context, s *sandbox, p *plan.Sandbox) error {
+	attach := m.attachPoint(s)
+	err := m.eachBind(ctx, s, p, func(b plan.Mount, ws *mount.Workspace, ids *mount.UserNS) error {
+		if err := attach(b, ws, ids); err != nil || b.Nested {
+			return err
+		}
+		return ws.AttachInto(s.process.file, b.Target, b.ReadOnly, ids)
+	})
+	if err != nil {
+		return err
+	}
+	return m.attachNested(ctx, s, p)
+}
+
 // declare makes the spec of s that of p, against which another daemon checks it,
 // where it is another than it was made with.
 func (m *Manager) declare(s *sandbox, p *plan.Sandbox, have record) error {
-	if p.Request.Workspace == nil && p.Limits == have.Limits {
+	if len(p.Mounts) == 0 && p.Limits == have.Limits {
 		return nil
 	}
 	spec, _, err := m.buildSpec(p, s.block) // what it warns of was said when s was made
@@ -170,9 +178,12 @@ func (m *Manager) declare(s *sandbox, p *plan.Sandbox, have record) error {
 
 // resizeTmpfs gives every tmpfs of s the size that its spec declares. No command has run
 // there, so there is room for what they hold.
-func resizeTmpfs(s *sandbox, from, to plan.Limits) error {
+func resizeTmpfs(s *sandbox, p *plan.Sandbox, from, to plan.Limits) error {
 	if from.TmpfsBytes == to.TmpfsBytes {
 		return nil
 	}
-	return mount.ResizeTmpfs(s.process.file, plan.SizedMounts(s.spec), to.TmpfsBytes)
+	points := slices.DeleteFunc(plan.SizedMounts(s.spec), func(point string) bool { // those of the request are not there yet
+		return slices.ContainsFunc(p.Mounts, func(m plan.Mount) bool { return m.Target == point })
+	})
+	return mount.ResizeTmpfs(s.process.file, points, to.TmpfsBytes)
 }

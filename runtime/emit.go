@@ -66,6 +66,9 @@ func (r record) described() events.Data {
 	if r.Workspace != nil {
 		d.Workspace = r.Workspace.Dir
 	}
+	for _, m := range r.Mounts {
+		d.Mounts = append(d.Mounts, events.Mount(m))
+	}
 	var took time.Duration
 	for _, s := range r.Stages {
 		d.Stages = append(d.Stages, events.Stage{Name: s.Name, DurationMS: milliseconds(s.Duration)})
@@ -177,7 +180,7 @@ func (m *Manager) emitEnd(ctx context.Context, e *execution, result *Result) {
 		hit  bool
 	}{
 		{"memory", result.OOMKilled}, {"pids", result.PIDsLimitHit}, {"time", result.TimedOut},
-		{"kernel_memory", result.Reason == ReasonKernelMemory}, {"output", result.Truncated},
+		{"kernel_memory", result.Reason == ReasonKernelMemory}, {"output", result.Truncated}, {"tmpfs", len(result.FullTmpfs) > 0},
 	} {
 		if l.hit {
 			m.emit(ctx, r, events.LimitHit, events.Data{Caller: d.Caller, RequestID: d.RequestID, ExecID: result.ExecID, Limit: l.name})

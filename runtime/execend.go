@@ -20,6 +20,8 @@ type ending struct {
 	Reason   Reason        `json:"reason"`
 	TimedOut bool          `json:"timed_out"`
 	Duration time.Duration `json:"duration"`
+	// FullTmpfs are those that were full when a command failed.
+	FullTmpfs []string `json:"full_tmpfs,omitempty"`
 }
 
 // watch sees a started command to its end and makes its result known.
@@ -27,6 +29,9 @@ func (m *Manager) watch(ctx context.Context, e *execution) {
 	end := m.await(ctx, e)
 	if !e.s.concludes(e) {
 		return
+	}
+	if e.record.Ending == nil {
+		m.lookAtTmpfs(e.s, &end)
 	}
 	if e.s.isMain(e) { // the result counts all that it started, so that ends first
 		m.keepEnding(e, end)

@@ -105,7 +105,7 @@ func (f *fixture) withoutRoot() {
 	f.replace(stage{name: "own", create: f.makeOwn, remove: func(_ context.Context, id string) error {
 		return removeFiles(f.paths.ends(id), f.paths.own(id))
 	}})
-	f.replace(f.directory("workspace", f.paths.workspace))
+	f.replace(f.directory("mounts", f.paths.workspace))
 	f.replace(f.directory("userns", f.paths.userns))
 	f.replace(f.directory("netns", f.paths.netns))
 	f.replace(stage{name: "init", remove: f.removeInit, create: func(_ context.Context, s *sandbox) error {

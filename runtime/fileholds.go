@@ -6,10 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/runtime/files"
+	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 // holds says what the files of s can have together: its image, what it can write into
-// its memory, and what there is on the file system of its workspace. What cannot be
+// its memory, and what there is on the file systems of its binds. What cannot be
 // found out counts as nothing.
 func (m *Manager) holds(s *sandbox) files.Holds {
 	return func(ctx context.Context) int64 {
@@ -18,9 +19,11 @@ func (m *Manager) holds(s *sandbox) files.Holds {
 		if image, err := m.images.Unpacked(ctx, r.ChainID); err == nil {
 			total += image
 		}
-		var fs unix.Statfs_t
-		if r.Workspace != nil && unix.Statfs(m.paths.workspace(s.id), &fs) == nil {
-			total += int64(fs.Blocks-fs.Bfree) * fs.Bsize
+		for _, point := range plan.BindPoints(r.Workspace, r.Mounts) {
+			var fs unix.Statfs_t
+			if unix.Statfs(m.paths.point(s.id, point), &fs) == nil {
+				total += int64(fs.Blocks-fs.Bfree) * fs.Bsize
+			}
 		}
 		return total
 	}

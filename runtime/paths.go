@@ -46,7 +46,8 @@ func (p paths) private(id string) string   { return filepath.Join(p.sandbox(id),
 func (p paths) layers(id string) string    { return filepath.Join(p.sandbox(id), "layers") }
 func (p paths) upper(id string) string     { return filepath.Join(p.sandbox(id), "upper") }
 func (p paths) rootfs(id string) string    { return filepath.Join(p.sandbox(id), "rootfs") }
-func (p paths) workspace(id string) string { return filepath.Join(p.sandbox(id), "workspace") }
+func (p paths) workspace(id string) string { return p.point(id, plan.WorkspacePoint) }
+func (p paths) mounts(id string) string    { return p.point(id, plan.MountsDir) }
 func (p paths) userns(id string) string    { return filepath.Join(p.sandbox(id), "userns") }
 func (p paths) netns(id string) string     { return filepath.Join(p.sandbox(id), "netns") }
 func (p paths) own(id string) string       { return filepath.Join(p.sandbox(id), "own") }
@@ -55,6 +56,9 @@ func (p paths) ends(id string) string      { return mount.EndsFile(p.own(id)) }
 func (p paths) init(id string) string      { return filepath.Join(p.sandbox(id), "init") }
 
 func (p paths) output(id string) string { return filepath.Join(p.outputs(), id) }
+
+// point is where a bind of the plan is attached.
+func (p paths) point(id, name string) string { return filepath.Join(p.sandbox(id), name) }
 
 // carried is where package traffic keeps the connections of the sandbox.
 func (p paths) carried(id string) string { return filepath.Join(p.output(id), "carried.jsonl") }
@@ -79,6 +83,6 @@ func number(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
 func (p paths) places(id, cgroup string) plan.Places {
 	return plan.Places{
 		State: p.sandbox(id), Rootfs: p.rootfs(id), Init: p.init(id), Dev: p.dev(id), NetNS: p.netns(id), UserNS: p.userns(id),
-		Cgroup: cgroup, Workspace: p.workspace(id),
+		Cgroup: cgroup,
 	}
 }

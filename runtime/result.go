@@ -76,6 +76,11 @@ func (m *Manager) result(ctx context.Context, s *sandbox, e *execution, end endi
 			r.Warnings = append(r.Warnings, "output of "+stream.name+" was not kept: "+err.Error())
 		}
 	}
+	r.FullTmpfs = end.FullTmpfs
+	r.LimitsHit = limitsHit(r)
+	if r.ExitCode != 0 {
+		r.ReadOnlyHint = saysReadOnly(ctx, e.stderr) || e.record.TTY && saysReadOnly(ctx, e.stdout)
+	}
 	if main {
 		r.Stages = append(slices.Clone(rec.Stages), Stage{Name: "exec", Duration: e.took})
 		r.Warnings = append(slices.Clone(rec.Warnings), r.Warnings...)
@@ -129,7 +134,7 @@ func (m *Manager) addUsage(s *sandbox, e *execution, r *Result, main bool) (warn
 	}
 	r.CPU = stats.CPU
 	r.PeakMemoryBytes = stats.MemoryPeakBytes.N // 0 where the kernel does not count it
-	r.ThrottledPeriods = stats.ThrottledPeriods
+	r.ThrottledPeriods, r.Throttled = stats.ThrottledPeriods, stats.Throttled
 	r.IOReadBytes = ifKnown(stats.IOReadBytes)
 	if m.host.Mode == cgroups.V2 { // else most of them are the host's
 		r.IOWriteBytes = ifKnown(stats.IOWriteBytes)

@@ -162,7 +162,7 @@ func TestMountFailsHalfWay(t *testing.T) {
 	o := rootOptions(t)
 	f := newRooted(t, o, &fakeEngine{})
 	_, err := f.Run(callerContext(t), plan.Request{Create: plan.CreateRequest{Workspace: &plan.WorkspaceRequest{Dir: "/var/tmp/no-such-directory"}}, Exec: plan.ExecRequest{Args: []string{"exit:0"}}}, IO{})
-	errtest.Want(t, err, sbxerr.Workspace, "create workspace of sandbox", "does not exist")
+	errtest.Want(t, err, sbxerr.Workspace, "create mounts of sandbox", "does not exist")
 	f.images.images[0].Layers = []string{"/var/tmp/no-such-layer"}
 	_, err = f.Run(callerContext(t), request("exit:0"), IO{})
 	errtest.Want(t, err, sbxerr.ImageUser, "no-such-layer")

@@ -140,7 +140,7 @@ func TestResultHoldsWhatWasCounted(t *testing.T) {
 	for _, s := range result.Stages {
 		names = append(names, s.Name)
 	}
-	if got := strings.Join(names, " "); got != "claim output ids rootfs own workspace ports userns netns bridge init nested cgroup container egress limits start hello posture exec" {
+	if got := strings.Join(names, " "); got != "claim output ids rootfs own mounts ports userns netns bridge init nested cgroup container egress limits start hello posture exec" {
 		t.Errorf("stages %q", got)
 	}
 }

@@ -336,7 +336,7 @@ func (s *sandbox) info() Info {
 	r := s.record
 	info := Info{
 		ID: r.ID, Name: r.Name, State: s.state, Image: r.Image, Profile: r.Profile, Args: r.MainArgs, CreatedAt: r.CreatedAt,
-		ExitedAt: r.ExitedAt, Labels: r.Labels, Session: r.Session, Task: r.Task, Workspace: r.Workspace,
+		ExitedAt: r.ExitedAt, Labels: r.Labels, Session: r.Session, Task: r.Task, Workspace: r.Workspace, Mounts: r.Mounts,
 		ExpiresAt: r.Expires.wall(), IdleTimeout: r.IdleTimeout, IdleSince: r.IdleSince.wall(),
 		Network: string(r.Network), OwnerUID: r.OwnerUID, Parent: r.Parent, Execs: s.running, Warnings: r.Warnings,
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/caisson-run/caisson/cgroups"
 	"github.com/caisson-run/caisson/initproto"
 	"github.com/caisson-run/caisson/netns"
+	"github.com/caisson-run/caisson/oci"
 	"github.com/caisson-run/caisson/owndir"
 	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/journal"
 	"github.com/caisson-run/caisson/runtime/pid1"
-	"github.com/caisson-run/caisson/runtime/plan"
 )
 
 // stage is one resource of a sandbox. Every host name derives from the
@@ -44,7 +44,7 @@ func (m *Manager) allStages() []stage {
 		{name: "ids", create: m.createIDs, remove: m.removeIDs, guard: true},
 		{name: "rootfs", create: m.createRootfs, remove: m.removeRootfs},
 		{name: "own", create: m.createOwn, remove: m.removeOwn},
-		{name: "workspace", create: m.createWorkspace, remove: m.removeWorkspace},
+		{name: "mounts", create: m.createMounts, remove: m.removeMounts},
 		{name: "ports", create: m.createPorts, remove: m.removePorts},
 		{name: "userns", create: m.createUserns, remove: m.removeUserns},
 		{name: "netns", create: m.createNetns, remove: m.removeNetns},
@@ -180,43 +180,6 @@ func (m *Manager) removeOwn(_ context.Context, id string) error {
 	return mount.RemovePoint(m.paths.own(id))
 }
 
-func (m *Manager) createWorkspace(ctx context.Context, s *sandbox) error {
-	return m.withWorkspace(ctx, s, s.plan, func(ws *mount.Workspace, ids *mount.UserNS) error {
-		point := m.paths.workspace(s.id)
-		if err := makeDir(point, 0o700); err != nil {
-			return err
-		}
-		return ws.Attach(point, s.plan.ReadOnly, ids)
-	})
-}
-
-// withWorkspace opens the workspace that p names, if any, and passes it on with
-// the mapping of its owner's ids to those of the sandbox's user.
-func (m *Manager) withWorkspace(ctx context.Context, s *sandbox, p *plan.Sandbox, attach func(*mount.Workspace, *mount.UserNS) error) (err error) {
-	if p.Request.Workspace == nil {
-		return nil
-	}
-	ws, err := m.openWorkspace(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, ws.Close()) }()
-	uids, gids, err := ws.Map(s.block.Base, p.User.UID, p.User.GID)
-	if err != nil {
-		return err
-	}
-	ids, err := m.owners.Get(uids, gids)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, ids.Close()) }()
-	return attach(ws, ids)
-}
-
-func (m *Manager) removeWorkspace(_ context.Context, id string) error {
-	return mount.RemovePoint(m.paths.workspace(id))
-}
-
 func (m *Manager) createUserns(_ context.Context, s *sandbox) error {
 	return s.ids.Pin(m.paths.userns(s.id))
 }
@@ -316,10 +279,13 @@ func (m *Manager) createContainer(ctx context.Context, s *sandbox) error {
 	}
 	_, began, err := processStat(pid)
 	s.update(func() { s.process, s.record.PID, s.record.PIDBegan = process, pid, began })
-	return sbxerr.Wrap(sbxerr.Init, "runtime.process", err)
+	if err != nil {
+		return sbxerr.Wrap(sbxerr.Init, "runtime.process", err)
+	}
+	return m.attachNested(ctx, s, s.plan)
 }
 
-// forEngine is s without what others see to. The resource limits are left to
+// forEngine is s without what others see to. The mounts in a bind are left to attachNested. The resource limits are left to
 // tighten: the OCI runtime may set those of a process of another user only with
 // CAP_SYS_RESOURCE, which root does not have on every host. The mappings of ids are
 // those of the user namespace that is joined; runc calls it no valid configuration
@@ -328,7 +294,7 @@ func forEngine(s *specs.Spec) *specs.Spec {
 	out, process, linux := *s, *s.Process, *s.Linux
 	process.Rlimits = nil
 	linux.UIDMappings, linux.GIDMappings = nil, nil
-	out.Process, out.Linux = &process, &linux
+	out.Process, out.Linux, out.Mounts = &process, &linux, oci.RuntimeMounts(s)
 	return &out
 }
 

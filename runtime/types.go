@@ -82,10 +82,15 @@ type Result struct {
 	PeakMemoryBytes  int64         `json:"peak_memory_bytes"` // 0: not counted, as of most commands of a session
 	MaxRSSBytes      int64         `json:"max_rss_bytes"`     // of the largest process
 	ThrottledPeriods int64         `json:"cpu_throttled_periods"`
-	IOReadBytes      *int64        `json:"io_read_bytes,omitempty"`  // from block devices; nil: not counted
-	IOWriteBytes     *int64        `json:"io_write_bytes,omitempty"` // likewise, with cgroup v1 always
-	Remaining        int           `json:"remaining"`                // processes that went on running in the sandbox
-	Network          string        `json:"network"`
+	Throttled        time.Duration `json:"cpu_throttled,omitempty"` // summed over CPUs
+	LimitsHit        []string      `json:"limits_hit,omitempty"`    // of "memory", "pids", "cpu", "tmpfs"
+	FullTmpfs        []string      `json:"full_tmpfs,omitempty"`    // full when the command failed
+	// ReadOnlyHint says that a failed command ended its standard error with the words of EROFS.
+	ReadOnlyHint bool   `json:"read_only_hint,omitempty"`
+	IOReadBytes  *int64 `json:"io_read_bytes,omitempty"`  // from block devices; nil: not counted
+	IOWriteBytes *int64 `json:"io_write_bytes,omitempty"` // likewise, with cgroup v1 always
+	Remaining    int    `json:"remaining"`                // processes that went on running in the sandbox
+	Network      string `json:"network"`
 	// Egress is what went through the gateway so far, for the sandbox as a whole:
 	// complete, but for connections that are open. In the mode none it is nil if nothing was
 	// tried.
@@ -118,6 +123,7 @@ type Info struct {
 	Task      string
 	PID       int // of PID 1 on the host; 0 when it is gone
 	Workspace *plan.WorkspaceRequest
+	Mounts    []plan.MountRequest // beside the workspace
 
 	ExpiresAt   time.Time     // by its TTL; zero is never
 	IdleTimeout time.Duration // 0 is never

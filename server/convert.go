@@ -22,6 +22,10 @@ func workspacePB(w *plan.WorkspaceRequest) *caissonv1.Workspace {
 	return &caissonv1.Workspace{Dir: w.Dir, Mode: w.Mode, Path: w.Path}
 }
 
+func mountPB(m plan.MountRequest) *caissonv1.Mount {
+	return &caissonv1.Mount{Type: m.Type, Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly, SizeBytes: m.SizeBytes}
+}
+
 func limitsPB(l plan.Limits) *caissonv1.Limits {
 	return &caissonv1.Limits{
 		MemoryBytes: &l.MemoryBytes, MilliCpu: &l.MilliCPU, Pids: &l.PIDs,
@@ -40,6 +44,7 @@ func resultOf(r *runtime.Result) *caissonv1.Result {
 		Duration: durationpb.New(r.Duration), Cpu: durationpb.New(r.CPU),
 		PeakMemoryBytes: counted(r.PeakMemoryBytes), MaxRssBytes: r.MaxRSSBytes, CpuThrottledPeriods: r.ThrottledPeriods,
 		IoReadBytes: r.IOReadBytes, IoWriteBytes: r.IOWriteBytes,
+		CpuThrottled: duration(r.Throttled), LimitsHit: r.LimitsHit, FullTmpfs: r.FullTmpfs, ReadOnlyHint: r.ReadOnlyHint,
 		Network: r.Network, Source: r.Source, Reason: string(r.Reason),
 		Stages: each(r.Stages, stagePB), Warnings: r.Warnings, ExecId: r.ExecID, Remaining: int64(r.Remaining),
 		Egress: egressPB(r.Egress), Refusals: each(r.Refusals, refusalPB), Learned: learnedPB(r.Learned), ImageVerified: r.ImageVerified,
@@ -73,7 +78,7 @@ func sandboxPB(i runtime.Info) *caissonv1.Sandbox {
 	return &caissonv1.Sandbox{
 		Id: i.ID, Name: i.Name, State: string(i.State), Image: i.Image, Profile: i.Profile, Args: i.Args,
 		CreatedAt: timestamp(i.CreatedAt), ExitedAt: timestamp(i.ExitedAt), Result: resultOf(i.Result),
-		Labels: i.Labels, Session: i.Session, Task: i.Task, Pid: int64(i.PID), Workspace: workspacePB(i.Workspace),
+		Labels: i.Labels, Session: i.Session, Task: i.Task, Pid: int64(i.PID), Workspace: workspacePB(i.Workspace), Mounts: each(i.Mounts, mountPB),
 		ExpiresAt: timestamp(i.ExpiresAt), IdleTimeout: duration(i.IdleTimeout), IdleSince: timestamp(i.IdleSince),
 		OwnerUid: i.OwnerUID, Parent: i.Parent, Execs: int32(i.Execs), Network: i.Network, Ports: each(i.Ports, portPB), Exposed: i.Exposed, Warnings: i.Warnings,
 		Replaced: i.Replaced,

@@ -31,6 +31,7 @@ var renamed = map[string]string{
 	"outputlimit":      "outputlimitbytes",
 	"specjson":         "ocispecjson",
 	"throttledperiods": "cputhrottledperiods",
+	"throttled":        "cputhrottled",
 }
 
 func TestToMessages(t *testing.T) {

@@ -445,9 +445,9 @@ func TestPeerWorkspace(t *testing.T) {
 		return "/create?workspace=" + filepath.Join(base, name) + "&mode=" + mode
 	}
 	answers := ask(t, peerBob, socket, path("ann", "ro"), path("open", "ro"), path("open", "rw"), path("everybody", "rw"))
-	want(t, "what it cannot read", answers[0], 403, "may not read workspace")
+	want(t, "what it cannot read", answers[0], 403, "may not read host directory")
 	want(t, "what it can read", answers[1], 200, "made")
-	want(t, "what it cannot write", answers[2], 403, "may not write workspace")
+	want(t, "what it cannot write", answers[2], 403, "may not write host directory")
 	want(t, "what is not its own", answers[3], 403, "it belongs to 0:0")
 	want(t, "its own", ask(t, peerAnn, socket, path("ann", "rw"))[0], 200, "made")
 	want(t, "root, the control", ask(t, 0, socket, path("ann", "rw"))[0], 200, "made")

@@ -58,7 +58,7 @@ func createOf(s *caissonv1.SandboxSpec) (plan.CreateRequest, error) {
 	return plan.CreateRequest{
 		Name: s.Name, Image: s.Image, Language: s.Language, LanguageReason: s.LanguageReason, Profile: s.Profile, User: s.User, Env: env, Network: s.Network, Allow: s.Allow, Deny: s.Deny, AllowECH: s.AllowEch, Publish: s.Publish,
 		Expose: s.Expose, Links: s.Links,
-		Workspace: workspaceOf(s.Workspace), Limits: limitsRequestOf(s.Limits),
+		Workspace: workspaceOf(s.Workspace), Mounts: mountsOf(s.Mounts), Limits: limitsRequestOf(s.Limits),
 		Labels: s.Labels, Session: s.Session, Task: s.Task, TTL: ttl, IdleTimeout: idle,
 		Nested: nestedOf(s.Nested),
 	}, errors.Join(errs...)
@@ -222,6 +222,15 @@ func workspaceOf(w *caissonv1.Workspace) *plan.WorkspaceRequest {
 		return nil
 	}
 	return &plan.WorkspaceRequest{Dir: w.Dir, Mode: w.Mode, Path: w.Path}
+}
+
+func mountsOf(list []*caissonv1.Mount) []plan.MountRequest {
+	if len(list) == 0 {
+		return nil
+	}
+	return each(list, func(m *caissonv1.Mount) plan.MountRequest {
+		return plan.MountRequest{Type: m.Type, Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly, SizeBytes: m.SizeBytes}
+	})
 }
 
 func limitsRequestOf(l *caissonv1.Limits) plan.LimitsRequest {

@@ -11,7 +11,7 @@ const (
 	Config        Code = "SBX-101" // the request can never succeed as written
 	Limits        Code = "SBX-102" // a resource limit is absent or out of range
 	Profile       Code = "SBX-103" // no such profile
-	Workspace     Code = "SBX-104" // the workspace directory is refused
+	Workspace     Code = "SBX-104" // the directory of a workspace or mount is refused
 	DaemonConf    Code = "SBX-105" // the daemon's configuration is refused
 	Exists        Code = "SBX-106" // the name or ID is taken
 	NotFound      Code = "SBX-107" // no such sandbox

@@ -14,7 +14,7 @@ var table = []Description{
 	{Config, "the request can never succeed as written", ClassInput, 400, false, "correct the value that the message names"},
 	{Limits, "a resource limit is absent or out of range", ClassInput, 400, false, "give a positive size such as 512M, a CPU count such as 1.5, or a count such as 256"},
 	{Profile, "no such profile", ClassInput, 400, false, "name a profile that the message lists, or define it under profiles: in the daemon's configuration"},
-	{Workspace, "the workspace directory is refused", ClassPolicy, 403, false, "name an existing directory inside the allowed roots (workspaces.allowed_roots in the configuration)"},
+	{Workspace, "the directory of a workspace or mount is refused", ClassPolicy, 403, false, "name an existing directory inside the allowed roots (workspaces.allowed_roots in the configuration)"},
 	{DaemonConf, "the daemon's configuration is refused", ClassInput, 400, false, "correct the key that the message names; docs/reference/configuration.md lists them all"},
 	{Exists, "the name or ID is taken", ClassInput, 409, false, "choose another name, or remove the sandbox that holds it: caisson rm NAME"},
 	{NotFound, "no such sandbox", ClassSandbox, 404, false, "list sandboxes: caisson ls"},

@@ -27,15 +27,14 @@ var verbsElsewhere = map[string]string{
 	"rename":  "caisson create --name: a name stays",
 	"prune":   "caisson cleanup",
 	"system":  "caisson cleanup, info or doctor",
-	"volume":  "--workspace: a directory of the host",
+	"volume":  "--mount type=bind: a directory of the host",
 	"network": "--allow and --network of create and run",
 }
 
 // flagsElsewhere are flags of run, create and exec.
 var flagsElsewhere = map[string]string{
-	"v":            "--workspace DIR[:PATH][:ro] binds a directory of the host, by default at /workspace",
-	"volume":       "--workspace DIR[:PATH][:ro] binds a directory of the host, by default at /workspace",
-	"mount":        "--workspace DIR[:PATH][:ro] binds a directory of the host, by default at /workspace",
+	"v":            "--workspace DIR[:PATH][:ro] binds a directory of the host, by default at /workspace; --mount type=bind,src=DIR,dst=PATH binds others",
+	"volume":       "--workspace DIR[:PATH][:ro] binds a directory of the host, by default at /workspace; --mount type=bind,src=DIR,dst=PATH binds others",
 	"entrypoint":   "give the whole command: an image's entry point is not used",
 	"hostname":     "the host name is the sandbox's ID",
 	"privileged":   "no sandbox gets a capability",

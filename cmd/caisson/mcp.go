@@ -47,7 +47,7 @@ func (a *app) mcpCommand() *cobra.Command {
 				return err
 			}
 			if f.printConfig != "" {
-				return a.printMCPConfig(cmd, f, spec.GetWorkspace())
+				return a.printMCPConfig(cmd, f, spec)
 			}
 			debug.SetGCPercent(100) // it lives long and moves little
 			return a.with(cmd.Context(), func(client *api.Client) error { return a.serveMCP(cmd.Context(), client, f, spec) })

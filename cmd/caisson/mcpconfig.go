@@ -43,13 +43,18 @@ func flagNames(cmd *cobra.Command) (names []string) {
 }
 
 // givenFlags are the flags of this process for one that is started anywhere later.
-func givenFlags(cmd *cobra.Command, workspace *caissonv1.Workspace, except ...string) (args []string) {
+func givenFlags(cmd *cobra.Command, spec *caissonv1.SandboxSpec, except ...string) (args []string) {
+	workspace := spec.GetWorkspace()
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		switch list, isList := f.Value.(pflag.SliceValue); {
 		case slices.Contains(except, f.Name):
 		case f.Name == "workspace":
 			args = append(args, "--workspace", strings.Join(slices.DeleteFunc([]string{workspace.GetDir(), workspace.GetPath(), cmp.Or(workspace.GetMode(), "rw")},
 				func(part string) bool { return part == "" }), ":"))
+		case f.Name == "mount":
+			for _, m := range spec.GetMounts() {
+				args = append(args, "--mount", mountText(m))
+			}
 		case f.Name == "env-file":
 			file, _ := filepath.Abs(f.Value.String()) // it was read
 			args = append(args, "--env-file", file)
@@ -67,12 +72,12 @@ func givenFlags(cmd *cobra.Command, workspace *caissonv1.Workspace, except ...st
 }
 
 // printMCPConfig prints what belongs into the file of a client, and where that is.
-func (a *app) printMCPConfig(cmd *cobra.Command, f mcpFlags, workspace *caissonv1.Workspace) error {
+func (a *app) printMCPConfig(cmd *cobra.Command, f mcpFlags, spec *caissonv1.SandboxSpec) error {
 	self, err := a.executable()
 	if err != nil {
 		return err
 	}
-	args := append([]string{"mcp"}, givenFlags(cmd, workspace, "print-config")...)
+	args := append([]string{"mcp"}, givenFlags(cmd, spec, "print-config")...)
 	c := mcpClients[slices.IndexFunc(mcpClients, func(c mcpClient) bool { return c.name == f.printConfig })]
 	fmt.Fprintf(a.stderr, "caisson: put this into %s\n", c.file)
 	if c.command != "" {

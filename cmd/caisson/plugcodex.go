@@ -50,7 +50,7 @@ func (a *app) plugCodexCommand() *cobra.Command {
 			if serve {
 				return a.serveCodex(cmd.Context(), spec)
 			}
-			settings, err := a.codexSettings(givenFlags(cmd, spec.Workspace, "install", "print", "socket"))
+			settings, err := a.codexSettings(givenFlags(cmd, spec, "install", "print", "socket"))
 			if err != nil {
 				return err
 			}

@@ -29,11 +29,18 @@ func capture(got *string) *servertest.Fake {
 		c, e := r.Create, r.Exec
 		l := c.Limits
 		*got = fmt.Sprintf("Args:%v Env:%v Cwd:%v User:%v Name:%v Image:%v Profile:%v Network:%v Allow:%v Labels:%v Session:%v Task:%v TTY:%v "+
-			"MemoryBytes:%v MilliCPU:%v PIDs:%v OpenFiles:%v TmpfsBytes:%v Timeout:%v OutputLimit:%v Workspace:%v",
+			"MemoryBytes:%v MilliCPU:%v PIDs:%v OpenFiles:%v TmpfsBytes:%v Timeout:%v OutputLimit:%v Workspace:%v Mounts:%v",
 			e.Args, e.Env, e.Cwd, c.User, c.Name, c.Image, c.Profile, c.Network, c.Allow, c.Labels, c.Session, c.Task, e.TTY != nil,
-			deref(l.MemoryBytes), deref(l.MilliCPU), deref(l.PIDs), deref(l.OpenFiles), deref(l.TmpfsBytes), deref(e.Timeout), deref(e.OutputLimit), deref(c.Workspace))
+			deref(l.MemoryBytes), deref(l.MilliCPU), deref(l.PIDs), deref(l.OpenFiles), deref(l.TmpfsBytes), deref(e.Timeout), deref(e.OutputLimit), deref(c.Workspace), mountsText(c.Mounts))
 		return &runtime.Result{}, nil
 	}}
+}
+
+func mountsText(list []plan.MountRequest) (out []string) {
+	for _, m := range list {
+		out = append(out, fmt.Sprint(m.Type, " ", m.Source, " ", m.Target, " ", m.ReadOnly, " ", deref(m.SizeBytes)))
+	}
+	return out
 }
 
 func deref[T any](p *T) string {

@@ -52,6 +52,12 @@ type resultView struct {
 	MaxRSSBytes         int64         `json:"max_rss_bytes"`
 	PeakMemoryBytes     *int64        `json:"peak_memory_bytes"`
 	CPUThrottledPeriods int64         `json:"cpu_throttled_periods"`
+	CPUThrottledMS      float64       `json:"cpu_throttled_ms"`
+	IOReadBytes         *int64        `json:"io_read_bytes"`  // null where they are not counted
+	IOWriteBytes        *int64        `json:"io_write_bytes"` // likewise
+	LimitsHit           []string      `json:"limits_hit"`
+	FullTmpfs           []string      `json:"full_tmpfs,omitempty"`
+	ReadOnlyHint        bool          `json:"read_only_hint,omitempty"`
 	Network             string        `json:"network"`
 	Egress              *egressView   `json:"egress"`   // null in the mode none when nothing was tried
 	Refusals            []refusalView `json:"refusals"` // while the command ran
@@ -80,6 +86,8 @@ func resultViewOf(r *caissonv1.Result) *resultView {
 		StdoutBytes: r.StdoutBytes, StderrBytes: r.StderrBytes, Truncated: r.Truncated, LostBytes: r.LostBytes,
 		DurationMS: milliseconds(r.Duration), CPUMS: milliseconds(r.Cpu),
 		MaxRSSBytes: r.MaxRssBytes, PeakMemoryBytes: r.PeakMemoryBytes, CPUThrottledPeriods: r.CpuThrottledPeriods,
+		CPUThrottledMS: milliseconds(r.CpuThrottled), IOReadBytes: r.IoReadBytes, IOWriteBytes: r.IoWriteBytes,
+		LimitsHit: orEmpty(r.LimitsHit), FullTmpfs: r.FullTmpfs, ReadOnlyHint: r.ReadOnlyHint,
 		Network: r.Network, Egress: egressViewOf(r.Egress), Refusals: each(r.Refusals, refusalViewOf), SandboxID: r.SandboxId, RequestID: r.RequestId,
 		Warnings: orEmpty(r.Warnings), Learned: learnedViewOf(r.Learned), ImageVerified: r.ImageVerified,
 	}

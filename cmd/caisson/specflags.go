@@ -21,7 +21,7 @@ type sandboxFlags struct {
 	name, session, task, user, envFile string
 	ttl, idle                          string
 	allow, deny, publish, env, labels  []string
-	links, expose                      []string
+	links, expose, mounts              []string
 	allowECH                           bool
 	pull                               pullFlag
 }
@@ -32,6 +32,7 @@ func (f *sandboxFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.image, "image", "", "`IMAGE` of the sandbox (default: the profile's, else base)")
 	flags.StringVar(&f.profile, "profile", "", "`PROFILE`: strict, compat, debug, or a name from the daemon's configuration (default strict)")
 	flags.StringVar(&f.workspace, "workspace", "", "bind mount `DIR[:PATH][:rw|ro]` of the host (default PATH /workspace, default rw)")
+	flags.StringArrayVar(&f.mounts, "mount", nil, "attach `MOUNT`: type=bind,src=DIR,dst=PATH[,ro] or type=tmpfs,dst=PATH[,size=SIZE]")
 	flags.StringVarP(&f.user, "user", "u", "", "`USER`: name, uid or uid:gid (default: the profile's, else 1000:1000)")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "set environment variable `K=V`; K alone copies its value from here")
 	flags.StringVar(&f.envFile, "env-file", "", "set the variables of `FILE`, one on each line, as with --env")
@@ -89,6 +90,7 @@ func (f *sandboxFlags) spec(p *parser) *caissonv1.SandboxSpec {
 		},
 		Labels:      p.labels(f.labels),
 		Workspace:   p.workspace(f.workspace),
+		Mounts:      p.mounts(f.mounts),
 		Ttl:         p.orNever("ttl", f.ttl),
 		IdleTimeout: p.orNever("idle-timeout", f.idle),
 	}

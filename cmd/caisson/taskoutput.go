@@ -141,6 +141,10 @@ func noteOf(r *caissonv1.Result, h hints) string {
 		return "the sandbox ended without a word about the command"
 	case r.PidsLimitHit:
 		return h.pids
+	case len(r.FullTmpfs) > 0:
+		return "when the command failed, no space was left in " + strings.Join(r.FullTmpfs, ", ") + ": create the sandbox with a larger --tmpfs, or write to a workspace"
+	case r.ReadOnlyHint:
+		return "the command perhaps wrote to the root, which is read-only: /tmp, /home and writable workspaces and mounts take files"
 	}
 	return ""
 }

@@ -92,6 +92,16 @@ func TestRefused(t *testing.T) {
 		{"run|--workspace|" + dir + ":writable|--|x", sbxerr.APIUsage, "use rw or ro"},
 		{"run|--workspace|:ro|--|x", sbxerr.APIUsage, "names no directory"},
 		{"run|--workspace||--|x", sbxerr.APIUsage, "names no directory"},
+		{"run|--mount||--|x", sbxerr.APIUsage, "no line of KEY=VALUE"},
+		{"run|--mount|type=bind,src=" + dir + "/none,dst=/d|--|x", sbxerr.Workspace, "no such file"},
+		{"run|--mount|type=bind,dst=/d|--|x", sbxerr.APIUsage, "source is missing"},
+		{"run|--mount|type=bind,src=" + dir + "|--|x", sbxerr.APIUsage, "target is missing"},
+		{"run|--mount|src=" + dir + ",dst=/d|--|x", sbxerr.APIUsage, "type is missing"},
+		{"run|--mount|type=volume,src=v,dst=/d|--|x", sbxerr.APIUsage, "not offered"},
+		{"run|--mount|type=tmpfs,dst=/d,dst=/e|--|x", sbxerr.APIUsage, "given twice"},
+		{"run|--mount|type=tmpfs,dst=/d,sise=1M|--|x", sbxerr.APIUsage, "no key"},
+		{"run|--mount|type=tmpfs,dst=/d,tmpfs-mode=700|--|x", sbxerr.APIUsage, "cannot be set"},
+		{"run|--mount|type=tmpfs,dst=/d,size=x|--|x", sbxerr.Limits, "size"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
@@ -192,6 +202,11 @@ func TestSpecFlags(t *testing.T) {
 		{"run|--workspace|" + dir + ":/src/app:ro|x", `Workspace:{Dir:` + dir + ` Mode:ro Path:/src/app}`},
 		{"run|--workspace|" + odd + ":" + dir + "|x", `Workspace:{Dir:` + odd + ` Mode:rw Path:` + dir + `}`},
 		{"run|--workspace|" + link + "|x", `Workspace:{Dir:` + link + ` Mode:rw Path:}`},
+		{"run|--mount|type=bind,src=" + dir + ",dst=/d|x", "Mounts:[bind " + dir + " /d false -]"},
+		{"run|--mount|type=bind,source=" + dir + ",target=/d,readonly|x", "Mounts:[bind " + dir + " /d true -]"},
+		{"run|--mount|type=bind,src=" + dir + ",destination=/d,ro=false|x", "Mounts:[bind " + dir + " /d false -]"},
+		{"run|--mount|type=tmpfs,dst=/d,tmpfs-size=2M|--mount|type=tmpfs,dst=/e|x", "Mounts:[tmpfs  /d false 2097152 tmpfs  /e false -]"},
+		{"run|--mount|\"type=tmpfs\",\"dst=/a,b\"|x", "Mounts:[tmpfs  /a,b false -]"},
 		{"run|x", `MemoryBytes:- MilliCPU:- PIDs:- OpenFiles:- TmpfsBytes:- Timeout:- OutputLimit:- Workspace:-`},
 	}
 	for _, tt := range tests {

@@ -24,6 +24,7 @@ type sandboxView struct {
 	ExitedAt  *time.Time        `json:"exited_at"`
 	PID       int64             `json:"pid"`
 	Workspace *workspaceView    `json:"workspace"`
+	Mounts    []mountView       `json:"mounts,omitempty"`
 	Labels    map[string]string `json:"labels"`
 	Session   string            `json:"session"`
 	Task      string            `json:"task"`
@@ -57,6 +58,18 @@ type workspaceView struct {
 	Mode string `json:"mode"`
 }
 
+type mountView struct {
+	Type      string `json:"type"`
+	Source    string `json:"source,omitempty"`
+	Target    string `json:"target"`
+	ReadOnly  bool   `json:"read_only"`
+	SizeBytes *int64 `json:"size_bytes,omitempty"`
+}
+
+func mountViewOf(m *caissonv1.Mount) mountView {
+	return mountView{m.GetType(), m.GetSource(), m.GetTarget(), m.GetReadOnly(), m.SizeBytes}
+}
+
 func sandboxViewOf(s *caissonv1.Sandbox) sandboxView {
 	v := sandboxView{
 		ID: s.GetId(), Name: s.GetName(), State: s.GetState(), Image: s.GetImage(), Profile: s.GetProfile(),
@@ -71,6 +84,9 @@ func sandboxViewOf(s *caissonv1.Sandbox) sandboxView {
 	}
 	if w := s.GetWorkspace(); w != nil {
 		v.Workspace = &workspaceView{w.Dir, w.Mode}
+	}
+	if list := s.GetMounts(); len(list) > 0 {
+		v.Mounts = each(list, mountViewOf)
 	}
 	return v
 }

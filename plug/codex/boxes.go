@@ -2,7 +2,10 @@ package codex
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +17,10 @@ import (
 )
 
 // variant is how much stricter than the flags a sandbox is.
-type variant struct{ readOnly, offline bool }
+type variant struct {
+	readOnly, offline bool
+	protected         string // names of directories of the workspace that are read-only, with / between them
+}
 
 // boxes are the sandboxes of a session: that of the flags, and stricter ones that Codex
 // asks for. Each is made when it is first needed.
@@ -49,6 +55,15 @@ func (b *boxes) open(ctx context.Context, v variant) (*box, error) {
 		spec.Name += "-ro"
 		spec.Workspace.Mode = "ro"
 	}
+	if v.protected != "" {
+		spec.Name += "-" + digest(v.protected)
+		for name := range strings.SplitSeq(v.protected, "/") {
+			w := spec.GetWorkspace()
+			spec.Mounts = append(spec.Mounts, &caissonv1.Mount{
+				Type: "bind", Source: path.Join(w.GetDir(), name), Target: path.Join(w.GetPath(), name), ReadOnly: true,
+			})
+		}
+	}
 	if v.offline {
 		spec.Name += "-off"
 		spec.Network, spec.Allow, spec.Deny, spec.Publish, spec.Expose, spec.Links = "none", nil, nil, nil, nil, nil
@@ -70,6 +85,11 @@ func (b *boxes) open(ctx context.Context, v variant) (*box, error) {
 	}
 	b.made[v] = made
 	return made, nil
+}
+
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:4])
 }
 
 // forget is for a sandbox that was removed.

@@ -169,7 +169,7 @@ func (p policy) least(name string) access {
 }
 
 // unkept are the rules that a sandbox with the workspace does not keep by itself: it hides
-// nothing, and what is writable is so as a whole.
+// nothing, and all of a writable workspace can be written to.
 func (p policy) unkept(workspace string, readOnly bool) []rule {
 	return slices.DeleteFunc(slices.Clone(p.rules), func(r rule) bool {
 		switch {
@@ -197,16 +197,29 @@ func (s *server) confined(ctx context.Context, p policy) (*box, error) {
 	if p.globs {
 		return nil, s.cannot("files by a pattern")
 	}
+	var protected []string
 	for _, r := range p.unkept(workspace, v.readOnly || b.readOnly) {
-		there, err := s.exists(ctx, b, r.path)
-		if err != nil {
+		kind, err := s.kind(ctx, b, r.path)
+		switch {
+		case err != nil:
 			return nil, err
-		}
-		if there || !r.skip && (r.access == accessRead || under(workspace, r.path)) {
+		case kind == "directory" && p.mountable(r, workspace):
+			protected = append(protected, path.Base(r.path))
+		case kind != "" || !r.skip && (r.access == accessRead || under(workspace, r.path)):
 			return nil, s.cannot(r.path)
 		}
 	}
+	slices.Sort(protected)
+	v.protected = strings.Join(slices.Compact(protected), "/")
 	return s.boxes.open(ctx, v)
+}
+
+// mountable reports whether a read-only mount keeps the rule. Further down, a directory
+// between the workspace and the mount could be renamed.
+func (p policy) mountable(r rule, workspace string) bool {
+	return r.access == accessRead && path.Dir(r.path) == workspace && !slices.ContainsFunc(p.rules, func(o rule) bool {
+		return under(r.path, o.path) && p.access(o.path) != accessRead
+	})
 }
 
 func (s *server) cannot(what string) error {
@@ -215,9 +228,15 @@ func (s *server) cannot(what string) error {
 }
 
 func (s *server) exists(ctx context.Context, b *box, name string) (bool, error) {
-	_, err := s.stat(ctx, b, name, false)
+	kind, err := s.kind(ctx, b, name)
+	return kind != "", err
+}
+
+// kind is the type of a file, without following a link; empty where there is none.
+func (s *server) kind(ctx context.Context, b *box, name string) (string, error) {
+	info, err := s.stat(ctx, b, name, false)
 	if errors.Is(err, sbxerr.FileAbsent) || errors.Is(err, sbxerr.FileKind) {
-		return false, nil
+		return "", nil
 	}
-	return err == nil, err
+	return info.GetType(), err
 }

@@ -28,11 +28,11 @@ func (w *Workspace) AttachInto(sandbox *os.File, target string, readOnly bool, i
 	const op = "mount.attach"
 	name, local := strings.CutPrefix(target, "/")
 	if !local || !filepath.IsLocal(name) || filepath.Clean(name) != name || name == "." {
-		return sbxerr.New(sbxerr.Internal, op, "attach workspace %q: target %q is not a clean absolute path below the root", w.dir.Name(), target)
+		return sbxerr.New(sbxerr.Internal, op, "attach host directory %q: target %q is not a clean absolute path below the root", w.dir.Name(), target)
 	}
 	err := w.attachInto(sandbox, name, readOnly, ids)
 	if err != nil {
-		err = fmt.Errorf("workspace %q: %w", w.dir.Name(), err)
+		err = fmt.Errorf("host directory %q: %w", w.dir.Name(), err)
 	}
 	return sbxerr.Wrap(mountCode(err), op, err)
 }
@@ -44,17 +44,17 @@ func (w *Workspace) attachInto(sandbox *os.File, name string, readOnly bool, ids
 	}
 	err = t.restrict(readOnly, ids)
 	if err == nil {
-		err = onThrowawayThread(func() error { return t.attachIn(sandbox, name, readOnly) })
+		err = onThrowawayThread(func() error { return t.attachIn(sandbox, name, readOnly, openPoint) })
 	}
 	return errors.Join(err, t.Close())
 }
 
 // attachIn leaves the thread in the sandbox's mount namespace.
-func (t tree) attachIn(sandbox *os.File, name string, readOnly bool) error {
+func (t tree) attachIn(sandbox *os.File, name string, readOnly bool, open func(string) (int, error)) error {
 	if err := enterMounts(sandbox); err != nil {
 		return err
 	}
-	point, err := openPoint(name)
+	point, err := open(name)
 	if err != nil {
 		return err
 	}

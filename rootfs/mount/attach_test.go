@@ -355,7 +355,7 @@ func TestAttachChecksFlags(t *testing.T) {
 		if err := restrict(tr); err != nil {
 			t.Fatal(err)
 		}
-		return onThrowawayThread(func() error { return tr.attachIn(sandbox, "workspace", readOnly) })
+		return onThrowawayThread(func() error { return tr.attachIn(sandbox, "workspace", readOnly, openPoint) })
 	}
 	if err := attach(false, func(tree) error { return nil }); err == nil || !strings.Contains(err.Error(), "lacks the flags 0x6") {
 		t.Errorf("without nosuid and nodev: %v", err)
@@ -395,7 +395,7 @@ func TestTakeOff(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- onThrowawayThread(func() error {
-			err := tr.attachIn(sandbox, "other", false)
+			err := tr.attachIn(sandbox, "other", false, openPoint)
 			close(attached)
 			<-looked
 			if err != nil {

@@ -51,14 +51,14 @@ func (a Allowed) Opened(dir *os.File, as Identity) (_ *Workspace, err error) {
 		return nil, err
 	}
 	if len(as.Groups) > GroupSlots {
-		return nil, sbxerr.New(sbxerr.Workspace, op, "uid %d has %d groups; a workspace can stand for %d", as.UID, len(as.Groups), GroupSlots)
+		return nil, sbxerr.New(sbxerr.Workspace, op, "uid %d has %d groups; a mount can stand for %d", as.UID, len(as.Groups), GroupSlots)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
-		return nil, sbxerr.New(sbxerr.Workspace, op, "stat workspace %q: %w", dir.Name(), err)
+		return nil, sbxerr.New(sbxerr.Workspace, op, "stat host directory %q: %w", dir.Name(), err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Nlink == 0 {
-		return nil, sbxerr.New(sbxerr.Workspace, op, "workspace %q is no directory any more", dir.Name())
+		return nil, sbxerr.New(sbxerr.Workspace, op, "host directory %q is no directory any more", dir.Name())
 	}
 	return &Workspace{dir: dir, UID: as.UID, GID: as.GID, groups: slices.Clone(as.Groups)}, nil
 }

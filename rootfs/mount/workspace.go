@@ -44,12 +44,12 @@ var secretNames = []string{".aws", ".azure", ".config/gcloud", ".docker", ".gnup
 func (a Allowed) Check(dir string) error {
 	var errs []error
 	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || strings.ContainsRune(dir, 0) {
-		errs = append(errs, fmt.Errorf("workspace %q is not a clean absolute path", sbxerr.Clip(dir)))
+		errs = append(errs, fmt.Errorf("host directory %q is not a clean absolute path", sbxerr.Clip(dir)))
 		return sbxerr.Wrap(sbxerr.Workspace, "mount.workspace", errors.Join(errs...))
 	}
 	granted := slices.ContainsFunc(a.Roots, func(root string) bool { return within(dir, root) })
 	if len(a.Roots) > 0 && !granted {
-		errs = append(errs, fmt.Errorf("workspace %q lies outside the allowed roots %q", sbxerr.Clip(dir), a.Roots))
+		errs = append(errs, fmt.Errorf("host directory %q lies outside the allowed roots %q", sbxerr.Clip(dir), a.Roots))
 	}
 	errs = append(errs, a.checkSensitive(dir), a.checkPrivate(dir), checkSecret(dir))
 	return sbxerr.Wrap(sbxerr.Workspace, "mount.workspace", errors.Join(errs...))
@@ -57,14 +57,14 @@ func (a Allowed) Check(dir string) error {
 
 func (a Allowed) checkSensitive(dir string) error {
 	if slices.Contains(sensitiveDirs, dir) {
-		return fmt.Errorf("workspace %q is a directory of the whole host: name one below it", sbxerr.Clip(dir))
+		return fmt.Errorf("host directory %q is shared by the whole host: name one below it", sbxerr.Clip(dir))
 	}
 	for _, tree := range sensitiveTrees {
 		excepted := slices.ContainsFunc(a.Roots, func(root string) bool {
 			return root != tree && within(root, tree) && within(dir, root)
 		})
 		if within(dir, tree) && !excepted {
-			return fmt.Errorf("workspace %q is part of the host's %s", sbxerr.Clip(dir), tree)
+			return fmt.Errorf("host directory %q is part of the host's %s", sbxerr.Clip(dir), tree)
 		}
 	}
 	return nil
@@ -73,7 +73,7 @@ func (a Allowed) checkSensitive(dir string) error {
 func (a Allowed) checkPrivate(dir string) error {
 	for _, p := range a.Private {
 		if within(dir, p) || within(p, dir) {
-			return fmt.Errorf("workspace %q holds, or lies in, the daemon's own %q", sbxerr.Clip(dir), p)
+			return fmt.Errorf("host directory %q holds, or lies in, the daemon's own %q", sbxerr.Clip(dir), p)
 		}
 	}
 	return nil
@@ -82,7 +82,7 @@ func (a Allowed) checkPrivate(dir string) error {
 func checkSecret(dir string) error {
 	for _, name := range secretNames {
 		if strings.Contains(dir+"/", "/"+name+"/") {
-			return fmt.Errorf("workspace %q is a directory for keys (%s)", sbxerr.Clip(dir), name)
+			return fmt.Errorf("host directory %q is a directory for keys (%s)", sbxerr.Clip(dir), name)
 		}
 	}
 	return nil
@@ -119,7 +119,7 @@ func (w *Workspace) Attach(target string, readOnly bool, ids *UserNS) error {
 	if err == nil {
 		return nil
 	}
-	return sbxerr.Wrap(mountCode(err), "mount.workspace", fmt.Errorf("workspace %q: %w", w.dir.Name(), err))
+	return sbxerr.Wrap(mountCode(err), "mount.workspace", fmt.Errorf("host directory %q: %w", w.dir.Name(), err))
 }
 
 // RemovePoint detaches what is mounted at path and removes the directory,

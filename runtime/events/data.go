@@ -23,12 +23,13 @@ type Data struct {
 	Profile   string `json:"profile,omitempty"`
 	Pooled    bool   `json:"pooled,omitempty"` // made for a pool
 
-	Image        string `json:"image,omitempty"`
-	ImageDigest  string `json:"image_digest,omitempty"`
-	Network      string `json:"network,omitempty"`       // mode
-	PolicyDigest string `json:"policy_digest,omitempty"` // SHA-256 of the effective egress policy as JSON
-	FilterDigest string `json:"filter_digest,omitempty"` // SHA-256 of the seccomp filters that PID 1 has in force
-	Workspace    string `json:"workspace,omitempty"`     // directory of the host
+	Image        string  `json:"image,omitempty"`
+	ImageDigest  string  `json:"image_digest,omitempty"`
+	Network      string  `json:"network,omitempty"`       // mode
+	PolicyDigest string  `json:"policy_digest,omitempty"` // SHA-256 of the effective egress policy as JSON
+	FilterDigest string  `json:"filter_digest,omitempty"` // SHA-256 of the seccomp filters that PID 1 has in force
+	Workspace    string  `json:"workspace,omitempty"`     // directory of the host
+	Mounts       []Mount `json:"mounts,omitempty"`        // beside the workspace
 
 	MemoryBytes int64   `json:"memory_bytes,omitempty"` // limits
 	MilliCPU    int64   `json:"milli_cpu,omitempty"`
@@ -143,4 +144,13 @@ func (d *Data) Fail(err error) { d.Code = sbxerr.Of(err) }
 func (d *Data) Tell(err error) {
 	d.Code = sbxerr.Of(err)
 	d.Message = sbxerr.ClipTo(strings.ToValidUTF8(err.Error(), "\ufffd"), maxText)
+}
+
+// Mount is a mount of a sandbox beside its workspace.
+type Mount struct {
+	Type      string `json:"type"`
+	Source    string `json:"source,omitempty"` // directory of the host
+	Target    string `json:"target"`
+	ReadOnly  bool   `json:"read_only,omitempty"`
+	SizeBytes *int64 `json:"size_bytes,omitempty"`
 }

@@ -55,6 +55,30 @@ func (g Grant) open(ctx context.Context, dir string, write bool) (opened, error)
 	}
 }
 
+// Bounded runs fn, which looks at files of the caller. It leaves fn behind when ctx ends or
+// the file system of dir does not answer.
+func (g Grant) Bounded(ctx context.Context, dir string, fn func() error) error {
+	const op = "peer.workspace"
+	ctx, cancel := context.WithTimeoutCause(ctx, checkTimeout, fmt.Errorf("the file system of %q did not answer in %s", sbxerr.Clip(dir), checkTimeout))
+	defer cancel()
+	leave, err := g.enter(ctx)
+	if err != nil {
+		return sbxerr.Wrap(workspaceCode(err), op, err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer leave()
+		done <- fn()
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		err := noAnswer(ctx)
+		return sbxerr.Wrap(workspaceCode(err), op, err)
+	}
+}
+
 // enter takes one of the places of the caller. Root has no end of them: it
 // gains nothing by stopping itself.
 func (g Grant) enter(ctx context.Context) (leave func(), err error) {

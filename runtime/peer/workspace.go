@@ -62,7 +62,7 @@ func (g Grant) CheckWorkspace(ctx context.Context, dir string, write bool) (*Dir
 	}
 	d.UID, d.GID, d.Groups = g.caller.UID, g.caller.GID, g.caller.Groups
 	if err := errors.Join(ownsToWrite(g.caller, o.stat, write), coversNothing(d.File)); err != nil {
-		return nil, sbxerr.Wrap(sbxerr.Peer, op, errors.Join(fmt.Errorf("workspace %q: %w", sbxerr.Clip(dir), err), d.Close()))
+		return nil, sbxerr.Wrap(sbxerr.Peer, op, errors.Join(fmt.Errorf("host directory %q: %w", sbxerr.Clip(dir), err), d.Close()))
 	}
 	return d, nil
 }
@@ -84,14 +84,14 @@ func (g Grant) asRoot() bool { return g.rank == system || g.rank == root }
 // that could tell of the host.
 func (g Grant) NameWorkspace(dir string) error {
 	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || strings.ContainsRune(dir, 0) {
-		return sbxerr.New(sbxerr.Workspace, "peer.workspace", "workspace %q is not a clean absolute path", sbxerr.Clip(dir))
+		return sbxerr.New(sbxerr.Workspace, "peer.workspace", "host directory %q is not a clean absolute path", sbxerr.Clip(dir))
 	}
 	if g.rank == nested {
 		return g.refusal(errors.New("there are no workspaces of the host inside of a sandbox"))
 	}
 	roots := g.rule.Workspaces
 	if len(roots) > 0 && !slices.ContainsFunc(roots, func(r string) bool { return within(dir, r) }) {
-		return g.refusal(fmt.Errorf("workspace %q lies outside of %q", sbxerr.Clip(dir), roots))
+		return g.refusal(fmt.Errorf("host directory %q lies outside of %q", sbxerr.Clip(dir), roots))
 	}
 	return g.refusal()
 }
@@ -122,15 +122,15 @@ func explain(c Caller, dir string, write bool, err error) error {
 	}
 	switch {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return fmt.Errorf("%s may not %s workspace %q: %w", c, verb, sbxerr.Clip(dir), err)
+		return fmt.Errorf("%s may not %s host directory %q: %w", c, verb, sbxerr.Clip(dir), err)
 	case errors.Is(err, unix.EROFS):
-		return fmt.Errorf("workspace %q lies on a read-only file system: %w", sbxerr.Clip(dir), err)
+		return fmt.Errorf("host directory %q lies on a read-only file system: %w", sbxerr.Clip(dir), err)
 	case errors.Is(err, unix.ENOENT):
-		return fmt.Errorf("workspace %q does not exist: %w", sbxerr.Clip(dir), err)
+		return fmt.Errorf("host directory %q does not exist: %w", sbxerr.Clip(dir), err)
 	case errors.Is(err, unix.ENOTDIR):
-		return fmt.Errorf("workspace %q is not a directory: %w", sbxerr.Clip(dir), err)
+		return fmt.Errorf("host directory %q is not a directory: %w", sbxerr.Clip(dir), err)
 	case errors.Is(err, unix.ELOOP):
-		return fmt.Errorf("workspace %q has a path that changes, or too many symbolic links; give the real path: %w", sbxerr.Clip(dir), err)
+		return fmt.Errorf("host directory %q has a path that changes, or too many symbolic links; give the real path: %w", sbxerr.Clip(dir), err)
 	}
-	return fmt.Errorf("open workspace %q: %w", sbxerr.Clip(dir), err)
+	return fmt.Errorf("open host directory %q: %w", sbxerr.Clip(dir), err)
 }

@@ -39,6 +39,7 @@ type CreateRequest struct {
 	Expose         []uint32 // ports inside to which links of the owner's other sandboxes may lead
 	Links          []string // NAME=SANDBOX:PORT; see package policy
 	Workspace      *WorkspaceRequest
+	Mounts         []MountRequest `json:",omitempty"` // beside the workspace
 	Limits         LimitsRequest
 	Labels         map[string]string
 	Session        string // the caller's session ID
@@ -122,6 +123,28 @@ type WorkspaceRequest struct {
 // Point is where the workspace is mounted inside.
 func (w *WorkspaceRequest) Point() string { return cmp.Or(w.Path, WorkspacePath) }
 
+// MountRequest asks for one mount beside the workspace.
+type MountRequest struct {
+	Type      string // "bind" or "tmpfs"
+	Source    string `json:",omitempty"` // of a bind: absolute path of a directory of the host
+	Target    string // where it is mounted inside, absolute
+	ReadOnly  bool   `json:",omitempty"`
+	SizeBytes *int64 `json:",omitempty"` // of a tmpfs; nil is that of every tmpfs
+}
+
+// HostDirs are the directories of the host that r names.
+func (r CreateRequest) HostDirs() (dirs []string) {
+	if r.Workspace != nil {
+		dirs = append(dirs, r.Workspace.Dir)
+	}
+	for _, m := range r.Mounts {
+		if m.Type == "bind" {
+			dirs = append(dirs, m.Source)
+		}
+	}
+	return dirs
+}
+
 // LimitsRequest holds the limits that a request names. Nil takes the
 // profile's value; zero is an error and never means unlimited.
 type LimitsRequest struct {
@@ -154,10 +177,14 @@ func (l Limits) Validate() error {
 	if l.OpenFiles < 16 || l.OpenFiles > 1<<20 {
 		errs = append(errs, sbxerr.New(sbxerr.Limits, "runtime.plan", "open files %d: give 16 to 1048576, such as 1024", l.OpenFiles))
 	}
-	if l.TmpfsBytes < 64<<10 || l.TmpfsBytes > 1<<40 {
-		errs = append(errs, sbxerr.New(sbxerr.Limits, "runtime.plan", "tmpfs size %d: give at least 64K, such as 64M", l.TmpfsBytes))
+	return errors.Join(append(errs, checkTmpfsBytes(l.TmpfsBytes))...)
+}
+
+func checkTmpfsBytes(n int64) error {
+	if n < 64<<10 || n > 1<<40 {
+		return sbxerr.New(sbxerr.Limits, "runtime.plan", "tmpfs size %d: give at least 64K, such as 64M", n)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // Cgroup returns the limits that a cgroup enforces.

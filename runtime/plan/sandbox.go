@@ -61,9 +61,9 @@ type Sandbox struct {
 	Cwd  string   // of commands that name none
 	User User
 
-	Limits   Limits
-	ReadOnly bool       // the workspace
-	Grant    peer.Grant // of the caller
+	Limits Limits
+	Mounts []Mount    // the workspace and the others, a mount after the one that it lies in
+	Grant  peer.Grant // of the caller
 }
 
 // Planner holds the facts by which requests are planned.
@@ -87,7 +87,7 @@ func (pl Planner) Sandbox(r CreateRequest) (*Sandbox, error) {
 	p := &Sandbox{ID: pl.ID, Request: r, links: pl.Links}
 	p.Name = p.ID
 	profileErr := p.planProfile(pl.Profiles, r)
-	errs := []error{p.planIdentity(r), profileErr, checkEnv(r.Env), p.planLifetime(r), p.planWorkspace(pl.Workspaces, r), p.planPorts(pl.Network, r), r.Nested.check()}
+	errs := []error{p.planIdentity(r), profileErr, checkEnv(r.Env), p.planLifetime(r), p.planMounts(pl.Workspaces, r), p.planPorts(pl.Network, r), r.Nested.check()}
 	if profileErr == nil { // which has the defaults of these
 		errs = append(errs, p.planNetwork(pl.Network, r), p.planLimits(pl.MaxTmpfs, r), p.planImage(pl, r))
 	}
@@ -253,6 +253,7 @@ func (p *Sandbox) planLimits(maxTmpfs int64, r CreateRequest) error {
 	if r.Limits.TmpfsBytes == nil && p.Limits.TmpfsBytes == 0 {
 		p.Limits.TmpfsBytes = min(tmpfsFor(p.Limits.MemoryBytes), maxTmpfs)
 	}
+	p.sizeMounts()
 	return p.Limits.Validate()
 }
 

@@ -229,7 +229,7 @@ func TestPlanDefaults(t *testing.T) {
 	if p.Name != p.ID || p.ProfileName != "strict" || p.Seccomp.Name != "strict" || p.Network != "none" {
 		t.Errorf("identity: %+v", p)
 	}
-	if p.Image.Name != "base" || p.exec.Cwd != "/" || !reflect.DeepEqual(p.User, User{UID: 1000, GID: 1000}) || p.ReadOnly {
+	if p.Image.Name != "base" || p.exec.Cwd != "/" || !reflect.DeepEqual(p.User, User{UID: 1000, GID: 1000}) || len(p.Mounts) > 0 {
 		t.Errorf("image %q, cwd %q, user %+v", p.Image.Name, p.exec.Cwd, p.User)
 	}
 	if p.Limits != DefaultLimits() || p.exec.OutputLimit != 10<<20 || p.exec.Timeout != 0 {
@@ -413,7 +413,7 @@ func TestPlanCwd(t *testing.T) {
 func TestPlanWorkspaceMode(t *testing.T) {
 	for mode, readOnly := range map[string]bool{"": false, "rw": false, "ro": true} {
 		p, err := planRun(testPlanner(), Request{Create: CreateRequest{Workspace: &WorkspaceRequest{Dir: "/srv/a", Mode: mode}}, Exec: ExecRequest{Args: []string{"true"}}})
-		if err != nil || p.ReadOnly != readOnly {
+		if err != nil || p.Mounts[0].ReadOnly != readOnly {
 			t.Errorf("mode %q: %+v, %v", mode, p, err)
 		}
 	}

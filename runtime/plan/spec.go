@@ -21,7 +21,7 @@ const (
 	// hardOpenFiles is the ceiling to which a command may raise its own limit
 	// of descriptors: some programs need more than select(2) can hold.
 	hardOpenFiles = 4096
-	tmpfsInodes   = 100_000 // of each tmpfs
+	TmpfsInodes   = 100_000 // of each tmpfs
 )
 
 // Host holds the facts of the host that a spec depends on.
@@ -32,7 +32,7 @@ type Host struct {
 }
 
 // Places are the paths of one sandbox on the host.
-type Places struct{ State, Rootfs, Init, Dev, NetNS, UserNS, Cgroup, Workspace string }
+type Places struct{ State, Rootfs, Init, Dev, NetNS, UserNS, Cgroup string }
 
 // Spec builds the OCI spec of a sandbox with the given block of host ids. [oci.Verify]
 // or [oci.VerifyBuild] shares no code with the builder and checks the result. The warnings name clamped limits.
@@ -67,8 +67,8 @@ func (p *Sandbox) Spec(h Host, at Places, block idblock.Block) (_ *specs.Spec, w
 		Rlimits:     rlimits,
 		OOMScoreAdj: max(oomScoreAdj, h.OOMScore),
 		TmpfsBytes:  p.Limits.TmpfsBytes,
-		TmpfsInodes: tmpfsInodes,
-		Mounts:      p.workspaceMount(at.Workspace),
+		TmpfsInodes: TmpfsInodes,
+		Mounts:      p.specMounts(at.State),
 	})
 	if err != nil {
 		return nil, nil, err
@@ -97,18 +97,7 @@ func pid1Process(p *Sandbox) oci.Process {
 	}
 }
 
-func (p *Sandbox) workspaceMount(source string) []specs.Mount {
-	if p.Request.Workspace == nil {
-		return nil
-	}
-	options := []string{"rw", "exec"}
-	if p.ReadOnly {
-		options = []string{"ro", "exec"}
-	}
-	return []specs.Mount{{Destination: p.Request.Workspace.Point(), Source: source, Options: options}}
-}
-
-// SizedMounts returns where spec has a tmpfs of the sandbox's size.
+// SizedMounts returns where spec has a tmpfs with a size.
 func SizedMounts(spec *specs.Spec) (points []string) {
 	for _, m := range spec.Mounts {
 		sized := slices.ContainsFunc(m.Options, func(o string) bool { return strings.HasPrefix(o, "size=") })

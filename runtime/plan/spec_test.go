@@ -22,7 +22,7 @@ func testPlaces(id string) Places {
 	dir := "/run/caisson/" + id
 	return Places{
 		State: dir, Rootfs: dir + "/rootfs", Init: dir + "/init", Dev: mount.DevDir(dir + "/own"), NetNS: dir + "/netns", UserNS: dir + "/userns",
-		Cgroup: "/caisson/" + id, Workspace: dir + "/workspace",
+		Cgroup: "/caisson/" + id,
 	}
 }
 
@@ -104,8 +104,8 @@ func TestWorkspaceMount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := p.workspaceMount(testPlaces(p.ID).Workspace)
-		if len(got) != 1 || got[0].Options[0] != want || got[0].Source != testPlaces(p.ID).Workspace || got[0].Destination != "/workspace" {
+		got, source := p.specMounts("/s"), "/s/workspace"
+		if len(got) != 1 || got[0].Options[0] != want || got[0].Source != source || got[0].Destination != "/workspace" {
 			t.Errorf("mode %s: %+v", mode, got)
 		}
 	}

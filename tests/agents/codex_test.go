@@ -156,7 +156,7 @@ func testCodexModes(t *testing.T, program string) {
 			{codexCall{patch: addPatch}, []string{"Success"}},
 		}},
 		{"a repository", "workspace-write", true, nil, []codexStep{
-			{run(inside + "echo new > x"), []string{"cannot protect", "/.git", "danger-full-access"}},
+			{run(inside + "echo new > x; cat x; echo bad > .git/config; mv .git away"), []string{"caisson-init", "new", "Read-only file system", "busy"}},
 			{codexCall{patch: addPatch}, []string{"Success"}},
 			{codexCall{patch: strings.ReplaceAll(addPatch, "new/dir", ".git/hooks")}, []string{"rejected"}},
 		}},

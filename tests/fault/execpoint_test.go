@@ -1,6 +1,8 @@
 package fault
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -147,12 +149,16 @@ func poolReady(t *testing.T, d *harness.Daemon) int {
 // died, the next one fills the pool anew and hands out only what is sound.
 func TestKilledInPool(t *testing.T) {
 	b := newBreakable(t, pooled)
-	for _, point := range strings.Fields("pool/filled assign/renamed assign/limits assign/tmpfs assign/policy assign/workspace assign/record") {
+	for _, point := range strings.Fields("pool/filled assign/renamed assign/limits assign/tmpfs assign/policy assign/mounts assign/record") {
 		t.Run(point, func(t *testing.T) {
 			ready(t, b.Daemon)
 			workspace := t.TempDir()
+			if err := os.Mkdir(filepath.Join(workspace, "nested"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			nested := "type=bind,src=" + workspace + "/nested,dst=/workspace/nested,ro"
 			b.arm(t, point+"=kill")
-			create := begin(t, b.Daemon, "create", "--json", "--name", "made", "-m", "100M", "--workspace", workspace)
+			create := begin(t, b.Daemon, "create", "--json", "--name", "made", "-m", "100M", "--workspace", workspace, "--mount", nested)
 			b.died(t, point)
 			if r := create.end(t); r.Code != 0 {
 				checkTyped(t, r)
@@ -165,7 +171,7 @@ func TestKilledInPool(t *testing.T) {
 				}
 				b.Run(t, "rm", "--force", s.ID)
 			}
-			if out := b.Run(t, "run", "--workspace", workspace, "--", "sh", "-c", "touch f && ls").Stdout; out != "f\n" {
+			if out := b.Run(t, "run", "--workspace", workspace, "--mount", nested, "--", "sh", "-c", "touch f && ls; touch nested/f || echo kept").Stdout; out != "f\nnested\nkept\n" {
 				t.Errorf("the repeated request printed %q", out)
 			}
 		})
@@ -176,7 +182,7 @@ func TestKilledInPool(t *testing.T) {
 // one is.
 func TestFailureInPool(t *testing.T) {
 	b := newBreakable(t, pooled)
-	for _, point := range strings.Fields("assign/renamed assign/limits assign/tmpfs assign/policy assign/workspace assign/record") {
+	for _, point := range strings.Fields("assign/renamed assign/limits assign/tmpfs assign/policy assign/mounts assign/record") {
 		t.Run(point, func(t *testing.T) {
 			ready(t, b.Daemon)
 			b.arm(t, point+"=error")

@@ -156,7 +156,20 @@ func (b *breakable) removeFailed(t *testing.T, step string) {
 	checkSound(t, b.Daemon)
 }
 
-var createPoints = strings.Fields("claim output ids rootfs workspace ports netns init nested cgroup container egress limits start hello posture record")
+var createPoints = strings.Fields("claim output ids rootfs mounts ports netns init nested cgroup container egress limits start hello posture record")
+
+// mounted are the flags of a sandbox with a port, and with a mount of each kind.
+func mounted(t *testing.T) []string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "nested"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return []string{
+		"-p", "0:8080", "--workspace", dir, "--mount", "type=bind,src=" + dir + "/nested,dst=/workspace/nested,ro",
+		"--mount", "type=bind,src=" + dir + ",dst=/data", "--mount", "type=tmpfs,dst=/scratch",
+	}
+}
 
 // A daemon that is killed at any step of create leaves nothing that cannot be
 // seen and removed, and the request can be repeated (F02, F10).
@@ -164,7 +177,7 @@ func TestKilledInCreate(t *testing.T) {
 	b := newBreakable(t, "")
 	for _, step := range createPoints {
 		t.Run(step, func(t *testing.T) {
-			b.createKilled(t, step, "-p", "0:8080")
+			b.createKilled(t, step, mounted(t)...)
 			b.empty(t)
 		})
 	}
@@ -177,13 +190,13 @@ func TestFailureInCreate(t *testing.T) {
 	b := newBreakable(t, "")
 	for _, step := range createPoints {
 		t.Run(step, func(t *testing.T) {
-			b.createFailed(t, step, "-p", "0:8080")
+			b.createFailed(t, step, mounted(t)...)
 			b.empty(t)
 		})
 	}
 }
 
-var removePoints = strings.Fields("egress container cgroup nested init netns ports workspace rootfs ids output claim")
+var removePoints = strings.Fields("egress container cgroup nested init netns ports mounts rootfs ids output claim")
 
 // Removing goes on after a kill at any of its steps: the sandbox is gone or can
 // be removed (F04).
@@ -191,7 +204,7 @@ func TestKilledInRemove(t *testing.T) {
 	b := newBreakable(t, "")
 	for _, step := range removePoints {
 		t.Run(step, func(t *testing.T) {
-			b.Run(t, "create", "--name", "doomed", "-p", "0:8080")
+			b.Run(t, slices.Concat([]string{"create", "--name", "doomed"}, mounted(t))...)
 			b.Run(t, "exec", "-d", "doomed", "--", "sleep", "1000")
 			b.removeKilled(t, step)
 			b.empty(t)
@@ -204,7 +217,7 @@ func TestFailureInRemove(t *testing.T) {
 	b := newBreakable(t, "")
 	for _, step := range removePoints {
 		t.Run(step, func(t *testing.T) {
-			b.Run(t, "create", "--name", "doomed", "-p", "0:8080")
+			b.Run(t, slices.Concat([]string{"create", "--name", "doomed"}, mounted(t))...)
 			b.removeFailed(t, step)
 		})
 	}

@@ -216,7 +216,7 @@ func TestNULOverTheAPI(t *testing.T) {
 		{"ExecService/Exec", `{"ref":"nul","exec":{"args":["true"],"user":"a\u0000b"}}`, "SBX-205", `user \"a\\x00b\" is neither a name nor a number`},
 		{"ExecService/Exec", `{"ref":"n\u0000ul","exec":{"args":["true"]}}`, "SBX-101", `ref \"n\\x00ul\" is not a name`},
 		{"SandboxService/Create", `{"spec":{"name":"a\u0000b"}}`, "SBX-101", `name \"a\\x00b\" is not a name`},
-		{"SandboxService/Create", `{"spec":{"workspace":{"dir":"/tmp/a\u0000b"}}}`, "SBX-104", `workspace \"/tmp/a\\x00b\" is not a clean absolute path`},
+		{"SandboxService/Create", `{"spec":{"workspace":{"dir":"/tmp/a\u0000b"}}}`, "SBX-104", `host directory \"/tmp/a\\x00b\" is not a clean absolute path`},
 	} {
 		status, body := post(t, daemon, tt.method, tt.body)
 		if status/100 != 4 || !strings.Contains(body, tt.code) || !strings.Contains(body, tt.message) {

@@ -1,8 +1,10 @@
 package integration
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -174,10 +176,17 @@ func TestPeerWorkspaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{roots, roots + ":ro", hidden, link, link + ":ro", readable + ":rw"} {
-		r := b.Try("run", "--json", "--workspace", dir, "--", "ls", "-la")
-		if r.Code != 125 || !strings.Contains(r.Stdout, `"SBX-`) || strings.Contains(r.Stdout, `"SBX-0`) {
-			t.Errorf("%s: code %d\n%s%s", dir, r.Code, r.Stdout, r.Stderr)
+		source, readOnly := strings.CutSuffix(strings.TrimSuffix(dir, ":rw"), ":ro")
+		for _, flag := range [][]string{{"--workspace", dir}, {"--mount", fmt.Sprintf("type=bind,src=%s,dst=/data,ro=%t", source, readOnly)}} {
+			r := b.Try(slices.Concat([]string{"run", "--json"}, flag, []string{"--", "ls", "-la"})...)
+			if r.Code != 125 || !strings.Contains(r.Stdout, `"SBX-`) || strings.Contains(r.Stdout, `"SBX-0`) {
+				t.Errorf("%s: code %d\n%s%s", flag, r.Code, r.Stdout, r.Stderr)
+			}
 		}
+	}
+	b.Run(t, "run", "--mount", "type=bind,src="+readable+",dst=/data,ro", "--mount", "type=bind,src="+own+",dst=/own", "--", "cp", "-r", "/data", "/own/copy")
+	if r := b.Try("run", "--mount", "type=tmpfs,dst=/big,size=900G", "--", "true"); r.Code != 125 || !strings.Contains(r.Stderr, "tmpfs") {
+		t.Errorf("a large tmpfs: code %d, %s", r.Code, r.Stderr)
 	}
 	b.Run(t, "run", "--workspace", readable+":ro", "--", "ls")
 	b.Run(t, "run", "--workspace", own, "--", "touch", "made")

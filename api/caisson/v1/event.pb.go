@@ -198,6 +198,7 @@ type EventData struct {
 	PolicyDigest       string                 `protobuf:"bytes,13,opt,name=policy_digest,json=policyDigest,proto3" json:"policy_digest,omitempty"` // SHA-256 of the effective egress policy as JSON
 	FilterDigest       string                 `protobuf:"bytes,55,opt,name=filter_digest,json=filterDigest,proto3" json:"filter_digest,omitempty"` // SHA-256 of the seccomp filters that PID 1 has in force
 	Workspace          string                 `protobuf:"bytes,14,opt,name=workspace,proto3" json:"workspace,omitempty"`                           // directory of the host
+	Mounts             []*EventMount          `protobuf:"bytes,62,rep,name=mounts,proto3" json:"mounts,omitempty"`                                 // beside the workspace
 	MemoryBytes        int64                  `protobuf:"varint,15,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`   // limits
 	MilliCpu           int64                  `protobuf:"varint,16,opt,name=milli_cpu,json=milliCpu,proto3" json:"milli_cpu,omitempty"`
 	Pids               int64                  `protobuf:"varint,17,opt,name=pids,proto3" json:"pids,omitempty"`
@@ -377,6 +378,13 @@ func (x *EventData) GetWorkspace() string {
 		return x.Workspace
 	}
 	return ""
+}
+
+func (x *EventData) GetMounts() []*EventMount {
+	if x != nil {
+		return x.Mounts
+	}
+	return nil
 }
 
 func (x *EventData) GetMemoryBytes() int64 {
@@ -673,6 +681,83 @@ func (x *EventData) GetKeys() []string {
 	return nil
 }
 
+// EventMount is a Mount of SandboxSpec.
+type EventMount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Source        string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	Target        string                 `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
+	ReadOnly      bool                   `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	SizeBytes     *int64                 `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3,oneof" json:"size_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventMount) Reset() {
+	*x = EventMount{}
+	mi := &file_caisson_v1_event_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventMount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventMount) ProtoMessage() {}
+
+func (x *EventMount) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_event_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventMount.ProtoReflect.Descriptor instead.
+func (*EventMount) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_event_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *EventMount) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *EventMount) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *EventMount) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *EventMount) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+func (x *EventMount) GetSizeBytes() int64 {
+	if x != nil && x.SizeBytes != nil {
+		return *x.SizeBytes
+	}
+	return 0
+}
+
 // EventStage is one step of the creation of a sandbox.
 type EventStage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -684,7 +769,7 @@ type EventStage struct {
 
 func (x *EventStage) Reset() {
 	*x = EventStage{}
-	mi := &file_caisson_v1_event_proto_msgTypes[3]
+	mi := &file_caisson_v1_event_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -696,7 +781,7 @@ func (x *EventStage) String() string {
 func (*EventStage) ProtoMessage() {}
 
 func (x *EventStage) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_event_proto_msgTypes[3]
+	mi := &file_caisson_v1_event_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -709,7 +794,7 @@ func (x *EventStage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventStage.ProtoReflect.Descriptor instead.
 func (*EventStage) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_caisson_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *EventStage) GetName() string {
@@ -743,7 +828,7 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\x04type\x18\x04 \x01(\tR\x04type\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
 	"\asubject\x18\x06 \x01(\tR\asubject\x12)\n" +
-	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\x9f\f\n" +
+	"\x04data\x18\a \x01(\v2\x15.caisson.v1.EventDataR\x04data\"\xcf\f\n" +
 	"\tEventData\x12\x16\n" +
 	"\x06caller\x18\x01 \x01(\tR\x06caller\x12\x1d\n" +
 	"\n" +
@@ -762,7 +847,8 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\anetwork\x18\f \x01(\tR\anetwork\x12#\n" +
 	"\rpolicy_digest\x18\r \x01(\tR\fpolicyDigest\x12#\n" +
 	"\rfilter_digest\x187 \x01(\tR\ffilterDigest\x12\x1c\n" +
-	"\tworkspace\x18\x0e \x01(\tR\tworkspace\x12!\n" +
+	"\tworkspace\x18\x0e \x01(\tR\tworkspace\x12.\n" +
+	"\x06mounts\x18> \x03(\v2\x16.caisson.v1.EventMountR\x06mounts\x12!\n" +
 	"\fmemory_bytes\x18\x0f \x01(\x03R\vmemoryBytes\x12\x1b\n" +
 	"\tmilli_cpu\x18\x10 \x01(\x03R\bmilliCpu\x12\x12\n" +
 	"\x04pids\x18\x11 \x01(\x03R\x04pids\x12.\n" +
@@ -811,7 +897,16 @@ const file_caisson_v1_event_proto_rawDesc = "" +
 	"\x14config_digest_before\x18< \x01(\tR\x12configDigestBefore\x12\x12\n" +
 	"\x04keys\x18= \x03(\tR\x04keysB\f\n" +
 	"\n" +
-	"_exit_code\"A\n" +
+	"_exit_code\"\xa0\x01\n" +
+	"\n" +
+	"EventMount\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
+	"\x06target\x18\x03 \x01(\tR\x06target\x12\x1b\n" +
+	"\tread_only\x18\x04 \x01(\bR\breadOnly\x12\"\n" +
+	"\n" +
+	"size_bytes\x18\x05 \x01(\x03H\x00R\tsizeBytes\x88\x01\x01B\r\n" +
+	"\v_size_bytes\"A\n" +
 	"\n" +
 	"EventStage\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
@@ -834,25 +929,27 @@ func file_caisson_v1_event_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_event_proto_rawDescData
 }
 
-var file_caisson_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_caisson_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_caisson_v1_event_proto_goTypes = []any{
 	(*WatchRequest)(nil),          // 0: caisson.v1.WatchRequest
 	(*Event)(nil),                 // 1: caisson.v1.Event
 	(*EventData)(nil),             // 2: caisson.v1.EventData
-	(*EventStage)(nil),            // 3: caisson.v1.EventStage
-	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
+	(*EventMount)(nil),            // 3: caisson.v1.EventMount
+	(*EventStage)(nil),            // 4: caisson.v1.EventStage
+	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
 }
 var file_caisson_v1_event_proto_depIdxs = []int32{
-	4, // 0: caisson.v1.Event.time:type_name -> google.protobuf.Timestamp
+	5, // 0: caisson.v1.Event.time:type_name -> google.protobuf.Timestamp
 	2, // 1: caisson.v1.Event.data:type_name -> caisson.v1.EventData
-	3, // 2: caisson.v1.EventData.stages:type_name -> caisson.v1.EventStage
-	0, // 3: caisson.v1.EventService.Watch:input_type -> caisson.v1.WatchRequest
-	1, // 4: caisson.v1.EventService.Watch:output_type -> caisson.v1.Event
-	4, // [4:5] is the sub-list for method output_type
-	3, // [3:4] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	3, // 2: caisson.v1.EventData.mounts:type_name -> caisson.v1.EventMount
+	4, // 3: caisson.v1.EventData.stages:type_name -> caisson.v1.EventStage
+	0, // 4: caisson.v1.EventService.Watch:input_type -> caisson.v1.WatchRequest
+	1, // 5: caisson.v1.EventService.Watch:output_type -> caisson.v1.Event
+	5, // [5:6] is the sub-list for method output_type
+	4, // [4:5] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_event_proto_init() }
@@ -862,13 +959,14 @@ func file_caisson_v1_event_proto_init() {
 	}
 	file_caisson_v1_route_proto_init()
 	file_caisson_v1_event_proto_msgTypes[2].OneofWrappers = []any{}
+	file_caisson_v1_event_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_event_proto_rawDesc), len(file_caisson_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1517,10 +1517,21 @@ type Result struct {
 	ImageVerified string   `protobuf:"bytes,26,opt,name=image_verified,json=imageVerified,proto3" json:"image_verified,omitempty"` // the rule that the image was verified by when it was pulled; empty: none
 	// From and to block devices, where peak_memory_bytes is counted and the host counts
 	// them: with cgroup v1 it charges most writes to itself, and io_write_bytes is absent.
-	IoReadBytes   *int64     `protobuf:"varint,28,opt,name=io_read_bytes,json=ioReadBytes,proto3,oneof" json:"io_read_bytes,omitempty"`
-	IoWriteBytes  *int64     `protobuf:"varint,29,opt,name=io_write_bytes,json=ioWriteBytes,proto3,oneof" json:"io_write_bytes,omitempty"`
-	LostBytes     int64      `protobuf:"varint,24,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"` // of output that the daemon's disk did not take: no caller has them
-	Refusals      []*Refusal `protobuf:"bytes,27,rep,name=refusals,proto3" json:"refusals,omitempty"`                     // destinations refused while the command ran, at most 10
+	IoReadBytes  *int64     `protobuf:"varint,28,opt,name=io_read_bytes,json=ioReadBytes,proto3,oneof" json:"io_read_bytes,omitempty"`
+	IoWriteBytes *int64     `protobuf:"varint,29,opt,name=io_write_bytes,json=ioWriteBytes,proto3,oneof" json:"io_write_bytes,omitempty"`
+	LostBytes    int64      `protobuf:"varint,24,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"` // of output that the daemon's disk did not take: no caller has them
+	Refusals     []*Refusal `protobuf:"bytes,27,rep,name=refusals,proto3" json:"refusals,omitempty"`                     // destinations refused while the command ran, at most 10
+	// Time that the CPU limit held the command back, summed over CPUs. Counted where
+	// peak_memory_bytes is; absent is none.
+	CpuThrottled *durationpb.Duration `protobuf:"bytes,30,opt,name=cpu_throttled,json=cpuThrottled,proto3" json:"cpu_throttled,omitempty"`
+	// Of "memory", "pids", "cpu" (it was throttled) and "tmpfs" (one was full when the command
+	// failed). Of a command of a session without limits of its own, "cpu" is not known, and the
+	// others may be another command's.
+	LimitsHit []string `protobuf:"bytes,31,rep,name=limits_hit,json=limitsHit,proto3" json:"limits_hit,omitempty"`
+	FullTmpfs []string `protobuf:"bytes,32,rep,name=full_tmpfs,json=fullTmpfs,proto3" json:"full_tmpfs,omitempty"` // where they are mounted inside
+	// A hint: the command failed, and the last 4 KiB of its standard error have the words
+	// "Read-only file system".
+	ReadOnlyHint  bool `protobuf:"varint,33,opt,name=read_only_hint,json=readOnlyHint,proto3" json:"read_only_hint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1756,6 +1767,34 @@ func (x *Result) GetRefusals() []*Refusal {
 		return x.Refusals
 	}
 	return nil
+}
+
+func (x *Result) GetCpuThrottled() *durationpb.Duration {
+	if x != nil {
+		return x.CpuThrottled
+	}
+	return nil
+}
+
+func (x *Result) GetLimitsHit() []string {
+	if x != nil {
+		return x.LimitsHit
+	}
+	return nil
+}
+
+func (x *Result) GetFullTmpfs() []string {
+	if x != nil {
+		return x.FullTmpfs
+	}
+	return nil
+}
+
+func (x *Result) GetReadOnlyHint() bool {
+	if x != nil {
+		return x.ReadOnlyHint
+	}
+	return false
 }
 
 // Refusal is one destination that was refused.
@@ -2177,7 +2216,7 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12'\n" +
 	"\x04size\x18\x03 \x01(\v2\x13.caisson.v1.WinSizeR\x04size\"\x14\n" +
-	"\x12ResizeExecResponse\"\xd7\b\n" +
+	"\x12ResizeExecResponse\"\xfb\t\n" +
 	"\x06Result\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1b\n" +
@@ -2212,7 +2251,13 @@ const file_caisson_v1_exec_proto_rawDesc = "" +
 	"\x0eio_write_bytes\x18\x1d \x01(\x03H\x02R\fioWriteBytes\x88\x01\x01\x12\x1d\n" +
 	"\n" +
 	"lost_bytes\x18\x18 \x01(\x03R\tlostBytes\x12/\n" +
-	"\brefusals\x18\x1b \x03(\v2\x13.caisson.v1.RefusalR\brefusalsB\x14\n" +
+	"\brefusals\x18\x1b \x03(\v2\x13.caisson.v1.RefusalR\brefusals\x12>\n" +
+	"\rcpu_throttled\x18\x1e \x01(\v2\x19.google.protobuf.DurationR\fcpuThrottled\x12\x1d\n" +
+	"\n" +
+	"limits_hit\x18\x1f \x03(\tR\tlimitsHit\x12\x1d\n" +
+	"\n" +
+	"full_tmpfs\x18  \x03(\tR\tfullTmpfs\x12$\n" +
+	"\x0eread_only_hint\x18! \x01(\bR\freadOnlyHintB\x14\n" +
 	"\x12_peak_memory_bytesB\x10\n" +
 	"\x0e_io_read_bytesB\x11\n" +
 	"\x0f_io_write_bytes\"[\n" +
@@ -2329,30 +2374,31 @@ var file_caisson_v1_exec_proto_depIdxs = []int32{
 	24, // 21: caisson.v1.Result.egress:type_name -> caisson.v1.Egress
 	23, // 22: caisson.v1.Result.learned:type_name -> caisson.v1.Learned
 	22, // 23: caisson.v1.Result.refusals:type_name -> caisson.v1.Refusal
-	27, // 24: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
-	7,  // 25: caisson.v1.ExecService.Start:input_type -> caisson.v1.StartExecRequest
-	8,  // 26: caisson.v1.ExecService.Connect:input_type -> caisson.v1.ConnectExecRequest
-	5,  // 27: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
-	12, // 28: caisson.v1.ExecService.SendInput:input_type -> caisson.v1.SendInputRequest
-	12, // 29: caisson.v1.ExecService.StreamInput:input_type -> caisson.v1.SendInputRequest
-	17, // 30: caisson.v1.ExecService.Signal:input_type -> caisson.v1.SignalExecRequest
-	19, // 31: caisson.v1.ExecService.Resize:input_type -> caisson.v1.ResizeExecRequest
-	16, // 32: caisson.v1.ExecService.Wait:input_type -> caisson.v1.WaitExecRequest
-	14, // 33: caisson.v1.ExecService.List:input_type -> caisson.v1.ListExecsRequest
-	9,  // 34: caisson.v1.ExecService.Start:output_type -> caisson.v1.ExecEvent
-	9,  // 35: caisson.v1.ExecService.Connect:output_type -> caisson.v1.ExecEvent
-	6,  // 36: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
-	13, // 37: caisson.v1.ExecService.SendInput:output_type -> caisson.v1.SendInputResponse
-	13, // 38: caisson.v1.ExecService.StreamInput:output_type -> caisson.v1.SendInputResponse
-	18, // 39: caisson.v1.ExecService.Signal:output_type -> caisson.v1.SignalExecResponse
-	20, // 40: caisson.v1.ExecService.Resize:output_type -> caisson.v1.ResizeExecResponse
-	4,  // 41: caisson.v1.ExecService.Wait:output_type -> caisson.v1.Exec
-	15, // 42: caisson.v1.ExecService.List:output_type -> caisson.v1.ListExecsResponse
-	34, // [34:43] is the sub-list for method output_type
-	25, // [25:34] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	27, // 24: caisson.v1.Result.cpu_throttled:type_name -> google.protobuf.Duration
+	27, // 25: caisson.v1.Stage.duration:type_name -> google.protobuf.Duration
+	7,  // 26: caisson.v1.ExecService.Start:input_type -> caisson.v1.StartExecRequest
+	8,  // 27: caisson.v1.ExecService.Connect:input_type -> caisson.v1.ConnectExecRequest
+	5,  // 28: caisson.v1.ExecService.Exec:input_type -> caisson.v1.ExecRequest
+	12, // 29: caisson.v1.ExecService.SendInput:input_type -> caisson.v1.SendInputRequest
+	12, // 30: caisson.v1.ExecService.StreamInput:input_type -> caisson.v1.SendInputRequest
+	17, // 31: caisson.v1.ExecService.Signal:input_type -> caisson.v1.SignalExecRequest
+	19, // 32: caisson.v1.ExecService.Resize:input_type -> caisson.v1.ResizeExecRequest
+	16, // 33: caisson.v1.ExecService.Wait:input_type -> caisson.v1.WaitExecRequest
+	14, // 34: caisson.v1.ExecService.List:input_type -> caisson.v1.ListExecsRequest
+	9,  // 35: caisson.v1.ExecService.Start:output_type -> caisson.v1.ExecEvent
+	9,  // 36: caisson.v1.ExecService.Connect:output_type -> caisson.v1.ExecEvent
+	6,  // 37: caisson.v1.ExecService.Exec:output_type -> caisson.v1.ExecResponse
+	13, // 38: caisson.v1.ExecService.SendInput:output_type -> caisson.v1.SendInputResponse
+	13, // 39: caisson.v1.ExecService.StreamInput:output_type -> caisson.v1.SendInputResponse
+	18, // 40: caisson.v1.ExecService.Signal:output_type -> caisson.v1.SignalExecResponse
+	20, // 41: caisson.v1.ExecService.Resize:output_type -> caisson.v1.ResizeExecResponse
+	4,  // 42: caisson.v1.ExecService.Wait:output_type -> caisson.v1.Exec
+	15, // 43: caisson.v1.ExecService.List:output_type -> caisson.v1.ListExecsResponse
+	35, // [35:44] is the sub-list for method output_type
+	26, // [26:35] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_exec_proto_init() }

@@ -162,6 +162,84 @@ func (x *Workspace) GetPath() string {
 	return ""
 }
 
+// Mount is a mount of a sandbox beside its workspace. A target may lie in the workspace or
+// another bind, in which it is an existing directory.
+type Mount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`                                   // "bind" or "tmpfs"
+	Source        string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`                               // of a bind: absolute path of a directory of the host
+	Target        string                 `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`                               // where it is mounted inside, absolute
+	ReadOnly      bool                   `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`          // of a bind
+	SizeBytes     *int64                 `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3,oneof" json:"size_bytes,omitempty"` // of a tmpfs; absent is limits.tmpfs_bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mount) Reset() {
+	*x = Mount{}
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mount) ProtoMessage() {}
+
+func (x *Mount) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mount.ProtoReflect.Descriptor instead.
+func (*Mount) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Mount) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Mount) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Mount) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *Mount) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+func (x *Mount) GetSizeBytes() int64 {
+	if x != nil && x.SizeBytes != nil {
+		return *x.SizeBytes
+	}
+	return 0
+}
+
 // SandboxSpec says what a sandbox is made of and how it is confined.
 type SandboxSpec struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -201,15 +279,16 @@ type SandboxSpec struct {
 	AllowEch bool `protobuf:"varint,20,opt,name=allow_ech,json=allowEch,proto3" json:"allow_ech,omitempty"`
 	// Language of the work, such as "python". Without an image here or in the profile,
 	// images.languages of the configuration says which image is for it, else it is base.
-	Language       string `protobuf:"bytes,21,opt,name=language,proto3" json:"language,omitempty"`
-	LanguageReason string `protobuf:"bytes,22,opt,name=language_reason,json=languageReason,proto3" json:"language_reason,omitempty"` // how the caller knows, such as the name of a file; the result repeats it
+	Language       string   `protobuf:"bytes,21,opt,name=language,proto3" json:"language,omitempty"`
+	LanguageReason string   `protobuf:"bytes,22,opt,name=language_reason,json=languageReason,proto3" json:"language_reason,omitempty"` // how the caller knows, such as the name of a file; the result repeats it
+	Mounts         []*Mount `protobuf:"bytes,23,rep,name=mounts,proto3" json:"mounts,omitempty"`                                       // at most 16, beside the workspace
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SandboxSpec) Reset() {
 	*x = SandboxSpec{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[2]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -221,7 +300,7 @@ func (x *SandboxSpec) String() string {
 func (*SandboxSpec) ProtoMessage() {}
 
 func (x *SandboxSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[2]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -234,7 +313,7 @@ func (x *SandboxSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxSpec.ProtoReflect.Descriptor instead.
 func (*SandboxSpec) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{2}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SandboxSpec) GetName() string {
@@ -391,6 +470,13 @@ func (x *SandboxSpec) GetLanguageReason() string {
 	return ""
 }
 
+func (x *SandboxSpec) GetMounts() []*Mount {
+	if x != nil {
+		return x.Mounts
+	}
+	return nil
+}
+
 // Nested bounds what a sandbox may give to its children all together. An absent
 // field takes as much again as the sandbox itself has.
 type Nested struct {
@@ -404,7 +490,7 @@ type Nested struct {
 
 func (x *Nested) Reset() {
 	*x = Nested{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[3]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -416,7 +502,7 @@ func (x *Nested) String() string {
 func (*Nested) ProtoMessage() {}
 
 func (x *Nested) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[3]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -429,7 +515,7 @@ func (x *Nested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nested.ProtoReflect.Descriptor instead.
 func (*Nested) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{3}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Nested) GetSandboxes() int64 {
@@ -468,7 +554,7 @@ type RunSpec struct {
 
 func (x *RunSpec) Reset() {
 	*x = RunSpec{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[4]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -480,7 +566,7 @@ func (x *RunSpec) String() string {
 func (*RunSpec) ProtoMessage() {}
 
 func (x *RunSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[4]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -493,7 +579,7 @@ func (x *RunSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSpec.ProtoReflect.Descriptor instead.
 func (*RunSpec) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{4}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RunSpec) GetSandbox() *SandboxSpec {
@@ -536,7 +622,7 @@ type RunRequest struct {
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[5]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -548,7 +634,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[5]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -561,7 +647,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{5}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RunRequest) GetSpec() *RunSpec {
@@ -598,7 +684,7 @@ type CreateRequest struct {
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[6]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -610,7 +696,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[6]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -623,7 +709,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{6}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CreateRequest) GetSpec() *SandboxSpec {
@@ -674,7 +760,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[7]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +772,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[7]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +785,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{7}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UpdateRequest) GetRef() string {
@@ -782,7 +868,7 @@ type Rules struct {
 
 func (x *Rules) Reset() {
 	*x = Rules{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[8]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -794,7 +880,7 @@ func (x *Rules) String() string {
 func (*Rules) ProtoMessage() {}
 
 func (x *Rules) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[8]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -807,7 +893,7 @@ func (x *Rules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rules.ProtoReflect.Descriptor instead.
 func (*Rules) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{8}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Rules) GetRules() []string {
@@ -826,7 +912,7 @@ type PauseRequest struct {
 
 func (x *PauseRequest) Reset() {
 	*x = PauseRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[9]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -838,7 +924,7 @@ func (x *PauseRequest) String() string {
 func (*PauseRequest) ProtoMessage() {}
 
 func (x *PauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[9]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -851,7 +937,7 @@ func (x *PauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
 func (*PauseRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{9}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PauseRequest) GetRef() string {
@@ -870,7 +956,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[10]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +968,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[10]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +981,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{10}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ResumeRequest) GetRef() string {
@@ -914,7 +1000,7 @@ type CleanRequest struct {
 
 func (x *CleanRequest) Reset() {
 	*x = CleanRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +1012,7 @@ func (x *CleanRequest) String() string {
 func (*CleanRequest) ProtoMessage() {}
 
 func (x *CleanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[11]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +1025,7 @@ func (x *CleanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanRequest.ProtoReflect.Descriptor instead.
 func (*CleanRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CleanRequest) GetRef() string {
@@ -959,7 +1045,7 @@ type CleanResponse struct {
 
 func (x *CleanResponse) Reset() {
 	*x = CleanResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +1057,7 @@ func (x *CleanResponse) String() string {
 func (*CleanResponse) ProtoMessage() {}
 
 func (x *CleanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[12]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -984,7 +1070,7 @@ func (x *CleanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanResponse.ProtoReflect.Descriptor instead.
 func (*CleanResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{12}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CleanResponse) GetProcesses() int32 {
@@ -1010,7 +1096,7 @@ type RestartRequest struct {
 
 func (x *RestartRequest) Reset() {
 	*x = RestartRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1108,7 @@ func (x *RestartRequest) String() string {
 func (*RestartRequest) ProtoMessage() {}
 
 func (x *RestartRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[13]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1121,7 @@ func (x *RestartRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartRequest.ProtoReflect.Descriptor instead.
 func (*RestartRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RestartRequest) GetRef() string {
@@ -1055,7 +1141,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1067,7 +1153,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[14]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1080,7 +1166,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StopRequest) GetRef() string {
@@ -1106,7 +1192,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1118,7 +1204,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[15]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1131,7 +1217,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WaitRequest) GetRef() string {
@@ -1169,13 +1255,14 @@ type Sandbox struct {
 	Exposed       []uint32               `protobuf:"varint,23,rep,packed,name=exposed,proto3" json:"exposed,omitempty"` // ports inside to which links may lead
 	Warnings      []string               `protobuf:"bytes,24,rep,name=warnings,proto3" json:"warnings,omitempty"`       // limits that were lowered, and choices made for the caller
 	Replaced      string                 `protobuf:"bytes,25,opt,name=replaced,proto3" json:"replaced,omitempty"`       // of Create alone: ID of the sandbox of that name that this one replaces
+	Mounts        []*Mount               `protobuf:"bytes,26,rep,name=mounts,proto3" json:"mounts,omitempty"`           // beside the workspace
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1274,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[16]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1287,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Sandbox) GetId() string {
@@ -1378,6 +1465,13 @@ func (x *Sandbox) GetReplaced() string {
 	return ""
 }
 
+func (x *Sandbox) GetMounts() []*Mount {
+	if x != nil {
+		return x.Mounts
+	}
+	return nil
+}
+
 // Port leads from an address of the host to a port inside of a sandbox.
 type Port struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1390,7 +1484,7 @@ type Port struct {
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1402,7 +1496,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[17]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1415,7 +1509,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Port) GetAddress() string {
@@ -1454,7 +1548,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1560,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[18]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +1573,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListRequest) GetLabels() map[string]string {
@@ -1533,7 +1627,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +1639,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[19]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +1652,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListResponse) GetSandboxes() []*Sandbox {
@@ -1577,7 +1671,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1683,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[20]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1696,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *InspectRequest) GetRef() string {
@@ -1634,7 +1728,7 @@ type InspectResponse struct {
 
 func (x *InspectResponse) Reset() {
 	*x = InspectResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1646,7 +1740,7 @@ func (x *InspectResponse) String() string {
 func (*InspectResponse) ProtoMessage() {}
 
 func (x *InspectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[21]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1659,7 +1753,7 @@ func (x *InspectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectResponse.ProtoReflect.Descriptor instead.
 func (*InspectResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *InspectResponse) GetSandbox() *Sandbox {
@@ -1751,7 +1845,7 @@ type PostureCheck struct {
 
 func (x *PostureCheck) Reset() {
 	*x = PostureCheck{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1763,7 +1857,7 @@ func (x *PostureCheck) String() string {
 func (*PostureCheck) ProtoMessage() {}
 
 func (x *PostureCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[22]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1776,7 +1870,7 @@ func (x *PostureCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostureCheck.ProtoReflect.Descriptor instead.
 func (*PostureCheck) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PostureCheck) GetName() string {
@@ -1810,7 +1904,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1822,7 +1916,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[23]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1835,7 +1929,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RemoveRequest) GetRef() string {
@@ -1861,7 +1955,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1873,7 +1967,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[24]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1886,7 +1980,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RemoveResponse) GetId() string {
@@ -1905,7 +1999,7 @@ type CleanupRequest struct {
 
 func (x *CleanupRequest) Reset() {
 	*x = CleanupRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1917,7 +2011,7 @@ func (x *CleanupRequest) String() string {
 func (*CleanupRequest) ProtoMessage() {}
 
 func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[25]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1930,7 +2024,7 @@ func (x *CleanupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupRequest.ProtoReflect.Descriptor instead.
 func (*CleanupRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CleanupRequest) GetDryRun() bool {
@@ -1949,7 +2043,7 @@ type CleanupResponse struct {
 
 func (x *CleanupResponse) Reset() {
 	*x = CleanupResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1961,7 +2055,7 @@ func (x *CleanupResponse) String() string {
 func (*CleanupResponse) ProtoMessage() {}
 
 func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[26]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1974,7 +2068,7 @@ func (x *CleanupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanupResponse.ProtoReflect.Descriptor instead.
 func (*CleanupResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CleanupResponse) GetLeftovers() []*Leftover {
@@ -1997,7 +2091,7 @@ type Leftover struct {
 
 func (x *Leftover) Reset() {
 	*x = Leftover{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2009,7 +2103,7 @@ func (x *Leftover) String() string {
 func (*Leftover) ProtoMessage() {}
 
 func (x *Leftover) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[27]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2022,7 +2116,7 @@ func (x *Leftover) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leftover.ProtoReflect.Descriptor instead.
 func (*Leftover) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Leftover) GetKind() string {
@@ -2071,7 +2165,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2083,7 +2177,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[28]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2096,7 +2190,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StatsRequest) GetRefs() []string {
@@ -2165,7 +2259,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2177,7 +2271,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[29]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2190,7 +2284,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StatsResponse) GetTime() *timestamppb.Timestamp {
@@ -2236,7 +2330,7 @@ type SandboxStats struct {
 
 func (x *SandboxStats) Reset() {
 	*x = SandboxStats{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2248,7 +2342,7 @@ func (x *SandboxStats) String() string {
 func (*SandboxStats) ProtoMessage() {}
 
 func (x *SandboxStats) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[30]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2261,7 +2355,7 @@ func (x *SandboxStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxStats.ProtoReflect.Descriptor instead.
 func (*SandboxStats) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SandboxStats) GetSandboxId() string {
@@ -2399,7 +2493,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2411,7 +2505,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[31]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2424,7 +2518,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HistoryRequest) GetRef() string {
@@ -2451,7 +2545,7 @@ type HistoryResponse struct {
 
 func (x *HistoryResponse) Reset() {
 	*x = HistoryResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2463,7 +2557,7 @@ func (x *HistoryResponse) String() string {
 func (*HistoryResponse) ProtoMessage() {}
 
 func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[32]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2476,7 +2570,7 @@ func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
 func (*HistoryResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *HistoryResponse) GetSandboxId() string {
@@ -2545,7 +2639,7 @@ type UsageSample struct {
 
 func (x *UsageSample) Reset() {
 	*x = UsageSample{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2557,7 +2651,7 @@ func (x *UsageSample) String() string {
 func (*UsageSample) ProtoMessage() {}
 
 func (x *UsageSample) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[33]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2570,7 +2664,7 @@ func (x *UsageSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSample.ProtoReflect.Descriptor instead.
 func (*UsageSample) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *UsageSample) GetTime() *timestamppb.Timestamp {
@@ -2643,7 +2737,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2655,7 +2749,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[34]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2668,7 +2762,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LogsRequest) GetRef() string {
@@ -2723,7 +2817,7 @@ type SpecRequest struct {
 
 func (x *SpecRequest) Reset() {
 	*x = SpecRequest{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[35]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2735,7 +2829,7 @@ func (x *SpecRequest) String() string {
 func (*SpecRequest) ProtoMessage() {}
 
 func (x *SpecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[35]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2748,7 +2842,7 @@ func (x *SpecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecRequest.ProtoReflect.Descriptor instead.
 func (*SpecRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SpecRequest) GetSpec() *RunSpec {
@@ -2780,7 +2874,7 @@ type SpecResponse struct {
 
 func (x *SpecResponse) Reset() {
 	*x = SpecResponse{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[36]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2792,7 +2886,7 @@ func (x *SpecResponse) String() string {
 func (*SpecResponse) ProtoMessage() {}
 
 func (x *SpecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[36]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2805,7 +2899,7 @@ func (x *SpecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecResponse.ProtoReflect.Descriptor instead.
 func (*SpecResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SpecResponse) GetOciSpecJson() []byte {
@@ -2870,7 +2964,7 @@ type SeccompRule struct {
 
 func (x *SeccompRule) Reset() {
 	*x = SeccompRule{}
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[37]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2882,7 +2976,7 @@ func (x *SeccompRule) String() string {
 func (*SeccompRule) ProtoMessage() {}
 
 func (x *SeccompRule) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_sandbox_proto_msgTypes[37]
+	mi := &file_caisson_v1_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2895,7 +2989,7 @@ func (x *SeccompRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeccompRule.ProtoReflect.Descriptor instead.
 func (*SeccompRule) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_caisson_v1_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SeccompRule) GetSyscalls() []string {
@@ -2949,7 +3043,15 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\tWorkspace\x12\x10\n" +
 	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\"\xdd\x06\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"\x9b\x01\n" +
+	"\x05Mount\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
+	"\x06target\x18\x03 \x01(\tR\x06target\x12\x1b\n" +
+	"\tread_only\x18\x04 \x01(\bR\breadOnly\x12\"\n" +
+	"\n" +
+	"size_bytes\x18\x05 \x01(\x03H\x00R\tsizeBytes\x88\x01\x01B\r\n" +
+	"\v_size_bytes\"\x88\a\n" +
 	"\vSandboxSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x18\n" +
@@ -2973,7 +3075,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x05links\x18\x13 \x03(\tR\x05links\x12\x1b\n" +
 	"\tallow_ech\x18\x14 \x01(\bR\ballowEch\x12\x1a\n" +
 	"\blanguage\x18\x15 \x01(\tR\blanguage\x12'\n" +
-	"\x0flanguage_reason\x18\x16 \x01(\tR\x0elanguageReason\x1a6\n" +
+	"\x0flanguage_reason\x18\x16 \x01(\tR\x0elanguageReason\x12)\n" +
+	"\x06mounts\x18\x17 \x03(\v2\x11.caisson.v1.MountR\x06mounts\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -3042,7 +3145,7 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12/\n" +
 	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x1f\n" +
 	"\vWaitRequest\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\"\xa3\a\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"\xce\a\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -3072,7 +3175,8 @@ const file_caisson_v1_sandbox_proto_rawDesc = "" +
 	"\x05ports\x18\x16 \x03(\v2\x10.caisson.v1.PortR\x05ports\x12\x18\n" +
 	"\aexposed\x18\x17 \x03(\rR\aexposed\x12\x1a\n" +
 	"\bwarnings\x18\x18 \x03(\tR\bwarnings\x12\x1a\n" +
-	"\breplaced\x18\x19 \x01(\tR\breplaced\x1a9\n" +
+	"\breplaced\x18\x19 \x01(\tR\breplaced\x12)\n" +
+	"\x06mounts\x18\x1a \x03(\v2\x11.caisson.v1.MountR\x06mounts\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Q\n" +
@@ -3274,144 +3378,147 @@ func file_caisson_v1_sandbox_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_sandbox_proto_rawDescData
 }
 
-var file_caisson_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_caisson_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_caisson_v1_sandbox_proto_goTypes = []any{
 	(*Limits)(nil),                // 0: caisson.v1.Limits
 	(*Workspace)(nil),             // 1: caisson.v1.Workspace
-	(*SandboxSpec)(nil),           // 2: caisson.v1.SandboxSpec
-	(*Nested)(nil),                // 3: caisson.v1.Nested
-	(*RunSpec)(nil),               // 4: caisson.v1.RunSpec
-	(*RunRequest)(nil),            // 5: caisson.v1.RunRequest
-	(*CreateRequest)(nil),         // 6: caisson.v1.CreateRequest
-	(*UpdateRequest)(nil),         // 7: caisson.v1.UpdateRequest
-	(*Rules)(nil),                 // 8: caisson.v1.Rules
-	(*PauseRequest)(nil),          // 9: caisson.v1.PauseRequest
-	(*ResumeRequest)(nil),         // 10: caisson.v1.ResumeRequest
-	(*CleanRequest)(nil),          // 11: caisson.v1.CleanRequest
-	(*CleanResponse)(nil),         // 12: caisson.v1.CleanResponse
-	(*RestartRequest)(nil),        // 13: caisson.v1.RestartRequest
-	(*StopRequest)(nil),           // 14: caisson.v1.StopRequest
-	(*WaitRequest)(nil),           // 15: caisson.v1.WaitRequest
-	(*Sandbox)(nil),               // 16: caisson.v1.Sandbox
-	(*Port)(nil),                  // 17: caisson.v1.Port
-	(*ListRequest)(nil),           // 18: caisson.v1.ListRequest
-	(*ListResponse)(nil),          // 19: caisson.v1.ListResponse
-	(*InspectRequest)(nil),        // 20: caisson.v1.InspectRequest
-	(*InspectResponse)(nil),       // 21: caisson.v1.InspectResponse
-	(*PostureCheck)(nil),          // 22: caisson.v1.PostureCheck
-	(*RemoveRequest)(nil),         // 23: caisson.v1.RemoveRequest
-	(*RemoveResponse)(nil),        // 24: caisson.v1.RemoveResponse
-	(*CleanupRequest)(nil),        // 25: caisson.v1.CleanupRequest
-	(*CleanupResponse)(nil),       // 26: caisson.v1.CleanupResponse
-	(*Leftover)(nil),              // 27: caisson.v1.Leftover
-	(*StatsRequest)(nil),          // 28: caisson.v1.StatsRequest
-	(*StatsResponse)(nil),         // 29: caisson.v1.StatsResponse
-	(*SandboxStats)(nil),          // 30: caisson.v1.SandboxStats
-	(*HistoryRequest)(nil),        // 31: caisson.v1.HistoryRequest
-	(*HistoryResponse)(nil),       // 32: caisson.v1.HistoryResponse
-	(*UsageSample)(nil),           // 33: caisson.v1.UsageSample
-	(*LogsRequest)(nil),           // 34: caisson.v1.LogsRequest
-	(*SpecRequest)(nil),           // 35: caisson.v1.SpecRequest
-	(*SpecResponse)(nil),          // 36: caisson.v1.SpecResponse
-	(*SeccompRule)(nil),           // 37: caisson.v1.SeccompRule
-	nil,                           // 38: caisson.v1.SandboxSpec.EnvEntry
-	nil,                           // 39: caisson.v1.SandboxSpec.LabelsEntry
-	nil,                           // 40: caisson.v1.UpdateRequest.LabelsEntry
-	nil,                           // 41: caisson.v1.Sandbox.LabelsEntry
-	nil,                           // 42: caisson.v1.ListRequest.LabelsEntry
-	nil,                           // 43: caisson.v1.StatsRequest.LabelsEntry
-	nil,                           // 44: caisson.v1.SpecResponse.CgroupValuesEntry
-	(*durationpb.Duration)(nil),   // 45: google.protobuf.Duration
-	(*ExecSpec)(nil),              // 46: caisson.v1.ExecSpec
-	(*timestamppb.Timestamp)(nil), // 47: google.protobuf.Timestamp
-	(*Result)(nil),                // 48: caisson.v1.Result
-	(*Egress)(nil),                // 49: caisson.v1.Egress
-	(*ExecEvent)(nil),             // 50: caisson.v1.ExecEvent
+	(*Mount)(nil),                 // 2: caisson.v1.Mount
+	(*SandboxSpec)(nil),           // 3: caisson.v1.SandboxSpec
+	(*Nested)(nil),                // 4: caisson.v1.Nested
+	(*RunSpec)(nil),               // 5: caisson.v1.RunSpec
+	(*RunRequest)(nil),            // 6: caisson.v1.RunRequest
+	(*CreateRequest)(nil),         // 7: caisson.v1.CreateRequest
+	(*UpdateRequest)(nil),         // 8: caisson.v1.UpdateRequest
+	(*Rules)(nil),                 // 9: caisson.v1.Rules
+	(*PauseRequest)(nil),          // 10: caisson.v1.PauseRequest
+	(*ResumeRequest)(nil),         // 11: caisson.v1.ResumeRequest
+	(*CleanRequest)(nil),          // 12: caisson.v1.CleanRequest
+	(*CleanResponse)(nil),         // 13: caisson.v1.CleanResponse
+	(*RestartRequest)(nil),        // 14: caisson.v1.RestartRequest
+	(*StopRequest)(nil),           // 15: caisson.v1.StopRequest
+	(*WaitRequest)(nil),           // 16: caisson.v1.WaitRequest
+	(*Sandbox)(nil),               // 17: caisson.v1.Sandbox
+	(*Port)(nil),                  // 18: caisson.v1.Port
+	(*ListRequest)(nil),           // 19: caisson.v1.ListRequest
+	(*ListResponse)(nil),          // 20: caisson.v1.ListResponse
+	(*InspectRequest)(nil),        // 21: caisson.v1.InspectRequest
+	(*InspectResponse)(nil),       // 22: caisson.v1.InspectResponse
+	(*PostureCheck)(nil),          // 23: caisson.v1.PostureCheck
+	(*RemoveRequest)(nil),         // 24: caisson.v1.RemoveRequest
+	(*RemoveResponse)(nil),        // 25: caisson.v1.RemoveResponse
+	(*CleanupRequest)(nil),        // 26: caisson.v1.CleanupRequest
+	(*CleanupResponse)(nil),       // 27: caisson.v1.CleanupResponse
+	(*Leftover)(nil),              // 28: caisson.v1.Leftover
+	(*StatsRequest)(nil),          // 29: caisson.v1.StatsRequest
+	(*StatsResponse)(nil),         // 30: caisson.v1.StatsResponse
+	(*SandboxStats)(nil),          // 31: caisson.v1.SandboxStats
+	(*HistoryRequest)(nil),        // 32: caisson.v1.HistoryRequest
+	(*HistoryResponse)(nil),       // 33: caisson.v1.HistoryResponse
+	(*UsageSample)(nil),           // 34: caisson.v1.UsageSample
+	(*LogsRequest)(nil),           // 35: caisson.v1.LogsRequest
+	(*SpecRequest)(nil),           // 36: caisson.v1.SpecRequest
+	(*SpecResponse)(nil),          // 37: caisson.v1.SpecResponse
+	(*SeccompRule)(nil),           // 38: caisson.v1.SeccompRule
+	nil,                           // 39: caisson.v1.SandboxSpec.EnvEntry
+	nil,                           // 40: caisson.v1.SandboxSpec.LabelsEntry
+	nil,                           // 41: caisson.v1.UpdateRequest.LabelsEntry
+	nil,                           // 42: caisson.v1.Sandbox.LabelsEntry
+	nil,                           // 43: caisson.v1.ListRequest.LabelsEntry
+	nil,                           // 44: caisson.v1.StatsRequest.LabelsEntry
+	nil,                           // 45: caisson.v1.SpecResponse.CgroupValuesEntry
+	(*durationpb.Duration)(nil),   // 46: google.protobuf.Duration
+	(*ExecSpec)(nil),              // 47: caisson.v1.ExecSpec
+	(*timestamppb.Timestamp)(nil), // 48: google.protobuf.Timestamp
+	(*Result)(nil),                // 49: caisson.v1.Result
+	(*Egress)(nil),                // 50: caisson.v1.Egress
+	(*ExecEvent)(nil),             // 51: caisson.v1.ExecEvent
 }
 var file_caisson_v1_sandbox_proto_depIdxs = []int32{
-	38, // 0: caisson.v1.SandboxSpec.env:type_name -> caisson.v1.SandboxSpec.EnvEntry
+	39, // 0: caisson.v1.SandboxSpec.env:type_name -> caisson.v1.SandboxSpec.EnvEntry
 	1,  // 1: caisson.v1.SandboxSpec.workspace:type_name -> caisson.v1.Workspace
 	0,  // 2: caisson.v1.SandboxSpec.limits:type_name -> caisson.v1.Limits
-	39, // 3: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
-	45, // 4: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
-	45, // 5: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
-	3,  // 6: caisson.v1.SandboxSpec.nested:type_name -> caisson.v1.Nested
-	2,  // 7: caisson.v1.RunSpec.sandbox:type_name -> caisson.v1.SandboxSpec
-	46, // 8: caisson.v1.RunSpec.exec:type_name -> caisson.v1.ExecSpec
-	4,  // 9: caisson.v1.RunRequest.spec:type_name -> caisson.v1.RunSpec
-	2,  // 10: caisson.v1.CreateRequest.spec:type_name -> caisson.v1.SandboxSpec
-	45, // 11: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
-	45, // 12: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
-	40, // 13: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
-	8,  // 14: caisson.v1.UpdateRequest.allow:type_name -> caisson.v1.Rules
-	8,  // 15: caisson.v1.UpdateRequest.deny:type_name -> caisson.v1.Rules
-	45, // 16: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	47, // 17: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	47, // 18: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
-	48, // 19: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
-	41, // 20: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
-	1,  // 21: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
-	47, // 22: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
-	45, // 23: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
-	47, // 24: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
-	17, // 25: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
-	42, // 26: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
-	45, // 27: caisson.v1.ListRequest.older_than:type_name -> google.protobuf.Duration
-	16, // 28: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
-	16, // 29: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
-	0,  // 30: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
-	22, // 31: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
-	49, // 32: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
-	27, // 33: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
-	43, // 34: caisson.v1.StatsRequest.labels:type_name -> caisson.v1.StatsRequest.LabelsEntry
-	45, // 35: caisson.v1.StatsRequest.older_than:type_name -> google.protobuf.Duration
-	47, // 36: caisson.v1.StatsResponse.time:type_name -> google.protobuf.Timestamp
-	30, // 37: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.SandboxStats
-	45, // 38: caisson.v1.SandboxStats.cpu:type_name -> google.protobuf.Duration
-	33, // 39: caisson.v1.HistoryResponse.samples:type_name -> caisson.v1.UsageSample
-	47, // 40: caisson.v1.UsageSample.time:type_name -> google.protobuf.Timestamp
-	4,  // 41: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
-	44, // 42: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
-	37, // 43: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
-	5,  // 44: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
-	6,  // 45: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
-	18, // 46: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
-	20, // 47: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
-	7,  // 48: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
-	9,  // 49: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
-	10, // 50: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
-	14, // 51: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
-	11, // 52: caisson.v1.SandboxService.Clean:input_type -> caisson.v1.CleanRequest
-	13, // 53: caisson.v1.SandboxService.Restart:input_type -> caisson.v1.RestartRequest
-	15, // 54: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
-	23, // 55: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
-	25, // 56: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
-	34, // 57: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
-	28, // 58: caisson.v1.SandboxService.Stats:input_type -> caisson.v1.StatsRequest
-	31, // 59: caisson.v1.SandboxService.History:input_type -> caisson.v1.HistoryRequest
-	35, // 60: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
-	50, // 61: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
-	16, // 62: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
-	19, // 63: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
-	21, // 64: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
-	16, // 65: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
-	16, // 66: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
-	16, // 67: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
-	16, // 68: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
-	12, // 69: caisson.v1.SandboxService.Clean:output_type -> caisson.v1.CleanResponse
-	16, // 70: caisson.v1.SandboxService.Restart:output_type -> caisson.v1.Sandbox
-	16, // 71: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
-	24, // 72: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
-	26, // 73: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
-	50, // 74: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
-	29, // 75: caisson.v1.SandboxService.Stats:output_type -> caisson.v1.StatsResponse
-	32, // 76: caisson.v1.SandboxService.History:output_type -> caisson.v1.HistoryResponse
-	36, // 77: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
-	61, // [61:78] is the sub-list for method output_type
-	44, // [44:61] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	40, // 3: caisson.v1.SandboxSpec.labels:type_name -> caisson.v1.SandboxSpec.LabelsEntry
+	46, // 4: caisson.v1.SandboxSpec.ttl:type_name -> google.protobuf.Duration
+	46, // 5: caisson.v1.SandboxSpec.idle_timeout:type_name -> google.protobuf.Duration
+	4,  // 6: caisson.v1.SandboxSpec.nested:type_name -> caisson.v1.Nested
+	2,  // 7: caisson.v1.SandboxSpec.mounts:type_name -> caisson.v1.Mount
+	3,  // 8: caisson.v1.RunSpec.sandbox:type_name -> caisson.v1.SandboxSpec
+	47, // 9: caisson.v1.RunSpec.exec:type_name -> caisson.v1.ExecSpec
+	5,  // 10: caisson.v1.RunRequest.spec:type_name -> caisson.v1.RunSpec
+	3,  // 11: caisson.v1.CreateRequest.spec:type_name -> caisson.v1.SandboxSpec
+	46, // 12: caisson.v1.UpdateRequest.ttl:type_name -> google.protobuf.Duration
+	46, // 13: caisson.v1.UpdateRequest.idle_timeout:type_name -> google.protobuf.Duration
+	41, // 14: caisson.v1.UpdateRequest.labels:type_name -> caisson.v1.UpdateRequest.LabelsEntry
+	9,  // 15: caisson.v1.UpdateRequest.allow:type_name -> caisson.v1.Rules
+	9,  // 16: caisson.v1.UpdateRequest.deny:type_name -> caisson.v1.Rules
+	46, // 17: caisson.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	48, // 18: caisson.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	48, // 19: caisson.v1.Sandbox.exited_at:type_name -> google.protobuf.Timestamp
+	49, // 20: caisson.v1.Sandbox.result:type_name -> caisson.v1.Result
+	42, // 21: caisson.v1.Sandbox.labels:type_name -> caisson.v1.Sandbox.LabelsEntry
+	1,  // 22: caisson.v1.Sandbox.workspace:type_name -> caisson.v1.Workspace
+	48, // 23: caisson.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	46, // 24: caisson.v1.Sandbox.idle_timeout:type_name -> google.protobuf.Duration
+	48, // 25: caisson.v1.Sandbox.idle_since:type_name -> google.protobuf.Timestamp
+	18, // 26: caisson.v1.Sandbox.ports:type_name -> caisson.v1.Port
+	2,  // 27: caisson.v1.Sandbox.mounts:type_name -> caisson.v1.Mount
+	43, // 28: caisson.v1.ListRequest.labels:type_name -> caisson.v1.ListRequest.LabelsEntry
+	46, // 29: caisson.v1.ListRequest.older_than:type_name -> google.protobuf.Duration
+	17, // 30: caisson.v1.ListResponse.sandboxes:type_name -> caisson.v1.Sandbox
+	17, // 31: caisson.v1.InspectResponse.sandbox:type_name -> caisson.v1.Sandbox
+	0,  // 32: caisson.v1.InspectResponse.limits:type_name -> caisson.v1.Limits
+	23, // 33: caisson.v1.InspectResponse.posture:type_name -> caisson.v1.PostureCheck
+	50, // 34: caisson.v1.InspectResponse.egress:type_name -> caisson.v1.Egress
+	28, // 35: caisson.v1.CleanupResponse.leftovers:type_name -> caisson.v1.Leftover
+	44, // 36: caisson.v1.StatsRequest.labels:type_name -> caisson.v1.StatsRequest.LabelsEntry
+	46, // 37: caisson.v1.StatsRequest.older_than:type_name -> google.protobuf.Duration
+	48, // 38: caisson.v1.StatsResponse.time:type_name -> google.protobuf.Timestamp
+	31, // 39: caisson.v1.StatsResponse.sandboxes:type_name -> caisson.v1.SandboxStats
+	46, // 40: caisson.v1.SandboxStats.cpu:type_name -> google.protobuf.Duration
+	34, // 41: caisson.v1.HistoryResponse.samples:type_name -> caisson.v1.UsageSample
+	48, // 42: caisson.v1.UsageSample.time:type_name -> google.protobuf.Timestamp
+	5,  // 43: caisson.v1.SpecRequest.spec:type_name -> caisson.v1.RunSpec
+	45, // 44: caisson.v1.SpecResponse.cgroup_values:type_name -> caisson.v1.SpecResponse.CgroupValuesEntry
+	38, // 45: caisson.v1.SpecResponse.seccomp_rules:type_name -> caisson.v1.SeccompRule
+	6,  // 46: caisson.v1.SandboxService.Run:input_type -> caisson.v1.RunRequest
+	7,  // 47: caisson.v1.SandboxService.Create:input_type -> caisson.v1.CreateRequest
+	19, // 48: caisson.v1.SandboxService.List:input_type -> caisson.v1.ListRequest
+	21, // 49: caisson.v1.SandboxService.Inspect:input_type -> caisson.v1.InspectRequest
+	8,  // 50: caisson.v1.SandboxService.Update:input_type -> caisson.v1.UpdateRequest
+	10, // 51: caisson.v1.SandboxService.Pause:input_type -> caisson.v1.PauseRequest
+	11, // 52: caisson.v1.SandboxService.Resume:input_type -> caisson.v1.ResumeRequest
+	15, // 53: caisson.v1.SandboxService.Stop:input_type -> caisson.v1.StopRequest
+	12, // 54: caisson.v1.SandboxService.Clean:input_type -> caisson.v1.CleanRequest
+	14, // 55: caisson.v1.SandboxService.Restart:input_type -> caisson.v1.RestartRequest
+	16, // 56: caisson.v1.SandboxService.Wait:input_type -> caisson.v1.WaitRequest
+	24, // 57: caisson.v1.SandboxService.Remove:input_type -> caisson.v1.RemoveRequest
+	26, // 58: caisson.v1.SandboxService.Cleanup:input_type -> caisson.v1.CleanupRequest
+	35, // 59: caisson.v1.SandboxService.Logs:input_type -> caisson.v1.LogsRequest
+	29, // 60: caisson.v1.SandboxService.Stats:input_type -> caisson.v1.StatsRequest
+	32, // 61: caisson.v1.SandboxService.History:input_type -> caisson.v1.HistoryRequest
+	36, // 62: caisson.v1.SandboxService.Spec:input_type -> caisson.v1.SpecRequest
+	51, // 63: caisson.v1.SandboxService.Run:output_type -> caisson.v1.ExecEvent
+	17, // 64: caisson.v1.SandboxService.Create:output_type -> caisson.v1.Sandbox
+	20, // 65: caisson.v1.SandboxService.List:output_type -> caisson.v1.ListResponse
+	22, // 66: caisson.v1.SandboxService.Inspect:output_type -> caisson.v1.InspectResponse
+	17, // 67: caisson.v1.SandboxService.Update:output_type -> caisson.v1.Sandbox
+	17, // 68: caisson.v1.SandboxService.Pause:output_type -> caisson.v1.Sandbox
+	17, // 69: caisson.v1.SandboxService.Resume:output_type -> caisson.v1.Sandbox
+	17, // 70: caisson.v1.SandboxService.Stop:output_type -> caisson.v1.Sandbox
+	13, // 71: caisson.v1.SandboxService.Clean:output_type -> caisson.v1.CleanResponse
+	17, // 72: caisson.v1.SandboxService.Restart:output_type -> caisson.v1.Sandbox
+	17, // 73: caisson.v1.SandboxService.Wait:output_type -> caisson.v1.Sandbox
+	25, // 74: caisson.v1.SandboxService.Remove:output_type -> caisson.v1.RemoveResponse
+	27, // 75: caisson.v1.SandboxService.Cleanup:output_type -> caisson.v1.CleanupResponse
+	51, // 76: caisson.v1.SandboxService.Logs:output_type -> caisson.v1.ExecEvent
+	30, // 77: caisson.v1.SandboxService.Stats:output_type -> caisson.v1.StatsResponse
+	33, // 78: caisson.v1.SandboxService.History:output_type -> caisson.v1.HistoryResponse
+	37, // 79: caisson.v1.SandboxService.Spec:output_type -> caisson.v1.SpecResponse
+	63, // [63:80] is the sub-list for method output_type
+	46, // [46:63] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_sandbox_proto_init() }
@@ -3422,17 +3529,18 @@ func file_caisson_v1_sandbox_proto_init() {
 	file_caisson_v1_exec_proto_init()
 	file_caisson_v1_route_proto_init()
 	file_caisson_v1_sandbox_proto_msgTypes[0].OneofWrappers = []any{}
-	file_caisson_v1_sandbox_proto_msgTypes[3].OneofWrappers = []any{}
-	file_caisson_v1_sandbox_proto_msgTypes[5].OneofWrappers = []any{}
-	file_caisson_v1_sandbox_proto_msgTypes[7].OneofWrappers = []any{}
-	file_caisson_v1_sandbox_proto_msgTypes[30].OneofWrappers = []any{}
+	file_caisson_v1_sandbox_proto_msgTypes[2].OneofWrappers = []any{}
+	file_caisson_v1_sandbox_proto_msgTypes[4].OneofWrappers = []any{}
+	file_caisson_v1_sandbox_proto_msgTypes[6].OneofWrappers = []any{}
+	file_caisson_v1_sandbox_proto_msgTypes[8].OneofWrappers = []any{}
+	file_caisson_v1_sandbox_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_sandbox_proto_rawDesc), len(file_caisson_v1_sandbox_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   45,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -6,6 +6,7 @@ import os
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from ._wire import Seconds, Size, duration, milli_cpu, present, size
+from .types import Mount
 
 Command = Union[str, Sequence[str]]
 
@@ -76,6 +77,15 @@ def workspace(value: Union[None, str, "os.PathLike[str]"]) -> Optional[Dict[str,
     return {"dir": os.path.abspath(path), "mode": mode, **inside}
 
 
+def mount(value: Mount) -> Dict[str, Any]:
+    """Makes a Mount of the API: the source is made absolute."""
+    source = os.path.abspath(value.source) if value.source else None
+    read_only = value.read_only or None
+    return present(
+        type=value.type, source=source, target=value.target, read_only=read_only, size_bytes=size(value.size_bytes)
+    )
+
+
 def sandbox(**options: Any) -> Dict[str, Any]:
     """Makes a SandboxSpec of the options that are given."""
     for name in ("ttl", "idle_timeout"):
@@ -83,6 +93,8 @@ def sandbox(**options: Any) -> Dict[str, Any]:
             options[name] = duration(options[name])
     if "workspace" in options:
         options["workspace"] = workspace(options["workspace"])
+    if options.get("mounts") is not None:
+        options["mounts"] = [mount(m) for m in options["mounts"]]
     for name in ("allow", "deny", "publish", "links", "expose"):
         if isinstance(options.get(name), str):
             raise TypeError(f"{name} is a string: give a list")

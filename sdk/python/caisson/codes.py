@@ -54,7 +54,7 @@ class Profile(CaissonError):
 
 
 class Workspace(CaissonError):
-    """SBX-104: the workspace directory is refused."""
+    """SBX-104: the directory of a workspace or mount is refused."""
 
     code = "SBX-104"
 

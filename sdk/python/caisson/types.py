@@ -55,6 +55,13 @@ class Result:
     peak_memory_bytes: Optional[int] = None
     max_rss_bytes: int = 0
     cpu_throttled_periods: int = 0
+    cpu_throttled: float = 0.0
+    limits_hit: List[str] = field(default_factory=list)
+    """Of "memory", "pids", "cpu" and "tmpfs"."""
+    full_tmpfs: List[str] = field(default_factory=list)
+    """The tmpfs, by path inside, that were full when the command failed."""
+    read_only_hint: bool = False
+    """The command failed, and its standard error ends with "Read-only file system"."""
     io_read_bytes: Optional[int] = None
     io_write_bytes: Optional[int] = None
     network: str = ""
@@ -171,6 +178,21 @@ class Workspace:
 
 
 @dataclass(frozen=True)
+class Mount:
+    """A mount beside the workspace. type is "bind" or "tmpfs".
+
+    A bind has a source, a directory of the host; a tmpfs may have a size, else it has that
+    of every tmpfs.
+    """
+
+    type: str = ""
+    target: str = ""
+    source: str = ""
+    read_only: bool = False
+    size_bytes: Optional[int] = None
+
+
+@dataclass(frozen=True)
 class SandboxInfo:
     """One sandbox, as it was when the call returned."""
 
@@ -188,6 +210,7 @@ class SandboxInfo:
     task: str = ""
     pid: int = 0
     workspace: Optional[Workspace] = None
+    mounts: List[Mount] = field(default_factory=list)
     expires_at: Optional[datetime] = None
     idle_timeout: Optional[float] = None
     idle_since: Optional[datetime] = None

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 from caisson import _spec, _wire
 from caisson.codes import BY_CODE, NotFound
 from caisson.errors import CaissonError
-from caisson.types import Result, SandboxInfo
+from caisson.types import Mount, Result, SandboxInfo
 
 
 class WireTest(unittest.TestCase):
@@ -64,6 +64,14 @@ class WireTest(unittest.TestCase):
         self.assertEqual(_wire.Request("GET", "/x", {"states": ["a", "b"]}).target(), "/x?states=a&states=b")
         self.assertEqual(_spec.workspace("/x:ro"), {"dir": "/x", "mode": "ro"})
         self.assertEqual(_spec.workspace("/x:/y/z:ro"), {"dir": "/x", "mode": "ro", "path": "/y/z"})
+        mounts = [Mount("bind", "/data", "/x", True), Mount("tmpfs", "/t", size_bytes=4)]
+        self.assertEqual(
+            _spec.sandbox(mounts=mounts)["mounts"],
+            [
+                {"type": "bind", "source": "/x", "target": "/data", "read_only": True},
+                {"type": "tmpfs", "target": "/t", "size_bytes": "4"},
+            ],
+        )
         self.assertEqual(_spec.sandbox(name=None, limits={}, ttl=1, allow=("a",)), {"ttl": "1s", "allow": ["a"]})
         self.assertEqual(_spec.limits("1K", 0.5, 3), {"memory_bytes": "1024", "milli_cpu": "500", "pids": 3})
         with self.assertRaises(TypeError):  # each letter would be a rule

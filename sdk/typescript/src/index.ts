@@ -20,6 +20,7 @@ export type {
   NetworkOptions,
   OutputOptions,
   RunOptions,
+  MountOptions,
   SandboxOptions,
   Size,
   StartOptions,

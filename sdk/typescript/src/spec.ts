@@ -35,6 +35,19 @@ export interface NetworkOptions {
   deny?: readonly string[]
 }
 
+/** A mount of a sandbox. */
+export interface MountOptions {
+  type: 'bind' | 'tmpfs'
+  /** Of a bind: a directory of the host. */
+  source?: string
+  /** Where it is mounted inside, absolute. */
+  target: string
+  /** Of a bind. */
+  readOnly?: boolean
+  /** Of a tmpfs. By default that of each tmpfs. */
+  size?: Size
+}
+
 /** What a sandbox is made of. */
 export interface SandboxOptions extends LimitOptions, NetworkOptions {
   image?: string
@@ -44,6 +57,8 @@ export interface SandboxOptions extends LimitOptions, NetworkOptions {
   env?: Readonly<Record<string, string>>
   /** A directory of the host, with `:ro` at its end to be read only. */
   workspace?: string
+  /** Mounts beside the workspace. */
+  mounts?: readonly MountOptions[]
   openFiles?: number
   /** The size of each tmpfs. */
   tmpfs?: Size
@@ -212,6 +227,7 @@ export function sandboxSpec(options: SandboxOptions & { name?: string }): Schema
     allow: options.allow,
     deny: options.deny,
     workspace: workspace(options.workspace),
+    mounts: options.mounts?.map(mount),
     limits: present({ ...limitsOf(options), open_files: int64(options.openFiles), tmpfs_bytes: size(options.tmpfs) }),
     labels: options.labels,
     publish: options.publish,
@@ -221,6 +237,16 @@ export function sandboxSpec(options: SandboxOptions & { name?: string }): Schema
     ttl: duration(options.ttl),
     idle_timeout: duration(options.idleTimeout),
   }) as Schemas['SandboxSpec']
+}
+
+function mount(m: MountOptions): Schemas['Mount'] {
+  return present({
+    type: m.type,
+    source: m.source === undefined ? undefined : resolve(m.source),
+    target: m.target,
+    read_only: m.readOnly,
+    size_bytes: size(m.size),
+  }) as Schemas['Mount']
 }
 
 function workspace(value: string | undefined): Schemas['Workspace'] | undefined {

@@ -10,7 +10,7 @@ from .. import _spec
 from .._events import Collector, Place, TextCallback
 from .._spec import OUTPUT_LIMIT, Command
 from .._wire import Data, Request, Seconds, Size, decode, duration, sandbox_path
-from ..types import Doctor, HostInfo, Result, SandboxDetail, SandboxInfo, Version
+from ..types import Doctor, HostInfo, Mount, Result, SandboxDetail, SandboxInfo, Version
 from .http import AsyncTransport
 from .images import AsyncImages
 from .process import AsyncForeground, checked
@@ -47,6 +47,7 @@ class AsyncClient:
         image: Optional[str] = None,
         profile: Optional[str] = None,
         workspace: "Union[None, str, os.PathLike[str]]" = None,
+        mounts: Optional[Sequence[Mount]] = None,
         memory: Optional[Size] = None,
         cpus: Optional[float] = None,
         pids: Optional[int] = None,
@@ -70,7 +71,7 @@ class AsyncClient:
         the command is ended.
         """
         sandbox = _spec.sandbox(
-            image=image, profile=profile, workspace=workspace, limits=_spec.limits(memory, cpus, pids),
+            image=image, profile=profile, workspace=workspace, mounts=mounts, limits=_spec.limits(memory, cpus, pids),
             network=network, allow=allow, deny=deny, labels=labels and dict(labels), user=user,
         )
         spec = _spec.command(

@@ -12,7 +12,7 @@ from .._events import Collector, Place, TextCallback
 from .._spec import OUTPUT_LIMIT, Command
 from .._wire import Data, Request, Seconds, Size, decode, duration, milli_cpu, present, sandbox_path, size
 from ..codes import ExecNotFound, NotFound
-from ..types import Event, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo
+from ..types import Event, Mount, Port, ProcessInfo, Result, SandboxDetail, SandboxInfo
 from .files import AsyncFiles
 from .http import AsyncTransport
 from .policy import AsyncPolicy
@@ -46,6 +46,7 @@ class AsyncSandbox:
         user: Optional[str] = None,
         env: Optional[Mapping[str, str]] = None,
         workspace: "Union[None, str, os.PathLike[str]]" = None,
+        mounts: Optional[Sequence[Mount]] = None,
         memory: Optional[Size] = None,
         cpus: Optional[float] = None,
         pids: Optional[int] = None,
@@ -75,7 +76,8 @@ class AsyncSandbox:
         one that has ended is replaced. replace removes a live one first.
         """
         spec = _spec.sandbox(
-            image=image, name=name, profile=profile, user=user, env=env and dict(env), workspace=workspace,
+            image=image, name=name, profile=profile, user=user, env=env and dict(env),
+            workspace=workspace, mounts=mounts,
             limits=_spec.limits(memory, cpus, pids, open_files, tmpfs), network=network, allow=allow,
             deny=deny, publish=publish, expose=expose, links=links, allow_ech=allow_ech or None,
             labels=labels and dict(labels), ttl=ttl, idle_timeout=idle_timeout,

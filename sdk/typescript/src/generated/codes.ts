@@ -25,7 +25,7 @@ export class LimitsError extends CaissonError {}
 /** SBX-103: no such profile. */
 export class ProfileError extends CaissonError {}
 
-/** SBX-104: the workspace directory is refused. */
+/** SBX-104: the directory of a workspace or mount is refused. */
 export class WorkspaceError extends CaissonError {}
 
 /** SBX-105: the daemon's configuration is refused. */

@@ -271,6 +271,8 @@ export interface components {
             message?: string;
             /** Format: int64 */
             milli_cpu?: Int64;
+            /** @description beside the workspace */
+            mounts?: components["schemas"]["EventMount"][];
             /** @description of the sandbox */
             name?: string;
             /** @description mode */
@@ -331,6 +333,15 @@ export interface components {
             version?: string;
             /** @description directory of the host */
             workspace?: string;
+        };
+        /** @description EventMount is a Mount of SandboxSpec. */
+        EventMount: {
+            read_only?: boolean;
+            /** Format: int64 */
+            size_bytes?: Int64;
+            source?: string;
+            target?: string;
+            type?: string;
         };
         /** @description EventStage is one step of the creation of a sandbox. */
         EventStage: {
@@ -681,6 +692,22 @@ export interface components {
              */
             mode?: number;
         };
+        /** @description Mount is a mount of a sandbox beside its workspace. A target may lie in the workspace or another bind, in which it is an existing directory. */
+        Mount: {
+            /** @description of a bind */
+            read_only?: boolean;
+            /**
+             * Format: int64
+             * @description of a tmpfs; absent is limits.tmpfs_bytes
+             */
+            size_bytes?: Int64;
+            /** @description of a bind: absolute path of a directory of the host */
+            source?: string;
+            /** @description where it is mounted inside, absolute */
+            target?: string;
+            /** @description "bind" or "tmpfs" */
+            type?: string;
+        };
         MoveFileRequest: {
             from?: string;
             replace?: boolean;
@@ -864,6 +891,11 @@ export interface components {
              * @example 90s
              */
             cpu?: Duration;
+            /**
+             * @description Time that the CPU limit held the command back, summed over CPUs. Counted where peak_memory_bytes is; absent is none.
+             * @example 90s
+             */
+            cpu_throttled?: Duration;
             /** Format: int64 */
             cpu_throttled_periods?: Int64;
             /**
@@ -880,6 +912,8 @@ export interface components {
              * @description 128+n on signal n, 124 on timeout, 126, 127
              */
             exit_code?: number;
+            /** @description where they are mounted inside */
+            full_tmpfs?: string[];
             /** @description the rule that the image was verified by when it was pulled; empty: none */
             image_verified?: string;
             /**
@@ -891,6 +925,8 @@ export interface components {
             io_write_bytes?: Int64;
             /** @description absent unless RunSpec.learn */
             learned?: components["schemas"]["Learned"];
+            /** @description Of "memory", "pids", "cpu" (it was throttled) and "tmpfs" (one was full when the command failed). Of a command of a session without limits of its own, "cpu" is not known, and the others may be another command's. */
+            limits_hit?: string[];
             /**
              * Format: int64
              * @description of output that the daemon's disk did not take: no caller has them
@@ -909,6 +945,8 @@ export interface components {
              */
             peak_memory_bytes?: OptionalInt64;
             pids_limit_hit?: boolean;
+            /** @description A hint: the command failed, and the last 4 KiB of its standard error have the words "Read-only file system". */
+            read_only_hint?: boolean;
             /** @description "exited", "signaled", "timeout", "oom"; by the runtime "canceled" (the sandbox was stopped or removed, the daemon ended, or the caller went away), "expired" (the sandbox's time was over), "kernel_memory" (the sandbox took too much kernel memory that no limit counts) and "lost" (the sandbox ended without a word). */
             reason?: string;
             /** @description destinations refused while the command ran, at most 10 */
@@ -1003,6 +1041,8 @@ export interface components {
             labels?: {
                 [key: string]: string;
             };
+            /** @description beside the workspace */
+            mounts?: components["schemas"]["Mount"][];
             name?: string;
             network?: string;
             /**
@@ -1063,6 +1103,8 @@ export interface components {
             limits?: components["schemas"]["Limits"];
             /** @description NAME=SANDBOX:PORT: NAME, which has no dot, and PORT lead to that port of the sandbox, which exposes it. Such a sandbox is in the mode "allow" or "open". */
             links?: string[];
+            /** @description at most 16, beside the workspace */
+            mounts?: components["schemas"]["Mount"][];
             /** @description unique; empty is the sandbox ID */
             name?: string;
             /** @description a socket to make sandboxes of its own; absent is none */

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/cgroups/units"
+)
+
+const mountExample = "write type=bind,src=DIR,dst=PATH[,ro] or type=tmpfs,dst=PATH[,size=SIZE]"
+
+// mounts reads the values of --mount, which has Docker's syntax: a line of CSV with KEY=VALUE.
+func (p *parser) mounts(list []string) (out []*caissonv1.Mount) {
+	for _, text := range list {
+		m, err := parseMount(text)
+		if err != nil {
+			p.refuse(sbxerr.WithRemedy(plainCode(err), "caisson.mount", fmt.Errorf("--mount %q: %w", text, err), mountExample))
+			continue
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// plainCode is the code of err, else that of wrong usage.
+func plainCode(err error) sbxerr.Code {
+	if code := sbxerr.Of(err); code != sbxerr.Unknown {
+		return code
+	}
+	return sbxerr.APIUsage
+}
+
+func parseMount(text string) (*caissonv1.Mount, error) {
+	fields, err := csv.NewReader(strings.NewReader(text)).Read()
+	if err != nil {
+		return nil, errors.New("it is no line of KEY=VALUE,KEY=VALUE")
+	}
+	m := &caissonv1.Mount{}
+	seen := map[string]bool{}
+	for _, field := range fields {
+		key, value, given := strings.Cut(strings.TrimSpace(field), "=")
+		name := mountKeys[strings.ToLower(key)]
+		switch {
+		case name == "":
+			return nil, unknownMountKey(key)
+		case seen[name]:
+			return nil, fmt.Errorf("%s is given twice", name)
+		case !given && name != "readonly":
+			return nil, fmt.Errorf("%s has no value", name)
+		}
+		seen[name] = true
+		if err := setMount(m, name, value, given); err != nil {
+			return nil, err
+		}
+	}
+	return m, checkMount(m)
+}
+
+// mountKeys are the names of the keys, and their other names.
+var mountKeys = map[string]string{
+	"type": "type", "source": "source", "src": "source", "target": "target", "destination": "target", "dst": "target",
+	"readonly": "readonly", "ro": "readonly", "tmpfs-size": "size", "size": "size",
+}
+
+func unknownMountKey(key string) error {
+	if strings.HasPrefix(key, "bind-") || strings.HasPrefix(key, "volume-") || key == "tmpfs-mode" || key == "consistency" {
+		return fmt.Errorf("%s cannot be set: a bind is private and not recursive, a tmpfs has mode 1777", key)
+	}
+	return fmt.Errorf("there is no key %q", key)
+}
+
+func setMount(m *caissonv1.Mount, name, value string, given bool) (err error) {
+	switch name {
+	case "type":
+		m.Type = value
+	case "source":
+		m.Source = value
+	case "target":
+		m.Target = value
+	case "readonly":
+		m.ReadOnly = true
+		if given {
+			m.ReadOnly, err = strconv.ParseBool(value)
+		}
+	case "size":
+		var n int64
+		n, err = units.ParseSize(value)
+		m.SizeBytes = &n
+	}
+	return err
+}
+
+// checkMount refuses a type that is none, and resolves a source where it was typed.
+func checkMount(m *caissonv1.Mount) error {
+	switch m.Type {
+	case "bind", "tmpfs":
+	case "":
+		return errors.New("the type is missing")
+	case "volume":
+		return errors.New("type volume is not offered: bind a directory of the host")
+	default:
+		return fmt.Errorf("type %q is none of bind, tmpfs", m.Type)
+	}
+	if m.Target == "" {
+		return errors.New("the target is missing")
+	}
+	if m.Type == "tmpfs" {
+		return nil
+	}
+	if m.Source == "" {
+		return errors.New("the source is missing")
+	}
+	dir, err := filepath.Abs(m.Source)
+	if err == nil {
+		_, err = os.Stat(dir)
+	}
+	m.Source = dir
+	return sbxerr.Wrap(sbxerr.Workspace, "caisson.mount", err)
+}
+
+// mountText is m as --mount takes it.
+func mountText(m *caissonv1.Mount) string {
+	fields := []string{"type=" + m.GetType(), "target=" + m.GetTarget()}
+	if m.GetSource() != "" {
+		fields = append(fields, "source="+m.GetSource())
+	}
+	if m.GetReadOnly() {
+		fields = append(fields, "readonly")
+	}
+	if m.SizeBytes != nil {
+		fields = append(fields, "size="+strconv.FormatInt(m.GetSizeBytes(), 10))
+	}
+	var line strings.Builder
+	w := csv.NewWriter(&line)
+	_ = w.Write(fields) // a Builder takes all
+	w.Flush()
+	return strings.TrimSuffix(line.String(), "\n")
+}

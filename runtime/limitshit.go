@@ -1,0 +1,63 @@
+package runtime
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/caisson-run/caisson/oci"
+	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/output"
+	"github.com/caisson-run/caisson/runtime/plan"
+)
+
+// hintBytes is how much of the end of a failed command's standard error is searched for a
+// hint.
+const hintBytes = 4 << 10
+
+// lookAtTmpfs notes which tmpfs of the sandbox are full at the end of a command that failed.
+// They are gone when PID 1 has ended. A mount in a bind is not looked at: its path is the
+// sandbox's.
+func (m *Manager) lookAtTmpfs(s *sandbox, end *ending) {
+	if code, _ := exitCode(*end); code == 0 || !end.Known {
+		return
+	}
+	s.mu.Lock()
+	spec, process := s.spec, s.process
+	s.mu.Unlock()
+	if spec == nil || process == nil {
+		return
+	}
+	own := *spec
+	own.Mounts = oci.RuntimeMounts(spec)
+	full, err := mount.FullTmpfs(process.file, plan.SizedMounts(&own))
+	if err != nil { // it has ended meanwhile, or has no mount namespace to enter
+		m.log.Debug("look for a full tmpfs", "sandbox", s.id, "err", err)
+	}
+	end.FullTmpfs = full
+}
+
+// limitsHit names the limits that r tells of, as the event limit.hit does.
+func limitsHit(r *Result) (hit []string) {
+	for _, l := range []struct {
+		name string
+		hit  bool
+	}{
+		{"memory", r.OOMKilled}, {"pids", r.PIDsLimitHit}, {"cpu", r.ThrottledPeriods > 0}, {"tmpfs", len(r.FullTmpfs) > 0},
+	} {
+		if l.hit {
+			hit = append(hit, l.name)
+		}
+	}
+	return hit
+}
+
+// saysReadOnly reports whether a stream ends in the words of EROFS (errno(3)). The command
+// may write them for any reason: it is a hint.
+func saysReadOnly(ctx context.Context, stream *output.Store) bool {
+	total, _ := stream.Total()
+	var tail bytes.Buffer
+	if _, err := stream.Follow(ctx, &tail, max(0, total-hintBytes), false); err != nil {
+		return false // a hint less
+	}
+	return bytes.Contains(tail.Bytes(), []byte("Read-only file system"))
+}

@@ -1,0 +1,101 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+
+	"github.com/caisson-run/caisson/owndir"
+	"github.com/caisson-run/caisson/rootfs/mount"
+	"github.com/caisson-run/caisson/runtime/plan"
+)
+
+// createMounts attaches the directories of the host that s has, the workspace and the
+// others, at points of its own.
+func (m *Manager) createMounts(ctx context.Context, s *sandbox) error {
+	return m.eachBind(ctx, s, s.plan, m.attachPoint(s))
+}
+
+// attachPoint attaches a bind on the host. The posture is checked against it.
+func (m *Manager) attachPoint(s *sandbox) func(plan.Mount, *mount.Workspace, *mount.UserNS) error {
+	return func(b plan.Mount, ws *mount.Workspace, ids *mount.UserNS) error {
+		point := m.paths.point(s.id, b.Point)
+		if err := makeDir(point, 0o700); err != nil {
+			return err
+		}
+		return ws.Attach(point, b.ReadOnly, ids)
+	}
+}
+
+// eachBind opens the directories of the host that p names, as its caller, and passes each on
+// with the mapping of its owner's ids to those of the sandbox's user.
+func (m *Manager) eachBind(ctx context.Context, s *sandbox, p *plan.Sandbox, attach func(plan.Mount, *mount.Workspace, *mount.UserNS) error) error {
+	if len(plan.BindPoints(nil, p.Request.Mounts)) > 0 {
+		if err := makeDir(m.paths.mounts(s.id), 0o711); err != nil {
+			return err
+		}
+	}
+	for _, b := range p.Mounts {
+		if b.Source == "" {
+			continue
+		}
+		if err := m.withBind(ctx, s, p, b, attach); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Manager) withBind(ctx context.Context, s *sandbox, p *plan.Sandbox, b plan.Mount, attach func(plan.Mount, *mount.Workspace, *mount.UserNS) error) (err error) {
+	ws, err := m.openBind(ctx, p, b)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ws.Close()) }()
+	uids, gids, err := ws.Map(s.block.Base, p.User.UID, p.User.GID)
+	if err != nil {
+		return err
+	}
+	ids, err := m.owners.Get(uids, gids)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ids.Close()) }()
+	return attach(b, ws, ids)
+}
+
+// openBind opens the directory of b as the caller of p, who must have the rights that the
+// sandbox is to get.
+func (m *Manager) openBind(ctx context.Context, p *plan.Sandbox, b plan.Mount) (*mount.Workspace, error) {
+	dir, err := p.Grant.CheckWorkspace(ctx, b.Source, !b.ReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	return m.settings().Workspaces.Opened(dir.File, mount.Identity{UID: dir.UID, GID: dir.GID, Groups: dir.Groups})
+}
+
+// attachNested makes the mounts whose target lies in a bind. No command runs yet, but others
+// may write to the bind.
+func (m *Manager) attachNested(ctx context.Context, s *sandbox, p *plan.Sandbox) error {
+	for _, b := range p.Mounts {
+		if !b.Nested {
+			continue
+		}
+		n := mount.Nested{Target: b.Target, ReadOnly: b.ReadOnly, Bytes: b.Size, Inodes: plan.TmpfsInodes, Owner: s.block.Base}
+		if b.Point != "" {
+			n.Point = m.paths.point(s.id, b.Point)
+		}
+		sandbox := s.process.file
+		if err := p.Grant.Bounded(ctx, b.Target, func() error { return n.AttachInto(sandbox) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Manager) removeMounts(_ context.Context, id string) error {
+	points := m.paths.mounts(id)
+	return errors.Join(
+		mount.RemovePoint(m.paths.workspace(id)),
+		mount.RemoveScratch(points),
+		owndir.Remove(points))
+}

@@ -1,0 +1,197 @@
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/rootfs/mount"
+)
+
+// maxMounts bounds the mounts beside the workspace.
+const maxMounts = 16
+
+// WorkspacePoint is where a workspace is attached on the host, below the sandbox's directory.
+// MountsDir has the points of the other binds.
+const (
+	WorkspacePoint = "workspace"
+	MountsDir      = "mounts"
+)
+
+// Mount is a mount that a sandbox has beside those of every sandbox. The workspace is one.
+type Mount struct {
+	Source   string // of a bind: the directory of the host; empty is a tmpfs
+	Target   string
+	Point    string // of a bind: where it is attached on the host, below the sandbox's directory
+	ReadOnly bool
+	Size     int64 // of a tmpfs, in bytes
+	// Nested says that the target lies in a bind, among files that others may change
+	// meanwhile. The daemon makes such a mount, and not the OCI runtime.
+	Nested bool
+}
+
+// ownTrees are those that a sandbox brings itself: links of an image that lead there, and
+// the files of the sandbox, stay what they are.
+var ownTrees = strings.Fields("bin boot dev etc lib lib32 lib64 libx32 proc run sbin sys usr")
+
+// ownPoints are mount points of every sandbox; a mount may lie below them.
+var ownPoints = []string{"/", "/home", "/tmp", "/var", "/var/tmp"}
+
+// planMounts orders the workspace and the other mounts. Their sizes come with the limits.
+func (p *Sandbox) planMounts(allowed mount.Allowed, r CreateRequest) error {
+	errs := []error{AtMost(len(r.Mounts), maxMounts, "mounts")}
+	if w := r.Workspace; w != nil {
+		errs = append(errs, allowed.Check(w.Dir), checkWorkspaceMode(w.Mode), checkTarget("workspace path", w.Point()))
+		p.Mounts = append(p.Mounts, Mount{Source: w.Dir, Target: w.Point(), Point: WorkspacePoint, ReadOnly: w.Mode == "ro"})
+	}
+	for i, asked := range r.Mounts {
+		m := Mount{Source: asked.Source, Target: asked.Target, ReadOnly: asked.ReadOnly}
+		if asked.Type == "bind" {
+			m.Point = bindPoint(i)
+		}
+		Override(&m.Size, asked.SizeBytes)
+		errs = append(errs, asked.check(allowed))
+		p.Mounts = append(p.Mounts, m)
+	}
+	slices.SortStableFunc(p.Mounts, func(a, b Mount) int { return cmp.Compare(a.Target, b.Target) })
+	for i := range p.Mounts {
+		errs = append(errs, nest(p.Mounts[:i], &p.Mounts[i]))
+	}
+	return errors.Join(errs...)
+}
+
+func bindPoint(i int) string { return filepath.Join(MountsDir, strconv.Itoa(i)) }
+
+// BindPoints are where the binds of a request are attached on the host, below the sandbox's
+// directory.
+func BindPoints(w *WorkspaceRequest, mounts []MountRequest) (points []string) {
+	if w != nil {
+		points = append(points, WorkspacePoint)
+	}
+	for i, m := range mounts {
+		if m.Type == "bind" {
+			points = append(points, bindPoint(i))
+		}
+	}
+	return points
+}
+
+func (r MountRequest) check(allowed mount.Allowed) error {
+	errs := []error{checkTarget("mount target", r.Target)}
+	switch r.Type {
+	case "bind":
+		errs = append(errs, allowed.Check(r.Source))
+		if r.SizeBytes != nil {
+			errs = append(errs, Invalid("mount on %q: a size is for type tmpfs", sbxerr.Clip(r.Target)))
+		}
+	case "tmpfs":
+		if r.Source != "" || r.ReadOnly {
+			errs = append(errs, Invalid("mount on %q: a tmpfs has no source and is not read-only", sbxerr.Clip(r.Target)))
+		}
+		if r.SizeBytes != nil {
+			errs = append(errs, checkTmpfsBytes(*r.SizeBytes))
+		}
+	case "volume":
+		errs = append(errs, Invalid("mount on %q: type volume is not offered: bind a directory of the host, with type bind", sbxerr.Clip(r.Target)))
+	default:
+		errs = append(errs, Invalid("mount on %q: type %q is none of bind, tmpfs", sbxerr.Clip(r.Target), sbxerr.Clip(r.Type)))
+	}
+	return errors.Join(errs...)
+}
+
+// nest finds out whether m lies in one of the mounts before it.
+func nest(before []Mount, m *Mount) error {
+	for _, b := range before {
+		switch {
+		case b.Target == m.Target:
+			return Invalid("two mounts have the target %q", sbxerr.Clip(m.Target))
+		case !strings.HasPrefix(m.Target, b.Target+"/"):
+		case b.Source == "":
+			return Invalid("mount on %q lies in the tmpfs on %q, which is empty: choose a target beside it", sbxerr.Clip(m.Target), sbxerr.Clip(b.Target))
+		default:
+			m.Nested = true
+		}
+	}
+	return nil
+}
+
+// sizeMounts gives each tmpfs that names no size that of the sandbox's own.
+func (p *Sandbox) sizeMounts() {
+	for i := range p.Mounts {
+		if m := &p.Mounts[i]; m.Source == "" {
+			m.Size = cmp.Or(m.Size, p.Limits.TmpfsBytes)
+		}
+	}
+}
+
+// LargestTmpfs is the size of the largest tmpfs.
+func (p *Sandbox) LargestTmpfs() int64 {
+	largest := p.Limits.TmpfsBytes
+	for _, m := range p.Mounts {
+		largest = max(largest, m.Size)
+	}
+	return largest
+}
+
+// MountPoints are the directories that only this sandbox needs as mount points, below its
+// root. A nested mount has its point in the bind.
+func (p *Sandbox) MountPoints() (points []string) {
+	for _, m := range p.Mounts {
+		if !m.Nested && m.Target != WorkspacePath {
+			points = append(points, m.Target[1:])
+		}
+	}
+	return points
+}
+
+// specMounts are the mounts for [oci.Build]. The binds are attached below state.
+func (p *Sandbox) specMounts(state string) (out []specs.Mount) {
+	for _, m := range p.Mounts {
+		switch {
+		case m.Source == "":
+			out = append(out, specs.Mount{Destination: m.Target, Type: "tmpfs", Source: "tmpfs", Options: []string{"size=" + strconv.FormatInt(m.Size, 10)}})
+		case m.ReadOnly:
+			out = append(out, specs.Mount{Destination: m.Target, Source: filepath.Join(state, m.Point), Options: []string{"ro", "exec"}})
+		default:
+			out = append(out, specs.Mount{Destination: m.Target, Source: filepath.Join(state, m.Point), Options: []string{"rw", "exec"}})
+		}
+	}
+	return out
+}
+
+func checkWorkspaceMode(mode string) error {
+	switch mode {
+	case "", "rw", "ro":
+		return nil
+	case "cow", "clone":
+		return sbxerr.New(sbxerr.Workspace, "runtime.plan", "workspace mode %q is not offered yet: use rw or ro", mode)
+	}
+	return sbxerr.New(sbxerr.Workspace, "runtime.plan", "workspace mode %q is none of rw, ro", sbxerr.Clip(mode))
+}
+
+// checkTarget refuses paths inside that are the sandbox's own; kind says whose name it is.
+func checkTarget(kind, name string) error {
+	const remedy = "name another path inside, such as /workspace or that of the directory on the host"
+	refuse := func(format string, args ...any) error {
+		return sbxerr.WithRemedy(sbxerr.Workspace, "runtime.plan", fmt.Errorf(kind+" "+format, args...), remedy)
+	}
+	if !path.IsAbs(name) || path.Clean(name) != name || strings.ContainsRune(name, 0) || len(name) >= unix.PathMax {
+		return refuse("%q is not a clean absolute path", sbxerr.Clip(name))
+	}
+	if slices.Contains(ownPoints, name) || name == homePath || strings.HasPrefix(name, homePath+"/") {
+		return refuse("%q is the sandbox's own", name)
+	}
+	if first, _, _ := strings.Cut(name[1:], "/"); slices.Contains(ownTrees, first) || name == "/var/run" || strings.HasPrefix(name, "/var/run/") {
+		return refuse("%q is part of the sandbox's own /%s", sbxerr.Clip(name), first)
+	}
+	return nil
+}
