@@ -71,7 +71,7 @@ func smallBox(name string, more ...string) []string {
 // From inside of a sandbox its own children are made, used and removed as from
 // outside.
 func TestNestedChildren(t *testing.T) {
-	d := harness.StartWith(t, "profiles: {team: {nested: {enter: true}}}")
+	d := harness.StartWith(t, "profiles: {team: {nested: {enter: true}}}\n")
 	in := nestedBox(t, d, "outer", "--profile", "team")
 	box(t, d, "plain", "--workspace", withClient(t)+":ro")
 	inside{d, "plain"}.refused(t, "SBX-802", "ls", "-o", "json") // without --nested there is no socket
