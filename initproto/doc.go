@@ -72,7 +72,7 @@
 package initproto
 
 // Version is the protocol of this build.
-const Version = 3
+const Version = 4
 
 // Where PID 1 finds its binary and its socket inside the sandbox. The folder
 // is a read-only bind of one in the daemon's state directory.
@@ -100,7 +100,7 @@ const NothingMode = "nothing"
 const (
 	MaxPacket  = 128     // bytes of any packet of this Version, of any ever 64 KiB
 	MaxPayload = 1 << 20 // bytes of a Payload
-	MaxFDs     = 7       // descriptors of one packet: payload, stdio, held ends
+	MaxFDs     = 8       // descriptors of one packet: payload, stdio, held ends
 	MaxHeld    = 4096    // commands that PID 1 keeps in mind at a time
 	MaxRlimits = 16      // the kernel's RLIM_NLIMITS
 	MaxPID     = 1 << 22 // the kernel's PID_MAX_LIMIT on 64 bits
