@@ -38,6 +38,12 @@
 // when its connection was lost is undone where it was yet to be placed or to
 // report its limits; any other is handed over like all the rest.
 //
+// # Input
+//
+// The held ends of a command with an input include a staging pipe, with which the daemon
+// counts the bytes that the command has. PID 1 only keeps it open, so that the next daemon
+// finds in it the bytes that were on their way.
+//
 // # Terminals
 //
 // PID 1 opens a pseudo terminal for a Start with Terminal, and copies between
