@@ -22,9 +22,7 @@ const killTimeout = 2 * time.Second
 //
 // A connection that breaks while the command runs is made again, for as long
 // as the client's Reconnect says, and the streams continue where they were: no
-// byte of output or input is lost or doubled. Only a daemon that is killed within
-// a write to the command may leave it unknown how much input the command has: that
-// is an error (SBX-803), and the command runs on for another Attach.
+// byte of output or input is lost or doubled.
 func (c *Client) Exec(ctx context.Context, ref string, spec *caissonv1.ExecSpec, rio IO) (*caissonv1.Result, error) {
 	f := c.foreground(rio)
 	f.resume, f.sandbox = true, ref

@@ -19,6 +19,8 @@ var messages = []Message{
 	Adopt{},
 	Start{Exec: 1},
 	Start{Exec: 1<<32 - 1, Stdio: Stdin | Stdout | Stderr, Held: allStdio, Place: true},
+	Start{Exec: 1, Stdio: Stdin, Held: Stdin | Staging},
+	Held{Exec: 7, PID: 2, Stdio: allHeld},
 	Start{Exec: 1, Stdio: Stdin | Stdout, Held: Stdin, Terminal: true, Rows: 24, Cols: 1<<16 - 1},
 	Placed{Exec: 7, PID: 2},
 	Proceed{Exec: 7},
@@ -97,7 +99,9 @@ func TestDecodeRefusesWhatIsOutOfRange(t *testing.T) {
 		Hello{Version: 1, PID: 1, Held: -1},
 		Held{Exec: 0, PID: 2},
 		Held{Exec: 1, PID: 1},
-		Held{Exec: 1, PID: 2, Stdio: allStdio + 1},
+		Held{Exec: 1, PID: 2, Stdio: allHeld + 1},
+		Held{Exec: 1, PID: 2, Stdio: Staging},
+		Start{Exec: 1, Stdio: Stdin, Held: Staging},
 		Placed{Exec: 0, PID: 2},
 		Placed{Exec: 1, PID: 1},
 		Start{Exec: 1, Stdio: allStdio + 1},
@@ -294,7 +298,7 @@ func TestStageNames(t *testing.T) {
 }
 
 func TestStdioCount(t *testing.T) {
-	for s, want := range map[Stdio]int{0: 0, Stdin: 1, Stdout: 1, Stderr: 1, Stdin | Stderr: 2, allStdio: 3} {
+	for s, want := range map[Stdio]int{0: 0, Stdin: 1, Stdout: 1, Stderr: 1, Stdin | Stderr: 2, allStdio: 3, allHeld: 4} {
 		if got := s.Count(); got != want {
 			t.Errorf("Stdio(%b).Count() = %d, want %d", s, got, want)
 		}
@@ -306,9 +310,9 @@ func TestOtherVersion(t *testing.T) {
 		"":                        0,
 		"\x40\x01\x00\x00":        0,
 		"\x41\x01\x00\x00\x00":    0,
-		"\x40\x03\x00\x00\x00":    0, // ours
+		"\x40\x04\x00\x00\x00":    0, // ours
 		"\x40\x01\x00\x00\x00":    1,
-		"\x40\x04\x00\x00\x00etc": 4,
+		"\x40\x05\x00\x00\x00etc": 5,
 	} {
 		if got, other := OtherVersion([]byte(b)); other != (want != 0) || other && got != want {
 			t.Errorf("OtherVersion(%q) = %d, %v", b, got, other)

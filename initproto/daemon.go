@@ -22,7 +22,7 @@ type Adopt struct{}
 type Start struct {
 	Exec     uint32 // chosen by the daemon, never 0, never twice in PID 1's life
 	Stdio    Stdio
-	Held     Stdio // PID 1 keeps the other ends of these until Release; in Stdio too
+	Held     Stdio // PID 1 keeps the other ends of these until Release; all but Staging are in Stdio too
 	Place    bool  // the command waits for a Proceed
 	Terminal bool  // the command gets a terminal, which PID 1 copies to and from the streams
 	Rows     uint16
@@ -43,7 +43,7 @@ type Signal struct {
 	Scope  Scope
 }
 
-// CloseStdin closes the end of a command's input that PID 1 holds.
+// CloseStdin closes the end of a command's input that PID 1 holds, and the staging pipe.
 type CloseStdin struct{ Exec uint32 }
 
 // Resize tells a command's terminal its size. What has ended or has no
@@ -106,12 +106,17 @@ func decodeStart(d *decoder) (Start, bool) {
 	m.Place, m.Terminal = flags&flagPlace != 0, flags&flagTerminal != 0
 	m.Rows, m.Cols = d.u16(), d.u16()
 	switch {
-	case m.Exec == 0, m.Stdio&^allStdio != 0, m.Held&^m.Stdio != 0, flags&^allFlags != 0:
+	case m.Exec == 0, m.Stdio&^allStdio != 0, !m.Held.holdsWith(m.Stdio), flags&^allFlags != 0:
 		return m, false
 	case m.Terminal: // whose output is one stream
 		return m, m.Stdio&Stderr == 0
 	}
 	return m, m.Rows == 0 && m.Cols == 0
+}
+
+// holdsWith reports whether the ends s can be held of a command with these streams.
+func (s Stdio) holdsWith(streams Stdio) bool {
+	return s&^Staging&^streams == 0 && s&^allHeld == 0 && (s&Staging == 0 || s&Stdin != 0)
 }
 
 func (m Welcome) encode(e *encoder)    { e.u32(m.OrphanGraceMillis); e.u8(one(m.Ends)) }

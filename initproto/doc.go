@@ -38,6 +38,12 @@
 // when its connection was lost is undone where it was yet to be placed or to
 // report its limits; any other is handed over like all the rest.
 //
+// # Input
+//
+// The held ends of a command with an input include a staging pipe, with which the daemon
+// counts the bytes that the command has. PID 1 only keeps it open, so that the next daemon
+// finds in it the bytes that were on their way.
+//
 // # Terminals
 //
 // PID 1 opens a pseudo terminal for a Start with Terminal, and copies between
@@ -72,7 +78,7 @@
 package initproto
 
 // Version is the protocol of this build.
-const Version = 3
+const Version = 4
 
 // Where PID 1 finds its binary and its socket inside the sandbox. The folder
 // is a read-only bind of one in the daemon's state directory.
@@ -100,7 +106,7 @@ const NothingMode = "nothing"
 const (
 	MaxPacket  = 128     // bytes of any packet of this Version, of any ever 64 KiB
 	MaxPayload = 1 << 20 // bytes of a Payload
-	MaxFDs     = 7       // descriptors of one packet: payload, stdio, held ends
+	MaxFDs     = 8       // descriptors of one packet: payload, stdio, held ends
 	MaxHeld    = 4096    // commands that PID 1 keeps in mind at a time
 	MaxRlimits = 16      // the kernel's RLIM_NLIMITS
 	MaxPID     = 1 << 22 // the kernel's PID_MAX_LIMIT on 64 bits

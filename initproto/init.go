@@ -107,7 +107,7 @@ func decodeReport(k Kind, d *decoder) (Message, bool) {
 		return m, validPID(m.PID) && m.Held >= 0 && m.Held <= MaxHeld
 	case KindHeld:
 		m := Held{Exec: d.u32(), PID: int(d.u32()), Stdio: Stdio(d.u8())}
-		return m, m.Exec != 0 && validChild(m.PID) && m.Stdio&^allStdio == 0
+		return m, m.Exec != 0 && validChild(m.PID) && m.Stdio.holdsWith(allStdio)
 	case KindPlaced:
 		m := Placed{Exec: d.u32(), PID: int(d.u32())}
 		return m, m.Exec != 0 && validChild(m.PID)

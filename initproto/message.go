@@ -32,8 +32,7 @@ type Message interface {
 	encode(*encoder)
 }
 
-// Stdio says which of a command's standard streams come with a message, in
-// this order. A stream that does not is the sandbox's /dev/null.
+// Stdio says which of a command's streams come with a message, in this order. A stream that does not is the sandbox's /dev/null.
 type Stdio uint8
 
 // The streams.
@@ -41,12 +40,16 @@ const (
 	Stdin Stdio = 1 << iota
 	Stdout
 	Stderr
+	// Staging is a pipe through which the daemon moves the input to Stdin, so that it
+	// can count the bytes that a command has. It only comes among held ends.
+	Staging
 	allStdio = Stdin | Stdout | Stderr
+	allHeld  = allStdio | Staging
 )
 
 // Count returns how many streams s holds.
 func (s Stdio) Count() int {
-	return int(s&1 + s>>1&1 + s>>2&1)
+	return int(s&1 + s>>1&1 + s>>2&1 + s>>3&1)
 }
 
 // Stage is the step of a start that met an error.

@@ -187,5 +187,5 @@ func disown(h pid1.Held) error {
 	if errors.Is(err, sbxerr.State) { // it has ended
 		err = nil
 	}
-	return errors.Join(err, closeAll(h.Stdin, h.Stdout, h.Stderr), h.Exec.Release())
+	return errors.Join(err, closeAll(h.Stdin, h.Stdout, h.Stderr, h.Staging), h.Exec.Release())
 }

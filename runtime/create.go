@@ -188,7 +188,7 @@ func (m *Manager) accept(ctx context.Context, s *sandbox) (*pid1.Client, []pid1.
 func closeHeld(held []pid1.Held) error {
 	var errs []error
 	for _, h := range held {
-		errs = append(errs, closeAll(h.Stdin, h.Stdout, h.Stderr))
+		errs = append(errs, closeAll(h.Stdin, h.Stdout, h.Stderr, h.Staging))
 	}
 	return errors.Join(errs...)
 }

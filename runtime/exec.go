@@ -42,6 +42,8 @@ type execution struct {
 	mu    sync.Mutex // guards what follows
 	proc  *pid1.Exec // nil until started is closed
 	stdin *os.File   // the daemon's end; nil where the command has no input, or no more since before this daemon
+	// Input passes through staging on its way to stdin; see inputCount.
+	staging *os.File
 	// After the start only the goroutine of watch writes record, with mu held. So watch
 	// itself reads it without mu. Fields that never change need no lock.
 	record   execRecord
@@ -142,13 +144,13 @@ func (e *execution) hungUp() {
 // closeInput ends the command's input, here and with PID 1, which holds a copy.
 func (e *execution) closeInput() error {
 	e.mu.Lock()
-	file, ended, proc := e.stdin, e.inputEnd, e.proc
+	ended, proc := e.inputEnd, e.proc
 	e.inputEnd = true
 	e.mu.Unlock()
-	if file == nil || ended {
+	if ended {
 		return nil
 	}
-	return errors.Join(ignoreClosed(file.Close()), proc.CloseStdin())
+	return errors.Join(e.hangUpInput(), proc.CloseStdin())
 }
 
 // stopFilling lets go of pipes that a process may still hold open.
@@ -201,12 +203,10 @@ func (e *execution) close() error {
 	return errors.Join(e.hangUpInput(), e.stdout.Close(), e.stderr.Close())
 }
 
-// hangUpInput closes the daemon's end of the command's input.
+// hangUpInput closes the daemon's ends of the command's input.
 func (e *execution) hangUpInput() error {
-	if stdin := e.input(); stdin != nil {
-		return ignoreClosed(stdin.Close())
-	}
-	return nil
+	stdin, staging := e.input()
+	return ignoreClosed(closeAll(stdin, staging))
 }
 
 // wait returns when the command is done or ctx ends.

@@ -14,11 +14,11 @@ import (
 func (e *execution) take(h pid1.Held) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.proc, e.pid, e.stdin = h.Exec, h.Exec.PID, h.Stdin
+	e.proc, e.pid, e.stdin, e.staging = h.Exec, h.Exec.PID, h.Stdin, h.Staging
 	if e.record.Result == nil {
 		e.state = ExecRunning
 	}
-	e.inputEnd = h.Stdin == nil
+	e.inputEnd = h.Stdin == nil || h.Staging == nil
 	e.open.Add(1) // so that it is not drained before all of its pipes are there
 	defer e.hungUp()
 	for _, stream := range []struct {
@@ -41,11 +41,12 @@ func (e *execution) process() *pid1.Exec {
 	return e.proc
 }
 
-// input returns the daemon's end of the command's input, nil where there is none.
-func (e *execution) input() *os.File {
+// input returns the daemon's end of the command's input and its staging pipe, nil where
+// there is none.
+func (e *execution) input() (stdin, staging *os.File) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.stdin
+	return e.stdin, e.staging
 }
 
 // begun is process for what is said to a command. Others know of a command from

@@ -160,7 +160,7 @@ func (m *Manager) launch(ctx context.Context, s *sandbox, e *execution, p *plan.
 	cmd := pid1.Command{
 		Number: e.number(), Args: p.Args, Env: p.Env, Cwd: p.Cwd, UID: p.User.UID, GID: p.User.GID, Groups: p.User.Groups,
 		Stdin: pipes.inside[0], Stdout: pipes.inside[1], Stderr: pipes.inside[2],
-		HeldStdin: pipes.stdin, HeldStdout: pipes.stdout, HeldStderr: pipes.stderr,
+		HeldStdin: pipes.stdin, HeldStdout: pipes.stdout, HeldStderr: pipes.stderr, HeldStaging: pipes.staging,
 		Rlimits: p.Rlimits,
 	}
 	if p.TTY != nil {
@@ -177,7 +177,7 @@ func (m *Manager) launch(ctx context.Context, s *sandbox, e *execution, p *plan.
 	if err != nil {
 		return errors.Join(err, pipes.closeOutside())
 	}
-	e.take(pid1.Held{Exec: proc, Stdin: pipes.stdin, Stdout: pipes.stdout, Stderr: pipes.stderr})
+	e.take(pid1.Held{Exec: proc, Stdin: pipes.stdin, Stdout: pipes.stdout, Stderr: pipes.stderr, Staging: pipes.staging})
 	return nil
 }
 

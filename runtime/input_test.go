@@ -156,29 +156,54 @@ func TestInputIsRepeatable(t *testing.T) {
 	}
 }
 
-// TestInputThatNobodyCounted: where an earlier daemon was killed within a write, input
-// with an offset is refused, and input without one is not.
-func TestInputThatNobodyCounted(t *testing.T) {
-	f := newFixture(t)
-	id, e := f.echo(t)
-	f.send(t, e.ID, InputRequest{Data: []byte("known")})
-	count, err := openInputCount(f.paths.input(id, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := count.save(5, 9); err != nil { // as within a write of 4 bytes
-		t.Fatal(err)
-	}
-	if err := count.Close(); err != nil {
-		t.Fatal(err)
-	}
-	offset := int64(5)
-	_, err = f.SendInput(callerContext(t), "s", e.ID, InputRequest{Offset: &offset, Data: []byte("x")})
-	errtest.Want(t, err, sbxerr.State, "the command has 5 to 9 bytes of it")
-	f.send(t, e.ID, InputRequest{Data: []byte("+more"), Close: true})
-	f.engine.poke(t, id)
-	if out := f.output(t, e.ID); out != "known+more" {
-		t.Errorf("the command got %q", out)
+// TestInputOfAKilledDaemon: an earlier daemon that was killed at any step of a move leaves
+// the next one with an exact count, and input sent again from its offset is whole.
+func TestInputOfAKilledDaemon(t *testing.T) {
+	for name, tc := range map[string]struct {
+		record, staged, moved int // bytes
+	}{
+		"staged, not recorded": {0, 9, 0},
+		"recorded":             {9, 9, 0},
+		"moved in part":        {9, 9, 4},
+		"moved":                {9, 9, 9},
+		"nothing staged":       {0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			id, e := f.echo(t)
+			f.send(t, e.ID, InputRequest{Data: []byte("known")})
+			const part = "+and more"
+			exec, err := f.byID(id).execution(e.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stdin, staging := exec.input()
+			if _, err := staging.WriteString(part[:tc.staged]); err != nil {
+				t.Fatal(err)
+			}
+			count, err := openInputCount(f.paths.input(id, 1), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := count.save(5, int64(tc.record)); err != nil {
+				t.Fatal(err)
+			}
+			if err := count.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := (&inputCount{staging: staging, staged: int64(tc.moved)}).move(stdin); err != nil {
+				t.Fatal(err)
+			}
+			offset := int64(5)
+			state := f.send(t, e.ID, InputRequest{Offset: &offset, Data: []byte(part), Close: true})
+			if state != (InputState{14, true}) {
+				t.Errorf("%+v", state)
+			}
+			f.engine.poke(t, id)
+			if out := f.output(t, e.ID); out != "known"+part {
+				t.Errorf("the command got %q", out)
+			}
+		})
 	}
 }
 

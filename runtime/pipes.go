@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"errors"
+	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +15,7 @@ import (
 type pipes struct {
 	inside                [3]*os.File // stdin, stdout, stderr
 	stdin, stdout, stderr *os.File    // nil where the command has no such stream of its own
+	staging               *os.File    // both ends of the pipe through which input goes; nil without stdin
 }
 
 func newPipes(withStdin, withStderr bool) (_ *pipes, err error) {
@@ -25,6 +27,9 @@ func newPipes(withStdin, withStderr bool) (_ *pipes, err error) {
 	}()
 	if withStdin {
 		if p.inside[0], p.stdin, err = newPipe(1); err != nil {
+			return nil, err
+		}
+		if p.staging, err = newStaging(); err != nil {
 			return nil, err
 		}
 	}
@@ -54,8 +59,22 @@ func newPipe(own int) (inside, outside *os.File, err error) {
 	return os.NewFile(uintptr(fds[1-own]), "|inside"), os.NewFile(uintptr(fds[own]), "|outside"), nil
 }
 
+// newStaging makes a pipe of which one non-blocking descriptor is both ends.
+func newStaging() (*os.File, error) {
+	r, w, err := newPipe(0)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(r, w) // nothing was written
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", r.Fd()), unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("open pipe", err)
+	}
+	return os.NewFile(uintptr(fd), "|staging"), nil
+}
+
 func (p *pipes) closeInside() error  { return closeAll(p.inside[:]...) }
-func (p *pipes) closeOutside() error { return closeAll(p.stdin, p.stdout, p.stderr) }
+func (p *pipes) closeOutside() error { return closeAll(p.stdin, p.stdout, p.stderr, p.staging) }
 
 func closeAll(files ...*os.File) error {
 	var errs []error

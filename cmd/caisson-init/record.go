@@ -10,7 +10,7 @@ import (
 type record struct {
 	exec     uint32
 	pid      int
-	held     [3]int            // outside ends of stdin, stdout and stderr; -1 for none
+	held     heldFDs           // -1 for none
 	running  bool              // not reaped yet
 	exit     *initproto.Exited // what is to be told; nil until it may be
 	empty    bool              // ended, and its session had no other process
@@ -20,7 +20,14 @@ type record struct {
 	term     *terminal // until it is copied to its end
 }
 
-var noFiles = [3]int{-1, -1, -1}
+// heldFDs are what is held of a command: outside ends of stdin, stdout and stderr, and the
+// staging pipe of the input.
+type heldFDs [4]int
+
+var (
+	noFiles = [3]int{-1, -1, -1}
+	noHeld  = heldFDs{-1, -1, -1, -1}
+)
 
 // outside returns the ends that are still held.
 func (r *record) outside() (set initproto.Stdio, fds []int) {
@@ -37,6 +44,7 @@ func (r *record) outside() (set initproto.Stdio, fds []int) {
 func (r *record) closeStdin() {
 	if r != nil {
 		closeFD(&r.held[0])
+		closeFD(&r.held[3])
 	}
 }
 

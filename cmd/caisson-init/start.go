@@ -25,16 +25,16 @@ type request struct {
 	initproto.Payload
 	payload int
 	streams [3]int // inside ends
-	held    [3]int // outside ends
+	held    heldFDs
 }
 
 func newRequest(m initproto.Start, fds []int) *request {
-	r := &request{Start: m, payload: fds[0], streams: noFiles, held: noFiles}
+	r := &request{Start: m, payload: fds[0], streams: noFiles, held: noHeld}
 	fds = fds[1:]
 	for _, take := range []struct {
 		set initproto.Stdio
-		to  *[3]int
-	}{{m.Stdio, &r.streams}, {m.Held, &r.held}} {
+		to  []int
+	}{{m.Stdio, r.streams[:]}, {m.Held, r.held[:]}} {
 		for i := range take.to {
 			if take.set&(1<<i) != 0 {
 				take.to[i], fds = fds[0], fds[1:]
@@ -48,6 +48,8 @@ func (r *request) close() {
 	closeFD(&r.payload)
 	for i := range r.streams {
 		closeFD(&r.streams[i])
+	}
+	for i := range r.held {
 		closeFD(&r.held[i])
 	}
 }
@@ -142,7 +144,7 @@ func (s *server) spawn(r *request) (*record, *failure) {
 		return nil, fail(initproto.StageChdir, err)
 	}
 	defer syscall.Chdir("/") // keeps no directory busy; cannot fail
-	rec := &record{exec: r.Exec, held: noFiles, running: true}
+	rec := &record{exec: r.Exec, held: noHeld, running: true}
 	sys := &syscall.SysProcAttr{Setsid: true, Credential: cred}
 	if r.Place || len(r.Rlimits) > 0 {
 		err := s.spawnLauncher(r, rec, sys)
@@ -173,7 +175,7 @@ func (s *server) spawn(r *request) (*record, *failure) {
 }
 
 // take moves what is held from the request to the record.
-func (rec *record) take(r *request) { rec.held, r.held = r.held, noFiles }
+func (rec *record) take(r *request) { rec.held, r.held = r.held, noHeld }
 
 // credential returns nil when p is to run as this process does, which needs no
 // right. Anything else does, and a sandbox without capabilities has none.

@@ -52,10 +52,11 @@ type Held struct {
 	// The outside ends of its pipes, non-blocking and for the caller to close;
 	// nil where there is none.
 	Stdin, Stdout, Stderr *os.File
+	Staging               *os.File // open for both reading and writing
 }
 
 func (h Held) close() {
-	for _, f := range []*os.File{h.Stdin, h.Stdout, h.Stderr} {
+	for _, f := range []*os.File{h.Stdin, h.Stdout, h.Stderr, h.Staging} {
 		if f != nil {
 			_ = f.Close() // nothing was written
 		}
@@ -89,7 +90,7 @@ func (s *socket) adopt(n int) (list []Held, err error) {
 		if err != nil {
 			return list, fmt.Errorf("await held command: %w", err)
 		}
-		h := Held{Exec: adoptedExec(m), Stdin: files[0], Stdout: files[1], Stderr: files[2]}
+		h := Held{Exec: adoptedExec(m), Stdin: files[0], Stdout: files[1], Stderr: files[2], Staging: files[3]}
 		list = append(list, h)
 		if m.Exec <= last {
 			return list, violation("command %d handed over after %d", m.Exec, last)
@@ -116,8 +117,8 @@ func (s *socket) passRights(allow bool) error {
 
 // recvHeld receives one Held and opens its files anew, so that PID 1 has no say
 // in whether they block.
-func (s *socket) recvHeld() (m initproto.Held, files [3]*os.File, err error) {
-	oob := make([]byte, unix.CmsgSpace(3*4)) // a Held has at most three
+func (s *socket) recvHeld() (m initproto.Held, files [4]*os.File, err error) {
+	oob := make([]byte, unix.CmsgSpace(len(files)*4))
 	n, oobn, flags, _, err := s.conn.ReadMsgUnix(s.buf[:], oob)
 	if err != nil {
 		return m, files, err
@@ -152,11 +153,11 @@ func (s *socket) decodeHeld(n, flags, fds int) (initproto.Held, error) {
 }
 
 // openHeld returns the ends that m names, by their roles. None of fds is kept.
-func openHeld(m initproto.Held, fds []int) (files [3]*os.File, err error) {
+func openHeld(m initproto.Held, fds []int) (files [4]*os.File, err error) {
 	defer func() {
 		if err != nil {
-			Held{Stdin: files[0], Stdout: files[1], Stderr: files[2]}.close()
-			files = [3]*os.File{}
+			Held{Stdin: files[0], Stdout: files[1], Stderr: files[2], Staging: files[3]}.close()
+			files = [4]*os.File{}
 		}
 	}()
 	for i, mode := range outsideModes {
@@ -165,10 +166,10 @@ func openHeld(m initproto.Held, fds []int) (files [3]*os.File, err error) {
 		}
 		fd := fds[0]
 		fds = fds[1:]
-		if err := checkPipe(fd, mode); err != nil {
+		if err := checkPipe(fd, mode.held); err != nil {
 			return files, violation("stream %d of command %d: %w", i, m.Exec, err)
 		}
-		own, err := reopen(fd, mode)
+		own, err := reopen(fd, mode.own)
 		if err != nil {
 			return files, err
 		}

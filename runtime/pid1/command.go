@@ -33,6 +33,8 @@ type Command struct {
 	// are open file descriptions of their own: whether the caller's blocks is
 	// not PID 1's to change.
 	HeldStdin, HeldStdout, HeldStderr *os.File
+	// HeldStaging is a pipe from which the caller moves input to HeldStdin, held like that.
+	HeldStaging *os.File
 
 	// TTY makes a terminal the command's three streams and its controlling
 	// terminal. Stdin and Stdout, which PID 1 then makes non-blocking, are what
@@ -90,6 +92,9 @@ func (c Command) checkStreams() error {
 			errs = append(errs, fmt.Errorf("stream %d is to be held but not given", i))
 		}
 	}
+	if c.HeldStaging != nil && c.HeldStdin == nil {
+		errs = append(errs, errors.New("a staging pipe without an input is to be held"))
+	}
 	return errors.Join(errs...)
 }
 
@@ -122,7 +127,8 @@ func checkEnv(kv string) error {
 	return nil
 }
 
-// present returns those of a command's three files that are there.
+// present returns those of a command's files that are there, which are in the order of
+// initproto.Stdio.
 func present(list ...*os.File) (set initproto.Stdio, files []*os.File) {
 	for i, f := range list {
 		if f != nil {
@@ -137,7 +143,7 @@ func present(list ...*os.File) (set initproto.Stdio, files []*os.File) {
 func (c Command) message() initproto.Start {
 	m := initproto.Start{Exec: c.Number, Place: c.Place != nil}
 	m.Stdio, _ = present(c.Stdin, c.Stdout, c.Stderr)
-	m.Held, _ = present(c.HeldStdin, c.HeldStdout, c.HeldStderr)
+	m.Held, _ = present(c.HeldStdin, c.HeldStdout, c.HeldStderr, c.HeldStaging)
 	if c.TTY != nil {
 		m.Terminal, m.Rows, m.Cols = true, c.TTY.Rows, c.TTY.Cols
 	}

@@ -65,20 +65,23 @@ func unblock(files []*os.File) error {
 	return nil
 }
 
-// The roles of a command's outside ends: what the daemon does with them.
-var outsideModes = [3]int{unix.O_WRONLY, unix.O_RDONLY, unix.O_RDONLY}
+// The roles of a command's outside ends: as PID 1 holds them, and as the daemon uses
+// them. The daemon both fills and empties the staging pipe.
+var outsideModes = [4]struct{ held, own int }{
+	{unix.O_WRONLY, unix.O_WRONLY}, {unix.O_RDONLY, unix.O_RDONLY}, {unix.O_RDONLY, unix.O_RDONLY}, {unix.O_RDONLY, unix.O_RDWR},
+}
 
 // duplicates opens what PID 1 is to hold of cmd once more. A dup(2) would share
 // its flags with the caller's, and a PID 1 that clears O_NONBLOCK would have the
 // daemon's threads sleep in its reads.
 func duplicates(cmd Command) (list []int, err error) {
-	for i, f := range []*os.File{cmd.HeldStdin, cmd.HeldStdout, cmd.HeldStderr} {
+	for i, f := range []*os.File{cmd.HeldStdin, cmd.HeldStdout, cmd.HeldStderr, cmd.HeldStaging} {
 		if f == nil {
 			continue
 		}
 		copied := -1
 		var oerr error
-		cerr := control(f, func(fd int) { copied, oerr = reopen(fd, outsideModes[i]) })
+		cerr := control(f, func(fd int) { copied, oerr = reopen(fd, outsideModes[i].held) })
 		if err := errors.Join(cerr, oerr); err != nil {
 			return list, fmt.Errorf("hold %q: %w", f.Name(), err)
 		}

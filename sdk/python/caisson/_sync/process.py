@@ -224,8 +224,7 @@ class Process:
         """Writes to the input. The command was started with stdin=True or a terminal.
 
         It returns when the command's pipe has taken all. If the connection breaks, only
-        the rest is sent again. BrokenPipeError: the command has closed its input. State: the
-        daemon was killed within a write, and says how much the command may have.
+        the rest is sent again. BrokenPipeError: the command has closed its input.
         """
         if not self._input.send(data.encode() if isinstance(data, str) else data):
             raise BrokenPipeError("the command has closed its input, or has ended")
