@@ -168,7 +168,7 @@ func (t *buildStage) runStep(ctx context.Context, s dockerfile.Step) (err error)
 	if err != nil {
 		return err
 	}
-	if err := failed(result); err != nil {
+	if err := failed(s.Run.User, result); err != nil {
 		return err
 	}
 	return t.add(ctx, t.key(s, ""), func(w io.Writer) error { return layertar.Changes(upper, base, ownFiles, w) })
@@ -185,13 +185,16 @@ func (t *buildStage) runRequest(r *dockerfile.Run) plan.Request {
 	return plan.Request{Create: c, Exec: plan.ExecRequest{Args: r.Args, Shell: r.Shell, Cwd: r.Dir, Timeout: t.request.Timeout}}
 }
 
-// failed says why a command did not succeed.
-func failed(r *Result) error {
+// failed says why a command of user did not succeed.
+func failed(user string, r *Result) error {
 	switch {
 	case r.OOMKilled:
 		return sbxerr.WithRemedy(sbxerr.BuildFailed, "runtime.build", errors.New("the command ran out of memory"), "give it more: --memory; files that it writes count too")
 	case r.TimedOut:
 		return sbxerr.WithRemedy(sbxerr.BuildFailed, "runtime.build", errors.New("the command timed out"), "give it more time: --timeout")
+	case r.ExitCode != 0 && user != "":
+		return sbxerr.WithRemedy(sbxerr.BuildFailed, "runtime.build", fmt.Errorf("the command exited with %d (%s); it ran as the user %s", r.ExitCode, r.Reason, user),
+			"look at the output of the step; where it lacks rights, put USER root before it")
 	case r.ExitCode != 0:
 		return sbxerr.New(sbxerr.BuildFailed, "runtime.build", "the command exited with %d (%s)", r.ExitCode, r.Reason)
 	}
