@@ -98,9 +98,8 @@ func (a *app) root(args []string) *cobra.Command {
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentFlags().StringVar(&a.socket, "socket", a.defaultSocket(), "unix socket `PATH` of the daemon (env CAISSON_SOCKET)")
-	for _, v := range needed(a.verbs(), args) {
-		root.AddCommand(v.command())
-	}
+	fitHelp(root)
+	a.addVerbs(root, args)
 	return root
 }
 
@@ -110,17 +109,55 @@ type verb struct {
 	command func() *cobra.Command
 }
 
-func (a *app) verbs() []verb {
-	return []verb{
-		{"run", a.runCommand}, {"create", a.createCommand}, {"exec", a.execCommand}, {"shell", a.shellCommand}, {"attach", a.attachCommand}, {"ls", a.lsCommand},
-		{"ps", a.psCommand}, {"inspect", a.inspectCommand}, {"port", a.portCommand}, {"logs", a.logsCommand}, {"cp", a.cpCommand},
-		{"wait", a.waitCommand}, {"kill", a.killCommand}, {"update", a.updateCommand}, {"stats", a.statsCommand}, {"history", a.historyCommand}, {"info", a.infoCommand},
-		{"events", a.eventsCommand}, {"page", a.pageCommand},
-		{"pause", a.pauseCommand}, {"resume", a.resumeCommand}, {"stop", a.stopCommand}, {"restart", a.restartCommand}, {"clean", a.cleanCommand}, {"rm", a.rmCommand}, {"cleanup", a.cleanupCommand},
-		{"image", a.imageCommand}, {"bundle", a.bundleCommand}, {"policy", a.policyCommand}, {"audit", a.auditCommand}, {"spec", a.specCommand}, {"ping", a.pingCommand}, {"doctor", a.doctorCommand},
-		{"capabilities", a.capabilitiesCommand}, {"explain", a.explainCommand},
-		{"config", a.configCommand},
-		{"mcp", a.mcpCommand}, {"plug", a.plugCommand}, {"daemon", a.daemonCommand}, {"version", a.versionCommand}, {"completion", a.completionCommand},
+// group is a heading of the root's help, with the verbs below it.
+type group struct {
+	title string
+	verbs []verb
+}
+
+func (a *app) groups() []group {
+	return []group{
+		{"Commands", []verb{
+			{"run", a.runCommand}, {"exec", a.execCommand}, {"shell", a.shellCommand}, {"attach", a.attachCommand}, {"ps", a.psCommand}, {"logs", a.logsCommand},
+			{"wait", a.waitCommand}, {"kill", a.killCommand}, {"cp", a.cpCommand},
+		}},
+		{"Sandboxes", []verb{
+			{"create", a.createCommand}, {"ls", a.lsCommand}, {"inspect", a.inspectCommand}, {"port", a.portCommand}, {"update", a.updateCommand}, {"pause", a.pauseCommand},
+			{"resume", a.resumeCommand}, {"stop", a.stopCommand}, {"restart", a.restartCommand}, {"clean", a.cleanCommand}, {"rm", a.rmCommand},
+		}},
+		{"Agents", []verb{{"mcp", a.mcpCommand}, {"plug", a.plugCommand}}},
+		{"Images and network", []verb{{"image", a.imageCommand}, {"bundle", a.bundleCommand}, {"policy", a.policyCommand}}},
+		{"Watching", []verb{
+			{"stats", a.statsCommand}, {"history", a.historyCommand}, {"events", a.eventsCommand}, {"info", a.infoCommand}, {"audit", a.auditCommand}, {"page", a.pageCommand},
+			{"ping", a.pingCommand},
+		}},
+		{"Host", []verb{
+			{"doctor", a.doctorCommand}, {"capabilities", a.capabilitiesCommand}, {"spec", a.specCommand}, {"explain", a.explainCommand}, {"config", a.configCommand},
+			{"cleanup", a.cleanupCommand}, {"daemon", a.daemonCommand}, {"version", a.versionCommand}, {"completion", a.completionCommand},
+		}},
+	}
+}
+
+func (a *app) verbs() (all []verb) {
+	for _, g := range a.groups() {
+		all = append(all, g.verbs...)
+	}
+	return all
+}
+
+// addVerbs adds the verbs that args need to root, in their groups.
+func (a *app) addVerbs(root *cobra.Command, args []string) {
+	wanted := needed(a.verbs(), args)
+	for _, g := range a.groups() {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
+		for _, v := range g.verbs {
+			if !slices.ContainsFunc(wanted, func(w verb) bool { return w.name == v.name }) {
+				continue
+			}
+			cmd := v.command()
+			cmd.GroupID = g.title
+			root.AddCommand(cmd)
+		}
 	}
 }
 

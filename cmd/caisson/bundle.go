@@ -106,9 +106,9 @@ func (a *app) bundleCreateCommand() *cobra.Command {
 	var images, profiles []string
 	var key keyFlags
 	cmd := &cobra.Command{
-		Use:     "create -f FILE (--key FILE | --unsigned) [--image IMAGE]... [--profiles FILE]...",
+		Use:     "create -f FILE (--key FILE | --unsigned)",
 		Short:   "Put images and files into a bundle",
-		Example: "  caisson bundle create -f tools.bundle --key site.key --image tools --profiles profiles.yaml",
+		Example: "  caisson bundle create -f tools.bundle --key site.key --image tools",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" || len(images)+len(profiles) == 0 {

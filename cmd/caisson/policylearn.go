@@ -37,7 +37,7 @@ func (a *app) policyLearnCommand() *cobra.Command {
 	var f learnFlags
 	cmd := &cobra.Command{
 		Use:               "learn [flags] -- CMD [ARG...] | learn SANDBOX",
-		Short:             "Print the smallest policy for everything that a command or sandbox reached",
+		Short:             "Print the smallest policy for what a command or sandbox reached",
 		Long:              learnLong,
 		Example:           "  caisson policy learn --workspace . -- make deps\n  caisson policy learn --write rules -- make deps\n  caisson policy learn agent",
 		ValidArgsFunction: a.completeSandboxes,

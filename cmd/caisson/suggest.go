@@ -37,6 +37,7 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	if near := nearest(word, names); near != "" {
 		return usage("%s; did you mean %q?", message, near)
 	}
+	slices.Sort(names)
 	return usage("%s; there are: %s", message, strings.Join(names, ", "))
 }
 

@@ -19,8 +19,8 @@ func (a *app) updateCommand() *cobra.Command {
 	var f updateFlags
 	cmd := &cobra.Command{
 		Use:               "update [flags] SANDBOX",
-		Short:             "Change limits, lifetime, labels and network policy of a running sandbox",
-		Example:           "  caisson update --ttl 2h -m 1G agent\n  caisson update --idle-timeout never -l team= agent\n  caisson update --allow github.com --allow pypi.org agent   # instead of what was allowed\n  caisson update --allow '' agent                            # nothing is",
+		Short:             "Change limits, labels and network policy of a sandbox",
+		Example:           "  caisson update --ttl 2h -m 1G agent\n  caisson update --idle-timeout never -l team= agent\n  caisson update --allow github.com --allow pypi.org agent  # replaces\n  caisson update --allow '' agent                          # allows none",
 		Args:              exactly("SANDBOX"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
