@@ -156,6 +156,9 @@ func (a *app) addVerbs(root *cobra.Command, args []string) {
 			}
 			cmd := v.command()
 			cmd.GroupID = g.title
+			if cmd.Flags().Lookup("image") != nil {
+				_ = cmd.RegisterFlagCompletionFunc("image", a.completeImages) // the flag is there
+			}
 			root.AddCommand(cmd)
 		}
 	}

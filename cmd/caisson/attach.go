@@ -26,7 +26,7 @@ func (a *app) attachCommand() *cobra.Command {
 		Short:             "Attach to a running command",
 		Long:              attachLong,
 		Args:              exactly("SANDBOX", "EXEC"),
-		ValidArgsFunction: a.completeSandboxes,
+		ValidArgsFunction: a.completeExecs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOffsets(o.StdoutOffset, o.StderrOffset); err != nil {
 				return err

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"path"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
 )
 
 // completionTimeout is how long a shell waits for names.
@@ -18,6 +22,7 @@ func (a *app) completionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:       "completion bash|zsh|fish",
 		Short:     "Print a completion script for a shell",
+		Long:      "Print a completion script for a shell. The one for bash needs the package\nbash-completion.",
 		Example:   "  source <(caisson completion bash)",
 		Args:      exactly("SHELL"),
 		ValidArgs: shells,
@@ -52,6 +57,51 @@ func (a *app) completeImages(cmd *cobra.Command, _ []string, _ string) ([]string
 		r, err := c.ListImages(ctx, &caissonv1.ListImagesRequest{})
 		return each(r.GetImages(), (*caissonv1.Image).GetName), err
 	})
+}
+
+// completeExecs offers sandboxes, and then the commands of the one that is named.
+func (a *app) completeExecs(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		return a.completeSandboxes(cmd, args, word)
+	case 1:
+		return a.execsOf(cmd, args[0])
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+// execsOf offers the commands of a sandbox, each with what it runs.
+func (a *app) execsOf(cmd *cobra.Command, ref string) ([]string, cobra.ShellCompDirective) {
+	return a.complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
+		execs, err := c.Execs(ctx, ref)
+		return each(execs, func(e *caissonv1.Exec) string { return e.Id + "\t" + strings.Join(e.Args, " ") }), err
+	})
+}
+
+// completePlaces offers SANDBOX: and paths inside, and leaves files of the host to the shell.
+func (a *app) completePlaces(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	place := parsePlace(word)
+	if place.ref == "" {
+		names, _ := a.completeSandboxes(cmd, args, word)
+		return each(names, func(name string) string { return name + ":" }), cobra.ShellCompDirectiveNoSpace
+	}
+	dir, _ := path.Split(place.path)
+	names, directive := a.complete(cmd, func(ctx context.Context, c *api.Client) ([]string, error) {
+		r, err := c.ListDir(ctx, &caissonv1.ListDirRequest{Ref: place.ref, Path: cmp.Or(dir, "/")})
+		return each(r.GetFiles(), func(f *caissonv1.FileInfo) string {
+			name := place.ref + ":" + path.Join("/", dir, path.Base(f.Path))
+			if f.Type == "directory" {
+				name += "/"
+			}
+			return name
+		}), err
+	})
+	return names, directive | cobra.ShellCompDirectiveNoSpace
+}
+
+// completeCodes offers error codes.
+func completeCodes(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return each(sbxerr.All(), func(d sbxerr.Description) string { return string(d.Code) + "\t" + d.Summary }), cobra.ShellCompDirectiveNoFileComp
 }
 
 func (a *app) complete(cmd *cobra.Command, names func(context.Context, *api.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {

@@ -36,8 +36,9 @@ func (a *app) cpCommand() *cobra.Command {
 			"ends in /. only its content is. Otherwise the copy becomes the target, and the parent of\n" +
 			"the target must exist. PATH is absolute. Modes are kept, owners are not. The target\n" +
 			"appears only when the copy is complete.",
-		Example: "  caisson cp ./src build:/workspace\n  caisson cp build:/workspace/out.txt .\n  caisson cp build:/workspace - | tar t",
-		Args:    exactly("SOURCE", "TARGET"),
+		Example:           "  caisson cp ./src build:/workspace\n  caisson cp build:/workspace/out.txt .\n  caisson cp build:/workspace - | tar t",
+		Args:              exactly("SOURCE", "TARGET"),
+		ValidArgsFunction: a.completePlaces,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, to := parsePlace(args[0]), parsePlace(args[1])
 			if err := checkPlaces(from, to, a.output); err != nil {

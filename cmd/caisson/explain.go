@@ -21,9 +21,10 @@ type codeView struct {
 
 func (a *app) explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "explain [CODE]",
-		Short: "Explain an error code, or list all codes",
-		Args:  atMostOne,
+		Use:               "explain [CODE]",
+		Short:             "Explain an error code, or list all codes",
+		Args:              atMostOne,
+		ValidArgsFunction: completeCodes,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return a.explainAll()

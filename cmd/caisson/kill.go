@@ -13,7 +13,7 @@ func (a *app) killCommand() *cobra.Command {
 		Use:               "kill [-s SIGNAL] [--all] SANDBOX EXEC",
 		Short:             "Send a signal to a command",
 		Args:              exactly("SANDBOX", "EXEC"),
-		ValidArgsFunction: a.completeSandboxes,
+		ValidArgsFunction: a.completeExecs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			signal, err := api.ParseSignal(name)
 			if err != nil {

@@ -49,6 +49,12 @@ func (a *app) logsCommand() *cobra.Command {
 		_ = cmd.Flags().MarkHidden(name) // it is there
 	}
 	cmd.Flags().StringVar(&req.ExecId, "exec", "", "command `ID` (see caisson ps)")
+	_ = cmd.RegisterFlagCompletionFunc("exec", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return a.execsOf(cmd, args[0])
+	})
 	offsetFlags(cmd, &req.StdoutOffset, &req.StderrOffset)
 	cmd.Flags().StringVar(&req.Stream, "stream", "", "show only `STREAM`: stdout or stderr")
 	a.outputFlags(cmd)

@@ -488,6 +488,10 @@ func TestCompletion(t *testing.T) {
 		"__complete ls -o ":         "table\njson\n",
 		"__complete run --profile ": "strict\n",
 		"__complete completion ":    "bash\nzsh\nfish\n",
+		"__complete run --image ":   "base\n",
+		"__complete explain ":       "SBX-000\t",
+		"__complete cp ":            "build:\n",
+		"__complete attach build ":  "e1\tsleep 60\n",
 	} {
 		words := append(strings.Fields(args), "")
 		if _, stdout, _ := invoke(t, sample(), "", words...); !strings.HasPrefix(stdout, want) {

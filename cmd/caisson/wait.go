@@ -20,7 +20,7 @@ func (a *app) waitCommand() *cobra.Command {
 		Short:             "Block until a sandbox or a command ends",
 		Long:              waitLong,
 		Args:              waitArgs,
-		ValidArgsFunction: a.completeSandboxes,
+		ValidArgsFunction: a.completeExecs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return ask(cmd.Context(), a, wait, args, func(end ended) error {
 				if a.output == formatJSON {
