@@ -331,7 +331,7 @@ func twice(t *testing.T, f *servertest.Fake, stdout io.Writer, written <-chan st
 		if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(50 * time.Millisecond) // a second one at once is the same
+		time.Sleep(250 * time.Millisecond) // a second one at once is the same
 	}
 	return await(t, "exit", exit), errOut.String()
 }
