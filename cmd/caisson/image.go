@@ -16,7 +16,7 @@ func (a *app) imageCommand() *cobra.Command {
 		Args:  cobra.ArbitraryArgs, // unknownCommand has seen them
 		RunE:  showHelp,
 	}
-	cmd.AddCommand(a.imageLsCommand(), a.imagePullCommand(), a.imageImportCommand(), a.imageFromHostCommand(), a.imageBuildCommand(), a.imageInspectCommand(), a.imageTagCommand(),
+	cmd.AddCommand(a.imageLsCommand(), a.imagePullCommand(), a.imageImportCommand(), a.imageFromHostCommand(), a.imageToolsCommand(), a.imageBuildCommand(), a.imageInspectCommand(), a.imageTagCommand(),
 		a.imageSaveCommand(), a.imageDuCommand(), a.imageRmCommand(), a.imagePruneCommand())
 	return cmd
 }
