@@ -104,9 +104,10 @@ func (e Entry) carried() bool {
 }
 
 // Seen is what a policy must allow for e to happen again, and false where e came
-// to nothing, or is the operator's to allow: a mapped name needs no rule.
+// to nothing. A mapped name needs no rule in a sandbox with a network; its rule is what gives
+// a sandbox one.
 func (e Entry) Seen() (policy.Seen, bool) {
-	if e.Mapped || e.Kind != Connection || !e.carried() {
+	if e.Kind != Connection || !e.carried() {
 		return policy.Seen{}, false
 	}
 	s := policy.Seen{Name: policy.Name(e.Name), Port: e.Port, Private: e.Private}

@@ -120,15 +120,15 @@ func TestHostsOwnNeedsPrivate(t *testing.T) {
 	}
 }
 
-// A mapped name needs no rule, whatever ended the connection.
-func TestMappedNeedsNoRule(t *testing.T) {
+// A rule for a mapped name needs no private, whatever ended the connection.
+func TestMappedIsLearnt(t *testing.T) {
 	for _, mapped := range []bool{false, true} {
 		a := attempt("x.example", 5)
 		a.Mapped, a.Verdict, a.Rule = mapped, proxy.Stopped, "end of the sandbox"
 		if e := entryOfAttempt(a); e.Private == mapped {
 			t.Errorf("mapped: %v, private: %v", mapped, e.Private)
-		} else if _, ok := e.Seen(); ok == mapped {
-			t.Errorf("mapped: %v, learnt: %v", mapped, ok)
+		} else if seen, ok := e.Seen(); !ok || seen.Private == mapped {
+			t.Errorf("mapped: %v, learnt: %v, %+v", mapped, ok, seen)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestSeen(t *testing.T) {
 		{Entry{Kind: Connection, Verdict: "refused", Name: "x.example", Port: 443}, policy.Seen{}, false},
 		{Entry{Kind: Connection, Verdict: "failed", Name: "x.example", Port: 443}, policy.Seen{}, false},
 		{Entry{Kind: Connection, Verdict: "allowed", Address: "nowhere", Port: 443}, policy.Seen{}, false},
-		{Entry{Kind: Connection, Verdict: "allowed", Name: "x.example", Port: 443, Mapped: true, Rule: "map x.example=10.0.0.1"}, policy.Seen{}, false},
+		{Entry{Kind: Connection, Verdict: "allowed", Name: "x.example", Port: 443, Mapped: true, Rule: "map x.example=10.0.0.1"}, policy.Seen{Name: "x.example", Port: 443}, true},
 		{Entry{Kind: Inbound, Verdict: "allowed", Port: 8080}, policy.Seen{}, false},
 		{Entry{Kind: Lookup, Verdict: "answered", Name: "x.example"}, policy.Seen{}, false},
 	} {
