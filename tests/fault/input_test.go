@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,12 +35,20 @@ func TestKilledWhileItSendsInput(t *testing.T) {
 	client := api.New(api.Options{Socket: d.Socket, Reconnect: time.Minute})
 	var out bytes.Buffer
 	done := make(chan error, 1)
+	started := make(chan struct{})
+	var once sync.Once
 	go func() {
-		_, err := client.Exec(ctx, "reads", &caissonv1.ExecSpec{Args: []string{"sha256sum"}}, api.IO{Stdin: stdin, Stdout: &out})
+		rio := api.IO{Stdin: stdin, Stdout: &out, Started: func(*caissonv1.Exec) { once.Do(func() { close(started) }) }}
+		_, err := client.Exec(ctx, "reads", &caissonv1.ExecSpec{Args: []string{"sha256sum"}}, rio)
 		done <- err
 	}()
-	for range kills {
-		given <- io.LimitReader(random, size/kills+1)
+	for kill := range kills {
+		select {
+		case given <- io.LimitReader(random, size/kills+1):
+		case err := <-done:
+			t.Fatalf("the call ended after %d kills: %v", kill, err)
+		}
+		<-started // one that is killed before cannot be repeated
 		time.Sleep(time.Duration(rand.IntN(10_000)) * time.Microsecond)
 		d.Kill(t)
 		d.Launch(t)
