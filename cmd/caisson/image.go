@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -107,19 +108,23 @@ func (a *app) imageFromHostCommand() *cobra.Command {
 			if len(req.Packages)+len(req.Paths) == 0 {
 				return usage("there is nothing to collect: name a --package or a --path")
 			}
-			return a.with(cmd.Context(), func(client *api.Client) error {
-				r, err := client.FromHost(cmd.Context(), req, a.progress)
-				if err != nil {
-					return err
-				}
-				return a.printImported(r)
-			})
+			return a.fromHost(cmd.Context(), req)
 		},
 	}
 	cmd.Flags().StringArrayVar(&req.Packages, "package", nil, "installed package `P` with its dependencies")
 	cmd.Flags().StringArrayVar(&req.Paths, "path", nil, "file or directory `DIR` with its libraries")
 	a.outputFlags(cmd)
 	return cmd
+}
+
+func (a *app) fromHost(ctx context.Context, req *caissonv1.FromHostRequest) error {
+	return a.with(ctx, func(client *api.Client) error {
+		r, err := client.FromHost(ctx, req, a.progress)
+		if err != nil {
+			return err
+		}
+		return a.printImported(r)
+	})
 }
 
 // imported is the answer to an import, and the last line of progress of FromHost.

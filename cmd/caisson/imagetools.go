@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
@@ -42,13 +41,7 @@ func (a *app) imageToolsCommand() *cobra.Command {
 			if len(missing) > 0 {
 				a.progress("not installed on this host: " + strings.Join(missing, ", "))
 			}
-			return a.with(cmd.Context(), func(client *api.Client) error {
-				r, err := client.FromHost(cmd.Context(), &caissonv1.FromHostRequest{Name: name, Packages: there}, a.progress)
-				if err != nil {
-					return err
-				}
-				return a.printImported(r)
-			})
+			return a.fromHost(cmd.Context(), &caissonv1.FromHostRequest{Name: name, Packages: there})
 		},
 	}
 	a.outputFlags(cmd)
