@@ -100,25 +100,6 @@ CMD ["/srv/app/out"]
 	}
 }
 
-// The sandboxes of steps are never made ahead: only they have a writable root.
-func TestImageBuildIsNeverWarm(t *testing.T) {
-	d := harness.StartWith(t, "# the default of warm: \n")
-	dir := recipe(t, "FROM base\nUSER root\nRUN touch /made\n", nil)
-	for range 3 {
-		d.Run(t, "image", "build", "--no-cache", "cold", dir)
-		d.Run(t, "run", "--image", "cold", "--", "test", "-e", "/made")
-	}
-	var info struct {
-		Pools []struct{ Profile string }
-	}
-	d.Run(t, "info", "--json").JSON(t, &info)
-	for _, p := range info.Pools {
-		if p.Profile == "compat" { // of build steps; the run is strict
-			t.Errorf("there is a pool for steps: %+v", info.Pools)
-		}
-	}
-}
-
 // TestImageBuildRights: root of a build step has seven capabilities there, and no step has
 // a way out. A sandbox of the image has none of that.
 func TestImageBuildRights(t *testing.T) {
