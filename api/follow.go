@@ -191,8 +191,9 @@ func (f *foreground) signal(ctx context.Context, s syscall.Signal) error {
 	}
 }
 
-// stdinChunk is the most input in one call, in bytes.
-const stdinChunk = 256 << 10
+// stdinChunk is the most input in one call, in bytes. A call costs about as much as the
+// copying of as many bytes.
+const stdinChunk = 1 << 20
 
 // inputError ends a call whose input may be lost.
 type inputError struct{ err *Error }

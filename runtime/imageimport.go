@@ -101,6 +101,7 @@ type imports struct {
 	senders map[uint32]chan struct{}
 	working chan struct{}
 	sparing int
+	usual   int // percent, while sparing
 }
 
 func newImports() *imports {
@@ -135,18 +136,19 @@ func (i *imports) work(ctx context.Context) (func(), error) {
 	}, nil
 }
 
-// Go lets a heap double before it looks for what is free. While an archive is worked
-// on, it looks four times as often, and gives back at the end what it has.
-const sparing, usual = 25, 100
+// sparing is how much the heap may grow, in percent, before Go looks for what is free while
+// an archive is worked on. At the end the daemon gives back what it has.
+const sparing = 25
 
 func (i *imports) spare(change int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if i.sparing == 0 {
+		i.usual = debug.SetGCPercent(sparing)
+	}
 	i.sparing += change
-	if i.sparing > 0 {
-		debug.SetGCPercent(sparing)
-	} else {
-		debug.SetGCPercent(usual)
+	if i.sparing == 0 {
+		debug.SetGCPercent(i.usual)
 	}
 	if change < 0 {
 		debug.FreeOSMemory()

@@ -5,9 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"os/signal"
 	"sync/atomic"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
@@ -56,6 +60,7 @@ func (a *app) foreground(ctx context.Context, t task) error {
 	}}
 	if t.stdin {
 		rio.Stdin = a.stdin
+		widen(a.stdin)
 	}
 	if t.stdin && t.terminal && t.detaches {
 		rio.Stdin = &detacher{Reader: a.stdin, keys: t.detachKeys, leave: cancel}
@@ -102,6 +107,23 @@ func (a *app) foreground(ctx context.Context, t task) error {
 		return a.lost(result)
 	}
 	return exitStatus(result.ExitCode)
+}
+
+// stdinPipe is how much a pipe of input may hold, in bytes: as much as one call sends. With
+// the usual 64 KiB a call takes a sixteenth of that.
+const stdinPipe = 1 << 20
+
+// widen enlarges the pipe that r may be. That the host does not allow it is no failure.
+func widen(r io.Reader) {
+	f, ok := r.(*os.File)
+	if !ok {
+		return
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, stdinPipe) })
 }
 
 // lost tells, in every form of output, that the caller does not have all that the command

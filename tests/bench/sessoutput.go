@@ -4,35 +4,41 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/caisson-run/caisson/api"
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
-// output measures a command that writes without end: to a client that takes all,
-// and to one that takes nothing.
+// output measures a command that writes without end, to a client that takes all and to one
+// that takes nothing, and a command that reads without end.
 func (s *suite) output() {
 	site := s.plainSite()
 	box := site.create()
 	defer site.mustRemove(box.Id)
-	var rates []float64
+	var rates, inputs []float64
 	for range outputRounds {
 		rates = append(rates, site.deliver(box.Id))
+		inputs = append(inputs, site.feed(box.Id))
 	}
 	best, mid := sortedEnds(rates)
+	_, input := sortedEnds(inputs)
 	cost := max(site.stalled(box.Id, 0), site.stalled(box.Id, stopAfter))
 	s.r.Sessions = append(s.r.Sessions, Section{Name: "output", Figures: []Figure{
 		{"delivered to a client that reads, median", mid, "GB/s"}, {"the best of the rounds", best, "GB/s"},
+		{"taken from a client that writes, median", input, "GB/s"},
 		{"the daemon's memory for a client that does not read", cost, "MB"},
 	}})
 	s.r.target(atLeast("output to a client that reads", mid, 1, "GB/s"))
+	s.r.target(atLeast("input from a client that writes", input, 1, "GB/s"))
 	s.r.target(atMost("memory for a client that does not read", cost, 1, "MB"))
 }
 
 const (
 	outputRounds = 5
-	outputMiB    = 128     // what is kept of one stream
+	outputMiB    = 128 // what is kept of one stream
+	inputMiB     = 1024
 	unreadMiB    = 128     // likewise
 	stopAfter    = 8 << 20 // bytes
 )
@@ -51,6 +57,21 @@ func (s *site) deliver(id string) float64 {
 		s.t.Fatalf("%d bytes arrived of %d: %v", arrived, outputMiB<<20, err)
 	}
 	return round(float64(arrived) / 1e9 / took.Seconds())
+}
+
+// feed returns GB a second into a command that reads all.
+func (s *site) feed(id string) float64 {
+	zeros, err := os.Open("/dev/zero")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer zeros.Close()
+	begin := time.Now()
+	spec := &caissonv1.ExecSpec{Args: []string{"sh", "-c", "cat > /dev/null"}, Stdin: true}
+	if _, err := s.Exec(s.t.Context(), id, spec, api.IO{Stdin: io.LimitReader(zeros, inputMiB<<20)}); err != nil {
+		s.t.Fatal(err)
+	}
+	return round(float64(inputMiB<<20) / 1e9 / time.Since(begin).Seconds())
 }
 
 // stalled returns by how much the daemon grows while a client does not read,
