@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"sync/atomic"
@@ -58,6 +57,7 @@ func (a *app) foreground(ctx context.Context, t task) error {
 		relay.started()
 		out.start(e)
 	}}
+	widen(a.stdout)
 	if t.stdin {
 		rio.Stdin = a.stdin
 		widen(a.stdin)
@@ -109,13 +109,13 @@ func (a *app) foreground(ctx context.Context, t task) error {
 	return exitStatus(result.ExitCode)
 }
 
-// stdinPipe is how much a pipe of input may hold, in bytes: as much as one call sends. With
-// the usual 64 KiB a call takes a sixteenth of that.
-const stdinPipe = 1 << 20
+// widePipe is how much a pipe of input or output may hold, in bytes: as much as one call
+// sends. With the usual 64 KiB input takes four times as long, and output a third more.
+const widePipe = 1 << 20
 
-// widen enlarges the pipe that r may be. That the host does not allow it is no failure.
-func widen(r io.Reader) {
-	f, ok := r.(*os.File)
+// widen enlarges the pipe that stream may be. That the host does not allow it is no failure.
+func widen(stream any) {
+	f, ok := stream.(*os.File)
 	if !ok {
 		return
 	}
@@ -123,7 +123,7 @@ func widen(r io.Reader) {
 	if err != nil {
 		return
 	}
-	_ = raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, stdinPipe) })
+	_ = raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, widePipe) })
 }
 
 // lost tells, in every form of output, that the caller does not have all that the command
