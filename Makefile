@@ -26,7 +26,7 @@ SOURCES := $(shell find . \( -path ./.git -o -path ./$(BUILD) -o -path ./$(BIN) 
 ENGINE  := $(addprefix $(BIN)/,containerd containerd-shim-runc-v2 runc)
 OURS    := $(addprefix $(BIN)/,caisson caisson-init caisson-gateway caisson-shim)
 DAEMON  := $(BIN)/caissond
-OLD     := $(addprefix $(BUILD)/containerd17/,containerd containerd-shim-runc-v2)
+OLD     := $(addprefix $(BUILD)/containerd17/,containerd containerd-shim-runc-v2 ctr)
 RUNSC   := $(BUILD)/gvisor/runsc
 TESTREG := $(BUILD)/registry/registry
 BROWSER := $(BUILD)/browser/browser
@@ -37,9 +37,9 @@ PLUGINS := $(addprefix $(BUILD)/protoc/,protoc-gen-go protoc-gen-connect-go)
 ROOT_SUITES := ./tests/fault/... ./tests/integration/... ./tests/network/... ./tests/escape/... ./tests/programs/... ./tests/sdk/... ./tests/agents/... ./tests/page/...
 UNIT        = $$($(GO) list ./... ./api/... | grep -vE '/tests/(integration|escape|network|fault|programs|sdk|agents|page|vm|bench)(/|$$)')
 
-# The real programs of tests/programs, what pushes images, the browser of tests/page, and what tests/sdk builds with: nodejs has npm in some
+# The real programs of tests/programs, what pushes and keeps images, the browser of tests/page, and what tests/sdk builds with: nodejs has npm in some
 # distributions, and Debian has a package of its own.
-PROGRAMS := $(shell command -v npm >/dev/null || echo npm) nodejs python3 git passwd util-linux openjdk-17-jre-headless hostname fakeroot valgrind skopeo chromium
+PROGRAMS := $(shell command -v npm >/dev/null || echo npm) nodejs python3 git passwd util-linux openjdk-17-jre-headless hostname fakeroot valgrind skopeo podman chromium
 
 root = [ "$$(id -u)" = 0 ] || { echo '$@ needs root: it makes namespaces, mounts and cgroups' >&2; exit 1; }
 

@@ -15,18 +15,20 @@ import (
 func (a *app) imageImportCommand() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
-		Use:   "import [--name NAME] FILE|DIR|-",
-		Short: "Import an image from an archive, a directory or standard input",
+		Use:   "import [--name NAME] FILE|DIR|STORE:IMAGE|-",
+		Short: "Import an image from an archive, a directory, a store of the host or standard input",
 		Long: "Import an image: an OCI layout, a docker-archive (docker save), a tar of a root file\n" +
 			"system, or a directory with an OCI layout or a root file system. This program reads the\n" +
-			"files and sends them. The daemon opens none of your files.",
-		Example: "  docker save python:3.12 | caisson image import -\n  caisson image import --name tools ./rootfs",
-		Args:    exactly("FILE|DIR|-"),
+			"files and sends them. The daemon opens none of your files.\n\n" +
+			"STORE is docker-daemon, containers-storage (of podman) or containerd: their own programs\n" +
+			"docker, podman and ctr write the image, with your rights.",
+		Example: "  caisson image import docker-daemon:python:3.12\n  caisson image import --name tools ./rootfs",
+		Args:    exactly("FILE|DIR|STORE:IMAGE|-"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("name") && name == "" {
 				return usage("--name is empty: leave it out for the name that the archive states")
 			}
-			archive, err := a.openArchive(args[0])
+			archive, err := a.openArchive(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -49,10 +51,17 @@ func (a *app) importImage(ctx context.Context, name string, archive io.Reader) e
 	})
 }
 
-// openArchive opens what is to be imported: a file as it is, a folder as a tar.
-func (a *app) openArchive(path string) (io.ReadCloser, error) {
+// openArchive opens what is to be imported: a file as it is, a folder as a tar, an image of
+// a store as its program saves it.
+func (a *app) openArchive(ctx context.Context, path string) (io.ReadCloser, error) {
 	if path == "-" {
 		return io.NopCloser(a.stdin), nil
+	}
+	if save, err := saveCommand(path); save != nil || err != nil {
+		if err != nil {
+			return nil, err
+		}
+		return saveImage(ctx, save)
 	}
 	f, err := os.Open(path)
 	if err != nil {
