@@ -15,11 +15,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
+	"github.com/caisson-run/caisson/cgroups/units"
 )
 
 // Where things are when nothing else is said.
@@ -87,6 +90,30 @@ type Images struct {
 	MaxEntries int64             `yaml:"max_entries" json:"max_entries" jsonschema:"description=Files and directories of one image"`
 	Languages  map[string]string `yaml:"languages" json:"languages" jsonschema:"description=Images of root's by the language of a workspace: LANGUAGE to IMAGE; used where neither the request nor its profile names an image"`
 	MaxRatio   int64             `yaml:"max_ratio" json:"max_ratio" jsonschema:"description=Bytes that one compressed byte of an archive may expand to\\, on average; counts from 64 MiB on"`
+	Prune      Prune             `yaml:"prune" json:"prune"`
+}
+
+// Prune says when images go that nothing needs.
+type Prune struct {
+	MinFree   string   `yaml:"min_free" json:"min_free" jsonschema:"description=Room on the disk of root: a share or a size. While less is free\\, images go that nothing needs\\, the least recently used first. Empty: none go,example=10%,example=20G"`
+	UnusedFor Duration `yaml:"unused_for" json:"unused_for" jsonschema:"description=An image that was stored or used within this time stays"`
+}
+
+// Free is MinFree: a number of bytes of a disk of size bytes. 0 is that no images go.
+func (p Prune) Free(size int64) (int64, error) {
+	share, ok := strings.CutSuffix(p.MinFree, "%")
+	switch {
+	case p.MinFree == "":
+		return 0, nil
+	case !ok:
+		n, err := units.ParseSize(p.MinFree)
+		return n, err
+	}
+	n, err := strconv.ParseInt(share, 10, 64)
+	if err != nil || n < 1 || n > 99 {
+		return 0, fmt.Errorf("%q is not in 1%% to 99%%", p.MinFree)
+	}
+	return size / 100 * n, nil
 }
 
 // Profile is a named set of defaults for a request. An absent field takes the
@@ -138,7 +165,7 @@ func Default() Config {
 		State:      DefaultState,
 		StopGrace:  Duration(10 * time.Second),
 		IDs:        IDs{Blocks: 512},
-		Images:     Images{MaxBytes: 8 << 30, MaxEntries: 400_000, MaxRatio: 200},
+		Images:     Images{MaxBytes: 8 << 30, MaxEntries: 400_000, MaxRatio: 200, Prune: Prune{UnusedFor: Duration(7 * 24 * time.Hour)}},
 		Registries: defaultRegistries(),
 		Sandboxes:  defaultSandboxes(),
 		Warm:       defaultWarm,

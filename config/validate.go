@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
@@ -43,6 +44,12 @@ func (c *Config) Validate() error {
 	}
 	if c.Images.MaxBytes <= 0 || c.Images.MaxEntries <= 0 {
 		errs = append(errs, errors.New("images.max_bytes and images.max_entries must be above 0"))
+	}
+	if _, err := c.Images.Prune.Free(1); err != nil {
+		errs = append(errs, fmt.Errorf("images.prune.min_free: %w", err))
+	}
+	if c.Images.Prune.UnusedFor < 0 {
+		errs = append(errs, fmt.Errorf("images.prune.unused_for: %s is negative", time.Duration(c.Images.Prune.UnusedFor)))
 	}
 	if c.Images.MaxRatio <= 0 || c.Images.MaxRatio > maxRatio {
 		errs = append(errs, fmt.Errorf("images.max_ratio: %d is not in 1 to %d", c.Images.MaxRatio, maxRatio))

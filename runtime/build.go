@@ -196,7 +196,7 @@ func (t *buildStage) finish(ctx context.Context) (images.Imported, error) {
 	now := time.Now().UTC().Truncate(time.Second)
 	labels := map[string]string{image.LabelReport: t.img.Labels[image.LabelReport]}
 	sink := t.sink()
-	named, err := image.NewStage(t.m.opts.ImageLimits, sink, layer.Layers(), t.m.images.OpenBlob)
+	named, err := image.NewStage(t.m.settings().ImageLimits, sink, layer.Layers(), t.m.images.OpenBlob)
 	if err != nil {
 		return images.Imported{}, err
 	}

@@ -48,7 +48,7 @@ func newFixture(t testing.TB) *fixture {
 	f := &fixture{dir: t.TempDir(), images: &fakeImages{images: []images.Stored{baseImage(t)}}}
 	p := paths{root: filepath.Join(f.dir, "root"), state: filepath.Join(f.dir, "state")}
 	unified := filepath.Join(f.dir, "cgroup")
-	for _, dir := range []string{p.sandboxes(), p.outputs(), p.spool(), filepath.Join(unified, "caisson-test")} {
+	for _, dir := range []string{p.sandboxes(), p.outputs(), p.spool(), p.uses(), filepath.Join(unified, "caisson-test")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}

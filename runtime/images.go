@@ -28,7 +28,7 @@ func (m *Manager) planner(ctx context.Context) plan.Planner {
 		Profiles:   settings.Profiles,
 		Workspaces: settings.Workspaces,
 		Network:    m.opts.Network,
-		Image:      func(ref string) (images.Stored, error) { return m.verifiedImage(m.image(ctx, ref)) },
+		Image:      func(ref string) (images.Stored, error) { return m.usedImage(m.verifiedImage(m.image(ctx, ref))) },
 		RootImage:  func(ref string) (images.Stored, error) { return m.verifiedImage(m.imageIn(ctx, images.RootScope, ref)) },
 		Languages:  settings.Languages,
 		User: func(img images.Stored, name string) (plan.User, error) {
@@ -210,6 +210,7 @@ func (m *Manager) imported(ctx context.Context, sink *ownedSink, result image.Re
 	if err != nil {
 		return images.Imported{}, err
 	}
+	m.watchSpace()
 	done := images.Imported{Image: img.Image, Report: images.Report(result.Report), Replaced: sink.replaced}
 	return done, cmp.Or(m.confirmImage(ctx, events.ImageImported, img.Image), m.releaseViews(ctx)) // of the image that it replaced
 }

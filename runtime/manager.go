@@ -95,6 +95,7 @@ type Manager struct {
 	adaptive    adaptivePools
 	stock       stock
 	fillers     sync.WaitGroup
+	stored      chan struct{} // holds one when an image was stored
 	stopFilling context.CancelFunc
 
 	mu        sync.Mutex
@@ -129,7 +130,7 @@ type Manager struct {
 func New(engine Engine, images images.Store, log *slog.Logger, o Options) (*Manager, error) {
 	const op = "runtime.new"
 	p := paths{root: o.Root, state: o.State}
-	for dir, mode := range map[string]os.FileMode{p.state: 0o711, p.root: 0o711, p.outputs(): 0o700, p.spool(): 0o700} {
+	for dir, mode := range map[string]os.FileMode{p.state: 0o711, p.root: 0o711, p.outputs(): 0o700, p.spool(): 0o700, p.uses(): 0o700} {
 		if err := os.MkdirAll(dir, mode); err != nil {
 			return nil, sbxerr.Wrap(sbxerr.StateDir, op, err)
 		}
@@ -172,7 +173,7 @@ func New(engine Engine, images images.Store, log *slog.Logger, o Options) (*Mana
 	}
 	m := &Manager{
 		engine: engine, images: images, opts: o, log: log, paths: p, blocks: blocks, host: host, rlimit: rlimits, oomScore: oomScore, init: program,
-		sandboxes: map[string]*sandbox{}, first: make(chan struct{}, 1), userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(), began: time.Now(),
+		sandboxes: map[string]*sandbox{}, first: make(chan struct{}, 1), stored: make(chan struct{}, 1), userns: map[idblock.Block]*mount.UserNS{}, lastUse: time.Now(), began: time.Now(),
 		boot: boot, making: newGate(o.MaxCreating, o.Queue), pools: newPools(o.Pools), owners: mount.NewUserNSCache(maxOwners), shims: newShims(o.PerShim),
 		imports: newImports(), spare: output.NewRoom(spareRoom),
 	}

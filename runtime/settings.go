@@ -16,6 +16,7 @@ type Settings struct {
 	Profiles    map[string]plan.Profile
 	Workspaces  mount.Allowed
 	ImageLimits image.Limits
+	Prune       PrunePolicy
 	Registry    *registry.Client
 	Languages   map[string]string // images of root's by language
 	Peers       peer.Policy

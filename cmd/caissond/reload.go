@@ -44,9 +44,17 @@ func settingsOf(c config.Config) (runtime.Settings, error) {
 		Credentials: c.Registries.CredentialsFile(), Timeout: time.Duration(c.Registries.Timeout), SpoolDir: filepath.Join(c.Root, "spool"),
 	})
 	return runtime.Settings{
-		Profiles: profiles, Peers: policy, ImageLimits: limits, Registry: registries, Languages: c.Images.Languages,
+		Profiles: profiles, Peers: policy, ImageLimits: limits, Prune: prunePolicy(c.Images.Prune), Registry: registries, Languages: c.Images.Languages,
 		Workspaces: mount.Allowed{Roots: c.Workspaces.AllowedRoots, Private: []string{c.Root, c.State, c.BinDir}},
 	}, err
+}
+
+// prunePolicy is p, which Validate has checked.
+func prunePolicy(p config.Prune) runtime.PrunePolicy {
+	return runtime.PrunePolicy{UnusedFor: time.Duration(p.UnusedFor), MinFree: func(size int64) int64 {
+		free, _ := p.Free(size)
+		return free
+	}}
 }
 
 // reload reads the configuration again and puts in force all of it that needs no

@@ -207,6 +207,7 @@ func (d *daemon) settle(ctx context.Context, engine *engine, manager *runtime.Ma
 		return err
 	}
 	manager.StartPools(ctx)
+	manager.StartPruning(ctx)
 	return nil
 }
 

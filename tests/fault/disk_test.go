@@ -26,7 +26,13 @@ type tight struct {
 
 func newTight(t *testing.T) *tight {
 	t.Helper()
+	return newTightWith(t, "")
+}
+
+func newTightWith(t *testing.T, config string) *tight {
+	t.Helper()
 	d := harness.New(t)
+	d.Config = config
 	disks := map[string]string{"root": d.Root, "state": d.State}
 	d.Root, d.State = onTmpfs(t, d.Root), onTmpfs(t, d.State)
 	d.Socket = filepath.Join(d.State, filepath.Base(d.Socket))
