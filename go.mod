@@ -29,6 +29,7 @@ require (
 	github.com/google/jsonschema-go v0.4.3
 	github.com/guptarohit/asciigraph v0.7.3
 	github.com/invopop/jsonschema v0.14.0
+	github.com/jedib0t/go-pretty/v6 v6.8.3
 	github.com/klauspost/compress v1.20.3
 	github.com/miekg/dns v1.1.73
 	github.com/moby/buildkit v0.34.2

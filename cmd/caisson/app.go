@@ -37,12 +37,15 @@ type app struct {
 	stuck      time.Duration
 	now        func() time.Time
 
-	socket string       // --socket
-	output format       // -o, --json
-	stream streamFormat // --stream
-	raw    bool         // --raw
-	quiet  bool         // --quiet
-	trace  bool         // --trace
+	socket   string          // --socket
+	output   format          // -o, --json, --format
+	wide     bool            // -o wide
+	yaml     bool            // -o yaml
+	template *objectTemplate // --format
+	stream   streamFormat    // --stream
+	raw      bool            // --raw
+	quiet    bool            // --quiet
+	trace    bool            // --trace
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {

@@ -62,7 +62,7 @@ func (a *app) tellJSON(args []string, view failureView) bool {
 	switch {
 	case a.stream == streamJSONL || wantsJSONL(args) && usage:
 		return newJSONL(a.shown(a.stdout)).line(errorLine{"error", view.Error}) == nil
-	case a.output == formatJSON || wantsJSON(args) && usage:
+	case a.output == formatJSON && a.template == nil || wantsJSON(args) && usage:
 		return a.printJSON(view) == nil
 	}
 	return false

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -30,7 +31,11 @@ func (a *app) imageLsCommand() *cobra.Command {
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return ask(cmd.Context(), a, (*api.Client).ListImages, &caissonv1.ListImagesRequest{}, func(r *caissonv1.ListImagesResponse) error {
-				return printList(a, r.Images, imageViewOf, []string{"NAME", "OWNER", "SIZE", "SOURCE", "CREATED", "DIGEST"}, imageRow)
+				headings := []string{"NAME", "SIZE", "SOURCE", "CREATED", "DIGEST"}
+				if a.wide {
+					headings = append(headings, "OWNER")
+				}
+				return printList(a, r.Images, imageViewOf, headings, a.imageRow)
 			})
 		},
 	}
@@ -38,12 +43,16 @@ func (a *app) imageLsCommand() *cobra.Command {
 	return cmd
 }
 
-func imageRow(i *caissonv1.Image) []string {
-	digest := i.Digest
+func (a *app) imageRow(i *caissonv1.Image) []string {
+	damaged := ""
 	if i.Damaged != "" {
-		digest += " (damaged)"
+		damaged = " (damaged)"
 	}
-	return []string{i.Name, decimal(int64(i.Owner)), sizeCell(i.SizeBytes), i.Source, timeCell(i.CreatedAt), digest}
+	if a.wide {
+		return []string{i.Name, sizeCell(i.SizeBytes), i.Source, timeCell(i.CreatedAt), i.Digest + damaged, decimal(int64(i.Owner))}
+	}
+	digest := strings.TrimPrefix(i.Digest, "sha256:")
+	return []string{i.Name, sizeCell(i.SizeBytes), i.Source, a.ageCell(i.CreatedAt), digest[:min(len(digest), idCell)] + damaged}
 }
 
 // sizeCell is a size to read, with one digit after the point.

@@ -16,7 +16,7 @@ func (a *app) imageImportCommand() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "import [--name NAME] FILE|DIR|STORE:IMAGE|-",
-		Short: "Import an image from an archive, a directory, a store of the host or standard input",
+		Short: "Import an image from an archive, directory or store of the host",
 		Long: "Import an image: an OCI layout, a docker-archive (docker save), a tar of a root file\n" +
 			"system, or a directory with an OCI layout or a root file system. This program reads the\n" +
 			"files and sends them. The daemon opens none of your files.\n\n" +

@@ -31,7 +31,7 @@ func (a *app) inspectCommand() *cobra.Command {
 				if !spec && !all {
 					v.OCISpec = nil
 				}
-				if posture || spec || all {
+				if posture || spec || all || a.yaml || a.template != nil {
 					return a.printJSON(v)
 				}
 				return a.printFields(v)

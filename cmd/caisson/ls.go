@@ -11,8 +11,14 @@ import (
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
 )
 
-// commandCell is how much of a command line fits in a table.
-const commandCell = 40
+// How much of a text is in a table, in characters. A line of idCell of an ID and the narrow
+// ones fits 80 columns; -o wide has all.
+const (
+	idCell      = 12
+	nameCell    = 16
+	narrowCell  = 14
+	commandCell = 40
+)
 
 func (a *app) lsCommand() *cobra.Command {
 	var f filterFlags
@@ -35,7 +41,10 @@ func (a *app) lsCommand() *cobra.Command {
 				if quiet {
 					return a.printIDs(r.Sandboxes)
 				}
-				headings := []string{"ID", "NAME", "STATE", "EXIT", "IMAGE", "CREATED", "TTL", "IDLE", "COMMAND"}
+				headings := []string{"ID", "NAME", "STATE", "EXIT", "IMAGE", "CREATED", "COMMAND"}
+				if a.wide {
+					headings = append(headings, "TTL", "IDLE", "OWNER", "SESSION", "TASK")
+				}
 				return printList(a, r.Sandboxes, sandboxViewOf, headings, a.sandboxRow)
 			})
 		},
@@ -63,9 +72,15 @@ func (a *app) sandboxRow(s *caissonv1.Sandbox) []string {
 	if name == s.Id {
 		name = ""
 	}
+	command := strings.Join(s.Args, " ")
+	if a.wide {
+		return []string{
+			s.Id, orDash(name), s.State, exit, s.Image, timeCell(s.CreatedAt), shorten(command, commandCell),
+			a.ttlCell(s), a.idleCell(s), decimal(int64(s.OwnerUid)), orDash(s.Session), orDash(s.Task),
+		}
+	}
 	return []string{
-		s.Id, orDash(name), s.State, exit, s.Image, timeCell(s.CreatedAt), a.ttlCell(s), a.idleCell(s),
-		shorten(strings.Join(s.Args, " "), commandCell),
+		s.Id[:min(len(s.Id), idCell)], shorten(orDash(name), nameCell), s.State, exit, shorten(s.Image, nameCell), a.ageCell(s.CreatedAt), shorten(command, narrowCell),
 	}
 }
 

@@ -45,7 +45,9 @@ func invoke(t *testing.T, f *servertest.Fake, stdin string, args ...string) (cod
 	t.Helper()
 	t.Setenv("CAISSON_SOCKET", servertest.Listen(t, f))
 	var out, errOut bytes.Buffer
-	code = run(t.Context(), args, strings.NewReader(stdin), &out, &errOut)
+	a := newApp(strings.NewReader(stdin), &out, &errOut)
+	a.now = func() time.Time { return time.Date(2026, 3, 4, 6, 0, 0, 0, time.UTC) } // 54 minutes after sample's
+	code = a.run(t.Context(), args)
 	return code, out.String(), errOut.String()
 }
 
@@ -283,6 +285,16 @@ func TestGolden(t *testing.T) {
 	}{
 		{"ls", "ls", 0},
 		{"ls-json", "ls -o json", 0},
+		{"ls-wide", "ls -o wide", 0},
+		{"ls-yaml", "ls -o yaml", 0},
+		{"ls-name", "ls -o name", 0},
+		{"ls-format", "ls --format {{.id}}={{.state}}{{with.workspace}}@{{.dir}}{{end}}", 0},
+		{"ls-format-absent", "ls --format {{.nme}}", 125},
+		{"ls-format-unclosed", "ls --format {{", 125},
+		{"ls-output-near", "ls -o yam", 125},
+		{"inspect-format", "inspect --format {{.limits|json}} build", 0},
+		{"image-ls-wide", "image ls -o wide", 0},
+		{"stats-wide", "stats --no-stream -o wide", 0},
 		{"ls-label", "ls --label team=x", 0},
 		{"inspect", "inspect build", 0},
 		{"create-replace", "create --replace --name new", 0},
@@ -485,7 +497,7 @@ func TestCompletion(t *testing.T) {
 	for args, want := range map[string]string{
 		"__complete rm ":            "build\n",
 		"__complete image inspect ": "base\n",
-		"__complete ls -o ":         "table\njson\n",
+		"__complete ls -o ":         "table\nwide\njson\nyaml\nname\n",
 		"__complete run --profile ": "strict\n",
 		"__complete completion ":    "bash\nzsh\nfish\n",
 		"__complete run --image ":   "base\n",

@@ -3,64 +3,14 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 )
-
-// format is how a command tells its result.
-type format string
-
-const (
-	formatTable format = "table"
-	formatJSON  format = "json"
-)
-
-// String, Set and Type implement pflag.Value.
-func (f *format) String() string { return string(*f) }
-
-func (f *format) Set(s string) error {
-	switch format(s) {
-	case formatTable, formatJSON:
-		*f = format(s)
-		return nil
-	}
-	if near := nearest(s, []string{string(formatTable), string(formatJSON)}); near != "" {
-		return fmt.Errorf("it is not a format; did you mean %q?", near)
-	}
-	return fmt.Errorf("it is not a format, use table or json")
-}
-
-func (f *format) Type() string { return "format" }
-
-// jsonSwitch is --json, the short form of -o json.
-type jsonSwitch struct{ f *format }
-
-func (j jsonSwitch) String() string { return strconv.FormatBool(j.f != nil && *j.f == formatJSON) }
-
-func (j jsonSwitch) Set(s string) error {
-	on, err := strconv.ParseBool(s)
-	if err == nil && on {
-		*j.f = formatJSON
-	}
-	return err
-}
-
-func (j jsonSwitch) Type() string { return "bool" }
-
-// outputFlags gives cmd -o and --json.
-func (a *app) outputFlags(cmd *cobra.Command) {
-	cmd.Flags().VarP(&a.output, "output", "o", "output `FORMAT`: table or json")
-	cmd.Flags().VarPF(jsonSwitch{&a.output}, "json", "", "short for -o json").NoOptDefVal = "true"
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions( // the flag is there
-		[]string{string(formatTable), string(formatJSON)}, cobra.ShellCompDirectiveNoFileComp))
-}
 
 // jsonOnly gives cmd the same flags where JSON is its only form. They still
 // choose the form of an error.
@@ -75,9 +25,17 @@ func (a *app) jsonOnly(cmd *cobra.Command) {
 	}
 }
 
-// printJSON writes one value, indented, to standard output.
+// printJSON writes one value, indented, to standard output, or in the form that -o and
+// --format ask for.
 func (a *app) printJSON(v any) error {
-	e := json.NewEncoder(a.shown(a.stdout))
+	w := a.shown(a.stdout)
+	switch {
+	case a.template != nil:
+		return a.template.print(w, v)
+	case a.yaml:
+		return printYAML(w, v)
+	}
+	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	if err := e.Encode(v); err != nil {
@@ -88,24 +46,15 @@ func (a *app) printJSON(v any) error {
 
 // printJSONLine prints v on one line, for a list that has no end.
 func (a *app) printJSONLine(v any) error {
+	if a.template != nil || a.yaml {
+		return a.printJSON(v)
+	}
 	return ownOutput(json.NewEncoder(a.shown(a.stdout)).Encode(v))
 }
 
 // printTable writes rows below their headings to standard output.
 func (a *app) printTable(headings []string, rows [][]string) error {
 	return ownOutput(writeTable(a.stdout, headings, rows))
-}
-
-func writeTable(to io.Writer, headings []string, rows [][]string) error {
-	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, strings.Join(headings, "\t"))
-	for _, row := range rows {
-		for i := range row {
-			row[i] = printable(row[i])
-		}
-		fmt.Fprintln(w, strings.Join(row, "\t"))
-	}
-	return w.Flush() // it keeps the first error of the writes
 }
 
 // printList writes a list as what is asked for: an array, or a table.

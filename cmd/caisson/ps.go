@@ -43,7 +43,7 @@ func (a *app) psCommand() *cobra.Command {
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return ask(cmd.Context(), a, (*api.Client).Execs, args[0], func(list []*caissonv1.Exec) error {
-				return printList(a, list, execViewOf, []string{"EXEC", "STATE", "EXIT", "PID", "STARTED", "STDOUT", "STDERR", "COMMAND"}, execRow)
+				return printList(a, list, execViewOf, []string{"EXEC", "STATE", "EXIT", "PID", "STARTED", "STDOUT", "STDERR", "COMMAND"}, a.execRow)
 			})
 		},
 	}
@@ -51,14 +51,14 @@ func (a *app) psCommand() *cobra.Command {
 	return cmd
 }
 
-func execRow(e *caissonv1.Exec) []string {
+func (a *app) execRow(e *caissonv1.Exec) []string {
 	exit := "-"
 	if e.Result != nil {
 		exit = strconv.Itoa(int(e.Result.ExitCode))
 	}
-	return []string{
-		e.Id, e.State, exit, strconv.FormatInt(e.Pid, 10), timeCell(e.StartedAt),
-		strconv.FormatInt(e.StdoutBytes, 10), strconv.FormatInt(e.StderrBytes, 10),
-		shorten(strings.Join(e.Args, " "), commandCell),
+	command := strings.Join(e.Args, " ")
+	if a.wide {
+		return []string{e.Id, e.State, exit, decimal(e.Pid), timeCell(e.StartedAt), decimal(e.StdoutBytes), decimal(e.StderrBytes), command}
 	}
+	return []string{e.Id, e.State, exit, decimal(e.Pid), a.ageCell(e.StartedAt), sizeCell(e.StdoutBytes), sizeCell(e.StderrBytes), shorten(command, narrowCell*2)}
 }

@@ -61,8 +61,11 @@ func (a *app) statsPrinter(stream bool) func(*caissonv1.StatsResponse) error {
 			return nil
 		}
 		var table bytes.Buffer
-		headings := []string{"NAME", "CPU", "MEMORY / LIMIT", "MEM", "PEAK", "PIDS / LIMIT", "I/O READ / WRITE", "NET OUT / IN", "WAITED CPU MEM I/O"}
-		if err := writeTable(&table, headings, each(r.Sandboxes, statsRow)); err != nil {
+		headings := []string{"NAME", "CPU", "MEMORY / LIMIT", "PIDS", "I/O READ / WRITE", "NET OUT / IN"}
+		if a.wide {
+			headings = append(headings, "MEM", "PEAK", "PIDS LIMIT", "WAITED CPU", "MEM", "I/O")
+		}
+		if err := writeTable(&table, headings, each(r.Sandboxes, a.statsRow)); err != nil {
 			return err
 		}
 		if onScreen {
@@ -93,17 +96,20 @@ func redraw(screen *os.File, text []byte) error {
 	return err
 }
 
-func statsRow(s *caissonv1.SandboxStats) []string {
+func (a *app) statsRow(s *caissonv1.SandboxStats) []string {
+	row := []string{
+		s.Name, fmt.Sprintf("%.1f%%", s.CpuPercent), byteCell(&s.MemoryBytes) + " / " + byteCell(&s.MemoryLimitBytes), decimal(s.Pids),
+		byteCell(s.IoReadBytes) + " / " + byteCell(s.IoWriteBytes), byteCell(&s.SentBytes) + " / " + byteCell(&s.ReceivedBytes),
+	}
+	if !a.wide {
+		row[0] = shorten(row[0], nameCell)
+		return row
+	}
 	share := "-"
 	if s.MemoryLimitBytes > 0 {
 		share = fmt.Sprintf("%.0f%%", 100*float64(s.MemoryBytes)/float64(s.MemoryLimitBytes))
 	}
-	return []string{
-		s.Name, fmt.Sprintf("%.1f%%", s.CpuPercent), byteCell(&s.MemoryBytes) + " / " + byteCell(&s.MemoryLimitBytes), share, byteCell(s.PeakMemoryBytes),
-		fmt.Sprintf("%d / %d", s.Pids, s.PidsLimit), byteCell(s.IoReadBytes) + " / " + byteCell(s.IoWriteBytes),
-		byteCell(&s.SentBytes) + " / " + byteCell(&s.ReceivedBytes),
-		percentCell(s.CpuPressure) + " " + percentCell(s.MemoryPressure) + " " + percentCell(s.IoPressure),
-	}
+	return append(row, share, byteCell(s.PeakMemoryBytes), decimal(s.PidsLimit), percentCell(s.CpuPressure), percentCell(s.MemoryPressure), percentCell(s.IoPressure))
 }
 
 func percentCell(p *float64) string {

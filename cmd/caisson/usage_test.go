@@ -38,7 +38,7 @@ func TestRefused(t *testing.T) {
 		{"ls|--lable|a=b", sbxerr.APIUsage, "did you mean --label?"},
 		{"run|-m", sbxerr.APIUsage, "--memory needs a value: memory limit SIZE"},
 		{"ls|-o|jsno", sbxerr.APIUsage, `did you mean "json"?`},
-		{"ls|-o|yaml", sbxerr.APIUsage, "use table or json"},
+		{"ls|-o|spreadsheet", sbxerr.APIUsage, "use one of table, wide, json, yaml, name"},
 		{"ls|--json=maybe", sbxerr.APIUsage, `"maybe"`},
 		{"ls|extra", sbxerr.APIUsage, "one argument too many"},
 		{"inspect", sbxerr.APIUsage, "SANDBOX is missing"},

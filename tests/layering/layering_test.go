@@ -87,7 +87,7 @@ var only = []struct {
 	{"github.com/vishvananda/netlink", []string{"netns"}},
 	{"github.com/seccomp/libseccomp-golang", []string{"seccomp"}},
 	{"github.com/spf13/cobra", []string{"cmd"}},
-	{"go.yaml.in/yaml/v3", []string{"config"}},
+	{"go.yaml.in/yaml/v3", []string{"config", "cmd/caisson"}},
 	{"github.com/modelcontextprotocol/go-sdk", []string{"mcp", "cmd/caisson", "tests"}},
 	{"github.com/miekg/dns", []string{"gateway/dns"}},
 	{"golang.org/x/net/idna", []string{"gateway/policy"}}, // one canonical form of a name, made in one place
