@@ -18,7 +18,7 @@ Ctrl-C and SIGTERM go to the command. A second one, or 10 seconds, ends the sand
 
 func (a *app) runCommand() *cobra.Command {
 	var f runFlags
-	var remove bool
+	var remove, keep bool
 	cmd := &cobra.Command{
 		Use:     "run [flags] [-- CMD [ARG...]]",
 		Short:   "Run a command in a new sandbox",
@@ -31,6 +31,12 @@ func (a *app) runCommand() *cobra.Command {
 			}
 			if spec.Detach && remove {
 				return usage("-d and --rm exclude each other: such a sandbox stays for its result; --ttl removes it")
+			}
+			if keep && (remove || spec.Detach) {
+				return usage("--keep excludes --rm and -d: the sandbox stays for further commands; create and exec -d start one in the background")
+			}
+			if keep {
+				return a.runKept(cmd.Context(), &f, spec)
 			}
 			if spec.Detach {
 				return a.runDetached(cmd.Context(), f.pull, spec)
@@ -50,6 +56,7 @@ func (a *app) runCommand() *cobra.Command {
 	f.pull.register(cmd)
 	cmd.Flags().BoolVarP(&f.detach, "detach", "d", false, "run in the background and print the ID of the sandbox")
 	cmd.Flags().BoolVar(&remove, "rm", false, "remove the sandbox when the command ends, which is always done without -d")
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep the sandbox for further commands; see exec and rm")
 	a.streamFlags(cmd)
 	cmd.Flags().BoolVar(&a.trace, "trace", false, "show in the JSON what each stage of the sandbox's creation took")
 	return cmd

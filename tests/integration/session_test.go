@@ -404,3 +404,24 @@ func TestClean(t *testing.T) {
 		t.Error("a refused clean resumed the sandbox")
 	}
 }
+
+// TestRunKeep: the sandbox of run --keep stays, with its environment and files, however its first
+// command ended.
+func TestRunKeep(t *testing.T) {
+	d := harness.StartWith(t, "")
+	r := d.Try("run", "--keep", "--name", "kept", "-e", "A=1", "--", "sh", "-c", "echo $A > /tmp/a; exit 4")
+	if r.Code != 4 || !strings.Contains(r.Stderr, "caisson exec kept") {
+		t.Errorf("%+v", r)
+	}
+	if out := d.Run(t, "exec", "kept", "--", "sh", "-c", "cat /tmp/a; echo $A").Stdout; out != "1\n1\n" {
+		t.Errorf("the next command prints %q", out)
+	}
+	if r := d.Try("run", "--keep", "--name", "kept", "--", "true"); r.Code != 125 || !strings.Contains(r.Stderr, "SBX-106") || strings.Contains(r.Stderr, "stays") {
+		t.Errorf("a name that is taken: %+v", r)
+	}
+	d.Run(t, "rm", "--force", "kept")
+	for _, flag := range []string{"-d", "--rm"} {
+		d.Refused(t, "SBX-801", "run", "--json", "--keep", flag, "--", "true")
+	}
+	d.Refused(t, "SBX-801", "run", "--json", "--keep", "--image", "base")
+}
