@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 
 	"github.com/caisson-run/caisson/api/sbxerr"
@@ -29,6 +30,13 @@ type PolicyVerdict struct {
 	Host            string // in its canonical form, or an address
 	Port            uint16
 	policy.Decision // with a reason also where what is allowed has to take a way
+	Addresses       []AddressVerdict
+}
+
+// AddressVerdict is what a policy makes of a name that leads to an address.
+type AddressVerdict struct {
+	Address netip.Addr
+	policy.Decision
 }
 
 // PolicyView is all that a policy does.
@@ -48,12 +56,15 @@ const TrafficGap = traffic.Gap
 
 // CheckPolicy says what a policy makes of a URL, HOST or HOST:PORT. Nothing is
 // resolved or tried: a name that is allowed may still lead to an address that is
-// not.
-func (m *Manager) CheckPolicy(ctx context.Context, q PolicyQuery, target string) (PolicyVerdict, error) {
+// not. The addresses are those that the name leads to, if the caller knows them.
+func (m *Manager) CheckPolicy(ctx context.Context, q PolicyQuery, target string, addresses []netip.Addr) (PolicyVerdict, error) {
 	defer m.Busy()()
 	t, err := policy.ParseTarget(target)
 	if err != nil {
 		return PolicyVerdict{}, err
+	}
+	if t.Name == "" && len(addresses) > 0 {
+		return PolicyVerdict{}, sbxerr.New(sbxerr.Config, "runtime.policy", "the target %s is an address: addresses belong to a name", t.Address)
 	}
 	mode, p, err := m.policyFor(ctx, q)
 	if err != nil {
@@ -64,7 +75,11 @@ func (m *Manager) CheckPolicy(ctx context.Context, q PolicyQuery, target string)
 		return PolicyVerdict{}, sbxerr.Wrap(sbxerr.Network, "runtime.policy", err)
 	}
 	defer func() { _ = host.Close() }()
-	v := PolicyVerdict{Network: string(mode), Host: string(t.Name), Port: t.Port, Decision: p.On(host.Local).Check(t)}
+	p = p.On(host.Local)
+	v := PolicyVerdict{Network: string(mode), Host: string(t.Name), Port: t.Port, Decision: p.Check(t)}
+	for _, addr := range addresses {
+		v.Addresses = append(v.Addresses, AddressVerdict{addr, p.DecideResolved(t.Name, t.Port, addr.Unmap())})
+	}
 	if v.Allowed && m.opts.Network.Upstream.TakesTarget(p, t) {
 		v.Reason = "it is reached through the upstream proxy"
 	}

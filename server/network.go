@@ -2,11 +2,14 @@ package server
 
 import (
 	"context"
+	"errors"
+	"net/netip"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	caissonv1 "github.com/caisson-run/caisson/api/caisson/v1"
+	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/runtime"
 )
 
@@ -20,10 +23,11 @@ func (n network) CheckPolicy(ctx context.Context, req *connect.Request[caissonv1
 	if err == nil && req.Msg.Target == "" {
 		err = refuse("target is empty: give a URL, HOST or HOST:PORT")
 	}
-	if err != nil {
+	addresses, addressErr := addressesOf(req.Msg.Addresses)
+	if err := errors.Join(err, addressErr); err != nil {
 		return nil, fail(err)
 	}
-	v, err := n.runtime.CheckPolicy(ctx, q, req.Msg.Target)
+	v, err := n.runtime.CheckPolicy(ctx, q, req.Msg.Target, addresses)
 	return reply(verdictPB(v), err)
 }
 
@@ -56,11 +60,34 @@ func (n network) Traffic(ctx context.Context, req *connect.Request[caissonv1.Tra
 	}))
 }
 
+// maxAddresses is how many addresses of a name are judged in one call.
+const maxAddresses = 64
+
+func addressesOf(list []string) ([]netip.Addr, error) {
+	if len(list) > maxAddresses {
+		return nil, refuse("addresses has %d elements, at most %d", len(list), maxAddresses)
+	}
+	var all []netip.Addr
+	for _, text := range list {
+		addr, err := netip.ParseAddr(text)
+		if err != nil || addr.Zone() != "" {
+			return nil, refuse("addresses: %q is no IP address", sbxerr.Clip(text))
+		}
+		all = append(all, addr)
+	}
+	return all, nil
+}
+
 func verdictPB(v runtime.PolicyVerdict) *caissonv1.CheckPolicyResponse {
 	return &caissonv1.CheckPolicyResponse{
 		Network: v.Network, Host: v.Host, Port: uint32(v.Port), Allowed: v.Allowed,
 		Rule: v.Rule, Code: string(v.Code), Reason: v.Reason, Remedy: v.Remedy, Needs: v.Needs,
+		Addresses: each(v.Addresses, addressVerdictPB),
 	}
+}
+
+func addressVerdictPB(v runtime.AddressVerdict) *caissonv1.AddressVerdict {
+	return &caissonv1.AddressVerdict{Address: v.Address.String(), Allowed: v.Allowed, Rule: v.Rule, Code: string(v.Code), Reason: v.Reason, Needs: v.Needs}
 }
 
 func policyLinePB(l runtime.PolicyLine) *caissonv1.PolicyLine {

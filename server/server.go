@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -91,7 +92,7 @@ type Images interface {
 
 // Network answers what sandboxes may reach, and what they tried to.
 type Network interface {
-	CheckPolicy(ctx context.Context, q runtime.PolicyQuery, target string) (runtime.PolicyVerdict, error)
+	CheckPolicy(ctx context.Context, q runtime.PolicyQuery, target string, addresses []netip.Addr) (runtime.PolicyVerdict, error)
 	ExplainPolicy(ctx context.Context, q runtime.PolicyQuery) (runtime.PolicyView, error)
 	LearnPolicy(ctx context.Context, ref string) (*runtime.Learned, error)
 	Traffic(ctx context.Context, ref string, follow bool, yield func(runtime.TrafficEntry) error) error

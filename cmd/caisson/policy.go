@@ -46,52 +46,6 @@ func (f *policyFlags) query(p *parser) *caissonv1.PolicyQuery {
 	return q
 }
 
-func (a *app) policyCheckCommand() *cobra.Command {
-	var f policyFlags
-	cmd := &cobra.Command{
-		Use:     "check [flags] URL",
-		Short:   "Check whether a destination is allowed, and by which rule",
-		Long:    "Check whether a destination is allowed, and by which rule. Nothing is connected.\nHOST and HOST:PORT work too. Exit with 0 if it is allowed, and with 1 if not.",
-		Example: "  caisson policy check --sandbox agent https://github.com/\n  caisson policy check --allow '*.example.com' api.example.com:443",
-		Args:    exactly("URL"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p := parser{flags: cmd.Flags()}
-			req := &caissonv1.CheckPolicyRequest{Policy: f.query(&p), Target: args[0]}
-			if err := p.end(req); err != nil {
-				return err
-			}
-			return ask(cmd.Context(), a, (*api.Client).CheckPolicy, req, a.tellVerdict)
-		},
-	}
-	cmd.Flags().StringVar(&f.sandbox, "sandbox", "", "policy of this `SANDBOX`")
-	_ = cmd.RegisterFlagCompletionFunc("sandbox", a.completeSandboxes)
-	f.register(cmd)
-	a.outputFlags(cmd)
-	return cmd
-}
-
-// tellVerdict exits with 1 for a refusal.
-func (a *app) tellVerdict(v *caissonv1.CheckPolicyResponse) error {
-	if err := a.printVerdict(v); err != nil || v.Allowed {
-		return err
-	}
-	return exitStatus(1)
-}
-
-func (a *app) printVerdict(v *caissonv1.CheckPolicyResponse) error {
-	if a.output == formatJSON {
-		return a.printJSON(verdictView{v.Host, v.Port, v.Network, v.Allowed, v.Rule, v.Code, v.Reason, v.Remedy, v.Needs})
-	}
-	if v.Allowed {
-		way := ""
-		if v.Reason != "" {
-			way = "\n" + v.Reason
-		}
-		return a.printLine("allowed: %s port %d, by: %s%s", v.Host, v.Port, v.Rule, way)
-	}
-	return a.printLine("refused [%s]: %s port %d, by: %s\n%s\nremedy: %s", v.Code, v.Host, v.Port, v.Rule, v.Reason, v.Remedy)
-}
-
 func (a *app) policyExplainCommand() *cobra.Command {
 	var f policyFlags
 	cmd := &cobra.Command{
@@ -167,7 +121,7 @@ func (a *app) printTraffic(t *caissonv1.TrafficResponse) error {
 		a.progress("caisson: warning: " + t.Reason)
 		return nil
 	}
-	line := fmt.Sprintf("%s %-10s %-8s %s", t.Time.AsTime().UTC().Format("15:04:05.000"), t.Kind, t.Verdict, trafficTarget(t))
+	line := fmt.Sprintf("%s %-10s %-8s %s", t.Time.AsTime().UTC().Format("2006-01-02 15:04:05.000"), t.Kind, t.Verdict, trafficTarget(t))
 	carried := fmt.Sprintf("%d bytes out, %d in, %.1f ms", t.SentBytes, t.ReceivedBytes, milliseconds(t.Duration))
 	switch {
 	case t.Code != "" && t.Verdict == "cut":

@@ -36,6 +36,21 @@ type verdictView struct {
 	Reason  string `json:"reason"`
 	Remedy  string `json:"remedy"`
 	Needs   string `json:"needs"`
+
+	Addresses []addressView `json:"addresses"` // null: not resolved
+}
+
+type addressView struct {
+	Address string `json:"address"`
+	Allowed bool   `json:"allowed"`
+	Rule    string `json:"rule"`
+	Code    string `json:"code"`
+	Reason  string `json:"reason"`
+	Needs   string `json:"needs"`
+}
+
+func addressViewOf(v *caissonv1.AddressVerdict) addressView {
+	return addressView{v.Address, v.Allowed, v.Rule, v.Code, v.Reason, v.Needs}
 }
 
 type policyView struct {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -212,7 +213,7 @@ func (f *Fake) ExplainPolicy(_ context.Context, q runtime.PolicyQuery) (runtime.
 }
 
 // CheckPolicy implements server.Network.
-func (f *Fake) CheckPolicy(_ context.Context, q runtime.PolicyQuery, target string) (runtime.PolicyVerdict, error) {
+func (f *Fake) CheckPolicy(_ context.Context, q runtime.PolicyQuery, target string, _ []netip.Addr) (runtime.PolicyVerdict, error) {
 	if f.OnCheck == nil {
 		return runtime.PolicyVerdict{}, absent("sandbox", q.Ref)
 	}

@@ -102,9 +102,11 @@ func (x *PolicyQuery) GetDeny() []string {
 }
 
 type CheckPolicyRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Policy        *PolicyQuery           `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
-	Target        string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"` // a URL, HOST or HOST:PORT; without a port and a scheme 443
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Policy *PolicyQuery           `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	Target string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"` // a URL, HOST or HOST:PORT; without a port and a scheme 443
+	// Addresses that the host of target leads to, as the caller found them. Each is judged.
+	Addresses     []string `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -153,17 +155,25 @@ func (x *CheckPolicyRequest) GetTarget() string {
 	return ""
 }
 
+func (x *CheckPolicyRequest) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
 type CheckPolicyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Network       string                 `protobuf:"bytes,1,opt,name=network,proto3" json:"network,omitempty"`
 	Host          string                 `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"` // in its canonical form, or an address
 	Port          uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
 	Allowed       bool                   `protobuf:"varint,4,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	Rule          string                 `protobuf:"bytes,5,opt,name=rule,proto3" json:"rule,omitempty"`     // that caused the decision
-	Code          string                 `protobuf:"bytes,6,opt,name=code,proto3" json:"code,omitempty"`     // of a refusal
-	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"` // of a refusal; else what way it takes, if that is not the usual one
-	Remedy        string                 `protobuf:"bytes,8,opt,name=remedy,proto3" json:"remedy,omitempty"` // of a refusal
-	Needs         string                 `protobuf:"bytes,9,opt,name=needs,proto3" json:"needs,omitempty"`   // the rule that would allow it; empty where none can
+	Rule          string                 `protobuf:"bytes,5,opt,name=rule,proto3" json:"rule,omitempty"`            // that caused the decision
+	Code          string                 `protobuf:"bytes,6,opt,name=code,proto3" json:"code,omitempty"`            // of a refusal
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`        // of a refusal; else what way it takes, if that is not the usual one
+	Remedy        string                 `protobuf:"bytes,8,opt,name=remedy,proto3" json:"remedy,omitempty"`        // of a refusal
+	Needs         string                 `protobuf:"bytes,9,opt,name=needs,proto3" json:"needs,omitempty"`          // the rule that would allow it; empty where none can
+	Addresses     []*AddressVerdict      `protobuf:"bytes,10,rep,name=addresses,proto3" json:"addresses,omitempty"` // of those that were given, in their order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -261,6 +271,98 @@ func (x *CheckPolicyResponse) GetNeeds() string {
 	return ""
 }
 
+func (x *CheckPolicyResponse) GetAddresses() []*AddressVerdict {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+// AddressVerdict is what a policy makes of a name that leads to an address.
+type AddressVerdict struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Allowed       bool                   `protobuf:"varint,2,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	Rule          string                 `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
+	Code          string                 `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`     // of a refusal
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"` // of a refusal
+	Needs         string                 `protobuf:"bytes,6,opt,name=needs,proto3" json:"needs,omitempty"`   // the rule that would allow it; empty where none can
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddressVerdict) Reset() {
+	*x = AddressVerdict{}
+	mi := &file_caisson_v1_network_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddressVerdict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddressVerdict) ProtoMessage() {}
+
+func (x *AddressVerdict) ProtoReflect() protoreflect.Message {
+	mi := &file_caisson_v1_network_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddressVerdict.ProtoReflect.Descriptor instead.
+func (*AddressVerdict) Descriptor() ([]byte, []int) {
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *AddressVerdict) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *AddressVerdict) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
+}
+
+func (x *AddressVerdict) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *AddressVerdict) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *AddressVerdict) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *AddressVerdict) GetNeeds() string {
+	if x != nil {
+		return x.Needs
+	}
+	return ""
+}
+
 type ExplainPolicyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Policy        *PolicyQuery           `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
@@ -270,7 +372,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_caisson_v1_network_proto_msgTypes[3]
+	mi := &file_caisson_v1_network_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -282,7 +384,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_network_proto_msgTypes[3]
+	mi := &file_caisson_v1_network_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -295,7 +397,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_network_proto_rawDescGZIP(), []int{3}
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ExplainPolicyRequest) GetPolicy() *PolicyQuery {
@@ -315,7 +417,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_caisson_v1_network_proto_msgTypes[4]
+	mi := &file_caisson_v1_network_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -327,7 +429,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_network_proto_msgTypes[4]
+	mi := &file_caisson_v1_network_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -340,7 +442,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_network_proto_rawDescGZIP(), []int{4}
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ExplainPolicyResponse) GetNetwork() string {
@@ -368,7 +470,7 @@ type PolicyLine struct {
 
 func (x *PolicyLine) Reset() {
 	*x = PolicyLine{}
-	mi := &file_caisson_v1_network_proto_msgTypes[5]
+	mi := &file_caisson_v1_network_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -380,7 +482,7 @@ func (x *PolicyLine) String() string {
 func (*PolicyLine) ProtoMessage() {}
 
 func (x *PolicyLine) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_network_proto_msgTypes[5]
+	mi := &file_caisson_v1_network_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -393,7 +495,7 @@ func (x *PolicyLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyLine.ProtoReflect.Descriptor instead.
 func (*PolicyLine) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_network_proto_rawDescGZIP(), []int{5}
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PolicyLine) GetRule() string {
@@ -419,7 +521,7 @@ type LearnPolicyRequest struct {
 
 func (x *LearnPolicyRequest) Reset() {
 	*x = LearnPolicyRequest{}
-	mi := &file_caisson_v1_network_proto_msgTypes[6]
+	mi := &file_caisson_v1_network_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -431,7 +533,7 @@ func (x *LearnPolicyRequest) String() string {
 func (*LearnPolicyRequest) ProtoMessage() {}
 
 func (x *LearnPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_network_proto_msgTypes[6]
+	mi := &file_caisson_v1_network_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -444,7 +546,7 @@ func (x *LearnPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LearnPolicyRequest.ProtoReflect.Descriptor instead.
 func (*LearnPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_network_proto_rawDescGZIP(), []int{6}
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LearnPolicyRequest) GetRef() string {
@@ -464,7 +566,7 @@ type LearnPolicyResponse struct {
 
 func (x *LearnPolicyResponse) Reset() {
 	*x = LearnPolicyResponse{}
-	mi := &file_caisson_v1_network_proto_msgTypes[7]
+	mi := &file_caisson_v1_network_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -476,7 +578,7 @@ func (x *LearnPolicyResponse) String() string {
 func (*LearnPolicyResponse) ProtoMessage() {}
 
 func (x *LearnPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_network_proto_msgTypes[7]
+	mi := &file_caisson_v1_network_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -489,7 +591,7 @@ func (x *LearnPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LearnPolicyResponse.ProtoReflect.Descriptor instead.
 func (*LearnPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_network_proto_rawDescGZIP(), []int{7}
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *LearnPolicyResponse) GetRules() []string {
@@ -516,7 +618,7 @@ type TrafficRequest struct {
 
 func (x *TrafficRequest) Reset() {
 	*x = TrafficRequest{}
-	mi := &file_caisson_v1_network_proto_msgTypes[8]
+	mi := &file_caisson_v1_network_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -528,7 +630,7 @@ func (x *TrafficRequest) String() string {
 func (*TrafficRequest) ProtoMessage() {}
 
 func (x *TrafficRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_network_proto_msgTypes[8]
+	mi := &file_caisson_v1_network_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -541,7 +643,7 @@ func (x *TrafficRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrafficRequest.ProtoReflect.Descriptor instead.
 func (*TrafficRequest) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_network_proto_rawDescGZIP(), []int{8}
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TrafficRequest) GetRef() string {
@@ -588,7 +690,7 @@ type TrafficResponse struct {
 
 func (x *TrafficResponse) Reset() {
 	*x = TrafficResponse{}
-	mi := &file_caisson_v1_network_proto_msgTypes[9]
+	mi := &file_caisson_v1_network_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -600,7 +702,7 @@ func (x *TrafficResponse) String() string {
 func (*TrafficResponse) ProtoMessage() {}
 
 func (x *TrafficResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_caisson_v1_network_proto_msgTypes[9]
+	mi := &file_caisson_v1_network_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -613,7 +715,7 @@ func (x *TrafficResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrafficResponse.ProtoReflect.Descriptor instead.
 func (*TrafficResponse) Descriptor() ([]byte, []int) {
-	return file_caisson_v1_network_proto_rawDescGZIP(), []int{9}
+	return file_caisson_v1_network_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TrafficResponse) GetTime() *timestamppb.Timestamp {
@@ -739,10 +841,11 @@ const file_caisson_v1_network_proto_rawDesc = "" +
 	"\aprofile\x18\x02 \x01(\tR\aprofile\x12\x18\n" +
 	"\anetwork\x18\x03 \x01(\tR\anetwork\x12\x14\n" +
 	"\x05allow\x18\x04 \x03(\tR\x05allow\x12\x12\n" +
-	"\x04deny\x18\x05 \x03(\tR\x04deny\"]\n" +
+	"\x04deny\x18\x05 \x03(\tR\x04deny\"{\n" +
 	"\x12CheckPolicyRequest\x12/\n" +
 	"\x06policy\x18\x01 \x01(\v2\x17.caisson.v1.PolicyQueryR\x06policy\x12\x16\n" +
-	"\x06target\x18\x02 \x01(\tR\x06target\"\xdf\x01\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\x12\x1c\n" +
+	"\taddresses\x18\x03 \x03(\tR\taddresses\"\x99\x02\n" +
 	"\x13CheckPolicyResponse\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x12\n" +
@@ -752,7 +855,16 @@ const file_caisson_v1_network_proto_rawDesc = "" +
 	"\x04code\x18\x06 \x01(\tR\x04code\x12\x16\n" +
 	"\x06reason\x18\a \x01(\tR\x06reason\x12\x16\n" +
 	"\x06remedy\x18\b \x01(\tR\x06remedy\x12\x14\n" +
-	"\x05needs\x18\t \x01(\tR\x05needs\"G\n" +
+	"\x05needs\x18\t \x01(\tR\x05needs\x128\n" +
+	"\taddresses\x18\n" +
+	" \x03(\v2\x1a.caisson.v1.AddressVerdictR\taddresses\"\x9a\x01\n" +
+	"\x0eAddressVerdict\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x18\n" +
+	"\aallowed\x18\x02 \x01(\bR\aallowed\x12\x12\n" +
+	"\x04rule\x18\x03 \x01(\tR\x04rule\x12\x12\n" +
+	"\x04code\x18\x04 \x01(\tR\x04code\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05needs\x18\x06 \x01(\tR\x05needs\"G\n" +
 	"\x14ExplainPolicyRequest\x12/\n" +
 	"\x06policy\x18\x01 \x01(\v2\x17.caisson.v1.PolicyQueryR\x06policy\"_\n" +
 	"\x15ExplainPolicyResponse\x12\x18\n" +
@@ -812,40 +924,42 @@ func file_caisson_v1_network_proto_rawDescGZIP() []byte {
 	return file_caisson_v1_network_proto_rawDescData
 }
 
-var file_caisson_v1_network_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_caisson_v1_network_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_caisson_v1_network_proto_goTypes = []any{
 	(*PolicyQuery)(nil),           // 0: caisson.v1.PolicyQuery
 	(*CheckPolicyRequest)(nil),    // 1: caisson.v1.CheckPolicyRequest
 	(*CheckPolicyResponse)(nil),   // 2: caisson.v1.CheckPolicyResponse
-	(*ExplainPolicyRequest)(nil),  // 3: caisson.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil), // 4: caisson.v1.ExplainPolicyResponse
-	(*PolicyLine)(nil),            // 5: caisson.v1.PolicyLine
-	(*LearnPolicyRequest)(nil),    // 6: caisson.v1.LearnPolicyRequest
-	(*LearnPolicyResponse)(nil),   // 7: caisson.v1.LearnPolicyResponse
-	(*TrafficRequest)(nil),        // 8: caisson.v1.TrafficRequest
-	(*TrafficResponse)(nil),       // 9: caisson.v1.TrafficResponse
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 11: google.protobuf.Duration
+	(*AddressVerdict)(nil),        // 3: caisson.v1.AddressVerdict
+	(*ExplainPolicyRequest)(nil),  // 4: caisson.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil), // 5: caisson.v1.ExplainPolicyResponse
+	(*PolicyLine)(nil),            // 6: caisson.v1.PolicyLine
+	(*LearnPolicyRequest)(nil),    // 7: caisson.v1.LearnPolicyRequest
+	(*LearnPolicyResponse)(nil),   // 8: caisson.v1.LearnPolicyResponse
+	(*TrafficRequest)(nil),        // 9: caisson.v1.TrafficRequest
+	(*TrafficResponse)(nil),       // 10: caisson.v1.TrafficResponse
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
 }
 var file_caisson_v1_network_proto_depIdxs = []int32{
 	0,  // 0: caisson.v1.CheckPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
-	0,  // 1: caisson.v1.ExplainPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
-	5,  // 2: caisson.v1.ExplainPolicyResponse.lines:type_name -> caisson.v1.PolicyLine
-	10, // 3: caisson.v1.TrafficResponse.time:type_name -> google.protobuf.Timestamp
-	11, // 4: caisson.v1.TrafficResponse.duration:type_name -> google.protobuf.Duration
-	1,  // 5: caisson.v1.NetworkService.CheckPolicy:input_type -> caisson.v1.CheckPolicyRequest
-	3,  // 6: caisson.v1.NetworkService.ExplainPolicy:input_type -> caisson.v1.ExplainPolicyRequest
-	6,  // 7: caisson.v1.NetworkService.LearnPolicy:input_type -> caisson.v1.LearnPolicyRequest
-	8,  // 8: caisson.v1.NetworkService.Traffic:input_type -> caisson.v1.TrafficRequest
-	2,  // 9: caisson.v1.NetworkService.CheckPolicy:output_type -> caisson.v1.CheckPolicyResponse
-	4,  // 10: caisson.v1.NetworkService.ExplainPolicy:output_type -> caisson.v1.ExplainPolicyResponse
-	7,  // 11: caisson.v1.NetworkService.LearnPolicy:output_type -> caisson.v1.LearnPolicyResponse
-	9,  // 12: caisson.v1.NetworkService.Traffic:output_type -> caisson.v1.TrafficResponse
-	9,  // [9:13] is the sub-list for method output_type
-	5,  // [5:9] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	3,  // 1: caisson.v1.CheckPolicyResponse.addresses:type_name -> caisson.v1.AddressVerdict
+	0,  // 2: caisson.v1.ExplainPolicyRequest.policy:type_name -> caisson.v1.PolicyQuery
+	6,  // 3: caisson.v1.ExplainPolicyResponse.lines:type_name -> caisson.v1.PolicyLine
+	11, // 4: caisson.v1.TrafficResponse.time:type_name -> google.protobuf.Timestamp
+	12, // 5: caisson.v1.TrafficResponse.duration:type_name -> google.protobuf.Duration
+	1,  // 6: caisson.v1.NetworkService.CheckPolicy:input_type -> caisson.v1.CheckPolicyRequest
+	4,  // 7: caisson.v1.NetworkService.ExplainPolicy:input_type -> caisson.v1.ExplainPolicyRequest
+	7,  // 8: caisson.v1.NetworkService.LearnPolicy:input_type -> caisson.v1.LearnPolicyRequest
+	9,  // 9: caisson.v1.NetworkService.Traffic:input_type -> caisson.v1.TrafficRequest
+	2,  // 10: caisson.v1.NetworkService.CheckPolicy:output_type -> caisson.v1.CheckPolicyResponse
+	5,  // 11: caisson.v1.NetworkService.ExplainPolicy:output_type -> caisson.v1.ExplainPolicyResponse
+	8,  // 12: caisson.v1.NetworkService.LearnPolicy:output_type -> caisson.v1.LearnPolicyResponse
+	10, // 13: caisson.v1.NetworkService.Traffic:output_type -> caisson.v1.TrafficResponse
+	10, // [10:14] is the sub-list for method output_type
+	6,  // [6:10] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_caisson_v1_network_proto_init() }
@@ -860,7 +974,7 @@ func file_caisson_v1_network_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_caisson_v1_network_proto_rawDesc), len(file_caisson_v1_network_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

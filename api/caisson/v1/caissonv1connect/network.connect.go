@@ -50,6 +50,7 @@ const (
 type NetworkServiceClient interface {
 	// CheckPolicy says what a policy makes of a destination. Nothing is resolved
 	// or tried: a name that is allowed may still lead to an address that is not.
+	// Give the addresses to have those judged, too.
 	CheckPolicy(context.Context, *connect.Request[v1.CheckPolicyRequest]) (*connect.Response[v1.CheckPolicyResponse], error)
 	// ExplainPolicy says all that a policy does.
 	ExplainPolicy(context.Context, *connect.Request[v1.ExplainPolicyRequest]) (*connect.Response[v1.ExplainPolicyResponse], error)
@@ -131,6 +132,7 @@ func (c *networkServiceClient) Traffic(ctx context.Context, req *connect.Request
 type NetworkServiceHandler interface {
 	// CheckPolicy says what a policy makes of a destination. Nothing is resolved
 	// or tried: a name that is allowed may still lead to an address that is not.
+	// Give the addresses to have those judged, too.
 	CheckPolicy(context.Context, *connect.Request[v1.CheckPolicyRequest]) (*connect.Response[v1.CheckPolicyResponse], error)
 	// ExplainPolicy says all that a policy does.
 	ExplainPolicy(context.Context, *connect.Request[v1.ExplainPolicyRequest]) (*connect.Response[v1.ExplainPolicyResponse], error)

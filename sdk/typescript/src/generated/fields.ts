@@ -1,6 +1,14 @@
 // Made from api/openapi/openapi.json by tools/generate.mjs; do not edit.
 /** The fields of each message, and how they are read. */
 export const fields = {
+  AddressVerdict: {
+    address: 'string',
+    allowed: 'boolean',
+    code: 'string',
+    needs: 'string',
+    reason: 'string',
+    rule: 'string',
+  },
   BuildImageRequest: {
     args: 'string{}',
     context: 'string',
@@ -31,10 +39,12 @@ export const fields = {
     support: 'string',
   },
   CheckPolicyRequest: {
+    addresses: 'string[]',
     policy: 'PolicyQuery',
     target: 'string',
   },
   CheckPolicyResponse: {
+    addresses: 'AddressVerdict[]',
     allowed: 'boolean',
     code: 'string',
     host: 'string',

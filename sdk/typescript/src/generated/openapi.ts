@@ -5,6 +5,18 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description AddressVerdict is what a policy makes of a name that leads to an address. */
+        AddressVerdict: {
+            address?: string;
+            allowed?: boolean;
+            /** @description of a refusal */
+            code?: string;
+            /** @description the rule that would allow it; empty where none can */
+            needs?: string;
+            /** @description of a refusal */
+            reason?: string;
+            rule?: string;
+        };
         BuildImageRequest: {
             /** @description values of ARG */
             args?: {
@@ -62,11 +74,15 @@ export interface components {
             support?: string;
         };
         CheckPolicyRequest: {
+            /** @description Addresses that the host of target leads to, as the caller found them. Each is judged. */
+            addresses?: string[];
             policy?: components["schemas"]["PolicyQuery"];
             /** @description a URL, HOST or HOST:PORT; without a port and a scheme 443 */
             target?: string;
         };
         CheckPolicyResponse: {
+            /** @description of those that were given, in their order */
+            addresses?: components["schemas"]["AddressVerdict"][];
             allowed?: boolean;
             /** @description of a refusal */
             code?: string;
