@@ -20,7 +20,7 @@ name that has ended is replaced.`
 
 func (a *app) createCommand() *cobra.Command {
 	var f sandboxFlags
-	var nested bool
+	var nested, clean bool
 	var nestedMax string
 	req := &caissonv1.CreateRequest{}
 	cmd := &cobra.Command{
@@ -36,6 +36,9 @@ func (a *app) createCommand() *cobra.Command {
 			p.notEmpty("key")
 			if req.Ensure && f.name == "" {
 				p.refuse(usage("--ensure needs --name: it is what an existing sandbox is found by"))
+			}
+			if clean && !req.Ensure {
+				p.refuse(usage("--clean needs --ensure: a new sandbox is clean"))
 			}
 			if req.Replace && f.name == "" {
 				p.refuse(usage("--replace needs --name: it is what an existing sandbox is found by"))
@@ -56,6 +59,11 @@ func (a *app) createCommand() *cobra.Command {
 						a.progress("caisson: " + w)
 					}
 				}
+				if clean {
+					if _, err := client.Clean(cmd.Context(), s.Id); err != nil {
+						return err
+					}
+				}
 				return a.printSandbox(s)
 			})
 		},
@@ -64,6 +72,7 @@ func (a *app) createCommand() *cobra.Command {
 	f.registerLife(cmd)
 	f.pull.register(cmd)
 	cmd.Flags().BoolVar(&req.Ensure, "ensure", false, "use the live sandbox with this --name if its settings are the same")
+	cmd.Flags().BoolVar(&clean, "clean", false, "end the processes of the sandbox that --ensure found, and empty its /tmp")
 	cmd.Flags().BoolVar(&req.Replace, "replace", false, "end and remove the sandbox with this --name first, if there is one")
 	cmd.Flags().StringVar(&req.IdempotencyKey, "key", "", "idempotency `KEY`: a repeated request with this key creates no second sandbox")
 	cmd.Flags().BoolVar(&nested, "nested", false, "let commands in the sandbox create sandboxes, within as much again as it has itself")

@@ -425,3 +425,23 @@ func TestRunKeep(t *testing.T) {
 	}
 	d.Refused(t, "SBX-801", "run", "--json", "--keep", "--image", "base")
 }
+
+// TestEnsureClean: create --ensure --clean gives the same sandbox without what commands left.
+func TestEnsureClean(t *testing.T) {
+	d := harness.StartWith(t, "")
+	create := []string{"create", "--ensure", "--clean", "--name", "again"}
+	first := d.Run(t, create...).Stdout
+	start(t, d, "again", "sleep", "1000")
+	d.Run(t, "exec", "again", "--", "touch", "/tmp/left", "/home/caisson/kept")
+	const probe = "ls -A /tmp /home/caisson; cat /proc/[0-9]*/comm | grep -c sleep"
+	if out := d.Try("exec", "again", "--", "sh", "-c", probe).Stdout; !strings.Contains(out, "left") || !strings.HasSuffix(out, "\n1\n") {
+		t.Fatalf("the probe finds %q", out)
+	}
+	if second := d.Run(t, create...).Stdout; second != first {
+		t.Errorf("another sandbox: %s, %s", first, second)
+	}
+	if out := d.Try("exec", "again", "--", "sh", "-c", probe).Stdout; strings.Contains(out, "left") || !strings.Contains(out, "kept") || !strings.HasSuffix(out, "\n0\n") {
+		t.Errorf("after it: %q", out)
+	}
+	d.Refused(t, "SBX-801", "create", "--json", "--clean", "--name", "other")
+}
