@@ -143,6 +143,7 @@ type Alerts struct {
 	Memory   Threshold `yaml:"memory" json:"memory"`
 	CPU      Threshold `yaml:"cpu" json:"cpu"`
 	PIDs     Threshold `yaml:"pids" json:"pids"`
+	Tmpfs    Threshold `yaml:"tmpfs" json:"tmpfs"`
 	Refusals int64     `yaml:"refusals" json:"refusals" jsonschema:"description=More refused connections and lookups than this"`
 }
 

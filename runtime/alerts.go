@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/caisson-run/caisson/rootfs/mount"
 	"github.com/caisson-run/caisson/runtime/events"
 	"github.com/caisson-run/caisson/runtime/plan"
 	"github.com/caisson-run/caisson/runtime/usage"
 )
 
 // watches are those of one sandbox, for the alerts of its profile.
-type watches struct{ memory, cpu, pids, refusals usage.Watch }
+type watches struct{ memory, cpu, pids, tmpfs, refusals usage.Watch }
 
 // alert tells what the last sample of s shows of what its profile asks for.
 func (m *Manager) alert(ctx context.Context, s *sandbox) {
@@ -23,12 +24,20 @@ func (m *Manager) alert(ctx context.Context, s *sandbox) {
 	if e := m.egressOf(r); e != nil {
 		refused = e.Refused + e.LookupsRefused
 	}
-	for _, d := range s.meter.alerts(a, r.Limits, refused) {
+	var fullest mount.TmpfsUse
+	if a.Tmpfs.Percent > 0 {
+		for _, u := range m.usedTmpfs(s) {
+			if u.Percent > fullest.Percent {
+				fullest = u
+			}
+		}
+	}
+	for _, d := range s.meter.alerts(a, r.Limits, fullest, refused) {
 		m.emit(ctx, r, events.AlertRaised, d)
 	}
 }
 
-func (t *meter) alerts(a plan.Alerts, l plan.Limits, refused int64) (list []events.Data) {
+func (t *meter) alerts(a plan.Alerts, l plan.Limits, fullest mount.TmpfsUse, refused int64) (list []events.Data) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	cpu := t.point.Since(t.series.Last(t.point.At, cpuSpan)).CPUPercent
@@ -37,19 +46,30 @@ func (t *meter) alerts(a plan.Alerts, l plan.Limits, refused int64) (list []even
 		watch *usage.Watch
 		than  plan.Threshold
 		share float64 // of the limit, in percent
+		of    string
 	}{
-		{"memory", &t.watches.memory, a.Memory, share(float64(t.point.MemoryBytes), l.MemoryBytes)},
-		{"cpu", &t.watches.cpu, a.CPU, share(cpu*10, l.MilliCPU)},
-		{"pids", &t.watches.pids, a.PIDs, share(float64(t.point.PIDs), l.PIDs)},
+		{"memory", &t.watches.memory, a.Memory, share(float64(t.point.MemoryBytes), l.MemoryBytes), "the limit"},
+		{"cpu", &t.watches.cpu, a.CPU, share(cpu*10, l.MilliCPU), "the limit"},
+		{"pids", &t.watches.pids, a.PIDs, share(float64(t.point.PIDs), l.PIDs), "the limit"},
+		{"tmpfs", &t.watches.tmpfs, a.Tmpfs, fullest.Percent, "the size of " + fullest.Point},
 	} {
 		if c.than.Percent > 0 && c.watch.Raise(t.point.At, c.share > float64(c.than.Percent), c.than.For) {
-			list = append(list, events.Data{Limit: c.limit, Reason: fmt.Sprintf("above %d%% of the limit for %s: %.0f%%", c.than.Percent, c.than.For, c.share)})
+			list = append(list, events.Data{Limit: c.limit, Reason: passed(c.share, c.of, c.than)})
 		}
 	}
 	if a.Refusals > 0 && t.watches.refusals.Raise(t.point.At, refused > a.Refusals, 0) {
-		list = append(list, events.Data{Limit: "refusals", Reason: fmt.Sprintf("more than %d refusals: %d", a.Refusals, refused)})
+		list = append(list, events.Data{Limit: "refusals", Reason: fmt.Sprintf("%d connections and lookups refused, the alert is above %d", refused, a.Refusals)})
 	}
 	return list
+}
+
+// passed says how far a threshold was passed.
+func passed(share float64, of string, t plan.Threshold) string {
+	text := fmt.Sprintf("%.1f%% of %s, the alert is above %d%%", share, of, t.Percent)
+	if t.For > 0 {
+		text += " for " + t.For.String()
+	}
+	return text
 }
 
 func share(n float64, limit int64) float64 {

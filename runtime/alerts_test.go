@@ -28,7 +28,7 @@ func TestAlerts(t *testing.T) {
 		f.uses(t, id, time.Hour, bytes)
 		f.sampleAll(t.Context())
 	}
-	want := []string{"greedy memory above 90% of the limit for 0s: 100%", "greedy memory above 90% of the limit for 0s: 100%"}
+	want := slices.Repeat([]string{"greedy memory 100.0% of the limit, the alert is above 90%"}, 2)
 	if !slices.Equal(told, want) {
 		t.Errorf("%q; want %q", told, want)
 	}
@@ -40,7 +40,7 @@ func TestAlerts(t *testing.T) {
 	for range 2 {
 		f.sampleAll(t.Context())
 	}
-	if want := []string{"greedy refusals more than 2 refusals: 3"}; !slices.Equal(told, want) {
+	if want := []string{"greedy refusals 3 connections and lookups refused, the alert is above 2"}; !slices.Equal(told, want) {
 		t.Errorf("%q", told)
 	}
 }

@@ -46,6 +46,12 @@ func (m *Manager) refuse() {
 	m.closed = true
 }
 
+func (m *Manager) isClosed() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.closed
+}
+
 // drain ends or leaves every sandbox and lets none come.
 func (m *Manager) drain(ctx context.Context) error {
 	m.refuse()

@@ -15,25 +15,34 @@ import (
 const hintBytes = 4 << 10
 
 // lookAtTmpfs notes which tmpfs of the sandbox are full at the end of a command that failed.
-// They are gone when PID 1 has ended. A mount in a bind is not looked at: its path is the
-// sandbox's.
+// They are gone when PID 1 has ended.
 func (m *Manager) lookAtTmpfs(s *sandbox, end *ending) {
 	if code, _ := exitCode(*end); code == 0 || !end.Known {
 		return
 	}
+	for _, u := range m.usedTmpfs(s) {
+		if u.Full {
+			end.FullTmpfs = append(end.FullTmpfs, u.Point)
+		}
+	}
+}
+
+// usedTmpfs returns how full each tmpfs of s is, as far as that can be found out. A mount in
+// a bind is not looked at: its path is the sandbox's.
+func (m *Manager) usedTmpfs(s *sandbox) []mount.TmpfsUse {
 	s.mu.Lock()
 	spec, process := s.spec, s.process
 	s.mu.Unlock()
 	if spec == nil || process == nil {
-		return
+		return nil
 	}
 	own := *spec
 	own.Mounts = oci.RuntimeMounts(spec)
-	full, err := mount.FullTmpfs(process.file, plan.SizedMounts(&own))
+	used, err := mount.UsedTmpfs(process.file, plan.SizedMounts(&own))
 	if err != nil { // it has ended meanwhile, or has no mount namespace to enter
-		m.log.Debug("look for a full tmpfs", "sandbox", s.id, "err", err)
+		m.log.Debug("look at the tmpfs of a sandbox", "sandbox", s.id, "err", err)
 	}
-	end.FullTmpfs = full
+	return used
 }
 
 // limitsHit names the limits that r tells of, as the event limit.hit does.

@@ -50,8 +50,14 @@ func (m *Manager) Ready(ctx context.Context) error {
 	if _, err := peer.Require(ctx); err != nil {
 		return err
 	}
+	if m.leaving.Err() != nil || m.isClosed() {
+		return m.leaveCause()
+	}
 	return m.opts.Ready(ctx)
 }
+
+// Leaving is closed when calls that wait for something end, as the daemon does.
+func (m *Manager) Leaving() <-chan struct{} { return m.leaving.Done() }
 
 // Doctor says what would fail on this host, and how to mend it.
 func (m *Manager) Doctor(ctx context.Context) ([]Check, error) {

@@ -107,6 +107,8 @@ type System interface {
 	ReloadConfig(ctx context.Context) (runtime.Reloaded, error)
 	// Ready is why nothing can be run now; nil if something can.
 	Ready(ctx context.Context) error
+	// Leaving is closed when the daemon ends the calls that wait.
+	Leaving() <-chan struct{}
 }
 
 // Events is the stream of what happens on the host.
@@ -169,7 +171,7 @@ func New(d Deps) http.Handler {
 	mux.Handle(caissonv1connect.NewNetworkServiceHandler(network{d.Network}, options))
 	mux.Handle(caissonv1connect.NewFileServiceHandler(fileService{d.Files}, options))
 	mux.Handle(caissonv1connect.NewEventServiceHandler(eventService{d.Events}, options))
-	mux.Handle(grpchealth.NewHandler(health{d.System, slices.Sorted(maps.Keys(services))}, options))
+	mux.Handle(grpchealth.NewHandler(&health{host: d.System, services: slices.Sorted(maps.Keys(services))}, options))
 	plain := rest.New(rest.Options{Services: services, Streams: &streams, Unary: unaryCall(d.Log)})
 	calls := byPath(plain, knownCalls(mux))
 	bounded := boundWrites(newIntake(d.ReadTimeout, d.WriteTimeout).serve(calls), d.WriteTimeout, plain.Procedure)

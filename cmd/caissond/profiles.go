@@ -59,7 +59,8 @@ func alertsOf(a config.Alerts) (plan.Alerts, error) {
 	memory, memoryErr := threshold("memory", a.Memory)
 	cpu, cpuErr := threshold("cpu", a.CPU)
 	pids, pidsErr := threshold("pids", a.PIDs)
-	return plan.Alerts{Memory: memory, CPU: cpu, PIDs: pids, Refusals: a.Refusals}, errors.Join(memoryErr, cpuErr, pidsErr)
+	tmpfs, tmpfsErr := threshold("tmpfs", a.Tmpfs)
+	return plan.Alerts{Memory: memory, CPU: cpu, PIDs: pids, Tmpfs: tmpfs, Refusals: a.Refusals}, errors.Join(memoryErr, cpuErr, pidsErr, tmpfsErr)
 }
 
 // threshold reads a percentage. One that is never passed is refused.

@@ -18,7 +18,7 @@ import (
 func TestProfiles(t *testing.T) {
 	got, err := profiles(map[string]config.Profile{
 		"big":   {Memory: "4G", CPUs: "1.5", Tmpfs: "1G", PIDs: 1000, Files: 2048, Image: "tools", Seccomp: "compat", User: "7:7", Env: []string{"A=1"}},
-		"loud":  {Alerts: config.Alerts{Memory: config.Threshold{Above: "90%", For: config.Duration(10 * time.Second)}, Refusals: 20}},
+		"loud":  {Alerts: config.Alerts{Memory: config.Threshold{Above: "90%", For: config.Duration(10 * time.Second)}, Tmpfs: config.Threshold{Above: "80%"}, Refusals: 20}},
 		"empty": {},
 		"debug": {Seccomp: "debug", Memory: "1G"},
 	})
@@ -36,7 +36,7 @@ func TestProfiles(t *testing.T) {
 	if p := got["empty"]; p.Seccomp != "strict" || p.Limits != strict.Limits || p.User != strict.User || p.Image != strict.Image {
 		t.Errorf("what is left out: %+v, want %+v", p, strict)
 	}
-	if a := got["loud"].Alerts; a != (plan.Alerts{Memory: plan.Threshold{Percent: 90, For: 10 * time.Second}, Refusals: 20}) {
+	if a := got["loud"].Alerts; a != (plan.Alerts{Memory: plan.Threshold{Percent: 90, For: 10 * time.Second}, Tmpfs: plan.Threshold{Percent: 80}, Refusals: 20}) {
 		t.Errorf("alerts: %+v", a)
 	}
 	if p := got["debug"]; p.Seccomp != "debug" || p.Limits.MemoryBytes != 1<<30 {
@@ -63,6 +63,7 @@ func TestProfilesRefused(t *testing.T) {
 		{"files", config.Profile{Files: 1}, sbxerr.Limits, []string{"open files 1"}},
 		{"alerts", config.Profile{Alerts: config.Alerts{Memory: config.Threshold{Above: "100%"}}}, sbxerr.DaemonConf, []string{"profiles.p: alerts.memory.above", `"100%"`}},
 		{"alerts above nothing", config.Profile{Alerts: config.Alerts{PIDs: config.Threshold{For: 1}}}, sbxerr.DaemonConf, []string{"alerts.pids.above"}},
+		{"alerts without a share", config.Profile{Alerts: config.Alerts{Tmpfs: config.Threshold{Above: "1G"}}}, sbxerr.DaemonConf, []string{"alerts.tmpfs.above", `"1G"`}},
 		{"alerts in the past", config.Profile{Alerts: config.Alerts{CPU: config.Threshold{Above: "5%", For: -1}}}, sbxerr.DaemonConf, []string{"alerts.cpu.for"}},
 		{"seccomp", config.Profile{Seccomp: "stric"}, sbxerr.SeccompProfile, []string{"profiles.p", `did you mean "strict"?`}},
 	} {

@@ -63,10 +63,20 @@ func TestResizeTmpfs(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	uses, err := UsedTmpfs(pidfd, []string{"/home", "/workspace", "/tmp", "/absent"})
+	if len(uses) != 2 || uses[0] != (TmpfsUse{Point: "/home"}) || uses[1].Point != "/tmp" || uses[1].Full || uses[1].Percent < 66 || uses[1].Percent > 67 { // 512 of 768 KiB
+		t.Errorf("the use: %+v", uses)
+	}
+	if !errors.Is(err, sbxerr.Mount) || !strings.Contains(err.Error(), `"/workspace"`) || !strings.Contains(err.Error(), `"/absent"`) {
+		t.Errorf("the use of no tmpfs: %v", err)
+	}
 	if err := os.Symlink("/tmp", root+"/tmp/link"); err != nil {
 		t.Fatal(err)
 	}
 	if err := ResizeTmpfs(pidfd, []string{"/tmp/link"}, 4<<20); !errors.Is(err, unix.ELOOP) {
 		t.Errorf("a link: %v", err)
+	}
+	if uses, err := UsedTmpfs(pidfd, []string{"/tmp/link"}); len(uses) != 0 || !errors.Is(err, unix.ELOOP) {
+		t.Errorf("the use behind a link: %+v, %v", uses, err)
 	}
 }

@@ -54,7 +54,7 @@ type Data struct {
 	PeakMemoryBytes int64   `json:"peak_memory_bytes,omitempty"`
 	DurationMS      float64 `json:"duration_ms,omitempty"`
 
-	Limit string `json:"limit,omitempty"` // that was hit: "memory", "pids", "kernel_memory", "time", "output"; of an alert also "cpu", "refusals"
+	Limit string `json:"limit,omitempty"` // that was hit: "memory", "pids", "kernel_memory", "time", "output"; of an alert also "cpu", "tmpfs", "refusals"
 
 	Kind          string `json:"kind,omitempty"`    // of an attempt, as in the policy log
 	Verdict       string `json:"verdict,omitempty"` // likewise

@@ -7,7 +7,8 @@ type Alerts struct {
 	Memory   Threshold
 	CPU      Threshold
 	PIDs     Threshold
-	Refusals int64 // connections and lookups; an alert when there are more, 0 is none
+	Tmpfs    Threshold // of the size of any one
+	Refusals int64     // connections and lookups; an alert when there are more, 0 is none
 }
 
 // Threshold is a share of a limit that is passed for some time.

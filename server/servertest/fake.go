@@ -61,6 +61,7 @@ type Fake struct {
 	OnHistory func(ref string) (*runtime.History, error)
 
 	OnReady  func() error
+	Left     chan struct{} // closed when the daemon leaves; nil never
 	OnEvents func(since events.Since, filter events.Filter, follow bool) ([]*events.Event, error)
 
 	Infos        []runtime.Info
@@ -266,6 +267,9 @@ func (f *Fake) Ready(context.Context) error {
 	}
 	return f.OnReady()
 }
+
+// Leaving implements server.System.
+func (f *Fake) Leaving() <-chan struct{} { return f.Left }
 
 // Doctor implements server.System.
 func (f *Fake) Doctor(context.Context) ([]runtime.Check, error) {

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,7 +128,7 @@ func TestStatisticsOfWrites(t *testing.T) {
 // What a profile asks for becomes an event, once.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
-	d := harness.StartWith(t, "profiles: {strict: {alerts: {memory: {above: 20%, for: 1s}}}}\n")
+	d := harness.StartWith(t, "profiles: {strict: {alerts: {memory: {above: 20%, for: 1s}, tmpfs: {above: 80%}}}}\n")
 	d.Run(t, "create", "--name", "eater", "-m", "256M")
 	d.Run(t, "create", "--name", "idle", "-m", "256M")
 	raised := func() string { return d.Run(t, "events", "--filter", "type=alert.*").Stdout }
@@ -137,8 +138,26 @@ func TestAlerts(t *testing.T) {
 	d.Run(t, "exec", "eater", "--", "sh", "-c", "head -c 67108864 /dev/zero > /dev/shm/x")
 	await(t, "an alert", func() bool { return strings.Contains(raised(), "alert.raised") })
 	time.Sleep(2 * time.Second) // for a second one
-	if said := raised(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "eater") || !strings.Contains(said, "limit=memory") || !strings.Contains(said, "above 20% of the limit for 1s") {
+	if said := raised(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "eater") || !strings.Contains(said, "limit=memory") || !strings.Contains(said, "of the limit, the alert is above 20% for 1s") {
 		t.Errorf("%s", said)
 	}
-	d.Run(t, "rm", "--force", "eater", "idle")
+	// Into a tmpfs of its own, below the threshold, then above.
+	d.Run(t, "create", "--name", "writer", "-m", "256M", "--mount", "type=tmpfs,target=/scratch,size=16M")
+	fill := func(mib int) {
+		d.Run(t, "exec", "writer", "--", "sh", "-c", fmt.Sprintf("head -c %d /dev/zero > /scratch/x", mib<<20))
+	}
+	of := func() string {
+		return d.Run(t, "events", "--filter", "type=alert.*", "--filter", "sandbox=writer").Stdout
+	}
+	fill(8)
+	time.Sleep(2 * time.Second) // for one that must not be
+	if said := of(); said != "" {
+		t.Errorf("half full: %s", said)
+	}
+	fill(15)
+	await(t, "an alert of the tmpfs", func() bool { return of() != "" })
+	if said := of(); !strings.Contains(said, "limit=tmpfs") || !strings.Contains(said, "93.8% of the size of /scratch, the alert is above 80%") {
+		t.Errorf("%s", said)
+	}
+	d.Run(t, "rm", "--force", "eater", "idle", "writer")
 }

@@ -218,7 +218,7 @@ type EventData struct {
 	CpuMs              float64                `protobuf:"fixed64,30,opt,name=cpu_ms,json=cpuMs,proto3" json:"cpu_ms,omitempty"`
 	PeakMemoryBytes    int64                  `protobuf:"varint,31,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3" json:"peak_memory_bytes,omitempty"`
 	DurationMs         float64                `protobuf:"fixed64,32,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
-	Limit              string                 `protobuf:"bytes,33,opt,name=limit,proto3" json:"limit,omitempty"`     // that was hit: "memory", "pids", "kernel_memory", "time", "output"; of an alert also "cpu", "refusals"
+	Limit              string                 `protobuf:"bytes,33,opt,name=limit,proto3" json:"limit,omitempty"`     // that was hit: "memory", "pids", "kernel_memory", "time", "output"; of an alert also "cpu", "tmpfs", "refusals"
 	Kind               string                 `protobuf:"bytes,34,opt,name=kind,proto3" json:"kind,omitempty"`       // of an attempt to connect, as in TrafficResponse
 	Verdict            string                 `protobuf:"bytes,35,opt,name=verdict,proto3" json:"verdict,omitempty"` // likewise
 	Host               string                 `protobuf:"bytes,36,opt,name=host,proto3" json:"host,omitempty"`       // name that was asked for

@@ -266,7 +266,7 @@ export interface components {
             keys?: string[];
             /** @description of an attempt to connect, as in TrafficResponse */
             kind?: string;
-            /** @description that was hit: "memory", "pids", "kernel_memory", "time", "output"; of an alert also "cpu", "refusals" */
+            /** @description that was hit: "memory", "pids", "kernel_memory", "time", "output"; of an alert also "cpu", "tmpfs", "refusals" */
             limit?: string;
             /**
              * Format: uint64
