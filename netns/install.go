@@ -12,8 +12,8 @@ import (
 // inside is what a redirect needs of a namespace; tests bring one in memory.
 type inside interface {
 	Routes() ([]netlink.Route, error) // those that lead elsewhere than to loopback addresses
-	AddRoute(netlink.Route) error
-	RemoveRoute(netlink.Route) error
+	RouteAdd(*netlink.Route) error
+	RouteDel(*netlink.Route) error
 	Listen() (*Sockets, error)
 }
 
@@ -94,7 +94,7 @@ func update(n inside, declared []netlink.Route) error {
 func removeRoutes(n inside, routes []netlink.Route) error {
 	var errs []error
 	for _, r := range routes {
-		if err := n.RemoveRoute(r); err != nil {
+		if err := n.RouteDel(&r); err != nil {
 			errs = append(errs, fmt.Errorf("remove route to %v: %w", r.Dst, err))
 		}
 	}
@@ -104,7 +104,7 @@ func removeRoutes(n inside, routes []netlink.Route) error {
 // addRoutes returns the routes that it added, also when it fails.
 func addRoutes(n inside, routes []netlink.Route) (added []netlink.Route, err error) {
 	for _, r := range routes {
-		if err := n.AddRoute(r); err != nil {
+		if err := n.RouteAdd(&r); err != nil {
 			return added, fmt.Errorf("add route to %v: %w", r.Dst, err)
 		}
 		added = append(added, r)

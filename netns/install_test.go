@@ -46,15 +46,15 @@ func (f *fakeInside) call() error {
 
 func (f *fakeInside) Routes() ([]netlink.Route, error) { return slices.Clone(f.live), f.call() }
 
-func (f *fakeInside) AddRoute(r netlink.Route) error {
+func (f *fakeInside) RouteAdd(r *netlink.Route) error {
 	if err := f.call(); err != nil {
 		return err
 	}
-	f.live = append(f.live, r)
+	f.live = append(f.live, *r)
 	return nil
 }
 
-func (f *fakeInside) RemoveRoute(r netlink.Route) error {
+func (f *fakeInside) RouteDel(r *netlink.Route) error {
 	if err := f.call(); err != nil {
 		return err
 	}

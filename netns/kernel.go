@@ -44,12 +44,6 @@ func (k *kernel) Close() {
 // Routes implements inside.
 func (k *kernel) Routes() ([]netlink.Route, error) { return otherRoutes(k.Handle) }
 
-// AddRoute implements inside.
-func (k *kernel) AddRoute(r netlink.Route) error { return k.RouteAdd(&r) }
-
-// RemoveRoute implements inside.
-func (k *kernel) RemoveRoute(r netlink.Route) error { return k.RouteDel(&r) }
-
 // Listen implements inside.
 func (k *kernel) Listen() (s *Sockets, err error) {
 	err = k.Do(func() (err error) {

@@ -100,19 +100,15 @@ func describeRules(f family, tables []table) []string {
 	return lines
 }
 
-func modeNames() []string {
+// suggest names the nearest mode if one is near enough to be a slip of the hand,
+// else all.
+func suggest(s string) string {
 	var names []string
 	for _, m := range modes {
 		names = append(names, string(m.Mode))
 	}
-	return names
-}
-
-// suggest names the nearest mode if one is near enough to be a slip of the hand,
-// else all.
-func suggest(s string) string {
-	if near := sbxerr.Nearest(strings.ToLower(sbxerr.Clip(s)), modeNames()); near != "" {
+	if near := sbxerr.Nearest(strings.ToLower(sbxerr.Clip(s)), names); near != "" {
 		return fmt.Sprintf("there is no such mode; did you mean %q?", near)
 	}
-	return fmt.Sprintf("there is no such mode; there are %q", modeNames())
+	return fmt.Sprintf("there is no such mode; there are %q", names)
 }

@@ -166,51 +166,25 @@ type Namespace struct{ file *os.File }
 // Open opens the namespace bound to path. A file that is not a network
 // namespace, or that is the host's own, is an error.
 func Open(path string) (*Namespace, error) {
-	own, err := hostNamespace()
-	if err != nil {
-		return nil, sbxerr.Wrap(sbxerr.Network, "netns.open", err)
-	}
-	return openBeside(path, own)
-}
-
-// openBeside is Open where the host's own namespace is known.
-func openBeside(path string, own unix.Stat_t) (*Namespace, error) {
-	n, err := openNamespace(path, unix.O_NOFOLLOW, own)
+	n, err := openNamespace(path, unix.O_NOFOLLOW)
 	return n, sbxerr.Wrap(sbxerr.Network, "netns.open", err)
 }
 
-// openThread opens the namespace of the calling thread.
-func openThread() (*Namespace, error) {
-	own, err := hostNamespace()
-	if err != nil {
-		return nil, err
-	}
-	return openNamespace(threadNS, 0, own)
-}
-
-func openNamespace(path string, flags int, own unix.Stat_t) (*Namespace, error) {
+func openNamespace(path string, flags int) (*Namespace, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|flags, 0) // not for the poller: see kernelfile
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	f := os.NewFile(uintptr(fd), path)
-	if err := checkNamespace(f, own); err != nil {
+	if err := checkNamespace(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return &Namespace{file: f}, nil
 }
 
-// hostNamespace is that of the first thread, which stays where the process began.
-func hostNamespace() (st unix.Stat_t, err error) {
-	const path = "/proc/self/ns/net"
-	if err := unix.Stat(path, &st); err != nil {
-		return st, &fs.PathError{Op: "stat", Path: path, Err: err}
-	}
-	return st, nil
-}
-
-// checkNamespace refuses all but a network namespace that is not the host's.
-func checkNamespace(f *os.File, own unix.Stat_t) error {
+// checkNamespace refuses all but a network namespace that is not the host's: that of the
+// first thread, which stays where the process began.
+func checkNamespace(f *os.File) error {
 	var fsStat unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &fsStat); err != nil {
 		return &fs.PathError{Op: "statfs", Path: f.Name(), Err: err}
@@ -225,11 +199,15 @@ func checkNamespace(f *os.File, own unix.Stat_t) error {
 	if kind != unix.CLONE_NEWNET {
 		return fmt.Errorf("use %q: it is a namespace of another kind", f.Name())
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return &fs.PathError{Op: "stat", Path: f.Name(), Err: err}
+	own, err := os.Stat("/proc/self/ns/net")
+	if err != nil {
+		return err
 	}
-	if st.Dev == own.Dev && st.Ino == own.Ino {
+	live, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if os.SameFile(live, own) {
 		return fmt.Errorf("use %q: it is the host's own network namespace", f.Name())
 	}
 	return nil

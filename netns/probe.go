@@ -25,7 +25,7 @@ func Probe() []finding.Feature {
 // this host, which modes other than none need.
 func ProbeFilters() []finding.Feature {
 	return probeInside(finding.Feature{Name: "iptables"}, func() []finding.Feature {
-		here, err := openThread()
+		here, err := openNamespace(threadNS, 0)
 		if err != nil {
 			return []finding.Feature{{Name: "iptables", Err: err}}
 		}

@@ -95,24 +95,15 @@ func (s *Sockets) Close() error {
 const backlog = 4096
 
 // openSockets opens the gateway's sockets in the calling thread's namespace.
-func openSockets() (_ *Sockets, err error) {
+func openSockets() (*Sockets, error) {
 	s := &Sockets{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Close())
-		}
-	}()
-	if s.TCP, err = openSocket("gateway", unix.SOCK_STREAM, GatePort); err != nil {
-		return nil, err
-	}
-	if s.DNSPacket, err = openSocket("dns packets", unix.SOCK_DGRAM, DNSPort); err != nil {
-		return nil, err
-	}
-	if s.DNSStream, err = openSocket("dns streams", unix.SOCK_STREAM, DNSPort); err != nil {
-		return nil, err
-	}
-	if s.DropLog, err = OpenDropLog(); err != nil {
-		return nil, err
+	var errs [4]error
+	s.TCP, errs[0] = openSocket("gateway", unix.SOCK_STREAM, GatePort)
+	s.DNSPacket, errs[1] = openSocket("dns packets", unix.SOCK_DGRAM, DNSPort)
+	s.DNSStream, errs[2] = openSocket("dns streams", unix.SOCK_STREAM, DNSPort)
+	s.DropLog, errs[3] = OpenDropLog()
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }

@@ -39,7 +39,7 @@ func (s *Stock) Add() error {
 func newNamespace() (n *Namespace, err error) {
 	err = onThread(func() (err error) {
 		if err = build(); err == nil {
-			n, err = openThread()
+			n, err = openNamespace(threadNS, 0)
 		}
 		return err
 	})

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/kernelfile"
 )
@@ -36,21 +34,14 @@ type Count struct {
 func Unrouted(paths ...string) []Count {
 	const op = "netns.unrouted"
 	counts := make([]Count, len(paths))
-	own, err := hostNamespace()
-	if err != nil {
-		for i := range counts {
-			counts[i].Err = sbxerr.Wrap(sbxerr.Network, op, err)
-		}
-		return counts
-	}
 	var next atomic.Int64
 	var threads sync.WaitGroup
 	for range min(len(paths), goruntime.GOMAXPROCS(0)) {
 		threads.Go(func() {
 			_ = onThread(func() error { // each error is that of a path
 				for i := next.Add(1) - 1; i < int64(len(paths)); i = next.Add(1) - 1 {
-					counts[i] = unroutedAt(paths[i], own)
-					counts[i].Err = sbxerr.Wrap(sbxerr.Network, op, counts[i].Err)
+					n, unheard, err := unroutedAt(paths[i])
+					counts[i] = Count{n, unheard, sbxerr.Wrap(sbxerr.Network, op, err)}
 				}
 				return nil
 			})
@@ -61,65 +52,46 @@ func Unrouted(paths ...string) []Count {
 }
 
 // unroutedAt leaves the calling thread in the namespace at path, or where it was.
-func unroutedAt(path string, own unix.Stat_t) Count {
-	ns, err := openBeside(path, own)
+func unroutedAt(path string) (n, unheard uint64, err error) {
+	ns, err := Open(path)
 	if err != nil {
-		return Count{Err: err}
+		return 0, 0, err
 	}
 	defer ns.Close()
 	if err := ns.enter(); err != nil {
-		return Count{Err: err}
+		return 0, 0, err
 	}
 	v4, err := kernelfile.Read("/proc/thread-self/net/snmp")
 	if err != nil {
-		return Count{Err: err}
+		return 0, 0, err
 	}
 	v6, err := kernelfile.Read("/proc/thread-self/net/snmp6")
 	if err != nil && !errors.Is(err, os.ErrNotExist) { // a kernel without IPv6 has none
-		return Count{Err: err}
+		return 0, 0, err
 	}
-	var c Count
-	c.N, err = summed(v4, v6, "Ip", "OutNoRoutes")
-	if err == nil {
-		c.Unheard, err = summed(v4, v6, "Udp", "NoPorts")
-	}
-	c.Err = err
-	return c
+	n, errN := summed(v4, v6, "Ip", "OutNoRoutes")
+	unheard, errUnheard := summed(v4, v6, "Udp", "NoPorts")
+	return n, unheard, errors.Join(errN, errUnheard)
 }
 
-// summed is one count of a protocol for both families. What v6 has none of, there is not.
+// summed is one count of a protocol for both families. If v6 has none, it is that of v4.
 func summed(v4, v6, protocol, name string) (uint64, error) {
-	sum, err := countOf(rowOf(v4, protocol, 0), rowOf(v4, protocol, 1), name)
-	if err != nil {
-		return 0, err
-	}
-	_, rest, found := strings.Cut("\n"+v6, "\n"+protocol+"6"+name)
-	if !found {
-		return sum, nil
-	}
-	number, _, _ := strings.Cut(rest, "\n")
-	n, err := strconv.ParseUint(strings.TrimSpace(number), 10, 64)
-	return sum + n, err
-}
-
-// rowOf is the one of a protocol with names, 0, or that with numbers, 1.
-func rowOf(snmp, protocol string, which int) []string {
-	for line := range strings.Lines(snmp) {
-		if !strings.HasPrefix(line, protocol+": ") {
-			continue
+	var rows [][]string // the one with names, and the one with numbers
+	for line := range strings.Lines(v4) {
+		if strings.HasPrefix(line, protocol+": ") {
+			rows = append(rows, strings.Fields(line))
 		}
-		if which == 0 {
-			return strings.Fields(line)
+	}
+	if len(rows) != 2 || len(rows[0]) != len(rows[1]) || !slices.Contains(rows[0], name) {
+		return 0, fmt.Errorf("the kernel does not count %s %s: %q", protocol, name, rows)
+	}
+	sum, err := strconv.ParseUint(rows[1][slices.Index(rows[0], name)], 10, 64)
+	for line := range strings.Lines(v6) {
+		if number, is := strings.CutPrefix(line, protocol+"6"+name); is && err == nil {
+			var n uint64
+			n, err = strconv.ParseUint(strings.TrimSpace(number), 10, 64)
+			return sum + n, err
 		}
-		which--
 	}
-	return nil
-}
-
-func countOf(names, numbers []string, name string) (uint64, error) {
-	i := slices.Index(names, name)
-	if i < 0 || len(names) != len(numbers) {
-		return 0, fmt.Errorf("the kernel does not count %s: %q", name, names)
-	}
-	return strconv.ParseUint(numbers[i], 10, 64)
+	return sum, err
 }

@@ -41,7 +41,7 @@ func (m *Manager) createBridge(_ context.Context, s *sandbox) error {
 		return sbxerr.New(sbxerr.NetworkMode, "runtime.bridge", "this daemon has no bridge")
 	}
 	path, number := m.paths.netns(s.id), m.blocks.Number(s.block)
-	s.rules = beside(func() error { return m.noteMended(m.opts.Bridge.Attach(path, number)) })
+	s.network = beside(func() error { return m.noteMended(m.opts.Bridge.Attach(path, number)) })
 	return nil
 }
 

@@ -40,29 +40,29 @@ type Egress interface {
 	Refresh(ctx context.Context, id string) error
 }
 
-// programming is the work on the rules of a namespace, which is most of it. It goes on beside
-// the making of the container.
-type programming struct {
+// background is the work on the network of a sandbox that goes on beside the making of the
+// container.
+type background struct {
 	done chan struct{}
 	err  error
 }
 
-func beside(program func() error) *programming {
-	p := &programming{done: make(chan struct{})}
+func beside(work func() error) *background {
+	b := &background{done: make(chan struct{})}
 	go func() {
-		defer close(p.done)
-		p.err = program()
+		defer close(b.done)
+		b.err = work()
 	}()
-	return p
+	return b
 }
 
 // wait returns when nothing works in the namespace any more, and the outcome.
-func (p *programming) wait() error {
-	if p == nil {
+func (b *background) wait() error {
+	if b == nil {
 		return nil
 	}
-	<-p.done
-	return p.err
+	<-b.done
+	return b.err
 }
 
 // redirectFor is the redirect that s needs, which only a gateway serves.
@@ -74,28 +74,23 @@ func (m *Manager) redirectFor(s *sandbox) (*netns.Redirect, error) {
 	return redirect, err
 }
 
-// createEgress hands the way out of a sandbox, and its ports, to the gateway, when its rules
-// are in force.
+// createEgress waits for the way out of a sandbox, and hands its ports to the gateway.
 func (m *Manager) createEgress(ctx context.Context, s *sandbox) error {
-	if err := s.rules.wait(); err != nil {
+	if err := s.network.wait(); err != nil {
 		return err
 	}
-	return errors.Join(m.installRedirect(ctx, s), m.watchLink(ctx, s), m.servePorts(ctx, s))
+	return errors.Join(m.watchLink(ctx, s), m.servePorts(ctx, s))
 }
 
-// installRedirect opens the one way out of a sandbox that has one. Each name has the address
-// that it had with an earlier daemon, and what was counted there counts on.
-func (m *Manager) installRedirect(ctx context.Context, s *sandbox) error {
-	redirect, err := m.redirectFor(s)
-	if err != nil || redirect == nil {
-		return err
-	}
+// installRedirect opens the one way out of a sandbox. Each name has the address that it had
+// with an earlier daemon, and what was counted there counts on.
+func (m *Manager) installRedirect(ctx context.Context, s *sandbox, redirect netns.Redirect) error {
 	names, namesErr := m.opts.Traffic.Names(s.id)
 	before, countsErr := m.opts.Traffic.Counts(s.id)
 	if err := errors.Join(namesErr, countsErr); err != nil {
 		return err
 	}
-	sockets, err := netns.InstallRedirect(m.paths.netns(s.id), *redirect)
+	sockets, err := netns.InstallRedirect(m.paths.netns(s.id), redirect)
 	if err != nil {
 		return err
 	}
@@ -122,7 +117,8 @@ func (m *Manager) adoptEgress(ctx context.Context, s *sandbox) error {
 		m.log.Warn("leave out rules that are no longer taken", "sandbox", r.ID, "err", refused)
 	}
 	s.update(func() { s.record.Network, s.record.Policy, s.digest = netns.Mode(spec.Mode), spec, "" })
-	if _, err := m.redirectFor(s); err != nil {
+	redirect, err := m.redirectFor(s)
+	if err != nil || redirect == nil {
 		return err
 	}
 	mended, err := netns.Program(m.paths.netns(s.id))
@@ -132,7 +128,7 @@ func (m *Manager) adoptEgress(ctx context.Context, s *sandbox) error {
 	if len(mended) > 0 {
 		m.log.Warn("somebody changed the rules of a sandbox's network namespace; they are as they were", "sandbox", r.ID, "code", sbxerr.Posture, "found", mended)
 	}
-	return m.installRedirect(ctx, s)
+	return m.installRedirect(ctx, s, *redirect)
 }
 
 func (m *Manager) removeEgress(ctx context.Context, id string) error {

@@ -34,7 +34,7 @@ type sandbox struct {
 	ids      *mount.UserNS // maps the block; owned by the manager's cache
 	listener *pid1.Listener
 	init     *pid1.Client
-	rules    *programming // of its namespace; nil: they are in force, or there are none
+	network  *background  // what is still done for its network; nil: nothing
 	nested   net.Listener // of its own API socket; nil where it has none
 
 	log     *journal.Journal[execRecord] // of its commands, by number
@@ -110,7 +110,7 @@ func (s *sandbox) closeHandles() error {
 	if session != nil {
 		session.Close()
 	}
-	_ = s.rules.wait() // the stage egress has its error
+	_ = s.network.wait() // the stage egress has its error
 	errs := []error{s.log.Close()}
 	if s.init != nil {
 		errs = append(errs, s.init.Close())

@@ -189,8 +189,8 @@ func (m *Manager) removeUserns(_ context.Context, id string) error {
 }
 
 // createNetns takes a namespace that is ready, where s needs rules. If there is none they
-// are programmed.
-func (m *Manager) createNetns(_ context.Context, s *sandbox) error {
+// are programmed. The way to the gateway opens when they are in force.
+func (m *Manager) createNetns(ctx context.Context, s *sandbox) error {
 	path := m.paths.netns(s.id)
 	redirect, err := m.redirectFor(s)
 	if err != nil {
@@ -199,13 +199,21 @@ func (m *Manager) createNetns(_ context.Context, s *sandbox) error {
 	if redirect == nil {
 		return netns.Create(path)
 	}
-	if taken, err := m.stock.take(path); taken || err != nil {
+	taken, err := m.stock.take(path)
+	if err == nil && !taken {
+		err = netns.Create(path)
+	}
+	if err != nil {
 		return err
 	}
-	if err := netns.Create(path); err != nil {
-		return err
-	}
-	s.rules = beside(func() error { _, err := netns.Program(path); return err })
+	s.network = beside(func() error {
+		if !taken {
+			if _, err := netns.Program(path); err != nil {
+				return err
+			}
+		}
+		return m.installRedirect(ctx, s, *redirect)
+	})
 	return nil
 }
 

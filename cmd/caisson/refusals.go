@@ -22,7 +22,8 @@ func refusalViewOf(r *caissonv1.Refusal) refusalView {
 
 // refusedLine names the refused destinations and the flags that allow them. It is empty
 // without any.
-func refusedLine(list []*caissonv1.Refusal) string {
+func refusedLine(result *caissonv1.Result) string {
+	list := result.Refusals
 	if len(list) == 0 {
 		return ""
 	}
@@ -51,6 +52,8 @@ func refusedLine(list []*caissonv1.Refusal) string {
 		return line + ". Allow it with " + flags[0]
 	case len(flags) > 0:
 		return line + ". Allow with " + strings.Join(flags, " ")
+	case result.Network == "bridge": // which has no policy
+		return line + ". caisson spec --network bridge shows the rules"
 	}
 	return line + ". caisson policy check says why"
 }

@@ -91,6 +91,7 @@ func TestExitCodes(t *testing.T) {
 		{"several refusals", ends(runtime.Result{Refusals: []runtime.Refusal{{Name: "b.example", Port: 8080, Needs: "b.example:8080"}, {Name: "10.0.0.1"}}}), 0,
 			"caisson: refused: b.example:8080, 10.0.0.1. Allow with --allow b.example:8080\n"},
 		{"a refusal that no rule can lift", ends(runtime.Result{Refusals: []runtime.Refusal{{Name: "127.0.0.1", Port: 1}}}), 0, "refused: 127.0.0.1:1. caisson policy check says why\n"},
+		{"a refusal of the mode bridge", ends(runtime.Result{Network: "bridge", Refusals: []runtime.Refusal{{Name: "10.0.0.1", Port: 1}}}), 0, "refused: 10.0.0.1:1. caisson spec --network bridge shows the rules\n"},
 		{"a refusal without a network", ends(runtime.Result{Refusals: []runtime.Refusal{{Code: sbxerr.EgressDenied}}}), 0, "caisson: refused: the sandbox has no network (mode none). Allow"},
 		{"another warning", ends(runtime.Result{Warnings: []string{"output of stdout was not kept"}}), 0, ""},
 		{"lost", ends(runtime.Result{ExitCode: 137, Reason: runtime.ReasonLost}), 137, "without a word"},

@@ -55,7 +55,7 @@ func (a *app) taskOutput(t task) taskOutput {
 		if note := noteOf(r, t.hints); note != "" {
 			a.progress("caisson: " + note)
 		}
-		if line := refusedLine(r.Refusals); line != "" && !a.quiet {
+		if line := refusedLine(r); line != "" && !a.quiet {
 			a.progress("caisson: " + line)
 		}
 		return nil

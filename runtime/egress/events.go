@@ -8,8 +8,6 @@ import (
 
 	"github.com/caisson-run/caisson/api/sbxerr"
 	"github.com/caisson-run/caisson/gateway/control"
-	"github.com/caisson-run/caisson/gateway/dns"
-	"github.com/caisson-run/caisson/gateway/proxy"
 	"github.com/caisson-run/caisson/runtime/traffic"
 )
 
@@ -86,15 +84,22 @@ func (g *Gateway) Refresh(ctx context.Context, id string) error {
 // event takes a report that was checked. What is about no sandbox of ours is
 // ignored.
 func (g *Gateway) event(r control.Report) {
+	o := g.options.Observer
 	switch {
 	case r.Attempt != nil:
-		g.attempted(*r.Attempt, r.Lost)
+		if g.count(r.Attempt.Sandbox, r.Lost, func(c *Counters) { c.Attempted(*r.Attempt) }) && o != nil {
+			o.Attempted(*r.Attempt)
+		}
 	case r.Query != nil:
-		g.queried(*r.Query, r.Lost)
+		if g.count(r.Query.Sandbox, r.Lost, func(c *Counters) { c.Queried(*r.Query) }) && o != nil {
+			o.Queried(*r.Query)
+		}
+	case r.Arrival != nil:
+		if g.count(r.Arrival.Sandbox, r.Lost, func(*Counters) {}) && o != nil {
+			o.Arrived(*r.Arrival)
+		}
 	case r.Named != nil:
 		g.named(*r.Named)
-	case r.Arrival != nil:
-		g.arrived(*r.Arrival, r.Lost)
 	case r.Need != nil:
 		g.needed(r.Need.Sandbox)
 	case r.Open != nil:
@@ -129,24 +134,6 @@ func (g *Gateway) count(id string, lost uint64, change func(*Counters)) bool {
 
 // lose adds n, and stays at the most there can be: n may be a lie.
 func (c *Counters) lose(n uint64) { c.Lost += min(n, math.MaxUint64-c.Lost) }
-
-func (g *Gateway) attempted(a proxy.Attempt, lost uint64) {
-	if g.count(a.Sandbox, lost, func(c *Counters) { c.Attempted(a) }) && g.options.Observer != nil {
-		g.options.Observer.Attempted(a)
-	}
-}
-
-func (g *Gateway) queried(q dns.Query, lost uint64) {
-	if g.count(q.Sandbox, lost, func(c *Counters) { c.Queried(q) }) && g.options.Observer != nil {
-		g.options.Observer.Queried(q)
-	}
-}
-
-func (g *Gateway) arrived(a proxy.Arrival, lost uint64) {
-	if g.count(a.Sandbox, lost, func(*Counters) {}) && g.options.Observer != nil {
-		g.options.Observer.Arrived(a)
-	}
-}
 
 // named keeps a name that is new. Neither a name nor an address ever changes
 // its meaning, whatever a process says.

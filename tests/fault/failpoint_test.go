@@ -158,7 +158,8 @@ func (b *breakable) removeFailed(t *testing.T, step string) {
 
 var createPoints = strings.Fields("claim output ids rootfs mounts ports netns init nested cgroup container egress limits start hello posture record")
 
-// mounted are the flags of a sandbox with a port, and with a mount of each kind.
+// mounted are the flags of a sandbox with a network, which is opened beside the stages from
+// netns to egress, with a port, and with a mount of each kind.
 func mounted(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -166,7 +167,7 @@ func mounted(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	return []string{
-		"-p", "0:8080", "--workspace", dir, "--mount", "type=bind,src=" + dir + "/nested,dst=/workspace/nested,ro",
+		"--allow", "web.example", "-p", "0:8080", "--workspace", dir, "--mount", "type=bind,src=" + dir + "/nested,dst=/workspace/nested,ro",
 		"--mount", "type=bind,src=" + dir + ",dst=/data", "--mount", "type=tmpfs,dst=/scratch",
 	}
 }
