@@ -228,7 +228,7 @@ func (f *Fake) LearnPolicy(_ context.Context, ref string) (*runtime.Learned, err
 }
 
 // Traffic implements server.Network.
-func (f *Fake) Traffic(_ context.Context, ref string, follow bool, yield func(runtime.TrafficEntry) error) error {
+func (f *Fake) Traffic(_ context.Context, ref, _ string, follow bool, yield func(runtime.TrafficEntry) error) error {
 	if f.OnTraffic == nil {
 		return absent("sandbox", ref)
 	}
