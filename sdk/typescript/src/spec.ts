@@ -5,6 +5,7 @@ import { resolve } from 'node:path'
 import type { Client } from './client.js'
 import type { Duration, Int64 } from './scalars.js'
 import type { Schemas } from './types.js'
+import type { Query } from './wire.js'
 
 /** Text is a script for the shell, a list is the arguments. */
 export type Command = string | readonly string[]
@@ -134,6 +135,11 @@ export interface ListOptions {
   task?: string
   states?: readonly string[]
   olderThan?: Time
+}
+
+/** Returns the query of a selection. */
+export function listQuery({ labels, name, session, task, states, olderThan }: ListOptions): Query {
+  return { labels, name, session, task, states, older_than: duration(olderThan) }
 }
 
 /** What can be changed of a sandbox. `ttl` counts from now; a label with an empty value goes. */

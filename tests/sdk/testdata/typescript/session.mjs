@@ -156,4 +156,13 @@ async function calls() {
   assert((await client.images.list()).some((image) => image.name === 'base'))
   assert.equal((await client.images.get('base')).source, 'embedded')
   assert((await client.info()).sandboxes.running >= 1)
+  const stats = await box.stats()
+  assert.equal(stats.sandboxId, box.id)
+  assert(stats.memoryBytes > 0 && stats.memoryLimitBytes === 256 << 20 && typeof stats.cpuPercent === 'number')
+  const history = await box.history()
+  assert(history.memoryLimitBytes === 256 << 20 && history.samples.every((sample) => sample.time instanceof Date))
+  const types = []
+  for await (const event of client.events({ filter: [`sandbox=${box.id}`] })) types.push(event.type)
+  assert.equal(types[0], 'run.caisson.sandbox.created')
+  assert(types.includes('run.caisson.sandbox.paused'))
 }
