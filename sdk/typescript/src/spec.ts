@@ -112,6 +112,9 @@ export interface StartOptions extends ExecOptions {
 export interface OutputOptions {
   onStdout?: (text: string) => void | PromiseLike<void>
   onStderr?: (text: string) => void | PromiseLike<void>
+  /** The bytes, for output that is no text. */
+  onStdoutData?: (data: Uint8Array) => void | PromiseLike<void>
+  onStderrData?: (data: Uint8Array) => void | PromiseLike<void>
   /** Throw CommandFailed unless the exit code is 0. */
   check?: boolean
   /** Bytes of each stream that the result keeps. */

@@ -746,7 +746,7 @@ export interface components {
              * @description Instead of data: this many bytes are not kept any more. They count in the offsets.
              */
             skipped?: Int64;
-            /** @description Instead of data, on the lines of plain HTTP alone: bytes that are valid UTF-8. */
+            /** @description Instead of data, on the lines of plain HTTP alone: valid UTF-8 that is not mostly control characters. */
             text?: string;
         };
         PingResponse: {
