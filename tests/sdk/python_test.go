@@ -205,7 +205,7 @@ func pythonOverRestarts(t *testing.T, p *python) {
 			t.Error(err)
 		}
 	}
-	if err := <-ended; err != nil || restarts < 18 {
+	if err := <-ended; err != nil || restarts < 22 {
 		t.Errorf("%v after %d restarts\n%s", err, restarts, text.String())
 	}
 	d.AwaitNoSandbox(t)

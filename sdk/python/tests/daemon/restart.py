@@ -63,6 +63,16 @@ class RestartTest(unittest.TestCase):
         process.close_input()
         self.assertEqual(process.wait().stdout, f"{DIGEST}  -\n")
 
+    def test_terminal(self):
+        process = self.box.start(f"stty raw -echo; echo ready; head -c {len(DATA)} | sha256sum", tty=True)
+        self.assertEqual(next(process.stdout), "ready")
+        for at in range(0, len(DATA), len(DATA) // 4):
+            sender = threading.Thread(target=process.send, args=(DATA[at : at + len(DATA) // 4],))
+            sender.start()
+            restart()
+            sender.join()
+        self.assertEqual(process.wait().stdout, f"ready\n{DIGEST}  -\n")
+
     def test_input_on_its_way(self):
         # Of 2 MiB the command reads one byte, so the daemon is killed under send.
         process = self.box.start(

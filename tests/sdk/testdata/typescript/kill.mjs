@@ -76,6 +76,7 @@ const result = await echo.wait()
 assert.equal(result.exitCode, 0)
 assert.equal(result.stdout, text)
 
+await terminal()
 await watches()
 await traffic()
 await observed()
@@ -92,6 +93,20 @@ async function first(iterator, takes) {
     assert(!done)
     if (takes(value)) return value
   }
+}
+
+async function terminal() {
+  const size = 1 << 20
+  const data = Buffer.alloc(size, Buffer.from(Array.from({ length: 251 }, (_, i) => i)))
+  const process = await box.start(`stty raw -echo; echo ready; head -c ${size} | sha256sum`, { tty: true })
+  await first(process.events(), (event) => event.text === 'ready\n')
+  for (let at = 0; at < size; at += size / 4) {
+    const sent = process.send(data.subarray(at, at + size / 4))
+    await restart()
+    await sent
+  }
+  const sum = createHash('sha256').update(data).digest('hex')
+  assert.equal((await process.wait()).stdout, `ready\n${sum}  -\n`)
 }
 
 async function watches() {
